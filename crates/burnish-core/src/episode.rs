@@ -1,0 +1,45 @@
+//! All that happened in one run of an environment on one task.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{TaskId, Trace, Verdict};
+
+/// Why an episode ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// The environment said that it is over.
+    Completed,
+    /// The bound on turns was reached.
+    TurnsMax,
+    /// A turn was cut off at its token limit.
+    Truncated,
+    /// The conversation no longer fitted the context window.
+    ContextOverflow,
+    /// The environment failed; the episode is unscored.
+    EnvironmentError,
+}
+
+/// All traces of one run of one environment on one task, with what was found about it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Episode {
+    /// The task that was played.
+    pub task: TaskId,
+    /// Which rollout of the task's group this is.
+    pub rollout: usize,
+    /// One trace for each agent.
+    pub traces: Vec<Trace>,
+    /// What the verifier found.
+    pub verdict: Verdict,
+    /// Why it ended.
+    pub ending: Ending,
+    /// Number of policy turns.
+    pub turns: usize,
+}
+
+impl Episode {
+    /// Number of tokens that the policy sampled.
+    pub fn sampled_tokens(&self) -> usize {
+        self.traces.iter().map(Trace::sampled_tokens).sum()
+    }
+}

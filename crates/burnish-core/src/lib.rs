@@ -1,0 +1,25 @@
+//! What travels through the loop: plain data, shared by every crate.
+//!
+//! ```text
+//! Task -> Episode { Trace* , Verdict } -> (advantages, losses: burnish-rl) -> update (burnish-train)
+//! ```
+//!
+//! This crate knows no tensors, no files and no network. The whole domain is readable here:
+//! [`Task`] (one problem with its checkable truth), [`Message`] (what people and tools say),
+//! [`Trace`] (the token-exact record of one agent's run), [`Verdict`] (what a verifier found),
+//! [`Episode`] (all of it together), [`Policy`] (whatever answers), and [`rng`] (addressed randomness).
+
+mod episode;
+mod message;
+mod policy;
+pub mod rng;
+mod task;
+mod trace;
+mod verdict;
+
+pub use episode::{Ending, Episode};
+pub use message::{FunctionCall, Message, Role, ToolCall, ToolSpec};
+pub use policy::{Policy, PolicyError, Sampling, SamplingError, Turn, TurnOutput};
+pub use task::{Task, TaskId};
+pub use trace::{Branch, Node, NodeId, Sampled, Source, StopReason, Trace, TraceError};
+pub use verdict::{Validity, Verdict};

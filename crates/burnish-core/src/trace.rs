@@ -1,0 +1,336 @@
+//! The token-exact record of one agent's run.
+//!
+//! A trace is a graph of nodes, each a run of tokens that follows its parent. A path from a root to a leaf is
+//! a [`Branch`]: one training sample. A conversation whose template only ever appends is one path; where a
+//! template rewrites history, the trace forks, and what the policy sampled stays on its own branch.
+//!
+//! Every token carries its provenance: who produced it, and for the policy's own tokens under which version of
+//! the weights, at which temperature and with which log-probability. Masks are read from provenance only, so a
+//! hint, a tool's output or privileged text can't reach a loss.
+
+use serde::{Deserialize, Serialize};
+
+/// Who produced a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Source {
+    /// Markup of the chat template.
+    Scaffold = 0,
+    /// A system message.
+    System = 1,
+    /// A user message, or an environment in that place.
+    User = 2,
+    /// A tool's result.
+    Tool = 3,
+    /// An earlier answer of the assistant that was rendered anew from its text.
+    History = 4,
+    /// An answer that is given to be imitated.
+    Demonstration = 5,
+    /// A hint that the policy may read but must not be trained on.
+    Hint = 6,
+    /// A teacher's token.
+    Teacher = 7,
+    /// A token put in place of one that was sampled.
+    Patch = 8,
+    /// Sampled by the policy.
+    Policy = 9,
+}
+
+/// Why sampling stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// The policy sampled an end token (which is part of what was sampled, and is trained on).
+    EndToken,
+    /// The token limit of the turn was reached: the answer is truncated.
+    TokensMax,
+    /// The context window is full: the answer is truncated.
+    ContextFull,
+}
+
+impl StopReason {
+    /// Was the answer cut off?
+    pub fn is_truncated(self) -> bool {
+        self != StopReason::EndToken
+    }
+}
+
+/// How the tokens of a node were sampled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sampled {
+    /// Log-probability of each token, in nats, under the distribution divided by `temperature` and not
+    /// truncated: what the trainer recomputes.
+    pub logprobs: Vec<f32>,
+    /// Number of updates that the weights had had.
+    pub policy_version: u64,
+    /// Temperature of sampling; 1 where sampling was greedy.
+    pub temperature: f32,
+    /// Why sampling stopped.
+    pub stop: StopReason,
+}
+
+/// Index of a node in its trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeId(pub usize);
+
+/// A run of tokens.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// What it follows; `None` at the start of a conversation.
+    pub parent: Option<NodeId>,
+    /// The text of the tokens, as it stands in the rendered conversation.
+    pub text: String,
+    /// Token ids.
+    pub ids: Vec<u32>,
+    /// Who produced each token; as long as `ids`.
+    pub sources: Vec<Source>,
+    /// How the tokens were sampled, where the policy sampled them.
+    pub sampled: Option<Sampled>,
+}
+
+/// The token-exact record of one agent's run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Trace {
+    nodes: Vec<Node>,
+    head: Option<NodeId>,
+}
+
+/// A node does not fit its trace.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TraceError {
+    /// The parent is not in the trace.
+    #[error("node {parent} is not in the trace, which has {nodes}")]
+    UnknownParent {
+        /// The parent asked for.
+        parent: usize,
+        /// Number of nodes.
+        nodes: usize,
+    },
+    /// Streams differ in length.
+    #[error("{ids} ids, but {other} {stream}")]
+    Length {
+        /// Number of ids.
+        ids: usize,
+        /// Length of the other stream.
+        other: usize,
+        /// Which stream.
+        stream: &'static str,
+    },
+    /// `sampled` must be there exactly when every token is the policy's.
+    #[error("tokens and sampling record disagree about whether the policy sampled them")]
+    Provenance,
+}
+
+impl Trace {
+    /// An empty trace.
+    pub fn new() -> Self {
+        Trace::default()
+    }
+
+    /// The nodes in the order in which they were added; a parent comes before its children.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The node at which the conversation stands.
+    pub fn head(&self) -> Option<NodeId> {
+        self.head
+    }
+
+    /// Adds a node and makes it the head.
+    ///
+    /// # Errors
+    /// If the parent is unknown, the streams differ in length, or the sampling record does not fit the sources.
+    pub fn push(&mut self, node: Node) -> Result<NodeId, TraceError> {
+        if let Some(NodeId(parent)) = node.parent
+            && parent >= self.nodes.len()
+        {
+            return Err(TraceError::UnknownParent { parent, nodes: self.nodes.len() });
+        }
+        let ids = node.ids.len();
+        if node.sources.len() != ids {
+            return Err(TraceError::Length { ids, other: node.sources.len(), stream: "sources" });
+        }
+        match &node.sampled {
+            Some(sampled) if sampled.logprobs.len() != ids => {
+                return Err(TraceError::Length { ids, other: sampled.logprobs.len(), stream: "log-probs" });
+            }
+            Some(_) if node.sources.iter().any(|source| *source != Source::Policy) => {
+                return Err(TraceError::Provenance);
+            }
+            None if node.sources.contains(&Source::Policy) => return Err(TraceError::Provenance),
+            _ => {}
+        }
+        let id = NodeId(self.nodes.len());
+        self.nodes.push(node);
+        self.head = Some(id);
+        Ok(id)
+    }
+
+    /// The path from the root to `node`, root first.
+    pub fn path(&self, node: NodeId) -> Vec<NodeId> {
+        let mut path: Vec<NodeId> =
+            std::iter::successors(Some(node), |id| self.nodes.get(id.0).and_then(|node| node.parent))
+                .collect();
+        path.reverse();
+        path
+    }
+
+    /// The ids from the root to the head: what the policy has read and said so far.
+    pub fn head_ids(&self) -> Vec<u32> {
+        self.head
+            .map(|head| self.path(head))
+            .unwrap_or_default()
+            .into_iter()
+            .flat_map(|NodeId(at)| self.nodes[at].ids.iter().copied())
+            .collect()
+    }
+
+    /// Number of tokens that the policy sampled.
+    pub fn sampled_tokens(&self) -> usize {
+        self.nodes.iter().filter(|node| node.sampled.is_some()).map(|node| node.ids.len()).sum()
+    }
+
+    /// Every root-to-leaf path as one training sample, in the order of the leaves.
+    ///
+    /// A sampled node that several branches share is marked as sampled on the first of them only, so that it
+    /// is trained once.
+    pub fn branches(&self) -> Vec<Branch> {
+        let mut is_leaf = vec![true; self.nodes.len()];
+        for parent in self.nodes.iter().filter_map(|node| node.parent) {
+            is_leaf[parent.0] = false;
+        }
+        let mut is_taken = vec![false; self.nodes.len()];
+        (0..self.nodes.len())
+            .filter(|&leaf| is_leaf[leaf])
+            .map(|leaf| {
+                let mut branch = Branch::default();
+                for NodeId(at) in self.path(NodeId(leaf)) {
+                    branch.append(&self.nodes[at], std::mem::replace(&mut is_taken[at], true));
+                }
+                branch
+            })
+            .collect()
+    }
+}
+
+/// One root-to-leaf path of a trace, flattened: one training sample. All vectors have one entry a token.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Branch {
+    /// Token ids.
+    pub ids: Vec<u32>,
+    /// Who produced each token.
+    pub sources: Vec<Source>,
+    /// Sampled by the policy, and not already part of an earlier branch.
+    pub sampled_mask: Vec<bool>,
+    /// Log-probability when it was sampled; 0 where it was not.
+    pub behavior_logprobs: Vec<f32>,
+    /// Version of the weights when it was sampled; 0 where it was not.
+    pub policy_versions: Vec<u64>,
+    /// Temperature of sampling; 1 where it was not sampled.
+    pub temperatures: Vec<f32>,
+    /// Was any answer on this branch cut off?
+    pub is_truncated: bool,
+}
+
+impl Branch {
+    fn append(&mut self, node: &Node, is_taken: bool) {
+        let n = node.ids.len();
+        self.ids.extend_from_slice(&node.ids);
+        self.sources.extend_from_slice(&node.sources);
+        let end = self.ids.len();
+        match &node.sampled {
+            Some(sampled) => {
+                self.sampled_mask.resize(end, !is_taken);
+                self.behavior_logprobs.extend_from_slice(&sampled.logprobs);
+                self.policy_versions.resize(end, sampled.policy_version);
+                self.temperatures.resize(end, sampled.temperature);
+                self.is_truncated |= n > 0 && sampled.stop.is_truncated();
+            }
+            None => {
+                self.sampled_mask.resize(end, false);
+                self.behavior_logprobs.resize(end, 0.0);
+                self.policy_versions.resize(end, 0);
+                self.temperatures.resize(end, 1.0);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn context(parent: Option<NodeId>, ids: &[u32]) -> Node {
+        Node {
+            parent,
+            text: String::new(),
+            ids: ids.to_vec(),
+            sources: vec![Source::User; ids.len()],
+            sampled: None,
+        }
+    }
+
+    fn sampled(parent: Option<NodeId>, ids: &[u32], stop: StopReason) -> Node {
+        Node {
+            parent,
+            text: String::new(),
+            ids: ids.to_vec(),
+            sources: vec![Source::Policy; ids.len()],
+            sampled: Some(Sampled {
+                logprobs: vec![-0.5; ids.len()],
+                policy_version: 3,
+                temperature: 0.7,
+                stop,
+            }),
+        }
+    }
+
+    #[test]
+    fn a_conversation_that_only_grows_is_one_branch() {
+        let mut trace = Trace::new();
+        let a = trace.push(context(None, &[1, 2])).unwrap();
+        let b = trace.push(sampled(Some(a), &[3], StopReason::EndToken)).unwrap();
+        let c = trace.push(context(Some(b), &[4])).unwrap();
+        trace.push(sampled(Some(c), &[5, 6], StopReason::TokensMax)).unwrap();
+        let branches = trace.branches();
+        assert_eq!(branches.len(), 1);
+        assert_eq!(branches[0].ids, [1, 2, 3, 4, 5, 6]);
+        assert_eq!(branches[0].sampled_mask, [false, false, true, false, true, true]);
+        assert_eq!(branches[0].temperatures, [1.0, 1.0, 0.7, 1.0, 0.7, 0.7]);
+        assert!(branches[0].is_truncated);
+        assert_eq!(trace.head_ids(), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(trace.sampled_tokens(), 3);
+    }
+
+    #[test]
+    fn a_fork_gives_two_branches_and_a_shared_sampled_node_is_trained_once() {
+        let mut trace = Trace::new();
+        let a = trace.push(context(None, &[1])).unwrap();
+        let b = trace.push(sampled(Some(a), &[2], StopReason::EndToken)).unwrap();
+        trace.push(sampled(Some(b), &[3], StopReason::EndToken)).unwrap();
+        trace.push(sampled(Some(b), &[4], StopReason::EndToken)).unwrap();
+        let branches = trace.branches();
+        assert_eq!(branches.iter().map(|b| b.ids.clone()).collect::<Vec<_>>(), [[1, 2, 3], [1, 2, 4]]);
+        assert_eq!(branches[0].sampled_mask, [false, true, true]);
+        assert_eq!(branches[1].sampled_mask, [false, false, true]);
+    }
+
+    #[test]
+    fn a_node_that_does_not_fit_is_refused() {
+        let mut trace = Trace::new();
+        assert_eq!(
+            trace.push(context(Some(NodeId(0)), &[1])),
+            Err(TraceError::UnknownParent { parent: 0, nodes: 0 })
+        );
+        let mut node = context(None, &[1]);
+        node.sources[0] = Source::Policy;
+        assert_eq!(trace.push(node), Err(TraceError::Provenance));
+        let mut node = sampled(None, &[1, 2], StopReason::EndToken);
+        node.sources[1] = Source::Hint;
+        assert_eq!(trace.push(node), Err(TraceError::Provenance));
+        assert!(trace.nodes().is_empty());
+    }
+}

@@ -1,0 +1,87 @@
+//! A reward is a structured verdict, not a float.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Whether an episode could be judged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Validity {
+    /// Judged: the components mean what they say.
+    Scored,
+    /// Not judged (a verifier crashed, hung or answered nonsense). No advantage comes from this episode, and
+    /// it does not count in its group.
+    Unscored {
+        /// What went wrong, for the person who reads the run.
+        reason: String,
+    },
+}
+
+/// What a verifier found in an episode.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Whether the episode could be judged.
+    pub validity: Validity,
+    /// Named reward components. How they are weighted into one number is the recipe's decision.
+    pub rewards: BTreeMap<String, f64>,
+    /// Did it succeed in the sense that the environment reports as success?
+    pub success: bool,
+    /// Named yes/no findings (parse_error, vertex_conflict ...), reported as rates.
+    pub flags: BTreeMap<String, bool>,
+    /// What was wrong, in words that the policy could be shown.
+    pub feedback: Option<String>,
+    /// Index of the turn where the first error is, where the verifier can tell.
+    pub error_turn: Option<usize>,
+}
+
+impl Verdict {
+    /// A verdict of one reward component, successful or not.
+    pub fn scored(reward_name: impl Into<String>, reward: f64, success: bool) -> Self {
+        Verdict {
+            validity: Validity::Scored,
+            rewards: BTreeMap::from([(reward_name.into(), reward)]),
+            success,
+            flags: BTreeMap::new(),
+            feedback: None,
+            error_turn: None,
+        }
+    }
+
+    /// The verdict on an episode that could not be judged.
+    pub fn unscored(reason: impl Into<String>) -> Self {
+        Verdict {
+            validity: Validity::Unscored { reason: reason.into() },
+            rewards: BTreeMap::new(),
+            success: false,
+            flags: BTreeMap::new(),
+            feedback: None,
+            error_turn: None,
+        }
+    }
+
+    /// Could the episode be judged?
+    pub fn is_scored(&self) -> bool {
+        self.validity == Validity::Scored
+    }
+
+    /// Sum of the components with the given weights; a component without a weight counts once.
+    /// `None` where the episode could not be judged.
+    pub fn total(&self, weights: &BTreeMap<String, f64>) -> Option<f64> {
+        self.is_scored().then(|| {
+            self.rewards.iter().map(|(name, reward)| weights.get(name).copied().unwrap_or(1.0) * reward).sum()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn total_weighs_the_named_components_and_counts_the_others_once() {
+        let mut verdict = Verdict::scored("valid", 1.0, true);
+        verdict.rewards.insert("short".into(), 0.5);
+        assert_eq!(verdict.total(&BTreeMap::from([("short".into(), 2.0)])), Some(2.0));
+        assert_eq!(Verdict::unscored("hung").total(&BTreeMap::new()), None);
+    }
+}

@@ -1,0 +1,38 @@
+//! The environments that are built in.
+
+use crate::{EnvError, Generator, countdown, mapf, rows};
+
+/// One kind of environment.
+#[derive(Debug)]
+pub struct Kind {
+    /// Name in recipes and on the command line.
+    pub id: &'static str,
+    /// One line for people.
+    pub summary: &'static str,
+    /// The default configuration.
+    pub defaults: fn() -> serde_json::Value,
+    /// Makes a generator from a configuration; keys that are absent take their defaults.
+    pub build: fn(&serde_json::Value) -> Result<Box<dyn Generator>, EnvError>,
+}
+
+/// Every environment, sorted by id.
+pub const CATALOGUE: &[&Kind] = &[&countdown::KIND, &mapf::KIND, &rows::KIND];
+
+/// The kind called `id`.
+///
+/// # Errors
+/// If there is none: names those that exist.
+pub fn kind(id: &str) -> Result<&'static Kind, EnvError> {
+    CATALOGUE.iter().copied().find(|kind| kind.id == id).ok_or_else(|| EnvError::UnknownId {
+        id: id.to_owned(),
+        known: CATALOGUE.iter().map(|kind| kind.id).collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// A generator of the environment `id` with `config`.
+///
+/// # Errors
+/// If there is no such environment, or a key of the configuration is unknown, of the wrong type or out of range.
+pub fn build(id: &str, config: &serde_json::Value) -> Result<Box<dyn Generator>, EnvError> {
+    (kind(id)?.build)(config)
+}

@@ -1,0 +1,38 @@
+//! What can go wrong in an environment, apart from the policy's own mistakes.
+
+/// An environment could not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum EnvError {
+    /// No environment of that id.
+    #[error("no environment is called `{id}`; there are: {known}")]
+    UnknownId {
+        /// The id asked for.
+        id: String,
+        /// Those that exist.
+        known: String,
+    },
+    /// A key of the configuration is wrong. `key` is a path below the environment's own table.
+    #[error("{key}: {problem}")]
+    Config {
+        /// Path of the key.
+        key: String,
+        /// What is wrong, what is allowed, and the nearest value that would do.
+        problem: String,
+    },
+    /// A data file can't be used.
+    #[error("{path}{}: {problem}", line.map(|n| format!(", line {n}")).unwrap_or_default())]
+    Data {
+        /// The file.
+        path: String,
+        /// Line number from 1, where there is one.
+        line: Option<usize>,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// A task, action or snapshot does not belong to this environment.
+    #[error("{0}")]
+    Foreign(String),
+    /// The environment failed while it played.
+    #[error("{0}")]
+    Failed(String),
+}

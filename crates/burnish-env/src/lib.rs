@@ -1,0 +1,129 @@
+//! Environments, task generators and verifiers: where a policy acts and is scored.
+//!
+//! A [`Generator`] makes [`Task`]s from a typed configuration that can be read, written, bounded and
+//! redesigned between stages. An [`Environment`] plays one task and verifies what happened. Both see the
+//! policy only through [`burnish_core::Policy`], so this crate compiles without tensors.
+//!
+//! [`CATALOGUE`] lists the environments that are built in; [`rollout`] plays episodes.
+
+mod catalogue;
+pub mod countdown;
+mod error;
+pub mod mapf;
+pub mod rollout;
+pub mod rows;
+
+use burnish_core::{Message, Task, ToolSpec, Verdict};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+pub use catalogue::{CATALOGUE, Kind, build, kind};
+pub use error::EnvError;
+
+/// One bound of a generator's configuration, for people and for an engineer that redesigns it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Bound {
+    /// Path of the key, with dots; `*` stands for any key of a map.
+    pub key: String,
+    /// Least value.
+    pub min: f64,
+    /// Greatest value.
+    pub max: f64,
+    /// What the key does.
+    pub help: String,
+}
+
+/// Tasks that were made together, and what making them took.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TaskSet {
+    /// The tasks, in the order in which they are to be used.
+    pub tasks: Vec<Task>,
+    /// One row for each cell of the configuration.
+    pub cells: Vec<CellReport>,
+}
+
+/// How hard it was to make the tasks of one cell of a configuration.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CellReport {
+    /// The cell (`size=4 wait=yes`).
+    pub cell: String,
+    /// Instances made.
+    pub made: usize,
+    /// Candidates drawn for them.
+    pub drawn: usize,
+    /// Candidates dropped, by reason (unsolvable, node budget ...).
+    pub dropped: BTreeMap<String, usize>,
+}
+
+/// Makes tasks from a configuration.
+pub trait Generator: Send + Sync {
+    /// Id of the environment in the [`CATALOGUE`].
+    fn id(&self) -> &'static str;
+
+    /// The configuration, complete with defaults: what [`Kind::build`] takes.
+    fn config(&self) -> serde_json::Value;
+
+    /// Which numbers of the configuration may be changed, and how far.
+    fn bounds(&self) -> Vec<Bound>;
+
+    /// Makes `count` tasks. The same (configuration, seed, count) gives the same bytes. Shares that the
+    /// configuration asks for are met exactly up to rounding (largest remainder).
+    ///
+    /// # Errors
+    /// If a cell of the configuration yields no instance in a fixed number of draws: names the key and the
+    /// nearest value that can be met.
+    fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError>;
+
+    /// A fresh environment that plays these tasks.
+    fn environment(&self) -> Box<dyn Environment>;
+
+    /// A correct answer to the task's first turn, where a solver knows one.
+    fn demonstrate(&self, task: &Task) -> Option<Message>;
+
+    /// The task drawn for a person, with the answer's effect where one is given.
+    fn draw(&self, task: &Task, answer: Option<&str>) -> String;
+}
+
+/// What came of one action.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// The episode goes on; these messages are appended to the conversation.
+    Continue(Vec<Message>),
+    /// The episode is over; verify it.
+    Done,
+}
+
+/// Plays one task. Single-threaded; one instance plays one episode at a time.
+pub trait Environment: Send {
+    /// Starts an episode: returns the messages that open it. `seed` decides whatever is random inside.
+    ///
+    /// # Errors
+    /// If the task's truth can't be read.
+    fn reset(&mut self, task: &Task, seed: u64) -> Result<Vec<Message>, EnvError>;
+
+    /// Tools that may be called in this episode.
+    fn tools(&self) -> Vec<ToolSpec> {
+        Vec::new()
+    }
+
+    /// Takes the policy's message (text or tool calls).
+    ///
+    /// # Errors
+    /// If the environment itself fails; a wrong action is not an error but part of the verdict.
+    fn step(&mut self, action: &Message) -> Result<Step, EnvError>;
+
+    /// Judges the episode so far.
+    ///
+    /// # Errors
+    /// If the environment itself fails. A verifier that cannot judge returns an unscored verdict instead.
+    fn verify(&mut self) -> Result<Verdict, EnvError>;
+
+    /// The whole state of the episode, to go back to with [`Environment::restore`].
+    fn snapshot(&self) -> serde_json::Value;
+
+    /// Goes back to a snapshot of the same task.
+    ///
+    /// # Errors
+    /// If the snapshot is not one of this environment's.
+    fn restore(&mut self, snapshot: &serde_json::Value) -> Result<(), EnvError>;
+}

@@ -1,0 +1,84 @@
+//! The seam between the mathematics and the trainer.
+
+use std::ops::Range;
+
+/// Per-token streams of some whole sequences. All slices have one entry a *scored position*: a token whose
+/// log-probability was computed. A sequence is never split.
+#[derive(Debug, Clone, Copy)]
+pub struct Streams<'a> {
+    /// log π_θ of the token under the weights being trained, in nats, at the sampling temperature.
+    pub policy: &'a [f64],
+    /// log-probability at the start of the update (π_old): the fixed point of the ratio.
+    pub proximal: &'a [f64],
+    /// log-probability when the token was sampled.
+    pub behavior: &'a [f64],
+    /// log-probability under the reference, where the objective needs it.
+    pub reference: Option<&'a [f64]>,
+    /// Entropy of the next-token distribution, in nats.
+    pub entropy: &'a [f64],
+    /// Advantage of the token.
+    pub advantage: &'a [f64],
+    /// Does the token count in the loss?
+    pub loss_mask: &'a [bool],
+    /// Which positions form a sequence; in order, without gaps.
+    pub sequences: &'a [Range<usize>],
+}
+
+/// What an objective may know about the whole optimiser batch while it sees only a part of it. Counted before
+/// the first part is evaluated, so that the size of micro-batches never changes a gradient.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Totals {
+    /// Sequences in the optimiser batch (one minibatch).
+    pub sequences: usize,
+    /// Tokens with `loss_mask` in the optimiser batch.
+    pub tokens: usize,
+    /// Tokens with `loss_mask` in all that was sampled together (every minibatch of one generation).
+    pub tokens_generation: usize,
+    /// Number of minibatches into which the generation is split.
+    pub minibatches: usize,
+    /// Most tokens that one completion may have.
+    pub completion_tokens_max: usize,
+}
+
+/// What an objective needs beyond the policy's own log-probs. The trainer computes what is asked for, and a
+/// recipe that cannot supply it is refused.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Log-probs of the reference policy.
+    pub reference: bool,
+}
+
+/// A named number of a part of the batch, and how parts are put together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Metric {
+    /// Name, as it appears in the run's metrics.
+    pub name: &'static str,
+    /// Weighted sum over the part.
+    pub sum: f64,
+    /// Weight of the part; the value of the whole is Σ sum / Σ weight.
+    pub weight: f64,
+}
+
+/// Value, derivative and metrics of an objective on some sequences.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Evaluation {
+    /// This part's contribution to the loss of the optimiser batch: parts add up.
+    pub loss: f64,
+    /// ∂loss/∂policy, one entry a position; 0 where the loss mask is off.
+    pub d_policy: Vec<f64>,
+    /// ∂loss/∂entropy, one entry a position.
+    pub d_entropy: Vec<f64>,
+    /// Named numbers.
+    pub metrics: Vec<Metric>,
+}
+
+/// A loss over per-token streams, with its derivative.
+pub trait Objective: Send + Sync {
+    /// What it needs beyond the policy's own log-probs.
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    /// Evaluates some sequences of an optimiser batch whose totals are known.
+    fn evaluate(&self, streams: &Streams<'_>, totals: &Totals) -> Evaluation;
+}
