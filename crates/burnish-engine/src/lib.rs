@@ -1,1 +1,21 @@
-//! placeholder
+//! Sampling from a model: batched decoding with a KV cache, shared prefills, and choice of tokens.
+//!
+//! [`generate`] answers a batch of [`Request`]s. Its operations are those of the trainer (`burnish-tensor`), so
+//! that the log-probability recorded when a token was sampled is the one that the trainer recomputes.
+//! [`LocalPolicy`] puts a model and its chat format behind [`burnish_core::Policy`].
+//!
+//! What is chosen depends on the logits, the request's sampling parameters and
+//! `rng::uniform(request.seed, position)` alone: not on which other requests are in the batch, nor on the
+//! number of threads.
+
+mod cache;
+mod choose;
+mod error;
+mod filters;
+mod generate;
+mod policy;
+
+pub use choose::{Choice, Chooser};
+pub use error::EngineError;
+pub use generate::{Generated, Limits, Request, Stats, generate};
+pub use policy::LocalPolicy;

@@ -8,10 +8,12 @@
 
 mod catalogue;
 pub mod countdown;
+mod digest;
 mod error;
 pub mod mapf;
 pub mod rollout;
 pub mod rows;
+mod settings;
 
 use burnish_core::{Message, Task, ToolSpec, Verdict};
 use serde::{Deserialize, Serialize};

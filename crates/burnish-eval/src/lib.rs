@@ -1,1 +1,21 @@
-//! placeholder
+//! What episodes say about a policy: rates and means, with intervals that admit how few tasks there were.
+//!
+//! ```text
+//! Task*, Episode* -> Summary { success, reward: Interval, flags, by_label ... }
+//! Episode* before, Episode* after -> Change { success, reward: Interval of the paired difference }
+//! ```
+//!
+//! The unit of evidence is the task, not the episode: the rollouts of one task succeed and fail together, so
+//! that counting them as independent would make every interval too narrow (Miller 2024, "Adding Error Bars to
+//! Evals", arXiv:2411.00640). Every number here is therefore a mean over tasks of the mean over a task's
+//! episodes, and [`bootstrap`] resamples tasks.
+//!
+//! This crate sees episodes only: no policy, no tensors, no files.
+
+pub mod bootstrap;
+mod change;
+mod summary;
+
+pub use bootstrap::Interval;
+pub use change::Change;
+pub use summary::{Slice, Summary, is_cut_short};

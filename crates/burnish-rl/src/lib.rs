@@ -6,8 +6,11 @@
 //! backward pass; it is blind to which objective runs.
 
 pub mod advantage;
+pub mod aggregation;
+mod config;
 pub mod grpo;
 pub mod nll;
 mod objective;
 
+pub use config::ConfigError;
 pub use objective::{Evaluation, Metric, Needs, Objective, Streams, Totals};

@@ -24,6 +24,13 @@ pub struct Streams<'a> {
     pub sequences: &'a [Range<usize>],
 }
 
+impl Streams<'_> {
+    /// The positions in `range` that count in the loss.
+    pub fn loss_positions(&self, range: Range<usize>) -> impl Iterator<Item = usize> {
+        range.filter(|&at| self.loss_mask[at])
+    }
+}
+
 /// What an objective may know about the whole optimiser batch while it sees only a part of it. Counted before
 /// the first part is evaluated, so that the size of micro-batches never changes a gradient.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,6 +77,17 @@ pub struct Evaluation {
     pub d_entropy: Vec<f64>,
     /// Named numbers.
     pub metrics: Vec<Metric>,
+}
+
+impl Evaluation {
+    /// No loss, no derivative at any of `positions`, no metrics: what an objective adds to.
+    pub fn zero(positions: usize) -> Self {
+        Evaluation {
+            d_policy: vec![0.0; positions],
+            d_entropy: vec![0.0; positions],
+            ..Evaluation::default()
+        }
+    }
 }
 
 /// A loss over per-token streams, with its derivative.

@@ -1,1 +1,27 @@
-//! placeholder
+//! The loop itself: recipes, the run directory, stages, evaluation, resume.
+//!
+//! [`recipe`] says everything that decides a run; [`train::Run`] is the run; [`inspect`] looks at one without
+//! training. What a run leaves is in its directory ([`run_dir`]): the resolved recipe, [`metrics`], the
+//! [`journal`], checkpoints and the [`report`].
+
+mod error;
+mod evaluate;
+pub mod files;
+mod grpo;
+pub mod inspect;
+pub mod journal;
+pub mod metrics;
+mod policy;
+pub mod recipe;
+pub mod report;
+mod report_of_run;
+pub mod run_dir;
+mod sft;
+mod summary;
+mod tasks;
+pub mod train;
+pub mod watch;
+
+pub use error::RunError;
+pub use evaluate::Evaluation;
+pub use policy::LoadedPolicy;

@@ -1,1 +1,42 @@
-//! placeholder
+//! Kernels for language models on CPUs, and the tape that runs them forward and backward.
+//!
+//! A model's numbers live in one flat buffer ([`Params`]). A [`Tape`] runs fused operations on row-major `f32`
+//! matrices ([`Var`]), one row for each token of a packed batch; which tokens see each other is a [`Layout`], a
+//! forest of segments, so that prefixes shared by several sequences are computed once. A recording tape runs
+//! backward by hand-written gradients into a flat buffer shaped like the parameters. The sampler runs the same
+//! operations on a tape that records nothing, with [`cached_attention`] in place of [`Tape::attention`].
+//!
+//! What holds everywhere:
+//! - Results are bit-equal at any number of threads: work is split over rows and heads, never over a sum.
+//! - Nothing here knows of models, tokens' meaning or learning.
+//! - This is the only crate with `unsafe` code: the calls of the matrix-product library, and the file map.
+
+mod backward;
+mod cached;
+mod gemm;
+mod layout;
+mod mmap;
+mod ops;
+pub mod optim;
+mod parallel;
+mod params;
+#[cfg(test)]
+mod reference;
+mod rope;
+mod tape;
+#[cfg(test)]
+mod testing;
+mod var;
+mod vector;
+mod vocab;
+
+pub use cached::{KvBlock, cached_attention};
+pub use layout::{Layout, LayoutError, Segment};
+pub use mmap::{Mapped, map_file};
+pub use ops::attention::HeadShape;
+pub use parallel::set_threads;
+pub use params::{Param, ParamEntry, Params};
+pub use rope::Rope;
+pub use tape::{Tape, TokenScores, logits};
+pub use var::Var;
+pub use vocab::Vocab;

@@ -1,1 +1,26 @@
-//! placeholder
+//! From samples to better weights.
+//!
+//! ```text
+//! Branch -> Sample -> pack -> forward -> Objective (burnish-rl) -> backward -> clip -> AdamW -> checkpoint
+//! ```
+//!
+//! The trainer is blind to which objective runs: it hands over per-token streams and feeds the derivative back.
+//! It knows no method, no environment and no engine, and whether a token counts it reads from the sample.
+
+mod error;
+mod gradient;
+mod minibatch;
+mod pack;
+mod sample;
+mod trainer;
+
+pub mod adamw;
+pub mod checkpoint;
+pub mod schedule;
+
+pub use error::TrainError;
+pub use gradient::{Pass, accumulate, score};
+pub use minibatch::{minibatches, totals};
+pub use pack::{MicroBatch, SHARED_TOKENS_MIN, pack};
+pub use sample::{Sample, SampleError};
+pub use trainer::{Trainer, TrainerConfig, Update};

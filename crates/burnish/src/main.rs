@@ -1,1 +1,55 @@
-fn main() {}
+//! The command line: `burnish train|sft|eval|rollout|env`.
+//!
+//! Only this crate knows arguments, colours and signals; everything else is in `burnish-run`.
+
+mod commands;
+mod progress;
+mod signals;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+// Large temporaries of a step are reused instead of being handed back to the system.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Post-training of reasoning models and agents with reinforcement learning, in one binary.
+#[derive(Debug, Parser)]
+#[command(version, about, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Train a policy as a recipe says, or go on with a run that was stopped.
+    Train(commands::train::Arguments),
+    /// Train a policy by imitation: as `train`, for recipes whose method is "sft".
+    Sft(commands::train::Arguments),
+    /// Evaluate a recipe's policy, or a run's, on held-out tasks.
+    Eval(commands::eval::Arguments),
+    /// Sample a few episodes and show them, or show stored ones.
+    Rollout(commands::rollout::Arguments),
+    /// Show the environments.
+    #[command(subcommand)]
+    Env(commands::env::Command),
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Train(arguments) => commands::train::run(arguments, None),
+        Command::Sft(arguments) => commands::train::run(arguments, Some(burnish_run::recipe::Method::Sft)),
+        Command::Eval(arguments) => commands::eval::run(arguments),
+        Command::Rollout(arguments) => commands::rollout::run(arguments),
+        Command::Env(command) => commands::env::run(command),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

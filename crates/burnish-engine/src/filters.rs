@@ -1,0 +1,117 @@
+//! Filters that cut a distribution, each as `transformers` defines it (`generation/logits_process.py`:
+//! `TopKLogitsWarper`, `TopPLogitsWarper`, `MinPLogitsWarper`, with `min_tokens_to_keep = 1`).
+
+use burnish_core::Sampling;
+use std::cmp::Ordering;
+
+/// Buffers of the filters.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    values: Vec<f32>,
+    ranked: Vec<u32>,
+}
+
+/// Sets to 0 the weights of what top-k, top-p and min-p drop, in this order; each filter sees the
+/// distribution that the ones before it left.
+///
+/// `scaled` are logits less their maximum over temperature, `weights` their exponentials. Both `[V]`.
+pub(crate) fn truncate(scaled: &[f32], weights: &mut [f32], sampling: &Sampling, scratch: &mut Scratch) {
+    if sampling.top_k > 0 && sampling.top_k < scaled.len() {
+        keep_top_k(scaled, weights, sampling.top_k, &mut scratch.values);
+    }
+    if sampling.top_p < 1.0 {
+        keep_top_p(scaled, weights, f64::from(sampling.top_p), &mut scratch.ranked);
+    }
+    if sampling.min_p > 0.0 {
+        keep_min_p(weights, sampling.min_p);
+    }
+}
+
+/// Keeps the `k` likeliest, and all that equal the last of them.
+fn keep_top_k(scaled: &[f32], weights: &mut [f32], k: usize, values: &mut Vec<f32>) {
+    values.clear();
+    values.extend_from_slice(scaled);
+    let (_, &mut kth, _) = values.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a));
+    for (weight, &value) in weights.iter_mut().zip(scaled) {
+        if value < kth {
+            *weight = 0.0;
+        }
+    }
+}
+
+/// Drops, from the least likely up, while the dropped probability is at most `1 - top_p`; of equally likely
+/// ids the lower go first (`transformers` leaves their order open). The likeliest always stays.
+fn keep_top_p(scaled: &[f32], weights: &mut [f32], top_p: f64, ranked: &mut Vec<u32>) {
+    let mass: f64 = weights.iter().map(|&weight| f64::from(weight)).sum();
+    let dropped_max = (1.0 - top_p) * mass;
+    // Weights this small are dropped even if there are V of them, so only the others need to be sorted.
+    let surely_dropped_max = dropped_max / weights.len() as f64;
+    let mut dropped = 0.0;
+    ranked.clear();
+    for (id, weight) in (0u32..).zip(weights.iter_mut()) {
+        if *weight < 1.0 && f64::from(*weight) <= surely_dropped_max {
+            dropped += f64::from(*weight);
+            *weight = 0.0;
+        } else {
+            ranked.push(id);
+        }
+    }
+    let by_likelihood = |a: u32, b: u32| {
+        scaled[a as usize].partial_cmp(&scaled[b as usize]).unwrap_or(Ordering::Equal).then(a.cmp(&b))
+    };
+    ranked.sort_unstable_by(|&a, &b| by_likelihood(a, b));
+    ranked.pop();
+    for &id in ranked.iter() {
+        dropped += f64::from(weights[id as usize]);
+        if dropped > dropped_max {
+            break;
+        }
+        weights[id as usize] = 0.0;
+    }
+}
+
+/// Drops what is less likely than `min_p` times the likeliest, whose weight is 1.
+fn keep_min_p(weights: &mut [f32], min_p: f32) {
+    for weight in weights {
+        if *weight < min_p {
+            *weight = 0.0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    /// Written by `tests/golden/warpers.py`.
+    #[derive(Deserialize)]
+    struct Golden {
+        rows: Vec<Vec<Option<f32>>>,
+        cases: Vec<Case>,
+    }
+
+    #[derive(Deserialize)]
+    struct Case {
+        row: usize,
+        sampling: (f32, usize, f32, f32),
+        kept: Vec<usize>,
+    }
+
+    #[test]
+    fn the_filters_keep_what_transformers_keeps() {
+        let golden: Golden = serde_json::from_str(include_str!("../tests/golden/warpers.json")).unwrap();
+        assert_eq!(golden.cases.len(), 56);
+        for Case { row, sampling: (temperature, top_k, top_p, min_p), kept } in golden.cases {
+            let sampling = Sampling { temperature, top_k, top_p, min_p, tokens_max: 1 };
+            let logits: Vec<f32> =
+                golden.rows[row].iter().map(|logit| logit.unwrap_or(f32::NEG_INFINITY)).collect();
+            let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let scaled: Vec<f32> = logits.iter().map(|logit| (logit - max) / temperature).collect();
+            let mut weights: Vec<f32> = scaled.iter().map(|value| value.exp()).collect();
+            truncate(&scaled, &mut weights, &sampling, &mut Scratch::default());
+            let ours: Vec<usize> = (0..weights.len()).filter(|&id| weights[id] > 0.0).collect();
+            assert_eq!(ours, kept, "row {row}, {sampling:?}");
+        }
+    }
+}

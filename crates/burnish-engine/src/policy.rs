@@ -1,0 +1,135 @@
+use burnish_core::{Policy, PolicyError, Sampled, Sampling, SamplingError, Trace, Turn, TurnOutput};
+use burnish_model::{Chat, Model};
+use std::sync::Arc;
+
+use crate::{Generated, Limits, Request, Stats, generate};
+
+/// A model in this process, spoken to through its chat format.
+pub struct LocalPolicy<'a> {
+    model: &'a Model,
+    chat: &'a Chat,
+    version: u64,
+    limits: Limits,
+    is_training: bool,
+    stop_ids: Arc<[u32]>,
+    stats: Stats,
+}
+
+impl<'a> LocalPolicy<'a> {
+    /// The policy of `model`, whose weights have had `version` updates.
+    pub fn new(model: &'a Model, chat: &'a Chat, version: u64) -> Self {
+        LocalPolicy {
+            model,
+            chat,
+            version,
+            limits: Limits::default(),
+            is_training: false,
+            stop_ids: chat.end_ids().into(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// For rollouts that are trained on: refuses sampling that is not from the model's whole distribution
+    /// (filters, greedy), because the recorded log-probs would not be those of what was sampled.
+    pub fn for_training(mut self) -> Self {
+        self.is_training = true;
+        self
+    }
+
+    /// With bounds on batch and context.
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// What all turns so far took.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// The trace with the prompt of the turn at its head, and the request for the answer.
+    fn read(&self, turn: &Turn<'_>) -> Result<(Trace, Request), PolicyError> {
+        turn.sampling.check()?;
+        if self.is_training {
+            check_untruncated(turn.sampling)?;
+        }
+        let mut trace = turn.trace.clone();
+        let prompt = self
+            .chat
+            .extend(&mut trace, turn.messages, turn.tools)
+            .map_err(|error| PolicyError::Render(error.to_string()))?;
+        let tokens_max = self.limits.context_tokens_max(self.model).saturating_sub(1);
+        if prompt.len() > tokens_max {
+            return Err(PolicyError::PromptTooLong { tokens: prompt.len(), tokens_max });
+        }
+        let sampling = turn.sampling.clone();
+        let stop_ids = Arc::clone(&self.stop_ids);
+        Ok((trace, Request { prompt, sampling, seed: turn.seed, stop_ids }))
+    }
+
+    /// Appends the answer to the trace.
+    fn record(
+        &self,
+        trace: &mut Trace,
+        answer: Generated,
+        sampling: &Sampling,
+    ) -> Result<TurnOutput, PolicyError> {
+        let Generated { ids, logprobs, stop } = answer;
+        let temperature = if sampling.temperature == 0.0 { 1.0 } else { sampling.temperature };
+        let sampled = Sampled { logprobs, policy_version: self.version, temperature, stop };
+        let message =
+            self.chat.record(trace, ids, sampled).map_err(|error| PolicyError::Failed(error.to_string()))?;
+        Ok(TurnOutput { message, stop })
+    }
+}
+
+impl Policy for LocalPolicy<'_> {
+    fn act(&mut self, turns: &mut [Turn<'_>]) -> Vec<Result<TurnOutput, PolicyError>> {
+        let mut requests = Vec::with_capacity(turns.len());
+        let traces: Vec<Result<Trace, PolicyError>> = turns
+            .iter()
+            .map(|turn| {
+                let (trace, request) = self.read(turn)?;
+                requests.push(request);
+                Ok(trace)
+            })
+            .collect();
+        let (answers, failure) = match generate(self.model, &requests, &self.limits) {
+            Ok((answers, stats)) => {
+                self.stats += stats;
+                (answers, String::new())
+            }
+            Err(error) => (Vec::new(), error.to_string()),
+        };
+        let mut answers = answers.into_iter();
+        turns
+            .iter_mut()
+            .zip(traces)
+            .map(|(turn, trace)| {
+                let mut trace = trace?;
+                let answer = answers.next().ok_or_else(|| PolicyError::Failed(failure.clone()))?;
+                let output = self.record(&mut trace, answer, turn.sampling)?;
+                *turn.trace = trace;
+                Ok(output)
+            })
+            .collect()
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+/// Is every token drawn from the whole distribution?
+fn check_untruncated(sampling: &Sampling) -> Result<(), SamplingError> {
+    let is_cut = [
+        ("temperature", sampling.temperature == 0.0, "above 0 in a rollout that is trained on"),
+        ("top_k", sampling.top_k > 0, "0 in a rollout that is trained on"),
+        ("top_p", sampling.top_p < 1.0, "1 in a rollout that is trained on"),
+        ("min_p", sampling.min_p > 0.0, "0 in a rollout that is trained on"),
+    ];
+    match is_cut.into_iter().find(|&(_, is_cut, _)| is_cut) {
+        Some((field, _, range)) => Err(SamplingError { field, range }),
+        None => Ok(()),
+    }
+}

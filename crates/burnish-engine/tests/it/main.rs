@@ -1,0 +1,12 @@
+//! The engine as its users see it, on small models.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests may fail the test"
+)]
+
+mod common;
+mod generate;
+mod greedy;
+mod policy;

@@ -1,0 +1,157 @@
+//! What `LocalPolicy` promises, with ChatML and a small random model.
+
+use burnish_core::{Message, Policy, PolicyError, Sampling, Source, StopReason, Trace, Turn, TurnOutput};
+use burnish_engine::{Limits, LocalPolicy};
+use burnish_model::{Chat, ChatTemplate, Model, Tokenizer};
+
+const CONTEXT: usize = 200;
+
+fn chat() -> Chat {
+    let texts = ["the robot moves left, right, up or down", "a hole in the ice; the goal is at the end"];
+    let tokenizer = Tokenizer::train_bpe(&texts, 280, &["<|im_start|>", "<|im_end|>", "<|pad|>"]).unwrap();
+    Chat::new(tokenizer, ChatTemplate::chatml().unwrap(), &["<|im_end|>"], "<|pad|>").unwrap()
+}
+
+/// The head has more rows than the tokenizer has ids.
+fn model(chat: &Chat) -> Model {
+    let mut model = crate::common::model_of(400, CONTEXT, 32);
+    model.restrict_vocab(|id| chat.tokenizer.id_exists(id));
+    model
+}
+
+/// Acts on one conversation.
+fn act(
+    policy: &mut LocalPolicy<'_>,
+    trace: &mut Trace,
+    messages: &[Message],
+    sampling: &Sampling,
+    seed: u64,
+) -> Result<TurnOutput, PolicyError> {
+    policy.act(&mut [Turn { trace, messages, tools: &[], sampling, seed }]).pop().unwrap()
+}
+
+#[test]
+fn a_turn_records_what_was_read_and_what_was_sampled() {
+    let chat = chat();
+    let model = model(&chat);
+    let mut policy = LocalPolicy::new(&model, &chat, 7);
+    let mut trace = Trace::new();
+    let messages = [Message::user("the goal is left")];
+    let output = act(&mut policy, &mut trace, &messages, &Sampling::at(0.8, 12), 1).unwrap();
+
+    assert_eq!(policy.version(), 7);
+    let [prompt, answer] = trace.nodes() else { panic!("{} nodes", trace.nodes().len()) };
+    assert_eq!(prompt.text, "<|im_start|>user\nthe goal is left<|im_end|>\n<|im_start|>assistant\n");
+    assert!(prompt.sampled.is_none());
+    let sampled = answer.sampled.as_ref().unwrap();
+    assert_eq!((sampled.policy_version, sampled.temperature), (7, 0.8));
+    assert_eq!(sampled.logprobs.len(), answer.ids.len());
+    assert_eq!(sampled.stop, output.stop);
+    assert!(answer.sources.iter().all(|source| *source == Source::Policy));
+    assert!(answer.ids.iter().all(|&id| chat.tokenizer.id_exists(id)));
+    assert_eq!(policy.stats().prefill_tokens, prompt.ids.len());
+    assert_eq!(policy.stats().sampled_tokens, answer.ids.len());
+}
+
+#[test]
+fn a_greedy_turn_is_recorded_at_temperature_one() {
+    let chat = chat();
+    let model = model(&chat);
+    let mut trace = Trace::new();
+    let mut policy = LocalPolicy::new(&model, &chat, 0);
+    act(&mut policy, &mut trace, &[Message::user("up")], &Sampling::greedy(3), 1).unwrap();
+    assert_eq!(trace.nodes()[1].sampled.as_ref().unwrap().temperature, 1.0);
+}
+
+#[test]
+fn the_next_turn_reads_the_very_ids_that_were_sampled() {
+    let chat = chat();
+    let model = model(&chat);
+    let mut policy = LocalPolicy::new(&model, &chat, 0);
+    let sampling = Sampling::at(1.0, 15);
+    for seed in 0..8 {
+        let mut trace = Trace::new();
+        let mut messages = vec![Message::user("down or right")];
+        let first = act(&mut policy, &mut trace, &messages, &sampling, seed).unwrap();
+        let read_and_said = trace.head_ids();
+        messages.extend([first.message, Message::user("and then")]);
+        act(&mut policy, &mut trace, &messages, &sampling, seed).unwrap();
+        assert_eq!(trace.head_ids()[..read_and_said.len()], read_and_said);
+        assert_eq!(trace.branches().len(), 1);
+    }
+}
+
+#[test]
+fn a_turn_that_fails_leaves_its_trace_and_the_other_turns_as_they_are() {
+    let chat = chat();
+    let model = model(&chat);
+    let good = Sampling::at(1.0, 10);
+    let bad = Sampling { top_p: 0.0, ..good.clone() };
+    let short = [Message::user("left")];
+    let long = [Message::user("zq".repeat(CONTEXT))];
+    let mut traces = vec![Trace::new(); 4];
+    let mut turns: Vec<Turn<'_>> = traces
+        .iter_mut()
+        .zip([(&short, &good), (&long, &good), (&short, &bad), (&short, &good)])
+        .zip([5, 6, 7, 8])
+        .map(|((trace, (messages, sampling)), seed)| Turn { trace, messages, tools: &[], sampling, seed })
+        .collect();
+    let outputs = LocalPolicy::new(&model, &chat, 0).act(&mut turns);
+
+    assert!(
+        matches!(outputs[1], Err(PolicyError::PromptTooLong { tokens, tokens_max: 199 }) if tokens > 400),
+        "{outputs:?}"
+    );
+    assert!(matches!(outputs[2], Err(PolicyError::Sampling(_))));
+    assert_eq!((&traces[1], &traces[2]), (&Trace::new(), &Trace::new()));
+    for (at, seed) in [(0, 5), (3, 8)] {
+        let mut alone = Trace::new();
+        let mut policy = LocalPolicy::new(&model, &chat, 0);
+        let expected = act(&mut policy, &mut alone, &short, &good, seed).unwrap();
+        assert_eq!(outputs[at].as_ref().unwrap(), &expected);
+        assert_eq!(traces[at].head_ids(), alone.head_ids());
+    }
+}
+
+#[test]
+fn a_bound_on_the_context_cuts_answers_and_refuses_prompts() {
+    let chat = chat();
+    let model = model(&chat);
+    let messages = [Message::user("left")];
+    let mut trace = Trace::new();
+    let prompt_len = chat.extend(&mut trace, &messages, &[]).unwrap().len();
+    let at_most = |tokens| Limits { context_tokens_max: Some(tokens), ..Limits::default() };
+
+    let mut policy = LocalPolicy::new(&model, &chat, 0).with_limits(at_most(prompt_len + 2));
+    let output = act(&mut policy, &mut trace, &messages, &Sampling::at(1.0, 50), 3).unwrap();
+    assert_eq!(output.stop, StopReason::ContextFull);
+    assert!(trace.branches()[0].is_truncated);
+    assert_eq!(trace.sampled_tokens(), 2);
+
+    let mut policy = LocalPolicy::new(&model, &chat, 0).with_limits(at_most(prompt_len));
+    let refused = act(&mut policy, &mut Trace::new(), &messages, &Sampling::at(1.0, 50), 3);
+    assert!(matches!(refused, Err(PolicyError::PromptTooLong { .. })), "{refused:?}");
+}
+
+#[test]
+fn rollouts_that_are_trained_on_refuse_to_cut_the_distribution() {
+    let chat = chat();
+    let model = model(&chat);
+    let messages = [Message::user("left")];
+    let whole = Sampling::at(1.0, 4);
+    let mut policy = LocalPolicy::new(&model, &chat, 0).for_training();
+    assert!(act(&mut policy, &mut Trace::new(), &messages, &whole, 0).is_ok());
+    let cut = [
+        ("top_k", Sampling { top_k: 50, ..whole.clone() }),
+        ("top_p", Sampling { top_p: 0.9, ..whole.clone() }),
+        ("min_p", Sampling { min_p: 0.1, ..whole.clone() }),
+        ("temperature", Sampling::greedy(4)),
+    ];
+    for (field, sampling) in cut {
+        let mut trace = Trace::new();
+        let refused = act(&mut policy, &mut trace, &messages, &sampling, 0);
+        assert!(matches!(&refused, Err(PolicyError::Sampling(error)) if error.field == field), "{refused:?}");
+        assert_eq!(trace, Trace::new());
+        assert!(act(&mut LocalPolicy::new(&model, &chat, 0), &mut trace, &messages, &sampling, 0).is_ok());
+    }
+}

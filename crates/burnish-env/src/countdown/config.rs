@@ -1,0 +1,240 @@
+//! What may be set.
+
+use serde::{Deserialize, Serialize};
+
+use super::Operator;
+use crate::settings::{check_bounds, config_error, to_value};
+use crate::{Bound, EnvError};
+
+/// A range of whole numbers, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Range {
+    /// Least.
+    pub min: u32,
+    /// Greatest.
+    pub max: u32,
+}
+
+impl Range {
+    /// Is `value` in it?
+    pub fn contains(&self, value: i128) -> bool {
+        (i128::from(self.min)..=i128::from(self.max)).contains(&value)
+    }
+}
+
+/// What an answer earns.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reward {
+    /// It is not an expression.
+    pub wrong_format: f64,
+    /// It is an expression that breaks a rule or misses the target.
+    pub wrong: f64,
+    /// It reaches the target by the rules.
+    pub correct: f64,
+}
+
+/// How the task is put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptStyle {
+    /// Numbers and target only: the policy must already know the game.
+    Short,
+    /// With the rules and the form of the answer.
+    Full,
+}
+
+/// The configuration of countdown tasks. Tasks are shared out evenly over every allowed pair of (how many
+/// numbers, how many operations in the hidden solution).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// How many numbers are given.
+    pub numbers: Range,
+    /// What the given numbers may be.
+    pub values: Range,
+    /// What the target may be.
+    pub target: Range,
+    /// How many operations the hidden solution has: the knob of difficulty. At most one less than the numbers.
+    pub operations: Range,
+    /// Operators that an answer may use.
+    pub operators: Vec<Operator>,
+    /// Must every number be used?
+    pub use_all: bool,
+    /// Must every intermediate result be a whole number?
+    pub whole_steps: bool,
+    /// What an answer earns.
+    pub reward: Reward,
+    /// How the task is put.
+    pub prompt: PromptStyle,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            numbers: Range { min: 3, max: 4 },
+            values: Range { min: 1, max: 50 },
+            target: Range { min: 10, max: 100 },
+            operations: Range { min: 2, max: 3 },
+            operators: Operator::ALL.to_vec(),
+            use_all: false,
+            whole_steps: true,
+            reward: Reward { wrong_format: 0.0, wrong: 0.1, correct: 1.0 },
+            prompt: PromptStyle::Full,
+        }
+    }
+}
+
+/// One kind of instance: so many numbers, so many operations in the hidden solution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cell {
+    pub(super) numbers: u32,
+    pub(super) operations: u32,
+}
+
+impl std::fmt::Display for Cell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "numbers={} operations={}", self.numbers, self.operations)
+    }
+}
+
+/// Key, least, greatest, help.
+const BOUNDS: [(&str, f64, f64, &str); 11] = [
+    ("numbers.min", 2.0, 8.0, "fewest numbers given"),
+    ("numbers.max", 2.0, 8.0, "most numbers given"),
+    ("values.min", 1.0, 1_000.0, "least number that may be given"),
+    ("values.max", 1.0, 1_000.0, "greatest number that may be given"),
+    ("target.min", 1.0, 1_000_000.0, "least target"),
+    ("target.max", 1.0, 1_000_000.0, "greatest target"),
+    ("operations.min", 1.0, 7.0, "fewest operations in the hidden solution"),
+    ("operations.max", 1.0, 7.0, "most operations in the hidden solution"),
+    ("reward.wrong_format", -10.0, 10.0, "reward of what is not an expression"),
+    ("reward.wrong", -10.0, 10.0, "reward of an expression that is not a solution"),
+    ("reward.correct", -10.0, 10.0, "reward of a solution"),
+];
+
+/// The numbers of the configuration that may be changed.
+pub(super) fn bounds() -> Vec<Bound> {
+    BOUNDS
+        .iter()
+        .map(|&(key, min, max, help)| Bound { key: key.into(), min, max, help: help.into() })
+        .collect()
+}
+
+impl Config {
+    /// Checks what the types do not.
+    ///
+    /// # Errors
+    /// Names the first key that is out of its bounds or contradicts another.
+    pub(super) fn check(&self) -> Result<(), EnvError> {
+        check_bounds(&to_value(self)?, &bounds())?;
+        let ranges = [
+            ("numbers", self.numbers),
+            ("values", self.values),
+            ("target", self.target),
+            ("operations", self.operations),
+        ];
+        for (key, Range { min, max }) in ranges {
+            if min > max {
+                return Err(config_error(
+                    &format!("{key}.max"),
+                    &format!("{max} is below {key}.min, which is {min}; nearest: {min}"),
+                ));
+            }
+        }
+        if self.operators.is_empty() {
+            return Err(config_error("operators", "name at least one of \"+\", \"-\", \"*\", \"/\""));
+        }
+        if self.cells().is_empty() {
+            return Err(self.no_cell());
+        }
+        Ok(())
+    }
+
+    /// Every pair of counts that is allowed, from few to many.
+    pub(super) fn cells(&self) -> Vec<Cell> {
+        let pairs = (self.numbers.min..=self.numbers.max).flat_map(|numbers| {
+            (self.operations.min..=self.operations.max).map(move |operations| Cell { numbers, operations })
+        });
+        pairs
+            .filter(|cell| match self.use_all {
+                true => cell.operations + 1 == cell.numbers,
+                false => cell.operations < cell.numbers,
+            })
+            .collect()
+    }
+
+    fn no_cell(&self) -> EnvError {
+        let most = self.numbers.max - 1;
+        if self.operations.min > most {
+            let problem = format!(
+                "{} operations need {} numbers, but at most {} are given (numbers.max); nearest: {most}",
+                self.operations.min,
+                self.operations.min + 1,
+                self.numbers.max
+            );
+            return config_error("operations.min", &problem);
+        }
+        // Only `use_all` is left as the reason: using n numbers takes n - 1 operations.
+        let least = self.numbers.min - 1;
+        let problem = format!(
+            "{} operations at most can't use all of {} numbers at least (use_all); nearest: {least}",
+            self.operations.max, self.numbers.min
+        );
+        config_error("operations.max", &problem)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::read;
+    use serde_json::{Value, json};
+
+    fn problem(given: Value) -> String {
+        read::<Config>(&given).and_then(|config| config.check()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_defaults_are_allowed_and_every_bound_names_a_number_of_them() {
+        assert!(Config::default().check().is_ok());
+        let config = to_value(&Config::default()).unwrap();
+        for Bound { key, min, max, .. } in bounds() {
+            let value = key.split('.').fold(&config, |table, part| &table[part]).as_f64();
+            assert!(value.is_some_and(|value| (min..=max).contains(&value)), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_contradiction_is_named_with_the_nearest_value_that_would_do() {
+        assert_eq!(
+            problem(json!({"numbers": {"max": 9}})),
+            "numbers.max: 9 is out of range: 2 to 8 are allowed; nearest: 8"
+        );
+        assert_eq!(
+            problem(json!({"values": {"min": 60}})),
+            "values.max: 50 is below values.min, which is 60; nearest: 60"
+        );
+        assert_eq!(
+            problem(json!({"operations": {"min": 4, "max": 5}})),
+            "operations.min: 4 operations need 5 numbers, but at most 4 are given (numbers.max); nearest: 3"
+        );
+        let too_few = json!({"numbers": {"min": 6, "max": 6}, "use_all": true});
+        assert_eq!(
+            problem(too_few),
+            "operations.max: 3 operations at most can't use all of 6 numbers at least (use_all); nearest: 5"
+        );
+        assert!(problem(json!({"operators": []})).starts_with("operators: name at least one"));
+        assert!(problem(json!({"operators": ["^"]})).starts_with("operators: unknown variant `^`"));
+        assert!(problem(json!({"numbers": {"min": -1}})).starts_with("numbers.min: invalid value"));
+    }
+
+    #[test]
+    fn using_all_numbers_fixes_the_number_of_operations() {
+        let config = Config { use_all: true, ..Config::default() };
+        let cells: Vec<String> = config.cells().iter().map(Cell::to_string).collect();
+        assert_eq!(cells, ["numbers=3 operations=2", "numbers=4 operations=3"]);
+        assert_eq!(Config::default().cells().len(), 3);
+    }
+}

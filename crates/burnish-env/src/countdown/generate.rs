@@ -1,0 +1,164 @@
+//! The generator of countdown tasks.
+
+use burnish_core::rng::{Address, Purpose, Stream};
+use burnish_core::{Message, Task, TaskId};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+use super::config::{Cell, Config, bounds};
+use super::draw::{Drawn, Miss, draw};
+use super::{Game, ID, State, Truth};
+use crate::digest::digest;
+use crate::settings::{config_error, to_value};
+use crate::{Bound, CellReport, EnvError, Environment, Generator, TaskSet};
+
+/// Candidates drawn for one task before its cell counts as empty.
+const DRAWS_MAX: usize = 10_000;
+
+/// Makes countdown tasks.
+#[derive(Debug, Clone)]
+pub struct Countdown {
+    config: Config,
+}
+
+impl Countdown {
+    /// A generator with this configuration.
+    ///
+    /// # Errors
+    /// If a key is out of its bounds or contradicts another.
+    pub fn new(config: Config) -> Result<Self, EnvError> {
+        config.check()?;
+        Ok(Countdown { config })
+    }
+
+    fn task(&self, cell: Cell, drawn: &Drawn) -> Result<Task, EnvError> {
+        let puzzle = &drawn.puzzle;
+        // The name is that of the puzzle: the same puzzle found through another solution is the same task.
+        let content = to_value(puzzle)?.to_string();
+        let truth = Truth { puzzle: puzzle.clone(), solution: Some(drawn.solution.to_string()) };
+        Ok(Task {
+            id: TaskId(format!("{ID}/{}", digest(content.as_bytes()))),
+            environment: ID.to_owned(),
+            prompt: vec![Message::user(puzzle.prompt(self.config.prompt))],
+            truth: to_value(&truth)?,
+            labels: BTreeMap::from([
+                ("numbers".to_owned(), cell.numbers.to_string()),
+                ("operations".to_owned(), cell.operations.to_string()),
+            ]),
+        })
+    }
+
+    /// Draws one instance of a cell, and counts what it took.
+    fn instance(&self, cell: Cell, seed: u64, report: &mut CellReport) -> Result<Drawn, EnvError> {
+        let mut stream = Stream::new(seed);
+        let mut misses = Vec::new();
+        for _ in 0..DRAWS_MAX {
+            report.drawn += 1;
+            match draw(&self.config, cell, &mut stream) {
+                Ok(drawn) => {
+                    report.made += 1;
+                    return Ok(drawn);
+                }
+                Err(miss) => {
+                    *report.dropped.entry(miss.name().to_owned()).or_default() += 1;
+                    misses.push(miss);
+                }
+            }
+        }
+        Err(self.empty(cell, &misses))
+    }
+
+    /// The error on a cell that yields nothing: names the value nearest to what was asked for, where a target
+    /// came out at all.
+    fn empty(&self, cell: Cell, misses: &[Miss]) -> EnvError {
+        let range = self.config.target;
+        let (low, high) = (i128::from(range.min), i128::from(range.max));
+        let nearest = misses
+            .iter()
+            .filter_map(|miss| match miss {
+                Miss::OutOfRange(value) => Some(*value),
+                _ => None,
+            })
+            .min_by_key(|value| (value - value.clamp(&low, &high)).abs());
+        let none = format!("no instance of the cell `{cell}` in {DRAWS_MAX} draws");
+        match nearest {
+            Some(value) if value < low => {
+                config_error("target.min", &format!("{none}: targets stay below {low}; nearest: {value}"))
+            }
+            Some(value) => {
+                config_error("target.max", &format!("{none}: targets stay above {high}; nearest: {value}"))
+            }
+            None => config_error(
+                "operations.max",
+                &format!(
+                    "{none}: the operators and values allow no such solution; allow more operators, a wider \
+                     range of values, or fewer operations (nearest: {})",
+                    cell.operations.saturating_sub(1).max(1)
+                ),
+            ),
+        }
+    }
+}
+
+impl Generator for Countdown {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn config(&self) -> Value {
+        to_value(&self.config).unwrap_or_default()
+    }
+
+    fn bounds(&self) -> Vec<Bound> {
+        bounds()
+    }
+
+    /// Cells take turns in an order that the seed decides, so each prefix of the set is balanced as well. In a
+    /// small space the same puzzle may come twice.
+    fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
+        let mut cells = self.config.cells();
+        Stream::new(Address::new(seed, Purpose::Shuffle).seed()).shuffle(&mut cells);
+        let mut reports: Vec<CellReport> =
+            cells.iter().map(|cell| CellReport { cell: cell.to_string(), ..CellReport::default() }).collect();
+        let mut tasks = Vec::with_capacity(count);
+        for index in 0..count {
+            let at = index % cells.len();
+            let place = Address { task: index as u64, ..Address::new(seed, Purpose::Task) };
+            let drawn = self.instance(cells[at], place.seed(), &mut reports[at])?;
+            tasks.push(self.task(cells[at], &drawn)?);
+        }
+        reports.sort_by(|a, b| a.cell.cmp(&b.cell));
+        Ok(TaskSet { tasks, cells: reports })
+    }
+
+    fn environment(&self) -> Box<dyn Environment> {
+        Box::new(Game { reward: self.config.reward, state: State::default() })
+    }
+
+    fn demonstrate(&self, task: &Task) -> Option<Message> {
+        let truth = Truth::of(task).ok()?;
+        truth.puzzle.demonstration(&truth.solve()?).ok()
+    }
+
+    fn draw(&self, task: &Task, answer: Option<&str>) -> String {
+        let truth = match Truth::of(task) {
+            Ok(truth) => truth,
+            Err(error) => return error.to_string(),
+        };
+        let puzzle = &truth.puzzle;
+        let numbers: Vec<String> = puzzle.numbers.iter().map(u32::to_string).collect();
+        let mut lines = vec![format!("{} -> {}", numbers.join(" "), puzzle.target)];
+        if let Some(solution) = truth.solve() {
+            lines.push(format!("hidden solution: {solution}"));
+        }
+        if let Some(answer) = answer {
+            let finding = puzzle.judge(answer);
+            lines.push(match finding.value {
+                Some(value) => format!("answer: {value}"),
+                None => "answer: no value".to_owned(),
+            });
+            lines.push(finding.feedback.unwrap_or_else(|| "solved".to_owned()));
+        }
+        lines.join("\n")
+    }
+}

@@ -1,0 +1,112 @@
+//! Countdown: reach a target from given numbers with + - * /, each number used at most once.
+//!
+//! A puzzle is made from a hidden random expression ([`Config`] says how long), so it is solvable; a puzzle
+//! whose target is given, or that one operation solves where several were asked for, is dropped. The verifier
+//! ([`Puzzle::judge`]) is exact: fractions of 128-bit whole numbers, and what leaves them is wrong. The game is
+//! that of the television programme; as a task for language models see "Stream of Search" (Gandhi et al. 2024).
+//!
+//! Not claimed: the hidden solution need not be the shortest.
+
+mod config;
+mod draw;
+mod expression;
+mod generate;
+mod puzzle;
+mod rational;
+mod solve;
+
+use burnish_core::{Message, Task, Verdict};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{EnvError, Environment, Generator, Kind, Step, settings};
+
+pub use config::{Config, PromptStyle, Range, Reward};
+pub use expression::{Expression, Operation, Operator, ParseError, Place, parse};
+pub use generate::Countdown;
+pub use puzzle::{Finding, Puzzle};
+pub use rational::{Fault, Rational};
+pub use solve::{SOLVE_NUMBERS_MAX, solve};
+
+/// Id of the environment.
+const ID: &str = "countdown";
+
+/// The environment in the catalogue.
+pub const KIND: Kind = Kind {
+    id: ID,
+    summary: "Reach a target from given numbers with + - * /.",
+    defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
+    build,
+};
+
+fn build(config: &Value) -> Result<Box<dyn Generator>, EnvError> {
+    Ok(Box::new(Countdown::new(settings::read(config)?)?))
+}
+
+/// The truth of a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Truth {
+    puzzle: Puzzle,
+    /// A solution, where one is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    solution: Option<String>,
+}
+
+impl Truth {
+    fn of(task: &Task) -> Result<Self, EnvError> {
+        Truth::deserialize(&task.truth)
+            .map_err(|error| EnvError::Foreign(format!("task {} is not one of {ID}: {error}", task.id)))
+    }
+
+    /// The known solution, or the one that a search finds.
+    fn solve(&self) -> Option<Expression> {
+        match &self.solution {
+            Some(text) => parse(text, i128::from(self.puzzle.target)).ok(),
+            None => solve(&self.puzzle),
+        }
+    }
+}
+
+/// Plays one puzzle: one turn, one answer.
+struct Game {
+    reward: Reward,
+    state: State,
+}
+
+/// All that changes in an episode.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    puzzle: Option<Puzzle>,
+    answer: Option<String>,
+}
+
+impl Environment for Game {
+    fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
+        self.state = State { puzzle: Some(Truth::of(task)?.puzzle), answer: None };
+        Ok(task.prompt.clone())
+    }
+
+    fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
+        self.state.answer = Some(action.content.clone());
+        Ok(Step::Done)
+    }
+
+    fn verify(&mut self) -> Result<Verdict, EnvError> {
+        let Some(puzzle) = &self.state.puzzle else {
+            return Err(EnvError::Failed(format!("{ID}: verify before reset")));
+        };
+        Ok(puzzle.judge(self.state.answer.as_deref().unwrap_or_default()).verdict(&self.reward))
+    }
+
+    fn snapshot(&self) -> Value {
+        settings::to_value(&self.state).unwrap_or_default()
+    }
+
+    fn restore(&mut self, snapshot: &Value) -> Result<(), EnvError> {
+        self.state = State::deserialize(snapshot)
+            .map_err(|error| EnvError::Foreign(format!("not a snapshot of {ID}: {error}")))?;
+        Ok(())
+    }
+}

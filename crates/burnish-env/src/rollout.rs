@@ -1,0 +1,303 @@
+//! Plays episodes: a policy in environments, in lock-step, so that every round is one batched call.
+
+use burnish_core::rng::{Address, Purpose};
+use burnish_core::{
+    Ending, Episode, Message, Policy, PolicyError, Role, Sampling, Task, TaskId, ToolSpec, Trace, Turn,
+    TurnOutput, Verdict,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{EnvError, Environment, Generator, Step};
+
+/// What is to be played, and how.
+#[derive(Clone, Copy)]
+pub struct Plan<'a> {
+    /// Makes the environments.
+    pub generator: &'a dyn Generator,
+    /// The tasks, each played `rollouts` times.
+    pub tasks: &'a [Task],
+    /// Episodes of each task.
+    pub rollouts: usize,
+    /// How the policy chooses tokens.
+    pub sampling: &'a Sampling,
+    /// Most turns of the policy in one episode; at least 1.
+    pub turns_max: usize,
+    /// What happens to a prompt that does not fit the policy's context window.
+    pub overlong: Overlong,
+    /// Where in the run this is: decides every random number.
+    pub seeds: SeedPlace,
+}
+
+/// Where in a run episodes are played.
+///
+/// A turn samples with the seed of the address (run, stage, step, task, rollout, turn, [`Purpose::Sample`]);
+/// an environment starts with that of (run, stage, step, task, rollout, 0, [`Purpose::Environment`]), where
+/// `task` is `task_offset` plus the index in [`Plan::tasks`]. So the same task gives the same episodes however
+/// the tasks of a step are split between calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeedPlace {
+    /// Seed of the run.
+    pub run: u64,
+    /// Stage of the run.
+    pub stage: u64,
+    /// Optimiser step.
+    pub step: u64,
+    /// Index, within the step, of the first task of the plan.
+    pub task_offset: u64,
+}
+
+/// What happens to a prompt that is longer than the policy can read.
+///
+/// This concerns the prompt of the first turn. An episode that outgrows the context window at a later turn
+/// ends there with [`Ending::ContextOverflow`] and is judged by what it has done, unless `truncate` makes room.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Overlong {
+    /// The run ends with an error that names the task and its length.
+    #[default]
+    Refuse,
+    /// The episode is not played: unscored, [`Ending::ContextOverflow`].
+    Drop,
+    /// The oldest messages are left out, system messages and the newest message excepted, until the rest fits.
+    /// Where even those do not fit, the episode is treated as under `drop` (first turn) or ends (later turns).
+    Truncate,
+}
+
+/// Why a plan could not be played.
+#[derive(Debug, thiserror::Error)]
+pub enum RolloutError {
+    /// A prompt does not fit, and the plan refuses that.
+    #[error(
+        "task {task}: the prompt has {tokens} tokens, but at most {tokens_max} fit with room for an answer; \
+         shorten it, raise the context, or set overlong to \"drop\" or \"truncate\""
+    )]
+    Overlong {
+        /// The task.
+        task: TaskId,
+        /// Length of its prompt.
+        tokens: usize,
+        /// Most that fits.
+        tokens_max: usize,
+    },
+    /// The policy could not answer.
+    #[error("task {task}, rollout {rollout}, turn {turn}: {source}")]
+    Policy {
+        /// The task.
+        task: TaskId,
+        /// Which rollout of it.
+        rollout: usize,
+        /// Which turn, from 0.
+        turn: usize,
+        /// What the policy said.
+        source: PolicyError,
+    },
+    /// The policy answered another number of turns than it was asked.
+    #[error("the policy was asked for {asked} turns and gave {given} results")]
+    Results {
+        /// Turns asked for.
+        asked: usize,
+        /// Results given.
+        given: usize,
+    },
+    /// The plan allows no turn.
+    #[error("turns_max must be 1 or more")]
+    NoTurns,
+}
+
+/// Plays every task of the plan `rollouts` times, all in lock-step: each round is one call of the policy.
+///
+/// Returns the episodes ordered by task, then by rollout. An environment that fails ends its own episode as
+/// unscored with [`Ending::EnvironmentError`]; the others go on. A truncated answer is still handed to the
+/// environment and judged.
+///
+/// # Errors
+/// If the policy fails, or a prompt does not fit under [`Overlong::Refuse`].
+pub fn play(policy: &mut dyn Policy, plan: &Plan<'_>) -> Result<Vec<Episode>, RolloutError> {
+    if plan.turns_max == 0 {
+        return Err(RolloutError::NoTurns);
+    }
+    let mut players: Vec<Player<'_>> = (0..plan.tasks.len())
+        .flat_map(|task| (0..plan.rollouts).map(move |rollout| Player::start(plan, task, rollout)))
+        .collect();
+    for _ in 0..plan.turns_max {
+        if !play_round(policy, plan, &mut players)? {
+            break;
+        }
+    }
+    Ok(players.into_iter().map(Player::into_episode).collect())
+}
+
+/// One turn of every episode that still runs. Returns whether any does afterwards.
+fn play_round(
+    policy: &mut dyn Policy,
+    plan: &Plan<'_>,
+    players: &mut [Player<'_>],
+) -> Result<bool, RolloutError> {
+    let mut waiting: Vec<&mut Player<'_>> = players.iter_mut().filter(|player| player.is_running()).collect();
+    // More than one pass only where `truncate` shortened a conversation, which then asks again.
+    while !waiting.is_empty() {
+        let results = {
+            let mut turns: Vec<Turn<'_>> = waiting.iter_mut().map(|player| player.turn(plan)).collect();
+            policy.act(&mut turns)
+        };
+        if results.len() != waiting.len() {
+            return Err(RolloutError::Results { asked: waiting.len(), given: results.len() });
+        }
+        let mut again = Vec::new();
+        for (player, result) in waiting.into_iter().zip(results) {
+            match result {
+                Ok(output) => player.take(output, plan.turns_max),
+                Err(PolicyError::PromptTooLong { tokens, tokens_max }) => {
+                    if player.make_room(plan.overlong, tokens, tokens_max)? {
+                        again.push(player);
+                    }
+                }
+                Err(source) => return Err(player.policy_error(source)),
+            }
+        }
+        waiting = again;
+    }
+    Ok(players.iter().any(Player::is_running))
+}
+
+/// One episode being played.
+struct Player<'a> {
+    task: &'a Task,
+    rollout: usize,
+    /// The address of the episode; its turn and purpose are set where a seed is needed.
+    address: Address,
+    environment: Box<dyn Environment>,
+    tools: Vec<ToolSpec>,
+    messages: Vec<Message>,
+    trace: Trace,
+    turns: usize,
+    outcome: Option<(Ending, Verdict)>,
+}
+
+impl<'a> Player<'a> {
+    fn start(plan: &Plan<'a>, task_index: usize, rollout: usize) -> Self {
+        let SeedPlace { run, stage, step, task_offset } = plan.seeds;
+        let address = Address {
+            stage,
+            step,
+            task: task_offset.wrapping_add(task_index as u64),
+            rollout: rollout as u64,
+            ..Address::new(run, Purpose::Environment)
+        };
+        let task = &plan.tasks[task_index];
+        let mut player = Player {
+            task,
+            rollout,
+            address,
+            environment: plan.generator.environment(),
+            tools: Vec::new(),
+            messages: Vec::new(),
+            trace: Trace::new(),
+            turns: 0,
+            outcome: None,
+        };
+        match player.environment.reset(task, address.seed()) {
+            Ok(messages) => {
+                player.messages = messages;
+                player.tools = player.environment.tools();
+            }
+            Err(error) => player.fail(&error),
+        }
+        player
+    }
+
+    fn is_running(&self) -> bool {
+        self.outcome.is_none()
+    }
+
+    fn turn<'t>(&'t mut self, plan: &'t Plan<'_>) -> Turn<'t> {
+        let place = Address { turn: self.turns as u64, purpose: Purpose::Sample, ..self.address };
+        Turn {
+            trace: &mut self.trace,
+            messages: &self.messages,
+            tools: &self.tools,
+            sampling: plan.sampling,
+            seed: place.seed(),
+        }
+    }
+
+    /// Hands the policy's answer to the environment and ends the episode where it is over.
+    fn take(&mut self, output: TurnOutput, turns_max: usize) {
+        self.turns += 1;
+        let step = self.environment.step(&output.message);
+        self.messages.push(output.message);
+        match step {
+            Err(error) => self.fail(&error),
+            Ok(_) if output.stop.is_truncated() => self.end(Ending::Truncated),
+            Ok(Step::Done) => self.end(Ending::Completed),
+            Ok(Step::Continue(_)) if self.turns >= turns_max => self.end(Ending::TurnsMax),
+            Ok(Step::Continue(messages)) => self.messages.extend(messages),
+        }
+    }
+
+    /// Deals with a conversation that does not fit. Returns whether the turn is to be asked for again.
+    fn make_room(
+        &mut self,
+        overlong: Overlong,
+        tokens: usize,
+        tokens_max: usize,
+    ) -> Result<bool, RolloutError> {
+        if overlong == Overlong::Truncate && drop_oldest(&mut self.messages) {
+            return Ok(true);
+        }
+        if self.turns > 0 {
+            self.end(Ending::ContextOverflow);
+        } else if overlong == Overlong::Refuse {
+            return Err(RolloutError::Overlong { task: self.task.id.clone(), tokens, tokens_max });
+        } else {
+            let reason = format!("the prompt has {tokens} tokens, but at most {tokens_max} fit");
+            self.outcome = Some((Ending::ContextOverflow, Verdict::unscored(reason)));
+        }
+        Ok(false)
+    }
+
+    fn end(&mut self, ending: Ending) {
+        match self.environment.verify() {
+            Ok(verdict) => self.outcome = Some((ending, verdict)),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    fn fail(&mut self, error: &EnvError) {
+        self.outcome = Some((Ending::EnvironmentError, Verdict::unscored(error.to_string())));
+    }
+
+    fn policy_error(&self, source: PolicyError) -> RolloutError {
+        RolloutError::Policy { task: self.task.id.clone(), rollout: self.rollout, turn: self.turns, source }
+    }
+
+    fn into_episode(self) -> Episode {
+        // Every player has an outcome after `turns_max` rounds; the fallback states what its absence would mean.
+        let (ending, verdict) = self
+            .outcome
+            .unwrap_or_else(|| (Ending::TurnsMax, Verdict::unscored("the episode was left unfinished")));
+        Episode {
+            task: self.task.id.clone(),
+            rollout: self.rollout,
+            traces: vec![self.trace],
+            verdict,
+            ending,
+            turns: self.turns,
+        }
+    }
+}
+
+/// Drops the oldest message that is not a system message, together with the answers and tool results that
+/// followed it, but never the newest message. Returns whether anything could be dropped.
+fn drop_oldest(messages: &mut Vec<Message>) -> bool {
+    let Some(first) = messages.iter().position(|message| message.role != Role::System) else { return false };
+    let newest = messages.len() - 1;
+    if first >= newest {
+        return false;
+    }
+    let end = (first + 1..newest)
+        .find(|&at| matches!(messages[at].role, Role::User | Role::System))
+        .unwrap_or(newest);
+    messages.drain(first..end);
+    true
+}

@@ -1,0 +1,211 @@
+//! Tasks from a jsonl file, judged by an external command: a reward without writing Rust.
+//!
+//! The command is started once and kept; all environments of a generator share it. For each episode it reads
+//! one line of JSON from stdin
+//!
+//! ```json
+//! {"id": 0, "task": {the row}, "prompt": [messages], "completion": "the answer's text", "messages": [all]}
+//! ```
+//!
+//! and writes one line to stdout:
+//!
+//! ```json
+//! {"id": 0, "reward": 0.5}
+//! {"id": 0, "rewards": {"right": 1.0, "short": 0.2}, "success": true, "flags": {}, "feedback": "..."}
+//! {"id": 0, "error": "why this could not be judged"}
+//! ```
+//!
+//! Without `success`, an episode succeeds when its `reward` (or the sum of its `rewards`) is above 0. Whatever
+//! else happens (a crash, no answer in time, a line that is no answer, another id, a reward that is no finite
+//! number) makes the verdict *unscored*, with the reason and the end of stderr, and never ends a run. A process
+//! that crashed, hung or wrote a bad line is killed, and the next request starts another. The order of requests
+//! is not promised, so a verdict should depend on its request alone.
+//!
+//! Rows that all carry an answer to imitate need no command; episodes are then unscored.
+//!
+//! A verifier in Python:
+//!
+//! ```python
+//! import json, sys
+//! for line in sys.stdin:
+//!     request = json.loads(line)
+//!     right = request["task"]["answer"] in request["completion"]
+//!     print(json.dumps({"id": request["id"], "reward": float(right)}), flush=True)
+//! ```
+
+mod config;
+mod data;
+mod process;
+mod verifier;
+
+use burnish_core::rng::{Address, Purpose, Stream};
+use burnish_core::{Message, Role, Task, Verdict};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::sync::Arc;
+
+use crate::{Bound, CellReport, EnvError, Environment, Generator, Kind, Step, TaskSet, settings};
+use verifier::{Request, Verifier};
+
+pub use config::{Config, VerifierConfig};
+
+/// Id of the environment.
+const ID: &str = "rows";
+
+/// The environment in the catalogue.
+pub const KIND: Kind = Kind {
+    id: ID,
+    summary: "Tasks from a jsonl file, judged by your own command.",
+    defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
+    build,
+};
+
+fn build(config: &Value) -> Result<Box<dyn Generator>, EnvError> {
+    Ok(Box::new(Rows::new(settings::read(config)?)?))
+}
+
+/// Hands out the rows of a file as tasks.
+#[derive(Debug)]
+pub struct Rows {
+    config: Config,
+    rows: Vec<Task>,
+    verifier: Arc<Verifier>,
+}
+
+impl Rows {
+    /// Reads the file and starts the verifier.
+    ///
+    /// # Errors
+    /// If a key is missing or out of its bounds, the file is not what the configuration says (names file, line
+    /// and column), or the command can't be started.
+    pub fn new(config: Config) -> Result<Self, EnvError> {
+        config.check()?;
+        let rows = data::read(&config)?;
+        let verifier = Arc::new(Verifier::start(&config)?);
+        Ok(Rows { config, rows, verifier })
+    }
+
+    /// The order of the rows in one pass over the file.
+    fn order(&self, seed: u64, epoch: u64) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.rows.len()).collect();
+        let place = Address { step: epoch, ..Address::new(seed, Purpose::Shuffle) };
+        Stream::new(place.seed()).shuffle(&mut order);
+        order
+    }
+}
+
+impl Generator for Rows {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn config(&self) -> Value {
+        settings::to_value(&self.config).unwrap_or_default()
+    }
+
+    fn bounds(&self) -> Vec<Bound> {
+        config::bounds()
+    }
+
+    /// The rows in shuffled order; where `count` exceeds them, they come again, reshuffled in every pass.
+    fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
+        let tasks: Vec<Task> = (0u64..)
+            .flat_map(|epoch| self.order(seed, epoch))
+            .take(count)
+            .map(|index| self.rows[index].clone())
+            .collect();
+        let cell =
+            CellReport { cell: self.config.path.clone(), made: count, drawn: count, ..CellReport::default() };
+        Ok(TaskSet { tasks, cells: vec![cell] })
+    }
+
+    fn environment(&self) -> Box<dyn Environment> {
+        Box::new(Judged { verifier: Arc::clone(&self.verifier), state: State::default() })
+    }
+
+    fn demonstrate(&self, task: &Task) -> Option<Message> {
+        data::read_conversation(task.truth.as_object()?, &self.config).ok()?.1
+    }
+
+    fn draw(&self, task: &Task, answer: Option<&str>) -> String {
+        let mut lines: Vec<String> =
+            task.prompt.iter().map(|message| said(message.role, &message.content)).collect();
+        if let Some(answer) = answer {
+            let state = State::of(task).answered(Message::assistant(answer));
+            lines.push(said(Role::Assistant, answer));
+            lines.push(format!("judged: {}", summary(&state.judge(&self.verifier))));
+        }
+        lines.join("\n")
+    }
+}
+
+fn said(role: Role, content: &str) -> String {
+    format!("{}: {content}", format!("{role:?}").to_lowercase())
+}
+
+fn summary(verdict: &Verdict) -> String {
+    if let burnish_core::Validity::Unscored { reason } = &verdict.validity {
+        return format!("unscored ({reason})");
+    }
+    let rewards: Vec<String> =
+        verdict.rewards.iter().map(|(name, reward)| format!("{name} {reward}")).collect();
+    let feedback = verdict.feedback.as_ref().map(|text| format!("; {text}")).unwrap_or_default();
+    format!("{}{feedback}", rewards.join(", "))
+}
+
+/// Plays one row: one turn, one answer.
+struct Judged {
+    verifier: Arc<Verifier>,
+    state: State,
+}
+
+/// All that changes in an episode.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    row: Value,
+    prompt: Vec<Message>,
+    answer: Option<Message>,
+}
+
+impl State {
+    fn of(task: &Task) -> Self {
+        State { row: task.truth.clone(), prompt: task.prompt.clone(), answer: None }
+    }
+
+    fn answered(self, answer: Message) -> Self {
+        State { answer: Some(answer), ..self }
+    }
+
+    fn judge(&self, verifier: &Verifier) -> Verdict {
+        let messages: Vec<Message> = self.prompt.iter().chain(&self.answer).cloned().collect();
+        let completion = self.answer.as_ref().map_or("", |answer| &answer.content);
+        verifier.judge(&Request { task: &self.row, prompt: &self.prompt, completion, messages: &messages })
+    }
+}
+
+impl Environment for Judged {
+    fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
+        self.state = State::of(task);
+        Ok(task.prompt.clone())
+    }
+
+    fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
+        self.state.answer = Some(action.clone());
+        Ok(Step::Done)
+    }
+
+    fn verify(&mut self) -> Result<Verdict, EnvError> {
+        Ok(self.state.judge(&self.verifier))
+    }
+
+    fn snapshot(&self) -> Value {
+        settings::to_value(&self.state).unwrap_or_default()
+    }
+
+    fn restore(&mut self, snapshot: &Value) -> Result<(), EnvError> {
+        self.state = State::deserialize(snapshot)
+            .map_err(|error| EnvError::Foreign(format!("not a snapshot of {ID}: {error}")))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,212 @@
+//! One run of the verifier command: a line in, a line out, within a time limit.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Bytes of the end of stderr that are kept.
+const STDERR_BYTES_MAX: usize = 2_048;
+
+/// Longest line that is read from the command.
+const LINE_BYTES_MAX: u64 = 16 << 20;
+
+/// How long to wait for the rest of stderr, of a command that has ended or closed its stdout.
+const STDERR_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Why a request got no answer. After any of these the process is of no more use.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Silence {
+    /// It ended, or closed its stdout.
+    #[error("the verifier ended without an answer")]
+    Ended,
+    /// It did not answer in time.
+    #[error("the verifier gave no answer within {} s", .0.as_secs_f64())]
+    Timeout(Duration),
+    /// Its output is not text, or a line is too long.
+    #[error("the verifier's output can't be read: {0}")]
+    Unreadable(String),
+}
+
+/// A running verifier. Dropping it kills the command and what it has started.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Child,
+    /// Has the child been waited for? Its id may then be another's.
+    is_reaped: bool,
+    /// Lines on their way to stdin. Written by a thread of its own, so that a command that does not read
+    /// can't block us.
+    requests: SyncSender<String>,
+    /// Lines from stdout; closed at its end.
+    answers: Receiver<Result<String, String>>,
+    stderr: Arc<Mutex<VecDeque<u8>>>,
+    /// Closed when stderr has been read to its end.
+    stderr_end: Receiver<()>,
+}
+
+impl Process {
+    /// Starts `command` (program first) in `folder`.
+    pub(super) fn start(command: &[String], folder: Option<&Path>) -> std::io::Result<Self> {
+        let (program, arguments) = command.split_first().ok_or(std::io::ErrorKind::InvalidInput)?;
+        let mut builder = Command::new(program_path(program, folder)?);
+        builder
+            .args(arguments)
+            // Python would otherwise hold an answer back in its buffer until the next ones fill it.
+            .env("PYTHONUNBUFFERED", "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Some(folder) = folder {
+            builder.current_dir(folder);
+        }
+        // A group of its own: Ctrl-C in the terminal is for us to handle, and the group can be killed whole.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut builder, 0);
+        let mut child = builder.spawn()?;
+        let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        let stdin = child.stdin.take().ok_or_else(closed)?;
+        let stdout = child.stdout.take().ok_or_else(closed)?;
+        let stderr_pipe = child.stderr.take().ok_or_else(closed)?;
+        let stderr = Arc::new(Mutex::new(VecDeque::new()));
+        let (end, stderr_end) = sync_channel(0);
+        let tail = Arc::clone(&stderr);
+        thread::spawn(move || {
+            keep_tail(stderr_pipe, &tail);
+            drop(end);
+        });
+        Ok(Process {
+            child,
+            is_reaped: false,
+            requests: writer(stdin),
+            answers: reader(stdout),
+            stderr,
+            stderr_end,
+        })
+    }
+
+    /// Sends one line and waits for one line.
+    pub(super) fn ask(&mut self, line: String, patience: Duration) -> Result<String, Silence> {
+        // The queue holds one line and is empty between requests, so this does not block. A closed queue
+        // means that the command no longer reads; its stdout then says how it stands.
+        let _ = self.requests.try_send(line);
+        match self.answers.recv_timeout(patience) {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(problem)) => Err(Silence::Unreadable(problem)),
+            Err(RecvTimeoutError::Timeout) => Err(Silence::Timeout(patience)),
+            Err(RecvTimeoutError::Disconnected) => {
+                let _ = self.stderr_end.recv_timeout(STDERR_PATIENCE);
+                Err(Silence::Ended)
+            }
+        }
+    }
+
+    /// Has the command not ended yet?
+    pub(super) fn is_running(&mut self) -> bool {
+        let is_running = matches!(self.child.try_wait(), Ok(None));
+        self.is_reaped |= !is_running;
+        is_running
+    }
+
+    /// Kills the command. Returns the end of what it wrote to stderr.
+    pub(super) fn stop(mut self) -> String {
+        self.kill();
+        let _ = self.stderr_end.recv_timeout(STDERR_PATIENCE);
+        let mut tail = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(tail.make_contiguous()).trim().to_owned()
+    }
+
+    fn kill(&mut self) {
+        if self.is_reaped {
+            return;
+        }
+        // Without this, a shell's children would live on.
+        #[cfg(unix)]
+        let _ = Command::new("kill")
+            .args(["-KILL", "--", &format!("-{}", self.child.id())])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.is_reaped = true;
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A program named by a relative path is looked up from `folder`; a bare name in PATH, as usual.
+fn program_path(program: &str, folder: Option<&Path>) -> std::io::Result<PathBuf> {
+    match folder {
+        Some(folder) if program.contains('/') => Ok(std::path::absolute(folder)?.join(program)),
+        _ => Ok(PathBuf::from(program)),
+    }
+}
+
+fn writer(mut stdin: impl Write + Send + 'static) -> SyncSender<String> {
+    let (sender, lines) = sync_channel::<String>(1);
+    thread::spawn(move || {
+        for line in lines {
+            let write = stdin.write_all(line.as_bytes()).and_then(|()| stdin.write_all(b"\n"));
+            if write.and_then(|()| stdin.flush()).is_err() {
+                return;
+            }
+        }
+    });
+    sender
+}
+
+fn reader(stdout: impl Read + Send + 'static) -> Receiver<Result<String, String>> {
+    let (sender, answers) = sync_channel(1);
+    thread::spawn(move || {
+        let mut stdout = BufReader::new(stdout);
+        loop {
+            let line = match read_line(&mut stdout) {
+                Ok(Some(line)) => Ok(line),
+                Ok(None) => return,
+                Err(error) => Err(error.to_string()),
+            };
+            let is_broken = line.is_err();
+            if sender.send(line).is_err() || is_broken {
+                return;
+            }
+        }
+    });
+    answers
+}
+
+/// The next line without its end; `None` at the end of the stream.
+fn read_line(stream: &mut impl BufRead) -> std::io::Result<Option<String>> {
+    let mut line = Vec::new();
+    let read = stream.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+    if read == 0 {
+        return Ok(None);
+    }
+    if line.pop_if(|last| *last == b'\n').is_none() && read as u64 == LINE_BYTES_MAX {
+        return Err(std::io::Error::other(format!("a line is longer than {LINE_BYTES_MAX} bytes")));
+    }
+    String::from_utf8(line).map(Some).map_err(|_| std::io::Error::other("a line is not UTF-8"))
+}
+
+fn keep_tail(mut stderr: impl Read, tail: &Mutex<VecDeque<u8>>) {
+    let mut chunk = [0; 4096];
+    loop {
+        let read = match stderr.read(&mut chunk) {
+            Ok(read @ 1..) => read,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Ok(0) | Err(_) => return,
+        };
+        let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.extend(&chunk[..read]);
+        let excess = tail.len().saturating_sub(STDERR_BYTES_MAX);
+        tail.drain(..excess);
+    }
+}

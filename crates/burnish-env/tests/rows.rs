@@ -1,0 +1,318 @@
+//! Own verifiers: what they answer, and every way in which they fail.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use burnish_core::{Message, Task, Validity, Verdict};
+use burnish_env::{EnvError, Environment, Generator, build};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A verifier that answers what each completion orders.
+const ORDERED: &str = r#"
+import json, os, sys, time
+print("started", file=sys.stderr)
+for line in sys.stdin:
+    request = json.loads(line)
+    order = request["completion"]
+    answer = {"id": request["id"], "reward": 1.0}
+    if order == "crash":
+        raise ValueError("no such reward")
+    elif order == "hang":
+        time.sleep(600)
+    elif order == "garbage":
+        print("loading model ...")
+    elif order == "wrong id":
+        answer["id"] += 1
+    elif order == "nan":
+        answer["reward"] = float("nan")
+    elif order == "nothing":
+        del answer["reward"]
+    elif order == "pid":
+        answer["feedback"] = str(os.getpid())
+    elif order == "echo":
+        answer["feedback"] = json.dumps(request)
+    elif order == "last":
+        print(json.dumps(answer))
+        sys.exit(0)
+    elif order == "binary":
+        sys.stdout.buffer.write(b"\xff\xfe\n")
+    print(json.dumps(answer))
+"#;
+
+struct Fixture {
+    folder: TempDir,
+}
+
+impl Fixture {
+    /// A folder with a data file and a verifier; `None`, with a line that says so, where there is no Python.
+    fn new(script: &str) -> Option<Self> {
+        if Command::new("python3").arg("-c").arg("").status().is_ok_and(|status| status.success()) {
+            let folder = tempfile::tempdir().unwrap();
+            let rows: String =
+                (0..5).map(|n| format!("{{\"prompt\": \"question {n}\", \"answer\": {n}}}\n")).collect();
+            std::fs::write(folder.path().join("data.jsonl"), rows).unwrap();
+            std::fs::write(folder.path().join("reward.py"), script).unwrap();
+            Some(Fixture { folder })
+        } else {
+            println!("skipped: python3 can't be run");
+            None
+        }
+    }
+
+    fn config(&self) -> Value {
+        json!({
+            "path": "data.jsonl",
+            "base_dir": self.folder.path(),
+            "verifier": {"command": ["python3", "reward.py"], "timeout_seconds": 60.0},
+        })
+    }
+
+    fn generator(&self) -> Box<dyn Generator> {
+        build("rows", &self.config()).unwrap()
+    }
+
+    /// A generator whose verifier must be quick.
+    fn impatient(&self) -> Box<dyn Generator> {
+        let mut config = self.config();
+        config["verifier"]["timeout_seconds"] = json!(0.3);
+        build("rows", &config).unwrap()
+    }
+}
+
+fn task(generator: &dyn Generator) -> Task {
+    generator.tasks(0, 1).unwrap().tasks.remove(0)
+}
+
+fn play(environment: &mut dyn Environment, task: &Task, answer: &str) -> Verdict {
+    environment.reset(task, 0).unwrap();
+    environment.step(&Message::assistant(answer)).unwrap();
+    environment.verify().unwrap()
+}
+
+fn judge(generator: &dyn Generator, answer: &str) -> Verdict {
+    play(&mut *generator.environment(), &task(generator), answer)
+}
+
+fn unscored_reason(verdict: Verdict) -> String {
+    match verdict.validity {
+        Validity::Unscored { reason } => reason,
+        Validity::Scored => panic!("the episode was scored"),
+    }
+}
+
+#[test]
+fn the_verifier_gets_the_row_and_the_conversation_and_its_reward_is_the_verdict() {
+    let Some(fixture) = Fixture::new(ORDERED) else { return };
+    let generator = fixture.generator();
+    let verdict = judge(&*generator, "echo");
+    assert!(verdict.is_scored() && verdict.success);
+    assert_eq!(verdict.rewards["reward"], 1.0);
+    let request: Value = serde_json::from_str(&verdict.feedback.unwrap()).unwrap();
+    let task = task(&*generator);
+    assert_eq!(request["task"], task.truth);
+    assert_eq!(request["prompt"], json!([{"role": "user", "content": task.truth["prompt"]}]));
+    assert_eq!(request["completion"], "echo");
+    assert_eq!(request["messages"][1], json!({"role": "assistant", "content": "echo"}));
+}
+
+#[test]
+fn all_environments_share_one_process() {
+    let Some(fixture) = Fixture::new(ORDERED) else { return };
+    let generator = fixture.generator();
+    let pid = |generator: &dyn Generator| judge(generator, "pid").feedback.unwrap();
+    assert_eq!(pid(&*generator), pid(&*generator));
+}
+
+#[test]
+fn every_failure_is_unscored_with_its_reason_and_the_next_episode_is_judged() {
+    let Some(fixture) = Fixture::new(ORDERED) else { return };
+    let generator = fixture.generator();
+    for (order, expected) in [
+        ("crash", "ended without an answer; its stderr ends:\nstarted"),
+        ("crash", "ValueError: no such reward"),
+        ("garbage", "only answers may go to stdout: loading model"),
+        ("garbage", "its stderr ends:\nstarted"),
+        ("wrong id", "answers request"),
+        ("nan", "not finite"),
+        ("nothing", "has neither `reward` nor `rewards`"),
+        ("binary", "is not UTF-8"),
+    ] {
+        let reason = unscored_reason(judge(&*generator, order));
+        assert!(reason.contains(expected), "{order}: {reason}");
+        assert!(judge(&*generator, "fine").is_scored(), "after {order}");
+    }
+}
+
+#[test]
+fn a_verifier_that_hangs_is_killed_after_its_time() {
+    let Some(fixture) = Fixture::new(ORDERED) else { return };
+    let generator = fixture.impatient();
+    let pid = judge(&*generator, "pid").feedback.unwrap();
+    let reason = unscored_reason(judge(&*generator, "hang"));
+    assert!(reason.starts_with("the verifier gave no answer within 0.3 s"), "{reason}");
+    assert!(!is_running(&pid));
+    assert!(judge(&*generator, "fine").is_scored());
+}
+
+#[test]
+fn a_verifier_that_never_reads_cannot_block_us() {
+    let Some(fixture) = Fixture::new("import time\ntime.sleep(600)\n") else { return };
+    let mut config = fixture.config();
+    config["verifier"]["timeout_seconds"] = json!(0.2);
+    config["verifier"]["startup_seconds"] = json!(0.0);
+    let generator = build("rows", &config).unwrap();
+    // More than a pipe holds.
+    let reason = unscored_reason(judge(&*generator, &"x".repeat(1 << 20)));
+    assert!(reason.contains("no answer within 0.2 s"), "{reason}");
+}
+
+#[test]
+fn a_verifier_that_ended_after_its_answer_is_started_again() {
+    if !has_proc() {
+        return;
+    }
+    let Some(fixture) = Fixture::new(ORDERED) else { return };
+    let generator = fixture.generator();
+    let pid = judge(&*generator, "pid").feedback.unwrap();
+    assert!(judge(&*generator, "last").is_scored());
+    while is_running(&pid) {
+        std::thread::yield_now();
+    }
+    assert!(judge(&*generator, "fine").is_scored());
+}
+
+#[test]
+fn the_process_and_its_children_end_with_the_generator() {
+    if !has_proc() {
+        return;
+    }
+    let script = "import json, subprocess, sys\n\
+        child = subprocess.Popen(['sleep', '600'])\n\
+        for line in sys.stdin:\n    \
+        print(json.dumps({'id': json.loads(line)['id'], 'reward': 0, 'feedback': str(child.pid)}))\n";
+    let Some(fixture) = Fixture::new(script) else { return };
+    let generator = fixture.generator();
+    let verdict = judge(&*generator, "");
+    assert!(verdict.is_scored() && !verdict.success);
+    let child = verdict.feedback.unwrap();
+    assert!(is_running(&child));
+    drop(generator);
+    for _ in 0..1_000 {
+        if !is_running(&child) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("the verifier's child {child} still runs");
+}
+
+fn has_proc() -> bool {
+    let has_proc = Path::new("/proc/self/stat").exists();
+    if !has_proc {
+        println!("skipped: there is no /proc to see processes in");
+    }
+    has_proc
+}
+
+/// Is the process there and not just waiting to be buried?
+fn is_running(pid: &str) -> bool {
+    let state = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
+    state
+        .rsplit(')')
+        .next()
+        .and_then(|rest| rest.split_whitespace().next())
+        .is_some_and(|s| s != "Z" && s != "X")
+}
+
+#[test]
+fn a_command_that_cannot_be_started_is_an_error_at_once() {
+    let Some(fixture) = Fixture::new(ORDERED) else { return };
+    let mut config = fixture.config();
+    config["verifier"]["command"] = json!(["no-such-program-anywhere", "reward.py"]);
+    let error = build("rows", &config).err().unwrap();
+    assert!(matches!(&error, EnvError::Config { key, .. } if key == "verifier.command"), "{error}");
+    assert!(error.to_string().contains("`no-such-program-anywhere reward.py` can't be started"), "{error}");
+}
+
+#[test]
+fn a_program_beside_the_recipe_is_found_by_its_relative_path() {
+    let Some(fixture) = Fixture::new(ORDERED) else { return };
+    let program = fixture.folder.path().join("judge");
+    std::fs::write(&program, format!("#!/usr/bin/env python3\n{ORDERED}")).unwrap();
+    let mut config = fixture.config();
+    config["verifier"]["command"] = json!(["./judge"]);
+    // Not executable yet.
+    assert!(build("rows", &config).is_err());
+    assert!(Command::new("chmod").arg("+x").arg(&program).status().unwrap().success());
+    assert!(judge(&*build("rows", &config).unwrap(), "fine").is_scored());
+}
+
+#[test]
+fn rows_are_handed_out_shuffled_and_come_again_in_another_order() {
+    let Some(fixture) = Fixture::new(ORDERED) else { return };
+    let generator = fixture.generator();
+    let answers = |seed, count| -> Vec<u64> {
+        let set = generator.tasks(seed, count).unwrap();
+        set.tasks.iter().map(|task| task.truth["answer"].as_u64().unwrap()).collect()
+    };
+    let twenty = answers(1, 20);
+    assert_eq!(twenty[..7], answers(1, 7));
+    assert_ne!(twenty, answers(2, 20));
+    for epoch in twenty.chunks(5) {
+        let mut sorted = epoch.to_vec();
+        sorted.sort_unstable();
+        assert_eq!(sorted, [0, 1, 2, 3, 4]);
+    }
+    assert!(twenty.chunks(5).any(|epoch| epoch != &twenty[..5]));
+}
+
+#[test]
+fn rows_with_answers_to_imitate_need_no_verifier_and_are_unscored() {
+    let folder = tempfile::tempdir().unwrap();
+    let row = json!({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]});
+    std::fs::write(folder.path().join("chat.jsonl"), row.to_string()).unwrap();
+    let generator = build("rows", &json!({"path": folder.path().join("chat.jsonl")})).unwrap();
+    assert_eq!(generator.demonstrate(&task(&*generator)), Some(Message::assistant("a")));
+    assert!(unscored_reason(judge(&*generator, "x")).contains("no verifier.command is set"));
+}
+
+#[test]
+fn a_configuration_that_cannot_work_is_refused_by_key() {
+    let refuse = |config: Value, expected: &str| {
+        let error = build("rows", &config).err().unwrap().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    };
+    refuse(Value::Null, "path: name the jsonl file");
+    refuse(json!({"path": "x", "verifier": {"command": [""]}}), "verifier.command: name the program");
+    refuse(json!({"path": "x", "verifier": {"command": "python3"}}), "verifier.command: invalid type");
+    refuse(json!({"path": "x", "verifier": {"timeout_seconds": 0}}), "verifier.timeout_seconds: 0 is out");
+    refuse(json!({"path": "x", "verifier": {"timeout": 1}}), "verifier.timeout: unknown field");
+}
+
+#[test]
+fn a_snapshot_brings_an_episode_back() {
+    let Some(fixture) = Fixture::new(ORDERED) else { return };
+    let generator = fixture.generator();
+    let mut first = generator.environment();
+    first.reset(&task(&*generator), 0).unwrap();
+    first.step(&Message::assistant("nothing")).unwrap();
+    let mut second = generator.environment();
+    second.restore(&first.snapshot()).unwrap();
+    assert!(!second.verify().unwrap().is_scored());
+    assert!(second.restore(&json!({"board": 1})).is_err());
+}
+
+#[test]
+fn a_drawing_shows_the_conversation_and_the_judgement() {
+    let Some(fixture) = Fixture::new(ORDERED) else { return };
+    let generator = fixture.generator();
+    let task = task(&*generator);
+    assert!(generator.draw(&task, None).starts_with("user: question "));
+    assert!(generator.draw(&task, Some("fine")).ends_with("assistant: fine\njudged: reward 1"));
+    assert!(
+        generator
+            .draw(&task, Some("nothing"))
+            .contains("judged: unscored (the verifier's answer has neither")
+    );
+}

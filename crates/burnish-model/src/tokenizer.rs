@@ -1,0 +1,282 @@
+//! Text to ids and back, by `tokenizer.json`.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::path::Path;
+
+use tokenizers::models::bpe::{BPE, BpeTrainer};
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::{AddedToken, TokenizerBuilder};
+
+use crate::{ChatError, ModelError, files};
+
+/// Size of the byte alphabet, with which every text can be written.
+const BYTES: usize = 256;
+
+/// A tokenizer of the `tokenizers` library.
+///
+/// Special tokens in a text are recognised, and none is added. Truncation and padding that `tokenizer.json` may
+/// ask for are off: they would change what the policy reads without a word.
+#[derive(Debug, Clone)]
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    /// `tokenizer.json` as it was read or made, so that writing it back loses nothing.
+    json: String,
+    /// Texts of the special tokens.
+    special: Vec<String>,
+}
+
+/// The ids of a text, and which bytes of it each stands for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Encoded {
+    /// Token ids.
+    pub ids: Vec<u32>,
+    /// Bytes of the text, one range for each id. A token of a part of a character has the whole character.
+    pub bytes: Vec<Range<usize>>,
+}
+
+impl Tokenizer {
+    /// Reads a `tokenizer.json`.
+    ///
+    /// # Errors
+    /// If the file can't be read, or is not a tokenizer.
+    pub fn load(path: &Path) -> Result<Self, ModelError> {
+        Tokenizer::from_json(files::read_text(path)?)
+            .map_err(|problem| ModelError::malformed(path, format!("not a tokenizer: {problem}")))
+    }
+
+    fn from_json(json: String) -> Result<Self, String> {
+        let mut inner = tokenizers::Tokenizer::from_bytes(&json).map_err(|error| error.to_string())?;
+        inner.with_truncation(None).map_err(|error| error.to_string())?;
+        inner.with_padding(None);
+        let mut special: Vec<String> = inner
+            .get_added_tokens_decoder()
+            .into_values()
+            .filter(|token| token.special)
+            .map(|token| token.content)
+            .collect();
+        special.sort_unstable();
+        Ok(Tokenizer { inner, json, special })
+    }
+
+    /// Trains a byte-level BPE tokenizer (Sennrich et al. 2016; bytes and word pattern as in GPT-2). Special
+    /// tokens get the first ids in their order, the 256 bytes follow, then the merges. The same texts give the
+    /// same tokenizer. Few texts may give fewer than `vocab_size` ids.
+    ///
+    /// # Errors
+    /// If there is no text, or `vocab_size` has no room for the bytes and the special tokens.
+    pub fn train_bpe<S: AsRef<str> + Sync>(
+        texts: &[S],
+        vocab_size: usize,
+        special_tokens: &[&str],
+    ) -> Result<Self, ModelError> {
+        let smallest = BYTES + special_tokens.len();
+        if vocab_size < smallest {
+            return Err(ModelError::Training(format!(
+                "vocab_size is {vocab_size}, but {BYTES} bytes and {} special tokens need {smallest}",
+                special_tokens.len()
+            )));
+        }
+        if texts.iter().all(|text| text.as_ref().is_empty()) {
+            return Err(ModelError::Training("there is no text".into()));
+        }
+        train(texts, vocab_size, special_tokens)
+            .and_then(|json| Ok(Tokenizer::from_json(json)?))
+            .map_err(|error| ModelError::Training(error.to_string()))
+    }
+
+    /// The ids of a text.
+    ///
+    /// # Errors
+    /// If the tokenizer can't write the text.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, ChatError> {
+        let encoding = self.inner.encode_fast(text, false).map_err(failed)?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The ids of a text, with the bytes that each stands for.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_with_offsets(&self, text: &str) -> Result<Encoded, ChatError> {
+        let encoding = self.inner.encode(text, false).map_err(failed)?;
+        let bytes = encoding.get_offsets().iter().map(|&(start, end)| start..end).collect();
+        Ok(Encoded { ids: encoding.get_ids().to_vec(), bytes })
+    }
+
+    /// The text of ids. Bytes that are not UTF-8 become U+FFFD.
+    ///
+    /// # Errors
+    /// If the decoder fails.
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, ChatError> {
+        self.inner.decode(ids, skip_special).map_err(failed)
+    }
+
+    /// The id of a token, given as it stands in `tokenizer.json`.
+    pub fn token_id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    /// The token of an id, as it stands in `tokenizer.json`.
+    pub fn token(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
+    /// Is there a token of this id?
+    pub fn id_exists(&self, id: u32) -> bool {
+        self.inner.id_to_token(id).is_some()
+    }
+
+    /// Number of tokens, added ones included.
+    pub fn vocab_size(&self) -> usize {
+        self.inner.get_vocab_size(true)
+    }
+
+    /// The highest id, `None` for an empty tokenizer.
+    pub fn id_max(&self) -> Option<u32> {
+        self.inner.get_vocab(true).into_values().max()
+    }
+
+    /// The ids of `tokens`.
+    ///
+    /// # Errors
+    /// Names all that are missing; `place` says where they were asked for.
+    pub fn token_ids<S: AsRef<str>>(&self, tokens: &[S], place: &str) -> Result<Vec<u32>, ModelError> {
+        let missing: Vec<String> = tokens
+            .iter()
+            .map(AsRef::as_ref)
+            .filter(|token| self.token_id(token).is_none())
+            .map(String::from)
+            .collect();
+        if !missing.is_empty() {
+            return Err(ModelError::MissingTokens { place: place.into(), tokens: missing });
+        }
+        Ok(tokens.iter().filter_map(|token| self.token_id(token.as_ref())).collect())
+    }
+
+    /// Does a special token stand at the beginning of `text`?
+    pub(crate) fn starts_special(&self, text: &str) -> bool {
+        self.special.iter().any(|token| text.starts_with(token.as_str()))
+    }
+
+    /// Writes `tokenizer.json`.
+    ///
+    /// # Errors
+    /// If the file can't be written; what stood there before then stays.
+    pub fn save(&self, path: &Path) -> Result<(), ModelError> {
+        files::write_text(path, &self.json)
+    }
+}
+
+/// `tokenizer.json` of a tokenizer trained on `texts`.
+fn train<S: AsRef<str> + Sync>(
+    texts: &[S],
+    vocab_size: usize,
+    special_tokens: &[&str],
+) -> tokenizers::Result<String> {
+    let words = ByteLevel::new(false, false, true);
+    let mut tokenizer = TokenizerBuilder::<BPE, _, _, _, _>::new()
+        .with_model(BPE::default())
+        .with_normalizer(None::<tokenizers::NormalizerWrapper>)
+        .with_pre_tokenizer(Some(words))
+        .with_post_processor(Some(words))
+        .with_decoder(Some(words))
+        .build()?;
+    let mut trainer = BpeTrainer::builder()
+        .show_progress(false)
+        .vocab_size(vocab_size)
+        .min_frequency(2)
+        .initial_alphabet(ByteLevel::alphabet().into_iter().collect::<HashSet<_>>())
+        .special_tokens(special_tokens.iter().map(|token| AddedToken::from(*token, true)).collect())
+        .build();
+    tokenizer.train(&mut trainer, texts.iter().map(AsRef::as_ref))?;
+    tokenizer.to_string(true)
+}
+
+fn failed(error: tokenizers::Error) -> ChatError {
+    ChatError::Tokenizer(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::LazyLock;
+
+    const TEXTS: [&str; 3] =
+        ["the robot moves right, then down", "the robots move left, then up", "wait; the robot waits"];
+    const SPECIAL: [&str; 2] = ["<|im_start|>", "<|im_end|>"];
+
+    static TRAINED: LazyLock<Tokenizer> =
+        LazyLock::new(|| Tokenizer::train_bpe(&TEXTS, 300, &SPECIAL).unwrap());
+
+    #[test]
+    fn special_tokens_come_first_then_bytes_then_merges() {
+        assert_eq!(TRAINED.token_ids(&SPECIAL, "test").unwrap(), [0, 1]);
+        assert_eq!(TRAINED.token(2).unwrap(), "!");
+        // The most frequent pair of the texts.
+        assert_eq!(TRAINED.token_id("ob"), None);
+        assert!(TRAINED.token_id("Ġthe").is_some() || TRAINED.token_id("the").is_some());
+        assert!(TRAINED.vocab_size() <= 300 && TRAINED.vocab_size() > 260);
+        assert_eq!(TRAINED.id_max().unwrap() as usize, TRAINED.vocab_size() - 1);
+        assert!(!TRAINED.id_exists(TRAINED.vocab_size() as u32));
+    }
+
+    #[test]
+    fn training_twice_gives_the_same_tokenizer() {
+        let again = Tokenizer::train_bpe(&TEXTS, 300, &SPECIAL).unwrap();
+        assert_eq!(again.json, TRAINED.json);
+    }
+
+    #[test]
+    fn special_tokens_are_recognised_and_none_is_added() {
+        let ids = TRAINED.encode("<|im_start|>the<|im_end|>").unwrap();
+        assert_eq!((ids[0], ids[ids.len() - 1]), (0, 1));
+        assert_eq!(TRAINED.decode(&ids, false).unwrap(), "<|im_start|>the<|im_end|>");
+        assert_eq!(TRAINED.decode(&ids, true).unwrap(), "the");
+    }
+
+    #[test]
+    fn what_cannot_be_trained_or_found_is_named() {
+        let error = Tokenizer::train_bpe(&TEXTS, 257, &SPECIAL).unwrap_err().to_string();
+        assert!(error.contains("vocab_size is 257") && error.contains("258"), "{error}");
+        let error = Tokenizer::train_bpe(&[""], 300, &SPECIAL).unwrap_err().to_string();
+        assert!(error.contains("no text"), "{error}");
+        let error = TRAINED.token_ids(&["<think>", "<|im_end|>", "</think>"], "recipe").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "recipe: the tokenizer does not have `<think>`, `</think>`; add them as special tokens"
+        );
+    }
+
+    #[test]
+    fn padding_and_truncation_of_the_file_are_off() {
+        let mut inner = TRAINED.inner.clone();
+        inner.with_padding(Some(tokenizers::PaddingParams {
+            strategy: tokenizers::PaddingStrategy::Fixed(50),
+            ..Default::default()
+        }));
+        let truncation = tokenizers::TruncationParams { max_length: 2, ..Default::default() };
+        inner.with_truncation(Some(truncation)).unwrap();
+        let tokenizer = Tokenizer::from_json(inner.to_string(false).unwrap()).unwrap();
+        let text = "wait; the robot";
+        assert_eq!(tokenizer.encode(text).unwrap(), TRAINED.encode(text).unwrap());
+    }
+
+    proptest! {
+        #[test]
+        fn decoding_gives_the_text_back(text: String) {
+            let ids = TRAINED.encode(&text).unwrap();
+            prop_assert_eq!(TRAINED.decode(&ids, false).unwrap(), text);
+        }
+
+        #[test]
+        fn offsets_run_through_the_text(text: String) {
+            let encoded = TRAINED.encode_with_offsets(&text).unwrap();
+            prop_assert_eq!(&encoded.ids, &TRAINED.encode(&text).unwrap());
+            prop_assert_eq!(encoded.ids.len(), encoded.bytes.len());
+            prop_assert!(encoded.bytes.is_sorted_by_key(|range| range.start));
+            prop_assert!(encoded.bytes.iter().all(|range| text.get(range.clone()).is_some()));
+        }
+    }
+}

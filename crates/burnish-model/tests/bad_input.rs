@@ -1,0 +1,343 @@
+//! Bad model directories end in an error that names the file, and the key, tensor or token.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use burnish_model::{Chat, ChatTemplate, Model, ModelConfig, Tokenizer, load_policy};
+use serde_json::{Value, json};
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+fn config_with(name: &str, key: &str, value: Value) -> Value {
+    let text = fs::read_to_string(golden(name).join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    config[key] = value;
+    config
+}
+
+#[track_caller]
+fn check_config(name: &str, key: &str, value: Value, expected: &[&str]) {
+    let error = ModelConfig::from_json(config_with(name, key, value)).unwrap_err().to_string();
+    for part in expected {
+        assert!(error.contains(part), "{key}: `{part}` is not in: {error}");
+    }
+}
+
+#[test]
+fn what_is_not_supported_is_named_with_what_is() {
+    let yarn = json!({ "rope_type": "yarn", "factor": 4.0, "rope_theta": 10000.0 });
+    check_config("qwen3", "rope_parameters", yarn, &["rope_parameters.rope_type", "\"yarn\"", "default"]);
+    check_config(
+        "qwen2",
+        "rope_scaling",
+        json!({ "type": "linear", "factor": 2 }),
+        &["rope_scaling.type", "linear"],
+    );
+    let by_layer = json!({ "full_attention": { "rope_theta": 1e4 } });
+    check_config("qwen3", "rope_parameters", by_layer, &["rope_parameters.full_attention"]);
+    let partial = json!({ "rope_theta": 1e4, "partial_rotary_factor": 0.5 });
+    check_config("llama", "rope_parameters", partial, &["partial_rotary_factor", "0.5"]);
+    check_config("llama", "partial_rotary_factor", json!(0.5), &["partial_rotary_factor", "0.5"]);
+    check_config(
+        "qwen2",
+        "use_sliding_window",
+        json!(true),
+        &["use_sliding_window", "true", "full attention"],
+    );
+    check_config("llama", "sliding_window", json!(64), &["sliding_window", "64", "full attention"]);
+    let layers = json!(["full_attention", "sliding_attention"]);
+    check_config("qwen3", "layer_types", layers, &["layer_types", "sliding_attention", "full_attention"]);
+    check_config("llama", "hidden_act", json!("gelu"), &["hidden_act", "gelu", "silu"]);
+    check_config("qwen3", "mlp_bias", json!(true), &["mlp_bias", "false"]);
+    check_config("qwen2", "attention_bias", json!(false), &["attention_bias", "have biases"]);
+    check_config("llama", "attention_dropout", json!(0.1), &["attention_dropout", "0.1", "set it to 0"]);
+    check_config(
+        "llama",
+        "quantization_config",
+        json!({ "bits": 4 }),
+        &["quantization_config", "without quantization"],
+    );
+    check_config("llama", "architectures", json!(["MistralForCausalLM"]), &["Mistral", "Qwen3ForCausalLM"]);
+    check_config("llama", "model_type", json!("qwen3"), &["model_type", "qwen3", "LlamaForCausalLM"]);
+    check_config("llama", "dtype", json!("float8_e4m3fn"), &["dtype", "float8", "bfloat16"]);
+    check_config("llama", "logit_scale", json!(2), &["logit_scale", "nothing is known"]);
+}
+
+#[test]
+fn what_is_malformed_is_named_with_what_it_must_be() {
+    check_config("llama", "hidden_size", json!(null), &["hidden_size", "missing"]);
+    check_config("llama", "hidden_size", json!("32"), &["hidden_size", "\"32\"", "whole number"]);
+    check_config("llama", "vocab_size", json!(0), &["vocab_size", "0", "from 1"]);
+    check_config("llama", "vocab_size", json!(1u64 << 40), &["vocab_size", "from 1 to"]);
+    check_config("llama", "num_key_value_heads", json!(3), &["num_key_value_heads", "3", "divisor", "4"]);
+    check_config("qwen3", "num_key_value_heads", json!(null), &["num_key_value_heads", "missing"]);
+    check_config("llama", "head_dim", json!(7), &["head_dim", "7", "even"]);
+    check_config("qwen2", "hidden_size", json!(30), &["hidden_size", "30", "multiple"]);
+    check_config("qwen3", "layer_types", json!(["full_attention"]), &["layer_types", "2 names"]);
+    check_config("llama", "architectures", json!(null), &["architectures", "missing"]);
+    check_config("llama", "rms_norm_eps", json!(-1), &["rms_norm_eps", "-1", "0 or more"]);
+    check_config("llama", "tie_word_embeddings", json!("no"), &["tie_word_embeddings", "true or false"]);
+    check_config("llama", "rope_theta", json!(7.0), &["rope_theta", "the same"]);
+    check_config("qwen2", "rope_theta", json!(0), &["rope_theta", "above 0"]);
+    let error = ModelConfig::from_json(json!([])).unwrap_err().to_string();
+    assert!(error.contains("a JSON object"), "{error}");
+}
+
+#[test]
+fn what_is_harmless_is_let_through() {
+    for (name, key, value) in [
+        ("llama", "rope_scaling", json!({ "rope_type": "default" })),
+        ("qwen2", "sliding_window", json!(131072)),
+        ("qwen2", "attention_bias", json!(true)),
+        ("qwen3", "quantization_config", json!(null)),
+        ("llama", "use_something_new", json!(false)),
+        ("llama", "_name_or_path", json!("somewhere")),
+    ] {
+        ModelConfig::from_json(config_with(name, key, value))
+            .unwrap_or_else(|error| panic!("{key}: {error}"));
+    }
+}
+
+/// A copy of a golden model in which one thing is wrong.
+struct Broken(tempfile::TempDir);
+
+impl Broken {
+    fn of(name: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for file in ["config.json", "model.safetensors"] {
+            fs::copy(golden(name).join(file), dir.path().join(file)).unwrap();
+        }
+        Broken(dir)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn config(self, key: &str, value: Value) -> Self {
+        let path = self.path().join("config.json");
+        let mut config: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        config[key] = value;
+        fs::write(path, config.to_string()).unwrap();
+        self
+    }
+
+    fn weights(self, change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Self {
+        let path = self.path().join("model.safetensors");
+        let bytes = change(fs::read(&path).unwrap());
+        fs::write(path, bytes).unwrap();
+        self
+    }
+
+    #[track_caller]
+    fn check(self, expected: &[&str]) {
+        let error = Model::load(self.path()).unwrap_err().to_string();
+        for part in expected {
+            assert!(error.contains(part), "`{part}` is not in: {error}");
+        }
+    }
+}
+
+/// Replaces text in the header by text of the same length.
+fn renamed(mut bytes: Vec<u8>, from: &str, to: &str) -> Vec<u8> {
+    assert_eq!(from.len(), to.len());
+    let at = bytes.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
+    bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+    bytes
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = Model::load(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("cannot read") && error.contains("config.json"), "{error}");
+    let broken = Broken::of("llama");
+    fs::remove_file(broken.path().join("model.safetensors")).unwrap();
+    broken.check(&["cannot read", "model.safetensors"]);
+}
+
+#[test]
+fn a_config_that_is_not_json_is_named_with_line_and_column() {
+    let broken = Broken::of("llama");
+    fs::write(broken.path().join("config.json"), "{\n  \"a\": }").unwrap();
+    broken.check(&["config.json", "not JSON", "line 2"]);
+    let broken = Broken::of("llama");
+    fs::write(broken.path().join("config.json"), b"{\"a\": \"\xff\"}").unwrap();
+    broken.check(&["config.json", "not UTF-8 at byte 7"]);
+    Broken::of("llama").config("hidden_act", json!("relu")).check(&["config.json: `hidden_act`"]);
+}
+
+#[test]
+fn corrupt_weights_are_named() {
+    Broken::of("llama")
+        .weights(|bytes| bytes[..bytes.len() / 2].to_vec())
+        .check(&["model.safetensors", "truncated"]);
+    Broken::of("llama").weights(|bytes| bytes[..5].to_vec()).check(&["model.safetensors", "5 bytes"]);
+    Broken::of("llama").weights(|_| Vec::new()).check(&["model.safetensors"]);
+    Broken::of("llama").weights(|_| vec![0xff; 4096]).check(&["model.safetensors", "not a safetensors file"]);
+}
+
+#[test]
+fn a_tensor_that_is_missing_misshapen_or_without_a_place_is_named() {
+    let norm = "model.layers.1.input_layernorm.weight";
+    let other = "model.layers.1.inputXlayernorm.weight";
+    Broken::of("llama").weights(|bytes| renamed(bytes, norm, other)).check(&[
+        "model.safetensors",
+        norm,
+        "[32]",
+        "is missing",
+    ]);
+    Broken::of("llama").config("num_hidden_layers", json!(3)).check(&["model.layers.2.", "is missing"]);
+    Broken::of("llama")
+        .config("num_hidden_layers", json!(1))
+        .check(&["model.layers.1.", "no place in LlamaForCausalLM"]);
+    Broken::of("llama").config("vocab_size", json!(70)).check(&[
+        "model.embed_tokens.weight",
+        "[67, 32]",
+        "[70, 32]",
+    ]);
+    Broken::of("llama").config("attention_bias", json!(true)).check(&["self_attn.q_proj.bias", "is missing"]);
+    Broken::of("llama")
+        .weights(|bytes| renamed(bytes, "\"F32\"", "\"I32\""))
+        .check(&["stored as I32", "BF16"]);
+}
+
+#[test]
+fn absurd_sizes_are_refused_before_memory_is_taken() {
+    Broken::of("llama")
+        .config("vocab_size", json!(1 << 24))
+        .config("intermediate_size", json!(1 << 24))
+        .check(&["model.embed_tokens.weight", "[16777216, 32]"]);
+}
+
+#[test]
+fn a_tied_head_that_differs_from_the_embedding_is_refused() {
+    Broken::of("llama").config("tie_word_embeddings", json!(true)).check(&["lm_head.weight", "differs"]);
+}
+
+#[test]
+fn tensors_that_only_repeat_what_is_known_are_let_through() {
+    let broken = Broken::of("qwen3");
+    let path = broken.path().join("model.safetensors");
+    let bytes = fs::read(&path).unwrap();
+    let mut tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap().tensors();
+    let embedding = tensors.iter().find(|(name, _)| name == "model.embed_tokens.weight").unwrap().1.clone();
+    tensors.push(("lm_head.weight".into(), embedding.clone()));
+    tensors.push(("model.layers.0.self_attn.rotary_emb.inv_freq".into(), embedding));
+    fs::write(&path, safetensors::serialize(tensors, None).unwrap()).unwrap();
+    let (found, golden) = (Model::load(broken.path()).unwrap(), Model::load(&golden("qwen3")).unwrap());
+    assert_eq!(found.params.data(), golden.params.data());
+}
+
+#[test]
+fn weights_in_several_files_are_refused() {
+    let broken = Broken::of("llama");
+    fs::remove_file(broken.path().join("model.safetensors")).unwrap();
+    fs::write(broken.path().join("model.safetensors.index.json"), "{}").unwrap();
+    broken.check(&["model.safetensors.index.json", "not supported yet"]);
+}
+
+fn chat_dir() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let tokenizer = Tokenizer::train_bpe(&["the robot"], 262, &["<|im_start|>", "<|im_end|>"]).unwrap();
+    let template = ChatTemplate::chatml().unwrap();
+    Chat::new(tokenizer, template, &["<|im_end|>"], "<|im_end|>").unwrap().save(dir.path()).unwrap();
+    dir
+}
+
+#[track_caller]
+fn check_chat(dir: &Path, expected: &[&str]) {
+    let error = Chat::load(dir).unwrap_err().to_string();
+    for part in expected {
+        assert!(error.contains(part), "`{part}` is not in: {error}");
+    }
+}
+
+#[test]
+fn a_chat_without_a_part_names_it() {
+    let dir = chat_dir();
+    let file = |name: &str| dir.path().join(name);
+    assert_eq!(Chat::load(dir.path()).unwrap().end_ids(), [1]);
+
+    fs::write(file("generation_config.json"), r#"{"eos_token_id": [1, 999]}"#).unwrap();
+    check_chat(dir.path(), &["generation_config.json: eos_token_id", "`id 999`"]);
+    fs::write(file("generation_config.json"), r#"{"eos_token_id": "end"}"#).unwrap();
+    check_chat(dir.path(), &["generation_config.json", "\"end\"", "an id or a list of ids"]);
+    fs::write(file("generation_config.json"), r#"{"eos_token_id": []}"#).unwrap();
+    check_chat(dir.path(), &["generation_config.json", "an id or a list of ids"]);
+
+    fs::write(file("generation_config.json"), "{}").unwrap();
+    fs::write(file("config.json"), r#"{"eos_token_id": 0}"#).unwrap();
+    assert_eq!(Chat::load(dir.path()).unwrap().end_ids(), [0]);
+    fs::remove_file(file("config.json")).unwrap();
+    assert_eq!(Chat::load(dir.path()).unwrap().end_ids(), [1], "eos_token of tokenizer_config.json");
+
+    fs::write(file("tokenizer_config.json"), r#"{"eos_token": {"content": "<eos>"}}"#).unwrap();
+    check_chat(dir.path(), &["tokenizer_config.json: eos_token", "`<eos>`"]);
+    fs::write(file("tokenizer_config.json"), "{}").unwrap();
+    check_chat(dir.path(), &["nothing says which token ends an answer", "generation_config.json"]);
+
+    fs::write(file("chat_template.jinja"), "{% if %}").unwrap();
+    check_chat(dir.path(), &["chat_template.jinja", "does not compile"]);
+    fs::remove_file(file("chat_template.jinja")).unwrap();
+    check_chat(dir.path(), &["there is no chat template"]);
+    fs::write(file("tokenizer.json"), "{}").unwrap();
+    check_chat(dir.path(), &["tokenizer.json", "not a tokenizer"]);
+    fs::remove_file(file("tokenizer.json")).unwrap();
+    check_chat(dir.path(), &["cannot read", "tokenizer.json"]);
+}
+
+#[test]
+fn a_template_in_the_tokenizers_configuration_is_found() {
+    let dir = chat_dir();
+    fs::remove_file(dir.path().join("chat_template.jinja")).unwrap();
+    for template in [
+        json!("{{ eos_token }}"),
+        json!([{ "name": "tool_use", "template": "x" }, { "name": "default", "template": "{{ eos_token }}" }]),
+    ] {
+        let config = json!({ "eos_token": "<|im_end|>", "chat_template": template });
+        fs::write(dir.path().join("tokenizer_config.json"), config.to_string()).unwrap();
+        let chat = Chat::load(dir.path()).unwrap();
+        assert_eq!(chat.template.render(&[], &[], false).unwrap(), "<|im_end|>");
+    }
+}
+
+#[test]
+fn a_chat_saved_and_loaded_writes_the_same_files() {
+    let (first, second) = (chat_dir(), tempfile::tempdir().unwrap());
+    Chat::load(first.path()).unwrap().save(second.path()).unwrap();
+    let mut names: Vec<_> =
+        fs::read_dir(first.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(
+        names,
+        ["chat_template.jinja", "generation_config.json", "tokenizer.json", "tokenizer_config.json"]
+    );
+    for name in names {
+        let read = |dir: &Path| fs::read_to_string(dir.join(&name)).unwrap();
+        assert_eq!(read(first.path()), read(second.path()), "{name:?}");
+    }
+}
+
+#[test]
+fn end_tokens_that_the_tokenizer_lacks_are_named() {
+    let tokenizer = Tokenizer::train_bpe(&["the robot"], 262, &["<|im_end|>"]).unwrap();
+    let template = ChatTemplate::chatml().unwrap();
+    let error =
+        Chat::new(tokenizer, template, &["<|im_end|>", "<stop>"], "<|im_end|>").unwrap_err().to_string();
+    assert!(error.contains("`<stop>`") && !error.contains("`<|im_end|>`"), "{error}");
+}
+
+#[test]
+fn a_tokenizer_larger_than_the_model_is_refused() {
+    let dir = chat_dir();
+    for file in ["config.json", "model.safetensors"] {
+        fs::copy(golden("llama").join(file), dir.path().join(file)).unwrap();
+    }
+    let error = load_policy(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("tokenizer.json") && error.contains("only 67"), "{error}");
+}

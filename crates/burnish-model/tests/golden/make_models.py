@@ -1,0 +1,116 @@
+"""Makes the golden models: tiny random ones, with what transformers computes with them.
+
+    HF_HUB_OFFLINE=1 python make_models.py        (torch 2.15, transformers 5.23, CPU)
+
+Each folder holds a model as `save_pretrained` writes it and `expected.json`:
+  prompts   lists of ids
+  logits    for each prompt, the logits of every position, flattened [T * V], by a full forward in f32
+  greedy    for each prompt, the 24 ids that `generate` appends without sampling
+"""
+
+import json
+from pathlib import Path
+
+import torch
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+HERE = Path(__file__).parent
+SIZES = dict(
+    vocab_size=67,
+    hidden_size=32,
+    intermediate_size=48,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=128,
+    bos_token_id=None,
+    pad_token_id=None,
+    eos_token_id=None,
+)
+PROMPTS = [[3, 1, 4, 1, 5], [66], [2, 7, 1, 8, 2, 8, 1, 8, 2, 8, 4, 5, 9]]
+GREEDY_TOKENS = 24
+
+
+def randomise(model, seed):
+    """Weights, norms and biases far enough from their usual start that a slip in any of them shows."""
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in model.named_parameters():
+        noise = torch.randn(parameter.shape, generator=generator)
+        if "norm" in name:
+            parameter.data = 1 + 0.3 * noise
+        elif name.endswith("bias"):
+            parameter.data = 0.5 * noise
+        else:
+            # Narrow embeddings: else a tied model repeats its last token, whatever the layers do.
+            parameter.data = noise * (0.1 if "embed" in name else 0.3)
+
+
+def to_hub_dialect(folder):
+    """Rewrites config.json as transformers 4 and the hub have it."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    rope = config.pop("rope_parameters")
+    config["rope_theta"] = rope["rope_theta"]
+    config["rope_scaling"] = None
+    config["torch_dtype"] = config.pop("dtype")
+    config.pop("layer_types", None)
+    config["transformers_version"] = "4.51.0"
+    path.write_text(json.dumps(config, indent=2) + "\n")
+
+
+def make(name, model_class, config, seed, dtype=torch.float32, hub_dialect=False):
+    folder = HERE / name
+    folder.mkdir(exist_ok=True)
+    model = model_class(config)
+    randomise(model, seed)
+    model.to(dtype).save_pretrained(folder)
+    if hub_dialect:
+        to_hub_dialect(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    model = model_class.from_pretrained(folder, dtype=torch.float32).eval()
+    logits, greedy, margin = [], [], float("inf")
+    with torch.no_grad():
+        for prompt in PROMPTS:
+            ids = torch.tensor([prompt])
+            scores = model(ids).logits[0]
+            logits.append([float(f"{value:.7g}") for value in scores.flatten().tolist()])
+            out = model.generate(
+                ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=GREEDY_TOKENS, pad_token_id=0
+            )
+            greedy.append(out[0, len(prompt) :].tolist())
+            best = model(out).logits[0, len(prompt) - 1 : -1].topk(2).values
+            margin = min(margin, (best[:, 0] - best[:, 1]).min().item())
+    expected = {"prompts": PROMPTS, "logits": logits, "greedy": greedy}
+    (folder / "expected.json").write_text(json.dumps(expected) + "\n")
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    print(f"{name}: {size} bytes; smallest margin of a greedy choice {margin:.4f}")
+
+
+make(
+    "llama",
+    LlamaForCausalLM,
+    LlamaConfig(**SIZES, tie_word_embeddings=False, rms_norm_eps=1e-5, rope_parameters={"rope_theta": 500000.0, "rope_type": "default"}),
+    seed=1,
+)
+make("qwen2", Qwen2ForCausalLM, Qwen2Config(**SIZES, tie_word_embeddings=True), seed=2, hub_dialect=True)
+make(
+    "qwen3",
+    Qwen3ForCausalLM,
+    Qwen3Config(**SIZES, head_dim=12, tie_word_embeddings=True, rope_parameters={"rope_theta": 1000000.0, "rope_type": "default"}),
+    seed=3,
+)
+make(
+    "llama-bias-bf16",
+    LlamaForCausalLM,
+    LlamaConfig(**SIZES, tie_word_embeddings=True, attention_bias=True, mlp_bias=True),
+    seed=4,
+    dtype=torch.bfloat16,
+    hub_dialect=True,
+)

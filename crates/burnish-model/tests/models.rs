@@ -1,0 +1,253 @@
+//! Golden models: what transformers computes, computed here; read, written and read again.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use burnish_core::Message;
+use burnish_model::{
+    Architecture, Attend, Chat, ChatTemplate, Dtype, Model, ModelConfig, ModelShape, Packed, Tokenizer,
+    load_policy,
+};
+use burnish_tensor::{HeadShape, KvBlock, Layout, Tape, Var, cached_attention};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Each made by `golden/make_models.py`.
+const GOLDEN: [&str; 4] = ["llama", "qwen2", "qwen3", "llama-bias-bf16"];
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+#[derive(Deserialize)]
+struct Expected {
+    prompts: Vec<Vec<u32>>,
+    logits: Vec<Vec<f32>>,
+}
+
+fn expected(name: &str) -> Expected {
+    let text = std::fs::read_to_string(golden(name).join("expected.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Logits of every position of every prompt, all in one packed forward.
+fn logits(model: &Model, prompts: &[Vec<u32>]) -> Vec<f32> {
+    let lens: Vec<usize> = prompts.iter().map(Vec::len).collect();
+    let ids = prompts.concat();
+    let positions: Arc<[u32]> = lens.iter().flat_map(|&len| 0..len as u32).collect();
+    let mut mixer = Packed { layout: Arc::new(Layout::causal(&lens)), shape: model.head_shape() };
+    let mut tape = Tape::inference(&model.params);
+    let hidden = model.forward(&mut tape, &ids, &positions, &mut mixer);
+    assert_eq!((hidden.rows(), hidden.cols()), (ids.len(), model.config.hidden_size));
+    model.logits(hidden.data())
+}
+
+fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+#[test]
+fn logits_agree_with_transformers() {
+    for name in GOLDEN {
+        let expected = expected(name);
+        let model = Model::load(&golden(name)).unwrap();
+        let found = logits(&model, &expected.prompts);
+        let difference = largest_difference(&found, &expected.logits.concat());
+        println!("{name}: largest difference of a logit {difference:.1e}");
+        assert!(difference < 1e-4, "{name}: {difference}");
+    }
+}
+
+/// Keys and values of one sequence, read one token at a time.
+struct Cache {
+    shape: HeadShape,
+    layers: Vec<(Vec<f32>, Vec<f32>)>,
+}
+
+impl Attend for Cache {
+    fn attend(&mut self, tape: &mut Tape<'_>, layer: usize, q: Var, k: Var, v: Var) -> Var {
+        let (keys, values) = &mut self.layers[layer];
+        keys.extend_from_slice(k.data());
+        values.extend_from_slice(v.data());
+        let block = KvBlock { k: keys, v: values, rows: keys.len() / k.cols() };
+        let mut out = vec![0.0; q.cols()];
+        cached_attention(q.data(), self.shape, &[vec![block]], &mut out);
+        tape.external(1, q.cols(), out)
+    }
+}
+
+#[test]
+fn logits_token_by_token_agree_with_transformers() {
+    for name in GOLDEN {
+        let expected = expected(name);
+        let model = Model::load(&golden(name)).unwrap();
+        for (prompt, expected) in expected.prompts.iter().zip(&expected.logits) {
+            let layers = vec![Default::default(); model.config.num_hidden_layers];
+            let mut cache = Cache { shape: model.head_shape(), layers };
+            let mut found = Vec::new();
+            for (position, &id) in (0..).zip(prompt) {
+                let mut tape = Tape::inference(&model.params);
+                let hidden = model.forward(&mut tape, &[id], &Arc::from([position]), &mut cache);
+                found.extend(model.logits(hidden.data()));
+            }
+            let difference = largest_difference(&found, expected);
+            assert!(difference < 1e-4, "{name}: {difference}");
+        }
+    }
+}
+
+#[test]
+fn saving_what_was_loaded_gives_the_same_bytes() {
+    for name in GOLDEN {
+        let dir = tempfile::tempdir().unwrap();
+        Model::load(&golden(name)).unwrap().save(dir.path()).unwrap();
+        let read = |dir: &Path, file: &str| std::fs::read(dir.join(file)).unwrap();
+        let (weights, config) = ("model.safetensors", "config.json");
+        assert_eq!(read(dir.path(), weights), read(&golden(name), weights), "{name}");
+        let json = |bytes: Vec<u8>| serde_json::from_slice::<Value>(&bytes).unwrap();
+        assert_eq!(json(read(dir.path(), config)), json(read(&golden(name), config)), "{name}");
+    }
+}
+
+fn small(architecture: Architecture, dtype: Dtype) -> ModelShape {
+    ModelShape {
+        architecture,
+        vocab_size: 290,
+        hidden_size: 24,
+        intermediate_size: 40,
+        num_hidden_layers: 2,
+        num_attention_heads: 6,
+        num_key_value_heads: 2,
+        head_dim: 8,
+        max_position_embeddings: 64,
+        rope_theta: 10_000.0,
+        tie_word_embeddings: architecture != Architecture::Llama,
+        dtype,
+    }
+}
+
+#[test]
+fn a_new_model_follows_from_its_seed() {
+    let config = ModelConfig::new(&small(Architecture::Qwen2, Dtype::F32)).unwrap();
+    let model = Model::init(config.clone(), 7);
+    assert_eq!(model.params.data(), Model::init(config.clone(), 7).params.data());
+    assert_ne!(model.params.data(), Model::init(config.clone(), 8).params.data());
+    for entry in model.params.entries() {
+        let values = model.params.get(entry.param);
+        if entry.name.ends_with("norm.weight") {
+            assert!(values.iter().all(|value| *value == 1.0) && !entry.decays, "{}", entry.name);
+        } else if entry.name.ends_with("bias") {
+            assert!(values.iter().all(|value| *value == 0.0) && !entry.decays, "{}", entry.name);
+        } else {
+            let count = values.len() as f64;
+            let deviation =
+                (values.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>() / count).sqrt();
+            // Four standard errors.
+            let tolerance = 4.0 * config.initializer_range / (2.0 * count).sqrt();
+            assert!((deviation - config.initializer_range).abs() < tolerance, "{}: {deviation}", entry.name);
+            assert!(entry.decays, "{}", entry.name);
+        }
+    }
+    let matrix = |name: &str| model.params.get(model.params.find(name).unwrap().param);
+    let (q, gate) = ("model.layers.0.self_attn.q_proj.weight", "model.layers.0.mlp.gate_proj.weight");
+    assert_ne!(matrix(q)[..100], matrix(gate)[..100], "each matrix has numbers of its own");
+}
+
+#[test]
+fn each_stored_type_rounds_once() {
+    for (dtype, relative) in [(Dtype::F32, 0.0), (Dtype::Bf16, 1.0 / 256.0), (Dtype::F16, 1.0 / 1024.0)] {
+        let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let model = Model::init(ModelConfig::new(&small(Architecture::Qwen3, dtype)).unwrap(), 1);
+        model.save(first.path()).unwrap();
+        let loaded = Model::load(first.path()).unwrap();
+        let mut largest = 0.0f32;
+        for (new, old) in loaded.params.data().iter().zip(model.params.data()) {
+            // Below the normal numbers of f16 the step no longer shrinks.
+            largest = largest.max((new - old).abs() / old.abs().max(6.2e-5));
+        }
+        assert!(
+            largest <= relative && (dtype == Dtype::F32 || largest > relative / 4.0),
+            "{dtype:?}: {largest}"
+        );
+        loaded.save(second.path()).unwrap();
+        let read = |dir: &tempfile::TempDir| std::fs::read(dir.path().join("model.safetensors")).unwrap();
+        assert_eq!(read(&first), read(&second));
+    }
+}
+
+#[test]
+fn a_tied_head_is_the_embedding_and_is_not_written() {
+    let tied = Model::load(&golden("qwen3")).unwrap();
+    assert_eq!(tied.head(), tied.params.find("model.embed_tokens.weight").unwrap().param);
+    assert!(tied.params.find("lm_head.weight").is_none());
+    let untied = Model::load(&golden("llama")).unwrap();
+    assert_eq!(untied.head(), untied.params.find("lm_head.weight").unwrap().param);
+}
+
+/// Runs `check_saved.py` with the Python that `BURNISH_PYTHON` names; false if it names none.
+fn transformers_agrees(dir: &Path, expected: &Path) -> bool {
+    let Ok(python) = std::env::var("BURNISH_PYTHON") else {
+        println!("skipped: BURNISH_PYTHON names no python with transformers");
+        return false;
+    };
+    let script = golden("check_saved.py");
+    let mut command = Command::new(python);
+    let output = command
+        .env("HF_HUB_OFFLINE", "1")
+        .arg(script)
+        .arg(dir)
+        .arg(expected)
+        .output()
+        .expect("python starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {stderr}", dir.display());
+    println!("{}: {}", dir.display(), String::from_utf8_lossy(&output.stdout).trim());
+    true
+}
+
+#[test]
+fn transformers_loads_what_was_saved_and_computes_the_same() {
+    for name in GOLDEN {
+        let dir = tempfile::tempdir().unwrap();
+        Model::load(&golden(name)).unwrap().save(dir.path()).unwrap();
+        if !transformers_agrees(dir.path(), &golden(name).join("expected.json")) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn transformers_loads_a_new_policy_and_computes_the_same() {
+    let special = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"];
+    let texts = ["the robot moves right", "the robot moves left"];
+    for architecture in [Architecture::Llama, Architecture::Qwen2, Architecture::Qwen3] {
+        let dir = tempfile::tempdir().unwrap();
+        let tokenizer = Tokenizer::train_bpe(&texts, 280, &special).unwrap();
+        let template = ChatTemplate::chatml().unwrap();
+        let chat = Chat::new(tokenizer, template, &["<|im_end|>", "<|endoftext|>"], "<|endoftext|>").unwrap();
+        chat.save(dir.path()).unwrap();
+        let config = ModelConfig::new(&small(architecture, Dtype::Bf16)).unwrap();
+        Model::init(config, 3).save(dir.path()).unwrap();
+
+        let (model, chat) = load_policy(dir.path()).unwrap();
+        assert!(model.vocab().contains(chat.end_ids()[0]));
+        assert!(!model.vocab().contains(chat.tokenizer.vocab_size() as u32), "the head is larger");
+        let messages = [Message::system("the  robot"), Message::user("moves é right\n")];
+        let text = chat.template.render(&messages, &[], true).unwrap();
+        let ids = chat.tokenizer.encode(&text).unwrap();
+        let prompts = vec![ids.clone()];
+        let expected = json!({
+            "logits": [logits(&model, &prompts)], "prompts": prompts, "messages": messages, "text": text,
+            "ids": ids, "eos_token": "<|im_end|>",
+        });
+        let path = dir.path().join("expected.json");
+        std::fs::write(&path, expected.to_string()).unwrap();
+        if !transformers_agrees(dir.path(), &path) {
+            return;
+        }
+    }
+}

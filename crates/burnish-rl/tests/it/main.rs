@@ -1,0 +1,7 @@
+//! What holds of the mathematics: golden vectors, finite differences, algebra.
+
+mod advantage;
+mod common;
+mod config;
+mod objective;
+mod trl;

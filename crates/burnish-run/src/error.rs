@@ -1,0 +1,55 @@
+//! What can end a run.
+
+use burnish_env::{EnvError, rollout::RolloutError};
+use burnish_model::{ChatError, ModelError};
+
+use crate::journal::JournalError;
+use crate::recipe::RecipeError;
+
+/// A run could not start or could not go on. Whatever was saved before stays as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The recipe is wrong.
+    #[error(transparent)]
+    Recipe(#[from] RecipeError),
+    /// The run directory can't be used.
+    #[error(transparent)]
+    Directory(#[from] crate::run_dir::RunDirError),
+    /// A file of the run directory can't be written or read.
+    #[error(transparent)]
+    File(#[from] crate::files::FileError),
+    /// The journal can't be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The model directory can't be used.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A conversation can't be put into the policy's format.
+    #[error(transparent)]
+    Chat(#[from] ChatError),
+    /// The environment can't make its tasks.
+    #[error("environment: {0}")]
+    Environment(#[from] EnvError),
+    /// Episodes can't be played.
+    #[error(transparent)]
+    Rollout(#[from] RolloutError),
+    /// The update failed.
+    #[error(transparent)]
+    Train(#[from] burnish_train::TrainError),
+    /// A checkpoint can't be written or read.
+    #[error(transparent)]
+    Checkpoint(#[from] burnish_train::checkpoint::CheckpointError),
+    /// A data file can't be used.
+    #[error("{path}{}: {problem}", line.map(|n| format!(", line {n}")).unwrap_or_default())]
+    Data {
+        /// The file.
+        path: String,
+        /// Line number from 1, where there is one.
+        line: Option<usize>,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// Something that can't be done as asked.
+    #[error("{0}")]
+    Refused(String),
+}

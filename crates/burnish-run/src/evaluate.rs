@@ -1,0 +1,52 @@
+//! Evaluation: episodes on held-out tasks, summed up with an interval.
+
+use burnish_core::{Episode, Sampling, Task};
+use burnish_engine::{Limits, LocalPolicy};
+use burnish_env::Generator;
+use burnish_env::rollout::{self, Overlong, Plan, SeedPlace};
+use burnish_eval::Summary;
+
+use crate::RunError;
+use crate::policy::LoadedPolicy;
+use crate::recipe::Recipe;
+
+/// Stage number in addresses of random numbers: evaluation never shares numbers with training.
+const EVALUATION_STAGE: u64 = 1 << 32;
+
+/// What an evaluation found.
+pub struct Evaluation {
+    /// The episodes, task by task.
+    pub episodes: Vec<Episode>,
+    /// Rates and intervals.
+    pub summary: Summary,
+}
+
+/// Plays every held-out task and sums up. The same policy gives the same evaluation, whatever the step.
+///
+/// # Errors
+/// If episodes can't be played.
+pub(crate) fn evaluate(
+    recipe: &Recipe,
+    policy: &LoadedPolicy,
+    generator: &dyn Generator,
+    tasks: &[Task],
+) -> Result<Evaluation, RunError> {
+    let sampling = Sampling::at(recipe.eval.temperature, recipe.rollout.tokens_max);
+    let limits = Limits { batch_max: recipe.rollout.batch_max, ..Limits::default() };
+    let mut local = LocalPolicy::new(&policy.model, &policy.chat, 0).with_limits(limits);
+    let episodes = rollout::play(
+        &mut local,
+        &Plan {
+            generator,
+            tasks,
+            rollouts: recipe.eval.rollouts,
+            sampling: &sampling,
+            turns_max: recipe.rollout.turns_max,
+            // A held-out task that does not fit counts as unscored; it does not end a long run.
+            overlong: Overlong::Drop,
+            seeds: SeedPlace { run: recipe.eval.seed, stage: EVALUATION_STAGE, step: 0, task_offset: 0 },
+        },
+    )?;
+    let summary = Summary::of(tasks, &episodes, &recipe.reward.weights, recipe.eval.seed);
+    Ok(Evaluation { episodes, summary })
+}

@@ -1,0 +1,171 @@
+//! Looking at a policy or at a run without training: sampled episodes, stored ones, evaluations.
+
+use std::path::{Path, PathBuf};
+
+use burnish_core::{Episode, Message, Role, Task};
+use burnish_engine::{Limits, LocalPolicy};
+use burnish_env::Generator;
+use burnish_env::rollout::{self, Plan, SeedPlace};
+use burnish_train::checkpoint;
+
+use crate::RunError;
+use crate::evaluate::{Evaluation, evaluate};
+use crate::journal::{EpisodeKind, Journal};
+use crate::policy::LoadedPolicy;
+use crate::recipe::{Recipe, Source};
+use crate::tasks::Tasks;
+
+/// An episode, ready to be shown.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// The task.
+    pub task: Task,
+    /// What happened.
+    pub episode: Episode,
+    /// The task drawn, with the effect of the last answer.
+    pub drawing: String,
+    /// Its advantage, where it was trained on.
+    pub advantage: Option<f64>,
+}
+
+/// A recipe and the directory of the policy to look at.
+pub struct Target {
+    recipe: Recipe,
+    policy_dir: PathBuf,
+}
+
+impl Target {
+    /// `path` is a recipe, whose `policy.path` is taken, or a run directory, whose checkpoint of `step` (by
+    /// default the newest) is taken.
+    ///
+    /// # Errors
+    /// If the recipe is wrong or there is no such checkpoint.
+    pub fn open(path: &Path, overrides: &[String], step: Option<u64>) -> Result<Self, RunError> {
+        if !path.is_dir() {
+            let recipe = Recipe::read(path, overrides)?;
+            let policy_dir = recipe.policy.path.clone().ok_or_else(|| {
+                RunError::Refused(format!("{}: gives no `policy.path` to look at", path.display()))
+            })?;
+            return Ok(Target { recipe, policy_dir });
+        }
+        let recipe = Recipe::resolve(&Source::read(&path.join(crate::run_dir::RECIPE), overrides)?)?;
+        let checkpoints = path.join(crate::run_dir::CHECKPOINTS);
+        let policy_dir = match step {
+            Some(step) => {
+                checkpoint::Checkpoint::open(&checkpoints.join(format!("step_{step}")))?.path().to_owned()
+            }
+            None => checkpoint::latest(&checkpoints)?
+                .ok_or_else(|| RunError::Refused(format!("{} has no checkpoint yet", path.display())))?
+                .path()
+                .to_owned(),
+        };
+        Ok(Target { recipe, policy_dir })
+    }
+
+    /// Where the policy is.
+    pub fn policy_dir(&self) -> &Path {
+        &self.policy_dir
+    }
+
+    fn load(&self) -> Result<LoadedPolicy, RunError> {
+        burnish_tensor::set_threads(self.recipe.run.threads);
+        LoadedPolicy::load(&self.policy_dir)
+    }
+
+    /// Evaluates on the recipe's held-out tasks.
+    ///
+    /// # Errors
+    /// If the policy or the tasks can't be used.
+    pub fn evaluate(&self) -> Result<Evaluation, RunError> {
+        let tasks = Tasks::make(&self.recipe, false)?;
+        evaluate(&self.recipe, &self.load()?, &*tasks.eval_generator, &tasks.eval)
+    }
+
+    /// Samples one episode of each of `count` held-out tasks, at the temperature of training.
+    ///
+    /// # Errors
+    /// If the policy or the tasks can't be used.
+    pub fn sample(&self, count: usize) -> Result<Vec<Shown>, RunError> {
+        let recipe = &self.recipe;
+        let tasks = Tasks::make(recipe, false)?;
+        let chosen: Vec<Task> = tasks.eval.iter().take(count).cloned().collect();
+        let policy = self.load()?;
+        let limits = Limits { batch_max: recipe.rollout.batch_max, ..Limits::default() };
+        let mut local = LocalPolicy::new(&policy.model, &policy.chat, 0).with_limits(limits);
+        let episodes = rollout::play(
+            &mut local,
+            &Plan {
+                generator: &*tasks.eval_generator,
+                tasks: &chosen,
+                rollouts: 1,
+                sampling: &recipe.rollout.sampling(),
+                turns_max: recipe.rollout.turns_max,
+                overlong: recipe.rollout.overlong,
+                seeds: SeedPlace { run: recipe.run.seed, stage: 0, step: 0, task_offset: 0 },
+            },
+        )?;
+        Ok(chosen
+            .into_iter()
+            .zip(episodes)
+            .map(|(task, episode)| shown(&*tasks.eval_generator, task, episode, None))
+            .collect())
+    }
+}
+
+/// Stored episodes of a run: of `step`, or of the newest step that has any.
+///
+/// # Errors
+/// If there is no run in `dir`, or nothing is stored for the step.
+pub fn stored(dir: &Path, step: Option<u64>, is_eval: bool, count: usize) -> Result<Vec<Shown>, RunError> {
+    let recipe = Recipe::resolve(&Source::read(&dir.join(crate::run_dir::RECIPE), &[])?)?;
+    let journal = Journal::open(&crate::run_dir::journal_in(dir))?;
+    let kind = if is_eval { EpisodeKind::Eval } else { EpisodeKind::Train };
+    let recorded: Vec<u64> =
+        journal.steps()?.iter().filter(|entry| entry.kind == kind).map(|entry| entry.step).collect();
+    let nothing = |what: String| {
+        let known = match (recorded.first(), recorded.last()) {
+            (Some(first), Some(last)) => format!("steps {first} to {last} have some"),
+            _ => "it has none at all".to_owned(),
+        };
+        RunError::Refused(format!("{} has no {kind} episodes{what}; {known}", dir.display()))
+    };
+    let step = match step {
+        Some(step) if recorded.contains(&step) => step,
+        Some(step) => return Err(nothing(format!(" of step {step}"))),
+        None => *recorded.last().ok_or_else(|| nothing(String::new()))?,
+    };
+    let config = match (&recipe.eval.config, is_eval) {
+        (Some(config), true) => config,
+        _ => &recipe.env.config,
+    };
+    let generator = burnish_env::build(&recipe.env.id, config)?;
+    let episodes = journal.episodes(step, kind)?;
+    let mut all = Vec::new();
+    for stored in episodes.into_iter().take(count) {
+        let id = &stored.episode.task;
+        let task = journal
+            .task(id)?
+            .ok_or_else(|| RunError::Refused(format!("{}: the journal lacks task {id}", dir.display())))?;
+        all.push(shown(&*generator, task, stored.episode, stored.advantage));
+    }
+    Ok(all)
+}
+
+/// Draws an episode with the effect of its last answer.
+pub(crate) fn shown(
+    generator: &dyn Generator,
+    task: Task,
+    episode: Episode,
+    advantage: Option<f64>,
+) -> Shown {
+    let answer = last_answer(&episode);
+    let drawing = generator.draw(&task, answer.as_ref().map(|message| message.content.as_str()));
+    Shown { task, episode, drawing, advantage }
+}
+
+/// The text of the last node that the policy sampled.
+fn last_answer(episode: &Episode) -> Option<Message> {
+    let nodes = episode.traces.first()?.nodes();
+    let node = nodes.iter().rev().find(|node| node.sampled.is_some())?;
+    Some(Message::new(Role::Assistant, node.text.clone()))
+}

@@ -1,0 +1,94 @@
+//! What can go wrong with a journal; every message names the file.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::ErrorCode;
+
+use super::EpisodeKind;
+
+/// A journal could not be opened, written or read.
+#[derive(Debug, thiserror::Error)]
+#[error("journal `{}`: {problem}", path.display())]
+pub struct JournalError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong, and what to do.
+    pub problem: JournalProblem,
+}
+
+/// What is wrong with a journal.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalProblem {
+    /// There is no file.
+    #[error("there is no such file; is this the directory of a run?")]
+    Missing,
+    /// A new journal was asked for where a database is.
+    #[error("there is a database already: open it, or choose another `run.dir`")]
+    Exists,
+    /// The database of another program.
+    #[error("this is a database, but not a journal of burnish")]
+    Foreign,
+    /// The journal of another version.
+    #[error(
+        "it has version {found}, but this burnish reads version {expected}: use the burnish that wrote it"
+    )]
+    Version {
+        /// Version of the file.
+        found: i64,
+        /// Version that this program reads.
+        expected: i64,
+    },
+    /// The bytes are no database, or no longer one.
+    #[error("it is damaged or not a journal ({0}): restore it, or start a new run")]
+    Corrupt(rusqlite::Error),
+    /// A value can't be what burnish wrote, or can't be written so that it would be read back the same.
+    #[error("{what} {problem}")]
+    Value {
+        /// Which value.
+        what: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The step is there already.
+    #[error(
+        "the {kind} episodes of step {step} are there already: truncate it before the step is done again"
+    )]
+    Recorded {
+        /// The step.
+        step: u64,
+        /// Of which kind.
+        kind: EpisodeKind,
+    },
+    /// Another process keeps it busy.
+    #[error("another process has been using it for too long: stop that process and try again")]
+    Busy,
+    /// The database or the file system refused.
+    #[error("{0}")]
+    Sqlite(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for JournalProblem {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => JournalProblem::Corrupt(error),
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => JournalProblem::Busy,
+            _ => JournalProblem::Sqlite(error),
+        }
+    }
+}
+
+/// Says which value has a problem.
+pub(super) fn value<T>(what: &str, result: Result<T, String>) -> Result<T, JournalProblem> {
+    result.map_err(|problem| JournalProblem::Value { what: what.to_owned(), problem })
+}
+
+/// Names the file.
+pub(super) trait OnPath<T> {
+    fn on(self, path: &Path) -> Result<T, JournalError>;
+}
+
+impl<T, P: Into<JournalProblem>> OnPath<T> for Result<T, P> {
+    fn on(self, path: &Path) -> Result<T, JournalError> {
+        self.map_err(|problem| JournalError { path: path.to_owned(), problem: problem.into() })
+    }
+}

@@ -1,0 +1,223 @@
+//! Reading back.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use burnish_core::{Episode, Node, NodeId, Sampled, Task, TaskId, Trace};
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::error::{OnPath, value};
+use super::{EpisodeKind, Journal, JournalError, JournalProblem, codec};
+use crate::metrics::Values;
+
+/// An episode as it was recorded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredEpisode {
+    /// Its task.
+    pub task: Task,
+    /// Index of the task among the tasks of the step.
+    pub task_index: usize,
+    /// The episode.
+    pub episode: Episode,
+    /// Its weighted reward, where it could be judged.
+    pub reward: Option<f64>,
+    /// Its advantage, where it has one.
+    pub advantage: Option<f64>,
+}
+
+/// The numbers of one update.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredUpdate {
+    /// Index of the minibatch in its step.
+    pub minibatch: usize,
+    /// Numbers by name; NaN where they were not finite.
+    pub metrics: Values,
+}
+
+/// That a step has episodes of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepEntry {
+    /// The step.
+    pub step: u64,
+    /// What its episodes were played for.
+    pub kind: EpisodeKind,
+    /// How many.
+    pub episodes: usize,
+}
+
+impl Journal {
+    /// What is recorded: an entry for each step and kind that has episodes, in the order in which they were
+    /// recorded.
+    ///
+    /// # Errors
+    /// If the file can't be read or is damaged.
+    pub fn steps(&self) -> Result<Vec<StepEntry>, JournalError> {
+        read_steps(&self.db).on(&self.path)
+    }
+
+    /// The episodes of one kind of a step, in the order in which they were recorded; none where there are none.
+    ///
+    /// # Errors
+    /// If the file can't be read or is damaged.
+    pub fn episodes(&self, step: u64, kind: EpisodeKind) -> Result<Vec<StoredEpisode>, JournalError> {
+        read_episodes(&self.db, step, kind).on(&self.path)
+    }
+
+    /// The task with an id, where it was recorded.
+    ///
+    /// # Errors
+    /// If the file can't be read or is damaged.
+    pub fn task(&self, id: &TaskId) -> Result<Option<Task>, JournalError> {
+        read_task(&self.db, id).on(&self.path)
+    }
+
+    /// The updates of a step, in order.
+    ///
+    /// # Errors
+    /// If the file can't be read or is damaged.
+    pub fn updates(&self, step: u64) -> Result<Vec<StoredUpdate>, JournalError> {
+        read_updates(&self.db, step).on(&self.path)
+    }
+}
+
+fn read_steps(db: &Connection) -> Result<Vec<StepEntry>, JournalProblem> {
+    let mut statement =
+        db.prepare_cached("SELECT step, kind, COUNT(*) FROM episodes GROUP BY step, kind ORDER BY MIN(id)")?;
+    let mut rows = statement.query([])?;
+    let mut steps = Vec::new();
+    while let Some(row) = rows.next()? {
+        let name: String = row.get(1)?;
+        let kind = EpisodeKind::from_name(&name).ok_or_else(|| format!("`{name}` is unknown"));
+        let kind = value("kind of episodes", kind)?;
+        steps.push(StepEntry { step: row.get(0)?, kind, episodes: row.get(2)? });
+    }
+    Ok(steps)
+}
+
+fn read_episodes(
+    db: &Connection,
+    step: u64,
+    kind: EpisodeKind,
+) -> Result<Vec<StoredEpisode>, JournalProblem> {
+    let mut statement = db.prepare_cached(
+        "SELECT id, task, task_index, rollout, ending, turns, reward, advantage, verdict, traces
+         FROM episodes WHERE step = ?1 AND kind = ?2 ORDER BY id",
+    )?;
+    let mut rows = statement.query((step, kind.name()))?;
+    let mut tasks = BTreeMap::new();
+    let mut episodes = Vec::new();
+    while let Some(row) = rows.next()? {
+        episodes.push(read_episode(db, row, &mut tasks)?);
+    }
+    Ok(episodes)
+}
+
+/// `tasks`: those read before, because the episodes of a group share one.
+fn read_episode(
+    db: &Connection,
+    row: &Row<'_>,
+    tasks: &mut BTreeMap<TaskId, Task>,
+) -> Result<StoredEpisode, JournalProblem> {
+    let id: i64 = row.get("id")?;
+    let what = format!("episode {id}:");
+    let task_id = TaskId(row.get("task")?);
+    let task = match tasks.entry(task_id.clone()) {
+        Entry::Occupied(known) => known.get().clone(),
+        Entry::Vacant(vacant) => {
+            let missing = || format!("its task `{task_id}` is missing");
+            vacant.insert(value(&what, read_task(db, &task_id)?.ok_or_else(missing))?).clone()
+        }
+    };
+    let ending: String = row.get("ending")?;
+    let verdict: String = row.get("verdict")?;
+    let episode = Episode {
+        task: task_id,
+        rollout: row.get("rollout")?,
+        traces: read_traces(db, id, row.get("traces")?)?,
+        verdict: value(&what, codec::from_json(&verdict))?,
+        ending: value(&what, codec::from_name(&ending))?,
+        turns: row.get("turns")?,
+    };
+    Ok(StoredEpisode {
+        task,
+        task_index: row.get("task_index")?,
+        episode,
+        reward: row.get("reward")?,
+        advantage: row.get("advantage")?,
+    })
+}
+
+fn read_traces(db: &Connection, episode: i64, count: usize) -> Result<Vec<Trace>, JournalProblem> {
+    let mut statement = db.prepare_cached(
+        "SELECT trace, node, parent, text, ids, sources, logprobs, policy_version, temperature, stop
+         FROM nodes WHERE episode = ?1 ORDER BY trace, node",
+    )?;
+    let mut rows = statement.query([episode])?;
+    let mut traces = Vec::new();
+    traces.resize_with(count, Trace::new);
+    while let Some(row) = rows.next()? {
+        let at: usize = row.get("trace")?;
+        let what = format!("episode {episode}, trace {at}:");
+        let trace =
+            value(&what, traces.get_mut(at).ok_or_else(|| format!("there should be {count} traces")))?;
+        let node = read_node(&what, row)?;
+        value(&what, trace.push(node).map_err(|error| error.to_string()))?;
+    }
+    Ok(traces)
+}
+
+fn read_node(what: &str, row: &Row<'_>) -> Result<Node, JournalProblem> {
+    let ids: Vec<u8> = row.get("ids")?;
+    let sources: Vec<u8> = row.get("sources")?;
+    let logprobs: Option<Vec<u8>> = row.get("logprobs")?;
+    let sampled = logprobs.map(|logprobs| read_sampled(what, row, &logprobs)).transpose()?;
+    Ok(Node {
+        parent: row.get::<_, Option<usize>>("parent")?.map(NodeId),
+        text: row.get("text")?,
+        ids: value(what, codec::u32_from_blob(&ids))?,
+        sources: value(what, codec::sources_from_blob(&sources))?,
+        sampled,
+    })
+}
+
+fn read_sampled(what: &str, row: &Row<'_>, logprobs: &[u8]) -> Result<Sampled, JournalProblem> {
+    let stop: String = row.get("stop")?;
+    Ok(Sampled {
+        logprobs: value(what, codec::f32_from_blob(logprobs))?,
+        policy_version: row.get("policy_version")?,
+        temperature: row.get("temperature")?,
+        stop: value(what, codec::from_name(&stop))?,
+    })
+}
+
+fn read_task(db: &Connection, id: &TaskId) -> Result<Option<Task>, JournalProblem> {
+    let columns = db
+        .prepare_cached("SELECT environment, prompt, truth, labels FROM tasks WHERE id = ?1")?
+        .query_row([&id.0], |row| {
+            Ok((row.get(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?, row.get::<_, String>(3)?))
+        })
+        .optional()?;
+    let Some((environment, prompt, truth, labels)) = columns else { return Ok(None) };
+    let what = format!("task `{id}`:");
+    Ok(Some(Task {
+        id: id.clone(),
+        environment,
+        prompt: value(&what, codec::from_json(&prompt))?,
+        truth: value(&what, codec::from_json(&truth))?,
+        labels: value(&what, codec::from_json(&labels))?,
+    }))
+}
+
+fn read_updates(db: &Connection, step: u64) -> Result<Vec<StoredUpdate>, JournalProblem> {
+    let mut statement =
+        db.prepare_cached("SELECT minibatch, metrics FROM updates WHERE step = ?1 ORDER BY minibatch")?;
+    let mut rows = statement.query([step])?;
+    let mut updates = Vec::new();
+    while let Some(row) = rows.next()? {
+        let metrics: String = row.get(1)?;
+        let metrics: BTreeMap<String, Option<f64>> = value("metrics", codec::from_json(&metrics))?;
+        let metrics = metrics.into_iter().map(|(name, number)| (name, number.unwrap_or(f64::NAN))).collect();
+        updates.push(StoredUpdate { minibatch: row.get(0)?, metrics });
+    }
+    Ok(updates)
+}

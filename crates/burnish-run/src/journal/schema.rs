@@ -1,0 +1,97 @@
+//! The tables, and the check that a file has them.
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::JournalProblem;
+
+/// Version of the tables. Change it with every change to [`TABLES`] or to what is stored in them.
+const VERSION: i64 = 1;
+
+/// The table that marks a file as a journal is `burnish_journal`.
+const TABLES: &str = "
+CREATE TABLE burnish_journal (version INTEGER NOT NULL);
+
+CREATE TABLE tasks (
+    id TEXT PRIMARY KEY,
+    step INTEGER NOT NULL,
+    environment TEXT NOT NULL,
+    prompt TEXT NOT NULL,
+    truth TEXT NOT NULL,
+    labels TEXT NOT NULL
+);
+
+CREATE TABLE episodes (
+    id INTEGER PRIMARY KEY,
+    step INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    task TEXT NOT NULL REFERENCES tasks (id),
+    task_index INTEGER NOT NULL,
+    rollout INTEGER NOT NULL,
+    ending TEXT NOT NULL,
+    turns INTEGER NOT NULL,
+    success INTEGER NOT NULL,
+    reward REAL,
+    advantage REAL,
+    verdict TEXT NOT NULL,
+    traces INTEGER NOT NULL
+);
+CREATE INDEX episodes_of_step ON episodes (step, kind);
+CREATE INDEX episodes_of_task ON episodes (task);
+
+CREATE TABLE nodes (
+    id INTEGER PRIMARY KEY,
+    episode INTEGER NOT NULL REFERENCES episodes (id) ON DELETE CASCADE,
+    trace INTEGER NOT NULL,
+    node INTEGER NOT NULL,
+    parent INTEGER,
+    text TEXT NOT NULL,
+    ids BLOB NOT NULL,
+    sources BLOB NOT NULL,
+    logprobs BLOB,
+    policy_version INTEGER,
+    temperature REAL,
+    stop TEXT
+);
+CREATE UNIQUE INDEX nodes_of_episode ON nodes (episode, trace, node);
+
+CREATE TABLE updates (
+    step INTEGER NOT NULL,
+    minibatch INTEGER NOT NULL,
+    metrics TEXT NOT NULL,
+    PRIMARY KEY (step, minibatch)
+);
+";
+
+/// Makes the tables in an empty database.
+pub(super) fn create(db: &Connection) -> Result<(), JournalProblem> {
+    let entries: i64 = db.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if entries > 0 {
+        return Err(JournalProblem::Exists);
+    }
+    // Stays set in the file.
+    db.pragma_update(None, "journal_mode", "WAL")?;
+    // One transaction: a process that is killed here leaves no table or all.
+    db.execute_batch(&format!(
+        "BEGIN IMMEDIATE; {TABLES} INSERT INTO burnish_journal VALUES ({VERSION}); COMMIT;"
+    ))?;
+    Ok(())
+}
+
+/// Is this a journal of the version that this program reads? Changes nothing, whatever the file is.
+pub(super) fn check(db: &Connection) -> Result<(), JournalProblem> {
+    let is_ours: bool = db.query_row(
+        "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'burnish_journal')",
+        [],
+        |row| row.get(0),
+    )?;
+    if !is_ours {
+        return Err(JournalProblem::Foreign);
+    }
+    let version: Option<i64> =
+        db.query_row("SELECT version FROM burnish_journal", [], |row| row.get(0)).optional()?;
+    match version {
+        Some(VERSION) => Ok(()),
+        Some(found) => Err(JournalProblem::Version { found, expected: VERSION }),
+        None => Err(JournalProblem::Foreign),
+    }
+}

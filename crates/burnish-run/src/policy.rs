@@ -1,0 +1,46 @@
+//! The policy of a run: loaded from a directory, or made from nothing.
+
+use std::path::Path;
+
+use burnish_core::rng::{Address, Purpose};
+use burnish_model::{Chat, ChatTemplate, Model, ModelConfig, ModelShape, Tokenizer};
+
+use crate::RunError;
+
+/// A model with its tokenizer and chat template.
+pub struct LoadedPolicy {
+    /// The weights.
+    pub model: Model,
+    /// Tokenizer, template and end tokens.
+    pub chat: Chat,
+}
+
+impl LoadedPolicy {
+    /// Loads a Hugging Face model directory. Ids that the tokenizer does not have can't be sampled.
+    ///
+    /// # Errors
+    /// Names the file, and the key or tensor in it.
+    pub fn load(dir: &Path) -> Result<Self, RunError> {
+        let (model, chat) = burnish_model::load_policy(dir)?;
+        Ok(LoadedPolicy { model, chat })
+    }
+
+    /// Makes a new policy with the ChatML template, whose tokenizer is trained on `texts`. `run_seed` decides
+    /// its weights.
+    ///
+    /// # Errors
+    /// If there are no texts, or the sizes do not fit each other.
+    pub fn create(shape: &ModelShape, texts: &[String], run_seed: u64) -> Result<Self, RunError> {
+        let tokenizer = Tokenizer::train_bpe(texts, shape.vocab_size, SPECIAL_TOKENS)?;
+        let chat = Chat::new(tokenizer, ChatTemplate::chatml()?, &[END], PAD)?;
+        let config = ModelConfig::new(shape)
+            .map_err(|error| RunError::Refused(format!("policy.new makes no model: {error}")))?;
+        let mut model = Model::init(config, Address::new(run_seed, Purpose::Init).seed());
+        model.restrict_vocab(|id| chat.tokenizer.id_exists(id));
+        Ok(LoadedPolicy { model, chat })
+    }
+}
+
+const PAD: &str = "<|endoftext|>";
+const END: &str = "<|im_end|>";
+const SPECIAL_TOKENS: &[&str] = &[PAD, "<|im_start|>", END, "<think>", "</think>"];

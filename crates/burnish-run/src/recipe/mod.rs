@@ -1,0 +1,453 @@
+//! Recipes: everything that decides a run, in one TOML file.
+//!
+//! [`Recipe`] is the whole schema. It is read strictly ([`Recipe::read`]): an unknown key, a wrong type, a value
+//! out of range or a combination that makes no sense is an error that names the key and its line, before
+//! anything starts. Paths are relative to the current directory.
+
+mod check;
+mod source;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use burnish_core::Sampling;
+use burnish_env::rollout::Overlong;
+use burnish_model::ModelShape;
+use burnish_rl::advantage::AdvantageConfig;
+use burnish_rl::grpo::GrpoConfig;
+use burnish_train::adamw::AdamwConfig;
+use burnish_train::schedule::Decay;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use source::Source;
+
+/// A recipe is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {problem}{}", help.as_ref().map(|help| format!("\n  help: {help}")).unwrap_or_default())]
+pub struct RecipeError {
+    /// The file with the line, or the override.
+    pub place: String,
+    /// What is wrong.
+    pub problem: String,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+impl RecipeError {
+    fn file(file: &str, line: Option<usize>, problem: String) -> Self {
+        let place = line.map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"));
+        RecipeError { place, problem, help: None }
+    }
+}
+
+/// Everything that decides a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    /// Where the run is kept and what makes it repeatable.
+    pub run: RunSection,
+    /// Which policy is trained.
+    pub policy: PolicySection,
+    /// What learning does, and for how long.
+    pub train: TrainSection,
+    /// Which environment is played and evaluated.
+    pub env: EnvSection,
+    /// How episodes are sampled (GRPO).
+    #[serde(default)]
+    pub rollout: RolloutSection,
+    /// How reward components become one number (GRPO).
+    #[serde(default)]
+    pub reward: RewardSection,
+    /// How rewards become advantages (GRPO).
+    #[serde(default)]
+    pub advantage: AdvantageConfig,
+    /// The loss (GRPO).
+    #[serde(default)]
+    pub loss: GrpoConfig,
+    /// What is imitated (SFT).
+    #[serde(default)]
+    pub data: DataSection,
+    /// The optimiser.
+    #[serde(default)]
+    pub optimizer: OptimizerSection,
+    /// Evaluation on held-out tasks.
+    #[serde(default)]
+    pub eval: EvalSection,
+    /// When the run can be resumed from.
+    #[serde(default)]
+    pub checkpoint: CheckpointSection,
+}
+
+/// `[run]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunSection {
+    /// The run directory; made by the run, and refused if it already holds one.
+    pub dir: PathBuf,
+    /// Seed of everything random.
+    #[serde(default)]
+    pub seed: u64,
+    /// Threads; 0 takes every core.
+    #[serde(default)]
+    pub threads: usize,
+}
+
+/// `[policy]`: a model directory in the Hugging Face layout, or a new model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicySection {
+    /// Directory with `config.json`, `model.safetensors`, `tokenizer.json` and a chat template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// A model of this shape with random weights, and a byte-level BPE tokenizer trained on the texts that it
+    /// will imitate (SFT only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new: Option<ModelShape>,
+}
+
+/// How the policy learns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// Group-relative policy optimisation on the policy's own episodes.
+    Grpo,
+    /// Imitation of given answers.
+    Sft,
+}
+
+/// `[train]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainSection {
+    /// How the policy learns.
+    pub method: Method,
+    /// Number of steps: one batch of episodes (GRPO) or of sequences (SFT) each.
+    pub max_steps: u64,
+    /// GRPO: passes over the episodes of a step.
+    #[serde(default = "one")]
+    pub epochs: usize,
+    /// GRPO: optimiser updates in one pass.
+    #[serde(default = "one")]
+    pub minibatches: usize,
+    /// SFT: sequences in a step.
+    #[serde(default = "sequences")]
+    pub sequences_per_step: usize,
+    /// Tokens in one forward and backward pass. Bounds memory; never changes a gradient.
+    #[serde(default = "micro_batch_tokens")]
+    pub micro_batch_tokens: usize,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn sequences() -> usize {
+    64
+}
+
+fn micro_batch_tokens() -> usize {
+    8192
+}
+
+/// `[env]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EnvSection {
+    /// Id of the environment; `burnish env list` shows them.
+    pub id: String,
+    /// How many different tasks there are to train on.
+    #[serde(default = "tasks")]
+    pub tasks: usize,
+    /// The environment's own configuration; `burnish env show ID` shows the keys.
+    #[serde(default = "empty")]
+    pub config: Value,
+}
+
+fn tasks() -> usize {
+    2048
+}
+
+fn empty() -> Value {
+    Value::Object(serde_json::Map::new())
+}
+
+/// `[rollout]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RolloutSection {
+    /// Tasks in a step.
+    pub tasks_per_step: usize,
+    /// Episodes of every task: the group whose rewards are compared.
+    pub group_size: usize,
+    /// Divides the logits, in sampling and in training.
+    pub temperature: f32,
+    /// Most tokens that one answer may have.
+    pub tokens_max: usize,
+    /// Most answers in one episode.
+    pub turns_max: usize,
+    /// What to do with a prompt that does not fit the context window.
+    pub overlong: Overlong,
+    /// Sequences that are sampled at once.
+    pub batch_max: usize,
+}
+
+impl Default for RolloutSection {
+    fn default() -> Self {
+        RolloutSection {
+            tasks_per_step: 16,
+            group_size: 8,
+            temperature: 1.0,
+            tokens_max: 128,
+            turns_max: 8,
+            overlong: Overlong::Refuse,
+            batch_max: 256,
+        }
+    }
+}
+
+impl RolloutSection {
+    /// The sampling that training uses: never truncated.
+    pub fn sampling(&self) -> Sampling {
+        Sampling::at(self.temperature, self.tokens_max)
+    }
+}
+
+/// `[reward]`
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RewardSection {
+    /// Weight of each component; one that is not named counts once.
+    pub weights: BTreeMap<String, f64>,
+    /// Control experiment: deal the rewards of each group out at random, so that nothing can be learnt.
+    pub shuffle_within_groups: bool,
+}
+
+/// `[data]` (SFT)
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DataSection {
+    /// A jsonl file of conversations in a column `messages`; every assistant message is imitated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// Answers that an environment's own solver gives.
+    pub demonstrations: Vec<Demonstrations>,
+}
+
+/// `[[data.demonstrations]]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Demonstrations {
+    /// Id of the environment.
+    pub env: String,
+    /// How many tasks to solve.
+    pub tasks: usize,
+    /// The environment's own configuration.
+    #[serde(default = "empty")]
+    pub config: Value,
+}
+
+/// `[optimizer]`: AdamW, with a warm-up and a schedule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OptimizerSection {
+    /// Peak learning rate.
+    pub learning_rate: f64,
+    /// Decay of the first moment.
+    pub beta1: f64,
+    /// Decay of the second moment.
+    pub beta2: f64,
+    /// Added to the root of the second moment.
+    pub epsilon: f64,
+    /// Decoupled weight decay; norms and biases are left out.
+    pub weight_decay: f64,
+    /// Gradients are scaled down to this norm; 0 leaves them.
+    pub max_grad_norm: f64,
+    /// Updates over which the learning rate rises from 0.
+    pub warmup_updates: u64,
+    /// How the learning rate falls after the warm-up.
+    pub schedule: Decay,
+    /// Share of the peak at which it ends.
+    pub final_share: f64,
+}
+
+impl Default for OptimizerSection {
+    fn default() -> Self {
+        OptimizerSection {
+            learning_rate: 1e-6,
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-8,
+            weight_decay: 0.0,
+            max_grad_norm: 1.0,
+            warmup_updates: 0,
+            schedule: Decay::Linear,
+            final_share: 0.0,
+        }
+    }
+}
+
+impl OptimizerSection {
+    /// AdamW's own settings.
+    pub fn adamw(&self) -> AdamwConfig {
+        AdamwConfig {
+            beta1: self.beta1,
+            beta2: self.beta2,
+            epsilon: self.epsilon,
+            weight_decay: self.weight_decay,
+        }
+    }
+}
+
+/// `[eval]`: held-out tasks, before training, after it, and between.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EvalSection {
+    /// Steps between evaluations; 0 evaluates only before and after.
+    pub every: u64,
+    /// Held-out tasks; 0 evaluates nothing.
+    pub tasks: usize,
+    /// Seed of the held-out tasks.
+    pub seed: u64,
+    /// Episodes of every task.
+    pub rollouts: usize,
+    /// Temperature; 0 is greedy.
+    pub temperature: f32,
+    /// Configuration of the environment, where it differs from training's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<Value>,
+}
+
+impl Default for EvalSection {
+    fn default() -> Self {
+        EvalSection { every: 0, tasks: 200, seed: 1_000_003, rollouts: 1, temperature: 0.0, config: None }
+    }
+}
+
+/// `[checkpoint]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CheckpointSection {
+    /// Steps between checkpoints; 0 saves only at the end and when interrupted.
+    pub every: u64,
+    /// Newest checkpoints that are kept.
+    pub keep: usize,
+}
+
+impl Default for CheckpointSection {
+    fn default() -> Self {
+        CheckpointSection { every: 20, keep: 2 }
+    }
+}
+
+impl Recipe {
+    /// Reads a recipe file, applies `key.sub=value` overrides, checks everything that can be checked without
+    /// starting, and fills in the environment's defaults.
+    ///
+    /// # Errors
+    /// Names the key, its line or override, and what to do.
+    pub fn read(path: &Path, overrides: &[String]) -> Result<Self, RecipeError> {
+        Recipe::resolve(&Source::read(path, overrides)?)
+    }
+
+    /// As [`Recipe::read`], from a source that is already there.
+    ///
+    /// # Errors
+    /// As [`Recipe::read`].
+    pub fn resolve(source: &Source) -> Result<Self, RecipeError> {
+        let mut recipe: Recipe = source.decode()?;
+        check::check(&mut recipe, source)?;
+        Ok(recipe)
+    }
+
+    /// The recipe as TOML, complete with defaults: what a run directory keeps.
+    ///
+    /// # Errors
+    /// If a value has no TOML form.
+    pub fn to_toml(&self) -> Result<String, RecipeError> {
+        let failed = |error: String| RecipeError {
+            place: "recipe".into(),
+            problem: format!("can't be written as TOML: {error}"),
+            help: None,
+        };
+        let mut value = serde_json::to_value(self).map_err(|error| failed(error.to_string()))?;
+        drop_nulls(&mut value);
+        toml_edit::ser::to_string_pretty(&value).map_err(|error| failed(error.to_string()))
+    }
+}
+
+/// TOML has no null: a key that is not there says the same.
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(table) => {
+            table.retain(|_, inner| !inner.is_null());
+            table.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"
+[run]
+dir = "runs/x"
+[policy]
+path = "models/starter"
+[train]
+method = "grpo"
+max_steps = 3
+[env]
+id = "countdown"
+"#;
+
+    fn read(text: &str, overrides: &[&str]) -> Result<Recipe, String> {
+        let overrides: Vec<String> = overrides.iter().map(|s| (*s).to_owned()).collect();
+        Source::parse("r.toml", text, &overrides)
+            .and_then(|source| Recipe::resolve(&source))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_resolved_recipe_reads_back_as_itself() {
+        let recipe = read(SMALL, &[]).unwrap();
+        let text = recipe.to_toml().unwrap();
+        assert_eq!(read(&text, &[]).unwrap(), recipe, "{text}");
+    }
+
+    #[test]
+    fn values_out_of_range_name_the_key_and_the_range() {
+        for (wrong, key) in [
+            ("rollout.temperature=0", "rollout.temperature"),
+            ("rollout.group_size=1", "rollout.group_size"),
+            ("train.max_steps=0", "train.max_steps"),
+            ("train.minibatches=0", "train.minibatches"),
+            ("optimizer.learning_rate=-1", "optimizer.learning_rate"),
+            ("optimizer.beta2=1", "optimizer.beta2"),
+            ("loss.epsilon_low=-0.1", "loss.epsilon_low"),
+            ("checkpoint.keep=0", "checkpoint.keep"),
+            ("eval.rollouts=0", "eval.rollouts"),
+        ] {
+            let error = read(SMALL, &[wrong]).unwrap_err();
+            assert!(error.contains(&format!("`{key}`")) && error.contains(wrong), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn errors_inside_the_environments_own_table_name_the_whole_path() {
+        let text = format!("{SMALL}[env.config]\nnumber = 3\n");
+        let error = read(&text, &[]).unwrap_err();
+        assert!(error.contains("env.config") && error.contains("number"), "{error}");
+        let error = read(SMALL, &["env.id=countdwn"]).unwrap_err();
+        assert!(error.contains("countdown"), "{error}");
+    }
+
+    #[test]
+    fn a_policy_is_given_exactly_once() {
+        let error = read(&SMALL.replace("path = \"models/starter\"", ""), &[]).unwrap_err();
+        assert!(error.contains("policy.path"), "{error}");
+    }
+}

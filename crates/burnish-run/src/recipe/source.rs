@@ -1,0 +1,252 @@
+//! Reading a recipe file: TOML text, overrides from the command line, and where every key stands.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use toml_edit::{Document, Item, TableLike};
+
+use super::RecipeError;
+
+/// A recipe as it was written: values by path, and the line of every key, so that an error found late still
+/// points at the person's text.
+#[derive(Debug, Clone)]
+pub struct Source {
+    file: String,
+    values: Value,
+    lines: BTreeMap<String, usize>,
+    overrides: BTreeMap<String, String>,
+}
+
+impl Source {
+    /// Reads `path` and applies `overrides` of the form `key.sub=value`, later ones over earlier ones.
+    ///
+    /// # Errors
+    /// If the file can't be read, is not TOML, or an override is not of that form.
+    pub fn read(path: &Path, overrides: &[String]) -> Result<Self, RecipeError> {
+        let file = path.display().to_string();
+        let bytes = std::fs::read(path)
+            .map_err(|error| RecipeError::file(&file, None, format!("can't be read: {error}")))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()]
+                .iter()
+                .filter(|b| **b == b'\n')
+                .count();
+            RecipeError::file(&file, Some(line), "is not UTF-8 text".into())
+        })?;
+        Source::parse(&file, &text, overrides)
+    }
+
+    /// As [`Source::read`], from text that is already there; `file` is its name in errors.
+    ///
+    /// # Errors
+    /// If the text is not TOML or an override has no `=`.
+    pub fn parse(file: &str, text: &str, overrides: &[String]) -> Result<Self, RecipeError> {
+        let not_toml = |error: toml_edit::TomlError| {
+            let line = error.span().map(|span| line_of(text, span.start));
+            RecipeError::file(file, line, format!("is not valid TOML: {}", error.message()))
+        };
+        let document = Document::parse(text).map_err(not_toml)?;
+        let mut lines = BTreeMap::new();
+        note_lines(document.as_table(), "", text, &mut lines);
+        let values = toml_edit::de::from_str(text)
+            .map_err(|error| RecipeError::file(file, None, error.message().to_owned()))?;
+        let mut source = Source { file: file.to_owned(), values, lines, overrides: BTreeMap::new() };
+        for text in overrides {
+            source.apply(text)?;
+        }
+        Ok(source)
+    }
+
+    fn apply(&mut self, text: &str) -> Result<(), RecipeError> {
+        let malformed = |problem: &str| RecipeError {
+            place: format!("override `{text}`"),
+            problem: problem.to_owned(),
+            help: Some("write `key.sub=value`, for example `train.max_steps=10`".into()),
+        };
+        let (key, value) = text.split_once('=').ok_or_else(|| malformed("has no `=`"))?;
+        let key = key.trim();
+        if key.is_empty() || key.split('.').any(str::is_empty) {
+            return Err(malformed("names no key"));
+        }
+        // What is not a TOML value is taken as a plain string, so that paths need no quotes.
+        let value: Value = toml_edit::de::from_str::<BTreeMap<String, Value>>(&format!("value = {value}"))
+            .ok()
+            .and_then(|mut table| table.remove("value"))
+            .unwrap_or_else(|| Value::String(value.to_owned()));
+        let mut place = &mut self.values;
+        for part in key.split('.') {
+            if !place.is_object() {
+                *place = Value::Object(serde_json::Map::new());
+            }
+            let Value::Object(table) = place else { return Err(malformed("names no table")) };
+            place = table.entry(part).or_insert(Value::Null);
+        }
+        *place = value;
+        self.overrides.insert(key.to_owned(), text.to_owned());
+        Ok(())
+    }
+
+    /// The value at a path, where there is one.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        key.split('.').try_fold(&self.values, |place, part| place.get(part))
+    }
+
+    /// Reads the recipe as a `T`.
+    ///
+    /// # Errors
+    /// Names the key, its line, and for an unknown key the nearest known one.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, RecipeError> {
+        serde_path_to_error::deserialize(&self.values).map_err(|error| {
+            let path = match error.path().to_string() {
+                root if root == "." => String::new(),
+                path => path,
+            };
+            let message = error.inner().to_string();
+            match unknown_field(&message) {
+                Some((field, known)) => self.unknown_key(&path, &field, &known),
+                None => self.error(&path, message),
+            }
+        })
+    }
+
+    fn unknown_key(&self, table: &str, field: &str, known: &[String]) -> RecipeError {
+        // Whether the path of an unknown field ends in the field depends on the deserialiser.
+        let table = table.strip_suffix(field).map_or(table, |parent| parent.trim_end_matches('.'));
+        let key = if table.is_empty() { field.to_owned() } else { format!("{table}.{field}") };
+        let mut error = self.error(&key, "is not a known key".into());
+        let nearest = known
+            .iter()
+            .map(|candidate| (strsim::jaro_winkler(field, candidate), candidate))
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .filter(|(similarity, _)| *similarity > 0.75);
+        error.help = Some(match nearest {
+            Some((_, name)) => format!("did you mean `{name}`? Keys here: {}", known.join(", ")),
+            None => format!("keys here: {}", known.join(", ")),
+        });
+        error
+    }
+
+    /// An error about the value of `key` (a path with dots).
+    pub fn error(&self, key: &str, problem: String) -> RecipeError {
+        let place = if let Some(text) = self.overrides.get(key) {
+            format!("override `{text}`")
+        } else {
+            match self.line(key) {
+                Some(line) => format!("{}:{line}", self.file),
+                None => self.file.clone(),
+            }
+        };
+        let problem = if key.is_empty() { problem } else { format!("`{key}` {problem}") };
+        RecipeError { place, problem, help: None }
+    }
+
+    /// The line of `key`, or of the nearest table around it.
+    fn line(&self, key: &str) -> Option<usize> {
+        let mut key = key;
+        loop {
+            if let Some(line) = self.lines.get(key) {
+                return Some(*line);
+            }
+            key = &key[..key.rfind('.')?];
+        }
+    }
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
+}
+
+fn note_lines(table: &dyn TableLike, prefix: &str, text: &str, lines: &mut BTreeMap<String, usize>) {
+    for (name, item) in table.iter() {
+        let path = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
+        let span = table.key(name).and_then(toml_edit::Key::span).or_else(|| item.span());
+        if let Some(span) = span {
+            lines.insert(path.clone(), line_of(text, span.start));
+        }
+        if let Some(inner) = item.as_table_like() {
+            note_lines(inner, &path, text, lines);
+        }
+        if let Item::ArrayOfTables(tables) = item {
+            for (index, inner) in tables.iter().enumerate() {
+                note_lines(inner, &format!("{path}[{index}]"), text, lines);
+            }
+        }
+    }
+}
+
+/// The field and the known names in serde's message about an unknown field, whose form is fixed by
+/// `serde::de::Error::unknown_field`.
+fn unknown_field(message: &str) -> Option<(String, Vec<String>)> {
+    let rest = message.strip_prefix("unknown field `")?;
+    let (field, rest) = rest.split_once('`')?;
+    let known = rest.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    Some((field.to_owned(), known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize, PartialEq)]
+    #[serde(deny_unknown_fields)]
+    struct Toy {
+        train: Train,
+    }
+
+    #[derive(Debug, Deserialize, PartialEq)]
+    #[serde(deny_unknown_fields)]
+    struct Train {
+        max_steps: usize,
+        #[serde(default)]
+        name: String,
+    }
+
+    fn decode(text: &str, overrides: &[&str]) -> Result<Toy, String> {
+        let overrides: Vec<String> = overrides.iter().map(|s| (*s).to_owned()).collect();
+        Source::parse("toy.toml", text, &overrides)
+            .and_then(|source| source.decode())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_override_wins_and_plain_text_is_a_string() {
+        let toy = decode("[train]\nmax_steps = 1\n", &["train.max_steps=5", "train.name=a/b c"]).unwrap();
+        assert_eq!(toy.train, Train { max_steps: 5, name: "a/b c".into() });
+    }
+
+    #[test]
+    fn an_unknown_key_names_its_line_and_the_nearest_known_key() {
+        let error = decode("# comment\n[train]\nmax_steps = 1\nmax_step = 2\n", &[]).unwrap_err();
+        assert!(error.contains("toy.toml:4") && error.contains("`train.max_step`"), "{error}");
+        assert!(error.contains("did you mean `max_steps`"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_table_is_named_without_a_wild_guess() {
+        let error = decode("[train]\nmax_steps = 1\n[zebra]\nx = 1\n", &[]).unwrap_err();
+        assert!(error.contains("toy.toml:3") && error.contains("`zebra`"), "{error}");
+        assert!(!error.contains("did you mean"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_type_names_its_line() {
+        let error = decode("[train]\nmax_steps = \"many\"\n", &[]).unwrap_err();
+        assert!(error.contains("toy.toml:2") && error.contains("`train.max_steps`"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_override_is_quoted() {
+        let error = decode("[train]\nmax_steps = 1\n", &["train.max_steps=-1"]).unwrap_err();
+        assert!(error.contains("override `train.max_steps=-1`"), "{error}");
+        assert!(decode("[train]\nmax_steps = 1\n", &["train"]).unwrap_err().contains("no `=`"));
+    }
+
+    #[test]
+    fn text_that_is_not_toml_names_the_line() {
+        let error = decode("[train]\nmax_steps = = 1\n", &[]).unwrap_err();
+        assert!(error.contains("toy.toml:2"), "{error}");
+    }
+}

@@ -1,0 +1,161 @@
+//! The page itself.
+
+use std::borrow::Cow;
+
+use super::panels::{Panel, main_panels, other_panels};
+use super::{DrawnEpisode, Report, chart, tables};
+
+const STYLE: &str = include_str!("style.css");
+
+/// The files beside the report that hold what it leaves out.
+const FILES: &str = "\
+<ul>
+<li><code>metrics.jsonl</code>: every number of every step, one JSON object a line</li>
+<li><code>run.db</code>: every task, episode, token and verdict (SQLite; <code>burnish rollout --from</code> shows
+them)</li>
+<li><code>checkpoints/step_N/</code>: the policy, as <code>transformers</code> loads it, and the optimiser's \
+state</li>
+<li><code>recipe.toml</code>: the resolved recipe, which makes the same run again</li>
+</ul>
+";
+
+/// The whole page.
+pub(super) fn page(report: &Report) -> String {
+    let title = escape(&report.title);
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
+         <h1>{title}</h1>\n{}\n{}{}{}{}{}{}</main>\n</body>\n</html>\n",
+        tables::headline(report),
+        tables::results(report),
+        curves(report),
+        tables::breakdown(report),
+        episodes(&report.episodes),
+        where_to_look(&report.notes),
+        recipe(&report.recipe),
+    )
+}
+
+/// Text as HTML text or attribute. Characters that no HTML may hold are replaced.
+pub(super) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            '\n' | '\t' => escaped.push(character),
+            control if control.is_control() => escaped.push('\u{fffd}'),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+/// Preformatted text. HTML drops one newline after the tag; this one is there to be dropped.
+fn pre(text: &str) -> String {
+    format!("<pre>\n{}</pre>\n", escape(text))
+}
+
+fn curves(report: &Report) -> String {
+    let (main, other) = (main_panels(&report.rows, &report.evaluations), other_panels(&report.rows));
+    let mut html = String::new();
+    if !main.is_empty() {
+        html.push_str("<h2>Curves over steps</h2>\n");
+        html.push_str(&grid(&main));
+    }
+    if !other.is_empty() {
+        let count = other.len();
+        html.push_str(&format!(
+            "<details><summary>All other metrics ({count})</summary>\n{}</details>\n",
+            grid(&other)
+        ));
+    }
+    html
+}
+
+fn grid(panels: &[Panel]) -> String {
+    let figures: String = panels.iter().map(figure).collect();
+    format!("<div class=\"grid\">\n{figures}</div>\n")
+}
+
+fn figure(panel: &Panel) -> String {
+    let title = escape(&panel.title);
+    let drawing: Cow<'_, str> = match chart::svg(&panel.curve) {
+        Ok(svg) => svg.replacen("<svg", &format!("<svg role=\"img\" aria-label=\"{title}\""), 1).into(),
+        Err(error) => format!("<p>This curve could not be drawn: {}</p>", escape(&error)).into(),
+    };
+    let hint = if panel.hint.is_empty() { String::new() } else { format!("<p>{}</p>\n", escape(panel.hint)) };
+    format!(
+        "<figure>\n<figcaption><span>{title}</span><span class=\"soft\">{}</span></figcaption>\n\
+         {drawing}\n{hint}</figure>\n",
+        panel.curve.points.last().map(|(_, value)| chart::short(*value)).unwrap_or_default()
+    )
+}
+
+fn episodes(episodes: &[DrawnEpisode]) -> String {
+    if episodes.is_empty() {
+        return String::new();
+    }
+    let drawn: String = episodes
+        .iter()
+        .enumerate()
+        .map(|(at, episode)| {
+            let open = if at == 0 { " open" } else { "" };
+            let title = escape(&episode.title);
+            format!("<details{open}><summary>{title}</summary>\n{}</details>\n", pre(&episode.text))
+        })
+        .collect();
+    format!("<h2>Episodes</h2>\n{drawn}")
+}
+
+fn where_to_look(notes: &[String]) -> String {
+    let notes: String = notes.iter().map(|note| format!("<p>{}</p>\n", with_code(note))).collect();
+    format!("<h2>Where to look</h2>\n{notes}{FILES}")
+}
+
+/// Text in which what stands between backticks is code.
+fn with_code(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        // A backtick without its other half.
+        return escape(text);
+    }
+    let mark = |(at, part): (usize, &&str)| match at % 2 {
+        0 => escape(part),
+        _ => format!("<code>{}</code>", escape(part)),
+    };
+    parts.iter().enumerate().map(mark).collect()
+}
+
+fn recipe(recipe: &str) -> String {
+    if recipe.is_empty() {
+        return String::new();
+    }
+    format!("<h2>Recipe</h2>\n<details><summary>recipe.toml</summary>\n{}</details>\n", pre(recipe))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_stays_text() {
+        assert_eq!(escape("<b a='1' c=\"2\">&amp;"), "&lt;b a=&#39;1&#39; c=&quot;2&quot;&gt;&amp;amp;");
+        assert_eq!(escape("a\n\tb\0\u{1b}c"), "a\n\tb\u{fffd}\u{fffd}c");
+    }
+
+    #[test]
+    fn what_stands_between_backticks_is_code() {
+        assert_eq!(with_code("run `a < b` or `c`"), "run <code>a &lt; b</code> or <code>c</code>");
+        assert_eq!(with_code("a ` alone"), "a ` alone");
+    }
+
+    #[test]
+    fn a_drawing_keeps_its_first_empty_line() {
+        assert_eq!(pre("\nboard"), "<pre>\n\nboard</pre>\n");
+    }
+}

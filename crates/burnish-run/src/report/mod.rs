@@ -1,0 +1,72 @@
+//! `report.html`: what a run came to, on one page that opens without network.
+//!
+//! ```text
+//! Report { evaluations, rows, episodes ... } -> html (the page) <- tables, panels -> chart (SVG)
+//! ```
+
+mod chart;
+mod html;
+mod panels;
+mod tables;
+
+use std::path::Path;
+
+use burnish_eval::{Change, Summary};
+
+use crate::files::{FileError, write_atomic};
+use crate::metrics::Row;
+
+/// What a report shows. Every text is shown as it is: nothing in it is read as HTML.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// The heading.
+    pub title: String,
+    /// The resolved recipe.
+    pub recipe: String,
+    /// All metrics, for the curves.
+    pub rows: Vec<Row>,
+    /// Evaluations on held-out tasks, by step: the first is shown as *before*, the last as *after*.
+    pub evaluations: Vec<EvaluatedStep>,
+    /// What changed between the first and the last evaluation, paired by task.
+    pub change: Option<Change>,
+    /// A few episodes to read.
+    pub episodes: Vec<DrawnEpisode>,
+    /// Where to look and what to try next, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// An evaluation and when it was made.
+#[derive(Debug, Clone)]
+pub struct EvaluatedStep {
+    /// Number of steps done.
+    pub step: u64,
+    /// What was found.
+    pub summary: Summary,
+}
+
+/// An episode to read.
+#[derive(Debug, Clone)]
+pub struct DrawnEpisode {
+    /// Which episode it is, and how it ended.
+    pub title: String,
+    /// The task as drawn, and what was said.
+    pub text: String,
+}
+
+impl Report {
+    /// The page.
+    pub fn html(&self) -> String {
+        html::page(self)
+    }
+
+    /// Writes the page to `path`, which holds the old one until the new one is complete.
+    ///
+    /// # Errors
+    /// If the file can't be written.
+    pub fn write(&self, path: &Path) -> Result<(), FileError> {
+        write_atomic(path, self.html().as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests;

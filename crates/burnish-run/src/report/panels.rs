@@ -1,0 +1,185 @@
+//! Which curves a report shows, and what to look for in each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::metrics::Row;
+
+use super::EvaluatedStep;
+use super::chart::Curve;
+
+/// The event of rows that evaluations log; their numbers are drawn from the evaluations themselves.
+const EVAL: &str = "eval";
+
+/// A curve with its words.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Panel {
+    /// What is drawn.
+    pub(super) title: String,
+    /// What to look for.
+    pub(super) hint: &'static str,
+    /// The curve, with at least one point.
+    pub(super) curve: Curve,
+}
+
+struct Known {
+    metric: &'static str,
+    title: &'static str,
+    hint: &'static str,
+    from_zero: bool,
+}
+
+const fn known(metric: &'static str, title: &'static str, hint: &'static str, from_zero: bool) -> Known {
+    Known { metric, title, hint, from_zero }
+}
+
+/// The curves worth a look in every run that has them, most telling first.
+const KNOWN: [Known; 13] = [
+    known("reward", "Reward", "Mean over the episodes of a step. Should rise, with noise.", false),
+    known("success", "Success in training", "On the tasks and at the temperature of training.", true),
+    known(
+        "entropy",
+        "Entropy",
+        "Nats a token. Near 0 the policy no longer explores, and reward stops rising.",
+        true,
+    ),
+    known(
+        "completions/mean_length",
+        "Completion length",
+        "Tokens an episode. Growth without reward is padding.",
+        true,
+    ),
+    known(
+        "completions/clipped_ratio",
+        "Answers cut off",
+        "Share that met a token limit. If it rises, raise the limit or make answers shorter.",
+        true,
+    ),
+    known(
+        "grad_norm",
+        "Gradient norm",
+        "Before clipping. Spikes come before collapse: lower the rate.",
+        true,
+    ),
+    known("kl", "KL to the reference", "Nats a token. How far the policy has moved.", false),
+    known(
+        "clip_ratio/region_mean",
+        "Tokens clipped",
+        "Share of tokens whose ratio left the clip range. 0 with one update a step.",
+        true,
+    ),
+    known(
+        "frac_reward_zero_std",
+        "Groups without signal",
+        "Share of groups with equal rewards: too easy or too hard to learn from.",
+        true,
+    ),
+    known(
+        "loss",
+        "Loss",
+        "For reinforcement learning its level means little; for SFT it should fall.",
+        false,
+    ),
+    known("mean_token_accuracy", "Token accuracy", "Share of tokens predicted first.", false),
+    known("learning_rate", "Learning rate", "As scheduled.", true),
+    known("step_time", "Seconds a step", "Longer steps come from longer completions.", true),
+];
+
+/// Held-out success, then the known curves of which there are numbers.
+pub(super) fn main_panels(rows: &[Row], evaluations: &[EvaluatedStep]) -> Vec<Panel> {
+    let series = series(rows);
+    let known = KNOWN.iter().filter_map(|known| {
+        let points = series.get(known.metric)?.clone();
+        let curve = Curve { points, bars: Vec::new(), from_zero: known.from_zero };
+        Some(Panel { title: known.title.to_owned(), hint: known.hint, curve })
+    });
+    held_out(evaluations).into_iter().chain(known).collect()
+}
+
+/// All other numbers that change in the course of the run, by name.
+pub(super) fn other_panels(rows: &[Row]) -> Vec<Panel> {
+    let known: BTreeSet<&str> = KNOWN.iter().map(|known| known.metric).collect();
+    series(rows)
+        .into_iter()
+        .filter(|(name, points)| !known.contains(name) && points.iter().any(|point| point.1 != points[0].1))
+        .map(|(name, points)| Panel {
+            title: name.to_owned(),
+            hint: "",
+            curve: Curve { points, ..Curve::default() },
+        })
+        .collect()
+}
+
+fn held_out(evaluations: &[EvaluatedStep]) -> Option<Panel> {
+    let successes: Vec<_> = evaluations
+        .iter()
+        .filter_map(|evaluated| Some((evaluated.step, evaluated.summary.success?)))
+        .filter(|(_, success)| [success.mean, success.low, success.high].iter().all(|end| end.is_finite()))
+        .collect();
+    let curve = Curve {
+        points: successes.iter().map(|(step, success)| (*step, success.mean)).collect(),
+        bars: successes.iter().map(|(step, success)| (*step, success.low, success.high)).collect(),
+        from_zero: true,
+    };
+    (!curve.points.is_empty()).then(|| Panel {
+        title: "Success on held-out tasks".to_owned(),
+        hint: "With the 95 % interval over tasks. The curve that counts.",
+        curve,
+    })
+}
+
+/// The finite numbers of each metric by step. Where a step has a metric twice, the later row counts.
+fn series(rows: &[Row]) -> BTreeMap<&str, Vec<(u64, f64)>> {
+    let mut by_name: BTreeMap<&str, BTreeMap<u64, f64>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.event != EVAL) {
+        for (name, number) in row.values.iter().filter(|(_, number)| number.is_finite()) {
+            by_name.entry(name).or_default().insert(row.step, *number);
+        }
+    }
+    by_name.into_iter().map(|(name, points)| (name, points.into_iter().collect())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(step: u64, event: &str, values: &[(&str, f64)]) -> Row {
+        let values = values.iter().map(|(name, value)| ((*name).into(), *value)).collect();
+        Row { step, event: event.into(), values }
+    }
+
+    fn titles(panels: &[Panel]) -> Vec<&str> {
+        panels.iter().map(|panel| panel.title.as_str()).collect()
+    }
+
+    #[test]
+    fn known_curves_come_in_their_order_and_only_where_there_are_numbers() {
+        let rows = [row(1, "train", &[("entropy", 1.0), ("reward", 0.5), ("kl", f64::NAN)])];
+        assert_eq!(titles(&main_panels(&rows, &[])), ["Reward", "Entropy"]);
+        assert!(main_panels(&[], &[]).is_empty());
+    }
+
+    #[test]
+    fn numbers_of_evaluations_do_not_mix_into_the_curves_of_training() {
+        let rows = [row(0, "eval", &[("reward", 9.0)]), row(1, "train", &[("reward", 0.5)])];
+        assert_eq!(main_panels(&rows, &[])[0].curve.points, [(1, 0.5)]);
+    }
+
+    #[test]
+    fn gaps_are_left_out_and_steps_are_in_order() {
+        let rows = [
+            row(3, "train", &[("reward", 0.3)]),
+            row(1, "train", &[("reward", 0.1)]),
+            row(2, "train", &[("reward", f64::NAN)]),
+        ];
+        assert_eq!(main_panels(&rows, &[])[0].curve.points, [(1, 0.1), (3, 0.3)]);
+    }
+
+    #[test]
+    fn other_numbers_are_shown_where_they_change() {
+        let rows = [
+            row(1, "train", &[("flags/hole", 0.1), ("episodes", 8.0), ("reward", 0.0)]),
+            row(2, "train", &[("flags/hole", 0.2), ("episodes", 8.0), ("reward", 1.0)]),
+        ];
+        assert_eq!(titles(&other_panels(&rows)), ["flags/hole"]);
+    }
+}

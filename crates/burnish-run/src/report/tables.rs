@@ -1,0 +1,282 @@
+//! The tables of results.
+
+use std::collections::BTreeSet;
+
+use burnish_eval::{Change, Interval, Slice, Summary};
+
+use super::html::escape;
+use super::{EvaluatedStep, Report};
+
+/// The line under the heading: what the run came to.
+pub(super) fn headline(report: &Report) -> String {
+    let success = |at: &EvaluatedStep| at.summary.success;
+    let (first, last) = (report.evaluations.first(), report.evaluations.last());
+    let (Some(before), Some(after)) = (first.and_then(success), last.and_then(success)) else {
+        return "<p class=\"lead soft\">No evaluation on held-out tasks.</p>".to_owned();
+    };
+    let tasks = last.map_or(0, |at| at.summary.tasks);
+    if report.evaluations.len() < 2 {
+        return format!(
+            "<p class=\"lead\">Success on {tasks} held-out tasks: <b>{}</b> ({}).</p>",
+            percent(before.mean),
+            percent_range(before)
+        );
+    }
+    let change = match report.change {
+        Some(change) => format!(
+            ", a change of <b class=\"{}\">{} points</b> (95 % interval {}, paired over {} tasks)",
+            verdict_class(change.success),
+            signed(100.0 * change.success.mean, 1),
+            points_range(change.success),
+            change.tasks
+        ),
+        None => String::new(),
+    };
+    format!(
+        "<p class=\"lead\">Success on {tasks} held-out tasks: {} before, <b>{}</b> after{change}.</p>",
+        percent(before.mean),
+        percent(after.mean)
+    )
+}
+
+/// Good or bad only where the interval leaves out 0.
+fn verdict_class(change: Interval) -> &'static str {
+    if change.low > 0.0 {
+        "good"
+    } else if change.high < 0.0 {
+        "bad"
+    } else {
+        "soft"
+    }
+}
+
+/// What was measured before and after: one line a number.
+pub(super) fn results(report: &Report) -> String {
+    let Some(columns) = Columns::of(report) else { return String::new() };
+    let change = report.change;
+    let mut lines = vec![
+        columns.interval(
+            "Success",
+            |summary| summary.success,
+            percent_with_range,
+            |change| {
+                format!(
+                    "{} points ({})",
+                    signed(100.0 * change.success.mean, 1),
+                    points_range(change.success)
+                )
+            },
+        ),
+        columns.interval(
+            "Reward",
+            |summary| summary.reward,
+            number_with_range,
+            |change| {
+                format!(
+                    "{} ({} – {})",
+                    signed(change.reward.mean, 3),
+                    signed(change.reward.low, 3),
+                    signed(change.reward.high, 3)
+                )
+            },
+        ),
+    ];
+    let names = |of: fn(&Summary) -> Vec<&String>| columns.all().flat_map(of).collect::<BTreeSet<_>>();
+    let rewards = names(|summary| summary.rewards.keys().collect());
+    // With one component and no weight the total says it all.
+    if rewards.len() > 1 {
+        for name in rewards {
+            let of = |summary: &Summary| summary.rewards.get(name).copied();
+            lines.push(columns.number(&format!("Reward {}", code(name)), of, 3));
+        }
+    }
+    for name in names(|summary| summary.flags.keys().collect()) {
+        let of = |summary: &Summary| Some(summary.flags.get(name).copied().unwrap_or(0.0));
+        lines.push(columns.rate(&format!("Episodes with {}", code(name)), of));
+    }
+    lines.push(columns.number("Tokens sampled an episode", |summary| summary.completion_tokens_mean, 1));
+    lines.push(columns.rate("Episodes cut short", |summary| summary.truncated_rate));
+    lines.push(columns.count("Tasks", |summary| summary.tasks));
+    lines.push(columns.count("Episodes", |summary| summary.episodes));
+    lines.push(columns.count("Episodes left unscored", |summary| summary.unscored));
+    let note = if change.is_some() {
+        "<p class=\"soft\">Ranges are 95 % bootstrap intervals over tasks; that of the change pairs the same \
+         tasks.</p>"
+    } else {
+        "<p class=\"soft\">Ranges are 95 % bootstrap intervals over tasks.</p>"
+    };
+    format!("<h2>Results on held-out tasks</h2>\n{}{note}\n", columns.table("", &lines))
+}
+
+/// Success by label, before and after.
+pub(super) fn breakdown(report: &Report) -> String {
+    let Some(columns) = Columns::of(report) else { return String::new() };
+    let labels: BTreeSet<&String> = columns.all().flat_map(|summary| summary.by_label.keys()).collect();
+    let mut lines = Vec::new();
+    for label in labels {
+        let slices = |summary: &'_ Summary| summary.by_label.get(label).cloned().unwrap_or_default();
+        let mut values: Vec<String> = columns
+            .all()
+            .flat_map(|summary| slices(summary).into_keys())
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect();
+        // A label with one value splits nothing.
+        if values.len() < 2 {
+            continue;
+        }
+        values.sort_by(|a, b| by_number(a).total_cmp(&by_number(b)).then_with(|| a.cmp(b)));
+        for value in &values {
+            let slice =
+                |summary: &Summary| -> Option<Slice> { summary.by_label.get(label)?.get(value).copied() };
+            let name = format!("{} = {}", code(label), code(value));
+            lines.push(columns.slice(&name, slice));
+        }
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    format!("<h2>Success by kind of task</h2>\n{}", columns.table("tasks", &lines))
+}
+
+/// Numbers first, in their order; then everything else.
+fn by_number(value: &str) -> f64 {
+    value.parse().unwrap_or(f64::INFINITY)
+}
+
+/// The evaluations that a table compares: the first and, where there is another, the last.
+struct Columns<'a> {
+    before: &'a EvaluatedStep,
+    after: Option<&'a EvaluatedStep>,
+    change: Option<Change>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(report: &'a Report) -> Option<Self> {
+        let (before, rest) = report.evaluations.split_first()?;
+        Some(Columns { before, after: rest.last(), change: report.change })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &'a Summary> {
+        [Some(self.before), self.after].into_iter().flatten().map(|at| &at.summary)
+    }
+
+    /// `lines` are the cells of each line; `extra` heads an additional column before the others.
+    fn table(&self, extra: &str, lines: &[Vec<String>]) -> String {
+        let step = |at: &EvaluatedStep| format!("step {}", at.step);
+        let mut head = vec![String::new()];
+        if !extra.is_empty() {
+            head.push(extra.to_owned());
+        }
+        match self.after {
+            Some(after) => {
+                head.push(format!("before ({})", step(self.before)));
+                head.push(format!("after ({})", step(after)));
+                head.push("change".to_owned());
+            }
+            None => head.push(step(self.before)),
+        }
+        let head: String = head.iter().map(|cell| format!("<th scope=\"col\">{cell}</th>")).collect();
+        let body: String = lines
+            .iter()
+            .map(|cells| {
+                let (name, cells) = cells.split_first().map_or(("", &[][..]), |(name, rest)| (name, rest));
+                let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
+                format!("<tr><th scope=\"row\">{name}</th>{cells}</tr>\n")
+            })
+            .collect();
+        format!(
+            "<div class=\"scroll\"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n"
+        )
+    }
+
+    /// A line whose change is computed with pairs.
+    fn interval(
+        &self,
+        name: &str,
+        of: impl Fn(&Summary) -> Option<Interval>,
+        show: impl Fn(Interval) -> String,
+        show_change: impl Fn(Change) -> String,
+    ) -> Vec<String> {
+        let change = self.change.map(show_change);
+        self.line(name, |summary| of(summary).map(&show), change)
+    }
+
+    fn number(&self, name: &str, of: impl Fn(&Summary) -> Option<f64>, decimals: usize) -> Vec<String> {
+        let change = self.difference(&of).map(|change| signed(change, decimals));
+        self.line(name, |summary| of(summary).map(|number| format!("{number:.decimals$}")), change)
+    }
+
+    fn rate(&self, name: &str, of: impl Fn(&Summary) -> Option<f64>) -> Vec<String> {
+        let change = self.difference(&of).map(|change| format!("{} points", signed(100.0 * change, 1)));
+        self.line(name, |summary| of(summary).map(percent), change)
+    }
+
+    fn count(&self, name: &str, of: impl Fn(&Summary) -> usize) -> Vec<String> {
+        self.line(name, |summary| Some(of(summary).to_string()), Some(String::new()))
+    }
+
+    fn slice(&self, name: &str, of: impl Fn(&Summary) -> Option<Slice>) -> Vec<String> {
+        let mean = |summary: &Summary| Some(of(summary)?.success.mean);
+        let change = self.difference(&mean).map(|change| format!("{} points", signed(100.0 * change, 1)));
+        let mut cells =
+            self.line(name, |summary| of(summary).map(|slice| percent_with_range(slice.success)), change);
+        let tasks = self.all().filter_map(&of).map(|slice| slice.tasks).max().unwrap_or(0);
+        cells.insert(1, tasks.to_string());
+        cells
+    }
+
+    fn difference(&self, of: &impl Fn(&Summary) -> Option<f64>) -> Option<f64> {
+        Some(of(&self.after?.summary)? - of(&self.before.summary)?)
+    }
+
+    fn line(
+        &self,
+        name: &str,
+        show: impl Fn(&Summary) -> Option<String>,
+        change: Option<String>,
+    ) -> Vec<String> {
+        let mut cells = vec![name.to_owned()];
+        cells.extend(self.all().map(|summary| show(summary).unwrap_or_else(|| "–".to_owned())));
+        if self.after.is_some() {
+            cells.push(change.unwrap_or_else(|| "–".to_owned()));
+        }
+        cells
+    }
+}
+
+fn code(text: &str) -> String {
+    format!("<code>{}</code>", escape(text))
+}
+
+fn percent(rate: f64) -> String {
+    format!("{:.1} %", 100.0 * rate)
+}
+
+fn percent_range(interval: Interval) -> String {
+    format!("95 % interval {:.1} – {:.1} %", 100.0 * interval.low, 100.0 * interval.high)
+}
+
+fn percent_with_range(interval: Interval) -> String {
+    format!(
+        "{} <span class=\"soft\">({:.1} – {:.1})</span>",
+        percent(interval.mean),
+        100.0 * interval.low,
+        100.0 * interval.high
+    )
+}
+
+fn number_with_range(interval: Interval) -> String {
+    format!("{:.3} <span class=\"soft\">({:.3} – {:.3})</span>", interval.mean, interval.low, interval.high)
+}
+
+fn points_range(interval: Interval) -> String {
+    format!("{} – {}", signed(100.0 * interval.low, 1), signed(100.0 * interval.high, 1))
+}
+
+/// With its sign, also when it is positive; `+0.0` where it rounds to 0.
+fn signed(number: f64, decimals: usize) -> String {
+    let text = format!("{number:+.decimals$}");
+    // What rounds to 0 from below would read as a loss.
+    if text.trim_start_matches('-').parse() == Ok(0.0) { text.replacen('-', "+", 1) } else { text }
+}

@@ -1,0 +1,177 @@
+//! The page shows what it is given, as text, and needs nothing else.
+
+use std::collections::BTreeMap;
+
+use burnish_eval::{Interval, Slice};
+
+use super::*;
+
+fn interval(mean: f64) -> Interval {
+    Interval { mean, low: mean - 0.05, high: mean + 0.05 }
+}
+
+fn evaluated(step: u64, success: f64) -> EvaluatedStep {
+    let slice = Slice { tasks: 64, success: interval(success) };
+    let sizes = ["10", "4", "6"].map(|size| (size.to_owned(), slice));
+    let summary = Summary {
+        tasks: 200,
+        episodes: 396,
+        unscored: 4,
+        rollouts_max: 2,
+        success: Some(interval(success)),
+        reward: Some(interval(success + 0.1)),
+        rewards: BTreeMap::from([("valid".into(), success), ("short".into(), 0.25)]),
+        flags: BTreeMap::from([("parse_error".into(), 0.3 - 0.3 * success), ("vertex_conflict".into(), 0.1)]),
+        completion_tokens_mean: Some(61.5),
+        truncated_rate: Some(0.02),
+        by_label: BTreeMap::from([
+            ("size".into(), sizes.into()),
+            ("agents".into(), BTreeMap::from([("2".into(), slice)])),
+        ]),
+    };
+    EvaluatedStep { step, summary }
+}
+
+/// A run as it might be.
+pub(super) fn example() -> Report {
+    let steps: u64 = 120;
+    let rows = (1..=steps).map(|step| {
+        let x = step as f64 / steps as f64;
+        let wave = (step as f64 * 1.7).sin() * (step as f64 * 0.37).cos();
+        let values = [
+            ("reward", 0.35 + 0.45 * x + 0.08 * wave),
+            ("success", 0.3 + 0.4 * x + 0.1 * wave),
+            ("entropy", 0.7 - 0.4 * x + 0.02 * wave),
+            ("completions/mean_length", 90.0 - 30.0 * x + 5.0 * wave),
+            ("grad_norm", 0.8 + 0.3 * wave),
+            ("kl", 0.02 * x),
+            ("learning_rate", 1e-4 * (1.0 - x)),
+            ("flags/parse_error", 0.2 * (1.0 - x)),
+        ];
+        let values = values.map(|(name, value)| (name.to_owned(), value)).into();
+        Row { step, event: "train".into(), values }
+    });
+    Report {
+        title: "quickstart: two agents on the ice".into(),
+        recipe: "[train]\nmax_steps = 120\n".into(),
+        rows: rows.collect(),
+        evaluations: [0, 40, 80, 120].map(|step| evaluated(step, 0.31 + 0.3 * step as f64 / 120.0)).into(),
+        change: Some(Change { tasks: 200, success: interval(0.3), reward: interval(0.3) }),
+        episodes: vec![
+            DrawnEpisode {
+                title: "held-out task mapf/12, rollout 0: success, reward 1".into(),
+                text: "A . # .\n. B # b\n. . . .\na . # .\n\n<think>A goes down, B waits.</think>\nA: D D D\nB: W R".into(),
+            },
+            DrawnEpisode { title: "held-out task mapf/13, rollout 0: fell".into(), text: "A #".into() },
+        ],
+        notes: vec!["Try `env.config.size=6` next: these boards are nearly solved.".into()],
+    }
+}
+
+#[test]
+fn the_page_says_what_came_out() {
+    let html = example().html();
+    for text in [
+        "31.0 % before, <b>61.0 %</b> after",
+        "+30.0 points</b> (95 % interval +25.0 – +35.0, paired over 200 tasks)",
+        "before (step 0)",
+        "after (step 120)",
+        "<code>parse_error</code>",
+        "A . # .\n. B # b",
+        "max_steps = 120",
+        "Try <code>env.config.size=6</code> next",
+        "All other metrics (1)",
+    ] {
+        assert!(html.contains(text), "{text} is missing");
+    }
+    assert_eq!(html.matches("<svg").count(), 9);
+    assert_eq!(html.matches("<svg").count(), html.matches("</svg>").count());
+}
+
+#[test]
+fn label_values_are_in_the_order_of_numbers_and_a_label_with_one_value_is_left_out() {
+    let html = example().html();
+    let at = |value: &str| html.find(&format!("<code>size</code> = <code>{value}</code>")).unwrap();
+    assert!(at("4") < at("6") && at("6") < at("10"));
+    assert!(!html.contains("<code>agents</code>"));
+}
+
+#[test]
+fn the_page_needs_no_network_and_runs_nothing() {
+    let html = example().html();
+    for needle in ["src=", "href=", "@import", "url(", "<script", "<link"] {
+        assert!(!html.contains(needle), "{needle}");
+    }
+    // The name space of SVG is a name, not an address that is opened.
+    assert_eq!(html.matches("http").count(), html.matches("xmlns=\"http://www.w3.org/2000/svg\"").count());
+}
+
+#[test]
+fn no_text_of_a_run_becomes_markup() {
+    let evil = "<img onerror=x>\"'&".to_owned();
+    let mut report = example();
+    report.title = evil.clone();
+    report.recipe = evil.clone();
+    report.notes = vec![evil.clone()];
+    report.episodes = vec![DrawnEpisode { title: evil.clone(), text: evil.clone() }];
+    for row in &mut report.rows {
+        row.values.insert(evil.clone(), row.step as f64);
+    }
+    for evaluated in &mut report.evaluations {
+        let slice = evaluated.summary.by_label["size"]["4"];
+        evaluated.summary.flags.insert(evil.clone(), 0.5);
+        evaluated.summary.rewards.insert(evil.clone(), 0.5);
+        let values = BTreeMap::from([(evil.clone(), slice), ("other".into(), slice)]);
+        evaluated.summary.by_label.insert(evil.clone(), values);
+    }
+    let html = report.html();
+    assert!(!html.contains("<img"));
+    // Title twice, recipe, note, episode twice, flag, reward, label twice as a name and once as a value, the
+    // curve's title and its label for readers.
+    assert_eq!(html.matches("&lt;img onerror=x&gt;&quot;&#39;&amp;").count(), 13);
+}
+
+#[test]
+fn a_run_with_nothing_to_show_still_has_a_page() {
+    let html = Report { title: "empty".into(), ..Report::default() }.html();
+    assert!(html.contains("No evaluation on held-out tasks") && html.contains("Where to look"));
+    assert!(!html.contains("<table") && !html.contains("<svg"));
+    let unscored = EvaluatedStep { step: 0, summary: Summary { unscored: 3, ..Summary::default() } };
+    let html = Report { evaluations: vec![unscored], ..Report::default() }.html();
+    assert!(html.contains("<td>–</td>"));
+}
+
+#[test]
+fn one_evaluation_is_shown_without_a_comparison() {
+    let mut report = example();
+    report.evaluations.truncate(1);
+    report.change = None;
+    let html = report.html();
+    assert!(html.contains("<b>31.0 %</b>") && html.contains(">step 0<"));
+    assert!(!html.contains("change"));
+}
+
+#[test]
+fn a_gain_is_called_good_only_where_its_interval_leaves_out_zero() {
+    let class = |mean: f64| {
+        let mut report = example();
+        report.change = Some(Change { tasks: 9, success: interval(mean), reward: interval(mean) });
+        let html = report.html();
+        ["good", "bad", "soft"].into_iter().find(|class| html.contains(&format!("<b class=\"{class}\">")))
+    };
+    assert_eq!(class(0.06), Some("good"));
+    assert_eq!(class(0.04), Some("soft"));
+    assert_eq!(class(-0.06), Some("bad"));
+}
+
+#[test]
+fn the_report_is_written_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("report.html");
+    example().write(&path).unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), example().html());
+    // A place to look at the page while working on it.
+    if let Some(copy) = std::env::var_os("BURNISH_TEST_REPORT") {
+        std::fs::copy(&path, copy).unwrap();
+    }
+}

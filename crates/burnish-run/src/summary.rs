@@ -1,0 +1,123 @@
+//! A step's metrics, under TRL's names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use burnish_core::{Episode, StopReason, Task};
+use burnish_eval::Summary;
+use burnish_train::Update;
+
+use crate::metrics::Values;
+
+/// What the episodes of a step say: rewards, success, flags, lengths. Unscored episodes are only counted.
+pub(crate) fn episode_metrics(tasks: &[Task], episodes: &[Episode], weights: &BTreeMap<String, f64>) -> Values {
+    let mut metrics = Values::new();
+    let scored: Vec<&Episode> = episodes.iter().filter(|episode| episode.verdict.is_scored()).collect();
+    let mut put = |name: &str, value: f64| {
+        metrics.insert(name.to_owned(), value);
+    };
+    put("tasks", tasks.len() as f64);
+    put("episodes", episodes.len() as f64);
+    put("episodes/unscored", (episodes.len() - scored.len()) as f64);
+
+    let names: BTreeSet<&String> = scored.iter().flat_map(|episode| episode.verdict.rewards.keys()).collect();
+    for name in names {
+        let values: Vec<f64> =
+            scored.iter().filter_map(|episode| episode.verdict.rewards.get(name).copied()).collect();
+        put(&format!("rewards/{name}/mean"), mean(&values));
+        put(&format!("rewards/{name}/std"), sample_std(&values));
+    }
+    let totals: Vec<f64> = scored.iter().filter_map(|episode| episode.verdict.total(weights)).collect();
+    put("reward", mean(&totals));
+    put("success", share(&scored, |episode| episode.verdict.success));
+    let flags: BTreeSet<&String> = scored.iter().flat_map(|episode| episode.verdict.flags.keys()).collect();
+    for flag in flags {
+        put(&format!("flags/{flag}"), share(&scored, |episode| episode.verdict.flags.get(flag) == Some(&true)));
+    }
+
+    let mut lengths = Vec::new();
+    let mut terminated = Vec::new();
+    for episode in episodes {
+        let turns: Vec<_> =
+            episode.traces.iter().flat_map(|t| t.nodes()).filter_map(|n| n.sampled.as_ref()).collect();
+        let length = turns.iter().map(|turn| turn.logprobs.len()).sum::<usize>() as f64;
+        lengths.push(length);
+        if turns.iter().all(|turn| turn.stop == StopReason::EndToken) {
+            terminated.push(length);
+        }
+    }
+    put("completions/mean_length", mean(&lengths));
+    put("completions/min_length", lengths.iter().copied().fold(f64::INFINITY, f64::min));
+    put("completions/max_length", lengths.iter().copied().fold(0.0, f64::max));
+    put("completions/clipped_ratio", 1.0 - terminated.len() as f64 / lengths.len().max(1) as f64);
+    put("completions/mean_terminated_length", mean(&terminated));
+    put("tokens/sampled", lengths.iter().sum());
+    metrics
+}
+
+/// The updates of a step, put together: means over updates, sums of tokens.
+#[derive(Debug, Default)]
+pub(crate) struct Updates {
+    count: usize,
+    sums: Values,
+    tokens: Values,
+}
+
+impl Updates {
+    pub(crate) fn add(&mut self, update: &Update, lr: f64) {
+        self.count += 1;
+        let Update { loss, grad_norm, .. } = *update;
+        let named = update.metrics.iter().map(|(name, value)| (name.as_str(), *value));
+        for (name, value) in named.chain([("loss", loss), ("grad_norm", grad_norm), ("learning_rate", lr)]) {
+            *self.sums.entry(name.to_owned()).or_insert(0.0) += value;
+        }
+        for (name, tokens) in [("tokens/trained", update.tokens_scored), ("tokens/forward", update.tokens)] {
+            *self.tokens.entry(name.to_owned()).or_insert(0.0) += tokens as f64;
+        }
+    }
+
+    pub(crate) fn finish(self, metrics: &mut Values) {
+        let count = self.count.max(1) as f64;
+        metrics.extend(self.sums.into_iter().map(|(name, sum)| (name, sum / count)));
+        metrics.extend(self.tokens);
+    }
+}
+
+/// An evaluation, as a row of metrics.
+pub(crate) fn summary_metrics(summary: &Summary) -> Values {
+    let mut metrics = Values::new();
+    let mut put = |name: String, value: f64| {
+        metrics.insert(name, value);
+    };
+    for (name, interval) in [("success", &summary.success), ("reward", &summary.reward)] {
+        if let Some(interval) = interval {
+            put(format!("eval/{name}"), interval.mean);
+            put(format!("eval/{name}/low"), interval.low);
+            put(format!("eval/{name}/high"), interval.high);
+        }
+    }
+    for (flag, rate) in &summary.flags {
+        put(format!("eval/flags/{flag}"), *rate);
+    }
+    if let Some(tokens) = summary.completion_tokens_mean {
+        put("eval/completions/mean_length".into(), tokens);
+    }
+    put("eval/unscored".into(), summary.unscored as f64);
+    metrics
+}
+
+fn share(episodes: &[&Episode], holds: impl Fn(&Episode) -> bool) -> f64 {
+    episodes.iter().filter(|episode| holds(episode)).count() as f64 / episodes.len().max(1) as f64
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// Standard deviation with n - 1 in the denominator; 0 for fewer than two values.
+fn sample_std(values: &[f64]) -> f64 {
+    if values.len() < 2 {
+        return 0.0;
+    }
+    let mean = mean(values);
+    (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (values.len() - 1) as f64).sqrt()
+}

@@ -1,0 +1,97 @@
+//! Which tasks a run trains on and which it is evaluated on.
+
+use std::collections::BTreeSet;
+
+use burnish_core::rng::{Address, Purpose, Stream};
+use burnish_core::{Task, TaskId};
+use burnish_env::{EnvError, Generator};
+
+use crate::RunError;
+use crate::recipe::Recipe;
+
+/// The tasks of a run. No training task is an evaluation task.
+pub(crate) struct Tasks {
+    /// Plays and draws the training tasks.
+    pub(crate) train_generator: Box<dyn Generator>,
+    /// Plays and draws the held-out tasks.
+    pub(crate) eval_generator: Box<dyn Generator>,
+    /// Training tasks, in a fixed order.
+    pub(crate) train: Vec<Task>,
+    /// Held-out tasks.
+    pub(crate) eval: Vec<Task>,
+    /// Training tasks left out because they are held out.
+    pub(crate) held_out: usize,
+}
+
+impl Tasks {
+    /// Makes the tasks of a recipe. With `needs_training` off only the held-out ones are made.
+    ///
+    /// # Errors
+    /// If a configuration cannot yield its tasks, or every training task is held out.
+    pub(crate) fn make(recipe: &Recipe, needs_training: bool) -> Result<Self, RunError> {
+        let train_generator = burnish_env::build(&recipe.env.id, &recipe.env.config)?;
+        let eval_config = recipe.eval.config.as_ref().unwrap_or(&recipe.env.config);
+        let eval_generator = burnish_env::build(&recipe.env.id, eval_config)?;
+        let eval = match recipe.eval.tasks {
+            0 => Vec::new(),
+            count => eval_generator.tasks(recipe.eval.seed, count)?.tasks,
+        };
+        let mut train = Vec::new();
+        let mut held_out = 0;
+        if needs_training {
+            let seed = Address::new(recipe.run.seed, Purpose::Task).seed();
+            let reserved: BTreeSet<&TaskId> = eval.iter().map(|task| &task.id).collect();
+            let made = train_generator.tasks(seed, recipe.env.tasks)?.tasks;
+            let count = made.len();
+            train = made.into_iter().filter(|task| !reserved.contains(&task.id)).collect();
+            held_out = count - train.len();
+            if train.is_empty() {
+                return Err(RunError::Environment(EnvError::Config {
+                    key: "tasks".into(),
+                    problem: format!("all {count} training tasks are also held out; ask for more tasks"),
+                }));
+            }
+        }
+        Ok(Tasks { train_generator, eval_generator, train, eval, held_out })
+    }
+
+    /// The training tasks of a step: each pass over the set is a new order, which depends on the run's seed only.
+    pub(crate) fn of_step(&self, run_seed: u64, step: u64, count: usize) -> Vec<Task> {
+        let indices = of_step(self.train.len(), run_seed, step, count);
+        indices.into_iter().map(|at| self.train[at].clone()).collect()
+    }
+}
+
+/// Which `count` of `len` items step number `step` uses, when every pass over them has its own order.
+pub(crate) fn of_step(len: usize, run_seed: u64, step: u64, count: usize) -> Vec<usize> {
+    let first = step * count as u64;
+    let mut pass = None;
+    (first..first + count as u64)
+        .map(|at| {
+            let number = at / len as u64;
+            if pass.as_ref().is_none_or(|(known, _)| *known != number) {
+                let address = Address { step: number, ..Address::new(run_seed, Purpose::Shuffle) };
+                let mut order: Vec<usize> = (0..len).collect();
+                Stream::new(address.seed()).shuffle(&mut order);
+                pass = Some((number, order));
+            }
+            pass.as_ref().map_or(0, |(_, order)| order[(at % len as u64) as usize])
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_item_is_used_once_in_each_pass_and_passes_differ() {
+        let drawn: Vec<usize> = (0..14).flat_map(|step| of_step(7, 3, step, 3)).collect();
+        for pass in drawn.chunks_exact(7) {
+            let mut sorted = pass.to_vec();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2, 3, 4, 5, 6]);
+        }
+        assert_ne!(drawn[0..7], drawn[7..14]);
+    }
+}

@@ -1,0 +1,368 @@
+//! The loop: step, record, evaluate, save, until done or asked to stop.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use burnish_core::rng::{Address, Purpose};
+use burnish_core::{Episode, Task};
+use burnish_eval::{Change, Summary};
+use burnish_train::checkpoint::{self, BoxError, Checkpoint, Checkpoints};
+use burnish_train::schedule::{Schedule, Warmup};
+use burnish_train::{Trainer, TrainerConfig};
+
+use crate::RunError;
+use crate::evaluate::evaluate;
+use crate::grpo::GrpoStage;
+use crate::journal::{EpisodeKind, EpisodeRow, Journal};
+use crate::metrics::{self, MetricsLog, Row, Values};
+use crate::policy::LoadedPolicy;
+use crate::recipe::{Method, Recipe, Source};
+use crate::report_of_run;
+use crate::run_dir::RunDir;
+use crate::sft::{self, SftStage};
+use crate::summary::summary_metrics;
+use crate::tasks::Tasks;
+use crate::watch::{Event, Stop, Watch};
+
+/// How a run ended.
+#[derive(Debug)]
+pub enum Finish {
+    /// All steps are done.
+    Done(Box<Outcome>),
+    /// It was asked to stop, and saved.
+    Interrupted {
+        /// Steps done.
+        step: u64,
+    },
+}
+
+/// What a complete run came to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The run directory.
+    pub dir: PathBuf,
+    /// The last checkpoint.
+    pub checkpoint: PathBuf,
+    /// How the policy learned.
+    pub method: Method,
+    /// Steps done.
+    pub steps: u64,
+    /// Held-out tasks before training.
+    pub before: Option<Summary>,
+    /// Held-out tasks after training.
+    pub after: Option<Summary>,
+    /// The difference, paired by task.
+    pub change: Option<Change>,
+}
+
+/// A run that is under way.
+pub struct Run {
+    recipe: Recipe,
+    tasks: Tasks,
+    policy: LoadedPolicy,
+    trainer: Trainer,
+    schedule: Schedule,
+    stage: Stage,
+    dir: RunDir,
+    journal: Journal,
+    metrics: MetricsLog,
+    checkpoints: Checkpoints,
+    /// Steps done.
+    step: u64,
+    /// Step of the newest checkpoint.
+    saved: Option<u64>,
+}
+
+/// What a step does.
+enum Stage {
+    Grpo(Box<GrpoStage>),
+    Sft(SftStage),
+}
+
+impl Run {
+    /// Starts a new run. Its directory is made only when everything that it needs could be loaded.
+    ///
+    /// # Errors
+    /// If the policy, the data or the environment can't be used, or the directory is taken.
+    pub fn start(recipe: Recipe, watch: &mut dyn Watch) -> Result<Self, RunError> {
+        RunDir::refuse_taken(&recipe.run.dir)?;
+        burnish_tensor::set_threads(recipe.run.threads);
+        let parts = Parts::make(&recipe, None, watch)?;
+        let dir = RunDir::create(&recipe.run.dir)?;
+        let journal = Journal::create(&dir.journal())?;
+        // The recipe is written last: it is the sign that there is a run to resume.
+        crate::files::write_atomic(&dir.recipe(), recipe.to_toml()?.as_bytes())?;
+        Run::assemble(recipe, parts, dir, journal)
+    }
+
+    /// Goes on with the run in `path` from its last checkpoint, to the same weights and metrics as if it had
+    /// never stopped. Without a checkpoint it begins again.
+    ///
+    /// # Errors
+    /// If there is no run, another process works on it, or its files can't be used.
+    pub fn resume(path: &Path, watch: &mut dyn Watch) -> Result<Self, RunError> {
+        let dir = RunDir::open(path)?;
+        let recipe = Recipe::resolve(&Source::read(&dir.recipe(), &[])?)?;
+        burnish_tensor::set_threads(recipe.run.threads);
+        let checkpoint = checkpoint::latest(&dir.checkpoints())?;
+        let step = checkpoint.as_ref().map_or(0, Checkpoint::step);
+        // What is recorded at step 0 before the first checkpoint is made again; after one it is kept.
+        let journal_path = dir.journal();
+        let mut journal =
+            if journal_path.is_file() { Journal::open(&journal_path)? } else { Journal::create(&journal_path)? };
+        match checkpoint {
+            Some(_) => {
+                journal.truncate_after(step)?;
+                metrics::truncate_after(&dir.metrics(), step)?;
+            }
+            None => {
+                journal.clear()?;
+                crate::files::write_atomic(&dir.metrics(), b"")?;
+            }
+        }
+        watch.event(Event::Note(format!("resuming {} after step {step}", path.display())));
+        let parts = Parts::make(&recipe, checkpoint, watch)?;
+        Run::assemble(recipe, parts, dir, journal)
+    }
+
+    fn assemble(recipe: Recipe, parts: Parts, dir: RunDir, journal: Journal) -> Result<Self, RunError> {
+        let Parts { tasks, policy, trainer, stage, step } = parts;
+        Ok(Run {
+            schedule: schedule(&recipe),
+            metrics: MetricsLog::open(&dir.metrics())?,
+            checkpoints: Checkpoints::open(dir.checkpoints(), recipe.checkpoint.keep)?,
+            saved: (step > 0).then_some(step),
+            recipe,
+            tasks,
+            policy,
+            trainer,
+            stage,
+            dir,
+            journal,
+            step,
+        })
+    }
+
+    /// The run directory.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Runs until all steps are done, or until the step that is under way when `stop` is asked for.
+    ///
+    /// # Errors
+    /// If a step fails. What was saved stays, and the run can be resumed from it.
+    pub fn drive(&mut self, watch: &mut dyn Watch, stop: &Stop) -> Result<Finish, RunError> {
+        let steps_max = self.recipe.train.max_steps;
+        if self.saved.is_none() {
+            self.evaluate(watch)?;
+        }
+        while self.step < steps_max {
+            let started = Instant::now();
+            let mut values = self.one_step()?;
+            values.insert("step_time".into(), started.elapsed().as_secs_f64());
+            watch.event(Event::Step { step: self.step, steps_max, metrics: &values });
+            self.log("train", values)?;
+            if self.step == steps_max || is_due(self.step, self.recipe.eval.every) {
+                self.evaluate(watch)?;
+            }
+            let is_last = self.step == steps_max || stop.is_asked();
+            if is_last || is_due(self.step, self.recipe.checkpoint.every) {
+                self.save(watch)?;
+            }
+            if stop.is_asked() && self.step < steps_max {
+                return Ok(Finish::Interrupted { step: self.step });
+            }
+        }
+        self.finish().map(|outcome| Finish::Done(Box::new(outcome)))
+    }
+
+    fn one_step(&mut self) -> Result<Values, RunError> {
+        let step = self.step;
+        let lr = |updates| self.schedule.lr(updates);
+        let values = match &self.stage {
+            Stage::Grpo(stage) => {
+                let done =
+                    stage.step(&self.recipe, &self.tasks, &mut self.policy, &mut self.trainer, &lr, step)?;
+                let rows: Vec<EpisodeRow<'_>> = done
+                    .episodes
+                    .iter()
+                    .zip(&done.advantages)
+                    .map(|(episode, advantage)| self.row(&done.tasks, episode, *advantage))
+                    .collect();
+                self.journal.record_step(step + 1, EpisodeKind::Train, &done.tasks, &rows)?;
+                done.metrics
+            }
+            Stage::Sft(stage) => stage.step(&self.recipe, &mut self.policy, &mut self.trainer, &lr, step)?,
+        };
+        self.step += 1;
+        self.journal.record_update(self.step, 0, &values)?;
+        Ok(values)
+    }
+
+    fn row<'a>(&self, tasks: &[Task], episode: &'a Episode, advantage: Option<f64>) -> EpisodeRow<'a> {
+        EpisodeRow {
+            task_index: tasks.iter().position(|task| task.id == episode.task).unwrap_or(0),
+            episode,
+            reward: episode.verdict.total(&self.recipe.reward.weights),
+            advantage,
+        }
+    }
+
+    fn evaluate(&mut self, watch: &mut dyn Watch) -> Result<(), RunError> {
+        if self.tasks.eval.is_empty() {
+            return Ok(());
+        }
+        let evaluation =
+            evaluate(&self.recipe, &self.policy, &*self.tasks.eval_generator, &self.tasks.eval)?;
+        let rows: Vec<EpisodeRow<'_>> =
+            evaluation.episodes.iter().map(|episode| self.row(&self.tasks.eval, episode, None)).collect();
+        self.journal.record_step(self.step, EpisodeKind::Eval, &self.tasks.eval, &rows)?;
+        self.log("eval", summary_metrics(&evaluation.summary))?;
+        watch.event(Event::Evaluated { step: self.step, summary: &evaluation.summary });
+        Ok(())
+    }
+
+    fn log(&mut self, event: &str, values: Values) -> Result<(), RunError> {
+        Ok(self.metrics.append(&Row { step: self.step, event: event.to_owned(), values })?)
+    }
+
+    fn save(&mut self, watch: &mut dyn Watch) -> Result<(), RunError> {
+        if self.saved == Some(self.step) {
+            return Ok(());
+        }
+        // No checkpoint may be ahead of what explains it.
+        self.journal.sync()?;
+        self.metrics.sync()?;
+        let chat = &self.policy.chat;
+        let mut write_chat = |dir: &Path| chat.save(dir).map_err(BoxError::from);
+        let state = serde_json::json!({});
+        let path =
+            self.checkpoints.save(self.step, &self.policy.model, &self.trainer, &state, &mut write_chat)?;
+        self.saved = Some(self.step);
+        watch.event(Event::Saved(path));
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<Outcome, RunError> {
+        let episodes = |step| -> Result<Vec<Episode>, RunError> {
+            let stored = self.journal.episodes(step, EpisodeKind::Eval)?;
+            Ok(stored.into_iter().map(|stored| stored.episode).collect())
+        };
+        let (before, after) = (episodes(0)?, episodes(self.step)?);
+        let weights = &self.recipe.reward.weights;
+        let seed = bootstrap_seed(&self.recipe);
+        let summed = |episodes: &[Episode]| {
+            (!episodes.is_empty()).then(|| Summary::of(&self.tasks.eval, episodes, weights, seed))
+        };
+        let outcome = Outcome {
+            dir: self.dir.path().to_owned(),
+            checkpoint: self.dir.checkpoint(self.step),
+            method: self.recipe.train.method,
+            steps: self.step,
+            change: Change::between(&before, &after, weights, seed),
+            before: summed(&before),
+            after: summed(&after),
+        };
+        report_of_run::write(&self.recipe, &self.dir, &self.journal, &self.tasks, &outcome)?;
+        Ok(outcome)
+    }
+}
+
+/// The seed with which a run's evaluations are resampled.
+pub(crate) fn bootstrap_seed(recipe: &Recipe) -> u64 {
+    Address::new(recipe.eval.seed, Purpose::Bootstrap).seed()
+}
+
+fn is_due(step: u64, every: u64) -> bool {
+    every > 0 && step.is_multiple_of(every)
+}
+
+fn schedule(recipe: &Recipe) -> Schedule {
+    let optimizer = &recipe.optimizer;
+    let updates_per_step = match recipe.train.method {
+        Method::Grpo => recipe.train.epochs * recipe.train.minibatches,
+        Method::Sft => 1,
+    };
+    Schedule {
+        peak: optimizer.learning_rate,
+        warmup: Warmup::Steps(optimizer.warmup_updates),
+        decay: optimizer.schedule,
+        steps: recipe.train.max_steps * updates_per_step as u64,
+        final_share: optimizer.final_share,
+    }
+}
+
+/// What a run is made of, before it has a directory.
+struct Parts {
+    tasks: Tasks,
+    policy: LoadedPolicy,
+    trainer: Trainer,
+    stage: Stage,
+    step: u64,
+}
+
+impl Parts {
+    fn make(recipe: &Recipe, checkpoint: Option<Checkpoint>, watch: &mut dyn Watch) -> Result<Self, RunError> {
+        watch.event(Event::Doing("making tasks"));
+        let is_grpo = recipe.train.method == Method::Grpo;
+        let tasks = Tasks::make(recipe, is_grpo)?;
+        if tasks.held_out > 0 {
+            watch.event(Event::Note(format!(
+                "{} of {} training tasks are left out, because they are held out for evaluation",
+                tasks.held_out, recipe.env.tasks
+            )));
+        }
+        let conversations = if is_grpo {
+            Vec::new()
+        } else {
+            sft::conversations(recipe, &tasks.eval.iter().map(|task| &task.id).collect::<BTreeSet<_>>())?
+        };
+        let mut policy = match (&checkpoint, &recipe.policy.path, &recipe.policy.new) {
+            (Some(checkpoint), _, _) => LoadedPolicy::load(checkpoint.path())?,
+            (None, Some(path), _) => LoadedPolicy::load(path)?,
+            (None, None, Some(new)) => {
+                watch.event(Event::Doing("training the tokenizer"));
+                LoadedPolicy::create(new, &sft::texts(&conversations), recipe.run.seed)?
+            }
+            (None, None, None) => return Err(RunError::Refused("policy: needs `path` or `new`".into())),
+        };
+        let mut trainer = Trainer::new(&policy.model, recipe.trainer_config());
+        let step = match &checkpoint {
+            Some(checkpoint) => {
+                checkpoint.restore(&mut policy.model, &mut trainer)?;
+                checkpoint.step()
+            }
+            None => 0,
+        };
+        let stage = if is_grpo {
+            let reference = || match &recipe.policy.path {
+                Some(path) => Ok(LoadedPolicy::load(path)?.model),
+                None => Err(RunError::Refused("policy: a reference needs `policy.path`".into())),
+            };
+            Stage::Grpo(Box::new(GrpoStage::new(recipe, reference)?))
+        } else {
+            let context = policy.model.context_tokens_max();
+            let (stage, overlong) = SftStage::new(&conversations, &policy.chat, context)?;
+            if overlong > 0 {
+                watch.event(Event::Note(format!(
+                    "{overlong} conversations are left out: longer than the context window of {context} tokens"
+                )));
+            }
+            Stage::Sft(stage)
+        };
+        Ok(Parts { tasks, policy, trainer, stage, step })
+    }
+}
+
+impl Recipe {
+    fn trainer_config(&self) -> TrainerConfig {
+        let optimizer = &self.optimizer;
+        TrainerConfig {
+            adamw: optimizer.adamw(),
+            grad_norm_max: (optimizer.max_grad_norm > 0.0).then_some(optimizer.max_grad_norm),
+            tokens_max: self.train.micro_batch_tokens,
+        }
+    }
+}

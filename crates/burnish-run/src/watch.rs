@@ -1,0 +1,66 @@
+//! What a run tells the person who watches it, and how that person stops it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use burnish_eval::Summary;
+
+use crate::metrics::Values;
+
+/// Something that happened in a run.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Something long begins.
+    Doing(&'a str),
+    /// A line worth reading.
+    Note(String),
+    /// A training step is complete.
+    Step {
+        /// Steps done.
+        step: u64,
+        /// Steps in all.
+        steps_max: u64,
+        /// The step's metrics.
+        metrics: &'a Values,
+    },
+    /// An evaluation is complete.
+    Evaluated {
+        /// Steps done when it was made.
+        step: u64,
+        /// What was found.
+        summary: &'a Summary,
+    },
+    /// A checkpoint is complete.
+    Saved(PathBuf),
+}
+
+/// Receives the events of a run.
+pub trait Watch {
+    /// Called in order, on the thread of the run.
+    fn event(&mut self, event: Event<'_>);
+}
+
+/// Watches nothing.
+#[derive(Debug, Default)]
+pub struct Unwatched;
+
+impl Watch for Unwatched {
+    fn event(&mut self, _: Event<'_>) {}
+}
+
+/// A wish to stop after the step that is under way. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Asks the run to finish its step, save and stop.
+    pub fn ask(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// Was it asked for?
+    pub fn is_asked(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}

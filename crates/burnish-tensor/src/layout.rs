@@ -1,0 +1,179 @@
+//! Which rows of a packed batch see each other.
+
+use std::ops::Range;
+
+/// Rows `start..start + len` of a packed batch: one stretch of tokens whose prefix is its parent's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// First row.
+    pub start: usize,
+    /// Number of rows.
+    pub len: usize,
+    /// Index of the segment that this one continues, if any; always an earlier one.
+    pub parent: Option<usize>,
+}
+
+impl Segment {
+    /// Its rows in the batch.
+    #[must_use]
+    pub fn rows(&self) -> Range<usize> {
+        self.start..self.start + self.len
+    }
+}
+
+/// A forest of segments: row `i` of a segment sees all rows of the segment's ancestors, and rows `0..=i` of its
+/// own. Sequences without shared prefixes are a forest of roots ([`Layout::causal`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    segments: Vec<Segment>,
+    islands: Vec<Range<usize>>,
+}
+
+/// Segments that do not tile a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// A gap or an overlap.
+    #[error(
+        "segment {segment} starts at row {start}, but the segments before it end at row {end}; list segments in row order without gaps"
+    )]
+    NotContiguous {
+        /// Index of the segment.
+        segment: usize,
+        /// Its first row.
+        start: usize,
+        /// The end of the segments before it.
+        end: usize,
+    },
+    /// A parent that is not an earlier segment.
+    #[error(
+        "segment {segment} has parent {parent}, which is not an earlier segment; list a prefix before what continues it"
+    )]
+    ParentNotEarlier {
+        /// Index of the segment.
+        segment: usize,
+        /// Index of its parent.
+        parent: usize,
+    },
+}
+
+impl Layout {
+    /// Checks that the segments are in row order without gaps, parents first.
+    ///
+    /// # Errors
+    /// [`LayoutError`] names the first segment that breaks this.
+    pub fn new(segments: Vec<Segment>) -> Result<Layout, LayoutError> {
+        let mut end = 0;
+        for (index, segment) in segments.iter().enumerate() {
+            if segment.start != end {
+                return Err(LayoutError::NotContiguous { segment: index, start: segment.start, end });
+            }
+            if let Some(parent) = segment.parent.filter(|&parent| parent >= index) {
+                return Err(LayoutError::ParentNotEarlier { segment: index, parent });
+            }
+            end += segment.len;
+        }
+        let islands = islands(&segments);
+        Ok(Layout { segments, islands })
+    }
+
+    /// Independent sequences of these lengths.
+    #[must_use]
+    pub fn causal(lens: &[usize]) -> Layout {
+        let mut start = 0;
+        let segments: Vec<Segment> = lens
+            .iter()
+            .map(|&len| {
+                let segment = Segment { start, len, parent: None };
+                start += len;
+                segment
+            })
+            .collect();
+        let islands = islands(&segments);
+        Layout { segments, islands }
+    }
+
+    /// Rows of the batch.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.segments.last().map_or(0, |segment| segment.start + segment.len)
+    }
+
+    /// The segments, in row order.
+    #[must_use]
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// Smallest ranges of segments that share no ancestor with segments outside: what can be worked on apart.
+    pub(crate) fn islands(&self) -> &[Range<usize>] {
+        &self.islands
+    }
+
+    /// Row ranges that the rows of `segment` see whole: its ancestors, root first.
+    pub(crate) fn ancestors(&self, segment: usize) -> Vec<Range<usize>> {
+        let mut ranges = Vec::new();
+        let mut next = self.segments[segment].parent;
+        while let Some(index) = next {
+            ranges.push(self.segments[index].rows());
+            next = self.segments[index].parent;
+        }
+        ranges.reverse();
+        ranges
+    }
+}
+
+/// Cuts before every segment such that neither it nor a later one has a parent before it.
+fn islands(segments: &[Segment]) -> Vec<Range<usize>> {
+    let mut islands = Vec::new();
+    let mut end = segments.len();
+    let mut earliest_parent = usize::MAX;
+    for index in (0..segments.len()).rev() {
+        earliest_parent = earliest_parent.min(segments[index].parent.unwrap_or(index));
+        if earliest_parent >= index {
+            islands.push(index..end);
+            end = index;
+        }
+    }
+    islands.reverse();
+    islands
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn forest(parents: &[Option<usize>]) -> Vec<Segment> {
+        parents
+            .iter()
+            .enumerate()
+            .map(|(index, &parent)| Segment { start: 2 * index, len: 2, parent })
+            .collect()
+    }
+
+    #[test]
+    fn gaps_and_later_parents_are_refused() {
+        let mut gap = forest(&[None, None]);
+        gap[1].start = 3;
+        assert_eq!(Layout::new(gap), Err(LayoutError::NotContiguous { segment: 1, start: 3, end: 2 }));
+        let own_parent = forest(&[None, Some(1)]);
+        assert_eq!(Layout::new(own_parent), Err(LayoutError::ParentNotEarlier { segment: 1, parent: 1 }));
+    }
+
+    #[test]
+    fn ancestors_are_listed_root_first() {
+        let layout = Layout::new(forest(&[None, Some(0), None, Some(1)])).unwrap();
+        assert_eq!(layout.ancestors(3), vec![0..2, 2..4]);
+        assert_eq!(layout.ancestors(2), vec![]);
+        assert_eq!(layout.rows(), 8);
+    }
+
+    #[test]
+    fn islands_are_the_smallest_ranges_closed_under_ancestry() {
+        let islands = |parents: &[Option<usize>]| Layout::new(forest(parents)).unwrap().islands().to_vec();
+        assert_eq!(islands(&[]), vec![]);
+        assert_eq!(islands(&[None, Some(0), Some(0), None, None, Some(4)]), vec![0..3, 3..4, 4..6]);
+        // Interleaved trees cannot be cut apart.
+        assert_eq!(islands(&[None, None, Some(0), Some(1), None]), vec![0..4, 4..5]);
+        assert_eq!(Layout::causal(&[3, 1]).islands(), [0..1, 1..2]);
+    }
+}

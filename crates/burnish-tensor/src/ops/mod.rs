@@ -1,0 +1,14 @@
+//! The operations, forward and backward, as functions on slices.
+//!
+//! Matrices are row-major. A `backward` takes the gradient of its output and returns, or adds to, those of its
+//! inputs. Work is split over rows or heads, never over a sum, so that every result is bit-equal at any number of
+//! threads.
+
+pub(crate) mod attention;
+pub(crate) mod attention_backward;
+pub(crate) mod embed;
+pub(crate) mod linear;
+pub(crate) mod norm;
+pub(crate) mod rope;
+pub(crate) mod scores;
+pub(crate) mod swiglu;

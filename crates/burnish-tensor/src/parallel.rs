@@ -1,0 +1,41 @@
+//! Splitting work over rows.
+
+use rayon::prelude::*;
+
+/// Elements that one task of an elementwise loop handles: 64 KiB, which stays in a core's first or second cache
+/// and is long enough (some microseconds) to be worth a task. It is fixed, so that nothing depends on the number
+/// of threads.
+const TASK_ELEMENTS: usize = 1 << 14;
+
+/// Rows of `cols` elements that make up one task.
+pub(crate) fn task_rows(cols: usize) -> usize {
+    (TASK_ELEMENTS / cols.max(1)).max(1)
+}
+
+/// Calls `body(first_row, rows)` on pieces of `out`, in parallel if there is more than one.
+pub(crate) fn for_rows(out: &mut [f32], cols: usize, body: impl Fn(usize, &mut [f32]) + Sync) {
+    let rows = task_rows(cols);
+    if out.len() <= rows * cols {
+        body(0, out);
+        return;
+    }
+    out.par_chunks_mut(rows * cols).enumerate().for_each(|(task, chunk)| body(task * rows, chunk));
+}
+
+/// `y += x`.
+pub(crate) fn add(y: &mut [f32], x: &[f32]) {
+    assert_eq!(y.len(), x.len());
+    for_rows(y, 1, |first, y| {
+        crate::vector::simd(
+            #[inline(always)]
+            || crate::vector::add(y, &x[first..][..y.len()]),
+        )
+    });
+}
+
+/// Sets the number of threads that all operations share. Call once, at the start of the program; a later call, or
+/// one after the first parallel operation, changes nothing. Results do not depend on it.
+pub fn set_threads(n: usize) {
+    // The only possible error is that the pool exists already, which the documentation covers.
+    let _ = rayon::ThreadPoolBuilder::new().num_threads(n).build_global();
+}

@@ -1,0 +1,186 @@
+//! AdamW (Loshchilov and Hutter 2019) and gradient clipping, with the arithmetic of torch.
+//!
+//! ```text
+//! m ← β₁ m + (1 − β₁) g        v ← β₂ v + (1 − β₂) g²
+//! w ← w − lr·λ·w − lr / (1 − β₁ᵗ) · m / (√v / √(1 − β₂ᵗ) + ε)
+//! ```
+//!
+//! `t` counts updates from 1; weight decay λ applies to the parameters that decay, which norms and biases do
+//! not.
+
+use std::ops::Range;
+
+use burnish_tensor::Params;
+use burnish_tensor::optim::{AdamW, adamw_step, squared_norm};
+use serde::{Deserialize, Serialize};
+
+/// Hyperparameters of AdamW, with torch's defaults except for the decay, which is off.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AdamwConfig {
+    /// β₁, decay of the first moment.
+    pub beta1: f64,
+    /// β₂, decay of the second moment.
+    pub beta2: f64,
+    /// ε, added to the root of the second moment.
+    pub epsilon: f64,
+    /// λ, decoupled weight decay.
+    pub weight_decay: f64,
+}
+
+impl Default for AdamwConfig {
+    fn default() -> Self {
+        AdamwConfig { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 }
+    }
+}
+
+/// A hyperparameter is out of its range.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field} must be {range}")]
+pub struct AdamwError {
+    /// Which hyperparameter.
+    pub field: &'static str,
+    /// What it may be.
+    pub range: &'static str,
+}
+
+impl AdamwConfig {
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// Names the first hyperparameter that is out of range, and the range.
+    pub fn check(&self) -> Result<(), AdamwError> {
+        let out_of_range = |field, range| Err(AdamwError { field, range });
+        for (field, beta) in [("beta1", self.beta1), ("beta2", self.beta2)] {
+            if !(0.0..1.0).contains(&beta) {
+                return out_of_range(field, "0 or more, and below 1");
+            }
+        }
+        for (field, value) in [("epsilon", self.epsilon), ("weight_decay", self.weight_decay)] {
+            if !(value.is_finite() && value >= 0.0) {
+                return out_of_range(field, "0 or more");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The optimiser with its state: two moments for every parameter, laid out like the parameters.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Adamw {
+    config: AdamwConfig,
+    updates: u64,
+    /// Stretches of the flat buffer that decay, or do not.
+    runs: Vec<(Range<usize>, bool)>,
+    exp_avg: Vec<f32>,
+    exp_avg_sq: Vec<f32>,
+}
+
+impl Adamw {
+    /// An optimiser for `params` that has made no update yet.
+    pub fn new(config: AdamwConfig, params: &Params) -> Self {
+        Adamw {
+            config,
+            updates: 0,
+            runs: runs(params),
+            exp_avg: params.zeros_like(),
+            exp_avg_sq: params.zeros_like(),
+        }
+    }
+
+    /// Makes one update with the gradient `grads`, laid out like `params`, at learning rate `lr`.
+    ///
+    /// # Panics
+    /// If `params` are not those that the optimiser was made for.
+    pub fn step(&mut self, params: &mut Params, grads: &[f32], lr: f64) {
+        self.updates += 1;
+        let AdamwConfig { beta1, beta2, epsilon: eps, weight_decay } = self.config;
+        let step = AdamW { lr, beta1, beta2, eps, weight_decay, step: self.updates };
+        for (run, decays) in &self.runs {
+            adamw_step(
+                &mut params.data_mut()[run.clone()],
+                &grads[run.clone()],
+                &mut self.exp_avg[run.clone()],
+                &mut self.exp_avg_sq[run.clone()],
+                &step,
+                *decays,
+            );
+        }
+    }
+
+    /// Number of updates made.
+    pub fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    /// First moment m.
+    pub fn exp_avg(&self) -> &[f32] {
+        &self.exp_avg
+    }
+
+    /// Second moment v.
+    pub fn exp_avg_sq(&self) -> &[f32] {
+        &self.exp_avg_sq
+    }
+
+    pub(crate) fn moments_mut(&mut self) -> (&mut [f32], &mut [f32]) {
+        (&mut self.exp_avg, &mut self.exp_avg_sq)
+    }
+
+    pub(crate) fn set_updates(&mut self, updates: u64) {
+        self.updates = updates;
+    }
+}
+
+/// The flat buffer in as few stretches as possible, each of parameters that all decay or all do not.
+fn runs(params: &Params) -> Vec<(Range<usize>, bool)> {
+    let mut runs: Vec<(Range<usize>, bool)> = Vec::new();
+    for entry in params.entries() {
+        match runs.last_mut() {
+            Some((run, decays)) if *decays == entry.decays => run.end = entry.param.range().end,
+            _ => runs.push((entry.param.range(), entry.decays)),
+        }
+    }
+    runs
+}
+
+/// Factor that brings a gradient of 2-norm `norm` down to at most `max`, as `torch.nn.utils.clip_grad_norm_`
+/// computes it: `max / (norm + 1e-6)` where that is below 1.
+pub fn clip_coefficient(norm: f64, max: f64) -> f64 {
+    (max / (norm + 1e-6)).min(1.0)
+}
+
+/// 2-norm of a gradient, summed in f64; the same at any number of threads.
+pub fn grad_norm(grads: &[f32]) -> f64 {
+    squared_norm(grads).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_that_follow_each_other_and_decay_alike_are_one_run() {
+        let mut params = Params::new();
+        for (shape, decays) in [([2, 3], true), ([1, 4], true), ([1, 2], false), ([5, 1], true)] {
+            params.add("any", &shape, decays);
+        }
+        assert_eq!(runs(&params), [(0..10, true), (10..12, false), (12..17, true)]);
+        assert_eq!(runs(&Params::new()), []);
+    }
+
+    #[test]
+    fn a_short_gradient_is_not_scaled_and_a_long_one_ends_at_the_bound() {
+        assert_eq!(clip_coefficient(0.5, 1.0), 1.0);
+        assert!((clip_coefficient(4.0, 1.0) * 4.0 - 1.0).abs() < 1e-6);
+        assert_eq!(clip_coefficient(0.0, 1.0), 1.0);
+    }
+
+    #[test]
+    fn hyperparameters_out_of_range_are_named() {
+        assert_eq!(AdamwConfig::default().check(), Ok(()));
+        let field = |config: AdamwConfig| config.check().unwrap_err().field;
+        assert_eq!(field(AdamwConfig { beta2: 1.0, ..AdamwConfig::default() }), "beta2");
+        assert_eq!(field(AdamwConfig { epsilon: f64::NAN, ..AdamwConfig::default() }), "epsilon");
+    }
+}

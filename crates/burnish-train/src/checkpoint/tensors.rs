@@ -1,0 +1,79 @@
+//! `trainer.safetensors`: f32 masters and optimiser state, tensor by tensor.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use burnish_tensor::{ParamEntry, Params, map_file};
+use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView};
+
+use super::{BoxError, CheckpointError};
+use crate::adamw::Adamw;
+
+/// What is kept of every parameter: the master weight, and the two moments under their names in torch.
+const KINDS: [&str; 3] = ["master", "exp_avg", "exp_avg_sq"];
+
+pub(super) fn write(path: &Path, params: &Params, adamw: &Adamw) -> Result<(), BoxError> {
+    let buffers = [params.data(), adamw.exp_avg(), adamw.exp_avg_sq()];
+    let mut views = Vec::with_capacity(KINDS.len() * params.entries().len());
+    for (kind, buffer) in KINDS.iter().zip(buffers) {
+        for entry in params.entries() {
+            let bytes = bytemuck::cast_slice(&buffer[entry.param.range()]);
+            let view = TensorView::new(Dtype::F32, entry.shape.clone(), bytes)?;
+            views.push((name(kind, entry), view));
+        }
+    }
+    Ok(safetensors::serialize_to_file(views, None, path)?)
+}
+
+/// Reads everything back, or changes nothing.
+pub(super) fn read(path: &Path, params: &mut Params, adamw: &mut Adamw) -> Result<(), CheckpointError> {
+    let dir = path.parent().unwrap_or(path);
+    let mapped = map_file(path).map_err(|source| CheckpointError::Io {
+        action: "read",
+        path: path.to_owned(),
+        source,
+    })?;
+    let damaged = |error: SafeTensorError| CheckpointError::Incomplete {
+        path: dir.to_owned(),
+        problem: format!("trainer.safetensors is damaged: {error}"),
+    };
+    let file = SafeTensors::deserialize(&mapped).map_err(damaged)?;
+    let entries = params.entries().to_vec();
+    check(&file, &entries).map_err(|problem| CheckpointError::Mismatch { path: dir.to_owned(), problem })?;
+    let (exp_avg, exp_avg_sq) = adamw.moments_mut();
+    for (kind, buffer) in KINDS.iter().zip([params.data_mut(), exp_avg, exp_avg_sq]) {
+        for entry in &entries {
+            let view = file.tensor(&name(kind, entry)).map_err(damaged)?;
+            bytemuck::cast_slice_mut(&mut buffer[entry.param.range()]).copy_from_slice(view.data());
+        }
+    }
+    Ok(())
+}
+
+/// Does the file hold exactly the tensors of the model?
+fn check(file: &SafeTensors<'_>, entries: &[ParamEntry]) -> Result<(), String> {
+    let mut unknown: BTreeSet<&str> = file.names().into_iter().collect();
+    for kind in KINDS {
+        for entry in entries {
+            let name = name(kind, entry);
+            let view = file.tensor(&name).map_err(|_| format!("tensor {name} is missing"))?;
+            if view.dtype() != Dtype::F32 || view.shape() != entry.shape {
+                return Err(format!(
+                    "tensor {name} is {:?} {:?}, but the model has F32 {:?}",
+                    view.dtype(),
+                    view.shape(),
+                    entry.shape
+                ));
+            }
+            unknown.remove(name.as_str());
+        }
+    }
+    match unknown.first() {
+        Some(name) => Err(format!("tensor {name} is not a parameter of the model")),
+        None => Ok(()),
+    }
+}
+
+fn name(kind: &str, entry: &ParamEntry) -> String {
+    format!("{kind}.{}", entry.name)
+}

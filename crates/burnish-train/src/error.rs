@@ -1,0 +1,68 @@
+use crate::SampleError;
+
+/// Why an update, or the scoring of samples, was refused.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum TrainError {
+    /// A sample's streams do not fit together.
+    #[error("sample {sample}: {source}")]
+    Sample {
+        /// Index of the sample in the minibatch.
+        sample: usize,
+        /// What is wrong with it.
+        source: SampleError,
+    },
+    /// A token is not in the model's vocabulary.
+    #[error("sample {sample}: token {token} has id {id}, which is not in the model's vocabulary")]
+    UnknownToken {
+        /// Index of the sample in the minibatch.
+        sample: usize,
+        /// Index of the token.
+        token: usize,
+        /// The id.
+        id: u32,
+    },
+    /// A sample does not fit into the context window.
+    #[error(
+        "sample {sample} has {tokens} tokens, but the model reads at most {tokens_max}: drop or truncate it"
+    )]
+    TooLong {
+        /// Index of the sample in the minibatch.
+        sample: usize,
+        /// Tokens that the model would have to read.
+        tokens: usize,
+        /// The model's context window.
+        tokens_max: usize,
+    },
+    /// The objective needs what a sample does not have.
+    #[error("sample {sample} has no reference log-probs, but the objective needs them: score it first")]
+    ReferenceMissing {
+        /// Index of the sample in the minibatch.
+        sample: usize,
+    },
+    /// The objective answered with another number of derivatives than it was given tokens.
+    #[error("the objective gave {given} derivatives for {tokens} scored tokens")]
+    Derivatives {
+        /// What came back.
+        given: usize,
+        /// What was asked for.
+        tokens: usize,
+    },
+    /// A number overflowed or is undefined; the weights are as they were before the update.
+    #[error("update {update}: the {what} is {value}; nothing was updated (try a lower learning rate)")]
+    NotFinite {
+        /// Number of updates made before this one.
+        update: u64,
+        /// Which number.
+        what: &'static str,
+        /// Its value.
+        value: f64,
+    },
+    /// The trainer was made for another model.
+    #[error("the trainer was made for a model of {trainer} parameters, but this one has {model}")]
+    OtherModel {
+        /// Parameters that the optimiser has state for.
+        trainer: usize,
+        /// Parameters of the model.
+        model: usize,
+    },
+}

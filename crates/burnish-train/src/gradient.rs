@@ -1,0 +1,224 @@
+//! The gradient of an objective with respect to all parameters.
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+
+use burnish_model::{Model, Packed};
+use burnish_rl::{Evaluation, Metric, Objective, Streams, Totals};
+use burnish_tensor::{Tape, TokenScores};
+
+use crate::{MicroBatch, Sample, TrainError, pack};
+
+/// What a pass over some samples found, beside the gradient.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Pass {
+    /// The objective's value.
+    pub loss: f64,
+    /// The objective's named numbers; one whose weight is 0 is left out.
+    pub metrics: BTreeMap<String, f64>,
+    /// Rows that went through the model, after sharing prefixes.
+    pub tokens: usize,
+    /// Tokens that were scored.
+    pub tokens_scored: usize,
+    /// Number of micro-batches.
+    pub micro_batches: usize,
+}
+
+/// Adds the gradient of `objective` on `samples` to `grads`, which is laid out like the model's parameters.
+///
+/// Each micro-batch of at most `tokens_max` rows goes forward once, while recording; the objective turns the
+/// log-probs and entropies into a loss and its derivative (in f64), which goes backward. The size of the
+/// micro-batches does not change the result beyond f32 rounding: whatever the objective knows about the whole
+/// batch is in `totals`.
+///
+/// # Errors
+/// If a sample does not fit the model or the objective (checked before anything is computed), or the loss is
+/// not finite.
+pub fn accumulate<S: Borrow<Sample>>(
+    model: &Model,
+    samples: &[S],
+    objective: &dyn Objective,
+    totals: &Totals,
+    tokens_max: usize,
+    grads: &mut [f32],
+) -> Result<Pass, TrainError> {
+    let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
+    check(model, &samples)?;
+    if objective.needs().reference
+        && let Some(sample) = samples.iter().position(|sample| sample.reference.is_none())
+    {
+        return Err(TrainError::ReferenceMissing { sample });
+    }
+    let mut pass = Pass::default();
+    let mut metrics = MetricSums::default();
+    for batch in pack(&samples, tokens_max) {
+        let mut tape = Tape::recording(&model.params);
+        let scores = forward(&mut tape, model, &batch);
+        let columns = Columns::of(&batch, &samples, &scores);
+        let evaluation = objective.evaluate(&columns.streams(&batch), totals);
+        seed_backward(tape, &scores, &evaluation, grads)?;
+        pass.loss += evaluation.loss;
+        pass.tokens += batch.ids.len();
+        pass.tokens_scored += batch.rows.len();
+        pass.micro_batches += 1;
+        metrics.add(&evaluation.metrics);
+    }
+    pass.metrics = metrics.means();
+    Ok(pass)
+}
+
+/// Log-probabilities of the scored tokens of each sample under `model`, one entry a token (0 where the token
+/// is not scored), at the samples' temperatures: what [`Sample::reference`] and [`Sample::proximal`] hold.
+///
+/// # Errors
+/// If a sample does not fit the model.
+pub fn score<S: Borrow<Sample>>(
+    model: &Model,
+    samples: &[S],
+    tokens_max: usize,
+) -> Result<Vec<Vec<f32>>, TrainError> {
+    let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
+    check(model, &samples)?;
+    let mut logprobs: Vec<Vec<f32>> = samples.iter().map(|sample| vec![0.0; sample.ids.len()]).collect();
+    for batch in pack(&samples, tokens_max) {
+        let scores = forward(&mut Tape::inference(&model.params), model, &batch);
+        for (&index, range) in batch.samples.iter().zip(&batch.sequences) {
+            for (token, at) in samples[index].scored().zip(range.clone()) {
+                logprobs[index][token] = scores.logprobs[at];
+            }
+        }
+    }
+    Ok(logprobs)
+}
+
+fn check(model: &Model, samples: &[&Sample]) -> Result<(), TrainError> {
+    let tokens_max = model.context_tokens_max();
+    for (index, sample) in samples.iter().enumerate() {
+        sample.check().map_err(|source| TrainError::Sample { sample: index, source })?;
+        let inputs = sample.inputs();
+        if inputs.len() > tokens_max {
+            return Err(TrainError::TooLong { sample: index, tokens: inputs.len(), tokens_max });
+        }
+        let is_unknown = |token: &usize| sample.ids[*token] as usize >= model.vocab().len();
+        let is_excluded = |token: &usize| !model.vocab().contains(sample.ids[*token]);
+        let unknown = (0..inputs.len()).find(is_unknown).or_else(|| sample.scored().find(is_excluded));
+        if let Some(token) = unknown {
+            return Err(TrainError::UnknownToken { sample: index, token, id: sample.ids[token] });
+        }
+    }
+    Ok(())
+}
+
+fn forward(tape: &mut Tape<'_>, model: &Model, batch: &MicroBatch) -> TokenScores {
+    let mut mixer = Packed { layout: batch.layout.clone(), shape: model.head_shape() };
+    let hidden = model.forward(tape, &batch.ids, &batch.positions, &mut mixer);
+    let hidden = tape.gather(&hidden, &batch.rows);
+    tape.token_scores(&hidden, model.head(), &batch.targets, &batch.temperatures, model.vocab())
+}
+
+fn seed_backward(
+    tape: Tape<'_>,
+    scores: &TokenScores,
+    evaluation: &Evaluation,
+    grads: &mut [f32],
+) -> Result<(), TrainError> {
+    let tokens = scores.logprobs.len();
+    let given = evaluation.d_policy.len();
+    let given_entropy = evaluation.d_entropy.len();
+    if given != tokens || (given_entropy != tokens && given_entropy != 0) {
+        let given = if given == tokens { given_entropy } else { given };
+        return Err(TrainError::Derivatives { given, tokens });
+    }
+    let d_logprob = narrow(&evaluation.d_policy);
+    let d_entropy = narrow(&evaluation.d_entropy);
+    // Groups in which every rollout earned the same often have no derivative at all.
+    if !(d_logprob.is_empty() && d_entropy.is_empty()) {
+        let d_logprob = if d_logprob.is_empty() { vec![0.0; tokens] } else { d_logprob };
+        tape.backward(scores, &d_logprob, &d_entropy, grads);
+    }
+    Ok(())
+}
+
+/// `values` in f32; empty where all are zero.
+fn narrow(values: &[f64]) -> Vec<f32> {
+    if values.iter().all(|value| *value == 0.0) {
+        return Vec::new();
+    }
+    values.iter().map(|value| *value as f32).collect()
+}
+
+/// The streams of a micro-batch, in f64, one entry a scored token.
+struct Columns {
+    policy: Vec<f64>,
+    proximal: Vec<f64>,
+    behavior: Vec<f64>,
+    reference: Option<Vec<f64>>,
+    entropy: Vec<f64>,
+    advantage: Vec<f64>,
+    loss_mask: Vec<bool>,
+}
+
+impl Columns {
+    fn of(batch: &MicroBatch, samples: &[&Sample], scores: &TokenScores) -> Self {
+        let parts = || batch.samples.iter().map(|&index| samples[index]);
+        let proximal = |sample: &Sample, at: usize| match &sample.proximal {
+            Some(proximal) => proximal[at],
+            None => sample.behavior[at],
+        };
+        let has_reference = parts().all(|sample| sample.reference.is_some());
+        let reference = |sample: &Sample, at: usize| sample.reference.as_ref().map_or(0.0, |all| all[at]);
+        Columns {
+            policy: widen(&scores.logprobs),
+            proximal: column(parts(), proximal),
+            behavior: column(parts(), |sample, at| sample.behavior[at]),
+            reference: has_reference.then(|| column(parts(), reference)),
+            entropy: widen(&scores.entropies),
+            advantage: column(parts(), |sample, at| sample.advantages[at]),
+            loss_mask: vec![true; batch.rows.len()],
+        }
+    }
+
+    fn streams<'a>(&'a self, batch: &'a MicroBatch) -> Streams<'a> {
+        Streams {
+            policy: &self.policy,
+            proximal: &self.proximal,
+            behavior: &self.behavior,
+            reference: self.reference.as_deref(),
+            entropy: &self.entropy,
+            advantage: &self.advantage,
+            loss_mask: &self.loss_mask,
+            sequences: &batch.sequences,
+        }
+    }
+}
+
+fn column<'a>(parts: impl Iterator<Item = &'a Sample>, value: impl Fn(&Sample, usize) -> f32) -> Vec<f64> {
+    let value = &value;
+    parts.flat_map(|sample| sample.scored().map(move |at| f64::from(value(sample, at)))).collect()
+}
+
+fn widen(values: &[f32]) -> Vec<f64> {
+    values.iter().map(|value| f64::from(*value)).collect()
+}
+
+/// Metrics of the parts, put together as [`Metric`] says.
+#[derive(Default)]
+struct MetricSums(BTreeMap<&'static str, (f64, f64)>);
+
+impl MetricSums {
+    fn add(&mut self, metrics: &[Metric]) {
+        for metric in metrics {
+            let (sum, weight) = self.0.entry(metric.name).or_default();
+            *sum += metric.sum;
+            *weight += metric.weight;
+        }
+    }
+
+    fn means(self) -> BTreeMap<String, f64> {
+        self.0
+            .into_iter()
+            .filter(|(_, (_, weight))| *weight != 0.0)
+            .map(|(name, (sum, weight))| (name.to_owned(), sum / weight))
+            .collect()
+    }
+}

@@ -1,0 +1,118 @@
+//! How all that was sampled together is split into optimiser batches.
+
+use std::borrow::Borrow;
+
+use burnish_core::rng::{self, Stream};
+use burnish_rl::Totals;
+
+use crate::Sample;
+
+/// Splits the samples of one generation into `count` minibatches, in an order of its own for every `epoch`.
+/// Gives the samples' indices; sizes differ by one at most, and none is empty (so there may be fewer than
+/// `count`).
+///
+/// `group_sizes` says how many samples each group has; samples lie group after group. Whole groups are put in
+/// random order, and the row of samples is then cut evenly, so a group keeps its order and stays together
+/// unless a cut falls into it. TRL shuffles single samples, once for all epochs: each sample is as likely
+/// there as here to be in a given minibatch, but neighbours that begin alike would be torn apart, and their
+/// prompt would be computed again in each minibatch.
+///
+/// `seed` is that of an [`rng::Address`] with purpose [`rng::Purpose::Shuffle`].
+pub fn minibatches(group_sizes: &[usize], count: usize, seed: u64, epoch: u64) -> Vec<Vec<usize>> {
+    let mut first = 0;
+    let mut groups: Vec<_> = group_sizes
+        .iter()
+        .map(|size| {
+            let group = first..first + size;
+            first = group.end;
+            group
+        })
+        .collect();
+    Stream::new(rng::bits(seed, epoch)).shuffle(&mut groups);
+    let order: Vec<usize> = groups.into_iter().flatten().collect();
+    (0..count)
+        .map(|at| order[at * order.len() / count..(at + 1) * order.len() / count].to_vec())
+        .filter(|minibatch| !minibatch.is_empty())
+        .collect()
+}
+
+/// What an objective may know about `minibatch` as a whole, one of `minibatches` that make up `generation`.
+/// `completion_tokens_max` is the most tokens that one completion may have.
+pub fn totals(
+    minibatch: &[impl Borrow<Sample>],
+    generation: &[impl Borrow<Sample>],
+    minibatches: usize,
+    completion_tokens_max: usize,
+) -> Totals {
+    Totals {
+        sequences: minibatch.len(),
+        tokens: scored_tokens(minibatch),
+        tokens_generation: scored_tokens(generation),
+        minibatches,
+        completion_tokens_max,
+    }
+}
+
+fn scored_tokens(samples: &[impl Borrow<Sample>]) -> usize {
+    samples.iter().map(|sample| sample.borrow().scored_tokens()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn groups_stay_together_in_their_order_where_they_divide_evenly() {
+        for minibatch in minibatches(&[4; 6], 3, 9, 0) {
+            assert_eq!(minibatch.len(), 8);
+            for group in minibatch.chunks(4) {
+                assert_eq!(group[0] % 4, 0);
+                assert!(group.windows(2).all(|pair| pair[1] == pair[0] + 1));
+            }
+        }
+    }
+
+    #[test]
+    fn every_epoch_has_its_own_order_and_every_call_the_same() {
+        let epoch = |epoch| minibatches(&[2; 20], 4, 1, epoch);
+        assert_eq!(epoch(0), epoch(0));
+        assert_ne!(epoch(0), epoch(1));
+        assert_ne!(epoch(0), minibatches(&[2; 20], 4, 2, 0));
+    }
+
+    #[test]
+    fn totals_count_the_scored_tokens_of_the_part_and_of_the_whole() {
+        let sample = |scored: usize| Sample { loss_mask: vec![true; scored], ..Sample::default() };
+        let generation = [sample(3), sample(0), sample(5)];
+        let minibatch: Vec<&Sample> = generation[..2].iter().collect();
+        assert_eq!(
+            totals(&minibatch, &generation, 2, 7),
+            Totals {
+                sequences: 2,
+                tokens: 3,
+                tokens_generation: 8,
+                minibatches: 2,
+                completion_tokens_max: 7
+            }
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn every_sample_is_in_exactly_one_minibatch_and_sizes_differ_by_one_at_most(
+            sizes in prop::collection::vec(0usize..9, 0..12),
+            count in 1usize..9,
+            seed: u64,
+        ) {
+            let parts = minibatches(&sizes, count, seed, 0);
+            let mut all: Vec<usize> = parts.concat();
+            all.sort_unstable();
+            prop_assert_eq!(all, (0..sizes.iter().sum()).collect::<Vec<_>>());
+            let lens = parts.iter().map(Vec::len);
+            if let (Some(least), Some(most)) = (lens.clone().min(), lens.max()) {
+                prop_assert!(least > 0 && most - least <= 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Token-budget micro-batches without padding, in which shared prefixes are computed once.
+//!
+//! The samples of a micro-batch form a forest of segments ([`Layout`]): neighbours that begin with the same
+//! tokens (the rollouts of one prompt, the branches of one trace) hang on the same segment, so its rows go
+//! through the model once, and in the backward pass receive the gradients of all that hangs on them.
+
+use std::borrow::Borrow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use burnish_tensor::{Layout, Segment};
+
+use crate::Sample;
+
+/// Fewest tokens for which a segment is cut in two so that its beginning can be shared. Below that, the work
+/// per segment outweighs the rows that are saved.
+pub const SHARED_TOKENS_MIN: usize = 16;
+
+/// Some whole samples, laid out for one forward pass. `T` rows go through the model, `S` of them (rows may
+/// repeat) through the head.
+#[derive(Debug, Clone)]
+pub struct MicroBatch {
+    /// Token ids of the rows, `[T]`.
+    pub ids: Vec<u32>,
+    /// Position of each row in its sample, `[T]`.
+    pub positions: Arc<[u32]>,
+    /// Which rows see each other.
+    pub layout: Arc<Layout>,
+    /// For each scored token, the row that predicts it, `[S]`.
+    pub rows: Vec<u32>,
+    /// The scored tokens, `[S]`.
+    pub targets: Vec<u32>,
+    /// Temperature of each scored token, `[S]`.
+    pub temperatures: Vec<f32>,
+    /// Which scored tokens belong to each sample; in order, without gaps.
+    pub sequences: Vec<Range<usize>>,
+    /// Index of each sample among those that were packed.
+    pub samples: Vec<usize>,
+}
+
+/// Packs `samples` in their order into micro-batches of at most `tokens_max` rows each.
+///
+/// A sample is never split; one that is longer than `tokens_max` gets a micro-batch of its own. A sample in
+/// which no token is scored needs no forward pass and is in none. The samples must pass [`Sample::check`].
+pub fn pack<S: Borrow<Sample>>(samples: &[S], tokens_max: usize) -> Vec<MicroBatch> {
+    let mut batches = Vec::new();
+    let mut open = Forest::default();
+    for (index, sample) in samples.iter().map(Borrow::borrow).enumerate() {
+        let inputs = sample.inputs();
+        if inputs.is_empty() {
+            continue;
+        }
+        let mut shared = open.shared(inputs);
+        let is_full = open.ids.len() + inputs.len() - shared.tokens > tokens_max;
+        if is_full && !open.samples.is_empty() {
+            batches.push(std::mem::take(&mut open).close());
+            shared = Shared::default();
+        }
+        open.add(index, sample, shared);
+    }
+    if !open.samples.is_empty() {
+        batches.push(open.close());
+    }
+    batches
+}
+
+/// A micro-batch being filled.
+#[derive(Default)]
+struct Forest<'a> {
+    ids: Vec<u32>,
+    positions: Vec<u32>,
+    /// In order of creation, not of `start`.
+    segments: Vec<Segment>,
+    /// Segments of the latest sample, root first, and what it read.
+    path: Vec<usize>,
+    inputs: &'a [u32],
+    rows: Vec<u32>,
+    targets: Vec<u32>,
+    temperatures: Vec<f32>,
+    sequences: Vec<Range<usize>>,
+    samples: Vec<usize>,
+}
+
+/// What the next sample can share with the one before it.
+#[derive(Default)]
+struct Shared {
+    tokens: usize,
+    /// Number of segments of the path that are shared; of the last one only the first `cut` tokens.
+    segments: usize,
+    cut: Option<usize>,
+}
+
+impl<'a> Forest<'a> {
+    fn shared(&self, inputs: &[u32]) -> Shared {
+        let common = self.inputs.iter().zip(inputs).take_while(|(a, b)| a == b).count();
+        let mut shared = Shared::default();
+        for &segment in &self.path {
+            let len = self.segments[segment].len;
+            let rest = common - shared.tokens;
+            if rest < len {
+                if rest >= SHARED_TOKENS_MIN {
+                    shared = Shared { tokens: common, segments: shared.segments + 1, cut: Some(rest) };
+                }
+                break;
+            }
+            shared.tokens += len;
+            shared.segments += 1;
+        }
+        shared
+    }
+
+    fn add(&mut self, index: usize, sample: &'a Sample, shared: Shared) {
+        self.inputs = sample.inputs();
+        self.path.truncate(shared.segments);
+        if let (Some(len), Some(&last)) = (shared.cut, self.path.last()) {
+            self.cut(last, len);
+        }
+        self.grow(shared.tokens);
+        let row_of: Vec<usize> = self.path.iter().flat_map(|&at| self.segments[at].rows()).collect();
+        let begin = self.rows.len();
+        for token in sample.scored() {
+            self.rows.push(row_of[token - 1] as u32);
+            self.targets.push(sample.ids[token]);
+            self.temperatures.push(sample.temperatures[token]);
+        }
+        self.sequences.push(begin..self.rows.len());
+        self.samples.push(index);
+    }
+
+    /// Splits a segment after `len` tokens. Its rows stay where they are.
+    fn cut(&mut self, segment: usize, len: usize) {
+        let lower = self.segments.len();
+        for child in self.segments.iter_mut().filter(|child| child.parent == Some(segment)) {
+            child.parent = Some(lower);
+        }
+        let upper = &mut self.segments[segment];
+        let (start, rest) = (upper.start + len, upper.len - len);
+        upper.len = len;
+        self.segments.push(Segment { start, len: rest, parent: Some(segment) });
+    }
+
+    /// Appends what the latest sample reads beyond the `shared` tokens of the path, if anything.
+    fn grow(&mut self, shared: usize) {
+        let own = &self.inputs[shared..];
+        if own.is_empty() {
+            return;
+        }
+        let parent = self.path.last().copied();
+        self.path.push(self.segments.len());
+        self.segments.push(Segment { start: self.ids.len(), len: own.len(), parent });
+        self.ids.extend_from_slice(own);
+        self.positions.extend(shared as u32..self.inputs.len() as u32);
+    }
+
+    fn close(self) -> MicroBatch {
+        MicroBatch {
+            ids: self.ids,
+            positions: self.positions.into(),
+            layout: Arc::new(layout(&self.segments)),
+            rows: self.rows,
+            targets: self.targets,
+            temperatures: self.temperatures,
+            sequences: self.sequences,
+            samples: self.samples,
+        }
+    }
+}
+
+/// The segments in the order of their rows.
+#[expect(
+    clippy::expect_used,
+    reason = "segments cover the rows without gaps, and parents lie before children"
+)]
+fn layout(segments: &[Segment]) -> Layout {
+    let mut order: Vec<usize> = (0..segments.len()).collect();
+    order.sort_unstable_by_key(|&at| segments[at].start);
+    let mut rank = vec![0; segments.len()];
+    for (new, &old) in order.iter().enumerate() {
+        rank[old] = new;
+    }
+    let sorted = order
+        .iter()
+        .map(|&at| {
+            let Segment { start, len, parent } = segments[at];
+            Segment { start, len, parent: parent.map(|parent| rank[parent]) }
+        })
+        .collect();
+    Layout::new(sorted).expect("a forest of packed samples is a layout")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! One training sample: a token sequence with what is known about every token.
+
+use burnish_core::{Branch, Source};
+
+/// One branch of a trace, ready to be learned from. All vectors have one entry a token.
+///
+/// A token is *scored* where [`loss_mask`](Sample::loss_mask) is set: its log-probability given the tokens
+/// before it is computed, and the objective sees it. Entries of the other streams at tokens that are not
+/// scored are never read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sample {
+    /// Token ids.
+    pub ids: Vec<u32>,
+    /// Does the token count in the loss? Never the first one: nothing comes before it that could predict it.
+    pub loss_mask: Vec<bool>,
+    /// Log-probability when the token was sampled, in nats.
+    pub behavior: Vec<f32>,
+    /// What divides the logits: the temperature at which the token was sampled.
+    pub temperatures: Vec<f32>,
+    /// Advantage of the token.
+    pub advantages: Vec<f32>,
+    /// Log-probability under the reference policy, where an objective needs it.
+    pub reference: Option<Vec<f32>>,
+    /// Log-probability at the start of the update; `behavior` stands in where it is not given, which is exact
+    /// while nothing was learned between sampling and this update.
+    pub proximal: Option<Vec<f32>>,
+}
+
+impl Sample {
+    /// What the policy sampled on `branch`, with one advantage for all of its tokens.
+    pub fn from_rollout(branch: &Branch, advantage: f64) -> Self {
+        Sample::from_branch(branch, branch.sampled_mask.clone(), advantage as f32)
+    }
+
+    /// The answers on `branch` that are given to be imitated, at temperature 1.
+    pub fn from_demonstration(branch: &Branch) -> Self {
+        let loss_mask = branch.sources.iter().map(|source| *source == Source::Demonstration).collect();
+        let temperatures = vec![1.0; branch.ids.len()];
+        Sample { temperatures, ..Sample::from_branch(branch, loss_mask, 1.0) }
+    }
+
+    fn from_branch(branch: &Branch, mut loss_mask: Vec<bool>, advantage: f32) -> Self {
+        if let Some(first) = loss_mask.first_mut() {
+            *first = false;
+        }
+        Sample {
+            ids: branch.ids.clone(),
+            loss_mask,
+            behavior: branch.behavior_logprobs.clone(),
+            temperatures: branch.temperatures.clone(),
+            advantages: vec![advantage; branch.ids.len()],
+            reference: None,
+            proximal: None,
+        }
+    }
+
+    /// Indices of the scored tokens, in order.
+    pub fn scored(&self) -> impl Iterator<Item = usize> + '_ {
+        self.loss_mask.iter().enumerate().filter_map(|(at, is_scored)| is_scored.then_some(at))
+    }
+
+    /// Number of scored tokens.
+    pub fn scored_tokens(&self) -> usize {
+        self.loss_mask.iter().filter(|is_scored| **is_scored).count()
+    }
+
+    /// The tokens that the model has to read: all before the last scored one. The rest predicts nothing that
+    /// counts. Empty where no token is scored.
+    pub fn inputs(&self) -> &[u32] {
+        let end = self.loss_mask.iter().rposition(|is_scored| *is_scored).unwrap_or(0);
+        &self.ids[..end]
+    }
+
+    /// Checks that the streams fit together.
+    ///
+    /// # Errors
+    /// Names the stream, and the token where one is at fault.
+    pub fn check(&self) -> Result<(), SampleError> {
+        let tokens = self.ids.len();
+        let reference = self.reference.as_ref().map_or(tokens, Vec::len);
+        let proximal = self.proximal.as_ref().map_or(tokens, Vec::len);
+        for (stream, len) in [
+            ("loss_mask", self.loss_mask.len()),
+            ("behavior", self.behavior.len()),
+            ("temperatures", self.temperatures.len()),
+            ("advantages", self.advantages.len()),
+            ("reference", reference),
+            ("proximal", proximal),
+        ] {
+            if len != tokens {
+                return Err(SampleError::Length { stream, len, tokens });
+            }
+        }
+        if self.loss_mask.first() == Some(&true) {
+            return Err(SampleError::FirstTokenScored);
+        }
+        for (stream, values) in self.float_streams() {
+            if let Some(token) = self.scored().find(|&at| !values[at].is_finite()) {
+                return Err(SampleError::Value { stream, token, value: values[token], range: "finite" });
+            }
+        }
+        match self.scored().find(|&at| self.temperatures[at] <= 0.0) {
+            Some(token) => Err(SampleError::Value {
+                stream: "temperatures",
+                token,
+                value: self.temperatures[token],
+                range: "above 0",
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn float_streams(&self) -> impl Iterator<Item = (&'static str, &[f32])> {
+        [
+            ("behavior", Some(&self.behavior)),
+            ("temperatures", Some(&self.temperatures)),
+            ("advantages", Some(&self.advantages)),
+            ("reference", self.reference.as_ref()),
+            ("proximal", self.proximal.as_ref()),
+        ]
+        .into_iter()
+        .filter_map(|(name, stream)| Some((name, stream?.as_slice())))
+    }
+}
+
+/// The streams of a sample do not fit together.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SampleError {
+    /// A stream has not one entry a token.
+    #[error("{stream} has {len} entries for {tokens} tokens")]
+    Length {
+        /// Which stream.
+        stream: &'static str,
+        /// Its length.
+        len: usize,
+        /// Number of tokens.
+        tokens: usize,
+    },
+    /// The first token is marked to be scored.
+    #[error("loss_mask is set at the first token, which nothing predicts")]
+    FirstTokenScored,
+    /// A number is out of range at a scored token.
+    #[error("{stream} is {value} at token {token}, but must be {range}")]
+    Value {
+        /// Which stream.
+        stream: &'static str,
+        /// Index of the token.
+        token: usize,
+        /// What stands there.
+        value: f32,
+        /// What may stand there.
+        range: &'static str,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn branch() -> Branch {
+        Branch {
+            ids: vec![7, 8, 9, 10],
+            sources: vec![Source::Policy, Source::User, Source::Demonstration, Source::Policy],
+            sampled_mask: vec![true, false, false, true],
+            behavior_logprobs: vec![-1.0, 0.0, 0.0, -2.0],
+            policy_versions: vec![1, 0, 0, 1],
+            temperatures: vec![0.5, 1.0, 1.0, 0.5],
+            is_truncated: false,
+        }
+    }
+
+    #[test]
+    fn a_rollout_is_scored_where_the_policy_sampled_but_never_at_the_first_token() {
+        let sample = Sample::from_rollout(&branch(), -0.5);
+        assert_eq!(sample.loss_mask, [false, false, false, true]);
+        assert_eq!(sample.advantages, [-0.5; 4]);
+        assert_eq!(sample.temperatures, [0.5, 1.0, 1.0, 0.5]);
+        assert_eq!(sample.behavior, [-1.0, 0.0, 0.0, -2.0]);
+        assert_eq!(sample.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_demonstration_is_scored_where_an_answer_was_given_at_temperature_one() {
+        let sample = Sample::from_demonstration(&branch());
+        assert_eq!(sample.loss_mask, [false, false, true, false]);
+        assert_eq!(sample.temperatures, [1.0; 4]);
+        assert_eq!(sample.inputs(), [7, 8]);
+        assert_eq!(sample.check(), Ok(()));
+    }
+
+    #[test]
+    fn streams_that_do_not_fit_are_refused_by_name() {
+        let good = Sample::from_rollout(&branch(), 1.0);
+        let short = Sample { reference: Some(vec![0.0; 3]), ..good.clone() };
+        assert_eq!(short.check(), Err(SampleError::Length { stream: "reference", len: 3, tokens: 4 }));
+        let first = Sample { loss_mask: vec![true, false, false, false], ..good.clone() };
+        assert_eq!(first.check(), Err(SampleError::FirstTokenScored));
+        let cold = Sample { temperatures: vec![0.0; 4], ..good.clone() };
+        assert_eq!(
+            cold.check(),
+            Err(SampleError::Value { stream: "temperatures", token: 3, value: 0.0, range: "above 0" })
+        );
+        let broken = Sample { behavior: vec![f32::NAN; 4], ..good };
+        assert!(matches!(broken.check(), Err(SampleError::Value { stream: "behavior", token: 3, .. })));
+    }
+}

@@ -1,0 +1,119 @@
+//! One update of the weights.
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+
+use burnish_model::Model;
+use burnish_rl::{Objective, Totals};
+use burnish_tensor::optim;
+
+use crate::adamw::{Adamw, AdamwConfig, clip_coefficient, grad_norm};
+use crate::gradient::{Pass, accumulate};
+use crate::{Sample, TrainError};
+
+/// How the trainer updates.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TrainerConfig {
+    /// The optimiser's hyperparameters.
+    pub adamw: AdamwConfig,
+    /// The gradient is scaled down to this 2-norm where it is longer; `None` leaves it as it is.
+    pub grad_norm_max: Option<f64>,
+    /// Most rows of one micro-batch. It bounds memory and never changes what is learned.
+    pub tokens_max: usize,
+}
+
+/// What an update did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Update {
+    /// The objective's value before the update.
+    pub loss: f64,
+    /// 2-norm of the gradient over all parameters, before it was clipped.
+    pub grad_norm: f64,
+    /// The objective's named numbers.
+    pub metrics: BTreeMap<String, f64>,
+    /// Rows that went through the model, after sharing prefixes.
+    pub tokens: usize,
+    /// Tokens that were scored.
+    pub tokens_scored: usize,
+    /// Number of micro-batches.
+    pub micro_batches: usize,
+}
+
+/// Turns samples and an objective into better weights. It holds the optimiser's state and one gradient
+/// buffer; the weights (f32 masters, whatever the type of the file) are the model's.
+#[derive(Debug)]
+pub struct Trainer {
+    config: TrainerConfig,
+    adamw: Adamw,
+    grads: Vec<f32>,
+}
+
+impl Trainer {
+    /// A trainer for `model` that has made no update yet.
+    pub fn new(model: &Model, config: TrainerConfig) -> Self {
+        let adamw = Adamw::new(config.adamw, &model.params);
+        Trainer { config, adamw, grads: model.params.zeros_like() }
+    }
+
+    /// How it updates.
+    pub fn config(&self) -> &TrainerConfig {
+        &self.config
+    }
+
+    /// Number of updates made.
+    pub fn updates(&self) -> u64 {
+        self.adamw.updates()
+    }
+
+    /// The optimiser's state.
+    pub fn adamw(&self) -> &Adamw {
+        &self.adamw
+    }
+
+    pub(crate) fn adamw_mut(&mut self) -> &mut Adamw {
+        &mut self.adamw
+    }
+
+    /// Makes one update of `model` on one minibatch at learning rate `lr`.
+    ///
+    /// A minibatch in which no token is scored has gradient zero, and the optimiser steps as it does on any
+    /// other gradient.
+    ///
+    /// # Errors
+    /// If a sample fits neither model nor objective, or a number is not finite. Nothing is updated then.
+    pub fn update(
+        &mut self,
+        model: &mut Model,
+        minibatch: &[impl Borrow<Sample>],
+        objective: &dyn Objective,
+        totals: &Totals,
+        lr: f64,
+    ) -> Result<Update, TrainError> {
+        if model.params.data().len() != self.grads.len() {
+            return Err(TrainError::OtherModel {
+                trainer: self.grads.len(),
+                model: model.params.data().len(),
+            });
+        }
+        self.grads.fill(0.0);
+        let pass = accumulate(model, minibatch, objective, totals, self.config.tokens_max, &mut self.grads)?;
+        self.check_finite("loss", pass.loss)?;
+        let grad_norm = grad_norm(&self.grads);
+        self.check_finite("gradient norm", grad_norm)?;
+        let coefficient = self.config.grad_norm_max.map_or(1.0, |max| clip_coefficient(grad_norm, max));
+        if coefficient < 1.0 {
+            optim::scale(&mut self.grads, coefficient as f32);
+        }
+        self.adamw.step(&mut model.params, &self.grads, lr);
+        let Pass { loss, metrics, tokens, tokens_scored, micro_batches } = pass;
+        Ok(Update { loss, grad_norm, metrics, tokens, tokens_scored, micro_batches })
+    }
+
+    fn check_finite(&self, what: &'static str, value: f64) -> Result<(), TrainError> {
+        if value.is_finite() {
+            Ok(())
+        } else {
+            Err(TrainError::NotFinite { update: self.updates(), what, value })
+        }
+    }
+}

@@ -1,0 +1,214 @@
+use burnish_core::rng::Stream;
+use burnish_model::{Architecture, Dtype, Model};
+use burnish_rl::aggregation::Aggregation;
+use burnish_rl::grpo::{Grpo, GrpoConfig};
+use burnish_rl::nll::Nll;
+use burnish_rl::{Evaluation, Objective, Streams, Totals};
+use burnish_train::{Pass, Sample, accumulate, pack, score};
+
+use crate::common::{EveryStream, qwen3, random_batch, random_sample, tiny_model, totals_of};
+
+fn gradient(
+    model: &Model,
+    batch: &[Sample],
+    objective: &dyn Objective,
+    tokens_max: usize,
+) -> (Pass, Vec<f32>) {
+    let mut grads = model.params.zeros_like();
+    let pass = accumulate(model, batch, objective, &totals_of(batch), tokens_max, &mut grads).unwrap();
+    (pass, grads)
+}
+
+fn norm(values: impl Iterator<Item = f64>) -> f64 {
+    values.map(|value| value * value).sum::<f64>().sqrt()
+}
+
+fn relative_distance(a: &[f32], b: &[f32]) -> f64 {
+    let distance = norm(a.iter().zip(b).map(|(a, b)| f64::from(*a) - f64::from(*b)));
+    distance / norm(a.iter().map(|a| f64::from(*a)))
+}
+
+/// Slope of the objective along `direction` (of length 1), by central differences: the error falls with the
+/// fourth power of the step.
+fn slope(
+    model: &mut Model,
+    batch: &[Sample],
+    objective: &dyn Objective,
+    at: usize,
+    direction: &[f64],
+) -> f64 {
+    let mut loss = |step: f64| {
+        let start = model.params.clone();
+        let weights = &mut model.params.data_mut()[at..at + direction.len()];
+        for (weight, along) in weights.iter_mut().zip(direction) {
+            *weight += (step * along) as f32;
+        }
+        let loss = gradient(model, batch, objective, 1000).0.loss;
+        model.params = start;
+        loss
+    };
+    const STEP: f64 = 1e-2;
+    (8.0 * (loss(STEP) - loss(-STEP)) - (loss(2.0 * STEP) - loss(-2.0 * STEP))) / (12.0 * STEP)
+}
+
+fn check_by_finite_differences(model: &mut Model, objective: &dyn Objective) {
+    check_on(&random_batch(5), model, objective);
+}
+
+fn check_on(batch: &[Sample], model: &mut Model, objective: &dyn Objective) {
+    let (_, grads) = gradient(model, batch, objective, 1000);
+    let whole = norm(grads.iter().map(|value| f64::from(*value)));
+    let mut random = Stream::new(6);
+    for entry in model.params.entries().to_vec() {
+        let own: Vec<f64> = grads[entry.param.range()].iter().map(|value| f64::from(*value)).collect();
+        let scattered: Vec<f64> = own.iter().map(|_| random.normal()).collect();
+        for direction in [own.clone(), scattered] {
+            let length = norm(direction.iter().copied());
+            assert!(length > 0.0, "{} has no gradient", entry.name);
+            let direction: Vec<f64> = direction.iter().map(|value| value / length).collect();
+            let expected = slope(model, batch, objective, entry.param.offset, &direction);
+            let found: f64 = own.iter().zip(&direction).map(|(a, b)| a * b).sum();
+            assert!(
+                (found - expected).abs() < 2e-3 * norm(own.iter().copied()) + 1e-5 * whole,
+                "{}: slope {expected}, gradient {found}",
+                entry.name
+            );
+        }
+    }
+}
+
+#[test]
+fn the_gradient_of_every_tensor_is_the_slope_of_the_loss_with_normed_queries_and_a_tied_head() {
+    check_by_finite_differences(&mut qwen3(), &EveryStream);
+}
+
+#[test]
+fn the_gradient_of_every_tensor_is_the_slope_of_the_loss_with_biases_and_a_head_of_its_own() {
+    let mut model = tiny_model(Architecture::Qwen2, false, Dtype::F32);
+    check_by_finite_differences(&mut model, &EveryStream);
+    check_by_finite_differences(&mut model, &Nll);
+}
+
+#[test]
+fn the_gradient_of_grpo_is_the_slope_of_its_loss_inside_the_clip_region_and_outside() {
+    let mut model = qwen3();
+    let mut batch = random_batch(7);
+    // Ratios so far from the kinks at 0.6 and 1.5, on both sides of each, that no step crosses one.
+    let policy = score(&model, &batch, 1000).unwrap();
+    for (sample, policy) in batch.iter_mut().zip(policy) {
+        let moved =
+            |moves: [f32; 4]| policy.iter().zip(moves.into_iter().cycle()).map(|(a, b)| a + b).collect();
+        sample.proximal = Some(moved([-1.0, -0.05, 0.05, 1.0]));
+        sample.reference = Some(moved([0.3, -0.2, 0.5, -0.4]));
+    }
+    for aggregation in [Aggregation::Grpo, Aggregation::Dapo] {
+        let config = GrpoConfig {
+            epsilon_low: 0.4,
+            epsilon_high: 0.5,
+            beta: 0.05,
+            aggregation,
+            ..GrpoConfig::default()
+        };
+        check_on(&batch, &mut model, &Grpo::new(config));
+    }
+}
+
+#[test]
+fn neither_sharing_prefixes_nor_the_size_of_micro_batches_changes_the_gradient() {
+    let model = qwen3();
+    for seed in 0..5 {
+        let batch = random_batch(seed);
+        let (alone, expected) = gradient(&model, &batch, &EveryStream, 1);
+        let entropy = gradient(&model, &batch, &Nll, 1).0.metrics["entropy"];
+        assert_eq!(alone.micro_batches, pack(&batch, 1).len());
+        for tokens_max in [40, 64, 1000] {
+            let (pass, grads) = gradient(&model, &batch, &EveryStream, tokens_max);
+            assert!(pass.tokens < alone.tokens && pass.micro_batches < alone.micro_batches);
+            assert_eq!(pass.tokens_scored, alone.tokens_scored);
+            assert!((pass.loss / alone.loss - 1.0).abs() < 1e-5);
+            let packed_entropy = gradient(&model, &batch, &Nll, tokens_max).0.metrics["entropy"];
+            assert!((packed_entropy / entropy - 1.0).abs() < 1e-5);
+            let distance = relative_distance(&expected, &grads);
+            assert!(distance < 1e-5, "seed {seed}, {tokens_max} tokens: {distance}");
+        }
+    }
+}
+
+#[test]
+fn tokens_that_are_not_scored_never_matter_beyond_being_read() {
+    let model = qwen3();
+    let batch = random_batch(3);
+    let mut changed = batch.clone();
+    for sample in &mut changed {
+        let end = sample.scored().last().unwrap_or(0);
+        for at in 0..sample.ids.len() {
+            if sample.loss_mask[at] {
+                continue;
+            }
+            sample.behavior[at] = f32::NAN;
+            sample.advantages[at] = f32::INFINITY;
+            sample.temperatures[at] = 0.0;
+            sample.reference.as_mut().unwrap()[at] = 1e30;
+            sample.proximal.as_mut().unwrap()[at] = -1e30;
+            if at > end && end > 0 {
+                sample.ids[at] = (sample.ids[at] + 1) % 19;
+            }
+        }
+    }
+    let silent = Sample { loss_mask: vec![false; batch[0].ids.len()], ..batch[0].clone() };
+    changed.insert(4, silent);
+    let totals = totals_of(&batch);
+    let run = |batch: &[Sample]| {
+        let mut grads = model.params.zeros_like();
+        let pass = accumulate(&model, batch, &EveryStream, &totals, 64, &mut grads).unwrap();
+        (pass, grads)
+    };
+    assert_eq!(run(&batch), run(&changed));
+}
+
+#[test]
+fn an_objective_without_derivative_leaves_the_gradient_at_zero() {
+    let mut batch = random_batch(1);
+    for sample in &mut batch {
+        sample.advantages.fill(0.0);
+    }
+    struct Surrogate;
+    impl Objective for Surrogate {
+        fn evaluate(&self, s: &Streams<'_>, _: &Totals) -> Evaluation {
+            Evaluation { d_policy: s.advantage.to_vec(), ..Evaluation::default() }
+        }
+    }
+    let (pass, grads) = gradient(&qwen3(), &batch, &Surrogate, 64);
+    assert!(grads.iter().all(|value| *value == 0.0));
+    assert!(pass.tokens_scored > 0);
+}
+
+#[test]
+fn a_score_is_the_log_probability_that_the_objective_sees() {
+    let model = qwen3();
+    let batch = random_batch(2);
+    let logprobs = score(&model, &batch, 64).unwrap();
+    let mut sum = 0.0;
+    for (sample, logprobs) in batch.iter().zip(&logprobs) {
+        assert_eq!(logprobs.len(), sample.ids.len());
+        for at in 0..logprobs.len() {
+            assert_eq!(logprobs[at] < 0.0, sample.loss_mask[at]);
+        }
+        sum += logprobs.iter().map(|value| f64::from(*value)).sum::<f64>();
+    }
+    let (pass, _) = gradient(&model, &batch, &Nll, 64);
+    let mean = -sum / pass.tokens_scored as f64;
+    assert!((pass.loss - mean).abs() < 1e-12);
+}
+
+#[test]
+fn where_no_proximal_log_probs_are_given_those_of_sampling_stand_in() {
+    let model = qwen3();
+    let with = |proximal: Option<Vec<f32>>| {
+        let sample = random_sample(&[1, 2, 3], 9, &mut Stream::new(8));
+        gradient(&model, &[Sample { proximal, ..sample }], &EveryStream, 64)
+    };
+    let behavior = random_sample(&[1, 2, 3], 9, &mut Stream::new(8)).behavior;
+    assert_eq!(with(None), with(Some(behavior.clone())));
+    assert_ne!(with(None), with(Some(behavior.iter().map(|value| value - 0.1).collect())));
+}

@@ -1,0 +1,15 @@
+//! The trainer as its users see it, on tiny models.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests may fail the test"
+)]
+
+mod adamw;
+mod checkpoint;
+mod common;
+mod gradient;
+mod refusals;
+mod schedule;
+mod training;

@@ -1,0 +1,89 @@
+//! `burnish env list|show`
+
+use burnish_env::{CATALOGUE, Generator};
+use clap::Subcommand;
+use serde_json::Value;
+
+use super::Done;
+
+/// What to show.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List the environments.
+    List,
+    /// Show an environment: its configuration, bounds, a task, a correct answer, and how tasks come about.
+    Show {
+        /// Id of the environment.
+        id: String,
+        /// Changes of its configuration, `key.sub=value`.
+        overrides: Vec<String>,
+        /// Tasks to make for the acceptance rates.
+        #[arg(long, default_value_t = 200)]
+        tasks: usize,
+        /// Seed of the tasks.
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+    },
+}
+
+pub(crate) fn run(command: Command) -> Done {
+    match command {
+        Command::List => {
+            for kind in CATALOGUE {
+                println!("{:16} {}", kind.id, kind.summary);
+            }
+            Ok(())
+        }
+        Command::Show { id, overrides, tasks, seed } => show(&id, &overrides, tasks, seed),
+    }
+}
+
+fn show(id: &str, overrides: &[String], count: usize, seed: u64) -> Done {
+    let kind = burnish_env::kind(id)?;
+    let source = burnish_run::recipe::Source::parse("configuration", "", overrides)?;
+    let config: Value = source.decode()?;
+    println!("{}: {}\n", kind.id, kind.summary);
+    let generator = match (kind.build)(&config) {
+        Ok(generator) => generator,
+        // Some environments can't do without a file of the user's; their keys are worth showing all the same.
+        Err(error) if overrides.is_empty() => {
+            println!("configuration (its defaults are not complete: {error}):");
+            println!("{}", indented(&serde_json::to_string_pretty(&(kind.defaults)())?));
+            return Ok(());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    println!("configuration:\n{}\n", indented(&serde_json::to_string_pretty(&generator.config())?));
+    println!("bounds:");
+    for bound in generator.bounds() {
+        println!("  {:28} {} to {}  {}", bound.key, bound.min, bound.max, bound.help);
+    }
+    show_tasks(&*generator, count, seed)
+}
+
+fn show_tasks(generator: &dyn Generator, count: usize, seed: u64) -> Done {
+    let set = generator.tasks(seed, count)?;
+    println!("\nacceptance, {count} tasks:");
+    for cell in &set.cells {
+        let rate = 100.0 * cell.made as f64 / cell.drawn.max(1) as f64;
+        let dropped: Vec<String> = cell.dropped.iter().map(|(why, n)| format!("{n} {why}")).collect();
+        let dropped = if dropped.is_empty() { "none".to_owned() } else { dropped.join(", ") };
+        println!("  {:28} {} made of {} drawn ({rate:.0} %); dropped: {dropped}", cell.cell, cell.made, cell.drawn);
+    }
+    let Some(task) = set.tasks.first() else { return Ok(()) };
+    println!("\na task, {}:", task.id);
+    for message in &task.prompt {
+        println!("{}", indented(&message.content));
+    }
+    let answer = generator.demonstrate(task);
+    if let Some(answer) = &answer {
+        println!("\na correct answer:\n{}", indented(&answer.content));
+    }
+    let drawing = generator.draw(task, answer.as_ref().map(|message| message.content.as_str()));
+    println!("\ndrawn:\n{}", indented(&drawing));
+    Ok(())
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+}

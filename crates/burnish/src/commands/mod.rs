@@ -1,0 +1,9 @@
+//! One file a command.
+
+pub(crate) mod env;
+pub(crate) mod eval;
+pub(crate) mod rollout;
+pub(crate) mod train;
+
+/// What a command returns: an error is printed and ends the program with status 1.
+pub(crate) type Done = Result<(), Box<dyn std::error::Error>>;

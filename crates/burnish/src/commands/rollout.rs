@@ -1,0 +1,90 @@
+//! `burnish rollout`
+
+use std::path::PathBuf;
+
+use burnish_core::{Episode, Source, Validity};
+use burnish_run::inspect::{self, Shown};
+use clap::Args;
+
+use super::Done;
+
+/// What to show.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// A recipe whose policy plays its environment.
+    #[arg(required_unless_present = "from")]
+    recipe: Option<PathBuf>,
+    /// Changes of the recipe, `key.sub=value`.
+    overrides: Vec<String>,
+    /// Show stored episodes of this run instead.
+    #[arg(long, value_name = "RUN_DIR", conflicts_with = "recipe")]
+    from: Option<PathBuf>,
+    /// Of a run: the step (the newest by default).
+    #[arg(long, requires = "from")]
+    step: Option<u64>,
+    /// Of a run: held-out episodes instead of training episodes.
+    #[arg(long, requires = "from")]
+    eval: bool,
+    /// How many episodes.
+    #[arg(long, default_value_t = 4)]
+    count: usize,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Done {
+    let shown = match (&arguments.from, &arguments.recipe) {
+        (Some(dir), _) => inspect::stored(dir, arguments.step, arguments.eval, arguments.count)?,
+        (None, Some(recipe)) => {
+            inspect::Target::open(recipe, &arguments.overrides, None)?.sample(arguments.count)?
+        }
+        (None, None) => return Err("give a recipe, or a run directory with --from".into()),
+    };
+    for item in &shown {
+        show(item);
+    }
+    Ok(())
+}
+
+fn show(shown: &Shown) {
+    let Shown { task, episode, drawing, advantage } = shown;
+    println!("=== {} rollout {}", task.id, episode.rollout);
+    println!("{}", conversation(episode));
+    println!("--- drawn\n{}", drawing.trim_end());
+    let verdict = &episode.verdict;
+    match &verdict.validity {
+        Validity::Unscored { reason } => println!("--- unscored: {reason}"),
+        Validity::Scored => {
+            let rewards: Vec<String> =
+                verdict.rewards.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            let flags: Vec<&str> =
+                verdict.flags.iter().filter(|(_, on)| **on).map(|(name, _)| name.as_str()).collect();
+            let outcome = if verdict.success { "success" } else { "failure" };
+            println!("--- {outcome}; rewards: {}; flags: {}", rewards.join(", "), flags.join(", "));
+        }
+    }
+    if let Some(feedback) = &verdict.feedback {
+        println!("    {feedback}");
+    }
+    if let Some(advantage) = advantage {
+        println!("    advantage {advantage:+.3}");
+    }
+    println!();
+}
+
+/// The text of every trace; what the policy sampled stands between « and ».
+fn conversation(episode: &Episode) -> String {
+    let mut text = String::new();
+    for (index, trace) in episode.traces.iter().enumerate() {
+        if episode.traces.len() > 1 {
+            text.push_str(&format!("--- agent {index}\n"));
+        }
+        for node in trace.nodes() {
+            let is_sampled = node.sources.first() == Some(&Source::Policy);
+            if is_sampled {
+                text.push_str(&format!("«{}»", node.text));
+            } else {
+                text.push_str(&node.text);
+            }
+        }
+    }
+    text
+}

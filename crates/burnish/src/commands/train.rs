@@ -1,0 +1,83 @@
+//! `burnish train` and `burnish sft`
+
+use std::path::PathBuf;
+
+use burnish_run::recipe::{Method, Recipe};
+use burnish_run::train::{Finish, Outcome, Run};
+use burnish_run::watch::Stop;
+use clap::Args;
+
+use super::Done;
+use crate::progress::{Progress, evaluation_line};
+use crate::signals;
+
+/// What to train.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The recipe: a TOML file.
+    #[arg(required_unless_present = "resume")]
+    recipe: Option<PathBuf>,
+    /// Changes of the recipe, `key.sub=value`; with `--resume` only `train.max_steps` and what watches the run.
+    overrides: Vec<String>,
+    /// Print the resolved recipe and stop.
+    #[arg(long)]
+    dry_run: bool,
+    /// Go on with the run in this directory, from its last checkpoint.
+    #[arg(long, value_name = "RUN_DIR", conflicts_with_all = ["recipe", "dry_run"])]
+    resume: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
+    let stop = Stop::default();
+    let mut progress = Progress::new();
+    let mut run = match (&arguments.resume, &arguments.recipe) {
+        (Some(dir), _) => Run::resume(dir, &mut progress)?,
+        (None, Some(path)) => {
+            let recipe = Recipe::read(path, &arguments.overrides)?;
+            if let Some(method) = method
+                && recipe.train.method != method
+            {
+                return Err(format!("{}: its method is not \"sft\"; run it with `burnish train`", path.display()).into());
+            }
+            if arguments.dry_run {
+                print!("{}", recipe.to_toml()?);
+                return Ok(());
+            }
+            Run::start(recipe, &mut progress)?
+        }
+        (None, None) => return Err("give a recipe, or a run directory with --resume".into()),
+    };
+    signals::listen(stop.clone())?;
+    match run.drive(&mut progress, &stop)? {
+        Finish::Done(outcome) => say_outcome(&outcome),
+        Finish::Interrupted { step } => {
+            let dir = run.dir().display();
+            println!("stopped after step {step} and saved; go on with: burnish train --resume {dir}");
+        }
+    }
+    Ok(())
+}
+
+fn say_outcome(outcome: &Outcome) {
+    let dir = outcome.dir.display();
+    println!();
+    if let (Some(before), Some(after)) = (&outcome.before, &outcome.after) {
+        println!("held-out tasks before: {}", evaluation_line(before));
+        println!("held-out tasks after:  {}", evaluation_line(after));
+    }
+    if let Some(change) = &outcome.change {
+        println!(
+            "change:                {:+.1} points [{:+.1}, {:+.1}] (95 %, paired bootstrap over tasks)",
+            100.0 * change.success.mean,
+            100.0 * change.success.low,
+            100.0 * change.success.high
+        );
+    }
+    println!();
+    println!("{dir}/report.html                 curves and drawn episodes");
+    println!("{}   the trained policy, a Hugging Face directory", outcome.checkpoint.display());
+    println!("burnish rollout --from {dir} --step {}   shows what it did in its last step", outcome.steps);
+    if outcome.method == Method::Grpo {
+        println!("next: another seed (run.seed=2 run.dir=...), harder boards (env.config...), or your own verifier");
+    }
+}

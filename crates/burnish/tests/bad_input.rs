@@ -1,0 +1,138 @@
+//! Bad input ends in an error that names the file, the key or the field; nothing is lost and nothing half-written
+//! stays behind.
+
+mod common;
+
+use common::{Scratch, TINY_GRPO};
+
+/// Runs the tiny GRPO recipe with a change and expects an error with all `parts`, and no run directory.
+#[track_caller]
+fn refused(scratch: &Scratch, overrides: &[&str], parts: &[&str]) {
+    let mut arguments = vec!["train", "grpo.toml", "run.dir=refused"];
+    arguments.extend(overrides);
+    scratch.burnish(&arguments).fails_with(parts);
+    assert!(!scratch.path("refused").exists(), "{overrides:?} left a run directory behind");
+}
+
+#[test]
+fn a_wrong_recipe_is_refused_by_key() {
+    let scratch = Scratch::new();
+    scratch.write("grpo.toml", TINY_GRPO);
+    refused(&scratch, &["train.max_step=3"], &["train.max_step", "did you mean `max_steps`"]);
+    refused(&scratch, &["train.max_steps=many"], &["train.max_steps=many"]);
+    refused(&scratch, &["rollout.group_size=1"], &["rollout.group_size", "2 or more"]);
+    refused(&scratch, &["env.id=frozenlake"], &["env.id", "mapf-frozenlake"]);
+    refused(&scratch, &["env.config.agents=9"], &["env.config.agents"]);
+    refused(&scratch, &["env.config.sizes.2.hole_ratio=7"], &["hole_ratio"]);
+    scratch.write("grpo.toml", TINY_GRPO.replace("max_steps = 6", "max_steps = 6\nmax_step = 7"));
+    refused(&scratch, &[], &["grpo.toml:27", "train.max_step"]);
+    scratch.burnish(&["train", "absent.toml"]).fails_with(&["absent.toml"]);
+    scratch.write("latin.toml", b"[run]\n# \xe9\n");
+    scratch.burnish(&["train", "latin.toml"]).fails_with(&["latin.toml:2", "UTF-8"]);
+}
+
+#[test]
+fn a_wrong_model_directory_is_refused_by_file_and_tensor() {
+    let scratch = Scratch::with_policy();
+    let policy = scratch.path("tiny/checkpoints/step_12");
+    let copy = || {
+        let dir = scratch.path("copy");
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir(&dir).unwrap();
+        for entry in std::fs::read_dir(&policy).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), dir.join(entry.file_name())).unwrap();
+        }
+        dir
+    };
+    let path = "policy.path=copy";
+    refused(&scratch, &["policy.path=nowhere"], &["nowhere"]);
+
+    let dir = copy();
+    std::fs::remove_file(dir.join("model.safetensors")).unwrap();
+    refused(&scratch, &[path], &["model.safetensors"]);
+
+    let dir = copy();
+    let weights = std::fs::read(dir.join("model.safetensors")).unwrap();
+    std::fs::write(dir.join("model.safetensors"), &weights[..weights.len() / 2]).unwrap();
+    refused(&scratch, &[path], &["model.safetensors"]);
+    std::fs::write(dir.join("model.safetensors"), b"nonsense").unwrap();
+    refused(&scratch, &[path], &["model.safetensors"]);
+
+    let dir = copy();
+    let config = std::fs::read_to_string(dir.join("config.json")).unwrap();
+    std::fs::write(dir.join("config.json"), config.replace("\"intermediate_size\": 64", "\"intermediate_size\": 96"))
+        .unwrap();
+    refused(&scratch, &[path], &["mlp.", "96", "64"]);
+
+    let dir = copy();
+    let config = std::fs::read_to_string(dir.join("config.json")).unwrap();
+    std::fs::write(dir.join("config.json"), config.replacen('{', "{\"use_sliding_window\": true,", 1)).unwrap();
+    refused(&scratch, &[path], &["config.json", "use_sliding_window"]);
+
+    let dir = copy();
+    std::fs::remove_file(dir.join("tokenizer.json")).unwrap();
+    refused(&scratch, &[path], &["tokenizer.json"]);
+}
+
+#[test]
+fn a_prompt_that_does_not_fit_is_refused_or_dropped_as_the_recipe_says() {
+    let scratch = Scratch::with_policy();
+    let config = scratch.path("tiny/checkpoints/step_12/config.json");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("\"max_position_embeddings\": 256", "\"max_position_embeddings\": 12"))
+        .unwrap();
+    scratch
+        .burnish(&["train", "grpo.toml", "eval.tasks=0"])
+        .fails_with(&["mapf-frozenlake/", "tokens", "overlong"]);
+    let dropped = ["train", "grpo.toml", "run.dir=dropped", "rollout.overlong=drop"];
+    let said = scratch.burnish(&dropped).succeeds().stdout();
+    assert!(said.contains("nothing could be scored"), "{said}");
+}
+
+#[test]
+fn wrong_data_is_refused_by_line() {
+    let scratch = Scratch::with_policy();
+    let run = |rows: &[u8], parts: &[&str]| {
+        scratch.write("rows.jsonl", rows);
+        let recipe = TINY_GRPO.replace("method = \"grpo\"", "method = \"sft\"") + "[data]\npath = \"rows.jsonl\"\n";
+        scratch.write("rows.toml", recipe);
+        scratch.burnish(&["sft", "rows.toml", "run.dir=rows"]).fails_with(parts);
+        assert!(!scratch.path("rows").exists());
+    };
+    run(b"", &["rows.jsonl", "no rows"]);
+    run(b"{\"prompt\": \"a\"}\n", &["rows.jsonl, line 1", "`messages`", "prompt"]);
+    run(b"{\"messages\": 3}\n", &["rows.jsonl, line 1", "`messages`"]);
+    run(b"\xff\n", &["rows.jsonl, line 1", "UTF-8"]);
+}
+
+/// The disk is full while a checkpoint is written: a limit on the size of files stands in for it, which fails
+/// the same system call.
+#[cfg(unix)]
+#[test]
+fn a_full_disk_while_saving_leaves_the_previous_checkpoint_intact() {
+    let scratch = Scratch::with_policy();
+    scratch.burnish(&["train", "grpo.toml", "run.dir=full", "train.max_steps=2"]).succeeds();
+    let weights = scratch.read("full/checkpoints/step_2/trainer.safetensors");
+    let recipe = String::from_utf8(scratch.read("full/recipe.toml")).unwrap();
+    scratch.write("full/recipe.toml", recipe.replace("max_steps = 2", "max_steps = 4"));
+    // In blocks of 512 bytes or of 1 KiB, as the shell has it: either way less than the optimiser's state.
+    let blocks = weights.len() / 1024 / 2;
+    let output = std::process::Command::new("sh")
+        .arg("-c")
+        .arg(format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" train --resume full"))
+        .arg(env!("CARGO_BIN_EXE_burnish"))
+        .current_dir(scratch.path("."))
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("step 4") && error.contains("not saved"), "{error}");
+    assert!(scratch.read("full/checkpoints/step_2/trainer.safetensors") == weights);
+    let left: Vec<_> =
+        std::fs::read_dir(scratch.path("full/checkpoints")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["step_2"]);
+    // With room again the run goes on.
+    scratch.burnish(&["train", "--resume", "full"]).succeeds();
+    assert!(scratch.path("full/checkpoints/step_4/model.safetensors").exists());
+}

@@ -1,0 +1,127 @@
+//! Every command does what it says, on a tiny policy.
+
+mod common;
+
+use common::Scratch;
+
+#[test]
+fn a_run_directory_holds_everything_that_was_promised() {
+    let scratch = Scratch::with_policy();
+    let said = scratch.burnish(&["train", "grpo.toml"]).succeeds().stdout();
+    assert!(said.contains("held-out tasks before") && said.contains("report.html"), "{said}");
+    for file in ["recipe.toml", "metrics.jsonl", "run.db", "report.html", "checkpoints/step_6/config.json"] {
+        assert!(scratch.path("grpo").join(file).exists(), "{file}");
+    }
+    let metrics = String::from_utf8(scratch.read("grpo/metrics.jsonl")).unwrap();
+    let step: serde_json::Value = serde_json::from_str(metrics.lines().nth(1).unwrap()).unwrap();
+    for name in [
+        "reward",
+        "reward_std",
+        "frac_reward_zero_std",
+        "rewards/plan/mean",
+        "completions/mean_length",
+        "completions/clipped_ratio",
+        "entropy",
+        "kl",
+        "clip_ratio/region_mean",
+        "loss",
+        "grad_norm",
+        "learning_rate",
+        "num_tokens",
+        "step_time",
+        "sampling/sampling_logp_difference/max",
+    ] {
+        assert!(step.get(name).is_some_and(serde_json::Value::is_number), "{name} is not in {step}");
+    }
+    // The sampler's numbers are the trainer's.
+    assert!(step["sampling/sampling_logp_difference/max"].as_f64().unwrap() < 1e-5, "{step}");
+    let report = String::from_utf8(scratch.read("grpo/report.html")).unwrap();
+    assert!(report.contains("<svg") && !report.contains("http://") && !report.contains("src=\"http"));
+}
+
+#[test]
+fn dry_run_prints_a_recipe_that_resolves_to_itself_and_starts_nothing() {
+    let scratch = Scratch::new();
+    scratch.write("grpo.toml", common::TINY_GRPO);
+    let text = scratch.burnish(&["train", "grpo.toml", "--dry-run", "run.seed=9"]).succeeds().stdout();
+    assert!(text.contains("seed = 9"));
+    scratch.write("again.toml", &text);
+    assert_eq!(scratch.burnish(&["train", "again.toml", "--dry-run"]).succeeds().stdout(), text);
+    assert!(!scratch.path("grpo").exists());
+}
+
+#[test]
+fn evaluating_a_run_gives_what_the_run_itself_found() {
+    let scratch = Scratch::with_policy();
+    scratch.burnish(&["train", "grpo.toml"]).succeeds();
+    let json = scratch.burnish(&["eval", "grpo", "--json"]).succeeds().stdout();
+    let summary: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let metrics = String::from_utf8(scratch.read("grpo/metrics.jsonl")).unwrap();
+    let last: serde_json::Value = serde_json::from_str(metrics.lines().last().unwrap()).unwrap();
+    assert_eq!(summary["success"]["mean"], last["eval/success"], "{summary} {last}");
+}
+
+#[test]
+fn rollouts_are_shown_fresh_and_stored() {
+    let scratch = Scratch::with_policy();
+    scratch.burnish(&["train", "grpo.toml"]).succeeds();
+    let fresh = scratch.burnish(&["rollout", "grpo.toml", "--count", "2"]).succeeds().stdout();
+    assert_eq!(fresh.matches("=== mapf-frozenlake/").count(), 2, "{fresh}");
+    let stored = scratch.burnish(&["rollout", "--from", "grpo", "--step", "3", "--count", "3"]).succeeds().stdout();
+    assert_eq!(stored.matches("=== mapf-frozenlake/").count(), 3, "{stored}");
+    assert!(stored.contains("advantage"), "{stored}");
+    scratch.burnish(&["rollout", "--from", "grpo", "--step", "99"]).fails_with(&["step 99", "1 to 6"]);
+}
+
+#[test]
+fn environments_are_listed_and_shown_with_their_acceptance() {
+    let scratch = Scratch::new();
+    let list = scratch.burnish(&["env", "list"]).succeeds().stdout();
+    for id in ["countdown", "mapf-frozenlake", "rows"] {
+        assert!(list.contains(id), "{list}");
+    }
+    let shown = scratch.burnish(&["env", "show", "mapf-frozenlake", "--tasks", "20"]).succeeds().stdout();
+    assert!(shown.contains("acceptance") && shown.contains("bounds") && shown.contains("a task"), "{shown}");
+    scratch.burnish(&["env", "show", "rows"]).succeeds();
+    scratch.burnish(&["env", "show", "chess"]).fails_with(&["chess", "countdown"]);
+}
+
+#[test]
+fn a_verifier_in_python_is_enough_to_bring_a_reward() {
+    let scratch = Scratch::with_policy();
+    if std::process::Command::new("python3").arg("--version").output().is_err() {
+        println!("skipped: there is no python3");
+        return;
+    }
+    let rows: Vec<String> = (0..24).map(|n| format!("{{\"prompt\": \"Grid {n}\", \"n\": {n}}}")).collect();
+    scratch.write("rows.jsonl", rows.join("\n"));
+    scratch.write(
+        "reward.py",
+        r#"
+import json, os, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["task"]["n"] == 7:
+        os._exit(3)
+    text = request["completion"]
+    rewards = {"length": min(len(text), 40) / 40, "letters": sum(c.isalpha() for c in text) / max(len(text), 1)}
+    print(json.dumps({"id": request["id"], "rewards": rewards}), flush=True)
+"#,
+    );
+    let recipe = common::TINY_GRPO
+        .replace("id = \"mapf-frozenlake\"", "id = \"rows\"")
+        .replace("agents = 2\nreward = { invalid = 0.0, valid = 0.5, optimal = 1.0 }", "path = \"rows.jsonl\"\nverifier = { command = [\"python3\", \"reward.py\"] }");
+    let recipe: String = recipe
+        .lines()
+        .filter(|line| !line.contains("[env.config.sizes]") && !line.contains("hole_ratio"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    scratch.write("rows.toml", recipe + "[reward]\nweights = { length = 2.0 }\n");
+    scratch.burnish(&["train", "rows.toml", "eval.tasks=0"]).succeeds();
+    let metrics = String::from_utf8(scratch.read("grpo/metrics.jsonl")).unwrap();
+    let rows: Vec<serde_json::Value> = metrics.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(rows.iter().all(|row| row["rewards/length/mean"].is_number() && row["rewards/letters/mean"].is_number()));
+    // Row 7 makes the verifier crash: its four episodes are unscored, and the run goes on.
+    let unscored: f64 = rows.iter().map(|row| row["episodes/unscored"].as_f64().unwrap()).sum();
+    assert!(unscored >= 4.0 && unscored % 4.0 == 0.0, "{unscored}");
+}

@@ -1,0 +1,216 @@
+//! A scratch directory with a tiny policy, and the program to run in it.
+
+#![allow(dead_code, reason = "each test program uses its own part")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A recipe that makes a tiny policy (2 layers, 32 wide) by a few steps of imitation.
+pub const TINY_SFT: &str = r#"
+[run]
+dir = "tiny"
+seed = 3
+threads = 2
+
+[policy.new]
+hidden = 32
+layers = 2
+heads = 4
+kv_heads = 2
+head_dim = 8
+ffn = 64
+vocab = 320
+context_tokens_max = 256
+
+[env]
+id = "mapf-frozenlake"
+
+[env.config]
+agents = 2
+
+[env.config.sizes]
+2 = { share = 0.5, hole_ratio = 0.0, wait_ratio = 0.0 }
+3 = { share = 0.5, hole_ratio = 0.1, wait_ratio = 0.0 }
+
+[[data.demonstrations]]
+env = "mapf-frozenlake"
+tasks = 200
+
+[data.demonstrations.config]
+agents = 2
+
+[data.demonstrations.config.sizes]
+2 = { share = 0.5, hole_ratio = 0.0, wait_ratio = 0.0 }
+3 = { share = 0.5, hole_ratio = 0.1, wait_ratio = 0.0 }
+
+[train]
+method = "sft"
+max_steps = 12
+sequences_per_step = 16
+
+[rollout]
+tokens_max = 48
+
+[optimizer]
+learning_rate = 1e-2
+schedule = "constant"
+
+[eval]
+tasks = 8
+
+[checkpoint]
+every = 4
+keep = 9
+"#;
+
+/// A recipe that trains the tiny policy by GRPO.
+pub const TINY_GRPO: &str = r#"
+[run]
+dir = "grpo"
+seed = 5
+threads = 2
+
+[policy]
+path = "tiny/checkpoints/step_12"
+
+[env]
+id = "mapf-frozenlake"
+tasks = 64
+
+[env.config]
+agents = 2
+reward = { invalid = 0.0, valid = 0.5, optimal = 1.0 }
+
+[env.config.sizes]
+2 = { share = 0.5, hole_ratio = 0.0, wait_ratio = 0.0 }
+3 = { share = 0.5, hole_ratio = 0.1, wait_ratio = 0.0 }
+
+[train]
+method = "grpo"
+max_steps = 6
+epochs = 2
+minibatches = 2
+
+[rollout]
+tasks_per_step = 4
+group_size = 4
+tokens_max = 48
+
+[loss]
+beta = 0.01
+
+[optimizer]
+learning_rate = 1e-3
+warmup_updates = 2
+schedule = "cosine"
+
+[eval]
+tasks = 8
+every = 3
+
+[checkpoint]
+every = 2
+keep = 9
+"#;
+
+/// A scratch directory.
+pub struct Scratch {
+    dir: tempfile::TempDir,
+}
+
+impl Scratch {
+    /// An empty one.
+    pub fn new() -> Self {
+        Scratch { dir: tempfile::tempdir().unwrap() }
+    }
+
+    /// One that holds the tiny policy in `tiny/`, and the recipes `sft.toml` and `grpo.toml`.
+    pub fn with_policy() -> Self {
+        let scratch = Scratch::new();
+        scratch.write("sft.toml", TINY_SFT);
+        scratch.write("grpo.toml", TINY_GRPO);
+        scratch.burnish(&["sft", "sft.toml"]).succeeds();
+        scratch
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        std::fs::write(self.path(name), content).unwrap();
+    }
+
+    pub fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// The program, to be run in this directory.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_burnish"));
+        command.args(arguments).current_dir(self.dir.path()).stdin(Stdio::null());
+        command
+    }
+
+    pub fn burnish(&self, arguments: &[&str]) -> Finished {
+        let output = self.command(arguments).output().unwrap();
+        Finished { what: arguments.join(" "), output }
+    }
+}
+
+/// A program that ended.
+pub struct Finished {
+    what: String,
+    output: Output,
+}
+
+impl Finished {
+    pub fn stdout(&self) -> String {
+        String::from_utf8_lossy(&self.output.stdout).into_owned()
+    }
+
+    pub fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+
+    #[track_caller]
+    pub fn succeeds(self) -> Self {
+        let (out, err) = (self.stdout(), self.stderr());
+        assert!(self.output.status.success(), "burnish {}: {}\n{out}\n{err}", self.what, self.output.status);
+        self
+    }
+
+    /// Ended with status 1 and an error that contains every one of `parts`; it did not panic.
+    #[track_caller]
+    pub fn fails_with(self, parts: &[&str]) -> Self {
+        let error = self.stderr();
+        assert_eq!(self.output.status.code(), Some(1), "burnish {}: {error}{}", self.what, self.stdout());
+        assert!(!error.contains("panicked"), "burnish {}: {error}", self.what);
+        for part in parts {
+            assert!(error.contains(part), "burnish {}: `{part}` is not in: {error}", self.what);
+        }
+        self
+    }
+}
+
+/// Waits until `holds`, at most two minutes.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(120), "waited too long until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The lines of a metrics file without what depends on the clock.
+pub fn timeless_metrics(path: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines()
+        .map(|line| {
+            let mut row: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).unwrap();
+            row.retain(|name, _| !name.contains("time"));
+            serde_json::to_string(&row).unwrap()
+        })
+        .collect()
+}

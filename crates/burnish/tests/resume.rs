@@ -1,0 +1,123 @@
+//! A run survives anything: stopped in whatever way and resumed, it ends with the same bits.
+
+mod common;
+
+use std::process::{Child, Stdio};
+
+use common::{Scratch, timeless_metrics, wait_until};
+
+/// Weights, optimiser state and metrics of the run in `dir` equal those of the run in `whole`.
+#[track_caller]
+fn assert_same_run(scratch: &Scratch, dir: &str, whole: &str, step: u64) {
+    for file in ["model.safetensors", "trainer.safetensors"] {
+        let of = |dir: &str| scratch.read(&format!("{dir}/checkpoints/step_{step}/{file}"));
+        assert!(of(dir) == of(whole), "{file} of {dir} differs from that of {whole}");
+    }
+    let metrics = |dir: &str| timeless_metrics(&scratch.path(&format!("{dir}/metrics.jsonl")));
+    assert_eq!(metrics(dir), metrics(whole), "metrics of {dir}");
+}
+
+fn start(scratch: &Scratch, recipe: &str, dir: &str) -> Child {
+    scratch
+        .command(&["train", recipe, &format!("run.dir={dir}")])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn metric_lines(scratch: &Scratch, dir: &str) -> usize {
+    std::fs::read_to_string(scratch.path(&format!("{dir}/metrics.jsonl")))
+        .map_or(0, |text| text.matches('\n').count())
+}
+
+#[test]
+fn a_run_killed_at_any_point_and_resumed_equals_an_uninterrupted_one_bit_for_bit() {
+    let scratch = Scratch::with_policy();
+    scratch.burnish(&["train", "grpo.toml", "run.dir=whole"]).succeeds();
+    // 8 or 9 rows in all: the evaluations after 0, 3 and 6 steps, and six steps.
+    for lines in [0, 1, 3, 5, 7] {
+        let dir = format!("killed_{lines}");
+        let mut child = start(&scratch, "grpo.toml", &dir);
+        wait_until("the run has come that far", || {
+            scratch.path(&format!("{dir}/recipe.toml")).exists() && metric_lines(&scratch, &dir) >= lines
+                || child.try_wait().unwrap().is_some()
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // A second interruption on the way is survived too.
+        if lines == 3 {
+            let mut child = scratch
+                .command(&["train", "--resume", &dir])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            wait_until("it has gone on", || metric_lines(&scratch, &dir) >= 6 || child.try_wait().unwrap().is_some());
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        scratch.burnish(&["train", "--resume", &dir]).succeeds();
+        assert_same_run(&scratch, &dir, "whole", 6);
+    }
+}
+
+#[test]
+fn sft_resumes_to_the_same_bits_and_repeats_itself() {
+    let scratch = Scratch::with_policy();
+    let mut child = start(&scratch, "sft.toml", "killed");
+    wait_until("the run has come that far", || {
+        metric_lines(&scratch, "killed") >= 6 || child.try_wait().unwrap().is_some()
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    scratch.burnish(&["train", "--resume", "killed"]).succeeds();
+    assert_same_run(&scratch, "killed", "tiny", 12);
+}
+
+#[test]
+fn the_number_of_threads_changes_no_bit() {
+    let scratch = Scratch::with_policy();
+    for threads in ["1", "2", "3"] {
+        let dir = format!("run.dir=threads_{threads}");
+        scratch
+            .burnish(&["train", "grpo.toml", &dir, &format!("run.threads={threads}"), "train.max_steps=2"])
+            .succeeds();
+    }
+    for other in ["threads_2", "threads_3"] {
+        assert_same_run(&scratch, other, "threads_1", 2);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_finishes_the_step_saves_and_says_how_to_go_on() {
+    let scratch = Scratch::with_policy();
+    scratch.burnish(&["train", "grpo.toml", "run.dir=whole", "train.max_steps=40"]).succeeds();
+    let child = scratch
+        .command(&["train", "grpo.toml", "run.dir=asked", "train.max_steps=40"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("the run has come that far", || metric_lines(&scratch, "asked") >= 4);
+    let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("burnish train --resume asked"), "{said}");
+    scratch.burnish(&["train", "--resume", "asked"]).succeeds();
+    assert_same_run(&scratch, "asked", "whole", 40);
+}
+
+#[test]
+fn two_processes_never_share_a_run_directory() {
+    let scratch = Scratch::with_policy();
+    let mut child = start(&scratch, "grpo.toml", "shared");
+    wait_until("the run has begun", || scratch.path("shared/recipe.toml").exists());
+    scratch.burnish(&["train", "--resume", "shared"]).fails_with(&["shared", "in use"]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    scratch.burnish(&["train", "grpo.toml", "run.dir=shared"]).fails_with(&["shared", "--resume"]);
+}
