@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{TaskId, Trace, Verdict};
+use crate::{Message, TaskId, Trace, Verdict};
 
 /// Why an episode ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -33,11 +33,16 @@ pub struct Episode {
     pub verdict: Verdict,
     /// Why it ended.
     pub ending: Ending,
-    /// Number of policy turns.
-    pub turns: usize,
+    /// What the policy answered, turn by turn, as the environment read it.
+    pub answers: Vec<Message>,
 }
 
 impl Episode {
+    /// Number of policy turns.
+    pub fn turns(&self) -> usize {
+        self.answers.len()
+    }
+
     /// Number of tokens that the policy sampled.
     pub fn sampled_tokens(&self) -> usize {
         self.traces.iter().map(Trace::sampled_tokens).sum()

@@ -170,7 +170,7 @@ struct Player<'a> {
     tools: Vec<ToolSpec>,
     messages: Vec<Message>,
     trace: Trace,
-    turns: usize,
+    answers: Vec<Message>,
     outcome: Option<(Ending, Verdict)>,
 }
 
@@ -193,7 +193,7 @@ impl<'a> Player<'a> {
             tools: Vec::new(),
             messages: Vec::new(),
             trace: Trace::new(),
-            turns: 0,
+            answers: Vec::new(),
             outcome: None,
         };
         match player.environment.reset(task, address.seed()) {
@@ -211,7 +211,7 @@ impl<'a> Player<'a> {
     }
 
     fn turn<'t>(&'t mut self, plan: &'t Plan<'_>) -> Turn<'t> {
-        let place = Address { turn: self.turns as u64, purpose: Purpose::Sample, ..self.address };
+        let place = Address { turn: self.answers.len() as u64, purpose: Purpose::Sample, ..self.address };
         Turn {
             trace: &mut self.trace,
             messages: &self.messages,
@@ -223,14 +223,14 @@ impl<'a> Player<'a> {
 
     /// Hands the policy's answer to the environment and ends the episode where it is over.
     fn take(&mut self, output: TurnOutput, turns_max: usize) {
-        self.turns += 1;
+        self.answers.push(output.message.clone());
         let step = self.environment.step(&output.message);
         self.messages.push(output.message);
         match step {
             Err(error) => self.fail(&error),
             Ok(_) if output.stop.is_truncated() => self.end(Ending::Truncated),
             Ok(Step::Done) => self.end(Ending::Completed),
-            Ok(Step::Continue(_)) if self.turns >= turns_max => self.end(Ending::TurnsMax),
+            Ok(Step::Continue(_)) if self.answers.len() >= turns_max => self.end(Ending::TurnsMax),
             Ok(Step::Continue(messages)) => self.messages.extend(messages),
         }
     }
@@ -245,7 +245,7 @@ impl<'a> Player<'a> {
         if overlong == Overlong::Truncate && drop_oldest(&mut self.messages) {
             return Ok(true);
         }
-        if self.turns > 0 {
+        if !self.answers.is_empty() {
             self.end(Ending::ContextOverflow);
         } else if overlong == Overlong::Refuse {
             return Err(RolloutError::Overlong { task: self.task.id.clone(), tokens, tokens_max });
@@ -268,7 +268,7 @@ impl<'a> Player<'a> {
     }
 
     fn policy_error(&self, source: PolicyError) -> RolloutError {
-        RolloutError::Policy { task: self.task.id.clone(), rollout: self.rollout, turn: self.turns, source }
+        RolloutError::Policy { task: self.task.id.clone(), rollout: self.rollout, turn: self.answers.len(), source }
     }
 
     fn into_episode(self) -> Episode {
@@ -282,7 +282,7 @@ impl<'a> Player<'a> {
             traces: vec![self.trace],
             verdict,
             ending,
-            turns: self.turns,
+            answers: self.answers,
         }
     }
 }

@@ -153,7 +153,7 @@ fn episodes_come_ordered_by_task_then_rollout_and_each_round_is_one_call() {
     let mut policy = Scripted::new(|_| says("ok"));
     let episodes = play(&mut policy, &plan(&tasks, &sampling())).unwrap();
     let names: Vec<(&str, usize, usize)> =
-        episodes.iter().map(|e| (e.task.0.as_str(), e.rollout, e.turns)).collect();
+        episodes.iter().map(|e| (e.task.0.as_str(), e.rollout, e.turns())).collect();
     let expected = [
         ("counting/a", 0, 3),
         ("counting/a", 1, 3),
@@ -168,7 +168,7 @@ fn episodes_come_ordered_by_task_then_rollout_and_each_round_is_one_call() {
     for episode in &episodes {
         assert_eq!(episode.ending, Ending::Completed);
         assert!(episode.verdict.success);
-        assert_eq!(episode.sampled_tokens(), episode.turns);
+        assert_eq!(episode.sampled_tokens(), episode.turns());
     }
 }
 
@@ -216,9 +216,9 @@ fn an_environment_that_fails_ends_its_own_episode_unscored() {
     let episodes = play(&mut policy, &Plan { rollouts: 1, ..plan(&tasks, &sampling()) }).unwrap();
     let unscored = |reason: &str| Validity::Unscored { reason: reason.into() };
     assert_eq!(episodes[0].ending, Ending::Completed);
-    assert_eq!((episodes[1].ending, episodes[1].turns), (Ending::EnvironmentError, 0));
+    assert_eq!((episodes[1].ending, episodes[1].turns()), (Ending::EnvironmentError, 0));
     assert_eq!(episodes[1].verdict.validity, unscored("no turns"));
-    assert_eq!((episodes[2].ending, episodes[2].turns), (Ending::EnvironmentError, 1));
+    assert_eq!((episodes[2].ending, episodes[2].turns()), (Ending::EnvironmentError, 1));
     assert_eq!(episodes[2].verdict.validity, unscored("broken"));
 }
 
@@ -227,7 +227,7 @@ fn an_episode_that_reaches_the_bound_on_turns_is_judged_there() {
     let tasks = [task("a", json!(9))];
     let mut policy = Scripted::new(|_| says("ok"));
     let episodes = play(&mut policy, &plan(&tasks, &sampling())).unwrap();
-    assert_eq!((episodes[0].ending, episodes[0].turns), (Ending::TurnsMax, 5));
+    assert_eq!((episodes[0].ending, episodes[0].turns()), (Ending::TurnsMax, 5));
     assert_eq!(episodes[0].verdict.rewards["answers"], 5.0);
     assert!(matches!(
         play(&mut policy, &Plan { turns_max: 0, ..plan(&tasks, &sampling()) }),
@@ -240,7 +240,7 @@ fn a_truncated_answer_is_judged_and_ends_the_episode() {
     let tasks = [task("a", json!(1)), task("b", json!(3))];
     let mut policy = Scripted::new(|_| Ok(("cut".to_owned(), StopReason::TokensMax)));
     for episode in play(&mut policy, &plan(&tasks, &sampling())).unwrap() {
-        assert_eq!((episode.ending, episode.turns), (Ending::Truncated, 1));
+        assert_eq!((episode.ending, episode.turns()), (Ending::Truncated, 1));
         assert_eq!(episode.verdict.rewards["answers"], 1.0);
         assert!(episode.traces[0].branches()[0].is_truncated);
     }
@@ -274,7 +274,7 @@ fn an_overlong_prompt_is_refused_by_name_dropped_or_truncated_as_the_plan_says()
     );
 
     let dropped = with(Overlong::Drop, 3).unwrap();
-    assert_eq!((dropped[2].ending, dropped[2].turns), (Ending::ContextOverflow, 0));
+    assert_eq!((dropped[2].ending, dropped[2].turns()), (Ending::ContextOverflow, 0));
     assert!(!dropped[2].verdict.is_scored());
     assert!(dropped[1].verdict.success && dropped[4].verdict.success);
 
@@ -309,13 +309,13 @@ fn an_episode_that_outgrows_the_context_later_is_judged_by_what_it_did() {
     let sampling = sampling();
     for overlong in [Overlong::Refuse, Overlong::Drop] {
         let episodes = play(&mut short_sighted(4), &Plan { overlong, ..plan(&tasks, &sampling) }).unwrap();
-        assert_eq!((episodes[0].ending, episodes[0].turns), (Ending::ContextOverflow, 2));
+        assert_eq!((episodes[0].ending, episodes[0].turns()), (Ending::ContextOverflow, 2));
         assert_eq!(episodes[0].verdict.rewards["answers"], 2.0);
     }
     let episodes =
         play(&mut short_sighted(4), &Plan { overlong: Overlong::Truncate, ..plan(&tasks, &sampling) })
             .unwrap();
-    assert_eq!((episodes[0].ending, episodes[0].turns), (Ending::Completed, 4));
+    assert_eq!((episodes[0].ending, episodes[0].turns()), (Ending::Completed, 4));
 }
 
 #[test]

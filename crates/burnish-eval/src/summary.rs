@@ -175,7 +175,7 @@ pub(crate) mod tests {
             traces: Vec::new(),
             verdict: Verdict::scored("valid", reward, success),
             ending: Ending::Completed,
-            turns: 1,
+            answers: Vec::new(),
         }
     }
 

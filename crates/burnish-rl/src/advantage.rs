@@ -1,7 +1,7 @@
 //! Group-relative advantage: which of the rollouts of one task were better than their siblings.
 //!
-//! **What it does.** Compares the reward of each rollout with the mean of its group, and optionally divides by
-//! a standard deviation.
+//! **What it does.** Compares the reward of each rollout with the mean of its group, and optionally divides
+//! by a standard deviation.
 //!
 //! **Formula.** For rollout `i` of group `g`, with `R_i` its reward and `n` the number of scored members:
 //!
@@ -16,12 +16,13 @@
 //! deviation, and gets no advantage. A group whose scored rewards are all equal, a group of one among them,
 //! has advantages of exactly 0: rounding in its mean is not amplified by `1/ε`.
 //!
-//! **Reduces to.** With `scale = none` and groups of `G`, RLOO times `(G - 1)/G`. Adding a constant to the rewards
-//! of a group changes nothing.
+//! **Reduces to.** With `scale = none` and groups of `G`, RLOO times `(G - 1)/G`. Adding a constant to the
+//! rewards of a group changes nothing.
 //!
 //! **Differs from the paper.** Shao et al. give no `ε`. TRL adds 1e-4 and divides by `n - 1`, which are the
-//! defaults here; verl adds 1e-6 and gives a group of one its raw reward. TRL sets the advantage of an unscored
-//! rollout to 0 and trains on it (it counts in denominators); here it has none, so that the caller leaves it out.
+//! defaults here; verl adds 1e-6 and gives a group of one its raw reward. TRL sets the advantage of an
+//! unscored rollout to 0 and trains on it (it counts in denominators); here it has none, so that the caller
+//! leaves it out.
 //!
 //! **Example.**
 //! ```
@@ -85,8 +86,8 @@ impl AdvantageConfig {
 pub struct Credit {
     /// One entry a rollout; `None` where it had no reward.
     pub advantages: Vec<Option<f64>>,
-    /// `reward` (mean), `reward_std` (n - 1) and `frac_reward_zero_std`, as TRL 1.16 defines them. A number that
-    /// does not exist (the mean of nothing) is left out.
+    /// `reward` (mean), `reward_std` (n - 1) and `frac_reward_zero_std`, as TRL 1.16 defines them. A number
+    /// that does not exist (the mean of nothing) is left out.
     pub metrics: BTreeMap<String, f64>,
 }
 
@@ -150,8 +151,8 @@ fn std(values: &[f64], ddof: usize) -> Option<f64> {
 
 fn metrics(rewards: &[Option<f64>], group_size: usize, scale: Scale) -> BTreeMap<String, f64> {
     let all = scored(rewards);
-    // TRL's share counts rollouts, and takes the standard deviation that scales them. Of a group in which fewer
-    // than two of several members were scored, it is not a number, hence not zero.
+    // TRL's share counts rollouts, and takes the standard deviation that scales them. Of a group in which
+    // fewer than two of several members were scored, it is not a number, hence not zero.
     let zero_std = |group: &[Option<f64>]| group.len() == 1 || std(&scored(group), 1).is_some_and(is_zero);
     let zero_std_rollouts = match scale {
         Scale::Batch => usize::from(zero_std(rewards)) * rewards.len(),

@@ -3,8 +3,8 @@
 //! **What it does.** Divides the loss of each token, so that the sum over all parts of an optimiser batch is
 //! the loss. Nearly every disagreement between frameworks about "the same" objective is a disagreement here.
 //!
-//! **Formula.** With `ℓ[s, t]` the loss of token `t` of sequence `s`, `m[s, t]` the loss mask, and an optimiser
-//! batch of `S` sequences: `loss = Σ_s Σ_t m[s, t] · ℓ[s, t] / D[s]`, where `D[s]` is
+//! **Formula.** With `ℓ[s, t]` the loss of token `t` of sequence `s`, `m[s, t]` the loss mask, and an
+//! optimiser batch of `S` sequences: `loss = Σ_s Σ_t m[s, t] · ℓ[s, t] / D[s]`, where `D[s]` is
 //!
 //! | aggregation | `D[s]` | every ... weighs the same |
 //! | --- | --- | --- |
@@ -17,20 +17,22 @@
 //! tokens; `dapo` is `bnpo` where the generation is one minibatch.
 //!
 //! **Differs from TRL 1.16.** Not for `grpo`, `dr_grpo` and `dapo`. How TRL's numbers map to [`Totals`]: an
-//! optimiser batch is `gradient_accumulation_steps` micro-batches of equal size, whose losses are added, and a
-//! generation is `steps_per_generation` of them, so
-//! `minibatches = steps_per_generation / gradient_accumulation_steps`; `num_items_in_batch` (over all
-//! processes) is `tokens_generation`; `max_completion_length` is `completion_tokens_max`. TRL divides by
-//! `current_gradient_accumulation_steps`, which for the mean over sequences and for the constant amounts to
-//! counting the sequences of all micro-batches. `bnpo` there means the tokens of each *micro-batch*, so its
-//! gradient depends on how much memory the machine has; here it is the tokens of the optimiser batch, which is
-//! TRL's with `gradient_accumulation_steps = 1`.
+//! optimiser batch is `gradient_accumulation_steps` micro-batches of equal size, whose losses are added, and
+//! a generation is `steps_per_generation` of them, so `minibatches = steps_per_generation /
+//! gradient_accumulation_steps`; `num_items_in_batch` (over all processes) is `tokens_generation`;
+//! `max_completion_length` is `completion_tokens_max`. TRL divides by `current_gradient_accumulation_steps`,
+//! which for the mean over sequences and for the constant amounts to counting the sequences of all
+//! micro-batches. `bnpo` there means the tokens of each *micro-batch*, so its gradient depends on how much
+//! memory the machine has; here it is the tokens of the optimiser batch, which is TRL's with
+//! `gradient_accumulation_steps = 1`.
 //!
 //! **Example.**
 //! ```
 //! use burnish_rl::{Totals, aggregation::Aggregation};
 //! // Two sequences, of 3 and 5 tokens; nothing else was sampled.
-//! let totals = Totals { sequences: 2, tokens: 8, tokens_generation: 8, minibatches: 1, completion_tokens_max: 10 };
+//! let totals = Totals {
+//!     sequences: 2, tokens: 8, tokens_generation: 8, minibatches: 1, completion_tokens_max: 10,
+//! };
 //! assert_eq!(Aggregation::Grpo.denominator(3, &totals), 6.0);
 //! assert_eq!(Aggregation::Dapo.denominator(3, &totals), 8.0);
 //! assert_eq!(Aggregation::DrGrpo.denominator(3, &totals), 20.0);

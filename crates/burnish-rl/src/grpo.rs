@@ -1,10 +1,11 @@
-//! GRPO: the clipped surrogate of PPO with an advantage per sequence, and a penalty for leaving the reference.
+//! GRPO: the clipped surrogate of PPO with an advantage per sequence, and a penalty for leaving the
+//! reference.
 //!
-//! **What it does.** Raises the probability of tokens with a positive advantage and lowers that of others, until
-//! the policy has moved by a set ratio from where the update began.
+//! **What it does.** Raises the probability of tokens with a positive advantage and lowers that of others,
+//! until the policy has moved by a set ratio from where the update began.
 //!
-//! **Formula.** For each token with a loss mask, in nats, with `lp` the policy's log-probability, `old` the proximal,
-//! `ref` the reference's, `A` the advantage:
+//! **Formula.** For each token with a loss mask, in nats, with `lp` the policy's log-probability, `old` the
+//! proximal, `ref` the reference's, `A` the advantage:
 //!
 //! ```text
 //! r  = exp(lp - old)
@@ -15,27 +16,27 @@
 //!
 //! and the token losses are divided as [`crate::aggregation`] says and added.
 //!
-//! **Derivative.** `∂ℓ/∂lp = -r·A` where the token is not clipped, 0 where it is, plus `β` times `∂kl/∂lp`: with
-//! `∂k3/∂lp = 1 - exp(ref - lp)`, that is `r·(k3 + ∂k3/∂lp) = -r·(ref - lp)`, or `∂k3/∂lp` alone.
-//! A token is clipped if `r > 1 + ε_high` and `A > 0`, or `r < 1 - ε_low` and `A < 0`. `A = 0` gives exactly 0,
+//! **Derivative.** `∂ℓ/∂lp = -r·A` where the token is not clipped, 0 where it is, plus `β` times `∂kl/∂lp`:
+//! with `∂k3/∂lp = 1 - exp(ref - lp)`, that is `r·(k3 + ∂k3/∂lp) = -r·(ref - lp)`, or `∂k3/∂lp` alone. A
+//! token is clipped if `r > 1 + ε_high` and `A > 0`, or `r < 1 - ε_low` and `A < 0`. `A = 0` gives exactly 0,
 //! however extreme `r` is. Nothing else is clamped: for `A < 0` the loss grows with `r` without bound.
 //!
-//! At the kink, `r` exactly on a bound, a token is *not* clipped: the derivative is that of the side within the
-//! region. torch 2.15 gives half of that on a bound (`min` halves the gradient between its equal arguments, and
-//! `clamp` passes none at its bounds), even on the bound where nothing is clipped and both sides agree. So the two
-//! differ only where a bound is hit to the last bit; not on the first inner step, where every `r` is exactly 1,
-//! unless `ε = 0`.
+//! At the kink, `r` exactly on a bound, a token is *not* clipped: the derivative is that of the side within
+//! the region. torch 2.15 gives half of that on a bound (`min` halves the gradient between its equal
+//! arguments, and `clamp` passes none at its bounds), even on the bound where nothing is clipped and both
+//! sides agree. So the two differ only where a bound is hit to the last bit; not on the first inner step,
+//! where every `r` is exactly 1, unless `ε = 0`.
 //!
-//! **Reduces to.** REINFORCE with the group's baseline on the first inner step (`lp = old`): `r` is exactly 1, the
-//! derivative exactly `-A` over the denominator. PPO's policy loss for `ε_low = ε_high` and `β = 0`.
+//! **Reduces to.** REINFORCE with the group's baseline on the first inner step (`lp = old`): `r` is exactly
+//! 1, the derivative exactly `-A` over the denominator. PPO's policy loss for `ε_low = ε_high` and `β = 0`.
 //!
-//! **Differs from the paper.** `ε_high` is DAPO's. The defaults are TRL's: `β = 0`, `dapo` aggregation. The paper
-//! averages over each sequence and does not correct the KL: `aggregation = "grpo"`, `beta = 0.04`,
+//! **Differs from the paper.** `ε_high` is DAPO's. The defaults are TRL's: `β = 0`, `dapo` aggregation. The
+//! paper averages over each sequence and does not correct the KL: `aggregation = "grpo"`, `beta = 0.04`,
 //! `use_bias_correction_kl = false`.
 //!
 //! **Metrics**, named and defined as in TRL 1.16, each the mean over loss tokens: `clip_ratio/low_mean`,
-//! `clip_ratio/high_mean`, `clip_ratio/region_mean`, `entropy`, and `kl` (of the formula) where `β > 0`. With no
-//! entropy bonus, TRL's `policy_loss` is the loss.
+//! `clip_ratio/high_mean`, `clip_ratio/region_mean`, `entropy`, and `kl` (of the formula) where `β > 0`. With
+//! no entropy bonus, TRL's `policy_loss` is the loss.
 //!
 //! **Example.**
 //! ```
@@ -46,14 +47,16 @@
 //!     policy: &policy, proximal: &policy, behavior: &policy, reference: None, entropy: &entropy,
 //!     advantage: &[2.0, 2.0], loss_mask: &[true, true], sequences: &[0..2],
 //! };
-//! let totals = Totals { sequences: 1, tokens: 2, tokens_generation: 2, minibatches: 1, completion_tokens_max: 2 };
+//! let totals = Totals {
+//!     sequences: 1, tokens: 2, tokens_generation: 2, minibatches: 1, completion_tokens_max: 2,
+//! };
 //! let evaluation = grpo.evaluate(&streams, &totals);
 //! assert_eq!((evaluation.loss, evaluation.d_policy), (-2.0, vec![-1.0, -1.0]));
 //! ```
 //!
 //! **References.** Shao et al. 2024 (GRPO), arXiv:2402.03300, eq. 3 and 4. Schulman et al. 2017 (PPO),
-//! arXiv:1707.06347, eq. 7. Yu et al. 2025 (DAPO), arXiv:2503.14476, eq. 10. k3: Schulman 2020, "Approximating KL
-//! divergence". Its correction: DeepSeek-AI 2025 (DeepSeek-V3.2), arXiv:2512.02556.
+//! arXiv:1707.06347, eq. 7. Yu et al. 2025 (DAPO), arXiv:2503.14476, eq. 10. k3: Schulman 2020,
+//! "Approximating KL divergence". Its correction: DeepSeek-AI 2025 (DeepSeek-V3.2), arXiv:2512.02556.
 
 use crate::aggregation::Aggregation;
 use crate::config::{ConfigError, require};
@@ -67,8 +70,8 @@ pub struct GrpoConfig {
     /// How far the ratio may fall below 1 before a token with a negative advantage stops to count; 1 is no
     /// limit. Default: 0.2.
     pub epsilon_low: f64,
-    /// How far the ratio may rise above 1 before a token with a positive advantage stops to count. Default: 0.2,
-    /// whatever `epsilon_low` is.
+    /// How far the ratio may rise above 1 before a token with a positive advantage stops to count. Default:
+    /// 0.2, whatever `epsilon_low` is.
     pub epsilon_high: f64,
     /// Weight of the KL divergence to the reference; 0 (default) needs no reference.
     pub beta: f64,

@@ -2,24 +2,26 @@
 //!
 //! **What it does.** Supervised fine-tuning. The loss mask says which tokens are imitated.
 //!
-//! **Formula.** `loss = -Σ_t m[t] · log π_θ[t] / N`, with `m` the loss mask and `N` the number of tokens with a
-//! loss mask in the optimiser batch; `∂loss/∂log π_θ[t] = -m[t] / N`.
+//! **Formula.** `loss = -Σ_t m[t] · log π_θ[t] / N`, with `m` the loss mask and `N` the number of tokens with
+//! a loss mask in the optimiser batch; `∂loss/∂log π_θ[t] = -m[t] / N`.
 //!
 //! **Reduces to.** Cross-entropy with mean reduction, as in `transformers` with `num_items_in_batch`. It is
 //! GRPO's gradient at ratio 1 with every advantage 1 and `bnpo` aggregation.
 //!
-//! **Metrics.** `entropy`: mean over loss tokens. (TRL's `mean_token_accuracy` needs the most likely token, which
-//! the streams do not have.)
+//! **Metrics.** `entropy`: mean over loss tokens. (TRL's `mean_token_accuracy` needs the most likely token,
+//! which the streams do not have.)
 //!
 //! **Example.**
 //! ```
 //! use burnish_rl::{Objective, Streams, Totals, nll::Nll};
 //! let (policy, zeros) = ([-1.0, -2.0, -3.0], [0.0; 3]);
 //! let streams = Streams {
-//!     policy: &policy, proximal: &policy, behavior: &policy, reference: None, entropy: &zeros, advantage: &zeros,
-//!     loss_mask: &[false, true, true], sequences: &[0..3],
+//!     policy: &policy, proximal: &policy, behavior: &policy, reference: None, entropy: &zeros,
+//!     advantage: &zeros, loss_mask: &[false, true, true], sequences: &[0..3],
 //! };
-//! let totals = Totals { sequences: 1, tokens: 2, tokens_generation: 2, minibatches: 1, completion_tokens_max: 3 };
+//! let totals = Totals {
+//!     sequences: 1, tokens: 2, tokens_generation: 2, minibatches: 1, completion_tokens_max: 3,
+//! };
 //! let evaluation = Nll.evaluate(&streams, &totals);
 //! assert_eq!(evaluation.loss, 2.5);
 //! assert_eq!(evaluation.d_policy, [0.0, -0.5, -0.5]);

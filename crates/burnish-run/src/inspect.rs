@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use burnish_core::{Episode, Message, Role, Task};
+use burnish_core::{Episode, Task};
 use burnish_engine::{Limits, LocalPolicy};
 use burnish_env::Generator;
 use burnish_env::rollout::{self, Plan, SeedPlace};
@@ -140,15 +140,11 @@ pub fn stored(dir: &Path, step: Option<u64>, is_eval: bool, count: usize) -> Res
     };
     let generator = burnish_env::build(&recipe.env.id, config)?;
     let episodes = journal.episodes(step, kind)?;
-    let mut all = Vec::new();
-    for stored in episodes.into_iter().take(count) {
-        let id = &stored.episode.task;
-        let task = journal
-            .task(id)?
-            .ok_or_else(|| RunError::Refused(format!("{}: the journal lacks task {id}", dir.display())))?;
-        all.push(shown(&*generator, task, stored.episode, stored.advantage));
-    }
-    Ok(all)
+    Ok(episodes
+        .into_iter()
+        .take(count)
+        .map(|stored| shown(&*generator, stored.task, stored.episode, stored.advantage))
+        .collect())
 }
 
 /// Draws an episode with the effect of its last answer.
@@ -158,14 +154,7 @@ pub(crate) fn shown(
     episode: Episode,
     advantage: Option<f64>,
 ) -> Shown {
-    let answer = last_answer(&episode);
-    let drawing = generator.draw(&task, answer.as_ref().map(|message| message.content.as_str()));
+    let answer = episode.answers.last().map(|answer| answer.content.as_str());
+    let drawing = generator.draw(&task, answer);
     Shown { task, episode, drawing, advantage }
-}
-
-/// The text of the last node that the policy sampled.
-fn last_answer(episode: &Episode) -> Option<Message> {
-    let nodes = episode.traces.first()?.nodes();
-    let node = nodes.iter().rev().find(|node| node.sampled.is_some())?;
-    Some(Message::new(Role::Assistant, node.text.clone()))
 }

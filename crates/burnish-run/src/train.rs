@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use burnish_core::rng::{Address, Purpose};
-use burnish_core::{Episode, Task};
+use burnish_core::Episode;
 use burnish_eval::{Change, Summary};
 use burnish_train::checkpoint::{self, BoxError, Checkpoint, Checkpoints};
 use burnish_train::schedule::{Schedule, Warmup};
@@ -90,9 +90,9 @@ impl Run {
         burnish_tensor::set_threads(recipe.run.threads);
         let parts = Parts::make(&recipe, None, watch)?;
         let dir = RunDir::create(&recipe.run.dir)?;
-        let journal = Journal::create(&dir.journal())?;
-        // The recipe is written last: it is the sign that there is a run to resume.
+        // With the recipe there is a run: from here on it can be resumed, wherever it is killed.
         crate::files::write_atomic(&dir.recipe(), recipe.to_toml()?.as_bytes())?;
+        let journal = Journal::create(&dir.journal())?;
         Run::assemble(recipe, parts, dir, journal)
     }
 
@@ -185,12 +185,7 @@ impl Run {
             Stage::Grpo(stage) => {
                 let done =
                     stage.step(&self.recipe, &self.tasks, &mut self.policy, &mut self.trainer, &lr, step)?;
-                let rows: Vec<EpisodeRow<'_>> = done
-                    .episodes
-                    .iter()
-                    .zip(&done.advantages)
-                    .map(|(episode, advantage)| self.row(&done.tasks, episode, *advantage))
-                    .collect();
+                let rows = self.rows(&done.episodes, self.recipe.rollout.group_size, |at| done.advantages[at]);
                 self.journal.record_step(step + 1, EpisodeKind::Train, &done.tasks, &rows)?;
                 done.metrics
             }
@@ -201,13 +196,21 @@ impl Run {
         Ok(values)
     }
 
-    fn row<'a>(&self, tasks: &[Task], episode: &'a Episode, advantage: Option<f64>) -> EpisodeRow<'a> {
-        EpisodeRow {
-            task_index: tasks.iter().position(|task| task.id == episode.task).unwrap_or(0),
+    /// Rows of the journal for episodes that lie task by task, `rollouts` of each.
+    fn rows<'a>(
+        &self,
+        episodes: &'a [Episode],
+        rollouts: usize,
+        advantage: impl Fn(usize) -> Option<f64>,
+    ) -> Vec<EpisodeRow<'a>> {
+        let weights = &self.recipe.reward.weights;
+        let row = |(at, episode): (usize, &'a Episode)| EpisodeRow {
+            task_index: at / rollouts,
             episode,
-            reward: episode.verdict.total(&self.recipe.reward.weights),
-            advantage,
-        }
+            reward: episode.verdict.total(weights),
+            advantage: advantage(at),
+        };
+        episodes.iter().enumerate().map(row).collect()
     }
 
     fn evaluate(&mut self, watch: &mut dyn Watch) -> Result<(), RunError> {
@@ -216,8 +219,7 @@ impl Run {
         }
         let evaluation =
             evaluate(&self.recipe, &self.policy, &*self.tasks.eval_generator, &self.tasks.eval)?;
-        let rows: Vec<EpisodeRow<'_>> =
-            evaluation.episodes.iter().map(|episode| self.row(&self.tasks.eval, episode, None)).collect();
+        let rows = self.rows(&evaluation.episodes, self.recipe.eval.rollouts, |_| None);
         self.journal.record_step(self.step, EpisodeKind::Eval, &self.tasks.eval, &rows)?;
         self.log("eval", summary_metrics(&evaluation.summary))?;
         watch.event(Event::Evaluated { step: self.step, summary: &evaluation.summary });

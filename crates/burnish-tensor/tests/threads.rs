@@ -13,6 +13,7 @@ use common::{Decoder, VOCAB};
 
 /// Calls `body` in pools of 1, 2 and 3 threads and checks that the bits of what it returns are the same.
 #[track_caller]
+#[expect(clippy::unwrap_used, reason = "a test that cannot start threads fails")]
 fn assert_bit_equal_at_any_thread_count(body: impl Fn() -> Vec<f32> + Sync) {
     let [one, two, three] = [1, 2, 3].map(|threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

@@ -30,7 +30,8 @@ def tiny_model():
     """A model and a tokenizer, only so that a trainer can be built."""
     vocabulary = {"<pad>": 0, "<eos>": 1, "a": 2}
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(models.WordLevel(vocabulary, unk_token="a")), pad_token="<pad>", eos_token="<eos>"
+        tokenizer_object=Tokenizer(models.WordLevel(vocabulary, unk_token="a")),
+        pad_token="<pad>", eos_token="<eos>",
     )
     config = LlamaConfig(
         vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1,
@@ -62,14 +63,17 @@ def trainer(reward=lambda completions, **_: [0.0] * len(completions), **settings
 # --- Losses -------------------------------------------------------------------------------------------------
 
 
+MOVES = [0.0, 0.01, 0.3, -0.3, 1.5, -1.5, 9.0, -9.0]
+
+
 def batch(seed, rows, columns=5, on_policy=False, zero_advantages=False):
     """Ragged streams with holes in the mask. Off policy, the log-ratios reach from tiny to extreme."""
     draw = random.Random(seed)
     policy, old, ref, entropy, mask, advantages = [], [], [], [], [], []
     for row in range(rows):
         policy.append([-draw.expovariate(0.7) - 0.01 for _ in range(columns)])
-        shift = lambda: 0.0 if on_policy else draw.choice([0.0, 0.01, 0.3, -0.3, 1.5, -1.5, 9.0, -9.0]) * draw.uniform(0.5, 1)
-        old.append([value - shift() for value in policy[-1]])
+        move = lambda: 0.0 if on_policy else draw.choice(MOVES) * draw.uniform(0.5, 1)
+        old.append([value - move() for value in policy[-1]])
         ref.append([value + draw.gauss(0.0, 0.5) for value in policy[-1]])
         entropy.append([draw.uniform(0.0, 2.0) for _ in range(columns)])
         length = draw.randint(1, columns)
@@ -107,20 +111,23 @@ METRICS = ["kl", "entropy", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip
 
 
 def loss_case(
-    name, streams, loss_type, beta, corrected=True, low=0.2, high=0.28, micro_batches=1, minibatches=1, other_tokens=0
+    name, streams, loss_type, beta, corrected=True, low=0.2, high=0.28, micro_batches=1, minibatches=1,
+    other_tokens=0,
 ):
-    """One optimiser batch, in `micro_batches` accumulation steps; a generation has `minibatches` such batches."""
+    """One optimiser batch, in `micro_batches` accumulation steps, of the `minibatches` of a generation."""
     rows = len(streams["policy"]) // micro_batches
     made = trainer(
         loss_type=loss_type, beta=beta, use_bias_correction_kl=corrected, epsilon=low, epsilon_high=high,
-        per_device_train_batch_size=rows, gradient_accumulation_steps=micro_batches, steps_per_generation=micro_batches * minibatches,
+        per_device_train_batch_size=rows, gradient_accumulation_steps=micro_batches,
+        steps_per_generation=micro_batches * minibatches,
     )
     tokens_generation = sum(map(sum, streams["mask"])) + other_tokens
     parts = [evaluate(made, part, tokens_generation) for part in slices(streams, rows)]
     metrics = {metric: values[0] for metric, values in made._metrics["train"].items() if metric in METRICS}
     return dict(
         name=name, loss_type=loss_type, beta=beta, use_bias_correction_kl=corrected, epsilon_low=low,
-        epsilon_high=high, micro_batches=micro_batches, minibatches=minibatches, tokens_generation=tokens_generation, loss=sum(loss for loss, _ in parts),
+        epsilon_high=high, micro_batches=micro_batches, minibatches=minibatches,
+        tokens_generation=tokens_generation, loss=sum(loss for loss, _ in parts),
         gradient=[row for _, rows in parts for row in rows], metrics=metrics if micro_batches == 1 else {},
     )
 
@@ -142,7 +149,8 @@ def losses():
         cases.append(loss_case("on_bounds", batches["on_bounds"], loss_type, 0.0, low=0.0, high=0.0))
         cases.append(
             loss_case(
-                "accumulated", batches["accumulated"], loss_type, 0.04, micro_batches=2, minibatches=2, other_tokens=9
+                "accumulated", batches["accumulated"], loss_type, 0.04, micro_batches=2, minibatches=2,
+                other_tokens=9,
             )
         )
     return dict(completion_tokens_max=COMPLETION_TOKENS_MAX, batches=batches, cases=cases)
@@ -152,10 +160,12 @@ def losses():
 
 
 def advantage_case(name, scale, group_size, rewards):
-    rewards = [None if reward is None else torch.tensor(reward, dtype=torch.float32).item() for reward in rewards]
+    to_f32 = lambda reward: torch.tensor(reward, dtype=torch.float32).item()  # TRL stores them so
+    rewards = [None if reward is None else to_f32(reward) for reward in rewards]
     made = trainer(
-        reward=lambda completions, **_: list(rewards), scale_rewards=scale, per_device_train_batch_size=len(rewards),
-        num_generations=max(group_size, 2), num_generations_eval=group_size, per_device_eval_batch_size=len(rewards),
+        reward=lambda completions, **_: list(rewards), scale_rewards=scale,
+        num_generations=max(group_size, 2), num_generations_eval=group_size,
+        per_device_train_batch_size=len(rewards), per_device_eval_batch_size=len(rewards),
     )
     ids = [[2, 1]] * len(rewards)
     made._generate = lambda prompts: (ids, ids, None, ["a"] * len(ids), None, {}, None, None)
@@ -164,10 +174,11 @@ def advantage_case(name, scale, group_size, rewards):
     torch.set_default_dtype(torch.float64)
     output = made._generate_and_score_completions([{"prompt": "a"} for _ in rewards])
     torch.set_default_dtype(torch.float32)
-    metrics = {metric: made._metrics[mode][metric][0] for metric in ["reward", "reward_std", "frac_reward_zero_std"]}
+    names = ["reward", "reward_std", "frac_reward_zero_std"]
+    metrics = {name: made._metrics[mode][name][0] for name in names}
     return dict(
-        name=name, scale=scale, group_size=group_size, rewards=rewards, advantages=output["advantages"].tolist(),
-        metrics=metrics,
+        name=name, scale=scale, group_size=group_size, rewards=rewards,
+        advantages=output["advantages"].tolist(), metrics=metrics,
     )
 
 

@@ -37,7 +37,7 @@ fn token(policy: f64, proximal: f64, reference: f64, advantage: f64) -> Batch {
         entropy: vec![1.0],
         advantage: vec![advantage],
         loss_mask: vec![true],
-        sequences: vec![0..1],
+        sequences: std::iter::once(0..1).collect(),
     }
 }
 
@@ -51,11 +51,14 @@ proptest! {
     #[test]
     fn derivatives_are_those_of_finite_differences(batch in batches(1.0)) {
         const STEP: f64 = 1e-6;
-        let near_a_kink = |log_ratio: f64| [1.0 - LOW, 1.0 + HIGH].iter().any(|bound| (log_ratio.exp() - bound).abs() < 1e-3);
+        let near_a_kink = |at: usize| {
+            let ratio = (batch.policy[at] - batch.proximal[at]).exp();
+            [1.0 - LOW, 1.0 + HIGH].iter().any(|bound| (ratio - bound).abs() < 1e-3)
+        };
         for objective in objectives() {
             let found = batch.evaluate(&*objective);
             prop_assert!(found.d_entropy.iter().all(|derivative| *derivative == 0.0));
-            for at in (0..batch.policy.len()).filter(|&at| !near_a_kink(batch.policy[at] - batch.proximal[at])) {
+            for at in (0..batch.policy.len()).filter(|&at| !near_a_kink(at)) {
                 let loss = |change: f64| {
                     let mut moved = batch.clone();
                     moved.policy[at] += change;
@@ -71,7 +74,8 @@ proptest! {
     fn masked_tokens_never_change_a_value(batch in batches(20.0)) {
         let mut spoiled = batch.clone();
         for at in (0..batch.policy.len()).filter(|&at| !batch.loss_mask[at]) {
-            for stream in [&mut spoiled.policy, &mut spoiled.proximal, &mut spoiled.reference, &mut spoiled.entropy, &mut spoiled.advantage] {
+            let Batch { policy, proximal, reference, entropy, advantage, .. } = &mut spoiled;
+            for stream in [policy, proximal, reference, entropy, advantage] {
                 stream[at] = f64::NAN;
             }
         }
@@ -113,8 +117,8 @@ proptest! {
                 let tokens = sequence.clone().filter(|&at| batch.loss_mask[at]).count();
                 let denominator = aggregation.denominator(tokens, &batch.totals());
                 for at in sequence.clone() {
-                    let reinforce = if batch.loss_mask[at] { -batch.advantage[at] / denominator } else { 0.0 };
-                    prop_assert_eq!(found.d_policy[at], reinforce);
+                    let reinforce = -batch.advantage[at] / denominator;
+                    prop_assert_eq!(found.d_policy[at], if batch.loss_mask[at] { reinforce } else { 0.0 });
                 }
             }
         }
@@ -124,7 +128,8 @@ proptest! {
     fn a_reference_equal_to_the_policy_changes_nothing(batch in batches(2.0)) {
         let batch = Batch { reference: batch.policy.clone(), ..batch };
         for aggregation in AGGREGATIONS {
-            let (with, without) = (batch.evaluate(&grpo(aggregation, 0.04)), batch.evaluate(&grpo(aggregation, 0.0)));
+            let (with, without) = (grpo(aggregation, 0.04), grpo(aggregation, 0.0));
+            let (with, without) = (batch.evaluate(&with), batch.evaluate(&without));
             prop_assert_eq!((with.loss, with.d_policy), (without.loss, without.d_policy));
             let kl = with.metrics.iter().find(|metric| metric.name == "kl").unwrap();
             prop_assert_eq!(kl.sum, 0.0);
@@ -138,7 +143,7 @@ proptest! {
             let (kl, derivative) = token_loss(config, &token(policy, policy, reference, 0.0));
             prop_assert!(kl >= 0.0);
             prop_assert_eq!(derivative > 0.0, policy > reference, "descent leads to the reference");
-            // On policy the correction makes the log-ratio the weight of the score: the gradient of the KL itself.
+            // On policy, the correction makes the log-ratio the weight of the score: the gradient of the KL.
             prop_assert!(!use_bias_correction_kl || is_near(derivative, policy - reference, 1e-9));
         }
     }
@@ -147,19 +152,29 @@ proptest! {
     fn imitation_is_grpo_on_policy_with_advantage_1_over_the_tokens_of_the_batch(batch in batches(1.0)) {
         let mut batch = batch.on_policy();
         batch.advantage.fill(1.0);
-        prop_assert_eq!(batch.evaluate(&Nll).d_policy, batch.evaluate(&grpo(Aggregation::Bnpo, 0.0)).d_policy);
+        let reinforced = batch.evaluate(&grpo(Aggregation::Bnpo, 0.0));
+        prop_assert_eq!(batch.evaluate(&Nll).d_policy, reinforced.d_policy);
     }
 
     #[test]
-    fn aggregations_agree_on_completions_that_all_have_the_greatest_length(batch in batches(1.0), length in 1usize..9) {
+    fn aggregations_agree_on_completions_that_all_have_the_greatest_length(
+        batch in batches(1.0),
+        length in 1usize..9,
+    ) {
         let mut batch = batch.unmasked();
-        batch.sequences = (0..batch.policy.len() / length).map(|row| row * length..(row + 1) * length).collect();
-        prop_assume!(!batch.sequences.is_empty());
-        let sequences = batch.sequences.len();
+        let sequences = batch.policy.len() / length;
+        batch.sequences = (0..sequences).map(|row| row * length..(row + 1) * length).collect();
+        prop_assume!(sequences > 0);
         let tokens = sequences * length;
-        let totals = Totals { sequences, tokens, tokens_generation: tokens, minibatches: 1, completion_tokens_max: length };
-        let found: Vec<Evaluation> =
-            AGGREGATIONS.iter().map(|&aggregation| grpo(aggregation, 0.04).evaluate(&batch.streams(), &totals)).collect();
+        let totals = Totals {
+            sequences,
+            tokens,
+            tokens_generation: tokens,
+            minibatches: 1,
+            completion_tokens_max: length,
+        };
+        let found: [Evaluation; 4] =
+            AGGREGATIONS.map(|aggregation| grpo(aggregation, 0.04).evaluate(&batch.streams(), &totals));
         for other in &found[1..] {
             prop_assert_eq!(other, &found[0]);
         }

@@ -1,8 +1,8 @@
 //! The journal: every task, episode, verdict and update of a run, in one SQLite file (`run.db`).
 //!
 //! ```text
-//! tasks     id, step, environment, prompt, truth, labels                        JSON: prompt, truth, labels
-//! episodes  id, step, kind, task, task_index, rollout, ending, turns, success, reward, advantage, verdict, traces
+//! tasks     id, step, environment, prompt, truth, labels                        JSON: prompt, truth, labels, answers
+//! episodes  id, step, kind, task, task_index, rollout, ending, answers, success, reward, advantage, verdict, traces
 //! nodes     episode, trace, node, parent, text, ids, sources, logprobs, policy_version, temperature, stop
 //! updates   step, minibatch, metrics
 //! ```

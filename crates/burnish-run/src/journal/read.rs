@@ -100,7 +100,7 @@ fn read_episodes(
     kind: EpisodeKind,
 ) -> Result<Vec<StoredEpisode>, JournalProblem> {
     let mut statement = db.prepare_cached(
-        "SELECT id, task, task_index, rollout, ending, turns, reward, advantage, verdict, traces
+        "SELECT id, task, task_index, rollout, ending, answers, reward, advantage, verdict, traces
          FROM episodes WHERE step = ?1 AND kind = ?2 ORDER BY id",
     )?;
     let mut rows = statement.query((step, kind.name()))?;
@@ -130,13 +130,14 @@ fn read_episode(
     };
     let ending: String = row.get("ending")?;
     let verdict: String = row.get("verdict")?;
+    let answers: String = row.get("answers")?;
     let episode = Episode {
         task: task_id,
         rollout: row.get("rollout")?,
         traces: read_traces(db, id, row.get("traces")?)?,
         verdict: value(&what, codec::from_json(&verdict))?,
         ending: value(&what, codec::from_name(&ending))?,
-        turns: row.get("turns")?,
+        answers: value(&what, codec::from_json(&answers))?,
     };
     Ok(StoredEpisode {
         task,

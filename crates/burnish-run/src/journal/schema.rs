@@ -28,7 +28,7 @@ CREATE TABLE episodes (
     task_index INTEGER NOT NULL,
     rollout INTEGER NOT NULL,
     ending TEXT NOT NULL,
-    turns INTEGER NOT NULL,
+    answers TEXT NOT NULL,
     success INTEGER NOT NULL,
     reward REAL,
     advantage REAL,

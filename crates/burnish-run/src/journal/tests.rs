@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use burnish_core::{
+    Message,
     Ending, Episode, FunctionCall, Message, Node, NodeId, Role, Sampled, Source, StopReason, Task, TaskId,
     ToolCall, Trace, Verdict,
 };
@@ -71,7 +72,7 @@ fn episode(task: &str, rollout: usize) -> Episode {
         traces: vec![forked, Trace::new()],
         verdict,
         ending: Ending::TurnsMax,
-        turns: 2,
+        answers: vec![Message::assistant("one"), Message::assistant("two")],
     }
 }
 
@@ -296,7 +297,7 @@ fn damage_is_found_when_it_is_read() {
         ("UPDATE nodes SET trace = 5", "2 traces"),
         ("UPDATE nodes SET stop = 'tired' WHERE node = 1", "tired"),
         ("UPDATE episodes SET verdict = '{'", "EOF"),
-        ("UPDATE episodes SET turns = -1", "-1"),
+        ("UPDATE episodes SET answers = '['", "EOF"),
         ("UPDATE episodes SET task = 'gone'", "`gone` is missing"),
     ];
     for (statement, problem) in damages {
@@ -403,13 +404,14 @@ proptest! {
     fn any_episode_is_read_back_the_same(
         traces in prop::collection::vec(any_trace(), 0..3),
         reward in prop::num::f64::NORMAL | prop::num::f64::SUBNORMAL | prop::num::f64::ZERO,
-        turns in 0usize..100,
+        texts in prop::collection::vec("\\PC{0,8}", 0..3),
         ending in prop::sample::select(vec![
             Ending::Completed, Ending::Truncated, Ending::ContextOverflow, Ending::EnvironmentError,
         ]),
     ) {
         let verdict = Verdict::scored("reward", reward, reward > 0.0);
-        let recorded = Episode { traces, verdict, ending, turns, ..episode("a", 3) };
+        let answers = texts.into_iter().map(Message::assistant).collect();
+        let recorded = Episode { traces, verdict, ending, answers, ..episode("a", 3) };
         let (_dir, _path, mut journal) = new_journal();
         let row = EpisodeRow { task_index: 0, episode: &recorded, reward: Some(reward), advantage: None };
         journal.record_step(1, EpisodeKind::Eval, &[task("a")], &[row]).unwrap();

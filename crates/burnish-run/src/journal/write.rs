@@ -159,9 +159,9 @@ fn insert_episode(
         return value(&what, Err("a reward or the advantage is not a finite number".into()));
     }
     db.prepare_cached(
-        "INSERT INTO episodes (step, kind, task, task_index, rollout, ending, turns, success, reward, advantage,
+        "INSERT INTO episodes (step, kind, task, task_index, rollout, ending, answers, success, reward, advantage,
                                verdict, traces)
-         VALUES (:step, :kind, :task, :task_index, :rollout, :ending, :turns, :success, :reward, :advantage,
+         VALUES (:step, :kind, :task, :task_index, :rollout, :ending, :answers, :success, :reward, :advantage,
                  :verdict, :traces)",
     )?
     .execute(named_params! {
@@ -171,7 +171,7 @@ fn insert_episode(
         ":task_index": task_index,
         ":rollout": episode.rollout,
         ":ending": value(&what, codec::name(&episode.ending))?,
-        ":turns": episode.turns,
+        ":answers": value(&what, codec::json(&episode.answers))?,
         ":success": episode.verdict.success,
         ":reward": reward,
         ":advantage": advantage,

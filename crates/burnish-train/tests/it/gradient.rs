@@ -191,8 +191,8 @@ fn a_score_is_the_log_probability_that_the_objective_sees() {
     let mut sum = 0.0;
     for (sample, logprobs) in batch.iter().zip(&logprobs) {
         assert_eq!(logprobs.len(), sample.ids.len());
-        for at in 0..logprobs.len() {
-            assert_eq!(logprobs[at] < 0.0, sample.loss_mask[at]);
+        for (logprob, is_scored) in logprobs.iter().zip(&sample.loss_mask) {
+            assert_eq!(*logprob < 0.0, *is_scored);
         }
         sum += logprobs.iter().map(|value| f64::from(*value)).sum::<f64>();
     }
