@@ -268,7 +268,12 @@ impl<'a> Player<'a> {
     }
 
     fn policy_error(&self, source: PolicyError) -> RolloutError {
-        RolloutError::Policy { task: self.task.id.clone(), rollout: self.rollout, turn: self.answers.len(), source }
+        RolloutError::Policy {
+            task: self.task.id.clone(),
+            rollout: self.rollout,
+            turn: self.answers.len(),
+            source,
+        }
     }
 
     fn into_episode(self) -> Episode {

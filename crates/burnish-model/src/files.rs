@@ -16,8 +16,15 @@ pub(crate) fn write_atomically(
 ) -> Result<(), ModelError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
-    let result = write(&temporary)
-        .and_then(|()| File::open(&temporary)?.sync_all())
+    // The safetensors library makes files that only their owner reads; a file has the permissions of any other.
+    let permissions =
+        File::create(&temporary).and_then(|file| file.metadata()).map(|data| data.permissions());
+    let result = permissions
+        .and_then(|permissions| {
+            write(&temporary)?;
+            fs::set_permissions(&temporary, permissions)?;
+            File::open(&temporary)?.sync_all()
+        })
         .and_then(|()| fs::rename(&temporary, path))
         .and_then(|()| sync_directory(path));
     result.map_err(|source| {

@@ -35,7 +35,10 @@ pub(crate) struct GrpoStage {
 
 impl GrpoStage {
     /// `reference` is the policy before training; it is kept only where the objective needs it.
-    pub(crate) fn new(recipe: &Recipe, reference: impl FnOnce() -> Result<Model, RunError>) -> Result<Self, RunError> {
+    pub(crate) fn new(
+        recipe: &Recipe,
+        reference: impl FnOnce() -> Result<Model, RunError>,
+    ) -> Result<Self, RunError> {
         let objective = Grpo::new(recipe.loss.clone());
         let reference = if objective.needs().reference { Some(reference()?) } else { None };
         Ok(GrpoStage { objective, reference })
@@ -105,13 +108,19 @@ impl GrpoStage {
         let address = Address { step, ..Address::new(seed, Purpose::Shuffle) };
         let mut updates = Updates::default();
         for epoch in 0..recipe.train.epochs as u64 {
-            for indices in minibatches(&group_sizes, recipe.train.minibatches, address.seed(), epoch) {
-                let minibatch: Vec<&Sample> = indices.into_iter().map(|at| &samples[at]).collect();
-                let totals = totals(&minibatch, &samples, recipe.train.minibatches, rollout.tokens_max);
+            let parts = minibatches(&group_sizes, recipe.train.minibatches, address.seed(), epoch);
+            for indices in &parts {
+                let minibatch: Vec<&Sample> = indices.iter().map(|at| &samples[*at]).collect();
+                let totals = totals(&minibatch, &samples, parts.len(), rollout.tokens_max);
                 let lr = lr(trainer.updates());
                 let update = trainer.update(&mut policy.model, &minibatch, &self.objective, &totals, lr)?;
                 updates.add(&update, lr);
             }
+        }
+        // Before the first update the weights are those that sampled: what differs is the arithmetic.
+        if let Some(drift) = updates.first_drift {
+            metrics.insert("sampling/sampling_logp_difference/mean".into(), drift.mean);
+            metrics.insert("sampling/sampling_logp_difference/max".into(), drift.max);
         }
         updates.finish(&mut metrics);
         Ok(Stepped { tasks: batch, episodes, advantages: credit.advantages, metrics })

@@ -39,7 +39,9 @@ pub(crate) fn write(
         change: outcome.change,
         episodes: drawn(journal, tasks, outcome.steps)?,
         notes: vec![
-            format!("`burnish rollout --from {name} --step N` shows the episodes of any step, token by token."),
+            format!(
+                "`burnish rollout --from {name} --step N` shows the episodes of any step, token by token."
+            ),
             format!("`burnish eval {name} eval.tasks=1000` evaluates on more held-out tasks."),
             format!("{} is a model directory that transformers loads.", outcome.checkpoint.display()),
         ],
@@ -61,7 +63,8 @@ fn drawn(journal: &Journal, tasks: &Tasks, step: u64) -> Result<Vec<DrawnEpisode
         .filter_map(|episode| {
             let task = tasks.eval.iter().find(|task| task.id == episode.task)?.clone();
             let outcome = if episode.verdict.success { "success" } else { "failure" };
-            let feedback = episode.verdict.feedback.clone().map(|text| format!("\n{text}")).unwrap_or_default();
+            let feedback =
+                episode.verdict.feedback.clone().map(|text| format!("\n{text}")).unwrap_or_default();
             let title = format!("{}: {outcome}", task.id);
             let shown = shown(&*tasks.eval_generator, task, episode, None);
             Some(DrawnEpisode { title, text: format!("{}{feedback}", shown.drawing.trim_end()) })

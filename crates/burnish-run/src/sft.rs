@@ -24,7 +24,10 @@ pub(crate) type Conversations = Vec<Vec<Message>>;
 ///
 /// # Errors
 /// If the file can't be used (names the line), or an environment makes no tasks or has no solver.
-pub(crate) fn conversations(recipe: &Recipe, held_out: &BTreeSet<&TaskId>) -> Result<Conversations, RunError> {
+pub(crate) fn conversations(
+    recipe: &Recipe,
+    held_out: &BTreeSet<&TaskId>,
+) -> Result<Conversations, RunError> {
     let mut conversations = Vec::new();
     if let Some(path) = &recipe.data.path {
         conversations.extend(read_conversations(path)?);
@@ -67,8 +70,8 @@ fn read_conversations(path: &Path) -> Result<Conversations, RunError> {
         if row.trim().is_empty() {
             continue;
         }
-        let row: serde_json::Map<String, serde_json::Value> =
-            serde_json::from_str(row).map_err(|error| wrong(line, format!("is not a JSON object: {error}")))?;
+        let row: serde_json::Map<String, serde_json::Value> = serde_json::from_str(row)
+            .map_err(|error| wrong(line, format!("is not a JSON object: {error}")))?;
         let columns = || row.keys().cloned().collect::<Vec<_>>().join(", ");
         let messages = row
             .get("messages")

@@ -4,12 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use burnish_core::{Episode, StopReason, Task};
 use burnish_eval::Summary;
-use burnish_train::Update;
+use burnish_train::{Drift, Update};
 
 use crate::metrics::Values;
 
 /// What the episodes of a step say: rewards, success, flags, lengths. Unscored episodes are only counted.
-pub(crate) fn episode_metrics(tasks: &[Task], episodes: &[Episode], weights: &BTreeMap<String, f64>) -> Values {
+pub(crate) fn episode_metrics(
+    tasks: &[Task],
+    episodes: &[Episode],
+    weights: &BTreeMap<String, f64>,
+) -> Values {
     let mut metrics = Values::new();
     let scored: Vec<&Episode> = episodes.iter().filter(|episode| episode.verdict.is_scored()).collect();
     let mut put = |name: &str, value: f64| {
@@ -31,7 +35,10 @@ pub(crate) fn episode_metrics(tasks: &[Task], episodes: &[Episode], weights: &BT
     put("success", share(&scored, |episode| episode.verdict.success));
     let flags: BTreeSet<&String> = scored.iter().flat_map(|episode| episode.verdict.flags.keys()).collect();
     for flag in flags {
-        put(&format!("flags/{flag}"), share(&scored, |episode| episode.verdict.flags.get(flag) == Some(&true)));
+        put(
+            &format!("flags/{flag}"),
+            share(&scored, |episode| episode.verdict.flags.get(flag) == Some(&true)),
+        );
     }
 
     let mut lengths = Vec::new();
@@ -60,11 +67,14 @@ pub(crate) struct Updates {
     count: usize,
     sums: Values,
     tokens: Values,
+    /// Of the first update.
+    pub(crate) first_drift: Option<Drift>,
 }
 
 impl Updates {
     pub(crate) fn add(&mut self, update: &Update, lr: f64) {
         self.count += 1;
+        self.first_drift.get_or_insert(update.drift);
         let Update { loss, grad_norm, .. } = *update;
         let named = update.metrics.iter().map(|(name, value)| (name.as_str(), *value));
         for (name, value) in named.chain([("loss", loss), ("grad_norm", grad_norm), ("learning_rate", lr)]) {

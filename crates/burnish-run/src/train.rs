@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use burnish_core::rng::{Address, Purpose};
 use burnish_core::Episode;
+use burnish_core::rng::{Address, Purpose};
 use burnish_eval::{Change, Summary};
 use burnish_train::checkpoint::{self, BoxError, Checkpoint, Checkpoints};
 use burnish_train::schedule::{Schedule, Warmup};
@@ -72,6 +72,8 @@ pub struct Run {
     step: u64,
     /// Step of the newest checkpoint.
     saved: Option<u64>,
+    /// Tokens read and sampled in training so far.
+    tokens: u64,
 }
 
 /// What a step does.
@@ -105,12 +107,17 @@ impl Run {
         let dir = RunDir::open(path)?;
         let recipe = Recipe::resolve(&Source::read(&dir.recipe(), &[])?)?;
         burnish_tensor::set_threads(recipe.run.threads);
+        // Opening first puts right what a save left that was killed half-way.
+        Checkpoints::open(dir.checkpoints(), recipe.checkpoint.keep)?;
         let checkpoint = checkpoint::latest(&dir.checkpoints())?;
         let step = checkpoint.as_ref().map_or(0, Checkpoint::step);
         // What is recorded at step 0 before the first checkpoint is made again; after one it is kept.
         let journal_path = dir.journal();
-        let mut journal =
-            if journal_path.is_file() { Journal::open(&journal_path)? } else { Journal::create(&journal_path)? };
+        let mut journal = if journal_path.is_file() {
+            Journal::open(&journal_path)?
+        } else {
+            Journal::create(&journal_path)?
+        };
         match checkpoint {
             Some(_) => {
                 journal.truncate_after(step)?;
@@ -127,7 +134,7 @@ impl Run {
     }
 
     fn assemble(recipe: Recipe, parts: Parts, dir: RunDir, journal: Journal) -> Result<Self, RunError> {
-        let Parts { tasks, policy, trainer, stage, step } = parts;
+        let Parts { tasks, policy, trainer, stage, step, tokens } = parts;
         Ok(Run {
             schedule: schedule(&recipe),
             metrics: MetricsLog::open(&dir.metrics())?,
@@ -141,6 +148,7 @@ impl Run {
             dir,
             journal,
             step,
+            tokens,
         })
     }
 
@@ -161,6 +169,8 @@ impl Run {
         while self.step < steps_max {
             let started = Instant::now();
             let mut values = self.one_step()?;
+            self.tokens += values.get("tokens/forward").copied().unwrap_or_default() as u64;
+            values.insert("num_tokens".into(), self.tokens as f64);
             values.insert("step_time".into(), started.elapsed().as_secs_f64());
             watch.event(Event::Step { step: self.step, steps_max, metrics: &values });
             self.log("train", values)?;
@@ -185,7 +195,8 @@ impl Run {
             Stage::Grpo(stage) => {
                 let done =
                     stage.step(&self.recipe, &self.tasks, &mut self.policy, &mut self.trainer, &lr, step)?;
-                let rows = self.rows(&done.episodes, self.recipe.rollout.group_size, |at| done.advantages[at]);
+                let rows =
+                    self.rows(&done.episodes, self.recipe.rollout.group_size, |at| done.advantages[at]);
                 self.journal.record_step(step + 1, EpisodeKind::Train, &done.tasks, &rows)?;
                 done.metrics
             }
@@ -217,8 +228,7 @@ impl Run {
         if self.tasks.eval.is_empty() {
             return Ok(());
         }
-        let evaluation =
-            evaluate(&self.recipe, &self.policy, &*self.tasks.eval_generator, &self.tasks.eval)?;
+        let evaluation = evaluate(&self.recipe, &self.policy, &*self.tasks.eval_generator, &self.tasks.eval)?;
         let rows = self.rows(&evaluation.episodes, self.recipe.eval.rollouts, |_| None);
         self.journal.record_step(self.step, EpisodeKind::Eval, &self.tasks.eval, &rows)?;
         self.log("eval", summary_metrics(&evaluation.summary))?;
@@ -239,7 +249,7 @@ impl Run {
         self.metrics.sync()?;
         let chat = &self.policy.chat;
         let mut write_chat = |dir: &Path| chat.save(dir).map_err(BoxError::from);
-        let state = serde_json::json!({});
+        let state = serde_json::json!({ "tokens": self.tokens });
         let path =
             self.checkpoints.save(self.step, &self.policy.model, &self.trainer, &state, &mut write_chat)?;
         self.saved = Some(self.step);
@@ -303,10 +313,15 @@ struct Parts {
     trainer: Trainer,
     stage: Stage,
     step: u64,
+    tokens: u64,
 }
 
 impl Parts {
-    fn make(recipe: &Recipe, checkpoint: Option<Checkpoint>, watch: &mut dyn Watch) -> Result<Self, RunError> {
+    fn make(
+        recipe: &Recipe,
+        checkpoint: Option<Checkpoint>,
+        watch: &mut dyn Watch,
+    ) -> Result<Self, RunError> {
         watch.event(Event::Doing("making tasks"));
         let is_grpo = recipe.train.method == Method::Grpo;
         let tasks = Tasks::make(recipe, is_grpo)?;
@@ -354,7 +369,8 @@ impl Parts {
             }
             Stage::Sft(stage)
         };
-        Ok(Parts { tasks, policy, trainer, stage, step })
+        let tokens = checkpoint.and_then(|saved| saved.state()["tokens"].as_u64()).unwrap_or(0);
+        Ok(Parts { tasks, policy, trainer, stage, step, tokens })
     }
 }
 

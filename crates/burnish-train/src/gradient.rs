@@ -22,6 +22,18 @@ pub struct Pass {
     pub tokens_scored: usize,
     /// Number of micro-batches.
     pub micro_batches: usize,
+    /// How far the policy's log-probs are from those of sampling.
+    pub drift: Drift,
+}
+
+/// Absolute differences, in nats, between the policy's log-probs and those recorded at sampling, over the scored
+/// tokens. Before the first update after sampling it is how well sampler and trainer agree.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Drift {
+    /// Mean over the tokens; 0 of none.
+    pub mean: f64,
+    /// The largest.
+    pub max: f64,
 }
 
 /// Adds the gradient of `objective` on `samples` to `grads`, which is laid out like the model's parameters.
@@ -51,10 +63,16 @@ pub fn accumulate<S: Borrow<Sample>>(
     }
     let mut pass = Pass::default();
     let mut metrics = MetricSums::default();
+    let mut drift_sum = 0.0;
     for batch in pack(&samples, tokens_max) {
         let mut tape = Tape::recording(&model.params);
         let scores = forward(&mut tape, model, &batch);
         let columns = Columns::of(&batch, &samples, &scores);
+        for (policy, behavior) in columns.policy.iter().zip(&columns.behavior) {
+            let difference = (policy - behavior).abs();
+            drift_sum += difference;
+            pass.drift.max = pass.drift.max.max(difference);
+        }
         let evaluation = objective.evaluate(&columns.streams(&batch), totals);
         seed_backward(tape, &scores, &evaluation, grads)?;
         pass.loss += evaluation.loss;
@@ -63,6 +81,7 @@ pub fn accumulate<S: Borrow<Sample>>(
         pass.micro_batches += 1;
         metrics.add(&evaluation.metrics);
     }
+    pass.drift.mean = drift_sum / pass.tokens_scored.max(1) as f64;
     pass.metrics = metrics.means();
     Ok(pass)
 }

@@ -8,7 +8,7 @@ use burnish_rl::{Objective, Totals};
 use burnish_tensor::optim;
 
 use crate::adamw::{Adamw, AdamwConfig, clip_coefficient, grad_norm};
-use crate::gradient::{Pass, accumulate};
+use crate::gradient::{Drift, Pass, accumulate};
 use crate::{Sample, TrainError};
 
 /// How the trainer updates.
@@ -37,6 +37,8 @@ pub struct Update {
     pub tokens_scored: usize,
     /// Number of micro-batches.
     pub micro_batches: usize,
+    /// How far the policy's log-probs were from those of sampling, before the update.
+    pub drift: Drift,
 }
 
 /// Turns samples and an objective into better weights. It holds the optimiser's state and one gradient
@@ -105,8 +107,8 @@ impl Trainer {
             optim::scale(&mut self.grads, coefficient as f32);
         }
         self.adamw.step(&mut model.params, &self.grads, lr);
-        let Pass { loss, metrics, tokens, tokens_scored, micro_batches } = pass;
-        Ok(Update { loss, grad_norm, metrics, tokens, tokens_scored, micro_batches })
+        let Pass { loss, metrics, tokens, tokens_scored, micro_batches, drift } = pass;
+        Ok(Update { loss, grad_norm, metrics, tokens, tokens_scored, micro_batches, drift })
     }
 
     fn check_finite(&self, what: &'static str, value: f64) -> Result<(), TrainError> {

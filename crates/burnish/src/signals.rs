@@ -16,7 +16,10 @@ pub(crate) fn listen(stop: Stop) -> std::io::Result<()> {
         for _ in signals.forever() {
             // Nothing is left to do when the terminal is gone.
             let _ = if stop.is_asked() {
-                writeln!(std::io::stderr(), "\nstopped at once; the run can be resumed from its last checkpoint")
+                writeln!(
+                    std::io::stderr(),
+                    "\nstopped at once; the run can be resumed from its last checkpoint"
+                )
             } else {
                 writeln!(std::io::stderr(), "\nfinishing this step, then saving; once more to stop at once")
             };

@@ -1,5 +1,7 @@
 //! Every command does what it says, on a tiny policy.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod common;
 
 use common::Scratch;
@@ -67,7 +69,8 @@ fn rollouts_are_shown_fresh_and_stored() {
     scratch.burnish(&["train", "grpo.toml"]).succeeds();
     let fresh = scratch.burnish(&["rollout", "grpo.toml", "--count", "2"]).succeeds().stdout();
     assert_eq!(fresh.matches("=== mapf-frozenlake/").count(), 2, "{fresh}");
-    let stored = scratch.burnish(&["rollout", "--from", "grpo", "--step", "3", "--count", "3"]).succeeds().stdout();
+    let stored =
+        scratch.burnish(&["rollout", "--from", "grpo", "--step", "3", "--count", "3"]).succeeds().stdout();
     assert_eq!(stored.matches("=== mapf-frozenlake/").count(), 3, "{stored}");
     assert!(stored.contains("advantage"), "{stored}");
     scratch.burnish(&["rollout", "--from", "grpo", "--step", "99"]).fails_with(&["step 99", "1 to 6"]);
@@ -108,9 +111,10 @@ for line in sys.stdin:
     print(json.dumps({"id": request["id"], "rewards": rewards}), flush=True)
 "#,
     );
-    let recipe = common::TINY_GRPO
-        .replace("id = \"mapf-frozenlake\"", "id = \"rows\"")
-        .replace("agents = 2\nreward = { invalid = 0.0, valid = 0.5, optimal = 1.0 }", "path = \"rows.jsonl\"\nverifier = { command = [\"python3\", \"reward.py\"] }");
+    let recipe = common::TINY_GRPO.replace("id = \"mapf-frozenlake\"", "id = \"rows\"").replace(
+        "agents = 2\nreward = { invalid = 0.0, valid = 0.5, optimal = 1.0 }",
+        "path = \"rows.jsonl\"\nverifier = { command = [\"python3\", \"reward.py\"] }",
+    );
     let recipe: String = recipe
         .lines()
         .filter(|line| !line.contains("[env.config.sizes]") && !line.contains("hole_ratio"))
@@ -119,8 +123,12 @@ for line in sys.stdin:
     scratch.write("rows.toml", recipe + "[reward]\nweights = { length = 2.0 }\n");
     scratch.burnish(&["train", "rows.toml", "eval.tasks=0"]).succeeds();
     let metrics = String::from_utf8(scratch.read("grpo/metrics.jsonl")).unwrap();
-    let rows: Vec<serde_json::Value> = metrics.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(rows.iter().all(|row| row["rewards/length/mean"].is_number() && row["rewards/letters/mean"].is_number()));
+    let rows: Vec<serde_json::Value> =
+        metrics.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(
+        rows.iter()
+            .all(|row| row["rewards/length/mean"].is_number() && row["rewards/letters/mean"].is_number())
+    );
     // Row 7 makes the verifier crash: its four episodes are unscored, and the run goes on.
     let unscored: f64 = rows.iter().map(|row| row["episodes/unscored"].as_f64().unwrap()).sum();
     assert!(unscored >= 4.0 && unscored % 4.0 == 0.0, "{unscored}");

@@ -14,7 +14,6 @@ pub struct Config {
     /// The jsonl file: one JSON object a line.
     pub path: String,
     /// The folder from which `path` is looked up and in which the verifier runs; the current one if absent.
-    /// Whoever reads a recipe sets it to the recipe's folder.
     pub base_dir: Option<String>,
     /// The column with the prompt: a text (one user message) or a list of messages. A list that ends with an
     /// assistant message is a prompt with its demonstration. Where no column has this name and it was left at

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use burnish_core::{
-    Message,
     Ending, Episode, FunctionCall, Message, Node, NodeId, Role, Sampled, Source, StopReason, Task, TaskId,
     ToolCall, Trace, Verdict,
 };

@@ -33,15 +33,26 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
             ranges.at_least_one("rollout.turns_max", rollout.turns_max)?;
             ranges.at_least_one("rollout.batch_max", rollout.batch_max)?;
             let compares = rollout.group_size >= 2;
-            ranges.holds("rollout.group_size", compares, "must be 2 or more: GRPO compares the episodes of a group")?;
+            ranges.holds(
+                "rollout.group_size",
+                compares,
+                "must be 2 or more: GRPO compares the episodes of a group",
+            )?;
             let samples = rollout.temperature > 0.0 && rollout.temperature.is_finite();
             ranges.holds("rollout.temperature", samples, "must be above 0: the trainer divides by it too")?;
             let fits = train.minibatches <= rollout.tasks_per_step * rollout.group_size;
             ranges.holds("train.minibatches", fits, "must not exceed the number of episodes in a step")?;
             for (name, weight) in &recipe.reward.weights {
-                ranges.holds(&format!("reward.weights.{name}"), weight.is_finite(), "must be a finite number")?;
+                ranges.holds(
+                    &format!("reward.weights.{name}"),
+                    weight.is_finite(),
+                    "must be a finite number",
+                )?;
             }
-            recipe.loss.check().map_err(|error| source.error(&format!("loss.{}", error.key), error.problem))?;
+            recipe
+                .loss
+                .check()
+                .map_err(|error| source.error(&format!("loss.{}", error.key), error.problem))?;
             recipe
                 .advantage
                 .check()
@@ -49,7 +60,11 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
         }
         Method::Sft => {
             let has_data = recipe.data.path.is_some() || !recipe.data.demonstrations.is_empty();
-            ranges.holds("data", has_data, "must give `data.path` or `data.demonstrations`: there is nothing to imitate")?;
+            ranges.holds(
+                "data",
+                has_data,
+                "must give `data.path` or `data.demonstrations`: there is nothing to imitate",
+            )?;
         }
     }
     check_policy(recipe, source)?;
@@ -67,10 +82,8 @@ fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
             "policy.new",
             "works with `train.method = \"sft\"` only: a random policy never gets a reward".into(),
         )),
-        (None, Some(_)) if recipe.data.demonstrations.is_empty() => Err(source.error(
-            "policy.new",
-            "needs `data.demonstrations`: the tokenizer is trained on them".into(),
-        )),
+        (None, Some(_)) if recipe.data.demonstrations.is_empty() => Err(source
+            .error("policy.new", "needs `data.demonstrations`: the tokenizer is trained on them".into())),
         (None, Some(new)) => ModelConfig::new(new)
             .map(drop)
             .map_err(|error| source.error("policy.new", format!("makes no model: {error}"))),
@@ -85,12 +98,24 @@ fn complete_environments(recipe: &mut Recipe, source: &Source) -> Result<(), Rec
     }
     for (index, set) in recipe.data.demonstrations.iter_mut().enumerate() {
         let table = format!("data.demonstrations[{index}]");
-        complete(&set.env.clone(), &format!("{table}.env"), &mut set.config, &format!("{table}.config"), source)?;
+        complete(
+            &set.env.clone(),
+            &format!("{table}.env"),
+            &mut set.config,
+            &format!("{table}.config"),
+            source,
+        )?;
     }
     Ok(())
 }
 
-fn complete(id: &str, id_key: &str, config: &mut Value, config_key: &str, source: &Source) -> Result<(), RecipeError> {
+fn complete(
+    id: &str,
+    id_key: &str,
+    config: &mut Value,
+    config_key: &str,
+    source: &Source,
+) -> Result<(), RecipeError> {
     let generator = burnish_env::build(id, config).map_err(|error| match error {
         EnvError::UnknownId { .. } => source.error(id_key, format!("is wrong: {error}")),
         EnvError::Config { key, problem } => source.error(&format!("{config_key}.{key}"), problem),

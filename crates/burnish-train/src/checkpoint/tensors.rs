@@ -1,6 +1,7 @@
 //! `trainer.safetensors`: f32 masters and optimiser state, tensor by tensor.
 
 use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::path::Path;
 
 use burnish_tensor::{ParamEntry, Params, map_file};
@@ -22,7 +23,10 @@ pub(super) fn write(path: &Path, params: &Params, adamw: &Adamw) -> Result<(), B
             views.push((name(kind, entry), view));
         }
     }
-    Ok(safetensors::serialize_to_file(views, None, path)?)
+    // The library makes files that only their owner reads; this one has the permissions of any other.
+    let permissions = File::create(path)?.metadata()?.permissions();
+    safetensors::serialize_to_file(views, None, path)?;
+    Ok(fs::set_permissions(path, permissions)?)
 }
 
 /// Reads everything back, or changes nothing.

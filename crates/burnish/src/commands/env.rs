@@ -68,7 +68,10 @@ fn show_tasks(generator: &dyn Generator, count: usize, seed: u64) -> Done {
         let rate = 100.0 * cell.made as f64 / cell.drawn.max(1) as f64;
         let dropped: Vec<String> = cell.dropped.iter().map(|(why, n)| format!("{n} {why}")).collect();
         let dropped = if dropped.is_empty() { "none".to_owned() } else { dropped.join(", ") };
-        println!("  {:28} {} made of {} drawn ({rate:.0} %); dropped: {dropped}", cell.cell, cell.made, cell.drawn);
+        println!(
+            "  {:28} {} made of {} drawn ({rate:.0} %); dropped: {dropped}",
+            cell.cell, cell.made, cell.drawn
+        );
     }
     let Some(task) = set.tasks.first() else { return Ok(()) };
     println!("\na task, {}:", task.id);

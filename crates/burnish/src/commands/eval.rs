@@ -47,7 +47,11 @@ fn say_details(summary: &Summary) {
     }
     for (label, values) in &summary.by_label {
         for (value, slice) in values {
-            println!("success  {label}={value}: {:.1} % of {} tasks", 100.0 * slice.success.mean, slice.tasks);
+            println!(
+                "success  {label}={value}: {:.1} % of {} tasks",
+                100.0 * slice.success.mean,
+                slice.tasks
+            );
         }
     }
     if let Some(tokens) = summary.completion_tokens_mean {

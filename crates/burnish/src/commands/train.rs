@@ -37,7 +37,11 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
             if let Some(method) = method
                 && recipe.train.method != method
             {
-                return Err(format!("{}: its method is not \"sft\"; run it with `burnish train`", path.display()).into());
+                return Err(format!(
+                    "{}: its method is not \"sft\"; run it with `burnish train`",
+                    path.display()
+                )
+                .into());
             }
             if arguments.dry_run {
                 print!("{}", recipe.to_toml()?);
@@ -78,6 +82,8 @@ fn say_outcome(outcome: &Outcome) {
     println!("{}   the trained policy, a Hugging Face directory", outcome.checkpoint.display());
     println!("burnish rollout --from {dir} --step {}   shows what it did in its last step", outcome.steps);
     if outcome.method == Method::Grpo {
-        println!("next: another seed (run.seed=2 run.dir=...), harder boards (env.config...), or your own verifier");
+        println!(
+            "next: another seed (run.seed=2 run.dir=...), harder boards (env.config...), or your own verifier"
+        );
     }
 }
