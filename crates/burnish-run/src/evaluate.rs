@@ -1,5 +1,6 @@
 //! Evaluation: episodes on held-out tasks, summed up with an interval.
 
+use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Sampling, Task};
 use burnish_engine::{Limits, LocalPolicy};
 use burnish_env::Generator;
@@ -19,6 +20,11 @@ pub struct Evaluation {
     pub episodes: Vec<Episode>,
     /// Rates and intervals.
     pub summary: Summary,
+}
+
+/// The seed with which a run's evaluations are resampled.
+pub(crate) fn bootstrap_seed(recipe: &Recipe) -> u64 {
+    Address::new(recipe.eval.seed, Purpose::Bootstrap).seed()
 }
 
 /// Plays every held-out task and sums up. The same policy gives the same evaluation, whatever the step.
@@ -47,6 +53,6 @@ pub(crate) fn evaluate(
             seeds: SeedPlace { run: recipe.eval.seed, stage: EVALUATION_STAGE, step: 0, task_offset: 0 },
         },
     )?;
-    let summary = Summary::of(tasks, &episodes, &recipe.reward.weights, recipe.eval.seed);
+    let summary = Summary::of(tasks, &episodes, &recipe.reward.weights, bootstrap_seed(recipe));
     Ok(Evaluation { episodes, summary })
 }

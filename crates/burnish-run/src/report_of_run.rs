@@ -4,6 +4,7 @@ use burnish_core::Episode;
 use burnish_eval::Summary;
 
 use crate::RunError;
+use crate::evaluate::bootstrap_seed;
 use crate::inspect::shown;
 use crate::journal::{EpisodeKind, Journal};
 use crate::metrics;
@@ -11,7 +12,7 @@ use crate::recipe::Recipe;
 use crate::report::{DrawnEpisode, EvaluatedStep, Report};
 use crate::run_dir::RunDir;
 use crate::tasks::Tasks;
-use crate::train::{Outcome, bootstrap_seed};
+use crate::train::Outcome;
 
 /// Episodes that the report draws.
 const EPISODES_DRAWN: usize = 4;

@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use burnish_core::Episode;
-use burnish_core::rng::{Address, Purpose};
 use burnish_eval::{Change, Summary};
 use burnish_train::checkpoint::{self, BoxError, Checkpoint, Checkpoints};
 use burnish_train::schedule::{Schedule, Warmup};
 use burnish_train::{Trainer, TrainerConfig};
 
 use crate::RunError;
-use crate::evaluate::evaluate;
+use crate::evaluate::{bootstrap_seed, evaluate};
 use crate::grpo::GrpoStage;
 use crate::journal::{EpisodeKind, EpisodeRow, Journal};
 use crate::metrics::{self, MetricsLog, Row, Values};
@@ -111,18 +110,13 @@ impl Run {
         Checkpoints::open(dir.checkpoints(), recipe.checkpoint.keep)?;
         let checkpoint = checkpoint::latest(&dir.checkpoints())?;
         let step = checkpoint.as_ref().map_or(0, Checkpoint::step);
-        // What is recorded at step 0 before the first checkpoint is made again; after one it is kept.
-        let journal_path = dir.journal();
-        let mut journal = if journal_path.is_file() {
-            Journal::open(&journal_path)?
-        } else {
-            Journal::create(&journal_path)?
-        };
+        let mut journal = Journal::open_or_create(&dir.journal())?;
         match checkpoint {
             Some(_) => {
                 journal.truncate_after(step)?;
                 metrics::truncate_after(&dir.metrics(), step)?;
             }
+            // Without a checkpoint the evaluation before training is made again too.
             None => {
                 journal.clear()?;
                 crate::files::write_atomic(&dir.metrics(), b"")?;
@@ -280,11 +274,6 @@ impl Run {
         report_of_run::write(&self.recipe, &self.dir, &self.journal, &self.tasks, &outcome)?;
         Ok(outcome)
     }
-}
-
-/// The seed with which a run's evaluations are resampled.
-pub(crate) fn bootstrap_seed(recipe: &Recipe) -> u64 {
-    Address::new(recipe.eval.seed, Purpose::Bootstrap).seed()
 }
 
 fn is_due(step: u64, every: u64) -> bool {

@@ -26,8 +26,10 @@ fn a_wrong_recipe_is_refused_by_key() {
     refused(&scratch, &["env.id=frozenlake"], &["env.id", "mapf-frozenlake"]);
     refused(&scratch, &["env.config.agents=9"], &["env.config.agents"]);
     refused(&scratch, &["env.config.sizes.2.hole_ratio=7"], &["hole_ratio"]);
-    scratch.write("grpo.toml", TINY_GRPO.replace("max_steps = 6", "max_steps = 6\nmax_step = 7"));
-    refused(&scratch, &[], &["grpo.toml:25", "train.max_step"]);
+    let wrong = TINY_GRPO.replace("max_steps = 6", "max_steps = 6\nmax_step = 7");
+    let line = 1 + wrong.lines().position(|line| line == "max_step = 7").unwrap();
+    scratch.write("grpo.toml", &wrong);
+    refused(&scratch, &[], &[&format!("grpo.toml:{line}"), "train.max_step"]);
     scratch.burnish(&["train", "absent.toml"]).fails_with(&["absent.toml"]);
     scratch.write("latin.toml", b"[run]\n# \xe9\n");
     scratch.burnish(&["train", "latin.toml"]).fails_with(&["latin.toml:2", "UTF-8"]);

@@ -38,7 +38,11 @@ fn a_run_directory_holds_everything_that_was_promised() {
     // The sampler's numbers are the trainer's.
     assert!(step["sampling/sampling_logp_difference/max"].as_f64().unwrap() < 1e-5, "{step}");
     let report = String::from_utf8(scratch.read("grpo/report.html")).unwrap();
-    assert!(report.contains("<svg") && !report.contains("http://") && !report.contains("src=\"http"));
+    assert!(report.contains("<svg"));
+    // Nothing is fetched: the only addresses are names of XML namespaces.
+    for fetched in ["src=\"http", "href=\"http", "url(http", "@import", "<script src", "<link"] {
+        assert!(!report.contains(fetched), "{fetched}");
+    }
 }
 
 #[test]
@@ -104,7 +108,7 @@ fn a_verifier_in_python_is_enough_to_bring_a_reward() {
 import json, os, sys
 for line in sys.stdin:
     request = json.loads(line)
-    if request["task"]["n"] == 7:
+    if request["task"]["n"] % 4 == 3:
         os._exit(3)
     text = request["completion"]
     rewards = {"length": min(len(text), 40) / 40, "letters": sum(c.isalpha() for c in text) / max(len(text), 1)}
@@ -129,7 +133,7 @@ for line in sys.stdin:
         rows.iter()
             .all(|row| row["rewards/length/mean"].is_number() && row["rewards/letters/mean"].is_number())
     );
-    // Row 7 makes the verifier crash: its four episodes are unscored, and the run goes on.
+    // A quarter of the rows make the verifier crash: their episodes are unscored, and the run goes on.
     let unscored: f64 = rows.iter().map(|row| row["episodes/unscored"].as_f64().unwrap()).sum();
     assert!(unscored >= 4.0 && unscored % 4.0 == 0.0, "{unscored}");
 }

@@ -23,7 +23,10 @@ fn assert_same_run(scratch: &Scratch, dir: &str, whole: &str, step: u64) {
 #[track_caller]
 fn assert_has_learnt(scratch: &Scratch, dir: &str, policy: &str, step: u64) {
     let weights = |dir: &str| scratch.read(&format!("{dir}/model.safetensors"));
-    assert!(weights(&format!("{dir}/checkpoints/step_{step}")) != weights(policy), "{dir} has learnt nothing");
+    assert!(
+        weights(&format!("{dir}/checkpoints/step_{step}")) != weights(policy),
+        "{dir} has learnt nothing"
+    );
 }
 
 fn start(scratch: &Scratch, recipe: &str, dir: &str) -> Child {

@@ -105,6 +105,17 @@ impl Journal {
         Ok(Journal { path: path.to_owned(), db: connect().on(path)? })
     }
 
+    /// Opens the journal at `path`; makes it where there is none, or where a process was killed while it made it.
+    ///
+    /// # Errors
+    /// As [`Journal::open`], and if the file can't be made.
+    pub fn open_or_create(path: &Path) -> Result<Self, JournalError> {
+        match Journal::create(path) {
+            Err(JournalError { problem: JournalProblem::Exists, .. }) => Journal::open(path),
+            created => created,
+        }
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
