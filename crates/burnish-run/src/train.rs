@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use burnish_core::Episode;
+use burnish_core::{Episode, Validity};
 use burnish_eval::{Change, Summary};
 use burnish_train::checkpoint::{self, BoxError, Checkpoint, Checkpoints};
 use burnish_train::schedule::{Schedule, Warmup};
@@ -162,7 +162,7 @@ impl Run {
         }
         while self.step < steps_max {
             let started = Instant::now();
-            let mut values = self.one_step()?;
+            let mut values = self.one_step(watch)?;
             self.tokens += values.get("tokens/forward").copied().unwrap_or_default() as u64;
             values.insert("num_tokens".into(), self.tokens as f64);
             values.insert("step_time".into(), started.elapsed().as_secs_f64());
@@ -182,7 +182,7 @@ impl Run {
         self.finish().map(|outcome| Finish::Done(Box::new(outcome)))
     }
 
-    fn one_step(&mut self) -> Result<Values, RunError> {
+    fn one_step(&mut self, watch: &mut dyn Watch) -> Result<Values, RunError> {
         let step = self.step;
         let lr = |updates| self.schedule.lr(updates);
         let values = match &self.stage {
@@ -192,6 +192,12 @@ impl Run {
                 let rows =
                     self.rows(&done.episodes, self.recipe.rollout.group_size, |at| done.advantages[at]);
                 self.journal.record_step(step + 1, EpisodeKind::Train, &done.tasks, &rows)?;
+                if let Some(reason) = all_unscored(&done.episodes) {
+                    watch.event(Event::Note(format!(
+                        "step {}: no episode could be scored, so nothing was learnt: {reason}",
+                        step + 1
+                    )));
+                }
                 done.metrics
             }
             Stage::Sft(stage) => stage.step(&self.recipe, &mut self.policy, &mut self.trainer, &lr, step)?,
@@ -273,6 +279,17 @@ impl Run {
         };
         report_of_run::write(&self.recipe, &self.dir, &self.journal, &self.tasks, &outcome)?;
         Ok(outcome)
+    }
+}
+
+/// Why the first episode was not scored, where none was.
+fn all_unscored(episodes: &[Episode]) -> Option<&str> {
+    if episodes.iter().any(|episode| episode.verdict.is_scored()) {
+        return None;
+    }
+    match &episodes.first()?.verdict.validity {
+        Validity::Unscored { reason } => Some(reason),
+        Validity::Scored => None,
     }
 }
 

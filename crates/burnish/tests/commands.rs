@@ -136,4 +136,35 @@ for line in sys.stdin:
     // A quarter of the rows make the verifier crash: their episodes are unscored, and the run goes on.
     let unscored: f64 = rows.iter().map(|row| row["episodes/unscored"].as_f64().unwrap()).sum();
     assert!(unscored >= 4.0 && unscored % 4.0 == 0.0, "{unscored}");
+
+    // A verifier that never works is said at every step.
+    scratch.write("reward.py", "raise SystemExit('no licence')");
+    let said = scratch.burnish(&["train", "rows.toml", "eval.tasks=0", "run.dir=broken"]).succeeds().stdout();
+    assert_eq!(said.matches("no episode could be scored").count(), 6, "{said}");
+    assert!(said.contains("no licence"), "{said}");
+}
+
+#[test]
+fn conversations_from_a_file_are_imitated() {
+    let scratch = Scratch::with_policy();
+    // Two turns: both answers are trained on, the user's words are not.
+    let row = serde_json::json!({ "messages": [
+        { "role": "user", "content": "Grid" },
+        { "role": "assistant", "content": "A: RIGHT" },
+        { "role": "user", "content": "again" },
+        { "role": "assistant", "content": "B: DOWN" },
+    ]});
+    scratch.write("rows.jsonl", format!("{row}\n").repeat(8));
+    let recipe = common::TINY_GRPO
+        .replace("method = \"grpo\"", "method = \"sft\"")
+        .replace("max_steps = 6", "max_steps = 30");
+    scratch.write("rows.toml", recipe + "[data]\npath = \"rows.jsonl\"\n");
+    scratch.burnish(&["sft", "rows.toml", "eval.tasks=0", "train.sequences_per_step=4"]).succeeds();
+    let metrics = String::from_utf8(scratch.read("grpo/metrics.jsonl")).unwrap();
+    let rows: Vec<serde_json::Value> =
+        metrics.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (first, last) = (&rows[0], &rows[rows.len() - 1]);
+    assert!(last["loss"].as_f64().unwrap() < 0.5 * first["loss"].as_f64().unwrap(), "{first} {last}");
+    // Fewer tokens are trained on than are read.
+    assert!(first["tokens/trained"].as_f64() < first["tokens/forward"].as_f64(), "{first}");
 }
