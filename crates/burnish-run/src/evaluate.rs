@@ -34,12 +34,13 @@ pub(crate) fn bootstrap_seed(recipe: &Recipe) -> u64 {
 pub(crate) fn evaluate(
     recipe: &Recipe,
     policy: &LoadedPolicy,
+    version: u64,
     generator: &dyn Generator,
     tasks: &[Task],
 ) -> Result<Evaluation, RunError> {
     let sampling = Sampling::at(recipe.eval.temperature, recipe.rollout.tokens_max);
     let limits = Limits { batch_max: recipe.rollout.batch_max, ..Limits::default() };
-    let mut local = LocalPolicy::new(&policy.model, &policy.chat, 0).with_limits(limits);
+    let mut local = LocalPolicy::new(&policy.model, &policy.chat, version).with_limits(limits);
     let episodes = rollout::play(
         &mut local,
         &Plan {

@@ -9,10 +9,9 @@ use burnish_rl::{Objective, advantage, grpo::Grpo};
 use burnish_train::{Sample, Trainer, minibatches, score, totals};
 
 use crate::RunError;
-use crate::metrics::Values;
 use crate::policy::LoadedPolicy;
 use crate::recipe::Recipe;
-use crate::summary::{Updates, episode_metrics};
+use crate::summary::{Metrics, Updates, episode_metrics};
 use crate::tasks::Tasks;
 
 /// What a step did.
@@ -24,7 +23,7 @@ pub(crate) struct Stepped {
     /// Advantage of each episode; none where it was unscored.
     pub(crate) advantages: Vec<Option<f64>>,
     /// Metrics under TRL's names.
-    pub(crate) metrics: Values,
+    pub(crate) metrics: Metrics,
 }
 
 /// GRPO on a recipe.
@@ -122,7 +121,9 @@ impl GrpoStage {
             metrics.insert("sampling/sampling_logp_difference/mean".into(), drift.mean);
             metrics.insert("sampling/sampling_logp_difference/max".into(), drift.max);
         }
-        updates.finish(&mut metrics);
+        let tokens: usize = samples.iter().map(|sample| sample.ids.len()).sum();
+        metrics.insert("tokens/total".into(), tokens as f64);
+        let metrics = updates.finish(metrics);
         Ok(Stepped { tasks: batch, episodes, advantages: credit.advantages, metrics })
     }
 }

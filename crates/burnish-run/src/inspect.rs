@@ -32,6 +32,8 @@ pub struct Shown {
 pub struct Target {
     recipe: Recipe,
     policy_dir: PathBuf,
+    /// Updates that the weights have had in their run; 0 for a policy from elsewhere.
+    version: u64,
 }
 
 impl Target {
@@ -46,20 +48,17 @@ impl Target {
             let policy_dir = recipe.policy.path.clone().ok_or_else(|| {
                 RunError::Refused(format!("{}: gives no `policy.path` to look at", path.display()))
             })?;
-            return Ok(Target { recipe, policy_dir });
+            return Ok(Target { recipe, policy_dir, version: 0 });
         }
         let recipe = Recipe::resolve(&Source::read(&path.join(crate::run_dir::RECIPE), overrides)?)?;
         let checkpoints = path.join(crate::run_dir::CHECKPOINTS);
-        let policy_dir = match step {
-            Some(step) => {
-                checkpoint::Checkpoint::open(&checkpoints.join(format!("step_{step}")))?.path().to_owned()
-            }
+        let checkpoint = match step {
+            Some(step) => checkpoint::Checkpoint::open(&checkpoints.join(format!("step_{step}")))?,
             None => checkpoint::latest(&checkpoints)?
-                .ok_or_else(|| RunError::Refused(format!("{} has no checkpoint yet", path.display())))?
-                .path()
-                .to_owned(),
+                .ok_or_else(|| RunError::Refused(format!("{} has no checkpoint yet", path.display())))?,
         };
-        Ok(Target { recipe, policy_dir })
+        let (policy_dir, version) = (checkpoint.path().to_owned(), checkpoint.updates());
+        Ok(Target { recipe, policy_dir, version })
     }
 
     /// Where the policy is.
@@ -78,7 +77,7 @@ impl Target {
     /// If the policy or the tasks can't be used.
     pub fn evaluate(&self) -> Result<Evaluation, RunError> {
         let tasks = Tasks::make(&self.recipe, false)?;
-        evaluate(&self.recipe, &self.load()?, &*tasks.eval_generator, &tasks.eval)
+        evaluate(&self.recipe, &self.load()?, self.version, &*tasks.eval_generator, &tasks.eval)
     }
 
     /// Samples one episode of each of `count` held-out tasks, at the temperature of training.
@@ -91,7 +90,7 @@ impl Target {
         let chosen: Vec<Task> = tasks.eval.iter().take(count).cloned().collect();
         let policy = self.load()?;
         let limits = Limits { batch_max: recipe.rollout.batch_max, ..Limits::default() };
-        let mut local = LocalPolicy::new(&policy.model, &policy.chat, 0).with_limits(limits);
+        let mut local = LocalPolicy::new(&policy.model, &policy.chat, self.version).with_limits(limits);
         let episodes = rollout::play(
             &mut local,
             &Plan {
@@ -125,7 +124,8 @@ pub fn stored(dir: &Path, step: Option<u64>, is_eval: bool, count: usize) -> Res
     let nothing = |what: String| {
         let known = match (recorded.first(), recorded.last()) {
             (Some(first), Some(last)) => format!("steps {first} to {last} have some"),
-            _ => "it has none at all".to_owned(),
+            _ if is_eval => "it has none at all".to_owned(),
+            _ => "those of its evaluations are shown with --eval".to_owned(),
         };
         RunError::Refused(format!("{} has no {kind} episodes{what}; {known}", dir.display()))
     };

@@ -8,7 +8,7 @@ use crate::evaluate::bootstrap_seed;
 use crate::inspect::shown;
 use crate::journal::{EpisodeKind, Journal};
 use crate::metrics;
-use crate::recipe::Recipe;
+use crate::recipe::{Method, Recipe};
 use crate::report::{DrawnEpisode, EvaluatedStep, Report};
 use crate::run_dir::RunDir;
 use crate::tasks::Tasks;
@@ -32,6 +32,7 @@ pub(crate) fn write(
         evaluations.push(EvaluatedStep { step: entry.step, summary });
     }
     let name = dir.path().display();
+    let kind = if recipe.train.method == Method::Grpo { "" } else { " --eval" };
     let report = Report {
         title: format!("{name}: {:?} on {}", recipe.train.method, recipe.env.id),
         recipe: recipe.to_toml()?,
@@ -41,9 +42,11 @@ pub(crate) fn write(
         episodes: drawn(journal, tasks, outcome.steps)?,
         notes: vec![
             format!(
-                "`burnish rollout --from {name} --step N` shows the episodes of any step, token by token."
+                "`burnish rollout --from {name} --step N{kind}` shows the episodes of a step, token by token."
             ),
-            format!("`burnish eval {name} eval.tasks=1000` evaluates on more held-out tasks."),
+            format!(
+                "`burnish eval {name}` evaluates its newest checkpoint, as it stands in the file, again."
+            ),
             format!("{} is a model directory that transformers loads.", outcome.checkpoint.display()),
         ],
     };

@@ -13,8 +13,8 @@ use crate::RunError;
 use crate::metrics::Values;
 use crate::policy::LoadedPolicy;
 use crate::recipe::Recipe;
-use crate::summary::Updates;
-use crate::tasks::of_step;
+use crate::summary::{Metrics, Updates};
+use crate::tasks::{of_step, tasks_of};
 
 /// Conversations whose assistant messages are imitated.
 pub(crate) type Conversations = Vec<Vec<Message>>;
@@ -36,7 +36,8 @@ pub(crate) fn conversations(
         let generator = burnish_env::build(&set.env, &set.config)?;
         let address = Address { stage: 1 + index as u64, ..Address::new(recipe.run.seed, Purpose::Task) };
         let before = conversations.len();
-        for task in generator.tasks(address.seed(), set.tasks)?.tasks {
+        let table = format!("data.demonstrations[{index}].config");
+        for task in tasks_of(&*generator, address.seed(), set.tasks, &table)? {
             if held_out.contains(&task.id) {
                 continue;
             }
@@ -142,7 +143,7 @@ impl SftStage {
         trainer: &mut Trainer,
         lr: &dyn Fn(u64) -> f64,
         step: u64,
-    ) -> Result<Values, RunError> {
+    ) -> Result<Metrics, RunError> {
         let chosen = of_step(self.samples.len(), recipe.run.seed, step, recipe.train.sequences_per_step);
         let batch: Vec<&Sample> = chosen.into_iter().map(|at| &self.samples[at]).collect();
         let totals = totals(&batch, &batch, 1, policy.model.context_tokens_max());
@@ -150,9 +151,8 @@ impl SftStage {
         let update = trainer.update(&mut policy.model, &batch, &Nll, &totals, lr)?;
         let mut updates = Updates::default();
         updates.add(&update, lr);
-        let mut metrics = Values::new();
-        updates.finish(&mut metrics);
-        Ok(metrics)
+        let tokens: usize = batch.iter().map(|sample| sample.ids.len()).sum();
+        Ok(updates.finish(Values::from([("tokens/total".into(), tokens as f64)])))
     }
 }
 

@@ -31,8 +31,11 @@ pub(crate) fn episode_metrics(
         put(&format!("rewards/{name}/std"), sample_std(&values));
     }
     let totals: Vec<f64> = scored.iter().filter_map(|episode| episode.verdict.total(weights)).collect();
-    put("reward", mean(&totals));
-    put("success", share(&scored, |episode| episode.verdict.success));
+    // Where nothing was scored there is no rate: a verifier that is down must not look like a policy that fails.
+    if !scored.is_empty() {
+        put("reward", mean(&totals));
+        put("success", share(&scored, |episode| episode.verdict.success));
+    }
     let flags: BTreeSet<&String> = scored.iter().flat_map(|episode| episode.verdict.flags.keys()).collect();
     for flag in flags {
         put(
@@ -46,51 +49,67 @@ pub(crate) fn episode_metrics(
     for episode in episodes {
         let turns: Vec<_> =
             episode.traces.iter().flat_map(|t| t.nodes()).filter_map(|n| n.sampled.as_ref()).collect();
+        if turns.is_empty() {
+            continue;
+        }
         let length = turns.iter().map(|turn| turn.logprobs.len()).sum::<usize>() as f64;
         lengths.push(length);
         if turns.iter().all(|turn| turn.stop == StopReason::EndToken) {
             terminated.push(length);
         }
     }
-    put("completions/mean_length", mean(&lengths));
-    put("completions/min_length", lengths.iter().copied().fold(f64::INFINITY, f64::min));
-    put("completions/max_length", lengths.iter().copied().fold(0.0, f64::max));
-    put("completions/clipped_ratio", 1.0 - terminated.len() as f64 / lengths.len().max(1) as f64);
-    put("completions/mean_terminated_length", mean(&terminated));
     put("tokens/sampled", lengths.iter().sum());
+    if !lengths.is_empty() {
+        put("completions/mean_length", mean(&lengths));
+        put("completions/min_length", lengths.iter().copied().fold(f64::INFINITY, f64::min));
+        put("completions/max_length", lengths.iter().copied().fold(0.0, f64::max));
+        put("completions/clipped_ratio", 1.0 - terminated.len() as f64 / lengths.len() as f64);
+        put("completions/mean_terminated_length", mean(&terminated));
+    }
     metrics
 }
 
-/// The updates of a step, put together: means over updates, sums of tokens.
+/// The metrics of a step and of each of its updates.
+pub(crate) struct Metrics {
+    pub(crate) step: Values,
+    pub(crate) updates: Vec<Values>,
+}
+
+/// The updates of a step, one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Updates {
-    count: usize,
-    sums: Values,
-    tokens: Values,
+    each: Vec<Values>,
     /// Of the first update.
     pub(crate) first_drift: Option<Drift>,
 }
 
 impl Updates {
     pub(crate) fn add(&mut self, update: &Update, lr: f64) {
-        self.count += 1;
         self.first_drift.get_or_insert(update.drift);
-        let Update { loss, grad_norm, .. } = *update;
-        let named = update.metrics.iter().map(|(name, value)| (name.as_str(), *value));
-        for (name, value) in named.chain([("loss", loss), ("grad_norm", grad_norm), ("learning_rate", lr)]) {
-            *self.sums.entry(name.to_owned()).or_insert(0.0) += value;
-        }
-        for (name, tokens) in [("tokens/trained", update.tokens_scored), ("tokens/forward", update.tokens)] {
-            *self.tokens.entry(name.to_owned()).or_insert(0.0) += tokens as f64;
-        }
+        let mut values = update.metrics.clone();
+        values.insert("loss".into(), update.loss);
+        values.insert("grad_norm".into(), update.grad_norm);
+        values.insert("learning_rate".into(), lr);
+        values.insert(TRAINED.into(), update.tokens_scored as f64);
+        values.insert(FORWARD.into(), update.tokens as f64);
+        self.each.push(values);
     }
 
-    pub(crate) fn finish(self, metrics: &mut Values) {
-        let count = self.count.max(1) as f64;
-        metrics.extend(self.sums.into_iter().map(|(name, sum)| (name, sum / count)));
-        metrics.extend(self.tokens);
+    /// Adds them to the step's metrics: sums of tokens, means of everything else.
+    pub(crate) fn finish(self, mut step: Values) -> Metrics {
+        let count = self.each.len() as f64;
+        for (name, value) in self.each.iter().flatten() {
+            let share = if name == TRAINED || name == FORWARD { *value } else { value / count };
+            *step.entry(name.clone()).or_insert(0.0) += share;
+        }
+        Metrics { step, updates: self.each }
     }
 }
+
+/// Tokens that counted in a loss.
+const TRAINED: &str = "tokens/trained";
+/// Rows that went forward and backward, after sharing prefixes.
+const FORWARD: &str = "tokens/forward";
 
 /// An evaluation, as a row of metrics.
 pub(crate) fn summary_metrics(summary: &Summary) -> Values {

@@ -32,24 +32,29 @@ impl Tasks {
         let train_generator = burnish_env::build(&recipe.env.id, &recipe.env.config)?;
         let eval_config = recipe.eval.config.as_ref().unwrap_or(&recipe.env.config);
         let eval_generator = burnish_env::build(&recipe.env.id, eval_config)?;
-        let eval = match recipe.eval.tasks {
+        let table = if recipe.eval.config.is_some() { "eval.config" } else { "env.config" };
+        let mut eval = match recipe.eval.tasks {
             0 => Vec::new(),
-            count => eval_generator.tasks(recipe.eval.seed, count)?.tasks,
+            count => tasks_of(&*eval_generator, recipe.eval.seed, count, table)?,
         };
+        // A finite set repeats its tasks to reach the count; a task is evaluated once.
+        let mut known = BTreeSet::new();
+        eval.retain(|task| known.insert(task.id.clone()));
         let mut train = Vec::new();
         let mut held_out = 0;
         if needs_training {
             let seed = Address::new(recipe.run.seed, Purpose::Task).seed();
             let reserved: BTreeSet<&TaskId> = eval.iter().map(|task| &task.id).collect();
-            let made = train_generator.tasks(seed, recipe.env.tasks)?.tasks;
+            let made = tasks_of(&*train_generator, seed, recipe.env.tasks, "env.config")?;
             let count = made.len();
             train = made.into_iter().filter(|task| !reserved.contains(&task.id)).collect();
             held_out = count - train.len();
             if train.is_empty() {
-                return Err(RunError::Environment(EnvError::Config {
-                    key: "tasks".into(),
-                    problem: format!("all {count} training tasks are also held out; ask for more tasks"),
-                }));
+                return Err(RunError::Refused(format!(
+                    "eval.tasks: the {} different tasks of the environment are all held out, and none is left to \
+                     train on: set eval.tasks below that number, or give evaluation its own data in eval.config",
+                    eval.len()
+                )));
             }
         }
         Ok(Tasks { train_generator, eval_generator, train, eval, held_out })
@@ -59,6 +64,25 @@ impl Tasks {
     pub(crate) fn of_step(&self, run_seed: u64, step: u64, count: usize) -> Vec<Task> {
         let indices = of_step(self.train.len(), run_seed, step, count);
         indices.into_iter().map(|at| self.train[at].clone()).collect()
+    }
+}
+
+/// `count` tasks of a generator whose configuration stands in `table` of the recipe.
+///
+/// # Errors
+/// If the configuration can't yield them: names the key with its table.
+pub(crate) fn tasks_of(
+    generator: &dyn Generator,
+    seed: u64,
+    count: usize,
+    table: &str,
+) -> Result<Vec<Task>, RunError> {
+    match generator.tasks(seed, count) {
+        Ok(set) => Ok(set.tasks),
+        Err(EnvError::Config { key, problem }) => {
+            Err(EnvError::Config { key: format!("{table}.{key}"), problem }.into())
+        }
+        Err(other) => Err(other.into()),
     }
 }
 

@@ -20,7 +20,7 @@ use crate::recipe::{Method, Recipe, Source};
 use crate::report_of_run;
 use crate::run_dir::RunDir;
 use crate::sft::{self, SftStage};
-use crate::summary::summary_metrics;
+use crate::summary::{Metrics, summary_metrics};
 use crate::tasks::Tasks;
 use crate::watch::{Event, Stop, Watch};
 
@@ -71,7 +71,7 @@ pub struct Run {
     step: u64,
     /// Step of the newest checkpoint.
     saved: Option<u64>,
-    /// Tokens read and sampled in training so far.
+    /// Tokens of prompts and answers that were trained on so far; a shared prompt counts in every sequence.
     tokens: u64,
 }
 
@@ -146,6 +146,11 @@ impl Run {
         })
     }
 
+    /// What decides the run.
+    pub fn recipe(&self) -> &Recipe {
+        &self.recipe
+    }
+
     /// The run directory.
     pub fn dir(&self) -> &Path {
         self.dir.path()
@@ -163,7 +168,7 @@ impl Run {
         while self.step < steps_max {
             let started = Instant::now();
             let mut values = self.one_step(watch)?;
-            self.tokens += values.get("tokens/forward").copied().unwrap_or_default() as u64;
+            self.tokens += values.get("tokens/total").copied().unwrap_or_default() as u64;
             values.insert("num_tokens".into(), self.tokens as f64);
             values.insert("step_time".into(), started.elapsed().as_secs_f64());
             watch.event(Event::Step { step: self.step, steps_max, metrics: &values });
@@ -171,11 +176,12 @@ impl Run {
             if self.step == steps_max || is_due(self.step, self.recipe.eval.every) {
                 self.evaluate(watch)?;
             }
-            let is_last = self.step == steps_max || stop.is_asked();
-            if is_last || is_due(self.step, self.recipe.checkpoint.every) {
+            // Asked once: what is saved and what is said must agree.
+            let is_stopping = stop.is_asked();
+            if self.step == steps_max || is_stopping || is_due(self.step, self.recipe.checkpoint.every) {
                 self.save(watch)?;
             }
-            if stop.is_asked() && self.step < steps_max {
+            if is_stopping && self.step < steps_max {
                 return Ok(Finish::Interrupted { step: self.step });
             }
         }
@@ -185,7 +191,7 @@ impl Run {
     fn one_step(&mut self, watch: &mut dyn Watch) -> Result<Values, RunError> {
         let step = self.step;
         let lr = |updates| self.schedule.lr(updates);
-        let values = match &self.stage {
+        let Metrics { step: values, updates } = match &self.stage {
             Stage::Grpo(stage) => {
                 let done =
                     stage.step(&self.recipe, &self.tasks, &mut self.policy, &mut self.trainer, &lr, step)?;
@@ -203,7 +209,9 @@ impl Run {
             Stage::Sft(stage) => stage.step(&self.recipe, &mut self.policy, &mut self.trainer, &lr, step)?,
         };
         self.step += 1;
-        self.journal.record_update(self.step, 0, &values)?;
+        for (at, update) in updates.iter().enumerate() {
+            self.journal.record_update(self.step, at, update)?;
+        }
         Ok(values)
     }
 
@@ -228,7 +236,9 @@ impl Run {
         if self.tasks.eval.is_empty() {
             return Ok(());
         }
-        let evaluation = evaluate(&self.recipe, &self.policy, &*self.tasks.eval_generator, &self.tasks.eval)?;
+        let version = self.trainer.updates();
+        let generator = &*self.tasks.eval_generator;
+        let evaluation = evaluate(&self.recipe, &self.policy, version, generator, &self.tasks.eval)?;
         let rows = self.rows(&evaluation.episodes, self.recipe.eval.rollouts, |_| None);
         self.journal.record_step(self.step, EpisodeKind::Eval, &self.tasks.eval, &rows)?;
         self.log("eval", summary_metrics(&evaluation.summary))?;

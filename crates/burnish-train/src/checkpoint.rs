@@ -216,6 +216,11 @@ impl Checkpoint {
         self.record.step
     }
 
+    /// Number of updates that the weights have had.
+    pub fn updates(&self) -> u64 {
+        self.record.updates
+    }
+
     /// The state that the caller gave when saving.
     pub fn state(&self) -> &serde_json::Value {
         &self.record.state

@@ -1,6 +1,6 @@
 //! Shows a run on the terminal: a bar with rate and time left, or plain lines where there is no terminal.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use burnish_eval::Summary;
@@ -24,8 +24,8 @@ impl Progress {
 
     fn say(&self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| println!("{line}")),
-            None => println!("{line}"),
+            Some(bar) => bar.suspend(|| print_line(line)),
+            None => print_line(line),
         }
     }
 
@@ -43,7 +43,7 @@ impl Progress {
         let is_due = self.last_line.is_none_or(|last| last.elapsed() >= LINE_EVERY);
         if is_due || step == steps_max {
             self.last_line = Some(Instant::now());
-            println!("step {step}/{steps_max}  {line}");
+            print_line(&format!("step {step}/{steps_max}  {line}"));
         }
     }
 }
@@ -59,11 +59,16 @@ impl Watch for Progress {
             }
             Event::Saved(path) => {
                 if self.bar.is_none() {
-                    println!("saved {}", path.display());
+                    print_line(&format!("saved {}", path.display()));
                 }
             }
         }
     }
+}
+
+/// A reader that went away (`| head`) must not end a run.
+fn print_line(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 fn new_bar(steps_max: u64, from: u64) -> ProgressBar {

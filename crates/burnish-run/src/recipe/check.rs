@@ -26,29 +26,26 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
     ranges.not_negative("optimizer.weight_decay", optimizer.weight_decay)?;
     ranges.holds("optimizer.final_share", (0.0..=1.0).contains(&optimizer.final_share), "must be 0 to 1")?;
     ranges.not_negative("optimizer.max_grad_norm", optimizer.max_grad_norm)?;
+    // Evaluation plays episodes too, whatever the method.
+    ranges.at_least_one("rollout.tokens_max", rollout.tokens_max)?;
+    ranges.at_least_one("rollout.turns_max", rollout.turns_max)?;
+    ranges.at_least_one("rollout.batch_max", rollout.batch_max)?;
+    let samples = rollout.temperature > 0.0 && rollout.temperature.is_finite();
+    ranges.holds("rollout.temperature", samples, "must be above 0: the trainer divides by it too")?;
+    for (name, weight) in &recipe.reward.weights {
+        ranges.holds(&format!("reward.weights.{name}"), weight.is_finite(), "must be a finite number")?;
+    }
     match train.method {
         Method::Grpo => {
             ranges.at_least_one("rollout.tasks_per_step", rollout.tasks_per_step)?;
-            ranges.at_least_one("rollout.tokens_max", rollout.tokens_max)?;
-            ranges.at_least_one("rollout.turns_max", rollout.turns_max)?;
-            ranges.at_least_one("rollout.batch_max", rollout.batch_max)?;
             let compares = rollout.group_size >= 2;
             ranges.holds(
                 "rollout.group_size",
                 compares,
                 "must be 2 or more: GRPO compares the episodes of a group",
             )?;
-            let samples = rollout.temperature > 0.0 && rollout.temperature.is_finite();
-            ranges.holds("rollout.temperature", samples, "must be above 0: the trainer divides by it too")?;
             let fits = train.minibatches <= rollout.tasks_per_step * rollout.group_size;
             ranges.holds("train.minibatches", fits, "must not exceed the number of episodes in a step")?;
-            for (name, weight) in &recipe.reward.weights {
-                ranges.holds(
-                    &format!("reward.weights.{name}"),
-                    weight.is_finite(),
-                    "must be a finite number",
-                )?;
-            }
             recipe
                 .loss
                 .check()

@@ -77,13 +77,18 @@ impl Source {
             .unwrap_or_else(|| Value::String(value.to_owned()));
         let mut place = &mut self.values;
         for part in key.split('.') {
-            if !place.is_object() {
+            if place.is_null() {
                 *place = Value::Object(serde_json::Map::new());
             }
-            let Value::Object(table) = place else { return Err(malformed("names no table")) };
+            let Value::Object(table) = place else {
+                return Err(malformed("goes into something that is no table; give the whole value instead"));
+            };
             place = table.entry(part).or_insert(Value::Null);
         }
         *place = value;
+        // What the file says there, and below, no longer holds.
+        let below = format!("{key}.");
+        self.lines.retain(|path, _| path != key && !path.starts_with(&below));
         self.overrides.insert(key.to_owned(), text.to_owned());
         Ok(())
     }
@@ -130,26 +135,25 @@ impl Source {
 
     /// An error about the value of `key` (a path with dots).
     pub fn error(&self, key: &str, problem: String) -> RecipeError {
-        let place = if let Some(text) = self.overrides.get(key) {
-            format!("override `{text}`")
-        } else {
-            match self.line(key) {
-                Some(line) => format!("{}:{line}", self.file),
-                None => self.file.clone(),
-            }
-        };
+        let place = self.place(key);
         let problem = if key.is_empty() { problem } else { format!("`{key}` {problem}") };
         RecipeError { place, problem, help: None }
     }
 
-    /// The line of `key`, or of the nearest table around it.
-    fn line(&self, key: &str) -> Option<usize> {
+    /// Where `key` was written, or the nearest table around it: an override, or a line of the file.
+    fn place(&self, key: &str) -> String {
         let mut key = key;
         loop {
-            if let Some(line) = self.lines.get(key) {
-                return Some(*line);
+            if let Some(text) = self.overrides.get(key) {
+                return format!("override `{text}`");
             }
-            key = &key[..key.rfind('.')?];
+            if let Some(line) = self.lines.get(key) {
+                return format!("{}:{line}", self.file);
+            }
+            match key.rfind('.') {
+                Some(end) => key = &key[..end],
+                None => return self.file.clone(),
+            }
         }
     }
 }
@@ -170,7 +174,11 @@ fn note_lines(table: &dyn TableLike, prefix: &str, text: &str, lines: &mut BTree
         }
         if let Item::ArrayOfTables(tables) = item {
             for (index, inner) in tables.iter().enumerate() {
-                note_lines(inner, &format!("{path}[{index}]"), text, lines);
+                let path = format!("{path}[{index}]");
+                if let Some(span) = inner.span() {
+                    lines.insert(path.clone(), line_of(text, span.start));
+                }
+                note_lines(inner, &path, text, lines);
             }
         }
     }
@@ -242,6 +250,14 @@ mod tests {
         let error = decode("[train]\nmax_steps = 1\n", &["train.max_steps=-1"]).unwrap_err();
         assert!(error.contains("override `train.max_steps=-1`"), "{error}");
         assert!(decode("[train]\nmax_steps = 1\n", &["train"]).unwrap_err().contains("no `=`"));
+    }
+
+    #[test]
+    fn an_override_of_a_table_is_blamed_for_what_is_in_it() {
+        let error = decode("[train]\nmax_steps = 1\n", &["train={max_step=2}"]).unwrap_err();
+        assert!(error.contains("override `train={max_step=2}`"), "{error}");
+        let error = decode("[train]\nmax_steps = 1\n", &["train.max_steps.x=2"]).unwrap_err();
+        assert!(error.contains("no table"), "{error}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(crate) struct Arguments {
     /// The recipe: a TOML file.
     #[arg(required_unless_present = "resume")]
     recipe: Option<PathBuf>,
-    /// Changes of the recipe, `key.sub=value`; with `--resume` only `train.max_steps` and what watches the run.
+    /// Changes of the recipe, `key.sub=value`.
     overrides: Vec<String>,
     /// Print the resolved recipe and stop.
     #[arg(long)]
@@ -31,18 +31,14 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
     let stop = Stop::default();
     let mut progress = Progress::new();
     let mut run = match (&arguments.resume, &arguments.recipe) {
-        (Some(dir), _) => Run::resume(dir, &mut progress)?,
+        (Some(dir), _) => {
+            let run = Run::resume(dir, &mut progress)?;
+            check_method(run.recipe(), method)?;
+            run
+        }
         (None, Some(path)) => {
             let recipe = Recipe::read(path, &arguments.overrides)?;
-            if let Some(method) = method
-                && recipe.train.method != method
-            {
-                return Err(format!(
-                    "{}: its method is not \"sft\"; run it with `burnish train`",
-                    path.display()
-                )
-                .into());
-            }
+            check_method(&recipe, method)?;
             if arguments.dry_run {
                 print!("{}", recipe.to_toml()?);
                 return Ok(());
@@ -60,6 +56,16 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
         }
     }
     Ok(())
+}
+
+/// `burnish sft` runs imitation only.
+fn check_method(recipe: &Recipe, method: Option<Method>) -> Done {
+    match method {
+        Some(method) if recipe.train.method != method => {
+            Err("the recipe's `train.method` is not \"sft\"; run it with `burnish train`".into())
+        }
+        _ => Ok(()),
+    }
 }
 
 fn say_outcome(outcome: &Outcome) {
@@ -80,7 +86,8 @@ fn say_outcome(outcome: &Outcome) {
     println!();
     println!("{dir}/report.html                 curves and drawn episodes");
     println!("{}   the trained policy, a Hugging Face directory", outcome.checkpoint.display());
-    println!("burnish rollout --from {dir} --step {}   shows what it did in its last step", outcome.steps);
+    let kind = if outcome.method == Method::Grpo { "" } else { " --eval" };
+    println!("burnish rollout --from {dir} --step {}{kind}   shows what it did last", outcome.steps);
     if outcome.method == Method::Grpo {
         println!(
             "next: another seed (run.seed=2 run.dir=...), harder boards (env.config...), or your own verifier"
