@@ -115,7 +115,7 @@ fn complete(
 ) -> Result<(), RecipeError> {
     let generator = burnish_env::build(id, config).map_err(|error| match error {
         EnvError::UnknownId { .. } => source.error(id_key, format!("is wrong: {error}")),
-        EnvError::Config { key, problem } => source.error(&format!("{config_key}.{key}"), problem),
+        EnvError::Config { key, problem } => source.refused(&format!("{config_key}.{key}"), problem),
         other => source.error(config_key, format!("is refused by the environment: {other}")),
     })?;
     *config = generator.config();

@@ -440,6 +440,8 @@ id = "countdown"
     fn errors_inside_the_environments_own_table_name_the_whole_path() {
         let text = format!("{SMALL}[env.config]\nnumber = 3\n");
         let error = read(&text, &[]).unwrap_err();
+        assert!(error.contains("`env.config.number` is not a known key"), "{error}");
+        assert!(error.contains("did you mean `numbers`?"), "{error}");
         assert!(error.contains("env.config") && error.contains("number"), "{error}");
         let error = read(SMALL, &["env.id=countdwn"]).unwrap_err();
         assert!(error.contains("countdown"), "{error}");

@@ -108,12 +108,17 @@ impl Source {
                 root if root == "." => String::new(),
                 path => path,
             };
-            let message = error.inner().to_string();
-            match unknown_field(&message) {
-                Some((field, known)) => self.unknown_key(&path, &field, &known),
-                None => self.error(&path, message),
-            }
+            self.refused(&path, error.inner().to_string())
         })
+    }
+
+    /// An error in the words of a deserialiser about the value of `key`; where it is about an unknown key, with
+    /// the nearest known one.
+    pub(super) fn refused(&self, key: &str, message: String) -> RecipeError {
+        match unknown_field(&message) {
+            Some((field, known)) => self.unknown_key(key, &field, &known),
+            None => self.error(key, message),
+        }
     }
 
     fn unknown_key(&self, table: &str, field: &str, known: &[String]) -> RecipeError {
