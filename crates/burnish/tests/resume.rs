@@ -81,11 +81,13 @@ fn a_run_killed_at_any_point_and_resumed_equals_an_uninterrupted_one_bit_for_bit
 fn sft_resumes_to_the_same_bits_and_repeats_itself() {
     let scratch = Scratch::with_policy();
     let mut child = start(&scratch, "sft.toml", "killed");
+    // Past the first checkpoint, which is made after 40 of the 120 steps: it is that from which the run goes on.
     wait_until("the run has come that far", || {
-        metric_lines(&scratch, "killed") >= 6 || child.try_wait().unwrap().is_some()
+        metric_lines(&scratch, "killed") >= 50 || child.try_wait().unwrap().is_some()
     });
     child.kill().unwrap();
     child.wait().unwrap();
+    assert!(scratch.path("killed/checkpoints/step_40").exists());
     scratch.burnish(&["train", "--resume", "killed"]).succeeds();
     assert_same_run(&scratch, "killed", "tiny", 120);
 }
