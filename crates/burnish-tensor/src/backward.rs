@@ -3,26 +3,31 @@
 use std::sync::Arc;
 
 use crate::{
-    HeadShape, Layout, Param, Params, Rope, Tape, TokenScores, Var,
-    ops::{self, attention, attention_backward, linear, rope::Turn, scores},
+    Adapter, HeadShape, Layout, Param, Params, Rope, Tape, TokenScores, Var,
+    ops::{self, attention, attention_backward, linear, low_rank, rope::Turn, scores},
     parallel,
     tape::ScoresRecord,
 };
 
 /// An operation with what its backward pass needs. The one `match` over it has no default arm: an operation without
 /// a gradient does not compile.
-pub(crate) enum Op {
+pub(crate) enum Op<'p> {
     Embed { table: Param, ids: Vec<u32> },
     Linear { x: Var, weight: Param, bias: Option<Param> },
+    LowRank { y: usize, x: Var, inner: Vec<f32>, adapter: Adapter, keys: Option<Arc<[u64]>> },
     RmsNorm { x: Var, inverse_rms: Vec<f32>, weight: Param },
     Rope { x: usize, cols: usize, head_dim: usize, rope: Arc<Rope>, positions: Arc<[u32]> },
     Attention { q: Var, k: Var, v: Var, out: Var, log_sums: Vec<f32>, shape: HeadShape, layout: Arc<Layout> },
     Swiglu { gate: Var, up: Var },
     Add { a: usize, b: usize },
     Gather { x: usize, x_rows: usize, cols: usize, rows: Vec<u32> },
+    Checkpoint { x: Var, run: Run<'p> },
 }
 
-impl Tape<'_> {
+/// Part of a forward pass that can be run again.
+pub(crate) type Run<'p> = Box<dyn Fn(&mut Tape<'p>, &Var) -> Var + 'p>;
+
+impl<'p> Tape<'p> {
     /// Adds to `grads`, laid out like the parameters, the gradient of
     /// `Σᵢ d_logprob[i] · logprob[i] + d_entropy[i] · entropy[i]`. An empty `d_entropy` stands for zeros.
     ///
@@ -31,7 +36,7 @@ impl Tape<'_> {
     pub fn backward(mut self, scores: &TokenScores, d_logprob: &[f32], d_entropy: &[f32], grads: &mut [f32]) {
         assert!(self.is_recording, "backward needs a recording tape");
         assert!(scores.node < self.scores.len(), "scores of another tape");
-        let ScoresRecord { hidden, head, targets, temperatures, vocab, rows, logits } =
+        let ScoresRecord { hidden, head, low_rank, targets, temperatures, vocab, rows, logits } =
             self.scores.swap_remove(scores.node);
         assert_eq!(d_logprob.len(), targets.len(), "one derivative for each log-prob");
         assert!(d_entropy.is_empty() || d_entropy.len() == targets.len(), "one derivative for each entropy");
@@ -39,14 +44,27 @@ impl Tape<'_> {
         self.scores.clear();
         let inputs = scores::Inputs {
             hidden: &hidden.data,
-            weight: self.params.get(head),
+            weight: self.params.elements(head),
+            low_rank: low_rank.as_ref().map(|(adapter, u)| adapter.of_head(self.params, u)),
+            precision: self.params.precision(),
             width: head.cols,
             targets: &targets,
             temperatures: &temperatures,
             vocab: &vocab,
         };
         let seeds = scores::Seeds { d_logprob, d_entropy };
-        let d_hidden = scores::backward(inputs, &rows, logits, seeds, &mut grads[head.range()]);
+        // One of the two is trained at most, so both may borrow the buffer in turn: the weight, or its adapter.
+        let b = low_rank.as_ref().map(|(adapter, _)| adapter.b);
+        let mut d_b = b.filter(Param::is_trained).map(|b| vec![0.0; b.len()]);
+        let params = scores::ParamGradients { d_weight: head.gradient(grads), d_b: d_b.as_deref_mut() };
+        let (mut d_hidden, d_u) = scores::backward(inputs, &rows, logits, seeds, params);
+        if let Some((adapter, _)) = &low_rank {
+            if let (Some(d_b), Some(own)) = (d_b, adapter.b.gradient(grads)) {
+                parallel::add(own, &d_b);
+            }
+            let inputs = adapter.inputs(self.params, &hidden.data, hidden.rows);
+            low_rank::scaled_inner_backward(inputs, &d_u, &mut d_hidden, adapter.a.gradient(grads));
+        }
         self.backward_from(&hidden, d_hidden, grads);
     }
 
@@ -56,39 +74,58 @@ impl Tape<'_> {
     /// If the tape does not record, or sizes differ.
     pub fn backward_from(self, out: &Var, d_out: Vec<f32>, grads: &mut [f32]) {
         assert!(self.is_recording, "backward needs a recording tape");
-        assert_eq!(grads.len(), self.params.data().len(), "gradients are laid out like the parameters");
+        assert_eq!(grads.len(), self.params.data().len(), "gradients are laid out like what is trained");
         assert_eq!(d_out.len(), out.data.len(), "one derivative for each element");
-        let mut flow = Flow { params: self.params, grads, slots: vec![None; self.slots] };
-        flow.slots[out.slot] = Some(Arc::new(d_out));
-        let mut records = self.records;
+        self.flow_back(out.slot, Arc::new(d_out), grads);
+    }
+
+    /// Passes the gradient of one value back to where it came from; gives what reached the values that no
+    /// operation of this tape made.
+    fn flow_back(mut self, slot: usize, d: Arc<Vec<f32>>, grads: &mut [f32]) -> Slots {
+        let mut records = std::mem::take(&mut self.records);
+        let mut flow = Flow { tape: &self, grads, slots: vec![None; self.slots] };
+        flow.slots[slot] = Some(d);
         // Popping frees what an operation saved as soon as its gradient has been passed on.
         while let Some(record) = records.pop() {
             if let Some(d_out) = flow.slots[record.out].take() {
                 flow.step(record.op, d_out);
             }
         }
+        flow.slots
     }
 }
 
+/// Gradients that are not complete yet. Shared, because both terms of a sum have the gradient of the sum.
+type Slots = Vec<Option<Arc<Vec<f32>>>>;
+
 /// The gradients of values that are not complete yet, and those of the parameters.
-struct Flow<'a> {
-    params: &'a Params,
+struct Flow<'a, 'p> {
+    tape: &'a Tape<'p>,
     grads: &'a mut [f32],
-    /// Shared, because both terms of a sum have the gradient of the sum.
-    slots: Vec<Option<Arc<Vec<f32>>>>,
+    slots: Slots,
 }
 
-impl Flow<'_> {
-    fn step(&mut self, op: Op, d: Arc<Vec<f32>>) {
+impl<'p> Flow<'_, 'p> {
+    fn params(&self) -> &'p Params {
+        self.tape.params
+    }
+
+    fn step(&mut self, op: Op<'p>, d: Arc<Vec<f32>>) {
         match op {
             Op::Embed { table, ids } => {
-                ops::embed::backward(&mut self.grads[table.range()], table.cols, &ids, &d);
+                if let Some(d_table) = table.gradient(self.grads) {
+                    ops::embed::backward(d_table, table.cols, &ids, &d);
+                }
             }
             Op::Linear { x, weight, bias } => self.linear(&x, weight, bias, &d),
+            Op::LowRank { y, x, inner, adapter, keys } => {
+                self.low_rank(&x, &inner, adapter, keys.as_deref(), &d);
+                self.add(y, d);
+            }
             Op::RmsNorm { x, inverse_rms, weight } => {
                 let mut d = Arc::unwrap_or_clone(d);
-                let d_weight = &mut self.grads[weight.range()];
-                ops::norm::backward(&x.data, &inverse_rms, self.params.get(weight), &mut d, d_weight);
+                let d_weight = weight.gradient(self.grads);
+                ops::norm::backward(&x.data, &inverse_rms, self.tape.params.get(weight), &mut d, d_weight);
                 self.add(x.slot, Arc::new(d));
             }
             Op::Rope { x, cols, head_dim, rope, positions } => {
@@ -119,18 +156,52 @@ impl Flow<'_> {
                 ops::embed::backward(&mut d_x, cols, &rows, &d);
                 self.add(x, Arc::new(d_x));
             }
+            Op::Checkpoint { x, run } => {
+                let mut again = self.tape.part(true);
+                let input = again.external(x.rows, x.cols, x.data.to_vec());
+                let out = run(&mut again, &input);
+                let mut slots = again.flow_back(out.slot, d, self.grads);
+                if let Some(d_x) = slots[input.slot].take() {
+                    self.add(x.slot, d_x);
+                }
+            }
         }
     }
 
     fn linear(&mut self, x: &Var, weight: Param, bias: Option<Param>, d: &[f32]) {
-        let shape = linear::Shape { rows: x.rows, inputs: weight.cols, outputs: weight.rows };
-        linear::backward_weight(d, &x.data, shape, &mut self.grads[weight.range()]);
-        if let Some(bias) = bias {
-            linear::backward_bias(d, weight.rows, &mut self.grads[bias.range()]);
+        let params = self.params();
+        let precision = params.precision();
+        let shape = linear::Shape { rows: x.rows, inputs: weight.cols, outputs: weight.rows, precision };
+        if let Some(d_weight) = weight.gradient(self.grads) {
+            linear::backward_weight(d, &x.data, shape, d_weight);
+        }
+        if let Some(d_bias) = bias.and_then(|bias| bias.gradient(self.grads)) {
+            linear::backward_bias(d, weight.rows, d_bias);
         }
         let d_x = self.slots[x.slot].take().map(Arc::unwrap_or_clone);
-        let d_x = linear::backward_input(d, self.params.get(weight), shape, d_x);
+        let d_x = linear::backward_input(d, params.elements(weight), shape, d_x);
         self.slots[x.slot] = Some(Arc::new(d_x));
+    }
+
+    fn low_rank(&mut self, x: &Var, inner: &[f32], adapter: Adapter, keys: Option<&[u64]>, d: &[f32]) {
+        let dropped = keys.map(|keys| adapter.dropped(&x.data, keys));
+        let inputs = adapter.inputs(self.params(), dropped.as_deref().unwrap_or(&x.data), x.rows);
+        let (mut d_a, mut d_b) = (self.factor_gradient(adapter.a), self.factor_gradient(adapter.b));
+        let mut d_x = low_rank::backward(inputs, inner, d, d_a.as_deref_mut(), d_b.as_deref_mut());
+        for (param, own) in [(adapter.a, d_a), (adapter.b, d_b)] {
+            if let (Some(sum), Some(own)) = (param.gradient(self.grads), own) {
+                parallel::add(sum, &own);
+            }
+        }
+        if let Some(keys) = keys {
+            adapter.drop_out(&mut d_x, keys);
+        }
+        self.add(x.slot, Arc::new(d_x));
+    }
+
+    /// A buffer for the gradient of a small factor: both factors' parts of the flat buffer can't be lent at once.
+    fn factor_gradient(&self, param: Param) -> Option<Vec<f32>> {
+        param.is_trained().then(|| vec![0.0; param.len()])
     }
 
     /// Adds `d` to the gradient of a value.
@@ -146,7 +217,7 @@ impl Flow<'_> {
 mod tests {
     use super::*;
     use crate::{
-        Segment, Vocab, reference,
+        Precision, Segment, Store, Vocab, Weight, reference,
         testing::{assert_close, assert_gradient, random, weighted, wide},
     };
 
@@ -195,7 +266,7 @@ mod tests {
             Block { params, table, norm, q, k, v, v_bias, q_norm, o, gate, up, down, layout, vocab }
         }
 
-        fn run(&self, tape: &mut Tape<'_>) -> TokenScores {
+        fn run<'p>(&'p self, tape: &mut Tape<'p>) -> TokenScores {
             let rope = Arc::new(Rope::new(INV_FREQ.to_vec(), 1.0));
             let positions = Arc::from(POSITIONS);
             let x = tape.embed(self.table, &IDS);
@@ -257,6 +328,123 @@ mod tests {
             weighted(&d_logprob, &logprobs) + weighted(&d_entropy, &entropies)
         };
         assert_gradient(&grads, block.params.data(), loss, 1e-4);
+    }
+
+    /// A map, a head and their adapters over a frozen base.
+    struct Adapted {
+        params: Params,
+        weight: Weight,
+        head: Weight,
+    }
+
+    impl Adapted {
+        fn new(store: Store, precision: Precision, dropout: f32) -> Self {
+            let mut params = Params::computed_in(precision);
+            let mut frozen = |name: &str, shape: &[usize], seed| {
+                let param = params.add_to(store, name, shape, true);
+                let values = random(seed, param.len());
+                params.elements_mut(param).set(&values);
+                param
+            };
+            let (weight, head) = (frozen("weight", &[D, D], 1), frozen("head", &[9, D], 2));
+            let mut adapter = |base: Param, site| {
+                let a = params.add("a", &[3, base.cols], true);
+                let b = params.add("b", &[base.rows, 3], true);
+                for param in [a, b] {
+                    let values = random(10 + param.offset as u64, param.len());
+                    params.get_mut(param).copy_from_slice(&values);
+                }
+                let dropout = if site == 0 { dropout } else { 0.0 };
+                Weight { base, adapter: Some(Adapter { a, b, scale: 0.7, dropout, site }) }
+            };
+            let (weight, head) = (adapter(weight, 0), adapter(head, 1));
+            Adapted { params, weight, head }
+        }
+
+        fn scores<'p>(&self, tape: &mut Tape<'p>) -> TokenScores {
+            let x = tape.external(4, D, random(5, 4 * D));
+            let weight = self.weight;
+            let x = tape.checkpoint(&x, move |tape, x| {
+                let y = tape.linear(x, weight, None);
+                tape.add(&y, x)
+            });
+            tape.token_scores(&x, self.head, &[0, 3, 8, 8], &[1.0; 4], &Arc::new(Vocab::all(9)))
+        }
+
+        /// `Σ logprob` in f64, the trained parameters being `trained`.
+        fn loss(&self, trained: &[f64]) -> f64 {
+            let full = |weight: Weight| -> Vec<f64> {
+                let base = wide(&self.params.elements(weight.base).widened());
+                let Some(Adapter { a, b, scale, .. }) = weight.adapter else { return base };
+                let (a_data, b_data) = (&trained[a.range()], &trained[b.range()]);
+                let low = |row: usize, col: usize| -> f64 {
+                    (0..a.rows).map(|k| b_data[row * a.rows + k] * a_data[k * a.cols + col]).sum()
+                };
+                let cols = weight.base.cols;
+                base.iter()
+                    .enumerate()
+                    .map(|(at, w)| w + f64::from(scale) * low(at / cols, at % cols))
+                    .collect()
+            };
+            let x = wide(&random(5, 4 * D));
+            let y = reference::linear(&x, &full(self.weight), None, D);
+            let sum: Vec<f64> = x.iter().zip(&y).map(|(x, y)| x + y).collect();
+            let head = full(self.head);
+            let (logprobs, _) =
+                reference::token_scores(&sum, &head, D, &[0, 3, 8, 8], &[1.0; 4], &Vocab::all(9));
+            logprobs.iter().sum()
+        }
+    }
+
+    #[test]
+    fn adapters_over_a_frozen_base_have_the_gradient_of_the_reference() {
+        for (store, precision, tolerance) in [
+            (Store::Frozen, Precision::F32, 1e-4),
+            (Store::FrozenBf16, Precision::F32, 1e-4),
+            (Store::FrozenBf16, Precision::Bf16, 0.05),
+        ] {
+            let adapted = Adapted::new(store, precision, 0.0);
+            let mut tape = Tape::recording(&adapted.params);
+            let scores = adapted.scores(&mut tape);
+            let mut grads = adapted.params.zeros_like();
+            tape.backward(&scores, &[1.0; 4], &[], &mut grads);
+            assert_gradient(&grads, adapted.params.data(), |trained| adapted.loss(trained), tolerance);
+        }
+    }
+
+    #[test]
+    fn without_adapters_the_base_is_computed() {
+        let adapted = Adapted::new(Store::Frozen, Precision::F32, 0.0);
+        let scores = adapted.scores(&mut Tape::inference(&adapted.params).without_adapters());
+        let base: f32 = scores.logprobs.iter().sum();
+        let zeros = vec![0.0; adapted.params.data().len()];
+        assert!((f64::from(base) - adapted.loss(&zeros)).abs() < 1e-5);
+    }
+
+    #[test]
+    fn dropout_is_the_same_forward_and_backward_and_off_without_keys() {
+        let adapted = Adapted::new(Store::Frozen, Precision::F32, 0.5);
+        let keys: Arc<[u64]> = Arc::from([3, 1, 4, 1]);
+        let run = |params: &Params| -> f64 {
+            let mut tape = Tape::inference(params).with_dropout(Arc::clone(&keys));
+            adapted.scores(&mut tape).logprobs.iter().map(|&logprob| f64::from(logprob)).sum()
+        };
+        let plain = adapted.scores(&mut Tape::inference(&adapted.params)).logprobs;
+        assert!((run(&adapted.params) - plain.iter().map(|&l| f64::from(l)).sum::<f64>()).abs() > 1e-3);
+
+        let mut tape = Tape::recording(&adapted.params).with_dropout(Arc::clone(&keys));
+        let scores = adapted.scores(&mut tape);
+        let mut grads = adapted.params.zeros_like();
+        tape.backward(&scores, &[1.0; 4], &[], &mut grads);
+        let direction = random(31, grads.len());
+        let moved = |step: f32| {
+            let mut params = adapted.params.clone();
+            params.data_mut().iter_mut().zip(&direction).for_each(|(p, d)| *p += step * d);
+            run(&params)
+        };
+        let difference = (moved(1e-2) - moved(-1e-2)) / 2e-2;
+        let along: f64 = grads.iter().zip(&direction).map(|(g, d)| f64::from(g * d)).sum();
+        assert!((difference - along).abs() < 1e-2 * (1.0 + along.abs()), "{difference} {along}");
     }
 
     #[test]

@@ -13,6 +13,7 @@
 
 mod backward;
 mod cached;
+mod elements;
 mod gemm;
 mod layout;
 mod mmap;
@@ -29,14 +30,17 @@ mod testing;
 mod var;
 mod vector;
 mod vocab;
+mod weight;
 
 pub use cached::{KvBlock, cached_attention};
+pub use elements::{Elements, ElementsMut, Precision};
 pub use layout::{Layout, LayoutError, Segment};
 pub use mmap::{Mapped, map_file};
 pub use ops::attention::HeadShape;
 pub use parallel::set_threads;
-pub use params::{Param, ParamEntry, Params};
+pub use params::{Param, ParamEntry, Params, Store};
 pub use rope::Rope;
 pub use tape::{Tape, TokenScores, logits};
 pub use var::Var;
 pub use vocab::Vocab;
+pub use weight::{Adapter, Weight};

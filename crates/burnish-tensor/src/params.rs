@@ -1,14 +1,32 @@
-//! The parameters of a model: named matrices in one flat buffer.
+//! The parameters of a model: named matrices in flat buffers.
 //!
-//! One buffer makes the optimiser a single pass, the gradient norm a single sum, and a gradient buffer just
-//! another `Vec` of the same length.
+//! What is trained lies in one f32 buffer, which makes the optimiser a single pass, the gradient norm a single
+//! sum, and a gradient buffer just another `Vec` of the same length. What is frozen (the base under an adapter)
+//! lies apart, so that it costs neither gradient nor optimiser state; its matrices may be kept in bf16.
 
 use std::ops::Range;
 
-/// A matrix inside the flat parameter buffer, row-major. A vector has one row.
+use half::bf16;
+
+use crate::{Elements, ElementsMut, Precision};
+
+/// Which buffer holds a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// f32, with a gradient.
+    Trained,
+    /// f32, never changed by training.
+    Frozen,
+    /// bf16, never changed by training: matrices only.
+    FrozenBf16,
+}
+
+/// A matrix inside a flat parameter buffer, row-major. A vector has one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param {
-    /// Index of the first element.
+    /// Which buffer.
+    pub store: Store,
+    /// Index of the first element there.
     pub offset: usize,
     /// Rows; 1 for a vector.
     pub rows: usize,
@@ -24,10 +42,21 @@ impl Param {
         self.rows * self.cols
     }
 
-    /// Where the elements lie in the flat buffer.
+    /// Where the elements lie in their buffer; of a trained parameter also where its gradient lies.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.offset..self.offset + self.len()
+    }
+
+    /// Has it a gradient?
+    #[must_use]
+    pub fn is_trained(&self) -> bool {
+        self.store == Store::Trained
+    }
+
+    /// Its part of a gradient buffer; none of a frozen one.
+    pub(crate) fn gradient<'g>(&self, grads: &'g mut [f32]) -> Option<&'g mut [f32]> {
+        self.is_trained().then(|| &mut grads[self.range()])
     }
 }
 
@@ -47,56 +76,133 @@ pub struct ParamEntry {
 /// All parameters of a model, in the order in which they were added.
 #[derive(Clone, Debug, Default)]
 pub struct Params {
-    data: Vec<f32>,
+    precision: Precision,
+    trained: Vec<f32>,
+    frozen: Vec<f32>,
+    frozen_bf16: Vec<bf16>,
     entries: Vec<ParamEntry>,
 }
 
 impl Params {
-    /// No parameters yet.
+    /// No parameters yet; computed with in f32.
     #[must_use]
     pub fn new() -> Self {
         Params::default()
     }
 
-    /// Appends a parameter filled with zeros.
+    /// No parameters yet; products are computed in `precision`.
+    #[must_use]
+    pub fn computed_in(precision: Precision) -> Self {
+        Params { precision, ..Params::default() }
+    }
+
+    /// In which precision products with these parameters are computed.
+    #[must_use]
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// Takes memory for `len` more elements of a buffer at once, so that it does not grow by copying.
+    pub fn reserve(&mut self, store: Store, len: usize) {
+        match store {
+            Store::Trained => self.trained.reserve_exact(len),
+            Store::Frozen => self.frozen.reserve_exact(len),
+            Store::FrozenBf16 => self.frozen_bf16.reserve_exact(len),
+        }
+    }
+
+    /// Appends a parameter that is trained, filled with zeros.
     pub fn add(&mut self, name: &str, shape: &[usize], decays: bool) -> Param {
+        self.add_to(Store::Trained, name, shape, decays)
+    }
+
+    /// Appends a parameter filled with zeros to one of the buffers.
+    pub fn add_to(&mut self, store: Store, name: &str, shape: &[usize], decays: bool) -> Param {
         let (rows, cols) = match shape {
             [] => (1, 1),
             [len] => (1, *len),
             [rows, rest @ ..] => (*rows, rest.iter().product()),
         };
-        let param = Param { offset: self.data.len(), rows, cols };
-        self.data.resize(param.range().end, 0.0);
+        let offset = match store {
+            Store::Trained => self.trained.len(),
+            Store::Frozen => self.frozen.len(),
+            Store::FrozenBf16 => self.frozen_bf16.len(),
+        };
+        let param = Param { store, offset, rows, cols };
+        let len = param.range().end;
+        match store {
+            Store::Trained => self.trained.resize(len, 0.0),
+            Store::Frozen => self.frozen.resize(len, 0.0),
+            Store::FrozenBf16 => self.frozen_bf16.resize(len, bf16::ZERO),
+        }
         self.entries.push(ParamEntry { name: name.to_owned(), param, shape: shape.to_vec(), decays });
         param
     }
 
-    /// The flat buffer.
+    /// The flat buffer of what is trained.
     #[must_use]
     pub fn data(&self) -> &[f32] {
-        &self.data
+        &self.trained
     }
 
-    /// The flat buffer, to change it.
+    /// The flat buffer of what is trained, to change it.
     pub fn data_mut(&mut self) -> &mut [f32] {
-        &mut self.data
+        &mut self.trained
+    }
+
+    /// The elements of one parameter, row-major, whatever their type.
+    #[must_use]
+    pub fn elements(&self, param: Param) -> Elements<'_> {
+        match param.store {
+            Store::Trained => Elements::F32(&self.trained[param.range()]),
+            Store::Frozen => Elements::F32(&self.frozen[param.range()]),
+            Store::FrozenBf16 => Elements::Bf16(&self.frozen_bf16[param.range()]),
+        }
+    }
+
+    /// The elements of one parameter, row-major, to change them.
+    pub fn elements_mut(&mut self, param: Param) -> ElementsMut<'_> {
+        match param.store {
+            Store::Trained => ElementsMut::F32(&mut self.trained[param.range()]),
+            Store::Frozen => ElementsMut::F32(&mut self.frozen[param.range()]),
+            Store::FrozenBf16 => ElementsMut::Bf16(&mut self.frozen_bf16[param.range()]),
+        }
     }
 
     /// The elements of one parameter, row-major.
+    ///
+    /// # Panics
+    /// If they are kept in bf16: that is for [`Params::elements`].
     #[must_use]
+    #[expect(clippy::panic, reason = "documented: a mistake of the program")]
     pub fn get(&self, param: Param) -> &[f32] {
-        &self.data[param.range()]
+        match self.elements(param) {
+            Elements::F32(values) => values,
+            Elements::Bf16(_) => panic!("a parameter in bf16 is read as f32"),
+        }
     }
 
     /// The elements of one parameter, to change them.
+    ///
+    /// # Panics
+    /// If they are kept in bf16: that is for [`Params::elements_mut`].
+    #[expect(clippy::panic, reason = "documented: a mistake of the program")]
     pub fn get_mut(&mut self, param: Param) -> &mut [f32] {
-        &mut self.data[param.range()]
+        match self.elements_mut(param) {
+            ElementsMut::F32(values) => values,
+            ElementsMut::Bf16(_) => panic!("a parameter in bf16 is written as f32"),
+        }
     }
 
-    /// All parameters, in the order of the flat buffer.
+    /// All parameters, in the order in which they were added.
     #[must_use]
     pub fn entries(&self) -> &[ParamEntry] {
         &self.entries
+    }
+
+    /// The parameters that are trained, in the order of their flat buffer.
+    pub fn trained_entries(&self) -> impl Iterator<Item = &ParamEntry> {
+        self.entries.iter().filter(|entry| entry.param.is_trained())
     }
 
     /// The parameter of this name.
@@ -105,9 +211,9 @@ impl Params {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
-    /// A buffer of zeros of the same layout, e.g. for gradients.
+    /// A buffer of zeros laid out like what is trained, e.g. for gradients.
     #[must_use]
     pub fn zeros_like(&self) -> Vec<f32> {
-        vec![0.0; self.data.len()]
+        vec![0.0; self.trained.len()]
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Layout, Param, Params, Rope, Var, Vocab,
+    Adapter, Layout, Param, Params, Rope, Var, Vocab, Weight,
     backward::Op,
     ops::{
         self,
@@ -37,14 +37,18 @@ use crate::{
 pub struct Tape<'p> {
     pub(crate) params: &'p Params,
     pub(crate) is_recording: bool,
-    pub(crate) records: Vec<Record>,
+    /// Are adapters part of the maps that they belong to?
+    has_adapters: bool,
+    /// What each row of the batch is known by; where it is there, adapters drop out.
+    dropout_keys: Option<Arc<[u64]>>,
+    pub(crate) records: Vec<Record<'p>>,
     pub(crate) scores: Vec<ScoresRecord>,
     pub(crate) slots: usize,
 }
 
 /// One operation that was run.
-pub(crate) struct Record {
-    pub(crate) op: Op,
+pub(crate) struct Record<'p> {
+    pub(crate) op: Op<'p>,
     /// The slot of its output.
     pub(crate) out: usize,
 }
@@ -53,6 +57,8 @@ pub(crate) struct Record {
 pub(crate) struct ScoresRecord {
     pub(crate) hidden: Var,
     pub(crate) head: Param,
+    /// The head's adapter, and `scale · hidden Aᵀ`.
+    pub(crate) low_rank: Option<(Adapter, Vec<f32>)>,
     pub(crate) targets: Vec<u32>,
     pub(crate) temperatures: Vec<f32>,
     pub(crate) vocab: Arc<Vocab>,
@@ -75,7 +81,15 @@ impl<'p> Tape<'p> {
     /// A tape that can run backward, once.
     #[must_use]
     pub fn recording(params: &'p Params) -> Self {
-        Tape { params, is_recording: true, records: Vec::new(), scores: Vec::new(), slots: 0 }
+        Tape {
+            params,
+            is_recording: true,
+            has_adapters: true,
+            dropout_keys: None,
+            records: Vec::new(),
+            scores: Vec::new(),
+            slots: 0,
+        }
     }
 
     /// A tape that keeps nothing: values are freed as soon as the caller drops them.
@@ -84,19 +98,70 @@ impl<'p> Tape<'p> {
         Tape { is_recording: false, ..Tape::recording(params) }
     }
 
+    /// The same, computing the model under its adapters: as if they were not there.
+    #[must_use]
+    pub fn without_adapters(self) -> Self {
+        Tape { has_adapters: false, ..self }
+    }
+
+    /// The same, with the adapters' dropout on: what is dropped in row `i` of the batch follows from `keys[i]` alone.
+    #[must_use]
+    pub fn with_dropout(self, keys: Arc<[u64]>) -> Self {
+        Tape { dropout_keys: Some(keys), ..self }
+    }
+
+    /// A tape for a part of this one's work, that records or does not.
+    pub(crate) fn part(&self, is_recording: bool) -> Tape<'p> {
+        Tape {
+            is_recording,
+            has_adapters: self.has_adapters,
+            dropout_keys: self.dropout_keys.clone(),
+            ..Tape::recording(self.params)
+        }
+    }
+
+    /// `run(x)`, of which nothing is kept but `x`: the backward pass runs it again (activation checkpointing; Chen et
+    /// al. 2016, arXiv:1604.06174). `run` must compute the same every time.
+    pub fn checkpoint(&mut self, x: &Var, run: impl Fn(&mut Tape<'p>, &Var) -> Var + 'p) -> Var {
+        let out = run(&mut self.part(false), x);
+        let data = Arc::unwrap_or_clone(out.data);
+        self.push(out.rows, out.cols, data, || Op::Checkpoint { x: x.clone(), run: Box::new(run) })
+    }
+
     /// Rows of an embedding table `[V, D]`: `[ids.len(), D]`. Ids must be below `V`.
     pub fn embed(&mut self, table: Param, ids: &[u32]) -> Var {
-        let data = ops::embed::forward(self.params.get(table), table.cols, ids);
+        let data = ops::embed::forward(self.params.elements(table), table.cols, ids);
         self.push(ids.len(), table.cols, data, || Op::Embed { table, ids: ids.to_vec() })
     }
 
-    /// `x Wᵀ + b`: `[T, inputs] -> [T, outputs]` with `weight` `[outputs, inputs]` and `bias` `[outputs]`.
-    pub fn linear(&mut self, x: &Var, weight: Param, bias: Option<Param>) -> Var {
-        assert_eq!(x.cols, weight.cols, "columns of x and of the weight differ");
-        let shape = ops::linear::Shape { rows: x.rows, inputs: weight.cols, outputs: weight.rows };
+    /// `x Wᵀ + b`, and the low-rank term of an adapter: `[T, inputs] -> [T, outputs]` with `weight` `[outputs, inputs]`
+    /// and `bias` `[outputs]`.
+    pub fn linear(&mut self, x: &Var, weight: impl Into<Weight>, bias: Option<Param>) -> Var {
+        let Weight { base, adapter } = weight.into();
+        assert_eq!(x.cols, base.cols, "columns of x and of the weight differ");
+        let shape = self.shape(x.rows, base);
         let bias_data = bias.map(|bias| self.params.get(bias));
-        let data = ops::linear::forward(&x.data, self.params.get(weight), bias_data, shape);
-        self.push(x.rows, weight.rows, data, || Op::Linear { x: x.clone(), weight, bias })
+        let data = ops::linear::forward(&x.data, self.params.elements(base), bias_data, shape);
+        let y = self.push(x.rows, base.rows, data, || Op::Linear { x: x.clone(), weight: base, bias });
+        match adapter {
+            Some(adapter) if self.has_adapters => self.low_rank(y, x, adapter),
+            _ => y,
+        }
+    }
+
+    /// Adds an adapter's term to `y`, in place if nobody else holds it.
+    fn low_rank(&mut self, y: Var, x: &Var, adapter: Adapter) -> Var {
+        let keys = self.dropout_keys.clone().filter(|_| adapter.dropout > 0.0);
+        let mut data = Arc::unwrap_or_clone(y.data);
+        let dropped = keys.as_deref().map(|keys| adapter.dropped(&x.data, keys));
+        let inputs = adapter.inputs(self.params, dropped.as_deref().unwrap_or(&x.data), x.rows);
+        let inner = ops::low_rank::forward(inputs, &mut data);
+        self.push(y.rows, y.cols, data, || Op::LowRank { y: y.slot, x: x.clone(), inner, adapter, keys })
+    }
+
+    fn shape(&self, rows: usize, weight: Param) -> ops::linear::Shape {
+        let precision = self.params.precision();
+        ops::linear::Shape { rows, inputs: weight.cols, outputs: weight.rows, precision }
     }
 
     /// Root-mean-square norm over groups of `weight.len()` neighbouring columns: the whole row, or each head of
@@ -155,7 +220,7 @@ impl<'p> Tape<'p> {
 
     /// `[rows.len(), cols]`: row `rows[i]` of `x` at row `i`. Rows may repeat.
     pub fn gather(&mut self, x: &Var, rows: &[u32]) -> Var {
-        let data = ops::embed::forward(&x.data, x.cols, rows);
+        let data = ops::embed::forward(x.data.as_slice().into(), x.cols, rows);
         self.push(rows.len(), x.cols, data, || Op::Gather {
             x: x.slot,
             x_rows: x.rows,
@@ -172,15 +237,16 @@ impl<'p> Tape<'p> {
 
     /// Log-prob of `targets[i]`, and the entropy, under `softmax(hidden[i] · Wᵀ / temperatures[i])` over the ids of
     /// `vocab`; `head` is `W` `[vocab.len(), D]`, temperatures are above 0. Logits are computed some rows at a
-    /// time.
+    /// time. An adapter of the head is part of `W`; it has no dropout.
     pub fn token_scores(
         &mut self,
         hidden: &Var,
-        head: Param,
+        head: impl Into<Weight>,
         targets: &[u32],
         temperatures: &[f32],
         vocab: &Arc<Vocab>,
     ) -> TokenScores {
+        let Weight { base: head, adapter } = head.into();
         assert_eq!(head.cols, hidden.cols, "columns of the hidden states and of the head differ");
         assert_eq!(head.rows, vocab.len(), "rows of the head and ids of the vocabulary differ");
         assert_eq!(
@@ -188,9 +254,19 @@ impl<'p> Tape<'p> {
             (hidden.rows, hidden.rows),
             "one target for each row"
         );
-        let weight = self.params.get(head);
-        let inputs =
-            scores::Inputs { hidden: &hidden.data, weight, width: head.cols, targets, temperatures, vocab };
+        let low_rank = adapter
+            .filter(|_| self.has_adapters)
+            .map(|adapter| (adapter, adapter.inner(self.params, &hidden.data, hidden.rows)));
+        let inputs = scores::Inputs {
+            hidden: &hidden.data,
+            weight: self.params.elements(head),
+            low_rank: low_rank.as_ref().map(|(adapter, u)| adapter.of_head(self.params, u)),
+            precision: self.params.precision(),
+            width: head.cols,
+            targets,
+            temperatures,
+            vocab,
+        };
         let (rows, logits) = scores::forward(inputs, self.is_recording);
         let logprobs = rows.iter().map(|row| row.logprob).collect();
         let entropies = rows.iter().map(|row| row.entropy).collect();
@@ -199,6 +275,7 @@ impl<'p> Tape<'p> {
             self.scores.push(ScoresRecord {
                 hidden: hidden.clone(),
                 head,
+                low_rank,
                 targets: targets.to_vec(),
                 temperatures: temperatures.to_vec(),
                 vocab: Arc::clone(vocab),
@@ -209,7 +286,7 @@ impl<'p> Tape<'p> {
         TokenScores { logprobs, entropies, node }
     }
 
-    fn push(&mut self, rows: usize, cols: usize, data: Vec<f32>, op: impl FnOnce() -> Op) -> Var {
+    fn push(&mut self, rows: usize, cols: usize, data: Vec<f32>, op: impl FnOnce() -> Op<'p>) -> Var {
         let out = self.value(rows, cols, data);
         self.record(&out, op);
         out
@@ -221,7 +298,7 @@ impl<'p> Tape<'p> {
         Var { data: Arc::new(data), rows, cols, slot }
     }
 
-    fn record(&mut self, out: &Var, op: impl FnOnce() -> Op) {
+    fn record(&mut self, out: &Var, op: impl FnOnce() -> Op<'p>) {
         if self.is_recording {
             self.records.push(Record { op: op(), out: out.slot });
         }
@@ -230,7 +307,9 @@ impl<'p> Tape<'p> {
 
 /// Plain logits `[rows, V]` of hidden states `[rows, D]` under a head `[V, D]`.
 #[must_use]
-pub fn logits(params: &Params, hidden: &[f32], rows: usize, head: Param) -> Vec<f32> {
-    let shape = ops::linear::Shape { rows, inputs: head.cols, outputs: head.rows };
-    ops::linear::forward(hidden, params.get(head), None, shape)
+pub fn logits(params: &Params, hidden: &[f32], rows: usize, head: impl Into<Weight>) -> Vec<f32> {
+    let head = head.into();
+    let mut tape = Tape::inference(params);
+    let hidden = tape.external(rows, head.base.cols, hidden.to_vec());
+    Arc::unwrap_or_clone(tape.linear(&hidden, head, None).data)
 }

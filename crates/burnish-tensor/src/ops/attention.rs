@@ -199,7 +199,7 @@ fn forward_head(
         );
         let out = ViewMut::strided(&mut out[head * dim..], len, dim, width);
         let write = if index == 0 { Write::Set } else { Write::Add };
-        multiply(out, write, 1.0, View::new(scores, len, n), v, Workers::One);
+        multiply(out, write, 1.0, View::new(&*scores, len, n), v, Workers::One);
     }
     simd(
         #[inline(always)]

@@ -173,8 +173,8 @@ fn block_pair(
         || probabilities(p, d_s, outputs, head.head, shape, block, key, sums),
     );
 
-    let p = View::new(p, len, n);
-    let d_s = View::new(d_s, len, n);
+    let p = View::new(&*p, len, n);
+    let d_s = View::new(&*d_s, len, n);
     let d_k = &mut part.d_k[(key.rows.start - head.first_row) * dim..];
     let d_v = &mut part.d_v[(key.rows.start - head.first_row) * dim..];
     let group_dim = shape.group() * dim;

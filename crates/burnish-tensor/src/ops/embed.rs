@@ -1,10 +1,13 @@
 //! Rows of a table: token embeddings, and rows picked from a batch.
 
+use crate::Elements;
+
 /// `[ids.len(), cols]`: row `ids[i]` of `table` at row `i`.
-pub(crate) fn forward(table: &[f32], cols: usize, ids: &[u32]) -> Vec<f32> {
+pub(crate) fn forward(table: Elements<'_>, cols: usize, ids: &[u32]) -> Vec<f32> {
     let mut out = Vec::with_capacity(ids.len() * cols);
     for &id in ids {
-        out.extend_from_slice(&table[id as usize * cols..][..cols]);
+        let row = id as usize * cols..(id as usize + 1) * cols;
+        out.extend_from_slice(&table.slice(row).widened());
     }
     out
 }
@@ -35,7 +38,11 @@ mod tests {
         let table = random(1, rows * cols);
         let ids = random_ids(2, 12, rows);
         let d_out = random(3, ids.len() * cols);
-        assert_close(&forward(&table, cols, &ids), &reference::embed(&wide(&table), cols, &ids), 0.0);
+        assert_close(
+            &forward(Elements::F32(&table), cols, &ids),
+            &reference::embed(&wide(&table), cols, &ids),
+            0.0,
+        );
 
         let mut d_table = vec![0.0; table.len()];
         backward(&mut d_table, cols, &ids, &d_out);

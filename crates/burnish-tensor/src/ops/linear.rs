@@ -3,24 +3,26 @@
 use rayon::prelude::*;
 
 use crate::{
-    gemm::{View, ViewMut, Workers, Write, multiply, product},
+    Elements, Precision,
+    gemm::{View, ViewMut, Write, multiply_in, product},
     parallel,
     vector::{self, simd},
 };
 
-/// Sizes of a linear map of `rows` vectors.
+/// Sizes of a linear map of `rows` vectors, and how it is computed.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) rows: usize,
     pub(crate) inputs: usize,
     pub(crate) outputs: usize,
+    pub(crate) precision: Precision,
 }
 
 /// `[rows, outputs]` from `x` `[rows, inputs]` and `weight` `[outputs, inputs]`.
-pub(crate) fn forward(x: &[f32], weight: &[f32], bias: Option<&[f32]>, shape: Shape) -> Vec<f32> {
-    let Shape { rows, inputs, outputs } = shape;
-    let mut y =
-        product(View::new(x, rows, inputs), View::new(weight, outputs, inputs).transposed(), Workers::Pool);
+pub(crate) fn forward(x: &[f32], weight: Elements<'_>, bias: Option<&[f32]>, shape: Shape) -> Vec<f32> {
+    let Shape { rows, inputs, outputs, precision } = shape;
+    let weight = View::new(weight, outputs, inputs).transposed();
+    let mut y = product(precision, View::new(x, rows, inputs), weight);
     if let Some(bias) = bias {
         parallel::for_rows(&mut y, outputs, |_, y| {
             simd(
@@ -37,15 +39,19 @@ pub(crate) fn forward(x: &[f32], weight: &[f32], bias: Option<&[f32]>, shape: Sh
 }
 
 /// `d_x = d_y W`, in a fresh buffer or added to `d_x`.
-pub(crate) fn backward_input(d_y: &[f32], weight: &[f32], shape: Shape, d_x: Option<Vec<f32>>) -> Vec<f32> {
-    let Shape { rows, inputs, outputs } = shape;
+pub(crate) fn backward_input(
+    d_y: &[f32],
+    weight: Elements<'_>,
+    shape: Shape,
+    d_x: Option<Vec<f32>>,
+) -> Vec<f32> {
+    let Shape { rows, inputs, outputs, precision } = shape;
     let d_y = View::new(d_y, rows, outputs);
     let weight = View::new(weight, outputs, inputs);
     match d_x {
-        None => product(d_y, weight, Workers::Pool),
+        None => product(precision, d_y, weight),
         Some(mut d_x) => {
-            let out = ViewMut::new(&mut d_x, rows, inputs);
-            multiply(out, Write::Add, 1.0, d_y, weight, Workers::Pool);
+            multiply_in(precision, ViewMut::new(&mut d_x, rows, inputs), Write::Add, 1.0, d_y, weight);
             d_x
         }
     }
@@ -53,15 +59,10 @@ pub(crate) fn backward_input(d_y: &[f32], weight: &[f32], shape: Shape, d_x: Opt
 
 /// `d_weight += d_yᵀ x`.
 pub(crate) fn backward_weight(d_y: &[f32], x: &[f32], shape: Shape, d_weight: &mut [f32]) {
-    let Shape { rows, inputs, outputs } = shape;
-    multiply(
-        ViewMut::new(d_weight, outputs, inputs),
-        Write::Add,
-        1.0,
-        View::new(d_y, rows, outputs).transposed(),
-        View::new(x, rows, inputs),
-        Workers::Pool,
-    );
+    let Shape { rows, inputs, outputs, precision } = shape;
+    let d_y = View::new(d_y, rows, outputs).transposed();
+    let out = ViewMut::new(d_weight, outputs, inputs);
+    multiply_in(precision, out, Write::Add, 1.0, d_y, View::new(x, rows, inputs));
 }
 
 /// `d_bias += Σ rows of d_y`.
@@ -101,7 +102,7 @@ mod tests {
         fn the_map_and_its_gradients_are_those_of_the_reference(
             rows in 1_usize..40, inputs in 1_usize..20, outputs in 1_usize..20, has_bias: bool,
         ) {
-            let shape = Shape { rows, inputs, outputs };
+            let shape = Shape { rows, inputs, outputs, precision: Precision::F32 };
             let x = random(1, rows * inputs);
             let weight = random(2, outputs * inputs);
             let bias = has_bias.then(|| random(3, outputs));
@@ -109,13 +110,13 @@ mod tests {
             let (wide_x, wide_weight) = (wide(&x), wide(&weight));
             let wide_bias = bias.as_deref().map(wide);
 
-            let y = forward(&x, &weight, bias.as_deref(), shape);
+            let y = forward(&x, Elements::F32(&weight), bias.as_deref(), shape);
             assert_close(&y, &reference::linear(&wide_x, &wide_weight, wide_bias.as_deref(), inputs), 1e-5);
 
-            let fresh = backward_input(&d_y, &weight, shape, None);
+            let fresh = backward_input(&d_y, Elements::F32(&weight), shape, None);
             assert_gradient(&fresh, &x, |x| weighted(&d_y, &reference::linear(x, &wide_weight, None, inputs)), 1e-5);
             let ones = vec![1.0; x.len()];
-            let added = backward_input(&d_y, &weight, shape, Some(ones));
+            let added = backward_input(&d_y, Elements::F32(&weight), shape, Some(ones));
             let one_more: Vec<f64> = fresh.iter().map(|&d| f64::from(d) + 1.0).collect();
             assert_close(&added, &one_more, 1e-6);
 

@@ -8,6 +8,7 @@ pub(crate) mod attention;
 pub(crate) mod attention_backward;
 pub(crate) mod embed;
 pub(crate) mod linear;
+pub(crate) mod low_rank;
 pub(crate) mod norm;
 pub(crate) mod rope;
 pub(crate) mod scores;

@@ -44,7 +44,13 @@ fn normalise(y: &mut [f32], x: &[f32], weight: &[f32], eps: f32) -> f32 {
 ///
 /// With `r` the inverse root mean square and `n` the width: `d_x = r (w ⊙ d) - x r³ Σ(w ⊙ d ⊙ x) / n`,
 /// `d_w = Σ_rows d ⊙ x r`.
-pub(crate) fn backward(x: &[f32], inverse_rms: &[f32], weight: &[f32], d: &mut [f32], d_weight: &mut [f32]) {
+pub(crate) fn backward(
+    x: &[f32],
+    inverse_rms: &[f32],
+    weight: &[f32],
+    d: &mut [f32],
+    d_weight: Option<&mut [f32]>,
+) {
     let width = weight.len();
     let groups = parallel::task_rows(width);
     let tasks = d.par_chunks_mut(groups * width).zip(x.par_chunks(groups * width));
@@ -64,7 +70,9 @@ pub(crate) fn backward(x: &[f32], inverse_rms: &[f32], weight: &[f32], d: &mut [
             d_weight
         })
         .collect();
-    partial_sums.iter().for_each(|sum| vector::add(d_weight, sum));
+    if let Some(d_weight) = d_weight {
+        partial_sums.iter().for_each(|sum| vector::add(d_weight, sum));
+    }
 }
 
 #[inline(always)]
@@ -105,7 +113,7 @@ mod tests {
 
             let mut d_x = d_y.clone();
             let mut d_weight = vec![0.0; width];
-            backward(&x, &inverse_rms, &weight, &mut d_x, &mut d_weight);
+            backward(&x, &inverse_rms, &weight, &mut d_x, Some(&mut d_weight));
             let loss = |x: &[f64], w: &[f64]| weighted(&d_y, &reference::rms_norm(x, w, f64::from(eps)));
             assert_gradient(&d_x, &x, |x| loss(x, &wide_weight), 1e-5);
             assert_gradient(&d_weight, &weight, |w| loss(&wide_x, w), 1e-5);
@@ -119,7 +127,7 @@ mod tests {
         let (_, inverse_rms) = forward(&x, &[1.0; 64], 0.0);
         let mut d = vec![1.0; x.len()];
         let mut d_weight = vec![0.5; width];
-        backward(&x, &inverse_rms, &[1.0; 64], &mut d, &mut d_weight);
+        backward(&x, &inverse_rms, &[1.0; 64], &mut d, Some(&mut d_weight));
         assert_eq!(d_weight, vec![rows as f32 + 0.5; width]);
     }
 }

@@ -7,8 +7,8 @@
 use rayon::prelude::*;
 
 use crate::{
-    Vocab,
-    gemm::{View, ViewMut, Workers, Write, multiply},
+    Elements, Precision, Vocab,
+    gemm::{View, ViewMut, Write, multiply_in},
     parallel,
     vector::{self, simd},
 };
@@ -23,11 +23,23 @@ const SUM_ELEMENTS: usize = 1024;
 /// `p log p`.
 const EXCLUDED: f32 = -1e20;
 
+/// The low-rank term of an adapted head: `u bᵀ` is added to the logits.
+#[derive(Clone, Copy)]
+pub(crate) struct LowRank<'a> {
+    /// `scale · hidden Aᵀ`, `[rows, rank]`.
+    pub(crate) u: &'a [f32],
+    /// `[vocab.len(), rank]`.
+    pub(crate) b: &'a [f32],
+    pub(crate) rank: usize,
+}
+
 /// Hidden states `[rows, width]`, the head's weight `[vocab.len(), width]`, and what is asked of each row.
 #[derive(Clone, Copy)]
 pub(crate) struct Inputs<'a> {
     pub(crate) hidden: &'a [f32],
-    pub(crate) weight: &'a [f32],
+    pub(crate) weight: Elements<'a>,
+    pub(crate) low_rank: Option<LowRank<'a>>,
+    pub(crate) precision: Precision,
     pub(crate) width: usize,
     pub(crate) targets: &'a [u32],
     pub(crate) temperatures: &'a [f32],
@@ -46,7 +58,12 @@ impl Inputs<'_> {
         let hidden = View::new(&self.hidden[first * self.width..], rows, self.width);
         let weight = View::new(self.weight, v, self.width);
         let out = ViewMut::new(logits, rows, v);
-        multiply(out, Write::Set, 1.0, hidden, weight.transposed(), Workers::Pool);
+        multiply_in(self.precision, out, Write::Set, 1.0, hidden, weight.transposed());
+        if let Some(LowRank { u, b, rank }) = self.low_rank {
+            let u = View::new(&u[first * rank..], rows, rank);
+            let b = View::new(b, v, rank).transposed();
+            multiply_in(self.precision, ViewMut::new(logits, rows, v), Write::Add, 1.0, u, b);
+        }
         if !self.vocab.excluded().is_empty() {
             parallel::for_rows(logits, v, |_, logits| {
                 for row in logits.chunks_exact_mut(v) {
@@ -153,19 +170,28 @@ pub(crate) struct Seeds<'a> {
     pub(crate) d_entropy: &'a [f32],
 }
 
-/// The gradient of the hidden states; adds that of the weight to `d_weight`.
+/// Where the gradients of a head's parameters are added; none of what is frozen.
+pub(crate) struct ParamGradients<'a> {
+    pub(crate) d_weight: Option<&'a mut [f32]>,
+    /// Of the low-rank factor `b`.
+    pub(crate) d_b: Option<&'a mut [f32]>,
+}
+
+/// The gradients of the hidden states and of the low-rank `u` (empty where there is none).
 pub(crate) fn backward(
     inputs: Inputs<'_>,
     rows: &[Row],
     kept: Option<Vec<f32>>,
     seeds: Seeds<'_>,
-    d_weight: &mut [f32],
-) -> Vec<f32> {
-    let (t, v, width) = (inputs.rows(), inputs.vocab.len(), inputs.width);
+    mut params: ParamGradients<'_>,
+) -> (Vec<f32>, Vec<f32>) {
+    let Inputs { width, precision, .. } = inputs;
+    let (t, v) = (inputs.rows(), inputs.vocab.len());
     let chunk = if kept.is_some() { t.max(1) } else { chunk_rows(v) };
     let is_kept = kept.is_some();
     let mut logits = kept.unwrap_or_else(|| vec![0.0; chunk.min(t) * v]);
     let mut d_hidden = vec![0.0; t * width];
+    let mut d_u = vec![0.0; inputs.low_rank.map_or(0, |low_rank| t * low_rank.rank)];
     for (index, d_hidden) in d_hidden.chunks_mut(chunk * width).enumerate() {
         let (first, len) = (index * chunk, d_hidden.len() / width);
         let logits = &mut logits[..len * v];
@@ -173,14 +199,25 @@ pub(crate) fn backward(
             inputs.logits(first, logits);
         }
         differentiate_rows(inputs, first, logits, &rows[first..], seeds);
-        let d_logits = View::new(logits, len, v);
-        let hidden = View::new(&inputs.hidden[first * width..], len, width);
+        let d_logits = View::new(&*logits, len, v);
         let weight = View::new(inputs.weight, v, width);
-        multiply(ViewMut::new(d_hidden, len, width), Write::Set, 1.0, d_logits, weight, Workers::Pool);
-        let d_weight = ViewMut::new(d_weight, v, width);
-        multiply(d_weight, Write::Add, 1.0, d_logits.transposed(), hidden, Workers::Pool);
+        multiply_in(precision, ViewMut::new(d_hidden, len, width), Write::Set, 1.0, d_logits, weight);
+        if let Some(d_weight) = params.d_weight.as_deref_mut() {
+            let hidden = View::new(&inputs.hidden[first * width..], len, width);
+            let out = ViewMut::new(d_weight, v, width);
+            multiply_in(precision, out, Write::Add, 1.0, d_logits.transposed(), hidden);
+        }
+        if let Some(LowRank { u, b, rank }) = inputs.low_rank {
+            let out = ViewMut::new(&mut d_u[first * rank..][..len * rank], len, rank);
+            multiply_in(precision, out, Write::Set, 1.0, d_logits, View::new(b, v, rank));
+            if let Some(d_b) = params.d_b.as_deref_mut() {
+                let u = View::new(&u[first * rank..], len, rank);
+                let out = ViewMut::new(d_b, v, rank);
+                multiply_in(precision, out, Write::Add, 1.0, d_logits.transposed(), u);
+            }
+        }
     }
-    d_hidden
+    (d_hidden, d_u)
 }
 
 /// Turns logits into their gradient.
@@ -249,7 +286,16 @@ mod tests {
 
         fn inputs(&self) -> Inputs<'_> {
             let Case { hidden, weight, width, targets, temperatures, vocab } = self;
-            Inputs { hidden, weight, width: *width, targets, temperatures, vocab }
+            Inputs {
+                hidden,
+                weight: Elements::F32(weight),
+                low_rank: None,
+                precision: Precision::F32,
+                width: *width,
+                targets,
+                temperatures,
+                vocab,
+            }
         }
 
         fn reference(&self, hidden: &[f64], weight: &[f64]) -> (Vec<f64>, Vec<f64>) {
@@ -274,7 +320,8 @@ mod tests {
             let (rows, kept) = forward(self.inputs(), keep);
             assert_eq!(kept.is_some(), keep);
             let mut d_weight = vec![0.0; self.weight.len()];
-            let d_hidden = backward(self.inputs(), &rows, kept, seeds, &mut d_weight);
+            let params = ParamGradients { d_weight: Some(&mut d_weight), d_b: None };
+            let (d_hidden, _) = backward(self.inputs(), &rows, kept, seeds, params);
             (d_hidden, d_weight)
         }
     }

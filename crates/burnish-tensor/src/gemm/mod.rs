@@ -1,11 +1,16 @@
-//! Matrix products on slices: a bounds-checked face of the `gemm` library.
+//! Matrix products on slices: in f32 a bounds-checked face of the `gemm` library, in bf16 our own kernels.
+
+mod bf16;
+mod kernel;
 
 use gemm_common::Parallelism;
+
+use crate::{Elements, Precision};
 
 /// A matrix to read: rows and columns at any strides inside a slice.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
-    data: &'a [f32],
+    data: Elements<'a>,
     rows: usize,
     cols: usize,
     row_stride: usize,
@@ -14,12 +19,18 @@ pub(crate) struct View<'a> {
 
 impl<'a> View<'a> {
     /// A row-major matrix without gaps.
-    pub(crate) fn new(data: &'a [f32], rows: usize, cols: usize) -> Self {
+    pub(crate) fn new(data: impl Into<Elements<'a>>, rows: usize, cols: usize) -> Self {
         View::strided(data, rows, cols, cols)
     }
 
     /// A row-major matrix whose rows start `row_stride` elements apart.
-    pub(crate) fn strided(data: &'a [f32], rows: usize, cols: usize, row_stride: usize) -> Self {
+    pub(crate) fn strided(
+        data: impl Into<Elements<'a>>,
+        rows: usize,
+        cols: usize,
+        row_stride: usize,
+    ) -> Self {
+        let data = data.into();
         assert!(
             rows == 0 || (rows - 1) * row_stride + cols <= data.len(),
             "matrix [{rows}, {cols}] with row stride {row_stride} does not fit {} elements",
@@ -87,7 +98,7 @@ pub(crate) enum Workers {
     Pool,
 }
 
-/// `out = scale · lhs · rhs`, or that added to `out`.
+/// `out = scale · lhs · rhs`, or that added to `out`, in f32.
 pub(crate) fn multiply(
     out: ViewMut<'_>,
     write: Write,
@@ -96,6 +107,55 @@ pub(crate) fn multiply(
     rhs: View<'_>,
     workers: Workers,
 ) {
+    check_shapes(&out, lhs, rhs);
+    // SAFETY: the assertions of `ViewMut` and the shape check above cover every element that is written, and the
+    // slice is initialised and ours alone.
+    unsafe { call(out.data.as_mut_ptr(), out.row_stride, write, scale, lhs, rhs, workers) }
+}
+
+/// [`multiply`] in `precision`, by all threads.
+pub(crate) fn multiply_in(
+    precision: Precision,
+    out: ViewMut<'_>,
+    write: Write,
+    scale: f32,
+    lhs: View<'_>,
+    rhs: View<'_>,
+) {
+    match precision {
+        Precision::F32 => multiply(out, write, scale, lhs, rhs, Workers::Pool),
+        Precision::Bf16 => {
+            check_shapes(&out, lhs, rhs);
+            bf16::multiply(out, write, scale, lhs, rhs);
+        }
+    }
+}
+
+/// The row-major product `lhs · rhs` in a fresh buffer, in `precision`, by all threads.
+pub(crate) fn product(precision: Precision, lhs: View<'_>, rhs: View<'_>) -> Vec<f32> {
+    assert_eq!(lhs.cols, rhs.rows, "inner dimensions of a product differ");
+    let len = lhs.rows * rhs.cols;
+    match precision {
+        Precision::F32 => {
+            let mut out = Vec::with_capacity(len);
+            // SAFETY: the buffer holds `lhs.rows` rows of `rhs.cols` elements; with `Write::Set` the library reads
+            // none of them and writes all of them (zeros if the inner dimension is empty), so that they are
+            // initialised after.
+            unsafe {
+                call(out.as_mut_ptr(), rhs.cols, Write::Set, 1.0, lhs, rhs, Workers::Pool);
+                out.set_len(len);
+            }
+            out
+        }
+        Precision::Bf16 => {
+            let mut out = vec![0.0; len];
+            bf16::multiply(ViewMut::new(&mut out, lhs.rows, rhs.cols), Write::Set, 1.0, lhs, rhs);
+            out
+        }
+    }
+}
+
+fn check_shapes(out: &ViewMut<'_>, lhs: View<'_>, rhs: View<'_>) {
     assert!(
         out.rows == lhs.rows && out.cols == rhs.cols && lhs.cols == rhs.rows,
         "[{}, {}] is not the shape of a product of [{}, {}] and [{}, {}]",
@@ -106,23 +166,6 @@ pub(crate) fn multiply(
         rhs.rows,
         rhs.cols
     );
-    // SAFETY: the assertions of `ViewMut` and the shape check above cover every element that is written, and the
-    // slice is initialised and ours alone.
-    unsafe { call(out.data.as_mut_ptr(), out.row_stride, write, scale, lhs, rhs, workers) }
-}
-
-/// The row-major product `lhs · rhs` in a fresh buffer.
-pub(crate) fn product(lhs: View<'_>, rhs: View<'_>, workers: Workers) -> Vec<f32> {
-    assert_eq!(lhs.cols, rhs.rows, "inner dimensions of a product differ");
-    let len = lhs.rows * rhs.cols;
-    let mut out = Vec::with_capacity(len);
-    // SAFETY: the buffer holds `lhs.rows` rows of `rhs.cols` elements; with `Write::Set` the library reads none of
-    // them and writes all of them (zeros if the inner dimension is empty), so that they are initialised after.
-    unsafe {
-        call(out.as_mut_ptr(), rhs.cols, Write::Set, 1.0, lhs, rhs, workers);
-        out.set_len(len);
-    }
-    out
 }
 
 /// Calls the library on the transposed product: its kernels want a column-major output, and the transpose of a
@@ -147,6 +190,8 @@ unsafe fn call(
             threads => Parallelism::Rayon(threads),
         },
     };
+    // Weights that are kept in bf16 are exact in f32.
+    let (lhs_data, rhs_data) = (lhs.data.widened(), rhs.data.widened());
     let gemm = gemm_f32::gemm::f32::get_gemm_fn();
     // SAFETY: the caller vouches for `out`. `View` is only made with strides whose last element lies inside its
     // slice (checked in `View::strided`; `transposed` keeps the set of elements), and the inner dimensions agree.
@@ -159,10 +204,10 @@ unsafe fn call(
             row_stride as isize,
             1,
             write == Write::Add,
-            rhs.data.as_ptr(),
+            rhs_data.as_ptr(),
             rhs.row_stride as isize,
             rhs.col_stride as isize,
-            lhs.data.as_ptr(),
+            lhs_data.as_ptr(),
             lhs.row_stride as isize,
             lhs.col_stride as isize,
             1.0,

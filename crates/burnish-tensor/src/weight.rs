@@ -1,0 +1,70 @@
+//! The weight of a linear map, with the adapter that may be trained in its place.
+
+use crate::{
+    Param, Params,
+    ops::{low_rank, scores},
+};
+
+/// The weight of a linear map, `[outputs, inputs]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weight {
+    /// The weight itself.
+    pub base: Param,
+    /// What is added to it.
+    pub adapter: Option<Adapter>,
+}
+
+/// A low-rank adapter (LoRA; Hu et al. 2021, arXiv:2106.09685): `scale · B A` is added to the weight.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Adapter {
+    /// `A`, `[rank, inputs]`.
+    pub a: Param,
+    /// `B`, `[outputs, rank]`.
+    pub b: Param,
+    /// What the product is multiplied by.
+    pub scale: f32,
+    /// Share of the input's elements that are dropped on a tape with dropout.
+    pub dropout: f32,
+    /// Which map of the model it belongs to: no two drop the same elements.
+    pub site: u64,
+}
+
+impl From<Param> for Weight {
+    fn from(base: Param) -> Self {
+        Weight { base, adapter: None }
+    }
+}
+
+impl Adapter {
+    /// `x` after dropout.
+    pub(crate) fn dropped(&self, x: &[f32], keys: &[u64]) -> Vec<f32> {
+        let mut dropped = x.to_vec();
+        self.drop_out(&mut dropped, keys);
+        dropped
+    }
+
+    pub(crate) fn drop_out(&self, x: &mut [f32], keys: &[u64]) {
+        low_rank::Dropout { rate: self.dropout, keys, site: self.site }.apply(x);
+    }
+
+    pub(crate) fn inputs<'a>(&self, params: &'a Params, x: &'a [f32], rows: usize) -> low_rank::Inputs<'a> {
+        low_rank::Inputs {
+            x,
+            rows,
+            a: params.get(self.a),
+            b: params.get(self.b),
+            rank: self.a.rows,
+            scale: self.scale,
+            precision: params.precision(),
+        }
+    }
+
+    /// `scale · hidden Aᵀ`, `[rows, rank]`.
+    pub(crate) fn inner(&self, params: &Params, hidden: &[f32], rows: usize) -> Vec<f32> {
+        low_rank::scaled_inner(self.inputs(params, hidden, rows))
+    }
+
+    pub(crate) fn of_head<'a>(&self, params: &'a Params, u: &'a [f32]) -> scores::LowRank<'a> {
+        scores::LowRank { u, b: params.get(self.b), rank: self.a.rows }
+    }
+}
