@@ -17,9 +17,9 @@
 
 use std::sync::Arc;
 
-use burnish_tensor::{HeadShape, Param, Rope, Tape, Var};
+use burnish_tensor::{HeadShape, Param, Rope, Tape, Var, Weight};
 
-use crate::{Attend, ModelConfig};
+use crate::{Attend, ModelConfig, Packed, lora};
 
 /// How a new parameter starts. Matrices decay in the optimiser; norms and biases do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +39,8 @@ pub(crate) type Declare<'a> = &'a mut dyn FnMut(&str, &[usize], Init) -> Param;
 pub(crate) struct Decoder {
     embed_tokens: Param, // [V, D]
     layers: Vec<Layer>,
-    norm: Param,    // [D]
-    lm_head: Param, // [V, D]; `embed_tokens` where they are tied
+    norm: Param,     // [D]
+    lm_head: Weight, // [V, D]; `embed_tokens` where they are tied
     rope: Arc<Rope>,
     head_dim: usize,
     eps: f32,
@@ -63,7 +63,8 @@ struct Layer {
 
 #[derive(Debug, Clone)]
 struct Linear {
-    weight: Param,
+    name: String,
+    weight: Weight,
     bias: Option<Param>,
 }
 
@@ -83,7 +84,7 @@ impl Decoder {
             embed_tokens,
             layers,
             norm,
-            lm_head,
+            lm_head: lm_head.into(),
             rope: Arc::new(rope),
             head_dim: config.head_dim,
             eps: config.rms_norm_eps as f32,
@@ -99,20 +100,59 @@ impl Decoder {
         mixer: &mut dyn Attend,
     ) -> Var {
         let mut hidden = tape.embed(self.embed_tokens, ids);
-        for (index, layer) in self.layers.iter().enumerate() {
-            let normed = tape.rms_norm(&hidden, layer.input_layernorm, self.eps);
-            let attended = self.attention(tape, index, layer, &normed, positions, mixer);
-            hidden = tape.add(&hidden, &attended);
-            let normed = tape.rms_norm(&hidden, layer.post_attention_layernorm, self.eps);
-            let mixed = layer.mlp(tape, &normed);
-            hidden = tape.add(&hidden, &mixed);
+        for index in 0..self.layers.len() {
+            hidden = self.layer(tape, index, &hidden, positions, mixer);
+        }
+        tape.rms_norm(&hidden, self.norm, self.eps)
+    }
+
+    /// As [`Decoder::forward`] of a packed batch, keeping nothing but the hidden states between layers.
+    pub(crate) fn forward_checkpointed<'p>(
+        &'p self,
+        tape: &mut Tape<'p>,
+        ids: &[u32],
+        positions: &Arc<[u32]>,
+        mixer: &Packed,
+    ) -> Var {
+        let mut hidden = tape.embed(self.embed_tokens, ids);
+        for index in 0..self.layers.len() {
+            let (positions, mixer) = (Arc::clone(positions), mixer.clone());
+            hidden = tape.checkpoint(&hidden, move |tape, hidden| {
+                self.layer(tape, index, hidden, &positions, &mut mixer.clone())
+            });
         }
         tape.rms_norm(&hidden, self.norm, self.eps)
     }
 
     /// The head, `[V, D]`.
-    pub(crate) fn lm_head(&self) -> Param {
+    pub(crate) fn lm_head(&self) -> Weight {
         self.lm_head
+    }
+
+    /// Every linear map, by the name of its module: those of the layers, then the head.
+    pub(crate) fn linear_maps(&mut self) -> impl Iterator<Item = (&str, &mut Weight)> {
+        let of_layers = self.layers.iter_mut().flat_map(|layer| {
+            let Layer { q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, .. } = layer;
+            [q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj]
+        });
+        of_layers.map(|map| (&*map.name, &mut map.weight)).chain([(lora::HEAD, &mut self.lm_head)])
+    }
+
+    fn layer(
+        &self,
+        tape: &mut Tape<'_>,
+        index: usize,
+        hidden: &Var,
+        positions: &Arc<[u32]>,
+        mixer: &mut dyn Attend,
+    ) -> Var {
+        let layer = &self.layers[index];
+        let normed = tape.rms_norm(hidden, layer.input_layernorm, self.eps);
+        let attended = self.attention(tape, index, layer, &normed, positions, mixer);
+        let hidden = tape.add(hidden, &attended);
+        let normed = tape.rms_norm(&hidden, layer.post_attention_layernorm, self.eps);
+        let mixed = layer.mlp(tape, &normed);
+        tape.add(&hidden, &mixed)
     }
 
     fn attention(
@@ -179,7 +219,8 @@ impl Layer {
 impl Linear {
     fn declare(name: &str, rows: usize, cols: usize, has_bias: bool, add: Declare<'_>) -> Self {
         Linear {
-            weight: add(&format!("{name}.weight"), &[rows, cols], Init::Normal),
+            name: name.to_owned(),
+            weight: add(&format!("{name}.weight"), &[rows, cols], Init::Normal).into(),
             bias: has_bias.then(|| add(&format!("{name}.bias"), &[rows], Init::Zeros)),
         }
     }

@@ -15,6 +15,7 @@ mod config_keys;
 mod decoder;
 mod error;
 mod files;
+mod lora;
 mod model;
 mod provenance;
 mod pyjson;
@@ -28,7 +29,8 @@ pub use attend::{Attend, Packed};
 pub use chat::Chat;
 pub use config::{Architecture, Dtype, ModelConfig, ModelShape};
 pub use error::{ChatError, ConfigError, ModelError};
-pub use model::Model;
+pub use lora::{LoraConfig, Targets};
+pub use model::{Loading, Model, Trains};
 pub use template::{CHATML, ChatTemplate};
 pub use tokenizer::{Encoded, Tokenizer};
 

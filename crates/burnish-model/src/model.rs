@@ -1,42 +1,222 @@
 //! A policy's weights with what they compute.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose, Stream};
-use burnish_tensor::{HeadShape, Param, Params, Tape, Var, Vocab};
+use burnish_tensor::{
+    Adapter, HeadShape, Param, Params, Precision, Store, Tape, Var, Vocab, Weight, map_file,
+};
+use safetensors::tensor::SafeTensors;
 
 use crate::decoder::{Decoder, Init, head_shape};
-use crate::weights::{self, TensorSpec, WeightsFile};
-use crate::{Attend, Dtype, ModelConfig, ModelError, files};
+use crate::lora::{self, LoraConfig};
+use crate::weights::{self, Stored, TensorSpec, WeightsFile};
+use crate::{Attend, ConfigError, Dtype, ModelConfig, ModelError, Packed, files};
 
-/// A decoder with its weights, in f32.
+/// A decoder with its weights.
 #[derive(Clone)]
 pub struct Model {
     /// What it computes.
     pub config: ModelConfig,
-    /// Its weights, named as in the checkpoint.
+    /// Its weights, named as in the checkpoint; adapters as in PEFT's.
     pub params: Params,
     decoder: Decoder,
-    /// Type of each parameter in its file.
+    /// Type in its file of each parameter of the base.
     dtypes: Vec<Dtype>,
     vocab: Arc<Vocab>,
+    adapted: Option<Adapted>,
+}
+
+/// What an adapter's files say beside its weights.
+#[derive(Debug, Clone, PartialEq)]
+struct Adapted {
+    config: LoraConfig,
+    /// Directory of the base.
+    base: PathBuf,
+}
+
+/// How a model is loaded.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Loading {
+    /// In which type products with weights are computed.
+    pub precision: Precision,
+    /// What will be trained.
+    pub trains: Trains,
+}
+
+/// What of a model is trained. All else is frozen; in [`Precision::Bf16`] its matrices are kept in bf16.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Trains {
+    /// Every parameter.
+    #[default]
+    All,
+    /// A low-rank adapter: that of the directory where it is one of PEFT's, else a new one, whose random numbers
+    /// follow from the seed.
+    Adapter(LoraConfig, u64),
+    /// Nothing: the model is only sampled from.
+    Nothing,
 }
 
 impl Model {
-    /// Reads `config.json` and `model.safetensors` of a model directory.
+    /// Reads `config.json` and the weights of a model directory, to train every parameter in f32.
+    ///
+    /// # Errors
+    /// As [`Model::load_as`].
+    pub fn load(dir: &Path) -> Result<Self, ModelError> {
+        Model::load_as(dir, &Loading::default())
+    }
+
+    /// Reads a model directory, or PEFT's adapter directory together with its base.
     ///
     /// # Errors
     /// Names the file, and the key or tensor that is wrong. The weights are checked before memory is taken.
-    pub fn load(dir: &Path) -> Result<Self, ModelError> {
+    pub fn load_as(dir: &Path, loading: &Loading) -> Result<Self, ModelError> {
+        if !dir.join(lora::CONFIG_FILE).exists() {
+            let mut model = Model::load_base(dir, loading)?;
+            if let Trains::Adapter(config, seed) = &loading.trains {
+                let refused = |error| ModelError::Config { path: dir.join(lora::CONFIG_FILE), error };
+                model.adapt(config, dir).map_err(refused)?;
+                model.init_adapters(*seed);
+            }
+            return Ok(model);
+        }
+        let path = dir.join(lora::CONFIG_FILE);
+        let (config, base) = LoraConfig::read_peft(dir)?;
+        match &loading.trains {
+            Trains::All => {
+                let problem = "it holds an adapter, whose base can't be trained with it; \
+                               train the adapter (policy.lora), or merge it first (burnish merge)";
+                return Err(ModelError::malformed(&path, problem));
+            }
+            Trains::Adapter(asked, _) if *asked != config => {
+                let problem =
+                    format!("it was made with {config:?}, but {asked:?} is asked for; make them agree");
+                return Err(ModelError::malformed(&path, problem));
+            }
+            _ => {}
+        }
+        let base = lora_base(dir, &base)?;
+        let mut model = Model::load_base(&base, &Loading { trains: Trains::Nothing, ..loading.clone() })?;
+        model.adapt(&config, &base).map_err(|error| ModelError::Config { path, error })?;
+        model.read_adapters(dir)?;
+        Ok(model)
+    }
+
+    fn load_base(dir: &Path, loading: &Loading) -> Result<Self, ModelError> {
         let config = ModelConfig::load(dir)?;
         let file = WeightsFile::open(dir)?;
-        let dtypes = file.check(&config, &tensor_specs(&config))?;
-        let mut params = Params::new();
-        let decoder = Decoder::declare(&config, &mut |name, shape, init| add(&mut params, name, shape, init));
+        let specs = tensor_specs(&config);
+        let dtypes = file.check(&config, &specs)?;
+        let (matrices, vectors) = match (&loading.trains, loading.precision) {
+            (Trains::All, _) => (Store::Trained, Store::Trained),
+            (_, Precision::F32) => (Store::Frozen, Store::Frozen),
+            (_, Precision::Bf16) => (Store::FrozenBf16, Store::Frozen),
+        };
+        let mut params = Params::computed_in(loading.precision);
+        let len = |is_matrix: bool| -> usize {
+            let these = specs.iter().filter(|spec| (spec.shape.len() > 1) == is_matrix);
+            these.map(|spec| spec.shape.iter().product::<usize>()).sum()
+        };
+        params.reserve(matrices, len(true));
+        params.reserve(vectors, len(false));
+        let decoder = Decoder::declare(&config, &mut |name, shape, init| {
+            let store = if shape.len() > 1 { matrices } else { vectors };
+            params.add_to(store, name, shape, init == Init::Normal)
+        });
         file.read_into(&mut params)?;
         Ok(Model::assemble(config, params, decoder, dtypes))
+    }
+
+    /// Declares the adapters of `config`, filled with zeros.
+    fn adapt(&mut self, config: &LoraConfig, base: &Path) -> Result<(), ConfigError> {
+        config.check()?;
+        let names: Vec<String> = self.decoder.linear_maps().map(|(name, _)| name.to_owned()).collect();
+        let is_target = config.targets(&names)?;
+        for ((site, (name, weight)), _) in
+            (0..).zip(self.decoder.linear_maps()).zip(is_target).filter(|(_, is_target)| *is_target)
+        {
+            if name == lora::HEAD && config.dropout > 0.0 {
+                return Err(ConfigError::Unsupported {
+                    key: "dropout".into(),
+                    value: config.dropout.to_string(),
+                    supported: "0 where lm_head is among the targets".into(),
+                });
+            }
+            let mut add = |factor, shape| {
+                let name = format!("base_model.model.{name}.lora_{factor}.weight");
+                self.params.add_to(Store::Trained, &name, shape, true)
+            };
+            let Param { rows, cols, .. } = weight.base;
+            weight.adapter = Some(Adapter {
+                a: add("A", &[config.rank, cols]),
+                b: add("B", &[rows, config.rank]),
+                scale: config.scale() as f32,
+                dropout: config.dropout as f32,
+                site,
+            });
+        }
+        let base = std::path::absolute(base).unwrap_or_else(|_| base.to_owned());
+        self.adapted = Some(Adapted { config: config.clone(), base });
+        Ok(())
+    }
+
+    /// `A` uniform within `± 1/√inputs`; `B` is 0 already.
+    fn init_adapters(&mut self, seed: u64) {
+        for (index, (_, weight)) in (0..).zip(self.decoder.linear_maps()) {
+            let Some(Adapter { a, .. }) = weight.adapter else { continue };
+            let place = Address { task: index, turn: 1, ..Address::new(seed, Purpose::Init) };
+            let mut stream = Stream::new(place.seed());
+            let bound = 1.0 / (a.cols as f64).sqrt();
+            self.params.get_mut(a).fill_with(|| (bound * (2.0 * stream.uniform() - 1.0)) as f32);
+        }
+    }
+
+    fn read_adapters(&mut self, dir: &Path) -> Result<(), ModelError> {
+        let path = dir.join(lora::WEIGHTS_FILE);
+        let map = map_file(&path).map_err(|source| ModelError::read(&path, source))?;
+        let damaged =
+            |error| ModelError::malformed(&path, format!("truncated, or not a safetensors file ({error})"));
+        let file = SafeTensors::deserialize(&map).map_err(damaged)?;
+        let mut unknown: std::collections::BTreeSet<&str> = file.names().into_iter().collect();
+        let trained: Vec<_> = self.params.trained_entries().cloned().collect();
+        for entry in trained {
+            let (path, name) = (path.clone(), entry.name.clone());
+            let Ok(tensor) = file.tensor(&name) else {
+                return Err(ModelError::MissingTensor { path, name, shape: entry.shape });
+            };
+            weights::check_type(&path, &name, &tensor, &entry.shape)?;
+            weights::read_tensor(&tensor, self.params.elements_mut(entry.param));
+            unknown.remove(entry.name.as_str());
+        }
+        // PEFT copies the base's head along where the head is adapted.
+        unknown.retain(|name| !self.repeats_base(name, &file));
+        match unknown.first() {
+            Some(name) => Err(ModelError::UnknownTensor {
+                name: name.to_string(),
+                architecture: "this adapter",
+                path: path.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Is the tensor of an adapter's file a copy of one of the base's?
+    fn repeats_base(&self, name: &str, file: &SafeTensors<'_>) -> bool {
+        let module =
+            name.strip_prefix("base_model.model.").and_then(|name| name.strip_suffix(".base_layer.weight"));
+        let (Some(module), Ok(tensor)) = (module, file.tensor(name)) else { return false };
+        let param = match module {
+            lora::HEAD => Some(self.head().base),
+            _ => self.params.find(&format!("{module}.weight")).map(|entry| entry.param),
+        };
+        param.filter(|param| tensor.shape() == [param.rows, param.cols]).is_some_and(|param| {
+            let mut copy = Params::new();
+            let of_copy = copy.add_to(param.store, name, &[param.rows, param.cols], true);
+            weights::read_tensor(&tensor, copy.elements_mut(of_copy));
+            copy.elements(of_copy).widened() == self.params.elements(param).widened()
+        })
     }
 
     /// A new model: matrices normal with standard deviation `initializer_range`, norms 1, biases 0. Each matrix
@@ -67,18 +247,71 @@ impl Model {
 
     fn assemble(config: ModelConfig, params: Params, decoder: Decoder, dtypes: Vec<Dtype>) -> Self {
         let vocab = Arc::new(Vocab::all(config.vocab_size));
-        Model { config, params, decoder, dtypes, vocab }
+        Model { config, params, decoder, dtypes, vocab, adapted: None }
     }
 
-    /// Writes `config.json` and `model.safetensors`, so that `transformers` loads them: each tensor in the type
-    /// that it was read in, or that the configuration names. Tied heads are not written twice.
+    /// Writes what was trained. A whole model becomes `config.json` and `model.safetensors`, so that `transformers`
+    /// loads them: each tensor in the type that it was read in, or that the configuration names; tied heads are not
+    /// written twice. An adapter becomes `adapter_config.json` and `adapter_model.safetensors` (f32), so that PEFT
+    /// loads them over the base.
     ///
     /// # Errors
     /// If a file can't be written; what stood under its name before then stays.
     pub fn save(&self, dir: &Path) -> Result<(), ModelError> {
         files::create_directory(dir)?;
-        weights::save(dir, &self.params, &self.dtypes)?;
+        let Some(Adapted { config, base }) = &self.adapted else {
+            return self.save_whole(dir);
+        };
+        let stored = |param: Param| Weight::from(param);
+        let tensors = self.params.trained_entries().map(|entry| {
+            let weight = stored(entry.param);
+            (&*entry.name, Stored { dtype: Dtype::F32, shape: &entry.shape, params: &self.params, weight })
+        });
+        weights::save(dir, lora::WEIGHTS_FILE, tensors)?;
+        files::write_json(&dir.join(lora::CONFIG_FILE), &config.to_peft(base))
+    }
+
+    /// Writes the whole model with its adapters merged into the weights: `config.json` and `model.safetensors`.
+    ///
+    /// # Errors
+    /// If a file can't be written, or a tied head has an adapter of its own.
+    pub fn save_merged(&self, dir: &Path) -> Result<(), ModelError> {
+        if self.config.tie_word_embeddings && self.decoder.lm_head().adapter.is_some() {
+            let problem = "the adapter of lm_head can't be merged: the head is the embedding \
+                           (`tie_word_embeddings` is true), which has no adapter";
+            return Err(ModelError::malformed(&dir.join(weights::NAME), problem));
+        }
+        files::create_directory(dir)?;
+        self.save_whole(dir)
+    }
+
+    fn save_whole(&self, dir: &Path) -> Result<(), ModelError> {
+        let mut decoder = self.decoder.clone();
+        let adapted: Vec<Weight> = decoder.linear_maps().map(|(_, weight)| *weight).collect();
+        let tensors = self.params.entries().iter().zip(&self.dtypes).map(|(entry, &dtype)| {
+            let of_entry = adapted.iter().find(|weight| weight.base == entry.param);
+            let weight = of_entry.copied().unwrap_or(entry.param.into());
+            (&*entry.name, Stored { dtype, shape: &entry.shape, params: &self.params, weight })
+        });
+        weights::save(dir, weights::NAME, tensors)?;
         self.config.save(dir)
+    }
+
+    /// Is an adapter trained, over a frozen base?
+    pub fn is_adapted(&self) -> bool {
+        self.adapted.is_some()
+    }
+
+    /// As [`Model::forward`] of a packed batch on a recording tape, keeping only the hidden states between the layers:
+    /// the backward pass computes each layer again (activation checkpointing).
+    pub fn forward_checkpointed<'p>(
+        &'p self,
+        tape: &mut Tape<'p>,
+        ids: &[u32],
+        positions: &Arc<[u32]>,
+        mixer: &Packed,
+    ) -> Var {
+        self.decoder.forward_checkpointed(tape, ids, positions, mixer)
     }
 
     /// Hidden states after the last norm, `[T, D]`, of `T` tokens at the given positions. The ids must be below
@@ -99,7 +332,7 @@ impl Model {
     }
 
     /// The head, `[V, D]`: the embedding where they are tied.
-    pub fn head(&self) -> Param {
+    pub fn head(&self) -> Weight {
         self.decoder.lm_head()
     }
 
@@ -132,7 +365,7 @@ impl Model {
 
 impl fmt::Debug for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let weights = self.params.data().len();
+        let weights: usize = self.params.entries().iter().map(|entry| entry.param.len()).sum();
         f.debug_struct("Model")
             .field("config", &self.config)
             .field("weights", &weights)
@@ -149,7 +382,19 @@ fn tensor_specs(config: &ModelConfig) -> Vec<TensorSpec> {
     let mut specs = Vec::new();
     Decoder::declare(config, &mut |name, shape, _| {
         specs.push(TensorSpec { name: name.into(), shape: shape.into() });
-        Param { offset: 0, rows: 0, cols: 0 }
+        Param { store: Store::Frozen, offset: 0, rows: 0, cols: 0 }
     });
     specs
+}
+
+/// The directory of an adapter's base: as it is named, or seen from the adapter's directory.
+fn lora_base(dir: &Path, name: &str) -> Result<PathBuf, ModelError> {
+    let candidates = [PathBuf::from(name), dir.join(name)];
+    let found = candidates.into_iter().find(|path| path.join("config.json").exists());
+    found.ok_or_else(|| {
+        let problem = format!(
+            "`base_model_name_or_path` is {name:?}, where no config.json is; write the directory of the base model there"
+        );
+        ModelError::malformed(&dir.join(lora::CONFIG_FILE), problem)
+    })
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use burnish_tensor::{Mapped, Params, map_file};
+use burnish_tensor::{ElementsMut, Mapped, Params, Weight, map_file};
 use half::{bf16, f16};
 use safetensors::tensor::{SafeTensors, TensorView, View};
 
@@ -25,7 +25,7 @@ pub(crate) struct WeightsFile {
     map: Mapped,
 }
 
-const NAME: &str = "model.safetensors";
+pub(crate) const NAME: &str = "model.safetensors";
 const HEAD: &str = "lm_head.weight";
 const EMBEDDING: &str = "model.embed_tokens.weight";
 
@@ -69,7 +69,7 @@ impl WeightsFile {
             let tensor = tensors
                 .tensor(&entry.name)
                 .map_err(|error| ModelError::malformed(&self.path, error.to_string()))?;
-            widen(&tensor, params.get_mut(entry.param));
+            read_tensor(&tensor, params.elements_mut(entry.param));
         }
         Ok(())
     }
@@ -89,16 +89,7 @@ impl WeightsFile {
         let Ok(tensor) = tensors.tensor(&spec.name) else {
             return Err(ModelError::MissingTensor { path, name, shape: spec.shape.clone() });
         };
-        if tensor.shape() != spec.shape {
-            let found = tensor.shape().to_vec();
-            return Err(ModelError::TensorShape { path, name, expected: spec.shape.clone(), found });
-        }
-        match tensor.dtype() {
-            safetensors::Dtype::F32 => Ok(Dtype::F32),
-            safetensors::Dtype::BF16 => Ok(Dtype::Bf16),
-            safetensors::Dtype::F16 => Ok(Dtype::F16),
-            other => Err(ModelError::TensorType { path, name, found: other.to_string() }),
-        }
+        check_type(&path, &name, &tensor, &spec.shape)
     }
 
     /// A tensor beyond the architecture: fine only where it repeats what is known already.
@@ -129,42 +120,71 @@ impl WeightsFile {
     }
 }
 
-/// Copies a tensor's little-endian numbers into f32s.
-fn widen(tensor: &TensorView<'_>, out: &mut [f32]) {
-    let data = tensor.data();
+/// Checks that a tensor has the shape `expected` and a type that can be read, which it gives.
+pub(crate) fn check_type(
+    path: &Path,
+    name: &str,
+    tensor: &TensorView<'_>,
+    expected: &[usize],
+) -> Result<Dtype, ModelError> {
+    let (path, name) = (path.to_owned(), name.to_owned());
+    if tensor.shape() != expected {
+        let (expected, found) = (expected.to_vec(), tensor.shape().to_vec());
+        return Err(ModelError::TensorShape { path, name, expected, found });
+    }
     match tensor.dtype() {
-        safetensors::Dtype::F32 => {
-            copy(data, out, |bytes: [u8; 4]| f32::from_le_bytes(bytes));
-        }
-        safetensors::Dtype::BF16 => copy(data, out, |bytes: [u8; 2]| bf16::from_le_bytes(bytes).to_f32()),
-        _ => copy(data, out, |bytes: [u8; 2]| f16::from_le_bytes(bytes).to_f32()),
+        safetensors::Dtype::F32 => Ok(Dtype::F32),
+        safetensors::Dtype::BF16 => Ok(Dtype::Bf16),
+        safetensors::Dtype::F16 => Ok(Dtype::F16),
+        other => Err(ModelError::TensorType { path, name, found: other.to_string() }),
     }
 }
 
-fn copy<const N: usize>(data: &[u8], out: &mut [f32], read: impl Fn([u8; N]) -> f32) {
+/// Copies a tensor's little-endian numbers to where they are kept.
+pub(crate) fn read_tensor(tensor: &TensorView<'_>, out: ElementsMut<'_>) {
+    let data = tensor.data();
+    match (tensor.dtype(), out) {
+        (safetensors::Dtype::F32, ElementsMut::F32(out)) => copy(data, out, f32::from_le_bytes),
+        (safetensors::Dtype::BF16, ElementsMut::F32(out)) => {
+            copy(data, out, |bytes: [u8; 2]| bf16::from_le_bytes(bytes).to_f32());
+        }
+        (_, ElementsMut::F32(out)) => copy(data, out, |bytes: [u8; 2]| f16::from_le_bytes(bytes).to_f32()),
+        (safetensors::Dtype::F32, ElementsMut::Bf16(out)) => {
+            copy(data, out, |bytes: [u8; 4]| bf16::from_f32(f32::from_le_bytes(bytes)));
+        }
+        (safetensors::Dtype::BF16, ElementsMut::Bf16(out)) => copy(data, out, bf16::from_le_bytes),
+        (_, ElementsMut::Bf16(out)) => {
+            copy(data, out, |bytes: [u8; 2]| bf16::from_f32(f16::from_le_bytes(bytes).to_f32()));
+        }
+    }
+}
+
+fn copy<const N: usize, T>(data: &[u8], out: &mut [T], read: impl Fn([u8; N]) -> T) {
     let (chunks, _) = data.as_chunks::<N>();
     for (out, bytes) in out.iter_mut().zip(chunks) {
         *out = read(*bytes);
     }
 }
 
-/// Writes the parameters to `model.safetensors`, each in its type of `dtypes` (rounded to nearest even), with
-/// the metadata that `transformers` asks for. One tensor at a time is held in that type.
-pub(crate) fn save(dir: &Path, params: &Params, dtypes: &[Dtype]) -> Result<(), ModelError> {
-    let tensors = params.entries().iter().zip(dtypes).map(|(entry, &dtype)| {
-        (entry.name.as_str(), Stored { dtype, shape: &entry.shape, values: params.get(entry.param) })
-    });
+/// Writes parameters to the file `name` of `dir`, each in its type (rounded to nearest even), with the metadata that
+/// `transformers` asks for. One tensor at a time is held in that type.
+pub(crate) fn save<'a>(
+    dir: &Path,
+    name: &str,
+    tensors: impl IntoIterator<Item = (&'a str, Stored<'a>)>,
+) -> Result<(), ModelError> {
     let metadata = HashMap::from([("format".to_string(), "pt".to_string())]);
-    files::write_atomically(&dir.join(NAME), |temporary| {
+    files::write_atomically(&dir.join(name), |temporary| {
         safetensors::serialize_to_file(tensors, Some(metadata), temporary).map_err(io::Error::other)
     })
 }
 
-/// A parameter as it is stored.
-struct Stored<'a> {
-    dtype: Dtype,
-    shape: &'a [usize],
-    values: &'a [f32],
+/// A parameter as it is stored: with its adapter merged in, if it has one.
+pub(crate) struct Stored<'a> {
+    pub(crate) dtype: Dtype,
+    pub(crate) shape: &'a [usize],
+    pub(crate) params: &'a Params,
+    pub(crate) weight: Weight,
 }
 
 impl View for Stored<'_> {
@@ -181,7 +201,8 @@ impl View for Stored<'_> {
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
-        let values = self.values.iter();
+        let values = self.weight.merged(self.params);
+        let values = values.iter();
         Cow::Owned(match self.dtype {
             Dtype::F32 => values.flat_map(|value| value.to_le_bytes()).collect(),
             Dtype::Bf16 => values.flat_map(|value| bf16::from_f32(*value).to_le_bytes()).collect(),
@@ -191,6 +212,6 @@ impl View for Stored<'_> {
 
     fn data_len(&self) -> usize {
         let width = if self.dtype == Dtype::F32 { 4 } else { 2 };
-        self.values.len() * width
+        self.weight.base.len() * width
     }
 }

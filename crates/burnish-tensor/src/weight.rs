@@ -1,7 +1,10 @@
 //! The weight of a linear map, with the adapter that may be trained in its place.
 
+use std::borrow::Cow;
+
 use crate::{
     Param, Params,
+    gemm::{View, ViewMut, Workers, Write, multiply},
     ops::{low_rank, scores},
 };
 
@@ -32,6 +35,20 @@ pub struct Adapter {
 impl From<Param> for Weight {
     fn from(base: Param) -> Self {
         Weight { base, adapter: None }
+    }
+}
+
+impl Weight {
+    /// The weight with its adapter added, `[outputs, inputs]`, in f32.
+    #[must_use]
+    pub fn merged<'a>(&self, params: &'a Params) -> Cow<'a, [f32]> {
+        let base = params.elements(self.base).widened();
+        let Some(Adapter { a, b, scale, .. }) = self.adapter else { return base };
+        let mut merged = base.into_owned();
+        let out = ViewMut::new(&mut merged, self.base.rows, self.base.cols);
+        let (a, b) = (View::new(params.get(a), a.rows, a.cols), View::new(params.get(b), b.rows, b.cols));
+        multiply(out, Write::Add, scale, b, a, Workers::Pool);
+        Cow::Owned(merged)
     }
 }
 
