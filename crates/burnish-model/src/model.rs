@@ -114,7 +114,7 @@ impl Model {
             (_, Precision::F32) => (Store::Frozen, Store::Frozen),
             (_, Precision::Bf16) => (Store::FrozenBf16, Store::Frozen),
         };
-        let mut params = Params::computed_in(loading.precision);
+        let mut params = Params::new().in_precision(loading.precision);
         let len = |is_matrix: bool| -> usize {
             let these = specs.iter().filter(|spec| (spec.shape.len() > 1) == is_matrix);
             these.map(|spec| spec.shape.iter().product::<usize>()).sum()

@@ -339,7 +339,7 @@ mod tests {
 
     impl Adapted {
         fn new(store: Store, precision: Precision, dropout: f32) -> Self {
-            let mut params = Params::computed_in(precision);
+            let mut params = Params::new().in_precision(precision);
             let mut frozen = |name: &str, shape: &[usize], seed| {
                 let param = params.add_to(store, name, shape, true);
                 let values = random(seed, param.len());

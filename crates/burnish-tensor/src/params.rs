@@ -90,10 +90,10 @@ impl Params {
         Params::default()
     }
 
-    /// No parameters yet; products are computed in `precision`.
+    /// The same parameters, kept as they are, with products computed in `precision`.
     #[must_use]
-    pub fn computed_in(precision: Precision) -> Self {
-        Params { precision, ..Params::default() }
+    pub fn in_precision(self, precision: Precision) -> Self {
+        Params { precision, ..self }
     }
 
     /// In which precision products with these parameters are computed.

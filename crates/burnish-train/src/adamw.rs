@@ -135,7 +135,7 @@ impl Adamw {
 /// The flat buffer in as few stretches as possible, each of parameters that all decay or all do not.
 fn runs(params: &Params) -> Vec<(Range<usize>, bool)> {
     let mut runs: Vec<(Range<usize>, bool)> = Vec::new();
-    for entry in params.entries() {
+    for entry in params.trained_entries() {
         match runs.last_mut() {
             Some((run, decays)) if *decays == entry.decays => run.end = entry.param.range().end,
             _ => runs.push((entry.param.range(), entry.decays)),

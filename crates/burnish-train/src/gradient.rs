@@ -2,10 +2,12 @@
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use burnish_core::rng;
 use burnish_model::{Model, Packed};
 use burnish_rl::{Evaluation, Metric, Objective, Streams, Totals};
-use burnish_tensor::{Tape, TokenScores};
+use burnish_tensor::{Tape, TokenScores, Var};
 
 use crate::{MicroBatch, Sample, TrainError, pack};
 
@@ -36,9 +38,29 @@ pub struct Drift {
     pub max: f64,
 }
 
+/// How samples go through the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PassConfig {
+    /// Most rows of one micro-batch. It bounds memory and never changes what is learned.
+    pub tokens_max: usize,
+    /// Keep only the hidden states between layers for the backward pass, which computes each layer again: a third
+    /// more time for a fraction of the memory, and the same gradient.
+    pub checkpointing: bool,
+    /// Seed of the adapters' dropout; `None` leaves it off. What is dropped at a token follows from the seed and from
+    /// what was read up to it, so that neither micro-batches nor shared prefixes change it.
+    pub dropout: Option<u64>,
+}
+
+impl PassConfig {
+    /// Micro-batches of at most `tokens_max` rows, everything kept, no dropout.
+    pub fn new(tokens_max: usize) -> Self {
+        PassConfig { tokens_max, checkpointing: false, dropout: None }
+    }
+}
+
 /// Adds the gradient of `objective` on `samples` to `grads`, which is laid out like the model's parameters.
 ///
-/// Each micro-batch of at most `tokens_max` rows goes forward once, while recording; the objective turns the
+/// Each micro-batch goes forward once, while recording; the objective turns the
 /// log-probs and entropies into a loss and its derivative (in f64), which goes backward. The size of the
 /// micro-batches does not change the result beyond f32 rounding: whatever the objective knows about the whole
 /// batch is in `totals`.
@@ -51,7 +73,7 @@ pub fn accumulate<S: Borrow<Sample>>(
     samples: &[S],
     objective: &dyn Objective,
     totals: &Totals,
-    tokens_max: usize,
+    config: PassConfig,
     grads: &mut [f32],
 ) -> Result<Pass, TrainError> {
     let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
@@ -64,9 +86,18 @@ pub fn accumulate<S: Borrow<Sample>>(
     let mut pass = Pass::default();
     let mut metrics = MetricSums::default();
     let mut drift_sum = 0.0;
-    for batch in pack(&samples, tokens_max) {
+    for batch in pack(&samples, config.tokens_max) {
         let mut tape = Tape::recording(&model.params);
-        let scores = forward(&mut tape, model, &batch);
+        if let Some(seed) = config.dropout {
+            tape = tape.with_dropout(row_keys(&batch, seed));
+        }
+        let mixer = Packed { layout: Arc::clone(&batch.layout), shape: model.head_shape() };
+        let hidden = if config.checkpointing {
+            model.forward_checkpointed(&mut tape, &batch.ids, &batch.positions, &mixer)
+        } else {
+            model.forward(&mut tape, &batch.ids, &batch.positions, &mut mixer.clone())
+        };
+        let scores = score_rows(&mut tape, model, &batch, &hidden);
         let columns = Columns::of(&batch, &samples, &scores);
         for (policy, behavior) in columns.policy.iter().zip(&columns.behavior) {
             let difference = (policy - behavior).abs();
@@ -96,11 +127,35 @@ pub fn score<S: Borrow<Sample>>(
     samples: &[S],
     tokens_max: usize,
 ) -> Result<Vec<Vec<f32>>, TrainError> {
+    score_on(&|| Tape::inference(&model.params), model, samples, tokens_max)
+}
+
+/// As [`score`], under the model without its adapters: the policy before training, at no further memory.
+///
+/// # Errors
+/// If a sample does not fit the model.
+pub fn score_base<S: Borrow<Sample>>(
+    model: &Model,
+    samples: &[S],
+    tokens_max: usize,
+) -> Result<Vec<Vec<f32>>, TrainError> {
+    score_on(&|| Tape::inference(&model.params).without_adapters(), model, samples, tokens_max)
+}
+
+fn score_on<'m, S: Borrow<Sample>>(
+    tape: &dyn Fn() -> Tape<'m>,
+    model: &Model,
+    samples: &[S],
+    tokens_max: usize,
+) -> Result<Vec<Vec<f32>>, TrainError> {
     let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
     check(model, &samples)?;
     let mut logprobs: Vec<Vec<f32>> = samples.iter().map(|sample| vec![0.0; sample.ids.len()]).collect();
     for batch in pack(&samples, tokens_max) {
-        let scores = forward(&mut Tape::inference(&model.params), model, &batch);
+        let mut tape = tape();
+        let mut mixer = Packed { layout: Arc::clone(&batch.layout), shape: model.head_shape() };
+        let hidden = model.forward(&mut tape, &batch.ids, &batch.positions, &mut mixer);
+        let scores = score_rows(&mut tape, model, &batch, &hidden);
         for (&index, range) in batch.samples.iter().zip(&batch.sequences) {
             for (token, at) in samples[index].scored().zip(range.clone()) {
                 logprobs[index][token] = scores.logprobs[at];
@@ -128,11 +183,24 @@ fn check(model: &Model, samples: &[&Sample]) -> Result<(), TrainError> {
     Ok(())
 }
 
-fn forward(tape: &mut Tape<'_>, model: &Model, batch: &MicroBatch) -> TokenScores {
-    let mut mixer = Packed { layout: batch.layout.clone(), shape: model.head_shape() };
-    let hidden = model.forward(tape, &batch.ids, &batch.positions, &mut mixer);
-    let hidden = tape.gather(&hidden, &batch.rows);
+fn score_rows(tape: &mut Tape<'_>, model: &Model, batch: &MicroBatch, hidden: &Var) -> TokenScores {
+    let hidden = tape.gather(hidden, &batch.rows);
     tape.token_scores(&hidden, model.head(), &batch.targets, &batch.temperatures, model.vocab())
+}
+
+/// A key of each row that follows from the seed and the tokens read up to it.
+fn row_keys(batch: &MicroBatch, seed: u64) -> Arc<[u64]> {
+    let mut keys = vec![0; batch.ids.len()];
+    // Parents lie before their children.
+    for segment in batch.layout.segments() {
+        let parent = segment.parent.map(|parent| &batch.layout.segments()[parent]);
+        let mut key = parent.map_or(seed, |parent| keys[parent.start + parent.len - 1]);
+        for row in segment.start..segment.start + segment.len {
+            key = rng::bits(key, u64::from(batch.ids[row]));
+            keys[row] = key;
+        }
+    }
+    keys.into()
 }
 
 fn seed_backward(

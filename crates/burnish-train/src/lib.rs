@@ -19,7 +19,7 @@ pub mod checkpoint;
 pub mod schedule;
 
 pub use error::TrainError;
-pub use gradient::{Drift, Pass, accumulate, score};
+pub use gradient::{Drift, Pass, PassConfig, accumulate, score, score_base};
 pub use minibatch::{minibatches, totals};
 pub use pack::{MicroBatch, SHARED_TOKENS_MIN, pack};
 pub use sample::{Sample, SampleError};

@@ -3,12 +3,13 @@
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
+use burnish_core::rng::{Address, Purpose};
 use burnish_model::Model;
 use burnish_rl::{Objective, Totals};
 use burnish_tensor::optim;
 
 use crate::adamw::{Adamw, AdamwConfig, clip_coefficient, grad_norm};
-use crate::gradient::{Drift, Pass, accumulate};
+use crate::gradient::{Drift, Pass, PassConfig, accumulate};
 use crate::{Sample, TrainError};
 
 /// How the trainer updates.
@@ -18,8 +19,8 @@ pub struct TrainerConfig {
     pub adamw: AdamwConfig,
     /// The gradient is scaled down to this 2-norm where it is longer; `None` leaves it as it is.
     pub grad_norm_max: Option<f64>,
-    /// Most rows of one micro-batch. It bounds memory and never changes what is learned.
-    pub tokens_max: usize,
+    /// How samples go through the model. Its dropout seed is that of the run: every update drops anew.
+    pub pass: PassConfig,
 }
 
 /// What an update did.
@@ -42,7 +43,7 @@ pub struct Update {
 }
 
 /// Turns samples and an objective into better weights. It holds the optimiser's state and one gradient
-/// buffer; the weights (f32 masters, whatever the type of the file) are the model's.
+/// buffer, of what the model trains; the weights (f32 masters, whatever the type of the file) are the model's.
 #[derive(Debug)]
 pub struct Trainer {
     config: TrainerConfig,
@@ -98,7 +99,12 @@ impl Trainer {
             });
         }
         self.grads.fill(0.0);
-        let pass = accumulate(model, minibatch, objective, totals, self.config.tokens_max, &mut self.grads)?;
+        let dropout = self.config.pass.dropout.map(|run| {
+            let place = Address { step: self.updates(), turn: 1, ..Address::new(run, Purpose::Perturb) };
+            place.seed()
+        });
+        let config = PassConfig { dropout, ..self.config.pass };
+        let pass = accumulate(model, minibatch, objective, totals, config, &mut self.grads)?;
         self.check_finite("loss", pass.loss)?;
         let grad_norm = grad_norm(&self.grads);
         self.check_finite("gradient norm", grad_norm)?;

@@ -10,14 +10,14 @@ use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView};
 use super::{BoxError, CheckpointError};
 use crate::adamw::Adamw;
 
-/// What is kept of every parameter: the master weight, and the two moments under their names in torch.
+/// What is kept of every trained parameter: the master weight, and the two moments under their names in torch.
 const KINDS: [&str; 3] = ["master", "exp_avg", "exp_avg_sq"];
 
 pub(super) fn write(path: &Path, params: &Params, adamw: &Adamw) -> Result<(), BoxError> {
     let buffers = [params.data(), adamw.exp_avg(), adamw.exp_avg_sq()];
-    let mut views = Vec::with_capacity(KINDS.len() * params.entries().len());
+    let mut views = Vec::new();
     for (kind, buffer) in KINDS.iter().zip(buffers) {
-        for entry in params.entries() {
+        for entry in params.trained_entries() {
             let bytes = bytemuck::cast_slice(&buffer[entry.param.range()]);
             let view = TensorView::new(Dtype::F32, entry.shape.clone(), bytes)?;
             views.push((name(kind, entry), view));
@@ -42,7 +42,7 @@ pub(super) fn read(path: &Path, params: &mut Params, adamw: &mut Adamw) -> Resul
         problem: format!("trainer.safetensors is damaged: {error}"),
     };
     let file = SafeTensors::deserialize(&mapped).map_err(damaged)?;
-    let entries = params.entries().to_vec();
+    let entries: Vec<ParamEntry> = params.trained_entries().cloned().collect();
     check(&file, &entries).map_err(|problem| CheckpointError::Mismatch { path: dir.to_owned(), problem })?;
     let (exp_avg, exp_avg_sq) = adamw.moments_mut();
     for (kind, buffer) in KINDS.iter().zip([params.data_mut(), exp_avg, exp_avg_sq]) {

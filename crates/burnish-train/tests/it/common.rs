@@ -1,10 +1,13 @@
 //! Tiny models, samples and objectives.
 
 use burnish_core::rng::Stream;
-use burnish_model::{Architecture, Dtype, Model, ModelConfig, ModelShape};
+use burnish_model::{
+    Architecture, Dtype, Loading, LoraConfig, Model, ModelConfig, ModelShape, Targets, Trains,
+};
 use burnish_rl::{Evaluation, Objective, Streams, Totals};
+use burnish_tensor::Precision;
 use burnish_train::adamw::AdamwConfig;
-use burnish_train::{Sample, TrainerConfig, totals};
+use burnish_train::{PassConfig, Sample, TrainerConfig, totals};
 
 pub(crate) const VOCAB: u32 = 19;
 
@@ -78,6 +81,32 @@ pub(crate) fn random_batch(seed: u64) -> Vec<Sample> {
     batch
 }
 
+/// The model as it is loaded to be trained in another way.
+pub(crate) fn loaded_as(model: &Model, loading: &Loading) -> Model {
+    let dir = tempfile::tempdir().unwrap();
+    model.save(dir.path()).unwrap();
+    let mut loaded = Model::load_as(dir.path(), loading).unwrap();
+    loaded.restrict_vocab(|id| model.vocab().contains(id));
+    loaded
+}
+
+/// Adapters on every map of the layers, none of them 0 any more.
+pub(crate) fn adapted(model: &Model, dropout: f64) -> Model {
+    let lora = LoraConfig { rank: 2, alpha: 3.0, dropout, rslora: false, target_modules: Targets::default() };
+    let trains = Trains::Adapter(lora, 1);
+    let mut adapted = loaded_as(model, &Loading { trains, ..Loading::default() });
+    let mut stream = Stream::new(99);
+    adapted.params.data_mut().iter_mut().for_each(|weight| *weight += 0.2 * stream.normal() as f32);
+    adapted
+}
+
+/// The same weights, computed with in another precision. An adapter's base stays in f32.
+pub(crate) fn computed_in(model: &Model, precision: Precision) -> Model {
+    let mut other = model.clone();
+    other.params = other.params.in_precision(precision);
+    other
+}
+
 pub(crate) fn totals_of(batch: &[Sample]) -> Totals {
     totals(batch, batch, 1, 32)
 }
@@ -85,7 +114,7 @@ pub(crate) fn totals_of(batch: &[Sample]) -> Totals {
 pub(crate) const CONFIG: TrainerConfig = TrainerConfig {
     adamw: AdamwConfig { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.01 },
     grad_norm_max: Some(1.0),
-    tokens_max: 64,
+    pass: PassConfig { tokens_max: 64, checkpointing: false, dropout: None },
 };
 
 /// A smooth objective that depends on every stream and weighs sequences by their length:

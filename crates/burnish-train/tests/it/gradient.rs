@@ -4,9 +4,12 @@ use burnish_rl::aggregation::Aggregation;
 use burnish_rl::grpo::{Grpo, GrpoConfig};
 use burnish_rl::nll::Nll;
 use burnish_rl::{Evaluation, Objective, Streams, Totals};
-use burnish_train::{Pass, Sample, accumulate, pack, score};
+use burnish_tensor::Precision;
+use burnish_train::{Pass, PassConfig, Sample, accumulate, pack, score, score_base};
 
-use crate::common::{EveryStream, qwen3, random_batch, random_sample, tiny_model, totals_of};
+use crate::common::{
+    EveryStream, adapted, computed_in, qwen3, random_batch, random_sample, tiny_model, totals_of,
+};
 
 fn gradient(
     model: &Model,
@@ -15,7 +18,9 @@ fn gradient(
     tokens_max: usize,
 ) -> (Pass, Vec<f32>) {
     let mut grads = model.params.zeros_like();
-    let pass = accumulate(model, batch, objective, &totals_of(batch), tokens_max, &mut grads).unwrap();
+    let pass =
+        accumulate(model, batch, objective, &totals_of(batch), PassConfig::new(tokens_max), &mut grads)
+            .unwrap();
     (pass, grads)
 }
 
@@ -59,7 +64,7 @@ fn check_on(batch: &[Sample], model: &mut Model, objective: &dyn Objective) {
     let (_, grads) = gradient(model, batch, objective, 1000);
     let whole = norm(grads.iter().map(|value| f64::from(*value)));
     let mut random = Stream::new(6);
-    for entry in model.params.entries().to_vec() {
+    for entry in model.params.trained_entries().cloned().collect::<Vec<_>>() {
         let own: Vec<f64> = grads[entry.param.range()].iter().map(|value| f64::from(*value)).collect();
         let scattered: Vec<f64> = own.iter().map(|_| random.normal()).collect();
         for direction in [own.clone(), scattered] {
@@ -160,7 +165,7 @@ fn tokens_that_are_not_scored_never_matter_beyond_being_read() {
     let totals = totals_of(&batch);
     let run = |batch: &[Sample]| {
         let mut grads = model.params.zeros_like();
-        let pass = accumulate(&model, batch, &EveryStream, &totals, 64, &mut grads).unwrap();
+        let pass = accumulate(&model, batch, &EveryStream, &totals, PassConfig::new(64), &mut grads).unwrap();
         (pass, grads)
     };
     assert_eq!(run(&batch), run(&changed));
@@ -211,4 +216,60 @@ fn where_no_proximal_log_probs_are_given_those_of_sampling_stand_in() {
     let behavior = random_sample(&[1, 2, 3], 9, &mut Stream::new(8)).behavior;
     assert_eq!(with(None), with(Some(behavior.clone())));
     assert_ne!(with(None), with(Some(behavior.iter().map(|value| value - 0.1).collect())));
+}
+
+fn gradient_in(model: &Model, batch: &[Sample], config: PassConfig) -> Vec<f32> {
+    let mut grads = model.params.zeros_like();
+    accumulate(model, batch, &EveryStream, &totals_of(batch), config, &mut grads).unwrap();
+    grads
+}
+
+#[test]
+fn the_gradient_of_every_adapter_is_the_slope_of_the_loss() {
+    check_by_finite_differences(&mut adapted(&qwen3(), 0.0), &EveryStream);
+}
+
+#[test]
+fn checkpointing_changes_no_bit() {
+    let batch = random_batch(5);
+    for (model, dropout) in [(qwen3(), None), (adapted(&qwen3(), 0.3), Some(4))] {
+        let kept = PassConfig { dropout, ..PassConfig::new(64) };
+        let recomputed = PassConfig { checkpointing: true, ..kept };
+        assert_eq!(gradient_in(&model, &batch, recomputed), gradient_in(&model, &batch, kept));
+    }
+}
+
+#[test]
+fn what_is_dropped_depends_neither_on_micro_batches_nor_on_shared_prefixes() {
+    let model = adapted(&qwen3(), 0.4);
+    let batch = random_batch(5);
+    let with = |tokens_max, seed| PassConfig { dropout: Some(seed), ..PassConfig::new(tokens_max) };
+    let together = gradient_in(&model, &batch, with(1000, 1));
+    for tokens_max in [1, 40] {
+        let apart = gradient_in(&model, &batch, with(tokens_max, 1));
+        assert!(relative_distance(&apart, &together) < 1e-5);
+    }
+    assert!(relative_distance(&gradient_in(&model, &batch, with(1000, 2)), &together) > 1e-2);
+    assert!(relative_distance(&gradient_in(&model, &batch, PassConfig::new(1000)), &together) > 1e-2);
+}
+
+#[test]
+fn in_bf16_the_gradient_is_that_of_f32_up_to_its_rounding() {
+    let batch = random_batch(5);
+    for model in [qwen3(), adapted(&qwen3(), 0.0)] {
+        let exact = gradient_in(&model, &batch, PassConfig::new(1000));
+        let rounded = gradient_in(&computed_in(&model, Precision::Bf16), &batch, PassConfig::new(1000));
+        let distance = relative_distance(&rounded, &exact);
+        assert!(distance > 1e-5 && distance < 0.03, "{distance}");
+    }
+}
+
+#[test]
+fn the_base_under_an_adapter_scores_as_the_model_did_before_it() {
+    let base = qwen3();
+    let batch = random_batch(5);
+    let adapted = adapted(&base, 0.0);
+    let before = score(&base, &batch, 64).unwrap();
+    assert_eq!(score_base(&adapted, &batch, 64).unwrap(), before);
+    assert_ne!(score(&adapted, &batch, 64).unwrap(), before);
 }
