@@ -34,20 +34,33 @@ pub use model::{Loading, Model, Trains};
 pub use template::{CHATML, ChatTemplate};
 pub use tokenizer::{Encoded, Tokenizer};
 
-/// Reads a model directory whole, and excludes the ids of the head that the tokenizer does not have.
+/// Reads a model directory whole, to train every parameter in f32.
 ///
 /// # Errors
-/// As [`Model::load`] and [`Chat::load`], and if the tokenizer has ids that the model has not.
+/// As [`load_policy_as`].
 pub fn load_policy(dir: &Path) -> Result<(Model, Chat), ModelError> {
-    let chat = Chat::load(dir)?;
-    let mut model = Model::load(dir)?;
+    load_policy_as(dir, &Loading::default())
+}
+
+/// Reads a model directory whole, or an adapter's together with its base, and excludes the ids of the head that the
+/// tokenizer does not have. Where the adapter's directory has no tokenizer, its base's is taken.
+///
+/// # Errors
+/// As [`Model::load_as`] and [`Chat::load`], and if the tokenizer has ids that the model has not.
+pub fn load_policy_as(dir: &Path, loading: &Loading) -> Result<(Model, Chat), ModelError> {
+    let chat_dir = match Model::base_of(dir)? {
+        Some(base) if !dir.join("tokenizer.json").exists() => base,
+        _ => dir.to_owned(),
+    };
+    let chat = Chat::load(&chat_dir)?;
+    let mut model = Model::load_as(dir, loading)?;
     let vocab_size = model.config.vocab_size;
     if let Some(id) = chat.tokenizer.id_max().filter(|id| *id as usize >= vocab_size) {
         let problem = format!(
             "the tokenizer has ids up to {id}, but the model only {vocab_size} (`vocab_size` in config.json); \
              they do not belong together"
         );
-        return Err(ModelError::malformed(&dir.join("tokenizer.json"), problem));
+        return Err(ModelError::malformed(&chat_dir.join("tokenizer.json"), problem));
     }
     model.restrict_vocab(|id| chat.tokenizer.id_exists(id));
     Ok((model, chat))

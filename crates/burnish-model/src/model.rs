@@ -104,6 +104,18 @@ impl Model {
         Ok(model)
     }
 
+    /// The directory of the base, where `dir` holds an adapter.
+    ///
+    /// # Errors
+    /// If the adapter's settings can't be used, or its base is not there.
+    pub fn base_of(dir: &Path) -> Result<Option<PathBuf>, ModelError> {
+        if !dir.join(lora::CONFIG_FILE).exists() {
+            return Ok(None);
+        }
+        let (_, base) = LoraConfig::read_peft(dir)?;
+        lora_base(dir, &base).map(Some)
+    }
+
     fn load_base(dir: &Path, loading: &Loading) -> Result<Self, ModelError> {
         let config = ModelConfig::load(dir)?;
         let file = WeightsFile::open(dir)?;

@@ -6,7 +6,7 @@ use burnish_engine::{Limits, LocalPolicy};
 use burnish_env::rollout::{self, Plan, SeedPlace};
 use burnish_model::Model;
 use burnish_rl::{Objective, advantage, grpo::Grpo};
-use burnish_train::{Sample, Trainer, minibatches, score, totals};
+use burnish_train::{Sample, Trainer, minibatches, score, score_base, totals};
 
 use crate::RunError;
 use crate::policy::LoadedPolicy;
@@ -29,17 +29,33 @@ pub(crate) struct Stepped {
 /// GRPO on a recipe.
 pub(crate) struct GrpoStage {
     objective: Grpo,
-    reference: Option<Model>,
+    reference: Option<Reference>,
+}
+
+/// The policy before training.
+enum Reference {
+    /// A frozen copy.
+    Copy(Model),
+    /// What is trained is an adapter: the policy without it.
+    WithoutAdapter,
 }
 
 impl GrpoStage {
-    /// `reference` is the policy before training; it is kept only where the objective needs it.
-    pub(crate) fn new(
-        recipe: &Recipe,
-        reference: impl FnOnce() -> Result<Model, RunError>,
-    ) -> Result<Self, RunError> {
+    /// Keeps the policy before training where the objective needs it.
+    ///
+    /// # Errors
+    /// If it can't be loaded.
+    pub(crate) fn new(recipe: &Recipe) -> Result<Self, RunError> {
         let objective = Grpo::new(recipe.loss.clone());
-        let reference = if objective.needs().reference { Some(reference()?) } else { None };
+        let reference = match &recipe.policy.path {
+            _ if !objective.needs().reference => None,
+            None => return Err(RunError::Refused("policy: a reference needs `policy.path`".into())),
+            // An adapter that training goes on with belongs to the reference.
+            Some(path) if recipe.policy.lora.is_some() && Model::base_of(path)?.is_none() => {
+                Some(Reference::WithoutAdapter)
+            }
+            Some(path) => Some(Reference::Copy(LoadedPolicy::load(path, &recipe.policy.sampling())?.model)),
+        };
         Ok(GrpoStage { objective, reference })
     }
 
@@ -99,7 +115,11 @@ impl GrpoStage {
         metrics.extend(credit.metrics);
         // 5. Update.
         if let Some(reference) = &self.reference {
-            let logprobs = score(reference, &samples, recipe.train.micro_batch_tokens)?;
+            let tokens_max = recipe.train.micro_batch_tokens;
+            let logprobs = match reference {
+                Reference::Copy(model) => score(model, &samples, tokens_max)?,
+                Reference::WithoutAdapter => score_base(&policy.model, &samples, tokens_max)?,
+            };
             for (sample, logprobs) in samples.iter_mut().zip(logprobs) {
                 sample.reference = Some(logprobs);
             }

@@ -68,7 +68,7 @@ impl Target {
 
     fn load(&self) -> Result<LoadedPolicy, RunError> {
         burnish_tensor::set_threads(self.recipe.run.threads);
-        LoadedPolicy::load(&self.policy_dir)
+        LoadedPolicy::load(&self.policy_dir, &self.recipe.policy.sampling())
     }
 
     /// Evaluates on the recipe's held-out tasks.

@@ -10,6 +10,7 @@ pub mod files;
 mod grpo;
 pub mod inspect;
 pub mod journal;
+pub mod merge;
 pub mod metrics;
 mod policy;
 pub mod recipe;

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use burnish_core::rng::{Address, Purpose};
-use burnish_model::{Chat, ChatTemplate, Model, ModelConfig, ModelShape, Tokenizer};
+use burnish_model::{Chat, ChatTemplate, Loading, Model, ModelConfig, ModelShape, Tokenizer};
+
+use burnish_tensor::Precision;
 
 use crate::RunError;
 
@@ -16,12 +18,13 @@ pub struct LoadedPolicy {
 }
 
 impl LoadedPolicy {
-    /// Loads a Hugging Face model directory. Ids that the tokenizer does not have can't be sampled.
+    /// Loads a Hugging Face model directory, or PEFT's adapter directory with its base. Ids that the tokenizer does
+    /// not have can't be sampled.
     ///
     /// # Errors
     /// Names the file, and the key or tensor in it.
-    pub fn load(dir: &Path) -> Result<Self, RunError> {
-        let (model, chat) = burnish_model::load_policy(dir)?;
+    pub fn load(dir: &Path, loading: &Loading) -> Result<Self, RunError> {
+        let (model, chat) = burnish_model::load_policy_as(dir, loading)?;
         Ok(LoadedPolicy { model, chat })
     }
 
@@ -38,6 +41,12 @@ impl LoadedPolicy {
         let mut model = Model::init(config, Address::new(run_seed, Purpose::Init).seed());
         model.restrict_vocab(|id| chat.tokenizer.id_exists(id));
         Ok(LoadedPolicy { model, chat })
+    }
+
+    /// The same policy, computed in another precision.
+    pub(crate) fn in_precision(mut self, precision: Precision) -> Self {
+        self.model.params = std::mem::take(&mut self.model.params).in_precision(precision);
+        self
     }
 }
 

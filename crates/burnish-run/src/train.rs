@@ -8,7 +8,7 @@ use burnish_core::{Episode, Validity};
 use burnish_eval::{Change, Summary};
 use burnish_train::checkpoint::{self, BoxError, Checkpoint, Checkpoints};
 use burnish_train::schedule::{Schedule, Warmup};
-use burnish_train::{Trainer, TrainerConfig};
+use burnish_train::{PassConfig, Trainer, TrainerConfig};
 
 use crate::RunError;
 use crate::evaluate::{bootstrap_seed, evaluate};
@@ -352,12 +352,14 @@ impl Parts {
         } else {
             sft::conversations(recipe, &tasks.eval.iter().map(|task| &task.id).collect::<BTreeSet<_>>())?
         };
+        let loading = recipe.policy.training(recipe.run.seed);
         let mut policy = match (&checkpoint, &recipe.policy.path, &recipe.policy.new) {
-            (Some(checkpoint), _, _) => LoadedPolicy::load(checkpoint.path())?,
-            (None, Some(path), _) => LoadedPolicy::load(path)?,
+            (Some(checkpoint), _, _) => LoadedPolicy::load(checkpoint.path(), &loading)?,
+            (None, Some(path), _) => LoadedPolicy::load(path, &loading)?,
             (None, None, Some(new)) => {
                 watch.event(Event::Doing("training the tokenizer"));
-                LoadedPolicy::create(new, &sft::texts(&conversations), recipe.run.seed)?
+                let made = LoadedPolicy::create(new, &sft::texts(&conversations), recipe.run.seed)?;
+                made.in_precision(loading.precision)
             }
             (None, None, None) => return Err(RunError::Refused("policy: needs `path` or `new`".into())),
         };
@@ -370,11 +372,7 @@ impl Parts {
             None => 0,
         };
         let stage = if is_grpo {
-            let reference = || match &recipe.policy.path {
-                Some(path) => Ok(LoadedPolicy::load(path)?.model),
-                None => Err(RunError::Refused("policy: a reference needs `policy.path`".into())),
-            };
-            Stage::Grpo(Box::new(GrpoStage::new(recipe, reference)?))
+            Stage::Grpo(Box::new(GrpoStage::new(recipe)?))
         } else {
             let context = policy.model.context_tokens_max();
             let (stage, overlong) = SftStage::new(&conversations, &policy.chat, context)?;
@@ -396,7 +394,11 @@ impl Recipe {
         TrainerConfig {
             adamw: optimizer.adamw(),
             grad_norm_max: (optimizer.max_grad_norm > 0.0).then_some(optimizer.max_grad_norm),
-            tokens_max: self.train.micro_batch_tokens,
+            pass: PassConfig {
+                tokens_max: self.train.micro_batch_tokens,
+                checkpointing: self.train.activation_checkpointing,
+                dropout: self.policy.lora.as_ref().filter(|lora| lora.dropout > 0.0).map(|_| self.run.seed),
+            },
         }
     }
 }

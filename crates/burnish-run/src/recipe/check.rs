@@ -70,6 +70,17 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
 
 fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
     let policy = &recipe.policy;
+    if let Some(lora) = &policy.lora {
+        lora.check().map_err(|error| source.error("policy.lora", format!("is wrong: {error}")))?;
+        if policy.new.is_some() {
+            return Err(source.error("policy.lora", "needs `policy.path`: a new policy has no base".into()));
+        }
+        if recipe.train.method == Method::Grpo && lora.dropout > 0.0 {
+            let rule = "must be 0 with `train.method = \"grpo\"`: the trainer would compute other log-probs than the \
+                        sampler, and the ratio of the first update would not be 1";
+            return Err(source.error("policy.lora.dropout", rule.into()));
+        }
+    }
     match (&policy.path, &policy.new) {
         (None, None) => Err(source.error("policy", "needs `policy.path`, a model directory".into())),
         (Some(_), Some(_)) => {

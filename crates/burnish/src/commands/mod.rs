@@ -2,6 +2,7 @@
 
 pub(crate) mod env;
 pub(crate) mod eval;
+pub(crate) mod merge;
 pub(crate) mod rollout;
 pub(crate) mod train;
 
