@@ -305,7 +305,7 @@ impl<'a> Batch<'a> {
             .collect();
         let caches = self.active.iter_mut().map(|sequence| &mut sequence.cache).collect();
         let mut mixer = Decode { shape: self.shape, caches };
-        let mut tape = Tape::inference(&self.model.params);
+        let mut tape = Tape::decoding(&self.model.params);
         let hidden = self.model.forward(&mut tape, &newest, &positions, &mut mixer);
         let logits = self.model.logits(hidden.data());
         let picks: Vec<Pick> = self

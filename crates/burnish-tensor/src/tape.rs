@@ -37,6 +37,8 @@ use crate::{
 pub struct Tape<'p> {
     pub(crate) params: &'p Params,
     pub(crate) is_recording: bool,
+    /// Is each row computed on its own, against weights that are read once?
+    row_by_row: bool,
     /// Are adapters part of the maps that they belong to?
     has_adapters: bool,
     /// What each row of the batch is known by; where it is there, adapters drop out.
@@ -84,6 +86,7 @@ impl<'p> Tape<'p> {
         Tape {
             params,
             is_recording: true,
+            row_by_row: false,
             has_adapters: true,
             dropout_keys: None,
             records: Vec::new(),
@@ -96,6 +99,13 @@ impl<'p> Tape<'p> {
     #[must_use]
     pub fn inference(params: &'p Params) -> Self {
         Tape { is_recording: false, ..Tape::recording(params) }
+    }
+
+    /// A tape for decoding: as [`Tape::inference`], with maps computed for each row on its own against weights that are
+    /// read once. For few rows that is faster, and a row's result does not depend on which others there are.
+    #[must_use]
+    pub fn decoding(params: &'p Params) -> Self {
+        Tape { row_by_row: true, ..Tape::inference(params) }
     }
 
     /// The same, computing the model under its adapters: as if they were not there.
@@ -114,6 +124,7 @@ impl<'p> Tape<'p> {
     pub(crate) fn part(&self, is_recording: bool) -> Tape<'p> {
         Tape {
             is_recording,
+            row_by_row: self.row_by_row,
             has_adapters: self.has_adapters,
             dropout_keys: self.dropout_keys.clone(),
             ..Tape::recording(self.params)
@@ -141,7 +152,8 @@ impl<'p> Tape<'p> {
         assert_eq!(x.cols, base.cols, "columns of x and of the weight differ");
         let shape = self.shape(x.rows, base);
         let bias_data = bias.map(|bias| self.params.get(bias));
-        let data = ops::linear::forward(&x.data, self.params.elements(base), bias_data, shape);
+        let forward = if self.row_by_row { ops::linear::forward_rows } else { ops::linear::forward };
+        let data = forward(&x.data, self.params.elements(base), bias_data, shape);
         let y = self.push(x.rows, base.rows, data, || Op::Linear { x: x.clone(), weight: base, bias });
         match adapter {
             Some(adapter) if self.has_adapters => self.low_rank(y, x, adapter),
@@ -305,11 +317,11 @@ impl<'p> Tape<'p> {
     }
 }
 
-/// Plain logits `[rows, V]` of hidden states `[rows, D]` under a head `[V, D]`.
+/// Plain logits `[rows, V]` of hidden states `[rows, D]` under a head `[V, D]`, row by row as on [`Tape::decoding`].
 #[must_use]
 pub fn logits(params: &Params, hidden: &[f32], rows: usize, head: impl Into<Weight>) -> Vec<f32> {
     let head = head.into();
-    let mut tape = Tape::inference(params);
+    let mut tape = Tape::decoding(params);
     let hidden = tape.external(rows, head.base.cols, hidden.to_vec());
     Arc::unwrap_or_clone(tape.linear(&hidden, head, None).data)
 }

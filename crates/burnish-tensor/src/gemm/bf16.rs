@@ -4,7 +4,6 @@
 //! the form that the processor's dot-product instruction takes (AVX-512 BF16); machines without it widen the pairs.
 //! Every sum runs over the whole inner dimension in one task, so threads change no bit.
 
-use half::bf16;
 use rayon::prelude::*;
 
 use super::{
@@ -17,8 +16,6 @@ use crate::{Elements, vector::simd};
 const PACKED_PAIRS: usize = 1 << 21;
 /// Row tiles that one task works on, so that a column panel stays in the cache meanwhile.
 const ROW_TILES: usize = 8;
-/// Rows up to which packing the right operand would cost more than the product.
-const FEW_ROWS: usize = 8;
 
 /// `out = scale · lhs · rhs`, or that added to `out`. Shapes must fit.
 pub(super) fn multiply(out: ViewMut<'_>, write: Write, scale: f32, lhs: View<'_>, rhs: View<'_>) {
@@ -27,9 +24,6 @@ pub(super) fn multiply(out: ViewMut<'_>, write: Write, scale: f32, lhs: View<'_>
         return;
     }
     let place = Place { data: out.data.as_mut_ptr(), row_stride: out.row_stride, write, scale };
-    if m <= FEW_ROWS && rhs.row_stride == 1 && k > 0 {
-        return few_rows(place, lhs, rhs);
-    }
     let pairs = k.div_ceil(2);
     let lhs = Side {
         data: lhs.data,
@@ -184,51 +178,15 @@ impl Side<'_> {
 
 /// The bits of `value` rounded to bf16, to nearest even; NaN stays NaN.
 #[inline(always)]
-fn round(value: f32) -> u32 {
+pub(super) fn round(value: f32) -> u32 {
     let bits = value.to_bits();
     let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
     if value.is_nan() { 0x7fc0 } else { rounded }
 }
 
-/// A product of a few rows with a matrix whose columns lie in one piece (a weight `[outputs, inputs]`,
-/// transposed): the weight is read once and not packed.
-fn few_rows(place: Place, lhs: View<'_>, rhs: View<'_>) {
-    let (m, n, k) = (lhs.rows, rhs.cols, lhs.cols);
-    let side = Side {
-        data: lhs.data,
-        lanes: m,
-        inner: k,
-        lane_stride: lhs.row_stride,
-        inner_stride: lhs.col_stride,
-    };
-    // Row by row, padded so that the kernel needs no tail.
-    let padded = k.next_multiple_of(kernel::STRIDE);
-    let mut x = vec![bf16::ZERO; m * padded];
-    for (row, x) in x.chunks_exact_mut(padded).enumerate() {
-        for (inner, x) in x[..k].iter_mut().enumerate() {
-            let at = row * side.lane_stride + inner * side.inner_stride;
-            *x = match side.data {
-                Elements::F32(data) => bf16::from_bits(round(data[at]) as u16),
-                Elements::Bf16(data) => data[at],
-            };
-        }
-    }
-    (0..n.div_ceil(COLS)).into_par_iter().for_each(|task| {
-        for col in task * COLS..n.min((task + 1) * COLS) {
-            let at = col * rhs.col_stride;
-            let mut sums = [0.0; FEW_ROWS];
-            kernel::dots(&x, padded, rhs.data.slice(at..at + k), &mut sums[..m]);
-            for (row, sum) in sums[..m].iter().enumerate() {
-                // SAFETY: inside the output, whose bounds `ViewMut` has checked; a column belongs to one task.
-                let out = unsafe { &mut *place.data.add(row * place.row_stride + col) };
-                place.put(std::slice::from_mut(out), std::slice::from_ref(sum));
-            }
-        }
-    });
-}
-
 #[cfg(test)]
 mod tests {
+    use half::bf16;
     use proptest::prelude::*;
 
     use super::*;

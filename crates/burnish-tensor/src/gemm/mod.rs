@@ -2,6 +2,7 @@
 
 mod bf16;
 mod kernel;
+pub(crate) mod rows;
 
 use gemm_common::Parallelism;
 

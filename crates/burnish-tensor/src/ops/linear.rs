@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use crate::{
     Elements, Precision,
-    gemm::{View, ViewMut, Write, multiply_in, product},
+    gemm::{View, ViewMut, Write, multiply_in, product, rows},
     parallel,
     vector::{self, simd},
 };
@@ -23,8 +23,20 @@ pub(crate) fn forward(x: &[f32], weight: Elements<'_>, bias: Option<&[f32]>, sha
     let Shape { rows, inputs, outputs, precision } = shape;
     let weight = View::new(weight, outputs, inputs).transposed();
     let mut y = product(precision, View::new(x, rows, inputs), weight);
+    add_bias(&mut y, bias, outputs);
+    y
+}
+
+/// As [`forward`], each row on its own, for few rows.
+pub(crate) fn forward_rows(x: &[f32], weight: Elements<'_>, bias: Option<&[f32]>, shape: Shape) -> Vec<f32> {
+    let mut y = rows::product(shape.precision, x, weight, shape.inputs);
+    add_bias(&mut y, bias, shape.outputs);
+    y
+}
+
+fn add_bias(y: &mut [f32], bias: Option<&[f32]>, outputs: usize) {
     if let Some(bias) = bias {
-        parallel::for_rows(&mut y, outputs, |_, y| {
+        parallel::for_rows(y, outputs, |_, y| {
             simd(
                 #[inline(always)]
                 || {
@@ -35,7 +47,6 @@ pub(crate) fn forward(x: &[f32], weight: Elements<'_>, bias: Option<&[f32]>, sha
             );
         });
     }
-    y
 }
 
 /// `d_x = d_y W`, in a fresh buffer or added to `d_x`.
