@@ -49,6 +49,8 @@ pub(crate) fn same(gold: &Value, answer: &Value, work: &mut Work) -> bool {
             unordered(gold, answer, work)
         }
         (Value::Union(gold), Value::Union(answer)) => unordered(gold, answer, work),
+        // Saying the same thing twice, in two forms, hedges nothing.
+        (Value::Quantity { .. }, Value::List(items)) => items.iter().all(|item| same(gold, item, work)),
         // A set of one thing is that thing.
         (Value::Set(items), Value::Quantity { .. }) => matches!(&items[..], [one] if same(one, answer, work)),
         (Value::Quantity { .. }, Value::Set(items)) => matches!(&items[..], [one] if same(gold, one, work)),
@@ -87,19 +89,38 @@ fn same_unit(gold: Option<Unit>, answer: Option<Unit>) -> bool {
 
 /// Expressions with their percent signs: `p%` is `p/100`, or `p` where the other side leaves the sign out.
 fn same_scalar(gold: &Expr, answer: &Expr, work: &mut Work) -> bool {
-    let (gold_inner, gold_percent) = strip_percent(gold);
-    let (answer_inner, answer_percent) = strip_percent(answer);
+    let (gold_bare, answer_bare) = (without_percent(gold), without_percent(answer));
+    let (gold_percent, answer_percent) = (gold_bare.is_some(), answer_bare.is_some());
+    let gold_inner = gold_bare.as_ref().unwrap_or(gold);
+    let answer_inner = answer_bare.as_ref().unwrap_or(answer);
     if gold_percent == answer_percent {
-        return same_number(gold_inner, answer_inner, work);
+        // Like any unit, the degree of `\cos 58^\circ` may be left out on one side.
+        return same_number(gold_inner, answer_inner, work)
+            || (has_degrees(gold) != has_degrees(answer)
+                && same_number(&without_degrees(gold), &without_degrees(answer), work));
     }
     same_number(gold, answer, work) || same_number(gold_inner, answer_inner, work)
 }
 
-/// The number under a percent sign, and whether there was one.
-fn strip_percent(expr: &Expr) -> (&Expr, bool) {
+/// Whether a degree sign stands anywhere in `expr`.
+fn has_degrees(expr: &Expr) -> bool {
+    matches!(expr, Expr::Degrees(_)) || expr.children().into_iter().any(has_degrees)
+}
+
+/// `expr` without its degree signs.
+fn without_degrees(expr: &Expr) -> Expr {
     match expr {
-        Expr::Percent(inner) => (inner, true),
-        other => (other, false),
+        Expr::Degrees(inner) => without_degrees(inner),
+        other => other.map_children(without_degrees),
+    }
+}
+
+/// `expr` without its percent sign, if it has one.
+fn without_percent(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::Percent(inner) => Some((**inner).clone()),
+        Expr::Negative(inner) => without_percent(inner).map(|inner| Expr::Negative(Box::new(inner))),
+        _ => None,
     }
 }
 

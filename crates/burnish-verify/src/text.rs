@@ -147,12 +147,15 @@ fn number(chars: &[char], start: usize) -> (Option<BigRational>, usize) {
     (value.map(|value| BigRational::new(value, BigInt::from(10).pow(places))), end)
 }
 
-/// `-5`, `-$5`, and accountants' `(5)`, `$ (5)`.
+/// `-5`, `-$5`, and accountants' `(5)`, `$ (5)`; `- 5` is an item of a list.
 fn is_negative(chars: &[char], start: usize, end: usize) -> bool {
-    let skipped = |c: &&char| matches!(c, '$' | '€' | '£' | '¥' | ' ');
-    let mut before = chars[..start].iter().rev().skip_while(skipped);
-    match before.next() {
-        Some('-') => before.next().is_none_or(|c| !c.is_alphanumeric()),
+    let sign_end = match chars[..start].iter().rposition(|c| *c != ' ') {
+        Some(currency) if matches!(chars[currency], '$' | '€' | '£' | '¥') => currency,
+        _ => start,
+    };
+    let before = |count: usize| sign_end.checked_sub(count).map(|index| chars[index]);
+    match before(1) {
+        Some('-') => before(2).is_none_or(|c| !c.is_alphanumeric()),
         Some('(') => chars.get(end) == Some(&')'),
         _ => false,
     }

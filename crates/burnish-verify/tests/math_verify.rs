@@ -17,6 +17,7 @@ const GSM8K: &[(usize, bool)] = &[];
 fn disagreements_with_math_verify_are_those_that_are_judged_in_the_docs() {
     let Some(data) = common::shared("realcritic") else { return };
     let golden: Value = serde_json::from_str(include_str!("golden/math_verify.json")).unwrap();
+    let mut all_found = Vec::new();
     for (name, verifier, expected) in [("math", Verifier::Math, MATH), ("gsm8k", Verifier::Number, GSM8K)] {
         let rows = common::lines(&data.join(format!("{name}.jsonl")));
         let theirs: Vec<bool> =
@@ -32,6 +33,32 @@ fn disagreements_with_math_verify_are_those_that_are_judged_in_the_docs() {
             }
         }
         println!("{name}: {} of {} agree", rows.len() - found.len(), rows.len());
-        assert_eq!(found, expected.iter().copied().collect(), "{name}");
+        all_found.push((name, found, expected.iter().copied().collect::<BTreeSet<_>>()));
     }
+    for (name, found, expected) in all_found {
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+/// Indices of pairs where math-verify says the opposite of ours; `docs/verifiers.md` has them in a table.
+const PAIRS: &[usize] = &[];
+
+#[test]
+fn made_up_pairs_differ_from_math_verify_only_where_the_docs_say() {
+    let golden: Value = serde_json::from_str(include_str!("golden/math_verify.json")).unwrap();
+    let pairs: Vec<(String, String)> = serde_json::from_str(include_str!("peers/pairs.json")).unwrap();
+    let theirs = golden["pairs"].as_str().unwrap();
+    assert_eq!(pairs.len(), theirs.len(), "the golden file is of other pairs");
+    let mut found = Vec::new();
+    for (index, ((reference, response), theirs)) in pairs.iter().zip(theirs.chars()).enumerate() {
+        let judgement = Verifier::Math.gold(reference).unwrap().judge(response);
+        if judgement.is_correct != (theirs == '1') {
+            println!(
+                "{index}: {reference} | {response} | ours {} {:?}",
+                judgement.is_correct, judgement.reason
+            );
+            found.push(index);
+        }
+    }
+    assert_eq!(found, PAIRS);
 }

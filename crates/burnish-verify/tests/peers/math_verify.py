@@ -1,4 +1,5 @@
-"""Writes math_verify.json: math-verify's verdict on every model solution of RealCritic (math and gsm8k).
+"""Writes math_verify.json: math-verify's verdict on every model solution of RealCritic (math and gsm8k), and on
+the made-up pairs of pairs.json beside this script (reference, response).
 
 Run:  /path/to/python crates/burnish-verify/tests/peers/math_verify.py SHARED_DATA OUT
 Needs math-verify 0.9.0 and latex2sympy2_extended 1.11.0. The output holds index and verdict, no texts.
@@ -33,10 +34,13 @@ def verdicts(path):
 
 def main():
     data, out = Path(sys.argv[1]), Path(sys.argv[2])
+    pairs = json.loads(Path(__file__).with_name("pairs.json").read_text())
+    marks = ["1" if verify(parse("$" + gold + "$"), parse(response)) else "0" for gold, response in pairs]
     golden = {
         "math_verify": version("math-verify"),
         "latex2sympy2_extended": version("latex2sympy2_extended"),
         "verdicts": {name: verdicts(data / "realcritic" / f"{name}.jsonl") for name in ("math", "gsm8k")},
+        "pairs": "".join(marks),
     }
     out.write_text(json.dumps(golden, indent=1) + "\n")
 
