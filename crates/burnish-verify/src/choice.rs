@@ -86,3 +86,61 @@ fn plain(text: &str) -> String {
     }
     plain.replace(['{', '}', '$', '*', '`', '"', '\\'], "").replace('[', "(").replace(']', ")")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn letter_of(response: &str) -> Option<char> {
+        chosen(response).and_then(Result::ok).map(|(letter, _)| letter)
+    }
+
+    #[test]
+    fn a_letter_is_found_where_it_is_given_as_the_answer() {
+        for response in [
+            "B",
+            "(B)",
+            "B.",
+            "b",
+            "answer: B",
+            "The answer is (B).",
+            "The answer is B because of it.",
+            "**Answer: B) Paris**",
+            r"\boxed{\text{(B)}}",
+            r"\boxed{B}",
+            "<answer>B</answer>",
+            "A is wrong.\n\n(B) Paris",
+            "The correct answer is option B.",
+            "#### B",
+        ] {
+            assert_eq!(letter_of(response), Some('B'), "{response}");
+        }
+    }
+
+    #[test]
+    fn a_letter_is_not_found_where_it_is_not_the_answer() {
+        for response in [
+            "A or B",
+            "The answer is A or B.",
+            r"\boxed{A, B}",
+            "A/B",
+            "The answer is a dog.",
+            "The answer is A dog.",
+            "I think so",
+            "It was plan B all along",
+            "(A) (B) (C)",
+            r"\boxed{ABCD}",
+            "",
+        ] {
+            assert_eq!(letter_of(response), None, "{response}");
+        }
+    }
+
+    #[test]
+    fn a_reference_is_one_letter() {
+        assert_eq!(reference("(c)"), Some('C'));
+        assert_eq!(reference(r"\text{(C)}"), Some('C'));
+        assert_eq!(reference("CD"), None);
+        assert_eq!(reference("3"), None);
+    }
+}

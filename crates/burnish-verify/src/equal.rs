@@ -256,3 +256,159 @@ pub(crate) fn sign(value: &BigRational) -> i8 {
         -1
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::structure::read;
+
+    fn agree(gold: &str, answer: &str) -> bool {
+        let (Some(gold), Some(answer)) = (read(gold, true), read(answer, true)) else {
+            panic!("{gold} {answer}")
+        };
+        same(&gold, &answer, &mut Work::new())
+    }
+
+    #[test]
+    fn equal_expressions_are_the_same() {
+        let cases = [
+            ("x^2+2x+1", "(x+1)^2"),
+            (r"\frac{x^2-1}{x-1}", "x+1"),
+            (r"\frac{\sqrt3}{3}", r"\frac{1}{\sqrt{3}}"),
+            (r"\sqrt{12}", r"2\sqrt3"),
+            (r"\sqrt[3]{-8}", "-2"),
+            (r"\sqrt{3+2\sqrt2}", r"1+\sqrt2"),
+            (r"\frac{1}{1+i}", r"\frac{1-i}{2}"),
+            (r"\sin^2 x + \cos^2 x", "1"),
+            (r"\log_2 8", "3"),
+            (r"2^{n+1}", r"2 \cdot 2^n"),
+            ("5!", "120"),
+            (r"\binom{5}{2}", "10"),
+            (r"0.\overline{45}", r"\frac{5}{11}"),
+            (r"137\frac12", "137.5"),
+            (r"-3\frac12", "-3.5"),
+            ("3½", "3.5"),
+            (r"\frac{\pi}{6}", r"30^\circ \cdot 1"),
+            ("10^{30}+1", "1000000000000000000000000000001"),
+            (r"|{-3}|", "3"),
+            (r"x^{\frac12}", r"\sqrt{x}"),
+            (r"\cos 58", r"\cos 58^\circ"),
+        ];
+        for (gold, answer) in cases {
+            assert!(agree(gold, answer) && agree(answer, gold), "{gold} {answer}");
+        }
+    }
+
+    #[test]
+    fn other_expressions_are_not() {
+        let cases = [
+            ("x^2+2x+1", "x^2+2x+2"),
+            (r"\sqrt{x^2}", "x"),
+            ("2k", "2n"),
+            ("10^{30}", "10^{30}+1"),
+            (r"\sqrt2", "1.4142"),
+            (r"\pi", "3.14159"),
+            ("11/2", "1 1/2"),
+            (r"\frac{1}{3}", "0.333"),
+            (".0000672", ".0000674"),
+            ("9^{9^{9^9}}", "9^{9^{9^9}}+1"),
+            (r"\frac{1}{0}", r"\frac{2}{0}"),
+            (r"\infty", r"-\infty"),
+            (r"\log 2", r"\ln 2"),
+            ("5 cm", "5 m"),
+            (r"15\mbox{ cm}^2", r"15\mbox{ cm}^3"),
+            ("2516_8", "1358"),
+            ("2516_8", "2516_9"),
+        ];
+        for (gold, answer) in cases {
+            assert!(!agree(gold, answer) && !agree(answer, gold), "{gold} {answer}");
+        }
+    }
+
+    #[test]
+    fn collections_compare_by_kind() {
+        let same = [
+            ("1,2", "2,1"),
+            (r"\{1,2\}", "2,1"),
+            ("(1,2)", "1,2"),
+            (r"(0,9) \cup (9,36)", r"(9,36) \cup (0,9)"),
+            ("(1,2]", r"1 < x \le 2"),
+            (r"x \in (-\infty, 3)", "x < 3"),
+            (r"(-\infty,2) \cup (3,\infty)", "x<2, x>3"),
+            ("5", r"\{5\}"),
+            ("3.5", r"3\frac12, \frac72"),
+            ("x=5", "5"),
+            ("y=2x+3", "2x+3"),
+            ("5x+y=4", "10x=8-2y"),
+            ("x>3", "3<x"),
+            ("x>3", "-x<-3"),
+        ];
+        for (gold, answer) in same {
+            assert!(agree(gold, answer), "{gold} {answer}");
+        }
+        let other = [
+            ("(1,2)", "(2,1)"),
+            ("(1,2)", "[1,2]"),
+            ("[1,2)", "(1,2]"),
+            ("1,2", "1,3"),
+            ("1,2", "1,2,3"),
+            ("1,1,2", "1,2,2"),
+            (r"(0,9) \cup (9,36)", "(0,36)"),
+            ("x=5", "y=5"),
+            ("5x+y=4", "4"),
+            ("x>3", "x<3"),
+            ("x>3", r"x \ge 3"),
+            ("x>3", "-x>-3"),
+            (r"\begin{pmatrix}1\\2\end{pmatrix}", r"\begin{pmatrix}1&2\end{pmatrix}"),
+        ];
+        for (gold, answer) in other {
+            assert!(!agree(gold, answer), "{gold} {answer}");
+        }
+    }
+
+    #[test]
+    fn roundings_and_percentages_follow_the_rules() {
+        for (gold, answer) in [
+            (r"\frac13", "0.333333"),
+            (r"\sqrt2", "1.414214"),
+            ("0.3", "0.30000000000000004"),
+            (r"50\%", "0.5"),
+            (r"50\%", "50"),
+            (r"-12.5\%", "-12.5"),
+            ("2", "2.000"),
+        ] {
+            assert!(agree(gold, answer) && agree(answer, gold), "{gold} {answer}");
+        }
+        for (gold, answer) in [
+            (r"\frac13", "0.333334"),
+            ("0.5", "0.50001"),
+            ("5", "5.0000001"),
+            ("0.0000001", "0.0000002"),
+            (r"50\%", r"0.5\%"),
+            (r"50\%", "5"),
+            ("100", "1"),
+        ] {
+            assert!(!agree(gold, answer) && !agree(answer, gold), "{gold} {answer}");
+        }
+    }
+
+    #[test]
+    fn large_comparisons_stop() {
+        let many = (0..60).map(|i| format!("x^{{{i}}}+{i}")).collect::<Vec<_>>().join(", ");
+        let other = (0..60).map(|i| format!("y^{{{i}}}+{i}")).collect::<Vec<_>>().join(", ");
+        for (gold, answer) in [
+            ("(a+b+c+d+e+f+g)^{60}", "(a+b+c+d+e+f+g)^{60}+1"),
+            ("((x+y)^{99}+z)^{99}", "1"),
+            ("2^{3^{4^5}}", "3^{2^{4^5}}"),
+            ("400!", "399!"),
+            ("99999!!", "2"),
+            (r"\sqrt{\sqrt{\sqrt{x^{1000}+1}}}", "x"),
+            (&many, &other),
+        ] {
+            let (Some(gold), Some(answer)) = (read(gold, true), read(answer, true)) else { panic!("{gold}") };
+            let mut work = Work::new();
+            assert!(!same(&gold, &answer, &mut work));
+            assert!(work.spent() <= crate::work::STEPS);
+        }
+    }
+}

@@ -39,6 +39,9 @@ pub(crate) fn marked(response: &str) -> Option<Marked> {
 /// The content of the last box, with those joined to it.
 fn boxed(response: &str) -> Option<String> {
     let (mut start, mut content) = last_box(response)?;
+    if content.trim().is_empty() {
+        return Some(content);
+    }
     for _ in 0..16 {
         let Some((earlier, earlier_content)) = last_box(&response[..start]) else { break };
         let end = earlier + box_length(&response[earlier..start]);
@@ -60,8 +63,8 @@ fn last_box(text: &str) -> Option<(usize, String)> {
     let open = rest.find(|c: char| !(c == '\\' || c.is_ascii_alphabetic()))?;
     let after = rest[open..].trim_start();
     let content = match after.strip_prefix('{') {
-        // A box that is never closed ends with its text: a truncated answer is not guessed at.
-        Some(inner) => inner[..closing(inner)?].to_owned(),
+        // A box that is never closed was cut off: it holds no answer, and what there is of it is not guessed at.
+        Some(inner) => inner[..closing(inner).unwrap_or(0)].to_owned(),
         // `\boxed 5`
         None => after.split_whitespace().next()?.trim_end_matches(['$', '.']).to_owned(),
     };
@@ -233,7 +236,7 @@ pub(crate) fn formulas(text: &str) -> Vec<(std::ops::Range<usize>, &str)> {
         };
         let inner = start + open.len();
         // A formula is short; looking no further keeps this linear.
-        let limit = text[inner..].char_indices().nth(1000).map_or(text.len(), |(index, _)| inner + index);
+        let limit = text.floor_char_boundary(inner + 1000);
         match text[inner..limit].find(close) {
             Some(length) if open != "$" || is_formula(&text[inner..inner + length]) => {
                 at = inner + length + close.len();
@@ -278,4 +281,70 @@ pub(crate) fn sentence(text: &str) -> &str {
     let stops = [". ", ".\n", "。", "। ", "! ", "? "];
     let end = stops.iter().filter_map(|stop| text.find(stop)).min().unwrap_or(text.len());
     &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(response: &str) -> Option<String> {
+        marked(response).map(|found| stripped(&found.text).to_owned())
+    }
+
+    #[test]
+    fn marks_are_looked_for_in_the_documented_order() {
+        let all = "#### 4\nThe answer is 3. <answer>2</answer> \\boxed{1}";
+        let order = [Mark::Boxed, Mark::Tag, Mark::Hashes, Mark::Phrase];
+        let cut = [all, &all[..37], "#### 4\nThe answer is 3.", "The answer is 3."];
+        for (response, mark) in cut.into_iter().zip(order) {
+            assert_eq!(marked(response).map(|found| found.mark), Some(mark), "{response}");
+        }
+        assert_eq!(marked("3"), None);
+    }
+
+    #[test]
+    fn the_last_box_counts_with_what_is_joined_to_it() {
+        let cases = [
+            (r"\boxed{1} \boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+            (r"\boxed{1}, \boxed{2} and $\boxed{3}$", "1, 2, 3"),
+            (r"\boxed{1} but \boxed{2}", "2"),
+            (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
+            (r"\boxed{7} and $\boxed{7}$", "7"),
+            (r"\fbox{4}", "4"),
+            (r"\boxed 5$ is it", "5"),
+        ];
+        for (response, expected) in cases {
+            assert_eq!(text(response).as_deref(), Some(expected), "{response}");
+        }
+        assert_eq!(text(r"\boxed{1} and \boxed{1").as_deref(), Some(""));
+    }
+
+    #[test]
+    fn phrases_introduce_an_answer() {
+        let cases = [
+            ("The answer is 3.", "3"),
+            ("**Answer:** 3", "3"),
+            ("Answer: **3**", "3"),
+            ("The final answer to this question is 3", "3"),
+            ("the answer = 3\nThat was easy.", "3"),
+            ("Final Answer:\n\n\\[\nx = 3\n\\]", "x = 3"),
+            ("答案是 3。", "3"),
+            ("Ответ — 3.", "3"),
+            ("The answer is 2. The answer is 3", "3"),
+        ];
+        for (response, expected) in cases {
+            assert_eq!(text(response).as_deref(), Some(expected), "{response}");
+        }
+        for response in ["I have no answers", "the answer", "The answer is: "] {
+            assert_eq!(marked(response), None, "{response}");
+        }
+    }
+
+    #[test]
+    fn dollars_are_formulas_only_where_no_prose_stands_between() {
+        let inner = |text| formulas(text).into_iter().map(|(_, inner)| inner).collect::<Vec<_>>();
+        assert_eq!(inner("so $x+1$ and \\(y\\) and $$z$$"), ["x+1", "y", "z"]);
+        assert_eq!(inner("it costs $5 and then another $6"), Vec::<&str>::new());
+        assert_eq!(inner("from $5 each to $x^2$"), ["x^2"]);
+    }
 }

@@ -83,3 +83,40 @@ fn integer(number: &serde_json::Number) -> Option<i128> {
         (value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0).then_some(value as i128)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agrees(gold: &str, response: &str) -> bool {
+        let gold = serde_json::from_str(gold).unwrap();
+        matches!(found(response), Some(Ok((value, _))) if same(&gold, &value))
+    }
+
+    #[test]
+    fn values_are_found_and_compared_by_what_they_mean() {
+        let gold = r#"{"a": 1, "b": [1.5, "x"], "c": null}"#;
+        let other_order = r#"{"c":null,"b":[1.5,"x"],"a":1.0}"#;
+        for response in [
+            other_order.to_owned(),
+            format!("Here it is:\n```json\n{other_order}\n```\nDone."),
+            format!("<answer>{other_order}</answer>"),
+            format!("The answer is {other_order}."),
+            format!("```\n{{}}\n```\nNo:\n```\n{other_order}\n```"),
+        ] {
+            assert!(agrees(gold, &response), "{response}");
+        }
+        for response in [
+            r#"{"a": 1, "b": ["x", 1.5], "c": null}"#,
+            r#"{"a": "1", "b": [1.5, "x"], "c": null}"#,
+            r#"{"a": 1, "b": [1.5, "x"]}"#,
+            r#"{"a": 1, "b": [1.5, "x"], "c": null, "d": 2}"#,
+            r#"{"a": 1, "b": [1.5, "X"], "c": null}"#,
+            "",
+            "no JSON",
+        ] {
+            assert!(!agrees(gold, response), "{response}");
+        }
+        assert!(agrees("100", "1e2") && !agrees("9007199254740993", "9007199254740992"));
+    }
+}

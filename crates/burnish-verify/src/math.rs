@@ -8,6 +8,9 @@ use crate::syntax::{Expr, Value};
 use crate::text;
 use crate::work::Work;
 
+/// Most formulas that are taken as one list.
+const FORMULAS: usize = 64;
+
 /// A reference, read once.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reference {
@@ -15,6 +18,8 @@ pub(crate) struct Reference {
     words: String,
     /// Whether `1,234` outside of brackets is one number.
     grouped: bool,
+    /// Whether `3,5` is 3.5, since no list is asked for.
+    decimal_comma: bool,
     /// Whether `(5)` is -5.
     accounting: bool,
 }
@@ -43,7 +48,9 @@ impl Reference {
             return Err(Refusal::NotANumber);
         }
         let grouped = !matches!(value, Value::List(_) | Value::Set(_));
-        Ok(Reference { value, words: text::words(reference), grouped, accounting: number_only })
+        let decimal_comma = matches!(value, Value::Quantity { .. });
+        let words = text::words(reference);
+        Ok(Reference { value, words, grouped, decimal_comma, accounting: number_only })
     }
 
     /// Judges `response`.
@@ -51,6 +58,9 @@ impl Reference {
         let Some((reading, source)) = self.reading(response) else {
             return Outcome { answer: None, is_same: false };
         };
+        // Prose takes `3,5` for two numbers; against one number it is a decimal.
+        let decimal = if self.decimal_comma { with_point(&source) } else { None };
+        let reading = decimal.and_then(|text| read(&text, true)).or(reading);
         let is_text = matches!(self.value, Value::Text(_)) || matches!(reading, Some(Value::Text(_)));
         let is_same = match &reading {
             Some(value) if same(&self.value, value, work) => true,
@@ -68,7 +78,10 @@ impl Reference {
             if let Some(value) = self.read(&text) {
                 return Some((Some(value), text));
             }
-            match self.in_prose(&found.text) {
+            // A box holds an answer and no prose: "any number such as 2" is not 2.
+            let reading =
+                if found.mark == Mark::Boxed { Reading::Nothing } else { self.in_prose(&found.text) };
+            match reading {
                 Reading::Value(value, source) => return Some((Some(value), source)),
                 Reading::Unclear(source) => return Some((None, source)),
                 // "The answer is correct." marks nothing; a box always does.
@@ -92,6 +105,7 @@ impl Reference {
 
     fn read(&self, text: &str) -> Option<Value> {
         let text = if self.accounting { accounted(text) } else { text.to_owned() };
+        let text = if self.decimal_comma { with_point(&text).unwrap_or(text) } else { text };
         read(&text, self.grouped).filter(|value| self.is_text() || !is_mere_words(value))
     }
 
@@ -99,6 +113,9 @@ impl Reference {
     fn in_prose(&self, text: &str) -> Reading {
         let sentence = extract::sentence(text);
         let clean = extract::stripped(sentence);
+        if clean.starts_with("not ") {
+            return Reading::Unclear(clean.to_owned());
+        }
         if let Some(value) = self.read(clean) {
             return Reading::Value(value, clean.to_owned());
         }
@@ -150,10 +167,10 @@ impl Reference {
         let is_joined = |left: usize, right: usize| {
             extract::is_connective(&text[formulas[left].0.end..formulas[right].0.start])
         };
-        while forward && last + 1 < formulas.len() && is_joined(last, last + 1) {
+        while forward && last + 1 < formulas.len().min(index + FORMULAS) && is_joined(last, last + 1) {
             last += 1;
         }
-        while !forward && first > 0 && is_joined(first - 1, first) {
+        while !forward && first > index.saturating_sub(FORMULAS) && is_joined(first - 1, first) {
             first -= 1;
         }
         let source =
@@ -175,6 +192,18 @@ fn is_number(expr: &Expr) -> bool {
     !matches!(expr, Expr::Symbol(_) | Expr::Infinity) && expr.children().into_iter().all(is_number)
 }
 
+/// `3,5` with a point, where its comma can't be one of thousands and is the only one. `None` for anything else.
+fn with_point(text: &str) -> Option<String> {
+    let (whole, rest) = text.split_once(',')?;
+    let decimals = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let is_number = whole.trim_start_matches(['-', '$', '€', '\\']).chars().all(|c| c.is_ascii_digit())
+        && whole.ends_with(|c: char| c.is_ascii_digit())
+        && !matches!(decimals, 0 | 3)
+        && !rest[decimals..].contains([',', '.', ';'])
+        && !rest[decimals..].contains(|c: char| c.is_ascii_digit());
+    is_number.then(|| format!("{whole}.{rest}"))
+}
+
 /// Accountants write -5 as (5): `$(5)`, `$ (3.5)`, `(66)%`.
 fn accounted(text: &str) -> String {
     let bare = text.trim().trim_start_matches(['$', '\\', ' ']);
@@ -187,5 +216,84 @@ fn accounted(text: &str) -> String {
             format!("-{digits}{rest}")
         }
         _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judge(reference: &str, response: &str) -> bool {
+        let Ok(reference) = Reference::new(reference, false) else { panic!("{reference}") };
+        reference.judge(response, &mut Work::new()).is_same
+    }
+
+    #[test]
+    fn a_comma_is_a_point_where_it_can_be_nothing_else() {
+        assert_eq!(with_point("3,5").as_deref(), Some("3.5"));
+        assert_eq!(with_point("-12,25 kg").as_deref(), Some("-12.25 kg"));
+        for text in ["3,500", "3, 5", "3,5,7", "3,", ",5", "x,5", "3,5.5", "3,5 or 4"] {
+            assert_eq!(with_point(text), None, "{text}");
+        }
+        assert!(judge("3.5", "Die Antwort ist 3,5."));
+        assert!(!judge("3", "Die Antwort ist 3,5."));
+        assert!(judge("3,5", r"\boxed{5,3}"));
+    }
+
+    #[test]
+    fn accountants_brackets_are_minus_for_numbers_alone() {
+        assert_eq!(accounted("$ (3.5)"), "-3.5");
+        assert_eq!(accounted("(66)%"), "-66%");
+        assert_eq!(accounted("(x)"), "(x)");
+        assert_eq!(accounted("(1,2) and more"), "-1,2 and more");
+        assert!(judge("114", "(114)"));
+    }
+
+    #[test]
+    fn an_answer_is_not_accepted_for_standing_somewhere() {
+        let hedges = [
+            "1 or 2 or 3",
+            "The answer is 1, 2, or 3.",
+            r"\boxed{1,2,3}",
+            r"\boxed{[1, 3]}",
+            r"\boxed{\{1, 2, 3\}}",
+            r"\boxed{2}, \boxed{3}",
+            r"\boxed{2} ... so \boxed{3}",
+            "The answer is 2 or 3.",
+            "The answer is between 2 and 3",
+            "The answer is 2-3.",
+            r"The answer is $2$ or $3$.",
+            r"\boxed{2 \text{ or } 3}",
+            r"\boxed{x \ge 2}",
+            r"\boxed{2 \pm 1}",
+            r"\boxed{\text{any number such as } 2}",
+            "<answer>2</answer> <answer>3</answer>",
+            "2 is even. The answer is 3.",
+            "The answer is not 2.",
+            "",
+            r"\boxed{}",
+            r"\boxed{2",
+        ];
+        for response in hedges {
+            assert!(!judge("2", response), "{response}");
+        }
+    }
+
+    #[test]
+    fn the_last_number_or_formula_counts_where_nothing_is_marked() {
+        for response in [
+            "She makes 9 * 2 = $18 every day.",
+            r"\( 9 \times 2 = 18 \) dollars",
+            "18",
+            "18.",
+            "**18**",
+            "She has 18 eggs",
+            "Half of 36 is 36 / 2",
+        ] {
+            assert!(judge("18", response), "{response}");
+        }
+        assert!(!judge("18", "She has 18 eggs of 20"));
+        assert!(judge(r"\frac{3}{4}", r"The chance is thus $\frac{3}{4}$ in all."));
+        assert!(judge("-2,1", r"So $x=1$ or $x = -2$."));
     }
 }

@@ -5,6 +5,9 @@ use crate::structure::read;
 use crate::syntax::{Expr, Value};
 use crate::units::{self, Unit};
 
+/// Most numbers that are taken as one list; of a longer one nothing is the answer.
+const LIST: usize = 64;
+
 /// What a piece of prose says.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Reading {
@@ -27,7 +30,8 @@ struct Number {
 pub(crate) fn first(text: &str) -> Reading {
     let numbers = numbers(text);
     let mut last = 0;
-    while last + 1 < numbers.len() && joint(text, &numbers[last], &numbers[last + 1]) != Joint::None {
+    while last + 1 < numbers.len().min(LIST) && joint(text, &numbers[last], &numbers[last + 1]) != Joint::None
+    {
         last += 1;
     }
     if numbers.is_empty() { Reading::Nothing } else { run(text, &numbers[..=last]) }
@@ -37,7 +41,10 @@ pub(crate) fn first(text: &str) -> Reading {
 pub(crate) fn last(text: &str) -> (Reading, usize) {
     let numbers = numbers(text);
     let Some(mut first) = numbers.len().checked_sub(1) else { return (Reading::Nothing, 0) };
-    while first > 0 && joint(text, &numbers[first - 1], &numbers[first]) != Joint::None {
+    while first > 0
+        && numbers.len() - first < LIST
+        && joint(text, &numbers[first - 1], &numbers[first]) != Joint::None
+    {
         first -= 1;
     }
     (run(text, &numbers[first..]), numbers[numbers.len() - 1].start)
@@ -77,6 +84,9 @@ fn joint(text: &str, left: &Number, right: &Number) -> Joint {
 fn run(text: &str, numbers: &[Number]) -> Reading {
     let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else { return Reading::Nothing };
     let source = text[first.start..last.end].to_owned();
+    if numbers.len() >= LIST {
+        return Reading::Unclear(source);
+    }
     let joints: Vec<Joint> = numbers.windows(2).map(|pair| joint(text, &pair[0], &pair[1])).collect();
     let value = if joints.iter().all(|joint| *joint == Joint::Operator) {
         read(&source, true).map(|value| with_words(value, &text[last.end..]))
@@ -208,4 +218,34 @@ fn sign(chars: &[(usize, char)], index: usize) -> usize {
         }
     }
     start
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sources(text: &str) -> Vec<&str> {
+        numbers(text).into_iter().map(|number| &text[number.start..number.end]).collect()
+    }
+
+    #[test]
+    fn numbers_stand_with_sign_currency_fraction_and_percent() {
+        let text = "At -$1,234.50 or 3 1/2 cups, 50 % of 2x and x2, 10-3 is 7, and ৪২ more.";
+        assert_eq!(sources(text), ["-$1,234.50", "3 1/2", "50 %", "10", "3", "7", "৪২"]);
+        assert_eq!(sources("1 500 000 and 1,2"), ["1 500 000", "1", "2"]);
+    }
+
+    #[test]
+    fn joined_numbers_are_a_list_a_sum_or_unclear() {
+        let is_list = |text| matches!(last(text).0, Reading::Value(Value::List(_), _));
+        assert!(is_list("it is 1, 2, or 3"));
+        assert!(is_list("5 dollars or 6 dollars"));
+        assert!(matches!(last("20-30").0, Reading::Unclear(_)));
+        assert!(
+            matches!(last("so 9 * 2").0, Reading::Value(Value::Quantity { .. }, source) if source == "9 * 2")
+        );
+        assert!(
+            matches!(first("5 of 7").clone(), Reading::Value(Value::Quantity { .. }, source) if source == "5")
+        );
+    }
 }

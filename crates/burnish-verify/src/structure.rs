@@ -300,3 +300,60 @@ impl Value {
         relations.iter().all(|relation| matches!(relation, Relation::Equal | Relation::Approx))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kind of value, to see how a text is taken.
+    fn kind(text: &str) -> String {
+        let debug = format!("{:?}", read(text, true));
+        debug.trim_start_matches("Some(").chars().take_while(|c| c.is_alphanumeric()).collect()
+    }
+
+    #[test]
+    fn brackets_and_separators_say_what_an_answer_is() {
+        let cases = [
+            ("1,234", "Quantity"),
+            ("12,34", "List"),
+            ("63,99,135", "List"),
+            ("(1,234)", "Tuple"),
+            ("[1,2)", "Interval"),
+            ("]1,2[", "None"),
+            (r"\{1,2\}", "Set"),
+            (r"\{\}", "Set"),
+            ("{(1,2)}", "Tuple"),
+            (r"(1,2) \cup [3,4]", "Union"),
+            (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", "Matrix"),
+            (r"\begin{pmatrix} 1 & 2 \\ 3 \end{pmatrix}", "None"),
+            (r"1 \pm \sqrt{19}", "List"),
+            ("x = 5", "Chain"),
+            (r"x \in [1,2]", "Member"),
+            (r"\text{east}", "Text"),
+            ("(x+1)(x+2)", "Quantity"),
+            (r"15\mbox{ cm}^2", "Quantity"),
+            ("5 apples", "Quantity"),
+            ("60 km/h", "Quantity"),
+            ("3 4", "None"),
+            (r"\unknown{3}", "None"),
+            ("", "None"),
+            ("(1,2", "None"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(kind(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn nesting_and_length_are_bounded() {
+        for text in
+            ["(".repeat(1900), "-".repeat(1900), "{".repeat(999) + &"}".repeat(999), "1+".repeat(999) + "1"]
+        {
+            // That it returns is what is tested.
+            let _ = read(&text, true);
+        }
+        assert_eq!(read(&("(".repeat(60) + "1" + &")".repeat(60)), true), None);
+        assert_eq!(read(&"1".repeat(2001), true), None);
+        assert!(read(&("(".repeat(9) + "1" + &")".repeat(9)), true).is_some());
+    }
+}

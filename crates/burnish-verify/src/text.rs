@@ -198,3 +198,57 @@ fn cover(rest: &[Piece], items: &[Vec<Piece>], used: &mut [bool], attempts: &mut
     }
     false
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_punctuation_articles_and_spacing_do_not_count() {
+        let same = [
+            ("The fixed-price type", "fixed price  type."),
+            ("$1,305", "1305"),
+            ("(114)", "-114"),
+            ("$ (3.5)", "-$3.50"),
+            ("- 5 apples", "5 Apples"),
+            ("75%", "75 percent"),
+            (r"\text{Paris}", "paris"),
+            ("the Group’s", "group's"),
+        ];
+        for (a, b) in same {
+            assert_eq!(pieces(a), pieces(b), "{a} {b}");
+        }
+        let other = [
+            ("5", "-5"),
+            ("1,305", "1,306"),
+            ("fixed price", "price fixed"),
+            ("75%", "75"),
+            ("not it", "it"),
+        ];
+        for (a, b) in other {
+            assert_ne!(pieces(a), pieces(b), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn a_list_asks_for_every_item_once_and_nothing_else() {
+        let gold = items(&["cash and equivalents".to_owned(), "cash".to_owned(), String::new()]);
+        for answer in
+            ["cash, cash and equivalents", "Cash and equivalents and cash", "- cash\n- cash and equivalents"]
+        {
+            assert!(is_made_of(&pieces(answer), &gold), "{answer}");
+        }
+        for answer in
+            ["cash", "cash, cash", "cash, cash and equivalents, debtors", "and cash cash and equivalents", ""]
+        {
+            assert!(!is_made_of(&pieces(answer), &gold), "{answer}");
+        }
+    }
+
+    #[test]
+    fn splitting_a_list_ends() {
+        let same = items(&vec!["x".to_owned(); 60]);
+        let answer = vec![Piece::Word("x".to_owned()); 61];
+        assert!(!is_made_of(&answer, &same));
+    }
+}

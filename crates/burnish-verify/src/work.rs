@@ -21,7 +21,7 @@ pub(crate) struct Work {
 /// Steps of exact arithmetic in one comparison.
 pub(crate) const STEPS: u32 = 50_000;
 /// Bits of any numerator or denominator.
-pub(crate) const BITS: u64 = 4096;
+pub(crate) const BITS: u64 = 2048;
 
 impl Work {
     /// A full budget.
@@ -44,12 +44,13 @@ impl Work {
 
     /// Refuses a rational that has grown too large.
     pub(crate) fn bounded(&mut self, value: BigRational) -> Result<BigRational, Stop> {
-        // Long numbers cost more, so that the budget bounds time and not only the count of operations.
+        // Reducing a fraction takes time in the square of its length, and so it costs.
         let bits = value.numer().bits().max(value.denom().bits());
         if bits > BITS {
             return Err(Stop::TooMuch);
         }
-        self.take(1 + (bits / 256) as usize)?;
+        let words = (bits / 64) as usize;
+        self.take(1 + words * words / 2)?;
         Ok(value)
     }
 
