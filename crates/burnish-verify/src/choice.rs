@@ -23,7 +23,21 @@ pub(crate) fn chosen(response: &str) -> Option<Result<(char, String), String>> {
     }
     // Without a mark: the letter that opens the last line, as `(B)`, `B.`, `B)` or by itself.
     let line = response.lines().rev().find(|line| !line.trim().is_empty())?.trim();
-    letter(line, false).map(|letter| Ok((letter, line.to_owned())))
+    letter(line, false).or_else(|| said(line)).map(|letter| Ok((letter, line.to_owned())))
+}
+
+/// The letter of a line that says "... is (B) ...", and has no other letter in brackets.
+fn said(line: &str) -> Option<char> {
+    let line = plain(line);
+    let mut bracketed = line.match_indices('(').filter_map(|(at, _)| {
+        let mut inner = line[at + 1..].chars();
+        match (inner.next(), inner.next()) {
+            (Some(letter), Some(')')) if letter.is_ascii_uppercase() => Some((at, letter)),
+            _ => None,
+        }
+    });
+    let (at, letter) = bracketed.next()?;
+    (bracketed.next().is_none() && line[..at].trim_end().ends_with(" is")).then_some(letter)
 }
 
 /// The one letter that `text` opens with; `None` where it opens with none, or names another as well.
@@ -112,6 +126,7 @@ mod tests {
             "A is wrong.\n\n(B) Paris",
             "The correct answer is option B.",
             "#### B",
+            "So.\nThe symbol for antimony is (B) Sb.",
         ] {
             assert_eq!(letter_of(response), Some('B'), "{response}");
         }
@@ -129,6 +144,8 @@ mod tests {
             "I think so",
             "It was plan B all along",
             "(A) (B) (C)",
+            "One of them is (A), the other is (B).",
+            "It is not like (B).",
             r"\boxed{ABCD}",
             "",
         ] {

@@ -418,3 +418,63 @@ fn single(mut items: Vec<Expr>, many: impl FnOnce(Vec<Expr>) -> Expr) -> Expr {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lex::lex;
+    use crate::sample::evaluate;
+
+    /// The value of an expression; its reading is seen by what it is worth.
+    fn worth(text: &str) -> Option<f64> {
+        let tokens = lex(text, true)?;
+        let mut parser = Parser::new(&tokens);
+        let expr = parser.sum()?;
+        parser.peek().is_none().then(|| evaluate(&expr, 0).re)
+    }
+
+    #[test]
+    fn signs_bind_as_usual() {
+        let cases = [
+            ("2+3*4", 14.0),
+            ("2-3-4", -5.0),
+            ("12/3/2", 2.0),
+            ("2^3^2", 512.0),
+            ("-2^2", -4.0),
+            ("--3", 3.0),
+            ("2^{-1}", 0.5),
+            ("2^-1", 0.5),
+            ("2(3+4)", 14.0),
+            (r"\frac12+1", 1.5),
+            (r"\frac 59", 5.0 / 9.0),
+            (r"\frac9{18}", 0.5),
+            (r"\frac{1}{23}", 1.0 / 23.0),
+            (r"3\frac12", 3.5),
+            (r"3\cdot\frac12", 1.5),
+            ("137 1/2", 137.5),
+            (r"\sqrt[3]{27}", 3.0),
+            (r"\sqrt9", 3.0),
+            ("sqrt(9)+1", 4.0),
+            ("3!", 6.0),
+            (r"\left|{-3}\right|+|2|", 5.0),
+            (r"\lfloor 2.5 \rfloor", 2.0),
+            (r"\log_2 8", 3.0),
+            (r"\sin 30^\circ", 0.5),
+            (r"\cos^2 0", 1.0),
+            (r"\tan^{-1}(0)", 0.0),
+            ("2**3", 8.0),
+            ("2516_8", 1358.0),
+        ];
+        for (text, expected) in cases {
+            let found = worth(text).unwrap_or(f64::NAN);
+            assert!((found - expected).abs() < 1e-12, "{text} is {found}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_certain_meaning_is_not_read() {
+        for text in ["2 3", "x2", "1+", "*2", "2^", r"\frac{1}", "(1", "1)", "|1", "5!!!!!", r"2519_8", ""] {
+            assert_eq!(worth(text), None, "{text}");
+        }
+    }
+}

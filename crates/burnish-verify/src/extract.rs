@@ -7,8 +7,8 @@
 //! 4. after the last phrase such as "the answer is" or "Answer:" (also in the languages of MGSM), to the end of
 //!    its line, or of the display that follows;
 //! 5. without any of these: the whole response, where it is nothing but an answer, else what the verifier takes for
-//!    it (`math`, `number`: the last formula or number; `choice`: a letter that opens the last line; `json`: the
-//!    last fenced block; `text` and `exact`: nothing but the whole response).
+//!    it (`math`, `number`: the last formula or number; `choice`: a letter that opens the last line, or
+//!    its "... is (B)"; `json`: the last fenced block; `text` and `exact`: nothing but the whole response).
 
 /// How the answer was marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Tokens of an answer: LaTeX, plain mathematics and the few words around them.
 
-use num_bigint::BigInt;
 use num_rational::BigRational;
 
 use crate::commands::{Command, command, function, is_wordlike};
+use crate::numeral::ascii_digit;
 use crate::syntax::{Constant, Function, Relation};
 use crate::units::{self, Unit};
 
@@ -62,8 +62,6 @@ pub(crate) enum Bracket {
 
 /// Longest answer that is read as mathematics, in characters.
 pub(crate) const LENGTH: usize = 2000;
-/// Most digits of one number.
-const DIGITS: usize = 400;
 
 /// Splits `text` into tokens. `None` if it holds something unknown or is too long. `grouped` says that
 /// `1,234` outside of brackets is one number.
@@ -79,27 +77,27 @@ pub(crate) fn lex(text: &str, grouped: bool) -> Option<Vec<Token>> {
     Some(lexer.tokens)
 }
 
-struct Lexer {
-    chars: Vec<char>,
-    at: usize,
+pub(crate) struct Lexer {
+    pub(crate) chars: Vec<char>,
+    pub(crate) at: usize,
     tokens: Vec<Token>,
     /// Depth of brackets other than groups.
-    depth: usize,
-    grouped: bool,
+    pub(crate) depth: usize,
+    pub(crate) grouped: bool,
     /// Whether space stands before the token being read.
     is_spaced: bool,
 }
 
 impl Lexer {
-    fn peek(&self, ahead: usize) -> Option<char> {
+    pub(crate) fn peek(&self, ahead: usize) -> Option<char> {
         self.chars.get(self.at + ahead).copied()
     }
 
-    fn digit(&self, ahead: usize) -> Option<char> {
+    pub(crate) fn digit(&self, ahead: usize) -> Option<char> {
         self.peek(ahead).and_then(ascii_digit)
     }
 
-    fn push(&mut self, token: Token) {
+    pub(crate) fn push(&mut self, token: Token) {
         match token {
             Token::Open(Bracket::Group) | Token::Close(Bracket::Group) => {}
             Token::Open(_) => self.depth += 1,
@@ -242,103 +240,6 @@ impl Lexer {
         Some(())
     }
 
-    /// How many characters a separator of thousands takes at `ahead`, if three digits and no fourth follow.
-    fn thousands(&self, ahead: usize) -> Option<usize> {
-        let rest: String = self.chars[self.at + ahead..].iter().take(10).collect();
-        let (separator, is_certain) = if rest.starts_with("{,}") {
-            (3, true)
-        } else if rest.starts_with("{,\\!}") {
-            (5, true)
-        } else if let Some(after) = rest.strip_prefix(",\\!") {
-            (3 + usize::from(after.starts_with(' ')), true)
-        } else if rest.starts_with("\\,") || rest.starts_with("\\!") || rest.starts_with("\\ ") {
-            (2, true)
-        } else if rest.starts_with(',') {
-            (1, false)
-        } else if rest.starts_with([' ', '\u{a0}', '\u{202f}', '\u{2009}', '’']) {
-            (1, true)
-        } else {
-            return None;
-        };
-        if !is_certain && (!self.grouped || self.depth > 0 || !self.is_comma_run()) {
-            return None;
-        }
-        let start = ahead + separator;
-        let is_group = (0..3).all(|i| self.digit(start + i).is_some()) && self.digit(start + 3).is_none();
-        is_group.then_some(separator)
-    }
-
-    /// Whether the commas around here are thousands throughout: `1,234,567` is one number, `63,99,135` a list.
-    fn is_comma_run(&self) -> bool {
-        let is_part = |c: &char| *c == ',' || ascii_digit(*c).is_some();
-        let before = self.chars[..self.at].iter().rev().take_while(|c| is_part(c)).count();
-        let after = self.chars[self.at..].iter().take_while(|c| is_part(c)).count();
-        let run = &self.chars[self.at - before..self.at + after];
-        let mut groups = run.split(|c| *c == ',').map(<[char]>::len);
-        let first = groups.next().unwrap_or(0);
-        // The sentence's own comma may follow.
-        let mut groups: Vec<usize> = groups.collect();
-        if groups.last() == Some(&0) {
-            groups.pop();
-        }
-        (1..=3).contains(&first) && groups.iter().all(|length| *length == 3)
-    }
-
-    fn number(&mut self) -> Option<()> {
-        let mut digits = String::new();
-        while let Some(d) = self.digit(0) {
-            digits.push(d);
-            self.at += 1;
-        }
-        if (1..=3).contains(&digits.len()) && !digits.starts_with('0') {
-            while let Some(separator) = self.thousands(0) {
-                self.at += separator;
-                for _ in 0..3 {
-                    digits.push(self.digit(0)?);
-                    self.at += 1;
-                }
-            }
-        }
-        let mut decimals = None;
-        if self.peek(0) == Some('.') && (self.digit(1).is_some() || self.repeating(1).is_some()) {
-            self.at += 1;
-            let mut count = 0;
-            while let Some(d) = self.digit(0) {
-                digits.push(d);
-                self.at += 1;
-                count += 1;
-            }
-            decimals = Some(count);
-        }
-        if digits.len() > DIGITS {
-            return None;
-        }
-        let places = decimals.unwrap_or(0);
-        let unscaled: BigInt = if digits.is_empty() { BigInt::from(0) } else { digits.parse().ok()? };
-        let mut value = BigRational::new(unscaled, BigInt::from(10).pow(places));
-        if decimals.is_some()
-            && let Some((block, length)) = self.repeating(0)
-        {
-            self.at += length;
-            let block_digits = u32::try_from(block.len()).ok()?;
-            let period = BigInt::from(10).pow(block_digits) - 1;
-            value += BigRational::new(block.parse().ok()?, period * BigInt::from(10).pow(places));
-            decimals = None;
-        }
-        self.push(Token::Number { value, decimals, digits });
-        Some(())
-    }
-
-    /// `\overline{45}` at `ahead`: its digits and its length.
-    fn repeating(&self, ahead: usize) -> Option<(String, usize)> {
-        let rest: String = self.chars.get(self.at + ahead..)?.iter().take(60).collect();
-        let inner = rest.strip_prefix("\\overline{")?;
-        let end = inner.find('}')?;
-        let block = &inner[..end];
-        let is_block = !block.is_empty() && block.chars().all(|c| c.is_ascii_digit());
-        is_block.then(|| (block.to_owned(), "\\overline{".len() + end + 1))
-    }
-
     /// ASCII letters outside of commands: a known name, a word, or variables side by side.
     fn letters(&mut self) -> Option<()> {
         let start = self.at;
@@ -474,15 +375,6 @@ impl Lexer {
         }
         Some(())
     }
-}
-
-/// Digits of the scripts that MGSM's languages use.
-pub(crate) fn ascii_digit(c: char) -> Option<char> {
-    const ZEROS: [char; 7] = ['0', '০', '౦', '๐', '०', '٠', '０'];
-    ZEROS.iter().find_map(|zero| {
-        let value = (c as u32).checked_sub(*zero as u32)?;
-        char::from_digit(value, 10)
-    })
 }
 
 fn small(value: i64) -> Token {

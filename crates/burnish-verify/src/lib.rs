@@ -22,6 +22,7 @@ mod json;
 mod lex;
 mod math;
 mod normal;
+mod numeral;
 mod poly;
 mod prose;
 mod relation;

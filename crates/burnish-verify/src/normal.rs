@@ -214,3 +214,56 @@ fn falling(n: i64, count: i64, work: &mut Work) -> Result<BigRational, Stop> {
     }
     Ok(product)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::structure::read;
+    use crate::syntax::Value;
+
+    fn form(text: &str) -> Result<Fraction, Stop> {
+        match read(text, true) {
+            Some(Value::Quantity { expr, .. }) => normal(&expr, &mut Work::new()),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn equal_expressions_have_the_same_form() {
+        for (a, b) in [
+            ("(x+1)(x-1)", "x^2-1"),
+            (r"\sqrt{50}", r"5\sqrt{2}"),
+            (r"\sqrt{\frac{2}{3}}", r"\frac{\sqrt{6}}{3}"),
+            (r"\frac{1}{\sqrt2}", r"\frac{\sqrt2}{2}"),
+            (r"\sqrt{-4}", "2i"),
+            ("i^7", "-i"),
+            (r"\sqrt[3]{16}", r"2\sqrt[3]{2}"),
+            (r"4^{3/2}", "8"),
+            (r"\frac{x^3}{x}", "x^2"),
+            (r"\frac{a}{b}+\frac{c}{b}", r"\frac{a+c}{b}"),
+            (r"\sqrt{\pi^2}", r"\pi"),
+        ] {
+            assert_eq!(form(a), form(b), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn a_form_is_decisive_only_where_its_atoms_are_independent() {
+        let is_decisive = |text| form(text).is_ok_and(|form| form.top.is_decisive());
+        assert!(is_decisive(r"x\sqrt{2}+\pi+i"));
+        assert!(!is_decisive(r"\sin 1"));
+        assert!(!is_decisive(r"\sqrt{1+\sqrt2}"));
+        // 1000003 squared, times another large prime: not factored.
+        assert!(!is_decisive(r"\sqrt{1000006000009000081}"));
+    }
+
+    #[test]
+    fn work_is_bounded_and_undefined_values_are_no_values() {
+        for text in ["9^{9^9}", "(a+b+c+d)^{99}", "400!", "2^{99999}"] {
+            assert_eq!(form(text), Err(Stop::TooMuch), "{text}");
+        }
+        for text in [r"\frac{1}{0}", "0^{-1}", r"\frac{1}{x-x}"] {
+            assert_eq!(form(text), Err(Stop::Undefined), "{text}");
+        }
+    }
+}

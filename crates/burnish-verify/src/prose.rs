@@ -1,6 +1,6 @@
 //! Numbers in running text.
 
-use crate::lex::ascii_digit;
+use crate::numeral::ascii_digit;
 use crate::structure::read;
 use crate::syntax::{Expr, Value};
 use crate::units::{self, Unit};

@@ -192,3 +192,41 @@ fn ascending(sides: &[Value], relations: &[Relation]) -> Option<Value> {
     // The open interval looks like a pair.
     Some(Value::Tuple(vec![Value::bare(low.at), Value::bare(high.at)]))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::structure::read;
+
+    #[test]
+    fn inequalities_are_sets_of_numbers() {
+        for (inequality, set) in [
+            (r"1 < x \le 2", "(1,2]"),
+            (r"2 \ge x > 1", "(1,2]"),
+            ("x < 3", r"(-\infty,3)"),
+            (r"3 \le x", r"[3,\infty)"),
+            (r"x<2 \text{ or } x>3", r"(-\infty,2)\cup(3,\infty)"),
+        ] {
+            let (Some(inequality), Some(set)) = (read(inequality, true), read(set, true)) else {
+                panic!("{set}")
+            };
+            assert_eq!(solutions(&inequality), Some(set));
+        }
+        for other in ["x = 3", "1 < 2", "x + 1 < 3", r"1 < x > 2", r"x \ne 3"] {
+            assert_eq!(read(other, true).as_ref().and_then(solutions), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn an_equation_says_its_last_exact_side() {
+        let side = |text| read(text, true).as_ref().and_then(last_side).cloned();
+        for (text, expected) in [
+            ("x = 2+3 = 5", "5"),
+            (r"A = 10\pi \approx 31.4", r"10\pi"),
+            (r"x \approx 3.1", "3.1"),
+            ("f(x) = 2x", "2x"),
+        ] {
+            assert_eq!(side(text), read(expected, true), "{text}");
+        }
+    }
+}

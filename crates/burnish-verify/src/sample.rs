@@ -118,3 +118,35 @@ fn falling(n: f64, count: f64) -> f64 {
     }
     (0..count as u32).map(|i| n - f64::from(i)).product()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_take_other_values_at_every_point_and_of_both_signs() {
+        let mut values: Vec<f64> = ["x", "y", "x_1", "α"]
+            .iter()
+            .flat_map(|name| (0..POINTS).map(|point| variable(name, point)))
+            .collect();
+        assert!(values.iter().all(|value| (0.3..=2.5).contains(&value.abs())));
+        assert!(values.iter().any(|value| *value > 0.0) && values.iter().any(|value| *value < 0.0));
+        values.sort_by(f64::total_cmp);
+        assert!(values.windows(2).all(|pair| pair[1] - pair[0] > 1e-6));
+    }
+
+    #[test]
+    fn functions_have_their_values() {
+        let of = |function, arguments: &[f64]| {
+            let arguments: Vec<Complex64> = arguments.iter().map(|value| real(*value)).collect();
+            call(function, &arguments)
+        };
+        assert!((of(Function::Log, &[8.0, 2.0]).re - 3.0).abs() < 1e-12);
+        assert!((of(Function::Cot, &[1.0]).re - 1.0 / 1.0_f64.tan()).abs() < 1e-12);
+        assert!((of(Function::Binomial, &[5.0, 2.0]).re - 10.0).abs() < 1e-12);
+        assert!(!of(Function::Factorial, &[0.5]).is_finite());
+        assert!(!of(Function::Factorial, &[1e9]).is_finite());
+        // The principal branch.
+        assert_eq!(power(real(-1.0), real(0.5)), Complex64::I);
+    }
+}

@@ -4,7 +4,7 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 
 use crate::extract::{self, Mark};
-use crate::lex::ascii_digit;
+use crate::numeral::ascii_digit;
 
 /// Longest response that is compared as text, in bytes.
 const LENGTH: usize = 1 << 16;

@@ -77,3 +77,21 @@ impl Work {
 pub(crate) fn rational(value: impl Into<BigInt>) -> BigRational {
     BigRational::from_integer(value.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_ends_and_large_powers_are_refused_before_they_are_computed() {
+        let mut work = Work::new();
+        assert_eq!(work.take(STEPS as usize), Ok(()));
+        assert_eq!(work.take(1), Err(Stop::TooMuch));
+        let mut work = Work::new();
+        assert_eq!(work.power(&rational(9), i64::MAX), Err(Stop::TooMuch));
+        assert_eq!(work.power(&rational(2), 10), Ok(rational(1024)));
+        assert_eq!(work.power(&rational(0), -1), Err(Stop::Undefined));
+        assert_eq!(work.power(&rational(1), i64::MIN), Ok(rational(1)));
+        assert!(work.spent() < 10);
+    }
+}

@@ -1,5 +1,5 @@
-//! Agreement with math-verify on the model solutions of RealCritic: the disagreements are exactly those that
-//! `docs/verifiers.md` lists and judges.
+//! Agreement with math-verify on the model solutions of RealCritic and on made-up pairs, and with RealCritic's own
+//! marks: the disagreements are exactly those that `docs/verifiers.md` lists and judges.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;
@@ -62,4 +62,36 @@ fn made_up_pairs_differ_from_math_verify_only_where_the_docs_say() {
         }
     }
     assert_eq!(found, PAIRS);
+}
+
+/// Rows where RealCritic's own mark of the solution differs from ours, all judged in `docs/verifiers.md`.
+const LABELS: &[(&str, Verifier, &[usize])] = &[
+    ("math", Verifier::Math, &[245]),
+    ("gsm8k", Verifier::Number, &[]),
+    ("arc-challenge", Verifier::Choice, &[9, 27]),
+    (
+        "mmlu_stem",
+        Verifier::Choice,
+        &[12, 13, 16, 19, 24, 41, 65, 67, 75, 83, 87, 96, 111, 117, 135, 139, 181, 263, 269, 289, 291],
+    ),
+];
+
+#[test]
+fn the_marks_of_realcritic_differ_only_where_the_docs_say() {
+    let Some(data) = common::shared("realcritic") else { return };
+    for (name, verifier, expected) in LABELS {
+        let mut found = Vec::new();
+        for (index, row) in common::lines(&data.join(format!("{name}.jsonl"))).iter().enumerate() {
+            let judgement =
+                verifier.gold(row["gt"].as_str().unwrap()).unwrap().judge(row["reasoning"].as_str().unwrap());
+            if judgement.is_correct != row["previous_score"][0].as_bool().unwrap() {
+                println!(
+                    "{name} {index}: reference {}, theirs {}, ours {judgement:?}",
+                    row["gt"], row["pred"]
+                );
+                found.push(index);
+            }
+        }
+        assert_eq!(found, *expected, "{name}");
+    }
 }
