@@ -70,7 +70,8 @@ pub(crate) fn lex(text: &str, grouped: bool) -> Option<Vec<Token>> {
     if chars.len() > LENGTH {
         return None;
     }
-    let mut lexer = Lexer { chars, at: 0, tokens: Vec::new(), depth: 0, grouped, is_spaced: false };
+    let has_rows = text.contains("\\begin");
+    let mut lexer = Lexer { chars, at: 0, tokens: Vec::new(), depth: 0, grouped, is_spaced: false, has_rows };
     while lexer.at < lexer.chars.len() {
         lexer.step()?;
     }
@@ -86,6 +87,8 @@ pub(crate) struct Lexer {
     pub(crate) grouped: bool,
     /// Whether space stands before the token being read.
     is_spaced: bool,
+    /// Whether `\\` may end a row.
+    has_rows: bool,
 }
 
 impl Lexer {
@@ -291,6 +294,10 @@ impl Lexer {
                 '{' => self.push(Token::Open(Bracket::Set)),
                 '}' => self.push(Token::Close(Bracket::Set)),
                 '|' => self.push(Token::Bar),
+                // `\\frac` is a command that was escaped twice, where there are no rows.
+                '\\' if !self.has_rows && self.peek(0).is_some_and(|c| c.is_ascii_alphabetic()) => {
+                    self.at -= 1
+                }
                 '\\' => self.push(Token::Row),
                 _ => return None,
             }
@@ -310,7 +317,10 @@ impl Lexer {
             }
             Command::Environment(token) => {
                 let name = self.argument()?;
-                if !name.ends_with("matrix") && name != "array" {
+                // `vmatrix` is a determinant.
+                if !["matrix", "pmatrix", "bmatrix", "Bmatrix", "smallmatrix", "array"]
+                    .contains(&name.as_str())
+                {
                     return None;
                 }
                 // `\begin{array}{cc}`: the columns' layout.

@@ -56,7 +56,8 @@ fn is_assignment(value: &Value) -> bool {
     matches!(value, Value::Chain(sides, _) if sides.first().is_some_and(is_name))
 }
 
-fn is_name(value: &Value) -> bool {
+/// A variable, `f(x)`, or words.
+pub(crate) fn is_name(value: &Value) -> bool {
     let is_symbol = |expr: &Expr| matches!(expr, Expr::Symbol(_) | Expr::Constant(_));
     match value {
         Value::Quantity { expr: Expr::Product(factors), .. } => {

@@ -2,6 +2,7 @@
 
 use crate::expression::Parser;
 use crate::lex::{Bracket, Token, lex};
+use crate::relation;
 use crate::syntax::{End, Expr, Relation, Value};
 use crate::text;
 use crate::units::{self, Unit};
@@ -50,6 +51,10 @@ impl Parser<'_> {
     fn item(&mut self) -> Option<Value> {
         let first = self.union()?;
         if self.eat(&Token::In) {
+            // `x \in S` names S; `3 \in S` is a statement about 3.
+            if !(relation::is_name(&first) || matches!(first, Value::Tuple(_))) {
+                return None;
+            }
             return Some(Value::Member(Box::new(self.union()?)));
         }
         let mut sides = vec![first];
@@ -329,6 +334,9 @@ mod tests {
             (r"1 \pm \sqrt{19}", "List"),
             ("x = 5", "Chain"),
             (r"x \in [1,2]", "Member"),
+            (r"3 \in [1,2]", "None"),
+            (r"\begin{vmatrix} 1 & 2 \\ 3 & 4 \end{vmatrix}", "None"),
+            (r"\\frac{1}{2}", "Quantity"),
             (r"\text{east}", "Text"),
             ("(x+1)(x+2)", "Quantity"),
             (r"15\mbox{ cm}^2", "Quantity"),
