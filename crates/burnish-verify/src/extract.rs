@@ -1,0 +1,350 @@
+//! Where the final answer stands in a response.
+//!
+//! In this order, the first that is there counts:
+//! 1. the last `\boxed{...}` (or `\fbox`); boxes joined by nothing but `,`, `;`, "and", "or" are one list;
+//! 2. the last `<answer>...</answer>`;
+//! 3. the last `#### ...`, to the end of its line;
+//! 4. after the last phrase such as "the answer is" or "Answer:" (also in the languages of MGSM), to the end of
+//!    its line, or of the display that follows;
+//! 5. without any of these: the whole response, where it is nothing but an answer, else what the verifier takes for
+//!    it (`math`, `number`: the last formula or number; `choice`: a letter that opens the last line, or
+//!    its "... is (B)"; `json`: the last fenced block; `text` and `exact`: nothing but the whole response).
+
+/// How the answer was marked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    Boxed,
+    Tag,
+    Hashes,
+    Phrase,
+}
+
+/// The marked answer of a response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Marked {
+    pub(crate) text: String,
+    pub(crate) mark: Mark,
+}
+
+/// Steps 1 to 4. `None` if nothing marks an answer.
+pub(crate) fn marked(response: &str) -> Option<Marked> {
+    let found = |mark| move |text: String| Marked { text, mark };
+    boxed(response)
+        .map(found(Mark::Boxed))
+        .or_else(|| tagged(response).map(found(Mark::Tag)))
+        .or_else(|| hashes(response).map(found(Mark::Hashes)))
+        .or_else(|| phrase(response).map(found(Mark::Phrase)))
+}
+
+/// The content of the last box, with those joined to it.
+fn boxed(response: &str) -> Option<String> {
+    let (mut start, mut content) = last_box(response)?;
+    if content.trim().is_empty() {
+        return Some(content);
+    }
+    for _ in 0..16 {
+        let Some((earlier, earlier_content)) = last_box(&response[..start]) else { break };
+        let end = earlier + box_length(&response[earlier..start]);
+        if !is_connective(&response[end..start]) {
+            break;
+        }
+        if earlier_content != content {
+            content = format!("{earlier_content}, {content}");
+        }
+        start = earlier;
+    }
+    Some(content)
+}
+
+/// Start and content of the last closed box of `text`.
+fn last_box(text: &str) -> Option<(usize, String)> {
+    let start = text.rfind("\\boxed").max(text.rfind("\\fbox"))?;
+    let rest = &text[start..];
+    let open = rest.find(|c: char| !(c == '\\' || c.is_ascii_alphabetic()))?;
+    let after = rest[open..].trim_start();
+    let content = match after.strip_prefix('{') {
+        // A box that is never closed was cut off: it holds no answer, and what there is of it is not guessed at.
+        Some(inner) => inner[..closing(inner).unwrap_or(0)].to_owned(),
+        // `\boxed 5`
+        None => after.split_whitespace().next()?.trim_end_matches(['$', '.']).to_owned(),
+    };
+    Some((start, content))
+}
+
+/// Length of the box at the start of `text`.
+fn box_length(text: &str) -> usize {
+    let open = text.find('{').map_or(0, |open| open + 1);
+    closing(&text[open..]).map_or(text.len(), |length| open + length + 1)
+}
+
+/// Where the brace that is open at the start closes.
+fn closing(text: &str) -> Option<usize> {
+    let mut depth = 1_usize;
+    let mut is_escaped = false;
+    for (index, c) in text.char_indices() {
+        match c {
+            _ if is_escaped => {}
+            '{' => depth += 1,
+            '}' => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(index);
+                }
+            }
+            _ => {}
+        }
+        is_escaped = c == '\\' && !is_escaped;
+    }
+    None
+}
+
+/// Whether the text between two answers joins them into one.
+pub(crate) fn is_connective(between: &str) -> bool {
+    let bare: String = between.chars().filter(|c| !"$()[]\\ \n\t*".contains(*c)).collect();
+    matches!(
+        bare.to_lowercase().as_str(),
+        "," | ";" | "and" | "or" | ",and" | ",or" | "textand" | "text{and}" | "text{or}"
+    )
+}
+
+fn tagged(response: &str) -> Option<String> {
+    let lower = response.to_ascii_lowercase();
+    let start = lower.rfind("<answer>")? + "<answer>".len();
+    let length = lower[start..].find("</answer>").unwrap_or(lower.len() - start);
+    Some(response[start..start + length].to_owned())
+}
+
+fn hashes(response: &str) -> Option<String> {
+    let start = response.rfind("####")?;
+    let line = response[start..].trim_start_matches('#').lines().next().unwrap_or("");
+    // `#### Solution` is a heading; the mark of GSM8K is followed by the answer.
+    let is_heading = line.trim().ends_with(':') || line.trim().is_empty();
+    (!is_heading && !line.contains("Step")).then(|| line.to_owned())
+}
+
+/// Phrases of other languages that come right before the answer, ASCII letters in lower case.
+const PHRASES: &[&str] = &[
+    "die antwort ist",
+    "die antwort lautet",
+    "antwort:",
+    "la réponse est",
+    "réponse :",
+    "réponse:",
+    "la respuesta es",
+    "respuesta:",
+    "Ответ —",
+    "Ответ –",
+    "Ответ -",
+    "Ответ:",
+    "ответ —",
+    "ответ:",
+    "ответ равен",
+    "jibu ni",
+    "jibu:",
+    "答えは",
+    "答え:",
+    "答え：",
+    "答案是",
+    "答案为",
+    "答案:",
+    "答案：",
+    "คำตอบคือ",
+    "คำตอบ:",
+    "উত্তর হল",
+    "উত্তর হলো",
+    "উত্তর:",
+    "సమాధానం",
+];
+
+fn phrase(response: &str) -> Option<String> {
+    let lower = response.to_ascii_lowercase();
+    let other = PHRASES.iter().filter_map(|phrase| lower.rfind(phrase).map(|at| at + phrase.len())).max();
+    let mut end = lower.len();
+    let mut english = None;
+    // Bounded, since each try reads a line.
+    for _ in 0..64 {
+        let Some(at) = lower[..end].rfind("answer") else { break };
+        let after = at + "answer".len();
+        let start = introduction(&lower[after..]).map(|length| after + length);
+        if start.is_some_and(|start| !is_blank(&response[start..])) {
+            english = start;
+            break;
+        }
+        end = at;
+    }
+    let start = other.max(english)?;
+    let rest = response[start..].trim_start_matches([' ', '*', '\n', '\r', '\t', ':', '_', '：']);
+    // A display may take several lines.
+    for (open, close) in [("$$", "$$"), ("\\[", "\\]"), ("```", "```")] {
+        if let Some(inner) = rest.strip_prefix(open) {
+            let length = inner.find(close).unwrap_or(inner.len());
+            return Some(inner[..length].to_owned());
+        }
+    }
+    rest.lines().next().map(str::to_owned)
+}
+
+/// Whether nothing follows but stops and markdown.
+fn is_blank(text: &str) -> bool {
+    text.trim_start_matches([' ', '*', '\n', '\r', ':', '.']).is_empty()
+}
+
+/// Length of what stands between "answer" and the answer itself, if this is such a phrase.
+fn introduction(after: &str) -> Option<usize> {
+    let skipped = after.len() - after.trim_start_matches([' ', '*', '_', '`']).len();
+    let rest = &after[skipped..];
+    let is_end = |text: &str| !text.starts_with(|c: char| c.is_alphanumeric());
+    if rest.starts_with([':', '=', '：']) {
+        return Some(skipped + rest.chars().next().map_or(0, char::len_utf8));
+    }
+    if let Some(more) = rest.strip_prefix("is")
+        && is_end(more)
+    {
+        return Some(skipped + 2);
+    }
+    // "The answer to the question is ..."
+    let line = rest.lines().next().unwrap_or("");
+    if ["to ", "for ", "of ", "in ", "we "].iter().any(|word| line.starts_with(word)) {
+        let limit = line.char_indices().nth(80).map_or(line.len(), |(index, _)| index);
+        let is = line[..limit].find(" is ").filter(|at| !line[..*at].contains(". "))?;
+        return Some(skipped + is + " is ".len());
+    }
+    None
+}
+
+/// The formulas of `text` (`$..$`, `$$..$$`, `\(..\)`, `\[..\]`) with their places, delimiters included.
+pub(crate) fn formulas(text: &str) -> Vec<(std::ops::Range<usize>, &str)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(offset) = text[at..].find(['$', '\\']) {
+        let start = at + offset;
+        let rest = &text[start..];
+        let (open, close) = if rest.starts_with("\\$") {
+            at = start + 2;
+            continue;
+        } else if rest.starts_with("$$") {
+            ("$$", "$$")
+        } else if rest.starts_with('$') {
+            ("$", "$")
+        } else if rest.starts_with("\\(") {
+            ("\\(", "\\)")
+        } else if rest.starts_with("\\[") {
+            ("\\[", "\\]")
+        } else {
+            at = start + 1;
+            continue;
+        };
+        let inner = start + open.len();
+        // A formula is short; looking no further keeps this linear.
+        let limit = text.floor_char_boundary(inner + 1000);
+        match text[inner..limit].find(close) {
+            Some(length) if open != "$" || is_formula(&text[inner..inner + length]) => {
+                at = inner + length + close.len();
+                found.push((start..at, &text[inner..inner + length]));
+            }
+            _ => at = inner,
+        }
+    }
+    found
+}
+
+/// Whether what stands between two dollar signs is a formula, not the text between two prices.
+fn is_formula(content: &str) -> bool {
+    if content.contains('\n') || content.trim().is_empty() {
+        return false;
+    }
+    let mut word = 0;
+    let mut is_command = false;
+    for c in content.chars() {
+        if c.is_ascii_alphabetic() {
+            word += 1;
+            if word > 3 && !is_command && !content.contains('\\') {
+                return false;
+            }
+        } else {
+            word = 0;
+            is_command = c == '\\';
+        }
+    }
+    !content.ends_with(' ') || content.contains('\\')
+}
+
+/// Without the markdown, quotes and stops around an answer.
+pub(crate) fn stripped(text: &str) -> &str {
+    let text =
+        text.trim_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '`' | '"' | '“' | '”' | ':'));
+    text.trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '.' | ',' | ';' | '*' | '。' | '।'))
+}
+
+/// The first sentence: up to a stop that is followed by space.
+pub(crate) fn sentence(text: &str) -> &str {
+    let stops = [". ", ".\n", "。", "। ", "! ", "? "];
+    let end = stops.iter().filter_map(|stop| text.find(stop)).min().unwrap_or(text.len());
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(response: &str) -> Option<String> {
+        marked(response).map(|found| stripped(&found.text).to_owned())
+    }
+
+    #[test]
+    fn marks_are_looked_for_in_the_documented_order() {
+        let all = "#### 4\nThe answer is 3. <answer>2</answer> \\boxed{1}";
+        let order = [Mark::Boxed, Mark::Tag, Mark::Hashes, Mark::Phrase];
+        let cut = [all, &all[..37], "#### 4\nThe answer is 3.", "The answer is 3."];
+        for (response, mark) in cut.into_iter().zip(order) {
+            assert_eq!(marked(response).map(|found| found.mark), Some(mark), "{response}");
+        }
+        assert_eq!(marked("3"), None);
+    }
+
+    #[test]
+    fn the_last_box_counts_with_what_is_joined_to_it() {
+        let cases = [
+            (r"\boxed{1} \boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+            (r"\boxed{1}, \boxed{2} and $\boxed{3}$", "1, 2, 3"),
+            (r"\boxed{1} but \boxed{2}", "2"),
+            (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
+            (r"\boxed{7} and $\boxed{7}$", "7"),
+            (r"\fbox{4}", "4"),
+            (r"\boxed 5$ is it", "5"),
+        ];
+        for (response, expected) in cases {
+            assert_eq!(text(response).as_deref(), Some(expected), "{response}");
+        }
+        assert_eq!(text(r"\boxed{1} and \boxed{1").as_deref(), Some(""));
+    }
+
+    #[test]
+    fn phrases_introduce_an_answer() {
+        let cases = [
+            ("The answer is 3.", "3"),
+            ("**Answer:** 3", "3"),
+            ("Answer: **3**", "3"),
+            ("The final answer to this question is 3", "3"),
+            ("the answer = 3\nThat was easy.", "3"),
+            ("Final Answer:\n\n\\[\nx = 3\n\\]", "x = 3"),
+            ("答案是 3。", "3"),
+            ("Ответ — 3.", "3"),
+            ("The answer is 2. The answer is 3", "3"),
+        ];
+        for (response, expected) in cases {
+            assert_eq!(text(response).as_deref(), Some(expected), "{response}");
+        }
+        for response in ["I have no answers", "the answer", "The answer is: "] {
+            assert_eq!(marked(response), None, "{response}");
+        }
+    }
+
+    #[test]
+    fn dollars_are_formulas_only_where_no_prose_stands_between() {
+        let inner = |text| formulas(text).into_iter().map(|(_, inner)| inner).collect::<Vec<_>>();
+        assert_eq!(inner("so $x+1$ and \\(y\\) and $$z$$"), ["x+1", "y", "z"]);
+        assert_eq!(inner("it costs $5 and then another $6"), Vec::<&str>::new());
+        assert_eq!(inner("from $5 each to $x^2$"), ["x^2"]);
+    }
+}

@@ -1,0 +1,122 @@
+//! JSON answers.
+
+use serde_json::Value;
+
+use crate::extract;
+
+/// Places at which a value may start that are tried from the end of a response.
+const ATTEMPTS: usize = 64;
+
+/// The JSON value of a response: marked, in the last fenced block, the whole, or the last value that ends it.
+/// `Err` holds text that is not JSON.
+pub(crate) fn found(response: &str) -> Option<Result<(Value, String), String>> {
+    let parse = |text: &str| serde_json::from_str::<Value>(text).ok().map(|value| (value, text.to_owned()));
+    let trimmed = response.trim();
+    if trimmed.is_empty() {
+        return None;
+    }
+    if let Some(found) = parse(trimmed) {
+        return Some(Ok(found));
+    }
+    if let Some(tag) = tag(response) {
+        let inner = fenced(tag).unwrap_or(tag).trim();
+        return Some(parse(inner).ok_or_else(|| inner.to_owned()));
+    }
+    if let Some(block) = fenced(response) {
+        return Some(parse(block.trim()).ok_or_else(|| block.trim().to_owned()));
+    }
+    let end = trimmed.trim_end_matches('.');
+    let starts = end.char_indices().filter(|(_, c)| matches!(c, '{' | '['));
+    let starts: Vec<usize> = starts.map(|(index, _)| index).take(ATTEMPTS).collect();
+    if let Some(found) = starts.iter().find_map(|start| parse(&end[*start..])) {
+        return Some(Ok(found));
+    }
+    let marked = extract::marked(response)?;
+    let text = extract::stripped(&marked.text);
+    Some(parse(text).ok_or_else(|| text.to_owned()))
+}
+
+fn tag(response: &str) -> Option<&str> {
+    let start = response.rfind("<answer>")? + "<answer>".len();
+    let length = response[start..].find("</answer>")?;
+    Some(&response[start..start + length])
+}
+
+/// The content of the last fenced block.
+fn fenced(text: &str) -> Option<&str> {
+    let close = text.rfind("```")?;
+    let open = text[..close].rfind("```")? + 3;
+    let body = &text[open..close];
+    let line = body.find('\n').map_or(0, |line| line + 1);
+    // The first line is a language only where it looks like one.
+    let is_language = body[..line].trim().chars().all(|c| c.is_ascii_alphanumeric());
+    Some(if is_language { &body[line..] } else { body })
+}
+
+/// Objects without order, arrays with order, numbers by value, everything else exactly.
+pub(crate) fn same(gold: &Value, answer: &Value) -> bool {
+    match (gold, answer) {
+        (Value::Number(gold), Value::Number(answer)) => {
+            // Whole numbers exactly; others as the doubles that JSON's readers make of them.
+            match (integer(gold), integer(answer)) {
+                (Some(a), Some(b)) => a == b,
+                (None, None) => gold.as_f64() == answer.as_f64(),
+                _ => false,
+            }
+        }
+        (Value::Array(gold), Value::Array(answer)) => {
+            gold.len() == answer.len() && gold.iter().zip(answer).all(|(a, b)| same(a, b))
+        }
+        (Value::Object(gold), Value::Object(answer)) => {
+            gold.len() == answer.len()
+                && gold.iter().all(|(key, value)| answer.get(key).is_some_and(|other| same(value, other)))
+        }
+        (gold, answer) => gold == answer,
+    }
+}
+
+/// The integer that a number is, `1.0` and `1e2` too.
+fn integer(number: &serde_json::Number) -> Option<i128> {
+    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from)).or_else(|| {
+        let value = number.as_f64()?;
+        // Beyond 2^53 a double has lost digits; it is compared as a double.
+        (value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0).then_some(value as i128)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agrees(gold: &str, response: &str) -> bool {
+        let gold = serde_json::from_str(gold).unwrap();
+        matches!(found(response), Some(Ok((value, _))) if same(&gold, &value))
+    }
+
+    #[test]
+    fn values_are_found_and_compared_by_what_they_mean() {
+        let gold = r#"{"a": 1, "b": [1.5, "x"], "c": null}"#;
+        let other_order = r#"{"c":null,"b":[1.5,"x"],"a":1.0}"#;
+        for response in [
+            other_order.to_owned(),
+            format!("Here it is:\n```json\n{other_order}\n```\nDone."),
+            format!("<answer>{other_order}</answer>"),
+            format!("The answer is {other_order}."),
+            format!("```\n{{}}\n```\nNo:\n```\n{other_order}\n```"),
+        ] {
+            assert!(agrees(gold, &response), "{response}");
+        }
+        for response in [
+            r#"{"a": 1, "b": ["x", 1.5], "c": null}"#,
+            r#"{"a": "1", "b": [1.5, "x"], "c": null}"#,
+            r#"{"a": 1, "b": [1.5, "x"]}"#,
+            r#"{"a": 1, "b": [1.5, "x"], "c": null, "d": 2}"#,
+            r#"{"a": 1, "b": [1.5, "X"], "c": null}"#,
+            "",
+            "no JSON",
+        ] {
+            assert!(!agrees(gold, response), "{response}");
+        }
+        assert!(agrees("100", "1e2") && !agrees("9007199254740993", "9007199254740992"));
+    }
+}

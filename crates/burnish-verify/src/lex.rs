@@ -1,0 +1,413 @@
+//! Tokens of an answer: LaTeX, plain mathematics and the few words around them.
+
+use num_rational::BigRational;
+
+use crate::commands::{Command, command, function, is_wordlike};
+use crate::numeral::ascii_digit;
+use crate::syntax::{Constant, Function, Relation};
+use crate::units::{self, Unit};
+
+/// One token.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Token {
+    Number { value: BigRational, decimals: Option<u32>, digits: String },
+    Symbol(String),
+    Constant(Constant),
+    Function(Function),
+    Infinity,
+    Words(String),
+    Separator,
+    Open(Bracket),
+    Close(Bracket),
+    Bar,
+    Plus,
+    Minus,
+    PlusMinus(bool),
+    Times,
+    Divide,
+    Caret,
+    Underscore,
+    Bang,
+    Percent,
+    Degree,
+    Prime,
+    Relation(Relation),
+    In,
+    Union,
+    Frac,
+    Sqrt,
+    Binomial,
+    Currency(Unit),
+    Begin,
+    End,
+    Ampersand,
+    Row,
+}
+
+/// Kinds of brackets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bracket {
+    Round,
+    Square,
+    /// `{`: groups, says nothing.
+    Group,
+    /// `\{`.
+    Set,
+    Angle,
+    Floor,
+    Ceiling,
+    /// `\lvert`.
+    Bar,
+}
+
+/// Longest answer that is read as mathematics, in characters.
+pub(crate) const LENGTH: usize = 2000;
+
+/// Splits `text` into tokens. `None` if it holds something unknown or is too long. `grouped` says that
+/// `1,234` outside of brackets is one number.
+pub(crate) fn lex(text: &str, grouped: bool) -> Option<Vec<Token>> {
+    let chars: Vec<char> = text.chars().take(LENGTH + 1).collect();
+    if chars.len() > LENGTH {
+        return None;
+    }
+    let has_rows = text.contains("\\begin");
+    let mut lexer = Lexer { chars, at: 0, tokens: Vec::new(), depth: 0, grouped, is_spaced: false, has_rows };
+    while lexer.at < lexer.chars.len() {
+        lexer.step()?;
+    }
+    Some(lexer.tokens)
+}
+
+pub(crate) struct Lexer {
+    pub(crate) chars: Vec<char>,
+    pub(crate) at: usize,
+    tokens: Vec<Token>,
+    /// Depth of brackets other than groups.
+    pub(crate) depth: usize,
+    pub(crate) grouped: bool,
+    /// Whether space stands before the token being read.
+    is_spaced: bool,
+    /// Whether `\\` may end a row.
+    has_rows: bool,
+}
+
+impl Lexer {
+    pub(crate) fn peek(&self, ahead: usize) -> Option<char> {
+        self.chars.get(self.at + ahead).copied()
+    }
+
+    pub(crate) fn digit(&self, ahead: usize) -> Option<char> {
+        self.peek(ahead).and_then(ascii_digit)
+    }
+
+    pub(crate) fn push(&mut self, token: Token) {
+        match token {
+            Token::Open(Bracket::Group) | Token::Close(Bracket::Group) => {}
+            Token::Open(_) => self.depth += 1,
+            Token::Close(_) => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+        self.tokens.push(token);
+        self.is_spaced = false;
+    }
+
+    fn step(&mut self) -> Option<()> {
+        let c = self.peek(0)?;
+        if self.digit(0).is_some() || (c == '.' && self.digit(1).is_some()) {
+            return self.number();
+        }
+        if c == '\\' {
+            return self.command();
+        }
+        if c.is_ascii_alphabetic() {
+            return self.letters();
+        }
+        self.at += 1;
+        if c.is_whitespace() || matches!(c, '~' | '\u{200b}' | '\u{feff}') {
+            self.is_spaced = true;
+            return Some(());
+        }
+        let token = match c {
+            '+' => Token::Plus,
+            '-' | '−' | '–' | '﹣' | '－' => Token::Minus,
+            '±' => Token::PlusMinus(true),
+            '∓' => Token::PlusMinus(false),
+            '*' => {
+                if self.peek(0) == Some('*') {
+                    self.at += 1;
+                    Token::Caret
+                } else {
+                    Token::Times
+                }
+            }
+            '×' | '·' | '⋅' | '∙' => Token::Times,
+            '/' | '÷' | '⁄' => Token::Divide,
+            '^' => Token::Caret,
+            '_' => Token::Underscore,
+            '!' if self.peek(0) == Some('=') => {
+                self.at += 1;
+                Token::Relation(Relation::NotEqual)
+            }
+            '!' => Token::Bang,
+            '%' | '％' => Token::Percent,
+            '°' => Token::Degree,
+            '\'' | '′' => Token::Prime,
+            '(' | '（' => Token::Open(Bracket::Round),
+            ')' | '）' => Token::Close(Bracket::Round),
+            '[' => Token::Open(Bracket::Square),
+            ']' => Token::Close(Bracket::Square),
+            '{' => {
+                // `{,}` is the comma of thousands in LaTeX; the number has eaten it where that is so.
+                Token::Open(Bracket::Group)
+            }
+            '}' => Token::Close(Bracket::Group),
+            '⟨' => Token::Open(Bracket::Angle),
+            '⟩' => Token::Close(Bracket::Angle),
+            '|' => Token::Bar,
+            ',' | ';' | '，' | '、' | '；' => Token::Separator,
+            '=' => Token::Relation(Relation::Equal),
+            '≈' => Token::Relation(Relation::Approx),
+            '≠' => Token::Relation(Relation::NotEqual),
+            '<' | '>' | '≤' | '≥' => self.order(c),
+            '∈' => Token::In,
+            '∪' => Token::Union,
+            '∞' => Token::Infinity,
+            'π' => Token::Constant(Constant::Pi),
+            '√' => Token::Sqrt,
+            '&' => Token::Ampersand,
+            '²' => return self.superscript(2),
+            '³' => return self.superscript(3),
+            '½' => return self.vulgar(1, 2),
+            '¼' => return self.vulgar(1, 4),
+            '¾' => return self.vulgar(3, 4),
+            // A dollar is a delimiter far more often than money; `\$` is money.
+            '$' => return Some(()),
+            // A full stop is no part of mathematics; `\right.` ends here too.
+            '.' | '。' if self.chars[self.at..].iter().all(|c| c.is_whitespace() || *c == '$') => {
+                return Some(());
+            }
+            '"' | '“' | '”' => return Some(()),
+            c => {
+                if let Some(unit) = units::currency(c) {
+                    Token::Currency(unit)
+                } else if ('α'..='ω').contains(&c) || ('Α'..='Ω').contains(&c) {
+                    Token::Symbol(c.to_string())
+                } else if c.is_alphabetic() {
+                    return self.foreign_word(c);
+                } else {
+                    return None;
+                }
+            }
+        };
+        self.push(token);
+        Some(())
+    }
+
+    fn order(&mut self, c: char) -> Token {
+        let or_equal = self.peek(0) == Some('=');
+        if or_equal {
+            self.at += 1;
+        }
+        Token::Relation(match (c, or_equal) {
+            ('<', false) => Relation::Less,
+            ('<', true) | ('≤', _) => Relation::LessEqual,
+            ('>', false) => Relation::Greater,
+            _ => Relation::GreaterEqual,
+        })
+    }
+
+    fn superscript(&mut self, power: i64) -> Option<()> {
+        self.push(Token::Caret);
+        self.push(small(power));
+        Some(())
+    }
+
+    /// `½`: as `\frac{1}{2}`, so that `3½` is a mixed number.
+    fn vulgar(&mut self, numerator: i64, denominator: i64) -> Option<()> {
+        self.push(Token::Frac);
+        for part in [numerator, denominator] {
+            self.push(Token::Open(Bracket::Group));
+            self.push(small(part));
+            self.push(Token::Close(Bracket::Group));
+        }
+        Some(())
+    }
+
+    fn foreign_word(&mut self, first: char) -> Option<()> {
+        let mut word = first.to_string();
+        while let Some(c) = self.peek(0).filter(|c| c.is_alphabetic() && !c.is_ascii()) {
+            word.push(c);
+            self.at += 1;
+        }
+        self.push(Token::Words(word));
+        Some(())
+    }
+
+    /// ASCII letters outside of commands: a known name, a word, or variables side by side.
+    fn letters(&mut self) -> Option<()> {
+        let start = self.at;
+        while self.peek(0).is_some_and(|c| c.is_ascii_alphabetic()) {
+            self.at += 1;
+        }
+        let word: String = self.chars[start..self.at].iter().collect();
+        let after_value = matches!(
+            self.tokens.last(),
+            Some(
+                Token::Number { .. }
+                    | Token::Close(_)
+                    | Token::Words(_)
+                    | Token::Constant(_)
+                    | Token::Percent
+            )
+        );
+        if after_value && word.len() > 1 && units::find(&word).is_some() {
+            self.push(Token::Words(word));
+            return Some(());
+        }
+        if let Some(token) = named(&word) {
+            self.push(token);
+            return Some(());
+        }
+        if word.len() >= 4 || (word.len() >= 3 && after_value && self.is_spaced) {
+            self.push(Token::Words(word));
+            return Some(());
+        }
+        for c in word.chars() {
+            self.push(letter(c));
+        }
+        Some(())
+    }
+
+    fn command(&mut self) -> Option<()> {
+        self.at += 1;
+        let start = self.at;
+        while self.peek(0).is_some_and(|c| c.is_ascii_alphabetic()) {
+            self.at += 1;
+        }
+        if self.at == start {
+            let c = self.peek(0)?;
+            self.at += 1;
+            match c {
+                ',' | ';' | ':' | '!' | ' ' | '(' | ')' | '[' | ']' => self.is_spaced = true,
+                '%' => self.push(Token::Percent),
+                '$' => self.push(Token::Currency(units::currency('$')?)),
+                '{' => self.push(Token::Open(Bracket::Set)),
+                '}' => self.push(Token::Close(Bracket::Set)),
+                '|' => self.push(Token::Bar),
+                // `\\frac` is a command that was escaped twice, where there are no rows.
+                '\\' if !self.has_rows && self.peek(0).is_some_and(|c| c.is_ascii_alphabetic()) => {
+                    self.at -= 1
+                }
+                '\\' => self.push(Token::Row),
+                _ => return None,
+            }
+            return Some(());
+        }
+        let name: String = self.chars[start..self.at].iter().collect();
+        match command(&name)? {
+            Command::Token(token) => self.push(token),
+            Command::Nothing => self.is_spaced = true,
+            Command::Delimiter => {
+                if self.peek(0) == Some('.') {
+                    self.at += 1;
+                }
+            }
+            Command::Argument => {
+                self.argument()?;
+            }
+            Command::Environment(token) => {
+                let name = self.argument()?;
+                // `vmatrix` is a determinant.
+                if !["matrix", "pmatrix", "bmatrix", "Bmatrix", "smallmatrix", "array"]
+                    .contains(&name.as_str())
+                {
+                    return None;
+                }
+                // `\begin{array}{cc}`: the columns' layout.
+                if name == "array" && matches!(token, Token::Begin) {
+                    self.argument()?;
+                }
+                self.push(token);
+            }
+            Command::Text => {
+                let content = self.argument()?;
+                self.text(&content)?;
+            }
+        }
+        Some(())
+    }
+
+    /// The braced argument that follows, as text.
+    fn argument(&mut self) -> Option<String> {
+        while self.peek(0).is_some_and(char::is_whitespace) {
+            self.at += 1;
+        }
+        if self.peek(0)? != '{' {
+            return None;
+        }
+        let start = self.at + 1;
+        let mut depth = 0_usize;
+        while let Some(c) = self.peek(0) {
+            self.at += 1;
+            match c {
+                '{' => depth += 1,
+                '}' => {
+                    depth -= 1;
+                    if depth == 0 {
+                        return Some(self.chars[start..self.at - 1].iter().collect());
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// What stands in `\text{...}`: words, a connective, or mathematics after all.
+    fn text(&mut self, content: &str) -> Option<()> {
+        let content = content.trim().trim_matches('.');
+        let lower = content.to_lowercase();
+        if content.is_empty() {
+            self.is_spaced = true;
+        } else if matches!(lower.as_str(), "and" | "or" | "," | ", and" | ",and" | ", or") {
+            self.push(Token::Separator);
+        } else if let Some(function) = function(content) {
+            self.push(Token::Function(function));
+        } else if is_wordlike(content) {
+            let content = content.replace(['{', '}'], " ");
+            self.push(Token::Words(content));
+        } else {
+            // `\text{3}`: nested at most once, since words are not read again.
+            let inner = if content.contains('\\') { None } else { lex(content, self.grouped) };
+            for token in inner? {
+                self.push(token);
+            }
+        }
+        Some(())
+    }
+}
+
+fn small(value: i64) -> Token {
+    Token::Number { value: crate::work::rational(value), decimals: None, digits: value.to_string() }
+}
+
+/// A letter by itself.
+pub(crate) fn letter(c: char) -> Token {
+    match c {
+        'e' => Token::Constant(Constant::E),
+        'i' => Token::Constant(Constant::I),
+        c => Token::Symbol(c.to_string()),
+    }
+}
+
+/// Names that need no backslash.
+fn named(word: &str) -> Option<Token> {
+    Some(match word {
+        "pi" => Token::Constant(Constant::Pi),
+        "sqrt" => Token::Sqrt,
+        "infinity" | "inf" | "oo" | "Infinity" => Token::Infinity,
+        "and" | "or" => Token::Separator,
+        "percent" | "percentage" | "pct" => Token::Percent,
+        word => Token::Function(function(word)?),
+    })
+}

@@ -1,0 +1,223 @@
+//! Is an answer right? Verifiers for numbers, mathematics, choices, text and JSON.
+//!
+//! Pure functions on text: no tensors, no files, no network, no clock. Work and memory of a judgement are bounded
+//! whatever the response holds (`9^9^9^9`, a thousand brackets); what the bounds cut off is not correct.
+//!
+//! ```
+//! use burnish_verify::{Reason, Verifier};
+//!
+//! let gold = Verifier::Math.gold(r"\frac{7}{2}").unwrap();
+//! assert!(gold.judge(r"So the value is \boxed{3\frac12}.").is_correct);
+//! assert_eq!(gold.judge("The answer is 3 or 3.5").reason, Reason::Different);
+//! ```
+//!
+//! `docs/verifiers.md` states the rules of every verifier, and where they differ from math-verify's.
+
+mod choice;
+mod commands;
+mod equal;
+mod expression;
+mod extract;
+mod json;
+mod lex;
+mod math;
+mod normal;
+mod numeral;
+mod poly;
+mod prose;
+mod relation;
+mod sample;
+mod structure;
+mod syntax;
+mod text;
+mod units;
+mod work;
+
+use serde::{Deserialize, Serialize};
+
+/// How a response is compared with a reference answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verifier {
+    /// One number: integers, decimals, fractions, percentages, currencies, units, words of scale.
+    Number,
+    /// LaTeX and plain mathematics: expressions, equations, sets, tuples, intervals, matrices, and all numbers.
+    Math,
+    /// A letter of a multiple choice.
+    Choice,
+    /// The same characters, but for space around them.
+    Exact,
+    /// The same words: case, punctuation, articles and spacing do not count. A JSON array of strings as reference
+    /// asks for all of them in any order.
+    Text,
+    /// The same JSON value.
+    Json,
+}
+
+/// A reference answer that cannot be judged against.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{reference}` is no reference for the verifier `{verifier}`: {problem}", verifier = verifier.name())]
+pub struct GoldError {
+    /// The verifier that was asked.
+    pub verifier: Verifier,
+    /// The reference answer.
+    pub reference: String,
+    /// What is wrong, and what would do.
+    pub problem: &'static str,
+}
+
+/// A reference answer, read once, to judge many responses against.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gold(Kind);
+
+#[derive(Debug, Clone, PartialEq)]
+enum Kind {
+    Math(Box<math::Reference>),
+    Choice(char),
+    Exact(String),
+    Text(Vec<text::Piece>),
+    Items(Vec<Vec<text::Piece>>),
+    Json(serde_json::Value),
+}
+
+/// What a verifier found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// Whether the answer is the reference.
+    pub is_correct: bool,
+    /// The final answer as it stands in the response.
+    pub answer: Option<String>,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why a response is correct or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// The answer is the reference.
+    Correct,
+    /// The answer was read, and is another.
+    Different,
+    /// The response gives no answer.
+    NoAnswer,
+    /// There is an answer, but it is not of the kind that is compared, or is no single answer.
+    Unreadable,
+}
+
+impl Verifier {
+    /// Every verifier.
+    pub const ALL: [Verifier; 6] =
+        [Verifier::Number, Verifier::Math, Verifier::Choice, Verifier::Exact, Verifier::Text, Verifier::Json];
+
+    /// Its name in recipes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verifier::Number => "number",
+            Verifier::Math => "math",
+            Verifier::Choice => "choice",
+            Verifier::Exact => "exact",
+            Verifier::Text => "text",
+            Verifier::Json => "json",
+        }
+    }
+
+    /// Reads a reference answer.
+    ///
+    /// # Errors
+    /// If this verifier cannot compare with it: names the reference and what would do.
+    pub fn gold(self, reference: &str) -> Result<Gold, GoldError> {
+        let refuse = |problem| GoldError { verifier: self, reference: reference.to_owned(), problem };
+        if reference.trim().is_empty() {
+            return Err(refuse("it is empty"));
+        }
+        Ok(Gold(match self {
+            Verifier::Number | Verifier::Math => {
+                let reference = math::Reference::new(reference, self == Verifier::Number).map_err(|why| {
+                    refuse(match why {
+                        math::Refusal::Unreadable => "it can't be read as mathematics; use `text` or `exact`",
+                        math::Refusal::NotANumber => "it is not one number; use `math` or `text`",
+                    })
+                })?;
+                Kind::Math(Box::new(reference))
+            }
+            Verifier::Choice => Kind::Choice(
+                choice::reference(reference).ok_or_else(|| refuse("it is not one letter; use `text`"))?,
+            ),
+            Verifier::Exact => Kind::Exact(reference.trim().to_owned()),
+            Verifier::Text => match serde_json::from_str::<Vec<String>>(reference) {
+                Ok(items) => {
+                    Kind::Items(some(text::items(&items)).ok_or_else(|| refuse("no item has words"))?)
+                }
+                Err(_) => Kind::Text(
+                    some(text::pieces(reference)).ok_or_else(|| refuse("it has no words; use `exact`"))?,
+                ),
+            },
+            Verifier::Json => Kind::Json(
+                serde_json::from_str(reference)
+                    .map_err(|_| refuse("it is not JSON; use `text` or `exact`"))?,
+            ),
+        }))
+    }
+}
+
+fn some<T>(items: Vec<T>) -> Option<Vec<T>> {
+    (!items.is_empty()).then_some(items)
+}
+
+impl Gold {
+    /// Judges a response: finds its final answer and compares.
+    pub fn judge(&self, response: &str) -> Judgement {
+        self.judge_with(response, &mut work::Work::new())
+    }
+
+    fn judge_with(&self, response: &str, work: &mut work::Work) -> Judgement {
+        match &self.0 {
+            Kind::Math(reference) => {
+                let outcome = reference.judge(response, work);
+                match outcome.answer {
+                    None => Judgement::none(),
+                    Some((answer, is_read)) => Judgement::of(answer, is_read, outcome.is_same),
+                }
+            }
+            Kind::Choice(gold) => match choice::chosen(response) {
+                None => Judgement::none(),
+                Some(Err(text)) => Judgement::of(text, false, false),
+                Some(Ok((letter, text))) => Judgement::of(text, true, letter == *gold),
+            },
+            Kind::Exact(gold) => Judgement::of_texts(response, |answer| answer == gold),
+            Kind::Text(gold) => Judgement::of_texts(response, |answer| text::pieces(answer) == *gold),
+            Kind::Items(gold) => {
+                Judgement::of_texts(response, |answer| text::is_made_of(&text::pieces(answer), gold))
+            }
+            Kind::Json(gold) => match json::found(response) {
+                None => Judgement::none(),
+                Some(Err(text)) => Judgement::of(text, false, false),
+                Some(Ok((value, text))) => Judgement::of(text, true, json::same(gold, &value)),
+            },
+        }
+    }
+}
+
+impl Judgement {
+    fn none() -> Judgement {
+        Judgement { is_correct: false, answer: None, reason: Reason::NoAnswer }
+    }
+
+    fn of(answer: String, is_read: bool, is_correct: bool) -> Judgement {
+        let reason = match (is_correct, is_read) {
+            (true, _) => Reason::Correct,
+            (false, true) => Reason::Different,
+            (false, false) => Reason::Unreadable,
+        };
+        Judgement { is_correct, answer: Some(answer), reason }
+    }
+
+    /// Judges the candidates for a text answer.
+    fn of_texts(response: &str, is_same: impl Fn(&str) -> bool) -> Judgement {
+        let mut candidates = text::candidates(response);
+        let right = candidates.iter().position(|candidate| is_same(candidate));
+        let chosen = candidates.swap_remove(right.unwrap_or(0));
+        if chosen.is_empty() { Judgement::none() } else { Judgement::of(chosen, true, right.is_some()) }
+    }
+}
