@@ -2,7 +2,7 @@
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Task, Trace};
-use burnish_engine::{Limits, LocalPolicy};
+use burnish_engine::LocalPolicy;
 use burnish_env::rollout::{self, Plan, SeedPlace};
 use burnish_model::Model;
 use burnish_rl::{Objective, advantage, grpo::Grpo};
@@ -57,10 +57,11 @@ impl GrpoStage {
         // 1. Which tasks.
         let batch = tasks.of_step(seed, step, rollout.tasks_per_step);
         // 2. Sample a group of episodes for each.
-        let limits = Limits { batch_max: rollout.batch_max, ..Limits::default() };
-        let mut local = LocalPolicy::new(&policy.model, &policy.chat, trainer.updates())
-            .with_limits(limits)
-            .for_training();
+        let mut local =
+            LocalPolicy::new(&policy.model, &policy.chat, trainer.updates()).with_limits(rollout.limits());
+        if !rollout.allow_off_policy {
+            local = local.for_training();
+        }
         let episodes = rollout::play(
             &mut local,
             &Plan {
