@@ -1,5 +1,6 @@
 use burnish_core::{StopReason, TokenLogprobs};
 use burnish_model::Tokenizer;
+use std::ops::ControlFlow;
 
 use crate::past::{Past, Seen};
 use crate::text::StopStrings;
@@ -44,15 +45,15 @@ impl<'a> Answer<'a> {
         Past { seen: self.seen.as_ref(), forbidden: if is_early { &self.end_ids } else { &[] } }
     }
 
-    /// Appends a token. `Ok(Err(_))` is the answer, if it ended with that; `tokens_left` is the number that the
-    /// context window had room for before.
+    /// Appends a token, with which the answer may end. `tokens_left` is the number that the context window had
+    /// room for before.
     pub(crate) fn push(
         mut self,
         asked: &Request,
         choice: Choice,
         details: Option<TokenLogprobs>,
         tokens_left: usize,
-    ) -> Result<Result<Self, Generated>, EngineError> {
+    ) -> Result<ControlFlow<Generated, Self>, EngineError> {
         self.ids.push(choice.id);
         self.logprobs.push(choice.logprob);
         self.details.extend(details);
@@ -62,23 +63,23 @@ impl<'a> Answer<'a> {
         let [end_ids, stop_token_ids] = self.end_ids;
         let is_end = !asked.sampling.ignore_eos && end_ids.contains(&choice.id);
         if is_end || stop_token_ids.contains(&choice.id) {
-            return Ok(Err(self.end(StopReason::EndToken, None)));
+            return Ok(ControlFlow::Break(self.end(StopReason::EndToken, None)));
         }
         if let Some(stop_strings) = &mut self.stop_strings {
             let text = stop_strings
                 .push(choice.id)
                 .map_err(|error| EngineError::Text { request: self.request, problem: error.to_string() })?;
             if text.is_some() {
-                return Ok(Err(self.end(StopReason::StopString, text)));
+                return Ok(ControlFlow::Break(self.end(StopReason::StopString, text)));
             }
         }
         if self.ids.len() >= asked.sampling.tokens_max {
-            return Ok(Err(self.end(StopReason::TokensMax, None)));
+            return Ok(ControlFlow::Break(self.end(StopReason::TokensMax, None)));
         }
         if tokens_left <= 1 {
-            return Ok(Err(self.end(StopReason::ContextFull, None)));
+            return Ok(ControlFlow::Break(self.end(StopReason::ContextFull, None)));
         }
-        Ok(Ok(self))
+        Ok(ControlFlow::Continue(self))
     }
 
     fn end(self, stop: StopReason, text: Option<String>) -> Generated {

@@ -5,6 +5,7 @@ use burnish_model::{Model, Packed, Tokenizer};
 use burnish_tensor::{HeadShape, Layout, Tape};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::answer::Answer;
@@ -358,8 +359,8 @@ impl<'a> Batch<'a> {
             let tokens_left = self.context_tokens_max - asked.prompt.len() - answer.ids.len();
             self.stats.sampled_tokens += 1;
             match answer.push(asked, choice, details, tokens_left)? {
-                Ok(answer) => self.active.push(Sequence { answer, cache }),
-                Err(generated) => self.answers[request] = Some(generated),
+                ControlFlow::Continue(answer) => self.active.push(Sequence { answer, cache }),
+                ControlFlow::Break(generated) => self.answers[request] = Some(generated),
             }
         }
         Ok(())
