@@ -98,6 +98,11 @@ impl GrpoStage {
         }
         let mut metrics = episode_metrics(&batch, &episodes, &recipe.reward.weights);
         metrics.extend(credit.metrics);
+        let sampling = local.stats();
+        if sampling.waits > 0 {
+            metrics.insert("sampling/cache_waits".into(), sampling.waits as f64);
+            metrics.insert("sampling/cache_preemptions".into(), sampling.preemptions as f64);
+        }
         // 5. Update.
         if let Some(reference) = &self.reference {
             let logprobs = score(reference, &samples, recipe.train.micro_batch_tokens)?;

@@ -114,7 +114,7 @@ fn a_request_that_can_never_fit_is_refused_with_the_least_value() {
         "{error}"
     );
     assert_eq!(fails(&pages(5)), None);
-    assert_eq!(fails(&Limits { cache_bytes: least_bytes - 1, ..Limits::default() }).is_some(), true);
+    assert!(fails(&Limits { cache_bytes: least_bytes - 1, ..Limits::default() }).is_some());
 }
 
 #[test]
