@@ -89,12 +89,12 @@ fn keep_top_p(scaled: &[f32], weights: &mut [f32], top_p: f64, scratch: &mut Scr
 }
 
 /// Bins of the weights 0 to 1.
-const BINS: usize = (1f32.to_bits() >> 16) as usize + 1;
+const BINS: usize = (1f32.to_bits() >> 20) as usize + 1;
 
-/// Weights of one bin have the exponent and the first 7 bits of the mantissa in common, so bins are in the order
+/// Weights of one bin have the exponent and the first 3 bits of the mantissa in common, so bins are in the order
 /// of the weights.
 fn bin_of(weight: f32) -> usize {
-    (weight.to_bits() >> 16) as usize
+    (weight.to_bits() >> 20) as usize
 }
 
 /// Drops what is less likely than `min_p` times the likeliest, whose weight is 1.
