@@ -19,7 +19,9 @@ mod verdict;
 
 pub use episode::{Ending, Episode};
 pub use message::{FunctionCall, Message, Role, ToolCall, ToolSpec};
-pub use policy::{Policy, PolicyError, Sampling, SamplingError, Turn, TurnOutput};
+pub use policy::{
+    LOGPROBS_MAX, Policy, PolicyError, Sampling, SamplingError, TokenLogprobs, Turn, TurnOutput,
+};
 pub use task::{Task, TaskId};
 pub use trace::{Branch, Node, NodeId, Sampled, Source, StopReason, Trace, TraceError};
 pub use verdict::{Validity, Verdict};

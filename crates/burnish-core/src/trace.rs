@@ -47,20 +47,22 @@ pub enum StopReason {
     TokensMax,
     /// The context window is full: the answer is truncated.
     ContextFull,
+    /// The text reached a stop string. The tokens that completed it were sampled, and are trained on.
+    StopString,
 }
 
 impl StopReason {
     /// Was the answer cut off?
     pub fn is_truncated(self) -> bool {
-        self != StopReason::EndToken
+        matches!(self, StopReason::TokensMax | StopReason::ContextFull)
     }
 }
 
 /// How the tokens of a node were sampled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sampled {
-    /// Log-probability of each token, in nats, under the distribution divided by `temperature` and not
-    /// truncated: what the trainer recomputes.
+    /// Log-probability of each token, in nats, under the softmax of the logits over `temperature`, before
+    /// penalties and filters: what the trainer recomputes.
     pub logprobs: Vec<f32>,
     /// Number of updates that the weights had had.
     pub policy_version: u64,
@@ -80,7 +82,8 @@ pub struct NodeId(pub usize);
 pub struct Node {
     /// What it follows; `None` at the start of a conversation.
     pub parent: Option<NodeId>,
-    /// The text of the tokens, as it stands in the rendered conversation.
+    /// The text of the tokens, as it stands in the rendered conversation. An answer that a stop string ended
+    /// stands there without it, while its ids have it.
     pub text: String,
     /// Token ids.
     pub ids: Vec<u32>,

@@ -41,12 +41,12 @@ fn main() -> Result<(), Box<dyn Error>> {
                 prompt: (0..prompt_tokens).map(|at| (i / group * 31 + at * 7) as u32 % VOCAB).collect(),
                 sampling: Sampling::at(1.0, answer_tokens),
                 seed: i as u64,
-                stop_ids: Arc::from([]),
+                end_ids: Arc::from([]),
             })
             .collect();
         for round in 0..3 {
             let start = Instant::now();
-            let (_, stats) = generate(&model, &requests, &Limits::default())?;
+            let (_, stats) = generate(&model, None, &requests, &Limits::default())?;
             let seconds = start.elapsed().as_secs_f64();
             let rate = stats.sampled_tokens as f64 / seconds;
             println!("groups of {group}, round {round}: {seconds:.3} s, {rate:.0} tokens/s, {stats:?}");

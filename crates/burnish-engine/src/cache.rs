@@ -1,39 +1,10 @@
-//! Keys and values of tokens that were already read.
+//! Keys and values of tokens that were already read, as attention meets them.
 
 use burnish_model::{Attend, Packed};
 use burnish_tensor::{HeadShape, KvBlock, Tape, Var, cached_attention};
 use std::sync::Arc;
 
-/// Keys and values of a run of tokens, at every layer.
-#[derive(Debug, Default)]
-pub(crate) struct Block {
-    layers: Vec<LayerBlock>,
-}
-
-/// Keys (after norm and rotation) and values of a run of tokens at one layer, each `[rows, kv_heads * head_dim]`.
-#[derive(Debug, Default)]
-struct LayerBlock {
-    k: Vec<f32>,
-    v: Vec<f32>,
-}
-
-impl Block {
-    /// Appends rows at `layer`.
-    fn extend(&mut self, layer: usize, k: &[f32], v: &[f32]) {
-        if self.layers.len() <= layer {
-            self.layers.resize_with(layer + 1, LayerBlock::default);
-        }
-        let block = &mut self.layers[layer];
-        block.k.extend_from_slice(k);
-        block.v.extend_from_slice(v);
-    }
-
-    /// The rows at `layer`, `width` columns each.
-    fn at(&self, layer: usize, width: usize) -> Option<KvBlock<'_>> {
-        let block = self.layers.get(layer)?;
-        Some(KvBlock { k: &block.k, v: &block.v, rows: block.k.len() / width })
-    }
-}
+use crate::pages::{Block, Pool};
 
 /// What one sequence has read: a prompt that it may share with others, and its own answer.
 #[derive(Debug)]
@@ -48,8 +19,34 @@ impl Cache {
         Cache { prompt, answer: Block::default() }
     }
 
-    fn blocks(&self, layer: usize, width: usize) -> Vec<KvBlock<'_>> {
-        [self.prompt.at(layer, width), self.answer.at(layer, width)].into_iter().flatten().collect()
+    /// Tokens of the answer that have been read.
+    pub(crate) fn answer_rows(&self) -> usize {
+        self.answer.rows
+    }
+
+    /// Sees that there is room for `rows` tokens of the answer in all; `false` if the pool has too few pages.
+    pub(crate) fn reserve(&mut self, rows: usize, pool: &Arc<Pool>) -> bool {
+        self.answer.reserve(rows, pool)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn prompt(&self) -> &Arc<Block> {
+        &self.prompt
+    }
+
+    #[cfg(test)]
+    pub(crate) fn answer(&self) -> &Block {
+        &self.answer
+    }
+
+    /// What the prompt left behind.
+    pub(crate) fn into_prompt(self) -> Arc<Block> {
+        self.prompt
+    }
+
+    /// The prompt and the first `rows` tokens of the answer.
+    fn blocks(&self, layer: usize, rows: usize) -> Vec<KvBlock<'_>> {
+        self.prompt.at(layer, self.prompt.rows).chain(self.answer.at(layer, rows)).collect()
     }
 }
 
@@ -61,13 +58,16 @@ pub(crate) struct Prefill {
 }
 
 impl Prefill {
-    pub(crate) fn new(packed: Packed) -> Self {
-        let prompts = packed.layout.segments().iter().map(|_| Block::default()).collect();
+    /// `prompts` are empty, with room for the tokens of their segments.
+    pub(crate) fn new(packed: Packed, prompts: Vec<Block>) -> Self {
         Prefill { packed, prompts }
     }
 
     /// What each prompt left behind, in the order of the pack.
-    pub(crate) fn into_blocks(self) -> Vec<Block> {
+    pub(crate) fn into_blocks(mut self) -> Vec<Block> {
+        for (segment, block) in self.packed.layout.segments().iter().zip(&mut self.prompts) {
+            block.rows = segment.len;
+        }
         self.prompts
     }
 }
@@ -77,26 +77,50 @@ impl Attend for Prefill {
         let width = k.cols();
         for (segment, block) in self.packed.layout.segments().iter().zip(&mut self.prompts) {
             let rows = segment.start * width..(segment.start + segment.len) * width;
-            block.extend(layer, &k.data()[rows.clone()], &v.data()[rows]);
+            block.write(layer, 0, &k.data()[rows.clone()], &v.data()[rows]);
         }
         self.packed.attend(tape, layer, q, k, v)
     }
 }
 
-/// Attention of one decoding step: row `i` is the newest token of the sequence that `caches[i]` belongs to.
+/// Attention of one decoding step: each sequence reads its next tokens, in most steps one.
 pub(crate) struct Decode<'a> {
     pub(crate) shape: HeadShape,
-    pub(crate) caches: Vec<&'a mut Cache>,
+    pub(crate) runs: Vec<Run<'a>>,
+}
+
+/// The next tokens of an answer that a sequence reads, for which its cache has room.
+pub(crate) struct Run<'a> {
+    pub(crate) cache: &'a mut Cache,
+    pub(crate) rows: usize,
+}
+
+impl Decode<'_> {
+    /// Keeps what was read at every layer.
+    pub(crate) fn commit(self) {
+        for Run { cache, rows } in self.runs {
+            cache.answer.rows += rows;
+        }
+    }
 }
 
 impl Attend for Decode<'_> {
     fn attend(&mut self, tape: &mut Tape<'_>, layer: usize, q: Var, k: Var, v: Var) -> Var {
         let width = k.cols();
-        let rows = k.data().chunks_exact(width).zip(v.data().chunks_exact(width));
-        for (cache, (k, v)) in self.caches.iter_mut().zip(rows) {
-            cache.answer.extend(layer, k, v);
+        let mut start = 0;
+        for Run { cache, rows } in &mut self.runs {
+            let data = start * width..(start + *rows) * width;
+            cache.answer.write(layer, cache.answer.rows, &k.data()[data.clone()], &v.data()[data]);
+            start += *rows;
         }
-        let blocks: Vec<_> = self.caches.iter().map(|cache| cache.blocks(layer, width)).collect();
+        // Each row sees what stands before it, and itself.
+        let blocks: Vec<_> = self
+            .runs
+            .iter()
+            .flat_map(|Run { cache, rows }| {
+                (1..=*rows).map(|ahead| cache.blocks(layer, cache.answer.rows + ahead))
+            })
+            .collect();
         let mut mixed = vec![0.0; q.data().len()];
         cached_attention(q.data(), self.shape, &blocks, &mut mixed);
         tape.external(q.rows(), q.cols(), mixed)
@@ -106,6 +130,7 @@ impl Attend for Decode<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pages::PageShape;
     use burnish_model::Model;
     use burnish_tensor::Layout;
     use serde::Deserialize;
@@ -136,9 +161,18 @@ mod tests {
         }
     }
 
-    /// Reads `prefilled[i]` tokens of prompt `i` in one pass, and the others one by one, all prompts side by side.
-    fn check_incremental_logits(model: &Model, golden: &Golden, prefilled: &[usize]) {
+    /// Reads `prefilled[i]` tokens of prompt `i` in one pass, and of the others `at_once` in each step, all
+    /// prompts side by side.
+    fn check_incremental_logits(model: &Model, golden: &Golden, prefilled: &[usize], at_once: usize) {
         let shape = model.head_shape();
+        let page =
+            PageShape { layers: model.config.num_hidden_layers, width: shape.kv_heads * shape.head_dim };
+        let pool = Arc::new(Pool::new(page, 1 << 24));
+        let room = |rows: usize| {
+            let mut block = Block::default();
+            assert!(block.reserve(rows, &pool));
+            block
+        };
         let vocab_size = model.vocab().len();
         let read: Vec<(usize, usize)> = prefilled
             .iter()
@@ -151,28 +185,34 @@ mod tests {
 
         let (ids, positions) = inputs(&read);
         let layout = Arc::new(Layout::causal(prefilled));
-        let mut prefill = Prefill::new(Packed { layout, shape });
+        let mut prefill =
+            Prefill::new(Packed { layout, shape }, prefilled.iter().map(|&len| room(len)).collect());
         assert_rows_close(&logits(model, &ids, &positions, &mut prefill), golden, &read, vocab_size);
 
         let blocks = prefill.into_blocks().into_iter().map(Arc::new);
         let mut caches: Vec<Cache> = blocks.map(Cache::after).collect();
         for step in 0.. {
-            let next: Vec<(usize, usize)> = (0..golden.prompts.len())
-                .map(|prompt| (prompt, prefilled[prompt] + step))
-                .filter(|&(prompt, position)| position < golden.prompts[prompt].len())
+            let next: Vec<Vec<(usize, usize)>> = (0..golden.prompts.len())
+                .map(|prompt| {
+                    let start = prefilled[prompt] + step * at_once;
+                    let end = golden.prompts[prompt].len().min(start + at_once);
+                    (start..end).map(|position| (prompt, position)).collect()
+                })
                 .collect();
-            if next.is_empty() {
+            let rows: Vec<(usize, usize)> = next.concat();
+            if rows.is_empty() {
                 break;
             }
-            let (ids, positions) = inputs(&next);
-            let caches = caches
-                .iter_mut()
-                .enumerate()
-                .filter(|(prompt, _)| next.iter().any(|(active, _)| active == prompt))
-                .map(|(_, cache)| cache)
-                .collect();
-            let ours = logits(model, &ids, &positions, &mut Decode { shape, caches });
-            assert_rows_close(&ours, golden, &next, vocab_size);
+            let (ids, positions) = inputs(&rows);
+            let mut runs = Vec::new();
+            for (cache, next) in caches.iter_mut().zip(&next).filter(|(_, next)| !next.is_empty()) {
+                assert!(cache.reserve(cache.answer_rows() + next.len(), &pool));
+                runs.push(Run { cache, rows: next.len() });
+            }
+            let mut decode = Decode { shape, runs };
+            let ours = logits(model, &ids, &positions, &mut decode);
+            decode.commit();
+            assert_rows_close(&ours, golden, &rows, vocab_size);
         }
     }
 
@@ -184,8 +224,9 @@ mod tests {
             let expected = std::fs::read_to_string(models.join(name).join("expected.json")).unwrap();
             let golden: Golden = serde_json::from_str(&expected).unwrap();
             let halves: Vec<usize> = golden.prompts.iter().map(|prompt| prompt.len().div_ceil(2)).collect();
-            check_incremental_logits(&model, &golden, &halves);
-            check_incremental_logits(&model, &golden, &vec![1; golden.prompts.len()]);
+            check_incremental_logits(&model, &golden, &halves, 1);
+            check_incremental_logits(&model, &golden, &halves, 5);
+            check_incremental_logits(&model, &golden, &vec![1; golden.prompts.len()], 1);
         }
     }
 }

@@ -1,7 +1,8 @@
-use burnish_core::Sampling;
+use burnish_core::{Sampling, TokenLogprobs};
 use burnish_tensor::Vocab;
 
-use crate::filters;
+use crate::past::Past;
+use crate::{filters, top};
 
 /// A token that was chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -9,8 +10,10 @@ pub struct Choice {
     /// Its id.
     pub id: u32,
     /// Its log-probability in nats under softmax(logits / temperature) over the allowed vocabulary, before
-    /// any filter cuts it: what the trainer recomputes. Greedy choices are recorded at temperature 1.
+    /// penalties and filters: what the trainer recomputes. Greedy choices are recorded at temperature 1.
     pub logprob: f32,
+    /// Its log-probability in nats under the distribution that it was drawn from; 0 for greedy choices.
+    pub behavior_logprob: f32,
 }
 
 /// Chooses tokens from logits, and keeps its buffers from one choice to the next.
@@ -18,17 +21,36 @@ pub struct Choice {
 pub struct Chooser {
     /// `(logit - max) / temperature`, as the trainer computes it; -inf where the id is not allowed. `[V]`
     scaled: Vec<f32>,
+    /// The same of the logits that the past altered, where it did. `[V]`
+    altered: Vec<f32>,
     /// Probabilities up to a common factor, the likeliest being 1; 0 where a filter cut. `[V]`
     weights: Vec<f32>,
     scratch: filters::Scratch,
+    whole: Whole,
+}
+
+/// The distribution that log-probs are recorded under.
+#[derive(Debug, Default)]
+struct Whole {
+    temperature: f64,
+    /// The greatest logit.
+    max: f64,
+    /// Logarithm of the sum of weights.
+    log_total: f64,
+}
+
+impl Whole {
+    fn logprob(&self, logit: f32) -> f32 {
+        ((f64::from(logit) - self.max) / self.temperature - self.log_total) as f32
+    }
 }
 
 impl Chooser {
     /// Chooses one id of `vocab` by `logits` `[V]` with the random number `uniform` in `[0, 1)`.
     ///
-    /// Temperature 0 takes the likeliest id, the lowest of equal ones. Otherwise the filters apply in the
-    /// order temperature, top-k, top-p, min-p, and `uniform` is looked up in the cumulative distribution in
-    /// the order of the ids. An id of probability zero is never chosen.
+    /// First `past` alters the logits. Then temperature 0 takes the likeliest id, the lowest of equal ones;
+    /// otherwise the filters apply in the order temperature, top-k, top-p, min-p, and `uniform` is looked up in
+    /// the cumulative distribution in the order of the ids. An id of probability zero is never chosen.
     ///
     /// `None` if the logits can't be normalised: one is NaN or infinite, or no id is allowed.
     pub fn choose(
@@ -36,50 +58,81 @@ impl Chooser {
         logits: &[f32],
         vocab: &Vocab,
         sampling: &Sampling,
+        past: Past<'_>,
         uniform: f64,
     ) -> Option<Choice> {
         let is_greedy = sampling.temperature == 0.0;
         let temperature = if is_greedy { 1.0 } else { sampling.temperature };
-        let likeliest = self.scale(logits, vocab, temperature)?;
-        let total = self.weigh();
-        if !total.is_finite() {
+        copy_allowed(&mut self.scaled, logits, vocab);
+        let mut likeliest = scale(&mut self.scaled, temperature)?;
+        let mut mass = weigh(&mut self.weights, &self.scaled);
+        if !mass.is_finite() {
             return None;
         }
-        let id = if is_greedy {
-            likeliest
-        } else if sampling.is_truncating() {
-            filters::truncate(&self.scaled, &mut self.weights, sampling, &mut self.scratch);
-            let kept = self.weights.iter().map(|&weight| f64::from(weight)).sum::<f64>();
-            pick(&self.weights, uniform * kept)?
+        let max = f64::from(logits[likeliest]);
+        self.whole = Whole { temperature: f64::from(temperature), max, log_total: mass.ln() };
+
+        let is_altered = past.is_altering(sampling);
+        if is_altered {
+            copy_allowed(&mut self.altered, logits, vocab);
+            past.alter(&mut self.altered, sampling);
+            likeliest = scale(&mut self.altered, temperature)?;
+            mass = weigh(&mut self.weights, &self.altered);
+        }
+        if !is_greedy && sampling.is_truncating() {
+            let scaled = if is_altered { &self.altered } else { &self.scaled };
+            filters::truncate(scaled, &mut self.weights, sampling, &mut self.scratch);
+            mass = self.weights.iter().map(|&weight| f64::from(weight)).sum();
+        }
+        let id = if is_greedy { likeliest } else { pick(&self.weights, uniform * mass)? };
+        let logprob = self.whole.logprob(logits[id]);
+        let behavior_logprob = if is_greedy {
+            0.0
+        } else if is_altered || sampling.is_truncating() {
+            (f64::from(self.weights[id]) / mass).ln() as f32
         } else {
-            pick(&self.weights, uniform * total)?
+            logprob
         };
-        let below = f64::from(logits[id]) - f64::from(logits[likeliest]);
-        Some(Choice { id: id as u32, logprob: (below / f64::from(temperature) - total.ln()) as f32 })
+        Some(Choice { id: id as u32, logprob, behavior_logprob })
     }
 
-    /// Fills `scaled`; gives the first index of the greatest.
-    fn scale(&mut self, logits: &[f32], vocab: &Vocab, temperature: f32) -> Option<usize> {
-        self.scaled.clear();
-        self.scaled.extend_from_slice(logits);
-        for &id in vocab.excluded() {
-            self.scaled[id as usize] = f32::NEG_INFINITY;
-        }
-        let max = self.scaled.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        if !max.is_finite() {
-            return None;
-        }
-        let likeliest = self.scaled.iter().position(|&logit| logit == max);
-        self.scaled.iter_mut().for_each(|logit| *logit = (*logit - max) / temperature);
-        likeliest
+    /// What the newest choice, which was made from `logits`, says of the whole distribution, with the `n`
+    /// likeliest ids.
+    pub fn details(&self, logits: &[f32], choice: Choice, n: usize) -> TokenLogprobs {
+        let chosen = self.scaled[choice.id as usize];
+        let rank = self.scaled.iter().filter(|&&value| value >= chosen).count();
+        let mut top = Vec::with_capacity(n);
+        top::likeliest(&self.scaled, n, &mut top);
+        let top = top.into_iter().map(|id| (id, self.whole.logprob(logits[id as usize]))).collect();
+        TokenLogprobs { rank, top, behavior: choice.behavior_logprob }
     }
+}
 
-    /// Fills `weights`; gives their sum, in the order of the ids. A NaN among the logits makes it NaN.
-    fn weigh(&mut self) -> f64 {
-        self.weights.clear();
-        self.weights.extend(self.scaled.iter().map(|value| value.exp()));
-        self.weights.iter().map(|&weight| f64::from(weight)).sum()
+/// Logits, -inf where the id is not allowed.
+fn copy_allowed(to: &mut Vec<f32>, logits: &[f32], vocab: &Vocab) {
+    to.clear();
+    to.extend_from_slice(logits);
+    for &id in vocab.excluded() {
+        to[id as usize] = f32::NEG_INFINITY;
     }
+}
+
+/// Makes logits into `(logit - max) / temperature`; gives the first index of the greatest.
+fn scale(logits: &mut [f32], temperature: f32) -> Option<usize> {
+    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    if !max.is_finite() {
+        return None;
+    }
+    let likeliest = logits.iter().position(|&logit| logit == max);
+    logits.iter_mut().for_each(|logit| *logit = (*logit - max) / temperature);
+    likeliest
+}
+
+/// Fills `weights`; gives their sum, in the order of the ids. A NaN among the logits makes it NaN.
+fn weigh(weights: &mut Vec<f32>, scaled: &[f32]) -> f64 {
+    weights.clear();
+    weights.extend(scaled.iter().map(|value| value.exp()));
+    weights.iter().map(|&weight| f64::from(weight)).sum()
 }
 
 /// The first index at which the running sum exceeds `target`. The sum stands still on a zero weight, so none
@@ -99,11 +152,12 @@ fn pick(weights: &[f32], target: f64) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Seen;
     use burnish_core::rng;
     use proptest::prelude::*;
 
     fn choose(logits: &[f32], sampling: &Sampling, uniform: f64) -> Option<Choice> {
-        Chooser::default().choose(logits, &Vocab::all(logits.len()), sampling, uniform)
+        Chooser::default().choose(logits, &Vocab::all(logits.len()), sampling, Past::default(), uniform)
     }
 
     /// Random logits of the size that a trained model has.
@@ -157,7 +211,9 @@ mod tests {
         let mut chooser = Chooser::default();
         let vocab = Vocab::all(logits.len());
         for position in 0..DRAWS {
-            let choice = chooser.choose(&logits, &vocab, sampling, rng::uniform(17, position)).unwrap();
+            let choice = chooser
+                .choose(&logits, &vocab, sampling, Past::default(), rng::uniform(17, position))
+                .unwrap();
             counts[choice.id as usize] += 1.0;
         }
         let possible: Vec<usize> = (0..logits.len()).filter(|&id| expected[id] > 0.0).collect();
@@ -218,6 +274,86 @@ mod tests {
     }
 
     #[test]
+    fn the_behavior_log_probability_is_that_of_the_filtered_and_penalised_distribution() {
+        let logits = random_logits(8, 100);
+        let sampling = Sampling {
+            top_k: 30,
+            top_p: 0.8,
+            repetition_penalty: 1.5,
+            frequency_penalty: 0.4,
+            presence_penalty: -0.3,
+            ..Sampling::at(0.8, 1)
+        };
+        let mut seen = Seen::in_prompt(&(0..50).collect::<Vec<u32>>());
+        (20..70).chain(40..60).for_each(|id| seen.push(id));
+        let forbidden: [&[u32]; 2] = [&[3, 55, 1000], &[99]];
+        let past = Past { seen: Some(&seen), forbidden: &forbidden };
+
+        let mut penalised = logits.clone();
+        past.alter(&mut penalised, &sampling);
+        let expected = filtered_softmax(&penalised, &sampling);
+        let mut chooser = Chooser::default();
+        let mut ids = std::collections::BTreeSet::new();
+        for position in 0..400 {
+            let uniform = rng::uniform(1, position);
+            let choice = chooser.choose(&logits, &Vocab::all(100), &sampling, past, uniform).unwrap();
+            let id = choice.id as usize;
+            assert!((f64::from(choice.behavior_logprob) - expected[id].ln()).abs() < 1e-5);
+            assert!((f64::from(choice.logprob) - softmax(&logits, 0.8)[id].ln()).abs() < 1e-5);
+            ids.insert(id);
+        }
+        assert!(ids.len() > 5 && ids.iter().all(|id| ![3, 55, 99].contains(id)), "{ids:?}");
+        // Where nothing is cut, both are one number.
+        let choice = choose(&logits, &Sampling::at(0.8, 1), 0.4).unwrap();
+        assert_eq!(choice.logprob, choice.behavior_logprob);
+        assert_eq!(choose(&logits, &Sampling::greedy(1), 0.4).unwrap().behavior_logprob, 0.0);
+    }
+
+    #[test]
+    fn greedy_choices_heed_penalties_and_forbidden_ids() {
+        let logits = [1.0, 3.0, 2.5];
+        let sampling = Sampling { presence_penalty: 1.0, ..Sampling::greedy(1) };
+        let mut seen = Seen::default();
+        seen.push(1);
+        let past = |forbidden| Past { seen: Some(&seen), forbidden };
+        let vocab = Vocab::all(3);
+        let id = |past| Chooser::default().choose(&logits, &vocab, &sampling, past, 0.0).map(|c| c.id);
+        assert_eq!(id(past(&[])), Some(2));
+        assert_eq!(id(past(&[&[2]])), Some(1));
+        assert_eq!(id(past(&[&[2, 1], &[0]])), None);
+    }
+
+    #[test]
+    fn details_are_those_of_the_whole_distribution() {
+        let mut logits = random_logits(2, 60);
+        logits[7] = logits[31];
+        logits[5] = 90.0;
+        let vocab = Vocab::only(60, |id| id != 5);
+        let sampling = Sampling { top_k: 12, repetition_penalty: 3.0, ..Sampling::at(1.3, 1) };
+        let seen = Seen::in_prompt(&[1, 2, 3, 4]);
+        let past = Past { seen: Some(&seen), forbidden: &[] };
+        let mut allowed = logits.clone();
+        allowed[5] = f32::NEG_INFINITY;
+        let p = softmax(&allowed, 1.3);
+        let mut order: Vec<usize> = (0..60).filter(|&id| id != 5).collect();
+        order.sort_by(|&a, &b| p[b].total_cmp(&p[a]));
+        let mut chooser = Chooser::default();
+        for uniform in [0.0, 0.3, 0.6, 0.99] {
+            let choice = chooser.choose(&logits, &vocab, &sampling, past, uniform).unwrap();
+            for n in [0, 1, 5, 59, 100] {
+                let TokenLogprobs { rank, top, behavior } = chooser.details(&logits, choice, n);
+                assert_eq!(behavior, choice.behavior_logprob);
+                assert_eq!(rank, p.iter().filter(|&&x| x >= p[choice.id as usize]).count());
+                let ids: Vec<usize> = top.iter().map(|&(id, _)| id as usize).collect();
+                assert_eq!(ids, order[..n.min(59)]);
+                for (id, logprob) in top {
+                    assert!((f64::from(logprob) - p[id as usize].ln()).abs() < 1e-5);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn the_ends_of_the_unit_interval_give_the_first_and_the_last_possible_id() {
         let logits = [f32::MIN, 1.0, 1.0, f32::MIN];
         let almost_one = 1.0 - f64::EPSILON / 2.0;
@@ -229,7 +365,7 @@ mod tests {
     fn the_lowest_temperatures_choose_as_greedy_does() {
         for temperature in [1e-6, 1e-20, f32::MIN_POSITIVE] {
             let choice = choose(&[3.0, 40.0, -7.0], &Sampling::at(temperature, 1), 0.7).unwrap();
-            assert_eq!(choice, Choice { id: 1, logprob: 0.0 });
+            assert_eq!(choice, Choice { id: 1, logprob: 0.0, behavior_logprob: 0.0 });
         }
     }
 
@@ -240,7 +376,10 @@ mod tests {
             assert_eq!(choose(&bad, &Sampling::greedy(1), 0.5), None);
         }
         let none = Vocab::only(2, |_| false);
-        assert_eq!(Chooser::default().choose(&[0.0, 1.0], &none, &Sampling::greedy(1), 0.5), None);
+        assert_eq!(
+            Chooser::default().choose(&[0.0, 1.0], &none, &Sampling::greedy(1), Past::default(), 0.5),
+            None
+        );
     }
 
     #[test]
@@ -248,7 +387,7 @@ mod tests {
         let logits = random_logits(4, 151_936);
         let mut chooser = Chooser::default();
         let vocab = Vocab::all(logits.len());
-        let choice = chooser.choose(&logits, &vocab, &Sampling::at(1.0, 1), 0.5).unwrap();
+        let choice = chooser.choose(&logits, &vocab, &Sampling::at(1.0, 1), Past::default(), 0.5).unwrap();
         let expected = softmax(&logits, 1.0)[choice.id as usize].ln();
         assert!((f64::from(choice.logprob) - expected).abs() < 1e-5);
     }
@@ -269,7 +408,7 @@ mod tests {
             logits[2] = 60.0;
             logits[4] = -1e4;
             let sampling = Sampling { top_k, top_p, min_p, ..Sampling::at(temperature, 1) };
-            let choice = Chooser::default().choose(&logits, &vocab, &sampling, uniform).unwrap();
+            let choice = Chooser::default().choose(&logits, &vocab, &sampling, Past::default(), uniform).unwrap();
             prop_assert_eq!(choice.id % 3, 1);
             prop_assert_ne!(choice.id, 4);
             prop_assert!(choice.logprob <= 0.0 && choice.logprob.is_finite());

@@ -50,6 +50,39 @@ pub enum EngineError {
         /// What is wrong with it.
         source: SamplingError,
     },
+    /// A request has stop strings, and nothing can decode its answer.
+    #[error("request {request}: sampling.stop needs a tokenizer")]
+    NoTokenizer {
+        /// Index of the request.
+        request: usize,
+    },
+    /// The text of an answer can't be decoded.
+    #[error("request {request}: {problem}")]
+    Text {
+        /// Index of the request.
+        request: usize,
+        /// What the tokenizer said.
+        problem: String,
+    },
+    /// A request does not fit into the cache even when it is alone.
+    #[error(
+        "request {request}: a prompt of {tokens} tokens and up to {answer_tokens} of an answer need {least_bytes} \
+         bytes of cache, but limits.cache_bytes is {cache_bytes}; set `rollout.cache_mib` to {} at least, or ask \
+         for fewer tokens",
+        least_bytes.div_ceil(1 << 20)
+    )]
+    CacheTooSmall {
+        /// Index of the request.
+        request: usize,
+        /// Length of the prompt.
+        tokens: usize,
+        /// Most tokens of the answer.
+        answer_tokens: usize,
+        /// Least number of bytes with which it fits.
+        least_bytes: usize,
+        /// The limit.
+        cache_bytes: usize,
+    },
     /// The model's output can't be normalised into a distribution.
     #[error(
         "request {request}: the logits of token {position} of the answer are not finite, or no id is allowed; \

@@ -9,6 +9,7 @@ use std::cmp::Ordering;
 pub(crate) struct Scratch {
     values: Vec<f32>,
     ranked: Vec<u32>,
+    bins: Vec<f64>,
 }
 
 /// Sets to 0 the weights of what top-k, top-p and min-p drop, in this order; each filter sees the
@@ -20,7 +21,7 @@ pub(crate) fn truncate(scaled: &[f32], weights: &mut [f32], sampling: &Sampling,
         keep_top_k(scaled, weights, sampling.top_k, &mut scratch.values);
     }
     if sampling.top_p < 1.0 {
-        keep_top_p(scaled, weights, f64::from(sampling.top_p), &mut scratch.ranked);
+        keep_top_p(scaled, weights, f64::from(sampling.top_p), scratch);
     }
     if sampling.min_p > 0.0 {
         keep_min_p(weights, sampling.min_p);
@@ -41,33 +42,59 @@ fn keep_top_k(scaled: &[f32], weights: &mut [f32], k: usize, values: &mut Vec<f3
 
 /// Drops, from the least likely up, while the dropped probability is at most `1 - top_p`; of equally likely
 /// ids the lower go first (`transformers` leaves their order open). The likeliest always stays.
-fn keep_top_p(scaled: &[f32], weights: &mut [f32], top_p: f64, ranked: &mut Vec<u32>) {
-    let mass: f64 = weights.iter().map(|&weight| f64::from(weight)).sum();
-    let dropped_max = (1.0 - top_p) * mass;
-    // Weights this small are dropped even if there are V of them, so only the others need to be sorted.
-    let surely_dropped_max = dropped_max / weights.len() as f64;
+///
+/// Nothing is sorted: the mass of each bin of weights tells in which bin the dropping ends, and the work inside that
+/// bin halves from round to round.
+fn keep_top_p(scaled: &[f32], weights: &mut [f32], top_p: f64, scratch: &mut Scratch) {
+    let Scratch { ranked, bins, .. } = scratch;
+    bins.clear();
+    bins.resize(BINS, 0.0);
+    for &weight in weights.iter() {
+        bins[bin_of(weight)] += f64::from(weight);
+    }
+    let dropped_max = (1.0 - top_p) * bins.iter().sum::<f64>();
     let mut dropped = 0.0;
+    let mut last = 0;
+    while last + 1 < BINS && dropped + bins[last] <= dropped_max {
+        dropped += bins[last];
+        last += 1;
+    }
     ranked.clear();
     for (id, weight) in (0u32..).zip(weights.iter_mut()) {
-        if *weight < 1.0 && f64::from(*weight) <= surely_dropped_max {
-            dropped += f64::from(*weight);
-            *weight = 0.0;
-        } else {
-            ranked.push(id);
+        match bin_of(*weight).cmp(&last) {
+            Ordering::Less => *weight = 0.0,
+            Ordering::Equal => ranked.push(id),
+            Ordering::Greater => {}
         }
     }
-    let by_likelihood = |a: u32, b: u32| {
+    let by_likelihood = |&a: &u32, &b: &u32| {
         scaled[a as usize].partial_cmp(&scaled[b as usize]).unwrap_or(Ordering::Equal).then(a.cmp(&b))
     };
-    ranked.sort_unstable_by(|&a, &b| by_likelihood(a, b));
-    ranked.pop();
-    for &id in ranked.iter() {
-        dropped += f64::from(weights[id as usize]);
-        if dropped > dropped_max {
-            break;
+    // Either the less likely half is dropped as a whole, or the dropping ends within it. The one that is left is
+    // the first that stays.
+    let mut ranked = ranked.as_mut_slice();
+    while ranked.len() > 1 {
+        let middle = ranked.len() / 2;
+        ranked.select_nth_unstable_by(middle, by_likelihood);
+        let (less, more) = ranked.split_at_mut(middle);
+        let mass: f64 = less.iter().map(|&id| f64::from(weights[id as usize])).sum();
+        if dropped + mass <= dropped_max {
+            dropped += mass;
+            less.iter().for_each(|&id| weights[id as usize] = 0.0);
+            ranked = more;
+        } else {
+            ranked = less;
         }
-        weights[id as usize] = 0.0;
     }
+}
+
+/// Bins of the weights 0 to 1.
+const BINS: usize = (1f32.to_bits() >> 20) as usize + 1;
+
+/// Weights of one bin have the exponent and the first 3 bits of the mantissa in common, so bins are in the order
+/// of the weights.
+fn bin_of(weight: f32) -> usize {
+    (weight.to_bits() >> 20) as usize
 }
 
 /// Drops what is less likely than `min_p` times the likeliest, whose weight is 1.
@@ -82,6 +109,8 @@ fn keep_min_p(weights: &mut [f32], min_p: f32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use burnish_core::rng;
+    use proptest::prelude::*;
     use serde::Deserialize;
 
     /// Written by `tests/golden/warpers.py`.
@@ -103,7 +132,7 @@ mod tests {
         let golden: Golden = serde_json::from_str(include_str!("../tests/golden/warpers.json")).unwrap();
         assert_eq!(golden.cases.len(), 56);
         for Case { row, sampling: (temperature, top_k, top_p, min_p), kept } in golden.cases {
-            let sampling = Sampling { temperature, top_k, top_p, min_p, tokens_max: 1 };
+            let sampling = Sampling { top_k, top_p, min_p, ..Sampling::at(temperature, 1) };
             let logits: Vec<f32> =
                 golden.rows[row].iter().map(|logit| logit.unwrap_or(f32::NEG_INFINITY)).collect();
             let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -112,6 +141,34 @@ mod tests {
             truncate(&scaled, &mut weights, &sampling, &mut Scratch::default());
             let ours: Vec<usize> = (0..weights.len()).filter(|&id| weights[id] > 0.0).collect();
             assert_eq!(ours, kept, "row {row}, {sampling:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn top_p_drops_what_sorting_drops(seed in 0u64..1000, len in 1usize..400, top_p in 0.001..0.999f32) {
+            let mut stream = rng::Stream::new(seed);
+            let spread = stream.normal() * 4.0;
+            let mut scaled: Vec<f32> = (0..len).map(|_| (stream.normal() * spread) as f32).collect();
+            let max = scaled.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            scaled.iter_mut().for_each(|value| *value -= max);
+            let weights: Vec<f32> = scaled.iter().map(|value| value.exp()).collect();
+
+            let mut order: Vec<usize> = (0..len).collect();
+            order.sort_by(|&a, &b| weights[a].total_cmp(&weights[b]));
+            let total: f64 = weights.iter().map(|&weight| f64::from(weight)).sum();
+            let mut expected = weights.clone();
+            let mut dropped = 0.0;
+            for &id in &order[..len - 1] {
+                dropped += f64::from(weights[id]);
+                if dropped > (1.0 - f64::from(top_p)) * total {
+                    break;
+                }
+                expected[id] = 0.0;
+            }
+            let mut ours = weights;
+            keep_top_p(&scaled, &mut ours, f64::from(top_p), &mut Scratch::default());
+            prop_assert_eq!(ours, expected);
         }
     }
 }

@@ -4,18 +4,27 @@
 //! that the log-probability recorded when a token was sampled is the one that the trainer recomputes.
 //! [`LocalPolicy`] puts a model and its chat format behind [`burnish_core::Policy`].
 //!
-//! What is chosen depends on the logits, the request's sampling parameters and
-//! `rng::uniform(request.seed, position)` alone: not on which other requests are in the batch, nor on the
-//! number of threads.
+//! What is chosen depends on the logits, the request's own tokens and sampling parameters, and
+//! `rng::uniform(request.seed, position)` alone: not on which other requests are in the batch, how much memory
+//! the cache has, nor the number of threads. `docs/sampling.md` defines every parameter.
 
+mod answer;
+mod batch;
 mod cache;
 mod choose;
 mod error;
 mod filters;
 mod generate;
+mod pages;
+mod past;
 mod policy;
+mod request;
+mod text;
+mod top;
 
 pub use choose::{Choice, Chooser};
 pub use error::EngineError;
-pub use generate::{Generated, Limits, Request, Stats, generate};
+pub use generate::generate;
+pub use past::{Past, Seen};
 pub use policy::LocalPolicy;
+pub use request::{Generated, Limits, Request, Stats};

@@ -1,4 +1,4 @@
-use burnish_core::{Policy, PolicyError, Sampled, Sampling, SamplingError, Trace, Turn, TurnOutput};
+use burnish_core::{Policy, PolicyError, Sampled, Sampling, StopReason, Trace, Turn, TurnOutput};
 use burnish_model::{Chat, Model};
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ pub struct LocalPolicy<'a> {
     version: u64,
     limits: Limits,
     is_training: bool,
-    stop_ids: Arc<[u32]>,
+    end_ids: Arc<[u32]>,
     stats: Stats,
 }
 
@@ -24,13 +24,13 @@ impl<'a> LocalPolicy<'a> {
             version,
             limits: Limits::default(),
             is_training: false,
-            stop_ids: chat.end_ids().into(),
+            end_ids: chat.end_ids().into(),
             stats: Stats::default(),
         }
     }
 
     /// For rollouts that are trained on: refuses sampling that is not from the model's whole distribution
-    /// (filters, greedy), because the recorded log-probs would not be those of what was sampled.
+    /// ([`Sampling::check_on_policy`]), because the recorded log-probs would not be those of what was done.
     pub fn for_training(mut self) -> Self {
         self.is_training = true;
         self
@@ -51,7 +51,7 @@ impl<'a> LocalPolicy<'a> {
     fn read(&self, turn: &Turn<'_>) -> Result<(Trace, Request), PolicyError> {
         turn.sampling.check()?;
         if self.is_training {
-            check_untruncated(turn.sampling)?;
+            turn.sampling.check_on_policy()?;
         }
         let mut trace = turn.trace.clone();
         let prompt = self
@@ -63,8 +63,8 @@ impl<'a> LocalPolicy<'a> {
             return Err(PolicyError::PromptTooLong { tokens: prompt.len(), tokens_max });
         }
         let sampling = turn.sampling.clone();
-        let stop_ids = Arc::clone(&self.stop_ids);
-        Ok((trace, Request { prompt, sampling, seed: turn.seed, stop_ids }))
+        let end_ids = Arc::clone(&self.end_ids);
+        Ok((trace, Request { prompt, sampling, seed: turn.seed, end_ids }))
     }
 
     /// Appends the answer to the trace.
@@ -74,12 +74,21 @@ impl<'a> LocalPolicy<'a> {
         answer: Generated,
         sampling: &Sampling,
     ) -> Result<TurnOutput, PolicyError> {
-        let Generated { ids, logprobs, stop } = answer;
+        let Generated { ids, logprobs, stop, text, details } = answer;
         let temperature = if sampling.temperature == 0.0 { 1.0 } else { sampling.temperature };
         let sampled = Sampled { logprobs, policy_version: self.version, temperature, stop };
-        let message =
-            self.chat.record(trace, ids, sampled).map_err(|error| PolicyError::Failed(error.to_string()))?;
-        Ok(TurnOutput { message, stop })
+        let message = match (text, ids.as_slice()) {
+            (Some(text), _) => self.chat.record_as(trace, ids, text, sampled),
+            (None, [said @ .., end])
+                if stop == StopReason::EndToken && !sampling.include_stop && !self.end_ids.contains(end) =>
+            {
+                let decoded = self.chat.tokenizer.decode(said, false);
+                decoded.and_then(|text| self.chat.record_as(trace, ids, text, sampled))
+            }
+            _ => self.chat.record(trace, ids, sampled),
+        };
+        let message = message.map_err(|error| PolicyError::Failed(error.to_string()))?;
+        Ok(TurnOutput { message, stop, logprobs: details })
     }
 }
 
@@ -94,13 +103,14 @@ impl Policy for LocalPolicy<'_> {
                 Ok(trace)
             })
             .collect();
-        let (answers, failure) = match generate(self.model, &requests, &self.limits) {
-            Ok((answers, stats)) => {
-                self.stats += stats;
-                (answers, String::new())
-            }
-            Err(error) => (Vec::new(), error.to_string()),
-        };
+        let (answers, failure) =
+            match generate(self.model, Some(&self.chat.tokenizer), &requests, &self.limits) {
+                Ok((answers, stats)) => {
+                    self.stats += stats;
+                    (answers, String::new())
+                }
+                Err(error) => (Vec::new(), error.to_string()),
+            };
         let mut answers = answers.into_iter();
         turns
             .iter_mut()
@@ -117,19 +127,5 @@ impl Policy for LocalPolicy<'_> {
 
     fn version(&self) -> u64 {
         self.version
-    }
-}
-
-/// Is every token drawn from the whole distribution?
-fn check_untruncated(sampling: &Sampling) -> Result<(), SamplingError> {
-    let is_cut = [
-        ("temperature", sampling.temperature == 0.0, "above 0 in a rollout that is trained on"),
-        ("top_k", sampling.top_k > 0, "0 in a rollout that is trained on"),
-        ("top_p", sampling.top_p < 1.0, "1 in a rollout that is trained on"),
-        ("min_p", sampling.min_p > 0.0, "0 in a rollout that is trained on"),
-    ];
-    match is_cut.into_iter().find(|&(_, is_cut, _)| is_cut) {
-        Some((field, _, range)) => Err(SamplingError { field, range }),
-        None => Ok(()),
     }
 }

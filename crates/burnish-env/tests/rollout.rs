@@ -107,7 +107,7 @@ impl<F: FnMut(&[Message]) -> Answer> Policy for Scripted<F> {
                     sampled: Some(sampled),
                 };
                 turn.trace.push(node).unwrap();
-                Ok(TurnOutput { message: Message::assistant(text), stop })
+                Ok(TurnOutput { message: Message::assistant(text), stop, logprobs: Vec::new() })
             })
             .collect()
     }

@@ -167,8 +167,24 @@ impl Chat {
         let (said, end) = self.split_end(&ids);
         let content = self.tokenizer.decode(said, false)?;
         let text = format!("{content}{}", end.unwrap_or_default());
-        let sources = vec![Source::Policy; ids.len()];
-        trace.push(Node { parent: trace.head(), text, ids, sources, sampled: Some(sampled) })?;
+        push_sampled(trace, text, ids, sampled)?;
+        Ok(Message::assistant(content))
+    }
+
+    /// As [`Chat::record`], of an answer that says less than its ids: `content` is its text before what made it
+    /// stop (a stop string, or a token that ended it and is no end token of the template). The policy goes on
+    /// reading all that it sampled, and the template ends the answer after it.
+    ///
+    /// # Errors
+    /// If `sampled` does not fit the ids; the trace then stays as it was.
+    pub fn record_as(
+        &self,
+        trace: &mut Trace,
+        ids: Vec<u32>,
+        content: String,
+        sampled: Sampled,
+    ) -> Result<Message, ChatError> {
+        push_sampled(trace, content.clone(), ids, sampled)?;
         Ok(Message::assistant(content))
     }
 
@@ -244,6 +260,12 @@ impl Chat {
         let ends = self.end_texts.iter().filter_map(|end| Some(text.rfind(end.as_str())? + end.len()));
         ends.max().map(|end| &text[..end])
     }
+}
+
+fn push_sampled(trace: &mut Trace, text: String, ids: Vec<u32>, sampled: Sampled) -> Result<(), ChatError> {
+    let sources = vec![Source::Policy; ids.len()];
+    trace.push(Node { parent: trace.head(), text, ids, sources, sampled: Some(sampled) })?;
+    Ok(())
 }
 
 fn read_object(path: &Path) -> Result<Map<String, Value>, ModelError> {

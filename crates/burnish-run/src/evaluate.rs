@@ -1,8 +1,8 @@
 //! Evaluation: episodes on held-out tasks, summed up with an interval.
 
 use burnish_core::rng::{Address, Purpose};
-use burnish_core::{Episode, Sampling, Task};
-use burnish_engine::{Limits, LocalPolicy};
+use burnish_core::{Episode, Task};
+use burnish_engine::LocalPolicy;
 use burnish_env::Generator;
 use burnish_env::rollout::{self, Overlong, Plan, SeedPlace};
 use burnish_eval::Summary;
@@ -38,9 +38,9 @@ pub(crate) fn evaluate(
     generator: &dyn Generator,
     tasks: &[Task],
 ) -> Result<Evaluation, RunError> {
-    let sampling = Sampling::at(recipe.eval.temperature, recipe.rollout.tokens_max);
-    let limits = Limits { batch_max: recipe.rollout.batch_max, ..Limits::default() };
-    let mut local = LocalPolicy::new(&policy.model, &policy.chat, version).with_limits(limits);
+    let sampling = recipe.eval.sampling(&recipe.rollout);
+    let mut local =
+        LocalPolicy::new(&policy.model, &policy.chat, version).with_limits(recipe.rollout.limits());
     let episodes = rollout::play(
         &mut local,
         &Plan {

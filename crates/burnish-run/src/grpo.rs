@@ -2,7 +2,7 @@
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Task, Trace};
-use burnish_engine::{Limits, LocalPolicy};
+use burnish_engine::LocalPolicy;
 use burnish_env::rollout::{self, Plan, SeedPlace};
 use burnish_model::Model;
 use burnish_rl::{Objective, advantage, grpo::Grpo};
@@ -73,10 +73,11 @@ impl GrpoStage {
         // 1. Which tasks.
         let batch = tasks.of_step(seed, step, rollout.tasks_per_step);
         // 2. Sample a group of episodes for each.
-        let limits = Limits { batch_max: rollout.batch_max, ..Limits::default() };
-        let mut local = LocalPolicy::new(&policy.model, &policy.chat, trainer.updates())
-            .with_limits(limits)
-            .for_training();
+        let mut local =
+            LocalPolicy::new(&policy.model, &policy.chat, trainer.updates()).with_limits(rollout.limits());
+        if !rollout.allow_off_policy {
+            local = local.for_training();
+        }
         let episodes = rollout::play(
             &mut local,
             &Plan {
@@ -113,6 +114,11 @@ impl GrpoStage {
         }
         let mut metrics = episode_metrics(&batch, &episodes, &recipe.reward.weights);
         metrics.extend(credit.metrics);
+        let sampling = local.stats();
+        if sampling.waits > 0 {
+            metrics.insert("sampling/cache_waits".into(), sampling.waits as f64);
+            metrics.insert("sampling/cache_preemptions".into(), sampling.preemptions as f64);
+        }
         // 5. Update.
         if let Some(reference) = &self.reference {
             let tokens_max = recipe.train.micro_batch_tokens;

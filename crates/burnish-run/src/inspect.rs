@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use burnish_core::{Episode, Task};
-use burnish_engine::{Limits, LocalPolicy};
+use burnish_engine::LocalPolicy;
 use burnish_env::Generator;
 use burnish_env::rollout::{self, Plan, SeedPlace};
 use burnish_train::checkpoint;
@@ -89,8 +89,8 @@ impl Target {
         let tasks = Tasks::make(recipe, false)?;
         let chosen: Vec<Task> = tasks.eval.iter().take(count).cloned().collect();
         let policy = self.load()?;
-        let limits = Limits { batch_max: recipe.rollout.batch_max, ..Limits::default() };
-        let mut local = LocalPolicy::new(&policy.model, &policy.chat, self.version).with_limits(limits);
+        let mut local =
+            LocalPolicy::new(&policy.model, &policy.chat, self.version).with_limits(recipe.rollout.limits());
         let episodes = rollout::play(
             &mut local,
             &Plan {

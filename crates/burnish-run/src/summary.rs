@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use burnish_core::{Episode, StopReason, Task};
+use burnish_core::{Episode, Task};
 use burnish_eval::Summary;
 use burnish_train::{Drift, Update};
 
@@ -54,7 +54,7 @@ pub(crate) fn episode_metrics(
         }
         let length = turns.iter().map(|turn| turn.logprobs.len()).sum::<usize>() as f64;
         lengths.push(length);
-        if turns.iter().all(|turn| turn.stop == StopReason::EndToken) {
+        if turns.iter().all(|turn| !turn.stop.is_truncated()) {
             terminated.push(length);
         }
     }

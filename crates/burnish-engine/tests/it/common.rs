@@ -44,7 +44,7 @@ pub(crate) fn prompt(seed: u64, len: usize) -> Vec<u32> {
 }
 
 pub(crate) fn request(prompt: Vec<u32>, sampling: Sampling, seed: u64) -> Request {
-    Request { prompt, sampling, seed, stop_ids: Arc::from([]) }
+    Request { prompt, sampling, seed, end_ids: Arc::from([]) }
 }
 
 /// Requests of different length, temperature and bound, some of which share prompts or end early.
@@ -54,13 +54,13 @@ pub(crate) fn mixed_requests() -> Vec<Request> {
             prompt: prompt(i % 9, 1 + 2 * (i as usize % 9)),
             sampling: Sampling::at([0.7, 1.0, 1.3][i as usize % 3], 1 + (7 * i as usize) % 30),
             seed: 100 + i,
-            stop_ids: Arc::from([3, 50]),
+            end_ids: Arc::from([3, 50]),
         })
         .collect()
 }
 
 pub(crate) fn run(model: &Model, requests: &[Request], limits: &Limits) -> (Vec<Generated>, Stats) {
-    generate(model, requests, limits).unwrap()
+    generate(model, None, requests, limits).unwrap()
 }
 
 /// Logits `[T, V]` of a whole sequence in one pass.

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use burnish_core::{Sampling, SamplingError, StopReason, rng};
-use burnish_engine::{Chooser, EngineError, Generated, Limits, Request, generate};
+use burnish_engine::{Chooser, EngineError, Generated, Limits, Past, Request, generate};
 use burnish_model::{Model, Packed};
 use burnish_tensor::{Layout, Tape};
 use std::sync::Arc;
@@ -33,7 +33,9 @@ fn every_token_is_chosen_with_the_random_number_of_its_seed_and_position() {
         for (i, &id) in answer.ids.iter().enumerate() {
             let row = &logits[(request.prompt.len() + i - 1) * VOCAB..][..VOCAB];
             let uniform = rng::uniform(request.seed, i as u64);
-            let expected = Chooser::default().choose(row, model.vocab(), &request.sampling, uniform).unwrap();
+            let mut chooser = Chooser::default();
+            let expected =
+                chooser.choose(row, model.vocab(), &request.sampling, Past::default(), uniform).unwrap();
             assert_eq!(id, expected.id, "position {i} of seed {}", request.seed);
             assert!((answer.logprobs[i] - expected.logprob).abs() < 1e-5);
         }
@@ -163,7 +165,7 @@ fn an_answer_ends_with_its_end_token_or_is_marked_as_truncated() {
     // An id that greedy decoding reaches serves as the end token.
     let end = answers[0].ids[6];
     let first = answers[0].ids.iter().position(|&id| id == end).unwrap();
-    let ended = Request { stop_ids: Arc::from([end]), ..free.clone() };
+    let ended = Request { end_ids: Arc::from([end]), ..free.clone() };
     let (stopped, _) = run(&model, &[ended], &Limits::default());
     assert_eq!(stopped[0].ids, answers[0].ids[..=first]);
     assert_eq!(stopped[0].stop, StopReason::EndToken);
@@ -200,7 +202,7 @@ fn requests_that_can_not_be_answered_are_named() {
     let model = model();
     let good = request(vec![1], Sampling::at(1.0, 2), 0);
     let fails = |bad: Request| {
-        generate(&model, &[good.clone(), bad], &Limits::default()).expect_err("the request is bad")
+        generate(&model, None, &[good.clone(), bad], &Limits::default()).expect_err("the request is bad")
     };
     assert_eq!(fails(Request { prompt: vec![], ..good.clone() }), EngineError::EmptyPrompt { request: 1 });
     assert_eq!(
@@ -219,7 +221,10 @@ fn requests_that_can_not_be_answered_are_named() {
         }
     );
     let limits = Limits { batch_max: 0, ..Limits::default() };
-    assert_eq!(generate(&model, &[good], &limits).unwrap_err(), EngineError::Limit { field: "batch_max" });
+    assert_eq!(
+        generate(&model, None, &[good], &limits).unwrap_err(),
+        EngineError::Limit { field: "batch_max" }
+    );
 }
 
 #[test]
@@ -227,6 +232,6 @@ fn weights_that_diverged_are_an_error() {
     let mut model = model();
     let head = model.head();
     model.params.get_mut(head)[0] = f32::NAN;
-    let error = generate(&model, &[request(vec![1], Sampling::at(1.0, 2), 0)], &Limits::default());
+    let error = generate(&model, None, &[request(vec![1], Sampling::at(1.0, 2), 0)], &Limits::default());
     assert_eq!(error.unwrap_err(), EngineError::NotFinite { request: 0, position: 0 });
 }

@@ -27,11 +27,12 @@ fn check(name: &str) {
             prompt: prompt.clone(),
             sampling: Sampling::greedy(greedy.len()),
             seed: 0,
-            stop_ids: Arc::from([]),
+            end_ids: Arc::from([]),
         })
         .collect();
     for batch_max in [1, 2, 256] {
-        let (answers, _) = generate(&model, &requests, &Limits { batch_max, ..Limits::default() }).unwrap();
+        let limits = Limits { batch_max, ..Limits::default() };
+        let (answers, _) = generate(&model, None, &requests, &limits).unwrap();
         for (answer, greedy) in answers.iter().zip(&golden.greedy) {
             assert_eq!(&answer.ids, greedy);
             assert_eq!(answer.stop, StopReason::TokensMax);

@@ -9,4 +9,6 @@
 mod common;
 mod generate;
 mod greedy;
+mod memory;
 mod policy;
+mod stops;

@@ -146,6 +146,10 @@ fn rollouts_that_are_trained_on_refuse_to_cut_the_distribution() {
         ("top_p", Sampling { top_p: 0.9, ..whole.clone() }),
         ("min_p", Sampling { min_p: 0.1, ..whole.clone() }),
         ("temperature", Sampling::greedy(4)),
+        ("repetition_penalty", Sampling { repetition_penalty: 1.1, ..whole.clone() }),
+        ("presence_penalty", Sampling { presence_penalty: 0.1, ..whole.clone() }),
+        ("frequency_penalty", Sampling { frequency_penalty: -0.1, ..whole.clone() }),
+        ("min_tokens", Sampling { min_tokens: 1, ..whole.clone() }),
     ];
     for (field, sampling) in cut {
         let mut trace = Trace::new();

@@ -96,6 +96,7 @@ mod tests {
     #[test]
     fn names_are_read_back_and_unknown_ones_refused() {
         assert_eq!(name(&StopReason::EndToken).unwrap(), "end_token");
+        assert_eq!(name(&StopReason::StopString).unwrap(), "stop_string");
         assert_eq!(from_name("environment_error"), Ok(Ending::EnvironmentError));
         assert!(from_name::<Ending>("exploded").unwrap_err().contains("exploded"));
         assert!(name(&1).is_err());

@@ -369,7 +369,8 @@ fn any_node(index: usize) -> impl Strategy<Value = Node> {
         let tokens: Vec<_> = tokens.into_iter().map(|(id, source)| (id, sources[source])).collect();
         (tokens, None)
     });
-    let stops = [StopReason::EndToken, StopReason::TokensMax, StopReason::ContextFull];
+    let stops =
+        [StopReason::EndToken, StopReason::TokensMax, StopReason::ContextFull, StopReason::StopString];
     let answer = (
         prop::collection::vec((any::<u32>(), -20.0f32..0.0), 0..6),
         prop::sample::select(stops.to_vec()),

@@ -1,5 +1,6 @@
 //! What can be wrong with a recipe before anything starts.
 
+use burnish_core::SamplingError;
 use burnish_env::EnvError;
 use burnish_model::ModelConfig;
 use serde_json::Value;
@@ -30,8 +31,11 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
     ranges.at_least_one("rollout.tokens_max", rollout.tokens_max)?;
     ranges.at_least_one("rollout.turns_max", rollout.turns_max)?;
     ranges.at_least_one("rollout.batch_max", rollout.batch_max)?;
+    ranges.at_least_one("rollout.cache_mib", rollout.cache_mib)?;
     let samples = rollout.temperature > 0.0 && rollout.temperature.is_finite();
     ranges.holds("rollout.temperature", samples, "must be above 0: the trainer divides by it too")?;
+    ranges.sampling("rollout", rollout.sampling().check(), "")?;
+    ranges.sampling("eval", eval.sampling(rollout).check(), "")?;
     for (name, weight) in &recipe.reward.weights {
         ranges.holds(&format!("reward.weights.{name}"), weight.is_finite(), "must be a finite number")?;
     }
@@ -44,6 +48,10 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
                 compares,
                 "must be 2 or more: GRPO compares the episodes of a group",
             )?;
+            if !rollout.allow_off_policy {
+                let help = ", or set `rollout.allow_off_policy = true`";
+                ranges.sampling("rollout", rollout.sampling().check_on_policy(), help)?;
+            }
             let fits = train.minibatches <= rollout.tasks_per_step * rollout.group_size;
             ranges.holds("train.minibatches", fits, "must not exceed the number of episodes in a step")?;
             recipe
@@ -144,6 +152,17 @@ impl Ranges<'_> {
         }
         let given = self.source.get(key).map(|value| format!(" (it is {value})")).unwrap_or_default();
         Err(self.source.error(key, format!("{rule}{given}")))
+    }
+
+    fn sampling(
+        &self,
+        section: &str,
+        checked: Result<(), SamplingError>,
+        help: &str,
+    ) -> Result<(), RecipeError> {
+        checked.or_else(|SamplingError { field, range }| {
+            self.holds(&format!("{section}.{field}"), false, &format!("must be {range}{help}"))
+        })
     }
 
     fn at_least_one(&self, key: &str, value: usize) -> Result<(), RecipeError> {

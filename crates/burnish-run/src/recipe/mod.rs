@@ -5,14 +5,13 @@
 //! anything starts. Paths are relative to the current directory.
 
 mod check;
+mod sampling;
 mod source;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use burnish_core::Sampling;
 use burnish_core::rng::{Address, Purpose};
-use burnish_env::rollout::Overlong;
 use burnish_model::{Loading, LoraConfig, ModelShape, Trains};
 use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::grpo::GrpoConfig;
@@ -22,6 +21,7 @@ use burnish_train::schedule::Decay;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use sampling::{EvalSection, RolloutSection};
 pub use source::Source;
 
 /// A recipe is wrong.
@@ -219,47 +219,6 @@ fn empty() -> Value {
     Value::Object(serde_json::Map::new())
 }
 
-/// `[rollout]`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RolloutSection {
-    /// Tasks in a step.
-    pub tasks_per_step: usize,
-    /// Episodes of every task: the group whose rewards are compared.
-    pub group_size: usize,
-    /// Divides the logits, in sampling and in training.
-    pub temperature: f32,
-    /// Most tokens that one answer may have.
-    pub tokens_max: usize,
-    /// Most answers in one episode.
-    pub turns_max: usize,
-    /// What to do with a prompt that does not fit the context window.
-    pub overlong: Overlong,
-    /// Sequences that are sampled at once.
-    pub batch_max: usize,
-}
-
-impl Default for RolloutSection {
-    fn default() -> Self {
-        RolloutSection {
-            tasks_per_step: 16,
-            group_size: 8,
-            temperature: 1.0,
-            tokens_max: 128,
-            turns_max: 8,
-            overlong: Overlong::Refuse,
-            batch_max: 256,
-        }
-    }
-}
-
-impl RolloutSection {
-    /// The sampling that training uses: never truncated.
-    pub fn sampling(&self) -> Sampling {
-        Sampling::at(self.temperature, self.tokens_max)
-    }
-}
-
 /// `[reward]`
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -346,31 +305,6 @@ impl OptimizerSection {
     }
 }
 
-/// `[eval]`: held-out tasks, before training, after it, and between.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct EvalSection {
-    /// Steps between evaluations; 0 evaluates only before and after.
-    pub every: u64,
-    /// Held-out tasks; 0 evaluates nothing.
-    pub tasks: usize,
-    /// Seed of the held-out tasks.
-    pub seed: u64,
-    /// Episodes of every task.
-    pub rollouts: usize,
-    /// Temperature; 0 is greedy.
-    pub temperature: f32,
-    /// Configuration of the environment, where it differs from training's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub config: Option<Value>,
-}
-
-impl Default for EvalSection {
-    fn default() -> Self {
-        EvalSection { every: 0, tasks: 200, seed: 1_000_003, rollouts: 1, temperature: 0.0, config: None }
-    }
-}
-
 /// `[checkpoint]`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -439,7 +373,7 @@ fn drop_nulls(value: &mut Value) {
 mod tests {
     use super::*;
 
-    const SMALL: &str = r#"
+    pub(super) const SMALL: &str = r#"
 [run]
 dir = "runs/x"
 [policy]
@@ -451,7 +385,7 @@ max_steps = 3
 id = "countdown"
 "#;
 
-    fn read(text: &str, overrides: &[&str]) -> Result<Recipe, String> {
+    pub(super) fn read(text: &str, overrides: &[&str]) -> Result<Recipe, String> {
         let overrides: Vec<String> = overrides.iter().map(|s| (*s).to_owned()).collect();
         Source::parse("r.toml", text, &overrides)
             .and_then(|source| Recipe::resolve(&source))
@@ -477,6 +411,17 @@ id = "countdown"
             ("loss.epsilon_low=-0.1", "loss.epsilon_low"),
             ("checkpoint.keep=0", "checkpoint.keep"),
             ("eval.rollouts=0", "eval.rollouts"),
+            ("rollout.cache_mib=0", "rollout.cache_mib"),
+            ("rollout.min_tokens=129", "rollout.min_tokens"),
+            ("rollout.stop=[\"\"]", "rollout.stop"),
+            ("rollout.repetition_penalty=0", "rollout.repetition_penalty"),
+            ("rollout.presence_penalty=3", "rollout.presence_penalty"),
+            ("rollout.frequency_penalty=-2.1", "rollout.frequency_penalty"),
+            ("rollout.frequency_penalty=0.1", "rollout.frequency_penalty"),
+            ("eval.top_p=0", "eval.top_p"),
+            ("eval.min_p=2", "eval.min_p"),
+            ("eval.min_tokens=500", "eval.min_tokens"),
+            ("eval.repetition_penalty=-1", "eval.repetition_penalty"),
         ] {
             let error = read(SMALL, &[wrong]).unwrap_err();
             assert!(error.contains(&format!("`{key}`")) && error.contains(wrong), "{wrong}: {error}");

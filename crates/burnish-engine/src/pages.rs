@@ -1,0 +1,201 @@
+//! Memory of the cache: pages of one size, out of one bounded pool.
+
+use burnish_tensor::KvBlock;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Tokens whose keys and values one page holds, as a block of vLLM does by default.
+pub(crate) const PAGE_ROWS: usize = 16;
+
+/// Pages that `rows` tokens take.
+pub(crate) fn pages_of(rows: usize) -> usize {
+    rows.div_ceil(PAGE_ROWS)
+}
+
+/// What a page has room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PageShape {
+    pub(crate) layers: usize,
+    /// Columns of keys, and of values, at one layer.
+    pub(crate) width: usize,
+}
+
+impl PageShape {
+    /// Floats of a page: at each layer the keys, then the values.
+    fn floats(self) -> usize {
+        2 * self.layers * PAGE_ROWS * self.width
+    }
+
+    pub(crate) fn bytes(self) -> usize {
+        self.floats() * size_of::<f32>()
+    }
+}
+
+/// All pages that there may be at once. Pages that are given back are used again.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) shape: PageShape,
+    pages_max: usize,
+    made: Mutex<Made>,
+}
+
+/// Pages that have been made.
+#[derive(Debug, Default)]
+struct Made {
+    count: usize,
+    /// Those that nobody holds.
+    free: Vec<Box<[f32]>>,
+}
+
+impl Pool {
+    /// As many pages as `bytes` hold.
+    pub(crate) fn new(shape: PageShape, bytes: usize) -> Self {
+        Pool { shape, pages_max: bytes / shape.bytes(), made: Mutex::default() }
+    }
+
+    /// Pages that could be taken now.
+    pub(crate) fn free(&self) -> usize {
+        let made = self.made();
+        self.pages_max - made.count + made.free.len()
+    }
+
+    /// Most bytes that were ever taken at once, which all stay taken until the pool is dropped.
+    pub(crate) fn bytes_made(&self) -> usize {
+        self.made().count * self.shape.bytes()
+    }
+
+    fn take(self: &Arc<Self>) -> Option<Page> {
+        let mut made = self.made();
+        let data = match made.free.pop() {
+            Some(data) => data,
+            None if made.count == self.pages_max => return None,
+            None => {
+                made.count += 1;
+                vec![0.0; self.shape.floats()].into_boxed_slice()
+            }
+        };
+        drop(made);
+        Some(Page { data, pool: Arc::clone(self) })
+    }
+
+    /// What a thread that panicked left behind is still a list of pages.
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Room for [`PAGE_ROWS`] tokens at every layer; goes back to its pool when dropped.
+#[derive(Debug)]
+struct Page {
+    data: Box<[f32]>,
+    pool: Arc<Pool>,
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        let data = std::mem::take(&mut self.data);
+        self.pool.made().free.push(data);
+    }
+}
+
+/// Keys (after norm and rotation) and values of a run of tokens, at every layer.
+#[derive(Debug, Default)]
+pub(crate) struct Block {
+    pages: Vec<Page>,
+    /// Tokens whose keys and values are there at every layer.
+    pub(crate) rows: usize,
+}
+
+impl Block {
+    /// Sees that there is room for `rows` tokens in all. `false` if the pool has too few pages; those that were
+    /// taken stay.
+    pub(crate) fn reserve(&mut self, rows: usize, pool: &Arc<Pool>) -> bool {
+        while self.pages.len() < pages_of(rows) {
+            let Some(page) = pool.take() else { return false };
+            self.pages.push(page);
+        }
+        true
+    }
+
+    pub(crate) fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Bytes of its buffers.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        self.pages.iter().map(|page| size_of_val(&*page.data)).sum()
+    }
+
+    /// Writes keys and values `[rows, width]` of `layer` at the rows from `start` on, for which there is room.
+    pub(crate) fn write(&mut self, layer: usize, start: usize, k: &[f32], v: &[f32]) {
+        let Some(page) = self.pages.first() else { return };
+        let width = page.pool.shape.width;
+        for (row, (k, v)) in (start..).zip(k.chunks_exact(width).zip(v.chunks_exact(width))) {
+            let at = (2 * layer * PAGE_ROWS + row % PAGE_ROWS) * width;
+            let data = &mut self.pages[row / PAGE_ROWS].data;
+            data[at..at + width].copy_from_slice(k);
+            let at = at + PAGE_ROWS * width;
+            data[at..at + width].copy_from_slice(v);
+        }
+    }
+
+    /// The first `rows` rows at `layer`.
+    pub(crate) fn at(&self, layer: usize, rows: usize) -> impl Iterator<Item = KvBlock<'_>> {
+        self.pages[..pages_of(rows)].iter().enumerate().map(move |(index, page)| {
+            let half = PAGE_ROWS * page.pool.shape.width;
+            let (k, v) = page.data[2 * layer * half..2 * (layer + 1) * half].split_at(half);
+            KvBlock { k, v, rows: (rows - index * PAGE_ROWS).min(PAGE_ROWS) }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: PageShape = PageShape { layers: 2, width: 3 };
+
+    #[test]
+    fn a_pool_never_holds_more_than_its_bytes() {
+        let pool = Arc::new(Pool::new(SHAPE, 3 * SHAPE.bytes() + 1));
+        assert_eq!((pool.free(), pool.bytes_made()), (3, 0));
+        let (mut a, mut b) = (Block::default(), Block::default());
+        assert!(a.reserve(PAGE_ROWS + 1, &pool));
+        assert!(!b.reserve(2 * PAGE_ROWS, &pool));
+        assert_eq!((a.pages(), b.pages(), pool.free()), (2, 1, 0));
+        let held: usize =
+            [&a, &b].iter().flat_map(|block| &block.pages).map(|page| page.data.len() * 4).sum();
+        assert_eq!((pool.bytes_made(), held), (3 * SHAPE.bytes(), 3 * SHAPE.bytes()));
+        drop(a);
+        assert_eq!(pool.free(), 2);
+        assert!(b.reserve(3 * PAGE_ROWS, &pool));
+        assert_eq!((pool.free(), pool.bytes_made()), (0, 3 * SHAPE.bytes()));
+    }
+
+    #[test]
+    fn rows_are_read_back_at_their_layer() {
+        let pool = Arc::new(Pool::new(SHAPE, 10 * SHAPE.bytes()));
+        let rows = 2 * PAGE_ROWS + 5;
+        let k = |layer: usize, row: usize| [layer as f32, row as f32, 1.0];
+        let v = |layer: usize, row: usize| [layer as f32, row as f32, 2.0];
+        let mut block = Block::default();
+        assert!(block.reserve(rows, &pool));
+        for layer in 0..2 {
+            for (start, end) in [(0, 20), (20, rows)] {
+                let all = |f: &dyn Fn(usize, usize) -> [f32; 3]| -> Vec<f32> {
+                    (start..end).flat_map(|row| f(layer, row)).collect()
+                };
+                block.write(layer, start, &all(&k), &all(&v));
+            }
+        }
+        for (layer, rows) in [(0, rows), (1, rows), (1, PAGE_ROWS), (0, 3)] {
+            let blocks: Vec<KvBlock<'_>> = block.at(layer, rows).collect();
+            assert_eq!(blocks.iter().map(|block| block.rows).sum::<usize>(), rows);
+            let read = |f: fn(&KvBlock<'_>) -> Vec<f32>| -> Vec<f32> { blocks.iter().flat_map(f).collect() };
+            let expected: Vec<f32> = (0..rows).flat_map(|row| k(layer, row)).collect();
+            assert_eq!(read(|block| block.k[..block.rows * 3].to_vec()), expected);
+            let expected: Vec<f32> = (0..rows).flat_map(|row| v(layer, row)).collect();
+            assert_eq!(read(|block| block.v[..block.rows * 3].to_vec()), expected);
+        }
+    }
+}

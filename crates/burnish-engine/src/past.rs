@@ -1,0 +1,121 @@
+//! What the tokens before a choice do to it: penalties, and ids that must not come yet.
+
+use burnish_core::Sampling;
+use std::collections::BTreeMap;
+
+/// Which ids stand in a prompt and in the answer so far, and how often in the answer.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// Times in the answer; 0 for those that stand in the prompt only.
+    counts: BTreeMap<u32, u32>,
+}
+
+impl Seen {
+    /// Before the first token of an answer to `prompt`.
+    pub fn in_prompt(prompt: &[u32]) -> Self {
+        Seen { counts: prompt.iter().map(|&id| (id, 0)).collect() }
+    }
+
+    /// Notes a token of the answer.
+    pub fn push(&mut self, id: u32) {
+        *self.counts.entry(id).or_default() += 1;
+    }
+
+    /// Applies vLLM's penalties (`model_executor/layers/utils.py: apply_penalties`) to `logits` `[V]`: first
+    /// repetition, over the ids of prompt and answer, then frequency and presence, over those of the answer.
+    fn penalise(&self, logits: &mut [f32], sampling: &Sampling) {
+        for (&id, &count) in &self.counts {
+            let Some(logit) = logits.get_mut(id as usize) else { continue };
+            if *logit > 0.0 {
+                *logit /= sampling.repetition_penalty;
+            } else {
+                *logit *= sampling.repetition_penalty;
+            }
+            if count > 0 {
+                *logit -= sampling.frequency_penalty * count as f32;
+                *logit -= sampling.presence_penalty;
+            }
+        }
+    }
+}
+
+/// What of the tokens before a choice matters to it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Past<'a> {
+    /// What penalties go by, where there are any.
+    pub seen: Option<&'a Seen>,
+    /// Ids that must not come yet.
+    pub forbidden: &'a [&'a [u32]],
+}
+
+impl Past<'_> {
+    /// Does it change any logit?
+    pub(crate) fn is_altering(&self, sampling: &Sampling) -> bool {
+        !self.forbidden.is_empty() || (self.seen.is_some() && sampling.is_penalising())
+    }
+
+    /// Changes `logits` `[V]`.
+    pub(crate) fn alter(&self, logits: &mut [f32], sampling: &Sampling) {
+        for &id in self.forbidden.iter().copied().flatten() {
+            if let Some(logit) = logits.get_mut(id as usize) {
+                *logit = f32::NEG_INFINITY;
+            }
+        }
+        if let Some(seen) = self.seen {
+            seen.penalise(logits, sampling);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    /// Written by `tests/golden/penalties.py`.
+    #[derive(Deserialize)]
+    struct Golden {
+        cases: Vec<Case>,
+    }
+
+    #[derive(Deserialize)]
+    struct Case {
+        logits: Vec<f32>,
+        prompt: Vec<u32>,
+        answer: Vec<u32>,
+        repetition_penalty: f32,
+        presence_penalty: f32,
+        frequency_penalty: f32,
+        end_ids: Vec<u32>,
+        min_tokens: usize,
+        /// Logits after all of that; none where they are -inf.
+        altered: Vec<Option<f32>>,
+    }
+
+    #[test]
+    fn penalties_are_those_of_vllm() {
+        let golden: Golden = serde_json::from_str(include_str!("../tests/golden/penalties.json")).unwrap();
+        assert_eq!(golden.cases.len(), 60);
+        let mut changed = 0;
+        for case in golden.cases {
+            let sampling = Sampling {
+                repetition_penalty: case.repetition_penalty,
+                presence_penalty: case.presence_penalty,
+                frequency_penalty: case.frequency_penalty,
+                ..Sampling::at(1.0, 1)
+            };
+            let mut seen = Seen::in_prompt(&case.prompt);
+            case.answer.iter().for_each(|&id| seen.push(id));
+            let end_ids = [case.end_ids.as_slice()];
+            let forbidden = if case.answer.len() < case.min_tokens { &end_ids[..] } else { &[] };
+            let mut logits = case.logits.clone();
+            Past { seen: Some(&seen), forbidden }.alter(&mut logits, &sampling);
+            for (id, (ours, theirs)) in logits.iter().zip(&case.altered).enumerate() {
+                let theirs = theirs.unwrap_or(f32::NEG_INFINITY);
+                assert!(*ours == theirs || (ours - theirs).abs() < 1e-5, "id {id}: {ours} {theirs}");
+                changed += usize::from(*ours != case.logits[id]);
+            }
+        }
+        assert!(changed > 500, "{changed}");
+    }
+}

@@ -1,0 +1,102 @@
+use burnish_core::{Sampling, StopReason, TokenLogprobs};
+use burnish_model::Model;
+use std::ops::AddAssign;
+use std::sync::Arc;
+
+/// One answer that is wanted.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Ids to continue. Requests with equal prompts share one prefill.
+    pub prompt: Vec<u32>,
+    /// How to choose tokens, and when to stop.
+    pub sampling: Sampling,
+    /// The token at position `i` of the answer is chosen with `rng::uniform(seed, i)`.
+    pub seed: u64,
+    /// The policy's own end tokens, which end the answer unless [`Sampling::ignore_eos`]; the one that did is
+    /// part of it.
+    pub end_ids: Arc<[u32]>,
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Generated {
+    /// What was sampled, with the end token or the tokens that completed a stop string.
+    pub ids: Vec<u32>,
+    /// Log-probability of each id in nats; see [`Choice::logprob`](crate::Choice::logprob).
+    pub logprobs: Vec<f32>,
+    /// Why it ended.
+    pub stop: StopReason,
+    /// Its text, where a stop string ended it: up to the stop string, or with it under
+    /// [`Sampling::include_stop`]. `None` where the text is that of the ids.
+    pub text: Option<String>,
+    /// One entry an id where [`Sampling::logprobs`] asked for them; else empty.
+    pub details: Vec<TokenLogprobs>,
+}
+
+/// How much is done at once, how much memory that may take, and how long a sequence may become. All but the
+/// last change speed and memory, not what is sampled (up to rounding).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Most sequences that decode together.
+    pub batch_max: usize,
+    /// Most prompt tokens read in one pass; a longer prompt has a pass of its own.
+    pub prefill_tokens_max: usize,
+    /// Most tokens of prompt and answer together; the model's own bound holds in any case.
+    pub context_tokens_max: Option<usize>,
+    /// Most bytes of keys and values that are held at once. Requests for which there is no room wait.
+    pub cache_bytes: usize,
+}
+
+impl Limits {
+    /// [`Limits::cache_bytes`] unless another is given: 4 GiB. With the shape of Qwen3-0.6B, whose tokens take
+    /// 224 KiB each, that holds 18,720 tokens.
+    pub const CACHE_BYTES: usize = 4 << 30;
+
+    /// The longest context under these limits and the model's own.
+    pub(crate) fn context_tokens_max(&self, model: &Model) -> usize {
+        self.context_tokens_max.unwrap_or(usize::MAX).min(model.context_tokens_max())
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            batch_max: 256,
+            prefill_tokens_max: 4096,
+            context_tokens_max: None,
+            cache_bytes: Limits::CACHE_BYTES,
+        }
+    }
+}
+
+/// What a batch took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Prompt tokens read; a prompt that several requests share counts once, unless its cache had to make room
+    /// between them.
+    pub prefill_tokens: usize,
+    /// Tokens sampled.
+    pub sampled_tokens: usize,
+    /// Decoding steps, each one pass over the sequences that were active.
+    pub steps: usize,
+    /// Times that a request had a place in the batch but no room in the cache, and waited.
+    pub waits: usize,
+    /// Times that a sequence had to leave the batch so that older ones had room in the cache.
+    pub preemptions: usize,
+    /// Tokens of answers that were read once more because of that.
+    pub recomputed_tokens: usize,
+    /// Most bytes of keys and values that were held at once.
+    pub cache_bytes: usize,
+}
+
+impl AddAssign for Stats {
+    fn add_assign(&mut self, other: Stats) {
+        self.prefill_tokens += other.prefill_tokens;
+        self.sampled_tokens += other.sampled_tokens;
+        self.steps += other.steps;
+        self.waits += other.waits;
+        self.preemptions += other.preemptions;
+        self.recomputed_tokens += other.recomputed_tokens;
+        self.cache_bytes = self.cache_bytes.max(other.cache_bytes);
+    }
+}
