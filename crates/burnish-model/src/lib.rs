@@ -1,6 +1,6 @@
 //! The policy: architectures, weights, tokenizer, chat template.
 //!
-//! A model directory is one of Hugging Face's. [`Model`] reads `config.json` and `model.safetensors`;
+//! A model directory is one of Hugging Face's. [`Model`] reads `config.json` and the weights;
 //! [`Chat`] reads `tokenizer.json`, the chat template and the end tokens; [`load_policy`] reads both and checks
 //! that they belong together. Both write directories that `transformers` loads.
 //!
@@ -18,6 +18,8 @@ mod files;
 mod model;
 mod provenance;
 mod pyjson;
+mod rope;
+mod shards;
 mod template;
 mod tokenizer;
 mod weights;
@@ -29,6 +31,7 @@ pub use chat::Chat;
 pub use config::{Architecture, Dtype, ModelConfig, ModelShape};
 pub use error::{ChatError, ConfigError, ModelError};
 pub use model::Model;
+pub use rope::RopeScaling;
 pub use template::{CHATML, ChatTemplate};
 pub use tokenizer::{Encoded, Tokenizer};
 

@@ -25,7 +25,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// Reads `config.json` and `model.safetensors` of a model directory.
+    /// Reads `config.json` and the weights of a model directory: `model.safetensors`, or the files that
+    /// `model.safetensors.index.json` lists.
     ///
     /// # Errors
     /// Names the file, and the key or tensor that is wrong. The weights are checked before memory is taken.

@@ -31,12 +31,12 @@ fn check_config(name: &str, key: &str, value: Value, expected: &[&str]) {
 fn what_is_not_supported_is_named_with_what_is() {
     let yarn = json!({ "rope_type": "yarn", "factor": 4.0, "rope_theta": 10000.0 });
     check_config("qwen3", "rope_parameters", yarn, &["rope_parameters.rope_type", "\"yarn\"", "default"]);
-    check_config(
-        "qwen2",
-        "rope_scaling",
-        json!({ "type": "linear", "factor": 2 }),
-        &["rope_scaling.type", "linear"],
-    );
+    for kind in ["dynamic", "yarn", "longrope", "su"] {
+        let scaling = json!({ "type": kind, "factor": 2 });
+        check_config("qwen2", "rope_scaling", scaling, &["rope_scaling.type", kind, "llama3"]);
+    }
+    let extra = json!({ "rope_type": "linear", "factor": 2, "low_freq_factor": 1 });
+    check_config("llama", "rope_parameters", extra, &["rope_parameters.low_freq_factor", "takes factor"]);
     let by_layer = json!({ "full_attention": { "rope_theta": 1e4 } });
     check_config("qwen3", "rope_parameters", by_layer, &["rope_parameters.full_attention"]);
     let partial = json!({ "rope_theta": 1e4, "partial_rotary_factor": 0.5 });
@@ -83,6 +83,16 @@ fn what_is_malformed_is_named_with_what_it_must_be() {
     check_config("llama", "tie_word_embeddings", json!("no"), &["tie_word_embeddings", "true or false"]);
     check_config("llama", "rope_theta", json!(7.0), &["rope_theta", "the same"]);
     check_config("qwen2", "rope_theta", json!(0), &["rope_theta", "above 0"]);
+    let linear = json!({ "rope_type": "linear" });
+    check_config("llama", "rope_parameters", linear, &["rope_parameters.factor", "missing", "1 or more"]);
+    let linear = json!({ "rope_type": "linear", "factor": 0.5 });
+    check_config("llama", "rope_parameters", linear, &["rope_parameters.factor", "0.5", "1 or more"]);
+    let llama3 = json!({ "rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1 });
+    check_config("llama", "rope_parameters", llama3, &["high_freq_factor", "above low_freq_factor"]);
+    let two = json!({ "rope_type": "linear", "type": "llama3", "factor": 2 });
+    check_config("llama", "rope_parameters", two, &["rope_parameters.type", "the same as `rope_type`"]);
+    let other = json!({ "type": "linear", "factor": 2 });
+    check_config("llama", "rope_scaling", other, &["rope_scaling", "the same as `rope_parameters`"]);
     let error = ModelConfig::from_json(json!([])).unwrap_err().to_string();
     assert!(error.contains("a JSON object"), "{error}");
 }
@@ -231,14 +241,6 @@ fn tensors_that_only_repeat_what_is_known_are_let_through() {
     fs::write(&path, safetensors::serialize(tensors, None).unwrap()).unwrap();
     let (found, golden) = (Model::load(broken.path()).unwrap(), Model::load(&golden("qwen3")).unwrap());
     assert_eq!(found.params.data(), golden.params.data());
-}
-
-#[test]
-fn weights_in_several_files_are_refused() {
-    let broken = Broken::of("llama");
-    fs::remove_file(broken.path().join("model.safetensors")).unwrap();
-    fs::write(broken.path().join("model.safetensors.index.json"), "{}").unwrap();
-    broken.check(&["model.safetensors.index.json", "not supported yet"]);
 }
 
 fn chat_dir() -> tempfile::TempDir {
