@@ -15,6 +15,8 @@ mod config_keys;
 mod decoder;
 mod error;
 mod files;
+mod generation;
+mod generation_tags;
 mod model;
 mod provenance;
 mod pyjson;
@@ -30,9 +32,10 @@ pub use attend::{Attend, Packed};
 pub use chat::Chat;
 pub use config::{Architecture, Dtype, ModelConfig, ModelShape};
 pub use error::{ChatError, ConfigError, ModelError};
+pub use generation::GenerationDefaults;
 pub use model::Model;
 pub use rope::RopeScaling;
-pub use template::{CHATML, ChatTemplate};
+pub use template::{CHATML, ChatTemplate, Rendered};
 pub use tokenizer::{Encoded, Tokenizer};
 
 /// Reads a model directory whole, and excludes the ids of the head that the tokenizer does not have.

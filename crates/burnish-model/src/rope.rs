@@ -238,9 +238,10 @@ mod tests {
             let found = inverse_frequencies(case.head_dim, rope.theta, rope.scaling);
             assert_eq!(found.len(), case.inverse_frequencies.len());
             for (found, expected) in found.iter().zip(&case.inverse_frequencies) {
-                // The power itself may differ in its last bit between libraries.
+                // One of these powers differs from torch's in its last bit; scaling adds nothing to that.
+                let tolerance = u32::from(rope.scaling == RopeScaling::Default);
                 let ulps = found.to_bits().abs_diff(expected.to_bits());
-                assert!(ulps <= 1, "{found} is not {expected} of {:?}", case.config);
+                assert!(ulps <= tolerance, "{found} is not {expected} of {:?}", case.config);
             }
         }
     }
