@@ -7,8 +7,10 @@
 //! Nothing that changes what is computed is ignored: a key of `config.json` that is unknown, a tensor without a
 //! place, or a tokenizer that is larger than the model is an error that names it.
 
+mod answers;
 mod attend;
 mod chat;
+mod chat_files;
 mod clock;
 mod config;
 mod config_keys;
@@ -16,7 +18,7 @@ mod decoder;
 mod error;
 mod files;
 mod generation;
-mod generation_tags;
+mod jinja;
 mod model;
 mod provenance;
 mod pyjson;

@@ -11,8 +11,8 @@ use minijinja::value::{Kwargs, Serde, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State};
 use serde_json::json;
 
-use crate::generation_tags::{self, Marks};
-use crate::{ChatError, ModelError, clock, pyjson};
+use crate::answers::{self, Marks};
+use crate::{ChatError, ModelError, clock, jinja, pyjson};
 
 /// The ChatML template: each message between `<|im_start|>ROLE\n` and `<|im_end|>\n`, nothing else.
 pub const CHATML: &str = include_str!("chatml.jinja");
@@ -78,7 +78,7 @@ impl ChatTemplate {
     ) -> Result<Self, ModelError> {
         let source = source.into();
         if let Some(name) = [DEFAULT, TOOL_USE].into_iter().find(|known| *known == name) {
-            let (rewritten, has_tags) = generation_tags::rewrite(&source);
+            let (rewritten, has_tags) = jinja::rewrite(&source);
             self.tracked.retain(|tracked| *tracked != name);
             self.tracked.extend(has_tags.then_some(name));
             self.environment
@@ -161,9 +161,9 @@ impl ChatTemplate {
         let unclear = || ChatError::Render("it is not clear what its generation blocks write".into());
         let marks = Marks::absent_from(texts).ok_or_else(unclear)?;
         let mut marking = self.environment.clone();
-        generation_tags::add_function(&mut marking, Some(marks));
+        answers::add_function(&mut marking, Some(marks));
         let marked = render_in(&marking, self.name(tools), &context)?;
-        match generation_tags::take_out(&marked, marks) {
+        match answers::take_out(&marked, marks) {
             Some((unmarked, assistant)) if unmarked == text => Ok(Rendered { text, assistant }),
             _ => Err(unclear()),
         }
@@ -251,7 +251,11 @@ fn environment() -> Result<Environment<'static>, Error> {
     environment.add_function("raise_exception", |problem: String| -> Result<String, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, problem))
     });
-    generation_tags::add_function(&mut environment, None);
+    answers::add_function(&mut environment, None);
+    environment.add_filter(jinja::LOOPED, |value: Value| match value.is_none() {
+        true => Err(Error::new(ErrorKind::InvalidOperation, "None can't be looped over")),
+        false => Ok(value),
+    });
     Ok(environment)
 }
 
@@ -308,6 +312,13 @@ mod tests {
                 .unwrap(),
             "True False None  1 1e-05 True"
         );
+    }
+
+    #[test]
+    fn a_loop_over_none_is_an_error_as_in_python() {
+        assert_eq!(render("{% for x in missing %}{% else %}none{% endfor %}").unwrap(), "none");
+        let error = render("{% for tool in tools %}{% endfor %}").unwrap_err().to_string();
+        assert!(error.contains("looped over"), "{error}");
     }
 
     #[test]

@@ -1,21 +1,20 @@
-//! `{% generation %}` ... `{% endgeneration %}`: the tags that `transformers` adds to Jinja.
+//! A template of `transformers` in the words of the template engine.
 //!
-//! There the pair is a call block of an internal function, so it is made one here too: the tags' words are
-//! replaced by `call` of [`FUNCTION`] and `endcall`, and everything else stays as it is: line numbers,
-//! whitespace control, the scope of variables. The function gets the block's body; to find where bodies lie in
-//! the rendered text it puts a mark before and after each, two characters that neither the template nor
-//! anything given to it contains. [`take_out`] reads and removes them.
+//! Two things are Jinja's there and not the engine's:
+//!
+//! - `{% generation %}` ... `{% endgeneration %}` is a tag that `transformers` adds. There it is a call block of an
+//!   internal function, so it is made one here too: the tags' words are replaced by `call` of [`GENERATION`] and
+//!   `endcall`.
+//! - A loop over `None` is an error in Python. So what is looped over passes the filter [`LOOPED`], which refuses it.
+//!
+//! Everything else stays as it is: line numbers, whitespace control, the scope of variables.
 
-use std::collections::BTreeSet;
-use std::ops::Range;
+/// Name of the function that stands behind generation blocks.
+pub(crate) const GENERATION: &str = "__generation__";
+/// Name of the filter that everything looped over passes.
+pub(crate) const LOOPED: &str = "__looped__";
 
-use minijinja::value::{Kwargs, Value};
-use minijinja::{Environment, Error, State};
-
-/// Name of the function that stands behind the tags.
-const FUNCTION: &str = "__generation__";
-
-/// The template with call blocks for generation blocks, and whether there were any.
+/// The template, and whether it has generation blocks.
 pub(crate) fn rewrite(source: &str) -> (String, bool) {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
@@ -27,9 +26,11 @@ pub(crate) fn rewrite(source: &str) -> (String, bool) {
             "{#" => rest.find("#}").map_or(rest.len(), |end| end + 2),
             "{{" => expression_length(rest, "}}"),
             _ => {
-                let replaced = generation_tag(rest).or_else(|| if found { reading_set(rest) } else { None });
-                if let Some((tag, length)) = replaced {
-                    found = true;
+                let generation = generation_tag(rest);
+                found |= generation.is_some();
+                let replaced = generation.or_else(|| checked_loop(rest));
+                if let Some((tag, length)) = replaced.or_else(|| if found { reading_set(rest) } else { None })
+                {
                     out += &tag;
                     rest = &rest[length..];
                     continue;
@@ -59,7 +60,7 @@ fn tag_word(tag: &str) -> Option<(&str, &str)> {
 fn generation_tag(tag: &str) -> Option<(String, usize)> {
     let (word, after) = tag_word(tag)?;
     let replaced = match word {
-        "generation" => format!("call {FUNCTION}()"),
+        "generation" => format!("call {GENERATION}()"),
         "endgeneration" => "endcall".into(),
         _ => return None,
     };
@@ -99,81 +100,87 @@ fn raw_length(tag: &str) -> Option<usize> {
     Some(tag.len())
 }
 
-/// The length of a tag or an expression with its delimiters. A closing delimiter within a string or within
-/// brackets (`{{ {"a": {}} }}`) closes nothing.
-fn expression_length(source: &str, close: &str) -> usize {
+/// `{% for a in b if c %}` as `{% for a in (b)|__looped__ if c %}`.
+fn checked_loop(tag: &str) -> Option<(String, usize)> {
+    let (_, clause) = tag_word(tag).filter(|(word, _)| *word == "for")?;
+    let length = expression_length(tag, "%}");
+    let inner = tag[..length].strip_suffix("%}")?;
+    let end = inner.strip_suffix(['-', '+']).unwrap_or(inner).len();
+    let clause = tag.get(tag.len() - clause.len()..end)?;
+    let words = top_level_words(clause);
+    let (_, begin) = words.iter().find(|(word, _)| *word == "in")?;
+    let begin = begin + "in".len();
+    let stop = words.iter().find(|(word, at)| *at > begin && ["if", "recursive"].contains(word));
+    let stop = stop.map_or(clause.len(), |(_, at)| *at);
+    let looped = clause[begin..stop].trim();
+    let start = tag[..end - clause.len()].len();
+    let text = format!(
+        "{}{} ({looped})|{LOOPED} {}{}",
+        &tag[..start],
+        &clause[..begin],
+        &clause[stop..],
+        &tag[end..length]
+    );
+    Some((text, length))
+}
+
+/// The words outside strings and brackets, with their places.
+fn top_level_words(source: &str) -> Vec<(&str, usize)> {
+    let mut words = Vec::new();
     let mut depth = 0usize;
-    let mut chars = source.char_indices().skip(2);
-    while let Some((at, char)) = chars.next() {
-        if depth == 0 && source[at..].starts_with(close) {
-            return at + close.len();
-        }
-        match char {
-            '(' | '[' | '{' => depth += 1,
-            ')' | ']' | '}' => depth = depth.saturating_sub(1),
-            '\'' | '"' => {
-                while let Some((_, inner)) = chars.next() {
-                    if inner == char {
-                        break;
-                    }
-                    if inner == '\\' {
-                        chars.next();
-                    }
+    let mut begin = None;
+    for (at, char) in code(source).chain([(source.len(), ' ')]) {
+        let is_word = char.is_alphanumeric() || char == '_';
+        match (begin, is_word) {
+            (None, true) => begin = Some(at),
+            (Some(from), false) => {
+                if depth == 0 {
+                    words.push((&source[from..at], from));
                 }
+                begin = None;
             }
             _ => {}
         }
+        depth = depth_after(depth, char);
+    }
+    words
+}
+
+/// The characters outside strings; of a string only its first quote.
+fn code(source: &str) -> impl Iterator<Item = (usize, char)> {
+    let mut chars = source.char_indices();
+    std::iter::from_fn(move || {
+        let (at, char) = chars.next()?;
+        if ['\'', '"'].contains(&char) {
+            while let Some((_, inner)) = chars.next().filter(|(_, inner)| *inner != char) {
+                if inner == '\\' {
+                    chars.next();
+                }
+            }
+        }
+        Some((at, char))
+    })
+}
+
+fn depth_after(depth: usize, char: char) -> usize {
+    match char {
+        '(' | '[' | '{' => depth + 1,
+        ')' | ']' | '}' => depth.saturating_sub(1),
+        _ => depth,
+    }
+}
+
+/// The length of a tag or an expression with its delimiters. A closing delimiter within a string or within
+/// brackets (`{{ {"a": {}} }}`) closes nothing.
+fn expression_length(source: &str, close: &str) -> usize {
+    let mut depth = 0;
+    for (at, char) in code(&source[2..]) {
+        if depth == 0 && source[2 + at..].starts_with(close) {
+            return 2 + at + close.len();
+        }
+        depth = depth_after(depth, char);
     }
     source.len()
-}
-
-/// Two characters that stand before and after a body.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Marks {
-    open: char,
-    close: char,
-}
-
-impl Marks {
-    /// Two characters, of Unicode's private use, that are in none of `texts`.
-    pub(crate) fn absent_from<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<Self> {
-        let is_private = |c: &char| ('\u{f0000}'..='\u{ffffd}').contains(c);
-        let used: BTreeSet<char> = texts.into_iter().flat_map(str::chars).filter(is_private).collect();
-        let mut free = ('\u{f0000}'..='\u{ffffd}').filter(|c| !used.contains(c));
-        Some(Marks { open: free.next()?, close: free.next()? })
-    }
-}
-
-/// Makes generation blocks part of the environment: with marks around each body, or without.
-pub(crate) fn add_function(environment: &mut Environment<'static>, marks: Option<Marks>) {
-    environment.add_function(FUNCTION, move |state: &mut State, kwargs: Kwargs| -> Result<String, Error> {
-        let body: Value = kwargs.get("caller")?;
-        let body = body.call(state, &[])?.to_string();
-        Ok(match marks {
-            Some(Marks { open, close }) => format!("{open}{body}{close}"),
-            None => body,
-        })
-    });
-}
-
-/// The text without marks, and the bytes of it that stood between them. `None` if the marks do not come in
-/// pairs one after the other: blocks within blocks, or a template that cuts or repeats a block's text.
-pub(crate) fn take_out(marked: &str, marks: Marks) -> Option<(String, Vec<Range<usize>>)> {
-    let mut text = String::with_capacity(marked.len());
-    let mut ranges = Vec::new();
-    let mut open = None;
-    for char in marked.chars() {
-        if char == marks.open {
-            if open.replace(text.len()).is_some() {
-                return None;
-            }
-        } else if char == marks.close {
-            ranges.push(open.take()?..text.len());
-        } else {
-            text.push(char);
-        }
-    }
-    open.is_none().then_some((text, ranges))
 }
 
 #[cfg(test)]
@@ -226,28 +233,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_looped_over_is_checked() {
+        for (source, expected) in [
+            ("{% for a in b %}", "{% for a in (b)|__looped__ %}"),
+            ("{%- for a, in_b in c.in['in'] -%}", "{%- for a, in_b in (c.in['in'])|__looped__ -%}"),
+            ("{% for a in f(x if y) if a in b %}", "{% for a in (f(x if y))|__looped__ if a in b %}"),
+            ("{%for a in 1, 2 recursive%}", "{%for a in (1, 2)|__looped__ recursive%}"),
+            ("{% for a %}", "{% for a %}"),
+        ] {
+            assert_eq!(rewrite(source), (expected.to_string(), false));
+        }
+    }
+
+    #[test]
     fn namespaces_that_a_block_only_writes_are_read_too() {
         let (found, _) = rewrite("{% set a.b=1 %}{% generation %}{%- set a.b = 1 == 1, 2 -%}{% set c = 1 %}");
         let expected = "{% set a.b=1 %}{% call __generation__() %}\
                         {%- set a.b =[( 1 == 1, 2 ),  a][0]-%}{% set c = 1 %}";
         assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn marks_are_never_characters_of_the_texts() {
-        let all: String = ('\u{f0000}'..='\u{ffffd}').collect();
-        assert!(Marks::absent_from([all.as_str()]).is_none());
-        let most: String = all.chars().filter(|c| !['\u{f1234}', '\u{f4321}'].contains(c)).collect();
-        let marks = Marks::absent_from([most.as_str(), "x"]).unwrap();
-        assert_eq!((marks.open, marks.close), ('\u{f1234}', '\u{f4321}'));
-    }
-
-    #[test]
-    fn marks_are_taken_out_in_pairs() {
-        let marks = Marks { open: '<', close: '>' };
-        assert_eq!(take_out("a<bé>c<>", marks), Some(("abéc".into(), vec![1..4, 5..5])));
-        for wrong in ["<a", "a>", "<<a>>", "<a>>"] {
-            assert_eq!(take_out(wrong, marks), None);
-        }
     }
 }
