@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod common;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burnish_core::{Message, ToolSpec};
 use burnish_model::ChatTemplate;
@@ -48,16 +50,6 @@ fn chatml_and_qwen3_render_as_in_transformers() {
         "chatml.jinja" => format!("{root}/src/{name}"),
         _ => format!("{root}/tests/fixtures/{name}"),
     });
-}
-
-/// Where the templates of well-known models are; `None` where this checkout has no such folder.
-fn shared_templates() -> Option<PathBuf> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/chat_templates");
-    if !dir.is_dir() {
-        println!("skipped: {} is not there", dir.display());
-        return None;
-    }
-    Some(dir)
 }
 
 #[derive(Deserialize)]
@@ -108,7 +100,7 @@ impl Matrix {
 /// that of transformers, and what a template refuses there it refuses here.
 #[test]
 fn every_template_renders_the_whole_matrix_as_in_transformers() {
-    let Some(dir) = shared_templates() else { return };
+    let Some(dir) = common::shared_templates() else { return };
     let matrix: Matrix = serde_json::from_str(include_str!("golden/chat_matrix.json")).unwrap();
     assert_eq!(matrix.templates.len(), 20);
     let mut wrong = Vec::new();
