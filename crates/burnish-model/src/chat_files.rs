@@ -21,7 +21,8 @@ impl Chat {
     /// Names the file, and what is missing or wrong in it.
     pub fn load(dir: &Path) -> Result<Self, ModelError> {
         let tokenizer = Tokenizer::load(&dir.join("tokenizer.json"))?;
-        let tokenizer_config = read_object(&dir.join("tokenizer_config.json"))?;
+        let tokenizer_config = read_tokenizer_config(dir)?;
+        check_added_tokens(&dir.join("tokenizer_config.json"), &tokenizer_config, &tokenizer)?;
         let template = load_template(dir, &tokenizer_config)?;
         let generation_config = GenerationConfig::load(dir)?;
         let (end_ids, place) = read_end_ids(
@@ -67,6 +68,44 @@ fn read_object(path: &Path) -> Result<Map<String, Value>, ModelError> {
         Some(_) => Err(ModelError::malformed(path, "not a JSON object")),
         None => Ok(Map::new()),
     }
+}
+
+/// `tokenizer_config.json`, with the special tokens of `special_tokens_map.json`, where older files have them.
+fn read_tokenizer_config(dir: &Path) -> Result<Map<String, Value>, ModelError> {
+    let mut config = read_object(&dir.join("tokenizer_config.json"))?;
+    if !config.contains_key("added_tokens_decoder") {
+        let map = read_object(&dir.join("special_tokens_map.json"))?;
+        config.extend(map.into_iter().filter(|(name, _)| name.ends_with("_token")));
+    }
+    Ok(config)
+}
+
+/// `transformers` adds tokens that only `added_tokens_decoder` has; here `tokenizer.json` must have them all.
+fn check_added_tokens(
+    path: &Path,
+    tokenizer_config: &Map<String, Value>,
+    tokenizer: &Tokenizer,
+) -> Result<(), ModelError> {
+    let Some(added) = tokenizer_config.get("added_tokens_decoder").and_then(Value::as_object) else {
+        return Ok(());
+    };
+    for (id, token) in added {
+        let (Ok(number), Some(content)) = (id.parse::<u32>(), token["content"].as_str()) else {
+            let problem =
+                format!("`added_tokens_decoder.{id}` must be a token id with an object that has `content`");
+            return Err(ModelError::malformed(path, problem));
+        };
+        let found = tokenizer.token(number);
+        if found.as_deref() != Some(content) {
+            let found = found.map_or("nothing".into(), |token| format!("`{token}`"));
+            let problem = format!(
+                "`added_tokens_decoder.{id}` is `{content}`, but tokenizer.json has {found} there; save the tokenizer \
+                 again with transformers"
+            );
+            return Err(ModelError::malformed(path, problem));
+        }
+    }
+    Ok(())
 }
 
 /// The templates of a directory: those in files of their own, else those in `tokenizer_config.json`.
@@ -122,7 +161,9 @@ fn template_files(dir: &Path) -> Result<Templates, ModelError> {
 fn templates_in(path: &Path, value: Option<&Value>) -> Result<Templates, ModelError> {
     let entry = |entry: &Value| {
         let (name, source) = (entry["name"].as_str()?, entry["template"].as_str()?);
-        Some((name.to_string(), (source.to_string(), path.to_path_buf())))
+        // A name becomes a file's when the chat is saved.
+        let is_plain = Path::new(name).file_name().is_some_and(|file| file == name);
+        is_plain.then_some((name.to_string(), (source.to_string(), path.to_path_buf())))
     };
     let found = match value {
         None | Some(Value::Null) => Some(Templates::new()),
@@ -133,7 +174,10 @@ fn templates_in(path: &Path, value: Option<&Value>) -> Result<Templates, ModelEr
         Some(_) => None,
     };
     found.ok_or_else(|| {
-        ModelError::malformed(path, "`chat_template` must be a text, or a list of {\"name\", \"template\"}")
+        ModelError::malformed(
+            path,
+            "`chat_template` must be a text, or a list of {\"name\", \"template\"} with plain names",
+        )
     })
 }
 

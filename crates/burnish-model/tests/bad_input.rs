@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use burnish_model::{Chat, ChatTemplate, Model, ModelConfig, Tokenizer, load_policy};
+use burnish_model::{Model, ModelConfig};
 use serde_json::{Value, json};
 
 fn golden(name: &str) -> PathBuf {
@@ -241,105 +241,4 @@ fn tensors_that_only_repeat_what_is_known_are_let_through() {
     fs::write(&path, safetensors::serialize(tensors, None).unwrap()).unwrap();
     let (found, golden) = (Model::load(broken.path()).unwrap(), Model::load(&golden("qwen3")).unwrap());
     assert_eq!(found.params.data(), golden.params.data());
-}
-
-fn chat_dir() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    let tokenizer = Tokenizer::train_bpe(&["the robot"], 262, &["<|im_start|>", "<|im_end|>"]).unwrap();
-    let template = ChatTemplate::chatml().unwrap();
-    Chat::new(tokenizer, template, &["<|im_end|>"], "<|im_end|>").unwrap().save(dir.path()).unwrap();
-    dir
-}
-
-#[track_caller]
-fn check_chat(dir: &Path, expected: &[&str]) {
-    let error = Chat::load(dir).unwrap_err().to_string();
-    for part in expected {
-        assert!(error.contains(part), "`{part}` is not in: {error}");
-    }
-}
-
-#[test]
-fn a_chat_without_a_part_names_it() {
-    let dir = chat_dir();
-    let file = |name: &str| dir.path().join(name);
-    assert_eq!(Chat::load(dir.path()).unwrap().end_ids(), [1]);
-
-    fs::write(file("generation_config.json"), r#"{"eos_token_id": [1, 999]}"#).unwrap();
-    check_chat(dir.path(), &["generation_config.json: eos_token_id", "`id 999`"]);
-    fs::write(file("generation_config.json"), r#"{"eos_token_id": "end"}"#).unwrap();
-    check_chat(dir.path(), &["generation_config.json", "\"end\"", "an id or a list of ids"]);
-    fs::write(file("generation_config.json"), r#"{"eos_token_id": []}"#).unwrap();
-    check_chat(dir.path(), &["generation_config.json", "an id or a list of ids"]);
-
-    fs::write(file("generation_config.json"), "{}").unwrap();
-    fs::write(file("config.json"), r#"{"eos_token_id": 0}"#).unwrap();
-    assert_eq!(Chat::load(dir.path()).unwrap().end_ids(), [0]);
-    fs::remove_file(file("config.json")).unwrap();
-    assert_eq!(Chat::load(dir.path()).unwrap().end_ids(), [1], "eos_token of tokenizer_config.json");
-
-    fs::write(file("tokenizer_config.json"), r#"{"eos_token": {"content": "<eos>"}}"#).unwrap();
-    check_chat(dir.path(), &["tokenizer_config.json: eos_token", "`<eos>`"]);
-    fs::write(file("tokenizer_config.json"), "{}").unwrap();
-    check_chat(dir.path(), &["nothing says which token ends an answer", "generation_config.json"]);
-
-    fs::write(file("chat_template.jinja"), "{% if %}").unwrap();
-    check_chat(dir.path(), &["chat_template.jinja", "does not compile"]);
-    fs::remove_file(file("chat_template.jinja")).unwrap();
-    check_chat(dir.path(), &["there is no chat template"]);
-    fs::write(file("tokenizer.json"), "{}").unwrap();
-    check_chat(dir.path(), &["tokenizer.json", "not a tokenizer"]);
-    fs::remove_file(file("tokenizer.json")).unwrap();
-    check_chat(dir.path(), &["cannot read", "tokenizer.json"]);
-}
-
-#[test]
-fn a_template_in_the_tokenizers_configuration_is_found() {
-    let dir = chat_dir();
-    fs::remove_file(dir.path().join("chat_template.jinja")).unwrap();
-    for template in [
-        json!("{{ eos_token }}"),
-        json!([{ "name": "tool_use", "template": "x" }, { "name": "default", "template": "{{ eos_token }}" }]),
-    ] {
-        let config = json!({ "eos_token": "<|im_end|>", "chat_template": template });
-        fs::write(dir.path().join("tokenizer_config.json"), config.to_string()).unwrap();
-        let chat = Chat::load(dir.path()).unwrap();
-        assert_eq!(chat.template.render(&[], &[], false).unwrap(), "<|im_end|>");
-    }
-}
-
-#[test]
-fn a_chat_saved_and_loaded_writes_the_same_files() {
-    let (first, second) = (chat_dir(), tempfile::tempdir().unwrap());
-    Chat::load(first.path()).unwrap().save(second.path()).unwrap();
-    let mut names: Vec<_> =
-        fs::read_dir(first.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    names.sort();
-    assert_eq!(
-        names,
-        ["chat_template.jinja", "generation_config.json", "tokenizer.json", "tokenizer_config.json"]
-    );
-    for name in names {
-        let read = |dir: &Path| fs::read_to_string(dir.join(&name)).unwrap();
-        assert_eq!(read(first.path()), read(second.path()), "{name:?}");
-    }
-}
-
-#[test]
-fn end_tokens_that_the_tokenizer_lacks_are_named() {
-    let tokenizer = Tokenizer::train_bpe(&["the robot"], 262, &["<|im_end|>"]).unwrap();
-    let template = ChatTemplate::chatml().unwrap();
-    let error =
-        Chat::new(tokenizer, template, &["<|im_end|>", "<stop>"], "<|im_end|>").unwrap_err().to_string();
-    assert!(error.contains("`<stop>`") && !error.contains("`<|im_end|>`"), "{error}");
-}
-
-#[test]
-fn a_tokenizer_larger_than_the_model_is_refused() {
-    let dir = chat_dir();
-    for file in ["config.json", "model.safetensors"] {
-        fs::copy(golden("llama").join(file), dir.path().join(file)).unwrap();
-    }
-    let error = load_policy(dir.path()).unwrap_err().to_string();
-    assert!(error.contains("tokenizer.json") && error.contains("only 67"), "{error}");
 }
