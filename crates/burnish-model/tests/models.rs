@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use burnish_core::Message;
+use burnish_core::{Message, ToolSpec};
 use burnish_model::{
     Architecture, Attend, Chat, ChatTemplate, Dtype, Model, ModelConfig, ModelShape, Packed, Tokenizer,
     load_policy,
@@ -250,7 +250,9 @@ fn transformers_loads_a_new_policy_and_computes_the_same() {
     for architecture in [Architecture::Llama, Architecture::Qwen2, Architecture::Qwen3] {
         let dir = tempfile::tempdir().unwrap();
         let tokenizer = Tokenizer::train_bpe(&texts, 280, &special).unwrap();
-        let template = ChatTemplate::chatml().unwrap();
+        let path = Path::new("tool_use.jinja");
+        let tools = "{% for tool in tools %}{{ tool.function.name }}{% endfor %}{{ messages[1].content }}";
+        let template = ChatTemplate::chatml().unwrap().with_named("tool_use", tools, path).unwrap();
         let chat = Chat::new(tokenizer, template, &["<|im_end|>", "<|endoftext|>"], "<|endoftext|>").unwrap();
         chat.save(dir.path()).unwrap();
         let config = ModelConfig::new(&small(architecture, Dtype::Bf16)).unwrap();
@@ -261,11 +263,14 @@ fn transformers_loads_a_new_policy_and_computes_the_same() {
         assert!(!model.vocab().contains(chat.tokenizer.vocab_size() as u32), "the head is larger");
         let messages = [Message::system("the  robot"), Message::user("moves é right\n")];
         let text = chat.template.render(&messages, &[], true).unwrap();
+        let tool = ToolSpec { name: "look".into(), description: String::new(), parameters: json!({}) };
+        let tool_text = chat.template.render(&messages, &[tool], false).unwrap();
+        assert_eq!(tool_text, "lookmoves é right\n");
         let ids = chat.tokenizer.encode(&text).unwrap();
         let prompts = vec![ids.clone()];
         let expected = json!({
             "logits": [logits(&model, &prompts)], "prompts": prompts, "messages": messages, "text": text,
-            "ids": ids, "eos_token": "<|im_end|>",
+            "ids": ids, "eos_token": "<|im_end|>", "tool_text": tool_text,
         });
         let path = dir.path().join("expected.json");
         std::fs::write(&path, expected.to_string()).unwrap();
