@@ -106,6 +106,10 @@ fn what_is_harmless_is_let_through() {
         ("qwen3", "quantization_config", json!(null)),
         ("llama", "use_something_new", json!(false)),
         ("llama", "_name_or_path", json!("somewhere")),
+        // As SmolLM2 has them.
+        ("llama", "is_llama_config", json!(true)),
+        ("llama", "rope_interleaved", json!(false)),
+        ("llama", "transformers.js_config", json!({ "dtype": "q4" })),
     ] {
         ModelConfig::from_json(config_with(name, key, value))
             .unwrap_or_else(|error| panic!("{key}: {error}"));
