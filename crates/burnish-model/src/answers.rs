@@ -1,14 +1,13 @@
 //! Where generation blocks lie in a rendered text.
 //!
-//! The function behind such a block gets its body. To find where bodies lie in the rendered text it puts a mark
+//! The filter behind such a block gets its body. To find where bodies lie in the rendered text it puts a mark
 //! before and after each, two characters that neither the template nor anything given to it contains;
 //! [`take_out`] reads and removes them.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use minijinja::value::{Kwargs, Value};
-use minijinja::{Environment, Error, State};
+use minijinja::Environment;
 
 use crate::jinja::GENERATION;
 
@@ -30,14 +29,10 @@ impl Marks {
 }
 
 /// Makes generation blocks part of the environment: with marks around each body, or without.
-pub(crate) fn add_function(environment: &mut Environment<'static>, marks: Option<Marks>) {
-    environment.add_function(GENERATION, move |state: &mut State, kwargs: Kwargs| -> Result<String, Error> {
-        let body: Value = kwargs.get("caller")?;
-        let body = body.call(state, &[])?.to_string();
-        Ok(match marks {
-            Some(Marks { open, close }) => format!("{open}{body}{close}"),
-            None => body,
-        })
+pub(crate) fn add_filter(environment: &mut Environment<'static>, marks: Option<Marks>) {
+    environment.add_filter(GENERATION, move |body: String| match marks {
+        Some(Marks { open, close }) => format!("{open}{body}{close}"),
+        None => body,
     });
 }
 

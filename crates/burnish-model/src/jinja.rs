@@ -2,14 +2,15 @@
 //!
 //! Two things are Jinja's there and not the engine's:
 //!
-//! - `{% generation %}` ... `{% endgeneration %}` is a tag that `transformers` adds. There it is a call block of an
-//!   internal function, so it is made one here too: the tags' words are replaced by `call` of [`GENERATION`] and
-//!   `endcall`.
+//! - `{% generation %}` ... `{% endgeneration %}` is a tag that `transformers` adds: a scope of its own, whose text passes
+//!   an internal function. Here the pair becomes `{% with %}{% filter %}` ... `{% endfilter %}{% endwith %}`, with the
+//!   filter [`GENERATION`]. (A call block, which it is there, would not do: the engine lets such a block see fewer
+//!   variables of its surroundings.)
 //! - A loop over `None` is an error in Python. So what is looped over passes the filter [`LOOPED`], which refuses it.
 //!
 //! Everything else stays as it is: line numbers, whitespace control, the scope of variables.
 
-/// Name of the function that stands behind generation blocks.
+/// Name of the filter that stands behind generation blocks.
 pub(crate) const GENERATION: &str = "__generation__";
 /// Name of the filter that everything looped over passes.
 pub(crate) const LOOPED: &str = "__looped__";
@@ -28,9 +29,7 @@ pub(crate) fn rewrite(source: &str) -> (String, bool) {
             _ => {
                 let generation = generation_tag(rest);
                 found |= generation.is_some();
-                let replaced = generation.or_else(|| checked_loop(rest));
-                if let Some((tag, length)) = replaced.or_else(|| if found { reading_set(rest) } else { None })
-                {
+                if let Some((tag, length)) = generation.or_else(|| checked_loop(rest)) {
                     out += &tag;
                     rest = &rest[length..];
                     continue;
@@ -56,34 +55,21 @@ fn tag_word(tag: &str) -> Option<(&str, &str)> {
     Some(inner.split_at(end))
 }
 
-/// The tag that `tag` begins with, with its word replaced, and its length; `None` for any other tag.
+/// The two tags in place of the generation tag that `tag` begins with, and its length; `None` for any other tag.
+/// The first keeps the whitespace control of its left side, the second that of its right.
 fn generation_tag(tag: &str) -> Option<(String, usize)> {
     let (word, after) = tag_word(tag)?;
-    let replaced = match word {
-        "generation" => format!("call {GENERATION}()"),
-        "endgeneration" => "endcall".into(),
+    let (outer, inner) = match word {
+        "generation" => ("with".to_string(), format!("filter {GENERATION}")),
+        "endgeneration" => ("endfilter".to_string(), "endwith".to_string()),
         _ => return None,
     };
     let blank = after.trim_start();
     let close = blank.strip_prefix(['-', '+']).unwrap_or(blank).strip_prefix("%}")?;
     let length = tag.len() - close.len();
     let begin = tag.len() - after.len();
-    let text = [&tag[..begin - word.len()], &replaced, &tag[begin..length]].concat();
+    let text = [&tag[..begin - word.len()], &outer, " %}{% ", &inner, &tag[begin..length]].concat();
     Some((text, length))
-}
-
-/// `{% set name.key = value %}` as `{% set name.key = [(value), name][0] %}`, which is the same but reads
-/// `name`: the engine lets a block see those variables of its surroundings that it reads.
-fn reading_set(tag: &str) -> Option<(String, usize)> {
-    let (_, target) = tag_word(tag).filter(|(word, _)| *word == "set")?;
-    let length = expression_length(tag, "%}");
-    let (target, _) = target[..target.len() - (tag.len() - length)].split_once('=')?;
-    let (name, _) = target.split_once('.')?;
-    let equals = tag.find('=')? + 1;
-    let inner = tag[..length].strip_suffix("%}")?;
-    let value = inner.strip_suffix(['-', '+']).unwrap_or(inner).get(equals..)?;
-    let rest = &tag[equals + value.len()..length];
-    Some((format!("{}[({value}), {name}][0]{rest}", &tag[..equals]), length))
 }
 
 /// The length of a raw block, whose tags are text.
@@ -195,13 +181,19 @@ mod tests {
     }
 
     #[test]
-    fn tags_become_call_blocks_with_their_whitespace_control() {
-        check("a{% generation %}b{% endgeneration %}c", "a{% call __generation__() %}b{% endcall %}c");
+    fn tags_keep_their_whitespace_control() {
+        check(
+            "a{% generation %}b{% endgeneration %}c",
+            "a{% with %}{% filter __generation__ %}b{% endfilter %}{% endwith %}c",
+        );
         check(
             "{%- generation -%}\n b\n{%-endgeneration+%}",
-            "{%- call __generation__() -%}\n b\n{%-endcall+%}",
+            "{%- with %}{% filter __generation__ -%}\n b\n{%-endfilter %}{% endwith+%}",
         );
-        check("{%+  generation\n%}{%\tendgeneration%}", "{%+  call __generation__()\n%}{%\tendcall%}");
+        check(
+            "{%+  generation\n%}{%\tendgeneration%}",
+            "{%+  with %}{% filter __generation__\n%}{%\tendfilter %}{% endwith%}",
+        );
     }
 
     #[test]
@@ -227,9 +219,9 @@ mod tests {
         }
         check(
             "{% raw %}{{{% endraw %}{% generation %}",
-            "{% raw %}{{{% endraw %}{% call __generation__() %}",
+            "{% raw %}{{{% endraw %}{% with %}{% filter __generation__ %}",
         );
-        check("{{ {'a': {}} }}{% generation %}", "{{ {'a': {}} }}{% call __generation__() %}");
+        check("{{ {'a': {}} }}{% generation %}", "{{ {'a': {}} }}{% with %}{% filter __generation__ %}");
     }
 
     #[test]
@@ -243,13 +235,5 @@ mod tests {
         ] {
             assert_eq!(rewrite(source), (expected.to_string(), false));
         }
-    }
-
-    #[test]
-    fn namespaces_that_a_block_only_writes_are_read_too() {
-        let (found, _) = rewrite("{% set a.b=1 %}{% generation %}{%- set a.b = 1 == 1, 2 -%}{% set c = 1 %}");
-        let expected = "{% set a.b=1 %}{% call __generation__() %}\
-                        {%- set a.b =[( 1 == 1, 2 ),  a][0]-%}{% set c = 1 %}";
-        assert_eq!(found, expected);
     }
 }

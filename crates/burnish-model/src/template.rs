@@ -78,7 +78,8 @@ impl ChatTemplate {
     ) -> Result<Self, ModelError> {
         let source = source.into();
         if let Some(name) = [DEFAULT, TOOL_USE].into_iter().find(|known| *known == name) {
-            let (rewritten, has_tags) = jinja::rewrite(&source);
+            // Jinja reads any line end as a line feed.
+            let (rewritten, has_tags) = jinja::rewrite(&source.replace("\r\n", "\n").replace('\r', "\n"));
             self.tracked.retain(|tracked| *tracked != name);
             self.tracked.extend(has_tags.then_some(name));
             self.environment
@@ -161,7 +162,7 @@ impl ChatTemplate {
         let unclear = || ChatError::Render("it is not clear what its generation blocks write".into());
         let marks = Marks::absent_from(texts).ok_or_else(unclear)?;
         let mut marking = self.environment.clone();
-        answers::add_function(&mut marking, Some(marks));
+        answers::add_filter(&mut marking, Some(marks));
         let marked = render_in(&marking, self.name(tools), &context)?;
         match answers::take_out(&marked, marks) {
             Some((unmarked, assistant)) if unmarked == text => Ok(Rendered { text, assistant }),
@@ -251,7 +252,7 @@ fn environment() -> Result<Environment<'static>, Error> {
     environment.add_function("raise_exception", |problem: String| -> Result<String, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, problem))
     });
-    answers::add_function(&mut environment, None);
+    answers::add_filter(&mut environment, None);
     environment.add_filter(jinja::LOOPED, |value: Value| match value.is_none() {
         true => Err(Error::new(ErrorKind::InvalidOperation, "None can't be looped over")),
         false => Ok(value),
@@ -303,6 +304,11 @@ mod tests {
     fn blocks_are_trimmed_and_nothing_is_escaped() {
         let source = "  {% for m in messages %}\n  {{ m.content }}\n  {% endfor %}\nend\n";
         assert_eq!(render(source).unwrap(), "  a<b\nend");
+    }
+
+    #[test]
+    fn line_ends_of_windows_are_line_feeds() {
+        assert_eq!(render("a\r\n{% if true %}\r\nb\rc{% endif %}\r\n").unwrap(), "a\nb\nc");
     }
 
     #[test]
@@ -358,6 +364,17 @@ mod tests {
         let source = "{% set a = 1 %}{% set n = namespace(b=1) %}{% generation %}{% set a = 2 %}{% set n.b = 2 %}\
                       {{ a }}{% endgeneration %}{{ a }}{{ n.b }}";
         assert_eq!(answers(source, &[]).unwrap(), ("212".into(), vec!["2".into()]));
+    }
+
+    #[test]
+    fn a_generation_block_sees_its_surroundings() {
+        let source = "{% for m in messages %}{% set x = m.content %}{% generation %}{% set x = x + '!' %}{{ x }}\
+                      {% for n in messages[loop.index:] %}{{ n.content }}{% endfor %}{% endgeneration %}{{ x }} {% endfor %}";
+        let messages = [Message::user("a"), Message::user("b")];
+        assert_eq!(
+            answers(source, &messages).unwrap(),
+            ("a!ba b!b ".into(), vec!["a!b".into(), "b!".into()])
+        );
     }
 
     #[test]

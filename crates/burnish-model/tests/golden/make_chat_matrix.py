@@ -1,11 +1,12 @@
 """Renders every template of shared/data/chat_templates over a matrix of conversations, into chat_matrix.json.
 
-    python make_chat_matrix.py [--show TEMPLATE CASE]        (transformers 5.23, jinja2 3.1.6)
+    python make_chat_matrix.py [--show TEMPLATE CASE | DIRECTORY OUT.json]        (transformers 5.23, jinja2 3.1.6)
 
 The file holds `conversations` (messages as burnish has them), `tools`, `variables`, and for each template one
 text: 8 hexadecimal digits for each case, the FNV-1a hash (32 bits) of the rendered text, or 8 dashes where the
 template refuses. Cases run over conversations, then over system message or none, tools or none, variables,
-generation prompt or none (`cases` below). With --show the text of one case is printed instead.
+generation prompt or none (`cases` below). With --show the text of one case is printed instead;
+with a directory its templates are rendered into a file of that form, for the test that BURNISH_CHAT_MATRIX asks for.
 """
 
 import itertools
@@ -148,14 +149,16 @@ if __name__ == "__main__":
         print(case, file=sys.stderr)
         print(render((TEMPLATES / sys.argv[2]).read_text(), *case), end="")
         sys.exit()
+    folder = Path(sys.argv[1]) if len(sys.argv) == 3 else TEMPLATES
     templates = {}
-    for path in sorted(TEMPLATES.rglob("*.jinja")):
+    for path in sorted(folder.rglob("*.jinja")):
         source = path.read_text()
-        templates[path.relative_to(TEMPLATES).as_posix()] = "".join(outcome(source, case) for case in cases())
+        templates[path.relative_to(folder).as_posix()] = "".join(outcome(source, case) for case in cases())
     head = {"system": SYSTEM, "tools": TOOLS, "variables": VARIABLES}
     lines = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in head.items()]
     lines.append('"conversations": [\n' + ",\n".join(json.dumps(c, ensure_ascii=False) for c in CONVERSATIONS) + "\n]")
     lines.append('"templates": {\n' + ",\n".join(f'"{n}": "{h}"' for n, h in templates.items()) + "\n}")
-    (HERE / "chat_matrix.json").write_text("{" + ",\n".join(lines) + "}\n")
+    out = Path(sys.argv[2]) if len(sys.argv) == 3 else HERE / "chat_matrix.json"
+    out.write_text("{" + ",\n".join(lines) + "}\n")
     refused = {name: hashes.count("-" * 8) for name, hashes in templates.items()}
     print(sum(len(hashes) // 8 for hashes in templates.values()), "cases; refused:", refused)
