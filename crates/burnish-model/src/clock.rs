@@ -83,7 +83,8 @@ pub(crate) fn strftime(format: &str, unix_seconds: i64) -> Result<String, Error>
         let code = chars.next();
         let Some(text) = code.and_then(|code| field(&date, unix_seconds, code)) else {
             let dash = if is_bare { "-" } else { "" };
-            let problem = format!("strftime_now: code %{dash}{} is not supported", code.unwrap_or_default());
+            let code = code.map(String::from).unwrap_or_default();
+            let problem = format!("strftime_now: code %{dash}{code} is not supported");
             return Err(Error::new(ErrorKind::InvalidOperation, problem));
         };
         match text.trim_start_matches(['0', ' ']) {
