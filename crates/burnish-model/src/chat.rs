@@ -6,12 +6,16 @@
 //! whether or not the tokenizer would cut that text in the same way. Where a template rewrites history (Qwen3
 //! drops earlier thoughts), an earlier node is the deepest that fits, and the trace forks there.
 
+use std::ops::Range;
 use std::path::Path;
 
 use burnish_core::{Message, Node, NodeId, Role, Sampled, Source, ToolSpec, Trace};
 use serde_json::{Map, Value, json};
 
-use crate::{ChatError, ChatTemplate, ModelError, Tokenizer, files, provenance};
+use crate::generation::GenerationConfig;
+use crate::{
+    ChatError, ChatTemplate, Encoded, GenerationDefaults, ModelError, Tokenizer, chat_files, provenance,
+};
 
 /// A tokenizer, a chat template, and the tokens that end an answer.
 #[derive(Debug, Clone)]
@@ -23,8 +27,8 @@ pub struct Chat {
     end_ids: Vec<u32>,
     /// Text of each end id.
     end_texts: Vec<String>,
-    tokenizer_config: Map<String, Value>,
-    generation_config: Option<Value>,
+    pub(crate) tokenizer_config: Map<String, Value>,
+    pub(crate) generation_config: Option<GenerationConfig>,
 }
 
 impl Chat {
@@ -46,31 +50,20 @@ impl Chat {
             ("pad_token".to_string(), json!(pad_token)),
             ("clean_up_tokenization_spaces".to_string(), json!(false)),
         ]);
-        let generation_config = json!({ "eos_token_id": end_ids, "pad_token_id": pad_ids.first() });
+        let json = Map::from_iter([
+            ("eos_token_id".to_string(), json!(end_ids)),
+            ("pad_token_id".to_string(), json!(pad_ids.first())),
+        ]);
+        let generation_config = GenerationConfig { path: "generation_config.json".into(), json };
         Chat::assemble(tokenizer, template, end_ids, tokenizer_config, Some(generation_config), "end tokens")
     }
 
-    /// Reads `tokenizer.json`, the template (`chat_template.jinja`, else `chat_template` in
-    /// `tokenizer_config.json`) and the end tokens (`eos_token_id` in `generation_config.json`, else in
-    /// `config.json`, else `eos_token` in `tokenizer_config.json`) of a model directory.
-    ///
-    /// # Errors
-    /// Names the file, and what is missing or wrong in it.
-    pub fn load(dir: &Path) -> Result<Self, ModelError> {
-        let tokenizer = Tokenizer::load(&dir.join("tokenizer.json"))?;
-        let tokenizer_config = read_object(&dir.join("tokenizer_config.json"))?;
-        let template = load_template(dir, &tokenizer_config)?;
-        let generation_config = files::read_json_if_there(&dir.join("generation_config.json"))?;
-        let (end_ids, place) = read_end_ids(dir, &tokenizer, &tokenizer_config, generation_config.as_ref())?;
-        Chat::assemble(tokenizer, template, end_ids, tokenizer_config, generation_config, &place)
-    }
-
-    fn assemble(
+    pub(crate) fn assemble(
         tokenizer: Tokenizer,
         template: ChatTemplate,
         end_ids: Vec<u32>,
         tokenizer_config: Map<String, Value>,
-        generation_config: Option<Value>,
+        generation_config: Option<GenerationConfig>,
         place: &str,
     ) -> Result<Self, ModelError> {
         let absent: Vec<String> = match end_ids.as_slice() {
@@ -85,7 +78,7 @@ impl Chat {
             .map(|id| tokenizer.decode(&[*id], false))
             .collect::<Result<_, _>>()
             .map_err(|error| ModelError::malformed(Path::new(place), error.to_string()))?;
-        let template = special_tokens(&tokenizer_config)
+        let template = chat_files::special_tokens(&tokenizer_config)
             .fold(template, |template, (name, token)| template.with_variable(name, json!(token)));
         Ok(Chat { tokenizer, template, end_ids, end_texts, tokenizer_config, generation_config })
     }
@@ -95,21 +88,14 @@ impl Chat {
         &self.end_ids
     }
 
-    /// Writes `tokenizer.json`, `tokenizer_config.json`, `chat_template.jinja` and, where there is one,
-    /// `generation_config.json`, so that `transformers` loads them.
+    /// How the makers of the model sample from it; all `None` without a `generation_config.json`.
     ///
     /// # Errors
-    /// If a file can't be written; what stood under its name before then stays.
-    pub fn save(&self, dir: &Path) -> Result<(), ModelError> {
-        files::create_directory(dir)?;
-        self.tokenizer.save(&dir.join("tokenizer.json"))?;
-        let config = Value::Object(self.tokenizer_config.clone());
-        files::write_json(&dir.join("tokenizer_config.json"), &config)?;
-        files::write_text(&dir.join("chat_template.jinja"), self.template.source())?;
-        match &self.generation_config {
-            Some(config) => files::write_json(&dir.join("generation_config.json"), config),
-            None => Ok(()),
-        }
+    /// Names the key of the file that is malformed, unknown, or asks for what the engine does not do.
+    pub fn generation_defaults(&self) -> Result<GenerationDefaults, ModelError> {
+        self.generation_config
+            .as_ref()
+            .map_or_else(|| Ok(GenerationDefaults::default()), GenerationConfig::defaults)
     }
 
     /// Brings the trace to the point where the policy speaks next, and returns all ids that it reads there.
@@ -128,19 +114,26 @@ impl Chat {
         Ok(trace.head_ids())
     }
 
-    /// Appends the assistant's messages of a conversation as answers to be imitated: each with the prompt before
-    /// it, as [`Chat::extend`] makes it, and with its end token. What the template writes after the end token
-    /// belongs to the next prompt.
+    /// Appends the assistant's messages of a conversation as answers to be imitated.
+    ///
+    /// Where the template has generation blocks, they say what is imitated: the conversation up to its last
+    /// answer is one new branch, rendered and tokenised whole, with the mask of [`Chat::encode_with_mask`].
+    ///
+    /// Where it has none, each answer follows the prompt before it, as [`Chat::extend`] makes it, up to its end
+    /// token; what the template writes after that belongs to the next prompt.
     ///
     /// # Errors
     /// As [`Chat::extend`], and if the template renders an answer so that it does not follow its own generation
-    /// prompt or has no end token. The trace then stays as it was.
+    /// prompt, or has no end token in what is imitated. The trace then stays as it was.
     pub fn demonstrate(
         &self,
         trace: &mut Trace,
         messages: &[Message],
         tools: &[ToolSpec],
     ) -> Result<(), ChatError> {
+        if self.template.marks_answers(tools) {
+            return self.demonstrate_marked(trace, messages, tools);
+        }
         let mut grown = trace.clone();
         for (at, _) in messages.iter().enumerate().filter(|(_, message)| message.role == Role::Assistant) {
             let prompt = self.template.render(&messages[..at], tools, true)?;
@@ -156,6 +149,55 @@ impl Chat {
         }
         *trace = grown;
         Ok(())
+    }
+
+    /// As [`Chat::demonstrate`], by the template's generation blocks.
+    fn demonstrate_marked(
+        &self,
+        trace: &mut Trace,
+        messages: &[Message],
+        tools: &[ToolSpec],
+    ) -> Result<(), ChatError> {
+        let Some(last) = messages.iter().rposition(|message| message.role == Role::Assistant) else {
+            return Ok(());
+        };
+        let messages = &messages[..=last];
+        let rendered = self.template.render_with_answers(messages, tools, false)?;
+        // Only an end token that is imitated teaches to stop.
+        let final_answer =
+            rendered.assistant.last().and_then(|range| self.through_end_token(&rendered.text[range.clone()]));
+        if final_answer.is_none() {
+            return Err(ChatError::NoEndToken { message: last, end_tokens: self.end_texts.clone() });
+        }
+        let encoded = self.tokenizer.encode_with_offsets(&rendered.text)?;
+        let mask = answer_mask(&encoded, &rendered.assistant)?;
+        let whose = provenance::locate(&self.template, messages, tools, false, &rendered.text);
+        let sources = encoded.bytes.iter().zip(mask).map(|(bytes, is_answer)| match is_answer {
+            true => Source::Demonstration,
+            false => whose.of(bytes.clone()),
+        });
+        let sources = sources.collect();
+        trace.push(Node { parent: None, text: rendered.text, ids: encoded.ids, sources, sampled: None })?;
+        Ok(())
+    }
+
+    /// The ids of a whole conversation, and which of them the template's generation blocks wrote: the
+    /// `input_ids` and `assistant_masks` of `apply_chat_template` with `return_assistant_tokens_mask`. Without
+    /// such blocks the mask is false throughout.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::render_with_answers`], if the text can't be tokenised, or if no token holds the last
+    /// character of a block (`transformers` then takes all that follows for the assistant's).
+    pub fn encode_with_mask(
+        &self,
+        messages: &[Message],
+        tools: &[ToolSpec],
+        add_generation_prompt: bool,
+    ) -> Result<(Vec<u32>, Vec<bool>), ChatError> {
+        let rendered = self.template.render_with_answers(messages, tools, add_generation_prompt)?;
+        let encoded = self.tokenizer.encode_with_offsets(&rendered.text)?;
+        let mask = answer_mask(&encoded, &rendered.assistant)?;
+        Ok((encoded.ids, mask))
     }
 
     /// Appends what the policy sampled at the trace's head, and returns it as a message: its text without the
@@ -202,7 +244,7 @@ impl Chat {
         }
         let text = &rendered[kept..];
         let encoded = self.tokenizer.encode_with_offsets(text)?;
-        let whose = provenance::locate(&self.template, messages, tools, rendered);
+        let whose = provenance::locate(&self.template, messages, tools, true, rendered);
         let sources =
             encoded.bytes.iter().map(|bytes| whose.of(kept + bytes.start..kept + bytes.end)).collect();
         let node = Node { parent, text: text.into(), ids: encoded.ids, sources, sampled: None };
@@ -268,83 +310,17 @@ fn push_sampled(trace: &mut Trace, text: String, ids: Vec<u32>, sampled: Sampled
     Ok(())
 }
 
-fn read_object(path: &Path) -> Result<Map<String, Value>, ModelError> {
-    match files::read_json_if_there(path)? {
-        Some(Value::Object(map)) => Ok(map),
-        Some(_) => Err(ModelError::malformed(path, "not a JSON object")),
-        None => Ok(Map::new()),
-    }
-}
-
-fn load_template(dir: &Path, tokenizer_config: &Map<String, Value>) -> Result<ChatTemplate, ModelError> {
-    let path = dir.join("chat_template.jinja");
-    if path.exists() {
-        return ChatTemplate::new(files::read_text(&path)?, &path);
-    }
-    let path = dir.join("tokenizer_config.json");
-    let source = match tokenizer_config.get("chat_template") {
-        Some(Value::String(source)) => Some(source.as_str()),
-        // Several by name; `default` is the one that transformers takes.
-        Some(Value::Array(list)) => {
-            list.iter().find(|entry| entry["name"] == "default").and_then(|entry| entry["template"].as_str())
-        }
-        _ => None,
-    };
-    let Some(source) = source else {
-        let problem = "there is no chat template: neither chat_template.jinja, nor `chat_template` in \
-                       tokenizer_config.json";
-        return Err(ModelError::malformed(dir, problem));
-    };
-    ChatTemplate::new(source, &path)
-}
-
-/// The special tokens of `tokenizer_config.json` by name, such as `bos_token`, which templates may read.
-fn special_tokens(config: &Map<String, Value>) -> impl Iterator<Item = (&str, &str)> {
-    config.iter().filter(|(name, _)| name.ends_with("_token")).filter_map(|(name, value)| {
-        let token = value.as_str().or_else(|| value["content"].as_str())?;
-        Some((name.as_str(), token))
-    })
-}
-
-/// The end ids, and where they stand.
-fn read_end_ids(
-    dir: &Path,
-    tokenizer: &Tokenizer,
-    tokenizer_config: &Map<String, Value>,
-    generation_config: Option<&Value>,
-) -> Result<(Vec<u32>, String), ModelError> {
-    let config = files::read_json_if_there(&dir.join("config.json"))?;
-    let places = [("generation_config.json", generation_config), ("config.json", config.as_ref())];
-    for (name, json) in places {
-        let Some(value) = json.and_then(|json| json.get("eos_token_id")).filter(|value| !value.is_null())
-        else {
-            continue;
+/// Which tokens stand for `answers`, ranges of bytes: of each, those from the first token that holds its first
+/// character to the first that holds its last, as in `transformers`.
+fn answer_mask(encoded: &Encoded, answers: &[Range<usize>]) -> Result<Vec<bool>, ChatError> {
+    let holding = |byte: usize| encoded.bytes.iter().position(|bytes| bytes.contains(&byte));
+    let mut mask = vec![false; encoded.ids.len()];
+    for answer in answers.iter().filter(|answer| !answer.is_empty()) {
+        let (Some(first), Some(last)) = (holding(answer.start), holding(answer.end - 1)) else {
+            let problem = "no token stands for the beginning or the end of an answer".into();
+            return Err(ChatError::Tokenizer(problem));
         };
-        let path = dir.join(name);
-        let ids = one_or_more_ids(value).ok_or_else(|| {
-            ModelError::malformed(
-                &path,
-                format!("`eos_token_id` is {value}; it must be an id or a list of ids"),
-            )
-        })?;
-        return Ok((ids, format!("{}: eos_token_id", path.display())));
+        mask[first..=last].fill(true);
     }
-    let path = dir.join("tokenizer_config.json");
-    let place = format!("{}: eos_token", path.display());
-    match special_tokens(tokenizer_config).find(|(name, _)| *name == "eos_token") {
-        Some((_, token)) => Ok((tokenizer.token_ids(&[token], &place)?, place)),
-        None => Err(ModelError::malformed(
-            dir,
-            "nothing says which token ends an answer: neither `eos_token_id` in generation_config.json or \
-             config.json, nor `eos_token` in tokenizer_config.json",
-        )),
-    }
-}
-
-fn one_or_more_ids(value: &Value) -> Option<Vec<u32>> {
-    let id = |value: &Value| u32::try_from(value.as_u64()?).ok();
-    match value {
-        Value::Array(list) if !list.is_empty() => list.iter().map(id).collect(),
-        _ => Some(vec![id(value)?]),
-    }
+    Ok(mask)
 }

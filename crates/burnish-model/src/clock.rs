@@ -26,6 +26,8 @@ struct Date {
     month: usize,
     /// From 1.
     day: i64,
+    /// From 1, counted from the first of January.
+    day_of_year: i64,
     /// Days since Sunday.
     weekday: usize,
     seconds: i64,
@@ -45,8 +47,14 @@ impl Date {
         // Counted from March, so that the leap day is the last of the year.
         let month = (5 * day_of_year + 2) / 153;
         let is_new_year = month >= 10;
+        let year = year_of_era + era * 400 + i64::from(is_new_year);
+        let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        // January and February have 59 days, or 60; the year counted from March has 306 before January.
+        let day_of_year_from_january =
+            if is_new_year { day_of_year - 306 } else { day_of_year + 59 + i64::from(is_leap) };
         Date {
-            year: year_of_era + era * 400 + i64::from(is_new_year),
+            year,
+            day_of_year: day_of_year_from_january + 1,
             month: (if is_new_year { month - 9 } else { month + 3 }) as usize,
             day: day_of_year - (153 * month + 2) / 5 + 1,
             weekday: (days + 4).rem_euclid(7) as usize,
@@ -55,41 +63,67 @@ impl Date {
     }
 }
 
-/// Formats a count of seconds since 1970, in UTC, by the codes of C's `strftime` that templates use.
+/// Formats a count of seconds since 1970, in UTC, by the codes of C's `strftime` that templates use. A `-` after
+/// `%` leaves out padding, as in glibc.
 ///
 /// # Errors
 /// Names a code that is not supported.
 pub(crate) fn strftime(format: &str, unix_seconds: i64) -> Result<String, Error> {
     let date = Date::at(unix_seconds);
-    let (month, day) = (MONTHS[date.month - 1], DAYS[date.weekday]);
     let mut out = String::new();
-    let mut codes = format.chars();
-    while let Some(next) = codes.next() {
+    let mut chars = format.chars();
+    while let Some(next) = chars.next() {
         if next != '%' {
             out.push(next);
             continue;
         }
-        match codes.next() {
-            Some('Y') => out += &date.year.to_string(),
-            Some('y') => out += &format!("{:02}", date.year.rem_euclid(100)),
-            Some('m') => out += &format!("{:02}", date.month),
-            Some('d') => out += &format!("{:02}", date.day),
-            Some('B') => out += month,
-            Some('b') => out += &month[..3],
-            Some('A') => out += day,
-            Some('a') => out += &day[..3],
-            Some('H') => out += &format!("{:02}", date.seconds / 3600),
-            Some('M') => out += &format!("{:02}", date.seconds / 60 % 60),
-            Some('S') => out += &format!("{:02}", date.seconds % 60),
-            Some('%') => out.push('%'),
-            other => {
-                let code = other.map(String::from).unwrap_or_default();
-                let problem = format!("strftime_now: code %{code} is not supported");
-                return Err(Error::new(ErrorKind::InvalidOperation, problem));
-            }
+        let rest = chars.as_str();
+        let is_bare = rest.starts_with('-');
+        chars = rest.strip_prefix('-').unwrap_or(rest).chars();
+        let code = chars.next();
+        let Some(text) = code.and_then(|code| field(&date, unix_seconds, code)) else {
+            let dash = if is_bare { "-" } else { "" };
+            let code = code.map(String::from).unwrap_or_default();
+            let problem = format!("strftime_now: code %{dash}{code} is not supported");
+            return Err(Error::new(ErrorKind::InvalidOperation, problem));
+        };
+        match text.trim_start_matches(['0', ' ']) {
+            _ if !is_bare => out += &text,
+            "" => out.push('0'),
+            bare => out += bare,
         }
     }
     Ok(out)
+}
+
+/// The text of one code; `None` for one that is not supported.
+fn field(date: &Date, unix_seconds: i64, code: char) -> Option<String> {
+    let (month, day) = (MONTHS[date.month - 1], DAYS[date.weekday]);
+    let hour = date.seconds / 3600;
+    let both = |format: &str| strftime(format, unix_seconds).ok();
+    Some(match code {
+        'Y' => date.year.to_string(),
+        'y' => format!("{:02}", date.year.rem_euclid(100)),
+        'm' => format!("{:02}", date.month),
+        'd' => format!("{:02}", date.day),
+        'e' => format!("{:2}", date.day),
+        'j' => format!("{:03}", date.day_of_year),
+        'B' => month.into(),
+        'b' | 'h' => month[..3].into(),
+        'A' => day.into(),
+        'a' => day[..3].into(),
+        'H' => format!("{hour:02}"),
+        'I' => format!("{:02}", (hour + 11) % 12 + 1),
+        'M' => format!("{:02}", date.seconds / 60 % 60),
+        'S' => format!("{:02}", date.seconds % 60),
+        'p' => if hour < 12 { "AM" } else { "PM" }.into(),
+        'F' => both("%Y-%m-%d")?,
+        'T' => both("%H:%M:%S")?,
+        'R' => both("%H:%M")?,
+        'D' => both("%m/%d/%y")?,
+        '%' => "%".into(),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -110,6 +144,19 @@ mod tests {
         for (seconds, text) in expect {
             assert_eq!(strftime(all, seconds).unwrap(), text);
         }
-        assert!(strftime("%Q", 0).unwrap_err().to_string().contains("%Q"));
+        let more = "%F %T %R %D %e %j %I %p %h|%-d %-m %-H %-I %-j %-e %-y";
+        let expect = [
+            (0, "1970-01-01 00:00:00 00:00 01/01/70  1 001 12 AM Jan|1 1 0 12 1 1 70"),
+            (951_827_696, "2000-02-29 12:34:56 12:34 02/29/00 29 060 12 PM Feb|29 2 12 12 60 29 0"),
+            (1_704_070_861, "2024-01-01 01:01:01 01:01 01/01/24  1 001 01 AM Jan|1 1 1 1 1 1 24"),
+            (1_735_646_400, "2024-12-31 12:00:00 12:00 12/31/24 31 366 12 PM Dec|31 12 12 12 366 31 24"),
+        ];
+        for (seconds, text) in expect {
+            assert_eq!(strftime(more, seconds).unwrap(), text);
+        }
+        for wrong in ["%Q", "%-Q", "%"] {
+            let error = strftime(wrong, 0).unwrap_err().to_string();
+            assert!(error.contains(&format!("code {wrong} ")), "{error}");
+        }
     }
 }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::config_keys::Keys;
+use crate::rope::{self, RopeScaling};
 use crate::{ConfigError, ModelError, files};
 
 /// Keys that do not change what the model computes.
@@ -26,12 +27,14 @@ const HARMLESS: &[&str] = &[
     "chunk_size_feed_forward",
     "eos_token_id",
     "id2label",
+    "is_llama_config",
     "label2id",
     "name_or_path",
     "pad_token_id",
     "pretraining_tp",
     "return_dict",
     "tokenizer_class",
+    "transformers.js_config",
     "transformers_version",
     "unsloth_fixed",
     "unsloth_version",
@@ -156,6 +159,8 @@ pub struct ModelConfig {
     pub rms_norm_eps: f64,
     /// Base of the rotary frequencies.
     pub rope_theta: f64,
+    /// How they are scaled for long contexts.
+    pub rope_scaling: RopeScaling,
     /// Is the head the embedding?
     pub tie_word_embeddings: bool,
     /// Have the query, key and value projections biases?
@@ -204,6 +209,8 @@ impl ModelConfig {
         let hidden_size = keys.size("hidden_size", SIZE_MAX)?;
         let num_hidden_layers = keys.size("num_hidden_layers", 4096)?;
         check_layer_types(&keys, num_hidden_layers)?;
+        let max_position_embeddings = keys.size("max_position_embeddings", 1 << 31)?;
+        let rope = rope::read(&keys, max_position_embeddings)?;
         let has_attention_bias = keys.flag("attention_bias", false)?;
         let config = ModelConfig {
             architecture,
@@ -214,9 +221,10 @@ impl ModelConfig {
             num_attention_heads: heads,
             num_key_value_heads: kv_heads,
             head_dim: read_head_dim(&keys, architecture, hidden_size, heads)?,
-            max_position_embeddings: keys.size("max_position_embeddings", 1 << 31)?,
+            max_position_embeddings,
             rms_norm_eps: keys.number("rms_norm_eps", 1e-6, 0.0, "a number of 0 or more")?,
-            rope_theta: read_rope(&keys)?,
+            rope_theta: rope.theta,
+            rope_scaling: rope.scaling,
             tie_word_embeddings: keys.flag("tie_word_embeddings", false)?,
             has_qkv_bias: has_attention_bias || architecture == Architecture::Qwen2,
             has_o_bias: has_attention_bias && architecture != Architecture::Qwen2,
@@ -260,6 +268,11 @@ impl ModelConfig {
     /// The JSON that `config.json` holds: as it was read, or as [`ModelConfig::new`] made it.
     pub fn json(&self) -> &Value {
         &self.json
+    }
+
+    /// The angle by which one position turns each pair of a head's columns, `[head_dim / 2]`, scaled.
+    pub(crate) fn inverse_frequencies(&self) -> Vec<f32> {
+        rope::inverse_frequencies(self.head_dim, self.rope_theta, self.rope_scaling)
     }
 
     pub(crate) fn save(&self, dir: &Path) -> Result<(), ModelError> {
@@ -365,49 +378,6 @@ fn read_head_dim(
         return Ok(head_dim);
     }
     Err(Keys::invalid("head_dim", &json!(head_dim), "even: rotary embeddings turn pairs"))
-}
-
-/// The base of the rotary frequencies, from either dialect.
-fn read_rope(keys: &Keys<'_>) -> Result<f64, ConfigError> {
-    const EXPECTED: &str = "a number above 0";
-    let mut found: Option<f64> = None;
-    let mut bases = vec![("rope_theta".to_string(), keys.get("rope_theta").cloned())];
-    for name in ["rope_parameters", "rope_scaling"] {
-        let Some(value) = keys.get(name) else { continue };
-        let Some(map) = value.as_object() else {
-            return Err(Keys::invalid(name, value, "an object or null"));
-        };
-        check_rope_parameters(name, map)?;
-        bases.push((format!("{name}.rope_theta"), map.get("rope_theta").cloned()));
-    }
-    for (key, value) in bases {
-        let Some(value) = value.filter(|value| !value.is_null()) else { continue };
-        let Some(base) = value.as_f64().filter(|base| *base > 0.0) else {
-            return Err(Keys::invalid(&key, &value, EXPECTED));
-        };
-        if found.is_some_and(|other| other != base) {
-            return Err(Keys::invalid(&key, &value, "the same as `rope_theta` elsewhere in the file"));
-        }
-        found = Some(base);
-    }
-    // The default of all three classes in transformers.
-    Ok(found.unwrap_or(10_000.0))
-}
-
-fn check_rope_parameters(name: &str, map: &Map<String, Value>) -> Result<(), ConfigError> {
-    const SUPPORTED: &str = "\"default\" (no scaling)";
-    for (key, value) in map {
-        let is_fine = match key.as_str() {
-            "rope_theta" => true,
-            "rope_type" | "type" => value == "default",
-            "partial_rotary_factor" => value.as_f64() == Some(1.0),
-            _ => value.is_null(),
-        };
-        if !is_fine {
-            return Err(Keys::unsupported(&format!("{name}.{key}"), value, SUPPORTED));
-        }
-    }
-    Ok(())
 }
 
 fn read_dtype(keys: &Keys<'_>) -> Result<Dtype, ConfigError> {

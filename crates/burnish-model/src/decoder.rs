@@ -79,7 +79,7 @@ impl Decoder {
             true => embed_tokens,
             false => add("lm_head.weight", &[vocab, width], Init::Normal),
         };
-        let rope = Rope::new(inverse_frequencies(config.head_dim, config.rope_theta), 1.0);
+        let rope = Rope::new(config.inverse_frequencies(), 1.0);
         Decoder {
             embed_tokens,
             layers,
@@ -228,17 +228,6 @@ impl Linear {
     fn apply(&self, tape: &mut Tape<'_>, x: &Var) -> Var {
         tape.linear(x, self.weight, self.bias)
     }
-}
-
-/// `theta^(-2i / head_dim)` for each pair `i` (Su et al. 2021, arXiv:2104.09864), rounded where `transformers`
-/// rounds to f32: the exponent, the power and its inverse.
-fn inverse_frequencies(head_dim: usize, theta: f64) -> Vec<f32> {
-    (0..head_dim / 2)
-        .map(|pair| {
-            let exponent = (2 * pair) as f32 / head_dim as f32;
-            1.0 / theta.powf(f64::from(exponent)) as f32
-        })
-        .collect()
 }
 
 /// The head layout that attention needs.

@@ -1,24 +1,30 @@
 //! The policy: architectures, weights, tokenizer, chat template.
 //!
-//! A model directory is one of Hugging Face's. [`Model`] reads `config.json` and `model.safetensors`;
+//! A model directory is one of Hugging Face's. [`Model`] reads `config.json` and the weights;
 //! [`Chat`] reads `tokenizer.json`, the chat template and the end tokens; [`load_policy`] reads both and checks
 //! that they belong together. Both write directories that `transformers` loads.
 //!
 //! Nothing that changes what is computed is ignored: a key of `config.json` that is unknown, a tensor without a
 //! place, or a tokenizer that is larger than the model is an error that names it.
 
+mod answers;
 mod attend;
 mod chat;
+mod chat_files;
 mod clock;
 mod config;
 mod config_keys;
 mod decoder;
 mod error;
 mod files;
+mod generation;
+mod jinja;
 mod lora;
 mod model;
 mod provenance;
 mod pyjson;
+mod rope;
+mod shards;
 mod template;
 mod tokenizer;
 mod weights;
@@ -29,9 +35,11 @@ pub use attend::{Attend, Packed};
 pub use chat::Chat;
 pub use config::{Architecture, Dtype, ModelConfig, ModelShape};
 pub use error::{ChatError, ConfigError, ModelError};
+pub use generation::GenerationDefaults;
 pub use lora::{LoraConfig, Targets};
 pub use model::{Loading, Model, Trains};
-pub use template::{CHATML, ChatTemplate};
+pub use rope::RopeScaling;
+pub use template::{CHATML, ChatTemplate, Rendered};
 pub use tokenizer::{Encoded, Tokenizer};
 
 /// Reads a model directory whole, to train every parameter in f32.

@@ -12,6 +12,7 @@ use safetensors::tensor::SafeTensors;
 
 use crate::decoder::{Decoder, Init, head_shape};
 use crate::lora::{self, LoraConfig};
+use crate::shards::SINGLE;
 use crate::weights::{self, Stored, TensorSpec, WeightsFile};
 use crate::{Attend, ConfigError, Dtype, ModelConfig, ModelError, Packed, files};
 
@@ -291,7 +292,7 @@ impl Model {
         if self.config.tie_word_embeddings && self.decoder.lm_head().adapter.is_some() {
             let problem = "the adapter of lm_head can't be merged: the head is the embedding \
                            (`tie_word_embeddings` is true), which has no adapter";
-            return Err(ModelError::malformed(&dir.join(weights::NAME), problem));
+            return Err(ModelError::malformed(&dir.join(SINGLE), problem));
         }
         files::create_directory(dir)?;
         self.save_whole(dir)
@@ -305,7 +306,7 @@ impl Model {
             let weight = of_entry.copied().unwrap_or(entry.param.into());
             (&*entry.name, Stored { dtype, shape: &entry.shape, params: &self.params, weight })
         });
-        weights::save(dir, weights::NAME, tensors)?;
+        weights::save(dir, SINGLE, tensors)?;
         self.config.save(dir)
     }
 

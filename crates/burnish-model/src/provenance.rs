@@ -38,15 +38,17 @@ impl Sources {
     }
 }
 
-/// Finds the messages in `rendered`, which `template` made of them with a generation prompt.
+/// Finds the messages in `rendered`, which `template` made of them.
 pub(crate) fn locate(
     template: &ChatTemplate,
     messages: &[Message],
     tools: &[ToolSpec],
+    add_generation_prompt: bool,
     rendered: &str,
 ) -> Sources {
     let marked: Vec<Message> = messages.iter().map(mark_message).collect();
-    let exact = template.render(&marked, tools, true).ok().and_then(|text| read_marks(&text));
+    let exact =
+        template.render(&marked, tools, add_generation_prompt).ok().and_then(|text| read_marks(&text));
     match exact {
         Some((text, sources)) if text == rendered => sources,
         _ => search(messages, rendered),
@@ -149,7 +151,7 @@ mod tests {
     fn located(source: &str, messages: &[Message]) -> Vec<(String, Source)> {
         let template = ChatTemplate::new(source, Path::new("test")).unwrap();
         let rendered = template.render(messages, &[], true).unwrap();
-        let sources = locate(&template, messages, &[], &rendered);
+        let sources = locate(&template, messages, &[], true, &rendered);
         sources.0.iter().map(|(range, source)| (rendered[range.clone()].to_string(), *source)).collect()
     }
 
@@ -161,7 +163,7 @@ mod tests {
         assert_eq!(found, expect.map(|(text, source)| (text.to_string(), source)));
         let template = ChatTemplate::chatml().unwrap();
         let rendered = template.render(&messages, &[], true).unwrap();
-        let sources = locate(&template, &messages, &[], &rendered);
+        let sources = locate(&template, &messages, &[], true, &rendered);
         let role = rendered.find("user").unwrap();
         assert_eq!(sources.of(role..role + 4), Source::Scaffold);
         let text = rendered.rfind("user").unwrap();

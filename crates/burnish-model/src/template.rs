@@ -1,6 +1,7 @@
 //! Chat templates, as `apply_chat_template` of `transformers` runs them.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -10,24 +11,41 @@ use minijinja::value::{Kwargs, Serde, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State};
 use serde_json::json;
 
-use crate::{ChatError, ModelError, clock, pyjson};
+use crate::answers::{self, Marks};
+use crate::{ChatError, ModelError, clock, jinja, pyjson};
 
 /// The ChatML template: each message between `<|im_start|>ROLE\n` and `<|im_end|>\n`, nothing else.
 pub const CHATML: &str = include_str!("chatml.jinja");
 
-const NAME: &str = "chat_template";
+/// Name of the template of all conversations that no other is for.
+const DEFAULT: &str = "default";
+/// Name of the template of conversations with tools, where there is one.
+const TOOL_USE: &str = "tool_use";
 
 /// A compiled chat template with the variables that it is given.
 ///
 /// The environment is that of `transformers` 5.23: `trim_blocks`, `lstrip_blocks`, loop controls,
 /// `raise_exception`, `strftime_now`, `tojson` as `json.dumps` writes, Python's string methods; booleans and
-/// `None` print as in Python. `{% generation %}` tags are kept as plain blocks.
+/// `None` print as in Python; `{% generation %}` blocks say which text is the assistant's.
 #[derive(Debug, Clone)]
 pub struct ChatTemplate {
-    source: String,
+    /// The templates by name, as they were given.
+    sources: BTreeMap<String, String>,
     environment: Environment<'static>,
+    /// Names of the templates that have generation blocks.
+    tracked: Vec<&'static str>,
     /// Special tokens and options that the template may read.
     variables: BTreeMap<String, serde_json::Value>,
+}
+
+/// What a template makes of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rendered {
+    /// The text.
+    pub text: String,
+    /// The bytes of the text that generation blocks wrote, in order and apart from each other: what an assistant
+    /// says. Empty where the template has no such blocks.
+    pub assistant: Vec<Range<usize>>,
 }
 
 impl ChatTemplate {
@@ -36,11 +54,40 @@ impl ChatTemplate {
     /// # Errors
     /// If the template does not compile.
     pub fn new(source: impl Into<String>, path: &Path) -> Result<Self, ModelError> {
-        let source = source.into();
-        let environment = environment(&source)
-            .map_err(|error| ModelError::Template { path: path.into(), problem: explained(&error) })?;
+        let template = ChatTemplate {
+            sources: BTreeMap::new(),
+            environment: environment()
+                .map_err(|error| ModelError::Template { path: path.into(), problem: explained(&error) })?,
+            tracked: Vec::new(),
+            variables: BTreeMap::new(),
+        };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Ok(ChatTemplate { source, environment, variables: BTreeMap::new() }.at(now.as_secs() as i64))
+        template.at(now.as_secs() as i64).with_named(DEFAULT, source, path)
+    }
+
+    /// Adds a template by name. That of the name `tool_use` is taken for conversations with tools, as in
+    /// `transformers`; any other is kept, so that saving loses none. `path` is named in errors.
+    ///
+    /// # Errors
+    /// If the template does not compile.
+    pub fn with_named(
+        mut self,
+        name: &str,
+        source: impl Into<String>,
+        path: &Path,
+    ) -> Result<Self, ModelError> {
+        let source = source.into();
+        if let Some(name) = [DEFAULT, TOOL_USE].into_iter().find(|known| *known == name) {
+            // Jinja reads any line end as a line feed.
+            let (rewritten, has_tags) = jinja::rewrite(&source.replace("\r\n", "\n").replace('\r', "\n"));
+            self.tracked.retain(|tracked| *tracked != name);
+            self.tracked.extend(has_tags.then_some(name));
+            self.environment
+                .add_template_owned(name, rewritten)
+                .map_err(|error| ModelError::Template { path: path.into(), problem: explained(&error) })?;
+        }
+        self.sources.insert(name.into(), source);
+        Ok(self)
     }
 
     /// The ChatML template.
@@ -67,7 +114,18 @@ impl ChatTemplate {
 
     /// The template's text.
     pub fn source(&self) -> &str {
-        &self.source
+        self.sources.get(DEFAULT).map_or("", String::as_str)
+    }
+
+    /// The templates beside the default one, by name.
+    pub(crate) fn others(&self) -> impl Iterator<Item = (&str, &str)> {
+        let others = self.sources.iter().filter(|(name, _)| *name != DEFAULT);
+        others.map(|(name, source)| (name.as_str(), source.as_str()))
+    }
+
+    /// Does the template say, by generation blocks, which text is the assistant's?
+    pub fn marks_answers(&self, tools: &[ToolSpec]) -> bool {
+        self.tracked.contains(&self.name(tools))
     }
 
     /// Renders a conversation. With `add_generation_prompt` the text ends where the assistant speaks next.
@@ -80,6 +138,49 @@ impl ChatTemplate {
         tools: &[ToolSpec],
         add_generation_prompt: bool,
     ) -> Result<String, ChatError> {
+        let context = self.context(messages, tools, add_generation_prompt);
+        render_in(&self.environment, self.name(tools), &context)
+    }
+
+    /// Renders a conversation, and finds what its generation blocks wrote.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::render`], and if the template cuts, repeats or nests what its blocks write.
+    pub fn render_with_answers(
+        &self,
+        messages: &[Message],
+        tools: &[ToolSpec],
+        add_generation_prompt: bool,
+    ) -> Result<Rendered, ChatError> {
+        let text = self.render(messages, tools, add_generation_prompt)?;
+        if !self.marks_answers(tools) {
+            return Ok(Rendered { text, assistant: Vec::new() });
+        }
+        let context = self.context(messages, tools, add_generation_prompt);
+        let given = json!(context).to_string();
+        let texts = self.sources.values().map(String::as_str).chain([given.as_str(), text.as_str()]);
+        let unclear = || ChatError::Render("it is not clear what its generation blocks write".into());
+        let marks = Marks::absent_from(texts).ok_or_else(unclear)?;
+        let mut marking = self.environment.clone();
+        answers::add_filter(&mut marking, Some(marks));
+        let marked = render_in(&marking, self.name(tools), &context)?;
+        match answers::take_out(&marked, marks) {
+            Some((unmarked, assistant)) if unmarked == text => Ok(Rendered { text, assistant }),
+            _ => Err(unclear()),
+        }
+    }
+
+    /// The name of the template of a conversation.
+    fn name(&self, tools: &[ToolSpec]) -> &'static str {
+        if !tools.is_empty() && self.sources.contains_key(TOOL_USE) { TOOL_USE } else { DEFAULT }
+    }
+
+    fn context(
+        &self,
+        messages: &[Message],
+        tools: &[ToolSpec],
+        add_generation_prompt: bool,
+    ) -> BTreeMap<&str, serde_json::Value> {
         let mut context: BTreeMap<&str, serde_json::Value> =
             self.variables.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
         context.insert("messages", messages.iter().map(message_json).collect());
@@ -89,11 +190,19 @@ impl ChatTemplate {
         );
         context.insert("documents", json!(null));
         context.insert("add_generation_prompt", json!(add_generation_prompt));
-        self.environment
-            .get_template(NAME)
-            .and_then(|template| template.render(Value::from(Serde(&context))))
-            .map_err(|error| ChatError::Render(explained(&error)))
+        context
     }
+}
+
+fn render_in(
+    environment: &Environment<'static>,
+    name: &str,
+    context: &BTreeMap<&str, serde_json::Value>,
+) -> Result<String, ChatError> {
+    environment
+        .get_template(name)
+        .and_then(|template| template.render(Value::from(Serde(context))))
+        .map_err(|error| ChatError::Render(explained(&error)))
 }
 
 /// A message as templates read it: `tool_calls` only where there are some, thoughts only where they are kept
@@ -131,7 +240,7 @@ fn tool_json(tool: &ToolSpec) -> serde_json::Value {
     json!({ "type": "function", "function": tool })
 }
 
-fn environment(source: &str) -> Result<Environment<'static>, Error> {
+fn environment() -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
@@ -143,7 +252,11 @@ fn environment(source: &str) -> Result<Environment<'static>, Error> {
     environment.add_function("raise_exception", |problem: String| -> Result<String, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, problem))
     });
-    environment.add_template_owned(NAME, without_generation_tags(source))?;
+    answers::add_filter(&mut environment, None);
+    environment.add_filter(jinja::LOOPED, |value: Value| match value.is_none() {
+        true => Err(Error::new(ErrorKind::InvalidOperation, "None can't be looped over")),
+        false => Ok(value),
+    });
     Ok(environment)
 }
 
@@ -162,31 +275,6 @@ fn python_text(value: &Value) -> Option<String> {
         ValueKind::Number if !value.is_integer() => f64::try_from(value.clone()).ok().map(pyjson::float),
         _ => None,
     }
-}
-
-/// Turns `{% generation %}` ... `{% endgeneration %}`, a tag that `transformers` adds to Jinja, into a block that
-/// is always there. Whitespace control stays.
-fn without_generation_tags(source: &str) -> String {
-    let mut out = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some((before, tag, after)) = next_tag(rest) {
-        let word = tag.trim_matches(|c: char| c.is_whitespace() || c == '-' || c == '+');
-        let replaced = match word {
-            "generation" => tag.replace("generation", "if true"),
-            "endgeneration" => tag.replace("endgeneration", "endif"),
-            _ => tag.to_string(),
-        };
-        out.extend([before, "{%", &replaced, "%}"]);
-        rest = after;
-    }
-    out + rest
-}
-
-/// Splits at the next `{% tag %}`.
-fn next_tag(source: &str) -> Option<(&str, &str, &str)> {
-    let (before, inner) = source.split_once("{%")?;
-    let (tag, after) = inner.split_once("%}")?;
-    Some((before, tag, after))
 }
 
 /// An error with its cause, on one line.
@@ -219,12 +307,24 @@ mod tests {
     }
 
     #[test]
+    fn line_ends_of_windows_are_line_feeds() {
+        assert_eq!(render("a\r\n{% if true %}\r\nb\rc{% endif %}\r\n").unwrap(), "a\nb\nc");
+    }
+
+    #[test]
     fn constants_and_floats_print_as_in_python() {
         assert_eq!(
             render("{{ true }} {{ false }} {{ none }} {{ missing }} {{ 1 }} {{ 1e-5 }} {{ true|string }}")
                 .unwrap(),
             "True False None  1 1e-05 True"
         );
+    }
+
+    #[test]
+    fn a_loop_over_none_is_an_error_as_in_python() {
+        assert_eq!(render("{% for x in missing %}{% else %}none{% endfor %}").unwrap(), "none");
+        let error = render("{% for tool in tools %}{% endfor %}").unwrap_err().to_string();
+        assert!(error.contains("looped over"), "{error}");
     }
 
     #[test]
@@ -240,10 +340,68 @@ mod tests {
         assert!(error.starts_with("dir/chat_template.jinja: ") && error.contains(":2"), "{error}");
     }
 
+    fn answers(source: &str, messages: &[Message]) -> Result<(String, Vec<String>), ChatError> {
+        let rendered = template(source).render_with_answers(messages, &[], false)?;
+        let answers = rendered.assistant.iter().map(|range| rendered.text[range.clone()].into()).collect();
+        Ok((rendered.text, answers))
+    }
+
     #[test]
-    fn generation_tags_are_plain_blocks() {
-        let source = "{% for m in messages %}{%- generation -%} {{ m.content }} {%- endgeneration %} {% break %}{% endfor %}";
-        assert_eq!(render(source).unwrap(), "a<b ");
+    fn generation_blocks_are_found_and_change_no_text() {
+        let source = "{% for m in messages %}{%- generation -%} {{ m.content }}{{ loop.index }} \
+                      {%- endgeneration %} {% if m.content == 'b' %}{% break %}{% endif %}{% endfor %}";
+        let messages = [Message::user("a<\u{f0000}"), Message::assistant("b"), Message::user("c")];
+        let (text, found) = answers(source, &messages).unwrap();
+        assert_eq!(text, "a<\u{f0000}1 b2 ");
+        assert_eq!(found, ["a<\u{f0000}1", "b2"]);
+        assert_eq!(template(source).render(&messages, &[], false).unwrap(), text);
+        let lines = "{% generation %}\n  {% if true %}\n  x\n  {% endif %}\n{% endgeneration %}\ny";
+        assert_eq!(answers(lines, &messages).unwrap(), ("  x\ny".into(), vec!["  x\n".into()]));
+    }
+
+    #[test]
+    fn a_generation_block_is_a_scope_of_its_own() {
+        let source = "{% set a = 1 %}{% set n = namespace(b=1) %}{% generation %}{% set a = 2 %}{% set n.b = 2 %}\
+                      {{ a }}{% endgeneration %}{{ a }}{{ n.b }}";
+        assert_eq!(answers(source, &[]).unwrap(), ("212".into(), vec!["2".into()]));
+    }
+
+    #[test]
+    fn a_generation_block_sees_its_surroundings() {
+        let source = "{% for m in messages %}{% set x = m.content %}{% generation %}{% set x = x + '!' %}{{ x }}\
+                      {% for n in messages[loop.index:] %}{{ n.content }}{% endfor %}{% endgeneration %}{{ x }} {% endfor %}";
+        let messages = [Message::user("a"), Message::user("b")];
+        assert_eq!(
+            answers(source, &messages).unwrap(),
+            ("a!ba b!b ".into(), vec!["a!b".into(), "b!".into()])
+        );
+    }
+
+    #[test]
+    fn generation_blocks_whose_text_is_changed_are_refused() {
+        for source in [
+            "{% set x %}{% generation %}ab{% endgeneration %}{% endset %}{{ x[1:] }}",
+            "{% generation %}a{% generation %}b{% endgeneration %}{% endgeneration %}",
+            "{% set x %}{% generation %}ab{% endgeneration %}{% endset %}{{ x|length }}",
+        ] {
+            let error = answers(source, &[]).unwrap_err().to_string();
+            assert!(error.contains("generation blocks"), "{error}");
+        }
+        assert_eq!(answers("no blocks", &[]).unwrap(), ("no blocks".into(), vec![]));
+    }
+
+    #[test]
+    fn conversations_with_tools_have_their_own_template_where_there_is_one() {
+        let path = Path::new("test");
+        let two = template("{% generation %}a{% endgeneration %}").with_named("tool_use", "b", path).unwrap();
+        let three = two.with_named("rag", "{% if %}", path).unwrap();
+        let tool = ToolSpec { name: "t".into(), description: String::new(), parameters: json!({}) };
+        assert_eq!(three.render(&[], &[], false).unwrap(), "a");
+        assert_eq!(three.render(&[], std::slice::from_ref(&tool), false).unwrap(), "b");
+        assert!(three.marks_answers(&[]) && !three.marks_answers(&[tool]));
+        assert_eq!(three.others().collect::<Vec<_>>(), [("rag", "{% if %}"), ("tool_use", "b")]);
+        let error = three.with_named("tool_use", "{% if %}", Path::new("tools.jinja")).unwrap_err();
+        assert!(error.to_string().starts_with("tools.jinja: "), "{error}");
     }
 
     #[test]

@@ -1,15 +1,17 @@
-//! `model.safetensors`: checked against the architecture before anything is computed, and written back so that
-//! `transformers` loads it.
+//! Weights: checked against the architecture before memory is taken for them, and written back as one file that
+//! `transformers` loads.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::{fs, io};
 
-use burnish_tensor::{ElementsMut, Mapped, Params, Weight, map_file};
+use burnish_tensor::{ElementsMut, Params, Weight};
 use half::{bf16, f16};
-use safetensors::tensor::{SafeTensors, TensorView, View};
+use rayon::prelude::*;
+use safetensors::tensor::{TensorView, View};
 
+use crate::shards::{INDEX, Shards, Tensors};
 use crate::{Dtype, ModelConfig, ModelError, files};
 
 /// A tensor that the architecture asks for.
@@ -19,105 +21,97 @@ pub(crate) struct TensorSpec {
     pub(crate) shape: Vec<usize>,
 }
 
-/// The weights of a model directory, mapped and found to be what the architecture asks for.
-pub(crate) struct WeightsFile {
-    path: PathBuf,
-    map: Mapped,
-}
+/// The weights of a model directory.
+pub(crate) struct WeightsFile(Shards);
 
-pub(crate) const NAME: &str = "model.safetensors";
 const HEAD: &str = "lm_head.weight";
 const EMBEDDING: &str = "model.embed_tokens.weight";
 
+/// Numbers that one thread widens at a time.
+const CHUNK: usize = 1 << 18;
+
 impl WeightsFile {
-    /// Maps `model.safetensors` of a model directory.
+    /// Maps the weights of a model directory.
     ///
     /// # Errors
-    /// If the file is missing, or the weights are split over several files.
+    /// As [`Shards::open`].
     pub(crate) fn open(dir: &Path) -> Result<Self, ModelError> {
-        let path = dir.join(NAME);
-        let index = dir.join("model.safetensors.index.json");
-        if !path.exists() && index.exists() {
-            let problem = "the weights are split over several files, which is not supported yet; \
-                           save them as one model.safetensors (save_pretrained with a larger max_shard_size)";
-            return Err(ModelError::malformed(&index, problem));
-        }
-        let map = map_file(&path).map_err(|source| ModelError::read(&path, source))?;
-        Ok(WeightsFile { path, map })
+        Shards::open(dir).map(WeightsFile)
     }
 
-    /// Checks that the file holds exactly the tensors `specs`, and returns the type of each, in their order.
+    /// Checks that the files hold exactly the tensors `specs`, and returns the type of each, in their order. Of
+    /// several files the index is checked first.
     ///
     /// # Errors
     /// Names the file, and the first tensor that is missing, misshapen, of another type, or without a place.
     pub(crate) fn check(&self, config: &ModelConfig, specs: &[TensorSpec]) -> Result<Vec<Dtype>, ModelError> {
-        let tensors = self.parse()?;
-        let dtypes = specs.iter().map(|spec| self.check_tensor(&tensors, spec)).collect::<Result<_, _>>()?;
         let known: BTreeSet<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
-        let mut names = tensors.names();
-        names.sort_unstable();
-        for name in names.into_iter().filter(|name| !known.contains(name)) {
-            self.check_extra(&tensors, config, name)?;
+        if let Some(listed) = self.0.listed() {
+            if let Some(absent) = specs.iter().find(|spec| !listed.contains(spec.name.as_str())) {
+                return Err(self.missing(absent));
+            }
+            if let Some(name) = listed.difference(&known).find(|name| !may_be_extra(config, name)) {
+                return Err(unknown(&self.0.list, name, config));
+            }
+        }
+        let tensors = self.0.parse()?;
+        let dtypes = specs.iter().map(|spec| self.check_tensor(&tensors, spec)).collect::<Result<_, _>>()?;
+        for name in tensors.names().filter(|name| !known.contains(name)) {
+            check_extra(&tensors, config, name)?;
         }
         Ok(dtypes)
     }
 
-    /// Copies every tensor into its parameter, as f32. The file must have passed [`WeightsFile::check`].
+    /// Copies every tensor into its parameter, one after the other. The files must have passed
+    /// [`WeightsFile::check`].
     pub(crate) fn read_into(&self, params: &mut Params) -> Result<(), ModelError> {
-        let tensors = self.parse()?;
+        let tensors = self.0.parse()?;
         for entry in params.entries().to_vec() {
-            let tensor = tensors
-                .tensor(&entry.name)
-                .map_err(|error| ModelError::malformed(&self.path, error.to_string()))?;
-            read_tensor(&tensor, params.elements_mut(entry.param));
+            let Some((_, tensor)) = tensors.get(&entry.name) else {
+                return Err(self.missing(&TensorSpec { name: entry.name, shape: entry.shape }));
+            };
+            read_tensor(tensor, params.elements_mut(entry.param));
         }
         Ok(())
     }
 
-    fn parse(&self) -> Result<SafeTensors<'_>, ModelError> {
-        SafeTensors::deserialize(&self.map).map_err(|error| {
-            let length = self.map.len();
-            let problem = format!(
-                "truncated, or not a safetensors file ({error}); it has {length} bytes; fetch or save it again"
-            );
-            ModelError::malformed(&self.path, problem)
-        })
+    fn missing(&self, spec: &TensorSpec) -> ModelError {
+        let (path, name) = (self.0.list.clone(), spec.name.clone());
+        ModelError::MissingTensor { path, name, shape: spec.shape.clone() }
     }
 
-    fn check_tensor(&self, tensors: &SafeTensors<'_>, spec: &TensorSpec) -> Result<Dtype, ModelError> {
-        let (path, name) = (self.path.clone(), spec.name.clone());
-        let Ok(tensor) = tensors.tensor(&spec.name) else {
-            return Err(ModelError::MissingTensor { path, name, shape: spec.shape.clone() });
-        };
-        check_type(&path, &name, &tensor, &spec.shape)
+    fn check_tensor(&self, tensors: &Tensors<'_>, spec: &TensorSpec) -> Result<Dtype, ModelError> {
+        let Some((path, tensor)) = tensors.get(&spec.name) else { return Err(self.missing(spec)) };
+        check_type(path, &spec.name, tensor, &spec.shape)
     }
+}
 
-    /// A tensor beyond the architecture: fine only where it repeats what is known already.
-    fn check_extra(
-        &self,
-        tensors: &SafeTensors<'_>,
-        config: &ModelConfig,
-        name: &str,
-    ) -> Result<(), ModelError> {
-        // Older files hold the rotary frequencies, which follow from config.json.
-        if name.ends_with("rotary_emb.inv_freq") {
-            return Ok(());
-        }
-        let is_tied_head = config.tie_word_embeddings && name == HEAD;
-        let bytes = |name| tensors.tensor(name).map(|tensor| tensor.data()).ok();
-        if is_tied_head && bytes(HEAD) == bytes(EMBEDDING) {
-            return Ok(());
-        }
-        let (path, name) = (self.path.clone(), name.to_string());
-        if is_tied_head {
-            let problem = format!(
-                "`tie_word_embeddings` is true in config.json, but {HEAD} differs from {EMBEDDING}; \
-                 set it to false, or remove {HEAD}"
-            );
-            return Err(ModelError::malformed(&path, problem));
-        }
-        Err(ModelError::UnknownTensor { path, name, architecture: config.architecture.class() })
+fn unknown(path: &Path, name: &str, config: &ModelConfig) -> ModelError {
+    let (path, name) = (path.to_path_buf(), name.to_string());
+    ModelError::UnknownTensor { path, name, architecture: config.architecture.class() }
+}
+
+/// May a tensor beyond the architecture be there? Older files hold the rotary frequencies, which follow from
+/// config.json, and some hold a tied head.
+fn may_be_extra(config: &ModelConfig, name: &str) -> bool {
+    name.ends_with("rotary_emb.inv_freq") || (config.tie_word_embeddings && name == HEAD)
+}
+
+/// A tensor beyond the architecture: fine only where it repeats what is known already.
+fn check_extra(tensors: &Tensors<'_>, config: &ModelConfig, name: &str) -> Result<(), ModelError> {
+    let Some((path, _)) = tensors.get(name) else { return Ok(()) };
+    if !may_be_extra(config, name) {
+        return Err(unknown(path, name, config));
     }
+    let bytes = |name| tensors.get(name).map(|(_, tensor)| tensor.data());
+    if name == HEAD && bytes(HEAD) != bytes(EMBEDDING) {
+        let problem = format!(
+            "`tie_word_embeddings` is true in config.json, but {HEAD} differs from {EMBEDDING}; \
+             set it to false, or remove {HEAD}"
+        );
+        return Err(ModelError::malformed(path, problem));
+    }
+    Ok(())
 }
 
 /// Checks that a tensor has the shape `expected` and a type that can be read, which it gives.
@@ -140,7 +134,7 @@ pub(crate) fn check_type(
     }
 }
 
-/// Copies a tensor's little-endian numbers to where they are kept.
+/// Copies a tensor's little-endian numbers to where they are kept, on all threads.
 pub(crate) fn read_tensor(tensor: &TensorView<'_>, out: ElementsMut<'_>) {
     let data = tensor.data();
     match (tensor.dtype(), out) {
@@ -159,15 +153,18 @@ pub(crate) fn read_tensor(tensor: &TensorView<'_>, out: ElementsMut<'_>) {
     }
 }
 
-fn copy<const N: usize, T>(data: &[u8], out: &mut [T], read: impl Fn([u8; N]) -> T) {
-    let (chunks, _) = data.as_chunks::<N>();
-    for (out, bytes) in out.iter_mut().zip(chunks) {
-        *out = read(*bytes);
-    }
+fn copy<const N: usize, T: Send>(data: &[u8], out: &mut [T], read: impl Fn([u8; N]) -> T + Sync) {
+    let (numbers, _) = data.as_chunks::<N>();
+    out.par_chunks_mut(CHUNK).zip(numbers.par_chunks(CHUNK)).for_each(|(out, numbers)| {
+        for (out, bytes) in out.iter_mut().zip(numbers) {
+            *out = read(*bytes);
+        }
+    });
 }
 
 /// Writes parameters to the file `name` of `dir`, each in its type (rounded to nearest even), with the metadata that
-/// `transformers` asks for. One tensor at a time is held in that type.
+/// `transformers` asks for. One tensor at a time is held in that type. An index of several files that stood there
+/// goes: its weights are no longer the model's.
 pub(crate) fn save<'a>(
     dir: &Path,
     name: &str,
@@ -176,7 +173,12 @@ pub(crate) fn save<'a>(
     let metadata = HashMap::from([("format".to_string(), "pt".to_string())]);
     files::write_atomically(&dir.join(name), |temporary| {
         safetensors::serialize_to_file(tensors, Some(metadata), temporary).map_err(io::Error::other)
-    })
+    })?;
+    let index = dir.join(INDEX);
+    match fs::remove_file(&index) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(ModelError::write(&index, error)),
+        _ => Ok(()),
+    }
 }
 
 /// A parameter as it is stored: with its adapter merged in, if it has one.
@@ -202,11 +204,10 @@ impl View for Stored<'_> {
 
     fn data(&self) -> Cow<'_, [u8]> {
         let values = self.weight.merged(self.params);
-        let values = values.iter();
         Cow::Owned(match self.dtype {
-            Dtype::F32 => values.flat_map(|value| value.to_le_bytes()).collect(),
-            Dtype::Bf16 => values.flat_map(|value| bf16::from_f32(*value).to_le_bytes()).collect(),
-            Dtype::F16 => values.flat_map(|value| f16::from_f32(*value).to_le_bytes()).collect(),
+            Dtype::F32 => bytes_of(&values, f32::to_le_bytes),
+            Dtype::Bf16 => bytes_of(&values, |value| bf16::from_f32(value).to_le_bytes()),
+            Dtype::F16 => bytes_of(&values, |value| f16::from_f32(value).to_le_bytes()),
         })
     }
 
@@ -214,4 +215,15 @@ impl View for Stored<'_> {
         let width = if self.dtype == Dtype::F32 { 4 } else { 2 };
         self.weight.base.len() * width
     }
+}
+
+fn bytes_of<const N: usize>(values: &[f32], write: impl Fn(f32) -> [u8; N] + Sync) -> Vec<u8> {
+    let mut bytes = vec![0; N * values.len()];
+    let (numbers, _) = bytes.as_chunks_mut::<N>();
+    numbers.par_chunks_mut(CHUNK).zip(values.par_chunks(CHUNK)).for_each(|(numbers, values)| {
+        for (number, &value) in numbers.iter_mut().zip(values) {
+            *number = write(value);
+        }
+    });
+    bytes
 }

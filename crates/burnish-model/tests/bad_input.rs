@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use burnish_model::{Chat, ChatTemplate, Model, ModelConfig, Tokenizer, load_policy};
+use burnish_model::{Model, ModelConfig};
 use serde_json::{Value, json};
 
 fn golden(name: &str) -> PathBuf {
@@ -31,12 +31,12 @@ fn check_config(name: &str, key: &str, value: Value, expected: &[&str]) {
 fn what_is_not_supported_is_named_with_what_is() {
     let yarn = json!({ "rope_type": "yarn", "factor": 4.0, "rope_theta": 10000.0 });
     check_config("qwen3", "rope_parameters", yarn, &["rope_parameters.rope_type", "\"yarn\"", "default"]);
-    check_config(
-        "qwen2",
-        "rope_scaling",
-        json!({ "type": "linear", "factor": 2 }),
-        &["rope_scaling.type", "linear"],
-    );
+    for kind in ["dynamic", "yarn", "longrope", "su"] {
+        let scaling = json!({ "type": kind, "factor": 2 });
+        check_config("qwen2", "rope_scaling", scaling, &["rope_scaling.type", kind, "llama3"]);
+    }
+    let extra = json!({ "rope_type": "linear", "factor": 2, "low_freq_factor": 1 });
+    check_config("llama", "rope_parameters", extra, &["rope_parameters.low_freq_factor", "takes factor"]);
     let by_layer = json!({ "full_attention": { "rope_theta": 1e4 } });
     check_config("qwen3", "rope_parameters", by_layer, &["rope_parameters.full_attention"]);
     let partial = json!({ "rope_theta": 1e4, "partial_rotary_factor": 0.5 });
@@ -83,6 +83,16 @@ fn what_is_malformed_is_named_with_what_it_must_be() {
     check_config("llama", "tie_word_embeddings", json!("no"), &["tie_word_embeddings", "true or false"]);
     check_config("llama", "rope_theta", json!(7.0), &["rope_theta", "the same"]);
     check_config("qwen2", "rope_theta", json!(0), &["rope_theta", "above 0"]);
+    let linear = json!({ "rope_type": "linear" });
+    check_config("llama", "rope_parameters", linear, &["rope_parameters.factor", "missing", "1 or more"]);
+    let linear = json!({ "rope_type": "linear", "factor": 0.5 });
+    check_config("llama", "rope_parameters", linear, &["rope_parameters.factor", "0.5", "1 or more"]);
+    let llama3 = json!({ "rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1 });
+    check_config("llama", "rope_parameters", llama3, &["high_freq_factor", "above low_freq_factor"]);
+    let two = json!({ "rope_type": "linear", "type": "llama3", "factor": 2 });
+    check_config("llama", "rope_parameters", two, &["rope_parameters.type", "the same as `rope_type`"]);
+    let other = json!({ "type": "linear", "factor": 2 });
+    check_config("llama", "rope_scaling", other, &["rope_scaling", "the same as `rope_parameters`"]);
     let error = ModelConfig::from_json(json!([])).unwrap_err().to_string();
     assert!(error.contains("a JSON object"), "{error}");
 }
@@ -96,6 +106,10 @@ fn what_is_harmless_is_let_through() {
         ("qwen3", "quantization_config", json!(null)),
         ("llama", "use_something_new", json!(false)),
         ("llama", "_name_or_path", json!("somewhere")),
+        // As SmolLM2 has them.
+        ("llama", "is_llama_config", json!(true)),
+        ("llama", "rope_interleaved", json!(false)),
+        ("llama", "transformers.js_config", json!({ "dtype": "q4" })),
     ] {
         ModelConfig::from_json(config_with(name, key, value))
             .unwrap_or_else(|error| panic!("{key}: {error}"));
@@ -231,113 +245,4 @@ fn tensors_that_only_repeat_what_is_known_are_let_through() {
     fs::write(&path, safetensors::serialize(tensors, None).unwrap()).unwrap();
     let (found, golden) = (Model::load(broken.path()).unwrap(), Model::load(&golden("qwen3")).unwrap());
     assert_eq!(found.params.data(), golden.params.data());
-}
-
-#[test]
-fn weights_in_several_files_are_refused() {
-    let broken = Broken::of("llama");
-    fs::remove_file(broken.path().join("model.safetensors")).unwrap();
-    fs::write(broken.path().join("model.safetensors.index.json"), "{}").unwrap();
-    broken.check(&["model.safetensors.index.json", "not supported yet"]);
-}
-
-fn chat_dir() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    let tokenizer = Tokenizer::train_bpe(&["the robot"], 262, &["<|im_start|>", "<|im_end|>"]).unwrap();
-    let template = ChatTemplate::chatml().unwrap();
-    Chat::new(tokenizer, template, &["<|im_end|>"], "<|im_end|>").unwrap().save(dir.path()).unwrap();
-    dir
-}
-
-#[track_caller]
-fn check_chat(dir: &Path, expected: &[&str]) {
-    let error = Chat::load(dir).unwrap_err().to_string();
-    for part in expected {
-        assert!(error.contains(part), "`{part}` is not in: {error}");
-    }
-}
-
-#[test]
-fn a_chat_without_a_part_names_it() {
-    let dir = chat_dir();
-    let file = |name: &str| dir.path().join(name);
-    assert_eq!(Chat::load(dir.path()).unwrap().end_ids(), [1]);
-
-    fs::write(file("generation_config.json"), r#"{"eos_token_id": [1, 999]}"#).unwrap();
-    check_chat(dir.path(), &["generation_config.json: eos_token_id", "`id 999`"]);
-    fs::write(file("generation_config.json"), r#"{"eos_token_id": "end"}"#).unwrap();
-    check_chat(dir.path(), &["generation_config.json", "\"end\"", "an id or a list of ids"]);
-    fs::write(file("generation_config.json"), r#"{"eos_token_id": []}"#).unwrap();
-    check_chat(dir.path(), &["generation_config.json", "an id or a list of ids"]);
-
-    fs::write(file("generation_config.json"), "{}").unwrap();
-    fs::write(file("config.json"), r#"{"eos_token_id": 0}"#).unwrap();
-    assert_eq!(Chat::load(dir.path()).unwrap().end_ids(), [0]);
-    fs::remove_file(file("config.json")).unwrap();
-    assert_eq!(Chat::load(dir.path()).unwrap().end_ids(), [1], "eos_token of tokenizer_config.json");
-
-    fs::write(file("tokenizer_config.json"), r#"{"eos_token": {"content": "<eos>"}}"#).unwrap();
-    check_chat(dir.path(), &["tokenizer_config.json: eos_token", "`<eos>`"]);
-    fs::write(file("tokenizer_config.json"), "{}").unwrap();
-    check_chat(dir.path(), &["nothing says which token ends an answer", "generation_config.json"]);
-
-    fs::write(file("chat_template.jinja"), "{% if %}").unwrap();
-    check_chat(dir.path(), &["chat_template.jinja", "does not compile"]);
-    fs::remove_file(file("chat_template.jinja")).unwrap();
-    check_chat(dir.path(), &["there is no chat template"]);
-    fs::write(file("tokenizer.json"), "{}").unwrap();
-    check_chat(dir.path(), &["tokenizer.json", "not a tokenizer"]);
-    fs::remove_file(file("tokenizer.json")).unwrap();
-    check_chat(dir.path(), &["cannot read", "tokenizer.json"]);
-}
-
-#[test]
-fn a_template_in_the_tokenizers_configuration_is_found() {
-    let dir = chat_dir();
-    fs::remove_file(dir.path().join("chat_template.jinja")).unwrap();
-    for template in [
-        json!("{{ eos_token }}"),
-        json!([{ "name": "tool_use", "template": "x" }, { "name": "default", "template": "{{ eos_token }}" }]),
-    ] {
-        let config = json!({ "eos_token": "<|im_end|>", "chat_template": template });
-        fs::write(dir.path().join("tokenizer_config.json"), config.to_string()).unwrap();
-        let chat = Chat::load(dir.path()).unwrap();
-        assert_eq!(chat.template.render(&[], &[], false).unwrap(), "<|im_end|>");
-    }
-}
-
-#[test]
-fn a_chat_saved_and_loaded_writes_the_same_files() {
-    let (first, second) = (chat_dir(), tempfile::tempdir().unwrap());
-    Chat::load(first.path()).unwrap().save(second.path()).unwrap();
-    let mut names: Vec<_> =
-        fs::read_dir(first.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    names.sort();
-    assert_eq!(
-        names,
-        ["chat_template.jinja", "generation_config.json", "tokenizer.json", "tokenizer_config.json"]
-    );
-    for name in names {
-        let read = |dir: &Path| fs::read_to_string(dir.join(&name)).unwrap();
-        assert_eq!(read(first.path()), read(second.path()), "{name:?}");
-    }
-}
-
-#[test]
-fn end_tokens_that_the_tokenizer_lacks_are_named() {
-    let tokenizer = Tokenizer::train_bpe(&["the robot"], 262, &["<|im_end|>"]).unwrap();
-    let template = ChatTemplate::chatml().unwrap();
-    let error =
-        Chat::new(tokenizer, template, &["<|im_end|>", "<stop>"], "<|im_end|>").unwrap_err().to_string();
-    assert!(error.contains("`<stop>`") && !error.contains("`<|im_end|>`"), "{error}");
-}
-
-#[test]
-fn a_tokenizer_larger_than_the_model_is_refused() {
-    let dir = chat_dir();
-    for file in ["config.json", "model.safetensors"] {
-        fs::copy(golden("llama").join(file), dir.path().join(file)).unwrap();
-    }
-    let error = load_policy(dir.path()).unwrap_err().to_string();
-    assert!(error.contains("tokenizer.json") && error.contains("only 67"), "{error}");
 }

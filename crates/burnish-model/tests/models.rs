@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use burnish_core::Message;
+use burnish_core::{Message, ToolSpec};
 use burnish_model::{
     Architecture, Attend, Chat, ChatTemplate, Dtype, Model, ModelConfig, ModelShape, Packed, Tokenizer,
     load_policy,
@@ -16,7 +16,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Each made by `golden/make_models.py`.
-const GOLDEN: [&str; 4] = ["llama", "qwen2", "qwen3", "llama-bias-bf16"];
+const GOLDEN: [&str; 6] = ["llama", "qwen2", "qwen3", "llama-bias-bf16", "qwen2-linear-rope", SHARDED];
+
+/// Its weights are in three files.
+const SHARDED: &str = "llama3-rope-sharded-f16";
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -107,10 +110,30 @@ fn saving_what_was_loaded_gives_the_same_bytes() {
         Model::load(&golden(name)).unwrap().save(dir.path()).unwrap();
         let read = |dir: &Path, file: &str| std::fs::read(dir.join(file)).unwrap();
         let (weights, config) = ("model.safetensors", "config.json");
-        assert_eq!(read(dir.path(), weights), read(&golden(name), weights), "{name}");
+        if name != SHARDED {
+            assert_eq!(read(dir.path(), weights), read(&golden(name), weights), "{name}");
+        }
         let json = |bytes: Vec<u8>| serde_json::from_slice::<Value>(&bytes).unwrap();
         assert_eq!(json(read(dir.path(), config)), json(read(&golden(name), config)), "{name}");
     }
+}
+
+#[test]
+fn weights_of_several_files_are_saved_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(golden(SHARDED)).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), dir.path().join(entry.file_name())).unwrap();
+    }
+    let (index, single) =
+        (dir.path().join("model.safetensors.index.json"), dir.path().join("model.safetensors"));
+    let model = Model::load(dir.path()).unwrap();
+    assert!(index.exists() && !single.exists());
+    model.save(dir.path()).unwrap();
+    assert!(!index.exists(), "a stale index beside the new weights");
+    // f16 as it was read, so nothing is rounded.
+    assert_eq!(std::fs::metadata(&single).unwrap().len() / 1024, 40);
+    assert_eq!(Model::load(dir.path()).unwrap().params.data(), model.params.data());
 }
 
 fn small(architecture: Architecture, dtype: Dtype) -> ModelShape {
@@ -227,7 +250,9 @@ fn transformers_loads_a_new_policy_and_computes_the_same() {
     for architecture in [Architecture::Llama, Architecture::Qwen2, Architecture::Qwen3] {
         let dir = tempfile::tempdir().unwrap();
         let tokenizer = Tokenizer::train_bpe(&texts, 280, &special).unwrap();
-        let template = ChatTemplate::chatml().unwrap();
+        let path = Path::new("tool_use.jinja");
+        let tools = "{% for tool in tools %}{{ tool.function.name }}{% endfor %}{{ messages[1].content }}";
+        let template = ChatTemplate::chatml().unwrap().with_named("tool_use", tools, path).unwrap();
         let chat = Chat::new(tokenizer, template, &["<|im_end|>", "<|endoftext|>"], "<|endoftext|>").unwrap();
         chat.save(dir.path()).unwrap();
         let config = ModelConfig::new(&small(architecture, Dtype::Bf16)).unwrap();
@@ -238,11 +263,14 @@ fn transformers_loads_a_new_policy_and_computes_the_same() {
         assert!(!model.vocab().contains(chat.tokenizer.vocab_size() as u32), "the head is larger");
         let messages = [Message::system("the  robot"), Message::user("moves é right\n")];
         let text = chat.template.render(&messages, &[], true).unwrap();
+        let tool = ToolSpec { name: "look".into(), description: String::new(), parameters: json!({}) };
+        let tool_text = chat.template.render(&messages, &[tool], false).unwrap();
+        assert_eq!(tool_text, "lookmoves é right\n");
         let ids = chat.tokenizer.encode(&text).unwrap();
         let prompts = vec![ids.clone()];
         let expected = json!({
             "logits": [logits(&model, &prompts)], "prompts": prompts, "messages": messages, "text": text,
-            "ids": ids, "eos_token": "<|im_end|>",
+            "ids": ids, "eos_token": "<|im_end|>", "tool_text": tool_text,
         });
         let path = dir.path().join("expected.json");
         std::fs::write(&path, expected.to_string()).unwrap();

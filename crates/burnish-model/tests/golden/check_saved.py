@@ -3,7 +3,8 @@
     python check_saved.py DIR EXPECTED.json
 
 EXPECTED.json: `prompts` (lists of ids) and `logits` (of every position, flattened); and, where a tokenizer was
-saved, `messages`, `text` (as rendered with a generation prompt), `ids` (of that text), `eos_token`.
+saved, `messages`, `text` (as rendered with a generation prompt), `ids` (of that text), `eos_token`,
+and perhaps `tool_text` (as rendered with a tool, without a generation prompt).
 """
 
 import json
@@ -30,5 +31,9 @@ if "messages" in expected:
     assert tokenizer(rendered, add_special_tokens=False)["input_ids"] == expected["ids"]
     assert tokenizer.decode(expected["ids"]) == expected["text"]
     assert tokenizer.eos_token == expected["eos_token"], tokenizer.eos_token
+    if "tool_text" in expected:
+        tool = {"type": "function", "function": {"name": "look", "description": "", "parameters": {}}}
+        rendered = tokenizer.apply_chat_template(expected["messages"], tools=[tool], tokenize=False)
+        assert rendered == expected["tool_text"], rendered
     assert tokenizer.eos_token_id in torch.tensor(model.generation_config.eos_token_id).reshape(-1)
 print(f"largest difference of a logit {worst:.2e}")

@@ -1,14 +1,12 @@
 """Renders conversations as transformers' apply_chat_template does, into chats.json.
 
-    python make_chats.py [TEMPLATE.jinja ... > OUT.json]        (transformers 5.23)
+    python make_chats.py        (transformers 5.23)
 
 Each entry: template, messages, tools, add_generation_prompt, text. Messages and tools are written as burnish has
 them; transformers gets tool calls and tools with `"type": "function"` around them, as OpenAI's schema says.
-With arguments, renders with those templates instead, to standard output; `text` is null where one raises.
 """
 
 import json
-import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -95,28 +93,19 @@ def render(source, messages, tools, add_generation_prompt):
     return texts[0]
 
 
-def cases(templates, tolerant):
-    for path in templates:
-        source = Path(path).read_text()
+def cases():
+    for path in TEMPLATES:
+        source = path.read_text()
         for messages, tools in CONVERSATIONS:
             for add_generation_prompt in [False, True]:
-                try:
-                    text = render(source, messages, tools, add_generation_prompt)
-                except Exception:
-                    if not tolerant:
-                        raise
-                    text = None
                 yield {
-                    "template": path if tolerant else Path(path).name,
+                    "template": path.name,
                     "messages": messages,
                     "tools": tools,
                     "add_generation_prompt": add_generation_prompt,
-                    "text": text,
+                    "text": render(source, messages, tools, add_generation_prompt),
                 }
 
 
-if len(sys.argv) > 1:
-    json.dump(list(cases(sys.argv[1:], tolerant=True)), sys.stdout)
-else:
-    lines = [json.dumps(case, ensure_ascii=False) for case in cases(TEMPLATES, tolerant=False)]
-    (HERE / "chats.json").write_text("[\n" + ",\n".join(lines) + "\n]\n")
+lines = [json.dumps(case, ensure_ascii=False) for case in cases()]
+(HERE / "chats.json").write_text("[\n" + ",\n".join(lines) + "\n]\n")

@@ -57,20 +57,20 @@ def to_hub_dialect(folder):
     path = folder / "config.json"
     config = json.loads(path.read_text())
     rope = config.pop("rope_parameters")
-    config["rope_theta"] = rope["rope_theta"]
-    config["rope_scaling"] = None
+    config["rope_theta"] = rope.pop("rope_theta")
+    config["rope_scaling"] = None if rope["rope_type"] == "default" else {"type": rope.pop("rope_type"), **rope}
     config["torch_dtype"] = config.pop("dtype")
     config.pop("layer_types", None)
     config["transformers_version"] = "4.51.0"
     path.write_text(json.dumps(config, indent=2) + "\n")
 
 
-def make(name, model_class, config, seed, dtype=torch.float32, hub_dialect=False):
+def make(name, model_class, config, seed, dtype=torch.float32, hub_dialect=False, max_shard_size="50GB"):
     folder = HERE / name
     folder.mkdir(exist_ok=True)
     model = model_class(config)
     randomise(model, seed)
-    model.to(dtype).save_pretrained(folder)
+    model.to(dtype).save_pretrained(folder, max_shard_size=max_shard_size)
     if hub_dialect:
         to_hub_dialect(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
@@ -111,6 +111,33 @@ make(
     LlamaForCausalLM,
     LlamaConfig(**SIZES, tie_word_embeddings=True, attention_bias=True, mlp_bias=True),
     seed=4,
+    dtype=torch.bfloat16,
+    hub_dialect=True,
+)
+make(
+    "llama3-rope-sharded-f16",
+    LlamaForCausalLM,
+    LlamaConfig(
+        **SIZES,
+        tie_word_embeddings=False,
+        rope_parameters={
+            "rope_theta": 10000.0,
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 16,
+        },
+    ),
+    seed=5,
+    dtype=torch.float16,
+    max_shard_size="15KB",
+)
+make(
+    "qwen2-linear-rope",
+    Qwen2ForCausalLM,
+    Qwen2Config(**SIZES, tie_word_embeddings=True, rope_parameters={"rope_theta": 10000.0, "rope_type": "linear", "factor": 4.0}),
+    seed=6,
     dtype=torch.bfloat16,
     hub_dialect=True,
 )

@@ -1,0 +1,80 @@
+//! Where generation blocks lie in a rendered text.
+//!
+//! The filter behind such a block gets its body. To find where bodies lie in the rendered text it puts a mark
+//! before and after each, two characters that neither the template nor anything given to it contains;
+//! [`take_out`] reads and removes them.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use minijinja::Environment;
+
+use crate::jinja::GENERATION;
+
+/// Two characters that stand before and after a body.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Marks {
+    open: char,
+    close: char,
+}
+
+impl Marks {
+    /// Two characters, of Unicode's private use, that are in none of `texts`.
+    pub(crate) fn absent_from<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let is_private = |c: &char| ('\u{f0000}'..='\u{ffffd}').contains(c);
+        let used: BTreeSet<char> = texts.into_iter().flat_map(str::chars).filter(is_private).collect();
+        let mut free = ('\u{f0000}'..='\u{ffffd}').filter(|c| !used.contains(c));
+        Some(Marks { open: free.next()?, close: free.next()? })
+    }
+}
+
+/// Makes generation blocks part of the environment: with marks around each body, or without.
+pub(crate) fn add_filter(environment: &mut Environment<'static>, marks: Option<Marks>) {
+    environment.add_filter(GENERATION, move |body: String| match marks {
+        Some(Marks { open, close }) => format!("{open}{body}{close}"),
+        None => body,
+    });
+}
+
+/// The text without marks, and the bytes of it that stood between them. `None` if the marks do not come in
+/// pairs one after the other: blocks within blocks, or a template that cuts or repeats a block's text.
+pub(crate) fn take_out(marked: &str, marks: Marks) -> Option<(String, Vec<Range<usize>>)> {
+    let mut text = String::with_capacity(marked.len());
+    let mut ranges = Vec::new();
+    let mut open = None;
+    for char in marked.chars() {
+        if char == marks.open {
+            if open.replace(text.len()).is_some() {
+                return None;
+            }
+        } else if char == marks.close {
+            ranges.push(open.take()?..text.len());
+        } else {
+            text.push(char);
+        }
+    }
+    open.is_none().then_some((text, ranges))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_never_characters_of_the_texts() {
+        let all: String = ('\u{f0000}'..='\u{ffffd}').collect();
+        assert!(Marks::absent_from([all.as_str()]).is_none());
+        let most: String = all.chars().filter(|c| !['\u{f1234}', '\u{f4321}'].contains(c)).collect();
+        let marks = Marks::absent_from([most.as_str(), "x"]).unwrap();
+        assert_eq!((marks.open, marks.close), ('\u{f1234}', '\u{f4321}'));
+    }
+
+    #[test]
+    fn marks_are_taken_out_in_pairs() {
+        let marks = Marks { open: '<', close: '>' };
+        assert_eq!(take_out("a<bé>c<>", marks), Some(("abéc".into(), vec![1..4, 5..5])));
+        for wrong in ["<a", "a>", "<<a>>", "<a>>"] {
+            assert_eq!(take_out(wrong, marks), None);
+        }
+    }
+}
