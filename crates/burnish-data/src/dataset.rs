@@ -90,22 +90,32 @@ impl Dataset {
         DataError { file: names.join(", "), place: None, problem }
     }
 
-    /// The columns of row number `index`, as they stand in its file.
-    ///
-    /// # Errors
-    /// If there is no such row or it can't be parsed.
-    pub fn columns(&self, index: usize) -> Result<Map<String, Value>, DataError> {
-        let ((table, _), at) = self.find(index).ok_or_else(|| self.beyond(index))?;
-        table.get(at)
-    }
-
     /// Row number `index`.
     ///
     /// # Errors
     /// If there is no such row, or it is not what its file's columns say: names file, line and column.
     pub fn row(&self, index: usize) -> Result<Row, DataError> {
+        self.entry(index).map(|(_, row)| row)
+    }
+
+    /// Row number `index`, with its columns as they stand in its file.
+    ///
+    /// # Errors
+    /// As [`Dataset::row`].
+    pub fn entry(&self, index: usize) -> Result<(Map<String, Value>, Row), DataError> {
         let ((table, dialect), at) = self.find(index).ok_or_else(|| self.beyond(index))?;
-        dialect.read(&table.get(at)?).map_err(|problem| table.error(at, problem))
+        let columns = table.get(at)?;
+        let row = dialect.read(&columns).map_err(|problem| table.error(at, problem))?;
+        Ok((columns, row))
+    }
+
+    /// Where row number `index` stands in its file. Costs a pass over a file of lines.
+    ///
+    /// # Errors
+    /// If there is no such row, or the file can't be read.
+    pub fn place(&self, index: usize) -> Result<Place, DataError> {
+        let ((table, _), at) = self.find(index).ok_or_else(|| self.beyond(index))?;
+        table.place(at)
     }
 
     /// The file of row number `index`.
