@@ -1,4 +1,4 @@
-//! The command line: `burnish train|sft|eval|rollout|env`.
+//! The command line: `burnish train|sft|eval|rollout|env|data`.
 //!
 //! Only this crate knows arguments, colours and signals; everything else is in `burnish-run`.
 
@@ -35,6 +35,9 @@ enum Command {
     /// Show the environments.
     #[command(subcommand)]
     Env(commands::env::Command),
+    /// Look into data files, and compare training data with evaluation data.
+    #[command(subcommand)]
+    Data(commands::data::Command),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Command::Eval(arguments) => commands::eval::run(arguments),
         Command::Rollout(arguments) => commands::rollout::run(arguments),
         Command::Env(command) => commands::env::run(command),
+        Command::Data(command) => commands::data::run(command),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
