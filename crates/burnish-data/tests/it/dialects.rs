@@ -95,10 +95,7 @@ fn rows_of_other_frameworks_are_known_by_their_names() {
     assert_eq!(slime.extra["metadata"], json!({"k": 1}));
     let verifiers = auto(json!({"question": "q", "answer": 2, "info": {"k": 1}, "task": "gsm8k"})).unwrap();
     assert_eq!((verifiers.answer.as_deref(), verifiers.source.as_deref()), (Some("2"), Some("gsm8k")));
-    assert_eq!(
-        verifiers.extra.keys().collect::<Vec<_>>(),
-        ["info", "task"].map(String::from)[..1].iter().collect::<Vec<_>>()
-    );
+    assert_eq!(verifiers.extra.keys().collect::<Vec<_>>(), ["info"]);
     let verl = json!({
         "data_source": "openai/gsm8k", "prompt": [user("1+1?")], "ability": "math",
         "reward_model": {"style": "rule", "ground_truth": {"target": ["2", "two"]}}, "extra_info": {"index": 0},
@@ -112,6 +109,27 @@ fn rows_of_other_frameworks_are_known_by_their_names() {
         let row = auto(json!({"messages": [user("q"), assistant("a")], "tools": tools})).unwrap();
         assert_eq!(row.tools[0].name, "add");
     }
+}
+
+#[test]
+fn the_rows_of_the_documentation_are_read_as_it_says() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/data.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let block = text.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
+    let read: Vec<Row> =
+        block.lines().map(|line| auto(serde_json::from_str(line).unwrap()).unwrap()).collect();
+    assert_eq!(read.len(), 7);
+    for row in &read {
+        assert_eq!(row.prompt, [Message::user("1+1?")]);
+    }
+    let has: Vec<_> = read
+        .iter()
+        .map(|row| (row.completion.is_some(), row.chosen.is_some(), row.label, row.answer.as_deref()))
+        .collect();
+    let gold = (false, false, None, Some("2"));
+    let answered = (true, false, None, None);
+    let preferred = (false, true, None, None);
+    assert_eq!(has, [answered, answered, preferred, (true, false, Some(false), None), gold, gold, gold]);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Published files, where they are at hand.
 
-use burnish_data::overlap::{Counter, NGRAM, Overlap};
+use crate::common::golden;
+use burnish_data::overlap::{Counter, Overlap};
 use burnish_data::{Columns, Dataset, for_each_row};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 fn shared(name: &str) -> Option<PathBuf> {
@@ -14,7 +16,7 @@ fn shared(name: &str) -> Option<PathBuf> {
 }
 
 #[test]
-fn gsm8k_is_read_and_its_training_rows_do_not_hold_the_test_rows() {
+fn gsm8k_is_read_and_its_overlap_is_what_an_independent_count_finds() {
     let (Some(train), Some(test)) = (shared("gsm8k/train.jsonl.gz"), shared("gsm8k/test.jsonl")) else {
         return;
     };
@@ -23,16 +25,19 @@ fn gsm8k_is_read_and_its_training_rows_do_not_hold_the_test_rows() {
     // The number that gsm8k's authors give.
     assert_eq!(data.len(), 7473);
     assert!(data.row(7472).unwrap().completion.unwrap()[0].content.contains("####"));
-    let mut overlap = Overlap::new(NGRAM);
-    for_each_row(&test, &columns, |_, row| overlap.add(&row)).unwrap();
-    assert_eq!(overlap.rows(), 1319);
-    let mut counter = Counter::new(&overlap);
-    counter.count_file(&train, &columns).unwrap();
-    let report = counter.report();
-    assert_eq!(report.rows(), 7473);
-    // Nearly none; a test file against itself is found whole.
-    assert!(report.overlapping() < 75, "{}", report.summary());
-    let mut counter = Counter::new(&overlap);
-    counter.count_file(&test, &columns).unwrap();
-    assert_eq!(counter.report().overlapping(), 1319);
+    let golden = std::fs::read_to_string(golden("gsm8k_overlap.json")).unwrap();
+    let golden: BTreeMap<usize, usize> = serde_json::from_str(&golden).unwrap();
+    assert_eq!(golden.len(), 2);
+    for (ngram, expected) in golden {
+        let mut overlap = Overlap::new(ngram);
+        for_each_row(&test, &columns, |_, row| overlap.add(&row)).unwrap();
+        assert_eq!(overlap.rows(), 1319);
+        let found = |file: &Path| {
+            let mut counter = Counter::new(&overlap);
+            counter.count_file(file, &columns).unwrap();
+            counter.report()
+        };
+        assert_eq!((found(&train).rows(), found(&train).overlapping()), (7473, expected), "{ngram}-grams");
+        assert_eq!(found(&test).overlapping(), 1319);
+    }
 }

@@ -32,7 +32,7 @@ impl Rows {
     pub(super) fn open(config: &Config) -> Result<Self, EnvError> {
         let data = Dataset::open(&config.files(), &config.columns)?;
         let rows = Rows { config: config.clone(), data };
-        // Names by their digest: 16 bytes a row, and only where names are given.
+        // Names by their digest: some 60 bytes a row, and only where names are given.
         let mut known: HashMap<String, usize> = HashMap::new();
         for index in 0..rows.data.len() {
             let (columns, row) = rows.data.entry(index)?;

@@ -1,9 +1,11 @@
 //! `burnish data check|show`
 
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use burnish_core::{Message, Role};
-use burnish_data::overlap::{Counter, NGRAM, Overlap, OverlapReport};
+use burnish_data::overlap::{Counter, NGRAM, Overlap};
 use burnish_data::{Columns, Row, Stream, for_each_row};
 use clap::{Args, Subcommand};
 
@@ -69,64 +71,67 @@ fn run_check(check: &Check) -> Done {
     }
     let report = counter.report();
     if check.json {
-        println!("{}", serde_json::to_string(&report)?);
-    } else {
-        say(&report);
+        return say(&format!("{}\n", serde_json::to_string(&report)?));
     }
-    Ok(())
-}
-
-fn say(report: &OverlapReport) {
+    let mut text = String::new();
     for file in &report.files {
-        println!("{}: {} of {} rows overlap", file.file, file.overlapping, file.rows);
+        writeln!(text, "{}: {} of {} rows overlap", file.file, file.overlapping, file.rows)?;
         for example in &file.examples {
-            println!("  {}, evaluation row {}: {}", example.place, example.evaluation_row, example.words);
+            writeln!(
+                text,
+                "  {}, evaluation row {}: {}",
+                example.place, example.evaluation_row, example.words
+            )?;
         }
     }
     if report.common_runs > 0 {
-        println!("{} runs of words that many evaluation rows share do not count", report.common_runs);
+        writeln!(text, "{} runs of words that many evaluation rows share do not count", report.common_runs)?;
     }
-    println!("{}", report.summary());
+    writeln!(text, "{}", report.summary())?;
+    say(&text)
+}
+
+/// Prints `text`. A reader that has seen enough (`| head`) is no error.
+fn say(text: &str) -> Done {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        said => Ok(said?),
+    }
 }
 
 fn show(file: &Path, count: usize, columns: &Columns) -> Done {
+    let mut text = String::new();
     if let Some(first) = Stream::open(file)?.next() {
         // Where they can't be found out, reading the rows says so with its place.
         if let Ok(names) = columns.of(&first?.columns) {
-            println!("columns: {names}");
+            text = format!("columns: {names}\n");
         }
     }
     let mut rows = 0;
     for_each_row(file, columns, |place, row| {
         rows += 1;
         if rows <= count {
-            println!("\n{place}");
-            show_row(&row);
+            text += &format!("\n{place}\n{}", shown(&row));
         }
     })?;
-    println!("\n{}: {rows} rows", file.display());
-    Ok(())
+    say(&format!("{text}\n{}: {rows} rows\n", file.display()))
 }
 
-fn show_row(row: &Row) {
-    let messages = |name: &str, messages: &[Message]| {
+fn shown(row: &Row) -> String {
+    let mut lines = Vec::new();
+    let mut field = |name: &str, text: &str| {
+        let text = text.lines().collect::<Vec<_>>().join("\n                       ");
+        lines.push(format!("  {name:20} {text}\n"));
+    };
+    let answers = [("completion", &row.completion), ("chosen", &row.chosen), ("rejected", &row.rejected)];
+    let answers = answers.into_iter().map(|(name, answer)| (name, answer.as_deref().unwrap_or_default()));
+    for (name, messages) in std::iter::once(("prompt", &row.prompt[..])).chain(answers) {
         for message in messages {
-            let role = match message.role {
-                Role::System => "system",
-                Role::User => "user",
-                Role::Assistant => "assistant",
-                Role::Tool => "tool",
-            };
-            field(&format!("{name} {role}"), &message.content);
+            field(&format!("{name} {}", role(message)), &message.content);
             for call in &message.tool_calls {
                 field("  calls", &format!("{} {}", call.function.name, call.function.arguments));
             }
         }
-    };
-    messages("prompt", &row.prompt);
-    let answers = [("completion", &row.completion), ("chosen", &row.chosen), ("rejected", &row.rejected)];
-    for (name, answer) in answers {
-        messages(name, answer.as_deref().unwrap_or_default());
     }
     for (name, text) in [("text", &row.text), ("answer", &row.answer), ("source", &row.source)] {
         text.iter().for_each(|text| field(name, text));
@@ -134,9 +139,14 @@ fn show_row(row: &Row) {
     row.label.iter().for_each(|label| field("label", &label.to_string()));
     row.tools.iter().for_each(|tool| field("tool", &tool.name));
     row.extra.iter().for_each(|(name, value)| field(&format!("extra {name}"), &value.to_string()));
+    lines.concat()
 }
 
-fn field(name: &str, text: &str) {
-    let text = text.lines().collect::<Vec<_>>().join("\n                       ");
-    println!("  {name:20} {text}");
+fn role(message: &Message) -> &'static str {
+    match message.role {
+        Role::System => "system",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+    }
 }
