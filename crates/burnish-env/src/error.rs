@@ -20,15 +20,8 @@ pub enum EnvError {
         problem: String,
     },
     /// A data file can't be used.
-    #[error("{path}{}: {problem}", line.map(|n| format!(", line {n}")).unwrap_or_default())]
-    Data {
-        /// The file.
-        path: String,
-        /// Line number from 1, where there is one.
-        line: Option<usize>,
-        /// What is wrong, and what to do.
-        problem: String,
-    },
+    #[error(transparent)]
+    Data(#[from] burnish_data::DataError),
     /// A task, action or snapshot does not belong to this environment.
     #[error("{0}")]
     Foreign(String),

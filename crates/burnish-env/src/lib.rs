@@ -82,6 +82,13 @@ pub trait Generator: Send + Sync {
     /// A correct answer to the task's first turn, where a solver knows one.
     fn demonstrate(&self, task: &Task) -> Option<Message>;
 
+    /// The file and the row that a task was taken from, for comparing it with other data. Tasks that are made have
+    /// none.
+    fn row(&self, task: &Task) -> Option<(String, burnish_data::Row)> {
+        let _ = task;
+        None
+    }
+
     /// The task drawn for a person, with the answer's effect where one is given.
     fn draw(&self, task: &Task, answer: Option<&str>) -> String;
 }

@@ -113,6 +113,7 @@ fn the_verifier_gets_the_row_and_the_conversation_and_its_reward_is_the_verdict(
     assert_eq!(request["task"], task.truth);
     assert_eq!(request["prompt"], json!([{"role": "user", "content": task.truth["prompt"]}]));
     assert_eq!(request["completion"], "echo");
+    assert_eq!(request["answer"], task.truth["answer"].to_string());
     assert_eq!(request["messages"][1], json!({"role": "assistant", "content": "echo"}));
 }
 
@@ -236,6 +237,35 @@ fn a_command_that_cannot_be_started_is_an_error_at_once() {
 }
 
 #[test]
+fn building_a_generator_starts_nothing() {
+    let Some(fixture) = Fixture::new("open('started', 'w').close()\nprint('x')\n") else { return };
+    let generator = fixture.generator();
+    let task = task(&*generator);
+    let started = fixture.folder.path().join("started");
+    assert!(!started.exists());
+    play(&mut *generator.environment(), &task, "");
+    assert!(started.exists());
+}
+
+#[test]
+fn several_files_of_all_kinds_are_one_set_of_tasks() {
+    let folder = tempfile::tempdir().unwrap();
+    let row = |text: &str| json!({"prompt": text, "completion": "a"}).to_string();
+    std::fs::write(folder.path().join("one.jsonl"), row("one")).unwrap();
+    let parquet = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../burnish-data/tests/golden/datasets_preference.parquet");
+    let config = |path: Value| json!({"path": path, "base_dir": folder.path()});
+    let error = build("rows", &config(json!(["one.jsonl", parquet]))).err().unwrap().to_string();
+    assert!(error.contains("preference.parquet, row 1: has no answer to imitate"), "{error}");
+    std::fs::write(folder.path().join("two.jsonl"), row("two") + "\n" + &row("three")).unwrap();
+    let generator = build("rows", &config(json!(["one.jsonl", "two.jsonl"]))).unwrap();
+    let set = generator.tasks(0, 6).unwrap();
+    assert_eq!(set.cells.iter().map(|cell| cell.made).collect::<Vec<_>>(), [2, 4]);
+    let (file, row) = generator.row(&set.tasks[0]).unwrap();
+    assert!(file == set.tasks[0].labels["file"] && row.prompt == set.tasks[0].prompt);
+}
+
+#[test]
 fn a_program_beside_the_recipe_is_found_by_its_relative_path() {
     let Some(fixture) = Fixture::new(ORDERED) else { return };
     let program = fixture.folder.path().join("judge");
@@ -243,7 +273,7 @@ fn a_program_beside_the_recipe_is_found_by_its_relative_path() {
     let mut config = fixture.config();
     config["verifier"]["command"] = json!(["./judge"]);
     // Not executable yet.
-    assert!(build("rows", &config).is_err());
+    assert!(build("rows", &config).err().unwrap().to_string().contains("can't be started"));
     assert!(Command::new("chmod").arg("+x").arg(&program).status().unwrap().success());
     assert!(judge(&*build("rows", &config).unwrap(), "fine").is_scored());
 }
@@ -283,7 +313,14 @@ fn a_configuration_that_cannot_work_is_refused_by_key() {
         let error = build("rows", &config).err().unwrap().to_string();
         assert!(error.starts_with(expected), "{error}");
     };
-    refuse(Value::Null, "path: name the jsonl file");
+    refuse(Value::Null, "path: name the file with the tasks");
+    refuse(json!({"path": 3}), "path: invalid type: integer `3`, expected a path or a list of paths");
+    let possible = "verifier: no verifier is called `oracle`; possible is a table such as { command = ";
+    refuse(json!({"path": "x", "verifier": "oracle"}), possible);
+    refuse(
+        json!({"path": "x", "columns": {"promt": "q"}}),
+        "columns: unknown field `promt`, expected one of",
+    );
     refuse(json!({"path": "x", "verifier": {"command": [""]}}), "verifier.command: name the program");
     refuse(json!({"path": "x", "verifier": {"command": "python3"}}), "verifier.command: invalid type");
     refuse(json!({"path": "x", "verifier": {"timeout_seconds": 0}}), "verifier.timeout_seconds: 0 is out");

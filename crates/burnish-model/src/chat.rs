@@ -131,11 +131,27 @@ impl Chat {
         messages: &[Message],
         tools: &[ToolSpec],
     ) -> Result<(), ChatError> {
-        if self.template.marks_answers(tools) {
+        self.demonstrate_from(trace, messages, 0, tools)
+    }
+
+    /// As [`Chat::demonstrate`], of the messages from index `first` on: an assistant's message before it is part
+    /// of the prompt.
+    ///
+    /// # Errors
+    /// As [`Chat::demonstrate`].
+    pub fn demonstrate_from(
+        &self,
+        trace: &mut Trace,
+        messages: &[Message],
+        first: usize,
+        tools: &[ToolSpec],
+    ) -> Result<(), ChatError> {
+        if first == 0 && self.template.marks_answers(tools) {
             return self.demonstrate_marked(trace, messages, tools);
         }
         let mut grown = trace.clone();
-        for (at, _) in messages.iter().enumerate().filter(|(_, message)| message.role == Role::Assistant) {
+        let answers = messages.iter().enumerate().skip(first);
+        for (at, _) in answers.filter(|(_, message)| message.role == Role::Assistant) {
             let prompt = self.template.render(&messages[..at], tools, true)?;
             let parent = self.follow(&mut grown, &messages[..at], tools, &prompt)?;
             let answered = self.template.render(&messages[..=at], tools, false)?;

@@ -273,6 +273,32 @@ fn a_demonstrated_conversation_is_one_branch_with_its_end_tokens() {
 }
 
 #[test]
+fn an_earlier_answer_can_be_part_of_the_prompt() {
+    let chat = chatml();
+    let messages = [
+        Message::user("hello"),
+        Message::assistant("world"),
+        Message::user("think"),
+        Message::assistant("the answer"),
+    ];
+    let mut trace = Trace::new();
+    chat.demonstrate_from(&mut trace, &messages, 2, &[]).unwrap();
+    let imitated: String = trace
+        .nodes()
+        .iter()
+        .flat_map(|node| runs(&chat, node))
+        .filter(|(source, _)| *source == Source::Demonstration)
+        .map(|(_, text)| text)
+        .collect();
+    assert_eq!(imitated, "the answer<|im_end|>");
+    // What is read is the same.
+    let mut whole = Trace::new();
+    chat.demonstrate(&mut whole, &messages, &[]).unwrap();
+    let text = |trace: &Trace| trace.nodes().iter().map(|node| node.text.clone()).collect::<String>();
+    assert_eq!((trace.branches().len(), text(&trace)), (1, text(&whole)));
+}
+
+#[test]
 fn demonstrated_thoughts_that_qwen3_drops_stay_on_their_branch() {
     let chat = qwen3();
     let thought = "<think>\nthink\n</think>\n\nworld";

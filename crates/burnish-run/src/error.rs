@@ -40,15 +40,8 @@ pub enum RunError {
     #[error(transparent)]
     Checkpoint(#[from] burnish_train::checkpoint::CheckpointError),
     /// A data file can't be used.
-    #[error("{path}{}: {problem}", line.map(|n| format!(", line {n}")).unwrap_or_default())]
-    Data {
-        /// The file.
-        path: String,
-        /// Line number from 1, where there is one.
-        line: Option<usize>,
-        /// What is wrong, and what to do.
-        problem: String,
-    },
+    #[error(transparent)]
+    Data(#[from] burnish_data::DataError),
     /// Something that can't be done as asked.
     #[error("{0}")]
     Refused(String),

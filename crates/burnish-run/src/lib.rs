@@ -4,6 +4,8 @@
 //! training. What a run leaves is in its directory ([`run_dir`]): the resolved recipe, [`metrics`], the
 //! [`journal`], checkpoints and the [`report`].
 
+mod corpus;
+mod decontaminate;
 mod error;
 mod evaluate;
 pub mod files;

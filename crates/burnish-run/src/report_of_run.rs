@@ -4,6 +4,7 @@ use burnish_core::Episode;
 use burnish_eval::Summary;
 
 use crate::RunError;
+use crate::decontaminate;
 use crate::evaluate::bootstrap_seed;
 use crate::inspect::shown;
 use crate::journal::{EpisodeKind, Journal};
@@ -33,6 +34,8 @@ pub(crate) fn write(
     }
     let name = dir.path().display();
     let kind = if recipe.train.method == Method::Grpo { "" } else { " --eval" };
+    let overlap =
+        outcome.overlap.as_ref().map(|report| decontaminate::notes(recipe, report)).unwrap_or_default();
     let report = Report {
         title: format!("{name}: {:?} on {}", recipe.train.method, recipe.env.id),
         recipe: recipe.to_toml()?,
@@ -40,7 +43,9 @@ pub(crate) fn write(
         evaluations,
         change: outcome.change,
         episodes: drawn(journal, tasks, outcome.steps)?,
-        notes: vec![
+        notes: [
+            overlap,
+            vec![
             format!(
                 "`burnish rollout --from {name} --step N{kind}` shows the episodes of a step, token by token."
             ),
@@ -48,7 +53,8 @@ pub(crate) fn write(
                 "`burnish eval {name}` evaluates its newest checkpoint, as it stands in the file, again."
             ),
             format!("{} is a model directory that transformers loads.", outcome.checkpoint.display()),
-        ],
+        ]]
+        .concat(),
     };
     Ok(report.write(&dir.report())?)
 }

@@ -1,128 +1,51 @@
 //! Supervised fine-tuning: imitation of given answers.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-
-use burnish_core::rng::{Address, Purpose};
-use burnish_core::{Message, Role, TaskId, Trace};
+use burnish_core::Trace;
 use burnish_model::Chat;
 use burnish_rl::nll::Nll;
 use burnish_train::{Sample, Trainer, totals};
 
 use crate::RunError;
+use crate::corpus::Corpus;
 use crate::metrics::Values;
 use crate::policy::LoadedPolicy;
 use crate::recipe::Recipe;
 use crate::summary::{Metrics, Updates};
-use crate::tasks::{of_step, tasks_of};
+use crate::tasks::of_step;
 
-/// Conversations whose assistant messages are imitated.
-pub(crate) type Conversations = Vec<Vec<Message>>;
-
-/// Gathers what a recipe imitates: the rows of its file, then the answers of its environments' solvers, without
-/// the tasks that are `held_out`.
-///
-/// # Errors
-/// If the file can't be used (names the line), or an environment makes no tasks or has no solver.
-pub(crate) fn conversations(
-    recipe: &Recipe,
-    held_out: &BTreeSet<&TaskId>,
-) -> Result<Conversations, RunError> {
-    let mut conversations = Vec::new();
-    if let Some(path) = &recipe.data.path {
-        conversations.extend(read_conversations(path)?);
-    }
-    for (index, set) in recipe.data.demonstrations.iter().enumerate() {
-        let generator = burnish_env::build(&set.env, &set.config)?;
-        let address = Address { stage: 1 + index as u64, ..Address::new(recipe.run.seed, Purpose::Task) };
-        let before = conversations.len();
-        let table = format!("data.demonstrations[{index}].config");
-        for task in tasks_of(&*generator, address.seed(), set.tasks, &table)? {
-            if held_out.contains(&task.id) {
-                continue;
-            }
-            if let Some(answer) = generator.demonstrate(&task) {
-                let mut conversation = task.prompt;
-                conversation.push(answer);
-                conversations.push(conversation);
-            }
-        }
-        if conversations.len() == before {
-            return Err(RunError::Refused(format!(
-                "data.demonstrations[{index}]: the environment `{}` demonstrates none of its tasks",
-                set.env
-            )));
-        }
-    }
-    Ok(conversations)
-}
-
-fn read_conversations(path: &Path) -> Result<Conversations, RunError> {
-    let wrong = |line: Option<usize>, problem: String| RunError::Data {
-        path: path.display().to_string(),
-        line,
-        problem,
-    };
-    let bytes = std::fs::read(path).map_err(|error| wrong(None, format!("can't be read: {error}")))?;
-    let mut conversations = Vec::new();
-    for (index, row) in bytes.split(|byte| *byte == b'\n').enumerate() {
-        let line = Some(index + 1);
-        let row = std::str::from_utf8(row).map_err(|_| wrong(line, "is not UTF-8 text".into()))?;
-        if row.trim().is_empty() {
-            continue;
-        }
-        let row: serde_json::Map<String, serde_json::Value> = serde_json::from_str(row)
-            .map_err(|error| wrong(line, format!("is not a JSON object: {error}")))?;
-        let columns = || row.keys().cloned().collect::<Vec<_>>().join(", ");
-        let messages = row
-            .get("messages")
-            .ok_or_else(|| wrong(line, format!("has no column `messages`; it has: {}", columns())))?;
-        let messages: Vec<Message> = serde_json::from_value(messages.clone())
-            .map_err(|error| wrong(line, format!("`messages` is not a list of messages: {error}")))?;
-        if !messages.iter().any(|message| message.role == Role::Assistant) {
-            return Err(wrong(line, "has no assistant message, so there is nothing to imitate".into()));
-        }
-        conversations.push(messages);
-    }
-    if conversations.is_empty() {
-        return Err(wrong(None, "has no rows".into()));
-    }
-    Ok(conversations)
-}
-
-/// The texts of conversations, on which a tokenizer is trained.
-pub(crate) fn texts(conversations: &Conversations) -> Vec<String> {
-    conversations.iter().flatten().map(|message| message.content.clone()).collect()
-}
-
-/// SFT on a recipe.
+/// SFT on a recipe. Samples are made when their step comes: held is only where they come from.
 pub(crate) struct SftStage {
-    samples: Vec<Sample>,
+    corpus: Corpus,
+    samples: Vec<Place>,
+}
+
+/// Where a sample comes from.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    conversation: usize,
+    /// Of the branches of its trace (a template may rewrite history).
+    branch: usize,
 }
 
 impl SftStage {
-    /// Tokenises the conversations. One that does not fit the context window is left out; returns how many were.
+    /// Tokenises the conversations once, to see which samples there are. One that does not fit the context window
+    /// is left out; returns how many were.
     ///
     /// # Errors
-    /// If a conversation can't be rendered, or none fits.
+    /// If a conversation can't be read or rendered, or none fits.
     pub(crate) fn new(
-        conversations: &Conversations,
+        corpus: Corpus,
         chat: &Chat,
         context_tokens_max: usize,
     ) -> Result<(Self, usize), RunError> {
         let mut samples = Vec::new();
         let mut overlong = 0;
-        for conversation in conversations {
-            let mut trace = Trace::new();
-            chat.demonstrate(&mut trace, conversation, &[])?;
-            for branch in trace.branches() {
-                if branch.ids.len() > context_tokens_max {
+        for conversation in 0..corpus.len() {
+            for (branch, sample) in samples_of(&corpus, chat, conversation)?.iter().enumerate() {
+                if sample.ids.len() > context_tokens_max {
                     overlong += 1;
-                    continue;
-                }
-                let sample = Sample::from_demonstration(&branch);
-                if sample.scored_tokens() > 0 {
-                    samples.push(sample);
+                } else if sample.scored_tokens() > 0 {
+                    samples.push(Place { conversation, branch });
                 }
             }
         }
@@ -132,7 +55,15 @@ impl SftStage {
                  {context_tokens_max} tokens"
             )));
         }
-        Ok((SftStage { samples }, overlong))
+        Ok((SftStage { corpus, samples }, overlong))
+    }
+
+    fn sample(&self, chat: &Chat, place: Place) -> Result<Sample, RunError> {
+        let mut samples = samples_of(&self.corpus, chat, place.conversation)?;
+        if place.branch >= samples.len() {
+            return Err(RunError::Refused("a data file has changed while it was trained on".into()));
+        }
+        Ok(samples.swap_remove(place.branch))
     }
 
     /// Step number `step`, counted from 0.
@@ -145,7 +76,11 @@ impl SftStage {
         step: u64,
     ) -> Result<Metrics, RunError> {
         let chosen = of_step(self.samples.len(), recipe.run.seed, step, recipe.train.sequences_per_step);
-        let batch: Vec<&Sample> = chosen.into_iter().map(|at| &self.samples[at]).collect();
+        let samples = chosen
+            .into_iter()
+            .map(|at| self.sample(&policy.chat, self.samples[at]))
+            .collect::<Result<Vec<_>, RunError>>()?;
+        let batch: Vec<&Sample> = samples.iter().collect();
         let totals = totals(&batch, &batch, 1, policy.model.context_tokens_max());
         let lr = lr(trainer.updates());
         let update = trainer.update(&mut policy.model, &batch, &Nll, &totals, lr)?;
@@ -156,29 +91,10 @@ impl SftStage {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn error_of(content: &[u8]) -> String {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("rows.jsonl");
-        std::fs::write(&path, content).unwrap();
-        let error = read_conversations(&path).unwrap_err().to_string();
-        assert!(error.contains("rows.jsonl"), "{error}");
-        error
-    }
-
-    #[test]
-    fn rows_that_cannot_be_used_are_named_by_line() {
-        let good = r#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}"#;
-        assert!(error_of(b"").contains("no rows"));
-        assert!(error_of(b"\n\n").contains("no rows"));
-        let error = error_of(format!("{good}\n{{\"prompt\": 1, \"answer\": 2}}\n").as_bytes());
-        assert!(error.contains("line 2") && error.contains("`messages`") && error.contains("prompt, answer"));
-        assert!(error_of(b"\xff\xfe\n").contains("line 1"));
-        assert!(error_of(b"[1]\n").contains("not a JSON object"));
-        assert!(error_of(br#"{"messages":[{"role":"user","content":"a"}]}"#).contains("nothing to imitate"));
-        assert!(error_of(br#"{"messages":[{"role":"robot","content":"a"}]}"#).contains("robot"));
-    }
+/// The samples of a conversation: one for each branch of its trace.
+fn samples_of(corpus: &Corpus, chat: &Chat, conversation: usize) -> Result<Vec<Sample>, RunError> {
+    let conversation = corpus.get(conversation)?;
+    let mut trace = Trace::new();
+    chat.demonstrate_from(&mut trace, &conversation.messages, conversation.first, &conversation.tools)?;
+    Ok(trace.branches().iter().map(Sample::from_demonstration).collect())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use burnish_core::rng::{Address, Purpose, Stream};
+use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Task, TaskId};
 use burnish_env::{EnvError, Generator};
 
@@ -94,10 +94,7 @@ pub(crate) fn of_step(len: usize, run_seed: u64, step: u64, count: usize) -> Vec
         .map(|at| {
             let number = at / len as u64;
             if pass.as_ref().is_none_or(|(known, _)| *known != number) {
-                let address = Address { step: number, ..Address::new(run_seed, Purpose::Shuffle) };
-                let mut order: Vec<usize> = (0..len).collect();
-                Stream::new(address.seed()).shuffle(&mut order);
-                pass = Some((number, order));
+                pass = Some((number, burnish_data::order(len, run_seed, number)));
             }
             pass.as_ref().map_or(0, |(_, order)| order[(at % len as u64) as usize])
         })

@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use burnish_core::{Episode, Validity};
+use burnish_data::overlap::OverlapReport;
 use burnish_eval::{Change, Summary};
 use burnish_train::checkpoint::{self, BoxError, Checkpoint, Checkpoints};
 use burnish_train::schedule::{Schedule, Warmup};
 use burnish_train::{PassConfig, Trainer, TrainerConfig};
 
 use crate::RunError;
+use crate::corpus::Corpus;
+use crate::decontaminate;
 use crate::evaluate::{bootstrap_seed, evaluate};
 use crate::grpo::GrpoStage;
 use crate::journal::{EpisodeKind, EpisodeRow, Journal};
@@ -19,7 +22,7 @@ use crate::policy::LoadedPolicy;
 use crate::recipe::{Method, Recipe, Source};
 use crate::report_of_run;
 use crate::run_dir::RunDir;
-use crate::sft::{self, SftStage};
+use crate::sft::SftStage;
 use crate::summary::{Metrics, summary_metrics};
 use crate::tasks::Tasks;
 use crate::watch::{Event, Stop, Watch};
@@ -53,6 +56,8 @@ pub struct Outcome {
     pub after: Option<Summary>,
     /// The difference, paired by task.
     pub change: Option<Change>,
+    /// Training rows that overlap with evaluation rows, where both come from files.
+    pub overlap: Option<OverlapReport>,
 }
 
 /// A run that is under way.
@@ -73,6 +78,8 @@ pub struct Run {
     saved: Option<u64>,
     /// Tokens of prompts and answers that were trained on so far; a shared prompt counts in every sequence.
     tokens: u64,
+    /// Training rows that overlap with evaluation rows.
+    overlap: Option<OverlapReport>,
 }
 
 /// What a step does.
@@ -128,7 +135,7 @@ impl Run {
     }
 
     fn assemble(recipe: Recipe, parts: Parts, dir: RunDir, journal: Journal) -> Result<Self, RunError> {
-        let Parts { tasks, policy, trainer, stage, step, tokens } = parts;
+        let Parts { tasks, policy, trainer, stage, step, tokens, overlap } = parts;
         Ok(Run {
             schedule: schedule(&recipe),
             metrics: MetricsLog::open(&dir.metrics())?,
@@ -143,6 +150,7 @@ impl Run {
             journal,
             step,
             tokens,
+            overlap,
         })
     }
 
@@ -163,6 +171,10 @@ impl Run {
     pub fn drive(&mut self, watch: &mut dyn Watch, stop: &Stop) -> Result<Finish, RunError> {
         let steps_max = self.recipe.train.max_steps;
         if self.saved.is_none() {
+            if let Some(report) = &self.overlap {
+                let values = decontaminate::metrics(report);
+                self.log("data", values)?;
+            }
             self.evaluate(watch)?;
         }
         while self.step < steps_max {
@@ -286,6 +298,7 @@ impl Run {
             change: Change::between(&before, &after, weights, seed),
             before: summed(&before),
             after: summed(&after),
+            overlap: self.overlap.clone(),
         };
         report_of_run::write(&self.recipe, &self.dir, &self.journal, &self.tasks, &outcome)?;
         Ok(outcome)
@@ -330,6 +343,7 @@ struct Parts {
     stage: Stage,
     step: u64,
     tokens: u64,
+    overlap: Option<OverlapReport>,
 }
 
 impl Parts {
@@ -340,25 +354,34 @@ impl Parts {
     ) -> Result<Self, RunError> {
         watch.event(Event::Doing("making tasks"));
         let is_grpo = recipe.train.method == Method::Grpo;
-        let tasks = Tasks::make(recipe, is_grpo)?;
+        let mut tasks = Tasks::make(recipe, is_grpo)?;
         if tasks.held_out > 0 {
             watch.event(Event::Note(format!(
                 "{} of {} training tasks are left out, because they are held out for evaluation",
                 tasks.held_out, recipe.env.tasks
             )));
         }
-        let conversations = if is_grpo {
-            Vec::new()
+        let against = decontaminate::of_evaluation(recipe, &tasks);
+        let (corpus, overlap) = if is_grpo {
+            let Tasks { train, train_generator, .. } = &mut tasks;
+            let compare = |overlap| decontaminate::of_tasks(recipe, overlap, &**train_generator, train);
+            (Corpus::default(), against.as_ref().map(compare).transpose()?.flatten())
         } else {
-            sft::conversations(recipe, &tasks.eval.iter().map(|task| &task.id).collect::<BTreeSet<_>>())?
+            watch.event(Event::Doing("reading data"));
+            let held_out: BTreeSet<_> = tasks.eval.iter().map(|task| &task.id).collect();
+            let (corpus, report) = Corpus::open(recipe, &held_out, against.as_ref())?;
+            (corpus, report.filter(|report| report.rows() > 0))
         };
+        if let Some(report) = &overlap {
+            watch.event(Event::Note(decontaminate::told(recipe, report)));
+        }
         let loading = recipe.policy.training(recipe.run.seed);
         let mut policy = match (&checkpoint, &recipe.policy.path, &recipe.policy.new) {
             (Some(checkpoint), _, _) => LoadedPolicy::load(checkpoint.path(), &loading)?,
             (None, Some(path), _) => LoadedPolicy::load(path, &loading)?,
             (None, None, Some(new)) => {
                 watch.event(Event::Doing("training the tokenizer"));
-                let made = LoadedPolicy::create(new, &sft::texts(&conversations), recipe.run.seed)?;
+                let made = LoadedPolicy::create(new, &corpus.texts()?, recipe.run.seed)?;
                 made.in_precision(loading.precision)
             }
             (None, None, None) => return Err(RunError::Refused("policy: needs `path` or `new`".into())),
@@ -375,7 +398,7 @@ impl Parts {
             Stage::Grpo(Box::new(GrpoStage::new(recipe)?))
         } else {
             let context = policy.model.context_tokens_max();
-            let (stage, overlong) = SftStage::new(&conversations, &policy.chat, context)?;
+            let (stage, overlong) = SftStage::new(corpus, &policy.chat, context)?;
             if overlong > 0 {
                 watch.event(Event::Note(format!(
                     "{overlong} conversations are left out: longer than the context window of {context} tokens"
@@ -384,7 +407,7 @@ impl Parts {
             Stage::Sft(stage)
         };
         let tokens = checkpoint.and_then(|saved| saved.state()["tokens"].as_u64()).unwrap_or(0);
-        Ok(Parts { tasks, policy, trainer, stage, step, tokens })
+        Ok(Parts { tasks, policy, trainer, stage, step, tokens, overlap })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The command line: `burnish train|sft|eval|rollout|merge|env`.
+//! The command line: `burnish train|sft|eval|rollout|merge|env|data`.
 //!
 //! Only this crate knows arguments, colours and signals; everything else is in `burnish-run`.
 
@@ -37,6 +37,9 @@ enum Command {
     /// Show the environments.
     #[command(subcommand)]
     Env(commands::env::Command),
+    /// Look into data files, and compare training data with evaluation data.
+    #[command(subcommand)]
+    Data(commands::data::Command),
 }
 
 fn main() -> ExitCode {
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Command::Rollout(arguments) => commands::rollout::run(arguments),
         Command::Merge(arguments) => commands::merge::run(arguments),
         Command::Env(command) => commands::env::run(command),
+        Command::Data(command) => commands::data::run(command),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

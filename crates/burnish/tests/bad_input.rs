@@ -115,9 +115,28 @@ fn wrong_data_is_refused_by_line() {
         assert!(!scratch.path("rows").exists());
     };
     run(b"", &["rows.jsonl", "no rows"]);
-    run(b"{\"prompt\": \"a\"}\n", &["rows.jsonl, line 1", "`messages`", "prompt"]);
+    run(b"{\"prompt\": \"a\"}\n", &["rows.jsonl, line 1", "`messages`", "no answer to imitate"]);
     run(b"{\"messages\": 3}\n", &["rows.jsonl, line 1", "`messages`"]);
     run(b"\xff\n", &["rows.jsonl, line 1", "UTF-8"]);
+    run(
+        b"{\"question\": \"a\", \"problem\": \"b\"}\n",
+        &["rows.jsonl, line 1", "several columns", "`question`"],
+    );
+    let columns = ["train", "grpo.toml", "data.columns.promt=q"];
+    scratch.burnish(&columns).fails_with(&["data.columns", "promt", "did you mean `prompt`?"]);
+}
+
+#[test]
+fn wrong_data_files_are_refused_by_the_commands_that_look_into_them() {
+    let scratch = Scratch::new();
+    scratch.write("rows.jsonl", "{\"prompt\": \"a\"}\n{\n");
+    scratch.burnish(&["data", "show", "rows.jsonl"]).fails_with(&["rows.jsonl, line 2", "column 1"]);
+    scratch.write("rows.parquet", "PAR1 and no more");
+    scratch
+        .burnish(&["data", "show", "rows.parquet"])
+        .fails_with(&["rows.parquet", "not a whole parquet file"]);
+    let check = ["data", "check", "rows.jsonl", "--against", "absent.jsonl"];
+    scratch.burnish(&check).fails_with(&["absent.jsonl", "can't be read"]);
 }
 
 /// The disk is full while a checkpoint is written: a limit on the size of files stands in for it, which fails

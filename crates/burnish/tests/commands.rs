@@ -168,3 +168,100 @@ fn conversations_from_a_file_are_imitated() {
     // Fewer tokens are trained on than are read.
     assert!(first["tokens/trained"].as_f64() < first["tokens/forward"].as_f64(), "{first}");
 }
+
+/// Twenty words that belong to `mark` and `n` alone.
+fn question(mark: &str, n: usize) -> String {
+    (0..20).map(|at| format!("{mark}{n}x{at}")).collect::<Vec<_>>().join(" ")
+}
+
+/// Rows to imitate: `own` of their own, and `copied` whose prompt is one of evaluation's.
+fn answered(own: usize, copied: usize) -> String {
+    let prompts = (0..own).map(|n| question("t", n)).chain((0..copied).map(|n| question("e", n)));
+    prompts.map(|prompt| format!("{}\n", serde_json::json!({"question": prompt, "reply": "A"}))).collect()
+}
+
+#[test]
+fn training_rows_that_hold_evaluation_rows_are_reported_and_dropped() {
+    let scratch = Scratch::with_policy();
+    scratch.write("train.jsonl", answered(12, 3));
+    let evaluation: String = (0..6)
+        .map(|n| format!("{}\n", serde_json::json!({"prompt": question("e", n), "completion": "A"})))
+        .collect();
+    scratch.write("eval.jsonl", evaluation);
+    let columns = ["--columns", "prompt=question,completion=reply", "--against-columns", "auto"];
+    let check = ["data", "check", "train.jsonl", "--against", "eval.jsonl"];
+    let said = scratch.burnish(&[&check[..], &columns[..]].concat()).succeeds().stdout();
+    assert!(
+        said.contains("train.jsonl: 3 of 15 rows overlap") && said.contains("line 13, evaluation row 1"),
+        "{said}"
+    );
+    let json = scratch.burnish(&[&check[..], &columns[..], &["--json"]].concat()).succeeds().stdout();
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&report["files"][0]["overlapping"], &report["evaluation_rows_found"]),
+        (&3.into(), &3.into())
+    );
+
+    let recipe = "[run]\ndir = \"run\"\n[policy]\npath = \"tiny/checkpoints/step_120\"\n[train]\nmethod = \"sft\"\n\
+         max_steps = 2\nsequences_per_step = 4\n[env]\nid = \"rows\"\n[env.config]\npath = \"eval.jsonl\"\n\
+         [data]\npath = \"train.jsonl\"\ncolumns = { prompt = \"question\", completion = \"reply\" }\n\
+         [rollout]\ntokens_max = 4\n";
+    scratch.write("rows.toml", recipe);
+    let run = |dir: &str, action: &str| {
+        let dir_override = format!("run.dir={dir}");
+        let action = format!("data.decontaminate.action={action}");
+        let said = scratch.burnish(&["sft", "rows.toml", &dir_override, &action]).succeeds().stdout();
+        let metrics = String::from_utf8(scratch.read(&format!("{dir}/metrics.jsonl"))).unwrap();
+        let first: serde_json::Value = serde_json::from_str(metrics.lines().next().unwrap()).unwrap();
+        assert_eq!((&first["event"], &first["data/overlap/rows"]), (&"data".into(), &15.0.into()), "{first}");
+        assert_eq!(first["data/overlap/overlapping"], 3.0);
+        let report = String::from_utf8(scratch.read(&format!("{dir}/report.html"))).unwrap();
+        assert!(report.contains("3 of 15 training rows") && report.contains("line 13"), "the report says it");
+        (said, metrics)
+    };
+    let (said, reported) = run("reported", "report");
+    assert!(
+        said.contains("3 of 15 training rows (20.00 %) overlap with 3 of 6 evaluation rows (13-grams)\n"),
+        "{said}"
+    );
+    let (said, dropped) = run("dropped", "drop");
+    assert!(said.contains("(13-grams): dropped"), "{said}");
+    assert_ne!(reported.lines().nth(2), dropped.lines().nth(2), "other rows are trained on");
+    scratch.write("train.jsonl", answered(0, 3));
+    let all = ["sft", "rows.toml", "run.dir=all", "data.decontaminate.action=drop"];
+    scratch.burnish(&all).fails_with(&["every row overlaps", "data.decontaminate.action"]);
+
+    // Tasks of an environment that reads files are compared in the same way.
+    scratch.write("train.jsonl", answered(12, 3));
+    let grpo = [
+        "train",
+        "rows.toml",
+        "run.dir=tasks",
+        "train.method=grpo",
+        "train.max_steps=1",
+        "rollout.tasks_per_step=1",
+        "env.tasks=15",
+        "env.config={path=\"train.jsonl\", columns={prompt=\"question\", completion=\"reply\"}}",
+        "eval.config={path=\"eval.jsonl\"}",
+        "eval.tasks=6",
+        "data.decontaminate.action=drop",
+    ];
+    let said = scratch.burnish(&grpo).succeeds().stdout();
+    assert!(said.contains("3 of 15 training rows") && said.contains("dropped"), "{said}");
+}
+
+#[test]
+fn a_data_file_is_shown_as_it_is_understood() {
+    let scratch = Scratch::new();
+    scratch.write("rows.jsonl", "{\"question\": \"1+1?\", \"answer\": 2, \"level\": 3}\n".repeat(9));
+    let said = scratch.burnish(&["data", "show", "rows.jsonl", "--count", "1"]).succeeds().stdout();
+    for part in [
+        "prompt from \"question\", answer from \"answer\"",
+        "prompt user          1+1?",
+        "extra level",
+        "9 rows",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(said.matches("1+1?").count(), 1);
+}

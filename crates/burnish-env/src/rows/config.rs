@@ -1,38 +1,50 @@
 //! What may be set.
 
-use serde::{Deserialize, Serialize};
+use burnish_data::{Columns, Paths};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::settings::{check_bounds, config_error, to_value};
 use crate::{Bound, EnvError};
 
-/// The configuration of tasks from a file.
+/// The configuration of tasks from files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The jsonl file: one JSON object a line.
-    pub path: String,
+    /// The file, or a list of files: jsonl, packed with gzip or not, or parquet.
+    pub path: Paths,
     /// The folder from which `path` is looked up and in which the verifier runs; the current one if absent.
     pub base_dir: Option<String>,
-    /// The column with the prompt: a text (one user message) or a list of messages. A list that ends with an
-    /// assistant message is a prompt with its demonstration. Where no column has this name and it was left at
-    /// `prompt`, `messages` is read.
-    pub prompt_key: String,
+    /// Which column is what: `"auto"`, or a table such as `{ prompt = "question", answer = "answer" }`.
+    pub columns: Columns,
     /// The column that names the row; without it, the name comes from the row's content.
     pub id_key: Option<String>,
-    /// Columns by which results are broken down.
+    /// Columns by which results are broken down. The source of a row (`data_source`) is one of them by itself, and
+    /// so is the file where there are several.
     pub label_keys: Vec<String>,
-    /// The column with an answer to imitate (text).
-    pub demonstration_key: Option<String>,
-    /// The command that judges. May be left out where every row has an answer to imitate.
+    /// What judges. May be left out where every row has an answer to imitate.
     pub verifier: VerifierConfig,
 }
 
-/// The command that judges.
+/// What judges: a table for a command of one's own.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum VerifierConfig {
+    /// An external command.
+    Command(CommandConfig),
+}
+
+/// Names of verifiers that are built in: `verifier = "NAME"`.
+const BUILT_IN: &[&str] = &[];
+
+/// A command that judges.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct VerifierConfig {
+pub struct CommandConfig {
     /// Program and arguments (`["python3", "reward.py"]`); no shell is involved. Empty: nothing judges.
     pub command: Vec<String>,
     /// Longest wait for one judgement, in seconds.
@@ -43,20 +55,17 @@ pub struct VerifierConfig {
 
 impl Default for Config {
     fn default() -> Self {
+        let command = CommandConfig { command: Vec::new(), timeout_seconds: 10.0, startup_seconds: 30.0 };
         Config {
-            path: String::new(),
+            path: Paths::default(),
             base_dir: None,
-            prompt_key: PROMPT.to_owned(),
+            columns: Columns::Auto,
             id_key: None,
             label_keys: Vec::new(),
-            demonstration_key: None,
-            verifier: VerifierConfig { command: Vec::new(), timeout_seconds: 10.0, startup_seconds: 30.0 },
+            verifier: VerifierConfig::Command(command),
         }
     }
 }
-
-/// The default column of prompts.
-pub(super) const PROMPT: &str = "prompt";
 
 /// The numbers of the configuration that may be changed.
 pub(super) fn bounds() -> Vec<Bound> {
@@ -74,24 +83,77 @@ impl Config {
     /// Names the first key that is missing or out of its bounds.
     pub(super) fn check(&self) -> Result<(), EnvError> {
         if self.path.is_empty() {
-            return Err(config_error("path", "name the jsonl file with the tasks"));
+            return Err(config_error(
+                "path",
+                "name the file with the tasks (jsonl or parquet), or a list of files",
+            ));
         }
-        if self.verifier.command.first().is_some_and(String::is_empty) {
+        let VerifierConfig::Command(command) = &self.verifier;
+        if command.command.first().is_some_and(String::is_empty) {
             let example = "name the program that judges, such as [\"python3\", \"reward.py\"]";
             return Err(config_error("verifier.command", example));
         }
         check_bounds(&to_value(self)?, &bounds())
     }
 
-    /// The data file.
-    pub(super) fn data_path(&self) -> PathBuf {
-        Path::new(self.base_dir.as_deref().unwrap_or_default()).join(&self.path)
+    /// The folder from which relative paths are looked up.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.base_dir.as_deref().filter(|folder| !folder.is_empty()).map(Path::new)
+    }
+
+    /// The data files.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        self.path.below(self.folder().unwrap_or(Path::new("")))
     }
 }
 
 impl VerifierConfig {
+    /// Does anything judge?
+    pub(super) fn judges(&self) -> bool {
+        let VerifierConfig::Command(command) = self;
+        !command.command.is_empty()
+    }
+}
+
+impl CommandConfig {
     /// How long to wait for a judgement.
     pub(super) fn patience(&self, is_fresh: bool) -> Duration {
         Duration::from_secs_f64(self.timeout_seconds + if is_fresh { self.startup_seconds } else { 0.0 })
+    }
+}
+
+impl<'de> Deserialize<'de> for VerifierConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NameOrTable;
+
+        impl<'de> Visitor<'de> for NameOrTable {
+            type Value = VerifierConfig;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table such as { command = [\"python3\", \"reward.py\"] }")?;
+                if BUILT_IN.is_empty() { Ok(()) } else { write!(f, ", or one of {}", BUILT_IN.join(", ")) }
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<VerifierConfig, E> {
+                Err(E::custom(format_args!(
+                    "no verifier is called `{name}`; possible is {}",
+                    Expected(&self)
+                )))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<VerifierConfig, A::Error> {
+                CommandConfig::deserialize(MapAccessDeserializer::new(map)).map(VerifierConfig::Command)
+            }
+        }
+
+        struct Expected<'a>(&'a NameOrTable);
+
+        impl fmt::Display for Expected<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.expecting(f)
+            }
+        }
+
+        deserializer.deserialize_any(NameOrTable)
     }
 }

@@ -1,105 +1,125 @@
-//! Reading the file.
+//! Rows as tasks.
 
 use burnish_core::{Message, Role, Task, TaskId};
-use serde::Deserialize;
+use burnish_data::{Dataset, Row};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, HashMap};
 
 use super::ID;
-use super::config::{Config, PROMPT};
+use super::config::Config;
 use crate::EnvError;
 use crate::digest::digest;
 
-/// All rows of the configured file as tasks, in its order. Empty lines are skipped.
-///
-/// # Errors
-/// If the file can't be read or has no row, or a row is not what the configuration says: names file, line and
-/// column.
-pub(super) fn read(config: &Config) -> Result<Vec<Task>, EnvError> {
-    let path = config.data_path();
-    let bytes =
-        std::fs::read(&path).map_err(|error| problem(&path, None, format!("can't be read: {error}")))?;
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-    let mut tasks = Vec::new();
-    let mut line_of_id: BTreeMap<TaskId, usize> = BTreeMap::new();
-    for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-        let number = index + 1;
-        if line.trim_ascii().is_empty() {
-            continue;
+/// The label with the file of a task, where there are several.
+const FILE: &str = "file";
+
+/// The label with the source of a row.
+const SOURCE: &str = "data_source";
+
+/// The rows of the configured files.
+#[derive(Debug)]
+pub(super) struct Rows {
+    config: Config,
+    data: Dataset,
+}
+
+impl Rows {
+    /// Opens the files and reads every row once, so that what is wrong is said before anything starts.
+    ///
+    /// # Errors
+    /// If a file can't be read or has no row, or a row is not what the configuration says: names file, line and
+    /// column.
+    pub(super) fn open(config: &Config) -> Result<Self, EnvError> {
+        let data = Dataset::open(&config.files(), &config.columns)?;
+        let rows = Rows { config: config.clone(), data };
+        // Names by their digest: some 60 bytes a row, and only where names are given.
+        let mut known: HashMap<String, usize> = HashMap::new();
+        for index in 0..rows.data.len() {
+            let (columns, row) = rows.data.entry(index)?;
+            let wrong = |problem: String| EnvError::from(rows.data.error(index, problem));
+            if row.prompt.is_empty() {
+                return Err(wrong("is plain text without a prompt, which nobody can answer".into()));
+            }
+            if demonstration(&row).is_none() && !config.verifier.judges() {
+                return Err(wrong(
+                    "has no answer to imitate, and nothing judges one: set `verifier.command`, or \
+                     `columns.completion`"
+                        .into(),
+                ));
+            }
+            rows.labels(index, &columns, &row).map_err(wrong)?;
+            let Some(key) = &config.id_key else { continue };
+            let name = label(column(&columns, key, "id_key").map_err(wrong)?);
+            if let Some(earlier) = known.insert(digest(name.as_bytes()), index) {
+                let file =
+                    (rows.data.path(earlier) != rows.data.path(index)).then(|| rows.data.path(earlier));
+                let file = file.flatten().map(|file| format!("{}, ", file.display())).unwrap_or_default();
+                let place = rows.data.place(earlier)?;
+                return Err(wrong(format!("the `{key}` is that of {file}{place} too; names must differ")));
+            }
         }
-        let task = read_line(line, config).map_err(|what| problem(&path, Some(number), what))?;
-        let earlier = line_of_id.insert(task.id.clone(), number);
-        if let (Some(earlier), Some(key)) = (earlier, &config.id_key) {
-            let what = format!("the `{key}` is that of line {earlier} too; names must differ");
-            return Err(problem(&path, Some(number), what));
+        Ok(rows)
+    }
+
+    /// Number of rows.
+    pub(super) fn len(&self) -> usize {
+        self.data.len()
+    }
+
+    /// The file of a row.
+    pub(super) fn file(&self, index: usize) -> String {
+        self.data.path(index).map(|path| path.display().to_string()).unwrap_or_default()
+    }
+
+    /// Row number `index` as a task.
+    ///
+    /// # Errors
+    /// If the file is no longer what it was when it was opened.
+    pub(super) fn task(&self, index: usize) -> Result<Task, EnvError> {
+        let (columns, row) = self.data.entry(index)?;
+        let wrong = |problem: String| EnvError::from(self.data.error(index, problem));
+        let labels = self.labels(index, &columns, &row).map_err(wrong)?;
+        let name = match &self.config.id_key {
+            Some(key) => label(column(&columns, key, "id_key").map_err(wrong)?),
+            None => digest(Value::Object(columns.clone()).to_string().as_bytes()),
+        };
+        Ok(Task {
+            id: TaskId(format!("{ID}/{name}")),
+            environment: ID.to_owned(),
+            prompt: row.prompt,
+            truth: Value::Object(columns),
+            labels,
+        })
+    }
+
+    fn labels(
+        &self,
+        index: usize,
+        columns: &Map<String, Value>,
+        row: &Row,
+    ) -> Result<BTreeMap<String, String>, String> {
+        let mut labels = BTreeMap::new();
+        labels.extend(row.source.clone().map(|source| (SOURCE.to_owned(), source)));
+        if self.config.path.0.len() > 1 {
+            labels.insert(FILE.to_owned(), self.file(index));
         }
-        tasks.push(task);
+        for key in &self.config.label_keys {
+            labels.insert(key.clone(), label(column(columns, key, "label_keys")?));
+        }
+        Ok(labels)
     }
-    if tasks.is_empty() {
-        return Err(problem(&path, None, "has no rows; put one JSON object on each line".to_owned()));
+
+    /// The row of a task that was made here, and its file.
+    pub(super) fn of_task(&self, task: &Task) -> Option<(String, Row)> {
+        let columns = task.truth.as_object()?;
+        let row = Row::read(columns, &self.config.columns.of(columns).ok()?).ok()?;
+        Some((task.labels.get(FILE).cloned().unwrap_or_else(|| self.file(0)), row))
     }
-    Ok(tasks)
 }
 
-fn problem(path: &Path, line: Option<usize>, problem: String) -> EnvError {
-    EnvError::Data { path: path.display().to_string(), line, problem }
-}
-
-fn read_line(line: &[u8], config: &Config) -> Result<Task, String> {
-    let text = std::str::from_utf8(line)
-        .map_err(|error| format!("is not UTF-8 (byte {} of the line)", error.valid_up_to() + 1))?;
-    let value: Value = serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))?;
-    let Value::Object(row) = value else { return Err("must be a JSON object".to_owned()) };
-    let (prompt, demonstration) = read_conversation(&row, config)?;
-    if demonstration.is_none() && config.verifier.command.is_empty() {
-        return Err("has no answer to imitate, and nothing judges one: set `verifier.command` or \
-                    `demonstration_key`"
-            .to_owned());
-    }
-    let mut labels = BTreeMap::new();
-    for key in &config.label_keys {
-        labels.insert(key.clone(), label(column(&row, key, "label_keys")?));
-    }
-    let name = match &config.id_key {
-        Some(key) => label(column(&row, key, "id_key")?),
-        None => digest(Value::Object(row.clone()).to_string().as_bytes()),
-    };
-    Ok(Task {
-        id: TaskId(format!("{ID}/{name}")),
-        environment: ID.to_owned(),
-        prompt,
-        truth: Value::Object(row),
-        labels,
-    })
-}
-
-/// The messages that open the conversation, and the answer to imitate: that of the demonstration's column, or
-/// the assistant's message at the end of the list.
-///
-/// # Errors
-/// If a column is missing or not of its form.
-pub(super) fn read_conversation(
-    row: &Map<String, Value>,
-    config: &Config,
-) -> Result<(Vec<Message>, Option<Message>), String> {
-    let is_default = config.prompt_key == PROMPT && !row.contains_key(PROMPT);
-    let key = if is_default && row.contains_key("messages") { "messages" } else { &config.prompt_key };
-    let mut messages = match column(row, key, "prompt_key")? {
-        Value::String(text) => vec![Message::user(text)],
-        list @ Value::Array(_) => Vec::<Message>::deserialize(list)
-            .map_err(|error| format!("column `{key}` is not a list of messages: {error}"))?,
-        _ => return Err(format!("column `{key}` must be a text or a list of messages")),
-    };
-    let mut demonstration = messages.pop_if(|last| last.role == Role::Assistant);
-    if let Some(key) = &config.demonstration_key {
-        let answer = column(row, key, "demonstration_key")?.as_str();
-        demonstration = Some(Message::assistant(answer.ok_or(format!("column `{key}` must be a text"))?));
-    }
-    if messages.iter().all(|message| message.content.is_empty()) {
-        return Err(format!("column `{key}` holds an empty prompt"));
-    }
-    Ok((messages, demonstration))
+/// The answer to imitate: the one message that follows the prompt.
+pub(super) fn demonstration(row: &Row) -> Option<Message> {
+    row.completion.as_ref()?.iter().find(|message| message.role == Role::Assistant).cloned()
 }
 
 /// The value of a column that the configuration names under `setting`.
@@ -118,105 +138,104 @@ fn label(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::config::VerifierConfig;
+    use burnish_data::{ColumnNames, Columns, Paths};
 
     /// The defaults with a command, which nothing here starts.
     fn judged() -> Config {
         let mut config = Config::default();
-        config.verifier.command = vec!["judge".to_owned()];
+        let VerifierConfig::Command(command) = &mut config.verifier;
+        command.command = vec!["judge".to_owned()];
         config
     }
 
-    fn demonstration(task: &Task, config: &Config) -> Option<Message> {
-        read_conversation(task.truth.as_object().unwrap(), config).unwrap().1
-    }
-
-    fn read_bytes(bytes: &[u8], config: Config) -> Result<Vec<Task>, String> {
+    fn read(files: &[&str], config: Config) -> Result<(Vec<Task>, Vec<Option<Message>>), String> {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("data.jsonl"), bytes).unwrap();
+        let names: Vec<String> = (0..files.len()).map(|at| format!("data{at}.jsonl")).collect();
+        for (name, content) in names.iter().zip(files) {
+            std::fs::write(folder.path().join(name), content).unwrap();
+        }
         let base_dir = folder.path().display().to_string();
-        let path = "data.jsonl".to_owned();
-        read(&Config { path, base_dir: Some(base_dir.clone()), ..config })
-            .map_err(|error| error.to_string().replace(&base_dir, "DIR"))
+        let path = Paths(names.iter().map(Into::into).collect());
+        let config = Config { path, base_dir: Some(base_dir.clone()), ..config };
+        let read = || {
+            let rows = Rows::open(&config)?;
+            let tasks = (0..rows.len()).map(|index| rows.task(index)).collect::<Result<Vec<_>, _>>()?;
+            let answers = tasks.iter().map(|task| demonstration(&rows.of_task(task)?.1)).collect();
+            Ok((tasks, answers))
+        };
+        read().map_err(|error: EnvError| error.to_string().replace(&base_dir, "DIR"))
     }
 
-    fn refuse(bytes: &[u8], config: Config, expected: &str) {
-        assert_eq!(read_bytes(bytes, config).unwrap_err(), expected);
+    fn refuse(text: &str, config: Config, expected: &str) {
+        assert_eq!(read(&[text], config).unwrap_err(), expected);
     }
 
     #[test]
     fn a_text_a_list_and_a_conversation_with_its_answer_are_prompts() {
-        let tasks = read_bytes(
-            b"\xef\xbb\xbf{\"prompt\": \"2+2?\"}\n\n{\"prompt\": [{\"role\": \"system\", \"content\": \"s\"}, \
-              {\"role\": \"user\", \"content\": \"u\"}]}\r\n{\"messages\": [{\"role\": \"user\", \"content\": \
-              \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}",
-            judged(),
-        )
-        .unwrap();
+        let texts = [
+            "\u{feff}{\"prompt\": \"2+2?\"}\n\n{\"prompt\": [{\"role\": \"system\", \"content\": \"s\"}, \
+             {\"role\": \"user\", \"content\": \"u\"}]}\r\n",
+            "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \
+             \"a\"}]}",
+        ];
+        let (tasks, answers) = read(&texts, judged()).unwrap();
         assert_eq!(tasks[0].prompt, [Message::user("2+2?")]);
         assert_eq!(tasks[1].prompt, [Message::system("s"), Message::user("u")]);
-        assert_eq!(demonstration(&tasks[1], &judged()), None);
         assert_eq!(tasks[2].prompt, [Message::user("q")]);
-        assert_eq!(demonstration(&tasks[2], &judged()), Some(Message::assistant("a")));
+        assert_eq!(answers, [None, None, Some(Message::assistant("a"))]);
+        assert!(tasks[2].labels["file"].ends_with("data1.jsonl"));
     }
 
     #[test]
     fn names_labels_and_demonstrations_come_from_the_named_columns() {
+        let columns =
+            ColumnNames { prompt: Some("q".into()), completion: Some("a".into()), ..ColumnNames::default() };
         let config = Config {
-            prompt_key: "q".into(),
+            columns: Columns::Named(Box::new(columns)),
             id_key: Some("n".into()),
             label_keys: vec!["level".into()],
-            demonstration_key: Some("a".into()),
             ..Config::default()
         };
-        let tasks = read_bytes(br#"{"q": "x", "n": 7, "level": 2, "a": "y"}"#, config.clone()).unwrap();
+        let row = r#"{"q": "x", "n": 7, "level": 2, "a": "y"}"#;
+        let (tasks, answers) = read(&[row], config.clone()).unwrap();
         assert_eq!(tasks[0].id.0, "rows/7");
-        assert_eq!(tasks[0].labels["level"], "2");
-        assert_eq!(demonstration(&tasks[0], &config), Some(Message::assistant("y")));
+        assert_eq!(tasks[0].labels, BTreeMap::from([("level".into(), "2".into())]));
+        assert_eq!(answers[0], Some(Message::assistant("y")));
         assert_eq!(tasks[0].truth["a"], "y");
-        let twice = b"{\"q\": \"x\", \"n\": 7, \"level\": 2, \"a\": \"y\"}\n{\"q\": \"z\", \"n\": 7, \
-                      \"level\": 1, \"a\": \"y\"}";
-        refuse(twice, config, "DIR/data.jsonl, line 2: the `n` is that of line 1 too; names must differ");
+        let twice = "DIR/data0.jsonl, line 3: the `n` is that of line 1 too; names must differ";
+        refuse(&format!("{row}\n\n{row}"), config.clone(), twice);
+        let twice =
+            "DIR/data1.jsonl, line 1: the `n` is that of DIR/data0.jsonl, line 1 too; names must differ";
+        assert_eq!(read(&[row, row], config.clone()).unwrap_err(), twice);
+        let nameless = "DIR/data0.jsonl, line 1: has no column `n`; the columns are: q, level, a (`id_key` says \
+                        which is read)";
+        refuse(r#"{"q": "x", "level": 2, "a": "y"}"#, config, nameless);
+    }
+
+    #[test]
+    fn the_source_of_a_row_is_a_label() {
+        let row = r#"{"prompt": "x", "answer": "1", "data_source": "openai/gsm8k"}"#;
+        let (tasks, _) = read(&[row], judged()).unwrap();
+        assert_eq!(tasks[0].labels["data_source"], "openai/gsm8k");
     }
 
     #[test]
     fn the_name_of_a_row_without_one_follows_its_content() {
-        let tasks = read_bytes(b"{\"prompt\": \"a\"}\n{\"prompt\": \"b\"}\n{\"prompt\":\"a\"}", judged());
-        let ids: Vec<String> = tasks.unwrap().into_iter().map(|task| task.id.0).collect();
-        assert!(ids[0] == ids[2] && ids[0] != ids[1]);
+        let (tasks, _) =
+            read(&["{\"prompt\": \"a\"}\n{\"prompt\": \"b\"}\n{\"prompt\":\"a\"}"], judged()).unwrap();
+        assert!(tasks[0].id == tasks[2].id && tasks[0].id != tasks[1].id);
     }
 
     #[test]
-    fn a_file_that_is_not_what_was_said_is_refused_with_place_and_reason() {
-        let d = judged;
-        let empty = "DIR/data.jsonl: has no rows; put one JSON object on each line";
-        refuse(b"", d(), empty);
-        refuse(b"\n \n", d(), empty);
-        refuse(b"{\"prompt\": \"\xff\"}", d(), "DIR/data.jsonl, line 1: is not UTF-8 (byte 13 of the line)");
-        let not_json = read_bytes(b"{\"prompt\": \"a\"}\nprompt", d()).unwrap_err();
-        assert!(not_json.starts_with("DIR/data.jsonl, line 2: is not JSON: "), "{not_json}");
-        refuse(b"[1]", d(), "DIR/data.jsonl, line 1: must be a JSON object");
-        refuse(
-            b"{\"question\": \"a\", \"answer\": \"b\"}",
-            d(),
-            "DIR/data.jsonl, line 1: has no column `prompt`; the columns are: question, answer (`prompt_key` says \
-             which is read)",
-        );
-        refuse(
-            b"{\"prompt\": 3}",
-            d(),
-            "DIR/data.jsonl, line 1: column `prompt` must be a text or a list of messages",
-        );
-        refuse(b"{\"prompt\": []}", d(), "DIR/data.jsonl, line 1: column `prompt` holds an empty prompt");
-        let unknown_role =
-            read_bytes(b"{\"prompt\": [{\"role\": \"boss\", \"content\": \"\"}]}", d()).unwrap_err();
-        assert!(unknown_role.contains("column `prompt` is not a list of messages: unknown variant `boss`"));
-        let idle = read_bytes(b"{\"prompt\": \"a\"}", Config::default()).unwrap_err();
+    fn rows_that_nobody_can_use_are_refused_with_place_and_reason() {
+        refuse("", judged(), "DIR/data0.jsonl: has no rows");
+        let idle = read(&["{\"prompt\": \"a\"}"], Config::default()).unwrap_err();
         assert!(idle.contains("line 1: has no answer to imitate, and nothing judges one"), "{idle}");
-    }
-
-    #[test]
-    fn a_missing_file_is_named() {
-        let error = read(&Config { path: "/nowhere/x.jsonl".into(), ..Config::default() }).unwrap_err();
-        assert!(error.to_string().starts_with("/nowhere/x.jsonl: can't be read: "), "{error}");
+        let plain = "DIR/data0.jsonl, line 1: is plain text without a prompt, which nobody can answer";
+        refuse("{\"text\": \"a\"}", judged(), plain);
+        let wrong =
+            "DIR/data0.jsonl, line 2: column `prompt`: must be a text or a list of messages, not a number";
+        refuse("{\"prompt\": \"a\"}\n{\"prompt\": 3}", judged(), wrong);
     }
 }

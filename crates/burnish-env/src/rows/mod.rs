@@ -1,10 +1,15 @@
-//! Tasks from a jsonl file, judged by an external command: a reward without writing Rust.
+//! Tasks from files, judged by an external command: a reward without writing Rust.
 //!
-//! The command is started once and kept; all environments of a generator share it. For each episode it reads
+//! Files are jsonl, packed with gzip or not, or parquet, with the columns of TRL, verl, OpenRLHF, slime and
+//! verifiers, or columns by name; see [`burnish_data`]. Rows stay in their files: what is held does not grow with
+//! them.
+//!
+//! The command is started with the first request and kept; all environments of a generator share it. For each episode it reads
 //! one line of JSON from stdin
 //!
 //! ```json
-//! {"id": 0, "task": {the row}, "prompt": [messages], "completion": "the answer's text", "messages": [all]}
+//! {"id": 0, "task": {the row}, "prompt": [messages], "completion": "the answer's text", "messages": [all],
+//!  "answer": "the ground truth, or null"}
 //! ```
 //!
 //! and writes one line to stdout:
@@ -29,7 +34,7 @@
 //! import json, sys
 //! for line in sys.stdin:
 //!     request = json.loads(line)
-//!     right = request["task"]["answer"] in request["completion"]
+//!     right = request["answer"] in request["completion"]
 //!     print(json.dumps({"id": request["id"], "reward": float(right)}), flush=True)
 //! ```
 
@@ -38,16 +43,17 @@ mod data;
 mod process;
 mod verifier;
 
-use burnish_core::rng::{Address, Purpose, Stream};
 use burnish_core::{Message, Role, Task, Verdict};
+use burnish_data::{Columns, Row};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::{Bound, CellReport, EnvError, Environment, Generator, Kind, Step, TaskSet, settings};
-use verifier::{Request, Verifier};
+use verifier::{Judge, Request, judge_of};
 
-pub use config::{Config, VerifierConfig};
+pub use config::{CommandConfig, Config, VerifierConfig};
 
 /// Id of the environment.
 const ID: &str = "rows";
@@ -55,7 +61,7 @@ const ID: &str = "rows";
 /// The environment in the catalogue.
 pub const KIND: Kind = Kind {
     id: ID,
-    summary: "Tasks from a jsonl file, judged by your own command.",
+    summary: "Tasks from jsonl or parquet files, judged by your own command.",
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
     build,
 };
@@ -64,33 +70,25 @@ fn build(config: &Value) -> Result<Box<dyn Generator>, EnvError> {
     Ok(Box::new(Rows::new(settings::read(config)?)?))
 }
 
-/// Hands out the rows of a file as tasks.
+/// Hands out the rows of files as tasks.
 #[derive(Debug)]
 pub struct Rows {
     config: Config,
-    rows: Vec<Task>,
-    verifier: Arc<Verifier>,
+    rows: data::Rows,
+    verifier: Arc<dyn Judge>,
 }
 
 impl Rows {
-    /// Reads the file and starts the verifier.
+    /// Reads the files once through. The verifier is not started yet.
     ///
     /// # Errors
-    /// If a key is missing or out of its bounds, the file is not what the configuration says (names file, line
-    /// and column), or the command can't be started.
+    /// If a key is missing or out of its bounds, a file is not what the configuration says (names file, line and
+    /// column), or there is no such command.
     pub fn new(config: Config) -> Result<Self, EnvError> {
         config.check()?;
-        let rows = data::read(&config)?;
-        let verifier = Arc::new(Verifier::start(&config)?);
+        let verifier = judge_of(&config)?;
+        let rows = data::Rows::open(&config)?;
         Ok(Rows { config, rows, verifier })
-    }
-
-    /// The order of the rows in one pass over the file.
-    fn order(&self, seed: u64, epoch: u64) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.rows.len()).collect();
-        let place = Address { step: epoch, ..Address::new(seed, Purpose::Shuffle) };
-        Stream::new(place.seed()).shuffle(&mut order);
-        order
     }
 }
 
@@ -109,31 +107,37 @@ impl Generator for Rows {
 
     /// The rows in shuffled order; where `count` exceeds them, they come again, reshuffled in every pass.
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
-        let tasks: Vec<Task> = (0u64..)
-            .flat_map(|epoch| self.order(seed, epoch))
-            .take(count)
-            .map(|index| self.rows[index].clone())
-            .collect();
-        let cell =
-            CellReport { cell: self.config.path.clone(), made: count, drawn: count, ..CellReport::default() };
-        Ok(TaskSet { tasks, cells: vec![cell] })
+        let mut made: BTreeMap<String, usize> = BTreeMap::new();
+        let mut tasks = Vec::with_capacity(count);
+        for index in (0u64..).flat_map(|epoch| burnish_data::order(self.rows.len(), seed, epoch)).take(count)
+        {
+            *made.entry(self.rows.file(index)).or_default() += 1;
+            tasks.push(self.rows.task(index)?);
+        }
+        let cell = |(cell, made)| CellReport { cell, made, drawn: made, ..CellReport::default() };
+        Ok(TaskSet { tasks, cells: made.into_iter().map(cell).collect() })
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(Judged { verifier: Arc::clone(&self.verifier), state: State::default() })
+        let verifier = Arc::clone(&self.verifier);
+        Box::new(Judged { verifier, columns: self.config.columns.clone(), state: State::default() })
     }
 
     fn demonstrate(&self, task: &Task) -> Option<Message> {
-        data::read_conversation(task.truth.as_object()?, &self.config).ok()?.1
+        data::demonstration(&self.rows.of_task(task)?.1)
+    }
+
+    fn row(&self, task: &Task) -> Option<(String, burnish_data::Row)> {
+        self.rows.of_task(task)
     }
 
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {
         let mut lines: Vec<String> =
             task.prompt.iter().map(|message| said(message.role, &message.content)).collect();
         if let Some(answer) = answer {
-            let state = State::of(task).answered(Message::assistant(answer));
+            let state = State::of(task, &self.config.columns).answered(Message::assistant(answer));
             lines.push(said(Role::Assistant, answer));
-            lines.push(format!("judged: {}", summary(&state.judge(&self.verifier))));
+            lines.push(format!("judged: {}", summary(&state.judge(&*self.verifier))));
         }
         lines.join("\n")
     }
@@ -155,7 +159,8 @@ fn summary(verdict: &Verdict) -> String {
 
 /// Plays one row: one turn, one answer.
 struct Judged {
-    verifier: Arc<Verifier>,
+    verifier: Arc<dyn Judge>,
+    columns: Columns,
     state: State,
 }
 
@@ -165,28 +170,39 @@ struct Judged {
 struct State {
     row: Value,
     prompt: Vec<Message>,
+    /// The ground truth of the row.
+    truth: Option<String>,
+    /// What the policy said.
     answer: Option<Message>,
 }
 
 impl State {
-    fn of(task: &Task) -> Self {
-        State { row: task.truth.clone(), prompt: task.prompt.clone(), answer: None }
+    fn of(task: &Task, columns: &Columns) -> Self {
+        let read = |row| Row::read(row, &columns.of(row).ok()?).ok();
+        let truth = task.truth.as_object().and_then(read).and_then(|row| row.answer);
+        State { row: task.truth.clone(), prompt: task.prompt.clone(), truth, answer: None }
     }
 
     fn answered(self, answer: Message) -> Self {
         State { answer: Some(answer), ..self }
     }
 
-    fn judge(&self, verifier: &Verifier) -> Verdict {
+    fn judge(&self, verifier: &dyn Judge) -> Verdict {
         let messages: Vec<Message> = self.prompt.iter().chain(&self.answer).cloned().collect();
         let completion = self.answer.as_ref().map_or("", |answer| &answer.content);
-        verifier.judge(&Request { task: &self.row, prompt: &self.prompt, completion, messages: &messages })
+        verifier.judge(&Request {
+            task: &self.row,
+            prompt: &self.prompt,
+            completion,
+            messages: &messages,
+            answer: self.truth.as_deref(),
+        })
     }
 }
 
 impl Environment for Judged {
     fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
-        self.state = State::of(task);
+        self.state = State::of(task, &self.columns);
         Ok(task.prompt.clone())
     }
 
@@ -196,7 +212,7 @@ impl Environment for Judged {
     }
 
     fn verify(&mut self) -> Result<Verdict, EnvError> {
-        Ok(self.state.judge(&self.verifier))
+        Ok(self.state.judge(&*self.verifier))
     }
 
     fn snapshot(&self) -> Value {

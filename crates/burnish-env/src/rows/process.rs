@@ -51,8 +51,8 @@ pub(super) struct Process {
 impl Process {
     /// Starts `command` (program first) in `folder`.
     pub(super) fn start(command: &[String], folder: Option<&Path>) -> std::io::Result<Self> {
-        let (program, arguments) = command.split_first().ok_or(std::io::ErrorKind::InvalidInput)?;
-        let mut builder = Command::new(program_path(program, folder)?);
+        let (_, arguments) = command.split_first().ok_or(std::io::ErrorKind::InvalidInput)?;
+        let mut builder = Command::new(find_program(command, folder)?);
         builder
             .args(arguments)
             // Python would otherwise hold an answer back in its buffer until the next ones fill it.
@@ -143,12 +143,39 @@ impl Drop for Process {
     }
 }
 
-/// A program named by a relative path is looked up from `folder`; a bare name in PATH, as usual.
-fn program_path(program: &str, folder: Option<&Path>) -> std::io::Result<PathBuf> {
-    match folder {
-        Some(folder) if program.contains('/') => Ok(std::path::absolute(folder)?.join(program)),
-        _ => Ok(PathBuf::from(program)),
+/// The file of a command's program. A relative path is looked up from `folder`, a bare name in PATH, as usual.
+///
+/// # Errors
+/// If there is no such file, or it may not be executed.
+pub(super) fn find_program(command: &[String], folder: Option<&Path>) -> std::io::Result<PathBuf> {
+    let program = command.first().ok_or(std::io::ErrorKind::InvalidInput)?;
+    if program.contains('/') {
+        let path = std::path::absolute(folder.unwrap_or(Path::new("")))
+            .or_else(|_| std::env::current_dir())?
+            .join(program);
+        return check_executable(&path).map(|()| path);
     }
+    let mut refused = std::io::Error::from(std::io::ErrorKind::NotFound);
+    for place in std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()) {
+        match check_executable(&place.join(program)) {
+            Ok(()) => return Ok(place.join(program)),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => refused = error,
+            Err(_) => {}
+        }
+    }
+    Err(refused)
+}
+
+fn check_executable(path: &Path) -> std::io::Result<()> {
+    let file = std::fs::metadata(path)?;
+    if !file.is_file() {
+        return Err(std::io::ErrorKind::NotFound.into());
+    }
+    #[cfg(unix)]
+    if std::os::unix::fs::PermissionsExt::mode(&file.permissions()) & 0o111 == 0 {
+        return Err(std::io::ErrorKind::PermissionDenied.into());
+    }
+    Ok(())
 }
 
 fn writer(mut stdin: impl Write + Send + 'static) -> SyncSender<String> {

@@ -1,14 +1,15 @@
-//! The external verifier: requests, answers, and what is made of silence.
+//! What judges: the seam for verifiers, and the external one: requests, answers, and what is made of silence.
 
 use burnish_core::{Message, Verdict};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::config::{Config, VerifierConfig};
-use super::process::Process;
+use super::config::{CommandConfig, Config, VerifierConfig};
+use super::process::{Process, find_program};
 use crate::EnvError;
 use crate::settings::config_error;
 
@@ -19,6 +20,35 @@ pub(super) struct Request<'a> {
     pub(super) prompt: &'a [Message],
     pub(super) completion: &'a str,
     pub(super) messages: &'a [Message],
+    /// The ground truth, where the row has one.
+    pub(super) answer: Option<&'a str>,
+}
+
+/// Judges answers. Shared by all environments of a generator.
+pub(super) trait Judge: Debug + Send + Sync {
+    /// The judgement; whatever goes wrong makes it unscored.
+    fn judge(&self, request: &Request<'_>) -> Verdict;
+}
+
+/// The judge that the configuration asks for.
+///
+/// # Errors
+/// If there can be none: names the key.
+pub(super) fn judge_of(config: &Config) -> Result<Arc<dyn Judge>, EnvError> {
+    match &config.verifier {
+        VerifierConfig::Command(command) if command.command.is_empty() => Ok(Arc::new(Nobody)),
+        VerifierConfig::Command(command) => Ok(Arc::new(External::new(config, command)?)),
+    }
+}
+
+/// Judges nothing.
+#[derive(Debug)]
+struct Nobody;
+
+impl Judge for Nobody {
+    fn judge(&self, _: &Request<'_>) -> Verdict {
+        Verdict::unscored("no verifier.command is set, so nothing judges")
+    }
 }
 
 /// A line to the verifier.
@@ -29,10 +59,10 @@ struct Line<'a> {
     request: &'a Request<'a>,
 }
 
-/// The verifier of a generator: one process, shared by all its environments, restarted when it fails.
+/// A command: one process, started with the first request, and again when it fails.
 #[derive(Debug)]
-pub(super) struct Verifier {
-    config: VerifierConfig,
+struct External {
+    config: CommandConfig,
     folder: Option<PathBuf>,
     state: Mutex<State>,
 }
@@ -45,42 +75,30 @@ struct State {
     requests: u64,
 }
 
-impl Verifier {
-    /// Starts the command, if there is one.
+impl External {
+    /// Nothing is started yet.
     ///
     /// # Errors
-    /// If it can't be started.
-    pub(super) fn start(config: &Config) -> Result<Self, EnvError> {
-        let folder = config.base_dir.as_ref().filter(|folder| !folder.is_empty()).map(PathBuf::from);
-        let verifier = Verifier {
-            config: config.verifier.clone(),
-            folder,
+    /// If there is no such program.
+    fn new(config: &Config, command: &CommandConfig) -> Result<Self, EnvError> {
+        let external = External {
+            config: command.clone(),
+            folder: config.folder().map(PathBuf::from),
             state: Mutex::new(State { process: None, is_fresh: true, requests: 0 }),
         };
-        if !config.verifier.command.is_empty() {
-            let process = verifier.launch().map_err(|problem| config_error("verifier.command", &problem))?;
-            verifier.state.lock().unwrap_or_else(PoisonError::into_inner).process = Some(process);
-        }
-        Ok(verifier)
+        find_program(&command.command, external.folder.as_deref())
+            .map_err(|error| config_error("verifier.command", &external.not_started(&error)))?;
+        Ok(external)
     }
 
     fn launch(&self) -> Result<Process, String> {
-        Process::start(&self.config.command, self.folder.as_deref()).map_err(|error| {
-            let place = self.folder.as_ref().map(|folder| format!(" in {}", folder.display()));
-            let command = self.config.command.join(" ");
-            format!("`{command}` can't be started{}: {error}", place.unwrap_or_default())
-        })
+        Process::start(&self.config.command, self.folder.as_deref()).map_err(|error| self.not_started(&error))
     }
 
-    /// The verifier's judgement; whatever goes wrong makes it unscored.
-    pub(super) fn judge(&self, request: &Request<'_>) -> Verdict {
-        if self.config.command.is_empty() {
-            return Verdict::unscored("no verifier.command is set, so nothing judges");
-        }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.ask(&mut state, request)
-            .and_then(|answer| read_verdict(&answer))
-            .unwrap_or_else(Verdict::unscored)
+    fn not_started(&self, error: &std::io::Error) -> String {
+        let place = self.folder.as_ref().map(|folder| format!(" in {}", folder.display()));
+        let command = self.config.command.join(" ");
+        format!("`{command}` can't be started{}: {error}", place.unwrap_or_default())
     }
 
     /// One exchange. A process that fails in it is killed; the next request starts another.
@@ -112,6 +130,15 @@ impl Verifier {
                 tail => Err(format!("{problem}; its stderr ends:\n{tail}")),
             },
         }
+    }
+}
+
+impl Judge for External {
+    fn judge(&self, request: &Request<'_>) -> Verdict {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ask(&mut state, request)
+            .and_then(|answer| read_verdict(&answer))
+            .unwrap_or_else(Verdict::unscored)
     }
 }
 

@@ -19,6 +19,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
     ranges.at_least_one("env.tasks", recipe.env.tasks)?;
     ranges.at_least_one("eval.rollouts", eval.rollouts)?;
     ranges.at_least_one("checkpoint.keep", checkpoint.keep)?;
+    ranges.at_least_one("data.decontaminate.ngram", recipe.data.decontaminate.ngram)?;
     ranges.holds("eval.temperature", eval.temperature >= 0.0, "must be 0 (greedy) or more")?;
     ranges.positive("optimizer.learning_rate", optimizer.learning_rate)?;
     ranges.positive("optimizer.epsilon", optimizer.epsilon)?;
@@ -64,7 +65,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
                 .map_err(|error| source.error(&format!("advantage.{}", error.key), error.problem))?;
         }
         Method::Sft => {
-            let has_data = recipe.data.path.is_some() || !recipe.data.demonstrations.is_empty();
+            let has_data = !recipe.data.path.is_empty() || !recipe.data.demonstrations.is_empty();
             ranges.holds(
                 "data",
                 has_data,

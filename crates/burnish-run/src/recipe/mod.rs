@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use burnish_core::rng::{Address, Purpose};
+use burnish_data::{Columns, Paths, overlap};
 use burnish_model::{Loading, LoraConfig, ModelShape, Trains};
 use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::grpo::GrpoConfig;
@@ -67,7 +68,7 @@ pub struct Recipe {
     /// The loss (GRPO).
     #[serde(default)]
     pub loss: GrpoConfig,
-    /// What is imitated (SFT).
+    /// What is imitated (SFT), and how training data is compared with evaluation data.
     #[serde(default)]
     pub data: DataSection,
     /// The optimiser.
@@ -229,15 +230,46 @@ pub struct RewardSection {
     pub shuffle_within_groups: bool,
 }
 
-/// `[data]` (SFT)
+/// `[data]`
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DataSection {
-    /// A jsonl file of conversations in a column `messages`; every assistant message is imitated.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<PathBuf>,
-    /// Answers that an environment's own solver gives.
+    /// SFT: a file of answers to imitate, or a list of files: jsonl, packed with gzip or not, or parquet.
+    #[serde(skip_serializing_if = "Paths::is_empty")]
+    pub path: Paths,
+    /// SFT: which column is what: `"auto"`, or a table such as `{ prompt = "question", completion = "answer" }`.
+    pub columns: Columns,
+    /// SFT: answers that an environment's own solver gives.
     pub demonstrations: Vec<Demonstrations>,
+    /// Comparison of training rows with evaluation rows, where both come from files.
+    pub decontaminate: Decontaminate,
+}
+
+/// `[data.decontaminate]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Decontaminate {
+    /// Words of a run that a training row must not share with an evaluation row.
+    pub ngram: usize,
+    /// What is done about a training row that overlaps with an evaluation row.
+    pub action: OverlapAction,
+}
+
+impl Default for Decontaminate {
+    fn default() -> Self {
+        Decontaminate { ngram: overlap::NGRAM, action: OverlapAction::Report }
+    }
+}
+
+/// What is done about a training row that overlaps with an evaluation row.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OverlapAction {
+    /// It is counted and reported.
+    #[default]
+    Report,
+    /// It is not trained on, either.
+    Drop,
 }
 
 /// `[[data.demonstrations]]`
@@ -422,6 +454,7 @@ id = "countdown"
             ("eval.min_p=2", "eval.min_p"),
             ("eval.min_tokens=500", "eval.min_tokens"),
             ("eval.repetition_penalty=-1", "eval.repetition_penalty"),
+            ("data.decontaminate.ngram=0", "data.decontaminate.ngram"),
         ] {
             let error = read(SMALL, &[wrong]).unwrap_err();
             assert!(error.contains(&format!("`{key}`")) && error.contains(wrong), "{wrong}: {error}");

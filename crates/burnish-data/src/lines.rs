@@ -1,0 +1,89 @@
+//! Files of lines: one JSON object on each.
+
+use serde_json::{Map, Value};
+use std::io::BufRead;
+
+use crate::Place;
+
+/// Reads a stream line by line; lines without content are passed over.
+pub(crate) struct Lines<R> {
+    stream: R,
+    /// Number of the line that was read last, from 1.
+    number: u64,
+    /// Bytes read so far.
+    offset: u64,
+    line: Vec<u8>,
+}
+
+/// One line that is not blank.
+pub(crate) struct Line<'a> {
+    pub(crate) place: Place,
+    /// Position of its first byte in the stream.
+    pub(crate) offset: u64,
+    /// Its bytes, without its end.
+    pub(crate) bytes: &'a [u8],
+}
+
+/// The byte-order mark that some editors put at the start of a file.
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+impl<R: BufRead> Lines<R> {
+    pub(crate) fn new(stream: R) -> Self {
+        Lines { stream, number: 0, offset: 0, line: Vec::new() }
+    }
+
+    /// The next line; `None` at the end.
+    ///
+    /// # Errors
+    /// If the stream can't be read; the error follows the last whole line, number [`Lines::number`].
+    pub(crate) fn next(&mut self) -> std::io::Result<Option<Line<'_>>> {
+        loop {
+            self.line.clear();
+            let offset = self.offset;
+            let read = self.stream.read_until(b'\n', &mut self.line)?;
+            if read == 0 {
+                return Ok(None);
+            }
+            self.number += 1;
+            self.offset += read as u64;
+            let skipped = if offset == 0 && self.line.starts_with(BOM) { BOM.len() } else { 0 };
+            if !self.line[skipped..].trim_ascii().is_empty() {
+                let place = Place::Line(self.number);
+                let bytes = self.line[skipped..].trim_ascii_end();
+                return Ok(Some(Line { place, offset: offset + skipped as u64, bytes }));
+            }
+        }
+    }
+
+    /// Bytes read so far.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Number of the line that was read last.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+/// The object on a line.
+///
+/// # Errors
+/// If it is not UTF-8, not JSON or no object: says at which column.
+pub(crate) fn parse(line: &[u8]) -> Result<Map<String, Value>, String> {
+    let text = std::str::from_utf8(line)
+        .map_err(|error| format!("is not UTF-8 text (byte {} of the line)", error.valid_up_to() + 1))?;
+    match serde_json::from_str(text) {
+        Ok(Value::Object(columns)) => Ok(columns),
+        _ if text.starts_with('[') => {
+            Err("must be a JSON object; of a file that is one list, `jq -c '.[]'` makes lines".to_owned())
+        }
+        Ok(_) => Err("must be a JSON object".to_owned()),
+        Err(error) => {
+            // The parser has seen this line only, so its own line number says nothing.
+            let message = error.to_string();
+            let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
+            Err(format!("is not JSON: {message} at column {}", error.column()))
+        }
+    }
+}

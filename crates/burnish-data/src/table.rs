@@ -1,0 +1,165 @@
+//! Rows by number, without holding them.
+
+use serde_json::{Map, Value};
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::lines::{Lines, parse};
+use crate::parquet::ParquetRows;
+use crate::stream::{Format, open, unpacked};
+use crate::{DataError, Place};
+
+/// The rows of one file, each reachable at once.
+///
+/// Held are 8 bytes a row: where its line begins. A jsonl file is read in place. What has no lines to go to (gzip,
+/// parquet) is unpacked once, row by row, as jsonl into an unnamed temporary file, which ends with the table: a
+/// shuffled pass would otherwise unpack a whole row group for every row. `TMPDIR` says where; it should be a disk.
+#[derive(Debug)]
+pub struct Table {
+    path: PathBuf,
+    lines: Mutex<File>,
+    /// Where each row begins, and where the last one ends.
+    offsets: Vec<u64>,
+    is_parquet: bool,
+}
+
+impl Table {
+    /// Opens a file and notes where its rows are. They are not parsed yet.
+    ///
+    /// # Errors
+    /// If the file can't be read or unpacked.
+    pub fn open(path: &Path) -> Result<Self, DataError> {
+        let (file, format) = open(path)?;
+        let unpack = || tempfile::tempfile().map_err(DataError::io(path, "unpacked into a temporary file"));
+        let (lines, offsets) = match format {
+            Format::Jsonl => {
+                let offsets = find_rows(path, &file)?;
+                (file, offsets)
+            }
+            Format::GzippedJsonl => {
+                let mut unpacked = unpack()?;
+                copy_lines(path, file, &mut unpacked)?;
+                let offsets = find_rows(path, &unpacked)?;
+                (unpacked, offsets)
+            }
+            Format::Parquet => {
+                let unpacked = unpack()?;
+                let offsets = write_rows(path, ParquetRows::open(path, file)?, &unpacked)?;
+                (unpacked, offsets)
+            }
+        };
+        let is_parquet = format == Format::Parquet;
+        Ok(Table { path: path.to_owned(), lines: Mutex::new(lines), offsets, is_parquet })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Are there no rows?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory held for finding rows: all that grows with the file.
+    pub fn index_bytes(&self) -> usize {
+        size_of_val(&*self.offsets)
+    }
+
+    /// Row number `index`, from 0.
+    ///
+    /// # Errors
+    /// If there is none, it can't be read, or it is not a JSON object: names file, line and column.
+    pub fn get(&self, index: usize) -> Result<Map<String, Value>, DataError> {
+        let Some([begin, end]) = self.offsets.get(index..).and_then(|rest| rest.first_chunk::<2>()) else {
+            let problem = format!("has {} rows, so none has the index {index}", self.len());
+            return Err(DataError::file(&self.path, problem));
+        };
+        let mut line = vec![0; (end - begin) as usize];
+        let failed = DataError::io(&self.path, "read again");
+        {
+            let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+            lines.seek(SeekFrom::Start(*begin)).map_err(&failed)?;
+            lines.read_exact(&mut line).map_err(&failed)?;
+        }
+        let first = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        // Places are looked up only for errors: to number a line means to count those before it.
+        parse(first.trim_ascii_end()).map_err(|problem| self.error(index, problem))
+    }
+
+    /// An error about row number `index`.
+    pub fn error(&self, index: usize, problem: impl Into<String>) -> DataError {
+        match self.place(index) {
+            Ok(place) => DataError::at(&self.path, place, problem),
+            Err(unreadable) => unreadable,
+        }
+    }
+
+    /// Where row number `index` stands in the file. Costs a pass over a file of lines.
+    ///
+    /// # Errors
+    /// If the file can't be read.
+    pub fn place(&self, index: usize) -> Result<Place, DataError> {
+        if self.is_parquet {
+            return Ok(Place::Row(index as u64 + 1));
+        }
+        let failed = DataError::io(&self.path, "read again");
+        let begin = self.offsets.get(index).copied().unwrap_or_default();
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.rewind().map_err(&failed)?;
+        let mut before = BufReader::new((&mut *lines).take(begin));
+        let mut newlines = 0;
+        let mut chunk = [0; 1 << 16];
+        loop {
+            match before.read(&mut chunk).map_err(&failed)? {
+                0 => return Ok(Place::Line(newlines + 1)),
+                read => newlines += chunk[..read].iter().filter(|byte| **byte == b'\n').count() as u64,
+            }
+        }
+    }
+}
+
+/// Where each line with content begins, and the end.
+fn find_rows(path: &Path, mut file: &File) -> Result<Vec<u64>, DataError> {
+    let failed = DataError::io(path, "read");
+    file.rewind().map_err(&failed)?;
+    let mut lines = Lines::new(BufReader::with_capacity(1 << 17, file));
+    let mut offsets = Vec::new();
+    while let Some(line) = lines.next().map_err(&failed)? {
+        offsets.push(line.offset);
+    }
+    offsets.push(lines.offset());
+    offsets.shrink_to_fit();
+    Ok(offsets)
+}
+
+fn copy_lines(path: &Path, packed: File, unpacked_file: &mut File) -> Result<(), DataError> {
+    let mut stream = unpacked(packed, Format::GzippedJsonl);
+    std::io::copy(&mut stream, unpacked_file)
+        .map(drop)
+        .map_err(DataError::io(path, "unpacked into a temporary file"))
+}
+
+fn write_rows(path: &Path, mut rows: ParquetRows, unpacked: &File) -> Result<Vec<u64>, DataError> {
+    let failed = DataError::io(path, "unpacked into a temporary file");
+    let mut file = BufWriter::with_capacity(1 << 17, unpacked);
+    let mut offsets = vec![0];
+    let mut end = 0;
+    while let Some(record) = rows.next() {
+        let line = format!("{}\n", Value::Object(record?.columns));
+        file.write_all(line.as_bytes()).map_err(&failed)?;
+        end += line.len() as u64;
+        offsets.push(end);
+    }
+    file.flush().map_err(&failed)?;
+    offsets.shrink_to_fit();
+    Ok(offsets)
+}

@@ -1,0 +1,236 @@
+//! What is imitated: rows of files, which stay there, and the answers of environments' solvers.
+
+use std::collections::BTreeSet;
+
+use burnish_core::rng::{Address, Purpose};
+use burnish_core::{Message, Role, TaskId, ToolSpec};
+use burnish_data::overlap::{Counter, Overlap, OverlapReport};
+use burnish_data::{DataError, Dataset, Row};
+
+use crate::RunError;
+use crate::recipe::{OverlapAction, Recipe};
+use crate::tasks::tasks_of;
+
+/// A conversation with answers to imitate.
+pub(crate) struct Conversation {
+    /// All messages.
+    pub(crate) messages: Vec<Message>,
+    /// The answers from this index on are imitated; those before it belong to the prompt.
+    pub(crate) first: usize,
+    /// Tools that may be called in it.
+    pub(crate) tools: Vec<ToolSpec>,
+}
+
+/// What a recipe imitates.
+#[derive(Debug, Default)]
+pub(crate) struct Corpus {
+    rows: Option<Dataset>,
+    /// Rows that are used, where not all are.
+    kept: Option<Vec<usize>>,
+    /// Answers of solvers.
+    solved: Vec<Vec<Message>>,
+}
+
+impl Corpus {
+    /// Opens the files of a recipe, then asks its environments' solvers, leaving out the tasks that are
+    /// `held_out`. Every row is read once, and compared with evaluation rows where there are some.
+    ///
+    /// # Errors
+    /// If a file can't be used (names the line), an environment makes no tasks or has no solver, or nothing is
+    /// left.
+    pub(crate) fn open(
+        recipe: &Recipe,
+        held_out: &BTreeSet<&TaskId>,
+        overlap: Option<&Overlap>,
+    ) -> Result<(Self, Option<OverlapReport>), RunError> {
+        let mut corpus = Corpus::default();
+        let mut counter = overlap.map(Counter::new);
+        let drops = recipe.data.decontaminate.action == OverlapAction::Drop;
+        if !recipe.data.path.is_empty() {
+            let rows = Dataset::open(&recipe.data.path.0, &recipe.data.columns)?;
+            let mut kept = Vec::new();
+            for index in 0..rows.len() {
+                let row = rows.row(index)?;
+                imitable(&row).map_err(|problem| rows.error(index, problem))?;
+                let overlaps = counter.as_mut().is_some_and(|counter| {
+                    let file = rows.path(index).map(|path| path.display().to_string()).unwrap_or_default();
+                    counter.count(&file, &row, || place(&rows, index))
+                });
+                if !(drops && overlaps) {
+                    kept.push(index);
+                }
+            }
+            corpus.kept = (kept.len() < rows.len()).then_some(kept);
+            corpus.rows = Some(rows);
+        }
+        for index in 0..recipe.data.demonstrations.len() {
+            corpus.solve(recipe, index, held_out, counter.as_mut())?;
+        }
+        if corpus.len() == 0 {
+            return Err(RunError::Refused(
+                "data: every row overlaps with an evaluation row and is dropped; set \
+                 data.decontaminate.action = \"report\", or give other rows"
+                    .into(),
+            ));
+        }
+        Ok((corpus, counter.map(Counter::report)))
+    }
+
+    /// Adds the answers of the solver of `data.demonstrations[index]`.
+    fn solve(
+        &mut self,
+        recipe: &Recipe,
+        index: usize,
+        held_out: &BTreeSet<&TaskId>,
+        mut counter: Option<&mut Counter<'_>>,
+    ) -> Result<(), RunError> {
+        let set = &recipe.data.demonstrations[index];
+        let drops = recipe.data.decontaminate.action == OverlapAction::Drop;
+        let generator = burnish_env::build(&set.env, &set.config)?;
+        let address = Address { stage: 1 + index as u64, ..Address::new(recipe.run.seed, Purpose::Task) };
+        let table = format!("data.demonstrations[{index}].config");
+        let mut is_demonstrated = false;
+        for task in tasks_of(&*generator, address.seed(), set.tasks, &table)? {
+            if held_out.contains(&task.id) {
+                continue;
+            }
+            let Some(answer) = generator.demonstrate(&task) else { continue };
+            is_demonstrated = true;
+            let overlaps = match (counter.as_deref_mut(), generator.row(&task)) {
+                (Some(counter), Some((file, row))) => counter.count(&file, &row, || task.id.to_string()),
+                _ => false,
+            };
+            if !(drops && overlaps) {
+                let mut conversation = task.prompt;
+                conversation.push(answer);
+                self.solved.push(conversation);
+            }
+        }
+        if is_demonstrated {
+            return Ok(());
+        }
+        Err(RunError::Refused(format!(
+            "data.demonstrations[{index}]: the environment `{}` demonstrates none of its tasks",
+            set.env
+        )))
+    }
+
+    /// Rows of files that are used.
+    fn rows_len(&self) -> usize {
+        let all = self.rows.as_ref().map_or(0, Dataset::len);
+        self.kept.as_ref().map_or(all, Vec::len)
+    }
+
+    /// Number of conversations.
+    pub(crate) fn len(&self) -> usize {
+        self.rows_len() + self.solved.len()
+    }
+
+    /// Conversation number `index`: rows of files first, then the solvers' answers.
+    ///
+    /// # Errors
+    /// If a file is no longer what it was.
+    pub(crate) fn get(&self, index: usize) -> Result<Conversation, RunError> {
+        match &self.rows {
+            Some(rows) if index < self.rows_len() => {
+                let index = self.kept.as_ref().map_or(index, |kept| kept[index]);
+                let row = rows.row(index)?;
+                let (messages, first) = imitable(&row).map_err(|problem| rows.error(index, problem))?;
+                Ok(Conversation { messages, first, tools: row.tools })
+            }
+            _ => {
+                let messages = self.solved[index - self.rows_len()].clone();
+                Ok(Conversation { messages, first: 0, tools: Vec::new() })
+            }
+        }
+    }
+
+    /// The texts of all conversations, on which a tokenizer is trained. All of them are held.
+    ///
+    /// # Errors
+    /// As [`Corpus::get`].
+    pub(crate) fn texts(&self) -> Result<Vec<String>, RunError> {
+        let mut texts = Vec::new();
+        for index in 0..self.len() {
+            texts.extend(self.get(index)?.messages.into_iter().map(|message| message.content));
+        }
+        Ok(texts)
+    }
+}
+
+/// The conversation of a row, and the index from which on its answers are imitated.
+fn imitable(row: &Row) -> Result<(Vec<Message>, usize), String> {
+    if row.text.is_some() {
+        return Err("is plain text: only conversations can be imitated (`messages`, or `prompt` with \
+                    `completion`)"
+            .to_owned());
+    }
+    let whole = || row.is_conversation.then(|| (row.prompt.clone(), 0));
+    let (messages, first) = row
+        .demonstration()
+        .or_else(whole)
+        .ok_or("has no answer to imitate: `columns` must name `messages`, or `completion` beside `prompt`")?;
+    if messages[first..].iter().any(|message| message.role == Role::Assistant) {
+        Ok((messages, first))
+    } else {
+        Err("has no assistant message, so there is nothing to imitate".to_owned())
+    }
+}
+
+fn place(rows: &Dataset, index: usize) -> String {
+    rows.place(index).map_or_else(|error: DataError| error.to_string(), |place| place.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::{DataSection, Source};
+    use burnish_data::{Columns, Paths};
+
+    fn recipe(data: DataSection) -> Recipe {
+        let text = "[run]\ndir = \"x\"\n[policy]\npath = \"m\"\n[train]\nmethod = \"grpo\"\nmax_steps = 1\n\
+                    [env]\nid = \"countdown\"\n";
+        let recipe = Recipe::resolve(&Source::parse("r.toml", text, &[]).unwrap()).unwrap();
+        Recipe { data, ..recipe }
+    }
+
+    fn open(content: &[u8], columns: &str) -> Result<Corpus, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rows.jsonl");
+        std::fs::write(&path, content).unwrap();
+        let columns = Columns::parse(columns).unwrap();
+        let data = DataSection { path: Paths(vec![path]), columns, ..DataSection::default() };
+        let corpus = Corpus::open(&recipe(data), &BTreeSet::new(), None);
+        corpus.map(|(corpus, _)| corpus).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn rows_that_cannot_be_used_are_named_by_line() {
+        let refused = |content: &[u8], columns: &str, parts: &[&str]| {
+            let error = open(content, columns).unwrap_err();
+            assert!(parts.iter().chain(&["rows.jsonl"]).all(|part| error.contains(part)), "{error}");
+        };
+        let good = r#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}"#;
+        refused(b"", "auto", &["has no rows"]);
+        let mixed = format!("{good}\n{{\"prompt\": 1, \"answer\": 2}}\n");
+        refused(mixed.as_bytes(), "auto", &["line 2", "`messages`", "prompt, answer"]);
+        refused(b"\xff\xfe\n", "auto", &["line 1", "UTF-8"]);
+        let unanswered = br#"{"messages":[{"role":"user","content":"a"}]}"#;
+        refused(unanswered, "auto", &["nothing to imitate"]);
+        refused(br#"{"prompt": "a", "answer": "b"}"#, "auto", &["no answer to imitate", "`completion`"]);
+        refused(br#"{"text": "a"}"#, "auto", &["line 1", "plain text"]);
+    }
+
+    #[test]
+    fn a_completion_is_imitated_and_of_messages_every_answer() {
+        let rows = br#"{"q": "1+1?", "a": "2"}"#;
+        let conversation = open(rows, "prompt=q,completion=a").unwrap().get(0).unwrap();
+        assert_eq!(conversation.messages, [Message::user("1+1?"), Message::assistant("2")]);
+        assert_eq!(conversation.first, 1);
+        let open_ended = br#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},
+            {"role":"user","content":"c"}]}"#;
+        let line = String::from_utf8_lossy(open_ended).replace('\n', "");
+        let conversation = open(line.as_bytes(), "auto").unwrap().get(0).unwrap();
+        assert_eq!((conversation.messages.len(), conversation.first), (3, 0));
+    }
+}

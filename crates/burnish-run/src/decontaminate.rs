@@ -1,0 +1,94 @@
+//! Comparison of training rows with the run's evaluation rows, where both come from files.
+
+use burnish_core::Task;
+use burnish_data::overlap::{Counter, Overlap, OverlapReport};
+use burnish_env::Generator;
+
+use crate::RunError;
+use crate::metrics::Values;
+use crate::recipe::{OverlapAction, Recipe};
+use crate::tasks::Tasks;
+
+/// The held-out tasks that are rows of files, hashed; `None` where none is.
+pub(crate) fn of_evaluation(recipe: &Recipe, tasks: &Tasks) -> Option<Overlap> {
+    let mut overlap = Overlap::new(recipe.data.decontaminate.ngram);
+    for (_, row) in tasks.eval.iter().filter_map(|task| tasks.eval_generator.row(task)) {
+        overlap.add(&row);
+    }
+    (overlap.rows() > 0).then_some(overlap)
+}
+
+/// Compares training tasks with evaluation rows, and drops those that overlap where the recipe says so. `None`
+/// where the tasks are made, not read.
+///
+/// # Errors
+/// If none is left.
+pub(crate) fn of_tasks(
+    recipe: &Recipe,
+    overlap: &Overlap,
+    generator: &dyn Generator,
+    tasks: &mut Vec<Task>,
+) -> Result<Option<OverlapReport>, RunError> {
+    let mut counter = Counter::new(overlap);
+    let overlapping: Vec<bool> = tasks
+        .iter()
+        .map(|task| {
+            let Some((file, row)) = generator.row(task) else { return false };
+            counter.count(&file, &row, || task.id.to_string())
+        })
+        .collect();
+    if recipe.data.decontaminate.action == OverlapAction::Drop {
+        let mut overlapping = overlapping.into_iter();
+        tasks.retain(|_| !overlapping.next().unwrap_or(false));
+        if tasks.is_empty() {
+            return Err(RunError::Refused(
+                "data.decontaminate: every training task overlaps with an evaluation row and is dropped; set \
+                 data.decontaminate.action = \"report\", or give other rows"
+                    .into(),
+            ));
+        }
+    }
+    let report = counter.report();
+    Ok((report.rows() > 0).then_some(report))
+}
+
+/// One line for people.
+pub(crate) fn told(recipe: &Recipe, report: &OverlapReport) -> String {
+    match recipe.data.decontaminate.action {
+        OverlapAction::Drop if report.overlapping() > 0 => format!("{}: dropped", report.summary()),
+        _ => report.summary(),
+    }
+}
+
+/// The numbers of a report, for `metrics.jsonl`.
+pub(crate) fn metrics(report: &OverlapReport) -> Values {
+    Values::from([
+        ("data/overlap/rows".into(), report.rows() as f64),
+        ("data/overlap/overlapping".into(), report.overlapping() as f64),
+        ("data/overlap/evaluation_rows".into(), report.evaluation_rows as f64),
+        ("data/overlap/evaluation_rows_found".into(), report.evaluation_rows_found as f64),
+    ])
+}
+
+/// What was found, file by file, a sentence each.
+pub(crate) fn notes(recipe: &Recipe, report: &OverlapReport) -> Vec<String> {
+    let mut notes = vec![format!("Decontamination: {}.", told(recipe, report))];
+    for file in report.files.iter().filter(|file| file.overlapping > 0) {
+        let examples: Vec<String> = file
+            .examples
+            .iter()
+            .map(|example| {
+                format!(
+                    "{} with evaluation row {} (\"{}\")",
+                    example.place, example.evaluation_row, example.words
+                )
+            })
+            .collect();
+        let Some(examples) = (!examples.is_empty()).then(|| examples.join("; ")) else { continue };
+        notes.push(format!(
+            "{}: {} of {} rows overlap, such as {examples}.",
+            file.file, file.overlapping, file.rows
+        ));
+    }
+    notes
+}
