@@ -304,7 +304,7 @@ fn rows_with_answers_to_imitate_need_no_verifier_and_are_unscored() {
     std::fs::write(folder.path().join("chat.jsonl"), row.to_string()).unwrap();
     let generator = build("rows", &json!({"path": folder.path().join("chat.jsonl")})).unwrap();
     assert_eq!(generator.demonstrate(&task(&*generator)), Some(Message::assistant("a")));
-    assert!(unscored_reason(judge(&*generator, "x")).contains("no verifier.command is set"));
+    assert!(unscored_reason(judge(&*generator, "x")).contains("no verifier is set"));
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn a_configuration_that_cannot_work_is_refused_by_key() {
     };
     refuse(Value::Null, "path: name the file with the tasks");
     refuse(json!({"path": 3}), "path: invalid type: integer `3`, expected a path or a list of paths");
-    let possible = "verifier: no verifier is called `oracle`; possible is a table such as { command = ";
+    let possible = "verifier: no verifier is called `oracle`; possible is one of number, math,";
     refuse(json!({"path": "x", "verifier": "oracle"}), possible);
     refuse(
         json!({"path": "x", "columns": {"promt": "q"}}),
@@ -352,4 +352,41 @@ fn a_drawing_shows_the_conversation_and_the_judgement() {
             .draw(&task, Some("nothing"))
             .contains("judged: unscored (the verifier's answer has neither")
     );
+}
+
+#[test]
+fn a_built_in_verifier_compares_with_the_ground_truth_of_the_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("gsm.jsonl");
+    std::fs::write(&path, "{\"question\": \"6 x 3?\", \"answer\": \"6 x 3 = 18 <<6*3=18>>\\n#### 18\"}\n")
+        .unwrap();
+    let config = json!({
+        "path": path, "columns": {"prompt": "question", "answer": "answer"}, "verifier": "number"
+    });
+    let generator = build("rows", &config).unwrap();
+    assert_eq!(generator.config()["verifier"], "number", "the name is kept");
+    let right = judge(&*generator, "That makes 18 eggs.");
+    assert_eq!((right.rewards["correct"], right.success), (1.0, true));
+    assert_eq!(right.feedback.as_deref(), Some("read as 18"));
+    let wrong = judge(&*generator, "17 or so");
+    assert_eq!((wrong.rewards["correct"], wrong.success), (0.0, false));
+    assert!(judge(&*generator, "no idea").flags["parse_error"]);
+}
+
+#[test]
+fn a_row_that_a_built_in_verifier_cannot_compare_with_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rows.jsonl");
+    let refused = |text: &str, verifier: &str| {
+        std::fs::write(&path, text).unwrap();
+        let config = json!({"path": path, "verifier": verifier});
+        build("rows", &config).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let good = "{\"prompt\": \"q\", \"answer\": \"3\"}\n";
+    let error = refused(&format!("{good}{{\"prompt\": \"q\"}}\n"), "number");
+    assert!(error.contains("line 2") && error.contains("`answer`"), "{error}");
+    let error = refused(&format!("{good}{{\"prompt\": \"q\", \"answer\": \"three apples\"}}\n"), "number");
+    assert!(error.contains("line 2"), "{error}");
+    let error = refused(good, "maths");
+    assert!(error.contains("`maths`") && error.contains("number, math, choice"), "{error}");
 }

@@ -8,6 +8,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use burnish_verify::Verifier;
+
 use crate::settings::{check_bounds, config_error, to_value};
 use crate::{Bound, EnvError};
 
@@ -30,16 +32,15 @@ pub struct Config {
     pub verifier: VerifierConfig,
 }
 
-/// What judges: a table for a command of one's own.
+/// What judges: the name of a built-in verifier, or a table for a command of one's own.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum VerifierConfig {
+    /// Compares the answer with the row's: `number`, `math`, `choice`, `exact`, `text`, `json`.
+    BuiltIn(Verifier),
     /// An external command.
     Command(CommandConfig),
 }
-
-/// Names of verifiers that are built in: `verifier = "NAME"`.
-const BUILT_IN: &[&str] = &[];
 
 /// A command that judges.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -88,12 +89,16 @@ impl Config {
                 "name the file with the tasks (jsonl or parquet), or a list of files",
             ));
         }
-        let VerifierConfig::Command(command) = &self.verifier;
-        if command.command.first().is_some_and(String::is_empty) {
+        if let VerifierConfig::Command(command) = &self.verifier
+            && command.command.first().is_some_and(String::is_empty)
+        {
             let example = "name the program that judges, such as [\"python3\", \"reward.py\"]";
             return Err(config_error("verifier.command", example));
         }
-        check_bounds(&to_value(self)?, &bounds())
+        match &self.verifier {
+            VerifierConfig::Command(_) => check_bounds(&to_value(self)?, &bounds()),
+            VerifierConfig::BuiltIn(_) => Ok(()),
+        }
     }
 
     /// The folder from which relative paths are looked up.
@@ -110,8 +115,10 @@ impl Config {
 impl VerifierConfig {
     /// Does anything judge?
     pub(super) fn judges(&self) -> bool {
-        let VerifierConfig::Command(command) = self;
-        !command.command.is_empty()
+        match self {
+            VerifierConfig::BuiltIn(_) => true,
+            VerifierConfig::Command(command) => !command.command.is_empty(),
+        }
     }
 }
 
@@ -130,11 +137,14 @@ impl<'de> Deserialize<'de> for VerifierConfig {
             type Value = VerifierConfig;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a table such as { command = [\"python3\", \"reward.py\"] }")?;
-                if BUILT_IN.is_empty() { Ok(()) } else { write!(f, ", or one of {}", BUILT_IN.join(", ")) }
+                let names = Verifier::ALL.map(Verifier::name).join(", ");
+                write!(f, "one of {names}, or a table such as {{ command = [\"python3\", \"reward.py\"] }}")
             }
 
             fn visit_str<E: Error>(self, name: &str) -> Result<VerifierConfig, E> {
+                if let Some(verifier) = Verifier::ALL.into_iter().find(|verifier| verifier.name() == name) {
+                    return Ok(VerifierConfig::BuiltIn(verifier));
+                }
                 Err(E::custom(format_args!(
                     "no verifier is called `{name}`; possible is {}",
                     Expected(&self)

@@ -2,11 +2,13 @@
 
 use burnish_core::{Message, Role, Task, TaskId};
 use burnish_data::{Dataset, Row};
+use burnish_verify::Verifier;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 
 use super::ID;
-use super::config::Config;
+use super::config::{Config, VerifierConfig};
+use super::verifier::gold;
 use crate::EnvError;
 use crate::digest::digest;
 
@@ -40,9 +42,12 @@ impl Rows {
             if row.prompt.is_empty() {
                 return Err(wrong("is plain text without a prompt, which nobody can answer".into()));
             }
+            if let VerifierConfig::BuiltIn(verifier) = config.verifier {
+                check_truth(verifier, row.answer.as_deref()).map_err(wrong)?;
+            }
             if demonstration(&row).is_none() && !config.verifier.judges() {
                 return Err(wrong(
-                    "has no answer to imitate, and nothing judges one: set `verifier.command`, or \
+                    "has no answer to imitate, and nothing judges one: set `verifier`, or \
                      `columns.completion`"
                         .into(),
                 ));
@@ -117,6 +122,17 @@ impl Rows {
     }
 }
 
+/// Can the verifier compare with the ground truth of a row?
+fn check_truth(verifier: Verifier, answer: Option<&str>) -> Result<(), String> {
+    let Some(answer) = answer else {
+        return Err(format!(
+            "has no ground truth for the verifier `{}`: name its column (`columns = {{ answer = \"...\" }}`)",
+            verifier.name()
+        ));
+    };
+    gold(verifier, answer).map(drop).map_err(|error| error.to_string())
+}
+
 /// The answer to imitate: the one message that follows the prompt.
 pub(super) fn demonstration(row: &Row) -> Option<Message> {
     row.completion.as_ref()?.iter().find(|message| message.role == Role::Assistant).cloned()
@@ -138,15 +154,13 @@ fn label(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::config::VerifierConfig;
     use burnish_data::{ColumnNames, Columns, Paths};
+    use serde_json::json;
 
     /// The defaults with a command, which nothing here starts.
     fn judged() -> Config {
-        let mut config = Config::default();
-        let VerifierConfig::Command(command) = &mut config.verifier;
-        command.command = vec!["judge".to_owned()];
-        config
+        let command = json!({"command": ["judge"], "timeout_seconds": 1.0, "startup_seconds": 1.0});
+        Config { verifier: serde_json::from_value(command).unwrap(), ..Config::default() }
     }
 
     fn read(files: &[&str], config: Config) -> Result<(Vec<Task>, Vec<Option<Message>>), String> {

@@ -1,6 +1,7 @@
 //! What judges: the seam for verifiers, and the external one: requests, answers, and what is made of silence.
 
 use burnish_core::{Message, Verdict};
+use burnish_verify::{Gold, GoldError, Reason, Verifier};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -36,9 +37,46 @@ pub(super) trait Judge: Debug + Send + Sync {
 /// If there can be none: names the key.
 pub(super) fn judge_of(config: &Config) -> Result<Arc<dyn Judge>, EnvError> {
     match &config.verifier {
+        VerifierConfig::BuiltIn(verifier) => Ok(Arc::new(Compared(*verifier))),
         VerifierConfig::Command(command) if command.command.is_empty() => Ok(Arc::new(Nobody)),
         VerifierConfig::Command(command) => Ok(Arc::new(External::new(config, command)?)),
     }
+}
+
+/// Compares the answer with the ground truth.
+#[derive(Debug)]
+struct Compared(Verifier);
+
+impl Judge for Compared {
+    fn judge(&self, request: &Request<'_>) -> Verdict {
+        let Some(answer) = request.answer else {
+            return Verdict::unscored("the row has no answer to compare with");
+        };
+        match gold(self.0, answer) {
+            Ok(gold) => {
+                let judgement = gold.judge(request.completion);
+                let reward = if judgement.is_correct { 1.0 } else { 0.0 };
+                let mut verdict = Verdict::scored(REWARD, reward, judgement.is_correct);
+                let is_unread = matches!(judgement.reason, Reason::NoAnswer | Reason::Unreadable);
+                verdict.flags.insert("parse_error".into(), is_unread);
+                verdict.feedback = judgement.answer.map(|answer| format!("read as {answer}"));
+                verdict
+            }
+            Err(error) => Verdict::unscored(error.to_string()),
+        }
+    }
+}
+
+/// The reward of a built-in verifier: 1 for a right answer, else 0.
+const REWARD: &str = "correct";
+
+/// What answers are compared with. The ground truth of GSM8K is a solution that ends with `#### ` and the answer.
+pub(super) fn gold(verifier: Verifier, answer: &str) -> Result<Gold, GoldError> {
+    let answer = match verifier {
+        Verifier::Number | Verifier::Math => answer.rsplit("####").next().unwrap_or(answer),
+        _ => answer,
+    };
+    verifier.gold(answer.trim())
 }
 
 /// Judges nothing.
@@ -47,7 +85,7 @@ struct Nobody;
 
 impl Judge for Nobody {
     fn judge(&self, _: &Request<'_>) -> Verdict {
-        Verdict::unscored("no verifier.command is set, so nothing judges")
+        Verdict::unscored("no verifier is set, so nothing judges")
     }
 }
 
