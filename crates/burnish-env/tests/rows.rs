@@ -370,7 +370,7 @@ fn a_built_in_verifier_compares_with_the_ground_truth_of_the_row() {
     assert_eq!(right.feedback.as_deref(), Some("read as 18"));
     let wrong = judge(&*generator, "17 or so");
     assert_eq!((wrong.rewards["correct"], wrong.success), (0.0, false));
-    assert!(judge(&*generator, "I am sorry, but I cannot tell you how many eggs.").flags["parse_error"]);
+    assert!(judge(&*generator, "").flags["parse_error"]);
 }
 
 #[test]
