@@ -104,11 +104,18 @@ pub fn group_relative(rewards: &[Option<f64>], group_size: usize, config: &Advan
             Scale::None => 1.0,
         };
         let mean = mean(&members).unwrap_or(0.0);
-        let all_equal = members.first() == members.last();
-        let advantage = |reward: f64| if all_equal { 0.0 } else { (reward - mean) / divisor };
+        let varies = has_variance(group);
+        let advantage = |reward: f64| if varies { (reward - mean) / divisor } else { 0.0 };
         advantages.extend(group.iter().map(|reward| reward.filter(|r| r.is_finite()).map(advantage)));
     }
     Credit { advantages, metrics: metrics(rewards, group_size, config.scale) }
+}
+
+/// Can anything be learnt from this group: are its finite rewards not all equal? Where they are, or there are fewer
+/// than two, [`group_relative`] gives advantages of exactly 0.
+pub fn has_variance(group: &[Option<f64>]) -> bool {
+    let members = scored(group);
+    members.first() != members.last()
 }
 
 /// The control experiment in which nothing can be learnt: the rewards of each group go to random members of

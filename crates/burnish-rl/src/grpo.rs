@@ -10,16 +10,16 @@
 //! ```text
 //! r  = exp(lp - old)
 //! ℓ  = -min(r·A, clip(r, 1 - ε_low, 1 + ε_high)·A) + β·kl
-//! k3 = exp(ref - lp) - (ref - lp) - 1
-//! kl = r·k3      (or k3 alone, without `use_bias_correction_kl`)
+//! kl = r·k      (or k alone, without `use_bias_correction_kl`)
 //! ```
 //!
-//! and the token losses are divided as [`crate::aggregation`] says and added.
+//! with `k` an estimator of [`crate::kl`], by default `k3 = exp(ref - lp) - (ref - lp) - 1`; the token losses are
+//! divided as [`crate::aggregation`] says and added.
 //!
-//! **Derivative.** `∂ℓ/∂lp = -r·A` where the token is not clipped, 0 where it is, plus `β` times `∂kl/∂lp`:
-//! with `∂k3/∂lp = 1 - exp(ref - lp)`, that is `r·(k3 + ∂k3/∂lp) = -r·(ref - lp)`, or `∂k3/∂lp` alone. A
-//! token is clipped if `r > 1 + ε_high` and `A > 0`, or `r < 1 - ε_low` and `A < 0`. `A = 0` gives exactly 0,
-//! however extreme `r` is. Nothing else is clamped: for `A < 0` the loss grows with `r` without bound.
+//! **Derivative.** `∂ℓ/∂lp = -r·A` where the token is not clipped, 0 where it is, plus `β` times `∂kl/∂lp`, that is
+//! `r·(k + ∂k/∂lp)` (for k3: `-r·(ref - lp)`), or `∂k/∂lp` alone. A token is clipped if `r > 1 + ε_high` and
+//! `A > 0`, or `r < 1 - ε_low` and `A < 0`. `A = 0` gives exactly 0, however extreme `r` is. Nothing else is
+//! clamped: for `A < 0` the loss grows with `r` without bound.
 //!
 //! At the kink, `r` exactly on a bound, a token is *not* clipped: the derivative is that of the side within
 //! the region. torch 2.15 gives half of that on a bound (`min` halves the gradient between its equal
@@ -55,15 +55,16 @@
 //! ```
 //!
 //! **References.** Shao et al. 2024 (GRPO), arXiv:2402.03300, eq. 3 and 4. Schulman et al. 2017 (PPO),
-//! arXiv:1707.06347, eq. 7. Yu et al. 2025 (DAPO), arXiv:2503.14476, eq. 10. k3: Schulman 2020,
-//! "Approximating KL divergence". Its correction: DeepSeek-AI 2025 (DeepSeek-V3.2), arXiv:2512.02556.
+//! arXiv:1707.06347, eq. 7. Yu et al. 2025 (DAPO), arXiv:2503.14476, eq. 10. The correction of the KL: DeepSeek-AI
+//! 2025 (DeepSeek-V3.2), arXiv:2512.02556.
 
 use crate::aggregation::Aggregation;
 use crate::config::{ConfigError, require};
+use crate::kl::{AdaptiveKl, KlEstimator};
 use crate::{Evaluation, Metric, Needs, Objective, Streams, Totals};
 use serde::{Deserialize, Serialize};
 
-/// Settings of [`Grpo`].
+/// Settings of [`Grpo`], and of what a run does around it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GrpoConfig {
@@ -75,10 +76,20 @@ pub struct GrpoConfig {
     pub epsilon_high: f64,
     /// Weight of the KL divergence to the reference; 0 (default) needs no reference.
     pub beta: f64,
-    /// Is the KL multiplied by the ratio? Its expected gradient is then that of the KL divergence, under
-    /// whatever policy the tokens were sampled, which that of k3 alone is not. Default: true, as in TRL 1.16
-    /// (earlier versions and the paper: false).
+    /// What stands for the KL divergence of a token. Default: `k3`.
+    pub kl_estimator: KlEstimator,
+    /// Is the KL multiplied by the ratio? With k1 and k3 its expected gradient is then that of the KL divergence,
+    /// under whatever policy the tokens were sampled; see [`crate::kl`]. Default: true, as in TRL 1.16 (earlier
+    /// versions and the paper: false).
     pub use_bias_correction_kl: bool,
+    /// Is the KL of a sequence taken off its reward before groups are compared, instead of standing in the loss?
+    /// [`Grpo`] then knows no reference. Default: false.
+    pub use_kl_in_reward: bool,
+    /// How a run changes `beta` from step to step. Default: not at all.
+    pub adaptive_kl: AdaptiveKl,
+    /// Does a run leave answers that were cut off out of the loss and out of token counts? They still count as
+    /// sequences, and their rewards in their groups, as in TRL. Default: false.
+    pub mask_truncated_completions: bool,
     /// How token losses become one number. Default: `dapo`.
     pub aggregation: Aggregation,
 }
@@ -89,7 +100,11 @@ impl Default for GrpoConfig {
             epsilon_low: 0.2,
             epsilon_high: 0.2,
             beta: 0.0,
+            kl_estimator: KlEstimator::K3,
             use_bias_correction_kl: true,
+            use_kl_in_reward: false,
+            adaptive_kl: AdaptiveKl::default(),
+            mask_truncated_completions: false,
             aggregation: Aggregation::default(),
         }
     }
@@ -101,7 +116,44 @@ impl GrpoConfig {
     pub fn check(&self) -> Result<(), ConfigError> {
         require("epsilon_low", self.epsilon_low, |low| (0.0..=1.0).contains(&low), "must be 0 to 1")?;
         require("epsilon_high", self.epsilon_high, |high| high >= 0.0, "must be 0 or more")?;
-        require("beta", self.beta, |beta| beta >= 0.0, "must be 0 or more")
+        require("beta", self.beta, |beta| beta >= 0.0, "must be 0 or more")?;
+        self.adaptive_kl.check()?;
+        self.check_kl()
+    }
+
+    /// Refuses what would have no effect, or another than it says.
+    fn check_kl(&self) -> Result<(), ConfigError> {
+        let refused = |key, problem: String| Err(ConfigError { key, problem });
+        if self.beta == 0.0 {
+            let key = if self.use_kl_in_reward {
+                "use_kl_in_reward"
+            } else if self.adaptive_kl.is_on() {
+                "adaptive_kl.target_kl"
+            } else {
+                return Ok(());
+            };
+            return refused(key, "needs `beta` above 0: there is no KL penalty otherwise".into());
+        }
+        let estimator = self.kl_estimator;
+        if self.use_kl_in_reward && estimator != KlEstimator::K1 {
+            let problem = format!(
+                "must be \"k1\" with `use_kl_in_reward`: as a reward, \"{}\" costs about the same on either side of \
+                 the reference, so its gradient does not lead there",
+                estimator.name()
+            );
+            return refused("kl_estimator", problem);
+        }
+        if !self.use_kl_in_reward && estimator == KlEstimator::K1 && !self.use_bias_correction_kl {
+            let problem = "must not be \"k1\" without `use_bias_correction_kl`: the expectation of its gradient is \
+                           zero, so it would only add noise; \"k2\" has the gradient of the KL";
+            return refused("kl_estimator", problem.into());
+        }
+        Ok(())
+    }
+
+    /// The weight of the KL in the loss, 0 where it stands in the reward.
+    pub fn beta_in_loss(&self) -> f64 {
+        if self.use_kl_in_reward { 0.0 } else { self.beta }
     }
 }
 
@@ -120,13 +172,14 @@ impl Grpo {
 
 impl Objective for Grpo {
     fn needs(&self) -> Needs {
-        Needs { reference: self.config.beta != 0.0 }
+        Needs { reference: self.config.beta_in_loss() != 0.0 }
     }
 
     /// # Panics
     /// If `beta` is not 0 and the streams have no reference, which [`Objective::needs`] asks for.
     fn evaluate(&self, streams: &Streams<'_>, totals: &Totals) -> Evaluation {
-        let GrpoConfig { epsilon_low, epsilon_high, beta, use_bias_correction_kl, aggregation } = self.config;
+        let GrpoConfig { epsilon_low, epsilon_high, kl_estimator, aggregation, .. } = self.config;
+        let beta = self.config.beta_in_loss();
         assert!(beta == 0.0 || streams.reference.is_some(), "beta is {beta}: the streams need a reference");
         let reference = streams.reference.filter(|_| beta != 0.0);
 
@@ -141,11 +194,12 @@ impl Objective for Grpo {
                     clipped_surrogate(log_ratio, streams.advantage[at], epsilon_low, epsilon_high);
                 let (mut value, mut derivative) = (surrogate.value, surrogate.derivative);
                 if let Some(reference) = reference {
-                    let (mut kl, mut d_kl) = k3(streams.policy[at], reference[at]);
-                    if use_bias_correction_kl {
-                        let ratio = log_ratio.exp();
-                        (kl, d_kl) = (ratio * kl, ratio * (kl + d_kl));
-                    }
+                    let (policy, reference) = (streams.policy[at], reference[at]);
+                    let (kl, d_kl) = if self.config.use_bias_correction_kl {
+                        kl_estimator.evaluate_corrected(policy, reference, log_ratio)
+                    } else {
+                        kl_estimator.evaluate(policy, reference)
+                    };
                     value += beta * kl;
                     derivative += beta * d_kl;
                     means.kl += kl;
@@ -194,14 +248,6 @@ fn clipped_surrogate(log_ratio: f64, advantage: f64, epsilon_low: f64, epsilon_h
     // r = exp(lp - old) is its own derivative.
     let value = -ratio * advantage;
     Surrogate { value, derivative: value, clipped: None }
-}
-
-/// The estimator k3 of KL(π_θ ‖ π_ref) for a token sampled from π_θ, and its derivative with respect to the
-/// policy's log-probability. Never negative; exactly 0, both, where the two agree.
-fn k3(policy: f64, reference: f64) -> (f64, f64) {
-    let log_ratio = reference - policy;
-    let ratio_minus_1 = log_ratio.exp_m1();
-    (ratio_minus_1 - log_ratio, -ratio_minus_1)
 }
 
 /// Sums over loss tokens.

@@ -9,8 +9,10 @@ pub mod advantage;
 pub mod aggregation;
 mod config;
 pub mod grpo;
+pub mod kl;
 pub mod nll;
 mod objective;
+pub mod overlong;
 
 pub use config::ConfigError;
 pub use objective::{Evaluation, Metric, Needs, Objective, Streams, Totals};

@@ -1,18 +1,25 @@
 //! One step of GRPO: sample groups, score, compare inside the group, update.
 
+mod batch;
+mod groups;
+mod reference;
+
 use burnish_core::rng::{Address, Purpose};
-use burnish_core::{Episode, Task, Trace};
+use burnish_core::{Episode, Task};
 use burnish_engine::LocalPolicy;
-use burnish_env::rollout::{self, Plan, SeedPlace};
-use burnish_model::Model;
-use burnish_rl::{Objective, advantage, grpo::Grpo};
-use burnish_train::{Sample, Trainer, minibatches, score, score_base, totals};
+use burnish_rl::advantage;
+use burnish_rl::grpo::{Grpo, GrpoConfig};
+use burnish_train::{Sample, Trainer, minibatches, totals};
+use serde_json::{Value, json};
 
 use crate::RunError;
 use crate::policy::LoadedPolicy;
 use crate::recipe::Recipe;
 use crate::summary::{Metrics, Updates, episode_metrics};
 use crate::tasks::Tasks;
+use batch::Batch;
+use groups::Groups;
+use reference::{Reference, mean_kl};
 
 /// What a step did.
 pub(crate) struct Stepped {
@@ -20,48 +27,40 @@ pub(crate) struct Stepped {
     pub(crate) tasks: Vec<Task>,
     /// The episodes, group by group.
     pub(crate) episodes: Vec<Episode>,
-    /// Advantage of each episode; none where it was unscored.
+    /// Advantage of each episode; none where it was unscored, or its group was left out.
     pub(crate) advantages: Vec<Option<f64>>,
+    /// What a person should be told.
+    pub(crate) note: Option<String>,
     /// Metrics under TRL's names.
     pub(crate) metrics: Metrics,
 }
 
 /// GRPO on a recipe.
 pub(crate) struct GrpoStage {
-    objective: Grpo,
     reference: Option<Reference>,
-}
-
-/// The policy before training.
-enum Reference {
-    /// A frozen copy.
-    Copy(Model),
-    /// What is trained is an adapter: the policy without it.
-    WithoutAdapter,
+    /// Weight of the KL divergence in the next step.
+    kl_coef: f64,
 }
 
 impl GrpoStage {
-    /// Keeps the policy before training where the objective needs it.
+    /// Keeps the policy before training where the recipe weighs the distance from it. `state` is what
+    /// [`GrpoStage::state`] said when the run was saved; null for a new run.
     ///
     /// # Errors
-    /// If it can't be loaded.
-    pub(crate) fn new(recipe: &Recipe) -> Result<Self, RunError> {
-        let objective = Grpo::new(recipe.loss.clone());
-        let reference = match &recipe.policy.path {
-            _ if !objective.needs().reference => None,
-            None => return Err(RunError::Refused("policy: a reference needs `policy.path`".into())),
-            // An adapter that training goes on with belongs to the reference.
-            Some(path) if recipe.policy.lora.is_some() && Model::base_of(path)?.is_none() => {
-                Some(Reference::WithoutAdapter)
-            }
-            Some(path) => Some(Reference::Copy(LoadedPolicy::load(path, &recipe.policy.sampling())?.model)),
-        };
-        Ok(GrpoStage { objective, reference })
+    /// If that policy can't be loaded.
+    pub(crate) fn new(recipe: &Recipe, state: &Value) -> Result<Self, RunError> {
+        let kl_coef = state["kl_coef"].as_f64().unwrap_or(recipe.loss.beta);
+        Ok(GrpoStage { reference: Reference::new(recipe)?, kl_coef })
+    }
+
+    /// What a step depends on beside the recipe, the weights and the number of the step.
+    pub(crate) fn state(&self) -> Value {
+        json!({ "kl_coef": self.kl_coef })
     }
 
     /// Step number `step`, counted from 0.
     pub(crate) fn step(
-        &self,
+        &mut self,
         recipe: &Recipe,
         tasks: &Tasks,
         policy: &mut LoadedPolicy,
@@ -69,76 +68,66 @@ impl GrpoStage {
         lr: &dyn Fn(u64) -> f64,
         step: u64,
     ) -> Result<Stepped, RunError> {
-        let (rollout, seed) = (&recipe.rollout, recipe.run.seed);
-        // 1. Which tasks.
-        let batch = tasks.of_step(seed, step, rollout.tasks_per_step);
-        // 2. Sample a group of episodes for each.
+        let (rollout, loss, seed) = (&recipe.rollout, &recipe.loss, recipe.run.seed);
+        // 1. Sample a group of episodes for each task.
         let mut local =
             LocalPolicy::new(&policy.model, &policy.chat, trainer.updates()).with_limits(rollout.limits());
         if !rollout.allow_off_policy {
             local = local.for_training();
         }
-        let episodes = rollout::play(
-            &mut local,
-            &Plan {
-                generator: &*tasks.train_generator,
-                tasks: &batch,
-                rollouts: rollout.group_size,
-                sampling: &rollout.sampling(),
-                turns_max: rollout.turns_max,
-                overlong: rollout.overlong,
-                seeds: SeedPlace { run: seed, stage: 0, step, task_offset: 0 },
-            },
-        )?;
-        // 3. One number each, compared inside the group.
+        let groups = Groups::sample(recipe, tasks, &mut local, step)?;
+        let episodes = &groups.episodes;
+        // 2. One number each.
         let mut rewards: Vec<Option<f64>> =
             episodes.iter().map(|episode| episode.verdict.total(&recipe.reward.weights)).collect();
         if recipe.reward.shuffle_within_groups {
             let address = Address { step, ..Address::new(seed, Purpose::Perturb) };
             rewards = advantage::shuffle_within_groups(&rewards, rollout.group_size, address.seed());
         }
-        let credit = advantage::group_relative(&rewards, rollout.group_size, &recipe.advantage);
-        // 4. Every branch of every scored episode is a sample.
-        let mut samples: Vec<Sample> = Vec::new();
-        let mut group_sizes = Vec::new();
-        for (group, advantages) in
-            episodes.chunks(rollout.group_size).zip(credit.advantages.chunks(rollout.group_size))
-        {
-            let before = samples.len();
-            for (episode, advantage) in group.iter().zip(advantages) {
-                let Some(advantage) = *advantage else { continue };
-                let branches = episode.traces.iter().flat_map(Trace::branches);
-                samples.extend(branches.map(|branch| Sample::from_rollout(&branch, advantage)));
-            }
-            group_sizes.push(samples.len() - before);
-        }
-        let mut metrics = episode_metrics(&batch, &episodes, &recipe.reward.weights);
-        metrics.extend(credit.metrics);
+        let mut metrics = episode_metrics(&groups.tasks, episodes, &recipe.reward.weights);
+        metrics.extend(advantage::group_relative(&rewards, rollout.group_size, &recipe.advantage).metrics);
+        metrics.extend(groups.metrics(recipe));
         let sampling = local.stats();
         if sampling.waits > 0 {
             metrics.insert("sampling/cache_waits".into(), sampling.waits as f64);
             metrics.insert("sampling/cache_preemptions".into(), sampling.preemptions as f64);
         }
-        // 5. Update.
+        // 3. Every branch of every scored episode of a group that is kept is a sample.
+        let mut batch = Batch::of(&groups, &rewards, rollout.group_size);
+        let kl_coef = self.kl_coef;
         if let Some(reference) = &self.reference {
-            let tokens_max = recipe.train.micro_batch_tokens;
-            let logprobs = match reference {
-                Reference::Copy(model) => score(model, &samples, tokens_max)?,
-                Reference::WithoutAdapter => score_base(&policy.model, &samples, tokens_max)?,
-            };
-            for (sample, logprobs) in samples.iter_mut().zip(logprobs) {
-                sample.reference = Some(logprobs);
+            reference.score(&policy.model, &mut batch.samples, recipe.train.micro_batch_tokens)?;
+            let kls = batch.kl(episodes.len(), loss.kl_estimator);
+            let (kl, measured) = mean_kl(&kls);
+            metrics.insert("kl_coef".into(), kl_coef);
+            if loss.use_kl_in_reward {
+                for (reward, kl) in rewards.iter_mut().zip(&kls) {
+                    *reward = reward.map(|reward| reward - kl_coef * kl.sum);
+                }
+                if measured > 0 {
+                    metrics.insert("reward_kl_penalty".into(), kl);
+                }
             }
+            self.kl_coef = loss.adaptive_kl.next(kl_coef, kl, measured);
         }
+        // 4. Compared inside the group.
+        let advantages = advantages(recipe, &groups, &rewards);
+        batch.give(&advantages);
+        if loss.mask_truncated_completions {
+            batch.mask_truncated();
+        }
+        // 5. Update.
+        let objective = Grpo::new(GrpoConfig { beta: kl_coef, ..loss.clone() });
+        let samples = &batch.samples;
         let address = Address { step, ..Address::new(seed, Purpose::Shuffle) };
         let mut updates = Updates::default();
         for epoch in 0..recipe.train.epochs as u64 {
-            let parts = minibatches(&group_sizes, recipe.train.minibatches, address.seed(), epoch);
+            let parts = minibatches(&batch.group_sizes, recipe.train.minibatches, address.seed(), epoch);
             for indices in &parts {
                 let minibatch: Vec<&Sample> = indices.iter().map(|at| &samples[*at]).collect();
-                let totals = totals(&minibatch, &samples, parts.len(), rollout.tokens_max);
+                let totals = totals(&minibatch, samples, parts.len(), rollout.tokens_max);
                 let lr = lr(trainer.updates());
-                let update = trainer.update(&mut policy.model, &minibatch, &self.objective, &totals, lr)?;
+                let update = trainer.update(&mut policy.model, &minibatch, &objective, &totals, lr)?;
                 updates.add(&update, lr);
             }
         }
@@ -149,7 +138,21 @@ impl GrpoStage {
         }
         let tokens: usize = samples.iter().map(|sample| sample.ids.len()).sum();
         metrics.insert("tokens/total".into(), tokens as f64);
-        let metrics = updates.finish(metrics);
-        Ok(Stepped { tasks: batch, episodes, advantages: credit.advantages, metrics })
+        let note = groups.shortfall(recipe);
+        let Groups { tasks, episodes, .. } = groups;
+        Ok(Stepped { tasks, episodes, advantages, note, metrics: updates.finish(metrics) })
     }
+}
+
+/// Advantage of every episode; none where it has no reward, or its group is left out.
+fn advantages(recipe: &Recipe, groups: &Groups, rewards: &[Option<f64>]) -> Vec<Option<f64>> {
+    let group_size = recipe.rollout.group_size;
+    let kept: Vec<usize> = (0..rewards.len()).filter(|at| groups.is_kept[at / group_size]).collect();
+    let compared: Vec<Option<f64>> = kept.iter().map(|at| rewards[*at]).collect();
+    let credit = advantage::group_relative(&compared, group_size, &recipe.advantage);
+    let mut advantages = vec![None; rewards.len()];
+    for (at, advantage) in kept.into_iter().zip(credit.advantages) {
+        advantages[at] = advantage;
+    }
+    advantages
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use burnish_core::rng::{Address, Purpose};
+use burnish_core::rng::{Address, Purpose, Stream};
 use burnish_core::{Task, TaskId};
 use burnish_env::{EnvError, Generator};
 
@@ -65,6 +65,30 @@ impl Tasks {
         let indices = of_step(self.train.len(), run_seed, step, count);
         indices.into_iter().map(|at| self.train[at].clone()).collect()
     }
+
+    /// The training tasks of one round of a step. Round 0 has the tasks of the step; every further round draws `count`
+    /// others by (seed, step, round), out of the passes over the set, so that other steps keep their tasks. `used`
+    /// holds the tasks of earlier rounds, none of which comes again, and takes up those of this one. Fewer than
+    /// `count` where none are left.
+    pub(crate) fn of_round(
+        &self,
+        run_seed: u64,
+        step: u64,
+        round: u64,
+        count: usize,
+        used: &mut BTreeSet<TaskId>,
+    ) -> Vec<Task> {
+        if round == 0 {
+            let tasks = self.of_step(run_seed, step, count);
+            used.extend(tasks.iter().map(|task| task.id.clone()));
+            return tasks;
+        }
+        let address = Address { step, turn: round, ..Address::new(run_seed, Purpose::Task) };
+        let mut order: Vec<usize> = (0..self.train.len()).collect();
+        Stream::new(address.seed()).shuffle(&mut order);
+        let unused = order.into_iter().map(|at| &self.train[at]).filter(|task| used.insert(task.id.clone()));
+        unused.take(count).cloned().collect()
+    }
 }
 
 /// `count` tasks of a generator whose configuration stands in `table` of the recipe.
@@ -104,6 +128,7 @@ pub(crate) fn of_step(len: usize, run_seed: u64, step: u64, count: usize) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recipe::Source;
 
     #[test]
     fn every_item_is_used_once_in_each_pass_and_passes_differ() {
@@ -114,5 +139,34 @@ mod tests {
             assert_eq!(sorted, [0, 1, 2, 3, 4, 5, 6]);
         }
         assert_ne!(drawn[0..7], drawn[7..14]);
+    }
+
+    #[test]
+    fn later_rounds_of_a_step_bring_other_tasks_and_change_no_first_round() {
+        let text = "[run]\ndir = \"x\"\nseed = 4\n[policy]\npath = \"p\"\n[train]\nmethod = \"grpo\"\nmax_steps = 9\n\
+                    [env]\nid = \"countdown\"\ntasks = 12\n[eval]\ntasks = 0\n";
+        let recipe = Recipe::resolve(&Source::parse("r.toml", text, &[]).unwrap()).unwrap();
+        let tasks = Tasks::make(&recipe, true).unwrap();
+        let rounds = |step, counts: &[usize]| {
+            let mut used = BTreeSet::new();
+            let round = |(round, count): (usize, &usize)| {
+                let drawn = tasks.of_round(4, step, round as u64, *count, &mut used);
+                drawn.into_iter().map(|task| task.id).collect::<Vec<_>>()
+            };
+            counts.iter().enumerate().map(round).collect::<Vec<_>>()
+        };
+        let found = rounds(1, &[4, 3, 2, 9]);
+        assert_eq!(
+            found.iter().map(Vec::len).collect::<Vec<_>>(),
+            [4, 3, 2, 3],
+            "12 tasks, then none is left"
+        );
+        assert_eq!(found.concat().into_iter().collect::<BTreeSet<_>>().len(), 12, "no task comes twice");
+        assert_eq!(found, rounds(1, &[4, 3, 2, 9]), "nothing is stored");
+        let first: Vec<TaskId> = tasks.of_step(4, 1, 4).into_iter().map(|task| task.id).collect();
+        assert_eq!(found[0], first);
+        // The draws of another step are others.
+        assert_ne!(rounds(2, &[0, 12])[1], rounds(1, &[0, 12])[1]);
+        assert_ne!(rounds(1, &[0, 0, 12])[2], rounds(1, &[0, 12])[1]);
     }
 }

@@ -203,7 +203,7 @@ impl Run {
     fn one_step(&mut self, watch: &mut dyn Watch) -> Result<Values, RunError> {
         let step = self.step;
         let lr = |updates| self.schedule.lr(updates);
-        let Metrics { step: values, updates } = match &self.stage {
+        let Metrics { step: values, updates } = match &mut self.stage {
             Stage::Grpo(stage) => {
                 let done =
                     stage.step(&self.recipe, &self.tasks, &mut self.policy, &mut self.trainer, &lr, step)?;
@@ -215,6 +215,9 @@ impl Run {
                         "step {}: no episode could be scored, so nothing was learnt: {reason}",
                         step + 1
                     )));
+                }
+                if let Some(note) = done.note {
+                    watch.event(Event::Note(format!("step {}: {note}", step + 1)));
                 }
                 done.metrics
             }
@@ -271,7 +274,11 @@ impl Run {
         self.metrics.sync()?;
         let chat = &self.policy.chat;
         let mut write_chat = |dir: &Path| chat.save(dir).map_err(BoxError::from);
-        let state = serde_json::json!({ "tokens": self.tokens });
+        let stage = match &self.stage {
+            Stage::Grpo(stage) => stage.state(),
+            Stage::Sft(_) => serde_json::Value::Null,
+        };
+        let state = serde_json::json!({ "tokens": self.tokens, "stage": stage });
         let path =
             self.checkpoints.save(self.step, &self.policy.model, &self.trainer, &state, &mut write_chat)?;
         self.saved = Some(self.step);
@@ -394,8 +401,9 @@ impl Parts {
             }
             None => 0,
         };
+        let state = checkpoint.as_ref().map_or(&serde_json::Value::Null, Checkpoint::state);
         let stage = if is_grpo {
-            Stage::Grpo(Box::new(GrpoStage::new(recipe)?))
+            Stage::Grpo(Box::new(GrpoStage::new(recipe, &state["stage"])?))
         } else {
             let context = policy.model.context_tokens_max();
             let (stage, overlong) = SftStage::new(corpus, &policy.chat, context)?;
@@ -406,7 +414,7 @@ impl Parts {
             }
             Stage::Sft(stage)
         };
-        let tokens = checkpoint.and_then(|saved| saved.state()["tokens"].as_u64()).unwrap_or(0);
+        let tokens = state["tokens"].as_u64().unwrap_or(0);
         Ok(Parts { tasks, policy, trainer, stage, step, tokens, overlap })
     }
 }

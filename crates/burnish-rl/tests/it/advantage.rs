@@ -1,7 +1,7 @@
 //! What holds of advantages on any rewards.
 
 use crate::common::is_near;
-use burnish_rl::advantage::{AdvantageConfig, Scale, group_relative, shuffle_within_groups};
+use burnish_rl::advantage::{AdvantageConfig, Scale, group_relative, has_variance, shuffle_within_groups};
 use proptest::prelude::*;
 
 const GROUP_SIZE: usize = 4;
@@ -32,6 +32,14 @@ fn sorted(rewards: &[Option<f64>]) -> Vec<f64> {
 }
 
 proptest! {
+    #[test]
+    fn a_group_has_variance_exactly_where_an_advantage_is_not_zero(rewards in rewards()) {
+        let advantages = advantages(&rewards, Scale::None);
+        for (group, advantages) in rewards.chunks(GROUP_SIZE).zip(advantages.chunks(GROUP_SIZE)) {
+            prop_assert_eq!(has_variance(group), advantages.iter().flatten().any(|advantage| *advantage != 0.0));
+        }
+    }
+
     #[test]
     fn permuting_the_rollouts_of_a_group_permutes_their_advantages(
         rewards in rewards(),

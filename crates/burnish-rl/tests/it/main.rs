@@ -3,5 +3,6 @@
 mod advantage;
 mod common;
 mod config;
+mod kl;
 mod objective;
 mod trl;

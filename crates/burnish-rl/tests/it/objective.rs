@@ -3,6 +3,7 @@
 use crate::common::{Batch, batches, is_near};
 use burnish_rl::aggregation::Aggregation;
 use burnish_rl::grpo::{Grpo, GrpoConfig};
+use burnish_rl::kl::KlEstimator;
 use burnish_rl::nll::Nll;
 use burnish_rl::{Evaluation, Needs, Objective, Totals};
 use proptest::prelude::*;
@@ -24,6 +25,13 @@ fn objectives() -> Vec<Box<dyn Objective>> {
         let uncorrected =
             GrpoConfig { beta: 0.04, use_bias_correction_kl: false, aggregation, ..GrpoConfig::default() };
         all.push(Box::new(Grpo::new(uncorrected)));
+    }
+    for kl_estimator in [KlEstimator::K1, KlEstimator::K2, KlEstimator::Abs] {
+        for use_bias_correction_kl in [true, false] {
+            let config =
+                GrpoConfig { beta: 0.04, kl_estimator, use_bias_correction_kl, ..GrpoConfig::default() };
+            all.push(Box::new(Grpo::new(config)));
+        }
     }
     all
 }
@@ -53,7 +61,8 @@ proptest! {
         const STEP: f64 = 1e-6;
         let near_a_kink = |at: usize| {
             let ratio = (batch.policy[at] - batch.proximal[at]).exp();
-            [1.0 - LOW, 1.0 + HIGH].iter().any(|bound| (ratio - bound).abs() < 1e-3)
+            let is_at_reference = (batch.policy[at] - batch.reference[at]).abs() < 1e-3;
+            is_at_reference || [1.0 - LOW, 1.0 + HIGH].iter().any(|bound| (ratio - bound).abs() < 1e-3)
         };
         for objective in objectives() {
             let found = batch.evaluate(&*objective);
@@ -277,6 +286,13 @@ fn a_reference_is_asked_for_only_where_it_counts() {
     assert_eq!(grpo(Aggregation::Dapo, 0.04).needs(), Needs { reference: true });
     assert_eq!(grpo(Aggregation::Dapo, 0.0).needs(), Needs { reference: false });
     assert_eq!(Nll.needs(), Needs { reference: false });
+    let in_reward = Grpo::new(GrpoConfig {
+        beta: 0.04,
+        use_kl_in_reward: true,
+        kl_estimator: KlEstimator::K1,
+        ..GrpoConfig::default()
+    });
+    assert_eq!(in_reward.needs(), Needs { reference: false }, "the reward has it, not the loss");
     let batch = token(-1.0, -1.0, -1.0, 1.0);
     let streams = burnish_rl::Streams { reference: None, ..batch.streams() };
     assert_eq!(

@@ -91,6 +91,7 @@ impl LossCase {
             beta: self.beta,
             use_bias_correction_kl: self.use_bias_correction_kl,
             aggregation: self.loss_type,
+            ..GrpoConfig::default()
         })
     }
 

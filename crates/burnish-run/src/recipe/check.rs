@@ -3,6 +3,7 @@
 use burnish_core::SamplingError;
 use burnish_env::EnvError;
 use burnish_model::ModelConfig;
+use burnish_rl::ConfigError;
 use serde_json::Value;
 
 use super::{Method, Recipe, RecipeError, Source};
@@ -55,14 +56,14 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
             }
             let fits = train.minibatches <= rollout.tasks_per_step * rollout.group_size;
             ranges.holds("train.minibatches", fits, "must not exceed the number of episodes in a step")?;
-            recipe
-                .loss
-                .check()
-                .map_err(|error| source.error(&format!("loss.{}", error.key), error.problem))?;
-            recipe
-                .advantage
-                .check()
-                .map_err(|error| source.error(&format!("advantage.{}", error.key), error.problem))?;
+            let within = |table, result: Result<(), ConfigError>| {
+                result.map_err(|error| source.error(&format!("{table}.{}", error.key), error.problem))
+            };
+            within("loss", recipe.loss.check())?;
+            let episodes = rollout.tasks_per_step * rollout.group_size;
+            within("loss", recipe.loss.adaptive_kl.check_batch(episodes))?;
+            within("advantage", recipe.advantage.check())?;
+            within("reward", recipe.reward.overlong_buffer.check(rollout.tokens_max))?;
         }
         Method::Sft => {
             let has_data = !recipe.data.path.is_empty() || !recipe.data.demonstrations.is_empty();

@@ -5,6 +5,7 @@
 //! anything starts. Paths are relative to the current directory.
 
 mod check;
+mod dynamic_sampling;
 mod sampling;
 mod source;
 
@@ -16,12 +17,14 @@ use burnish_data::{Columns, Paths, overlap};
 use burnish_model::{Loading, LoraConfig, ModelShape, Trains};
 use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::grpo::GrpoConfig;
+use burnish_rl::overlong::OverlongBuffer;
 use burnish_tensor::Precision;
 use burnish_train::adamw::AdamwConfig;
 use burnish_train::schedule::Decay;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use dynamic_sampling::{DynamicSampling, FilterMetric};
 pub use sampling::{EvalSection, RolloutSection};
 pub use source::Source;
 
@@ -228,6 +231,8 @@ pub struct RewardSection {
     pub weights: BTreeMap<String, f64>,
     /// Control experiment: deal the rewards of each group out at random, so that nothing can be learnt.
     pub shuffle_within_groups: bool,
+    /// What answers near the length limit lose: a component named `overlong`, in training only.
+    pub overlong_buffer: OverlongBuffer,
 }
 
 /// `[data]`
@@ -455,9 +460,48 @@ id = "countdown"
             ("eval.min_tokens=500", "eval.min_tokens"),
             ("eval.repetition_penalty=-1", "eval.repetition_penalty"),
             ("data.decontaminate.ngram=0", "data.decontaminate.ngram"),
+            ("reward.overlong_buffer.length=129", "reward.overlong_buffer.length"),
         ] {
             let error = read(SMALL, &[wrong]).unwrap_err();
             assert!(error.contains(&format!("`{key}`")) && error.contains(wrong), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn settings_that_contradict_each_other_are_refused_by_key() {
+        for (wrong, key) in [
+            (
+                &["loss.beta=0.1", "loss.kl_estimator=k1", "loss.use_bias_correction_kl=false"][..],
+                "loss.kl_estimator",
+            ),
+            (&["loss.beta=0.1", "loss.use_kl_in_reward=true"], "loss.kl_estimator"),
+            (&["loss.adaptive_kl.target_kl=0.1"], "loss.adaptive_kl.target_kl"),
+            (&["loss.beta=0.1", "loss.adaptive_kl={target_kl=0.1, horizon=25}"], "loss.adaptive_kl.horizon"),
+        ] {
+            let error = read(SMALL, wrong).unwrap_err();
+            assert!(error.contains(&format!("`{key}`")), "{wrong:?}: {error}");
+        }
+        assert!(read(SMALL, &["loss.beta=0.1", "loss.adaptive_kl={target_kl=0.1, horizon=26}"]).is_ok());
+    }
+
+    #[test]
+    fn every_key_of_grpo_is_shown_with_its_default() {
+        let text = read(SMALL, &[]).unwrap().to_toml().unwrap();
+        for line in [
+            "kl_estimator = \"k3\"",
+            "use_kl_in_reward = false",
+            "mask_truncated_completions = false",
+            "[loss.adaptive_kl]",
+            "target_kl = 0.0",
+            "horizon = 10000.0",
+            "[rollout.dynamic_sampling]",
+            "max_rounds = 0",
+            "metric = \"reward\"",
+            "[reward.overlong_buffer]",
+            "length = 0",
+            "penalty = 1.0",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
         }
     }
 

@@ -6,6 +6,8 @@ use burnish_env::rollout::Overlong;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::DynamicSampling;
+
 /// `[rollout]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -41,6 +43,8 @@ pub struct RolloutSection {
     pub batch_max: usize,
     /// Most MiB of keys and values that are held while sampling. What does not fit waits.
     pub cache_mib: usize,
+    /// What happens to groups in which every episode earned the same.
+    pub dynamic_sampling: DynamicSampling,
 }
 
 impl Default for RolloutSection {
@@ -61,6 +65,7 @@ impl Default for RolloutSection {
             overlong: Overlong::Refuse,
             batch_max: 256,
             cache_mib: Limits::CACHE_BYTES >> 20,
+            dynamic_sampling: DynamicSampling::default(),
         }
     }
 }

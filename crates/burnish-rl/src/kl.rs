@@ -1,0 +1,170 @@
+//! How far a policy has moved from its reference: estimators of the KL divergence from one sampled token, and
+//! a coefficient that holds it at a target.
+//!
+//! **What it does.** Estimates `KL(π ‖ π_ref)` from tokens that `π` sampled, to be added to a loss or taken off a
+//! reward.
+//!
+//! **Formula.** With `lp` and `ref` the log-probabilities of the token, in nats, and `x = lp - ref`:
+//!
+//! | estimator | value | derivative by `lp` |
+//! | --- | --- | --- |
+//! | `k1` | `x` | `1` |
+//! | `k2` | `x² / 2` | `x` |
+//! | `k3` | `exp(-x) + x - 1` | `1 - exp(-x)` |
+//! | `abs` | `\|x\|` | `sign(x)`, 0 at 0 |
+//!
+//! Times the ratio `r = exp(lp - old)` (`use_bias_correction_kl`), value and derivative are `r·k` and `r·(k + k')`.
+//!
+//! **Which to use.** A good estimate of the value need not have a good gradient. In expectation over tokens that the
+//! policy sampled, the gradient that an estimator *in the loss* gives is
+//!
+//! | estimator | as it is | times the ratio |
+//! | --- | --- | --- |
+//! | `k1` | **zero** | that of the KL |
+//! | `k2` | that of the KL, on policy | that of the mean of `x²/2` |
+//! | `k3` | that of the *forward* KL, `KL(π_ref ‖ π)`, on policy | that of the KL |
+//! | `abs` | that of `Σ π·\|x\|` where `π` is held fixed as the weight | that of the mean of `\|x\|` |
+//!
+//! so `k1` in the loss without the ratio only adds noise and is refused. As a *reward* only `k1` gives the gradient
+//! of the KL: the others cost the same, or nearly so, for a token that is too probable and for one that is too
+//! improbable, so that what a token costs does not draw it to the reference. They are refused there.
+//!
+//! **Adaptive coefficient.** With `kl` the mean over sequences of the mean over tokens, and `n` sequences:
+//!
+//! ```text
+//! e  = clip((kl - target) / target, -0.2, 0.2)
+//! β' = β · (1 + e·n / horizon)
+//! ```
+//!
+//! **Differs from others.** verl clamps `k3` (`low_var_kl`) to ±10, where its gradient is then zero; here, as in TRL
+//! 1.16, nothing is clamped. verl's `k1+`, `k3+` put the gradient of `k2` under another value; say `k2`. verl
+//! accepts any estimator in the reward.
+//!
+//! **Example.**
+//! ```
+//! use burnish_rl::kl::{AdaptiveKl, KlEstimator};
+//! assert_eq!(KlEstimator::K2.evaluate(-1.0, -3.0), (2.0, 2.0));
+//! let adaptive = AdaptiveKl { target_kl: 0.1, horizon: 1000.0 };
+//! assert_eq!(adaptive.next(0.5, 7.0, 100), 0.51); // far above the target: the error is clipped to 0.2
+//! ```
+//!
+//! **References.** Schulman 2020, "Approximating KL divergence", <http://joschu.net/blog/kl-approx.html>. Gradients:
+//! Tang and Munos 2025, arXiv:2506.09477. The controller: Ziegler et al. 2019, arXiv:1909.08593, section 2.2; `n /
+//! horizon` in the place of its constant is the authors' code, and verl's.
+
+use crate::config::{ConfigError, require};
+use serde::{Deserialize, Serialize};
+
+/// An estimator of the KL divergence from one token.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KlEstimator {
+    /// The log-ratio: unbiased, may be negative.
+    K1,
+    /// Half its square: biased, never negative.
+    K2,
+    /// Unbiased and never negative.
+    #[default]
+    K3,
+    /// The magnitude of the log-ratio.
+    Abs,
+}
+
+impl KlEstimator {
+    /// Value and derivative with respect to `policy`, for a token with log-probabilities `policy` and `reference`, in
+    /// nats. Both are exactly 0 where the two agree, but for the derivative of `k1`, which is 1 everywhere.
+    pub fn evaluate(self, policy: f64, reference: f64) -> (f64, f64) {
+        let x = policy - reference;
+        match self {
+            KlEstimator::K1 => (x, 1.0),
+            KlEstimator::K2 => (0.5 * x * x, x),
+            KlEstimator::K3 => {
+                let log_ratio = reference - policy;
+                let ratio_minus_1 = log_ratio.exp_m1();
+                (ratio_minus_1 - log_ratio, -ratio_minus_1)
+            }
+            KlEstimator::Abs if x == 0.0 => (0.0, 0.0),
+            KlEstimator::Abs => (x.abs(), x.signum()),
+        }
+    }
+
+    /// As [`KlEstimator::evaluate`], times the ratio `exp(log_ratio)` of the policy to that which sampled.
+    pub fn evaluate_corrected(self, policy: f64, reference: f64, log_ratio: f64) -> (f64, f64) {
+        let (value, derivative) = self.evaluate(policy, reference);
+        let ratio = log_ratio.exp();
+        (ratio * value, ratio * (value + derivative))
+    }
+
+    /// The name in a recipe.
+    pub fn name(self) -> &'static str {
+        match self {
+            KlEstimator::K1 => "k1",
+            KlEstimator::K2 => "k2",
+            KlEstimator::K3 => "k3",
+            KlEstimator::Abs => "abs",
+        }
+    }
+}
+
+/// How the coefficient of the KL divergence follows a target.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AdaptiveKl {
+    /// The KL divergence to hold, in nats a token; 0 (default) leaves the coefficient as it is.
+    pub target_kl: f64,
+    /// Sequences over which an error of 0.2, the largest that counts, changes the coefficient by a fifth. Default:
+    /// 10000, as in verl.
+    pub horizon: f64,
+}
+
+impl Default for AdaptiveKl {
+    fn default() -> Self {
+        AdaptiveKl { target_kl: 0.0, horizon: 10_000.0 }
+    }
+}
+
+/// The proportional error is clipped to this, either way.
+const ERROR_MAX: f64 = 0.2;
+
+impl AdaptiveKl {
+    /// Does the coefficient change at all?
+    pub fn is_on(&self) -> bool {
+        self.target_kl > 0.0
+    }
+
+    /// The coefficient after a batch of `sequences` whose KL divergence was `kl` under the coefficient `coef`. It is
+    /// `coef` where this is off, or nothing was measured.
+    pub fn next(&self, coef: f64, kl: f64, sequences: usize) -> f64 {
+        if !self.is_on() || sequences == 0 {
+            return coef;
+        }
+        let error = (kl / self.target_kl - 1.0).clamp(-ERROR_MAX, ERROR_MAX);
+        coef * (1.0 + error * sequences as f64 / self.horizon)
+    }
+
+    /// # Errors
+    /// If a value is out of range.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        require("adaptive_kl.target_kl", self.target_kl, |target| target >= 0.0, "must be 0 (off) or more")?;
+        require("adaptive_kl.horizon", self.horizon, |horizon| horizon > 0.0, "must be above 0")
+    }
+
+    /// Refuses a horizon so short that a batch of `sequences` could make the coefficient 0 or negative.
+    ///
+    /// # Errors
+    /// Says which horizon is enough.
+    pub fn check_batch(&self, sequences: usize) -> Result<(), ConfigError> {
+        let least = ERROR_MAX * sequences as f64;
+        if !self.is_on() || self.horizon > least {
+            return Ok(());
+        }
+        Err(ConfigError {
+            key: "adaptive_kl.horizon",
+            problem: format!(
+                "must be above {least}, a fifth of the {sequences} sequences of a step, or the coefficient could fall \
+                 to 0, not {}",
+                self.horizon
+            ),
+        })
+    }
+}

@@ -1,0 +1,77 @@
+//! From episodes to samples.
+
+use burnish_core::Trace;
+use burnish_rl::kl::KlEstimator;
+use burnish_train::Sample;
+
+use super::groups::Groups;
+use super::reference::EpisodeKl;
+
+/// The samples of a step: every branch of every scored episode of a group that is trained on.
+pub(super) struct Batch {
+    /// The samples, group by group.
+    pub(super) samples: Vec<Sample>,
+    /// How many each of those groups has.
+    pub(super) group_sizes: Vec<usize>,
+    /// Of each sample.
+    origins: Vec<Origin>,
+}
+
+/// Where a sample comes from.
+struct Origin {
+    /// Index of the episode.
+    episode: usize,
+    /// Was an answer on it cut off?
+    is_truncated: bool,
+}
+
+impl Batch {
+    /// The samples of `groups` of `group_size` episodes with these `rewards`, without advantages yet.
+    pub(super) fn of(groups: &Groups, rewards: &[Option<f64>], group_size: usize) -> Self {
+        let mut batch = Batch { samples: Vec::new(), group_sizes: Vec::new(), origins: Vec::new() };
+        for (group, episodes) in groups.episodes.chunks(group_size).enumerate() {
+            if !groups.is_kept[group] {
+                continue;
+            }
+            let before = batch.samples.len();
+            for (rollout, played) in episodes.iter().enumerate() {
+                let episode = group * group_size + rollout;
+                // What has no number to compare gets no advantage.
+                if !rewards[episode].is_some_and(f64::is_finite) {
+                    continue;
+                }
+                for branch in played.traces.iter().flat_map(Trace::branches) {
+                    batch.samples.push(Sample::from_rollout(&branch, 0.0));
+                    batch.origins.push(Origin { episode, is_truncated: branch.is_truncated });
+                }
+            }
+            batch.group_sizes.push(batch.samples.len() - before);
+        }
+        batch
+    }
+
+    /// The KL divergence from the reference of each of `episodes` episodes, where the samples have one.
+    pub(super) fn kl(&self, episodes: usize, estimator: KlEstimator) -> Vec<EpisodeKl> {
+        let mut kls = vec![EpisodeKl::default(); episodes];
+        for (sample, origin) in self.samples.iter().zip(&self.origins) {
+            kls[origin.episode].add(sample, estimator);
+        }
+        kls
+    }
+
+    /// Gives every token of a sample the advantage of its episode.
+    pub(super) fn give(&mut self, advantages: &[Option<f64>]) {
+        for (sample, origin) in self.samples.iter_mut().zip(&self.origins) {
+            sample.advantages.fill(advantages[origin.episode].unwrap_or(0.0) as f32);
+        }
+    }
+
+    /// Leaves samples with an answer that was cut off out of the loss. They stay sequences, as in TRL.
+    pub(super) fn mask_truncated(&mut self) {
+        for (sample, origin) in self.samples.iter_mut().zip(&self.origins) {
+            if origin.is_truncated {
+                sample.loss_mask.fill(false);
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The groups of a step: which tasks are played, and which of them can teach anything.
+
+use std::collections::BTreeSet;
+
+use burnish_core::{Episode, Policy, Task};
+use burnish_env::rollout::{self, Plan, SeedPlace};
+use burnish_rl::advantage;
+use burnish_rl::overlong::OverlongBuffer;
+
+use crate::RunError;
+use crate::metrics::Values;
+use crate::recipe::{FilterMetric, Recipe};
+use crate::tasks::Tasks;
+
+/// All that was sampled in a step, round after round.
+pub(super) struct Groups {
+    /// The tasks, one a group.
+    pub(super) tasks: Vec<Task>,
+    /// The episodes, group by group.
+    pub(super) episodes: Vec<Episode>,
+    /// Is the group trained on? One entry a group.
+    pub(super) is_kept: Vec<bool>,
+    rounds: usize,
+}
+
+impl Groups {
+    /// Samples the groups of step number `step`: once, or with dynamic sampling until enough of them vary.
+    ///
+    /// # Errors
+    /// If the policy fails, or a prompt does not fit.
+    pub(super) fn sample(
+        recipe: &Recipe,
+        tasks: &Tasks,
+        policy: &mut dyn Policy,
+        step: u64,
+    ) -> Result<Self, RunError> {
+        let (rollout, seed) = (&recipe.rollout, recipe.run.seed);
+        let dynamic = &rollout.dynamic_sampling;
+        let mut groups = Groups { tasks: Vec::new(), episodes: Vec::new(), is_kept: Vec::new(), rounds: 0 };
+        let mut used = BTreeSet::new();
+        while groups.rounds < dynamic.max_rounds.max(1) {
+            let missing = rollout.tasks_per_step - groups.kept();
+            let batch = tasks.of_round(seed, step, groups.rounds as u64, missing, &mut used);
+            if batch.is_empty() {
+                break;
+            }
+            // A later round stands behind the earlier ones, so it shares no random number with them.
+            let task_offset = groups.tasks.len() as u64;
+            let plan = Plan {
+                generator: &*tasks.train_generator,
+                tasks: &batch,
+                rollouts: rollout.group_size,
+                sampling: &rollout.sampling(),
+                turns_max: rollout.turns_max,
+                overlong: rollout.overlong,
+                seeds: SeedPlace { run: seed, stage: 0, step, task_offset },
+            };
+            let mut episodes = rollout::play(policy, &plan)?;
+            if recipe.reward.overlong_buffer.is_on() {
+                punish_overlong(&mut episodes, &recipe.reward.overlong_buffer, rollout.tokens_max)?;
+            }
+            let is_kept = |group: &[Episode]| !dynamic.is_on() || varies(recipe, group);
+            groups.is_kept.extend(episodes.chunks(rollout.group_size).map(is_kept));
+            groups.tasks.extend(batch);
+            groups.episodes.extend(episodes);
+            groups.rounds += 1;
+            if groups.kept() == rollout.tasks_per_step {
+                break;
+            }
+        }
+        Ok(groups)
+    }
+
+    /// Number of groups that are trained on.
+    pub(super) fn kept(&self) -> usize {
+        self.is_kept.iter().filter(|is_kept| **is_kept).count()
+    }
+
+    /// What dynamic sampling did, where it is on.
+    pub(super) fn metrics(&self, recipe: &Recipe) -> Values {
+        if !recipe.rollout.dynamic_sampling.is_on() {
+            return Values::new();
+        }
+        [("rounds", self.rounds), ("dropped_groups", self.is_kept.len() - self.kept())]
+            .into_iter()
+            .map(|(name, count)| (format!("dynamic_sampling/{name}"), count as f64))
+            .collect()
+    }
+
+    /// What to say where fewer groups are left than the step asks for.
+    pub(super) fn shortfall(&self, recipe: &Recipe) -> Option<String> {
+        let rollout = &recipe.rollout;
+        let (kept, wanted) = (self.kept(), rollout.tasks_per_step);
+        if !rollout.dynamic_sampling.is_on() || kept >= wanted {
+            return None;
+        }
+        let why = if self.rounds < rollout.dynamic_sampling.max_rounds { ": no task is left" } else { "" };
+        Some(format!(
+            "{kept} of {wanted} groups differ in their rewards after {} rounds of dynamic sampling{why}; the step \
+             trains on those",
+            self.rounds
+        ))
+    }
+}
+
+/// Do the episodes of a group differ in what dynamic sampling looks at? Never where fewer than two were scored.
+fn varies(recipe: &Recipe, group: &[Episode]) -> bool {
+    let value = |episode: &Episode| match recipe.rollout.dynamic_sampling.metric {
+        FilterMetric::Reward => episode.verdict.total(&recipe.reward.weights),
+        FilterMetric::Success => episode.verdict.is_scored().then_some(f64::from(episode.verdict.success)),
+    };
+    advantage::has_variance(&group.iter().map(value).collect::<Vec<_>>())
+}
+
+/// The reward component that punishes overlong answers.
+const OVERLONG: &str = "overlong";
+
+/// Gives every scored episode the component, for its longest answer.
+///
+/// # Errors
+/// If the environment has a component of that name.
+fn punish_overlong(
+    episodes: &mut [Episode],
+    buffer: &OverlongBuffer,
+    tokens_max: usize,
+) -> Result<(), RunError> {
+    for episode in episodes.iter_mut().filter(|episode| episode.verdict.is_scored()) {
+        let reward = buffer.reward(longest_answer(episode), tokens_max);
+        if episode.verdict.rewards.insert(OVERLONG.into(), reward).is_some() {
+            return Err(RunError::Refused(format!(
+                "reward.overlong_buffer: the environment gives a reward `{OVERLONG}` itself; leave one of them out"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Tokens of the longest answer, its end token included.
+fn longest_answer(episode: &Episode) -> usize {
+    let nodes = episode.traces.iter().flat_map(|trace| trace.nodes());
+    nodes.filter(|node| node.sampled.is_some()).map(|node| node.ids.len()).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burnish_core::{Ending, Node, Sampled, Source, StopReason, TaskId, Trace, Verdict};
+
+    fn episode(answers: &[usize], verdict: Verdict) -> Episode {
+        let mut trace = Trace::new();
+        for tokens in answers {
+            let sampled = Sampled {
+                logprobs: vec![0.0; *tokens],
+                policy_version: 0,
+                temperature: 1.0,
+                stop: StopReason::EndToken,
+            };
+            let node = Node {
+                parent: trace.head(),
+                text: String::new(),
+                ids: vec![1; *tokens],
+                sources: vec![Source::Policy; *tokens],
+                sampled: Some(sampled),
+            };
+            trace.push(node).unwrap();
+        }
+        Episode {
+            task: TaskId("a".into()),
+            rollout: 0,
+            traces: vec![trace],
+            verdict,
+            ending: Ending::Completed,
+            answers: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_longest_answer_is_punished_and_an_unscored_episode_stays_unscored() {
+        let buffer = OverlongBuffer { length: 4, penalty: 2.0 };
+        let scored = || Verdict::scored("right", 1.0, true);
+        let mut episodes = [
+            episode(&[6, 6], scored()),
+            episode(&[3, 8, 2], scored()),
+            episode(&[10], Verdict::unscored("hung")),
+        ];
+        punish_overlong(&mut episodes, &buffer, 10).unwrap();
+        let found = episodes.each_ref().map(|episode| episode.verdict.rewards.get(OVERLONG).copied());
+        assert_eq!(found, [Some(0.0), Some(-1.0), None]);
+        assert_eq!(episodes[1].verdict.total(&Default::default()), Some(0.0));
+        let error = punish_overlong(&mut episodes, &buffer, 10).unwrap_err().to_string();
+        assert!(error.contains("reward.overlong_buffer"), "{error}");
+    }
+}

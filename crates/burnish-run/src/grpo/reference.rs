@@ -1,0 +1,107 @@
+//! The policy before training, and how far training has led away from it.
+
+use burnish_model::Model;
+use burnish_rl::kl::KlEstimator;
+use burnish_train::{Sample, score, score_base};
+
+use crate::RunError;
+use crate::policy::LoadedPolicy;
+use crate::recipe::Recipe;
+
+/// The policy before training.
+pub(super) enum Reference {
+    /// A frozen copy.
+    Copy(Model),
+    /// What is trained is an adapter: the policy without it.
+    WithoutAdapter,
+}
+
+impl Reference {
+    /// The policy of a recipe before training; none where the recipe weighs no distance from it.
+    ///
+    /// # Errors
+    /// If it can't be loaded.
+    pub(super) fn new(recipe: &Recipe) -> Result<Option<Self>, RunError> {
+        if recipe.loss.beta == 0.0 {
+            return Ok(None);
+        }
+        let Some(path) = &recipe.policy.path else {
+            return Err(RunError::Refused("policy: a reference needs `policy.path`".into()));
+        };
+        // An adapter that training goes on with belongs to the reference.
+        if recipe.policy.lora.is_some() && Model::base_of(path)?.is_none() {
+            return Ok(Some(Reference::WithoutAdapter));
+        }
+        Ok(Some(Reference::Copy(LoadedPolicy::load(path, &recipe.policy.sampling())?.model)))
+    }
+
+    /// Gives every sample its log-probs under the reference.
+    ///
+    /// # Errors
+    /// If a sample does not fit the model.
+    pub(super) fn score(
+        &self,
+        policy: &Model,
+        samples: &mut [Sample],
+        tokens_max: usize,
+    ) -> Result<(), RunError> {
+        let logprobs = match self {
+            Reference::Copy(model) => score(model, samples, tokens_max)?,
+            Reference::WithoutAdapter => score_base(policy, samples, tokens_max)?,
+        };
+        for (sample, logprobs) in samples.iter_mut().zip(logprobs) {
+            sample.reference = Some(logprobs);
+        }
+        Ok(())
+    }
+}
+
+/// The KL divergence of one episode from the reference, estimated from the tokens that were sampled.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct EpisodeKl {
+    /// Sum over its tokens.
+    pub(super) sum: f64,
+    /// How many there are.
+    pub(super) tokens: usize,
+}
+
+impl EpisodeKl {
+    /// Adds the tokens of a sample that has its reference.
+    pub(super) fn add(&mut self, sample: &Sample, estimator: KlEstimator) {
+        let Some(reference) = &sample.reference else { return };
+        for at in sample.scored() {
+            let (policy, reference) = (f64::from(sample.behavior[at]), f64::from(reference[at]));
+            self.sum += estimator.evaluate(policy, reference).0;
+            self.tokens += 1;
+        }
+    }
+}
+
+/// Mean over episodes of the mean over tokens, as in verl, and the number of episodes that have tokens.
+pub(super) fn mean_kl(episodes: &[EpisodeKl]) -> (f64, usize) {
+    let means: Vec<f64> =
+        episodes.iter().filter(|kl| kl.tokens > 0).map(|kl| kl.sum / kl.tokens as f64).collect();
+    (means.iter().sum::<f64>() / means.len().max(1) as f64, means.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kl_of_an_episode_counts_scored_tokens_and_long_episodes_weigh_no_more_than_short_ones() {
+        let sample = |behavior: &[f32], reference: &[f32]| Sample {
+            loss_mask: (0..behavior.len()).map(|at| at > 0).collect(),
+            behavior: behavior.to_vec(),
+            reference: Some(reference.to_vec()),
+            ..Sample::default()
+        };
+        let (mut long, mut short) = (EpisodeKl::default(), EpisodeKl::default());
+        long.add(&sample(&[9.0, -1.0, -1.0, -2.0], &[0.0, -1.5, -2.0, -2.0]), KlEstimator::K1);
+        long.add(&sample(&[9.0, -1.0], &[0.0, -1.5]), KlEstimator::K1);
+        short.add(&sample(&[9.0, -1.0], &[0.0, -4.0]), KlEstimator::K1);
+        assert_eq!(long, EpisodeKl { sum: 2.0, tokens: 4 });
+        assert_eq!(mean_kl(&[long, EpisodeKl::default(), short]), ((0.5 + 3.0) / 2.0, 2));
+        assert_eq!(mean_kl(&[]), (0.0, 0));
+    }
+}
