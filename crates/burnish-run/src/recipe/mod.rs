@@ -5,6 +5,7 @@
 //! anything starts. Paths are relative to the current directory.
 
 mod check;
+mod metrics;
 mod source;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use burnish_train::schedule::Decay;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use metrics::MetricsSection;
 pub use source::Source;
 
 /// A recipe is wrong.
@@ -79,6 +81,9 @@ pub struct Recipe {
     /// When the run can be resumed from.
     #[serde(default)]
     pub checkpoint: CheckpointSection,
+    /// What is logged.
+    #[serde(default)]
+    pub metrics: MetricsSection,
 }
 
 /// `[run]`
