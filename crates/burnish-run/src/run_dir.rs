@@ -17,6 +17,7 @@ const LOCK: &str = "run.lock";
 /// ```text
 /// recipe.toml           the resolved recipe; written last at creation: a directory with it is a run
 /// metrics.jsonl         one line of numbers a step or evaluation
+/// tensorboard/          the same numbers as event files
 /// run.db                the journal (SQLite)
 /// checkpoints/step_N/   weights and optimiser state
 /// report.html           curves and drawn episodes
@@ -165,7 +166,12 @@ impl RunDir {
 
     /// The metrics ([`crate::metrics`]).
     pub fn metrics(&self) -> PathBuf {
-        self.path.join("metrics.jsonl")
+        metrics_in(&self.path)
+    }
+
+    /// The directory of TensorBoard's event files; made with the first of them.
+    pub fn tensorboard(&self) -> PathBuf {
+        self.path.join("tensorboard")
     }
 
     /// The journal ([`crate::journal`]).
@@ -187,6 +193,11 @@ impl RunDir {
     pub fn report(&self) -> PathBuf {
         self.path.join("report.html")
     }
+}
+
+/// The metrics of the run in `dir`, for readers that need no lock.
+pub fn metrics_in(dir: &Path) -> PathBuf {
+    dir.join("metrics.jsonl")
 }
 
 /// The journal of the run in `dir`, for readers that need no lock.
@@ -235,7 +246,7 @@ mod tests {
         let run = RunDir::create(&path).unwrap();
         assert!(run.checkpoints().is_dir());
         assert_eq!(run.checkpoint(12), path.join("checkpoints/step_12"));
-        for file in [run.recipe(), run.metrics(), run.journal(), run.report()] {
+        for file in [run.recipe(), run.metrics(), run.tensorboard(), run.journal(), run.report()] {
             assert_eq!(file.parent(), Some(path.as_path()));
         }
     }

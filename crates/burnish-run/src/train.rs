@@ -121,12 +121,12 @@ impl Run {
         match checkpoint {
             Some(_) => {
                 journal.truncate_after(step)?;
-                metrics::truncate_after(&dir.metrics(), step)?;
+                metrics::truncate_after(&dir, step)?;
             }
             // Without a checkpoint the evaluation before training is made again too.
             None => {
                 journal.clear()?;
-                crate::files::write_atomic(&dir.metrics(), b"")?;
+                metrics::clear(&dir)?;
             }
         }
         watch.event(Event::Note(format!("resuming {} after step {step}", path.display())));
@@ -138,7 +138,7 @@ impl Run {
         let Parts { tasks, policy, trainer, stage, step, tokens, overlap } = parts;
         Ok(Run {
             schedule: schedule(&recipe),
-            metrics: MetricsLog::open(&dir.metrics())?,
+            metrics: MetricsLog::open(&dir, &recipe, step)?,
             checkpoints: Checkpoints::open(dir.checkpoints(), recipe.checkpoint.keep)?,
             saved: (step > 0).then_some(step),
             recipe,

@@ -1,4 +1,4 @@
-//! The command line: `burnish train|sft|eval|rollout|merge|env|data`.
+//! The command line: `burnish train|sft|eval|rollout|metrics|merge|env|data`.
 //!
 //! Only this crate knows arguments, colours and signals; everything else is in `burnish-run`.
 
@@ -32,6 +32,8 @@ enum Command {
     Eval(commands::eval::Arguments),
     /// Sample a few episodes and show them, or show stored ones.
     Rollout(commands::rollout::Arguments),
+    /// Print the metrics of a run, under the names of whichever framework your scripts know.
+    Metrics(commands::metrics::Arguments),
     /// Merge a trained adapter into its base: one model directory.
     Merge(commands::merge::Arguments),
     /// Show the environments.
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         Command::Sft(arguments) => commands::train::run(arguments, Some(burnish_run::recipe::Method::Sft)),
         Command::Eval(arguments) => commands::eval::run(arguments),
         Command::Rollout(arguments) => commands::rollout::run(arguments),
+        Command::Metrics(arguments) => commands::metrics::run(arguments),
         Command::Merge(arguments) => commands::merge::run(arguments),
         Command::Env(command) => commands::env::run(command),
         Command::Data(command) => commands::data::run(command),

@@ -6,7 +6,7 @@ mod common;
 
 use std::process::{Child, Stdio};
 
-use common::{Scratch, timeless_metrics, wait_until};
+use common::{Scratch, timeless_metrics, timeless_scalars, wait_until};
 
 /// Weights, optimiser state and metrics of the run in `dir` equal those of the run in `whole`.
 #[track_caller]
@@ -17,6 +17,8 @@ fn assert_same_run(scratch: &Scratch, dir: &str, whole: &str, step: u64) {
     }
     let metrics = |dir: &str| timeless_metrics(&scratch.path(&format!("{dir}/metrics.jsonl")));
     assert_eq!(metrics(dir), metrics(whole), "metrics of {dir}");
+    let events = |dir: &str| timeless_scalars(&scratch.path(&format!("{dir}/tensorboard")));
+    assert!(!events(whole).is_empty() && events(dir) == events(whole), "events of {dir}");
 }
 
 /// The run has learnt something: otherwise equal weights would say nothing.

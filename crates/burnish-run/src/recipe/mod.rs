@@ -6,6 +6,7 @@
 
 mod check;
 mod dynamic_sampling;
+mod metrics;
 mod sampling;
 mod source;
 
@@ -25,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use dynamic_sampling::{DynamicSampling, FilterMetric};
+pub use metrics::MetricsSection;
 pub use sampling::{EvalSection, RolloutSection};
 pub use source::Source;
 
@@ -83,6 +85,9 @@ pub struct Recipe {
     /// When the run can be resumed from.
     #[serde(default)]
     pub checkpoint: CheckpointSection,
+    /// What is logged.
+    #[serde(default)]
+    pub metrics: MetricsSection,
 }
 
 /// `[run]`

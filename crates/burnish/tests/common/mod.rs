@@ -217,3 +217,72 @@ pub fn timeless_metrics(path: &Path) -> Vec<String> {
         })
         .collect()
 }
+
+/// A number in an event file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scalar {
+    pub step: u64,
+    pub tag: String,
+    pub value: f32,
+}
+
+/// The scalars of the event files in `dir`, file after file; checksums are not looked at.
+pub fn scalars(dir: &Path) -> Vec<Scalar> {
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let mut scalars = Vec::new();
+    for path in paths {
+        let bytes = std::fs::read(path).unwrap();
+        let mut at = 0;
+        while at < bytes.len() {
+            let length = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+            let event = fields(&bytes[at + 12..at + 12 + length]);
+            at += length + 16;
+            let step = event.iter().find(|field| field.0 == 2).map_or(0, |field| field.1);
+            for (_, _, summary) in event.iter().filter(|field| field.0 == 5) {
+                for (_, _, value) in fields(summary) {
+                    let value = fields(value);
+                    let tag = String::from_utf8(value[0].2.to_vec()).unwrap();
+                    scalars.push(Scalar { step, tag, value: f32::from_bits(value[1].1 as u32) });
+                }
+            }
+        }
+    }
+    scalars
+}
+
+/// The fields of a message of protocol buffers: number, value (where it is a number), bytes (where it has some).
+fn fields(mut message: &[u8]) -> Vec<(u64, u64, &[u8])> {
+    fn take<'a>(message: &mut &'a [u8], count: usize) -> &'a [u8] {
+        let (taken, rest) = message.split_at(count);
+        *message = rest;
+        taken
+    }
+    fn varint(message: &mut &[u8]) -> u64 {
+        let size = message.iter().position(|byte| byte & 0x80 == 0).unwrap() + 1;
+        take(message, size).iter().rev().fold(0, |value, byte| value << 7 | u64::from(byte & 0x7f))
+    }
+    let mut fields = Vec::new();
+    while !message.is_empty() {
+        let key = varint(&mut message);
+        let field = match key & 7 {
+            0 => (varint(&mut message), &[][..]),
+            1 => (u64::from_le_bytes(take(&mut message, 8).try_into().unwrap()), &[][..]),
+            2 => {
+                let size = varint(&mut message) as usize;
+                (0, take(&mut message, size))
+            }
+            5 => (u64::from(u32::from_le_bytes(take(&mut message, 4).try_into().unwrap())), &[][..]),
+            other => panic!("wire type {other}"),
+        };
+        fields.push((key >> 3, field.0, field.1));
+    }
+    fields
+}
+
+/// [`scalars`] without what depends on the clock, in a form that equals itself where a number is NaN.
+pub fn timeless_scalars(dir: &Path) -> Vec<(u64, String, u32)> {
+    let all = scalars(dir).into_iter().filter(|scalar| !scalar.tag.contains("time"));
+    all.map(|scalar| (scalar.step, scalar.tag, scalar.value.to_bits())).collect()
+}

@@ -1,57 +1,37 @@
-//! `metrics.jsonl`: one JSON object a line, `step` first, for people, scripts and the report.
-//!
-//! ```text
-//! {"step":3,"event":"train","entropy":0.62,"grad_norm":null,"reward":0.41}
-//! ```
-//!
-//! Numbers that are not finite become `null`, which JSON readers take everywhere, and are NaN when read back.
+//! `metrics.jsonl`: one JSON object a line.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use super::Row;
 use crate::files::{FileError, write_atomic};
 
-/// Numbers by name, in the order of the names.
-pub type Values = BTreeMap<String, f64>;
-
-/// The numbers of one event.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Row {
-    /// Number of updates that the policy had had when the event was over.
-    pub step: u64,
-    /// What happened: "train", "eval" ...
-    pub event: String,
-    /// The numbers.
-    pub values: Values,
-}
-
-/// Appends rows to a metrics file.
+/// Appends rows to the file.
 #[derive(Debug)]
-pub struct MetricsLog {
+pub(super) struct LinesLog {
     path: PathBuf,
     file: File,
 }
 
-impl MetricsLog {
+impl LinesLog {
     /// Opens `path` to append to it, or makes it. After an interrupted run, call [`truncate_after`] first.
     ///
     /// # Errors
     /// If the file can't be opened.
-    pub fn open(path: &Path) -> Result<Self, FileError> {
+    pub(super) fn open(path: &Path) -> Result<Self, FileError> {
         let file =
             OpenOptions::new().create(true).append(true).open(path).map_err(FileError::on("open", path))?;
-        Ok(MetricsLog { path: path.to_owned(), file })
+        Ok(LinesLog { path: path.to_owned(), file })
     }
 
     /// Appends a row. It then survives the end of the process, however that ends.
     ///
     /// # Errors
     /// If the row can't be written; the file is then as it was.
-    pub fn append(&mut self, row: &Row) -> Result<(), FileError> {
+    pub(super) fn append(&mut self, row: &Row) -> Result<(), FileError> {
         let failed = || FileError::on("append to", &self.path);
         let len = self.file.metadata().map_err(failed())?.len();
         let written = self.file.write_all(row.to_line().as_bytes());
@@ -67,7 +47,7 @@ impl MetricsLog {
     ///
     /// # Errors
     /// If the file can't be synced.
-    pub fn sync(&self) -> Result<(), FileError> {
+    pub(super) fn sync(&self) -> Result<(), FileError> {
         self.file.sync_all().map_err(FileError::on("sync", &self.path))
     }
 }
@@ -105,13 +85,14 @@ pub fn read(path: &Path) -> Result<Vec<Row>, FileError> {
 ///
 /// # Errors
 /// As [`read`], or if the file can't be written.
-pub fn truncate_after(path: &Path, step: u64) -> Result<(), FileError> {
+pub(super) fn truncate_after(path: &Path, step: u64) -> Result<(), FileError> {
     let kept: String = read(path)?.iter().filter(|row| row.step <= step).map(Row::to_line).collect();
     write_atomic(path, kept.as_bytes())
 }
 
 impl Row {
-    fn to_line(&self) -> String {
+    /// The row as a line of JSON.
+    pub fn to_line(&self) -> String {
         let mut object = Map::new();
         object.insert("step".into(), self.step.into());
         object.insert("event".into(), self.event.as_str().into());
@@ -153,7 +134,7 @@ mod tests {
     fn file_with(rows: &[Row]) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.jsonl");
-        let mut log = MetricsLog::open(&path).unwrap();
+        let mut log = LinesLog::open(&path).unwrap();
         for row in rows {
             log.append(row).unwrap();
         }
@@ -173,7 +154,7 @@ mod tests {
     #[test]
     fn every_row_is_in_the_file_as_soon_as_it_is_appended() {
         let (_dir, path) = file_with(&[row(1, "train", &[])]);
-        let mut log = MetricsLog::open(&path).unwrap();
+        let mut log = LinesLog::open(&path).unwrap();
         log.append(&row(2, "eval", &[("success", 1.0)])).unwrap();
         assert_eq!(read(&path).unwrap(), [row(1, "train", &[]), row(2, "eval", &[("success", 1.0)])]);
     }
@@ -185,7 +166,7 @@ mod tests {
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(b"{\"step\":1,\"event\":\"tr").unwrap();
         truncate_after(&path, 2).unwrap();
-        MetricsLog::open(&path).unwrap().append(&row(3, "train", &[("reward", 1.0)])).unwrap();
+        LinesLog::open(&path).unwrap().append(&row(3, "train", &[("reward", 1.0)])).unwrap();
         let mut expected = rows[..3].to_vec();
         expected.push(row(3, "train", &[("reward", 1.0)]));
         assert_eq!(read(&path).unwrap(), expected);

@@ -1,0 +1,337 @@
+//! Every metric: what it means, and what other frameworks call the same number.
+//!
+//! A metric has an alias only where the other framework's number has the same definition. Names like ours that mean
+//! something else are listed in `docs/metrics.md`, which repeats this table.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Row, Values};
+use crate::recipe::Recipe;
+
+/// `metrics.names`: whose names the metrics get.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Names {
+    /// TRL 1.16's, which are burnish's own.
+    #[default]
+    Trl,
+    /// verl 0.7's.
+    Verl,
+    /// prime-rl 0.6's.
+    PrimeRl,
+}
+
+/// A number that a run can log. Names have placeholders in braces.
+#[derive(Debug, Clone, Copy)]
+pub struct Metric {
+    /// Its name in `metrics.jsonl`.
+    pub name: &'static str,
+    /// In what it is counted.
+    pub unit: &'static str,
+    /// What it is.
+    pub meaning: &'static str,
+    /// Its name in verl.
+    pub verl: Option<&'static str>,
+    /// Its name in prime-rl.
+    pub prime_rl: Option<&'static str>,
+}
+
+/// All metrics.
+pub const METRICS: &[Metric] = &[
+    metric("reward", "reward", "mean weighted reward of the scored episodes")
+        .verl("critic/rewards/mean")
+        .prime_rl("reward/all/mean"),
+    metric("reward_std", "reward", "its standard deviation over the step (n - 1)"),
+    metric("frac_reward_zero_std", "share", "episodes in groups whose rewards are all equal"),
+    metric("rewards/{component}/mean", "reward", "mean of one component of the reward, unweighted"),
+    metric("rewards/{component}/std", "reward", "its standard deviation over the step (n - 1)"),
+    metric("success", "share", "scored episodes that solved their task"),
+    metric("flags/{flag}", "share", "scored episodes for which the environment raised the flag"),
+    metric("tasks", "tasks", "tasks of the step").prime_rl("progress/problems"),
+    metric("episodes", "episodes", "episodes of the step").prime_rl("progress/samples"),
+    metric("episodes/unscored", "episodes", "episodes that could not be judged; they are not learnt from"),
+    metric("completions/mean_length", "tokens", "sampled tokens of an episode, mean")
+        .verl("response_length/mean")
+        .prime_rl("decode_len/all/mean"),
+    metric("completions/min_length", "tokens", "the least of an episode").verl("response_length/min"),
+    metric("completions/max_length", "tokens", "the most of an episode").verl("response_length/max"),
+    metric("completions/clipped_ratio", "share", "episodes in which a limit cut an answer short"),
+    metric("completions/mean_terminated_length", "tokens", "mean over episodes whose answers all ended"),
+    metric("tokens/sampled", "tokens", "tokens that were sampled").prime_rl("progress/decode_tokens"),
+    metric("tokens/total", "tokens", "prompts and answers of the samples; a shared prompt counts in each")
+        .verl("perf/total_num_tokens"),
+    metric("tokens/trained", "tokens", "tokens that counted in a loss, over all updates"),
+    metric("tokens/forward", "tokens", "rows that went through the model in updates, after sharing prefixes"),
+    metric("num_tokens", "tokens", "`tokens/total` of all steps so far"),
+    metric("loss", "loss", "the objective's value, mean over the updates"),
+    metric("entropy", "nats", "entropy of the policy at loss tokens, mean")
+        .verl("actor/entropy")
+        .prime_rl("entropy/all/mean"),
+    metric("kl", "nats", "the objective's KL to the reference at loss tokens, mean (where `loss.beta` > 0)"),
+    metric("clip_ratio/low_mean", "share", "loss tokens clipped at the lower bound"),
+    metric("clip_ratio/high_mean", "share", "loss tokens clipped at the upper bound"),
+    metric("clip_ratio/region_mean", "share", "loss tokens clipped at either").verl("actor/pg_clipfrac"),
+    metric("grad_norm", "loss", "2-norm of the gradient before it is clipped, mean over the updates")
+        .verl("actor/grad_norm")
+        .prime_rl("optim/grad_norm"),
+    metric("learning_rate", "1", "learning rate, mean over the updates")
+        .verl("actor/lr")
+        .prime_rl("optim/lr"),
+    metric(
+        "sampling/sampling_logp_difference/mean",
+        "nats",
+        "trainer's minus sampler's log-prob before the first update, absolute, mean",
+    ),
+    metric("sampling/sampling_logp_difference/max", "nats", "the largest of them"),
+    metric("step_time", "s", "wall time of the step, without evaluation and saving")
+        .verl("timing_s/step")
+        .prime_rl("time/step"),
+    metric(
+        "eval/success",
+        "share",
+        "held-out tasks solved: mean over tasks of the mean over a task's episodes",
+    )
+    .verl("val-core/{env}/acc/mean@{k}"),
+    metric("eval/success/low", "share", "lower end of its 95 % interval"),
+    metric("eval/success/high", "share", "upper end of its 95 % interval"),
+    metric("eval/reward", "reward", "weighted reward on held-out tasks, averaged as `eval/success`")
+        .verl("val-aux/{env}/reward/mean@{k}")
+        .prime_rl("eval/{env}/avg@{k}"),
+    metric("eval/reward/low", "reward", "lower end of its 95 % interval"),
+    metric("eval/reward/high", "reward", "upper end of its 95 % interval"),
+    metric(
+        "eval/flags/{flag}",
+        "share",
+        "episodes for which the flag was raised, averaged as `eval/success`",
+    ),
+    metric(
+        "eval/completions/mean_length",
+        "tokens",
+        "sampled tokens of an episode, averaged as `eval/success`",
+    )
+    .prime_rl("eval/{env}/completion_len/mean"),
+    metric("eval/unscored", "episodes", "held-out episodes that could not be judged"),
+];
+
+/// A number of another framework that follows from ours.
+#[derive(Debug, Clone, Copy)]
+pub struct Derived {
+    /// Whose it is.
+    pub names: Names,
+    /// Its name there.
+    pub name: &'static str,
+    /// In what it is counted.
+    pub unit: &'static str,
+    /// What it is.
+    pub meaning: &'static str,
+    value: fn(&Row) -> Option<f64>,
+}
+
+/// All derived numbers, of rows of training.
+pub const DERIVED: &[Derived] = &[
+    Derived {
+        names: Names::Verl,
+        name: "training/global_step",
+        unit: "steps",
+        meaning: "`step`",
+        value: |row| Some(row.step as f64),
+    },
+    Derived {
+        names: Names::Verl,
+        name: "perf/throughput",
+        unit: "tokens/s",
+        meaning: "`tokens/total` over `step_time`, for one device",
+        value: |row| Some(row.values.get("tokens/total")? / row.values.get("step_time")?),
+    },
+];
+
+const fn metric(name: &'static str, unit: &'static str, meaning: &'static str) -> Metric {
+    Metric { name, unit, meaning, verl: None, prime_rl: None }
+}
+
+impl Metric {
+    const fn verl(self, name: &'static str) -> Self {
+        Metric { verl: Some(name), ..self }
+    }
+
+    const fn prime_rl(self, name: &'static str) -> Self {
+        Metric { prime_rl: Some(name), ..self }
+    }
+
+    /// Its name in another framework, with placeholders; `None` where that has no such number.
+    pub fn alias(&self, names: Names) -> Option<&'static str> {
+        match names {
+            Names::Trl => None,
+            Names::Verl => self.verl,
+            Names::PrimeRl => self.prime_rl,
+        }
+    }
+
+    /// Is `name` a name of this metric in a run?
+    pub fn is_called(&self, name: &str) -> bool {
+        let Some((before, rest)) = self.name.split_once('{') else { return self.name == name };
+        let after = rest.split_once('}').map_or("", |(_, after)| after);
+        let middle = name.strip_prefix(before).and_then(|name| name.strip_suffix(after));
+        middle.is_some_and(|middle| !middle.is_empty())
+    }
+}
+
+/// Gives the metrics of one run other names.
+#[derive(Debug, Clone)]
+pub struct Aliases {
+    names: Names,
+    env: String,
+    rollouts: usize,
+}
+
+impl Aliases {
+    /// `names` for the run that `recipe` decides.
+    pub(super) fn of_run(recipe: &Recipe, names: Names) -> Self {
+        Aliases::new(names, &recipe.env.id, recipe.eval.rollouts)
+    }
+
+    /// `names` for a run in environment `env` whose evaluations play `rollouts` episodes a task.
+    pub fn new(names: Names, env: &str, rollouts: usize) -> Self {
+        Aliases { names, env: env.to_owned(), rollouts }
+    }
+
+    /// The numbers of a row under these names; those that the framework lacks keep theirs.
+    pub fn rename(&self, row: &Row) -> Values {
+        let named = row.values.iter().map(|(name, value)| (self.name(name), *value));
+        let derived = DERIVED.iter().filter(|derived| derived.names == self.names && row.event == "train");
+        let derived = derived.filter_map(|derived| Some((derived.name.to_owned(), (derived.value)(row)?)));
+        named.chain(derived).collect()
+    }
+
+    /// The numbers of a row under their TensorBoard tags: these names, as the framework's own logger writes them.
+    /// TRL's (the `Trainer` of transformers) puts the event before each.
+    pub(super) fn tags(&self, row: &Row) -> Vec<(String, f64)> {
+        let prefix = format!("{}/", row.event);
+        let tag = |name: String| match self.names {
+            Names::Trl if !name.starts_with(&prefix) => prefix.clone() + &name,
+            _ => name,
+        };
+        self.rename(row).into_iter().map(|(name, value)| (tag(name), value)).collect()
+    }
+
+    fn name(&self, name: &str) -> String {
+        let alias =
+            METRICS.iter().find(|metric| metric.name == name).and_then(|metric| metric.alias(self.names));
+        alias.map_or_else(
+            || name.to_owned(),
+            |alias| alias.replace("{env}", &self.env).replace("{k}", &self.rollouts.to_string()),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const ALL: [Names; 3] = [Names::Trl, Names::Verl, Names::PrimeRl];
+
+    #[test]
+    fn no_two_metrics_have_the_same_name_in_any_framework() {
+        for names in ALL {
+            let mut seen = BTreeSet::new();
+            for metric in METRICS {
+                let name = metric.alias(names).unwrap_or(metric.name);
+                assert!(seen.insert(name), "{names:?} has two {name}");
+            }
+            for derived in DERIVED.iter().filter(|derived| derived.names == names) {
+                assert!(seen.insert(derived.name), "{names:?} has two {}", derived.name);
+            }
+        }
+        // And no metric's name falls under the pattern of another.
+        for metric in METRICS {
+            let called = METRICS.iter().filter(|other| other.is_called(metric.name)).count();
+            assert_eq!(called, 1, "{}", metric.name);
+        }
+    }
+
+    #[test]
+    fn a_row_gets_the_names_of_a_framework_and_keeps_what_that_lacks() {
+        let values = [("reward", 0.5), ("success", 0.25), ("tokens/total", 600.0), ("step_time", 2.0)];
+        let values: Values = values.into_iter().map(|(name, value)| (name.into(), value)).collect();
+        let row = Row { step: 7, event: "train".into(), values };
+        let named = |names| Aliases::new(names, "countdown", 4).rename(&row).into_iter().collect::<Vec<_>>();
+        let expect = |pairs: &[(&str, f64)]| {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect::<Vec<_>>()
+        };
+        assert_eq!(Aliases::new(Names::Trl, "countdown", 4).rename(&row), row.values);
+        assert_eq!(
+            named(Names::Verl),
+            expect(&[
+                ("critic/rewards/mean", 0.5),
+                ("perf/throughput", 300.0),
+                ("perf/total_num_tokens", 600.0),
+                ("success", 0.25),
+                ("timing_s/step", 2.0),
+                ("training/global_step", 7.0),
+            ])
+        );
+        assert_eq!(
+            named(Names::PrimeRl),
+            expect(&[
+                ("reward/all/mean", 0.5),
+                ("success", 0.25),
+                ("time/step", 2.0),
+                ("tokens/total", 600.0)
+            ])
+        );
+    }
+
+    #[test]
+    fn evaluations_are_named_by_environment_and_rollouts_and_nothing_is_derived_from_them() {
+        let values = Values::from([("eval/success".into(), 0.5), ("eval/reward".into(), 0.75)]);
+        let row = Row { step: 3, event: "eval".into(), values };
+        let tags = |names| {
+            let tags = Aliases::new(names, "countdown", 4).tags(&row);
+            tags.into_iter().map(|(tag, _)| tag).collect::<Vec<_>>()
+        };
+        assert_eq!(tags(Names::Trl), ["eval/reward", "eval/success"]);
+        assert_eq!(tags(Names::Verl), ["val-aux/countdown/reward/mean@4", "val-core/countdown/acc/mean@4"]);
+        assert_eq!(tags(Names::PrimeRl), ["eval/countdown/avg@4", "eval/success"]);
+    }
+
+    #[test]
+    fn tensorboard_tags_under_trl_start_with_the_event() {
+        let row = Row { step: 1, event: "train".into(), values: Values::from([("reward".into(), 1.0)]) };
+        assert_eq!(Aliases::new(Names::Trl, "x", 1).tags(&row), [("train/reward".into(), 1.0)]);
+        assert_eq!(Aliases::new(Names::Verl, "x", 1).tags(&row)[0], ("critic/rewards/mean".into(), 1.0));
+    }
+
+    #[test]
+    fn placeholders_stand_for_one_name_or_more() {
+        let metric = METRICS.iter().find(|metric| metric.name == "rewards/{component}/mean").unwrap();
+        assert!(metric.is_called("rewards/plan/mean") && metric.is_called("rewards/a/b/mean"));
+        assert!(!metric.is_called("rewards//mean") && !metric.is_called("rewards/plan/std"));
+    }
+
+    #[test]
+    fn the_page_on_metrics_repeats_the_table() {
+        let cell = |name: Option<&str>| name.map_or_else(String::new, |name| format!("`{name}`"));
+        let mut expected =
+            vec!["| name | unit | meaning | verl | prime-rl |".into(), "|---|---|---|---|---|".into()];
+        expected.extend(METRICS.iter().map(|metric| {
+            let Metric { name, unit, meaning, verl, prime_rl } = metric;
+            format!("| `{name}` | {unit} | {meaning} | {} | {} |", cell(*verl), cell(*prime_rl))
+        }));
+        expected.extend(["".into(), "| derived | unit | meaning | of |".into(), "|---|---|---|---|".into()]);
+        expected.extend(DERIVED.iter().map(|derived| {
+            let Derived { names, name, unit, meaning, .. } = derived;
+            let of = serde_json::to_value(names).unwrap();
+            format!("| `{name}` | {unit} | {meaning} | {} |", of.as_str().unwrap())
+        }));
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let table =
+            page.split_once("<!-- table -->\n").and_then(|(_, rest)| rest.split_once("\n<!-- end -->"));
+        let expected = expected.join("\n");
+        assert!(
+            table.is_some_and(|(table, _)| table == expected),
+            "between <!-- table --> and <!-- end --> docs/metrics.md must have:\n{expected}\n"
+        );
+    }
+}

@@ -1,0 +1,61 @@
+//! `[metrics]`
+
+use serde::{Deserialize, Serialize};
+
+use crate::metrics::aliases::Names;
+
+/// `[metrics]`: what is logged beside `metrics.jsonl`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MetricsSection {
+    /// Write event files for TensorBoard.
+    pub tensorboard: bool,
+    /// Whose names the metrics get there.
+    pub names: Names,
+}
+
+impl Default for MetricsSection {
+    fn default() -> Self {
+        MetricsSection { tensorboard: true, names: Names::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::{Recipe, Source};
+
+    fn section(overrides: &[&str]) -> Result<MetricsSection, String> {
+        let text = r#"
+run.dir = "runs/x"
+policy.path = "models/starter"
+train = { method = "grpo", max_steps = 3 }
+env.id = "countdown"
+"#;
+        let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
+        Source::parse("r.toml", text, &overrides)
+            .and_then(|source| Recipe::resolve(&source))
+            .map(|recipe| recipe.metrics)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn tensorboard_is_on_under_trls_names_unless_the_recipe_says_otherwise() {
+        assert_eq!(section(&[]), Ok(MetricsSection { tensorboard: true, names: Names::Trl }));
+        let names = ["trl", "verl", "prime-rl"]
+            .map(|names| section(&[&format!("metrics.names={names}")]).unwrap().names);
+        assert_eq!(names, [Names::Trl, Names::Verl, Names::PrimeRl]);
+        assert!(!section(&["metrics.tensorboard=false"]).unwrap().tensorboard);
+    }
+
+    #[test]
+    fn unknown_names_and_keys_are_refused_with_what_there_is() {
+        let error = section(&["metrics.names=wandb"]).unwrap_err();
+        assert!(
+            error.contains("metrics.names") && error.contains("verl") && error.contains("prime-rl"),
+            "{error}"
+        );
+        let error = section(&["metrics.tensorbord=true"]).unwrap_err();
+        assert!(error.contains("tensorbord") && error.contains("tensorboard"), "{error}");
+    }
+}

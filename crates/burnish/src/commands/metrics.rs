@@ -1,0 +1,35 @@
+//! `burnish metrics`
+
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+
+use burnish_run::metrics::{self, aliases::Names};
+use clap::Args;
+
+use super::Done;
+
+/// Which run, and whose names.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// A run directory.
+    run: PathBuf,
+    /// Whose names the metrics get: trl, verl or prime-rl.
+    #[arg(long, default_value = "trl", value_parser = names)]
+    names: Names,
+}
+
+fn names(text: &str) -> Result<Names, String> {
+    serde_json::from_value(text.into()).map_err(|_| "is none of trl, verl, prime-rl".to_owned())
+}
+
+pub(crate) fn run(arguments: Arguments) -> Done {
+    let mut out = std::io::stdout().lock();
+    for row in metrics::of_run(&arguments.run, arguments.names)? {
+        match out.write_all(row.to_line().as_bytes()) {
+            // Whoever reads, as `head` does, has enough.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => break,
+            written => written?,
+        }
+    }
+    Ok(())
+}
