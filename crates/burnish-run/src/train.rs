@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use burnish_core::{Episode, Validity};
 use burnish_data::overlap::OverlapReport;
@@ -78,6 +78,8 @@ pub struct Run {
     saved: Option<u64>,
     /// Tokens of prompts and answers that were trained on so far; a shared prompt counts in every sequence.
     tokens: u64,
+    /// When it was started, in seconds since 1970 (UTC): what templates take for now, however often it is resumed.
+    started: i64,
     /// Training rows that overlap with evaluation rows.
     overlap: Option<OverlapReport>,
 }
@@ -135,7 +137,7 @@ impl Run {
     }
 
     fn assemble(recipe: Recipe, parts: Parts, dir: RunDir, journal: Journal) -> Result<Self, RunError> {
-        let Parts { tasks, policy, trainer, stage, step, tokens, overlap } = parts;
+        let Parts { tasks, policy, trainer, stage, step, tokens, started, overlap } = parts;
         Ok(Run {
             schedule: schedule(&recipe),
             metrics: MetricsLog::open(&dir, &recipe, step)?,
@@ -150,6 +152,7 @@ impl Run {
             journal,
             step,
             tokens,
+            started,
             overlap,
         })
     }
@@ -278,7 +281,7 @@ impl Run {
             Stage::Grpo(stage) => stage.state(),
             Stage::Sft(_) => serde_json::Value::Null,
         };
-        let state = serde_json::json!({ "tokens": self.tokens, "stage": stage });
+        let state = serde_json::json!({ "tokens": self.tokens, "stage": stage, "started": self.started });
         let path =
             self.checkpoints.save(self.step, &self.policy.model, &self.trainer, &state, &mut write_chat)?;
         self.saved = Some(self.step);
@@ -323,6 +326,11 @@ fn all_unscored(episodes: &[Episode]) -> Option<&str> {
     }
 }
 
+/// Seconds since 1970 (UTC).
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs() as i64)
+}
+
 fn is_due(step: u64, every: u64) -> bool {
     every > 0 && step.is_multiple_of(every)
 }
@@ -350,6 +358,7 @@ struct Parts {
     stage: Stage,
     step: u64,
     tokens: u64,
+    started: i64,
     overlap: Option<OverlapReport>,
 }
 
@@ -402,6 +411,8 @@ impl Parts {
             None => 0,
         };
         let state = checkpoint.as_ref().map_or(&serde_json::Value::Null, Checkpoint::state);
+        let started = state["started"].as_i64().unwrap_or_else(now);
+        policy.chat.template = policy.chat.template.at(started);
         let stage = if is_grpo {
             Stage::Grpo(Box::new(GrpoStage::new(recipe, &state["stage"])?))
         } else {
@@ -415,7 +426,7 @@ impl Parts {
             Stage::Sft(stage)
         };
         let tokens = state["tokens"].as_u64().unwrap_or(0);
-        Ok(Parts { tasks, policy, trainer, stage, step, tokens, overlap })
+        Ok(Parts { tasks, policy, trainer, stage, step, tokens, started, overlap })
     }
 }
 

@@ -231,7 +231,7 @@ fn requests_that_can_not_be_answered_are_named() {
 fn weights_that_diverged_are_an_error() {
     let mut model = model();
     let head = model.head();
-    model.params.get_mut(head)[0] = f32::NAN;
+    model.params.get_mut(head.base)[0] = f32::NAN;
     let error = generate(&model, None, &[request(vec![1], Sampling::at(1.0, 2), 0)], &Limits::default());
     assert_eq!(error.unwrap_err(), EngineError::NotFinite { request: 0, position: 0 });
 }
