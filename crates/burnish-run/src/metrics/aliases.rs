@@ -1,7 +1,8 @@
 //! Every metric: what it means, and what other frameworks call the same number.
 //!
-//! A metric has an alias only where the other framework's number has the same definition. Names like ours that mean
-//! something else are listed in `docs/metrics.md`, which repeats this table.
+//! A metric has an alias only where the other framework's number has the same definition, for runs that both can do.
+//! Where runs can make a difference, and names that look alike and mean something else, are listed in
+//! `docs/metrics.md`, which repeats this table.
 
 use serde::{Deserialize, Serialize};
 

@@ -10,6 +10,7 @@
 
 pub mod aliases;
 mod crc32c;
+mod event;
 mod jsonl;
 mod tensorboard;
 

@@ -1,23 +1,14 @@
 //! TensorBoard event files: the same numbers, for TensorBoard's curves.
 //!
-//! An event file is a sequence of TFRecords, each an `Event` message of protocol buffers:
-//!
-//! ```text
-//! record     length: u64   masked CRC32C of length: u32   Event   masked CRC32C of Event: u32   (little endian)
-//! Event      1 wall_time: double   2 step: int64   3 file_version: string   5 summary   7 session_log
-//! summary    1 value, repeated { 1 tag: string   2 simple_value: float }
-//! ```
-//!
-//! Source: TensorFlow's `event.proto`, `summary.proto` and `lib/io/record_writer.cc`. A file starts with its
-//! version and a `session_log` that says which steps are to come: it makes a TensorBoard that is open while a run
-//! resumes forget what the interrupted run had drawn of them. Readers take half a record at the end as the end.
+//! A file starts with its version and with the first step that is to come, which makes a TensorBoard that is open
+//! while a run resumes forget what the interrupted run had drawn from that step on.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::crc32c::masked_crc32c;
+use super::event::{Record, record, records, scalars_event, start_event, version_event};
 use crate::files::{FileError, sync_dir};
 
 const PREFIX: &str = "events.out.tfevents.";
@@ -50,7 +41,7 @@ impl EventsLog {
         };
         let failed = || FileError::on("append to", path);
         let len = file.metadata().map_err(failed())?.len();
-        let written = file.write_all(&record(&scalars_event(step, scalars)));
+        let written = file.write_all(&record(&scalars_event(wall_time(), step, scalars)));
         if written.is_err() {
             // Half a record hides all that follow. Should this fail too, the first error is the one to report.
             let _ = file.set_len(len);
@@ -131,8 +122,8 @@ fn create(dir: &Path, step_first: u64) -> Result<(PathBuf, File), FileError> {
     let path = dir.join(format!("{PREFIX}{seconds:010}.{}{SUFFIX}", host()));
     let failed = || FileError::on("create", &path);
     let mut file = OpenOptions::new().append(true).create_new(true).open(&path).map_err(failed())?;
-    let mut head = record(&version_event());
-    head.extend(record(&start_event(step_first)));
+    let mut head = record(&version_event(wall_time()));
+    head.extend(record(&start_event(wall_time(), step_first)));
     file.write_all(&head).map_err(failed())?;
     Ok((path, file))
 }
@@ -151,161 +142,6 @@ fn host() -> String {
     let name: String =
         name.trim().chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
     if name.is_empty() { "localhost".into() } else { name }
-}
-
-fn version_event() -> Vec<u8> {
-    let mut event = Message::default();
-    event.double(1, wall_time());
-    event.bytes(3, b"brain.Event:2");
-    event.0
-}
-
-fn start_event(step_first: u64) -> Vec<u8> {
-    let mut session = Message::default();
-    // SessionLog.START
-    session.varint(1, 1);
-    let mut event = Message::default();
-    event.double(1, wall_time());
-    event.varint(2, step_first);
-    event.bytes(7, &session.0);
-    event.0
-}
-
-fn scalars_event(step: u64, scalars: &[(String, f64)]) -> Vec<u8> {
-    let mut summary = Message::default();
-    for (tag, number) in scalars {
-        let mut value = Message::default();
-        value.bytes(1, tag.as_bytes());
-        value.float(2, *number as f32);
-        summary.bytes(1, &value.0);
-    }
-    let mut event = Message::default();
-    event.double(1, wall_time());
-    event.varint(2, step);
-    event.bytes(5, &summary.0);
-    event.0
-}
-
-fn record(event: &[u8]) -> Vec<u8> {
-    let length = (event.len() as u64).to_le_bytes();
-    let mut record = Vec::with_capacity(event.len() + 16);
-    record.extend(length);
-    record.extend(masked_crc32c(&length).to_le_bytes());
-    record.extend(event);
-    record.extend(masked_crc32c(event).to_le_bytes());
-    record
-}
-
-/// A message of protocol buffers under construction.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn key(&mut self, field: u64, wire_type: u64) {
-        self.raw_varint(field << 3 | wire_type);
-    }
-
-    fn raw_varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-
-    fn varint(&mut self, field: u64, value: u64) {
-        self.key(field, 0);
-        self.raw_varint(value);
-    }
-
-    fn double(&mut self, field: u64, value: f64) {
-        self.key(field, 1);
-        self.0.extend(value.to_le_bytes());
-    }
-
-    fn bytes(&mut self, field: u64, value: &[u8]) {
-        self.key(field, 2);
-        self.raw_varint(value.len() as u64);
-        self.0.extend(value);
-    }
-
-    fn float(&mut self, field: u64, value: f32) {
-        self.key(field, 5);
-        self.0.extend(value.to_le_bytes());
-    }
-}
-
-/// What cutting needs to know of a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Record {
-    /// Step of its event.
-    step: u64,
-    /// Does it hold scalars?
-    has_summary: bool,
-    /// Byte after it.
-    end: usize,
-}
-
-/// The records of a file up to the first that is incomplete or damaged, as TensorBoard reads them.
-fn records(bytes: &[u8]) -> impl Iterator<Item = Record> {
-    let mut end = 0;
-    std::iter::from_fn(move || {
-        let (event, size) = event_at(&bytes[end..])?;
-        let (step, has_summary) = step_and_summary(event)?;
-        end += size;
-        Some(Record { step, has_summary, end })
-    })
-}
-
-/// The event of the record at the start of `bytes`, and the size of the record.
-fn event_at(bytes: &[u8]) -> Option<(&[u8], usize)> {
-    let (length, rest) = bytes.split_first_chunk::<8>()?;
-    let (length_crc, rest) = rest.split_first_chunk::<4>()?;
-    if masked_crc32c(length) != u32::from_le_bytes(*length_crc) {
-        return None;
-    }
-    let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
-    let (event, rest) = rest.split_at_checked(length)?;
-    let (crc, _) = rest.split_first_chunk::<4>()?;
-    (masked_crc32c(event) == u32::from_le_bytes(*crc)).then_some((event, length + 16))
-}
-
-fn step_and_summary(mut event: &[u8]) -> Option<(u64, bool)> {
-    let (mut step, mut has_summary) = (0, false);
-    while !event.is_empty() {
-        let key = take_varint(&mut event)?;
-        let skipped = match key & 7 {
-            0 => {
-                let value = take_varint(&mut event)?;
-                if key >> 3 == 2 {
-                    step = value;
-                }
-                0
-            }
-            1 => 8,
-            2 => {
-                has_summary |= key >> 3 == 5;
-                usize::try_from(take_varint(&mut event)?).ok()?
-            }
-            5 => 4,
-            _ => return None,
-        };
-        event = event.split_at_checked(skipped)?.1;
-    }
-    Some((step, has_summary))
-}
-
-fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -375,18 +211,6 @@ mod tests {
         assert!(other.exists());
     }
 
-    #[test]
-    fn a_record_is_what_the_formats_say() {
-        // By hand, from event.proto: field 2 (varint) 300; field 5 { field 1 { field 1 "a", field 2 (float) 1 } }.
-        let event = scalars_event(300, &[("a".into(), 1.0)]);
-        assert_eq!(event[0], 1 << 3 | 1);
-        assert_eq!(event[9..], [0x10, 0xac, 0x02, 0x2a, 10, 0x0a, 8, 0x0a, 1, b'a', 0x15, 0, 0, 0x80, 0x3f]);
-        let record = record(&event);
-        assert_eq!(record[..8], 24u64.to_le_bytes());
-        assert_eq!(record.len(), 24 + 16);
-        assert_eq!(event_at(&record), Some((&event[..], 40)));
-    }
-
     proptest! {
         #[test]
         fn a_file_cut_or_spoilt_anywhere_keeps_all_before(at in 0usize..900, spoil in any::<bool>()) {
@@ -404,12 +228,6 @@ mod tests {
             truncate_after(scratch.path(), 99).unwrap();
             let expected: Vec<Vec<u64>> = if whole.is_empty() { Vec::new() } else { vec![whole] };
             prop_assert_eq!(steps(scratch.path()), expected);
-        }
-
-        #[test]
-        fn any_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            let _ = step_and_summary(&bytes);
-            prop_assert!(records(&bytes).count() <= 4);
         }
     }
 }
