@@ -80,6 +80,34 @@ fn a_run_killed_at_any_point_and_resumed_equals_an_uninterrupted_one_bit_for_bit
 }
 
 #[test]
+fn what_dynamic_sampling_draws_and_what_the_kl_coefficient_has_become_survive_a_kill() {
+    let scratch = Scratch::with_policy();
+    let overrides = [
+        "rollout.dynamic_sampling.max_rounds=3",
+        "reward.overlong_buffer.length=26",
+        "loss.adaptive_kl={target_kl=0.01, horizon=64}",
+        "run.dir=whole",
+    ];
+    scratch.burnish(&[&["train", "grpo.toml"], &overrides[..]].concat()).succeeds();
+    let killed = [&["train", "grpo.toml"], &overrides[..3], &["run.dir=killed"]].concat();
+    let mut child = scratch.command(&killed).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // Past the first checkpoint, which is made after 2 of the 6 steps.
+    wait_until("the run has come that far", || {
+        metric_lines(&scratch, "killed") >= 5 || child.try_wait().unwrap().is_some()
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    scratch.burnish(&["train", "--resume", "killed"]).succeeds();
+    assert_same_run(&scratch, "killed", "whole", 6);
+    let metrics = timeless_metrics(&scratch.path("whole/metrics.jsonl"));
+    let steps: Vec<serde_json::Value> =
+        metrics.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |name: &str| steps.iter().filter_map(|row| row[name].as_f64()).collect::<Vec<_>>();
+    assert!(of("kl_coef").windows(2).all(|pair| pair[0] != pair[1]), "the coefficient moves: {metrics:?}");
+    assert!(of("dynamic_sampling/rounds").iter().any(|rounds| *rounds > 1.0), "{metrics:?}");
+}
+
+#[test]
 fn sft_resumes_to_the_same_bits_and_repeats_itself() {
     let scratch = Scratch::with_policy();
     let mut child = start(&scratch, "sft.toml", "killed");
