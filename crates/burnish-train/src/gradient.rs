@@ -195,9 +195,10 @@ fn row_keys(batch: &MicroBatch, seed: u64) -> Arc<[u64]> {
     for segment in batch.layout.segments() {
         let parent = segment.parent.map(|parent| &batch.layout.segments()[parent]);
         let mut key = parent.map_or(seed, |parent| keys[parent.start + parent.len - 1]);
-        for row in segment.start..segment.start + segment.len {
-            key = rng::bits(key, u64::from(batch.ids[row]));
-            keys[row] = key;
+        let rows = segment.start..segment.start + segment.len;
+        for (own, id) in keys[rows.clone()].iter_mut().zip(&batch.ids[rows]) {
+            key = rng::bits(key, u64::from(*id));
+            *own = key;
         }
     }
     keys.into()

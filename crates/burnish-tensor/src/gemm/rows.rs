@@ -199,10 +199,10 @@ unsafe fn tile_f32<const R: usize, const C: usize>(x: &[f32], w: &[f32], k: usiz
         // SAFETY: rows of `k` elements, of which no more than the mask names are touched.
         unsafe {
             let x: [__m512; R] = std::array::from_fn(|r| _mm512_maskz_loadu_ps(mask, x.add(r * k + at)));
-            for c in 0..C {
-                let w = _mm512_maskz_loadu_ps(mask, w.add(c * k + at));
-                for r in 0..R {
-                    vectors[r][c] = _mm512_fmadd_ps(x[r], w, vectors[r][c]);
+            let w: [__m512; C] = std::array::from_fn(|c| _mm512_maskz_loadu_ps(mask, w.add(c * k + at)));
+            for (sums, x) in vectors.iter_mut().zip(x) {
+                for (sum, w) in sums.iter_mut().zip(w) {
+                    *sum = _mm512_fmadd_ps(x, w, *sum);
                 }
             }
         }
@@ -237,10 +237,10 @@ unsafe fn tile_bf16<const R: usize, const C: usize>(x: &[bf16], w: &[bf16], padd
                 std::mem::transmute::<__m512i, __m512bh>(bits)
             };
             let x: [__m512bh; R] = std::array::from_fn(|r| load(x, r));
-            for c in 0..C {
-                let w = load(w, c);
-                for r in 0..R {
-                    vectors[r][c] = _mm512_dpbf16_ps(vectors[r][c], x[r], w);
+            let w: [__m512bh; C] = std::array::from_fn(|c| load(w, c));
+            for (sums, x) in vectors.iter_mut().zip(x) {
+                for (sum, w) in sums.iter_mut().zip(w) {
+                    *sum = _mm512_dpbf16_ps(*sum, x, w);
                 }
             }
         }
