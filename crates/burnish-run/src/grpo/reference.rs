@@ -11,7 +11,7 @@ use crate::recipe::Recipe;
 /// The policy before training.
 pub(super) enum Reference {
     /// A frozen copy.
-    Copy(Model),
+    Copy(Box<Model>),
     /// What is trained is an adapter: the policy without it.
     WithoutAdapter,
 }
@@ -32,7 +32,7 @@ impl Reference {
         if recipe.policy.lora.is_some() && Model::base_of(path)?.is_none() {
             return Ok(Some(Reference::WithoutAdapter));
         }
-        Ok(Some(Reference::Copy(LoadedPolicy::load(path, &recipe.policy.sampling())?.model)))
+        Ok(Some(Reference::Copy(Box::new(LoadedPolicy::load(path, &recipe.policy.sampling())?.model))))
     }
 
     /// Gives every sample its log-probs under the reference.
