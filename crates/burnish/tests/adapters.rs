@@ -41,7 +41,8 @@ fn a_run_on_an_adapter_resumes_evaluates_and_merges() {
             .succeeds()
             .stdout();
         // The merged weights are rounded to the type of the base, so the two may differ a little.
-        let success = |json: &str| serde_json::from_str::<serde_json::Value>(json).unwrap()["success"]["mean"].as_f64();
+        let success =
+            |json: &str| serde_json::from_str::<serde_json::Value>(json).unwrap()["success"]["mean"].as_f64();
         let (before, after) = (success(&evaluated).unwrap(), success(&of_merged).unwrap());
         assert!((before - after).abs() <= 0.5, "{before} {after}");
         scratch.burnish(&["merge", &whole, &merged]).fails_with(&["exists already"]);

@@ -69,6 +69,14 @@ pub const METRICS: &[Metric] = &[
         .verl("actor/entropy")
         .prime_rl("entropy/all/mean"),
     metric("kl", "nats", "the objective's KL to the reference at loss tokens, mean (where `loss.beta` > 0)"),
+    metric("kl_coef", "1", "weight of the KL divergence in the step (where `loss.beta` > 0)")
+        .verl("actor/reward_kl_penalty_coeff"),
+    metric(
+        "reward_kl_penalty",
+        "nats",
+        "KL to the reference in the reward: mean over episodes of the mean over tokens",
+    )
+    .verl("actor/reward_kl_penalty"),
     metric("clip_ratio/low_mean", "share", "loss tokens clipped at the lower bound"),
     metric("clip_ratio/high_mean", "share", "loss tokens clipped at the upper bound"),
     metric("clip_ratio/region_mean", "share", "loss tokens clipped at either").verl("actor/pg_clipfrac"),
@@ -84,6 +92,22 @@ pub const METRICS: &[Metric] = &[
         "trainer's minus sampler's log-prob before the first update, absolute, mean",
     ),
     metric("sampling/sampling_logp_difference/max", "nats", "the largest of them"),
+    metric(
+        "sampling/cache_waits",
+        "requests",
+        "times that a request waited for room in the cache; left out if 0",
+    ),
+    metric(
+        "sampling/cache_preemptions",
+        "sequences",
+        "sequences that gave up their room in the cache for a while",
+    ),
+    metric(
+        "dynamic_sampling/rounds",
+        "rounds",
+        "rounds of sampling in the step (where `rollout.dynamic_sampling` is on)",
+    ),
+    metric("dynamic_sampling/dropped_groups", "groups", "groups left out because nothing varied in them"),
     metric("step_time", "s", "wall time of the step, without evaluation and saving")
         .verl("timing_s/step")
         .prime_rl("time/step"),
@@ -112,6 +136,10 @@ pub const METRICS: &[Metric] = &[
     )
     .prime_rl("eval/{env}/completion_len/mean"),
     metric("eval/unscored", "episodes", "held-out episodes that could not be judged"),
+    metric("data/overlap/rows", "rows", "training rows that were compared with evaluation rows"),
+    metric("data/overlap/overlapping", "rows", "of these, rows that share a run of words with one"),
+    metric("data/overlap/evaluation_rows", "rows", "evaluation rows that they were compared with"),
+    metric("data/overlap/evaluation_rows_found", "rows", "of these, rows found in training rows"),
 ];
 
 /// A number of another framework that follows from ours.
