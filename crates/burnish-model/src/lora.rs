@@ -94,6 +94,18 @@ impl LoraConfig {
         Ok(())
     }
 
+    /// Does `other` ask for the same? PEFT keeps the targets as a set, whose order changes from file to file.
+    pub(crate) fn agrees_with(&self, other: &LoraConfig) -> bool {
+        let in_order = |config: &LoraConfig| {
+            let mut config = config.clone();
+            if let Targets::Names(names) = &mut config.target_modules {
+                names.sort_unstable();
+            }
+            config
+        };
+        in_order(self) == in_order(other)
+    }
+
     /// Which of the linear maps `names` are adapted.
     ///
     /// # Errors
@@ -229,10 +241,6 @@ fn from_peft(value: &Value) -> Result<(LoraConfig, String), ConfigError> {
         .ok_or_else(|| missing("target_modules", "names of linear maps"))?;
     config.target_modules = Targets::deserialize(targets)
         .map_err(|_| unsupported("target_modules", targets, "a list of names, or a text"))?;
-    // PEFT keeps a set, whose order changes from run to run.
-    if let Targets::Names(names) = &mut config.target_modules {
-        names.sort_unstable();
-    }
     let base = map
         .get("base_model_name_or_path")
         .and_then(Value::as_str)

@@ -91,7 +91,7 @@ impl Model {
                                train the adapter (policy.lora), or merge it first (burnish merge)";
                 return Err(ModelError::malformed(&path, problem));
             }
-            Trains::Adapter(asked, _) if *asked != config => {
+            Trains::Adapter(asked, _) if !asked.agrees_with(&config) => {
                 let problem =
                     format!("it was made with {config:?}, but {asked:?} is asked for; make them agree");
                 return Err(ModelError::malformed(&path, problem));

@@ -113,7 +113,7 @@ fn a_new_adapter_computes_its_base_and_the_same_seed_gives_the_same() {
 
 #[test]
 fn an_adapter_is_saved_and_read_back_over_its_base() {
-    let ends = Targets::Names(vec!["k_proj".into(), "o_proj".into()]);
+    let ends = Targets::Names(vec!["o_proj".into(), "k_proj".into()]);
     let config = LoraConfig { dropout: 0.1, rslora: true, ..lora(3, ends) };
     let model = moved_adapter(&config);
     let prompts = expected("qwen3-lora").prompts;
@@ -125,6 +125,9 @@ fn an_adapter_is_saved_and_read_back_over_its_base() {
         assert_eq!(again.params.data(), model.params.data());
         assert_eq!(logits(&again, &prompts), logits(&model, &prompts));
     }
+    let reordered = Targets::Names(vec!["k_proj".into(), "o_proj".into()]);
+    let trains = Trains::Adapter(LoraConfig { target_modules: reordered, ..config.clone() }, 9);
+    assert!(Model::load_as(dir.path(), &Loading { trains, ..Loading::default() }).is_ok());
     let whole = Model::load(dir.path()).unwrap_err().to_string();
     assert!(whole.contains("burnish merge"), "{whole}");
     let other = Trains::Adapter(LoraConfig { rank: 5, ..config }, 9);
