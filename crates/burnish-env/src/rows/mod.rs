@@ -1,6 +1,6 @@
 //! Tasks from files, judged by an external command: a reward without writing Rust.
 //!
-//! Files are jsonl, packed with gzip or not, or parquet, with the columns of TRL, verl, OpenRLHF, slime and
+//! Files are jsonl, packed with gzip or not, tsv, or parquet, with the columns of TRL, verl, OpenRLHF, slime and
 //! verifiers, or columns by name; see [`burnish_data`]. Rows stay in their files: what is held does not grow with
 //! them.
 //!

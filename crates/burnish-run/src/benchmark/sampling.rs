@@ -103,3 +103,17 @@ pub(super) fn in_words(sampling: &Sampling, from: SamplingFrom) -> String {
     }
     words
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sampling_is_said_in_words() {
+        assert_eq!(in_words(&Sampling::greedy(7), SamplingFrom::Greedy), "greedy, at most 7 tokens");
+        let qwen = Sampling { top_k: 20, top_p: 0.5, ..Sampling::at(0.75, 9) };
+        let expected =
+            "temperature 0.75, top_k 20, top_p 0.5, at most 9 tokens (the model's generation_config.json)";
+        assert_eq!(in_words(&qwen, SamplingFrom::Model), expected);
+    }
+}

@@ -210,3 +210,137 @@ fn columns_of(benchmark: &Benchmark, path: &Path) -> Result<(ColumnNames, Labels
     let labels = benchmark.labels.iter().filter(|(column, _)| has(column)).copied().collect();
     Ok((columns, labels))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::benchmark::{BENCHMARKS, find};
+
+    /// The only part of a benchmark, in a file of this content.
+    fn read(name: &str, file: &str, content: &str, languages: &[&str]) -> Result<Items, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(file);
+        std::fs::write(&path, content).unwrap();
+        let benchmark = find(name).unwrap();
+        let languages: Vec<String> = languages.iter().map(|language| (*language).to_owned()).collect();
+        locate(benchmark, Some(&path), &languages, None)
+            .and_then(|located| Items::read(benchmark, &located[0], None))
+            .map_err(|error| error.to_string().replace(&folder.path().display().to_string(), "DIR"))
+    }
+
+    #[test]
+    fn an_item_is_named_after_its_place_and_asked_in_the_benchmarks_words() {
+        let row = r#"{"question": "1+1?", "answer": "1+1 = <<1+1=2>>2\n#### 2"}"#;
+        let items = read("gsm8k", "any.jsonl", &format!("{row}\n{row}\n"), &[]).unwrap();
+        let ids: Vec<&str> = items.tasks.iter().map(|task| task.id.0.as_str()).collect();
+        assert_eq!(ids, ["gsm8k/0", "gsm8k/1"]);
+        assert_eq!(items.references, ["2", "2"]);
+        assert!(items.tasks[0].prompt[0].content.starts_with("1+1?\n\nPlease reason step by step"));
+        assert!(items.tasks[0].labels.is_empty());
+    }
+
+    #[test]
+    fn a_language_comes_from_the_files_name_or_from_the_option() {
+        for (file, languages) in [("mgsm_de.tsv", &[][..]), ("fragen.tsv", &["de"])] {
+            let items = read("mgsm", file, "Wie viel ist 1+1?\t2\nUnd 1000+1?\t1,001\n", languages).unwrap();
+            assert_eq!((items.part, items.tasks[1].id.0.as_str()), (1, "mgsm/de/1"));
+            assert_eq!(
+                items.tasks[0].prompt[0].content,
+                "Frage: Wie viel ist 1+1?\nSchritt-für-Schritt-Antwort:"
+            );
+            assert_eq!(items.tasks[0].labels["language"], "de");
+            assert_eq!(items.references, ["2", "1,001"]);
+        }
+        let error = read("mgsm", "fragen.tsv", "a\t1\n", &[]).err().unwrap();
+        assert!(error.contains("DIR/fragen.tsv: in which language") && error.contains("--lang"), "{error}");
+        let error = read("mgsm", "mgsm_de.tsv", "a\t1\n", &["ger"]).err().unwrap();
+        assert!(error.contains("no such language") && error.contains("bn, de, en"), "{error}");
+        let error = read("gsm8k", "test.jsonl", "", &["de"]).err().unwrap();
+        assert!(error.contains("one language only"), "{error}");
+    }
+
+    #[test]
+    fn the_level_of_math500_is_a_label_in_both_forms_of_the_data() {
+        let hub = r#"{"problem": "x?", "solution": "s", "answer": "\\frac{1}{2}", "subject": "Algebra", "level": 2}"#;
+        let other = r#"{"problem": "x?", "answer": "\\frac{1}{2}", "difficulty": 2.0}"#;
+        for (row, labels) in [(hub, 2), (other, 1)] {
+            let items = read("math500", "test.jsonl", row, &[]).unwrap();
+            assert_eq!((items.tasks[0].labels["level"].as_str(), items.tasks[0].labels.len()), ("2", labels));
+        }
+    }
+
+    #[test]
+    fn rows_that_are_not_the_benchmarks_are_refused_with_file_and_reason() {
+        let refuse = |content: &str, parts: &[&str]| {
+            let error = read("gsm8k", "test.jsonl", content, &[]).err().unwrap();
+            for part in parts {
+                assert!(error.contains(part), "{part}: {error}");
+            }
+        };
+        refuse("", &["DIR/test.jsonl: has no rows"]);
+        refuse(
+            r#"{"problem": "x", "answer": "1"}"#,
+            &["DIR/test.jsonl", "problem, answer", "`question` and `answer`"],
+        );
+        let fine = r#"{"question": "x", "answer": "1"}"#;
+        refuse(
+            &format!("{fine}\n{{\"question\": \"x\", \"answer\": \"unknown\"}}"),
+            &["line 2", "not one number"],
+        );
+        refuse(&format!("{fine}\n{{\"question\": \"x\"}}"), &["line 2", "`answer`"]);
+    }
+
+    #[test]
+    fn missing_data_says_which_file_is_wanted_where_it_comes_from_and_its_licence() {
+        let folder = tempfile::tempdir().unwrap();
+        for benchmark in BENCHMARKS {
+            let file = benchmark.parts[0].files[0];
+            let nowhere = locate(benchmark, None, &[], None).unwrap_err().to_string();
+            let empty = locate(benchmark, None, &[], Some(folder.path())).unwrap_err().to_string();
+            let named = locate(benchmark, Some(&folder.path().join("x")), &[], None).unwrap_err().to_string();
+            for error in [&nowhere, &empty, &named] {
+                for part in [
+                    "https://github.com/",
+                    benchmark.licence,
+                    "--data",
+                    "$BURNISH_DATA",
+                    "nothing is downloaded",
+                ] {
+                    assert!(error.contains(part), "{part}: {error}");
+                }
+            }
+            assert!(nowhere.contains(file), "{nowhere}");
+            assert!(
+                empty.contains(&folder.path().join(benchmark.name).join(file).display().to_string()),
+                "{empty}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_real_sets_are_read_whole_and_every_reference_can_be_judged() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+        if !folder.is_dir() {
+            println!("skipped: there is no {}", folder.display());
+            return;
+        }
+        for (name, items, files) in [("gsm8k", 1319, 1), ("math500", 500, 1), ("mgsm", 250, 11)] {
+            let benchmark = find(name).unwrap();
+            let located = locate(benchmark, None, &[], Some(&folder)).unwrap();
+            assert_eq!(located.len(), files, "{name}");
+            for located in &located {
+                let read = Items::read(benchmark, located, None).unwrap();
+                assert_eq!(read.tasks.len(), items, "{}", located.path.display());
+                for (task, reference) in read.tasks.iter().zip(&read.references) {
+                    let gold = benchmark.verifier.gold(reference).unwrap();
+                    assert!(
+                        gold.judge(&format!("\\boxed{{{reference}}}")).is_correct,
+                        "{}: {reference}",
+                        task.id
+                    );
+                }
+                assert_eq!(Items::read(benchmark, located, Some(7)).unwrap().tasks, read.tasks[..7]);
+            }
+        }
+    }
+}

@@ -89,8 +89,9 @@ pub(crate) fn list() -> Done {
         if !languages.is_empty() {
             println!("         languages {}", languages.join(", "));
         }
-        for part in benchmark.parts.iter().take(1) {
-            println!("         prompt    {:?}", part.prompt("{question}"));
+        let english = benchmark.parts.iter().find(|part| matches!(part.language, None | Some("en")));
+        for part in english {
+            println!("         prompt    {}", part.prompt("{question}").replace('\n', "\\n"));
         }
     }
     Ok(())
