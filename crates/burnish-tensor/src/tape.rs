@@ -13,6 +13,11 @@ use crate::{
     },
 };
 
+/// Weights of at least so many elements do not stay in the cache from one product to the next: packing them would cost
+/// more than a product with few rows. The bound looks at the weight alone, never at the rows, so that a row's result
+/// does not depend on its batch.
+const READ_ONCE_ELEMENTS: usize = 1 << 20;
+
 /// One forward pass, and what its backward pass needs.
 ///
 /// ```
@@ -37,7 +42,7 @@ use crate::{
 pub struct Tape<'p> {
     pub(crate) params: &'p Params,
     pub(crate) is_recording: bool,
-    /// Is each row computed on its own, against weights that are read once?
+    /// Are large weights read once, without packing?
     row_by_row: bool,
     /// Are adapters part of the maps that they belong to?
     has_adapters: bool,
@@ -101,8 +106,8 @@ impl<'p> Tape<'p> {
         Tape { is_recording: false, ..Tape::recording(params) }
     }
 
-    /// A tape for decoding: as [`Tape::inference`], with maps computed for each row on its own against weights that are
-    /// read once. For few rows that is faster, and a row's result does not depend on which others there are.
+    /// A tape for decoding: as [`Tape::inference`], with large weights read once, as they lie. For few rows that is
+    /// faster. A row's result does not depend on which others there are.
     #[must_use]
     pub fn decoding(params: &'p Params) -> Self {
         Tape { row_by_row: true, ..Tape::inference(params) }
@@ -152,7 +157,8 @@ impl<'p> Tape<'p> {
         assert_eq!(x.cols, base.cols, "columns of x and of the weight differ");
         let shape = self.shape(x.rows, base);
         let bias_data = bias.map(|bias| self.params.get(bias));
-        let forward = if self.row_by_row { ops::linear::forward_rows } else { ops::linear::forward };
+        let reads_once = self.row_by_row && base.len() >= READ_ONCE_ELEMENTS;
+        let forward = if reads_once { ops::linear::forward_rows } else { ops::linear::forward };
         let data = forward(&x.data, self.params.elements(base), bias_data, shape);
         let y = self.push(x.rows, base.rows, data, || Op::Linear { x: x.clone(), weight: base, bias });
         match adapter {

@@ -256,14 +256,15 @@ fn sample(episode: &Episode, settings: &Settings, reference: &str) -> Result<Sam
     if judgement.is_correct != episode.verdict.success {
         return Err(refuse("the verdict and its explanation disagree"));
     }
-    let stop = episode.traces.iter().flat_map(|trace| trace.nodes()).filter_map(|node| node.sampled.as_ref());
+    let mut stop =
+        episode.traces.iter().flat_map(|trace| trace.nodes()).filter_map(|node| node.sampled.as_ref());
     Ok(Sample {
         text: message.content.clone(),
         reasoning: message.reasoning_content.clone(),
         answer: judgement.answer,
         outcome: judgement.reason.into(),
         tokens: episode.sampled_tokens(),
-        stop: stop.last().map(|sampled| sampled.stop),
+        stop: stop.next_back().map(|sampled| sampled.stop),
     })
 }
 
