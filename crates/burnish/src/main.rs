@@ -29,7 +29,7 @@ enum Command {
     /// Train a policy by imitation: as `train`, for recipes whose method is "sft".
     Sft(commands::train::Arguments),
     /// Evaluate a recipe's policy, or a run's, on held-out tasks, or a policy on a benchmark.
-    Eval(commands::eval::Arguments),
+    Eval(Box<commands::eval::Arguments>),
     /// Sample a few episodes and show them, or show stored ones.
     Rollout(commands::rollout::Arguments),
     /// Merge a trained adapter into its base: one model directory.
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Train(arguments) => commands::train::run(arguments, None),
         Command::Sft(arguments) => commands::train::run(arguments, Some(burnish_run::recipe::Method::Sft)),
-        Command::Eval(arguments) => commands::eval::run(arguments),
+        Command::Eval(arguments) => commands::eval::run(*arguments),
         Command::Rollout(arguments) => commands::rollout::run(arguments),
         Command::Merge(arguments) => commands::merge::run(arguments),
         Command::Env(command) => commands::env::run(command),

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use burnish_core::{Ending, Episode, Sampling, Task, Validity};
+use burnish_core::{Ending, Episode, Sampling, Validity};
 use burnish_engine::{Limits, LocalPolicy};
 use burnish_env::rollout::{self, Overlong, Plan, SeedPlace};
 
@@ -231,7 +231,7 @@ fn play(
             Ok(Record {
                 id: task.id.0.clone(),
                 labels: task.labels.clone(),
-                prompt: Task::clone(task).prompt,
+                prompt: task.prompt.clone(),
                 reference: reference.clone(),
                 samples: episodes.iter().map(sample).collect::<Result<_, RunError>>()?,
             })
@@ -256,14 +256,15 @@ fn sample(episode: &Episode, settings: &Settings, reference: &str) -> Result<Sam
     if judgement.is_correct != episode.verdict.success {
         return Err(refuse("the verdict and its explanation disagree"));
     }
-    let stop = episode.traces.iter().flat_map(|trace| trace.nodes()).filter_map(|node| node.sampled.as_ref());
+    let mut stop =
+        episode.traces.iter().flat_map(|trace| trace.nodes()).filter_map(|node| node.sampled.as_ref());
     Ok(Sample {
         text: message.content.clone(),
         reasoning: message.reasoning_content.clone(),
         answer: judgement.answer,
         outcome: judgement.reason.into(),
         tokens: episode.sampled_tokens(),
-        stop: stop.last().map(|sampled| sampled.stop),
+        stop: stop.next_back().map(|sampled| sampled.stop),
     })
 }
 

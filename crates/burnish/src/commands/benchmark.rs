@@ -90,7 +90,7 @@ pub(crate) fn list() -> Done {
             println!("         languages {}", languages.join(", "));
         }
         let english = benchmark.parts.iter().find(|part| matches!(part.language, None | Some("en")));
-        for part in english {
+        if let Some(part) = english {
             println!("         prompt    {}", part.prompt("{question}").replace('\n', "\\n"));
         }
     }
