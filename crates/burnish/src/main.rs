@@ -29,7 +29,7 @@ enum Command {
     /// Train a policy by imitation: as `train`, for recipes whose method is "sft".
     Sft(commands::train::Arguments),
     /// Evaluate a recipe's policy, or a run's, on held-out tasks, or a policy on a benchmark.
-    Eval(commands::eval::Arguments),
+    Eval(Box<commands::eval::Arguments>),
     /// Sample a few episodes and show them, or show stored ones.
     Rollout(commands::rollout::Arguments),
     /// Print the metrics of a run, under the names of whichever framework your scripts know.
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Train(arguments) => commands::train::run(arguments, None),
         Command::Sft(arguments) => commands::train::run(arguments, Some(burnish_run::recipe::Method::Sft)),
-        Command::Eval(arguments) => commands::eval::run(arguments),
+        Command::Eval(arguments) => commands::eval::run(*arguments),
         Command::Rollout(arguments) => commands::rollout::run(arguments),
         Command::Metrics(arguments) => commands::metrics::run(arguments),
         Command::Merge(arguments) => commands::merge::run(arguments),

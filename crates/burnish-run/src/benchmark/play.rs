@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use burnish_core::{Ending, Episode, Sampling, Task, Validity};
+use burnish_core::{Ending, Episode, Sampling, Validity};
 use burnish_engine::{Limits, LocalPolicy};
 use burnish_env::rollout::{self, Overlong, Plan, SeedPlace};
 
@@ -231,7 +231,7 @@ fn play(
             Ok(Record {
                 id: task.id.0.clone(),
                 labels: task.labels.clone(),
-                prompt: Task::clone(task).prompt,
+                prompt: task.prompt.clone(),
                 reference: reference.clone(),
                 samples: episodes.iter().map(sample).collect::<Result<_, RunError>>()?,
             })
