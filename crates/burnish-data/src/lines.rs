@@ -1,4 +1,4 @@
-//! Files of lines: one JSON object on each.
+//! Files of lines: one JSON object on each, or texts between tabs.
 
 use serde_json::{Map, Value};
 use std::io::BufRead;
@@ -71,8 +71,7 @@ impl<R: BufRead> Lines<R> {
 /// # Errors
 /// If it is not UTF-8, not JSON or no object: says at which column.
 pub(crate) fn parse(line: &[u8]) -> Result<Map<String, Value>, String> {
-    let text = std::str::from_utf8(line)
-        .map_err(|error| format!("is not UTF-8 text (byte {} of the line)", error.valid_up_to() + 1))?;
+    let text = utf8(line)?;
     match serde_json::from_str(text) {
         Ok(Value::Object(columns)) => Ok(columns),
         _ if text.starts_with('[') => {
@@ -86,4 +85,18 @@ pub(crate) fn parse(line: &[u8]) -> Result<Map<String, Value>, String> {
             Err(format!("is not JSON: {message} at column {}", error.column()))
         }
     }
+}
+
+/// The texts between the tabs of a line, as columns `1`, `2` and so on. There is no quoting and no header.
+///
+/// # Errors
+/// If the line is not UTF-8.
+pub(crate) fn parse_tabs(line: &[u8]) -> Result<Map<String, Value>, String> {
+    let columns = utf8(line)?.split('\t').enumerate();
+    Ok(columns.map(|(index, text)| ((index + 1).to_string(), Value::from(text))).collect())
+}
+
+fn utf8(line: &[u8]) -> Result<&str, String> {
+    std::str::from_utf8(line)
+        .map_err(|error| format!("is not UTF-8 text (byte {} of the line)", error.valid_up_to() + 1))
 }

@@ -6,21 +6,36 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 
-use crate::lines::{Lines, parse};
+use crate::lines::{Lines, parse, parse_tabs};
 use crate::parquet::ParquetRows;
 use crate::{DataError, Place};
 
 /// Bytes that are read from a file at once.
 const BUFFER_BYTES: usize = 1 << 17;
 
-/// How a file is written. Its first bytes decide, not its name.
+/// How a file is written. Its first bytes decide, not its name; only tab-separated text is known by `.tsv`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     /// One JSON object a line.
     Jsonl,
     /// The same, packed with gzip.
     GzippedJsonl,
+    /// Texts between tabs, one row a line, without a header.
+    Tsv,
     Parquet,
+}
+
+/// Reads the columns of one line.
+pub(crate) type Parser = fn(&[u8]) -> Result<Map<String, Value>, String>;
+
+impl Format {
+    /// What reads a line of this format, unpacked. Parquet is unpacked to JSON.
+    pub(crate) fn parser(self) -> Parser {
+        match self {
+            Format::Tsv => parse_tabs,
+            Format::Jsonl | Format::GzippedJsonl | Format::Parquet => parse,
+        }
+    }
 }
 
 /// Opens `path` and finds out how it is written.
@@ -46,10 +61,11 @@ pub(crate) fn open(path: &Path) -> Result<(File, Format), DataError> {
     };
     let named = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
     match (named.as_deref(), format) {
-        (Some("parquet"), Format::Jsonl | Format::GzippedJsonl) => {
+        (Some("tsv"), Format::Jsonl) => Ok((file, Format::Tsv)),
+        (Some("parquet"), Format::Jsonl | Format::GzippedJsonl | Format::Tsv) => {
             Err(DataError::file(path, "is not a parquet file: it does not begin with `PAR1`"))
         }
-        (Some("gz"), Format::Jsonl | Format::Parquet) => {
+        (Some("gz"), Format::Jsonl | Format::Tsv | Format::Parquet) => {
             Err(DataError::file(path, "is not packed with gzip, as its name says"))
         }
         _ => Ok((file, format)),
@@ -61,7 +77,7 @@ pub(crate) fn unpacked(file: File, format: Format) -> Box<dyn BufRead + Send> {
     let file = BufReader::with_capacity(BUFFER_BYTES, file);
     match format {
         Format::GzippedJsonl => Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(file))),
-        Format::Jsonl | Format::Parquet => Box::new(file),
+        Format::Jsonl | Format::Tsv | Format::Parquet => Box::new(file),
     }
 }
 
@@ -74,7 +90,7 @@ pub struct Record {
     pub columns: Map<String, Value>,
 }
 
-/// Reads a jsonl file, one packed with gzip, or a parquet file, row by row. Holds one line, or one page of each
+/// Reads a jsonl file, one packed with gzip, a tsv file, or a parquet file, row by row. Holds one line, or one page of each
 /// column; the size of the file does not matter.
 ///
 /// After an error no more rows come.
@@ -84,7 +100,7 @@ pub struct Stream {
 }
 
 enum Rows {
-    Lines(Lines<Box<dyn BufRead + Send>>),
+    Lines(Lines<Box<dyn BufRead + Send>>, Parser),
     Parquet(Box<ParquetRows>),
     Over,
 }
@@ -98,7 +114,7 @@ impl Stream {
         let (file, format) = open(path)?;
         let rows = match format {
             Format::Parquet => Rows::Parquet(Box::new(ParquetRows::open(path, file)?)),
-            lines => Rows::Lines(Lines::new(unpacked(file, lines))),
+            lines => Rows::Lines(Lines::new(unpacked(file, lines)), lines.parser()),
         };
         Ok(Stream { path: path.to_owned(), rows })
     }
@@ -111,9 +127,9 @@ impl Iterator for Stream {
         let next = match &mut self.rows {
             Rows::Over => None,
             Rows::Parquet(rows) => rows.next(),
-            Rows::Lines(lines) => match lines.next() {
+            Rows::Lines(lines, parser) => match lines.next() {
                 Ok(None) => None,
-                Ok(Some(line)) => Some(match parse(line.bytes) {
+                Ok(Some(line)) => Some(match parser(line.bytes) {
                     Ok(columns) => Ok(Record { place: line.place, columns }),
                     Err(problem) => Err(DataError::at(&self.path, line.place, problem)),
                 }),

@@ -6,14 +6,14 @@ use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use crate::lines::{Lines, parse};
+use crate::lines::Lines;
 use crate::parquet::ParquetRows;
 use crate::stream::{Format, open, unpacked};
 use crate::{DataError, Place};
 
 /// The rows of one file, each reachable at once.
 ///
-/// Held are 8 bytes a row: where its line begins. A jsonl file is read in place. What has no lines to go to (gzip,
+/// Held are 8 bytes a row: where its line begins. A jsonl or tsv file is read in place. What has no lines to go to (gzip,
 /// parquet) is unpacked once, row by row, as jsonl into an unnamed temporary file, which ends with the table: a
 /// shuffled pass would otherwise unpack a whole row group for every row. `TMPDIR` says where; it should be a disk.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct Table {
     lines: Mutex<File>,
     /// Where each row begins, and where the last one ends.
     offsets: Vec<u64>,
-    is_parquet: bool,
+    format: Format,
 }
 
 impl Table {
@@ -34,7 +34,7 @@ impl Table {
         let (file, format) = open(path)?;
         let unpack = || tempfile::tempfile().map_err(DataError::io(path, "unpacked into a temporary file"));
         let (lines, offsets) = match format {
-            Format::Jsonl => {
+            Format::Jsonl | Format::Tsv => {
                 let offsets = find_rows(path, &file)?;
                 (file, offsets)
             }
@@ -50,8 +50,7 @@ impl Table {
                 (unpacked, offsets)
             }
         };
-        let is_parquet = format == Format::Parquet;
-        Ok(Table { path: path.to_owned(), lines: Mutex::new(lines), offsets, is_parquet })
+        Ok(Table { path: path.to_owned(), lines: Mutex::new(lines), offsets, format })
     }
 
     /// The file.
@@ -92,7 +91,7 @@ impl Table {
         }
         let first = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
         // Places are looked up only for errors: to number a line means to count those before it.
-        parse(first.trim_ascii_end()).map_err(|problem| self.error(index, problem))
+        self.format.parser()(first.trim_ascii_end()).map_err(|problem| self.error(index, problem))
     }
 
     /// An error about row number `index`.
@@ -108,7 +107,7 @@ impl Table {
     /// # Errors
     /// If the file can't be read.
     pub fn place(&self, index: usize) -> Result<Place, DataError> {
-        if self.is_parquet {
+        if self.format == Format::Parquet {
             return Ok(Place::Row(index as u64 + 1));
         }
         let failed = DataError::io(&self.path, "read again");

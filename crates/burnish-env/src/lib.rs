@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 pub use catalogue::{CATALOGUE, Kind, build, kind};
+pub use digest::file_digest;
 pub use error::EnvError;
 
 /// One bound of a generator's configuration, for people and for an engineer that redesigns it.

@@ -390,3 +390,26 @@ fn a_row_that_a_built_in_verifier_cannot_compare_with_is_named() {
     let error = refused(good, "maths");
     assert!(error.contains("`maths`") && error.contains("number, math, choice"), "{error}");
 }
+
+#[test]
+fn rows_in_order_are_those_of_the_file_each_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows: String = (0..5)
+        .map(|n| format!("{{\"prompt\": \"question {n}\", \"answer\": \"1 + {n}\\n#### {n}\"}}\n"))
+        .collect();
+    std::fs::write(folder.path().join("data.jsonl"), rows).unwrap();
+    let config = json!({"path": folder.path().join("data.jsonl"), "verifier": "number"});
+    let rows = burnish_env::rows::Rows::new(serde_json::from_value(full(config)).unwrap()).unwrap();
+    let asked: Vec<String> =
+        rows.in_order().unwrap().into_iter().map(|task| task.prompt[0].content.clone()).collect();
+    assert_eq!(asked, ["question 0", "question 1", "question 2", "question 3", "question 4"]);
+    let number = burnish_verify::Verifier::Number;
+    assert_eq!(burnish_env::rows::reference(number, "1 + 3\n#### 4 "), "4");
+}
+
+/// A configuration with the defaults for what it does not say.
+fn full(config: Value) -> Value {
+    let mut full = serde_json::to_value(burnish_env::rows::Config::default()).unwrap();
+    full.as_object_mut().unwrap().extend(config.as_object().unwrap().clone());
+    full
+}

@@ -3,6 +3,7 @@
 //! ```text
 //! Task*, Episode* -> Summary { success, reward: Interval, flags, by_label ... }
 //! Episode* before, Episode* after -> Change { success, reward: Interval of the paired difference }
+//! Item*: samples, correct -> PassAtK { k -> Interval }
 //! ```
 //!
 //! The unit of evidence is the task, not the episode: the rollouts of one task succeed and fail together, so
@@ -14,8 +15,10 @@
 
 pub mod bootstrap;
 mod change;
+mod pass_at_k;
 mod summary;
 
 pub use bootstrap::Interval;
 pub use change::Change;
+pub use pass_at_k::{Counted, PassAtK, pass_at_k};
 pub use summary::{Slice, Summary, is_cut_short};

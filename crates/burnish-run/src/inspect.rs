@@ -6,13 +6,14 @@ use burnish_core::{Episode, Task};
 use burnish_engine::LocalPolicy;
 use burnish_env::Generator;
 use burnish_env::rollout::{self, Plan, SeedPlace};
+use burnish_model::Loading;
 use burnish_train::checkpoint;
 
 use crate::RunError;
 use crate::evaluate::{Evaluation, evaluate};
 use crate::journal::{EpisodeKind, Journal};
 use crate::policy::LoadedPolicy;
-use crate::recipe::{Recipe, Source};
+use crate::recipe::{PolicySection, Recipe, Source};
 use crate::tasks::Tasks;
 
 /// An episode, ready to be shown.
@@ -51,13 +52,7 @@ impl Target {
             return Ok(Target { recipe, policy_dir, version: 0 });
         }
         let recipe = Recipe::resolve(&Source::read(&path.join(crate::run_dir::RECIPE), overrides)?)?;
-        let checkpoints = path.join(crate::run_dir::CHECKPOINTS);
-        let checkpoint = match step {
-            Some(step) => checkpoint::Checkpoint::open(&checkpoints.join(format!("step_{step}")))?,
-            None => checkpoint::latest(&checkpoints)?
-                .ok_or_else(|| RunError::Refused(format!("{} has no checkpoint yet", path.display())))?,
-        };
-        let (policy_dir, version) = (checkpoint.path().to_owned(), checkpoint.updates());
+        let (policy_dir, version) = checkpoint_of(path, step)?;
         Ok(Target { recipe, policy_dir, version })
     }
 
@@ -109,6 +104,45 @@ impl Target {
             .map(|(task, episode)| shown(&*tasks.eval_generator, task, episode, None))
             .collect())
     }
+}
+
+/// The checkpoint of a run after `step`, by default the newest, with the number of its updates.
+fn checkpoint_of(run: &Path, step: Option<u64>) -> Result<(PathBuf, u64), RunError> {
+    let checkpoints = run.join(crate::run_dir::CHECKPOINTS);
+    let checkpoint = match step {
+        Some(step) => checkpoint::Checkpoint::open(&checkpoints.join(format!("step_{step}")))?,
+        None => checkpoint::latest(&checkpoints)?
+            .ok_or_else(|| RunError::Refused(format!("{} has no checkpoint yet", run.display())))?,
+    };
+    Ok((checkpoint.path().to_owned(), checkpoint.updates()))
+}
+
+/// The policy in `path`, a model directory or a run directory: where it is, how it is loaded to be sampled from, and
+/// how many updates it has had in its run.
+///
+/// # Errors
+/// If it is neither, or the run has no such checkpoint.
+pub(crate) fn policy_of(path: &Path, step: Option<u64>) -> Result<(PathBuf, Loading, u64), RunError> {
+    let recipe = path.join(crate::run_dir::RECIPE);
+    if recipe.is_file() {
+        let recipe = Recipe::resolve(&Source::read(&recipe, &[])?)?;
+        let (dir, version) = checkpoint_of(path, step)?;
+        return Ok((dir, recipe.policy.sampling(), version));
+    }
+    let is_model = ["config.json", "adapter_config.json"].iter().any(|file| path.join(file).is_file());
+    let path_shown = path.display();
+    if !is_model {
+        return Err(RunError::Refused(format!(
+            "--policy {path_shown}: is neither a model directory (no config.json or adapter_config.json) nor a run \
+             directory (no recipe.toml)"
+        )));
+    }
+    if let Some(step) = step {
+        return Err(RunError::Refused(format!(
+            "--step {step}: {path_shown} is a model directory, which has no steps; give a run directory"
+        )));
+    }
+    Ok((path.to_owned(), PolicySection::default().sampling(), 0))
 }
 
 /// Stored episodes of a run: of `step`, or of the newest step that has any.

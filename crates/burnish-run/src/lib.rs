@@ -1,9 +1,10 @@
 //! The loop itself: recipes, the run directory, stages, evaluation, resume.
 //!
 //! [`recipe`] says everything that decides a run; [`train::Run`] is the run; [`inspect`] looks at one without
-//! training. What a run leaves is in its directory ([`run_dir`]): the resolved recipe, [`metrics`], the
+//! training; [`benchmark`] evaluates a policy on a benchmark that has a name. What a run leaves is in its directory ([`run_dir`]): the resolved recipe, [`metrics`], the
 //! [`journal`], checkpoints and the [`report`].
 
+pub mod benchmark;
 mod corpus;
 mod decontaminate;
 mod error;

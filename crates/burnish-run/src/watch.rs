@@ -31,6 +31,17 @@ pub enum Event<'a> {
         /// What was found.
         summary: &'a Summary,
     },
+    /// Items of a benchmark are complete.
+    Items {
+        /// Items done, with those of an earlier process.
+        done: usize,
+        /// Items in all.
+        items: usize,
+        /// Share of the samples so far that are right.
+        success: Option<f64>,
+        /// Tokens that this process has sampled in a second.
+        tokens_per_second: f64,
+    },
     /// A checkpoint is complete.
     Saved(PathBuf),
 }

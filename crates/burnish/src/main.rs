@@ -28,7 +28,7 @@ enum Command {
     Train(commands::train::Arguments),
     /// Train a policy by imitation: as `train`, for recipes whose method is "sft".
     Sft(commands::train::Arguments),
-    /// Evaluate a recipe's policy, or a run's, on held-out tasks.
+    /// Evaluate a recipe's policy, or a run's, on held-out tasks, or a policy on a benchmark.
     Eval(commands::eval::Arguments),
     /// Sample a few episodes and show them, or show stored ones.
     Rollout(commands::rollout::Arguments),

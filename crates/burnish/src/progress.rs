@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use burnish_eval::Summary;
 use burnish_run::metrics::Values;
 use burnish_run::watch::{Event, Watch};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
 /// Without a terminal, a line at most this often.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -15,11 +15,13 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     last_line: Option<Instant>,
+    /// Items that were done when this process began, and when that was.
+    start: Option<(usize, Instant)>,
 }
 
 impl Progress {
     pub(crate) fn new() -> Self {
-        Progress { bar: None, last_line: None }
+        Progress { bar: None, last_line: None, start: None }
     }
 
     fn say(&self, line: &str) {
@@ -30,20 +32,40 @@ impl Progress {
     }
 
     fn step(&mut self, step: u64, steps_max: u64, metrics: &Values) {
-        let line = step_line(metrics);
+        self.advance("step", step, steps_max, step.saturating_sub(1), &step_line(metrics));
+    }
+
+    /// Items of a benchmark. The first event of a process says where it starts.
+    fn items(&mut self, done: usize, items: usize, success: Option<f64>, tokens_per_second: f64) {
+        let (begin, start) = *self.start.get_or_insert((done, Instant::now()));
+        let mut parts = Vec::new();
+        parts.extend(success.map(|success| format!("{:.1} % right", 100.0 * success)));
+        if done > begin {
+            parts.push(format!("{tokens_per_second:.0} tokens/s"));
+            if !std::io::stderr().is_terminal() {
+                let rate = (done - begin) as f64 / start.elapsed().as_secs_f64().max(1e-9);
+                let left = Duration::from_secs_f64((items - done) as f64 / rate);
+                parts.push(format!("{rate:.2} items/s, {} left", HumanDuration(left)));
+            }
+        }
+        self.advance("item", done as u64, items as u64, begin as u64, &parts.join("  "));
+    }
+
+    /// Moves the bar, or prints a line where there is none and it is time.
+    fn advance(&mut self, unit: &str, done: u64, all: u64, from: u64, line: &str) {
         if std::io::stderr().is_terminal() {
-            let bar = self.bar.get_or_insert_with(|| new_bar(steps_max, step.saturating_sub(1)));
-            bar.set_message(line);
-            bar.set_position(step);
-            if step == steps_max {
+            let bar = self.bar.get_or_insert_with(|| new_bar(unit, all, from));
+            bar.set_message(line.to_owned());
+            bar.set_position(done);
+            if done == all {
                 bar.finish_and_clear();
             }
             return;
         }
         let is_due = self.last_line.is_none_or(|last| last.elapsed() >= LINE_EVERY);
-        if is_due || step == steps_max {
+        if is_due || done == all {
             self.last_line = Some(Instant::now());
-            print_line(&format!("step {step}/{steps_max}  {line}"));
+            print_line(&format!("{unit} {done}/{all}  {line}"));
         }
     }
 }
@@ -56,6 +78,9 @@ impl Watch for Progress {
             Event::Step { step, steps_max, metrics } => self.step(step, steps_max, metrics),
             Event::Evaluated { step, summary } => {
                 self.say(&format!("evaluation after {step} steps: {}", evaluation_line(summary)));
+            }
+            Event::Items { done, items, success, tokens_per_second } => {
+                self.items(done, items, success, tokens_per_second);
             }
             Event::Saved(path) => {
                 if self.bar.is_none() {
@@ -71,10 +96,10 @@ fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-fn new_bar(steps_max: u64, from: u64) -> ProgressBar {
-    let bar = ProgressBar::new(steps_max).with_position(from);
-    let style = ProgressStyle::with_template("{bar:24} step {pos}/{len}  {msg}  {per_sec}, {eta} left")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
+fn new_bar(unit: &str, all: u64, from: u64) -> ProgressBar {
+    let bar = ProgressBar::new(all).with_position(from);
+    let template = format!("{{bar:24}} {unit} {{pos}}/{{len}}  {{msg}}  {{per_sec}}, {{eta}} left");
+    let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
     bar.set_style(style);
     bar.reset_eta();
     bar

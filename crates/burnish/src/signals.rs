@@ -1,4 +1,4 @@
-//! Ctrl-C: the first finishes the step and saves, the second stops at once.
+//! Ctrl-C: the first finishes what is under way and saves, the second stops at once.
 
 use std::io::Write;
 
@@ -9,19 +9,41 @@ use signal_hook::iterator::Signals;
 /// Exit status of a run that a second signal ended.
 const STOPPED_AT_ONCE: i32 = 130;
 
+/// What a signal interrupts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Work {
+    /// Steps, saved in checkpoints.
+    Training,
+    /// Items of a benchmark, kept in records.
+    Evaluation,
+}
+
+impl Work {
+    fn finishing(self) -> &'static str {
+        match self {
+            Work::Training => "finishing this step, then saving",
+            Work::Evaluation => "finishing the items that are under way",
+        }
+    }
+
+    fn left(self) -> &'static str {
+        match self {
+            Work::Training => "the run can be resumed from its last checkpoint",
+            Work::Evaluation => "what was recorded with --out stays, and the same command goes on from there",
+        }
+    }
+}
+
 /// Starts listening. What was journaled before a second signal stays; the run can be resumed.
-pub(crate) fn listen(stop: Stop) -> std::io::Result<()> {
+pub(crate) fn listen(stop: Stop, work: Work) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     std::thread::spawn(move || {
         for _ in signals.forever() {
             // Nothing is left to do when the terminal is gone.
             let _ = if stop.is_asked() {
-                writeln!(
-                    std::io::stderr(),
-                    "\nstopped at once; the run can be resumed from its last checkpoint"
-                )
+                writeln!(std::io::stderr(), "\nstopped at once; {}", work.left())
             } else {
-                writeln!(std::io::stderr(), "\nfinishing this step, then saving; once more to stop at once")
+                writeln!(std::io::stderr(), "\n{}; once more to stop at once", work.finishing())
             };
             if stop.is_asked() {
                 std::process::exit(STOPPED_AT_ONCE);

@@ -1,7 +1,7 @@
 //! Rows by number are the rows in their order, whatever the file looks like.
 
 use crate::common::{Scratch, by_number, gzipped, streamed};
-use burnish_data::{Place, Table};
+use burnish_data::{Place, Stream, Table};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -70,4 +70,21 @@ fn a_gzip_file_in_several_parts_is_read_whole() {
 fn the_content_decides_where_the_name_says_nothing() {
     let scratch = Scratch::new("rows", gzipped(b"{\"n\": 1}\n"));
     assert_eq!(by_number(&scratch.path()).unwrap()[0]["n"], 1);
+}
+
+#[test]
+fn a_tsv_file_has_columns_by_number_without_quoting_and_without_a_header() {
+    let scratch = Scratch::new("sums.tsv", "\u{feff}{\"a\"} \"b\t2,125\r\n\n  c\td\te\n");
+    let rows = [json!({"1": "{\"a\"} \"b", "2": "2,125"}), json!({"1": "  c", "2": "d", "3": "e"})];
+    let table = Table::open(&scratch.path()).unwrap();
+    assert_eq!(table.len(), 2);
+    assert_eq!(Value::Object(table.get(0).unwrap()), rows[0]);
+    assert_eq!(Value::Object(table.get(1).unwrap()), rows[1]);
+    assert_eq!(table.place(1).unwrap(), Place::Line(3));
+    let streamed: Vec<Value> =
+        Stream::open(&scratch.path()).unwrap().map(|record| Value::Object(record.unwrap().columns)).collect();
+    assert_eq!(streamed, rows);
+    let wrong = Scratch::new("sums.tsv", b"a\tb\n\xff\tc\n");
+    let error = Table::open(&wrong.path()).unwrap().get(1).unwrap_err();
+    assert_eq!(wrong.told(&error), "DIR/sums.tsv, line 2: is not UTF-8 text (byte 1 of the line)");
 }

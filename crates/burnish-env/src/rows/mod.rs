@@ -1,6 +1,6 @@
 //! Tasks from files, judged by an external command: a reward without writing Rust.
 //!
-//! Files are jsonl, packed with gzip or not, or parquet, with the columns of TRL, verl, OpenRLHF, slime and
+//! Files are jsonl, packed with gzip or not, tsv, or parquet, with the columns of TRL, verl, OpenRLHF, slime and
 //! verifiers, or columns by name; see [`burnish_data`]. Rows stay in their files: what is held does not grow with
 //! them.
 //!
@@ -54,6 +54,7 @@ use crate::{Bound, CellReport, EnvError, Environment, Generator, Kind, Step, Tas
 use verifier::{Judge, Request, judge_of};
 
 pub use config::{CommandConfig, Config, VerifierConfig};
+pub use verifier::reference;
 
 /// Id of the environment.
 const ID: &str = "rows";
@@ -89,6 +90,14 @@ impl Rows {
         let verifier = judge_of(&config)?;
         let rows = data::Rows::open(&config)?;
         Ok(Rows { config, rows, verifier })
+    }
+
+    /// Every row once, in the order of the files, as tasks.
+    ///
+    /// # Errors
+    /// If a file is no longer what it was when it was opened.
+    pub fn in_order(&self) -> Result<Vec<Task>, EnvError> {
+        (0..self.rows.len()).map(|index| self.rows.task(index)).collect()
     }
 }
 

@@ -70,13 +70,19 @@ impl Judge for Compared {
 /// The reward of a built-in verifier: 1 for a right answer, else 0.
 const REWARD: &str = "correct";
 
-/// What answers are compared with. The ground truth of GSM8K is a solution that ends with `#### ` and the answer.
-pub(super) fn gold(verifier: Verifier, answer: &str) -> Result<Gold, GoldError> {
+/// What of a row's ground truth a built-in verifier compares with. That of GSM8K is a solution that ends with `#### `
+/// and the answer.
+pub fn reference(verifier: Verifier, answer: &str) -> &str {
     let answer = match verifier {
         Verifier::Number | Verifier::Math => answer.rsplit("####").next().unwrap_or(answer),
         _ => answer,
     };
-    verifier.gold(answer.trim())
+    answer.trim()
+}
+
+/// What answers are compared with.
+pub(super) fn gold(verifier: Verifier, answer: &str) -> Result<Gold, GoldError> {
+    verifier.gold(reference(verifier, answer))
 }
 
 /// Judges nothing.

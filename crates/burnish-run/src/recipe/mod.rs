@@ -8,19 +8,17 @@ mod check;
 mod dynamic_sampling;
 mod foreign;
 mod metrics;
+mod policy;
 mod sampling;
 mod source;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use burnish_core::rng::{Address, Purpose};
 use burnish_data::{Columns, Paths, overlap};
-use burnish_model::{Loading, LoraConfig, ModelShape, Trains};
 use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::grpo::GrpoConfig;
 use burnish_rl::overlong::OverlongBuffer;
-use burnish_tensor::Precision;
 use burnish_train::adamw::AdamwConfig;
 use burnish_train::schedule::Decay;
 use serde::{Deserialize, Serialize};
@@ -28,6 +26,7 @@ use serde_json::Value;
 
 pub use dynamic_sampling::{DynamicSampling, FilterMetric};
 pub use metrics::MetricsSection;
+pub use policy::{ComputeType, PolicySection};
 pub use sampling::{EvalSection, RolloutSection};
 pub use source::Source;
 
@@ -103,61 +102,6 @@ pub struct RunSection {
     /// Threads; 0 takes every core.
     #[serde(default)]
     pub threads: usize,
-}
-
-/// `[policy]`: a model directory in the Hugging Face layout, or a new model.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PolicySection {
-    /// Directory with `config.json`, `model.safetensors`, `tokenizer.json` and a chat template.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<PathBuf>,
-    /// A model of this shape with random weights, and a byte-level BPE tokenizer trained on the texts that it
-    /// will imitate (SFT only).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub new: Option<ModelShape>,
-    /// In which type products with weights are computed, in sampling and in training.
-    #[serde(default)]
-    pub precision: ComputeType,
-    /// Trains a low-rank adapter over the frozen policy, instead of every parameter.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lora: Option<LoraConfig>,
-}
-
-/// `policy.precision`
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ComputeType {
-    /// 32 bits.
-    #[default]
-    F32,
-    /// Operands rounded to bf16, sums in f32; masters of what is trained stay in f32.
-    Bf16,
-}
-
-impl PolicySection {
-    /// How the policy is loaded to be trained.
-    pub fn training(&self, run_seed: u64) -> Loading {
-        let trains = match &self.lora {
-            Some(lora) => Trains::Adapter(lora.clone(), Address::new(run_seed, Purpose::Init).seed()),
-            None => Trains::All,
-        };
-        Loading { precision: self.precision.into(), trains }
-    }
-
-    /// How it is loaded to be sampled from.
-    pub fn sampling(&self) -> Loading {
-        Loading { precision: self.precision.into(), trains: Trains::Nothing }
-    }
-}
-
-impl From<ComputeType> for Precision {
-    fn from(compute: ComputeType) -> Self {
-        match compute {
-            ComputeType::F32 => Precision::F32,
-            ComputeType::Bf16 => Precision::Bf16,
-        }
-    }
 }
 
 /// How the policy learns.

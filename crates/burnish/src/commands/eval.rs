@@ -1,20 +1,21 @@
 //! `burnish eval`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use burnish_eval::Summary;
 use burnish_run::inspect;
 use clap::Args;
 
-use super::Done;
+use super::{Done, benchmark};
 use crate::progress::evaluation_line;
 
 /// What to evaluate.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A recipe, or a run directory.
-    target: PathBuf,
-    /// Changes of the recipe, `key.sub=value`.
+    /// A recipe, a run directory, or the name of a benchmark (--list). What exists as a path is a path.
+    #[arg(required_unless_present = "list")]
+    target: Option<PathBuf>,
+    /// Of a recipe: changes, `key.sub=value`.
     overrides: Vec<String>,
     /// Of a run: the checkpoint after this step instead of the newest.
     #[arg(long)]
@@ -22,10 +23,39 @@ pub(crate) struct Arguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+    /// Print the benchmarks that have a name.
+    #[arg(long, exclusive = true)]
+    list: bool,
+    #[command(flatten)]
+    benchmark: benchmark::Settings,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Done {
-    let target = inspect::Target::open(&arguments.target, &arguments.overrides, arguments.step)?;
+    let path = match &arguments.target {
+        Some(path) if !arguments.list => path,
+        _ => return benchmark::list(),
+    };
+    if !path.exists()
+        && let Some(name) = benchmark_name(path)
+    {
+        let benchmark = burnish_run::benchmark::find(name)?;
+        if let Some(change) = arguments.overrides.first() {
+            return Err(format!(
+                "{change}: {name} is a benchmark, which has no keys; see burnish eval --help"
+            )
+            .into());
+        }
+        return benchmark::run(benchmark, arguments.benchmark, arguments.step, arguments.json);
+    }
+    if let Some(option) = arguments.benchmark.first_given() {
+        return Err(format!(
+            "{option} is for benchmarks (`burnish eval --list`), and `{}` is a path; how a recipe is evaluated stands in \
+             its [eval]",
+            path.display()
+        )
+        .into());
+    }
+    let target = inspect::Target::open(path, &arguments.overrides, arguments.step)?;
     let summary = target.evaluate()?.summary;
     if arguments.json {
         println!("{}", serde_json::to_string(&summary)?);
@@ -36,6 +66,12 @@ pub(crate) fn run(arguments: Arguments) -> Done {
     println!("result   {}", evaluation_line(&summary));
     say_details(&summary);
     Ok(())
+}
+
+/// What looks like a name and not like a path: one part without an ending.
+fn benchmark_name(target: &Path) -> Option<&str> {
+    let name = target.to_str()?;
+    (!name.contains(['/', '\\', '.'])).then_some(name)
 }
 
 fn say_details(summary: &Summary) {

@@ -1,5 +1,6 @@
 //! One file a command.
 
+pub(crate) mod benchmark;
 pub(crate) mod data;
 pub(crate) mod env;
 pub(crate) mod eval;

@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
         }
         (None, None) => return Err("give a recipe, or a run directory with --resume".into()),
     };
-    signals::listen(stop.clone())?;
+    signals::listen(stop.clone(), signals::Work::Training)?;
     match run.drive(&mut progress, &stop)? {
         Finish::Done(outcome) => say_outcome(&outcome),
         Finish::Interrupted { step } => {

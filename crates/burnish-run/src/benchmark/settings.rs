@@ -1,0 +1,150 @@
+//! Everything that decides the records of an evaluation: `eval.json`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use burnish_core::Sampling;
+use burnish_model::Model;
+use burnish_verify::Verifier;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::sampling::SamplingFrom;
+use crate::RunError;
+use crate::files::FileError;
+
+/// Everything that decides the records of an evaluation.
+///
+/// Two evaluations with equal settings have equal records. Paths are noted for people and are not compared: what
+/// counts is the content of what lies there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Version of burnish.
+    pub burnish: String,
+    /// Name of the benchmark.
+    pub benchmark: String,
+    /// The policy.
+    pub policy: PolicySettings,
+    /// The data files, in the order in which they are played.
+    pub data: Vec<DataSettings>,
+    /// What judges.
+    pub verifier: Verifier,
+    /// Items of each file; all if absent.
+    pub limit: Option<usize>,
+    /// Samples of each item.
+    pub samples: usize,
+    /// How they are chosen.
+    pub sampling: Sampling,
+    /// Where that comes from.
+    pub sampling_from: SamplingFrom,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Sequences that are played together; another number changes the rounding of sums.
+    pub batch: usize,
+}
+
+/// The policy that is evaluated.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicySettings {
+    /// Its directory.
+    pub path: String,
+    /// Digest of the whole content of each of its files that decide what it says.
+    pub files: BTreeMap<String, String>,
+    /// In which type products with weights are computed.
+    pub precision: String,
+}
+
+/// One data file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DataSettings {
+    /// The file.
+    pub path: String,
+    /// Digest of its whole content.
+    pub digest: String,
+    /// Items that are played.
+    pub items: usize,
+    /// The language, where the benchmark has several.
+    pub language: Option<String>,
+    /// The prompt, with `{question}` where the question stands.
+    pub prompt: String,
+}
+
+/// Endings of the files of a model directory that decide what it says: weights, configuration, tokenizer, template.
+const DECISIVE: [&str; 3] = [".safetensors", ".json", ".jinja"];
+
+/// Files with these endings in a checkpoint say nothing about the policy.
+const TRAINER: &str = "trainer";
+
+impl PolicySettings {
+    /// Reads all files of the policy in `dir`, and of its base where it is an adapter.
+    ///
+    /// # Errors
+    /// Names the file that can't be read.
+    pub(super) fn of(dir: &Path, precision: &str) -> Result<Self, RunError> {
+        let mut files = digests(dir, "")?;
+        if let Some(base) = Model::base_of(dir)? {
+            files.append(&mut digests(&base, "base/")?);
+        }
+        Ok(PolicySettings { path: dir.display().to_string(), files, precision: precision.to_owned() })
+    }
+}
+
+fn digests(dir: &Path, prefix: &str) -> Result<BTreeMap<String, String>, RunError> {
+    let mut files = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).map_err(FileError::on("list", dir))? {
+        let path = entry.map_err(FileError::on("list", dir))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_decisive = DECISIVE.iter().any(|ending| name.ends_with(ending));
+        if is_decisive && !name.starts_with(TRAINER) && path.is_file() {
+            files.insert(format!("{prefix}{name}"), file_digest(&path)?);
+        }
+    }
+    Ok(files)
+}
+
+/// The digest of a file's content.
+///
+/// # Errors
+/// If it can't be read.
+pub(super) fn file_digest(path: &Path) -> Result<String, RunError> {
+    Ok(burnish_env::file_digest(path).map_err(FileError::on("read", path))?)
+}
+
+impl Settings {
+    /// Where `stored` differs from these settings, one line each; empty where records may be shared.
+    pub(super) fn differences(&self, stored: &Settings) -> Result<Vec<String>, serde_json::Error> {
+        let (mut before, mut now) = (BTreeMap::new(), BTreeMap::new());
+        flatten("", &serde_json::to_value(stored)?, &mut before);
+        flatten("", &serde_json::to_value(self)?, &mut now);
+        let absent = "absent".to_owned();
+        let keys: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+        Ok(keys
+            .into_iter()
+            .filter(|key| key.rsplit('.').next() != Some("path"))
+            .filter_map(|key| {
+                let (was, is) = (before.get(key).unwrap_or(&absent), now.get(key).unwrap_or(&absent));
+                (was != is).then(|| format!("`{key}` was {was} and is {is}"))
+            })
+            .collect())
+    }
+}
+
+/// Every leaf of a value by its path; the names of files, which have dots, are leaves of their own.
+fn flatten(path: &str, value: &Value, leaves: &mut BTreeMap<String, String>) {
+    let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| flatten(&below(key), value, leaves)),
+        Value::Array(items) => {
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(index, value)| flatten(&below(&index.to_string()), value, leaves));
+        }
+        leaf => {
+            leaves.insert(path.to_owned(), leaf.to_string());
+        }
+    }
+}
