@@ -6,3 +6,4 @@ mod config;
 mod kl;
 mod objective;
 mod trl;
+mod verl;

@@ -68,6 +68,16 @@ fn golden() -> Golden {
     serde_json::from_str(include_str!("../golden/trl.json")).unwrap()
 }
 
+/// The batches that TRL was given.
+pub(crate) fn batches() -> BTreeMap<String, Batch> {
+    golden().losses.batches.into_iter().map(|(name, rows)| (name, rows.batch())).collect()
+}
+
+/// The length of an answer that they are divided by.
+pub(crate) fn completion_tokens_max() -> usize {
+    golden().losses.completion_tokens_max
+}
+
 impl Rows {
     fn batch(&self) -> Batch {
         let columns = self.policy[0].len();

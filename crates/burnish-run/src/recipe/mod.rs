@@ -6,6 +6,7 @@
 
 mod check;
 mod dynamic_sampling;
+mod foreign;
 mod metrics;
 mod policy;
 mod sampling;

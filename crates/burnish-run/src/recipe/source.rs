@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toml_edit::{Document, Item, TableLike};
 
-use super::RecipeError;
+use super::{RecipeError, foreign};
 
 /// A recipe as it was written: values by path, and the line of every key, so that an error found late still
 /// points at the person's text.
@@ -131,9 +131,10 @@ impl Source {
             .map(|candidate| (strsim::jaro_winkler(field, candidate), candidate))
             .max_by(|a, b| a.0.total_cmp(&b.0))
             .filter(|(similarity, _)| *similarity > 0.75);
-        error.help = Some(match nearest {
-            Some((_, name)) => format!("did you mean `{name}`? Keys here: {}", known.join(", ")),
-            None => format!("keys here: {}", known.join(", ")),
+        error.help = Some(match (foreign::help(field), nearest) {
+            (Some(habit), _) => format!("{habit}. Keys of this table: {}", known.join(", ")),
+            (None, Some((_, name))) => format!("did you mean `{name}`? Keys here: {}", known.join(", ")),
+            (None, None) => format!("keys here: {}", known.join(", ")),
         });
         error
     }

@@ -1,0 +1,147 @@
+//! What the pages for people who come from another framework say about keys is true.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use burnish_run::recipe::{Recipe, Source};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A page, and the recipe beside it.
+const PAGES: [(&str, &str); 2] = [
+    ("docs/coming-from-trl.md", "docs/examples/coming_from_trl.toml"),
+    ("docs/coming-from-verl.md", "docs/examples/coming_from_verl.toml"),
+];
+/// Makes the keys that are absent by default.
+const OPTIONAL: &str = "policy.lora={rank=4, alpha=8}";
+/// The least that a recipe says; the rest are defaults.
+const LEAST: &str = r#"
+run.dir = "runs/x"
+policy.path = "models/starter"
+train = { method = "grpo", max_steps = 1 }
+env.id = "countdown"
+"#;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn page(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap()
+}
+
+fn burnish(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_burnish")).args(arguments).current_dir(root()).output().unwrap()
+}
+
+/// The recipe with everything that it does not say.
+fn resolved(recipe: &str, overrides: &[&str]) -> Source {
+    let output = burnish(&[&["train", recipe, "--dry-run"], overrides].concat());
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{recipe} {overrides:?}: {error}");
+    Source::parse(recipe, &String::from_utf8(output.stdout).unwrap(), &[]).unwrap()
+}
+
+fn defaults() -> Source {
+    let source = Source::parse("least", LEAST, &[OPTIONAL.to_owned()]).unwrap();
+    let text = Recipe::resolve(&source).unwrap().to_toml().unwrap();
+    Source::parse("defaults", &text, &[]).unwrap()
+}
+
+/// Cells of the rows of tables that have our keys in the third column and our defaults in the fourth.
+fn rows(page: &str) -> Vec<Vec<String>> {
+    let between = |text: &str| text.split("<!-- end -->").next().unwrap_or_default().to_owned();
+    let tables: Vec<String> = page.split("<!-- keys -->").skip(1).map(between).collect();
+    let cells = |line: &str| -> Vec<String> {
+        line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+    };
+    let lines = tables.iter().flat_map(|table| table.lines().filter(|line| line.starts_with('|')).skip(2));
+    lines.map(cells).collect()
+}
+
+/// What stands in backticks.
+fn quoted(cell: &str) -> Vec<String> {
+    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn value(text: &str) -> Value {
+    let source = Source::parse(text, &format!("x = {text}"), &[]).unwrap_or_else(|error| panic!("{error}"));
+    source.get("x").cloned().unwrap()
+}
+
+fn is_equal(one: &Value, other: &Value) -> bool {
+    match (one.as_f64(), other.as_f64()) {
+        (Some(one), Some(other)) => one == other,
+        _ => one == other,
+    }
+}
+
+#[test]
+fn the_recipes_of_the_pages_are_complete() {
+    for (page_path, recipe) in PAGES {
+        resolved(recipe, &[]);
+        assert!(page(page_path).contains(recipe), "{page_path} does not name {recipe}");
+    }
+}
+
+#[test]
+fn every_key_in_the_tables_exists_and_has_the_default_that_is_said() {
+    let defaults = defaults();
+    for (page_path, recipe) in PAGES {
+        let ours = resolved(recipe, &[OPTIONAL]);
+        let (mut keys, mut compared) = (0, 0);
+        for row in rows(&page(page_path)) {
+            let [_, _, key_cell, default_cell, ..] = &row[..] else { panic!("{page_path}: {row:?}") };
+            let named = quoted(key_cell);
+            for key in &named {
+                assert!(ours.get(key).is_some(), "{page_path}: no recipe has `{key}`: {row:?}");
+                keys += 1;
+            }
+            let said = quoted(default_cell);
+            if said.is_empty() {
+                continue;
+            }
+            assert_eq!(said.len(), named.len(), "{page_path}: as many defaults as keys: {row:?}");
+            for (key, said) in named.iter().zip(&said) {
+                let found = defaults.get(key).unwrap_or_else(|| panic!("`{key}` has no default: {row:?}"));
+                assert!(
+                    is_equal(found, &value(said)),
+                    "{page_path}: `{key}` is {found} by default, not {said}"
+                );
+                compared += 1;
+            }
+        }
+        assert!(keys > 25 && compared > 20, "{page_path}: {keys} keys, {compared} defaults");
+    }
+}
+
+/// A block of TOML on these pages is lines of `key = value`, which go with the page's recipe as overrides.
+#[test]
+fn every_block_of_toml_on_the_pages_is_accepted() {
+    for (page_path, recipe) in PAGES {
+        let page = page(page_path);
+        let blocks: Vec<&str> =
+            page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+        assert!(!blocks.is_empty(), "{page_path}");
+        for block in blocks {
+            let lines = block.lines().map(|line| line.split(" #").next().unwrap_or_default().trim());
+            let overrides: Vec<String> = lines
+                .filter(|line| !line.is_empty() && !line.starts_with('#'))
+                .map(|line| line.replacen(" = ", "=", 1))
+                .collect();
+            let overrides: Vec<&str> = overrides.iter().map(String::as_str).collect();
+            assert!(overrides.iter().all(|line| line.contains('=')), "{page_path}: {block}");
+            resolved(recipe, &overrides);
+        }
+    }
+}
+
+#[test]
+fn both_pages_train_on_the_same_rows() {
+    for rows in ["problems", "problems_eval"] {
+        let [jsonl, parquet] = ["jsonl", "parquet"].map(|kind| format!("docs/examples/{rows}.{kind}"));
+        let output = burnish(&["data", "check", &jsonl, "--against", &parquet]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("(100.00 %) overlap"), "{rows}: {said}");
+    }
+}
