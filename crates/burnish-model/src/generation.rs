@@ -81,8 +81,7 @@ pub struct GenerationDefaults {
     /// Drop tokens less likely than this times the likeliest; 0 to 1.
     pub min_p: Option<f64>,
     /// Divides the logits of tokens that the text has already (multiplies negative ones); 1 changes nothing
-    /// (Keskar et al. 2019, arXiv:1909.05858). The engine has no such filter: a caller that takes the defaults
-    /// must refuse another number.
+    /// (Keskar et al. 2019, arXiv:1909.05858).
     pub repetition_penalty: Option<f64>,
     /// Most tokens of an answer.
     pub max_new_tokens: Option<usize>,
