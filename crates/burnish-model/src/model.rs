@@ -1,20 +1,19 @@
 //! A policy's weights with what they compute.
 
+mod adapter;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose, Stream};
-use burnish_tensor::{
-    Adapter, HeadShape, Param, Params, Precision, Store, Tape, Var, Vocab, Weight, map_file,
-};
-use safetensors::tensor::SafeTensors;
+use burnish_tensor::{HeadShape, Param, Params, Precision, Store, Tape, Var, Vocab, Weight};
 
 use crate::decoder::{Decoder, Init, head_shape};
 use crate::lora::{self, LoraConfig};
 use crate::shards::SINGLE;
 use crate::weights::{self, Stored, TensorSpec, WeightsFile};
-use crate::{Attend, ConfigError, Dtype, ModelConfig, ModelError, Packed, files};
+use crate::{Attend, Dtype, ModelConfig, ModelError, Packed, files};
 
 /// A decoder with its weights.
 #[derive(Clone)]
@@ -77,8 +76,9 @@ impl Model {
         if !dir.join(lora::CONFIG_FILE).exists() {
             let mut model = Model::load_base(dir, loading)?;
             if let Trains::Adapter(config, seed) = &loading.trains {
-                let refused = |error| ModelError::Config { path: dir.join(lora::CONFIG_FILE), error };
-                model.adapt(config, dir).map_err(refused)?;
+                model.adapt(config, dir).map_err(|error| {
+                    ModelError::malformed(dir, format!("the adapter (policy.lora) does not fit it: {error}"))
+                })?;
                 model.init_adapters(*seed);
             }
             return Ok(model);
@@ -98,7 +98,7 @@ impl Model {
             }
             _ => {}
         }
-        let base = lora_base(dir, &base)?;
+        let base = adapter::base_dir(dir, &base)?;
         let mut model = Model::load_base(&base, &Loading { trains: Trains::Nothing, ..loading.clone() })?;
         model.adapt(&config, &base).map_err(|error| ModelError::Config { path, error })?;
         model.read_adapters(dir)?;
@@ -114,7 +114,7 @@ impl Model {
             return Ok(None);
         }
         let (_, base) = LoraConfig::read_peft(dir)?;
-        lora_base(dir, &base).map(Some)
+        adapter::base_dir(dir, &base).map(Some)
     }
 
     fn load_base(dir: &Path, loading: &Loading) -> Result<Self, ModelError> {
@@ -140,96 +140,6 @@ impl Model {
         });
         file.read_into(&mut params)?;
         Ok(Model::assemble(config, params, decoder, dtypes))
-    }
-
-    /// Declares the adapters of `config`, filled with zeros.
-    fn adapt(&mut self, config: &LoraConfig, base: &Path) -> Result<(), ConfigError> {
-        config.check()?;
-        let names: Vec<String> = self.decoder.linear_maps().map(|(name, _)| name.to_owned()).collect();
-        let is_target = config.targets(&names)?;
-        for ((site, (name, weight)), _) in
-            (0..).zip(self.decoder.linear_maps()).zip(is_target).filter(|(_, is_target)| *is_target)
-        {
-            if name == lora::HEAD && config.dropout > 0.0 {
-                return Err(ConfigError::Unsupported {
-                    key: "dropout".into(),
-                    value: config.dropout.to_string(),
-                    supported: "0 where lm_head is among the targets".into(),
-                });
-            }
-            let mut add = |factor, shape| {
-                let name = format!("base_model.model.{name}.lora_{factor}.weight");
-                self.params.add_to(Store::Trained, &name, shape, true)
-            };
-            let Param { rows, cols, .. } = weight.base;
-            weight.adapter = Some(Adapter {
-                a: add("A", &[config.rank, cols]),
-                b: add("B", &[rows, config.rank]),
-                scale: config.scale() as f32,
-                dropout: config.dropout as f32,
-                site,
-            });
-        }
-        let base = std::path::absolute(base).unwrap_or_else(|_| base.to_owned());
-        self.adapted = Some(Adapted { config: config.clone(), base });
-        Ok(())
-    }
-
-    /// `A` uniform within `± 1/√inputs`; `B` is 0 already.
-    fn init_adapters(&mut self, seed: u64) {
-        for (index, (_, weight)) in (0..).zip(self.decoder.linear_maps()) {
-            let Some(Adapter { a, .. }) = weight.adapter else { continue };
-            let place = Address { task: index, turn: 1, ..Address::new(seed, Purpose::Init) };
-            let mut stream = Stream::new(place.seed());
-            let bound = 1.0 / (a.cols as f64).sqrt();
-            self.params.get_mut(a).fill_with(|| (bound * (2.0 * stream.uniform() - 1.0)) as f32);
-        }
-    }
-
-    fn read_adapters(&mut self, dir: &Path) -> Result<(), ModelError> {
-        let path = dir.join(lora::WEIGHTS_FILE);
-        let map = map_file(&path).map_err(|source| ModelError::read(&path, source))?;
-        let damaged =
-            |error| ModelError::malformed(&path, format!("truncated, or not a safetensors file ({error})"));
-        let file = SafeTensors::deserialize(&map).map_err(damaged)?;
-        let mut unknown: std::collections::BTreeSet<&str> = file.names().into_iter().collect();
-        let trained: Vec<_> = self.params.trained_entries().cloned().collect();
-        for entry in trained {
-            let (path, name) = (path.clone(), entry.name.clone());
-            let Ok(tensor) = file.tensor(&name) else {
-                return Err(ModelError::MissingTensor { path, name, shape: entry.shape });
-            };
-            weights::check_type(&path, &name, &tensor, &entry.shape)?;
-            weights::read_tensor(&tensor, self.params.elements_mut(entry.param));
-            unknown.remove(entry.name.as_str());
-        }
-        // PEFT copies the base's head along where the head is adapted.
-        unknown.retain(|name| !self.repeats_base(name, &file));
-        match unknown.first() {
-            Some(name) => Err(ModelError::UnknownTensor {
-                name: name.to_string(),
-                architecture: "this adapter",
-                path: path.clone(),
-            }),
-            None => Ok(()),
-        }
-    }
-
-    /// Is the tensor of an adapter's file a copy of one of the base's?
-    fn repeats_base(&self, name: &str, file: &SafeTensors<'_>) -> bool {
-        let module =
-            name.strip_prefix("base_model.model.").and_then(|name| name.strip_suffix(".base_layer.weight"));
-        let (Some(module), Ok(tensor)) = (module, file.tensor(name)) else { return false };
-        let param = match module {
-            lora::HEAD => Some(self.head().base),
-            _ => self.params.find(&format!("{module}.weight")).map(|entry| entry.param),
-        };
-        param.filter(|param| tensor.shape() == [param.rows, param.cols]).is_some_and(|param| {
-            let mut copy = Params::new();
-            let of_copy = copy.add_to(param.store, name, &[param.rows, param.cols], true);
-            weights::read_tensor(&tensor, copy.elements_mut(of_copy));
-            copy.elements(of_copy).widened() == self.params.elements(param).widened()
-        })
     }
 
     /// A new model: matrices normal with standard deviation `initializer_range`, norms 1, biases 0. Each matrix
@@ -398,16 +308,4 @@ fn tensor_specs(config: &ModelConfig) -> Vec<TensorSpec> {
         Param { store: Store::Frozen, offset: 0, rows: 0, cols: 0 }
     });
     specs
-}
-
-/// The directory of an adapter's base: as it is named, or seen from the adapter's directory.
-fn lora_base(dir: &Path, name: &str) -> Result<PathBuf, ModelError> {
-    let candidates = [PathBuf::from(name), dir.join(name)];
-    let found = candidates.into_iter().find(|path| path.join("config.json").exists());
-    found.ok_or_else(|| {
-        let problem = format!(
-            "`base_model_name_or_path` is {name:?}, where no config.json is; write the directory of the base model there"
-        );
-        ModelError::malformed(&dir.join(lora::CONFIG_FILE), problem)
-    })
 }
