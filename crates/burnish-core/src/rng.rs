@@ -76,6 +76,16 @@ pub fn bits(seed: u64, position: u64) -> u64 {
     mix(seed ^ mix(position))
 }
 
+/// 64 bits for a text after what `hash` stands for: the same on every machine and in every version. Not
+/// cryptographic. Begin with the number of bytes in all; pieces of a multiple of 8 bytes give what the whole gives.
+pub fn fold_bytes(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.chunks(8).fold(hash, |hash, chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        bits(hash, u64::from_le_bytes(word))
+    })
+}
+
 /// A number in `[0, 1)` with 53 random bits, of `seed` at `position`.
 pub fn uniform(seed: u64, position: u64) -> f64 {
     (bits(seed, position) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
@@ -148,6 +158,18 @@ impl Stream {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn bytes_in_pieces_of_whole_words_hash_as_in_one_and_every_byte_counts() {
+        let bytes: Vec<u8> = (0..21).collect();
+        let whole = fold_bytes(21, &bytes);
+        assert_eq!(fold_bytes(fold_bytes(21, &bytes[..16]), &bytes[16..]), whole);
+        for at in 0..bytes.len() {
+            let mut other = bytes.clone();
+            other[at] ^= 1;
+            assert_ne!(fold_bytes(21, &other), whole);
+        }
+    }
 
     #[test]
     fn every_field_of_an_address_changes_the_seed() {

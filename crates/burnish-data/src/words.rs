@@ -35,11 +35,7 @@ pub(crate) fn hash(words: &[String]) -> u64 {
 
 /// 64 bits for a text as it is.
 pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
-    bytes.chunks(8).fold(bytes.len() as u64, |hash, chunk| {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        rng::bits(hash, u64::from_le_bytes(word))
-    })
+    rng::fold_bytes(bytes.len() as u64, bytes)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::path::Path;
 /// 16 hexadecimal digits that depend on every byte of `content`: the same on every machine and in every
 /// version. Not cryptographic.
 pub(crate) fn digest(content: &[u8]) -> String {
-    let hash = fold(content.len() as u64, content);
+    let hash = rng::fold_bytes(content.len() as u64, content);
     format!("{hash:016x}")
 }
 
@@ -26,18 +26,10 @@ pub fn file_digest(path: &Path) -> std::io::Result<String> {
     while left > 0 {
         let size = piece.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         file.read_exact(&mut piece[..size])?;
-        hash = fold(hash, &piece[..size]);
+        hash = rng::fold_bytes(hash, &piece[..size]);
         left -= size as u64;
     }
     Ok(format!("{hash:016x}"))
-}
-
-fn fold(hash: u64, content: &[u8]) -> u64 {
-    content.chunks(8).fold(hash, |hash, chunk| {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        rng::bits(hash, u64::from_le_bytes(word))
-    })
 }
 
 #[cfg(test)]

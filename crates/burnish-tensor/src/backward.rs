@@ -53,7 +53,7 @@ impl<'p> Tape<'p> {
             vocab: &vocab,
         };
         let seeds = scores::Seeds { d_logprob, d_entropy };
-        // One of the two is trained at most, so both may borrow the buffer in turn: the weight, or its adapter.
+        // The factor gets a buffer of its own: two parts of the flat one can't be lent at once.
         let b = low_rank.as_ref().map(|(adapter, _)| adapter.b);
         let mut d_b = b.filter(Param::is_trained).map(|b| vec![0.0; b.len()]);
         let params = scores::ParamGradients { d_weight: head.gradient(grads), d_b: d_b.as_deref_mut() };
