@@ -9,7 +9,7 @@
 //! What holds everywhere:
 //! - Results are bit-equal at any number of threads: work is split over rows and heads, never over a sum.
 //! - Nothing here knows of models, tokens' meaning or learning.
-//! - This is the only crate with `unsafe` code: the calls of the matrix-product library, and the file map.
+//! - This is the only crate with `unsafe` code: the kernels of products, and the file map.
 
 mod backward;
 mod cached;

@@ -1,105 +1,385 @@
-//! The innermost loops of bf16 products: with AVX-512 BF16 where the machine has it, else widened to f32.
+//! Tiles of a product: up to [`ROWS`] rows by [`COLS`] columns, whose sums stay in registers.
+//!
+//! Operands come in *units* of 32 bits along the inner dimension: one f32, or two neighbouring bf16, the form that the
+//! processor's dot-product instruction takes (AVX-512 BF16). The right operand is a panel `[units, COLS]`; the left one
+//! is read by rows, or from a packed tile `[units, ROWS]`.
+//!
+//! An element of the output is one running sum over the units in their order, with one rounding a unit. So it depends
+//! neither on the tile that it is in nor, in f32, on which of the instruction sets below computed it.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-use crate::vector::simd;
+use super::Write;
+use crate::{Precision, vector::simd};
 
-/// Rows of a tile.
-pub(super) const ROWS: usize = 12;
-/// Columns of a tile: two vectors.
-pub(super) const COLS: usize = 32;
+/// Rows of a tile at most: with four vectors of sums each they fill the registers of AVX-512.
+pub(super) const ROWS: usize = 6;
+/// Columns of a tile: four vectors of AVX-512.
+pub(super) const COLS: usize = 64;
 
-/// Sums of a tile, `[ROWS, COLS]`.
-pub(super) struct Tile(pub(super) [f32; ROWS * COLS]);
-
-/// `Σ_p a[p, row] · b[p, col]` with `a` `[pairs, ROWS]` and `b` `[pairs, COLS]` of pairs of bf16.
-pub(super) fn tile(a: &[u32], b: &[u32]) -> Tile {
-    assert_eq!(a.len() / ROWS, b.len() / COLS, "pairs of both operands");
+/// Which instructions a product is computed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Isa {
+    /// AVX-512, with its BF16 extension for bf16.
     #[cfg(target_arch = "x86_64")]
-    if has_bf16() {
-        // SAFETY: the instructions are there.
-        return unsafe { tile_avx512(a, b) };
+    Avx512,
+    /// AVX2 and FMA.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// What the compiler makes of plain loops.
+    Portable,
+}
+
+impl Isa {
+    /// The best of this machine.
+    pub(super) fn of_machine(precision: Precision) -> Isa {
+        Isa::all(precision)[0]
     }
-    tile_widened(a, b)
+
+    /// All that this machine has, best first.
+    pub(super) fn all(precision: Precision) -> Vec<Isa> {
+        let mut all = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        {
+            let has_pairs = precision == Precision::F32 || is_x86_feature_detected!("avx512bf16");
+            if is_x86_feature_detected!("avx512f") && has_pairs {
+                all.push(Isa::Avx512);
+            }
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && precision == Precision::F32
+            {
+                all.push(Isa::Avx2);
+            }
+        }
+        all.push(Isa::Portable);
+        all
+    }
 }
 
-#[cfg(target_arch = "x86_64")]
-pub(super) fn has_bf16() -> bool {
-    is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16")
+/// The left operand of a tile.
+#[derive(Clone, Copy)]
+pub(super) enum Left {
+    /// Unit `p` of row `r` lies at `r · stride + p`.
+    Rows(*const u32, usize),
+    /// At `p · stride + r`.
+    Turned(*const u32, usize),
 }
 
+/// Where a tile's sums go.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) data: *mut f32,
+    pub(super) row_stride: usize,
+    /// Columns that are written, the first ones of the panel.
+    pub(super) cols: usize,
+    pub(super) write: Write,
+    pub(super) scale: f32,
+}
+
+/// `out = scale · left · panel`, or that added to `out`, of `rows` rows.
+///
 /// # Safety
-/// The machine must have AVX-512 BF16. `a` and `b` hold equally many pairs.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bf16")]
-unsafe fn tile_avx512(a: &[u32], b: &[u32]) -> Tile {
-    let mut sums = [[_mm512_setzero_ps(); 2]; ROWS];
-    for (a, b) in a.chunks_exact(ROWS).zip(b.chunks_exact(COLS)) {
-        // SAFETY: `b` holds 32 elements, two vectors; vectors of bits of the same width are reinterpreted.
-        let b = unsafe {
-            let load =
-                |at| std::mem::transmute::<__m512i, __m512bh>(_mm512_loadu_si512(b.as_ptr().add(at).cast()));
-            [load(0), load(16)]
-        };
-        for (sums, &a) in sums.iter_mut().zip(a) {
-            // SAFETY: as above.
-            let a = unsafe { std::mem::transmute::<__m512i, __m512bh>(_mm512_set1_epi32(a as i32)) };
-            sums[0] = _mm512_dpbf16_ps(sums[0], a, b[0]);
-            sums[1] = _mm512_dpbf16_ps(sums[1], a, b[1]);
+/// `isa` must be there. `left` and `panel` must be valid for reading `units` units of `rows` rows and of [`COLS`]
+/// columns, `out` for writing (and reading) `rows` rows of `out.cols` elements, that nobody else uses meanwhile.
+pub(super) unsafe fn tile(
+    isa: Isa,
+    precision: Precision,
+    rows: usize,
+    units: usize,
+    left: Left,
+    panel: *const u32,
+    out: Place,
+) {
+    debug_assert!((1..=ROWS).contains(&rows) && out.cols <= COLS);
+    // SAFETY: the caller's promises are those of each of them.
+    unsafe {
+        match (isa, precision) {
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx512, Precision::F32) => avx512_f32::tile(rows, units, left, panel, out),
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx512, Precision::Bf16) => avx512_bf16::tile(rows, units, left, panel, out),
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx2, Precision::F32) => avx2::tile(rows, units, left, panel, out),
+            (_, Precision::F32) => portable(rows, units, left, panel, out, |sum, a, b| {
+                f32::from_bits(a).mul_add(f32::from_bits(b), sum)
+            }),
+            (_, Precision::Bf16) => portable(rows, units, left, panel, out, |sum, a, b| {
+                let (a_low, a_high) = (f32::from_bits(a << 16), f32::from_bits(a & 0xffff_0000));
+                let (b_low, b_high) = (f32::from_bits(b << 16), f32::from_bits(b & 0xffff_0000));
+                a_high.mul_add(b_high, a_low.mul_add(b_low, sum))
+            }),
         }
     }
-    let mut tile = Tile([0.0; ROWS * COLS]);
-    for (out, sums) in tile.0.chunks_exact_mut(COLS).zip(sums) {
-        // SAFETY: `out` holds 32 elements, two vectors.
-        unsafe {
-            _mm512_storeu_ps(out.as_mut_ptr(), sums[0]);
-            _mm512_storeu_ps(out.as_mut_ptr().add(16), sums[1]);
-        }
-    }
-    tile
 }
 
-fn tile_widened(a: &[u32], b: &[u32]) -> Tile {
-    let mut tile = Tile([0.0; ROWS * COLS]);
-    simd(
-        #[inline(always)]
-        || {
-            for (a, b) in a.chunks_exact(ROWS).zip(b.chunks_exact(COLS)) {
-                for (&a, sums) in a.iter().zip(tile.0.chunks_exact_mut(COLS)) {
-                    let (a_low, a_high) = (f32::from_bits(a << 16), f32::from_bits(a & 0xffff_0000));
-                    for (&b, sum) in b.iter().zip(sums) {
-                        let (b_low, b_high) = (f32::from_bits(b << 16), f32::from_bits(b & 0xffff_0000));
-                        *sum = a_high.mul_add(b_high, a_low.mul_add(b_low, *sum));
+/// Calls `$tile::<R, V, TURNED>` with the numbers of rows and vectors as constants.
+#[cfg(target_arch = "x86_64")]
+macro_rules! by_rows {
+    ($rows:expr, $left:expr, $tile:ident::<$vectors:tt>($units:expr, $panel:expr, $out:expr), $($n:literal)*) => {
+        match ($rows, $left) {
+            $(
+                ($n, Left::Rows(data, stride)) => $tile::<$n, $vectors, false>(data, stride, $units, $panel, $out),
+                ($n, Left::Turned(data, stride)) => $tile::<$n, $vectors, true>(data, stride, $units, $panel, $out),
+            )*
+            _ => unreachable!("a tile has at most {ROWS} rows"),
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! avx512 {
+    ($name:ident, $features:literal, $multiply_add:expr) => {
+        mod $name {
+            use super::*;
+
+            /// # Safety
+            /// As [`super::tile`].
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn tile(rows: usize, units: usize, left: Left, panel: *const u32, out: Place) {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    match out.cols.div_ceil(16) {
+                        1 => by_rows!(rows, left, of_rows::<1>(units, panel, out), 1 2 3 4 5 6),
+                        2 => by_rows!(rows, left, of_rows::<2>(units, panel, out), 1 2 3 4 5 6),
+                        3 => by_rows!(rows, left, of_rows::<3>(units, panel, out), 1 2 3 4 5 6),
+                        _ => by_rows!(rows, left, of_rows::<4>(units, panel, out), 1 2 3 4 5 6),
                     }
                 }
             }
-        },
-    );
-    tile
+
+            #[target_feature(enable = $features)]
+            unsafe fn of_rows<const R: usize, const V: usize, const TURNED: bool>(
+                left: *const u32,
+                stride: usize,
+                units: usize,
+                panel: *const u32,
+                out: Place,
+            ) {
+                // SAFETY: the caller's promise covers the units that are read.
+                unsafe {
+                    for row in 0..R {
+                        // The output will be there when the sums are.
+                        let at: *const i8 = out.data.wrapping_add(row * out.row_stride).cast();
+                        for line in 0..V {
+                            _mm_prefetch::<_MM_HINT_ET0>(at.wrapping_add(64 * line));
+                        }
+                    }
+                    let mut sums = [[_mm512_setzero_ps(); V]; R];
+                    for unit in 0..units {
+                        let right = panel.add(unit * COLS);
+                        let right: [__m512i; V] =
+                            std::array::from_fn(|vector| _mm512_loadu_si512(right.add(16 * vector).cast()));
+                        for (row, sums) in sums.iter_mut().enumerate() {
+                            let at = if TURNED { unit * stride + row } else { row * stride + unit };
+                            let a = _mm512_set1_epi32(left.add(at).read() as i32);
+                            for (sum, &b) in sums.iter_mut().zip(&right) {
+                                *sum = $multiply_add(*sum, a, b);
+                            }
+                        }
+                    }
+                    let scale = _mm512_set1_ps(out.scale);
+                    for (row, sums) in sums.iter().enumerate() {
+                        for (vector, &sum) in sums.iter().enumerate() {
+                            let cols = out.cols - 16 * vector;
+                            let mask = if cols < 16 { (1 << cols) - 1 } else { 0xffff };
+                            let at = out.data.wrapping_add(row * out.row_stride + 16 * vector);
+                            let value = match out.write {
+                                Write::Set => _mm512_mul_ps(sum, scale),
+                                Write::Add => _mm512_fmadd_ps(sum, scale, _mm512_maskz_loadu_ps(mask, at)),
+                            };
+                            _mm512_mask_storeu_ps(at, mask, value);
+                        }
+                    }
+                }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+avx512!(avx512_f32, "avx512f", |sum, a, b| _mm512_fmadd_ps(
+    _mm512_castsi512_ps(a),
+    _mm512_castsi512_ps(b),
+    sum
+));
+// Vectors of bits of the same width are reinterpreted.
+#[cfg(target_arch = "x86_64")]
+avx512!(avx512_bf16, "avx512f,avx512bf16", |sum, a, b| _mm512_dpbf16_ps(
+    sum,
+    std::mem::transmute::<__m512i, __m512bh>(a),
+    std::mem::transmute::<__m512i, __m512bh>(b)
+));
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use super::*;
+
+    /// Columns whose sums fill the 16 registers.
+    const SUB_COLS: usize = 16;
+
+    /// # Safety
+    /// As [`super::tile`].
+    #[target_feature(enable = "avx2,fma")]
+    pub(super) unsafe fn tile(rows: usize, units: usize, left: Left, panel: *const u32, out: Place) {
+        for col in (0..out.cols).step_by(SUB_COLS) {
+            // SAFETY: parts of what the caller vouches for.
+            unsafe {
+                let out = Place { data: out.data.add(col), cols: SUB_COLS.min(out.cols - col), ..out };
+                by_rows!(rows, left, of_rows::<2>(units, panel.add(col), out), 1 2 3 4 5 6);
+            }
+        }
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn of_rows<const R: usize, const V: usize, const TURNED: bool>(
+        left: *const u32,
+        stride: usize,
+        units: usize,
+        panel: *const u32,
+        out: Place,
+    ) {
+        let mut values = [[0.0_f32; SUB_COLS]; R];
+        // SAFETY: the caller's promise covers the units that are read.
+        unsafe {
+            let mut sums = [[_mm256_setzero_ps(); V]; R];
+            for unit in 0..units {
+                let right = panel.add(unit * COLS).cast::<f32>();
+                let right: [__m256; V] = std::array::from_fn(|vector| _mm256_loadu_ps(right.add(8 * vector)));
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    let at = if TURNED { unit * stride + row } else { row * stride + unit };
+                    let a = _mm256_set1_ps(f32::from_bits(left.add(at).read()));
+                    for (sum, &b) in sums.iter_mut().zip(&right) {
+                        *sum = _mm256_fmadd_ps(a, b, *sum);
+                    }
+                }
+            }
+            for (values, sums) in values.iter_mut().zip(sums) {
+                for (values, sum) in values.chunks_exact_mut(8).zip(sums) {
+                    _mm256_storeu_ps(values.as_mut_ptr(), sum);
+                }
+            }
+        }
+        for (row, values) in values.iter().enumerate() {
+            // SAFETY: the caller's promise for `out`.
+            unsafe { write(values, row, out) };
+        }
+    }
+}
+
+/// Any machine.
+///
+/// # Safety
+/// As [`tile`].
+unsafe fn portable(
+    rows: usize,
+    units: usize,
+    left: Left,
+    panel: *const u32,
+    out: Place,
+    multiply_add: impl Fn(f32, u32, u32) -> f32,
+) {
+    for row in 0..rows {
+        let mut sums = [0.0_f32; COLS];
+        simd(
+            #[inline(always)]
+            || {
+                for unit in 0..units {
+                    // SAFETY: the caller's promise covers the units that are read.
+                    let (a, right) = unsafe {
+                        let a = match left {
+                            Left::Rows(data, stride) => data.add(row * stride + unit),
+                            Left::Turned(data, stride) => data.add(unit * stride + row),
+                        };
+                        (a.read(), std::slice::from_raw_parts(panel.add(unit * COLS), COLS))
+                    };
+                    for (sum, &b) in sums.iter_mut().zip(right) {
+                        *sum = multiply_add(*sum, a, b);
+                    }
+                }
+            },
+        );
+        // SAFETY: the caller's promise for `out`.
+        unsafe { write(&sums, row, out) };
+    }
+}
+
+/// Writes the first `out.cols` sums of a row.
+///
+/// # Safety
+/// As [`tile`].
+unsafe fn write(sums: &[f32], row: usize, out: Place) {
+    // SAFETY: the caller's promise.
+    let to = unsafe { std::slice::from_raw_parts_mut(out.data.add(row * out.row_stride), out.cols) };
+    for (to, &sum) in to.iter_mut().zip(sums) {
+        *to = match out.write {
+            Write::Set => sum * out.scale,
+            Write::Add => sum.mul_add(out.scale, *to),
+        };
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use half::bf16;
+    use proptest::prelude::*;
 
     use super::*;
     use crate::testing::random;
 
-    fn bf16s(seed: u64, len: usize) -> Vec<bf16> {
-        random(seed, len).into_iter().map(bf16::from_f32).collect()
+    fn bits(precision: Precision, seed: u64, len: usize) -> Vec<u32> {
+        let random = random(seed, 2 * len);
+        let half = |value: f32| u32::from(half::bf16::from_f32(value).to_bits());
+        match precision {
+            Precision::F32 => random[..len].iter().map(|value| value.to_bits()).collect(),
+            Precision::Bf16 => random.chunks(2).map(|pair| half(pair[0]) | half(pair[1]) << 16).collect(),
+        }
     }
 
-    #[test]
-    fn machines_with_and_without_the_instruction_agree() {
-        let pairs = 37;
-        let pack = |seed, len: usize| -> Vec<u32> {
-            let halves = bf16s(seed, 2 * len);
-            halves.chunks(2).map(|p| u32::from(p[0].to_bits()) | u32::from(p[1].to_bits()) << 16).collect()
-        };
-        let (a, b) = (pack(1, pairs * ROWS), pack(2, pairs * COLS));
-        for (ours, wide) in tile(&a, &b).0.iter().zip(tile_widened(&a, &b).0) {
-            assert!((ours - wide).abs() < 1e-5, "{ours} {wide}");
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+
+        #[test]
+        fn instruction_sets_and_tile_heights_agree(
+            rows in 1_usize..=ROWS, cols in 1_usize..=COLS, units in 0_usize..40, is_bf16: bool, adds: bool,
+        ) {
+            let precision = if is_bf16 { Precision::Bf16 } else { Precision::F32 };
+            let (left, panel) = (bits(precision, 1, rows * units), bits(precision, 2, units * COLS));
+            let mut turned = vec![0; units * ROWS];
+            for row in 0..rows {
+                for unit in 0..units {
+                    turned[unit * ROWS + row] = left[row * units + unit];
+                }
+            }
+            let before = random(3, rows * COLS);
+            let write = if adds { Write::Add } else { Write::Set };
+            let run = |isa: Isa, is_turned: bool, one_by_one: bool| {
+                let mut out = before.clone();
+                for (first, len) in if one_by_one { (0..rows).map(|row| (row, 1)).collect() } else { vec![(0, rows)] } {
+                    let place = Place { data: out[first * COLS..].as_mut_ptr(), row_stride: COLS, cols, write, scale: 0.5 };
+                    let left = match is_turned {
+                        true => Left::Turned(turned.as_ptr().wrapping_add(first), ROWS),
+                        false => Left::Rows(left.as_ptr().wrapping_add(first * units), units),
+                    };
+                    // SAFETY: the operands and the output are as large as is said.
+                    unsafe { tile(isa, precision, len, units, left, panel.as_ptr(), place) };
+                }
+                out
+            };
+            let expected = run(Isa::Portable, false, false);
+            for isa in Isa::all(precision) {
+                for (is_turned, one_by_one) in [(false, false), (true, false), (false, true), (true, true)] {
+                    let ours = run(isa, is_turned, one_by_one);
+                    match precision {
+                        Precision::F32 => prop_assert_eq!(&ours, &expected),
+                        // The dot-product instruction rounds a pair once.
+                        Precision::Bf16 => for (ours, expected) in ours.iter().zip(&expected) {
+                            prop_assert!((ours - expected).abs() < 1e-5);
+                        },
+                    }
+                }
+            }
+            for (row, values) in expected.chunks(COLS).enumerate() {
+                prop_assert_eq!(&values[cols..], &before[row * COLS + cols..(row + 1) * COLS]);
+            }
         }
     }
 }

@@ -1,12 +1,38 @@
-//! Matrix products on slices: in f32 a bounds-checked face of the `gemm` library, in bf16 our own kernels.
+//! Matrix products on slices, in f32 and in bf16.
+//!
+//! The right operand is packed into panels of 64 columns, beforehand ([`Panels`], what several products share) or
+//! panel by panel on the way; the left one is read where it lies if its rows do. A task is a block of the output, in
+//! which tiles (`kernel.rs`) are computed one after the other.
+//!
+//! The inner dimension is cut into blocks of [`INNER`] elements whose sums are added in order; so an element of the
+//! output follows from its row and its column alone, in whatever product they stand and however many threads work.
 
-mod bf16;
 mod kernel;
+mod pack;
 pub(crate) mod rows;
 
-use gemm_common::Parallelism;
+use std::cell::RefCell;
+use std::ops::Range;
+
+use rayon::prelude::*;
 
 use crate::{Elements, Precision};
+use kernel::{COLS, Isa, Left, Place, ROWS};
+pub(crate) use pack::Panels;
+use pack::{Side, Units, units_of};
+
+/// Elements of the inner dimension that tiles sum over at once. A panel of them stays in the second cache.
+const INNER: usize = 512;
+/// The same where the left operand is turned: its rows are then packed, so that more of them fit.
+const TURNED_INNER: usize = 256;
+/// Elements of the left operand that one task works on: they stay in the second cache while panels pass by.
+const TASK_ELEMENTS: usize = TASK_ROWS * TURNED_INNER;
+/// Rows of one task at most.
+const TASK_ROWS: usize = 384;
+/// Packed elements of the right operand that exist at once: 16 MiB in f32.
+const PACKED_ELEMENTS: usize = 1 << 22;
+/// Rows from which on tasks are made of rows. For fewer, they are made of columns: each panel is then read by one core.
+const MANY_ROWS: usize = 64;
 
 /// A matrix to read: rows and columns at any strides inside a slice.
 #[derive(Clone, Copy)]
@@ -49,6 +75,13 @@ impl<'a> View<'a> {
             row_stride: self.col_stride,
             col_stride: self.row_stride,
         }
+    }
+
+    /// Some of its columns.
+    fn columns(self, cols: Range<usize>) -> Self {
+        let end = self.data.len();
+        let start = (cols.start * self.col_stride).min(end);
+        View { data: self.data.slice(start..end), cols: cols.len(), ..self }
     }
 }
 
@@ -108,13 +141,10 @@ pub(crate) fn multiply(
     rhs: View<'_>,
     workers: Workers,
 ) {
-    check_shapes(&out, lhs, rhs);
-    // SAFETY: the assertions of `ViewMut` and the shape check above cover every element that is written, and the
-    // slice is initialised and ours alone.
-    unsafe { call(out.data.as_mut_ptr(), out.row_stride, write, scale, lhs, rhs, workers) }
+    multiply_in(Precision::F32, out, write, scale, lhs, rhs, workers);
 }
 
-/// [`multiply`] in `precision`, by all threads.
+/// [`multiply`] in `precision`.
 pub(crate) fn multiply_in(
     precision: Precision,
     out: ViewMut<'_>,
@@ -122,101 +152,215 @@ pub(crate) fn multiply_in(
     scale: f32,
     lhs: View<'_>,
     rhs: View<'_>,
+    workers: Workers,
 ) {
-    match precision {
-        Precision::F32 => multiply(out, write, scale, lhs, rhs, Workers::Pool),
-        Precision::Bf16 => {
-            check_shapes(&out, lhs, rhs);
-            bf16::multiply(out, write, scale, lhs, rhs);
-        }
+    check_shapes(&out, lhs, (rhs.rows, rhs.cols));
+    // Rows that lie side by side are copied on the way; others have to be turned, which is done once for all tasks.
+    if rhs.col_stride == 1 {
+        return Product { precision, write, scale, lhs, right: Right::View(rhs) }.run(out, workers);
+    }
+    let each = (PACKED_ELEMENTS / rhs.rows.max(1)).next_multiple_of(COLS);
+    for cols in cut(rhs.cols, each) {
+        let panels = Panels::of(precision, rhs.columns(cols.clone()), workers);
+        let data = &mut out.data[cols.start..];
+        let out = ViewMut { data, rows: out.rows, cols: cols.len(), row_stride: out.row_stride };
+        Product { precision, write, scale, lhs, right: Right::Panels(&panels) }.run(out, workers);
     }
 }
 
 /// The row-major product `lhs · rhs` in a fresh buffer, in `precision`, by all threads.
 pub(crate) fn product(precision: Precision, lhs: View<'_>, rhs: View<'_>) -> Vec<f32> {
-    assert_eq!(lhs.cols, rhs.rows, "inner dimensions of a product differ");
-    let len = lhs.rows * rhs.cols;
-    match precision {
-        Precision::F32 => {
-            let mut out = Vec::with_capacity(len);
-            // SAFETY: the buffer holds `lhs.rows` rows of `rhs.cols` elements; with `Write::Set` the library reads
-            // none of them and writes all of them (zeros if the inner dimension is empty), so that they are
-            // initialised after.
-            unsafe {
-                call(out.as_mut_ptr(), rhs.cols, Write::Set, 1.0, lhs, rhs, Workers::Pool);
-                out.set_len(len);
-            }
-            out
-        }
-        Precision::Bf16 => {
-            let mut out = vec![0.0; len];
-            bf16::multiply(ViewMut::new(&mut out, lhs.rows, rhs.cols), Write::Set, 1.0, lhs, rhs);
-            out
-        }
-    }
+    let mut out = vec![0.0; lhs.rows * rhs.cols];
+    multiply_in(precision, ViewMut::new(&mut out, lhs.rows, rhs.cols), Write::Set, 1.0, lhs, rhs, Workers::Pool);
+    out
 }
 
-fn check_shapes(out: &ViewMut<'_>, lhs: View<'_>, rhs: View<'_>) {
+/// `out = lhs · panels`, or that added to `out`, in the precision of the panels.
+pub(crate) fn multiply_packed(
+    out: ViewMut<'_>,
+    write: Write,
+    lhs: View<'_>,
+    panels: &Panels,
+    workers: Workers,
+) {
+    check_shapes(&out, lhs, (panels.inner, panels.cols));
+    Product { precision: panels.precision, write, scale: 1.0, lhs, right: Right::Panels(panels) }.run(out, workers);
+}
+
+fn check_shapes(out: &ViewMut<'_>, lhs: View<'_>, (inner, cols): (usize, usize)) {
     assert!(
-        out.rows == lhs.rows && out.cols == rhs.cols && lhs.cols == rhs.rows,
-        "[{}, {}] is not the shape of a product of [{}, {}] and [{}, {}]",
+        out.rows == lhs.rows && out.cols == cols && lhs.cols == inner,
+        "[{}, {}] is not the shape of a product of [{}, {}] and [{inner}, {cols}]",
         out.rows,
         out.cols,
         lhs.rows,
         lhs.cols,
-        rhs.rows,
-        rhs.cols
     );
 }
 
-/// Calls the library on the transposed product: its kernels want a column-major output, and the transpose of a
-/// row-major matrix is one.
-///
-/// # Safety
-/// `out` must be valid for writing `lhs.rows` rows of `rhs.cols` elements that start `row_stride` elements apart,
-/// for reading too with `Write::Add`, and nobody else may use those elements meanwhile. `lhs.cols == rhs.rows`.
-unsafe fn call(
-    out: *mut f32,
-    row_stride: usize,
+#[derive(Clone, Copy)]
+enum Right<'a> {
+    View(View<'a>),
+    Panels(&'a Panels),
+}
+
+/// A product whose shapes have been checked.
+#[derive(Clone, Copy)]
+struct Product<'a> {
+    precision: Precision,
     write: Write,
     scale: f32,
-    lhs: View<'_>,
-    rhs: View<'_>,
-    workers: Workers,
-) {
-    let parallelism = match workers {
-        Workers::One => Parallelism::None,
-        Workers::Pool => match rayon::current_num_threads() {
-            1 => Parallelism::None,
-            threads => Parallelism::Rayon(threads),
-        },
-    };
-    // Weights that are kept in bf16 are exact in f32.
-    let (lhs_data, rhs_data) = (lhs.data.widened(), rhs.data.widened());
-    let gemm = gemm_f32::gemm::f32::get_gemm_fn();
-    // SAFETY: the caller vouches for `out`. `View` is only made with strides whose last element lies inside its
-    // slice (checked in `View::strided`; `transposed` keeps the set of elements), and the inner dimensions agree.
-    unsafe {
-        gemm(
-            rhs.cols,
-            lhs.rows,
-            lhs.cols,
-            out,
-            row_stride as isize,
-            1,
-            write == Write::Add,
-            rhs_data.as_ptr(),
-            rhs.row_stride as isize,
-            rhs.col_stride as isize,
-            lhs_data.as_ptr(),
-            lhs.row_stride as isize,
-            lhs.col_stride as isize,
-            1.0,
-            scale,
-            false,
-            false,
-            false,
-            parallelism,
-        );
+    lhs: View<'a>,
+    right: Right<'a>,
+}
+
+/// An output that tasks write disjoint parts of.
+#[derive(Clone, Copy)]
+struct Out {
+    data: *mut f32,
+    row_stride: usize,
+}
+
+// SAFETY: the pointer comes from an exclusive borrow that outlives all tasks, which write disjoint elements.
+unsafe impl Send for Out {}
+// SAFETY: as above.
+unsafe impl Sync for Out {}
+
+thread_local! {
+    /// Packed rows and a packed panel, kept from one product to the next.
+    static SCRATCH: RefCell<(Units, Units)> = RefCell::default();
+}
+
+impl Product<'_> {
+    fn run(self, out: ViewMut<'_>, workers: Workers) {
+        let (rows, cols, inner) = (out.rows, out.cols, self.lhs.cols);
+        if rows == 0 || cols == 0 {
+            return;
+        }
+        if inner == 0 {
+            if self.write == Write::Set {
+                out.data.chunks_mut(out.row_stride).take(rows).for_each(|row| row[..cols].fill(0.0));
+            }
+            return;
+        }
+        let isa = Isa::of_machine(self.precision);
+        let place = Out { data: out.data.as_mut_ptr(), row_stride: out.row_stride };
+        let panels = cols.div_ceil(COLS);
+        let threads = rayon::current_num_threads();
+        let task_rows = self.task_rows();
+        if workers == Workers::One || threads == 1 {
+            for rows in cut(rows, task_rows) {
+                self.block(isa, place, rows, 0..panels);
+            }
+        } else if rows >= MANY_ROWS {
+            let most = rows.div_ceil(threads).next_multiple_of(ROWS);
+            let blocks: Vec<_> = cut(rows, task_rows.min(most)).collect();
+            blocks.into_par_iter().for_each(|rows| self.block(isa, place, rows, 0..panels));
+        } else {
+            let each = panels.div_ceil(4 * threads);
+            let blocks: Vec<_> = cut(panels, each).collect();
+            blocks.into_par_iter().for_each(|panels| self.block(isa, place, 0..rows, panels));
+        }
+    }
+
+    /// Elements of the inner dimension that are summed at once.
+    fn inner(self) -> usize {
+        if self.lhs.col_stride == 1 { INNER } else { TURNED_INNER }
+    }
+
+    /// Rows of a task, so that its part of the left operand stays in the second cache. They are many, because each task
+    /// packs the panels that were not packed beforehand.
+    fn task_rows(self) -> usize {
+        let elements = self.lhs.cols.min(self.inner());
+        (TASK_ELEMENTS / elements).clamp(ROWS, TASK_ROWS).next_multiple_of(ROWS)
+    }
+
+    /// Some rows and panels of the output.
+    fn block(self, isa: Isa, out: Out, rows: Range<usize>, panels: Range<usize>) {
+        SCRATCH.with_borrow_mut(|(left, right)| {
+            for (index, inner) in cut(self.lhs.cols, self.inner()).enumerate() {
+                let write = if index == 0 { self.write } else { Write::Add };
+                self.inner_block(isa, out, write, rows.clone(), panels.clone(), inner, left, right);
+            }
+        });
+    }
+
+    fn inner_block(
+        self,
+        isa: Isa,
+        out: Out,
+        write: Write,
+        rows: Range<usize>,
+        panels: Range<usize>,
+        inner: Range<usize>,
+        left: &mut Units,
+        right: &mut Units,
+    ) {
+        let Product { precision, lhs, .. } = self;
+        let units = units_of(precision, inner.len());
+        let side = Side::left(lhs);
+        let left = match (precision, lhs.data) {
+            (Precision::F32, Elements::F32(data)) if lhs.col_stride == 1 => {
+                let data = data[rows.start * lhs.row_stride + inner.start..].as_ptr();
+                Left::Rows(data.cast(), lhs.row_stride)
+            }
+            (Precision::Bf16, _) if lhs.col_stride == 1 => {
+                side.narrow(rows.clone(), inner.clone(), left.at_least(rows.len() * units));
+                Left::Rows(left.as_ptr(), units)
+            }
+            _ => {
+                let width = rows.len().next_multiple_of(16);
+                side.pack(precision, width, rows.clone(), inner.clone(), left.at_least(units * width));
+                Left::Turned(left.as_ptr(), width)
+            }
+        };
+        let cols_end = match self.right {
+            Right::View(rhs) => rhs.cols,
+            Right::Panels(panels) => panels.cols,
+        };
+        let first_panel = panels.start;
+        if let Right::View(rhs) = self.right {
+            let lanes = panels.start * COLS..cols_end.min(panels.end * COLS);
+            Side::right(rhs).pack_panels(precision, lanes, inner.clone(), right);
+        }
+        for panel in panels {
+            let col = panel * COLS;
+            let cols = col..cols_end.min(col + COLS);
+            let b = match self.right {
+                Right::Panels(panels) => panels.at(panel, inner.start),
+                Right::View(_) => right.as_ptr().wrapping_add((panel - first_panel) * units * COLS),
+            };
+            for row in rows.clone().step_by(ROWS) {
+                let at = row - rows.start;
+                let len = ROWS.min(rows.end - row);
+                let a = match left {
+                    Left::Rows(data, stride) => Left::Rows(data.wrapping_add(at * stride), stride),
+                    Left::Turned(data, stride) => Left::Turned(data.wrapping_add(at), stride),
+                };
+                // SAFETY: the instructions were found on this machine. Left: `View` is only made with strides whose
+                // last element lies inside its slice (checked in `View::strided`; `transposed` keeps the set of
+                // elements), or the rows were packed above. Right: panels hold all units. Output: the bounds of
+                // `ViewMut` were checked, its shape is that of the product, and tasks do not overlap.
+                unsafe {
+                    let data = out.data.add(row * out.row_stride + col);
+                    let place = Place {
+                        data,
+                        row_stride: out.row_stride,
+                        cols: cols.len(),
+                        write,
+                        scale: self.scale,
+                    };
+                    kernel::tile(isa, precision, len, units, a, b, place);
+                }
+            }
+        }
     }
 }
+
+/// `0..len` in ranges of `each`.
+fn cut(len: usize, each: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..len).step_by(each.max(1)).map(move |start| start..len.min(start + each.max(1)))
+}
+
+#[cfg(test)]
+mod tests;

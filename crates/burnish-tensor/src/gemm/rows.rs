@@ -9,7 +9,7 @@ use std::arch::x86_64::*;
 use half::bf16;
 use rayon::prelude::*;
 
-use super::bf16::round;
+use super::pack::round;
 use crate::{
     Elements, Precision,
     vector::{self, simd},
@@ -152,7 +152,7 @@ fn dots_f32(x: &[f32], w: &[f32], k: usize, sums: &mut Sums) {
 /// As [`dots_f32`], of rows of `padded` elements, a multiple of [`STRIDE`].
 fn dots_bf16(x: &[bf16], w: &[bf16], padded: usize, sums: &mut Sums) {
     #[cfg(target_arch = "x86_64")]
-    if super::kernel::has_bf16() {
+    if has_bf16() {
         // SAFETY: the instructions are there; both operands hold whole rows of `padded` elements.
         return unsafe {
             match (x.len() / padded, w.len() / padded) {
@@ -185,6 +185,11 @@ fn singles(rows: usize, cols: usize, mut each: impl FnMut(usize, usize)) {
             each(row, col);
         }
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_bf16() -> bool {
+    is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16")
 }
 
 /// # Safety

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use crate::{
     Elements, Precision,
-    gemm::{View, ViewMut, Write, multiply_in, product, rows},
+    gemm::{View, ViewMut, Workers, Write, multiply_in, product, rows},
     parallel,
     vector::{self, simd},
 };
@@ -62,7 +62,7 @@ pub(crate) fn backward_input(
     match d_x {
         None => product(precision, d_y, weight),
         Some(mut d_x) => {
-            multiply_in(precision, ViewMut::new(&mut d_x, rows, inputs), Write::Add, 1.0, d_y, weight);
+            multiply_in(precision, ViewMut::new(&mut d_x, rows, inputs), Write::Add, 1.0, d_y, weight, Workers::Pool);
             d_x
         }
     }
@@ -73,7 +73,7 @@ pub(crate) fn backward_weight(d_y: &[f32], x: &[f32], shape: Shape, d_weight: &m
     let Shape { rows, inputs, outputs, precision } = shape;
     let d_y = View::new(d_y, rows, outputs).transposed();
     let out = ViewMut::new(d_weight, outputs, inputs);
-    multiply_in(precision, out, Write::Add, 1.0, d_y, View::new(x, rows, inputs));
+    multiply_in(precision, out, Write::Add, 1.0, d_y, View::new(x, rows, inputs), Workers::Pool);
 }
 
 /// `d_bias += Σ rows of d_y`.

@@ -3,7 +3,7 @@
 
 use crate::{
     Precision,
-    gemm::{View, ViewMut, Write, multiply_in, product},
+    gemm::{View, ViewMut, Workers, Write, multiply_in, product},
     parallel,
 };
 
@@ -40,7 +40,7 @@ pub(crate) fn forward(inputs: Inputs<'_>, y: &mut [f32]) -> Vec<f32> {
     let outputs = inputs.b.len() / rank;
     let out = ViewMut::new(y, rows, outputs);
     let inner_view = View::new(inner.as_slice(), rows, rank);
-    multiply_in(precision, out, Write::Add, scale, inner_view, inputs.b().transposed());
+    multiply_in(precision, out, Write::Add, scale, inner_view, inputs.b().transposed(), Workers::Pool);
     inner
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn scaled_inner(inputs: Inputs<'_>) -> Vec<f32> {
     let Inputs { rows, rank, scale, precision, .. } = inputs;
     let mut inner = vec![0.0; rows * rank];
     let out = ViewMut::new(&mut inner, rows, rank);
-    multiply_in(precision, out, Write::Set, scale, inputs.x(), inputs.a().transposed());
+    multiply_in(precision, out, Write::Set, scale, inputs.x(), inputs.a().transposed(), Workers::Pool);
     inner
 }
 
@@ -63,10 +63,10 @@ pub(crate) fn scaled_inner_backward(
     let Inputs { rows, rank, scale, precision, .. } = inputs;
     let cols = inputs.a.len() / rank;
     let d_inner = View::new(d_inner, rows, rank);
-    multiply_in(precision, ViewMut::new(d_x, rows, cols), Write::Add, scale, d_inner, inputs.a());
+    multiply_in(precision, ViewMut::new(d_x, rows, cols), Write::Add, scale, d_inner, inputs.a(), Workers::Pool);
     if let Some(d_a) = d_a {
         let out = ViewMut::new(d_a, rank, cols);
-        multiply_in(precision, out, Write::Add, scale, d_inner.transposed(), inputs.x());
+        multiply_in(precision, out, Write::Add, scale, d_inner.transposed(), inputs.x(), Workers::Pool);
     }
 }
 
@@ -83,15 +83,15 @@ pub(crate) fn backward(
     let outputs = inputs.b.len() / rank;
     let d_y = View::new(d_y, rows, outputs);
     let mut d_inner = vec![0.0; rows * rank];
-    multiply_in(precision, ViewMut::new(&mut d_inner, rows, rank), Write::Set, scale, d_y, b);
+    multiply_in(precision, ViewMut::new(&mut d_inner, rows, rank), Write::Set, scale, d_y, b, Workers::Pool);
     let d_inner = View::new(d_inner.as_slice(), rows, rank);
     if let Some(d_b) = d_b {
         let inner = View::new(inner, rows, rank);
-        multiply_in(precision, ViewMut::new(d_b, outputs, rank), Write::Add, scale, d_y.transposed(), inner);
+        multiply_in(precision, ViewMut::new(d_b, outputs, rank), Write::Add, scale, d_y.transposed(), inner, Workers::Pool);
     }
     if let Some(d_a) = d_a {
         let out = ViewMut::new(d_a, rank, inputs.a.len() / rank);
-        multiply_in(precision, out, Write::Add, 1.0, d_inner.transposed(), inputs.x());
+        multiply_in(precision, out, Write::Add, 1.0, d_inner.transposed(), inputs.x(), Workers::Pool);
     }
     product(precision, d_inner, a)
 }

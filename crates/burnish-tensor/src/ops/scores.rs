@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use crate::{
     Elements, Precision, Vocab,
-    gemm::{View, ViewMut, Write, multiply_in},
+    gemm::{View, ViewMut, Workers, Write, multiply_in},
     parallel,
     vector::{self, simd},
 };
@@ -58,11 +58,11 @@ impl Inputs<'_> {
         let hidden = View::new(&self.hidden[first * self.width..], rows, self.width);
         let weight = View::new(self.weight, v, self.width);
         let out = ViewMut::new(logits, rows, v);
-        multiply_in(self.precision, out, Write::Set, 1.0, hidden, weight.transposed());
+        multiply_in(self.precision, out, Write::Set, 1.0, hidden, weight.transposed(), Workers::Pool);
         if let Some(LowRank { u, b, rank }) = self.low_rank {
             let u = View::new(&u[first * rank..], rows, rank);
             let b = View::new(b, v, rank).transposed();
-            multiply_in(self.precision, ViewMut::new(logits, rows, v), Write::Add, 1.0, u, b);
+            multiply_in(self.precision, ViewMut::new(logits, rows, v), Write::Add, 1.0, u, b, Workers::Pool);
         }
         if !self.vocab.excluded().is_empty() {
             parallel::for_rows(logits, v, |_, logits| {
@@ -201,19 +201,19 @@ pub(crate) fn backward(
         differentiate_rows(inputs, first, logits, &rows[first..], seeds);
         let d_logits = View::new(&*logits, len, v);
         let weight = View::new(inputs.weight, v, width);
-        multiply_in(precision, ViewMut::new(d_hidden, len, width), Write::Set, 1.0, d_logits, weight);
+        multiply_in(precision, ViewMut::new(d_hidden, len, width), Write::Set, 1.0, d_logits, weight, Workers::Pool);
         if let Some(d_weight) = params.d_weight.as_deref_mut() {
             let hidden = View::new(&inputs.hidden[first * width..], len, width);
             let out = ViewMut::new(d_weight, v, width);
-            multiply_in(precision, out, Write::Add, 1.0, d_logits.transposed(), hidden);
+            multiply_in(precision, out, Write::Add, 1.0, d_logits.transposed(), hidden, Workers::Pool);
         }
         if let Some(LowRank { u, b, rank }) = inputs.low_rank {
             let out = ViewMut::new(&mut d_u[first * rank..][..len * rank], len, rank);
-            multiply_in(precision, out, Write::Set, 1.0, d_logits, View::new(b, v, rank));
+            multiply_in(precision, out, Write::Set, 1.0, d_logits, View::new(b, v, rank), Workers::Pool);
             if let Some(d_b) = params.d_b.as_deref_mut() {
                 let u = View::new(&u[first * rank..], len, rank);
                 let out = ViewMut::new(d_b, v, rank);
-                multiply_in(precision, out, Write::Add, 1.0, d_logits.transposed(), u);
+                multiply_in(precision, out, Write::Add, 1.0, d_logits.transposed(), u, Workers::Pool);
             }
         }
     }
