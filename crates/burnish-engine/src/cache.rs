@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use crate::pages::PageShape;
     use burnish_model::Model;
-    use burnish_tensor::Layout;
+    use burnish_tensor::{Buffer, Layout};
     use serde::Deserialize;
     use std::path::Path;
 
@@ -144,7 +144,7 @@ mod tests {
         logits: Vec<Vec<f32>>,
     }
 
-    fn logits(model: &Model, ids: &[u32], positions: &[usize], mixer: &mut dyn Attend) -> Vec<f32> {
+    fn logits(model: &Model, ids: &[u32], positions: &[usize], mixer: &mut dyn Attend) -> Buffer {
         let positions: Arc<[u32]> = positions.iter().map(|&position| position as u32).collect();
         let mut tape = Tape::inference(&model.params);
         let hidden = model.forward(&mut tape, ids, &positions, mixer);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose, Stream};
-use burnish_tensor::{HeadShape, Param, Params, Precision, Store, Tape, Var, Vocab, Weight};
+use burnish_tensor::{Buffer, HeadShape, Param, Params, Precision, Store, Tape, Var, Vocab, Weight};
 
 use crate::decoder::{Decoder, Init, head_shape};
 use crate::lora::{self, LoraConfig};
@@ -275,7 +275,7 @@ impl Model {
     }
 
     /// Logits `[T, V]` of hidden states `[T, D]`, over the whole head, excluded ids included.
-    pub fn logits(&self, hidden: &[f32]) -> Vec<f32> {
+    pub fn logits(&self, hidden: &[f32]) -> Buffer {
         let rows = hidden.len() / self.config.hidden_size;
         burnish_tensor::logits(&self.params, hidden, rows, self.head())
     }

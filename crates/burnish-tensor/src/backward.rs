@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Adapter, HeadShape, Layout, Param, Params, Rope, Tape, TokenScores, Var,
+    Adapter, Buffer, HeadShape, Layout, Param, Params, Rope, Tape, TokenScores, Var,
     ops::{self, attention, attention_backward, linear, low_rank, rope::Turn, scores},
     parallel,
     tape::ScoresRecord,
@@ -14,10 +14,10 @@ use crate::{
 pub(crate) enum Op<'p> {
     Embed { table: Param, ids: Vec<u32> },
     Linear { x: Var, weight: Param, bias: Option<Param> },
-    LowRank { y: usize, x: Var, inner: Vec<f32>, adapter: Adapter, keys: Option<Arc<[u64]>> },
-    RmsNorm { x: Var, inverse_rms: Vec<f32>, weight: Param },
+    LowRank { y: usize, x: Var, inner: Buffer, adapter: Adapter, keys: Option<Arc<[u64]>> },
+    RmsNorm { x: Var, inverse_rms: Buffer, weight: Param },
     Rope { x: usize, cols: usize, head_dim: usize, rope: Arc<Rope>, positions: Arc<[u32]> },
-    Attention { q: Var, k: Var, v: Var, out: Var, log_sums: Vec<f32>, shape: HeadShape, layout: Arc<Layout> },
+    Attention { q: Var, k: Var, v: Var, out: Var, log_sums: Buffer, shape: HeadShape, layout: Arc<Layout> },
     Swiglu { gate: Var, up: Var },
     Add { a: usize, b: usize },
     Gather { x: usize, x_rows: usize, cols: usize, rows: Vec<u32> },
@@ -72,16 +72,17 @@ impl<'p> Tape<'p> {
     ///
     /// # Panics
     /// If the tape does not record, or sizes differ.
-    pub fn backward_from(self, out: &Var, d_out: Vec<f32>, grads: &mut [f32]) {
+    pub fn backward_from(self, out: &Var, d_out: impl Into<Buffer>, grads: &mut [f32]) {
         assert!(self.is_recording, "backward needs a recording tape");
         assert_eq!(grads.len(), self.params.data().len(), "gradients are laid out like what is trained");
+        let d_out = d_out.into();
         assert_eq!(d_out.len(), out.data.len(), "one derivative for each element");
         self.flow_back(out.slot, Arc::new(d_out), grads);
     }
 
     /// Passes the gradient of one value back to where it came from; gives what reached the values that no
     /// operation of this tape made.
-    fn flow_back(mut self, slot: usize, d: Arc<Vec<f32>>, grads: &mut [f32]) -> Slots {
+    fn flow_back(mut self, slot: usize, d: Arc<Buffer>, grads: &mut [f32]) -> Slots {
         let mut records = std::mem::take(&mut self.records);
         let mut flow = Flow { tape: &self, grads, slots: vec![None; self.slots] };
         flow.slots[slot] = Some(d);
@@ -96,7 +97,7 @@ impl<'p> Tape<'p> {
 }
 
 /// Gradients that are not complete yet. Shared, because both terms of a sum have the gradient of the sum.
-type Slots = Vec<Option<Arc<Vec<f32>>>>;
+type Slots = Vec<Option<Arc<Buffer>>>;
 
 /// The gradients of values that are not complete yet, and those of the parameters.
 struct Flow<'a, 'p> {
@@ -110,7 +111,7 @@ impl<'p> Flow<'_, 'p> {
         self.tape.params
     }
 
-    fn step(&mut self, op: Op<'p>, d: Arc<Vec<f32>>) {
+    fn step(&mut self, op: Op<'p>, d: Arc<Buffer>) {
         match op {
             Op::Embed { table, ids } => {
                 if let Some(d_table) = table.gradient(self.grads) {
@@ -152,13 +153,13 @@ impl<'p> Flow<'_, 'p> {
                 self.add(b, d);
             }
             Op::Gather { x, x_rows, cols, rows } => {
-                let mut d_x = vec![0.0; x_rows * cols];
+                let mut d_x = Buffer::zeros(x_rows * cols);
                 ops::embed::backward(&mut d_x, cols, &rows, &d);
                 self.add(x, Arc::new(d_x));
             }
             Op::Checkpoint { x, run } => {
                 let mut again = self.tape.part(true);
-                let input = again.external(x.rows, x.cols, x.data.to_vec());
+                let input = again.external(x.rows, x.cols, &**x.data);
                 let out = run(&mut again, &input);
                 let mut slots = again.flow_back(out.slot, d, self.grads);
                 if let Some(d_x) = slots[input.slot].take() {
@@ -205,9 +206,9 @@ impl<'p> Flow<'_, 'p> {
     }
 
     /// Adds `d` to the gradient of a value.
-    fn add(&mut self, slot: usize, d: Arc<Vec<f32>>) {
+    fn add(&mut self, slot: usize, d: Arc<Buffer>) {
         match &mut self.slots[slot] {
-            Some(sum) => parallel::add(Arc::<Vec<f32>>::make_mut(sum), &d),
+            Some(sum) => parallel::add(Arc::<Buffer>::make_mut(sum), &d),
             empty => *empty = Some(d),
         }
     }

@@ -12,6 +12,7 @@
 //! - This is the only crate with `unsafe` code: the kernels of products, and the file map.
 
 mod backward;
+mod buffer;
 mod cached;
 mod elements;
 mod gemm;
@@ -32,6 +33,7 @@ mod vector;
 mod vocab;
 mod weight;
 
+pub use buffer::Buffer;
 pub use cached::{KvBlock, cached_attention};
 pub use elements::{Elements, ElementsMut, Precision};
 pub use layout::{Layout, LayoutError, Segment};

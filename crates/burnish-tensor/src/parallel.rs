@@ -33,6 +33,22 @@ pub(crate) fn add(y: &mut [f32], x: &[f32]) {
     });
 }
 
+/// `out = x + y`.
+pub(crate) fn sum(out: &mut [f32], x: &[f32], y: &[f32]) {
+    assert!(out.len() == x.len() && x.len() == y.len());
+    for_rows(out, 1, |first, out| {
+        let range = first..first + out.len();
+        crate::vector::simd(
+            #[inline(always)]
+            || {
+                for ((out, &x), &y) in out.iter_mut().zip(&x[range.clone()]).zip(&y[range]) {
+                    *out = x + y;
+                }
+            },
+        )
+    });
+}
+
 /// Sets the number of threads that all operations share. Call once, at the start of the program; a later call, or
 /// one after the first parallel operation, changes nothing. Results do not depend on it.
 pub fn set_threads(n: usize) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Adapter, Layout, Param, Params, Rope, Var, Vocab, Weight,
+    Adapter, Buffer, Layout, Param, Params, Rope, Var, Vocab, Weight,
     backward::Op,
     ops::{
         self,
@@ -65,12 +65,12 @@ pub(crate) struct ScoresRecord {
     pub(crate) hidden: Var,
     pub(crate) head: Param,
     /// The head's adapter, and `scale · hidden Aᵀ`.
-    pub(crate) low_rank: Option<(Adapter, Vec<f32>)>,
+    pub(crate) low_rank: Option<(Adapter, Buffer)>,
     pub(crate) targets: Vec<u32>,
     pub(crate) temperatures: Vec<f32>,
     pub(crate) vocab: Arc<Vocab>,
     pub(crate) rows: Vec<scores::Row>,
-    pub(crate) logits: Option<Vec<f32>>,
+    pub(crate) logits: Option<Buffer>,
 }
 
 /// Log-probs and entropies of some rows; where a backward pass through the output head starts.
@@ -231,14 +231,14 @@ impl<'p> Tape<'p> {
     /// `a + b`.
     pub fn add(&mut self, a: &Var, b: &Var) -> Var {
         assert_eq!((a.rows, a.cols), (b.rows, b.cols), "shapes of a sum differ");
-        let mut data = a.data.to_vec();
-        crate::parallel::add(&mut data, &b.data);
+        let mut data = Buffer::scratch(a.data.len());
+        crate::parallel::sum(&mut data, &a.data, &b.data);
         self.push(a.rows, a.cols, data, || Op::Add { a: a.slot, b: b.slot })
     }
 
     /// `[rows.len(), cols]`: row `rows[i]` of `x` at row `i`. Rows may repeat.
     pub fn gather(&mut self, x: &Var, rows: &[u32]) -> Var {
-        let data = ops::embed::forward(x.data.as_slice().into(), x.cols, rows);
+        let data = ops::embed::forward((&**x.data).into(), x.cols, rows);
         self.push(rows.len(), x.cols, data, || Op::Gather {
             x: x.slot,
             x_rows: x.rows,
@@ -248,7 +248,8 @@ impl<'p> Tape<'p> {
     }
 
     /// A constant `[rows, cols]`: no gradient flows into it.
-    pub fn external(&mut self, rows: usize, cols: usize, data: Vec<f32>) -> Var {
+    pub fn external(&mut self, rows: usize, cols: usize, data: impl Into<Buffer>) -> Var {
+        let data = data.into();
         assert_eq!(data.len(), rows * cols, "elements of a matrix [{rows}, {cols}]");
         self.value(rows, cols, data)
     }
@@ -304,13 +305,13 @@ impl<'p> Tape<'p> {
         TokenScores { logprobs, entropies, node }
     }
 
-    fn push(&mut self, rows: usize, cols: usize, data: Vec<f32>, op: impl FnOnce() -> Op<'p>) -> Var {
+    fn push(&mut self, rows: usize, cols: usize, data: Buffer, op: impl FnOnce() -> Op<'p>) -> Var {
         let out = self.value(rows, cols, data);
         self.record(&out, op);
         out
     }
 
-    fn value(&mut self, rows: usize, cols: usize, data: Vec<f32>) -> Var {
+    fn value(&mut self, rows: usize, cols: usize, data: Buffer) -> Var {
         let slot = self.slots;
         self.slots += 1;
         Var { data: Arc::new(data), rows, cols, slot }
@@ -325,9 +326,9 @@ impl<'p> Tape<'p> {
 
 /// Plain logits `[rows, V]` of hidden states `[rows, D]` under a head `[V, D]`, row by row as on [`Tape::decoding`].
 #[must_use]
-pub fn logits(params: &Params, hidden: &[f32], rows: usize, head: impl Into<Weight>) -> Vec<f32> {
+pub fn logits(params: &Params, hidden: &[f32], rows: usize, head: impl Into<Weight>) -> Buffer {
     let head = head.into();
     let mut tape = Tape::decoding(params);
-    let hidden = tape.external(rows, head.base.cols, hidden.to_vec());
+    let hidden = tape.external(rows, head.base.cols, hidden);
     Arc::unwrap_or_clone(tape.linear(&hidden, head, None).data)
 }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::Buffer;
+
 /// A matrix `[rows, cols]` that an operation of a [`Tape`](crate::Tape) gave. Cheap to clone; the memory is freed
 /// with the last clone, or on a recording tape once its gradient has been passed on.
 #[derive(Clone, Debug)]
 pub struct Var {
-    pub(crate) data: Arc<Vec<f32>>,
+    pub(crate) data: Arc<Buffer>,
     pub(crate) rows: usize,
     pub(crate) cols: usize,
     /// Where the tape gathers its gradient.

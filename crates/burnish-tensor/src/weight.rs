@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::{
-    Param, Params,
+    Buffer, Param, Params,
     gemm::{View, ViewMut, Workers, Write, multiply},
     ops::{low_rank, scores},
 };
@@ -54,8 +54,8 @@ impl Weight {
 
 impl Adapter {
     /// `x` after dropout.
-    pub(crate) fn dropped(&self, x: &[f32], keys: &[u64]) -> Vec<f32> {
-        let mut dropped = x.to_vec();
+    pub(crate) fn dropped(&self, x: &[f32], keys: &[u64]) -> Buffer {
+        let mut dropped = Buffer::of(x);
         self.drop_out(&mut dropped, keys);
         dropped
     }
@@ -77,7 +77,7 @@ impl Adapter {
     }
 
     /// `scale · hidden Aᵀ`, `[rows, rank]`.
-    pub(crate) fn inner(&self, params: &Params, hidden: &[f32], rows: usize) -> Vec<f32> {
+    pub(crate) fn inner(&self, params: &Params, hidden: &[f32], rows: usize) -> Buffer {
         low_rank::scaled_inner(self.inputs(params, hidden, rows))
     }
 

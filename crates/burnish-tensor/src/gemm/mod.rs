@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::{Elements, Precision};
+use crate::{Buffer, Elements, Precision};
 use kernel::{COLS, Isa, Left, Place, ROWS};
 pub(crate) use pack::Panels;
 use pack::{Side, Units, units_of};
@@ -25,9 +25,9 @@ use pack::{Side, Units, units_of};
 const INNER: usize = 512;
 /// The same where the left operand is turned: its rows are then packed, so that more of them fit.
 const TURNED_INNER: usize = 256;
-/// Elements of the left operand that one task works on: they stay in the second cache while panels pass by.
+/// Elements of the left operand that stay in the second cache.
 const TASK_ELEMENTS: usize = TASK_ROWS * TURNED_INNER;
-/// Rows of one task at most.
+/// Rows of them at most.
 const TASK_ROWS: usize = 384;
 /// Packed elements of the right operand that exist at once: 16 MiB in f32.
 const PACKED_ELEMENTS: usize = 1 << 22;
@@ -169,8 +169,8 @@ pub(crate) fn multiply_in(
 }
 
 /// The row-major product `lhs · rhs` in a fresh buffer, in `precision`, by all threads.
-pub(crate) fn product(precision: Precision, lhs: View<'_>, rhs: View<'_>) -> Vec<f32> {
-    let mut out = vec![0.0; lhs.rows * rhs.cols];
+pub(crate) fn product(precision: Precision, lhs: View<'_>, rhs: View<'_>) -> Buffer {
+    let mut out = Buffer::scratch(lhs.rows * rhs.cols);
     multiply_in(precision, ViewMut::new(&mut out, lhs.rows, rhs.cols), Write::Set, 1.0, lhs, rhs, Workers::Pool);
     out
 }
@@ -243,60 +243,100 @@ impl Product<'_> {
             }
             return;
         }
-        let isa = Isa::of_machine(self.precision);
-        let place = Out { data: out.data.as_mut_ptr(), row_stride: out.row_stride };
-        let panels = cols.div_ceil(COLS);
+        let block = Block {
+            product: self,
+            isa: Isa::of_machine(self.precision),
+            out: Out { data: out.data.as_mut_ptr(), row_stride: out.row_stride },
+            rows: 0..rows,
+            panels: 0..cols.div_ceil(COLS),
+        };
         let threads = rayon::current_num_threads();
-        let task_rows = self.task_rows();
         if workers == Workers::One || threads == 1 {
-            for rows in cut(rows, task_rows) {
-                self.block(isa, place, rows, 0..panels);
-            }
-        } else if rows >= MANY_ROWS {
-            let most = rows.div_ceil(threads).next_multiple_of(ROWS);
-            let blocks: Vec<_> = cut(rows, task_rows.min(most)).collect();
-            blocks.into_par_iter().for_each(|rows| self.block(isa, place, rows, 0..panels));
-        } else {
-            let each = panels.div_ceil(4 * threads);
-            let blocks: Vec<_> = cut(panels, each).collect();
-            blocks.into_par_iter().for_each(|panels| self.block(isa, place, 0..rows, panels));
+            return block.run();
         }
+        block.split(threads).into_par_iter().for_each(|block| block.run());
     }
+}
 
+/// A part of the output.
+#[derive(Clone)]
+struct Block<'a> {
+    product: Product<'a>,
+    isa: Isa,
+    out: Out,
+    rows: Range<usize>,
+    panels: Range<usize>,
+}
+
+impl Block<'_> {
     /// Elements of the inner dimension that are summed at once.
-    fn inner(self) -> usize {
-        if self.lhs.col_stride == 1 { INNER } else { TURNED_INNER }
+    fn inner(&self) -> usize {
+        if self.product.lhs.col_stride == 1 { INNER } else { TURNED_INNER }
     }
 
-    /// Rows of a task, so that its part of the left operand stays in the second cache. They are many, because each task
-    /// packs the panels that were not packed beforehand.
-    fn task_rows(self) -> usize {
-        let elements = self.lhs.cols.min(self.inner());
+    /// Rows whose part of the left operand stays in the second cache while panels pass by.
+    fn cached_rows(&self) -> usize {
+        let elements = self.product.lhs.cols.min(self.inner());
         (TASK_ELEMENTS / elements).clamp(ROWS, TASK_ROWS).next_multiple_of(ROWS)
     }
 
-    /// Some rows and panels of the output.
-    fn block(self, isa: Isa, out: Out, rows: Range<usize>, panels: Range<usize>) {
-        SCRATCH.with_borrow_mut(|(left, right)| {
-            for (index, inner) in cut(self.lhs.cols, self.inner()).enumerate() {
-                let write = if index == 0 { self.write } else { Write::Add };
-                self.inner_block(isa, out, write, rows.clone(), panels.clone(), inner, left, right);
+    /// Tasks for some threads. Each packs what it needs of operands that are not packed yet: so there are few, and they
+    /// are cut where less is packed twice.
+    fn split(self, threads: usize) -> Vec<Self> {
+        let (rows, panels) = (self.rows.len(), self.panels.len());
+        let is_turned = self.product.lhs.col_stride != 1;
+        let of_rows = if is_turned { rows > panels * COLS } else { rows >= MANY_ROWS };
+        if of_rows {
+            let each = match self.product.right {
+                Right::Panels(_) => self.cached_rows(),
+                Right::View(_) if is_turned => rows,
+                Right::View(_) => rows.div_ceil(2 * threads),
+            };
+            let each = each.min(rows.div_ceil(threads)).next_multiple_of(ROWS);
+            cut(rows, each).map(|rows| Block { rows, ..self.clone() }).collect()
+        } else {
+            let each = panels.div_ceil(if is_turned { threads } else { 4 * threads });
+            cut(panels, each).map(|panels| Block { panels, ..self.clone() }).collect()
+        }
+    }
+
+    fn run(self) {
+        let Product { lhs, right, write, .. } = self.product;
+        let later = |index| if index == 0 { write } else { Write::Add };
+        SCRATCH.with_borrow_mut(|(left, panels)| match right {
+            Right::Panels(packed) => {
+                for rows in cut_range(&self.rows, self.cached_rows()) {
+                    for (index, inner) in cut(lhs.cols, self.inner()).enumerate() {
+                        let panel = |panel| packed.at(panel, inner.start);
+                        self.rows(rows.clone(), inner.clone(), later(index), left, panel);
+                    }
+                }
+            }
+            Right::View(rhs) => {
+                let lanes = self.panels.start * COLS..rhs.cols.min(self.panels.end * COLS);
+                for (index, inner) in cut(lhs.cols, self.inner()).enumerate() {
+                    Side::right(rhs).pack_panels(self.product.precision, lanes.clone(), inner.clone(), panels);
+                    let per_panel = units_of(self.product.precision, inner.len()) * COLS;
+                    let packed = panels.as_ptr();
+                    let panel = |panel: usize| packed.wrapping_add((panel - self.panels.start) * per_panel);
+                    for rows in cut_range(&self.rows, self.cached_rows()) {
+                        self.rows(rows, inner.clone(), later(index), left, panel);
+                    }
+                }
             }
         });
     }
 
-    fn inner_block(
-        self,
-        isa: Isa,
-        out: Out,
-        write: Write,
+    /// Some rows of the block, summed over a part of the inner dimension. `panel` gives where a panel's part lies.
+    fn rows(
+        &self,
         rows: Range<usize>,
-        panels: Range<usize>,
         inner: Range<usize>,
-        left: &mut Units,
-        right: &mut Units,
+        write: Write,
+        scratch: &mut Units,
+        panel: impl Fn(usize) -> *const u32,
     ) {
-        let Product { precision, lhs, .. } = self;
+        let Product { precision, lhs, scale, .. } = self.product;
         let units = units_of(precision, inner.len());
         let side = Side::left(lhs);
         let left = match (precision, lhs.data) {
@@ -305,52 +345,37 @@ impl Product<'_> {
                 Left::Rows(data.cast(), lhs.row_stride)
             }
             (Precision::Bf16, _) if lhs.col_stride == 1 => {
-                side.narrow(rows.clone(), inner.clone(), left.at_least(rows.len() * units));
-                Left::Rows(left.as_ptr(), units)
+                side.narrow(rows.clone(), inner, scratch.at_least(rows.len() * units));
+                Left::Rows(scratch.as_ptr(), units)
             }
             _ => {
                 let width = rows.len().next_multiple_of(16);
-                side.pack(precision, width, rows.clone(), inner.clone(), left.at_least(units * width));
-                Left::Turned(left.as_ptr(), width)
+                side.pack(precision, width, rows.clone(), inner, scratch.at_least(units * width));
+                Left::Turned(scratch.as_ptr(), width)
             }
         };
-        let cols_end = match self.right {
+        let cols_end = match self.product.right {
             Right::View(rhs) => rhs.cols,
             Right::Panels(panels) => panels.cols,
         };
-        let first_panel = panels.start;
-        if let Right::View(rhs) = self.right {
-            let lanes = panels.start * COLS..cols_end.min(panels.end * COLS);
-            Side::right(rhs).pack_panels(precision, lanes, inner.clone(), right);
-        }
-        for panel in panels {
-            let col = panel * COLS;
-            let cols = col..cols_end.min(col + COLS);
-            let b = match self.right {
-                Right::Panels(panels) => panels.at(panel, inner.start),
-                Right::View(_) => right.as_ptr().wrapping_add((panel - first_panel) * units * COLS),
-            };
+        for index in self.panels.clone() {
+            let col = index * COLS;
             for row in rows.clone().step_by(ROWS) {
                 let at = row - rows.start;
-                let len = ROWS.min(rows.end - row);
-                let a = match left {
+                let left = match left {
                     Left::Rows(data, stride) => Left::Rows(data.wrapping_add(at * stride), stride),
                     Left::Turned(data, stride) => Left::Turned(data.wrapping_add(at), stride),
                 };
                 // SAFETY: the instructions were found on this machine. Left: `View` is only made with strides whose
                 // last element lies inside its slice (checked in `View::strided`; `transposed` keeps the set of
                 // elements), or the rows were packed above. Right: panels hold all units. Output: the bounds of
-                // `ViewMut` were checked, its shape is that of the product, and tasks do not overlap.
+                // `ViewMut` were checked, its shape is that of the product, and blocks do not overlap.
                 unsafe {
-                    let data = out.data.add(row * out.row_stride + col);
-                    let place = Place {
-                        data,
-                        row_stride: out.row_stride,
-                        cols: cols.len(),
-                        write,
-                        scale: self.scale,
-                    };
-                    kernel::tile(isa, precision, len, units, a, b, place);
+                    let data = self.out.data.add(row * self.out.row_stride + col);
+                    let row_stride = self.out.row_stride;
+                    let place = Place { data, row_stride, cols: COLS.min(cols_end - col), write, scale };
+                    let len = ROWS.min(rows.end - row);
+                    kernel::tile(self.isa, precision, len, units, left, panel(index), place);
                 }
             }
         }
@@ -358,8 +383,14 @@ impl Product<'_> {
 }
 
 /// `0..len` in ranges of `each`.
-fn cut(len: usize, each: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..len).step_by(each.max(1)).map(move |start| start..len.min(start + each.max(1)))
+fn cut(len: usize, each: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+    cut_range(&(0..len), each)
+}
+
+/// A range in ranges of `each`.
+fn cut_range(range: &Range<usize>, each: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+    let (each, end) = (each.max(1), range.end);
+    range.clone().step_by(each).map(move |start| start..end.min(start + each))
 }
 
 #[cfg(test)]

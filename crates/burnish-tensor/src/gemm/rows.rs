@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use super::pack::round;
 use crate::{
-    Elements, Precision,
+    Buffer, Elements, Precision,
     vector::{self, simd},
 };
 
@@ -24,9 +24,9 @@ const TASK_COLS: usize = 8 * COLS;
 const STRIDE: usize = 32;
 
 /// `[m, n]` from `x` `[m, k]` and `weight` `[n, k]`.
-pub(crate) fn product(precision: Precision, x: &[f32], weight: Elements<'_>, k: usize) -> Vec<f32> {
+pub(crate) fn product(precision: Precision, x: &[f32], weight: Elements<'_>, k: usize) -> Buffer {
     let (m, n) = (x.len() / k, weight.len() / k);
-    let mut columns = vec![0.0; m * n];
+    let mut columns = Buffer::scratch(m * n);
     // Column by column, so that tasks write one after another; turned at the end.
     match precision {
         Precision::F32 => {
@@ -65,8 +65,8 @@ pub(crate) fn product(precision: Precision, x: &[f32], weight: Elements<'_>, k: 
 }
 
 /// `[n, m]` to `[m, n]`.
-fn turned(columns: &[f32], m: usize, n: usize) -> Vec<f32> {
-    let mut out = vec![0.0; m * n];
+fn turned(columns: &[f32], m: usize, n: usize) -> Buffer {
+    let mut out = Buffer::scratch(m * n);
     out.par_chunks_mut(n).enumerate().for_each(|(row, out)| {
         for (out, column) in out.iter_mut().zip(columns.chunks_exact(m)) {
             *out = column[row];
@@ -288,7 +288,7 @@ mod tests {
             assert_close(&together, &reference::linear(&expected_x, &expected_w, None, k), 1e-5);
             for row in 0..m {
                 let alone = product(precision, &x[row * k..][..k], weight, k);
-                assert_eq!(alone, together[row * n..][..n]);
+                assert_eq!(*alone, together[row * n..][..n]);
             }
         }
     }

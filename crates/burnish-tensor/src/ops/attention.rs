@@ -6,7 +6,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::{
-    Layout,
+    Buffer, Layout,
     gemm::{View, ViewMut, Workers, Write, multiply},
     vector::{self, simd},
 };
@@ -126,7 +126,7 @@ pub(crate) fn head_rows<'a>(
 
 /// The output `[rows, heads · head_dim]`, and the log-sum-exp of the scaled scores `[rows, heads]`, which the
 /// backward pass needs.
-pub(crate) fn forward(inputs: Inputs<'_>) -> (Vec<f32>, Vec<f32>) {
+pub(crate) fn forward(inputs: Inputs<'_>) -> (Buffer, Buffer) {
     let Inputs { q, k, v, shape, layout } = inputs;
     let rows = layout.rows();
     assert!(
@@ -138,10 +138,10 @@ pub(crate) fn forward(inputs: Inputs<'_>) -> (Vec<f32>, Vec<f32>) {
     assert_eq!(q.len(), rows * shape.width(), "queries are not [rows, heads * head_dim]");
     assert_eq!(k.len(), rows * shape.kv_width(), "keys are not [rows, kv_heads * head_dim]");
     assert_eq!(v.len(), rows * shape.kv_width(), "values are not [rows, kv_heads * head_dim]");
-    let mut out = vec![0.0; q.len()];
-    let mut log_sums = vec![0.0; rows * shape.heads];
+    let mut out = Buffer::scratch(q.len());
+    let mut log_sums = Buffer::scratch(rows * shape.heads);
     tasks(layout, shape, &mut out, &mut log_sums).into_par_iter().for_each_init(
-        || vec![0.0; QUERY_ROWS * KEY_ROWS],
+        || Buffer::scratch(QUERY_ROWS * KEY_ROWS),
         |scores, (block, out, log_sums)| {
             let keys = key_blocks(layout, &block);
             for head in 0..shape.heads {

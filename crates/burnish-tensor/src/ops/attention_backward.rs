@@ -11,6 +11,7 @@ use super::attention::{
     HeadShape, Inputs, KEY_ROWS, KeyBlock, QUERY_ROWS, QueryBlock, head_rows, key_blocks, query_blocks,
 };
 use crate::{
+    Buffer,
     gemm::{View, ViewMut, Workers, Write, multiply},
     parallel,
     vector::{self, simd},
@@ -29,19 +30,19 @@ pub(crate) struct Outputs<'a> {
 
 /// Gradients of queries, keys and values.
 pub(crate) struct Gradients {
-    pub(crate) d_q: Vec<f32>,
-    pub(crate) d_k: Vec<f32>,
-    pub(crate) d_v: Vec<f32>,
+    pub(crate) d_q: Buffer,
+    pub(crate) d_k: Buffer,
+    pub(crate) d_v: Buffer,
 }
 
 /// Gradients of one key/value head and its query heads in an island, each a matrix without gaps.
 struct Part {
     /// `[rows, group · head_dim]`.
-    d_q: Vec<f32>,
+    d_q: Buffer,
     /// `[rows, head_dim]`.
-    d_k: Vec<f32>,
+    d_k: Buffer,
     /// `[rows, head_dim]`.
-    d_v: Vec<f32>,
+    d_v: Buffer,
 }
 
 /// The gradients. A task is one key/value head in one island: gradients of keys are sums over query heads and
@@ -64,11 +65,11 @@ pub(crate) fn backward(inputs: Inputs<'_>, outputs: Outputs<'_>) -> Gradients {
 }
 
 /// Puts the heads' matrices of `dim` columns side by side.
-fn join(inputs: Inputs<'_>, parts: &[Part], of: impl Fn(&Part) -> &Vec<f32> + Sync, dim: usize) -> Vec<f32> {
+fn join(inputs: Inputs<'_>, parts: &[Part], of: impl Fn(&Part) -> &Buffer + Sync, dim: usize) -> Buffer {
     let Inputs { shape, layout, .. } = inputs;
     let width = shape.kv_heads * dim;
-    let mut joined = vec![0.0; layout.rows() * width];
-    let mut rest = joined.as_mut_slice();
+    let mut joined = Buffer::scratch(layout.rows() * width);
+    let mut rest = &mut joined[..];
     for (island, parts) in layout.islands().iter().zip(parts.chunks_exact(shape.kv_heads)) {
         let rows = island_rows(inputs, island);
         let (own, after) = rest.split_at_mut(rows.len() * width);
@@ -95,11 +96,14 @@ fn part(inputs: Inputs<'_>, outputs: Outputs<'_>, island: Range<usize>, kv_head:
     let group = inputs.shape.group();
     let rows = island_rows(inputs, &island);
     let mut part = Part {
-        d_q: vec![0.0; rows.len() * group * dim],
-        d_k: vec![0.0; rows.len() * dim],
-        d_v: vec![0.0; rows.len() * dim],
+        d_q: Buffer::zeros(rows.len() * group * dim),
+        d_k: Buffer::zeros(rows.len() * dim),
+        d_v: Buffer::zeros(rows.len() * dim),
     };
-    let mut scratch = Scratch { p: vec![0.0; QUERY_ROWS * KEY_ROWS], d_s: vec![0.0; QUERY_ROWS * KEY_ROWS] };
+    let mut scratch = Scratch {
+        p: Buffer::scratch(QUERY_ROWS * KEY_ROWS),
+        d_s: Buffer::scratch(QUERY_ROWS * KEY_ROWS),
+    };
     for block in island.flat_map(|segment| query_blocks(inputs.layout, segment)) {
         let keys = key_blocks(inputs.layout, &block);
         for member in 0..group {
@@ -125,8 +129,8 @@ struct Head {
 
 /// Two blocks of scores.
 struct Scratch {
-    p: Vec<f32>,
-    d_s: Vec<f32>,
+    p: Buffer,
+    d_s: Buffer,
 }
 
 /// `Σ_columns(d_out ⊙ out)` of the block's rows.
@@ -341,6 +345,6 @@ mod tests {
         case.k.iter_mut().enumerate().for_each(|(index, k)| *k = index as f32 * 0.02);
         let out = forward(case.inputs()).0;
         assert_close(&out[599 * 4..], &wide(&case.v[599 * 4..]), 0.25);
-        assert!(out.iter().chain(&case.gradients().d_k).all(|x| x.is_finite()));
+        assert!(out.iter().chain(case.gradients().d_k.iter()).all(|x| x.is_finite()));
     }
 }

@@ -1,14 +1,16 @@
 //! Rows of a table: token embeddings, and rows picked from a batch.
 
-use crate::Elements;
+use crate::{Buffer, Elements, parallel};
 
 /// `[ids.len(), cols]`: row `ids[i]` of `table` at row `i`.
-pub(crate) fn forward(table: Elements<'_>, cols: usize, ids: &[u32]) -> Vec<f32> {
-    let mut out = Vec::with_capacity(ids.len() * cols);
-    for &id in ids {
-        let row = id as usize * cols..(id as usize + 1) * cols;
-        out.extend_from_slice(&table.slice(row).widened());
-    }
+pub(crate) fn forward(table: Elements<'_>, cols: usize, ids: &[u32]) -> Buffer {
+    let mut out = Buffer::scratch(ids.len() * cols);
+    parallel::for_rows(&mut out, cols, |first, out| {
+        for (out, &id) in out.chunks_exact_mut(cols).zip(&ids[first..]) {
+            let row = id as usize * cols..(id as usize + 1) * cols;
+            out.copy_from_slice(&table.slice(row).widened());
+        }
+    });
     out
 }
 

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use crate::{
-    Elements, Precision,
+    Buffer, Elements, Precision,
     gemm::{View, ViewMut, Workers, Write, multiply_in, product, rows},
     parallel,
     vector::{self, simd},
@@ -19,7 +19,7 @@ pub(crate) struct Shape {
 }
 
 /// `[rows, outputs]` from `x` `[rows, inputs]` and `weight` `[outputs, inputs]`.
-pub(crate) fn forward(x: &[f32], weight: Elements<'_>, bias: Option<&[f32]>, shape: Shape) -> Vec<f32> {
+pub(crate) fn forward(x: &[f32], weight: Elements<'_>, bias: Option<&[f32]>, shape: Shape) -> Buffer {
     let Shape { rows, inputs, outputs, precision } = shape;
     let weight = View::new(weight, outputs, inputs).transposed();
     let mut y = product(precision, View::new(x, rows, inputs), weight);
@@ -28,7 +28,7 @@ pub(crate) fn forward(x: &[f32], weight: Elements<'_>, bias: Option<&[f32]>, sha
 }
 
 /// As [`forward`], each row on its own, for few rows.
-pub(crate) fn forward_rows(x: &[f32], weight: Elements<'_>, bias: Option<&[f32]>, shape: Shape) -> Vec<f32> {
+pub(crate) fn forward_rows(x: &[f32], weight: Elements<'_>, bias: Option<&[f32]>, shape: Shape) -> Buffer {
     let mut y = rows::product(shape.precision, x, weight, shape.inputs);
     add_bias(&mut y, bias, shape.outputs);
     y
@@ -54,8 +54,8 @@ pub(crate) fn backward_input(
     d_y: &[f32],
     weight: Elements<'_>,
     shape: Shape,
-    d_x: Option<Vec<f32>>,
-) -> Vec<f32> {
+    d_x: Option<Buffer>,
+) -> Buffer {
     let Shape { rows, inputs, outputs, precision } = shape;
     let d_y = View::new(d_y, rows, outputs);
     let weight = View::new(weight, outputs, inputs);
@@ -126,7 +126,7 @@ mod tests {
 
             let fresh = backward_input(&d_y, Elements::F32(&weight), shape, None);
             assert_gradient(&fresh, &x, |x| weighted(&d_y, &reference::linear(x, &wide_weight, None, inputs)), 1e-5);
-            let ones = vec![1.0; x.len()];
+            let ones = vec![1.0; x.len()].into();
             let added = backward_input(&d_y, Elements::F32(&weight), shape, Some(ones));
             let one_more: Vec<f64> = fresh.iter().map(|&d| f64::from(d) + 1.0).collect();
             assert_close(&added, &one_more, 1e-6);

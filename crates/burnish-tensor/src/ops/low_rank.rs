@@ -2,7 +2,7 @@
 //! `y += scale · (drop(x) Aᵀ) Bᵀ`, with `A` `[rank, inputs]` and `B` `[outputs, rank]`.
 
 use crate::{
-    Precision,
+    Buffer, Precision,
     gemm::{View, ViewMut, Workers, Write, multiply_in, product},
     parallel,
 };
@@ -34,20 +34,20 @@ impl<'a> Inputs<'a> {
 }
 
 /// Adds the term to `y` `[rows, outputs]`; gives `drop(x) Aᵀ` `[rows, rank]`.
-pub(crate) fn forward(inputs: Inputs<'_>, y: &mut [f32]) -> Vec<f32> {
+pub(crate) fn forward(inputs: Inputs<'_>, y: &mut [f32]) -> Buffer {
     let Inputs { rows, rank, scale, precision, .. } = inputs;
     let inner = product(precision, inputs.x(), inputs.a().transposed());
     let outputs = inputs.b.len() / rank;
     let out = ViewMut::new(y, rows, outputs);
-    let inner_view = View::new(inner.as_slice(), rows, rank);
+    let inner_view = View::new(&*inner, rows, rank);
     multiply_in(precision, out, Write::Add, scale, inner_view, inputs.b().transposed(), Workers::Pool);
     inner
 }
 
 /// `scale · x Aᵀ`, `[rows, rank]`: for a head, whose second factor is applied with the logits.
-pub(crate) fn scaled_inner(inputs: Inputs<'_>) -> Vec<f32> {
+pub(crate) fn scaled_inner(inputs: Inputs<'_>) -> Buffer {
     let Inputs { rows, rank, scale, precision, .. } = inputs;
-    let mut inner = vec![0.0; rows * rank];
+    let mut inner = Buffer::scratch(rows * rank);
     let out = ViewMut::new(&mut inner, rows, rank);
     multiply_in(precision, out, Write::Set, scale, inputs.x(), inputs.a().transposed(), Workers::Pool);
     inner
@@ -77,14 +77,14 @@ pub(crate) fn backward(
     d_y: &[f32],
     d_a: Option<&mut [f32]>,
     d_b: Option<&mut [f32]>,
-) -> Vec<f32> {
+) -> Buffer {
     let Inputs { rows, rank, scale, precision, .. } = inputs;
     let (a, b) = (inputs.a(), inputs.b());
     let outputs = inputs.b.len() / rank;
     let d_y = View::new(d_y, rows, outputs);
-    let mut d_inner = vec![0.0; rows * rank];
+    let mut d_inner = Buffer::scratch(rows * rank);
     multiply_in(precision, ViewMut::new(&mut d_inner, rows, rank), Write::Set, scale, d_y, b, Workers::Pool);
-    let d_inner = View::new(d_inner.as_slice(), rows, rank);
+    let d_inner = View::new(&*d_inner, rows, rank);
     if let Some(d_b) = d_b {
         let inner = View::new(inner, rows, rank);
         multiply_in(precision, ViewMut::new(d_b, outputs, rank), Write::Add, scale, d_y.transposed(), inner, Workers::Pool);

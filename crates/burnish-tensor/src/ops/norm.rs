@@ -5,16 +5,16 @@
 use rayon::prelude::*;
 
 use crate::{
-    parallel,
+    Buffer, parallel,
     vector::{self, simd},
 };
 
 /// The normalised `x`, and `1 / sqrt(mean(x²) + eps)` of each group.
-pub(crate) fn forward(x: &[f32], weight: &[f32], eps: f32) -> (Vec<f32>, Vec<f32>) {
+pub(crate) fn forward(x: &[f32], weight: &[f32], eps: f32) -> (Buffer, Buffer) {
     let width = weight.len();
     let groups = parallel::task_rows(width);
-    let mut y = vec![0.0; x.len()];
-    let mut inverse_rms = vec![0.0; x.len() / width];
+    let mut y = Buffer::scratch(x.len());
+    let mut inverse_rms = Buffer::scratch(x.len() / width);
     let tasks = y.par_chunks_mut(groups * width).zip(inverse_rms.par_chunks_mut(groups));
     tasks.zip(x.par_chunks(groups * width)).for_each(|((y, inverse_rms), x)| {
         simd(

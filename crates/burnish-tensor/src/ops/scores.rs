@@ -7,7 +7,7 @@
 use rayon::prelude::*;
 
 use crate::{
-    Elements, Precision, Vocab,
+    Buffer, Elements, Precision, Vocab,
     gemm::{View, ViewMut, Workers, Write, multiply_in},
     parallel,
     vector::{self, simd},
@@ -88,17 +88,17 @@ pub(crate) struct Row {
 }
 
 /// The rows, and the logits if `keep` is set and they are not too many.
-pub(crate) fn forward(inputs: Inputs<'_>, keep: bool) -> (Vec<Row>, Option<Vec<f32>>) {
+pub(crate) fn forward(inputs: Inputs<'_>, keep: bool) -> (Vec<Row>, Option<Buffer>) {
     let (t, v) = (inputs.rows(), inputs.vocab.len());
     let mut rows = vec![Row::default(); t];
     if keep && t * v <= KEPT_LOGITS_MAX {
-        let mut logits = vec![0.0; t * v];
+        let mut logits = Buffer::scratch(t * v);
         inputs.logits(0, &mut logits);
         score_rows(inputs, 0, &logits, &mut rows);
         return (rows, Some(logits));
     }
     let chunk = chunk_rows(v);
-    let mut logits = vec![0.0; chunk.min(t) * v];
+    let mut logits = Buffer::scratch(chunk.min(t) * v);
     for (index, rows) in rows.chunks_mut(chunk).enumerate() {
         let logits = &mut logits[..rows.len() * v];
         inputs.logits(index * chunk, logits);
@@ -181,17 +181,17 @@ pub(crate) struct ParamGradients<'a> {
 pub(crate) fn backward(
     inputs: Inputs<'_>,
     rows: &[Row],
-    kept: Option<Vec<f32>>,
+    kept: Option<Buffer>,
     seeds: Seeds<'_>,
     mut params: ParamGradients<'_>,
-) -> (Vec<f32>, Vec<f32>) {
+) -> (Buffer, Buffer) {
     let Inputs { width, precision, .. } = inputs;
     let (t, v) = (inputs.rows(), inputs.vocab.len());
     let chunk = if kept.is_some() { t.max(1) } else { chunk_rows(v) };
     let is_kept = kept.is_some();
-    let mut logits = kept.unwrap_or_else(|| vec![0.0; chunk.min(t) * v]);
-    let mut d_hidden = vec![0.0; t * width];
-    let mut d_u = vec![0.0; inputs.low_rank.map_or(0, |low_rank| t * low_rank.rank)];
+    let mut logits = kept.unwrap_or_else(|| Buffer::scratch(chunk.min(t) * v));
+    let mut d_hidden = Buffer::scratch(t * width);
+    let mut d_u = Buffer::scratch(inputs.low_rank.map_or(0, |low_rank| t * low_rank.rank));
     for (index, d_hidden) in d_hidden.chunks_mut(chunk * width).enumerate() {
         let (first, len) = (index * chunk, d_hidden.len() / width);
         let logits = &mut logits[..len * v];
@@ -322,7 +322,7 @@ mod tests {
             let mut d_weight = vec![0.0; self.weight.len()];
             let params = ParamGradients { d_weight: Some(&mut d_weight), d_b: None };
             let (d_hidden, _) = backward(self.inputs(), &rows, kept, seeds, params);
-            (d_hidden, d_weight)
+            (d_hidden.to_vec(), d_weight)
         }
     }
 

@@ -3,14 +3,14 @@
 use rayon::prelude::*;
 
 use crate::{
-    parallel,
+    Buffer, parallel,
     vector::{sigmoid, simd},
 };
 
 /// `silu(gate) ⊙ up`.
-pub(crate) fn forward(gate: &[f32], up: &[f32]) -> Vec<f32> {
+pub(crate) fn forward(gate: &[f32], up: &[f32]) -> Buffer {
     assert_eq!(gate.len(), up.len());
-    let mut out = vec![0.0; gate.len()];
+    let mut out = Buffer::scratch(gate.len());
     parallel::for_rows(&mut out, 1, |first, out| {
         let range = first..first + out.len();
         simd(
@@ -27,8 +27,8 @@ pub(crate) fn forward(gate: &[f32], up: &[f32]) -> Vec<f32> {
 
 /// Turns `d`, the gradient of the output, into that of `up`; returns that of `gate`:
 /// `d_up = d silu(g)`, `d_gate = d up σ(g) (1 + g (1 - σ(g)))`.
-pub(crate) fn backward(gate: &[f32], up: &[f32], d: &mut [f32]) -> Vec<f32> {
-    let mut d_gate = vec![0.0; gate.len()];
+pub(crate) fn backward(gate: &[f32], up: &[f32], d: &mut [f32]) -> Buffer {
+    let mut d_gate = Buffer::scratch(gate.len());
     let rows = parallel::task_rows(1);
     let tasks = d.par_chunks_mut(rows).zip(d_gate.par_chunks_mut(rows));
     tasks.zip(gate.par_chunks(rows).zip(up.par_chunks(rows))).for_each(|((d, d_gate), (gate, up))| {
