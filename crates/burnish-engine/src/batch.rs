@@ -4,7 +4,7 @@ mod schedule;
 
 use burnish_core::{TokenLogprobs, rng};
 use burnish_model::{Model, Tokenizer};
-use burnish_tensor::{HeadShape, Tape};
+use burnish_tensor::{HeadShape, Prepacked, Tape, Var, Workers};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -15,6 +15,12 @@ use crate::cache::{Cache, Decode, Run};
 use crate::generate::page_shape;
 use crate::pages::{Block, Pool};
 use crate::{Choice, Chooser, EngineError, Generated, Limits, Request, Stats};
+
+/// Sequences of a shard at least: a thread that reads all weights for fewer had better read half of them.
+const SHARD_ROWS_MIN: usize = 4;
+
+/// A token, and what was asked about its distribution.
+type Chosen = (Choice, Option<TokenLogprobs>);
 
 /// A prompt that is read once for all requests that have it.
 struct Prompt<'a> {
@@ -52,6 +58,7 @@ impl Sequence<'_> {
 
 pub(crate) struct Batch<'a> {
     model: &'a Model,
+    prepacked: Prepacked,
     tokenizer: Option<&'a Tokenizer>,
     requests: &'a [Request],
     limits: &'a Limits,
@@ -98,6 +105,7 @@ impl<'a> Batch<'a> {
         }
         Batch {
             model,
+            prepacked: model.prepacked(),
             tokenizer,
             requests,
             limits,
@@ -130,50 +138,66 @@ impl<'a> Batch<'a> {
     /// Samples one token of every active sequence.
     pub(crate) fn step(&mut self) -> Result<(), EngineError> {
         self.make_room();
-        let ids: Vec<u32> = self.active.iter().flat_map(Sequence::unread).copied().collect();
-        let lens: Vec<usize> = self.active.iter().map(|sequence| sequence.unread().len()).collect();
-        let positions: Arc<[u32]> = self
-            .active
+        let mut sequences = std::mem::take(&mut self.active);
+        self.stats.recomputed_tokens +=
+            sequences.iter().map(|sequence| sequence.unread().len() - 1).sum::<usize>();
+        self.stats.steps += 1;
+        let threads = self.choosers.len();
+        let share = sequences.len().div_ceil(threads);
+        let choices = if share < SHARD_ROWS_MIN {
+            let logits = self.forward(&mut sequences, Workers::Pool);
+            let rows: Vec<usize> = (0..sequences.len()).collect();
+            self.choose(&sequences, logits.data(), &rows)
+        } else {
+            // Each thread reads all weights for its own sequences: nobody waits for anybody until the end of the step.
+            let mut choosers = std::mem::take(&mut self.choosers);
+            let shards = sequences.par_chunks_mut(share).zip(&mut choosers);
+            let choices: Vec<Vec<_>> = shards
+                .map(|(sequences, chooser)| {
+                    let logits = self.forward(sequences, Workers::One);
+                    let rows = logits.data().chunks_exact(logits.cols());
+                    let pairs = sequences.iter().zip(rows);
+                    pairs.map(|(sequence, logits)| self.choose_one(sequence, logits, chooser)).collect()
+                })
+                .collect();
+            self.choosers = choosers;
+            choices.into_iter().flatten().collect()
+        };
+        self.extend(sequences, choices)
+    }
+
+    /// Reads the unread tokens of each sequence; gives the logits of what follows, `[sequences, V]`.
+    fn forward(&self, sequences: &mut [Sequence<'a>], workers: Workers) -> Var {
+        let ids: Vec<u32> = sequences.iter().flat_map(Sequence::unread).copied().collect();
+        let lens: Vec<usize> = sequences.iter().map(|sequence| sequence.unread().len()).collect();
+        let positions: Arc<[u32]> = sequences
             .iter()
             .flat_map(|sequence| {
                 let end = self.requests[sequence.answer.request].prompt.len() + sequence.answer.ids.len();
                 (end - sequence.unread().len()) as u32..end as u32
             })
             .collect();
-        let caches = self.active.iter_mut().map(|sequence| &mut sequence.cache);
+        let caches = sequences.iter_mut().map(|sequence| &mut sequence.cache);
         let runs = caches.zip(&lens).map(|(cache, &rows)| Run { cache, rows }).collect();
         let mut mixer = Decode { shape: self.shape, runs };
-        let mut tape = Tape::decoding(&self.model.params);
-        let hidden = self.model.forward(&mut tape, &ids, &positions, &mut mixer);
+        let mut tape = Tape::decoding(&self.model.params, &self.prepacked, workers);
+        let mut hidden = self.model.forward(&mut tape, &ids, &positions, &mut mixer);
         mixer.commit();
         // The next token of each follows from the last that it read.
-        let logits = if ids.len() == lens.len() {
-            self.model.logits(hidden.data())
-        } else {
-            let mut last = Vec::with_capacity(lens.len() * hidden.cols());
+        if ids.len() != lens.len() {
             let mut end = 0;
-            for len in &lens {
-                end += len * hidden.cols();
-                last.extend_from_slice(&hidden.data()[end - hidden.cols()..end]);
-            }
-            self.model.logits(&last)
-        };
-        self.stats.recomputed_tokens += ids.len() - lens.len();
-        self.stats.steps += 1;
-        let sequences = std::mem::take(&mut self.active);
-        let rows: Vec<usize> = (0..sequences.len()).collect();
-        self.extend(sequences, &logits, &rows)
+            let last = lens.iter().map(|&len| {
+                end += len as u32;
+                end - 1
+            });
+            hidden = tape.gather(&hidden, &last.collect::<Vec<u32>>());
+        }
+        self.model.logits(&mut tape, &hidden)
     }
 
-    /// Appends a token to each of `sequences`, chosen from its row of `logits` `[_, V]`; those that have not
-    /// ended then are active.
-    fn extend(
-        &mut self,
-        sequences: Vec<Sequence<'a>>,
-        logits: &[f32],
-        rows: &[usize],
-    ) -> Result<(), EngineError> {
-        let choices = self.choose(&sequences, logits, rows);
+    /// Appends its choice to each of `sequences`; those that have not ended then are active. `None` stands for logits
+    /// that are no distribution.
+    fn extend(&mut self, sequences: Vec<Sequence<'a>>, choices: Vec<Option<Chosen>>) -> Result<(), EngineError> {
         for (Sequence { answer, cache }, choice) in sequences.into_iter().zip(choices) {
             let request = answer.request;
             let asked = &self.requests[request];
@@ -189,29 +213,28 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Chooses the next token of each sequence; none where its logits are no distribution.
-    fn choose(
-        &mut self,
-        sequences: &[Sequence<'a>],
-        logits: &[f32],
-        rows: &[usize],
-    ) -> Vec<Option<(Choice, Option<TokenLogprobs>)>> {
-        let (requests, vocab) = (self.requests, self.model.vocab());
+    /// Chooses the next token of each sequence, from its row of `logits` `[_, V]`.
+    fn choose(&mut self, sequences: &[Sequence<'a>], logits: &[f32], rows: &[usize]) -> Vec<Option<Chosen>> {
+        let vocab_size = self.model.vocab().len();
         let share = sequences.len().div_ceil(self.choosers.len()).max(1);
-        let parts = sequences.par_chunks(share).zip(rows.par_chunks(share)).zip(&mut self.choosers);
+        let mut choosers = std::mem::take(&mut self.choosers);
+        let parts = sequences.par_chunks(share).zip(rows.par_chunks(share)).zip(&mut choosers);
         let chosen: Vec<Vec<_>> = parts
             .map(|((sequences, rows), chooser)| {
+                let row = |row: usize| &logits[row * vocab_size..][..vocab_size];
                 let pairs = sequences.iter().zip(rows);
-                let choose = pairs.map(|(Sequence { answer, .. }, row)| {
-                    let Request { sampling, seed, .. } = &requests[answer.request];
-                    let logits = &logits[row * vocab.len()..][..vocab.len()];
-                    let uniform = rng::uniform(*seed, answer.ids.len() as u64);
-                    let choice = chooser.choose(logits, vocab, sampling, answer.past(), uniform)?;
-                    Some((choice, sampling.logprobs.map(|n| chooser.details(logits, choice, n))))
-                });
-                choose.collect()
+                pairs.map(|(sequence, &at)| self.choose_one(sequence, row(at), chooser)).collect()
             })
             .collect();
+        self.choosers = choosers;
         chosen.into_iter().flatten().collect()
+    }
+
+    fn choose_one(&self, sequence: &Sequence<'a>, logits: &[f32], chooser: &mut Chooser) -> Option<Chosen> {
+        let answer = &sequence.answer;
+        let Request { sampling, seed, .. } = &self.requests[answer.request];
+        let uniform = rng::uniform(*seed, answer.ids.len() as u64);
+        let choice = chooser.choose(logits, self.model.vocab(), sampling, answer.past(), uniform)?;
+        Some((choice, sampling.logprobs.map(|n| chooser.details(logits, choice, n))))
     }
 }

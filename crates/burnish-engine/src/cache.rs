@@ -122,7 +122,7 @@ impl Attend for Decode<'_> {
             })
             .collect();
         let mut mixed = vec![0.0; q.data().len()];
-        cached_attention(q.data(), self.shape, &blocks, &mut mixed);
+        cached_attention(q.data(), self.shape, &blocks, &mut mixed, tape.workers());
         tape.external(q.rows(), q.cols(), mixed)
     }
 }
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use crate::pages::PageShape;
     use burnish_model::Model;
-    use burnish_tensor::{Buffer, Layout};
+    use burnish_tensor::Layout;
     use serde::Deserialize;
     use std::path::Path;
 
@@ -144,11 +144,11 @@ mod tests {
         logits: Vec<Vec<f32>>,
     }
 
-    fn logits(model: &Model, ids: &[u32], positions: &[usize], mixer: &mut dyn Attend) -> Buffer {
+    fn logits(model: &Model, ids: &[u32], positions: &[usize], mixer: &mut dyn Attend) -> Vec<f32> {
         let positions: Arc<[u32]> = positions.iter().map(|&position| position as u32).collect();
         let mut tape = Tape::inference(&model.params);
         let hidden = model.forward(&mut tape, ids, &positions, mixer);
-        model.logits(hidden.data())
+        model.logits(&mut tape, &hidden).data().to_vec()
     }
 
     fn assert_rows_close(ours: &[f32], golden: &Golden, at: &[(usize, usize)], vocab_size: usize) {

@@ -1,5 +1,5 @@
 use burnish_core::{Sampling, TokenLogprobs};
-use burnish_tensor::Vocab;
+use burnish_tensor::{Vocab, softmax};
 
 use crate::past::Past;
 use crate::{filters, top};
@@ -119,20 +119,19 @@ fn copy_allowed(to: &mut Vec<f32>, logits: &[f32], vocab: &Vocab) {
 
 /// Makes logits into `(logit - max) / temperature`; gives the first index of the greatest.
 fn scale(logits: &mut [f32], temperature: f32) -> Option<usize> {
-    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let max = softmax::maximum(logits);
     if !max.is_finite() {
         return None;
     }
     let likeliest = logits.iter().position(|&logit| logit == max);
-    logits.iter_mut().for_each(|logit| *logit = (*logit - max) / temperature);
+    softmax::shift_and_divide(logits, max, temperature);
     likeliest
 }
 
-/// Fills `weights`; gives their sum, in the order of the ids. A NaN among the logits makes it NaN.
+/// Fills `weights`; gives their sum. A NaN among the logits makes it NaN.
 fn weigh(weights: &mut Vec<f32>, scaled: &[f32]) -> f64 {
-    weights.clear();
-    weights.extend(scaled.iter().map(|value| value.exp()));
-    weights.iter().map(|&weight| f64::from(weight)).sum()
+    weights.resize(scaled.len(), 0.0);
+    softmax::exponentials(scaled, weights)
 }
 
 /// The first index at which the running sum exceeds `target`. The sum stands still on a zero weight, so none

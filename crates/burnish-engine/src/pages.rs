@@ -1,10 +1,7 @@
 //! Memory of the cache: pages of one size, out of one bounded pool.
 
-use burnish_tensor::KvBlock;
+use burnish_tensor::{KV_ROWS as PAGE_ROWS, KvBlock, KvBlockMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Tokens whose keys and values one page holds, as a block of vLLM does by default.
-pub(crate) const PAGE_ROWS: usize = 16;
 
 /// Pages that `rows` tokens take.
 pub(crate) fn pages_of(rows: usize) -> usize {
@@ -130,12 +127,11 @@ impl Block {
     pub(crate) fn write(&mut self, layer: usize, start: usize, k: &[f32], v: &[f32]) {
         let Some(page) = self.pages.first() else { return };
         let width = page.pool.shape.width;
-        for (row, (k, v)) in (start..).zip(k.chunks_exact(width).zip(v.chunks_exact(width))) {
-            let at = (2 * layer * PAGE_ROWS + row % PAGE_ROWS) * width;
-            let data = &mut self.pages[row / PAGE_ROWS].data;
-            data[at..at + width].copy_from_slice(k);
-            let at = at + PAGE_ROWS * width;
-            data[at..at + width].copy_from_slice(v);
+        let half = PAGE_ROWS * width;
+        for (row, (key, value)) in (start..).zip(k.chunks_exact(width).zip(v.chunks_exact(width))) {
+            let layers = &mut self.pages[row / PAGE_ROWS].data;
+            let (k, v) = layers[2 * layer * half..2 * (layer + 1) * half].split_at_mut(half);
+            KvBlockMut { k, v }.write(row % PAGE_ROWS, key, value);
         }
     }
 
@@ -191,11 +187,14 @@ mod tests {
         for (layer, rows) in [(0, rows), (1, rows), (1, PAGE_ROWS), (0, 3)] {
             let blocks: Vec<KvBlock<'_>> = block.at(layer, rows).collect();
             assert_eq!(blocks.iter().map(|block| block.rows).sum::<usize>(), rows);
-            let read = |f: fn(&KvBlock<'_>) -> Vec<f32>| -> Vec<f32> { blocks.iter().flat_map(f).collect() };
+            let read = |f: &dyn Fn(&KvBlock<'_>) -> Vec<f32>| -> Vec<f32> { blocks.iter().flat_map(f).collect() };
+            let turned = |block: &KvBlock<'_>| -> Vec<f32> {
+                (0..3 * block.rows).map(|at| block.k[at % 3 * PAGE_ROWS + at / 3]).collect()
+            };
             let expected: Vec<f32> = (0..rows).flat_map(|row| k(layer, row)).collect();
-            assert_eq!(read(|block| block.k[..block.rows * 3].to_vec()), expected);
+            assert_eq!(read(&turned), expected);
             let expected: Vec<f32> = (0..rows).flat_map(|row| v(layer, row)).collect();
-            assert_eq!(read(|block| block.v[..block.rows * 3].to_vec()), expected);
+            assert_eq!(read(&|block| block.v[..block.rows * 3].to_vec()), expected);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose, Stream};
-use burnish_tensor::{Buffer, HeadShape, Param, Params, Precision, Store, Tape, Var, Vocab, Weight};
+use burnish_tensor::{HeadShape, Param, Params, Precision, Prepacked, Store, Tape, Var, Vocab, Weight};
 
 use crate::decoder::{Decoder, Init, head_shape};
 use crate::lora::{self, LoraConfig};
@@ -275,9 +275,15 @@ impl Model {
     }
 
     /// Logits `[T, V]` of hidden states `[T, D]`, over the whole head, excluded ids included.
-    pub fn logits(&self, hidden: &[f32]) -> Buffer {
-        let rows = hidden.len() / self.config.hidden_size;
-        burnish_tensor::logits(&self.params, hidden, rows, self.head())
+    pub fn logits(&self, tape: &mut Tape<'_>, hidden: &Var) -> Var {
+        tape.linear(hidden, self.head(), None)
+    }
+
+    /// Packed copies of the weights of its linear maps, for [`Tape::decoding`].
+    pub fn prepacked(&self) -> Prepacked {
+        let mut decoder = self.decoder.clone();
+        let weights: Vec<Param> = decoder.linear_maps().map(|(_, weight)| weight.base).collect();
+        Prepacked::of(&self.params, weights)
     }
 
     /// Longest sequence that the model can read.

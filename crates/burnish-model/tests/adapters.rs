@@ -34,7 +34,7 @@ fn logits(model: &Model, prompts: &[Vec<u32>]) -> Vec<Vec<f32>> {
             Packed { layout: Arc::new(Layout::causal(&[prompt.len()])), shape: model.head_shape() };
         let mut tape = Tape::inference(&model.params);
         let hidden = model.forward(&mut tape, prompt, &positions, &mut mixer);
-        model.logits(hidden.data())
+        model.logits(&mut tape, &hidden).data().to_vec()
     };
     prompts.iter().map(of).collect()
 }

@@ -11,7 +11,7 @@ use burnish_model::{
     Architecture, Attend, Chat, ChatTemplate, Dtype, Model, ModelConfig, ModelShape, Packed, Tokenizer,
     load_policy,
 };
-use burnish_tensor::{HeadShape, KvBlock, Layout, Tape, Var, cached_attention};
+use burnish_tensor::{HeadShape, KV_ROWS, KvBlock, KvBlockMut, Layout, Tape, Var, cached_attention};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ fn logits(model: &Model, prompts: &[Vec<u32>]) -> Vec<f32> {
     let mut tape = Tape::inference(&model.params);
     let hidden = model.forward(&mut tape, &ids, &positions, &mut mixer);
     assert_eq!((hidden.rows(), hidden.cols()), (ids.len(), model.config.hidden_size));
-    model.logits(hidden.data())
+    model.logits(&mut tape, &hidden).data().to_vec()
 }
 
 fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
@@ -68,17 +68,25 @@ fn logits_agree_with_transformers() {
 /// Keys and values of one sequence, read one token at a time.
 struct Cache {
     shape: HeadShape,
-    layers: Vec<(Vec<f32>, Vec<f32>)>,
+    /// Blocks of each layer: keys, values, rows.
+    layers: Vec<Vec<(Vec<f32>, Vec<f32>, usize)>>,
 }
 
 impl Attend for Cache {
     fn attend(&mut self, tape: &mut Tape<'_>, layer: usize, q: Var, k: Var, v: Var) -> Var {
-        let (keys, values) = &mut self.layers[layer];
-        keys.extend_from_slice(k.data());
-        values.extend_from_slice(v.data());
-        let block = KvBlock { k: keys, v: values, rows: keys.len() / k.cols() };
+        let blocks = &mut self.layers[layer];
+        let room = vec![0.0; KV_ROWS * k.cols()];
+        match blocks.last_mut() {
+            Some(block) if block.2 < KV_ROWS => {}
+            _ => blocks.push((room.clone(), room, 0)),
+        }
+        if let Some((keys, values, rows)) = blocks.last_mut() {
+            KvBlockMut { k: keys, v: values }.write(*rows, k.data(), v.data());
+            *rows += 1;
+        }
+        let cache = blocks.iter().map(|(k, v, rows)| KvBlock { k, v, rows: *rows }).collect();
         let mut out = vec![0.0; q.cols()];
-        cached_attention(q.data(), self.shape, &[vec![block]], &mut out);
+        cached_attention(q.data(), self.shape, &[cache], &mut out, tape.workers());
         tape.external(1, q.cols(), out)
     }
 }
@@ -89,13 +97,13 @@ fn logits_token_by_token_agree_with_transformers() {
         let expected = expected(name);
         let model = Model::load(&golden(name)).unwrap();
         for (prompt, expected) in expected.prompts.iter().zip(&expected.logits) {
-            let layers = vec![Default::default(); model.config.num_hidden_layers];
+            let layers = vec![Vec::new(); model.config.num_hidden_layers];
             let mut cache = Cache { shape: model.head_shape(), layers };
             let mut found = Vec::new();
             for (position, &id) in (0..).zip(prompt) {
                 let mut tape = Tape::inference(&model.params);
                 let hidden = model.forward(&mut tape, &[id], &Arc::from([position]), &mut cache);
-                found.extend(model.logits(hidden.data()));
+                found.extend(model.logits(&mut tape, &hidden).data().to_vec());
             }
             let difference = largest_difference(&found, expected);
             assert!(difference < 1e-4, "{name}: {difference}");

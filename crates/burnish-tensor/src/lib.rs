@@ -22,9 +22,11 @@ mod ops;
 pub mod optim;
 mod parallel;
 mod params;
+mod prepacked;
 #[cfg(test)]
 mod reference;
 mod rope;
+pub mod softmax;
 mod tape;
 #[cfg(test)]
 mod testing;
@@ -34,15 +36,17 @@ mod vocab;
 mod weight;
 
 pub use buffer::Buffer;
-pub use cached::{KvBlock, cached_attention};
+pub use cached::{KV_ROWS, KvBlock, KvBlockMut, cached_attention};
+pub use gemm::Workers;
 pub use elements::{Elements, ElementsMut, Precision};
 pub use layout::{Layout, LayoutError, Segment};
 pub use mmap::{Mapped, map_file};
 pub use ops::attention::HeadShape;
 pub use parallel::set_threads;
 pub use params::{Param, ParamEntry, Params, Store};
+pub use prepacked::Prepacked;
 pub use rope::Rope;
-pub use tape::{Tape, TokenScores, logits};
+pub use tape::{Tape, TokenScores};
 pub use var::Var;
 pub use vocab::Vocab;
 pub use weight::{Adapter, Weight};

@@ -11,7 +11,7 @@ use half::bf16;
 use crate::{Elements, ElementsMut, Precision};
 
 /// Which buffer holds a parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Store {
     /// f32, with a gradient.
     Trained,

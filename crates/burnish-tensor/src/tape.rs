@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Adapter, Buffer, Layout, Param, Params, Rope, Var, Vocab, Weight,
+    Adapter, Buffer, Layout, Param, Params, Prepacked, Rope, Var, Vocab, Weight, Workers,
     backward::Op,
     ops::{
         self,
@@ -11,12 +11,8 @@ use crate::{
         rope::Turn,
         scores,
     },
+    prepacked::READ_ONCE_ELEMENTS,
 };
-
-/// Weights of at least so many elements do not stay in the cache from one product to the next: packing them would cost
-/// more than a product with few rows. The bound looks at the weight alone, never at the rows, so that a row's result
-/// does not depend on its batch.
-const READ_ONCE_ELEMENTS: usize = 1 << 20;
 
 /// One forward pass, and what its backward pass needs.
 ///
@@ -42,8 +38,10 @@ const READ_ONCE_ELEMENTS: usize = 1 << 20;
 pub struct Tape<'p> {
     pub(crate) params: &'p Params,
     pub(crate) is_recording: bool,
-    /// Are large weights read once, without packing?
-    row_by_row: bool,
+    /// The packed weights, where few rows are expected.
+    prepacked: Option<&'p Prepacked>,
+    /// Who works on products.
+    workers: Workers,
     /// Are adapters part of the maps that they belong to?
     has_adapters: bool,
     /// What each row of the batch is known by; where it is there, adapters drop out.
@@ -91,7 +89,8 @@ impl<'p> Tape<'p> {
         Tape {
             params,
             is_recording: true,
-            row_by_row: false,
+            prepacked: None,
+            workers: Workers::Pool,
             has_adapters: true,
             dropout_keys: None,
             records: Vec::new(),
@@ -106,11 +105,17 @@ impl<'p> Tape<'p> {
         Tape { is_recording: false, ..Tape::recording(params) }
     }
 
-    /// A tape for decoding: as [`Tape::inference`], with large weights read once, as they lie. For few rows that is
-    /// faster. A row's result does not depend on which others there are.
+    /// A tape for decoding: as [`Tape::inference`], for few rows. Weights that are packed are read from there, large
+    /// ones are read once, as they lie. A row's result does not depend on which others there are, nor on `workers`.
     #[must_use]
-    pub fn decoding(params: &'p Params) -> Self {
-        Tape { row_by_row: true, ..Tape::inference(params) }
+    pub fn decoding(params: &'p Params, prepacked: &'p Prepacked, workers: Workers) -> Self {
+        Tape { prepacked: Some(prepacked), workers, ..Tape::inference(params) }
+    }
+
+    /// Who works on its operations.
+    #[must_use]
+    pub fn workers(&self) -> Workers {
+        self.workers
     }
 
     /// The same, computing the model under its adapters: as if they were not there.
@@ -129,7 +134,8 @@ impl<'p> Tape<'p> {
     pub(crate) fn part(&self, is_recording: bool) -> Tape<'p> {
         Tape {
             is_recording,
-            row_by_row: self.row_by_row,
+            prepacked: self.prepacked,
+            workers: self.workers,
             has_adapters: self.has_adapters,
             dropout_keys: self.dropout_keys.clone(),
             ..Tape::recording(self.params)
@@ -157,9 +163,16 @@ impl<'p> Tape<'p> {
         assert_eq!(x.cols, base.cols, "columns of x and of the weight differ");
         let shape = self.shape(x.rows, base);
         let bias_data = bias.map(|bias| self.params.get(bias));
-        let reads_once = self.row_by_row && base.len() >= READ_ONCE_ELEMENTS;
-        let forward = if reads_once { ops::linear::forward_rows } else { ops::linear::forward };
-        let data = forward(&x.data, self.params.elements(base), bias_data, shape);
+        let elements = self.params.elements(base);
+        let weight = match self.prepacked {
+            None => ops::linear::Weight::AsItLies(elements),
+            Some(prepacked) => match prepacked.get(base) {
+                Some(panels) => ops::linear::Weight::Packed(panels),
+                None if base.len() >= READ_ONCE_ELEMENTS => ops::linear::Weight::ReadOnce(elements),
+                None => ops::linear::Weight::AsItLies(elements),
+            },
+        };
+        let data = ops::linear::forward(&x.data, weight, bias_data, shape, self.workers);
         let y = self.push(x.rows, base.rows, data, || Op::Linear { x: x.clone(), weight: base, bias });
         match adapter {
             Some(adapter) if self.has_adapters => self.low_rank(y, x, adapter),
@@ -322,13 +335,4 @@ impl<'p> Tape<'p> {
             self.records.push(Record { op: op(), out: out.slot });
         }
     }
-}
-
-/// Plain logits `[rows, V]` of hidden states `[rows, D]` under a head `[V, D]`, row by row as on [`Tape::decoding`].
-#[must_use]
-pub fn logits(params: &Params, hidden: &[f32], rows: usize, head: impl Into<Weight>) -> Buffer {
-    let head = head.into();
-    let mut tape = Tape::decoding(params);
-    let hidden = tape.external(rows, head.base.cols, hidden);
-    Arc::unwrap_or_clone(tape.linear(&hidden, head, None).data)
 }

@@ -135,14 +135,6 @@ pub(crate) fn exp_shifted(x: &mut [f32], shift: f32) -> f32 {
     sum(x)
 }
 
-/// `y += a x`.
-#[inline(always)]
-pub(crate) fn add_scaled(y: &mut [f32], a: f32, x: &[f32]) {
-    for (y, &x) in y.iter_mut().zip(x) {
-        *y = a.mul_add(x, *y);
-    }
-}
-
 /// `y += x`.
 #[inline(always)]
 pub(crate) fn add(y: &mut [f32], x: &[f32]) {

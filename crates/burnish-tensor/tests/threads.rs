@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use burnish_core::rng::Stream;
 use burnish_tensor::{
-    HeadShape, KvBlock, Layout, Segment, Tape, Vocab, cached_attention,
+    HeadShape, KV_ROWS, KvBlock, Layout, Segment, Tape, Vocab, Workers, cached_attention,
     optim::{self, AdamW},
 };
 use common::{Decoder, VOCAB};
@@ -62,12 +62,12 @@ fn a_training_step_is_bit_equal_at_any_thread_count() {
 fn a_decoding_step_is_bit_equal_at_any_thread_count() {
     let shape = HeadShape { heads: 4, kv_heads: 2, head_dim: 32 };
     let q = random(1, 9 * 128);
-    let [k, v] = [2, 3].map(|seed| random(seed, 300 * 64));
+    let [k, v] = [2, 3].map(|seed| random(seed, KV_ROWS * 64));
     assert_bit_equal_at_any_thread_count(|| {
         let caches: Vec<Vec<KvBlock<'_>>> =
-            (0..9).map(|row| vec![KvBlock { k: &k, v: &v, rows: 30 * (row + 1) }]).collect();
+            (0..9).map(|row| vec![KvBlock { k: &k, v: &v, rows: KV_ROWS - row }; 20 * (row + 1)]).collect();
         let mut out = vec![0.0; q.len()];
-        cached_attention(&q, shape, &caches, &mut out);
+        cached_attention(&q, shape, &caches, &mut out, Workers::Pool);
         out
     });
 }

@@ -2,7 +2,7 @@
 //! there is none.
 
 use burnish_model::Packed;
-use burnish_tensor::{Layout, Tape};
+use burnish_tensor::{Layout, Tape, Workers};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -100,8 +100,12 @@ impl Batch<'_> {
         self.waiting_from = fresh_until;
         self.stalled = self.stalled.filter(|request| !joining.contains(request));
         if !fresh.is_empty() {
-            let logits = self.model.logits(&hidden);
-            self.extend(fresh, &logits, &picks)?;
+            let mut tape = Tape::decoding(&self.model.params, &self.prepacked, Workers::Pool);
+            let hidden = tape.external(rows.len(), hidden.len() / rows.len(), hidden);
+            let logits = self.model.logits(&mut tape, &hidden);
+            drop(tape);
+            let choices = self.choose(&fresh, logits.data(), &picks);
+            self.extend(fresh, choices)?;
         }
         let prompts = &self.prompts;
         self.prefilled.retain(|&index, _| prompts[index].waiting > 0);

@@ -69,5 +69,5 @@ pub(crate) fn full_logits(model: &Model, ids: &[u32]) -> Vec<f32> {
     let positions: Arc<[u32]> = (0..ids.len() as u32).collect();
     let mut packed = Packed { layout: Arc::new(Layout::causal(&[ids.len()])), shape: model.head_shape() };
     let hidden = model.forward(&mut tape, ids, &positions, &mut packed);
-    model.logits(hidden.data())
+    model.logits(&mut tape, &hidden).data().to_vec()
 }

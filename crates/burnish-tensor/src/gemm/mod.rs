@@ -123,9 +123,9 @@ pub(crate) enum Write {
     Add,
 }
 
-/// Who works on a product.
+/// Who works on an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Workers {
+pub enum Workers {
     /// The calling thread: for products inside parallel tasks.
     One,
     /// The current rayon pool. Threads split the output and never a sum, so their number changes no bit.

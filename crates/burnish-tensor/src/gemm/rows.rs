@@ -9,7 +9,7 @@ use std::arch::x86_64::*;
 use half::bf16;
 use rayon::prelude::*;
 
-use super::pack::round;
+use super::{Workers, pack::round};
 use crate::{
     Buffer, Elements, Precision,
     vector::{self, simd},
@@ -24,14 +24,13 @@ const TASK_COLS: usize = 8 * COLS;
 const STRIDE: usize = 32;
 
 /// `[m, n]` from `x` `[m, k]` and `weight` `[n, k]`.
-pub(crate) fn product(precision: Precision, x: &[f32], weight: Elements<'_>, k: usize) -> Buffer {
+pub(crate) fn product(precision: Precision, x: &[f32], weight: Elements<'_>, k: usize, workers: Workers) -> Buffer {
     let (m, n) = (x.len() / k, weight.len() / k);
     let mut columns = Buffer::scratch(m * n);
     // Column by column, so that tasks write one after another; turned at the end.
     match precision {
         Precision::F32 => {
-            columns.par_chunks_mut(TASK_COLS * m).enumerate().for_each(|(task, out)| {
-                let first = task * TASK_COLS;
+            for_tasks(&mut columns, m, workers, |first, out| {
                 let cols = out.len() / m;
                 let w = weight.slice(first * k..(first + cols) * k).widened();
                 tiles(out, m, cols, |rows, cols, sums| {
@@ -42,8 +41,7 @@ pub(crate) fn product(precision: Precision, x: &[f32], weight: Elements<'_>, k: 
         Precision::Bf16 => {
             let padded = k.next_multiple_of(STRIDE);
             let x = narrowed(Elements::F32(x), k, padded);
-            columns.par_chunks_mut(TASK_COLS * m).enumerate().for_each(|(task, out)| {
-                let first = task * TASK_COLS;
+            for_tasks(&mut columns, m, workers, |first, out| {
                 let cols = out.len() / m;
                 let w = weight.slice(first * k..(first + cols) * k);
                 let copy;
@@ -61,17 +59,30 @@ pub(crate) fn product(precision: Precision, x: &[f32], weight: Elements<'_>, k: 
             });
         }
     }
-    if m == 1 { columns } else { turned(&columns, m, n) }
+    if m == 1 { columns } else { turned(&columns, m, n, workers) }
+}
+
+/// Calls `body(first_column, columns)` on pieces of an output `[n, m]`.
+fn for_tasks(columns: &mut [f32], m: usize, workers: Workers, body: impl Fn(usize, &mut [f32]) + Sync) {
+    let body = |(task, out): (usize, &mut [f32])| body(task * TASK_COLS, out);
+    match workers {
+        Workers::One => columns.chunks_mut(TASK_COLS * m).enumerate().for_each(body),
+        Workers::Pool => columns.par_chunks_mut(TASK_COLS * m).enumerate().for_each(body),
+    }
 }
 
 /// `[n, m]` to `[m, n]`.
-fn turned(columns: &[f32], m: usize, n: usize) -> Buffer {
+fn turned(columns: &[f32], m: usize, n: usize, workers: Workers) -> Buffer {
     let mut out = Buffer::scratch(m * n);
-    out.par_chunks_mut(n).enumerate().for_each(|(row, out)| {
+    let turn = |(row, out): (usize, &mut [f32])| {
         for (out, column) in out.iter_mut().zip(columns.chunks_exact(m)) {
             *out = column[row];
         }
-    });
+    };
+    match workers {
+        Workers::One => out.chunks_mut(n).enumerate().for_each(turn),
+        Workers::Pool => out.par_chunks_mut(n).enumerate().for_each(turn),
+    }
     out
 }
 
@@ -284,10 +295,10 @@ mod tests {
             };
             let expected_x = if is_bf16 { round(&x) } else { wide(&x) };
             let expected_w = wide(if is_bf16 || stored_in_bf16 { &rounded } else { &w });
-            let together = product(precision, &x, weight, k);
+            let together = product(precision, &x, weight, k, Workers::Pool);
             assert_close(&together, &reference::linear(&expected_x, &expected_w, None, k), 1e-5);
             for row in 0..m {
-                let alone = product(precision, &x[row * k..][..k], weight, k);
+                let alone = product(precision, &x[row * k..][..k], weight, k, Workers::One);
                 assert_eq!(*alone, together[row * n..][..n]);
             }
         }

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use crate::{
     Buffer, Elements, Precision,
-    gemm::{View, ViewMut, Workers, Write, multiply_in, product, rows},
+    gemm::{Panels, View, ViewMut, Workers, Write, multiply_in, multiply_packed, product, rows},
     parallel,
     vector::{self, simd},
 };
@@ -18,19 +18,31 @@ pub(crate) struct Shape {
     pub(crate) precision: Precision,
 }
 
-/// `[rows, outputs]` from `x` `[rows, inputs]` and `weight` `[outputs, inputs]`.
-pub(crate) fn forward(x: &[f32], weight: Elements<'_>, bias: Option<&[f32]>, shape: Shape) -> Buffer {
-    let Shape { rows, inputs, outputs, precision } = shape;
-    let weight = View::new(weight, outputs, inputs).transposed();
-    let mut y = product(precision, View::new(x, rows, inputs), weight);
-    add_bias(&mut y, bias, outputs);
-    y
+/// The weight of a forward pass, `[outputs, inputs]`.
+#[derive(Clone, Copy)]
+pub(crate) enum Weight<'a> {
+    /// Packed on the way: for many rows.
+    AsItLies(Elements<'a>),
+    /// Packed beforehand.
+    Packed(&'a Panels),
+    /// Not packed, each row on its own: for few rows.
+    ReadOnce(Elements<'a>),
 }
 
-/// As [`forward`], each row on its own, for few rows.
-pub(crate) fn forward_rows(x: &[f32], weight: Elements<'_>, bias: Option<&[f32]>, shape: Shape) -> Buffer {
-    let mut y = rows::product(shape.precision, x, weight, shape.inputs);
-    add_bias(&mut y, bias, shape.outputs);
+/// `[rows, outputs]` from `x` `[rows, inputs]`.
+pub(crate) fn forward(x: &[f32], weight: Weight<'_>, bias: Option<&[f32]>, shape: Shape, workers: Workers) -> Buffer {
+    let Shape { rows, inputs, outputs, precision } = shape;
+    let view = View::new(x, rows, inputs);
+    let mut y = match weight {
+        Weight::AsItLies(weight) => product(precision, view, View::new(weight, outputs, inputs).transposed()),
+        Weight::ReadOnce(weight) => rows::product(precision, x, weight, inputs, workers),
+        Weight::Packed(panels) => {
+            let mut y = Buffer::scratch(rows * outputs);
+            multiply_packed(ViewMut::new(&mut y, rows, outputs), Write::Set, view, panels, workers);
+            y
+        }
+    };
+    add_bias(&mut y, bias, outputs);
     y
 }
 
@@ -121,7 +133,7 @@ mod tests {
             let (wide_x, wide_weight) = (wide(&x), wide(&weight));
             let wide_bias = bias.as_deref().map(wide);
 
-            let y = forward(&x, Elements::F32(&weight), bias.as_deref(), shape);
+            let y = forward(&x, Weight::AsItLies(Elements::F32(&weight)), bias.as_deref(), shape, Workers::Pool);
             assert_close(&y, &reference::linear(&wide_x, &wide_weight, wide_bias.as_deref(), inputs), 1e-5);
 
             let fresh = backward_input(&d_y, Elements::F32(&weight), shape, None);

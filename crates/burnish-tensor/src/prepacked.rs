@@ -1,0 +1,36 @@
+//! Weights packed once for many products with few rows.
+
+use std::collections::HashMap;
+
+use rayon::prelude::*;
+
+use crate::{
+    Param, Params, Store,
+    gemm::{Panels, View, Workers},
+};
+
+/// Weights of at least so many elements do not stay in the cache from one product to the next: a copy of them would
+/// cost memory and gain nothing over reading them as they lie. The bound looks at the weight alone, never at the rows,
+/// so that a row's result does not depend on its batch.
+pub(crate) const READ_ONCE_ELEMENTS: usize = 1 << 20;
+
+/// Packed copies of a model's smaller weights, for [`Tape::decoding`](crate::Tape::decoding). They do not follow when
+/// the parameters change.
+#[derive(Debug, Default)]
+pub struct Prepacked(HashMap<(Store, usize), Panels>);
+
+impl Prepacked {
+    /// Copies of those of `weights` that gain by it, packed for products in the precision of `params`.
+    pub fn of(params: &Params, weights: impl IntoIterator<Item = Param>) -> Self {
+        let small = weights.into_iter().filter(|weight| weight.len() < READ_ONCE_ELEMENTS).collect::<Vec<_>>();
+        let packed = small.into_par_iter().map(|weight| {
+            let view = View::new(params.elements(weight), weight.rows, weight.cols).transposed();
+            ((weight.store, weight.offset), Panels::of(params.precision(), view, Workers::One))
+        });
+        Prepacked(packed.collect())
+    }
+
+    pub(crate) fn get(&self, weight: Param) -> Option<&Panels> {
+        self.0.get(&(weight.store, weight.offset))
+    }
+}
