@@ -1,6 +1,6 @@
 use burnish_core::SamplingError;
 use burnish_model::{Model, Tokenizer};
-use burnish_tensor::HeadShape;
+use burnish_tensor::{HeadShape, in_pool};
 
 use crate::batch::Batch;
 use crate::pages::{PageShape, pages_of};
@@ -23,20 +23,22 @@ pub fn generate(
     limits: &Limits,
 ) -> Result<(Vec<Generated>, Stats), EngineError> {
     check(model, tokenizer, requests, limits)?;
-    let mut batch = Batch::new(model, tokenizer, requests, limits);
-    loop {
-        batch.join()?;
-        if batch.is_empty() {
-            return Ok(batch.finish());
+    in_pool(|| {
+        let mut batch = Batch::new(model, tokenizer, requests, limits);
+        loop {
+            batch.join()?;
+            if batch.is_empty() {
+                return Ok(batch.finish());
+            }
+            batch.step()?;
         }
-        batch.step()?;
-    }
+    })
 }
 
 /// Shape of the pages that hold a model's keys and values.
 pub(crate) fn page_shape(model: &Model) -> PageShape {
     let HeadShape { kv_heads, head_dim, .. } = model.head_shape();
-    PageShape { layers: model.config.num_hidden_layers, width: kv_heads * head_dim }
+    PageShape { layers: model.config.num_hidden_layers, width: kv_heads * head_dim, head_dim }
 }
 
 /// Most tokens of its answer that a request may have in the cache: the last is never read.

@@ -1,6 +1,6 @@
 //! Memory of the cache: pages of one size, out of one bounded pool.
 
-use burnish_tensor::{KV_ROWS as PAGE_ROWS, KvBlock, KvBlockMut};
+use burnish_tensor::{Buffer, KV_ROWS as PAGE_ROWS, KvBlock, KvBlockMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Pages that `rows` tokens take.
@@ -14,6 +14,8 @@ pub(crate) struct PageShape {
     pub(crate) layers: usize,
     /// Columns of keys, and of values, at one layer.
     pub(crate) width: usize,
+    /// Columns of one head of them.
+    pub(crate) head_dim: usize,
 }
 
 impl PageShape {
@@ -40,7 +42,7 @@ pub(crate) struct Pool {
 struct Made {
     count: usize,
     /// Those that nobody holds.
-    free: Vec<Box<[f32]>>,
+    free: Vec<Buffer>,
 }
 
 impl Pool {
@@ -67,7 +69,7 @@ impl Pool {
             None if made.count == self.pages_max => return None,
             None => {
                 made.count += 1;
-                vec![0.0; self.shape.floats()].into_boxed_slice()
+                Buffer::scratch(self.shape.floats())
             }
         };
         drop(made);
@@ -83,7 +85,7 @@ impl Pool {
 /// Room for [`PAGE_ROWS`] tokens at every layer; goes back to its pool when dropped.
 #[derive(Debug)]
 struct Page {
-    data: Box<[f32]>,
+    data: Buffer,
     pool: Arc<Pool>,
 }
 
@@ -126,12 +128,12 @@ impl Block {
     /// Writes keys and values `[rows, width]` of `layer` at the rows from `start` on, for which there is room.
     pub(crate) fn write(&mut self, layer: usize, start: usize, k: &[f32], v: &[f32]) {
         let Some(page) = self.pages.first() else { return };
-        let width = page.pool.shape.width;
+        let PageShape { width, head_dim, .. } = page.pool.shape;
         let half = PAGE_ROWS * width;
         for (row, (key, value)) in (start..).zip(k.chunks_exact(width).zip(v.chunks_exact(width))) {
             let layers = &mut self.pages[row / PAGE_ROWS].data;
             let (k, v) = layers[2 * layer * half..2 * (layer + 1) * half].split_at_mut(half);
-            KvBlockMut { k, v }.write(row % PAGE_ROWS, key, value);
+            KvBlockMut { k, v }.write(row % PAGE_ROWS, head_dim, key, value);
         }
     }
 
@@ -149,7 +151,7 @@ impl Block {
 mod tests {
     use super::*;
 
-    const SHAPE: PageShape = PageShape { layers: 2, width: 3 };
+    const SHAPE: PageShape = PageShape { layers: 2, width: 3, head_dim: 3 };
 
     #[test]
     fn a_pool_never_holds_more_than_its_bytes() {

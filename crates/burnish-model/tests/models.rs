@@ -81,7 +81,7 @@ impl Attend for Cache {
             _ => blocks.push((room.clone(), room, 0)),
         }
         if let Some((keys, values, rows)) = blocks.last_mut() {
-            KvBlockMut { k: keys, v: values }.write(*rows, k.data(), v.data());
+            KvBlockMut { k: keys, v: values }.write(*rows, self.shape.head_dim, k.data(), v.data());
             *rows += 1;
         }
         let cache = blocks.iter().map(|(k, v, rows)| KvBlock { k, v, rows: *rows }).collect();

@@ -30,7 +30,8 @@ pub struct Buffer {
 
 impl Buffer {
     /// `len` elements that hold whatever was there before: for what is written before it is read.
-    pub(crate) fn scratch(len: usize) -> Buffer {
+    #[must_use]
+    pub fn scratch(len: usize) -> Buffer {
         if len < POOLED_MIN {
             return Buffer { data: vec![0.0; len], len };
         }

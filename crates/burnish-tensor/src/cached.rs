@@ -1,5 +1,7 @@
 //! Attention of one query row against cached keys and values: the step of autoregressive decoding.
 
+mod lanes;
+
 use rayon::prelude::*;
 
 use crate::{
@@ -15,7 +17,7 @@ pub const KV_ROWS: usize = 16;
 pub struct KvBlock<'a> {
     /// Keys, turned: `[kv_heads · head_dim, KV_ROWS]`.
     pub k: &'a [f32],
-    /// Values, `[KV_ROWS, kv_heads · head_dim]`.
+    /// Values, `[kv_heads, KV_ROWS, head_dim]`.
     pub v: &'a [f32],
     /// Number of rows that are there, at most [`KV_ROWS`].
     pub rows: usize,
@@ -35,12 +37,14 @@ impl KvBlockMut<'_> {
     ///
     /// # Panics
     /// If there is no such row, or sizes do not fit.
-    pub fn write(&mut self, row: usize, k: &[f32], v: &[f32]) {
+    pub fn write(&mut self, row: usize, head_dim: usize, k: &[f32], v: &[f32]) {
         assert!(row < KV_ROWS && self.k.len() == k.len() * KV_ROWS, "a block of other columns, or no row of it");
         for (keys, &k) in self.k.chunks_exact_mut(KV_ROWS).zip(k) {
             keys[row] = k;
         }
-        self.v[row * v.len()..][..v.len()].copy_from_slice(v);
+        for (values, v) in self.v.chunks_exact_mut(KV_ROWS * head_dim).zip(v.chunks_exact(head_dim)) {
+            values[row * head_dim..][..head_dim].copy_from_slice(v);
+        }
     }
 }
 
@@ -115,13 +119,8 @@ impl Head<'_> {
         let (dim, stride) = (self.shape.head_dim, self.cache.len() * KV_ROWS);
         scores.clear();
         scores.resize(H * stride, 0.0);
-        let (blocks, rest) = self.cache.as_chunks::<2>();
-        for (index, pair) in blocks.iter().enumerate() {
-            self.scores::<H, 2>(q, pair, stride, &mut scores[2 * index * KV_ROWS..]);
-        }
-        if let [last] = rest {
-            self.scores::<H, 1>(q, &[*last], stride, &mut scores[2 * blocks.len() * KV_ROWS..]);
-        }
+        let first = self.kv_head * dim * KV_ROWS;
+        lanes::scores::<H>(q, dim, self.cache, first, stride, scores);
         let mut inverse = [0.0; H];
         for (scores, inverse) in scores.chunks_exact_mut(stride).zip(&mut inverse) {
             // Blocks of a prompt may end before they are full: what is there moves together.
@@ -137,84 +136,8 @@ impl Head<'_> {
             let maximum = vector::max(scores);
             *inverse = 1.0 / vector::exp_shifted(scores, maximum);
         }
-        let mut column = 0;
-        while column < dim {
-            match dim - column {
-                64.. => self.mix::<H, 64>(scores, stride, column, &inverse, out),
-                32.. => self.mix::<H, 32>(scores, stride, column, &inverse, out),
-                16.. => self.mix::<H, 16>(scores, stride, column, &inverse, out),
-                _ => self.mix::<H, 1>(scores, stride, column, &inverse, out),
-            }
-            column += match dim - column {
-                64.. => 64,
-                32.. => 32,
-                16.. => 16,
-                _ => 1,
-            };
-        }
-    }
-
-    /// Unscaled scores of `B` blocks, the first at the beginning of `scores`, those of the next head `stride` further.
-    #[inline(always)]
-    fn scores<const H: usize, const B: usize>(
-        self,
-        q: &[f32],
-        blocks: &[KvBlock<'_>; B],
-        stride: usize,
-        scores: &mut [f32],
-    ) {
-        let dim = self.shape.head_dim;
-        let rows = self.kv_head * dim * KV_ROWS..(self.kv_head + 1) * dim * KV_ROWS;
-        let keys: [&[[f32; KV_ROWS]]; B] = std::array::from_fn(|b| blocks[b].k[rows.clone()].as_chunks().0);
-        let mut sums = [[[0.0_f32; KV_ROWS]; B]; H];
-        for i in 0..dim {
-            for h in 0..H {
-                let q = q[h * dim + i];
-                for b in 0..B {
-                    for lane in 0..KV_ROWS {
-                        sums[h][b][lane] = q.mul_add(keys[b][i][lane], sums[h][b][lane]);
-                    }
-                }
-            }
-        }
-        for h in 0..H {
-            for b in 0..B {
-                scores[h * stride + b * KV_ROWS..][..KV_ROWS].copy_from_slice(&sums[h][b]);
-            }
-        }
-    }
-
-    /// `W` columns of the weighted sum of values.
-    #[inline(always)]
-    fn mix<const H: usize, const W: usize>(
-        self,
-        weights: &[f32],
-        stride: usize,
-        column: usize,
-        inverse: &[f32; H],
-        out: &mut [f32],
-    ) {
-        let (dim, width) = (self.shape.head_dim, self.shape.kv_width());
-        let first = self.kv_head * dim + column;
-        let mut sums = [[0.0_f32; W]; H];
-        let mut seen = 0;
-        for block in self.cache {
-            for v in block.v.chunks_exact(width).take(block.rows) {
-                let v: &[f32; W] = v[first..].first_chunk().unwrap_or(&[0.0; W]);
-                for h in 0..H {
-                    let weight = weights[h * stride + seen];
-                    for lane in 0..W {
-                        sums[h][lane] = weight.mul_add(v[lane], sums[h][lane]);
-                    }
-                }
-                seen += 1;
-            }
-        }
-        for h in 0..H {
-            for lane in 0..W {
-                out[h * dim + column + lane] = sums[h][lane] * inverse[h];
-            }
-        }
+        let values = lanes::Values { cache: self.cache, first, dim };
+        lanes::mix::<H>(scores, stride, values, &inverse, out);
     }
 }
 
@@ -234,7 +157,8 @@ mod tests {
 
     impl Filled {
         /// `k` and `v` are `[rows, width]`; the first `cut` rows are in blocks of their own.
-        fn new(k: &[f32], v: &[f32], width: usize, cut: usize) -> Self {
+        fn new(k: &[f32], v: &[f32], shape: HeadShape, cut: usize) -> Self {
+            let width = shape.kv_width();
             let rows = k.len() / width;
             let mut blocks = Vec::new();
             for part in [0..cut, cut..rows] {
@@ -246,7 +170,7 @@ mod tests {
                     for row in first..end.min(first + KV_ROWS) {
                         let row = row * width..(row + 1) * width;
                         let mut to = KvBlockMut { k: &mut block.0, v: &mut block.1 };
-                        to.write(block.2, &k[row.clone()], &v[row]);
+                        to.write(block.2, shape.head_dim, &k[row.clone()], &v[row]);
                         block.2 += 1;
                     }
                     blocks.push(block);
@@ -278,7 +202,7 @@ mod tests {
             let width = shape.kv_width();
             let filled: Vec<Filled> = layout.segments().iter().map(|segment| {
                 let rows = segment.rows().start * width..segment.rows().end * width;
-                Filled::new(&k[rows.clone()], &v[rows], width, cut % (segment.len + 1))
+                Filled::new(&k[rows.clone()], &v[rows], shape, cut % (segment.len + 1))
             }).collect();
             let caches: Vec<_> = filled.iter().map(Filled::blocks).collect();
             let last_rows = |data: &[f32]| -> Vec<f32> {

@@ -42,7 +42,7 @@ pub use elements::{Elements, ElementsMut, Precision};
 pub use layout::{Layout, LayoutError, Segment};
 pub use mmap::{Mapped, map_file};
 pub use ops::attention::HeadShape;
-pub use parallel::set_threads;
+pub use parallel::{in_pool, set_threads};
 pub use params::{Param, ParamEntry, Params, Store};
 pub use prepacked::Prepacked;
 pub use rope::Rope;

@@ -49,6 +49,12 @@ pub(crate) fn sum(out: &mut [f32], x: &[f32], y: &[f32]) {
     });
 }
 
+/// Runs `body` on a thread of the pool. From outside of it, every parallel operation would hand its work over and sleep
+/// until it is done; inside, a thread goes on by itself.
+pub fn in_pool<R: Send>(body: impl FnOnce() -> R + Send) -> R {
+    rayon::scope(|_| body())
+}
+
 /// Sets the number of threads that all operations share. Call once, at the start of the program; a later call, or
 /// one after the first parallel operation, changes nothing. Results do not depend on it.
 pub fn set_threads(n: usize) {

@@ -15,6 +15,8 @@ use crate::{Precision, vector::simd};
 
 /// Rows of a tile at most: with four vectors of sums each they fill the registers of AVX-512.
 pub(super) const ROWS: usize = 6;
+/// Units in a line of the cache.
+pub(super) const LINE: usize = 16;
 /// Columns of a tile: four vectors of AVX-512.
 pub(super) const COLS: usize = 64;
 
@@ -65,6 +67,15 @@ pub(super) enum Left {
     Turned(*const u32, usize),
 }
 
+/// The right operand of a tile.
+#[derive(Clone, Copy)]
+pub(super) struct Panel {
+    /// `[units, COLS]`.
+    pub(super) data: *const u32,
+    /// What is read soon: a line of it for each unit is brought into the second cache meanwhile. It need not exist.
+    pub(super) soon: *const u32,
+}
+
 /// Where a tile's sums go.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
@@ -87,7 +98,7 @@ pub(super) unsafe fn tile(
     rows: usize,
     units: usize,
     left: Left,
-    panel: *const u32,
+    panel: Panel,
     out: Place,
 ) {
     debug_assert!((1..=ROWS).contains(&rows) && out.cols <= COLS);
@@ -135,7 +146,7 @@ macro_rules! avx512 {
             /// # Safety
             /// As [`super::tile`].
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn tile(rows: usize, units: usize, left: Left, panel: *const u32, out: Place) {
+            pub(super) unsafe fn tile(rows: usize, units: usize, left: Left, panel: Panel, out: Place) {
                 // SAFETY: the caller's promise.
                 unsafe {
                     match out.cols.div_ceil(16) {
@@ -152,7 +163,7 @@ macro_rules! avx512 {
                 left: *const u32,
                 stride: usize,
                 units: usize,
-                panel: *const u32,
+                panel: Panel,
                 out: Place,
             ) {
                 // SAFETY: the caller's promise covers the units that are read.
@@ -166,7 +177,8 @@ macro_rules! avx512 {
                     }
                     let mut sums = [[_mm512_setzero_ps(); V]; R];
                     for unit in 0..units {
-                        let right = panel.add(unit * COLS);
+                        let right = panel.data.add(unit * COLS);
+                        _mm_prefetch::<_MM_HINT_T1>(panel.soon.wrapping_add(unit * LINE).cast());
                         let right: [__m512i; V] =
                             std::array::from_fn(|vector| _mm512_loadu_si512(right.add(16 * vector).cast()));
                         for (row, sums) in sums.iter_mut().enumerate() {
@@ -220,12 +232,12 @@ mod avx2 {
     /// # Safety
     /// As [`super::tile`].
     #[target_feature(enable = "avx2,fma")]
-    pub(super) unsafe fn tile(rows: usize, units: usize, left: Left, panel: *const u32, out: Place) {
+    pub(super) unsafe fn tile(rows: usize, units: usize, left: Left, panel: Panel, out: Place) {
         for col in (0..out.cols).step_by(SUB_COLS) {
             // SAFETY: parts of what the caller vouches for.
             unsafe {
                 let out = Place { data: out.data.add(col), cols: SUB_COLS.min(out.cols - col), ..out };
-                by_rows!(rows, left, of_rows::<2>(units, panel.add(col), out), 1 2 3 4 5 6);
+                by_rows!(rows, left, of_rows::<2>(units, Panel { data: panel.data.add(col), ..panel }, out), 1 2 3 4 5 6);
             }
         }
     }
@@ -235,7 +247,7 @@ mod avx2 {
         left: *const u32,
         stride: usize,
         units: usize,
-        panel: *const u32,
+        panel: Panel,
         out: Place,
     ) {
         let mut values = [[0.0_f32; SUB_COLS]; R];
@@ -243,7 +255,7 @@ mod avx2 {
         unsafe {
             let mut sums = [[_mm256_setzero_ps(); V]; R];
             for unit in 0..units {
-                let right = panel.add(unit * COLS).cast::<f32>();
+                let right = panel.data.add(unit * COLS).cast::<f32>();
                 let right: [__m256; V] = std::array::from_fn(|vector| _mm256_loadu_ps(right.add(8 * vector)));
                 for (row, sums) in sums.iter_mut().enumerate() {
                     let at = if TURNED { unit * stride + row } else { row * stride + unit };
@@ -274,7 +286,7 @@ unsafe fn portable(
     rows: usize,
     units: usize,
     left: Left,
-    panel: *const u32,
+    panel: Panel,
     out: Place,
     multiply_add: impl Fn(f32, u32, u32) -> f32,
 ) {
@@ -290,7 +302,7 @@ unsafe fn portable(
                             Left::Rows(data, stride) => data.add(row * stride + unit),
                             Left::Turned(data, stride) => data.add(unit * stride + row),
                         };
-                        (a.read(), std::slice::from_raw_parts(panel.add(unit * COLS), COLS))
+                        (a.read(), std::slice::from_raw_parts(panel.data.add(unit * COLS), COLS))
                     };
                     for (sum, &b) in sums.iter_mut().zip(right) {
                         *sum = multiply_add(*sum, a, b);
@@ -360,7 +372,7 @@ mod tests {
                         false => Left::Rows(left.as_ptr().wrapping_add(first * units), units),
                     };
                     // SAFETY: the operands and the output are as large as is said.
-                    unsafe { tile(isa, precision, len, units, left, panel.as_ptr(), place) };
+                    unsafe { tile(isa, precision, len, units, left, Panel { data: panel.as_ptr(), soon: panel.as_ptr() }, place) };
                 }
                 out
             };

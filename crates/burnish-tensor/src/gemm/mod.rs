@@ -17,7 +17,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::{Buffer, Elements, Precision};
-use kernel::{COLS, Isa, Left, Place, ROWS};
+use kernel::{COLS, Isa, LINE, Left, Panel, Place, ROWS};
 pub(crate) use pack::Panels;
 use pack::{Side, Units, units_of};
 
@@ -31,6 +31,8 @@ const TASK_ELEMENTS: usize = TASK_ROWS * TURNED_INNER;
 const TASK_ROWS: usize = 384;
 /// Packed elements of the right operand that exist at once: 16 MiB in f32.
 const PACKED_ELEMENTS: usize = 1 << 22;
+/// Multiplications that are worth waking a second core for: they take some 10 µs.
+const SHARED_STEPS: usize = 1 << 20;
 /// Rows from which on tasks are made of rows. For fewer, they are made of columns: each panel is then read by one core.
 const MANY_ROWS: usize = 64;
 
@@ -251,7 +253,8 @@ impl Product<'_> {
             panels: 0..cols.div_ceil(COLS),
         };
         let threads = rayon::current_num_threads();
-        if workers == Workers::One || threads == 1 {
+        let steps = rows * cols * inner;
+        if workers == Workers::One || threads == 1 || steps < SHARED_STEPS {
             return block.run();
         }
         block.split(threads).into_par_iter().for_each(|block| block.run());
@@ -375,7 +378,10 @@ impl Block<'_> {
                     let row_stride = self.out.row_stride;
                     let place = Place { data, row_stride, cols: COLS.min(cols_end - col), write, scale };
                     let len = ROWS.min(rows.end - row);
-                    kernel::tile(self.isa, precision, len, units, left, panel(index), place);
+                    // Each of the first tiles asks for its part of the next panel.
+                    let soon = panel(index + 1).wrapping_add(at / ROWS * units * LINE);
+                    let panel = Panel { data: panel(index), soon };
+                    kernel::tile(self.isa, precision, len, units, left, panel, place);
                 }
             }
         }

@@ -6,35 +6,34 @@ use rayon::prelude::*;
 
 use super::{
     View, Workers,
-    kernel::COLS,
+    kernel::{COLS, LINE},
 };
-use crate::{Elements, Precision, vector::simd};
+use crate::{Buffer, Elements, Precision, vector::simd};
 
 /// Units that lanes are turned by at a time: their output then stays in the first cache.
 const TURNED_UNITS: usize = 16;
 
-/// One line of the cache: panels start at one, so that no vector of a panel lies in two.
-#[repr(C, align(64))]
-#[derive(Clone, Copy, Debug)]
-struct Line([u32; 16]);
-
-/// Units of 32 bits that start at a line of the cache.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Units(Vec<Line>);
+/// Units of 32 bits that start at a line of the cache, so that no vector of a panel lies in two.
+#[derive(Debug, Default)]
+pub(super) struct Units {
+    buffer: Buffer,
+    start: usize,
+}
 
 impl Units {
     /// At least `len` units, whatever they hold.
     pub(super) fn at_least(&mut self, len: usize) -> &mut [u32] {
-        let lines = len.div_ceil(16);
-        if self.0.len() < lines {
-            self.0.resize(lines, Line([0; 16]));
+        if self.buffer.len() < self.start + len {
+            self.buffer = Buffer::scratch(len + LINE);
+            self.start = self.buffer.as_ptr().align_offset(LINE * size_of::<u32>()).min(LINE);
         }
-        // SAFETY: a line is 16 units without gaps.
-        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), 16 * lines) }
+        let units = &mut self.buffer[self.start..][..len];
+        // SAFETY: both types are 32 bits, and every pattern of bits is valid for both.
+        unsafe { std::slice::from_raw_parts_mut(units.as_mut_ptr().cast(), len) }
     }
 
     pub(super) fn as_ptr(&self) -> *const u32 {
-        self.0.as_ptr().cast()
+        self.buffer[self.start..].as_ptr().cast()
     }
 }
 
@@ -47,7 +46,7 @@ pub(super) fn units_of(precision: Precision, inner: usize) -> usize {
 }
 
 /// The right operand of products, `[inner, cols]`, packed once for several: panels of 64 columns.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Panels {
     units: Units,
     pub(super) inner: usize,
