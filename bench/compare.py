@@ -12,8 +12,9 @@ import random
 import statistics
 import subprocess
 import sys
+import time
 
-from worker import HERE, Worker, unit_while_other_rests
+from worker import HERE, Worker, machine_cpu_seconds, unit_while_other_rests
 
 WARM_UPS = 2
 PAIRS = 6
@@ -22,6 +23,8 @@ SLOW_SECONDS = 10.0
 MEMORY_STEPS = 4
 # A side that keeps a processor busy while the other works spoils the other's time.
 BUSY_SHARE_MAX = 0.05
+# So does anything else on the machine; shares of one processor.
+OTHERS_SHARE_MAX = 0.1
 
 with open(os.path.join(HERE, "rows.json")) as file:
     DATA = json.load(file)
@@ -137,6 +140,10 @@ class Bench:
         answers = [scores[-len(own) :] for scores, own in zip(peer, sampled["logprobs"])]
         return largest_difference(sampled["logprobs"], answers)
 
+    @staticmethod
+    def cpu_seconds(*workers):
+        return time.process_time() + sum(worker.cpu_seconds() for worker in workers)
+
     def alternate(self, row):
         ours, peer = self.workers(row)
         with ours, peer:
@@ -145,12 +152,15 @@ class Bench:
                 slow = peer.ask()["seconds"] > SLOW_SECONDS
             count = self.pairs or (PAIRS_OF_SLOW if slow else PAIRS)
             pairs, busy = [], 0.0
+            own_before, machine_before, start = self.cpu_seconds(ours, peer), machine_cpu_seconds(), time.monotonic()
             for _ in range(count):
                 mine, peers_busy = unit_while_other_rests(ours, peer)
                 theirs, our_busy = unit_while_other_rests(peer, ours)
                 pairs.append((mine, theirs))
                 busy += peers_busy + our_busy
-            worked = sum(mine["seconds"] + theirs["seconds"] for mine, theirs in pairs)
+            worked = time.monotonic() - start
+            ran, stolen = (after - before for after, before in zip(machine_cpu_seconds(), machine_before))
+            others = ran - (self.cpu_seconds(ours, peer) - own_before)
             differences = [self.model_difference(row["shape"], row["precision"])]
             differences += [mine["sampler_trainer_difference"] for mine, _ in pairs if "sampler_trainer_difference" in mine]
             if row["ours"].startswith("sample"):
@@ -164,6 +174,8 @@ class Bench:
             "pairs": count,
             "logprob_difference": max(differences),
             "busy_while_other_works": busy / worked,
+            "others_busy": others / worked,
+            "stolen": stolen / worked,
             **workers,
         }, measured["ratio"]
 
@@ -201,6 +213,8 @@ class Bench:
             failures.append(f"log-probs differ by more than {limit}")
         if measured.get("busy_while_other_works", 0) > BUSY_SHARE_MAX:
             failures.append("a side was busy while the other worked")
+        if measured.get("others_busy", 0) > OTHERS_SHARE_MAX:
+            failures.append("something else ran on the machine")
         if failures:
             result |= {"holds": False, "failed": "; ".join(failures)}
         return result
