@@ -147,7 +147,7 @@ class Bench:
     def alternate(self, row):
         ours, peer = self.workers(row)
         with ours, peer:
-            for _ in range(WARM_UPS):
+            for _ in range(row.get("warm_ups", WARM_UPS)):
                 ours.ask()
                 slow = peer.ask()["seconds"] > SLOW_SECONDS
             count = self.pairs or (PAIRS_OF_SLOW if slow else PAIRS)
@@ -172,6 +172,7 @@ class Bench:
             **measured,
             "floor": floor,
             "pairs": count,
+            "tokens": [statistics.median(done["tokens"] for done in side) for side in zip(*pairs)],
             "logprob_difference": max(differences),
             "busy_while_other_works": busy / worked,
             "others_busy": others / worked,
@@ -213,6 +214,9 @@ class Bench:
             failures.append(f"log-probs differ by more than {limit}")
         if measured.get("busy_while_other_works", 0) > BUSY_SHARE_MAX:
             failures.append("a side was busy while the other worked")
+        ours_tokens, peer_tokens = measured.get("tokens", (0, 0))
+        if ours_tokens != peer_tokens and row["unit"] != "ms/token":
+            failures.append("the sides did not do the same amount of work")
         if measured.get("others_busy", 0) > OTHERS_SHARE_MAX:
             failures.append("something else ran on the machine")
         if failures:
