@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
@@ -18,22 +19,22 @@ pub(crate) struct Arguments {
     /// A model directory.
     pub(crate) model: PathBuf,
     /// Sequences in a batch (step: 16, sample: 64).
-    #[arg(long)]
+    #[arg(long, value_parser = at_least(1))]
     pub(crate) batch: Option<usize>,
     /// step: tokens of a sequence.
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = 256, value_parser = at_least(2))]
     pub(crate) length: usize,
     /// sample, grpo: tokens of a prompt.
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = at_least(1))]
     pub(crate) prompt: usize,
     /// sample, grpo: tokens of an answer.
-    #[arg(long, default_value_t = 128)]
+    #[arg(long, default_value_t = 128, value_parser = at_least(1))]
     pub(crate) new: usize,
     /// grpo: prompts in a step.
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 8, value_parser = at_least(1))]
     pub(crate) prompts: usize,
     /// grpo: answers to a prompt.
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 8, value_parser = at_least(1))]
     pub(crate) group: usize,
     /// grpo: answers may end by themselves, instead of all having --new tokens.
     #[arg(long)]
@@ -42,8 +43,13 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) bf16: bool,
     /// Threads.
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 2, value_parser = at_least(1))]
     pub(crate) threads: usize,
+}
+
+/// Numbers from `least` on.
+fn at_least(least: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(least..)
 }
 
 /// Kinds of work.
