@@ -197,7 +197,11 @@ impl<'a> Batch<'a> {
 
     /// Appends its choice to each of `sequences`; those that have not ended then are active. `None` stands for logits
     /// that are no distribution.
-    fn extend(&mut self, sequences: Vec<Sequence<'a>>, choices: Vec<Option<Chosen>>) -> Result<(), EngineError> {
+    fn extend(
+        &mut self,
+        sequences: Vec<Sequence<'a>>,
+        choices: Vec<Option<Chosen>>,
+    ) -> Result<(), EngineError> {
         for (Sequence { answer, cache }, choice) in sequences.into_iter().zip(choices) {
             let request = answer.request;
             let asked = &self.requests[request];

@@ -165,8 +165,11 @@ mod tests {
     /// prompts side by side.
     fn check_incremental_logits(model: &Model, golden: &Golden, prefilled: &[usize], at_once: usize) {
         let shape = model.head_shape();
-        let page =
-            PageShape { layers: model.config.num_hidden_layers, width: shape.kv_heads * shape.head_dim, head_dim: shape.head_dim };
+        let page = PageShape {
+            layers: model.config.num_hidden_layers,
+            width: shape.kv_heads * shape.head_dim,
+            head_dim: shape.head_dim,
+        };
         let pool = Arc::new(Pool::new(page, 1 << 24));
         let room = |rows: usize| {
             let mut block = Block::default();

@@ -189,7 +189,8 @@ mod tests {
         for (layer, rows) in [(0, rows), (1, rows), (1, PAGE_ROWS), (0, 3)] {
             let blocks: Vec<KvBlock<'_>> = block.at(layer, rows).collect();
             assert_eq!(blocks.iter().map(|block| block.rows).sum::<usize>(), rows);
-            let read = |f: &dyn Fn(&KvBlock<'_>) -> Vec<f32>| -> Vec<f32> { blocks.iter().flat_map(f).collect() };
+            let read =
+                |f: &dyn Fn(&KvBlock<'_>) -> Vec<f32>| -> Vec<f32> { blocks.iter().flat_map(f).collect() };
             let turned = |block: &KvBlock<'_>| -> Vec<f32> {
                 (0..3 * block.rows).map(|at| block.k[at % 3 * PAGE_ROWS + at / 3]).collect()
             };

@@ -38,7 +38,10 @@ impl KvBlockMut<'_> {
     /// # Panics
     /// If there is no such row, or sizes do not fit.
     pub fn write(&mut self, row: usize, head_dim: usize, k: &[f32], v: &[f32]) {
-        assert!(row < KV_ROWS && self.k.len() == k.len() * KV_ROWS, "a block of other columns, or no row of it");
+        assert!(
+            row < KV_ROWS && self.k.len() == k.len() * KV_ROWS,
+            "a block of other columns, or no row of it"
+        );
         for (keys, &k) in self.k.chunks_exact_mut(KV_ROWS).zip(k) {
             keys[row] = k;
         }
@@ -165,8 +168,7 @@ mod tests {
                 let end = part.end;
                 for first in part.step_by(KV_ROWS) {
                     // What was there before, a NaN say, must not matter.
-                    let mut block =
-                        (vec![f32::NAN; KV_ROWS * width], vec![f32::NAN; KV_ROWS * width], 0);
+                    let mut block = (vec![f32::NAN; KV_ROWS * width], vec![f32::NAN; KV_ROWS * width], 0);
                     for row in first..end.min(first + KV_ROWS) {
                         let row = row * width..(row + 1) * width;
                         let mut to = KvBlockMut { k: &mut block.0, v: &mut block.1 };

@@ -37,8 +37,8 @@ mod weight;
 
 pub use buffer::Buffer;
 pub use cached::{KV_ROWS, KvBlock, KvBlockMut, cached_attention};
-pub use gemm::Workers;
 pub use elements::{Elements, ElementsMut, Precision};
+pub use gemm::Workers;
 pub use layout::{Layout, LayoutError, Segment};
 pub use mmap::{Mapped, map_file};
 pub use ops::attention::HeadShape;

@@ -22,7 +22,8 @@ pub struct Prepacked(HashMap<(Store, usize), Panels>);
 impl Prepacked {
     /// Copies of those of `weights` that gain by it, packed for products in the precision of `params`.
     pub fn of(params: &Params, weights: impl IntoIterator<Item = Param>) -> Self {
-        let small = weights.into_iter().filter(|weight| weight.len() < READ_ONCE_ELEMENTS).collect::<Vec<_>>();
+        let small =
+            weights.into_iter().filter(|weight| weight.len() < READ_ONCE_ELEMENTS).collect::<Vec<_>>();
         let packed = small.into_par_iter().map(|weight| {
             let view = View::new(params.elements(weight), weight.rows, weight.cols).transposed();
             ((weight.store, weight.offset), Panels::of(params.precision(), view, Workers::One))

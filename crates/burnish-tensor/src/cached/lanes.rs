@@ -30,7 +30,15 @@ pub(super) fn scores<const H: usize>(
             // SAFETY: the instructions are there; sizes are asserted above.
             unsafe {
                 let soon = many.get(index + 1).unwrap_or(blocks);
-                scores_avx512::<H, 4>(q, dim, blocks, soon, first, stride, &mut scores[4 * index * KV_ROWS..]);
+                scores_avx512::<H, 4>(
+                    q,
+                    dim,
+                    blocks,
+                    soon,
+                    first,
+                    stride,
+                    &mut scores[4 * index * KV_ROWS..],
+                );
             }
         }
         for (index, block) in rest.iter().enumerate() {

@@ -48,7 +48,9 @@ impl Isa {
             if is_x86_feature_detected!("avx512f") && has_pairs {
                 all.push(Isa::Avx512);
             }
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && precision == Precision::F32
+            if is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && precision == Precision::F32
             {
                 all.push(Isa::Avx2);
             }

@@ -173,7 +173,15 @@ pub(crate) fn multiply_in(
 /// The row-major product `lhs · rhs` in a fresh buffer, in `precision`, by all threads.
 pub(crate) fn product(precision: Precision, lhs: View<'_>, rhs: View<'_>) -> Buffer {
     let mut out = Buffer::scratch(lhs.rows * rhs.cols);
-    multiply_in(precision, ViewMut::new(&mut out, lhs.rows, rhs.cols), Write::Set, 1.0, lhs, rhs, Workers::Pool);
+    multiply_in(
+        precision,
+        ViewMut::new(&mut out, lhs.rows, rhs.cols),
+        Write::Set,
+        1.0,
+        lhs,
+        rhs,
+        Workers::Pool,
+    );
     out
 }
 
@@ -186,7 +194,8 @@ pub(crate) fn multiply_packed(
     workers: Workers,
 ) {
     check_shapes(&out, lhs, (panels.inner, panels.cols));
-    Product { precision: panels.precision, write, scale: 1.0, lhs, right: Right::Panels(panels) }.run(out, workers);
+    Product { precision: panels.precision, write, scale: 1.0, lhs, right: Right::Panels(panels) }
+        .run(out, workers);
 }
 
 fn check_shapes(out: &ViewMut<'_>, lhs: View<'_>, (inner, cols): (usize, usize)) {
@@ -318,7 +327,12 @@ impl Block<'_> {
             Right::View(rhs) => {
                 let lanes = self.panels.start * COLS..rhs.cols.min(self.panels.end * COLS);
                 for (index, inner) in cut(lhs.cols, self.inner()).enumerate() {
-                    Side::right(rhs).pack_panels(self.product.precision, lanes.clone(), inner.clone(), panels);
+                    Side::right(rhs).pack_panels(
+                        self.product.precision,
+                        lanes.clone(),
+                        inner.clone(),
+                        panels,
+                    );
                     let per_panel = units_of(self.product.precision, inner.len()) * COLS;
                     let packed = panels.as_ptr();
                     let panel = |panel: usize| packed.wrapping_add((panel - self.panels.start) * per_panel);

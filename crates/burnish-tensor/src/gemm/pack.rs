@@ -119,9 +119,7 @@ impl<'a> Side<'a> {
                     self.pack_whole(data, width, lanes, inner, out, f32::to_bits)
                 }
                 (Precision::F32, Elements::Bf16(data)) => {
-                    self.pack_whole(data, width, lanes, inner, out, |value| {
-                        u32::from(value.to_bits()) << 16
-                    });
+                    self.pack_whole(data, width, lanes, inner, out, |value| u32::from(value.to_bits()) << 16);
                 }
                 (Precision::Bf16, Elements::F32(data)) => {
                     self.pack_pairs(data, width, lanes, inner, out, round)
@@ -202,8 +200,8 @@ impl<'a> Side<'a> {
             let units = first..whole.min(first + TURNED_UNITS);
             let out = &mut out[first * width..units.end * width];
             for lane in 0..len {
-                let at = (lanes.start + lane) * self.lane_stride
-                    + (inner.start + 2 * first) * self.inner_stride;
+                let at =
+                    (lanes.start + lane) * self.lane_stride + (inner.start + 2 * first) * self.inner_stride;
                 for (unit, out) in out.chunks_exact_mut(width).enumerate() {
                     let at = at + 2 * unit * self.inner_stride;
                     out[lane] = bits(data[at]) | bits(data[at + self.inner_stride]) << 16;
@@ -219,7 +217,13 @@ impl<'a> Side<'a> {
     }
 
     /// Some lanes and inner elements as panels, one after the other.
-    pub(super) fn pack_panels(self, precision: Precision, lanes: Range<usize>, inner: Range<usize>, to: &mut Units) {
+    pub(super) fn pack_panels(
+        self,
+        precision: Precision,
+        lanes: Range<usize>,
+        inner: Range<usize>,
+        to: &mut Units,
+    ) {
         let units = units_of(precision, inner.len());
         let per_panel = units * COLS;
         let out = to.at_least(lanes.len().div_ceil(COLS) * per_panel);

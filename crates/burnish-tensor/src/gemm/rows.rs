@@ -24,7 +24,13 @@ const TASK_COLS: usize = 8 * COLS;
 const STRIDE: usize = 32;
 
 /// `[m, n]` from `x` `[m, k]` and `weight` `[n, k]`.
-pub(crate) fn product(precision: Precision, x: &[f32], weight: Elements<'_>, k: usize, workers: Workers) -> Buffer {
+pub(crate) fn product(
+    precision: Precision,
+    x: &[f32],
+    weight: Elements<'_>,
+    k: usize,
+    workers: Workers,
+) -> Buffer {
     let (m, n) = (x.len() / k, weight.len() / k);
     let mut columns = Buffer::scratch(m * n);
     // Column by column, so that tasks write one after another; turned at the end.

@@ -101,7 +101,14 @@ fn blocks_of_rows_columns_and_of_the_inner_dimension_cover_a_large_product() {
         check(Precision::Bf16, shape, is_turned, false, Write::Add, Workers::One);
     }
     // More panels than are packed at once.
-    check(Precision::F32, (3, PACKED_ELEMENTS / 8000 + 70, 8000), (false, true), true, Write::Set, Workers::Pool);
+    check(
+        Precision::F32,
+        (3, PACKED_ELEMENTS / 8000 + 70, 8000),
+        (false, true),
+        true,
+        Write::Set,
+        Workers::Pool,
+    );
 }
 
 #[test]

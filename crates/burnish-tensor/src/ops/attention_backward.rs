@@ -100,10 +100,8 @@ fn part(inputs: Inputs<'_>, outputs: Outputs<'_>, island: Range<usize>, kv_head:
         d_k: Buffer::zeros(rows.len() * dim),
         d_v: Buffer::zeros(rows.len() * dim),
     };
-    let mut scratch = Scratch {
-        p: Buffer::scratch(QUERY_ROWS * KEY_ROWS),
-        d_s: Buffer::scratch(QUERY_ROWS * KEY_ROWS),
-    };
+    let mut scratch =
+        Scratch { p: Buffer::scratch(QUERY_ROWS * KEY_ROWS), d_s: Buffer::scratch(QUERY_ROWS * KEY_ROWS) };
     for block in island.flat_map(|segment| query_blocks(inputs.layout, segment)) {
         let keys = key_blocks(inputs.layout, &block);
         for member in 0..group {

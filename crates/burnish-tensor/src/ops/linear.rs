@@ -30,7 +30,13 @@ pub(crate) enum Weight<'a> {
 }
 
 /// `[rows, outputs]` from `x` `[rows, inputs]`.
-pub(crate) fn forward(x: &[f32], weight: Weight<'_>, bias: Option<&[f32]>, shape: Shape, workers: Workers) -> Buffer {
+pub(crate) fn forward(
+    x: &[f32],
+    weight: Weight<'_>,
+    bias: Option<&[f32]>,
+    shape: Shape,
+    workers: Workers,
+) -> Buffer {
     let Shape { rows, inputs, outputs, precision } = shape;
     let view = View::new(x, rows, inputs);
     let mut y = match weight {
@@ -62,19 +68,22 @@ fn add_bias(y: &mut [f32], bias: Option<&[f32]>, outputs: usize) {
 }
 
 /// `d_x = d_y W`, in a fresh buffer or added to `d_x`.
-pub(crate) fn backward_input(
-    d_y: &[f32],
-    weight: Elements<'_>,
-    shape: Shape,
-    d_x: Option<Buffer>,
-) -> Buffer {
+pub(crate) fn backward_input(d_y: &[f32], weight: Elements<'_>, shape: Shape, d_x: Option<Buffer>) -> Buffer {
     let Shape { rows, inputs, outputs, precision } = shape;
     let d_y = View::new(d_y, rows, outputs);
     let weight = View::new(weight, outputs, inputs);
     match d_x {
         None => product(precision, d_y, weight),
         Some(mut d_x) => {
-            multiply_in(precision, ViewMut::new(&mut d_x, rows, inputs), Write::Add, 1.0, d_y, weight, Workers::Pool);
+            multiply_in(
+                precision,
+                ViewMut::new(&mut d_x, rows, inputs),
+                Write::Add,
+                1.0,
+                d_y,
+                weight,
+                Workers::Pool,
+            );
             d_x
         }
     }

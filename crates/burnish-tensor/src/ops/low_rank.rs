@@ -63,7 +63,15 @@ pub(crate) fn scaled_inner_backward(
     let Inputs { rows, rank, scale, precision, .. } = inputs;
     let cols = inputs.a.len() / rank;
     let d_inner = View::new(d_inner, rows, rank);
-    multiply_in(precision, ViewMut::new(d_x, rows, cols), Write::Add, scale, d_inner, inputs.a(), Workers::Pool);
+    multiply_in(
+        precision,
+        ViewMut::new(d_x, rows, cols),
+        Write::Add,
+        scale,
+        d_inner,
+        inputs.a(),
+        Workers::Pool,
+    );
     if let Some(d_a) = d_a {
         let out = ViewMut::new(d_a, rank, cols);
         multiply_in(precision, out, Write::Add, scale, d_inner.transposed(), inputs.x(), Workers::Pool);
@@ -87,7 +95,15 @@ pub(crate) fn backward(
     let d_inner = View::new(&*d_inner, rows, rank);
     if let Some(d_b) = d_b {
         let inner = View::new(inner, rows, rank);
-        multiply_in(precision, ViewMut::new(d_b, outputs, rank), Write::Add, scale, d_y.transposed(), inner, Workers::Pool);
+        multiply_in(
+            precision,
+            ViewMut::new(d_b, outputs, rank),
+            Write::Add,
+            scale,
+            d_y.transposed(),
+            inner,
+            Workers::Pool,
+        );
     }
     if let Some(d_a) = d_a {
         let out = ViewMut::new(d_a, rank, inputs.a.len() / rank);

@@ -201,7 +201,15 @@ pub(crate) fn backward(
         differentiate_rows(inputs, first, logits, &rows[first..], seeds);
         let d_logits = View::new(&*logits, len, v);
         let weight = View::new(inputs.weight, v, width);
-        multiply_in(precision, ViewMut::new(d_hidden, len, width), Write::Set, 1.0, d_logits, weight, Workers::Pool);
+        multiply_in(
+            precision,
+            ViewMut::new(d_hidden, len, width),
+            Write::Set,
+            1.0,
+            d_logits,
+            weight,
+            Workers::Pool,
+        );
         if let Some(d_weight) = params.d_weight.as_deref_mut() {
             let hidden = View::new(&inputs.hidden[first * width..], len, width);
             let out = ViewMut::new(d_weight, v, width);

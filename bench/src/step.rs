@@ -1,0 +1,90 @@
+//! A training step: forward, next-token loss, backward, AdamW, on random sequences.
+
+use std::time::Instant;
+
+use burnish_core::rng::Stream;
+use burnish_model::{Model, Trains};
+use burnish_rl::nll::Nll;
+use burnish_train::adamw::AdamwConfig;
+use burnish_train::{PassConfig, Sample, Trainer, TrainerConfig, totals};
+use serde_json::{Value, json};
+
+use crate::flops::{Costs, Extent};
+use crate::worker::{Arguments, Work};
+use crate::{Done, policy};
+
+/// Rows of a micro-batch: the default of `train.micro_batch_tokens`.
+pub(crate) const MICRO_BATCH_TOKENS: usize = 8192;
+
+/// Learning rate of the steps, as in the peer's.
+const LEARNING_RATE: f64 = 3e-4;
+
+/// Training steps, one after the other.
+pub(crate) struct Steps {
+    model: Model,
+    /// Made with the first step: gradients and moments belong to the memory of training, as PyTorch's do.
+    trainer: Option<Trainer>,
+    batch: usize,
+    length: usize,
+    ids: Stream,
+}
+
+impl Steps {
+    pub(crate) fn load(arguments: &Arguments) -> Done<Self> {
+        let model = policy::load(&arguments.model, arguments.bf16, Trains::All)?;
+        Ok(Steps::of(model, arguments.batch.unwrap_or(16), arguments.length))
+    }
+
+    /// Steps of `batch` sequences of `length` tokens.
+    pub(crate) fn of(model: Model, batch: usize, length: usize) -> Self {
+        Steps { model, trainer: None, batch, length, ids: Stream::new(0) }
+    }
+
+    /// One step; its loss.
+    pub(crate) fn step(&mut self) -> Done<f64> {
+        let vocab = self.model.config.vocab_size;
+        let sequences: Vec<Vec<u32>> = (0..self.batch)
+            .map(|_| (0..self.length).map(|_| self.ids.index(vocab) as u32).collect())
+            .collect();
+        let samples: Vec<Sample> = sequences.into_iter().map(imitated).collect();
+        let trainer = self.trainer.get_or_insert_with(|| Trainer::new(&self.model, config()));
+        let totals = totals(&samples, &samples, 1, self.length);
+        let update = trainer.update(&mut self.model, &samples, &Nll, &totals, LEARNING_RATE)?;
+        Ok(update.loss)
+    }
+}
+
+impl Work for Steps {
+    fn unit(&mut self) -> Done<Value> {
+        let start = Instant::now();
+        let loss = self.step()?;
+        let seconds = start.elapsed().as_secs_f64();
+        let one = Extent::of_group(1, [self.length - 1]);
+        let extent = (0..self.batch).fold(Extent::default(), |all, _| all.and(one));
+        let flops = Costs::of(&self.model.config).training(extent);
+        Ok(json!({ "seconds": seconds, "tokens": self.batch * self.length, "flops": flops, "loss": loss }))
+    }
+}
+
+/// As `torch.optim.AdamW`: its weight decay, and no clipping.
+fn config() -> TrainerConfig {
+    TrainerConfig {
+        adamw: AdamwConfig { weight_decay: 0.01, ..AdamwConfig::default() },
+        grad_norm_max: None,
+        pass: PassConfig::new(MICRO_BATCH_TOKENS),
+    }
+}
+
+/// A sequence of which every token but the first is scored.
+pub(crate) fn imitated(ids: Vec<u32>) -> Sample {
+    let tokens = ids.len();
+    Sample {
+        loss_mask: (0..tokens).map(|at| at > 0).collect(),
+        behavior: vec![0.0; tokens],
+        temperatures: vec![1.0; tokens],
+        advantages: vec![1.0; tokens],
+        ids,
+        reference: None,
+        proximal: None,
+    }
+}

@@ -1,0 +1,108 @@
+//! The protocol: ready, then one unit of work and one JSON line for each line that is read. Both sides speak it, so
+//! that ours and the peer's units alternate in one run.
+
+use std::fs;
+use std::io::{BufRead, Write};
+use std::path::PathBuf;
+
+use clap::builder::RangedU64ValueParser;
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+use crate::{Done, grpo, memory, sample, step};
+
+/// What to work on.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Which work.
+    pub(crate) kind: Kind,
+    /// A model directory.
+    pub(crate) model: PathBuf,
+    /// Sequences in a batch (step: 16, sample: 64).
+    #[arg(long, value_parser = at_least(1))]
+    pub(crate) batch: Option<usize>,
+    /// step: tokens of a sequence.
+    #[arg(long, default_value_t = 256, value_parser = at_least(2))]
+    pub(crate) length: usize,
+    /// sample, grpo: tokens of a prompt.
+    #[arg(long, default_value_t = 64, value_parser = at_least(1))]
+    pub(crate) prompt: usize,
+    /// sample, grpo: tokens of an answer.
+    #[arg(long, default_value_t = 128, value_parser = at_least(1))]
+    pub(crate) new: usize,
+    /// grpo: prompts in a step.
+    #[arg(long, default_value_t = 8, value_parser = at_least(1))]
+    pub(crate) prompts: usize,
+    /// grpo: answers to a prompt.
+    #[arg(long, default_value_t = 8, value_parser = at_least(1))]
+    pub(crate) group: usize,
+    /// grpo: answers may end by themselves, instead of all having --new tokens.
+    #[arg(long)]
+    pub(crate) ragged: bool,
+    /// Operands of products in bf16, masters in f32.
+    #[arg(long)]
+    pub(crate) bf16: bool,
+    /// Threads.
+    #[arg(long, default_value_t = 2, value_parser = at_least(1))]
+    pub(crate) threads: usize,
+}
+
+/// Numbers from `least` on.
+fn at_least(least: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(least..)
+}
+
+/// Kinds of work.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Kind {
+    /// One training step on random sequences.
+    Step,
+    /// One batch of answers to random prompts.
+    Sample,
+    /// One GRPO step: sample, reward, advantages, update.
+    Grpo,
+}
+
+/// Work that is done unit by unit.
+pub(crate) trait Work {
+    /// Does one unit: an object with `seconds`, `tokens` and `flops`.
+    fn unit(&mut self) -> Done<Value>;
+
+    /// What the last unit sampled, where it did.
+    fn dump(&self) -> Option<Value> {
+        None
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Done {
+    burnish_tensor::set_threads(arguments.threads);
+    let mut work: Box<dyn Work> = match arguments.kind {
+        Kind::Step => Box::new(step::Steps::load(arguments)?),
+        Kind::Sample => Box::new(sample::Batches::load(arguments)?),
+        Kind::Grpo => Box::new(grpo::Steps::load(arguments)?),
+    };
+    memory::reset_peak()?;
+    let loaded_bytes = memory::resident_bytes()?;
+    say(
+        &json!({ "ready": true, "worker": concat!("burnish ", env!("CARGO_PKG_VERSION")), "loaded_bytes": loaded_bytes }),
+    )?;
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        if let Some(path) = line.strip_prefix("dump ") {
+            let dumped = work.dump().ok_or("nothing was sampled yet that could be written")?;
+            fs::write(path, dumped.to_string()).map_err(|error| format!("{path}: {error}"))?;
+            say(&json!({ "dumped": path }))?;
+            continue;
+        }
+        let mut done = work.unit()?;
+        done["memory_bytes"] = json!(memory::peak_bytes()?.saturating_sub(loaded_bytes));
+        say(&done)?;
+    }
+    Ok(())
+}
+
+fn say(line: &Value) -> Done {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}
