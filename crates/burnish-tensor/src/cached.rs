@@ -70,7 +70,11 @@ pub fn cached_attention(
         let (row, kv_head) = (task / shape.kv_heads, task % shape.kv_heads);
         simd(
             #[inline(always)]
-            || Head { shape, kv_head, cache: &caches[row] }.attend(q, scores, out),
+            || {
+                let (next_row, next_head) = ((task + 1) / shape.kv_heads, (task + 1) % shape.kv_heads);
+                let soon = (&**caches.get(next_row).unwrap_or(&caches[row]), next_head);
+                Head { shape, kv_head, cache: &caches[row], soon }.attend(q, scores, out);
+            },
         );
     };
     match workers {
@@ -92,6 +96,8 @@ struct Head<'a> {
     shape: HeadShape,
     kv_head: usize,
     cache: &'a [KvBlock<'a>],
+    /// The blocks and the head that are read next.
+    soon: (&'a [KvBlock<'a>], usize),
 }
 
 impl Head<'_> {
@@ -139,7 +145,8 @@ impl Head<'_> {
             let maximum = vector::max(scores);
             *inverse = 1.0 / vector::exp_shifted(scores, maximum);
         }
-        let values = lanes::Values { cache: self.cache, first, dim };
+        let values =
+            lanes::Values { cache: self.cache, first, dim, soon: (self.soon.0, self.soon.1 * dim * KV_ROWS) };
         lanes::mix::<H>(scores, stride, values, &inverse, out);
     }
 }

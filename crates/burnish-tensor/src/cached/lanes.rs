@@ -29,25 +29,13 @@ pub(super) fn scores<const H: usize>(
         for (index, blocks) in many.iter().enumerate() {
             // SAFETY: the instructions are there; sizes are asserted above.
             unsafe {
-                let soon = many.get(index + 1).unwrap_or(blocks);
-                scores_avx512::<H, 4>(
-                    q,
-                    dim,
-                    blocks,
-                    soon,
-                    first,
-                    stride,
-                    &mut scores[4 * index * KV_ROWS..],
-                );
-            }
+                scores_avx512::<H, 4>(q, dim, blocks, first, stride, &mut scores[4 * index * KV_ROWS..])
+            };
         }
         for (index, block) in rest.iter().enumerate() {
             let at = (4 * many.len() + index) * KV_ROWS;
             // SAFETY: as above.
-            unsafe {
-                let soon = rest.get(index + 1).unwrap_or(block);
-                scores_avx512::<H, 1>(q, dim, &[*block], &[*soon], first, stride, &mut scores[at..]);
-            }
+            unsafe { scores_avx512::<H, 1>(q, dim, &[*block], first, stride, &mut scores[at..]) };
         }
         return;
     }
@@ -85,24 +73,21 @@ unsafe fn scores_avx512<const H: usize, const B: usize>(
     q: &[f32],
     dim: usize,
     blocks: &[KvBlock<'_>; B],
-    soon: &[KvBlock<'_>; B],
     first: usize,
     stride: usize,
     scores: &mut [f32],
 ) {
     // SAFETY: the caller's promise covers all that is read and written.
     unsafe {
-        // The values of these keys are read next, and the keys of the next blocks.
-        let soon: [[*const f32; 2]; B] =
-            std::array::from_fn(|b| [blocks[b].v.as_ptr().add(first), soon[b].k.as_ptr().add(first)]);
+        // The values of these keys are read next.
+        let soon: [*const f32; B] = std::array::from_fn(|b| blocks[b].v.as_ptr().add(first));
         let keys: [*const f32; B] = std::array::from_fn(|b| blocks[b].k.as_ptr().add(first));
         let q = q.as_ptr();
         let mut sums = [[_mm512_setzero_ps(); B]; H];
         for i in 0..dim {
             let keys: [__m512; B] = std::array::from_fn(|b| _mm512_loadu_ps(keys[b].add(i * KV_ROWS)));
-            for [values, keys] in soon {
+            for values in soon {
                 _mm_prefetch::<_MM_HINT_T1>(values.wrapping_add(i * KV_ROWS).cast());
-                _mm_prefetch::<_MM_HINT_T1>(keys.wrapping_add(i * KV_ROWS).cast());
             }
             for (h, sums) in sums.iter_mut().enumerate() {
                 let q = _mm512_set1_ps(*q.add(h * dim + i));
@@ -125,6 +110,8 @@ pub(super) struct Values<'a> {
     pub(super) cache: &'a [KvBlock<'a>],
     pub(super) first: usize,
     pub(super) dim: usize,
+    /// What is read next: the keys of another head, from `soon.1` on in each block.
+    pub(super) soon: (&'a [KvBlock<'a>], usize),
 }
 
 /// `out[h] = inverse[h] · Σ weights[h][row] · values[row]`, `out` `[H, dim]`; weights of the next query lie `stride`
@@ -137,7 +124,7 @@ pub(super) fn mix<const H: usize>(
     inverse: &[f32; H],
     out: &mut [f32],
 ) {
-    let Values { cache, first, dim } = values;
+    let Values { cache, first, dim, .. } = values;
     let rows: usize = cache.iter().map(|block| block.rows).sum();
     assert!(weights.len() >= (H - 1) * stride + rows && out.len() == H * dim);
     assert!(cache.iter().all(|block| block.v.len() >= first + block.rows * dim), "blocks hold their rows");
@@ -173,7 +160,7 @@ fn mix_portable<const H: usize>(
     inverse: &[f32; H],
     out: &mut [f32],
 ) {
-    let Values { cache, first, dim } = values;
+    let Values { cache, first, dim, .. } = values;
     if column == dim {
         return;
     }
@@ -209,14 +196,20 @@ unsafe fn mix_avx512<const H: usize, const V: usize>(
     inverse: &[f32; H],
     out: &mut [f32],
 ) {
-    let Values { cache, first, dim } = values;
+    let Values { cache, first, dim, soon } = values;
     // SAFETY: the caller's promise covers all that is read and written.
     unsafe {
         let mut sums = [[_mm512_setzero_ps(); V]; H];
         let mut weights = weights.as_ptr();
-        for block in cache {
+        for (index, block) in cache.iter().enumerate() {
             let mut v = block.v.as_ptr().add(first + column);
+            let mut keys =
+                soon.0.get(index).unwrap_or(block).k.as_ptr().wrapping_add(soon.1 + column * KV_ROWS);
             for _ in 0..block.rows {
+                for _ in 0..V {
+                    _mm_prefetch::<_MM_HINT_T1>(keys.cast());
+                    keys = keys.wrapping_add(KV_ROWS);
+                }
                 let row: [__m512; V] = std::array::from_fn(|at| _mm512_loadu_ps(v.add(16 * at)));
                 for (h, sums) in sums.iter_mut().enumerate() {
                     let weight = _mm512_set1_ps(*weights.add(h * stride));
@@ -263,7 +256,7 @@ mod tests {
             scores_portable::<2>(&q, dim, &cache, dim * KV_ROWS, stride, &mut plain);
             assert_eq!(ours, plain);
 
-            let values = Values { cache: &cache, first: dim * KV_ROWS, dim };
+            let values = Values { cache: &cache, first: dim * KV_ROWS, dim, soon: (&cache, 0) };
             let mut ours = vec![f32::NAN; 2 * dim];
             let mut out = ours.clone();
             mix::<2>(&plain, stride, values, &[0.5, 0.25], &mut ours);
