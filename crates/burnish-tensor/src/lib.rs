@@ -13,6 +13,8 @@
 
 mod backward;
 mod cached;
+#[cfg(any(test, feature = "cuda"))]
+mod cuda;
 mod elements;
 mod gemm;
 mod layout;
