@@ -24,6 +24,8 @@ mod plan;
 mod product;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 
 use std::{
     fmt,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use cudarc::{
-    driver::{result, sys},
+    driver::{DriverError, result, sys},
     nvrtc::{result as nvrtc, sys as nvrtc_sys},
 };
 
@@ -22,7 +22,7 @@ use super::{
 const COMMON: &str = include_str!("kernels/common.cuh");
 
 /// The kernel files.
-pub(crate) const FILES: [(&str, &str); 8] = [
+pub(crate) const FILES: [(&str, &str); 9] = [
     ("elementwise.cu", include_str!("kernels/elementwise.cu")),
     ("gather.cu", include_str!("kernels/gather.cu")),
     ("norm.cu", include_str!("kernels/norm.cu")),
@@ -31,6 +31,7 @@ pub(crate) const FILES: [(&str, &str); 8] = [
     ("optim.cu", include_str!("kernels/optim.cu")),
     ("decode.cu", include_str!("kernels/decode.cu")),
     ("attention.cu", include_str!("kernels/attention.cu")),
+    ("attention_mma.cu", include_str!("kernels/attention_mma.cu")),
 ];
 
 /// A kernel file, with its macros.
@@ -44,6 +45,7 @@ pub(crate) enum Program {
     Optim,
     Decode,
     Attention { head_dim: usize, tile: usize },
+    AttentionMma { head_dim: usize },
 }
 
 impl Program {
@@ -57,6 +59,7 @@ impl Program {
             Program::Optim => 5,
             Program::Decode => 6,
             Program::Attention { .. } => 7,
+            Program::AttentionMma { .. } => 8,
         }]
     }
 
@@ -65,6 +68,7 @@ impl Program {
             Program::Attention { head_dim, tile } => {
                 vec![format!("HEAD_DIM={head_dim}"), format!("TILE={tile}")]
             }
+            Program::AttentionMma { head_dim } => vec![format!("HEAD_DIM={head_dim}")],
             _ => Vec::new(),
         }
     }
@@ -122,12 +126,23 @@ impl Modules {
     }
 
     fn load(&mut self, program: Program) -> Result<HashMap<&'static str, Kernel>, CudaError> {
-        let image = self.image(program)?;
-        // SAFETY: the image is what NVRTC made for this card, and the driver copies it.
-        let module =
-            unsafe { result::module::load_data(image.as_ptr().cast()) }.map_err(CudaError::driver(
-                format!("loading {program} (the driver must be as new as the NVRTC that compiled it)"),
-            ))?;
+        let (source, path) = self.source(program)?;
+        let kept = path.as_ref().and_then(|path| std::fs::read(path).ok());
+        // A file that the driver refuses is made again.
+        let module = match kept.filter(|image| !image.is_empty()).map(|image| load_image(&image)) {
+            Some(Ok(module)) => module,
+            _ => {
+                let image = compile(program, source, &self.architecture)?;
+                let module = load_image(&image).map_err(CudaError::driver(format!(
+                    "loading {program} (the driver must be as new as the NVRTC that compiled it)"
+                )))?;
+                if let Some(path) = path {
+                    // The next start compiles again if this fails: nothing else depends on it.
+                    let _ = keep(&path, &image);
+                }
+                module
+            }
+        };
         self.handles.push(module);
         let kernel = |(name, parameters): (&'static str, Vec<Parameter>)| {
             let c_name = CString::new(name).unwrap_or_default();
@@ -139,25 +154,14 @@ impl Modules {
         arguments::kernels(program.file().1).into_iter().map(kernel).collect()
     }
 
-    /// The compiled program, from the cache or else from NVRTC.
-    fn image(&self, program: Program) -> Result<Vec<u8>, CudaError> {
+    /// The text of a program, and the file that keeps it compiled.
+    fn source(&self, program: Program) -> Result<(String, Option<PathBuf>), CudaError> {
         let source = format!("{COMMON}\n{}", program.file().1);
         let mut hasher = DefaultHasher::new();
         (&source, program.macros(), &self.architecture, nvrtc_version()?).hash(&mut hasher);
         let stem = program.file().0.trim_end_matches(".cu");
         let name = format!("{stem}-{}-{:016x}.cubin", self.architecture, hasher.finish());
-        let path = self.cache.as_ref().map(|folder| folder.join(name));
-        if let Some(image) = path.as_ref().and_then(|path| std::fs::read(path).ok())
-            && !image.is_empty()
-        {
-            return Ok(image);
-        }
-        let image = compile(program, source, &self.architecture)?;
-        if let Some(path) = path {
-            // The next start compiles again if this fails: nothing else depends on it.
-            let _ = keep(&path, &image);
-        }
-        Ok(image)
+        Ok((source, self.cache.as_ref().map(|folder| folder.join(name))))
     }
 
     /// Frees all programs.
@@ -168,6 +172,11 @@ impl Modules {
             let _ = unsafe { result::module::unload(module) };
         }
     }
+}
+
+fn load_image(image: &[u8]) -> Result<sys::CUmodule, DriverError> {
+    // SAFETY: the image is what NVRTC made, or what its file holds; the driver checks and copies it.
+    unsafe { result::module::load_data(image.as_ptr().cast()) }
 }
 
 /// Other processes see the whole file or none.

@@ -12,6 +12,9 @@ use super::Cuda;
 /// 16, and in every size of tile.
 pub(crate) const ATTENTION: [(usize, usize); 4] = [(6, 16), (20, 32), (32, 64), (64, 32)];
 
+/// Sizes of heads for which there are attention kernels on tensor cores.
+pub(crate) const ATTENTION_MMA: [usize; 2] = [16, 48];
+
 /// The shared objects, loaded for as long as the process lives, or why there are none.
 static LIBRARIES: OnceLock<Result<tempfile::TempDir, String>> = OnceLock::new();
 
@@ -48,6 +51,10 @@ fn build() -> Result<tempfile::TempDir, String> {
     for (head_dim, tile) in ATTENTION {
         let macros = [format!("-DHEAD_DIM={head_dim}"), format!("-DTILE={tile}")];
         driver.push(compile("attention.cpp", &format!("attention-{head_dim}-{tile}.o"), &macros));
+    }
+    for head_dim in ATTENTION_MMA {
+        let object = format!("attention-mma-{head_dim}.o");
+        driver.push(compile("attention.cpp", &object, &[format!("-DHEAD_DIM={head_dim}")]));
     }
     let cublas = vec![compile("cublas.cpp", "cublas.o", &[])];
     let nvrtc = vec![compile("nvrtc.cpp", "nvrtc.o", &[])];

@@ -36,7 +36,15 @@ void add_kernel(const char* program, const char* name, int threads, void (*funct
 
 const size_t STACK = 64 * 1024;
 
+struct Copy {
+    void* to;
+    const void* from;
+    bool is_real;
+};
+
 struct Fiber : Thread {
+    // Copies that a card might not have made yet.
+    std::vector<std::vector<Copy>> copies;
     jmp_buf at;
     ucontext_t start;
     std::unique_ptr<char[]> stack{new char[STACK]};
@@ -58,6 +66,8 @@ struct Machine {
     Barrier all;
     Barrier warps[32];
     uint64_t slots[1024];
+    Shown shown[1024];
+    const char* failure;
     const Kernel* kernel;
     void** arguments;
     unsigned turns = 0;
@@ -94,6 +104,7 @@ struct Machine {
             Fiber& fiber = *fibers[i];
             fiber.index = {i, 0, 0};
             fiber.started = fiber.done = false;
+            fiber.copies.assign(1, {});
             fiber.barrier = nullptr;
             getcontext(&fiber.start);
             fiber.start.uc_stack.ss_sp = fiber.stack.get();
@@ -122,6 +133,33 @@ struct Machine {
 };
 
 static thread_local Machine machine;
+
+const Shown* show(const Shown& own) {
+    unsigned index = current->index.x;
+    machine.shown[index] = own;
+    machine.wait(machine.warps[index / 32]);
+    return &machine.shown[index / 32 * 32];
+}
+void unshow() { machine.wait(machine.warps[current->index.x / 32]); }
+void fail(const char* what) { machine.failure = what; }
+
+void copy_async(void* to, const void* from, bool is_real) {
+    if ((uintptr_t)to % 16 != 0 || (uintptr_t)from % 16 != 0) return fail("a copy that is not aligned to 16 bytes");
+    static_cast<Fiber&>(*current).copies.back().push_back({to, from, is_real});
+}
+void commit_copies() { static_cast<Fiber&>(*current).copies.emplace_back(); }
+void wait_for_copies_but_latest() {
+    auto& copies = static_cast<Fiber&>(*current).copies;
+    // The last list is not committed yet, the one before it is the latest.
+    while (copies.size() > 2) {
+        for (const Copy& copy : copies.front())
+            if (copy.is_real)
+                std::memcpy(copy.to, copy.from, 16);
+            else
+                std::memset(copy.to, 0, 16);
+        copies.erase(copies.begin());
+    }
+}
 
 void Machine::main() {
     machine.kernel->call(machine.kernel->function, machine.arguments);
@@ -295,12 +333,14 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
     block_size = {bx, by, bz};
     machine.kernel = kernel;
     machine.arguments = arguments;
+    machine.failure = nullptr;
     for (unsigned z = 0; z < gz; ++z)
         for (unsigned y = 0; y < gy; ++y)
             for (unsigned x = 0; x < gx; ++x) {
                 std::memset(dynamic_shared, 0xff, shared + 16);
                 block = {x, y, z};
                 if (!machine.run_block(bx)) return complain(LAUNCH_FAILED, kernel, "a barrier that not all threads reach");
+                if (machine.failure) return complain(LAUNCH_FAILED, kernel, machine.failure);
                 for (unsigned i = 0; i < 16; ++i)
                     if (reinterpret_cast<unsigned char*>(dynamic_shared)[shared + i] != 0xff)
                         return complain(LAUNCH_FAILED, kernel, "a write beyond dynamic shared memory");

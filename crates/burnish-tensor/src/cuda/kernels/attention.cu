@@ -175,17 +175,6 @@ KERNEL(256, attention_forward, float* out, float* log_sums, const float* q, cons
     store_rows(out + head * HEAD_DIM, sums, row, rows, width, ty, tx);
 }
 
-// One warp for each row and head, `n` of them: Σ_columns d_out ⊙ out.
-KERNEL(256, attention_row_sums, float* row_sums, const float* out, const float* d_out, i64 n) {
-    i64 at = (i64)blockIdx.x * 8 + threadIdx.x / 32;
-    float sum = 0.0f;
-    if (at < n)
-        for (int d = threadIdx.x % 32; d < HEAD_DIM; d += 32)
-            sum = fmaf(out[at * HEAD_DIM + d], d_out[at * HEAD_DIM + d], sum);
-    sum = warp_sum(sum);
-    if (at < n && threadIdx.x % 32 == 0) row_sums[at] = sum;
-}
-
 // Blocks as in attention_forward: d_q = d_S k, d_S = P ⊙ (d_out vᵀ - row_sums) scale.
 KERNEL(256, attention_backward_queries, float* d_q, const float* q, const float* k, const float* v, const float* d_out,
        const float* log_sums, const float* row_sums, const int* tasks, const int* ranges, int heads, int kv_heads,

@@ -81,3 +81,13 @@ KERNEL(256, add_partials, float* out, const float* partial, int rows, int width)
     for (int row = 0; row < rows; ++row) sum += partial[(i64)row * width + c];
     out[c] += sum;
 }
+
+// One warp for each of `rows` rows: Σ a b.
+KERNEL(256, dot_rows, float* out, const float* a, const float* b, i64 rows, int width) {
+    i64 row = (i64)blockIdx.x * 8 + threadIdx.x / 32;
+    float sum = 0.0f;
+    if (row < rows)
+        for (int c = threadIdx.x % 32; c < width; c += 32) sum = fmaf(a[row * width + c], b[row * width + c], sum);
+    sum = warp_sum(sum);
+    if (row < rows && threadIdx.x % 32 == 0) out[row] = sum;
+}
