@@ -73,6 +73,8 @@ def main():
             variants = [[]]
             if name == "attention.cu":
                 variants = [[f"-DHEAD_DIM={d}", f"-DTILE={tile(d, SHARED[arch])}"] for d in HEAD_DIMS]
+            elif name == "attention_mma.cu":
+                variants = [[f"-DHEAD_DIM={d}"] for d in HEAD_DIMS if d % 16 == 0 and d <= 128]
             for macros in variants:
                 options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", *macros]
                 log = compile_one(nvrtc, name, common + "\n" + open(path).read(), options)

@@ -17,6 +17,7 @@
 mod arguments;
 mod buffer;
 mod error;
+mod libraries;
 mod memory;
 mod modules;
 pub(crate) mod ops;
@@ -39,7 +40,6 @@ use std::{
 use cudarc::{
     cublas,
     driver::{result, sys},
-    nvrtc,
 };
 
 pub(crate) use arguments::{Argument, int, long};
@@ -84,36 +84,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn need_libraries() -> Result<(), CudaError> {
-    // SAFETY: loading NVIDIA's libraries runs their initialisers, which is what they are for.
-    let (driver, nvrtc, cublas) =
-        unsafe { (driver_is_present(), nvrtc::sys::is_culib_present(), cublas::sys::is_culib_present()) };
-    let missing = |library, remedy| Err(CudaError::Library { library, remedy });
-    if !driver {
-        return missing("libcuda", "install NVIDIA's driver, or choose device = \"cpu\"");
-    }
-    if !nvrtc {
-        return missing(
-            "libnvrtc",
-            "put the folder of libnvrtc.so.13 (or .12) on LD_LIBRARY_PATH: a CUDA toolkit has it, a PyTorch wheel (site-packages/nvidia/cu13/lib), or `pip install nvidia-cuda-nvrtc`",
-        );
-    }
-    if !cublas {
-        return missing(
-            "libcublas",
-            "put the folder of libcublas.so.13 (or .12) on LD_LIBRARY_PATH: a CUDA toolkit has it, a PyTorch wheel (site-packages/nvidia/cu13/lib), or `pip install nvidia-cublas`",
-        );
-    }
-    Ok(())
-}
-
-/// # Safety
-/// As for loading any library.
-unsafe fn driver_is_present() -> bool {
-    // SAFETY: passed on.
-    unsafe { sys::is_culib_present() }
-}
-
 impl Cuda {
     /// Opens the GPU with this number, counted from 0 as `CUDA_VISIBLE_DEVICES` leaves them.
     ///
@@ -125,7 +95,7 @@ impl Cuda {
     }
 
     fn open_with(ordinal: usize, cache: Option<PathBuf>) -> Result<Arc<Cuda>, CudaError> {
-        need_libraries()?;
+        libraries::need()?;
         result::init().map_err(CudaError::driver("starting NVIDIA's driver"))?;
         let count = result::device::get_count().map_err(CudaError::driver("counting the GPUs"))?;
         let count = usize::try_from(count).unwrap_or(0);

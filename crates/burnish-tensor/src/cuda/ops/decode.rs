@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use half::bf16;
+
 use crate::{
-    HeadShape,
-    cuda::{Buffer, Cuda, Slice, int, long, modules::Program::Decode, plan::Plan},
+    HeadShape, Precision,
+    cuda::{Argument, Buffer, Cuda, Slice, int, long, modules::Program::Decode, plan::Plan},
 };
 
 /// Rows of a page; the kernels have the same number.
@@ -14,32 +16,72 @@ const SPLIT_PAGES: usize = 16;
 /// Threads of a block.
 const THREADS: usize = 128;
 
-/// Pages of keys and values of all layers on the GPU: at each layer `PAGE_ROWS` rows of keys `[kv_heads · head_dim]`, then as
-/// many of values.
+/// Pages of keys and values of all layers on the GPU: at each layer `PAGE_ROWS` rows of keys `[kv_heads · head_dim]`,
+/// then as many of values.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    data: Buffer<f32>,
+    data: Data,
     layers: usize,
     width: usize,
     pages: usize,
 }
 
+/// In f32 or in bf16: with the precision of products, as attention on tensor cores has it in training.
+#[derive(Debug)]
+enum Data {
+    F32(Buffer<f32>),
+    Bf16(Buffer<bf16>),
+}
+
 impl Cache {
     /// `pages` pages for `layers` layers, of keys and values with `width` columns.
-    pub(crate) fn new(cuda: &Arc<Cuda>, layers: usize, width: usize, pages: usize) -> Self {
+    pub(crate) fn new(
+        cuda: &Arc<Cuda>,
+        precision: Precision,
+        layers: usize,
+        width: usize,
+        pages: usize,
+    ) -> Self {
         // A slot is an `int` in the kernels.
         assert!(i32::try_from(pages * PAGE_ROWS).is_ok(), "{pages} pages");
-        let data = Buffer::uninit(cuda, pages * Cache::page_floats(layers, width));
+        let len = pages * Cache::page_len(layers, width);
+        let data = match precision {
+            Precision::F32 => Data::F32(Buffer::uninit(cuda, len)),
+            Precision::Bf16 => Data::Bf16(Buffer::uninit(cuda, len)),
+        };
         Cache { data, layers, width, pages }
     }
 
-    /// Floats of one page.
-    pub(crate) fn page_floats(layers: usize, width: usize) -> usize {
+    /// Elements of one page.
+    pub(crate) fn page_len(layers: usize, width: usize) -> usize {
         2 * layers * PAGE_ROWS * width
     }
 
-    /// From the layer in the first page on.
-    fn at(&self, layer: usize) -> usize {
+    /// Bytes of one page.
+    pub(crate) fn page_bytes(precision: Precision, layers: usize, width: usize) -> usize {
+        let element = if precision == Precision::F32 { size_of::<f32>() } else { size_of::<bf16>() };
+        Cache::page_len(layers, width) * element
+    }
+
+    /// One of two kernels, and the cache from the layer in the first page on, to write.
+    fn at_mut<'k>(&mut self, layer: usize, [f32, bf16]: [&'k str; 2]) -> (&'k str, Argument) {
+        let first = self.first(layer);
+        match &mut self.data {
+            Data::F32(data) => (f32, data.slice_mut(first..data.len()).into()),
+            Data::Bf16(data) => (bf16, data.slice_mut(first..data.len()).into()),
+        }
+    }
+
+    /// The same, to read.
+    fn at<'k>(&self, layer: usize, [f32, bf16]: [&'k str; 2]) -> (&'k str, Argument) {
+        let first = self.first(layer);
+        match &self.data {
+            Data::F32(data) => (f32, data.slice(first..data.len()).into()),
+            Data::Bf16(data) => (bf16, data.slice(first..data.len()).into()),
+        }
+    }
+
+    fn first(&self, layer: usize) -> usize {
         assert!(layer < self.layers, "layer {layer} of {}", self.layers);
         2 * layer * PAGE_ROWS * self.width
     }
@@ -72,12 +114,10 @@ pub(crate) fn write(
 ) {
     let (width, rows) = (cache.width, slots.slots.len());
     assert_eq!((k.len(), v.len()), (rows * width, rows * width), "one row for each slot");
-    let page_floats = Cache::page_floats(cache.layers, width);
-    let range = cache.at(layer)..cache.data.len();
-    let data = cache.data.slice_mut(range);
-    let arguments =
-        &mut [data.into(), k.into(), v.into(), slots.slots.all().into(), long(page_floats), int(width)];
-    cuda.launch(Decode, "write_pages", Plan::rows(rows, width), arguments);
+    let page_len = Cache::page_len(cache.layers, width);
+    let (name, data) = cache.at_mut(layer, ["write_pages_f32", "write_pages_bf16"]);
+    let arguments = &mut [data, k.into(), v.into(), slots.slots.all().into(), long(page_len), int(width)];
+    cuda.launch(Decode, name, Plan::rows(rows, width), arguments);
 }
 
 /// The pages that each query row sees, and how they are split over blocks. Every layer of a step uses the same.
@@ -149,14 +189,15 @@ pub(crate) fn attend(
     let mut outs = Buffer::<f32>::uninit(cuda, tasks * shape.width());
     let mut sums = Buffer::<f32>::uninit(cuda, tasks * heads * 2);
     let shared = size_of::<f32>() * shape.group() * (SPLIT_PAGES * PAGE_ROWS + head_dim);
+    let (name, data) = cache.at(layer, ["decode_partial_f32", "decode_partial_bf16"]);
     let arguments = &mut [
         outs.all_mut().into(),
         sums.all_mut().into(),
         q.into(),
-        cache.data.slice(cache.at(layer)..cache.data.len()).into(),
+        data,
         seen.tasks.all().into(),
         seen.pages.all().into(),
-        long(Cache::page_floats(cache.layers, cache.width)),
+        long(Cache::page_len(cache.layers, cache.width)),
         int(heads),
         int(kv_heads),
         int(head_dim),
@@ -164,7 +205,7 @@ pub(crate) fn attend(
         (shape.scale() * std::f32::consts::LOG2_E).into(),
     ];
     let plan = Plan::blocks(tasks, kv_heads, THREADS).with_shared(shared);
-    cuda.launch(Decode, "decode_partial", plan, arguments);
+    cuda.launch(Decode, name, plan, arguments);
     let mut out = Buffer::uninit(cuda, q.len());
     let arguments = &mut [
         out.all_mut().into(),
@@ -212,7 +253,17 @@ mod tests {
     }
 
     impl Case {
-        fn new(cuda: &Arc<Cuda>, shape: HeadShape, prompts: &[usize], answers: &[usize]) -> Self {
+        fn new(
+            cuda: &Arc<Cuda>,
+            precision: Precision,
+            shape: HeadShape,
+            prompts: &[usize],
+            answers: &[usize],
+        ) -> Self {
+            let rounded = |x: Vec<f32>| match precision {
+                Precision::F32 => x,
+                Precision::Bf16 => x.iter().map(|&x| bf16::from_f32(x).to_f32()).collect(),
+            };
             let width = shape.kv_width();
             let mut next = 0;
             let mut pages = |rows: usize| -> Vec<(usize, usize)> {
@@ -231,14 +282,15 @@ mod tests {
                 .enumerate()
                 .map(|(row, own)| prompts[row / 2].iter().chain(own).map(place).collect())
                 .collect();
-            let mut cache = Cache::new(cuda, LAYERS, width, total);
+            let mut cache = Cache::new(cuda, precision, LAYERS, width, total);
             let slots = total * PAGE_ROWS;
             let (k, v) = (random(1, slots * width), random(2, slots * width));
             let [gk, gv] = [&k, &v].map(|x| Buffer::upload(cuda, x));
             let all: Vec<usize> = (0..slots).collect();
             let all = Slots::upload(cuda, &cache, &all);
             write(cuda, &mut cache, 1, &all, gk.all(), gv.all());
-            let q = random(3, seen.len() * shape.width()).iter().map(|q| 3.0 * q).collect();
+            let q: Vec<f32> = random(3, seen.len() * shape.width()).iter().map(|q| 3.0 * q).collect();
+            let [k, v, q] = [k, v, q].map(rounded);
             Case { cuda: Arc::clone(cuda), shape, cache, seen, k, v, q }
         }
 
@@ -269,8 +321,10 @@ mod tests {
         for (kv_heads, group, head_dim) in [(1, 1, 5), (2, 2, 32), (1, 7, 40)] {
             let shape = HeadShape { heads: kv_heads * group, kv_heads, head_dim };
             let long = 2 * SPLIT_PAGES * PAGE_ROWS + 5;
-            let case = Case::new(&cuda, shape, &[37, long], &[1, 16, 17, long]);
-            assert_close(&case.run(0..4), &wide(&case.expected()), 2e-6);
+            for precision in [Precision::F32, Precision::Bf16] {
+                let case = Case::new(&cuda, precision, shape, &[37, long], &[1, 16, 17, long]);
+                assert_close(&case.run(0..4), &wide(&case.expected()), 2e-6);
+            }
         }
     }
 
@@ -278,7 +332,7 @@ mod tests {
     fn a_row_does_not_depend_on_its_batch() {
         let Some(cuda) = device() else { return };
         let shape = HeadShape { heads: 4, kv_heads: 2, head_dim: 8 };
-        let case = Case::new(&cuda, shape, &[300, 2], &[20, 280, 3, 9]);
+        let case = Case::new(&cuda, Precision::F32, shape, &[300, 2], &[20, 280, 3, 9]);
         let together = case.run(0..4);
         for row in 0..4 {
             let own = row * shape.width()..(row + 1) * shape.width();
@@ -289,15 +343,25 @@ mod tests {
     #[test]
     fn rows_are_written_to_their_slot_and_layer_alone() {
         let Some(cuda) = device() else { return };
-        let mut cache = Cache::new(&cuda, LAYERS, 3, 2);
-        cache.data.all_mut().fill_zero(&cuda);
-        let [k, v] = [&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0]].map(|x| Buffer::<f32>::upload(&cuda, x));
-        let slots = Slots::upload(&cuda, &cache, &[PAGE_ROWS + 2]);
-        write(&cuda, &mut cache, 1, &slots, k.all(), v.all());
-        let data = cache.data.download().unwrap();
-        let at = Cache::page_floats(LAYERS, 3) + 2 * PAGE_ROWS * 3 + 2 * 3;
-        assert_eq!(data[at..at + 3], [1.0, 2.0, 3.0]);
-        assert_eq!(data[at + PAGE_ROWS * 3..][..3], [4.0, 5.0, 6.0]);
-        assert_eq!(data.iter().filter(|x| **x != 0.0).count(), 6);
+        for precision in [Precision::F32, Precision::Bf16] {
+            let mut cache = Cache::new(&cuda, precision, LAYERS, 3, 2);
+            match &mut cache.data {
+                Data::F32(data) => data.all_mut().fill_zero(&cuda),
+                Data::Bf16(data) => data.all_mut().fill_zero(&cuda),
+            }
+            let [k, v] = [&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0]].map(|x| Buffer::<f32>::upload(&cuda, x));
+            let slots = Slots::upload(&cuda, &cache, &[PAGE_ROWS + 2]);
+            write(&cuda, &mut cache, 1, &slots, k.all(), v.all());
+            let data: Vec<f32> = match &cache.data {
+                Data::F32(data) => data.download().unwrap(),
+                Data::Bf16(data) => data.download().unwrap().iter().map(|x| x.to_f32()).collect(),
+            };
+            let at = Cache::page_len(LAYERS, 3) + 2 * PAGE_ROWS * 3 + 2 * 3;
+            assert_eq!(data[at..at + 3], [1.0, 2.0, 3.0]);
+            assert_eq!(data[at + PAGE_ROWS * 3..][..3], [4.0, 5.0, 6.0]);
+            assert_eq!(data.iter().filter(|x| **x != 0.0).count(), 6);
+            let element = if precision == Precision::F32 { 4 } else { 2 };
+            assert_eq!(Cache::page_bytes(precision, LAYERS, 3), element * data.len() / 2);
+        }
     }
 }
