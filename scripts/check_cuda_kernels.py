@@ -64,20 +64,22 @@ def main():
     parser.add_argument("--arch", nargs="+", default=["sm_80", "sm_90"], choices=sorted(SHARED))
     arguments = parser.parse_args()
     nvrtc = load(arguments.nvrtc)
-    common = open(os.path.join(KERNELS, "common.cuh")).read()
+    read = lambda name: open(os.path.join(KERNELS, name)).read()
     spilled = []
     print(f"{'arch':7}{'program':40}{'kernel':32}{'registers':>10}{'spilled bytes':>15}")
     for arch in arguments.arch:
         for path in sorted(glob.glob(os.path.join(KERNELS, "*.cu"))):
             name = os.path.basename(path)
-            variants = [[]]
+            variants, headers = [[]], ["common.cuh"]
             if name == "attention.cu":
                 variants = [[f"-DHEAD_DIM={d}", f"-DTILE={tile(d, SHARED[arch])}"] for d in HEAD_DIMS]
             elif name == "attention_mma.cu":
+                headers.append("mma.cuh")
                 variants = [[f"-DHEAD_DIM={d}"] for d in HEAD_DIMS if d % 16 == 0 and d <= 128]
             for macros in variants:
                 options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", *macros]
-                log = compile_one(nvrtc, name, common + "\n" + open(path).read(), options)
+                source = "\n".join(map(read, [*headers, name]))
+                log = compile_one(nvrtc, name, source, options)
                 parts = re.split(r"Compiling entry function '(\w+)'", log)
                 for kernel, text in zip(parts[1::2], parts[2::2]):
                     registers = int(re.search(r"Used (\d+) registers", text)[1])

@@ -21,6 +21,7 @@ mod libraries;
 mod memory;
 mod modules;
 pub(crate) mod ops;
+pub(crate) mod pinned;
 mod plan;
 mod product;
 #[cfg(test)]

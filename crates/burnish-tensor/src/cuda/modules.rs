@@ -31,7 +31,10 @@ pub(crate) const FILES: [(&str, &str); 9] = [
     ("optim.cu", include_str!("kernels/optim.cu")),
     ("decode.cu", include_str!("kernels/decode.cu")),
     ("attention.cu", include_str!("kernels/attention.cu")),
-    ("attention_mma.cu", include_str!("kernels/attention_mma.cu")),
+    (
+        "attention_mma.cu",
+        concat!(include_str!("kernels/mma.cuh"), "\n", include_str!("kernels/attention_mma.cu")),
+    ),
 ];
 
 /// A kernel file, with its macros.

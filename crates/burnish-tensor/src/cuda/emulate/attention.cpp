@@ -13,6 +13,8 @@ namespace {
 #else
 #define PROGRAM "attention_mma.cu HEAD_DIM=" TEXT(HEAD_DIM)
 namespace {
+#include "../kernels/mma.cuh"
+
 #include "../kernels/attention_mma.cu"
 }
 #endif

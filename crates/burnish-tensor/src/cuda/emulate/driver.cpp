@@ -284,6 +284,14 @@ int cuMemFreeAsync(uint64_t pointer, void*) {
     std::free(memory);
     return corrupted ? ILLEGAL_ADDRESS : SUCCESS;
 }
+int cuMemHostAlloc(void** pointer, size_t bytes, unsigned) {
+    *pointer = std::malloc(bytes);
+    return SUCCESS;
+}
+int cuMemFreeHost(void* pointer) {
+    std::free(pointer);
+    return SUCCESS;
+}
 int cuMemsetD8Async(uint64_t pointer, unsigned char value, size_t bytes, void*) {
     std::memset(reinterpret_cast<void*>((uintptr_t)pointer), value, bytes);
     return SUCCESS;
