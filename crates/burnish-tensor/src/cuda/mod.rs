@@ -59,6 +59,7 @@ pub struct Cuda {
     capability: (i32, i32),
     memory_bytes: usize,
     shared_bytes_max: usize,
+    options: Options,
     device: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
@@ -67,6 +68,16 @@ pub struct Cuda {
     modules: Mutex<Modules>,
     failed: AtomicBool,
     error: Mutex<Option<CudaError>>,
+}
+
+/// What tests choose otherwise.
+#[derive(Clone, Debug)]
+struct Options {
+    /// Where compiled kernels are kept; nowhere if there is no such folder.
+    cache: Option<PathBuf>,
+    /// Is freed memory kept for the next buffer of its class? Otherwise every buffer has memory of its own size, so that
+    /// the emulated device sees what reads fresh memory or writes beyond its own.
+    reuses_memory: bool,
 }
 
 struct Blas {
@@ -92,10 +103,10 @@ impl Cuda {
     /// If a library is missing, there is no such GPU, or the driver refuses. Kernels are compiled when first used: what
     /// goes wrong there comes out later.
     pub fn open(ordinal: usize) -> Result<Arc<Cuda>, CudaError> {
-        Cuda::open_with(ordinal, modules::cache_folder())
+        Cuda::open_with(ordinal, Options { cache: modules::cache_folder(), reuses_memory: true })
     }
 
-    fn open_with(ordinal: usize, cache: Option<PathBuf>) -> Result<Arc<Cuda>, CudaError> {
+    fn open_with(ordinal: usize, options: Options) -> Result<Arc<Cuda>, CudaError> {
         libraries::need()?;
         result::init().map_err(CudaError::driver("starting NVIDIA's driver"))?;
         let count = result::device::get_count().map_err(CudaError::driver("counting the GPUs"))?;
@@ -118,17 +129,19 @@ impl Cuda {
         // SAFETY: as above; the context is released when the handle is dropped.
         let context = unsafe { result::primary_ctx::retain(device) }
             .map_err(CudaError::driver("making a context on the GPU"))?;
+        let modules = Modules::new(format!("sm_{major}{minor}"), options.cache.clone());
         let mut cuda = Cuda {
             name,
             capability: (major, minor),
             memory_bytes,
             shared_bytes_max: usize::try_from(shared).unwrap_or(0),
+            options,
             device,
             context,
             stream: std::ptr::null_mut(),
             blas: Mutex::new(Blas { handle: std::ptr::null_mut(), workspace: 0 }),
             memory: Mutex::default(),
-            modules: Mutex::new(Modules::new(format!("sm_{major}{minor}"), cache)),
+            modules: Mutex::new(modules),
             failed: AtomicBool::new(false),
             error: Mutex::new(None),
         };
@@ -257,19 +270,16 @@ impl Cuda {
         }
     }
 
-    /// Tests see every byte beyond a buffer as beyond its memory.
-    fn class_of(bytes: usize) -> usize {
-        if cfg!(test) { bytes } else { memory::class_of(bytes) }
+    fn class_of(&self, bytes: usize) -> usize {
+        if self.options.reuses_memory { memory::class_of(bytes) } else { bytes }
     }
 
     fn take(&self, bytes: usize) -> Result<u64, CudaError> {
-        let class = Cuda::class_of(bytes);
+        let class = self.class_of(bytes);
         let mut memory = lock(&self.memory);
         // SAFETY: sizes are above 0, and the stream lives.
         let fresh = || unsafe { result::malloc_async(self.stream, class) };
-        // In tests all memory is fresh, and with it not a number.
-        let known = if cfg!(test) { None } else { memory.take(class) };
-        let pointer = match known.map_or_else(fresh, Ok) {
+        let pointer = match memory.take(class).map_or_else(fresh, Ok) {
             Err(error) if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
                 for pointer in memory.drain() {
                     // SAFETY: it was allocated on this stream, and no buffer has it.
@@ -295,8 +305,8 @@ impl Cuda {
             return;
         }
         let mut memory = lock(&self.memory);
-        memory.give_back(Cuda::class_of(bytes), pointer);
-        if cfg!(test) {
+        memory.give_back(self.class_of(bytes), pointer);
+        if !self.options.reuses_memory {
             let freed = memory.drain().into_iter().try_for_each(|pointer| {
                 // SAFETY: it was allocated on this stream, and no buffer has it.
                 unsafe { result::free_async(pointer, self.stream) }

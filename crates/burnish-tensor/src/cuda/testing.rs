@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::Cuda;
+use super::{Cuda, Options};
 
 /// Sizes of heads and tiles for which there are attention kernels: too short for a vector of four, not a multiple of
 /// 16, and in every size of tile.
@@ -20,22 +20,32 @@ static LIBRARIES: OnceLock<Result<tempfile::TempDir, String>> = OnceLock::new();
 
 /// A device for a test; `None` with a line that says why if there is none.
 pub(crate) fn device() -> Option<Arc<Cuda>> {
-    let cache = if std::env::var_os("BURNISH_TEST_GPU").is_some() {
-        super::modules::cache_folder()
-    } else {
-        if let Err(why) = LIBRARIES.get_or_init(build) {
-            println!("skipped: no emulated GPU: {why}");
-            return None;
-        }
-        None
-    };
-    Some(Cuda::open_with(0, cache).unwrap())
+    let cache = if is_real() { super::modules::cache_folder() } else { None };
+    device_with(Options { cache, reuses_memory: false })
+}
+
+/// A device with options of the test's own.
+pub(crate) fn device_with(options: Options) -> Option<Arc<Cuda>> {
+    if !is_real()
+        && let Err(why) = LIBRARIES.get_or_init(build)
+    {
+        println!("skipped: no emulated GPU: {why}");
+        return None;
+    }
+    Some(Cuda::open_with(0, options).unwrap())
+}
+
+fn is_real() -> bool {
+    std::env::var_os("BURNISH_TEST_GPU").is_some()
 }
 
 /// Compiles the emulation and loads it under the names that the bindings look for.
 fn build() -> Result<tempfile::TempDir, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cuda/emulate");
+    if !cfg!(target_os = "linux") {
+        return Err("it is made for Linux".to_owned());
+    }
     if Command::new("g++").arg("--version").output().is_err() {
         return Err("no C++ compiler (g++) on this machine".to_owned());
     }

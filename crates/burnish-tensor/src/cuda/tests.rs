@@ -1,11 +1,14 @@
 //! Tests of the handle: what goes wrong, and when it is told.
 
-use super::{testing::device, *};
+use super::{
+    testing::{device, device_with},
+    *,
+};
 
 #[test]
 fn a_gpu_that_is_not_there_is_named_with_those_that_are() {
     let Some(_cuda) = device() else { return };
-    let error = Cuda::open_with(7, None).map(drop).unwrap_err();
+    let error = Cuda::open(7).map(drop).unwrap_err();
     assert!(matches!(error, CudaError::Ordinal { ordinal: 7, .. }), "{error}");
     assert!(error.to_string().contains("there is no GPU cuda:7: the driver knows "));
 }
@@ -66,10 +69,14 @@ fn more_shared_memory_than_a_block_may_have_is_an_error() {
 
 #[test]
 fn a_compiled_program_is_kept_and_used_again() {
-    let Some(cuda) = device() else { return };
     let folder = tempfile::tempdir().unwrap();
+    let cache = Some(folder.path().join("cuda"));
+    let open = || device_with(Options { cache: cache.clone(), reuses_memory: true });
+    if open().is_none() {
+        return;
+    }
     let run = || {
-        let cuda = Cuda::open_with(0, Some(folder.path().join("cuda"))).unwrap();
+        let cuda = open().unwrap();
         let mut x = Buffer::upload(&cuda, &[1.5_f32]);
         ops::elementwise::scale(&cuda, x.all_mut(), 2.0);
         x.download()
@@ -88,5 +95,32 @@ fn a_compiled_program_is_kept_and_used_again() {
     std::fs::write(&file, b"no program\0").unwrap();
     assert_eq!(run(), Ok(vec![3.0]));
     assert_eq!(std::fs::read(&file).unwrap(), whole);
-    drop(cuda);
+}
+
+#[test]
+fn freed_memory_is_used_again_for_its_class() {
+    let Some(cuda) = device_with(Options { cache: None, reuses_memory: true }) else { return };
+    let one = Buffer::upload(&cuda, &[1.0_f32; 1000]);
+    let address = one.all().address();
+    let other = Buffer::upload(&cuda, &[2.0_f32; 1000]);
+    drop(one);
+    let again = Buffer::upload(&cuda, &[3.0_f32; 990]);
+    assert_eq!(again.all().address(), address);
+    // What was queued on it before comes first.
+    let sum = ops::elementwise::add(&cuda, again.all(), other.slice(0..990));
+    drop((again, other));
+    assert_eq!(sum.download().unwrap(), [5.0; 990]);
+}
+
+#[test]
+fn memory_that_is_kept_is_given_up_where_the_card_has_no_other() {
+    let Some(cuda) = device_with(Options { cache: None, reuses_memory: true }) else { return };
+    // Three quarters of what is left, twice: the classes differ.
+    let elements = (cuda.memory_bytes() - WORKSPACE_BYTES) / 4 * 3 / size_of::<u64>();
+    let one = Buffer::<u64>::uninit(&cuda, elements);
+    assert_eq!(cuda.synchronize(), Ok(()));
+    drop(one);
+    let other = Buffer::<u64>::uninit(&cuda, elements / 4 * 3);
+    assert_eq!(cuda.synchronize(), Ok(()));
+    drop(other);
 }

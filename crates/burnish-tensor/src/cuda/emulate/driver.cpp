@@ -1,6 +1,7 @@
 // A driver of an emulated device: the part of libcuda that burnish calls. It is stricter than a real one: fresh memory
 // is NaN, writes beyond an allocation are found when it is freed, limits of a launch are those of an H100, threads that
 // miss a barrier fail the launch.
+#include <atomic>
 #include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
@@ -198,7 +199,12 @@ enum { SUCCESS = 0, INVALID_VALUE = 1, INVALID_IMAGE = 200, ILLEGAL_ADDRESS = 70
 
 static const size_t GUARD = 256;
 static const unsigned SHARED_OPTIN = 227 * 1024;
-static bool corrupted = false;
+// Each stream has a device's memory for itself, because each test has a stream.
+struct Stream {
+    size_t bytes = 0;
+};
+static const size_t MEMORY = (size_t)256 << 20;
+static std::atomic<bool> corrupted;
 
 static int complain(int code, const Kernel* kernel, const char* what) {
     std::fprintf(stderr, "emulated device: %s: %s\n", kernel ? kernel->name.c_str() : "driver", what);
@@ -228,7 +234,7 @@ int cuDeviceGetName(char* name, int len, int) {
     return SUCCESS;
 }
 int cuDeviceTotalMem_v2(size_t* bytes, int) {
-    *bytes = (size_t)1 << 30;
+    *bytes = MEMORY;
     return SUCCESS;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
@@ -253,19 +259,24 @@ int cuDevicePrimaryCtxRetain(void** context, int) {
 int cuDevicePrimaryCtxRelease_v2(int) { return SUCCESS; }
 int cuCtxSetCurrent(void*) { return SUCCESS; }
 int cuStreamCreate(void** stream, unsigned) {
-    *stream = nullptr;
+    *stream = new Stream;
     return SUCCESS;
 }
-int cuStreamDestroy_v2(void*) { return SUCCESS; }
+int cuStreamDestroy_v2(void* stream) {
+    delete static_cast<Stream*>(stream);
+    return SUCCESS;
+}
 int cuStreamSynchronize(void*) { return corrupted ? ILLEGAL_ADDRESS : SUCCESS; }
 int cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
-    *free_bytes = *total = (size_t)1 << 30;
+    *free_bytes = *total = MEMORY;
     return SUCCESS;
 }
 
-int cuMemAllocAsync(uint64_t* pointer, size_t bytes, void*) {
+int cuMemAllocAsync(uint64_t* pointer, size_t bytes, void* stream) {
     if (bytes == 0) return INVALID_VALUE;
-    if (bytes > (size_t)1 << 30) return 2; // out of memory
+    Stream* own = static_cast<Stream*>(stream);
+    if (bytes > MEMORY - own->bytes) return 2; // out of memory
+    own->bytes += bytes;
     size_t all = (bytes + 255) / 256 * 256 + 2 * GUARD;
     char* memory = static_cast<char*>(std::aligned_alloc(256, all));
     std::memset(memory, 0xff, all);
@@ -273,13 +284,14 @@ int cuMemAllocAsync(uint64_t* pointer, size_t bytes, void*) {
     *pointer = (uint64_t)(uintptr_t)(memory + GUARD);
     return SUCCESS;
 }
-int cuMemFreeAsync(uint64_t pointer, void*) {
+int cuMemFreeAsync(uint64_t pointer, void* stream) {
     unsigned char* memory = reinterpret_cast<unsigned char*>((uintptr_t)pointer) - GUARD;
     size_t bytes;
     std::memcpy(&bytes, memory, sizeof bytes);
     size_t all = (bytes + 255) / 256 * 256 + 2 * GUARD;
     for (size_t i = sizeof bytes; i < all; ++i)
         if ((i < GUARD || i >= GUARD + bytes) && memory[i] != 0xff) corrupted = true;
+    static_cast<Stream*>(stream)->bytes -= bytes;
     if (corrupted) complain(0, nullptr, "a kernel wrote beyond its buffer");
     std::free(memory);
     return corrupted ? ILLEGAL_ADDRESS : SUCCESS;
