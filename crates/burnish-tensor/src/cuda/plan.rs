@@ -5,7 +5,7 @@ const GRID_Y_MAX: usize = 65_535;
 /// Most blocks along x.
 const GRID_X_MAX: usize = (1 << 31) - 1;
 /// Blocks of an elementwise kernel at most; each thread then steps through several elements.
-const ELEMENT_BLOCKS_MAX: usize = 1 << 14;
+const ELEMENT_BLOCKS_MAX: usize = 1 << 12;
 
 /// Blocks, threads of a block, and bytes of dynamic shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -63,7 +63,7 @@ mod tests {
     fn sums_and_multiples_reach_every_element() {
         let Some(cuda) = device() else { return };
         // The longest takes several steps of each thread.
-        for n in [0, 1, 300, (1 << 14) * 256 + 5] {
+        for n in [0, 1, 300, (1 << 12) * 256 + 5] {
             let (a, b) = (random(1, n), random(2, n));
             let (x, y) = (Buffer::upload(&cuda, &a), Buffer::upload(&cuda, &b));
             let mut sum = add(&cuda, x.all(), y.all());
