@@ -206,6 +206,10 @@ struct Stream {
 static const size_t MEMORY = (size_t)256 << 20;
 static std::atomic<bool> corrupted;
 
+// Around memory lie numbers that are not a number in f32 and in bf16, and that arithmetic changes; they differ from one
+// allocation to the next.
+static unsigned char guard_byte(uint16_t mark, size_t i) { return (unsigned char)(i % 2 ? mark >> 8 : mark & 0xff); }
+
 static int complain(int code, const Kernel* kernel, const char* what) {
     std::fprintf(stderr, "emulated device: %s: %s\n", kernel ? kernel->name.c_str() : "driver", what);
     return code;
@@ -278,8 +282,11 @@ int cuMemAllocAsync(uint64_t* pointer, size_t bytes, void* stream) {
     if (bytes > MEMORY - own->bytes) return 2; // out of memory
     own->bytes += bytes;
     size_t all = (bytes + 255) / 256 * 256 + 2 * GUARD;
-    char* memory = static_cast<char*>(std::aligned_alloc(256, all));
-    std::memset(memory, 0xff, all);
+    unsigned char* memory = static_cast<unsigned char*>(std::aligned_alloc(256, all));
+    static std::atomic<unsigned> count;
+    uint16_t mark = (uint16_t)(0x7fa1 + count++ % 8 * 2);
+    for (size_t i = 0; i < all; ++i) memory[i] = guard_byte(mark, i);
+    std::memset(memory + GUARD, 0xff, bytes);
     std::memcpy(memory, &bytes, sizeof bytes);
     *pointer = (uint64_t)(uintptr_t)(memory + GUARD);
     return SUCCESS;
@@ -289,8 +296,11 @@ int cuMemFreeAsync(uint64_t pointer, void* stream) {
     size_t bytes;
     std::memcpy(&bytes, memory, sizeof bytes);
     size_t all = (bytes + 255) / 256 * 256 + 2 * GUARD;
+    // Where the mark is that this memory was given.
+    uint16_t mark;
+    std::memcpy(&mark, memory + sizeof bytes, sizeof mark);
     for (size_t i = sizeof bytes; i < all; ++i)
-        if ((i < GUARD || i >= GUARD + bytes) && memory[i] != 0xff) corrupted = true;
+        if ((i < GUARD || i >= GUARD + bytes) && memory[i] != guard_byte(mark, i)) corrupted = true;
     static_cast<Stream*>(stream)->bytes -= bytes;
     if (corrupted) complain(0, nullptr, "a kernel wrote beyond its buffer");
     std::free(memory);
