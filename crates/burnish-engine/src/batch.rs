@@ -56,16 +56,6 @@ impl Sequence<'_> {
     }
 }
 
-/// Some of the active sequences, and what came of them.
-struct Shard<'a> {
-    sequences: Vec<Sequence<'a>>,
-    /// By request.
-    ended: Vec<(usize, Generated)>,
-    chooser: Chooser,
-    steps: usize,
-    sampled: usize,
-}
-
 pub(crate) struct Batch<'a> {
     model: &'a Model,
     prepacked: Prepacked,
@@ -145,10 +135,9 @@ impl<'a> Batch<'a> {
         (self.answers.into_iter().flatten().collect(), self.stats)
     }
 
-    /// Samples one token of every active sequence, or some of each while none waits to join.
+    /// Samples one token of every active sequence.
     pub(crate) fn step(&mut self) -> Result<(), EngineError> {
         self.make_room();
-        let steps = self.steps_alone();
         let mut sequences = std::mem::take(&mut self.active);
         self.stats.recomputed_tokens +=
             sequences.iter().map(|sequence| sequence.unread().len() - 1).sum::<usize>();
@@ -161,44 +150,19 @@ impl<'a> Batch<'a> {
             self.stats.steps += 1;
             return self.extend(sequences, choices);
         }
-        let mut shards: Vec<Shard<'a>> = Vec::new();
-        let mut choosers = std::mem::take(&mut self.choosers).into_iter();
-        while !sequences.is_empty() {
-            let rest = sequences.split_off(share.min(sequences.len()));
-            let chooser = choosers.next().unwrap_or_default();
-            shards.push(Shard { sequences, ended: Vec::new(), chooser, steps: 0, sampled: 0 });
-            sequences = rest;
-        }
-        let outcome = shards.par_iter_mut().try_for_each(|shard| self.advance(shard, steps));
-        self.stats.steps += shards.iter().map(|shard| shard.steps).max().unwrap_or(0);
-        for shard in shards {
-            self.stats.sampled_tokens += shard.sampled;
-            self.active.extend(shard.sequences);
-            for (request, generated) in shard.ended {
-                self.answers[request] = Some(generated);
-            }
-            self.choosers.push(shard.chooser);
-        }
-        self.choosers.extend(choosers);
-        outcome
-    }
-
-    /// Samples up to `steps` tokens of each sequence of a shard, alone on its thread.
-    fn advance(&self, shard: &mut Shard<'a>, steps: usize) -> Result<(), EngineError> {
-        while shard.steps < steps && !shard.sequences.is_empty() {
-            let mut sequences = std::mem::take(&mut shard.sequences);
-            let logits = self.forward(&mut sequences, Workers::One);
-            for (sequence, logits) in sequences.into_iter().zip(logits.data().chunks_exact(logits.cols())) {
-                let choice = self.choose_one(&sequence, logits, &mut shard.chooser);
-                match self.push(sequence, choice)? {
-                    ControlFlow::Continue(sequence) => shard.sequences.push(sequence),
-                    ControlFlow::Break(ended) => shard.ended.push(ended),
-                }
-                shard.sampled += 1;
-            }
-            shard.steps += 1;
-        }
-        Ok(())
+        // Each thread reads all weights for its own sequences: nobody waits for anybody until the end of the step.
+        let mut choosers = std::mem::take(&mut self.choosers);
+        let shards = sequences.par_chunks_mut(share).zip(&mut choosers);
+        let choices: Vec<Vec<_>> = shards
+            .map(|(sequences, chooser)| {
+                let logits = self.forward(sequences, Workers::One);
+                let pairs = sequences.iter().zip(logits.data().chunks_exact(logits.cols()));
+                pairs.map(|(sequence, logits)| self.choose_one(sequence, logits, chooser)).collect()
+            })
+            .collect();
+        self.choosers = choosers;
+        self.stats.steps += 1;
+        self.extend(sequences, choices.into_iter().flatten().collect())
     }
 
     /// Reads the unread tokens of each sequence; gives the logits of what follows, `[sequences, V]`.
@@ -230,38 +194,26 @@ impl<'a> Batch<'a> {
         self.model.logits(&mut tape, &hidden)
     }
 
-    /// Appends its choice to each of `sequences`; those that have not ended then are active.
+    /// Appends its choice to each of `sequences`; those that have not ended then are active. `None` stands for logits
+    /// that are no distribution.
     fn extend(
         &mut self,
         sequences: Vec<Sequence<'a>>,
         choices: Vec<Option<Chosen>>,
     ) -> Result<(), EngineError> {
-        for (sequence, choice) in sequences.into_iter().zip(choices) {
-            match self.push(sequence, choice)? {
-                ControlFlow::Continue(sequence) => self.active.push(sequence),
-                ControlFlow::Break((request, generated)) => self.answers[request] = Some(generated),
-            }
+        for (Sequence { answer, cache }, choice) in sequences.into_iter().zip(choices) {
+            let request = answer.request;
+            let asked = &self.requests[request];
+            let (choice, details) =
+                choice.ok_or(EngineError::NotFinite { request, position: answer.ids.len() })?;
+            let tokens_left = self.context_tokens_max - asked.prompt.len() - answer.ids.len();
             self.stats.sampled_tokens += 1;
+            match answer.push(asked, choice, details, tokens_left)? {
+                ControlFlow::Continue(answer) => self.active.push(Sequence { answer, cache }),
+                ControlFlow::Break(generated) => self.answers[request] = Some(generated),
+            }
         }
         Ok(())
-    }
-
-    /// Appends a choice, with which the answer of the request may end. `None` stands for logits that are no
-    /// distribution.
-    fn push(
-        &self,
-        Sequence { answer, cache }: Sequence<'a>,
-        choice: Option<Chosen>,
-    ) -> Result<ControlFlow<(usize, Generated), Sequence<'a>>, EngineError> {
-        let request = answer.request;
-        let asked = &self.requests[request];
-        let (choice, details) =
-            choice.ok_or(EngineError::NotFinite { request, position: answer.ids.len() })?;
-        let tokens_left = self.context_tokens_max - asked.prompt.len() - answer.ids.len();
-        Ok(match answer.push(asked, choice, details, tokens_left)? {
-            ControlFlow::Continue(answer) => ControlFlow::Continue(Sequence { answer, cache }),
-            ControlFlow::Break(generated) => ControlFlow::Break((request, generated)),
-        })
     }
 
     /// Chooses the next token of each sequence, from its row of `logits` `[_, V]`.

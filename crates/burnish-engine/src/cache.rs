@@ -4,7 +4,7 @@ use burnish_model::{Attend, Packed};
 use burnish_tensor::{HeadShape, KvBlock, Tape, Var, cached_attention};
 use std::sync::Arc;
 
-use crate::pages::{Block, Pool, pages_of};
+use crate::pages::{Block, Pool};
 
 /// What one sequence has read: a prompt that it may share with others, and its own answer.
 #[derive(Debug)]
@@ -27,11 +27,6 @@ impl Cache {
     /// Sees that there is room for `rows` tokens of the answer in all; `false` if the pool has too few pages.
     pub(crate) fn reserve(&mut self, rows: usize, pool: &Arc<Pool>) -> bool {
         self.answer.reserve(rows, pool)
-    }
-
-    /// Pages that room for `rows` tokens of the answer would take from the pool.
-    pub(crate) fn pages_missing(&self, rows: usize) -> usize {
-        pages_of(rows).saturating_sub(self.answer.pages())
     }
 
     #[cfg(test)]

@@ -9,11 +9,15 @@
 //! What holds everywhere:
 //! - Results are bit-equal at any number of threads: work is split over rows and heads, never over a sum.
 //! - Nothing here knows of models, tokens' meaning or learning.
-//! - This is the only crate with `unsafe` code: the kernels of products, and the file map.
+//! - This is the only crate with `unsafe` code: the kernels of products and of cached attention, the GPU's
+//!   driver, and the file map.
 
 mod backward;
 mod buffer;
 mod cached;
+#[cfg(any(test, feature = "cuda"))]
+#[allow(dead_code, reason = "the tape does not run on it yet")]
+mod cuda;
 mod elements;
 mod gemm;
 mod layout;
@@ -37,6 +41,8 @@ mod weight;
 
 pub use buffer::Buffer;
 pub use cached::{KV_ROWS, KvBlock, KvBlockMut, cached_attention};
+#[cfg(any(test, feature = "cuda"))]
+pub use cuda::{Cuda, CudaError};
 pub use elements::{Elements, ElementsMut, Precision};
 pub use gemm::Workers;
 pub use layout::{Layout, LayoutError, Segment};

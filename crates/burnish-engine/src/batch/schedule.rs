@@ -13,10 +13,6 @@ use crate::cache::{Cache, Prefill};
 use crate::generate::answer_rows_max;
 use crate::pages::{Block, pages_of};
 
-/// Tokens that a shard samples on its own at most. Waiting for each other at every token would cost shards of small
-/// models a twentieth of their time, and have all threads read the cache, then all compute, at the same time.
-const STEPS_ALONE: usize = 16;
-
 impl Batch<'_> {
     /// Lets waiting requests take the free places, until none waits, none is free, or the cache has no room.
     pub(crate) fn join(&mut self) -> Result<(), EngineError> {
@@ -186,31 +182,6 @@ impl Batch<'_> {
                 self.preempt(youngest);
                 at -= usize::from(youngest < at);
             }
-        }
-    }
-
-    /// How many tokens each shard may sample before it waits for the others: some where nobody waits to join and the
-    /// cache has room for them, which is then taken.
-    pub(super) fn steps_alone(&mut self) -> usize {
-        if !self.preempted.is_empty() || self.waiting_from < self.requests.len() {
-            return 1;
-        }
-        let rows_of = |sequence: &Sequence<'_>| {
-            let asked = &self.requests[sequence.answer.request];
-            let most = answer_rows_max(asked, self.context_tokens_max);
-            (sequence.answer.ids.len() + STEPS_ALONE - 1).min(most)
-        };
-        let rows: Vec<usize> = self.active.iter().map(rows_of).collect();
-        let missing =
-            self.active.iter().zip(&rows).map(|(sequence, &rows)| sequence.cache.pages_missing(rows));
-        if missing.sum::<usize>() > self.pool.free() {
-            return 1;
-        }
-        let mut reserved = self.active.iter_mut().zip(rows);
-        if reserved.all(|(sequence, rows)| sequence.cache.reserve(rows, &self.pool)) {
-            STEPS_ALONE
-        } else {
-            1
         }
     }
 

@@ -1,0 +1,207 @@
+//! Arguments of kernels, checked against the kernels' own text before every launch: a driver takes them untyped.
+
+use std::ffi::c_void;
+
+use super::buffer::{Element, Slice, SliceMut};
+
+/// What a number of a kernel is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scalar {
+    F32,
+    F64,
+    Bf16,
+    I32,
+    U32,
+    I64,
+    U64,
+}
+
+impl Scalar {
+    fn parse(name: &str) -> Option<Scalar> {
+        Some(match name {
+            "float" => Scalar::F32,
+            "double" => Scalar::F64,
+            "bf16" => Scalar::Bf16,
+            "int" => Scalar::I32,
+            "u32" => Scalar::U32,
+            "i64" => Scalar::I64,
+            "u64" => Scalar::U64,
+            _ => return None,
+        })
+    }
+}
+
+/// The type of one parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parameter {
+    Value(Scalar),
+    Pointer { to: Scalar, is_const: bool },
+}
+
+/// One argument.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Argument {
+    parameter: Parameter,
+    /// As the kernel takes it, in the first bytes.
+    bits: u64,
+}
+
+impl Argument {
+    fn value(scalar: Scalar, bits: u64) -> Self {
+        Argument { parameter: Parameter::Value(scalar), bits }
+    }
+
+    /// A null pointer, for what a kernel can do without.
+    pub(crate) fn null<T: Element>() -> Self {
+        Argument { parameter: Parameter::Pointer { to: T::SCALAR, is_const: false }, bits: 0 }
+    }
+
+    /// May it stand for `parameter`? A buffer that may be written may also be read.
+    fn fits(&self, parameter: Parameter) -> bool {
+        match (self.parameter, parameter) {
+            (Parameter::Pointer { to, is_const }, Parameter::Pointer { to: wanted, is_const: reads }) => {
+                to == wanted && (reads || !is_const)
+            }
+            (own, wanted) => own == wanted,
+        }
+    }
+
+    /// Where the driver reads it.
+    pub(crate) fn address(&mut self) -> *mut c_void {
+        (&raw mut self.bits).cast()
+    }
+}
+
+impl From<f32> for Argument {
+    fn from(x: f32) -> Self {
+        Argument::value(Scalar::F32, u64::from(x.to_bits()))
+    }
+}
+
+impl From<u32> for Argument {
+    fn from(x: u32) -> Self {
+        Argument::value(Scalar::U32, u64::from(x))
+    }
+}
+
+impl From<i32> for Argument {
+    fn from(x: i32) -> Self {
+        Argument::value(Scalar::I32, u64::from(x as u32))
+    }
+}
+
+impl From<i64> for Argument {
+    fn from(x: i64) -> Self {
+        Argument::value(Scalar::I64, x as u64)
+    }
+}
+
+impl From<u64> for Argument {
+    fn from(x: u64) -> Self {
+        Argument::value(Scalar::U64, x)
+    }
+}
+
+impl<T: Element> From<Slice<'_, T>> for Argument {
+    fn from(slice: Slice<'_, T>) -> Self {
+        let parameter = Parameter::Pointer { to: T::SCALAR, is_const: true };
+        Argument { parameter, bits: slice.address() }
+    }
+}
+
+impl<T: Element> From<SliceMut<'_, T>> for Argument {
+    fn from(slice: SliceMut<'_, T>) -> Self {
+        let parameter = Parameter::Pointer { to: T::SCALAR, is_const: false };
+        Argument { parameter, bits: slice.address() }
+    }
+}
+
+/// A size that a kernel takes as `int`.
+///
+/// # Panics
+/// If it is 2³¹ or more.
+#[expect(clippy::expect_used, reason = "documented: no model has such sizes")]
+pub(crate) fn int(size: usize) -> Argument {
+    i32::try_from(size).expect("a size below 2^31").into()
+}
+
+/// A size that a kernel takes as `i64`.
+pub(crate) fn long(size: usize) -> Argument {
+    (size as i64).into()
+}
+
+/// The parameters of each kernel of a source: what stands in its `KERNEL(threads, name, parameters...)`.
+pub(crate) fn kernels(source: &str) -> Vec<(&str, Vec<Parameter>)> {
+    let starts = source.match_indices("\nKERNEL(").map(|(at, start)| &source[at + start.len()..]);
+    starts.filter_map(|text| kernel(text.split_once(')')?.0)).collect()
+}
+
+fn kernel(inner: &str) -> Option<(&str, Vec<Parameter>)> {
+    let mut parts = inner.split(',').map(str::trim);
+    let _threads = parts.next()?;
+    let name = parts.next()?;
+    let parameters = parts.map(parameter).collect::<Option<_>>()?;
+    Some((name, parameters))
+}
+
+/// Such as `const float* x`.
+fn parameter(text: &str) -> Option<Parameter> {
+    let (kind, _name) = text.rsplit_once(' ')?;
+    let (is_const, kind) = match kind.strip_prefix("const ") {
+        Some(kind) => (true, kind),
+        None => (false, kind),
+    };
+    match kind.strip_suffix('*') {
+        Some(kind) => Some(Parameter::Pointer { to: Scalar::parse(kind)?, is_const }),
+        None => Some(Parameter::Value(Scalar::parse(kind)?)),
+    }
+}
+
+/// # Panics
+/// If the arguments are not those that the kernel takes.
+pub(crate) fn check(name: &str, parameters: &[Parameter], arguments: &[Argument]) {
+    assert_eq!(parameters.len(), arguments.len(), "number of arguments of kernel {name}");
+    for (index, (&parameter, argument)) in parameters.iter().zip(arguments).enumerate() {
+        let own = argument.parameter;
+        assert!(argument.fits(parameter), "argument {index} of kernel {name} is {own:?}, not {parameter:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::modules::FILES;
+
+    #[test]
+    fn every_kernel_of_every_file_is_understood() {
+        for (name, source) in FILES {
+            assert_eq!(kernels(source).len(), source.matches("\nKERNEL(").count(), "in {name}");
+            assert!(!kernels(source).is_empty(), "in {name}");
+        }
+        let source = "\nKERNEL(256, f, const bf16* x,\n       double* y, i64 n, u32 bits) {\n}";
+        let pointer = |to, is_const| Parameter::Pointer { to, is_const };
+        let expected = vec![
+            pointer(Scalar::Bf16, true),
+            pointer(Scalar::F64, false),
+            Parameter::Value(Scalar::I64),
+            Parameter::Value(Scalar::U32),
+        ];
+        assert_eq!(kernels(source), [("f", expected)]);
+    }
+
+    #[test]
+    fn arguments_of_another_type_are_refused() {
+        let source = "\nKERNEL(256, f, float* out, const float* x, i64 n)";
+        let (_, parameters) = kernels(source).remove(0);
+        let null = Argument::null::<f32>();
+        check("f", &parameters, &[null, null, 3_i64.into()]);
+        let refused =
+            |arguments: &[Argument]| std::panic::catch_unwind(|| check("f", &parameters, arguments)).is_err();
+        assert!(refused(&[null, null]));
+        assert!(refused(&[null, null, 3_i32.into()]));
+        assert!(refused(&[null, Argument::null::<i32>(), 3_i64.into()]));
+        let read_only =
+            Argument { parameter: Parameter::Pointer { to: Scalar::F32, is_const: true }, bits: 0 };
+        assert!(refused(&[read_only, null, 3_i64.into()]));
+    }
+}

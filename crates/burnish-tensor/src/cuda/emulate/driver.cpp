@@ -1,0 +1,392 @@
+// A driver of an emulated device: the part of libcuda that burnish calls. It is stricter than a real one: fresh memory
+// is NaN, writes beyond an allocation are found when it is freed, limits of a launch are those of an H100, threads that
+// miss a barrier fail the launch.
+#include <atomic>
+#include <csetjmp>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <ucontext.h>
+#include <vector>
+
+#include "cuda_shim.h"
+
+namespace emulated {
+thread_local Thread* current;
+thread_local dim3 block, grid, block_size;
+thread_local float* dynamic_shared;
+
+struct Kernel {
+    std::string program, name;
+    int threads;
+    void (*function)();
+    Call call;
+    unsigned shared_max = 48 * 1024;
+};
+
+static std::vector<std::unique_ptr<Kernel>>& kernels() {
+    static std::vector<std::unique_ptr<Kernel>> all;
+    return all;
+}
+
+void add_kernel(const char* program, const char* name, int threads, void (*function)(), Call call) {
+    kernels().push_back(std::make_unique<Kernel>(Kernel{program, name, threads, function, call}));
+}
+
+const size_t STACK = 64 * 1024;
+
+struct Copy {
+    void* to;
+    const void* from;
+    bool is_real;
+};
+
+struct Fiber : Thread {
+    // Copies that a card might not have made yet.
+    std::vector<std::vector<Copy>> copies;
+    jmp_buf at;
+    ucontext_t start;
+    std::unique_ptr<char[]> stack{new char[STACK]};
+    bool started, done;
+    // The barrier that it waits at: it may go on when the generation there has changed.
+    const unsigned* barrier;
+    unsigned generation;
+};
+
+struct Barrier {
+    unsigned generation, arrived, size;
+};
+
+// One block of threads.
+struct Machine {
+    std::vector<std::unique_ptr<Fiber>> fibers;
+    jmp_buf scheduler;
+    ucontext_t origin;
+    Barrier all;
+    Barrier warps[32];
+    uint64_t slots[1024];
+    Shown shown[1024];
+    const char* failure;
+    const Kernel* kernel;
+    void** arguments;
+    unsigned turns = 0;
+
+    void run_fiber(Fiber& fiber) {
+        current = &fiber;
+        if (_setjmp(scheduler) == 0) {
+            if (fiber.started) _longjmp(fiber.at, 1);
+            fiber.started = true;
+            setcontext(&fiber.start);
+        }
+    }
+    void leave(Fiber& fiber) {
+        if (_setjmp(fiber.at) == 0) _longjmp(scheduler, 1);
+    }
+    void wait(Barrier& barrier) {
+        Fiber& fiber = static_cast<Fiber&>(*current);
+        if (++barrier.arrived == barrier.size) {
+            barrier.arrived = 0;
+            ++barrier.generation;
+            return;
+        }
+        fiber.barrier = &barrier.generation;
+        fiber.generation = barrier.generation;
+        leave(fiber);
+    }
+    static void main();
+    // False if threads wait for others that never come.
+    bool run_block(unsigned threads) {
+        while (fibers.size() < threads) fibers.push_back(std::make_unique<Fiber>());
+        all = {0, 0, threads};
+        for (Barrier& warp : warps) warp = {0, 0, 32};
+        for (unsigned i = 0; i < threads; ++i) {
+            Fiber& fiber = *fibers[i];
+            fiber.index = {i, 0, 0};
+            fiber.started = fiber.done = false;
+            fiber.copies.assign(1, {});
+            fiber.barrier = nullptr;
+            getcontext(&fiber.start);
+            fiber.start.uc_stack.ss_sp = fiber.stack.get();
+            fiber.start.uc_stack.ss_size = STACK;
+            fiber.start.uc_link = nullptr;
+            makecontext(&fiber.start, Machine::main, 0);
+        }
+        // One warp lags behind: it runs when the others cannot.
+        unsigned slow = (turns * 2654435761u >> 16) % (threads / 32);
+        bool lags = threads > 32;
+        for (unsigned left = threads; left > 0;) {
+            bool moved = false;
+            // Another order each time, so that what a missing barrier does is seen.
+            unsigned turn = turns++ * 2654435761u;
+            unsigned first = (turn >> 8) % threads;
+            for (unsigned n = 0; n < threads; ++n) {
+                unsigned i = turn >> 31 ? (first + n) % threads : (first + threads - n) % threads;
+                Fiber& fiber = *fibers[i];
+                if (lags && i / 32 == slow) continue;
+                if (fiber.done || (fiber.barrier && *fiber.barrier == fiber.generation)) continue;
+                fiber.barrier = nullptr;
+                moved = true;
+                run_fiber(fiber);
+                left -= fiber.done;
+            }
+            if (!moved && !lags) return false;
+            lags = moved && threads > 32;
+        }
+        return true;
+    }
+};
+
+static thread_local Machine machine;
+
+const Shown* show(const Shown& own) {
+    unsigned index = current->index.x;
+    machine.shown[index] = own;
+    machine.wait(machine.warps[index / 32]);
+    return &machine.shown[index / 32 * 32];
+}
+void unshow() { machine.wait(machine.warps[current->index.x / 32]); }
+void fail(const char* what) { machine.failure = what; }
+
+static void make(const Copy& copy) {
+    if (copy.is_real)
+        std::memcpy(copy.to, copy.from, 16);
+    else
+        std::memset(copy.to, 0, 16);
+}
+
+void copy_async(void* to, const void* from, bool is_real) {
+    if ((uintptr_t)to % 16 != 0 || (uintptr_t)from % 16 != 0) return fail("a copy that is not aligned to 16 bytes");
+    // A card makes it at any time until it is waited for: now, or then.
+    if (machine.turns % 2 == 0)
+        make({to, from, is_real});
+    else
+        static_cast<Fiber&>(*current).copies.back().push_back({to, from, is_real});
+}
+void commit_copies() { static_cast<Fiber&>(*current).copies.emplace_back(); }
+void wait_for_copies_but_latest() {
+    auto& copies = static_cast<Fiber&>(*current).copies;
+    // The last list is not committed yet, the one before it is the latest.
+    while (copies.size() > 2) {
+        for (const Copy& copy : copies.front()) make(copy);
+        copies.erase(copies.begin());
+    }
+}
+
+void Machine::main() {
+    machine.kernel->call(machine.kernel->function, machine.arguments);
+    static_cast<Fiber&>(*current).done = true;
+    _longjmp(machine.scheduler, 1);
+}
+
+void sync_threads() { machine.wait(machine.all); }
+
+uint64_t exchange(uint64_t bits, int lane_mask) {
+    unsigned index = current->index.x;
+    Barrier& warp = machine.warps[index / 32];
+    machine.slots[index] = bits;
+    machine.wait(warp);
+    uint64_t other = machine.slots[index ^ (unsigned)lane_mask];
+    machine.wait(warp);
+    return other;
+}
+} // namespace emulated
+
+using namespace emulated;
+
+enum { SUCCESS = 0, INVALID_VALUE = 1, INVALID_IMAGE = 200, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719, NOT_FOUND = 500 };
+
+static const size_t GUARD = 256;
+static const unsigned SHARED_OPTIN = 227 * 1024;
+// Each stream has a device's memory for itself, because each test has a stream.
+struct Stream {
+    size_t bytes = 0;
+};
+static const size_t MEMORY = (size_t)256 << 20;
+static std::atomic<bool> corrupted;
+
+// Around memory lie numbers that are not a number in f32 and in bf16, and that arithmetic changes; they differ from one
+// allocation to the next.
+static unsigned char guard_byte(uint16_t mark, size_t i) { return (unsigned char)(i % 2 ? mark >> 8 : mark & 0xff); }
+
+static int complain(int code, const Kernel* kernel, const char* what) {
+    std::fprintf(stderr, "emulated device: %s: %s\n", kernel ? kernel->name.c_str() : "driver", what);
+    return code;
+}
+
+extern "C" {
+int cuInit(unsigned) { return SUCCESS; }
+int cuGetErrorName(int code, const char** text) {
+    *text = code == INVALID_VALUE ? "CUDA_ERROR_INVALID_VALUE" : "an emulated error";
+    return SUCCESS;
+}
+int cuGetErrorString(int, const char** text) {
+    *text = "see standard error";
+    return SUCCESS;
+}
+int cuDeviceGetCount(int* count) {
+    *count = 1;
+    return SUCCESS;
+}
+int cuDeviceGet(int* device, int ordinal) {
+    *device = ordinal;
+    return ordinal == 0 ? SUCCESS : 101;
+}
+int cuDeviceGetName(char* name, int len, int) {
+    std::snprintf(name, (size_t)len, "emulated device");
+    return SUCCESS;
+}
+int cuDeviceTotalMem_v2(size_t* bytes, int) {
+    *bytes = MEMORY;
+    return SUCCESS;
+}
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+    switch (attribute) {
+        case 75: *value = 9; break;             // compute capability, major
+        case 76: *value = 0; break;             // minor
+        case 97: *value = SHARED_OPTIN; break;  // shared memory of a block, opt-in
+        default: return INVALID_VALUE;
+    }
+    return SUCCESS;
+}
+int cuDeviceGetDefaultMemPool(void** pool, int) {
+    *pool = nullptr;
+    return SUCCESS;
+}
+int cuMemPoolSetAttribute(void*, int, void*) { return SUCCESS; }
+int cuDevicePrimaryCtxRetain(void** context, int) {
+    static int one;
+    *context = &one;
+    return SUCCESS;
+}
+int cuDevicePrimaryCtxRelease_v2(int) { return SUCCESS; }
+int cuCtxSetCurrent(void*) { return SUCCESS; }
+int cuStreamCreate(void** stream, unsigned) {
+    *stream = new Stream;
+    return SUCCESS;
+}
+int cuStreamDestroy_v2(void* stream) {
+    delete static_cast<Stream*>(stream);
+    return SUCCESS;
+}
+int cuStreamSynchronize(void*) { return corrupted ? ILLEGAL_ADDRESS : SUCCESS; }
+int cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
+    *free_bytes = *total = MEMORY;
+    return SUCCESS;
+}
+
+int cuMemAllocAsync(uint64_t* pointer, size_t bytes, void* stream) {
+    if (bytes == 0) return INVALID_VALUE;
+    Stream* own = static_cast<Stream*>(stream);
+    if (bytes > MEMORY - own->bytes) return 2; // out of memory
+    own->bytes += bytes;
+    size_t all = (bytes + 255) / 256 * 256 + 2 * GUARD;
+    unsigned char* memory = static_cast<unsigned char*>(std::aligned_alloc(256, all));
+    static std::atomic<unsigned> count;
+    uint16_t mark = (uint16_t)(0x7fa1 + count++ % 8 * 2);
+    for (size_t i = 0; i < all; ++i) memory[i] = guard_byte(mark, i);
+    std::memset(memory + GUARD, 0xff, bytes);
+    std::memcpy(memory, &bytes, sizeof bytes);
+    *pointer = (uint64_t)(uintptr_t)(memory + GUARD);
+    return SUCCESS;
+}
+int cuMemFreeAsync(uint64_t pointer, void* stream) {
+    unsigned char* memory = reinterpret_cast<unsigned char*>((uintptr_t)pointer) - GUARD;
+    size_t bytes;
+    std::memcpy(&bytes, memory, sizeof bytes);
+    size_t all = (bytes + 255) / 256 * 256 + 2 * GUARD;
+    // Where the mark is that this memory was given.
+    uint16_t mark;
+    std::memcpy(&mark, memory + sizeof bytes, sizeof mark);
+    for (size_t i = sizeof bytes; i < all; ++i)
+        if ((i < GUARD || i >= GUARD + bytes) && memory[i] != guard_byte(mark, i)) corrupted = true;
+    static_cast<Stream*>(stream)->bytes -= bytes;
+    if (corrupted) complain(0, nullptr, "a kernel wrote beyond its buffer");
+    std::free(memory);
+    return corrupted ? ILLEGAL_ADDRESS : SUCCESS;
+}
+int cuMemHostAlloc(void** pointer, size_t bytes, unsigned) {
+    *pointer = std::malloc(bytes);
+    return SUCCESS;
+}
+int cuMemFreeHost(void* pointer) {
+    std::free(pointer);
+    return SUCCESS;
+}
+int cuMemsetD8Async(uint64_t pointer, unsigned char value, size_t bytes, void*) {
+    std::memset(reinterpret_cast<void*>((uintptr_t)pointer), value, bytes);
+    return SUCCESS;
+}
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void*) {
+    std::memcpy(reinterpret_cast<void*>((uintptr_t)to), from, bytes);
+    return SUCCESS;
+}
+int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void*) {
+    std::memcpy(to, reinterpret_cast<void*>((uintptr_t)from), bytes);
+    return SUCCESS;
+}
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void*) {
+    std::memcpy(reinterpret_cast<void*>((uintptr_t)to), reinterpret_cast<void*>((uintptr_t)from), bytes);
+    return SUCCESS;
+}
+
+// An image is the name of a program.
+int cuModuleLoadData(void** module, const void* image) {
+    std::string program = static_cast<const char*>(image);
+    for (auto& kernel : kernels())
+        if (kernel->program == program) {
+            *module = new std::string(program);
+            return SUCCESS;
+        }
+    std::fprintf(stderr, "emulated device: no program \"%s\"\n", program.c_str());
+    return INVALID_IMAGE;
+}
+int cuModuleUnload(void* module) {
+    delete static_cast<std::string*>(module);
+    return SUCCESS;
+}
+int cuModuleGetFunction(void** function, void* module, const char* name) {
+    for (auto& kernel : kernels())
+        if (kernel->program == *static_cast<std::string*>(module) && kernel->name == name) {
+            *function = kernel.get();
+            return SUCCESS;
+        }
+    return NOT_FOUND;
+}
+int cuFuncSetAttribute(void* function, int attribute, int value) {
+    Kernel* kernel = static_cast<Kernel*>(function);
+    if (attribute != 8 || value < 0 || (unsigned)value > SHARED_OPTIN)
+        return complain(INVALID_VALUE, kernel, "more shared memory than a block may have");
+    kernel->shared_max = (unsigned)value;
+    return SUCCESS;
+}
+int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                   unsigned shared, void*, void** arguments, void**) {
+    Kernel* kernel = static_cast<Kernel*>(function);
+    if (gx == 0 || gy == 0 || gz == 0 || gx > 0x7fffffffu || gy > 65535 || gz > 65535)
+        return complain(INVALID_VALUE, kernel, "grid");
+    if (bx == 0 || bx % 32 != 0 || by != 1 || bz != 1 || (int)bx > kernel->threads)
+        return complain(INVALID_VALUE, kernel, "block");
+    if (shared > kernel->shared_max) return complain(INVALID_VALUE, kernel, "dynamic shared memory without opting in");
+    std::unique_ptr<float4[]> memory(new float4[shared / 16 + 1]);
+    dynamic_shared = &memory[0].x;
+    grid = {gx, gy, gz};
+    block_size = {bx, by, bz};
+    machine.kernel = kernel;
+    machine.arguments = arguments;
+    machine.failure = nullptr;
+    for (unsigned z = 0; z < gz; ++z)
+        for (unsigned y = 0; y < gy; ++y)
+            for (unsigned x = 0; x < gx; ++x) {
+                std::memset(dynamic_shared, 0xff, shared + 16);
+                block = {x, y, z};
+                if (!machine.run_block(bx)) return complain(LAUNCH_FAILED, kernel, "a barrier that not all threads reach");
+                if (machine.failure) return complain(LAUNCH_FAILED, kernel, machine.failure);
+                for (unsigned i = 0; i < 16; ++i)
+                    if (reinterpret_cast<unsigned char*>(dynamic_shared)[shared + i] != 0xff)
+                        return complain(LAUNCH_FAILED, kernel, "a write beyond dynamic shared memory");
+            }
+    return SUCCESS;
+}
+}

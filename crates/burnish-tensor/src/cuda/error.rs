@@ -1,0 +1,96 @@
+//! What can go wrong with a GPU.
+
+use cudarc::{cublas::result::CublasError, driver::DriverError, nvrtc::result::NvrtcError};
+
+/// A GPU, its driver or one of its libraries failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CudaError {
+    /// A library is not on this machine, or not where the loader looks.
+    #[error("{library} was not found; {remedy}")]
+    Library {
+        /// Its name without version.
+        library: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// There is no such GPU.
+    #[error("there is no GPU cuda:{ordinal}: the driver knows {count}, counted from 0")]
+    Ordinal {
+        /// Which was asked for.
+        ordinal: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// A call of the driver failed.
+    #[error("{action} failed: {code} ({text})")]
+    Driver {
+        /// What was tried.
+        action: String,
+        /// The driver's name of the error.
+        code: String,
+        /// The driver's explanation.
+        text: String,
+    },
+    /// The memory of the GPU is full.
+    #[error(
+        "the GPU has no memory left for {bytes} more bytes ({in_use} of {total} are in use by this program); take smaller micro-batches, a smaller cache, or checkpointing"
+    )]
+    OutOfMemory {
+        /// Bytes that were asked for.
+        bytes: usize,
+        /// Bytes that this program has in use.
+        in_use: usize,
+        /// Bytes of the card.
+        total: usize,
+    },
+    /// NVRTC refused a kernel source.
+    #[error("compiling {program} for {architecture} failed ({status}): {log}")]
+    Compile {
+        /// File and macros.
+        program: String,
+        /// Such as `sm_90`.
+        architecture: String,
+        /// NVRTC's status.
+        status: String,
+        /// The compiler's messages.
+        log: String,
+    },
+    /// A call of NVRTC failed.
+    #[error("{action} failed: {status}")]
+    Nvrtc {
+        /// What was tried.
+        action: &'static str,
+        /// NVRTC's status.
+        status: String,
+    },
+    /// A call of cuBLAS failed.
+    #[error("{action} failed: {status}")]
+    Cublas {
+        /// What was tried.
+        action: String,
+        /// cuBLAS's status.
+        status: String,
+    },
+}
+
+impl CudaError {
+    /// `of(error)`, for `map_err`.
+    pub(crate) fn driver(action: impl Into<String>) -> impl FnOnce(DriverError) -> CudaError {
+        let action = action.into();
+        move |error| {
+            let text = |text: Result<&std::ffi::CStr, DriverError>| {
+                text.map_or_else(|_| "unknown".to_owned(), |text| text.to_string_lossy().into_owned())
+            };
+            CudaError::Driver { action, code: text(error.error_name()), text: text(error.error_string()) }
+        }
+    }
+
+    pub(crate) fn nvrtc(action: &'static str) -> impl FnOnce(NvrtcError) -> CudaError {
+        move |error| CudaError::Nvrtc { action, status: format!("{:?}", error.0) }
+    }
+
+    pub(crate) fn cublas(action: impl Into<String>) -> impl FnOnce(CublasError) -> CudaError {
+        let action = action.into();
+        move |error| CudaError::Cublas { action, status: format!("{:?}", error.0) }
+    }
+}

@@ -1,0 +1,365 @@
+// As attention.cu, on tensor cores: operands in bf16, sums, softmax and results in f32. For HEAD_DIM a multiple of 16 up to
+// 128, on cards of compute capability 8.0 and above.
+//
+// A block of 8 warps works on a tile of ROWS rows, 16 of them a warp, and walks over tiles of COLUMNS columns, of which
+// the next one is copied while one is worked on. Two results of a product side by side, rounded, are the left operand of
+// the next one (Dao 2023, arXiv:2307.08691). Fragments and instructions: mma.cuh, which comes before this file.
+
+#define ROWS 128
+#define COLUMNS 64
+#define STRIDE (HEAD_DIM + 8) // 16 bytes more than a row: eight rows of a matrix lie in different banks
+#define STEPS (HEAD_DIM / 16)
+
+// Copies rows `first..first + rows` of a head into a tile of `height` rows; zeros beyond.
+__device__ __forceinline__ void copy_tile(bf16* to, const bf16* from, int first, int rows, int width, int height) {
+    for (int i = threadIdx.x; i < height * (HEAD_DIM / 8); i += 256) {
+        int row = i / (HEAD_DIM / 8), column = i % (HEAD_DIM / 8) * 8;
+        bool is_real = row < rows;
+        copy_async(to + row * STRIDE + column, from + (i64)(first + (is_real ? row : 0)) * width + column, is_real);
+    }
+}
+
+// Where a lane's row is in two by two matrices of a tile, as a left operand, or as a right one that is transposed.
+#define LEFT_ROW(lane) ((lane) % 8 + (lane) / 8 % 2 * 8)
+#define LEFT_COLUMN(lane) ((lane) / 16 * 8)
+// The same as a right operand whose rows are the result's columns.
+#define RIGHT_ROW(lane) ((lane) % 8 + (lane) / 16 * 8)
+#define RIGHT_COLUMN(lane) ((lane) / 8 % 2 * 8)
+
+// results (16 by 16) += a · (16 rows of `tile`)ᵀ, over the columns of a head; `a` in fragments.
+__device__ __forceinline__ void multiply_rows(float results[2][4], const u32 a[STEPS][4], const bf16* tile, int lane) {
+    const bf16* row = tile + RIGHT_ROW(lane) * STRIDE + RIGHT_COLUMN(lane);
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+        u32 b[4];
+        load_matrices(b, row + 16 * step);
+        multiply_add(results[0], a[step], b[0], b[1]);
+        multiply_add(results[1], a[step], b[2], b[3]);
+    }
+}
+
+// sums (16 by HEAD_DIM) += a · (16 rows of `tile`).
+__device__ __forceinline__ void multiply_columns(float sums[2 * STEPS][4], const u32 a[4], const bf16* tile, int lane) {
+    const bf16* row = tile + LEFT_ROW(lane) * STRIDE + LEFT_COLUMN(lane);
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+        u32 b[4];
+        load_transposed(b, row + 16 * step);
+        multiply_add(sums[2 * step], a, b[0], b[1]);
+        multiply_add(sums[2 * step + 1], a, b[2], b[3]);
+    }
+}
+
+__device__ __forceinline__ void load_left(u32 a[STEPS][4], const bf16* tile, int lane) {
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step)
+        load_matrices(a[step], tile + LEFT_ROW(lane) * STRIDE + LEFT_COLUMN(lane) + 16 * step);
+}
+
+// Two neighbouring results as a left operand.
+__device__ __forceinline__ void as_left(u32 a[4], const float left[4], const float right[4]) {
+    a[0] = pack(left[0], left[1]);
+    a[1] = pack(left[2], left[3]);
+    a[2] = pack(right[0], right[1]);
+    a[3] = pack(right[2], right[3]);
+}
+
+// Writes the warp's part of `rows` rows of a head.
+__device__ __forceinline__ void store_sums(float* to, const float sums[2 * STEPS][4], int first, int rows, int width,
+                                           int warp, int lane) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        int row = warp * 16 + lane / 4 + 8 * half;
+        if (row >= rows) continue;
+        float* at = to + (i64)(first + row) * width + lane % 4 * 2;
+#pragma unroll
+        for (int n = 0; n < 2 * STEPS; ++n) {
+            at[8 * n] = sums[n][2 * half];
+            at[8 * n + 1] = sums[n][2 * half + 1];
+        }
+    }
+}
+
+#define CLEAR(results, count)           \
+    _Pragma("unroll") for (int n = 0; n < (count); ++n) \
+        results[n][0] = results[n][1] = results[n][2] = results[n][3] = 0.0f;
+
+// The tiles of a task, one after the other: of each head, of each range.
+struct Walk {
+    const int* ranges;
+    int first, last; // ranges
+    int row, limit;  // causal ranges are cut to these rows
+    int head, heads_end, range, start, end;
+    bool causal;
+
+    __device__ void enter() {
+        causal = ranges[3 * range + 2] != 0;
+        start = causal ? max(ranges[3 * range], row) : ranges[3 * range];
+        end = causal ? min(ranges[3 * range + 1], limit) : ranges[3 * range + 1];
+    }
+    __device__ bool is_done() const { return head == heads_end; }
+    __device__ void advance() {
+        start += COLUMNS;
+        if (start < end) return;
+        if (++range == last) {
+            range = first;
+            if (++head == heads_end) return;
+        }
+        enter();
+    }
+    __device__ int count() const { return min(COLUMNS, end - start); }
+};
+
+__device__ __forceinline__ Walk walk_of(const int* task, const int* ranges, int row, int limit, int head, int heads) {
+    Walk walk;
+    walk.ranges = ranges;
+    walk.first = walk.range = task[2];
+    walk.last = task[2] + task[3];
+    walk.row = row;
+    walk.limit = limit;
+    walk.head = head;
+    walk.heads_end = head + heads;
+    walk.enter();
+    return walk;
+}
+
+// Blocks and `log_sums` as in attention.cu.
+KERNEL(256, attention_mma_forward, float* out, float* log_sums, const bf16* q, const bf16* k, const bf16* v,
+       const int* tasks, const int* ranges, int heads, int kv_heads, float scale) {
+    const int* task = tasks + (i64)(gridDim.x - 1 - blockIdx.x) * 4;
+    int row = task[0], rows = task[1], head = blockIdx.y, kv_head = head / (heads / kv_heads);
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, width = heads * HEAD_DIM, kv_width = kv_heads * HEAD_DIM;
+    k += kv_head * HEAD_DIM;
+    v += kv_head * HEAD_DIM;
+    bf16* queries = (bf16*)DYNAMIC_SHARED;
+    bf16* keys = queries + ROWS * STRIDE;      // two tiles
+    bf16* values = keys + 2 * COLUMNS * STRIDE; // two tiles
+    Walk walk = walk_of(task, ranges, 0, row + rows, 0, 1);
+    copy_tile(queries, q + head * HEAD_DIM, row, rows, width, ROWS);
+    copy_tile(keys, k, walk.start, walk.count(), kv_width, COLUMNS);
+    copy_tile(values, v, walk.start, walk.count(), kv_width, COLUMNS);
+    commit_copies();
+    float max[2] = {NEGATIVE_INFINITY, NEGATIVE_INFINITY}, sum[2] = {0.0f, 0.0f};
+    float sums[2 * STEPS][4];
+    CLEAR(sums, 2 * STEPS)
+    u32 left[STEPS][4];
+    for (int tile = 0; !walk.is_done(); ++tile) {
+        Walk next = walk;
+        next.advance();
+        if (!next.is_done()) {
+            int to = (tile + 1) % 2 * COLUMNS * STRIDE;
+            copy_tile(keys + to, k, next.start, next.count(), kv_width, COLUMNS);
+            copy_tile(values + to, v, next.start, next.count(), kv_width, COLUMNS);
+        }
+        commit_copies();
+        wait_for_copies_but_latest();
+        __syncthreads();
+        if (tile == 0) load_left(left, queries + warp * 16 * STRIDE, lane);
+        const bf16* tile_keys = keys + tile % 2 * COLUMNS * STRIDE;
+        const bf16* tile_values = values + tile % 2 * COLUMNS * STRIDE;
+        float scores[COLUMNS / 8][4];
+        CLEAR(scores, COLUMNS / 8)
+#pragma unroll
+        for (int n = 0; n < COLUMNS / 16; ++n)
+            multiply_rows(scores + 2 * n, left, tile_keys + 16 * n * STRIDE, lane);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            int at = row + warp * 16 + lane / 4 + 8 * half;
+            int last = walk.causal ? min(walk.count() - 1, at - walk.start) : walk.count() - 1;
+            float largest = max[half];
+#pragma unroll
+            for (int n = 0; n < COLUMNS / 8; ++n)
+#pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    float& score = scores[n][2 * half + e];
+                    score = 8 * n + lane % 4 * 2 + e <= last ? score * (scale * LOG2_E) : NEGATIVE_INFINITY;
+                    largest = fmaxf(largest, score);
+                }
+            largest = fmaxf(largest, __shfl_xor_sync(FULL_WARP, largest, 1));
+            largest = fmaxf(largest, __shfl_xor_sync(FULL_WARP, largest, 2));
+            float factor = exp2f(max[half] - largest), tile_sum = 0.0f;
+            max[half] = largest;
+#pragma unroll
+            for (int n = 0; n < COLUMNS / 8; ++n)
+#pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    float& score = scores[n][2 * half + e];
+                    score = exp2f(score - largest);
+                    tile_sum += score;
+                }
+            sum[half] = fmaf(sum[half], factor, tile_sum); // of this lane's columns
+#pragma unroll
+            for (int n = 0; n < 2 * STEPS; ++n) {
+                sums[n][2 * half] *= factor;
+                sums[n][2 * half + 1] *= factor;
+            }
+        }
+#pragma unroll
+        for (int n = 0; n < COLUMNS / 16; ++n) {
+            u32 weights[4];
+            as_left(weights, scores[2 * n], scores[2 * n + 1]);
+            multiply_columns(sums, weights, tile_values + 16 * n * STRIDE, lane);
+        }
+        __syncthreads(); // the tile is copied over next
+        walk = next;
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        sum[half] += __shfl_xor_sync(FULL_WARP, sum[half], 1);
+        sum[half] += __shfl_xor_sync(FULL_WARP, sum[half], 2);
+        float inverse = 1.0f / sum[half];
+#pragma unroll
+        for (int n = 0; n < 2 * STEPS; ++n) {
+            sums[n][2 * half] *= inverse;
+            sums[n][2 * half + 1] *= inverse;
+        }
+        int at = warp * 16 + lane / 4 + 8 * half;
+        if (lane % 4 == 0 && at < rows) log_sums[(i64)(row + at) * heads + head] = max[half] + log2f(sum[half]);
+    }
+    store_sums(out + head * HEAD_DIM, sums, row, rows, width, warp, lane);
+}
+
+// As attention_backward_queries.
+KERNEL(256, attention_mma_backward_queries, float* d_q, const bf16* q, const bf16* k, const bf16* v, const bf16* d_out,
+       const float* log_sums, const float* row_sums, const int* tasks, const int* ranges, int heads, int kv_heads,
+       float scale) {
+    const int* task = tasks + (i64)(gridDim.x - 1 - blockIdx.x) * 4;
+    int row = task[0], rows = task[1], head = blockIdx.y, kv_head = head / (heads / kv_heads);
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, width = heads * HEAD_DIM, kv_width = kv_heads * HEAD_DIM;
+    k += kv_head * HEAD_DIM;
+    v += kv_head * HEAD_DIM;
+    bf16* queries = (bf16*)DYNAMIC_SHARED;
+    bf16* d_outs = queries + ROWS * STRIDE;
+    bf16* keys = d_outs + ROWS * STRIDE;        // two tiles
+    bf16* values = keys + 2 * COLUMNS * STRIDE; // two tiles
+    Walk walk = walk_of(task, ranges, 0, row + rows, 0, 1);
+    copy_tile(queries, q + head * HEAD_DIM, row, rows, width, ROWS);
+    copy_tile(d_outs, d_out + head * HEAD_DIM, row, rows, width, ROWS);
+    copy_tile(keys, k, walk.start, walk.count(), kv_width, COLUMNS);
+    copy_tile(values, v, walk.start, walk.count(), kv_width, COLUMNS);
+    commit_copies();
+    float log_sum[2], row_sum[2], sums[2 * STEPS][4];
+    CLEAR(sums, 2 * STEPS)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        int at = warp * 16 + lane / 4 + 8 * half;
+        log_sum[half] = at < rows ? log_sums[(i64)(row + at) * heads + head] : 0.0f;
+        row_sum[half] = at < rows ? row_sums[(i64)(row + at) * heads + head] : 0.0f;
+    }
+    u32 left[STEPS][4], d_left[STEPS][4];
+    for (int tile = 0; !walk.is_done(); ++tile) {
+        Walk next = walk;
+        next.advance();
+        if (!next.is_done()) {
+            int to = (tile + 1) % 2 * COLUMNS * STRIDE;
+            copy_tile(keys + to, k, next.start, next.count(), kv_width, COLUMNS);
+            copy_tile(values + to, v, next.start, next.count(), kv_width, COLUMNS);
+        }
+        commit_copies();
+        wait_for_copies_but_latest();
+        __syncthreads();
+        if (tile == 0) {
+            load_left(left, queries + warp * 16 * STRIDE, lane);
+            load_left(d_left, d_outs + warp * 16 * STRIDE, lane);
+        }
+        const bf16* tile_keys = keys + tile % 2 * COLUMNS * STRIDE;
+        const bf16* tile_values = values + tile % 2 * COLUMNS * STRIDE;
+        for (int column = 0; column < COLUMNS; column += 16) {
+            float p[2][4], d_s[2][4];
+            CLEAR(p, 2)
+            CLEAR(d_s, 2)
+            multiply_rows(p, left, tile_keys + column * STRIDE, lane);
+            multiply_rows(d_s, d_left, tile_values + column * STRIDE, lane);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                int half = i / 2, at = row + warp * 16 + lane / 4 + 8 * half;
+                int last = walk.causal ? min(walk.count() - 1, at - walk.start) : walk.count() - 1;
+#pragma unroll
+                for (int n = 0; n < 2; ++n) {
+                    float weight = exp2f(fmaf(p[n][i], scale * LOG2_E, -log_sum[half]));
+                    bool seen = column + 8 * n + lane % 4 * 2 + i % 2 <= last;
+                    d_s[n][i] = seen ? weight * (d_s[n][i] - row_sum[half]) * scale : 0.0f;
+                }
+            }
+            u32 weights[4];
+            as_left(weights, d_s[0], d_s[1]);
+            multiply_columns(sums, weights, tile_keys + column * STRIDE, lane);
+        }
+        __syncthreads();
+        walk = next;
+    }
+    store_sums(d_q + head * HEAD_DIM, sums, row, rows, width, warp, lane);
+}
+
+// As attention_backward_keys.
+KERNEL(256, attention_mma_backward_keys, float* d_k, float* d_v, const bf16* q, const bf16* k, const bf16* v,
+       const bf16* d_out, const float* log_sums, const float* row_sums, const int* tasks, const int* ranges, int heads,
+       int kv_heads, float scale) {
+    const int* task = tasks + (i64)blockIdx.x * 4;
+    int row = task[0], rows = task[1], kv_head = blockIdx.y, group = heads / kv_heads;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, width = heads * HEAD_DIM, kv_width = kv_heads * HEAD_DIM;
+    bf16* keys = (bf16*)DYNAMIC_SHARED;
+    bf16* values = keys + ROWS * STRIDE;
+    bf16* queries = values + ROWS * STRIDE;        // two tiles
+    bf16* d_outs = queries + 2 * COLUMNS * STRIDE; // two tiles
+    float* numbers = (float*)(d_outs + 2 * COLUMNS * STRIDE); // of the queries: log_sums, then row_sums
+    Walk walk = walk_of(task, ranges, row, 0x7fffffff, kv_head * group, group);
+    copy_tile(keys, k + kv_head * HEAD_DIM, row, rows, kv_width, ROWS);
+    copy_tile(values, v + kv_head * HEAD_DIM, row, rows, kv_width, ROWS);
+    copy_tile(queries, q + walk.head * HEAD_DIM, walk.start, walk.count(), width, COLUMNS);
+    copy_tile(d_outs, d_out + walk.head * HEAD_DIM, walk.start, walk.count(), width, COLUMNS);
+    commit_copies();
+    float key_sums[2 * STEPS][4], value_sums[2 * STEPS][4];
+    CLEAR(key_sums, 2 * STEPS)
+    CLEAR(value_sums, 2 * STEPS)
+    for (int tile = 0; !walk.is_done(); ++tile) {
+        Walk next = walk;
+        next.advance();
+        if (!next.is_done()) {
+            int to = (tile + 1) % 2 * COLUMNS * STRIDE;
+            copy_tile(queries + to, q + next.head * HEAD_DIM, next.start, next.count(), width, COLUMNS);
+            copy_tile(d_outs + to, d_out + next.head * HEAD_DIM, next.start, next.count(), width, COLUMNS);
+        }
+        commit_copies();
+        if (threadIdx.x < 2 * COLUMNS) {
+            int query = threadIdx.x % COLUMNS;
+            const float* from = threadIdx.x < COLUMNS ? log_sums : row_sums;
+            i64 at = (i64)(walk.start + query) * heads + walk.head;
+            numbers[threadIdx.x] = query < walk.count() ? from[at] : 0.0f;
+        }
+        wait_for_copies_but_latest();
+        __syncthreads();
+        const bf16* tile_queries = queries + tile % 2 * COLUMNS * STRIDE;
+        const bf16* tile_d_outs = d_outs + tile % 2 * COLUMNS * STRIDE;
+        for (int column = 0; column < COLUMNS; column += 16) {
+            float p[2][4], d_s[2][4];
+            CLEAR(p, 2)
+            CLEAR(d_s, 2)
+            u32 left[STEPS][4]; // of the keys, then of the values
+            load_left(left, keys + warp * 16 * STRIDE, lane);
+            multiply_rows(p, left, tile_queries + column * STRIDE, lane);
+            load_left(left, values + warp * 16 * STRIDE, lane);
+            multiply_rows(d_s, left, tile_d_outs + column * STRIDE, lane);
+#pragma unroll
+            for (int n = 0; n < 2; ++n)
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    int key = row + warp * 16 + lane / 4 + i / 2 * 8;
+                    int query = column + 8 * n + lane % 4 * 2 + i % 2;
+                    bool seen = query < walk.count() && (!walk.causal || key <= walk.start + query);
+                    float weight = exp2f(fmaf(p[n][i], scale * LOG2_E, -numbers[query]));
+                    p[n][i] = seen ? weight : 0.0f;
+                    d_s[n][i] = p[n][i] * (d_s[n][i] - numbers[COLUMNS + query]) * scale;
+                }
+            u32 weights[4];
+            as_left(weights, p[0], p[1]);
+            multiply_columns(value_sums, weights, tile_d_outs + column * STRIDE, lane);
+            as_left(weights, d_s[0], d_s[1]);
+            multiply_columns(key_sums, weights, tile_queries + column * STRIDE, lane);
+        }
+        __syncthreads();
+        walk = next;
+    }
+    store_sums(d_k + kv_head * HEAD_DIM, key_sums, row, rows, kv_width, warp, lane);
+    store_sums(d_v + kv_head * HEAD_DIM, value_sums, row, rows, kv_width, warp, lane);
+}

@@ -1,0 +1,67 @@
+// What every kernel file starts with. The files are compiled by NVRTC at run time, and by a C++ compiler for the
+// emulation that the tests run on (emulate/cuda_shim.h, which defines KERNEL and DYNAMIC_SHARED itself).
+//
+// Conventions: matrices are row-major; counts of rows times columns are 64 bits wide; a sum has one order, whatever the
+// card and the batch, and no float is added atomically.
+
+typedef long long i64;
+typedef unsigned long long u64;
+typedef unsigned int u32;
+typedef unsigned short bf16; // the bits
+
+#ifndef EMULATED
+// KERNEL(most threads of a block, name, parameters...). The host reads the parameters' types from this text.
+#define KERNEL(threads, name, ...) extern "C" __global__ void __launch_bounds__(threads) name(__VA_ARGS__)
+extern __shared__ float4 dynamic_shared[];
+#define DYNAMIC_SHARED ((float*)dynamic_shared)
+#endif
+
+#define FULL_WARP 0xffffffffu
+#define NEGATIVE_INFINITY __int_as_float((int)0xff800000)
+#define LOG2_E 1.44269504088896340736f
+
+__device__ __forceinline__ float bf16_to_float(bf16 x) { return __uint_as_float((u32)x << 16); }
+
+// To nearest even; NaN stays NaN.
+__device__ __forceinline__ bf16 float_to_bf16(float x) {
+    u32 bits = __float_as_uint(x);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return (bf16)((bits >> 16) | 0x40u);
+    return (bf16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+template <typename T>
+__device__ __forceinline__ T warp_sum(T x) {
+    for (int offset = 16; offset > 0; offset >>= 1) x += __shfl_xor_sync(FULL_WARP, x, offset);
+    return x;
+}
+
+__device__ __forceinline__ float warp_max(float x) {
+    for (int offset = 16; offset > 0; offset >>= 1) x = fmaxf(x, __shfl_xor_sync(FULL_WARP, x, offset));
+    return x;
+}
+
+// The sum over all threads of a block of whole warps, in every thread. `shared` has 32 elements.
+template <typename T>
+__device__ __forceinline__ T block_sum(T x, T* shared) {
+    x = warp_sum(x);
+    __syncthreads(); // `shared` may still be read for the sum before
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
+    __syncthreads();
+    T sum = shared[0];
+    for (int warp = 1; warp < (int)blockDim.x / 32; ++warp) sum += shared[warp];
+    return sum;
+}
+
+__device__ __forceinline__ float block_max(float x, float* shared) {
+    x = warp_max(x);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
+    __syncthreads();
+    float max = shared[0];
+    for (int warp = 1; warp < (int)blockDim.x / 32; ++warp) max = fmaxf(max, shared[warp]);
+    return max;
+}
+
+// Where a thread starts in, and how far it steps through, a range that the whole grid shares.
+#define GRID_FIRST ((i64)blockIdx.x * blockDim.x + threadIdx.x)
+#define GRID_STEP ((i64)gridDim.x * blockDim.x)

@@ -1,0 +1,93 @@
+// Root-mean-square norms, and sums over rows.
+
+// The sum over the `lanes` threads that share a group: one warp, or the whole block.
+__device__ __forceinline__ float group_sum(float x, int lanes, float* shared) {
+    return lanes == 32 ? warp_sum(x) : block_sum(x, shared);
+}
+
+// y = w x / sqrt(mean(x²) + eps) for each group of `width` columns, `lanes` (32 or 256) threads a group.
+KERNEL(256, norm_forward, float* y, float* inverse_rms, const float* x, const float* weight, float eps, i64 groups,
+       int width, int lanes) {
+    __shared__ float shared[32];
+    i64 group = (i64)blockIdx.x * (256 / lanes) + threadIdx.x / lanes;
+    int lane = threadIdx.x % lanes;
+    int end = group < groups ? width : 0;
+    x += group * width;
+    y += group * width;
+    float sum = 0.0f;
+    for (int c = lane; c < end; c += lanes) sum = fmaf(x[c], x[c], sum);
+    sum = group_sum(sum, lanes, shared);
+    float r = 1.0f / sqrtf(sum / (float)width + eps);
+    for (int c = lane; c < end; c += lanes) y[c] = weight[c] * (x[c] * r);
+    if (end > 0 && lane == 0) inverse_rms[group] = r;
+}
+
+// `d`, the gradient of the output, becomes that of the input: r (w d) - x r³ Σ(w d x) / width.
+KERNEL(256, norm_backward, float* d, const float* x, const float* inverse_rms, const float* weight, i64 groups,
+       int width, int lanes) {
+    __shared__ float shared[32];
+    i64 group = (i64)blockIdx.x * (256 / lanes) + threadIdx.x / lanes;
+    int lane = threadIdx.x % lanes;
+    int end = group < groups ? width : 0;
+    x += group * width;
+    d += group * width;
+    float sum = 0.0f;
+    for (int c = lane; c < end; c += lanes) sum = fmaf(d[c] * weight[c], x[c], sum);
+    sum = group_sum(sum, lanes, shared);
+    float r = end > 0 ? inverse_rms[group] : 0.0f;
+    float along = sum * r * r / (float)width;
+    for (int c = lane; c < end; c += lanes) d[c] = r * fmaf(x[c], -along, d[c] * weight[c]);
+}
+
+// Sums over 8 threads of a column, in the first of them. Blocks are 32 columns by 8 threads.
+__device__ __forceinline__ float column_sum(float x) {
+    __shared__ float shared[8][32];
+    shared[threadIdx.x / 32][threadIdx.x % 32] = x;
+    __syncthreads();
+    float sum = shared[0][threadIdx.x % 32];
+    for (int i = 1; i < 8; ++i) sum += shared[i][threadIdx.x % 32];
+    return sum;
+}
+
+// Row `blockIdx.y` of `partial`: Σ d x r over its groups, `each` of them; 32 columns a block.
+KERNEL(256, norm_weight_partial, float* partial, const float* d, const float* x, const float* inverse_rms, i64 groups,
+       i64 each, int width) {
+    int c = blockIdx.x * 32 + threadIdx.x % 32;
+    i64 end = min(groups, ((i64)blockIdx.y + 1) * each);
+    float sum = 0.0f;
+    if (c < width)
+        for (i64 g = blockIdx.y * each + threadIdx.x / 32; g < end; g += 8)
+            sum = fmaf(d[g * width + c] * x[g * width + c], inverse_rms[g], sum);
+    sum = column_sum(sum);
+    if (c < width && threadIdx.x < 32) partial[(i64)blockIdx.y * width + c] = sum;
+}
+
+// Row `blockIdx.y` of `partial`: Σ of its rows of d, `each` of them; 32 columns a block.
+KERNEL(256, rows_partial, float* partial, const float* d, i64 rows, i64 each, int width) {
+    int c = blockIdx.x * 32 + threadIdx.x % 32;
+    i64 end = min(rows, ((i64)blockIdx.y + 1) * each);
+    float sum = 0.0f;
+    if (c < width)
+        for (i64 row = blockIdx.y * each + threadIdx.x / 32; row < end; row += 8) sum += d[row * width + c];
+    sum = column_sum(sum);
+    if (c < width && threadIdx.x < 32) partial[(i64)blockIdx.y * width + c] = sum;
+}
+
+// out += Σ of the rows of `partial`.
+KERNEL(256, add_partials, float* out, const float* partial, int rows, int width) {
+    i64 c = GRID_FIRST;
+    if (c >= width) return;
+    float sum = 0.0f;
+    for (int row = 0; row < rows; ++row) sum += partial[(i64)row * width + c];
+    out[c] += sum;
+}
+
+// One warp for each of `rows` rows: Σ a b.
+KERNEL(256, dot_rows, float* out, const float* a, const float* b, i64 rows, int width) {
+    i64 row = (i64)blockIdx.x * 8 + threadIdx.x / 32;
+    float sum = 0.0f;
+    if (row < rows)
+        for (int c = threadIdx.x % 32; c < width; c += 32) sum = fmaf(a[row * width + c], b[row * width + c], sum);
+    sum = warp_sum(sum);
+    if (row < rows && threadIdx.x % 32 == 0) out[row] = sum;
+}

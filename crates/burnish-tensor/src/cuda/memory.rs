@@ -1,0 +1,74 @@
+//! The memory of a GPU, handed out and taken back without asking the driver each time.
+//!
+//! All work is on one stream, in the order of the calls. So memory may be used again as soon as its buffer is
+//! dropped: whatever was launched on it comes first on the stream.
+
+use std::collections::HashMap;
+
+/// Bytes come in classes, so that nearly equal sizes share their free memory: eight to a doubling.
+pub(crate) fn class_of(bytes: usize) -> usize {
+    let step = (bytes.next_power_of_two() / 16).max(512);
+    bytes.next_multiple_of(step)
+}
+
+/// Free memory by class, and what is in use.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    free: HashMap<usize, Vec<u64>>,
+    /// Bytes in buffers.
+    pub(crate) in_use: usize,
+    /// Most bytes that were in buffers at once.
+    pub(crate) peak: usize,
+}
+
+impl Memory {
+    /// Free memory of this class, if there is any.
+    pub(crate) fn take(&mut self, class: usize) -> Option<u64> {
+        self.free.get_mut(&class)?.pop()
+    }
+
+    /// Counts a buffer in.
+    pub(crate) fn count(&mut self, class: usize) {
+        self.in_use += class;
+        self.peak = self.peak.max(self.in_use);
+    }
+
+    /// Takes a buffer's memory back.
+    pub(crate) fn give_back(&mut self, class: usize, pointer: u64) {
+        self.in_use -= class;
+        self.free.entry(class).or_default().push(pointer);
+    }
+
+    /// All that is free, no longer kept here.
+    pub(crate) fn drain(&mut self) -> Vec<u64> {
+        self.free.drain().flat_map(|(_, pointers)| pointers).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_hold_what_they_are_for_and_waste_little() {
+        for bytes in [1, 511, 512, 513, 8191, 8193, 1_000_000, (1 << 30) + 1] {
+            let class = class_of(bytes);
+            assert!(class >= bytes && class < bytes + 512.max(bytes / 8 + 1), "{bytes} in {class}");
+            assert_eq!(class_of(class), class);
+        }
+    }
+
+    #[test]
+    fn memory_comes_back_by_class_and_its_peak_is_known() {
+        let mut memory = Memory::default();
+        assert_eq!(memory.take(1024), None);
+        memory.count(1024);
+        memory.count(512);
+        memory.give_back(1024, 7);
+        assert_eq!(memory.take(512), None);
+        assert_eq!(memory.take(1024), Some(7));
+        assert_eq!((memory.in_use, memory.peak), (512, 1536));
+        memory.give_back(512, 8);
+        assert_eq!(memory.drain(), [8]);
+    }
+}

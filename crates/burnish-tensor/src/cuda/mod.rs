@@ -1,0 +1,398 @@
+//! NVIDIA GPUs: the operations of this crate as CUDA kernels and cuBLAS products.
+//!
+//! Building needs no CUDA toolkit. At run time three libraries are loaded: the driver (`libcuda`), NVRTC (`libnvrtc`),
+//! which compiles the kernels for the card when they are first needed, and cuBLAS (`libcublas`).
+//!
+//! What holds everywhere:
+//! - Work is queued on one stream in the order of the calls; nothing waits for the GPU but [`Buffer::download`].
+//! - Operations do not fail one by one: the first error is kept by [`Cuda`] and comes out of the next download, and what
+//!   is queued after it goes nowhere. The driver itself reports most errors that late anyway.
+//! - A kernel adds up in an order that depends on sizes alone, and never adds floats atomically: the same calls give
+//!   the same bits.
+//! - Precision as on the CPU: operands of products with weights in f32 or bf16, sums and all else in f32.
+//!
+//! The tests run this code, launches included, against `emulate/`: a driver, an NVRTC and a cuBLAS of an emulated device,
+//! for which a C++ compiler compiles the same kernels.
+
+mod arguments;
+mod buffer;
+mod error;
+mod libraries;
+mod memory;
+mod modules;
+pub(crate) mod ops;
+pub(crate) mod pinned;
+mod plan;
+mod product;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use cudarc::{
+    cublas,
+    driver::{result, sys},
+};
+
+pub(crate) use arguments::{Argument, int, long};
+pub(crate) use buffer::{Buffer, Element, Slice, SliceMut};
+pub use error::CudaError;
+use memory::Memory;
+use modules::{Modules, Program};
+use plan::Plan;
+
+/// What cuBLAS may use beside its operands: 32 MiB, NVIDIA's advice for cards of compute capability 9.
+const WORKSPACE_BYTES: usize = 32 << 20;
+
+/// A GPU that is ready to work.
+pub struct Cuda {
+    name: String,
+    capability: (i32, i32),
+    memory_bytes: usize,
+    shared_bytes_max: usize,
+    options: Options,
+    device: sys::CUdevice,
+    context: sys::CUcontext,
+    stream: sys::CUstream,
+    blas: Mutex<Blas>,
+    memory: Mutex<Memory>,
+    modules: Mutex<Modules>,
+    failed: AtomicBool,
+    error: Mutex<Option<CudaError>>,
+}
+
+/// What tests choose otherwise.
+#[derive(Clone, Debug)]
+struct Options {
+    /// Where compiled kernels are kept; nowhere if there is no such folder.
+    cache: Option<PathBuf>,
+    /// Is freed memory kept for the next buffer of its class? Otherwise every buffer has memory of its own size, so that
+    /// the emulated device sees what reads fresh memory or writes beyond its own.
+    reuses_memory: bool,
+}
+
+struct Blas {
+    handle: cublas::sys::cublasHandle_t,
+    workspace: u64,
+}
+
+// SAFETY: the driver's handles may be used from any thread once their context is current there, which `bind` sees to;
+// the handle of cuBLAS and the modules are behind locks.
+unsafe impl Send for Cuda {}
+// SAFETY: as above.
+unsafe impl Sync for Cuda {}
+
+/// A lock's value; nothing here is left half-changed by a panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Cuda {
+    /// Opens the GPU with this number, counted from 0 as `CUDA_VISIBLE_DEVICES` leaves them.
+    ///
+    /// # Errors
+    /// If a library is missing, there is no such GPU, or the driver refuses. Kernels are compiled when first used: what
+    /// goes wrong there comes out later.
+    pub fn open(ordinal: usize) -> Result<Arc<Cuda>, CudaError> {
+        Cuda::open_with(ordinal, Options { cache: modules::cache_folder(), reuses_memory: true })
+    }
+
+    fn open_with(ordinal: usize, options: Options) -> Result<Arc<Cuda>, CudaError> {
+        libraries::need()?;
+        result::init().map_err(CudaError::driver("starting NVIDIA's driver"))?;
+        let count = result::device::get_count().map_err(CudaError::driver("counting the GPUs"))?;
+        let count = usize::try_from(count).unwrap_or(0);
+        if ordinal >= count {
+            return Err(CudaError::Ordinal { ordinal, count });
+        }
+        let device = result::device::get(ordinal as i32)
+            .map_err(CudaError::driver(format!("opening cuda:{ordinal}")))?;
+        let asking = || CudaError::driver("asking the GPU what it is");
+        let name = result::device::get_name(device).map_err(asking())?;
+        // SAFETY: the device has just been opened.
+        let attribute = |which| unsafe { result::device::get_attribute(device, which) }.map_err(asking());
+        use sys::CUdevice_attribute_enum as Is;
+        let major = attribute(Is::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        let minor = attribute(Is::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        let shared = attribute(Is::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+        // SAFETY: as above.
+        let memory_bytes = unsafe { result::device::total_mem(device) }.map_err(asking())?;
+        // SAFETY: as above; the context is released when the handle is dropped.
+        let context = unsafe { result::primary_ctx::retain(device) }
+            .map_err(CudaError::driver("making a context on the GPU"))?;
+        let modules = Modules::new(format!("sm_{major}{minor}"), options.cache.clone());
+        let mut cuda = Cuda {
+            name,
+            capability: (major, minor),
+            memory_bytes,
+            shared_bytes_max: usize::try_from(shared).unwrap_or(0),
+            options,
+            device,
+            context,
+            stream: std::ptr::null_mut(),
+            blas: Mutex::new(Blas { handle: std::ptr::null_mut(), workspace: 0 }),
+            memory: Mutex::default(),
+            modules: Mutex::new(modules),
+            failed: AtomicBool::new(false),
+            error: Mutex::new(None),
+        };
+        cuda.start()?;
+        Ok(Arc::new(cuda))
+    }
+
+    /// The stream, the driver's pool of memory, and cuBLAS.
+    fn start(&mut self) -> Result<(), CudaError> {
+        self.bind();
+        self.stream = result::stream::create(result::stream::StreamKind::NonBlocking)
+            .map_err(CudaError::driver("making a stream on the GPU"))?;
+        // Freed memory stays with the program: giving it to the system and back costs more than it is worth.
+        let mut threshold = u64::MAX;
+        // SAFETY: the pool belongs to the open device; the value is a 64-bit number, as this attribute's is.
+        unsafe {
+            let pool = result::device::get_default_mem_pool(self.device)
+                .map_err(CudaError::driver("asking for the GPU's pool of memory"))?;
+            result::mem_pool::set_attribute(
+                pool,
+                sys::CUmemPool_attribute_enum::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+                (&raw mut threshold).cast(),
+            )
+            .map_err(CudaError::driver("setting up the GPU's pool of memory"))?;
+        }
+        let handle = cublas::result::create_handle().map_err(CudaError::cublas("starting cuBLAS"))?;
+        lock(&self.blas).handle = handle;
+        let workspace = self.take(WORKSPACE_BYTES)?;
+        lock(&self.blas).workspace = workspace;
+        let failed = || CudaError::cublas("setting up cuBLAS");
+        // SAFETY: handle, stream and workspace have just been made, and live until the handle is dropped.
+        unsafe {
+            cublas::result::set_stream(handle, self.stream.cast()).map_err(failed())?;
+            cublas::sys::cublasSetWorkspace_v2(handle, workspace as *mut _, WORKSPACE_BYTES)
+                .result()
+                .map_err(failed())
+        }
+    }
+
+    /// What the card calls itself.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its compute capability, such as (9, 0).
+    #[must_use]
+    pub fn capability(&self) -> (i32, i32) {
+        self.capability
+    }
+
+    /// Bytes of its memory.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.memory_bytes
+    }
+
+    /// Most bytes that this program's buffers took at once, cuBLAS's workspace included.
+    #[must_use]
+    pub fn memory_peak_bytes(&self) -> usize {
+        lock(&self.memory).peak
+    }
+
+    /// Most bytes of shared memory that a block may have.
+    pub(crate) fn shared_bytes_max(&self) -> usize {
+        self.shared_bytes_max
+    }
+
+    /// Waits until all that was queued is done.
+    ///
+    /// # Errors
+    /// The first error since the GPU was opened.
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        self.check()?;
+        self.bind();
+        // SAFETY: the stream lives as long as this handle.
+        let done = unsafe { result::stream::synchronize(self.stream) };
+        self.note(done.map_err(CudaError::driver("work on the GPU")));
+        self.check()
+    }
+
+    /// The first error since the GPU was opened, as far as it is known without waiting.
+    pub(crate) fn check(&self) -> Result<(), CudaError> {
+        if !self.failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        lock(&self.error).clone().map_or(Ok(()), Err)
+    }
+
+    /// Keeps the first error.
+    pub(crate) fn note(&self, outcome: Result<(), CudaError>) {
+        if let Err(error) = outcome {
+            lock(&self.error).get_or_insert(error);
+            self.failed.store(true, Ordering::Release);
+        }
+    }
+
+    /// Makes the context current, and says whether nothing has failed so far.
+    pub(crate) fn works(&self) -> bool {
+        self.bind();
+        !self.failed.load(Ordering::Acquire)
+    }
+
+    /// Makes the context current on the calling thread.
+    pub(crate) fn bind(&self) {
+        // SAFETY: the context is retained as long as this handle lives.
+        let bound = unsafe { result::ctx::set_current(self.context) };
+        self.note(bound.map_err(CudaError::driver("choosing the GPU")));
+    }
+
+    pub(crate) fn stream(&self) -> sys::CUstream {
+        self.stream
+    }
+
+    /// Memory for a buffer; 0 for no bytes, or after an error.
+    pub(crate) fn allocate(&self, bytes: usize) -> u64 {
+        if bytes == 0 || !self.works() {
+            return 0;
+        }
+        match self.take(bytes) {
+            Ok(pointer) => pointer,
+            Err(error) => {
+                self.note(Err(error));
+                0
+            }
+        }
+    }
+
+    fn class_of(&self, bytes: usize) -> usize {
+        if self.options.reuses_memory { memory::class_of(bytes) } else { bytes }
+    }
+
+    fn take(&self, bytes: usize) -> Result<u64, CudaError> {
+        let class = self.class_of(bytes);
+        let mut memory = lock(&self.memory);
+        // SAFETY: sizes are above 0, and the stream lives.
+        let fresh = || unsafe { result::malloc_async(self.stream, class) };
+        let pointer = match memory.take(class).map_or_else(fresh, Ok) {
+            Err(error) if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                for pointer in memory.drain() {
+                    // SAFETY: it was allocated on this stream, and no buffer has it.
+                    let _ = unsafe { result::free_async(pointer, self.stream) };
+                }
+                // SAFETY: the stream lives. Only what is freed on the stream can be given out anew.
+                let _ = unsafe { result::stream::synchronize(self.stream) };
+                fresh().map_err(|_| CudaError::OutOfMemory {
+                    bytes,
+                    in_use: memory.in_use,
+                    total: self.memory_bytes,
+                })?
+            }
+            other => other.map_err(CudaError::driver("taking memory of the GPU"))?,
+        };
+        memory.count(class);
+        Ok(pointer)
+    }
+
+    /// Takes back what [`Cuda::allocate`] gave.
+    pub(crate) fn give_back(&self, bytes: usize, pointer: u64) {
+        if pointer == 0 {
+            return;
+        }
+        let mut memory = lock(&self.memory);
+        memory.give_back(self.class_of(bytes), pointer);
+        if !self.options.reuses_memory {
+            let freed = memory.drain().into_iter().try_for_each(|pointer| {
+                // SAFETY: it was allocated on this stream, and no buffer has it.
+                unsafe { result::free_async(pointer, self.stream) }
+            });
+            drop(memory);
+            self.note(freed.map_err(CudaError::driver("giving memory of the GPU back")));
+        }
+    }
+
+    /// Queues a kernel; nothing if the plan has no blocks.
+    ///
+    /// # Panics
+    /// If the program has no such kernel, or it takes other arguments.
+    pub(crate) fn launch(&self, program: Program, name: &str, plan: Plan, arguments: &mut [Argument]) {
+        if plan.is_empty() || !self.works() {
+            return;
+        }
+        let mut modules = lock(&self.modules);
+        let kernel = match modules.kernel(program, name) {
+            Ok(kernel) => kernel,
+            Err(error) => return self.note(Err(error)),
+        };
+        arguments::check(name, &kernel.parameters, arguments);
+        if plan.shared_bytes > kernel.shared_bytes_max {
+            // SAFETY: the function belongs to a loaded module.
+            let raised = unsafe {
+                result::function::set_function_attribute(
+                    kernel.function,
+                    sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                    plan.shared_bytes as i32,
+                )
+            };
+            if raised.is_ok() {
+                kernel.shared_bytes_max = plan.shared_bytes;
+            }
+            let bytes = plan.shared_bytes;
+            self.note(raised.map_err(|error| {
+                CudaError::driver(format!("giving {name} {bytes} bytes of shared memory"))(error)
+            }));
+        }
+        let mut addresses: Vec<_> = arguments.iter_mut().map(Argument::address).collect();
+        let [x, y] = plan.grid;
+        // SAFETY: number and types of the arguments are those of the kernel; what they point at lives until the work is
+        // done, because freed memory is used again only by what is queued later.
+        let launched = unsafe {
+            result::launch_kernel(
+                kernel.function,
+                (x, y, 1),
+                (plan.threads, 1, 1),
+                plan.shared_bytes,
+                self.stream,
+                &mut addresses,
+            )
+        };
+        self.note(
+            launched.map_err(|error| CudaError::driver(format!("launching {name} with {plan:?}"))(error)),
+        );
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        self.bind();
+        // SAFETY: no buffer is left, because each holds this handle. Errors have no one to go to any more.
+        unsafe {
+            let _ = result::stream::synchronize(self.stream);
+            lock(&self.modules).unload();
+            let Blas { handle, workspace } = *lock(&self.blas);
+            if !handle.is_null() {
+                let _ = cublas::result::destroy_handle(handle);
+            }
+            let mut pointers = lock(&self.memory).drain();
+            pointers.extend((workspace != 0).then_some(workspace));
+            for pointer in pointers {
+                let _ = result::free_async(pointer, self.stream);
+            }
+            let _ = result::stream::synchronize(self.stream);
+            let _ = result::stream::destroy(self.stream);
+            let _ = result::primary_ctx::release(self.device);
+        }
+    }
+}
+
+impl fmt::Debug for Cuda {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (major, minor) = self.capability;
+        write!(f, "{} (compute capability {major}.{minor})", self.name)
+    }
+}

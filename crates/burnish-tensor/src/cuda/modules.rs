@@ -1,0 +1,247 @@
+//! The kernels: compiled for the card by NVRTC when first asked for, and kept on disk.
+
+use std::{
+    collections::HashMap,
+    ffi::CString,
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+    path::{Path, PathBuf},
+};
+
+use cudarc::{
+    driver::{DriverError, result, sys},
+    nvrtc::{result as nvrtc, sys as nvrtc_sys},
+};
+
+use super::{
+    CudaError,
+    arguments::{self, Parameter},
+};
+
+/// What every kernel file starts with.
+const COMMON: &str = include_str!("kernels/common.cuh");
+
+/// The kernel files.
+pub(crate) const FILES: [(&str, &str); 9] = [
+    ("elementwise.cu", include_str!("kernels/elementwise.cu")),
+    ("gather.cu", include_str!("kernels/gather.cu")),
+    ("norm.cu", include_str!("kernels/norm.cu")),
+    ("rope.cu", include_str!("kernels/rope.cu")),
+    ("scores.cu", include_str!("kernels/scores.cu")),
+    ("optim.cu", include_str!("kernels/optim.cu")),
+    ("decode.cu", include_str!("kernels/decode.cu")),
+    ("attention.cu", include_str!("kernels/attention.cu")),
+    (
+        "attention_mma.cu",
+        concat!(include_str!("kernels/mma.cuh"), "\n", include_str!("kernels/attention_mma.cu")),
+    ),
+];
+
+/// A kernel file, with its macros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Program {
+    Elementwise,
+    Gather,
+    Norm,
+    Rope,
+    Scores,
+    Optim,
+    Decode,
+    Attention { head_dim: usize, tile: usize },
+    AttentionMma { head_dim: usize },
+}
+
+impl Program {
+    fn file(self) -> (&'static str, &'static str) {
+        FILES[match self {
+            Program::Elementwise => 0,
+            Program::Gather => 1,
+            Program::Norm => 2,
+            Program::Rope => 3,
+            Program::Scores => 4,
+            Program::Optim => 5,
+            Program::Decode => 6,
+            Program::Attention { .. } => 7,
+            Program::AttentionMma { .. } => 8,
+        }]
+    }
+
+    fn macros(self) -> Vec<String> {
+        match self {
+            Program::Attention { head_dim, tile } => {
+                vec![format!("HEAD_DIM={head_dim}"), format!("TILE={tile}")]
+            }
+            Program::AttentionMma { head_dim } => vec![format!("HEAD_DIM={head_dim}")],
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let macros = self.macros().into_iter().fold(String::new(), |all, one| all + " " + &one);
+        write!(f, "{}{macros}", self.file().0)
+    }
+}
+
+/// A kernel that is ready to be launched.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(crate) function: sys::CUfunction,
+    pub(crate) parameters: Vec<Parameter>,
+    /// Bytes of dynamic shared memory that it may have so far.
+    pub(crate) shared_bytes_max: u32,
+}
+
+/// All kernels that were asked for so far.
+#[derive(Debug)]
+pub(crate) struct Modules {
+    /// Such as `sm_90`.
+    architecture: String,
+    /// Where compiled programs are kept; nowhere if there is no such folder.
+    cache: Option<PathBuf>,
+    loaded: HashMap<Program, HashMap<&'static str, Kernel>>,
+    handles: Vec<sys::CUmodule>,
+}
+
+/// What every kernel may have without asking.
+const SHARED_BYTES_DEFAULT: u32 = 48 << 10;
+
+impl Modules {
+    pub(crate) fn new(architecture: String, cache: Option<PathBuf>) -> Self {
+        Modules { architecture, cache, loaded: HashMap::new(), handles: Vec::new() }
+    }
+
+    /// A kernel of a program. The context of the card is current.
+    ///
+    /// # Panics
+    /// If the program has no such kernel.
+    #[expect(clippy::panic, reason = "documented: a mistake of the program")]
+    pub(crate) fn kernel(&mut self, program: Program, name: &str) -> Result<&mut Kernel, CudaError> {
+        if !self.loaded.contains_key(&program) {
+            let kernels = self.load(program)?;
+            self.loaded.insert(program, kernels);
+        }
+        match self.loaded.get_mut(&program).and_then(|kernels| kernels.get_mut(name)) {
+            Some(kernel) => Ok(kernel),
+            None => panic!("{program} has no kernel {name}"),
+        }
+    }
+
+    fn load(&mut self, program: Program) -> Result<HashMap<&'static str, Kernel>, CudaError> {
+        let (source, path) = self.source(program)?;
+        let kept = path.as_ref().and_then(|path| std::fs::read(path).ok());
+        // A file that the driver refuses is made again.
+        let module = match kept.filter(|image| !image.is_empty()).map(|image| load_image(&image)) {
+            Some(Ok(module)) => module,
+            _ => {
+                let image = compile(program, source, &self.architecture)?;
+                let module = load_image(&image).map_err(CudaError::driver(format!(
+                    "loading {program} (the driver must be as new as the NVRTC that compiled it)"
+                )))?;
+                if let Some(path) = path {
+                    // The next start compiles again if this fails: nothing else depends on it.
+                    let _ = keep(&path, &image);
+                }
+                module
+            }
+        };
+        self.handles.push(module);
+        let kernel = |(name, parameters): (&'static str, Vec<Parameter>)| {
+            let c_name = CString::new(name).unwrap_or_default();
+            // SAFETY: the module has just been loaded.
+            let function = unsafe { result::module::get_function(module, c_name) }
+                .map_err(CudaError::driver(format!("looking for kernel {name} in {program}")))?;
+            Ok((name, Kernel { function, parameters, shared_bytes_max: SHARED_BYTES_DEFAULT }))
+        };
+        arguments::kernels(program.file().1).into_iter().map(kernel).collect()
+    }
+
+    /// The text of a program, and the file that keeps it compiled.
+    fn source(&self, program: Program) -> Result<(String, Option<PathBuf>), CudaError> {
+        let source = format!("{COMMON}\n{}", program.file().1);
+        let mut hasher = DefaultHasher::new();
+        (&source, program.macros(), &self.architecture, nvrtc_version()?).hash(&mut hasher);
+        let stem = program.file().0.trim_end_matches(".cu");
+        let name = format!("{stem}-{}-{:016x}.cubin", self.architecture, hasher.finish());
+        Ok((source, self.cache.as_ref().map(|folder| folder.join(name))))
+    }
+
+    /// Frees all programs.
+    pub(crate) fn unload(&mut self) {
+        self.loaded.clear();
+        for module in self.handles.drain(..) {
+            // SAFETY: it was loaded and not unloaded, and nothing is launched any more.
+            let _ = unsafe { result::module::unload(module) };
+        }
+    }
+}
+
+fn load_image(image: &[u8]) -> Result<sys::CUmodule, DriverError> {
+    // SAFETY: the image is what NVRTC made, or what its file holds; the driver checks and copies it.
+    unsafe { result::module::load_data(image.as_ptr().cast()) }
+}
+
+/// Other processes see the whole file or none.
+fn keep(path: &Path, image: &[u8]) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let unfinished = path.with_extension(format!("{}.tmp", std::process::id()));
+    std::fs::write(&unfinished, image)?;
+    std::fs::rename(&unfinished, path)
+}
+
+/// `$XDG_CACHE_HOME/burnish/cuda`, or `~/.cache/burnish/cuda`.
+pub(crate) fn cache_folder() -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;
+    Some(base.join("burnish").join("cuda"))
+}
+
+fn nvrtc_version() -> Result<(i32, i32), CudaError> {
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: both pointers are valid.
+    let status = unsafe { nvrtc_sys::nvrtcVersion(&mut major, &mut minor) };
+    status.result().map_err(CudaError::nvrtc("asking NVRTC for its version"))?;
+    Ok((major, minor))
+}
+
+fn compile(program: Program, source: String, architecture: &str) -> Result<Vec<u8>, CudaError> {
+    let source = CString::new(source).unwrap_or_default();
+    let name = CString::new(program.file().0).unwrap_or_default();
+    let handle = nvrtc::create_program(&source, Some(&name))
+        .map_err(CudaError::nvrtc("handing a kernel source to NVRTC"))?;
+    let mut options = vec![format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned()];
+    options.extend(program.macros().iter().map(|one| format!("-D{one}")));
+    // SAFETY: the program was created above, is destroyed below and nowhere else, and outlives its texts' uses.
+    unsafe {
+        let compiled = nvrtc::compile_program(handle, &options).map_err(|error| {
+            let log = nvrtc::get_program_log(handle).unwrap_or_default();
+            let log = log.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0).collect::<Vec<_>>();
+            CudaError::Compile {
+                program: program.to_string(),
+                architecture: architecture.to_owned(),
+                status: format!("{:?}", error.0),
+                log: String::from_utf8_lossy(&log).into_owned(),
+            }
+        });
+        let image = compiled.and_then(|()| cubin(handle));
+        let _ = nvrtc::destroy_program(handle);
+        image
+    }
+}
+
+/// # Safety
+/// The program has been compiled.
+unsafe fn cubin(handle: nvrtc_sys::nvrtcProgram) -> Result<Vec<u8>, CudaError> {
+    let mut size = 0;
+    // SAFETY: the caller vouches for the program; the buffer has the size that NVRTC asks for.
+    unsafe {
+        let failed = || CudaError::nvrtc("taking a compiled program from NVRTC");
+        nvrtc_sys::nvrtcGetCUBINSize(handle, &mut size).result().map_err(failed())?;
+        let mut image = vec![0_u8; size];
+        nvrtc_sys::nvrtcGetCUBIN(handle, image.as_mut_ptr().cast()).result().map_err(failed())?;
+        Ok(image)
+    }
+}

@@ -1,0 +1,377 @@
+//! Grouped-query attention over a forest of segments, forward and backward.
+
+use std::sync::Arc;
+
+use half::bf16;
+
+use super::forest::{Forest, Method, Uploaded};
+use crate::{
+    HeadShape, Layout, Precision,
+    cuda::{Argument, Buffer, Cuda, Slice, int, long, modules::Program, plan::Plan, product::to_bf16},
+};
+
+/// Threads of a block.
+const THREADS: usize = 256;
+
+/// Bytes of shared memory for `tiles` tiles of rows and one of weights, as `kernels/attention.cu` lays them out.
+fn fma_bytes(head_dim: usize, tile: usize, tiles: usize) -> usize {
+    let stride = head_dim.next_multiple_of(16) + 4;
+    size_of::<f32>() * (tiles * tile * stride + tile * (tile + 4))
+}
+
+/// The same for `kernels/attention_mma.cu`: `fixed` tiles of a task's rows, and two each of the two that it walks over.
+fn mma_bytes(head_dim: usize, fixed: usize) -> usize {
+    let (rows, columns, stride) = (128, 64, head_dim + 8);
+    size_of::<bf16>() * (fixed * rows + 4 * columns) * stride + size_of::<f32>() * 2 * columns
+}
+
+/// What attention runs on, for a card of this compute capability and with so much shared memory for a block: tensor
+/// cores where operands may be rounded to bf16 and the kernels fit; else the largest tile for which the backward pass
+/// fits, or the smallest.
+pub(crate) fn method_of(
+    head_dim: usize,
+    precision: Precision,
+    capability: (i32, i32),
+    shared_bytes_max: usize,
+) -> Method {
+    let has_mma = capability.0 >= 8 && head_dim.is_multiple_of(16) && head_dim <= 128;
+    if precision == Precision::Bf16 && has_mma && mma_bytes(head_dim, 2) <= shared_bytes_max {
+        return Method::Mma;
+    }
+    let fits = |tile: &usize| fma_bytes(head_dim, *tile, 4) <= shared_bytes_max;
+    Method::Fma { tile: [64, 32].into_iter().find(fits).unwrap_or(16) }
+}
+
+/// A layout for attention with heads of `head_dim` columns.
+pub(crate) fn forest(cuda: &Arc<Cuda>, layout: &Layout, head_dim: usize, precision: Precision) -> Forest {
+    let method = method_of(head_dim, precision, cuda.capability(), cuda.shared_bytes_max());
+    Forest::upload(cuda, layout, method)
+}
+
+/// Queries, keys and values of a packed batch: `[rows, heads · head_dim]`, twice `[rows, kv_heads · head_dim]`.
+#[derive(Clone, Copy)]
+pub(crate) struct Inputs<'a> {
+    pub(crate) q: Slice<'a, f32>,
+    pub(crate) k: Slice<'a, f32>,
+    pub(crate) v: Slice<'a, f32>,
+    pub(crate) shape: HeadShape,
+    pub(crate) forest: &'a Forest,
+}
+
+/// A matrix as the kernels of a method take it.
+enum Operand<'a> {
+    F32(Slice<'a, f32>),
+    Bf16(Buffer<bf16>),
+}
+
+impl From<&Operand<'_>> for Argument {
+    fn from(operand: &Operand<'_>) -> Self {
+        match operand {
+            Operand::F32(slice) => (*slice).into(),
+            Operand::Bf16(buffer) => buffer.all().into(),
+        }
+    }
+}
+
+/// One pass of a method over a walk.
+struct Pass<'a> {
+    /// Its kernel with each method.
+    kernels: [&'static str; 2],
+    walk: &'a Uploaded,
+    /// Blocks for each task.
+    heads: usize,
+    shared_bytes: usize,
+}
+
+impl Inputs<'_> {
+    fn check(&self) {
+        let (rows, shape) = (self.forest.rows, self.shape);
+        assert!(shape.heads.is_multiple_of(shape.kv_heads), "{shape:?}");
+        assert_eq!(self.q.len(), rows * shape.width(), "queries are not [rows, heads * head_dim]");
+        assert_eq!(self.k.len(), rows * shape.kv_width(), "keys are not [rows, kv_heads * head_dim]");
+        assert_eq!(self.v.len(), rows * shape.kv_width(), "values are not [rows, kv_heads * head_dim]");
+    }
+
+    fn operand<'a>(&self, cuda: &Arc<Cuda>, x: Slice<'a, f32>) -> Operand<'a> {
+        match self.forest.method {
+            Method::Fma { .. } => Operand::F32(x),
+            Method::Mma => Operand::Bf16(to_bf16(cuda, x)),
+        }
+    }
+
+    /// Bytes of shared memory for a kernel that holds `fixed` tiles of its task, and walks over two others.
+    fn shared_bytes(&self, fixed: usize, walked: usize) -> usize {
+        match self.forest.method {
+            Method::Fma { tile } => fma_bytes(self.shape.head_dim, tile, fixed + walked),
+            Method::Mma => mma_bytes(self.shape.head_dim, fixed),
+        }
+    }
+
+    /// `arguments` are those before the tasks.
+    fn launch(&self, cuda: &Cuda, pass: &Pass<'_>, mut arguments: Vec<Argument>) {
+        let HeadShape { heads, kv_heads, head_dim } = self.shape;
+        let Pass { kernels: [fma, mma], walk, .. } = pass;
+        arguments.extend([walk.tasks.all(), walk.ranges.all()].map(Argument::from));
+        arguments.extend([int(heads), int(kv_heads), self.shape.scale().into()]);
+        let (program, name) = match self.forest.method {
+            Method::Fma { tile } => (Program::Attention { head_dim, tile }, fma),
+            Method::Mma => (Program::AttentionMma { head_dim }, mma),
+        };
+        let plan = Plan::blocks(walk.count, pass.heads, THREADS).with_shared(pass.shared_bytes);
+        cuda.launch(program, name, plan, &mut arguments);
+    }
+}
+
+/// The output `[rows, heads · head_dim]`, and what the backward pass needs: the logarithm to base 2 of the sums of
+/// exponentials `[rows, heads]`.
+pub(crate) fn forward(cuda: &Arc<Cuda>, inputs: Inputs<'_>) -> (Buffer<f32>, Buffer<f32>) {
+    inputs.check();
+    let mut out = Buffer::uninit(cuda, inputs.q.len());
+    let mut log_sums = Buffer::uninit(cuda, inputs.forest.rows * inputs.shape.heads);
+    let operands = [inputs.q, inputs.k, inputs.v].map(|x| inputs.operand(cuda, x));
+    let mut arguments = vec![out.all_mut().into(), log_sums.all_mut().into()];
+    arguments.extend(operands.iter().map(Argument::from));
+    let pass = Pass {
+        kernels: ["attention_forward", "attention_mma_forward"],
+        walk: &inputs.forest.queries,
+        heads: inputs.shape.heads,
+        // Keys and values take turns in one tile in f32.
+        shared_bytes: inputs.shared_bytes(1, 1),
+    };
+    inputs.launch(cuda, &pass, arguments);
+    (out, log_sums)
+}
+
+/// What the forward pass left behind, and the gradient of its output.
+#[derive(Clone, Copy)]
+pub(crate) struct Outputs<'a> {
+    /// `[rows, heads · head_dim]`.
+    pub(crate) out: Slice<'a, f32>,
+    /// `[rows, heads]`.
+    pub(crate) log_sums: Slice<'a, f32>,
+    /// `[rows, heads · head_dim]`.
+    pub(crate) d_out: Slice<'a, f32>,
+}
+
+/// Gradients of queries, keys and values.
+pub(crate) struct Gradients {
+    pub(crate) d_q: Buffer<f32>,
+    pub(crate) d_k: Buffer<f32>,
+    pub(crate) d_v: Buffer<f32>,
+}
+
+/// The gradients; probabilities are computed again.
+pub(crate) fn backward(cuda: &Arc<Cuda>, inputs: Inputs<'_>, outputs: Outputs<'_>) -> Gradients {
+    inputs.check();
+    let Inputs { q, k, v, shape, forest } = inputs;
+    let Outputs { out, log_sums, d_out } = outputs;
+    let n = forest.rows * shape.heads;
+    assert_eq!((out.len(), d_out.len()), (q.len(), q.len()), "outputs are shaped like queries");
+    assert_eq!(log_sums.len(), n, "one sum for each row and head");
+    let row_sums = row_sums(cuda, shape, out, d_out);
+    let operands = [q, k, v, d_out].map(|x| inputs.operand(cuda, x));
+    let saved = [log_sums, row_sums.all()].map(Argument::from);
+
+    let [mut d_q, mut d_k, mut d_v] = [q, k, v].map(|x| Buffer::uninit(cuda, x.len()));
+    let run = |pass: &Pass<'_>, gradients: &[Argument]| {
+        let mut arguments = gradients.to_vec();
+        arguments.extend(operands.iter().map(Argument::from));
+        arguments.extend(saved);
+        inputs.launch(cuda, pass, arguments);
+    };
+    let shared_bytes = inputs.shared_bytes(2, 2);
+    let pass = Pass {
+        kernels: ["attention_backward_queries", "attention_mma_backward_queries"],
+        walk: &forest.queries,
+        heads: shape.heads,
+        shared_bytes,
+    };
+    run(&pass, &[d_q.all_mut().into()]);
+    let pass = Pass {
+        kernels: ["attention_backward_keys", "attention_mma_backward_keys"],
+        walk: &forest.keys,
+        heads: shape.kv_heads,
+        shared_bytes,
+    };
+    run(&pass, &[d_k.all_mut().into(), d_v.all_mut().into()]);
+    Gradients { d_q, d_k, d_v }
+}
+
+/// `Σ_columns d_out ⊙ out` of each row and head.
+fn row_sums(cuda: &Arc<Cuda>, shape: HeadShape, out: Slice<'_, f32>, d_out: Slice<'_, f32>) -> Buffer<f32> {
+    let n = out.len() / shape.head_dim;
+    let mut sums = Buffer::uninit(cuda, n);
+    let arguments = &mut [sums.all_mut().into(), out.into(), d_out.into(), long(n), int(shape.head_dim)];
+    let plan = Plan::blocks(n.div_ceil(THREADS / 32), 1, THREADS);
+    cuda.launch(Program::Norm, "dot_rows", plan, arguments);
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Segment,
+        cuda::testing::{ATTENTION, ATTENTION_MMA, device},
+        ops, reference,
+        testing::{assert_close, random, wide},
+    };
+
+    #[test]
+    fn kernels_fit_the_shared_memory_of_cards() {
+        use Precision::{Bf16, F32};
+        let [h100, a100, ada, turing] =
+            [((9, 0), 227 << 10), ((8, 0), 163 << 10), ((8, 9), 99 << 10), ((7, 5), 64 << 10)];
+        let method = |dim, precision, (capability, bytes)| method_of(dim, precision, capability, bytes);
+        let fma = |tile| Method::Fma { tile };
+        assert_eq!([32, 128, 256].map(|dim| method(dim, F32, h100)), [fma(64), fma(64), fma(32)]);
+        assert_eq!([64, 128, 256].map(|dim| method(dim, F32, ada)), [fma(64), fma(32), fma(16)]);
+        assert_eq!([64, 128].map(|dim| method(dim, Bf16, h100)), [Method::Mma; 2]);
+        assert_eq!([64, 128].map(|dim| method(dim, Bf16, a100)), [Method::Mma; 2]);
+        assert_eq!([64, 128].map(|dim| method(dim, Bf16, ada)), [Method::Mma, fma(32)]);
+        assert_eq!([40, 256].map(|dim| method(dim, Bf16, h100)), [fma(64), fma(32)]);
+        assert_eq!(method(64, Bf16, turing), fma(32));
+        for dim in [1, 17, 64, 96, 128, 256] {
+            for (capability, bytes) in [h100, a100, ada] {
+                let Method::Fma { tile } = method_of(dim, F32, capability, bytes) else { unreachable!() };
+                assert!(fma_bytes(dim, tile, 4) <= bytes);
+            }
+        }
+    }
+
+    struct Case {
+        q: Vec<f32>,
+        k: Vec<f32>,
+        v: Vec<f32>,
+        d_out: Vec<f32>,
+        shape: HeadShape,
+        layout: Layout,
+        method: Method,
+        tolerance: f64,
+    }
+
+    impl Case {
+        fn new(head_dim: usize, method: Method, (kv_heads, group): (usize, usize), layout: Layout) -> Self {
+            let shape = HeadShape { heads: kv_heads * group, kv_heads, head_dim };
+            let rows = layout.rows();
+            // Operands that bf16 holds; what is rounded in between is up to 2⁻⁸ off.
+            let rounded = |x: Vec<f32>| x.iter().map(|&x| bf16::from_f32(x).to_f32()).collect::<Vec<_>>();
+            let q = rounded(random(1, rows * shape.width()).iter().map(|q| 3.0 * q).collect());
+            let [k, v] = [2, 3].map(|seed| rounded(random(seed, rows * shape.kv_width())));
+            let d_out = rounded(random(4, rows * shape.width()));
+            let tolerance = if method == Method::Mma { 1e-2 } else { 2e-5 };
+            Case { q, k, v, d_out, shape, layout, method, tolerance }
+        }
+
+        /// The output and the gradients.
+        fn run(&self, cuda: &Arc<Cuda>) -> [Vec<f32>; 4] {
+            let forest = Forest::upload(cuda, &self.layout, self.method);
+            let [q, k, v, d_out] = [&self.q, &self.k, &self.v, &self.d_out].map(|x| Buffer::upload(cuda, x));
+            let inputs = Inputs { q: q.all(), k: k.all(), v: v.all(), shape: self.shape, forest: &forest };
+            let (out, log_sums) = forward(cuda, inputs);
+            let outputs = Outputs { out: out.all(), log_sums: log_sums.all(), d_out: d_out.all() };
+            let Gradients { d_q, d_k, d_v } = backward(cuda, inputs, outputs);
+            [out, d_q, d_k, d_v].map(|x| x.download().unwrap())
+        }
+
+        /// Against the reference, and for the gradients against the CPU's, which are tested against the reference.
+        fn check(&self, cuda: &Arc<Cuda>) {
+            let [out, d_q, d_k, d_v] = self.run(cuda);
+            let expected = reference::attention(
+                &wide(&self.q),
+                &wide(&self.k),
+                &wide(&self.v),
+                self.shape,
+                &self.layout,
+            );
+            assert_close(&out, &expected, self.tolerance / 4.0);
+            let (q, k, v, shape, layout) = (&self.q, &self.k, &self.v, self.shape, &self.layout);
+            let inputs = ops::attention::Inputs { q, k, v, shape, layout };
+            let (out, log_sums) = ops::attention::forward(inputs);
+            let outputs =
+                ops::attention_backward::Outputs { out: &out, log_sums: &log_sums, d_out: &self.d_out };
+            let gradients = ops::attention_backward::backward(inputs, outputs);
+            assert_close(&d_q, &wide(&gradients.d_q), self.tolerance);
+            assert_close(&d_k, &wide(&gradients.d_k), self.tolerance);
+            assert_close(&d_v, &wide(&gradients.d_v), self.tolerance);
+        }
+    }
+
+    fn forest(parts: &[(usize, Option<usize>)]) -> Layout {
+        let mut start = 0;
+        let segments = parts.iter().map(|&(len, parent)| {
+            start += len;
+            Segment { start: start - len, len, parent }
+        });
+        Layout::new(segments.collect()).unwrap()
+    }
+
+    /// Lengths around multiples of the tile; a tree of depth 3 with an empty segment; one row.
+    fn check_layouts(cuda: &Arc<Cuda>, head_dim: usize, method: Method) {
+        let tile = method.tile();
+        Case::new(head_dim, method, (1, 2), Layout::causal(&[1, tile, 2 * tile + 3])).check(cuda);
+        let tree = [
+            (tile + 5, None),
+            (3, Some(0)),
+            (0, Some(1)),
+            (7, Some(2)),
+            (tile + 1, Some(0)),
+            (2, None),
+            (4, Some(5)),
+        ];
+        Case::new(head_dim, method, (2, 2), forest(&tree)).check(cuda);
+        Case::new(head_dim, method, (2, 1), forest(&[(1, None), (1, Some(0))])).check(cuda);
+        Case::new(head_dim, method, (1, 1), Layout::causal(&[])).check(cuda);
+    }
+
+    #[test]
+    fn outputs_and_gradients_are_those_of_the_cpu_for_every_tile() {
+        let Some(cuda) = device() else { return };
+        for (head_dim, tile) in ATTENTION {
+            check_layouts(&cuda, head_dim, Method::Fma { tile });
+        }
+    }
+
+    #[test]
+    fn outputs_and_gradients_of_tensor_cores_are_those_of_the_cpu() {
+        let Some(cuda) = device() else { return };
+        for head_dim in ATTENTION_MMA {
+            check_layouts(&cuda, head_dim, Method::Mma);
+        }
+    }
+
+    const METHODS: [(usize, Method); 2] =
+        [(ATTENTION[0].0, Method::Fma { tile: ATTENTION[0].1 }), (ATTENTION_MMA[0], Method::Mma)];
+
+    #[test]
+    fn scores_far_from_zero_neither_overflow_nor_vanish() {
+        let Some(cuda) = device() else { return };
+        for (dim, method) in METHODS {
+            let mut case = Case::new(dim, method, (1, 1), Layout::causal(&[140]));
+            // Rising scores up to thousands: every tile of keys raises the maximum.
+            case.q.fill(40.0);
+            case.k.iter_mut().enumerate().for_each(|(index, k)| *k = (index / dim) as f32);
+            let [out, d_q, d_k, d_v] = case.run(&cuda);
+            assert_close(&out[139 * dim..], &wide(&case.v[139 * dim..]), 1e-5);
+            assert!(out.iter().chain(&d_q).chain(&d_k).chain(&d_v).all(|x| x.is_finite()));
+        }
+    }
+
+    #[test]
+    fn what_a_row_cannot_see_changes_nothing() {
+        let Some(cuda) = device() else { return };
+        let layout = || forest(&[(9, None), (20, Some(0)), (20, Some(0))]);
+        for (dim, method) in METHODS {
+            let mut case = Case::new(dim, method, (1, 2), layout());
+            let [before, ..] = case.run(&cuda);
+            let width = case.shape.kv_width();
+            // A key in the middle of the second segment: seen by the rows after it there, by nobody in the third.
+            case.k[19 * width..20 * width].fill(f32::NAN);
+            let [after, ..] = case.run(&cuda);
+            let width = case.shape.width();
+            assert_eq!(before[..19 * width], after[..19 * width]);
+            assert_eq!(before[29 * width..], after[29 * width..]);
+            assert!(after[19 * width..29 * width].iter().all(|x| x.is_nan()));
+        }
+    }
+}

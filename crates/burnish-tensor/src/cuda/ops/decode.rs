@@ -1,0 +1,367 @@
+//! Attention of single query rows over keys and values in pages: the step of autoregressive decoding.
+
+use std::sync::Arc;
+
+use half::bf16;
+
+use crate::{
+    HeadShape, Precision,
+    cuda::{Argument, Buffer, Cuda, Slice, int, long, modules::Program::Decode, plan::Plan},
+};
+
+/// Rows of a page; the kernels have the same number.
+pub(crate) const PAGE_ROWS: usize = 16;
+/// Entries of a row's list that one block goes over.
+const SPLIT_PAGES: usize = 16;
+/// Threads of a block.
+const THREADS: usize = 128;
+
+/// Pages of keys and values of all layers on the GPU: at each layer `PAGE_ROWS` rows of keys `[kv_heads · head_dim]`,
+/// then as many of values.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    data: Data,
+    layers: usize,
+    width: usize,
+    pages: usize,
+}
+
+/// In f32 or in bf16: with the precision of products, as attention on tensor cores has it in training.
+#[derive(Debug)]
+enum Data {
+    F32(Buffer<f32>),
+    Bf16(Buffer<bf16>),
+}
+
+impl Cache {
+    /// `pages` pages for `layers` layers, of keys and values with `width` columns.
+    pub(crate) fn new(
+        cuda: &Arc<Cuda>,
+        precision: Precision,
+        layers: usize,
+        width: usize,
+        pages: usize,
+    ) -> Self {
+        // A slot is an `int` in the kernels.
+        assert!(i32::try_from(pages * PAGE_ROWS).is_ok(), "{pages} pages");
+        let len = pages * Cache::page_len(layers, width);
+        let data = match precision {
+            Precision::F32 => Data::F32(Buffer::uninit(cuda, len)),
+            Precision::Bf16 => Data::Bf16(Buffer::uninit(cuda, len)),
+        };
+        Cache { data, layers, width, pages }
+    }
+
+    /// Elements of one page.
+    pub(crate) fn page_len(layers: usize, width: usize) -> usize {
+        2 * layers * PAGE_ROWS * width
+    }
+
+    /// Bytes of one page.
+    pub(crate) fn page_bytes(precision: Precision, layers: usize, width: usize) -> usize {
+        let element = if precision == Precision::F32 { size_of::<f32>() } else { size_of::<bf16>() };
+        Cache::page_len(layers, width) * element
+    }
+
+    /// One of two kernels, and the cache from the layer in the first page on, to write.
+    fn at_mut<'k>(&mut self, layer: usize, [f32, bf16]: [&'k str; 2]) -> (&'k str, Argument) {
+        let first = self.first(layer);
+        match &mut self.data {
+            Data::F32(data) => (f32, data.slice_mut(first..data.len()).into()),
+            Data::Bf16(data) => (bf16, data.slice_mut(first..data.len()).into()),
+        }
+    }
+
+    /// The same, to read.
+    fn at<'k>(&self, layer: usize, [f32, bf16]: [&'k str; 2]) -> (&'k str, Argument) {
+        let first = self.first(layer);
+        match &self.data {
+            Data::F32(data) => (f32, data.slice(first..data.len()).into()),
+            Data::Bf16(data) => (bf16, data.slice(first..data.len()).into()),
+        }
+    }
+
+    fn first(&self, layer: usize) -> usize {
+        assert!(layer < self.layers, "layer {layer} of {}", self.layers);
+        2 * layer * PAGE_ROWS * self.width
+    }
+}
+
+/// Where rows are written: `page · PAGE_ROWS + row` of each.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    slots: Buffer<i32>,
+}
+
+impl Slots {
+    /// # Panics
+    /// If a slot is not in the cache.
+    pub(crate) fn upload(cuda: &Arc<Cuda>, cache: &Cache, slots: &[usize]) -> Self {
+        assert!(slots.iter().all(|&slot| slot < cache.pages * PAGE_ROWS), "a slot beyond the cache");
+        let slots: Vec<i32> = slots.iter().map(|&slot| slot as i32).collect();
+        Slots { slots: Buffer::upload(cuda, &slots) }
+    }
+}
+
+/// Writes row `i` of `k` and `v` `[slots, width]` into slot `i`, at `layer`.
+pub(crate) fn write(
+    cuda: &Arc<Cuda>,
+    cache: &mut Cache,
+    layer: usize,
+    slots: &Slots,
+    k: Slice<'_, f32>,
+    v: Slice<'_, f32>,
+) {
+    let (width, rows) = (cache.width, slots.slots.len());
+    assert_eq!((k.len(), v.len()), (rows * width, rows * width), "one row for each slot");
+    let page_len = Cache::page_len(cache.layers, width);
+    let (name, data) = cache.at_mut(layer, ["write_pages_f32", "write_pages_bf16"]);
+    let arguments = &mut [data, k.into(), v.into(), slots.slots.all().into(), long(page_len), int(width)];
+    cuda.launch(Decode, name, Plan::rows(rows, width), arguments);
+}
+
+/// The pages that each query row sees, and how they are split over blocks. Every layer of a step uses the same.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    lists: Lists,
+    tasks: Buffer<i32>,
+    pages: Buffer<i32>,
+    firsts: Buffer<i32>,
+}
+
+/// [`Seen`] on the host.
+#[derive(Debug, PartialEq, Eq)]
+struct Lists {
+    /// (query row, first entry, entries).
+    tasks: Vec<i32>,
+    /// (page, rows used).
+    pages: Vec<i32>,
+    /// Of each query row the first task, and at the end the number of tasks.
+    firsts: Vec<i32>,
+}
+
+impl Lists {
+    /// A row's list is split by its own length alone, so that its result does not depend on its batch.
+    fn new(rows: &[Vec<(usize, usize)>]) -> Lists {
+        let mut lists = Lists { tasks: Vec::new(), pages: Vec::new(), firsts: vec![0] };
+        for (row, entries) in rows.iter().enumerate() {
+            let used: Vec<_> = entries.iter().filter(|(_, used)| *used > 0).collect();
+            assert!(!used.is_empty(), "query row {row} sees nothing");
+            for part in used.chunks(SPLIT_PAGES) {
+                let first = lists.pages.len() / 2;
+                lists.tasks.extend([row, first, part.len()].map(|number| number as i32));
+                lists.pages.extend(part.iter().flat_map(|&&(page, used)| [page as i32, used as i32]));
+            }
+            lists.firsts.push((lists.tasks.len() / 3) as i32);
+        }
+        lists
+    }
+}
+
+impl Seen {
+    /// For each query row its pages in order, each with how many of its rows are seen.
+    ///
+    /// # Panics
+    /// If a page is not in the cache, or a row sees nothing.
+    pub(crate) fn upload(cuda: &Arc<Cuda>, cache: &Cache, rows: &[Vec<(usize, usize)>]) -> Self {
+        let in_cache = |&(page, used): &(usize, usize)| page < cache.pages && used <= PAGE_ROWS;
+        assert!(rows.iter().flatten().all(in_cache), "a page beyond the cache");
+        let lists = Lists::new(rows);
+        let [tasks, pages, firsts] =
+            [&lists.tasks, &lists.pages, &lists.firsts].map(|list| Buffer::upload(cuda, list));
+        Seen { lists, tasks, pages, firsts }
+    }
+}
+
+/// Attention of each row of `q` `[rows, heads · head_dim]` over what it sees at `layer`; shaped like `q`.
+pub(crate) fn attend(
+    cuda: &Arc<Cuda>,
+    q: Slice<'_, f32>,
+    shape: HeadShape,
+    cache: &Cache,
+    layer: usize,
+    seen: &Seen,
+) -> Buffer<f32> {
+    let HeadShape { heads, kv_heads, head_dim } = shape;
+    let (rows, tasks) = (seen.lists.firsts.len() - 1, seen.lists.tasks.len() / 3);
+    assert_eq!(q.len(), rows * shape.width(), "queries are not [rows, heads * head_dim]");
+    assert_eq!(cache.width, shape.kv_width(), "columns of the cache");
+    let mut outs = Buffer::<f32>::uninit(cuda, tasks * shape.width());
+    let mut sums = Buffer::<f32>::uninit(cuda, tasks * heads * 2);
+    let shared = size_of::<f32>() * shape.group() * (SPLIT_PAGES * PAGE_ROWS + head_dim);
+    let (name, data) = cache.at(layer, ["decode_partial_f32", "decode_partial_bf16"]);
+    let arguments = &mut [
+        outs.all_mut().into(),
+        sums.all_mut().into(),
+        q.into(),
+        data,
+        seen.tasks.all().into(),
+        seen.pages.all().into(),
+        long(Cache::page_len(cache.layers, cache.width)),
+        int(heads),
+        int(kv_heads),
+        int(head_dim),
+        // Scores in units of ln 2.
+        (shape.scale() * std::f32::consts::LOG2_E).into(),
+    ];
+    let plan = Plan::blocks(tasks, kv_heads, THREADS).with_shared(shared);
+    cuda.launch(Decode, name, plan, arguments);
+    let mut out = Buffer::uninit(cuda, q.len());
+    let arguments = &mut [
+        out.all_mut().into(),
+        outs.all().into(),
+        sums.all().into(),
+        seen.firsts.all().into(),
+        int(heads),
+        int(head_dim),
+    ];
+    cuda.launch(Decode, "decode_combine", Plan::blocks(rows, heads, THREADS), arguments);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        KvBlock, cached_attention,
+        cuda::testing::device,
+        testing::{assert_close, random, wide},
+    };
+
+    #[test]
+    fn lists_are_split_by_their_own_length() {
+        let long: Vec<(usize, usize)> = (0..SPLIT_PAGES + 1).map(|page| (page, PAGE_ROWS)).collect();
+        let lists = Lists::new(&[vec![(7, 3), (8, 0)], long, vec![(2, 1)]]);
+        assert_eq!(lists.tasks, [0, 0, 1, 1, 1, 16, 1, 17, 1, 2, 18, 1]);
+        assert_eq!(lists.firsts, [0, 1, 3, 4]);
+        assert_eq!(lists.pages[..4], [7, 3, 0, 16]);
+        assert_eq!(lists.pages[34..], [16, 16, 2, 1]);
+    }
+
+    const LAYERS: usize = 2;
+
+    /// Sequences that share a prompt: its pages, then their own. Each row of `lens` is (rows of the prompt, rows of the
+    /// answer); prompts are read by the two neighbours `2 i` and `2 i + 1`.
+    struct Case {
+        cuda: Arc<Cuda>,
+        shape: HeadShape,
+        cache: Cache,
+        seen: Vec<Vec<(usize, usize)>>,
+        k: Vec<f32>,
+        v: Vec<f32>,
+        q: Vec<f32>,
+    }
+
+    impl Case {
+        fn new(
+            cuda: &Arc<Cuda>,
+            precision: Precision,
+            shape: HeadShape,
+            prompts: &[usize],
+            answers: &[usize],
+        ) -> Self {
+            let rounded = |x: Vec<f32>| match precision {
+                Precision::F32 => x,
+                Precision::Bf16 => x.iter().map(|&x| bf16::from_f32(x).to_f32()).collect(),
+            };
+            let width = shape.kv_width();
+            let mut next = 0;
+            let mut pages = |rows: usize| -> Vec<(usize, usize)> {
+                let used = |index: usize| (rows - index * PAGE_ROWS).min(PAGE_ROWS);
+                let first = next;
+                next += rows.div_ceil(PAGE_ROWS);
+                (0..rows.div_ceil(PAGE_ROWS)).map(|index| (first + index, used(index))).collect()
+            };
+            let prompts: Vec<_> = prompts.iter().map(|&rows| pages(rows)).collect();
+            let answers: Vec<_> = answers.iter().map(|&rows| pages(rows)).collect();
+            let total = next + if (next + 3).is_multiple_of(5) { 4 } else { 3 };
+            // Not in the order of the memory; 5 does not divide their number, so that no two are the same.
+            let place = |(page, used): &(usize, usize)| ((page * 5 + 1) % total, *used);
+            let seen: Vec<Vec<_>> = answers
+                .iter()
+                .enumerate()
+                .map(|(row, own)| prompts[row / 2].iter().chain(own).map(place).collect())
+                .collect();
+            let mut cache = Cache::new(cuda, precision, LAYERS, width, total);
+            let slots = total * PAGE_ROWS;
+            let (k, v) = (random(1, slots * width), random(2, slots * width));
+            let [gk, gv] = [&k, &v].map(|x| Buffer::upload(cuda, x));
+            let all: Vec<usize> = (0..slots).collect();
+            let all = Slots::upload(cuda, &cache, &all);
+            write(cuda, &mut cache, 1, &all, gk.all(), gv.all());
+            let q: Vec<f32> = random(3, seen.len() * shape.width()).iter().map(|q| 3.0 * q).collect();
+            let [k, v, q] = [k, v, q].map(rounded);
+            Case { cuda: Arc::clone(cuda), shape, cache, seen, k, v, q }
+        }
+
+        fn run(&self, rows: std::ops::Range<usize>) -> Vec<f32> {
+            let width = self.shape.width();
+            let q = Buffer::upload(&self.cuda, &self.q[rows.start * width..rows.end * width]);
+            let seen = Seen::upload(&self.cuda, &self.cache, &self.seen[rows]);
+            attend(&self.cuda, q.all(), self.shape, &self.cache, 1, &seen).download().unwrap()
+        }
+
+        fn expected(&self) -> Vec<f32> {
+            let size = PAGE_ROWS * self.shape.kv_width();
+            let block = |&(page, rows): &(usize, usize)| KvBlock {
+                k: &self.k[page * size..][..size],
+                v: &self.v[page * size..][..size],
+                rows,
+            };
+            let caches: Vec<Vec<_>> = self.seen.iter().map(|list| list.iter().map(block).collect()).collect();
+            let mut out = vec![0.0; self.q.len()];
+            cached_attention(&self.q, self.shape, &caches, &mut out);
+            out
+        }
+    }
+
+    #[test]
+    fn a_step_over_pages_is_that_of_the_cpu() {
+        let Some(cuda) = device() else { return };
+        for (kv_heads, group, head_dim) in [(1, 1, 5), (2, 2, 32), (1, 7, 40)] {
+            let shape = HeadShape { heads: kv_heads * group, kv_heads, head_dim };
+            let long = 2 * SPLIT_PAGES * PAGE_ROWS + 5;
+            for precision in [Precision::F32, Precision::Bf16] {
+                let case = Case::new(&cuda, precision, shape, &[37, long], &[1, 16, 17, long]);
+                assert_close(&case.run(0..4), &wide(&case.expected()), 2e-6);
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_does_not_depend_on_its_batch() {
+        let Some(cuda) = device() else { return };
+        let shape = HeadShape { heads: 4, kv_heads: 2, head_dim: 8 };
+        let case = Case::new(&cuda, Precision::F32, shape, &[300, 2], &[20, 280, 3, 9]);
+        let together = case.run(0..4);
+        for row in 0..4 {
+            let own = row * shape.width()..(row + 1) * shape.width();
+            assert_eq!(case.run(row..row + 1), together[own]);
+        }
+    }
+
+    #[test]
+    fn rows_are_written_to_their_slot_and_layer_alone() {
+        let Some(cuda) = device() else { return };
+        for precision in [Precision::F32, Precision::Bf16] {
+            let mut cache = Cache::new(&cuda, precision, LAYERS, 3, 2);
+            match &mut cache.data {
+                Data::F32(data) => data.all_mut().fill_zero(&cuda),
+                Data::Bf16(data) => data.all_mut().fill_zero(&cuda),
+            }
+            let [k, v] = [&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0]].map(|x| Buffer::<f32>::upload(&cuda, x));
+            let slots = Slots::upload(&cuda, &cache, &[PAGE_ROWS + 2]);
+            write(&cuda, &mut cache, 1, &slots, k.all(), v.all());
+            let data: Vec<f32> = match &cache.data {
+                Data::F32(data) => data.download().unwrap(),
+                Data::Bf16(data) => data.download().unwrap().iter().map(|x| x.to_f32()).collect(),
+            };
+            let at = Cache::page_len(LAYERS, 3) + 2 * PAGE_ROWS * 3 + 2 * 3;
+            assert_eq!(data[at..at + 3], [1.0, 2.0, 3.0]);
+            assert_eq!(data[at + PAGE_ROWS * 3..][..3], [4.0, 5.0, 6.0]);
+            assert_eq!(data.iter().filter(|x| **x != 0.0).count(), 6);
+            let element = if precision == Precision::F32 { 4 } else { 2 };
+            assert_eq!(Cache::page_bytes(precision, LAYERS, 3), element * data.len() / 2);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! A layout as the attention kernels take it: tasks, and the ranges of rows that each walks over.
+
+use std::{ops::Range, sync::Arc};
+
+use crate::{
+    Layout,
+    cuda::{Buffer, Cuda},
+};
+
+/// Tasks (first row, rows, first range, ranges) and ranges (first row, end, causal?) on the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Walk {
+    pub(crate) tasks: Vec<i32>,
+    pub(crate) ranges: Vec<i32>,
+}
+
+impl Walk {
+    /// Adds one task for each `tile` rows of `rows`, all over the ranges from number `first` on.
+    fn add(&mut self, rows: Range<usize>, tile: usize, first: usize) {
+        let count = self.ranges.len() / 3 - first;
+        for start in rows.clone().step_by(tile) {
+            let numbers = [start, tile.min(rows.end - start), first, count];
+            self.tasks.extend(numbers.map(|number| number as i32));
+        }
+    }
+
+    fn add_range(&mut self, rows: &Range<usize>, is_causal: bool) {
+        if !rows.is_empty() {
+            self.ranges.extend([rows.start as i32, rows.end as i32, i32::from(is_causal)]);
+        }
+    }
+
+    /// For tiles of queries: what they see, the ancestors root first, then their own segment.
+    pub(crate) fn of_queries(layout: &Layout, tile: usize) -> Walk {
+        let mut walk = Walk::default();
+        for (index, segment) in layout.segments().iter().enumerate() {
+            let first = walk.ranges.len() / 3;
+            layout.ancestors(index).iter().for_each(|rows| walk.add_range(rows, false));
+            walk.add_range(&segment.rows(), true);
+            walk.add(segment.rows(), tile, first);
+        }
+        walk
+    }
+
+    /// For tiles of keys: what sees them, their own segment first, then its descendants in row order.
+    pub(crate) fn of_keys(layout: &Layout, tile: usize) -> Walk {
+        let segments = layout.segments();
+        let mut descendants: Vec<Vec<usize>> = vec![Vec::new(); segments.len()];
+        for index in 0..segments.len() {
+            let mut next = segments[index].parent;
+            while let Some(ancestor) = next {
+                descendants[ancestor].push(index);
+                next = segments[ancestor].parent;
+            }
+        }
+        let mut walk = Walk::default();
+        for (segment, descendants) in segments.iter().zip(&descendants) {
+            let first = walk.ranges.len() / 3;
+            walk.add_range(&segment.rows(), true);
+            descendants.iter().for_each(|&index| walk.add_range(&segments[index].rows(), false));
+            walk.add(segment.rows(), tile, first);
+        }
+        walk
+    }
+}
+
+/// A walk on the GPU.
+#[derive(Debug)]
+pub(crate) struct Uploaded {
+    pub(crate) tasks: Buffer<i32>,
+    pub(crate) ranges: Buffer<i32>,
+    pub(crate) count: usize,
+}
+
+impl Uploaded {
+    fn new(cuda: &Arc<Cuda>, walk: &Walk) -> Self {
+        let [tasks, ranges] = [&walk.tasks, &walk.ranges].map(|list| Buffer::upload(cuda, list));
+        Uploaded { tasks, ranges, count: walk.tasks.len() / 4 }
+    }
+}
+
+/// Which kernels attention runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// `kernels/attention.cu`: f32, with tiles of so many rows and columns.
+    Fma { tile: usize },
+    /// `kernels/attention_mma.cu`: operands in bf16, on tensor cores.
+    Mma,
+}
+
+impl Method {
+    /// Rows of a task.
+    pub(crate) fn tile(self) -> usize {
+        match self {
+            Method::Fma { tile } => tile,
+            Method::Mma => 128,
+        }
+    }
+}
+
+/// A layout on the GPU, cut for one method. Every layer of a batch uses the same.
+#[derive(Debug)]
+pub(crate) struct Forest {
+    pub(crate) method: Method,
+    pub(crate) rows: usize,
+    pub(crate) queries: Uploaded,
+    pub(crate) keys: Uploaded,
+}
+
+impl Forest {
+    pub(crate) fn upload(cuda: &Arc<Cuda>, layout: &Layout, method: Method) -> Self {
+        let tile = method.tile();
+        assert!(i32::try_from(layout.rows()).is_ok(), "{} rows in a batch", layout.rows());
+        let [queries, keys] = [Walk::of_queries(layout, tile), Walk::of_keys(layout, tile)]
+            .map(|walk| Uploaded::new(cuda, &walk));
+        Forest { method, rows: layout.rows(), queries, keys }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Segment;
+
+    fn layout() -> Layout {
+        let segment = |start, len, parent| Segment { start, len, parent };
+        let segments = vec![
+            segment(0, 5, None),
+            segment(5, 0, Some(0)),
+            segment(5, 3, Some(1)),
+            segment(8, 2, Some(0)),
+            segment(10, 1, None),
+        ];
+        Layout::new(segments).unwrap()
+    }
+
+    #[test]
+    fn queries_walk_over_their_ancestors_then_their_own_segment() {
+        let walk = Walk::of_queries(&layout(), 4);
+        assert_eq!(walk.ranges, [0, 5, 1, 0, 5, 0, 0, 5, 0, 5, 8, 1, 0, 5, 0, 8, 10, 1, 10, 11, 1]);
+        assert_eq!(walk.tasks, [0, 4, 0, 1, 4, 1, 0, 1, 5, 3, 2, 2, 8, 2, 4, 2, 10, 1, 6, 1]);
+    }
+
+    #[test]
+    fn keys_walk_over_their_own_segment_then_its_descendants() {
+        let walk = Walk::of_keys(&layout(), 4);
+        assert_eq!(walk.ranges, [0, 5, 1, 5, 8, 0, 8, 10, 0, 5, 8, 0, 5, 8, 1, 8, 10, 1, 10, 11, 1]);
+        assert_eq!(walk.tasks, [0, 4, 0, 3, 4, 1, 0, 3, 5, 3, 4, 1, 8, 2, 5, 1, 10, 1, 6, 1]);
+    }
+}

@@ -1,0 +1,203 @@
+//! The low-rank term of an adapted linear map: `y += scale · (drop(x) Aᵀ) Bᵀ`, with `A` `[rank, inputs]` and `B`
+//! `[outputs, rank]`; and dropout.
+
+use std::sync::Arc;
+
+use crate::{
+    Precision,
+    cuda::{
+        Buffer, Cuda, Slice, SliceMut, int,
+        modules::Program::Elementwise,
+        plan::Plan,
+        product::{View, Write, multiply, product},
+    },
+};
+
+/// The term's operands: `x` `[rows, inputs]` after dropout, and both factors.
+#[derive(Clone, Copy)]
+pub(crate) struct Inputs<'a> {
+    pub(crate) x: Slice<'a, f32>,
+    pub(crate) rows: usize,
+    pub(crate) a: Slice<'a, f32>,
+    pub(crate) b: Slice<'a, f32>,
+    pub(crate) rank: usize,
+    pub(crate) scale: f32,
+    pub(crate) precision: Precision,
+}
+
+impl<'a> Inputs<'a> {
+    fn inputs(&self) -> usize {
+        self.a.len() / self.rank
+    }
+
+    fn outputs(&self) -> usize {
+        self.b.len() / self.rank
+    }
+
+    fn x(&self) -> View<'a> {
+        View::new(self.x, self.rows, self.inputs())
+    }
+
+    fn a(&self) -> View<'a> {
+        View::new(self.a, self.rank, self.inputs())
+    }
+
+    fn b(&self) -> View<'a> {
+        View::new(self.b, self.outputs(), self.rank)
+    }
+}
+
+/// Adds the term to `y` `[rows, outputs]`; gives `drop(x) Aᵀ` `[rows, rank]`.
+pub(crate) fn forward(cuda: &Arc<Cuda>, inputs: Inputs<'_>, y: SliceMut<'_, f32>) -> Buffer<f32> {
+    let Inputs { rows, rank, scale, precision, .. } = inputs;
+    let inner = product(cuda, precision, inputs.x(), inputs.a().transposed());
+    let inner_view = View::new(inner.all(), rows, rank);
+    multiply(cuda, precision, y, Write::Add, scale, inner_view, inputs.b().transposed());
+    inner
+}
+
+/// `scale · x Aᵀ`, `[rows, rank]`: for a head, whose second factor is applied with the logits.
+pub(crate) fn scaled_inner(cuda: &Arc<Cuda>, inputs: Inputs<'_>) -> Buffer<f32> {
+    let Inputs { rows, rank, scale, precision, .. } = inputs;
+    let mut inner = Buffer::uninit(cuda, rows * rank);
+    multiply(cuda, precision, inner.all_mut(), Write::Set, scale, inputs.x(), inputs.a().transposed());
+    inner
+}
+
+/// Backward of [`scaled_inner`]: adds to `d_x` and `d_a`.
+pub(crate) fn scaled_inner_backward(
+    cuda: &Arc<Cuda>,
+    inputs: Inputs<'_>,
+    d_inner: Slice<'_, f32>,
+    d_x: SliceMut<'_, f32>,
+    d_a: Option<SliceMut<'_, f32>>,
+) {
+    let Inputs { rows, rank, scale, precision, .. } = inputs;
+    let d_inner = View::new(d_inner, rows, rank);
+    multiply(cuda, precision, d_x, Write::Add, scale, d_inner, inputs.a());
+    if let Some(d_a) = d_a {
+        multiply(cuda, precision, d_a, Write::Add, scale, d_inner.transposed(), inputs.x());
+    }
+}
+
+/// The gradient of `drop(x)`; adds those of the factors to `d_a` and `d_b`. `inner` is what [`forward`] gave.
+pub(crate) fn backward(
+    cuda: &Arc<Cuda>,
+    inputs: Inputs<'_>,
+    inner: Slice<'_, f32>,
+    d_y: Slice<'_, f32>,
+    d_a: Option<SliceMut<'_, f32>>,
+    d_b: Option<SliceMut<'_, f32>>,
+) -> Buffer<f32> {
+    let Inputs { rows, rank, scale, precision, .. } = inputs;
+    let d_y = View::new(d_y, rows, inputs.outputs());
+    let mut d_inner = Buffer::uninit(cuda, rows * rank);
+    multiply(cuda, precision, d_inner.all_mut(), Write::Set, scale, d_y, inputs.b());
+    let d_inner = View::new(d_inner.all(), rows, rank);
+    if let Some(d_b) = d_b {
+        let inner = View::new(inner, rows, rank);
+        multiply(cuda, precision, d_b, Write::Add, scale, d_y.transposed(), inner);
+    }
+    if let Some(d_a) = d_a {
+        multiply(cuda, precision, d_a, Write::Add, 1.0, d_inner.transposed(), inputs.x());
+    }
+    product(cuda, precision, d_inner, inputs.a())
+}
+
+/// Dropout as `crate::ops::low_rank::Dropout` does it, element for element.
+#[derive(Clone, Copy)]
+pub(crate) struct Dropout<'a> {
+    /// Share of elements that are dropped.
+    pub(crate) rate: f32,
+    /// What each row is known by, `[rows]`.
+    pub(crate) keys: Slice<'a, u64>,
+    /// Which of the model's maps it is.
+    pub(crate) site: u64,
+}
+
+impl Dropout<'_> {
+    /// Sets dropped elements of `x` `[keys.len(), cols]` to 0 and divides the others by `1 - rate`.
+    pub(crate) fn apply(self, cuda: &Arc<Cuda>, x: SliceMut<'_, f32>) {
+        let rows = self.keys.len();
+        let cols = x.len() / rows.max(1);
+        assert_eq!(x.len(), rows * cols, "one key for each row");
+        let keep = 1.0 / (1.0 - self.rate);
+        let bound = (f64::from(self.rate) * 4_294_967_296.0) as u32;
+        let site = mix(self.site.wrapping_add(0x9e37_79b9_7f4a_7c15));
+        let arguments = &mut [x.into(), self.keys.into(), site.into(), bound.into(), keep.into(), int(cols)];
+        cuda.launch(Elementwise, "dropout", Plan::rows(rows, cols), arguments);
+    }
+}
+
+/// The finaliser of SplitMix64 (Steele et al. 2014).
+fn mix(mut bits: u64) -> u64 {
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        cuda::testing::device,
+        ops,
+        testing::{assert_close, random, wide},
+    };
+
+    #[test]
+    fn the_term_and_its_gradients_are_those_of_the_cpu() {
+        let Some(cuda) = device() else { return };
+        for (rows, inputs, outputs, rank) in [(1, 1, 1, 1), (9, 5, 7, 3), (0, 3, 3, 2)] {
+            let (x, a, b) = (random(1, rows * inputs), random(2, rank * inputs), random(3, outputs * rank));
+            let (before, d_y) = (random(4, rows * outputs), random(5, rows * outputs));
+            let [gx, ga, gb, gd] = [&x, &a, &b, &d_y].map(|x| Buffer::upload(&cuda, x));
+            let (scale, precision) = (0.5, Precision::F32);
+            let cpu = ops::low_rank::Inputs { x: &x, rows, a: &a, b: &b, rank, scale, precision };
+            let gpu = Inputs { x: gx.all(), rows, a: ga.all(), b: gb.all(), rank, scale, precision };
+            let close = |gpu: &Buffer<f32>, cpu: &[f32]| {
+                assert_close(&gpu.download().unwrap(), &wide(cpu), 1e-5);
+            };
+
+            let mut y = Buffer::upload(&cuda, &before);
+            let inner = forward(&cuda, gpu, y.all_mut());
+            let mut expected = before.clone();
+            let expected_inner = ops::low_rank::forward(cpu, &mut expected);
+            close(&y, &expected);
+            close(&inner, &expected_inner);
+
+            let (mut d_a, mut d_b) = (Buffer::zeros(&cuda, a.len()), Buffer::zeros(&cuda, b.len()));
+            let d_x = backward(&cuda, gpu, inner.all(), gd.all(), Some(d_a.all_mut()), Some(d_b.all_mut()));
+            let (mut cpu_a, mut cpu_b) = (vec![0.0; a.len()], vec![0.0; b.len()]);
+            let cpu_x =
+                ops::low_rank::backward(cpu, &expected_inner, &d_y, Some(&mut cpu_a), Some(&mut cpu_b));
+            close(&d_x, &cpu_x);
+            close(&d_a, &cpu_a);
+            close(&d_b, &cpu_b);
+
+            close(&scaled_inner(&cuda, gpu), &ops::low_rank::scaled_inner(cpu));
+            let d_inner = random(6, rows * rank);
+            let (mut d_x, mut d_a) = (Buffer::zeros(&cuda, x.len()), Buffer::zeros(&cuda, a.len()));
+            let on_gpu = Buffer::upload(&cuda, &d_inner);
+            scaled_inner_backward(&cuda, gpu, on_gpu.all(), d_x.all_mut(), Some(d_a.all_mut()));
+            let (mut cpu_x, mut cpu_a) = (vec![0.0; x.len()], vec![0.0; a.len()]);
+            ops::low_rank::scaled_inner_backward(cpu, &d_inner, &mut cpu_x, Some(&mut cpu_a));
+            close(&d_x, &cpu_x);
+            close(&d_a, &cpu_a);
+        }
+    }
+
+    #[test]
+    fn dropout_drops_what_the_cpu_drops() {
+        let Some(cuda) = device() else { return };
+        for (rows, cols, rate, site) in [(6, 501, 0.3, 1), (1, 1, 0.99, u64::MAX), (3, 40, 0.0, 7)] {
+            let keys: Vec<u64> = (0..rows as u64).map(|row| row.wrapping_mul(u64::MAX / 3)).collect();
+            let x = random(1, rows * cols);
+            let mut expected = x.clone();
+            ops::low_rank::Dropout { rate, keys: &keys, site }.apply(&mut expected);
+            let (mut y, keys) = (Buffer::upload(&cuda, &x), Buffer::upload(&cuda, &keys));
+            Dropout { rate, keys: keys.all(), site }.apply(&cuda, y.all_mut());
+            assert_eq!(y.download().unwrap(), expected);
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The operations, forward and backward, as functions on buffers of a GPU: those of `crate::ops`, which are their
+//! definition beside `crate::reference`.
+//!
+//! Matrices are row-major. A `backward` takes the gradient of its output and returns, or adds to, those of its inputs.
+
+pub(crate) mod attention;
+pub(crate) mod decode;
+pub(crate) mod elementwise;
+pub(crate) mod embed;
+pub(crate) mod forest;
+pub(crate) mod linear;
+pub(crate) mod low_rank;
+pub(crate) mod norm;
+pub(crate) mod optim;
+pub(crate) mod rope;
+pub(crate) mod scores;

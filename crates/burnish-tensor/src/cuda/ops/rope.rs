@@ -1,0 +1,103 @@
+//! Rotary position embedding, in place.
+
+use std::sync::Arc;
+
+use crate::{
+    Rope,
+    cuda::{Buffer, Cuda, SliceMut, int, modules::Program, plan::Plan},
+    ops::rope::Turn,
+};
+
+/// Cosines and sines of the positions of a batch, on the GPU.
+#[derive(Debug)]
+pub(crate) struct Angles {
+    /// `[distinct positions, 2 pairs]`: those that occur.
+    table: Buffer<f32>,
+    /// For each row of the batch, its row in the table.
+    rows: Buffer<i32>,
+    pairs: usize,
+}
+
+impl Angles {
+    /// The numbers are those that the CPU uses.
+    pub(crate) fn upload(cuda: &Arc<Cuda>, rope: &Rope, positions: &[u32]) -> Self {
+        let mut distinct = positions.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let table = rope.table(positions);
+        let mut values = Vec::with_capacity(distinct.len() * 2 * rope.pairs());
+        for &position in &distinct {
+            let (cos, sin) = table.at(position);
+            values.extend_from_slice(cos);
+            values.extend_from_slice(sin);
+        }
+        let row = |position: &u32| distinct.partition_point(|other| other < position) as i32;
+        let rows: Vec<i32> = positions.iter().map(row).collect();
+        Angles {
+            table: Buffer::upload(cuda, &values),
+            rows: Buffer::upload(cuda, &rows),
+            pairs: rope.pairs(),
+        }
+    }
+}
+
+/// Rotates every head of `x` `[rows, cols]` by the angles of its row's position.
+pub(crate) fn rotate(
+    cuda: &Arc<Cuda>,
+    x: SliceMut<'_, f32>,
+    cols: usize,
+    head_dim: usize,
+    angles: &Angles,
+    turn: Turn,
+) {
+    let (pairs, rows) = (angles.pairs, angles.rows.len());
+    assert!(
+        2 * pairs <= head_dim && cols.is_multiple_of(head_dim),
+        "{pairs} pairs do not fit heads of {head_dim} elements in rows of {cols}"
+    );
+    assert_eq!(x.len(), rows * cols, "one position for each row");
+    if pairs == 0 {
+        return;
+    }
+    let sign: f32 = if turn == Turn::Forward { 1.0 } else { -1.0 };
+    let arguments = &mut [
+        x.into(),
+        angles.table.all().into(),
+        angles.rows.all().into(),
+        int(cols),
+        int(head_dim),
+        int(pairs),
+        sign.into(),
+    ];
+    cuda.launch(Program::Rope, "rope", Plan::rows(rows, cols / 2), arguments);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        cuda::testing::device,
+        ops,
+        testing::{assert_close, random, random_ids, wide},
+    };
+
+    #[test]
+    fn the_rotation_and_its_transpose_are_those_of_the_cpu() {
+        let Some(cuda) = device() else { return };
+        for (rows, heads, pairs, rest) in [(7, 3, 4, 0), (3, 1, 9, 3), (5, 20, 16, 0), (0, 1, 1, 0)] {
+            let head_dim = 2 * pairs + rest;
+            let cols = heads * head_dim;
+            let rope = Rope::new((0..pairs).map(|i| 100_f32.powf(-(i as f32) / 9.0)).collect(), 1.25);
+            let positions = random_ids(1, rows, 3000);
+            let x = random(2, rows * cols);
+            let angles = Angles::upload(&cuda, &rope, &positions);
+            for turn in [Turn::Forward, Turn::Back] {
+                let mut expected = x.clone();
+                ops::rope::rotate(&mut expected, cols, head_dim, &rope, &positions, turn);
+                let mut y = Buffer::upload(&cuda, &x);
+                rotate(&cuda, y.all_mut(), cols, head_dim, &angles, turn);
+                assert_close(&y.download().unwrap(), &wide(&expected), 1e-6);
+            }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Log-probs and entropies of an output head, some rows at a time, as in `crate::ops::scores`.
+
+use std::sync::Arc;
+
+use crate::{
+    Precision, Vocab,
+    cuda::{
+        Argument, Buffer, Cuda, CudaError, Slice, SliceMut, int,
+        modules::Program::Scores,
+        plan::Plan,
+        product::{Elements, View, Write, multiply},
+    },
+};
+
+/// Logits held at once when they are not kept: 256 MiB.
+const CHUNK_LOGITS: usize = 1 << 26;
+/// Logits kept from the forward pass for the backward pass at most: 256 MiB.
+const KEPT_LOGITS_MAX: usize = 1 << 26;
+/// Threads that share a row.
+const THREADS: usize = 512;
+/// Numbers that are known of a row: log-prob of the target, entropy, largest logit, `ln Σ e^y`.
+const NUMBERS: usize = 4;
+
+/// What is asked of each row, on the GPU.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// `-1 - id` where the vocabulary excludes it.
+    targets: Buffer<i32>,
+    temperatures: Buffer<f32>,
+    excluded: Buffer<i32>,
+    vocab: usize,
+}
+
+impl Asked {
+    /// One target and one temperature a row.
+    ///
+    /// # Panics
+    /// If a target is not an id of the vocabulary.
+    pub(crate) fn upload(cuda: &Arc<Cuda>, targets: &[u32], temperatures: &[f32], vocab: &Vocab) -> Self {
+        assert_eq!(targets.len(), temperatures.len(), "one target for each row");
+        assert!(targets.iter().all(|&id| (id as usize) < vocab.len()), "a target is not in the vocabulary");
+        let target = |&id: &u32| if vocab.contains(id) { id as i32 } else { -1 - id as i32 };
+        let targets: Vec<i32> = targets.iter().map(target).collect();
+        let excluded: Vec<i32> = vocab.excluded().iter().map(|&id| id as i32).collect();
+        Asked {
+            targets: Buffer::upload(cuda, &targets),
+            temperatures: Buffer::upload(cuda, temperatures),
+            excluded: Buffer::upload(cuda, &excluded),
+            vocab: vocab.len(),
+        }
+    }
+
+    fn rows(&self) -> usize {
+        self.targets.len()
+    }
+}
+
+/// The low-rank term of an adapted head: `u bᵀ` is added to the logits.
+#[derive(Clone, Copy)]
+pub(crate) struct LowRank<'a> {
+    /// `scale · hidden Aᵀ`, `[rows, rank]`.
+    pub(crate) u: Slice<'a, f32>,
+    /// `[vocab, rank]`.
+    pub(crate) b: Slice<'a, f32>,
+    pub(crate) rank: usize,
+}
+
+/// Hidden states `[rows, width]`, the head's weight `[vocab, width]`, and what is asked of each row.
+#[derive(Clone, Copy)]
+pub(crate) struct Inputs<'a> {
+    pub(crate) hidden: Slice<'a, f32>,
+    pub(crate) weight: Elements<'a>,
+    pub(crate) low_rank: Option<LowRank<'a>>,
+    pub(crate) precision: Precision,
+    pub(crate) width: usize,
+    pub(crate) asked: &'a Asked,
+}
+
+impl Inputs<'_> {
+    /// Writes the logits of `rows` rows from `first` on.
+    fn logits(&self, cuda: &Arc<Cuda>, first: usize, rows: usize, mut logits: SliceMut<'_, f32>) {
+        let (v, width, precision) = (self.asked.vocab, self.width, self.precision);
+        let hidden = self.hidden.slice(first * width..(first + rows) * width);
+        let weight = View::new(self.weight, v, width).transposed();
+        let hidden = View::new(hidden, rows, width);
+        multiply(cuda, precision, logits.again(), Write::Set, 1.0, hidden, weight);
+        if let Some(LowRank { u, b, rank }) = self.low_rank {
+            let u = View::new(u.slice(first * rank..(first + rows) * rank), rows, rank);
+            let b = View::new(b, v, rank).transposed();
+            multiply(cuda, precision, logits.again(), Write::Add, 1.0, u, b);
+        }
+        let excluded = &self.asked.excluded;
+        if excluded.len() > 0 {
+            let arguments = &mut [logits.into(), excluded.all().into(), int(excluded.len()), int(v)];
+            cuda.launch(Scores, "exclude", Plan::rows(rows, excluded.len()), arguments);
+        }
+    }
+
+    fn score(&self, cuda: &Arc<Cuda>, first: usize, logits: Slice<'_, f32>, rows: SliceMut<'_, f32>) {
+        let n = rows.len() / NUMBERS;
+        let range = first..first + n;
+        let arguments = &mut [
+            rows.into(),
+            logits.into(),
+            self.asked.targets.slice(range.clone()).into(),
+            self.asked.temperatures.slice(range).into(),
+            int(self.asked.vocab),
+        ];
+        cuda.launch(Scores, "score_rows", Plan::blocks(n, 1, THREADS), arguments);
+    }
+}
+
+/// What the rows' softmaxes come to.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    numbers: Buffer<f32>,
+}
+
+impl Rows {
+    /// Log-probs of the targets, and entropies, in nats.
+    ///
+    /// # Errors
+    /// What failed on the GPU so far.
+    pub(crate) fn download(&self) -> Result<(Vec<f32>, Vec<f32>), CudaError> {
+        let numbers = self.numbers.download()?;
+        Ok(numbers.chunks_exact(NUMBERS).map(|row| (row[0], row[1])).unzip())
+    }
+}
+
+/// The rows, and the logits if `keep` is set and they are not too many.
+pub(crate) fn forward(cuda: &Arc<Cuda>, inputs: Inputs<'_>, keep: bool) -> (Rows, Option<Buffer<f32>>) {
+    forward_in(cuda, inputs, keep, chunk_rows(inputs.asked.vocab))
+}
+
+fn forward_in(cuda: &Arc<Cuda>, inputs: Inputs<'_>, keep: bool, chunk: usize) -> (Rows, Option<Buffer<f32>>) {
+    let (t, v) = (inputs.asked.rows(), inputs.asked.vocab);
+    let keep = keep && t * v <= KEPT_LOGITS_MAX;
+    let chunk = if keep { t.max(1) } else { chunk };
+    let mut numbers = Buffer::uninit(cuda, t * NUMBERS);
+    let mut logits = Buffer::uninit(cuda, chunk.min(t) * v);
+    for first in (0..t).step_by(chunk) {
+        let n = chunk.min(t - first);
+        inputs.logits(cuda, first, n, logits.slice_mut(0..n * v));
+        let rows = numbers.slice_mut(first * NUMBERS..(first + n) * NUMBERS);
+        inputs.score(cuda, first, logits.slice(0..n * v), rows);
+    }
+    (Rows { numbers }, keep.then_some(logits))
+}
+
+fn chunk_rows(v: usize) -> usize {
+    (CHUNK_LOGITS / v.max(1)).clamp(64, 4096)
+}
+
+/// Derivatives of a scalar with respect to every row's log-prob and entropy.
+#[derive(Clone, Copy)]
+pub(crate) struct Seeds<'a> {
+    pub(crate) d_logprob: Slice<'a, f32>,
+    /// None: all 0.
+    pub(crate) d_entropy: Option<Slice<'a, f32>>,
+}
+
+/// Where the gradients of a head's parameters are added; none of what is frozen.
+pub(crate) struct ParamGradients<'a> {
+    pub(crate) d_weight: Option<SliceMut<'a, f32>>,
+    /// Of the low-rank factor `b`.
+    pub(crate) d_b: Option<SliceMut<'a, f32>>,
+}
+
+/// The gradients of the hidden states and of the low-rank `u` (empty where there is none).
+pub(crate) fn backward(
+    cuda: &Arc<Cuda>,
+    inputs: Inputs<'_>,
+    rows: &Rows,
+    kept: Option<Buffer<f32>>,
+    seeds: Seeds<'_>,
+    params: ParamGradients<'_>,
+) -> (Buffer<f32>, Buffer<f32>) {
+    backward_in(cuda, inputs, rows, kept, seeds, params, chunk_rows(inputs.asked.vocab))
+}
+
+fn backward_in(
+    cuda: &Arc<Cuda>,
+    inputs: Inputs<'_>,
+    rows: &Rows,
+    kept: Option<Buffer<f32>>,
+    seeds: Seeds<'_>,
+    mut params: ParamGradients<'_>,
+    chunk: usize,
+) -> (Buffer<f32>, Buffer<f32>) {
+    let Inputs { width, precision, .. } = inputs;
+    let (t, v) = (inputs.asked.rows(), inputs.asked.vocab);
+    let is_kept = kept.is_some();
+    let chunk = if is_kept { t.max(1) } else { chunk };
+    let mut logits = kept.unwrap_or_else(|| Buffer::uninit(cuda, chunk.min(t) * v));
+    let mut d_hidden = Buffer::uninit(cuda, t * width);
+    let mut d_u = Buffer::uninit(cuda, inputs.low_rank.map_or(0, |low_rank| t * low_rank.rank));
+    for first in (0..t).step_by(chunk) {
+        let n = chunk.min(t - first);
+        if !is_kept {
+            inputs.logits(cuda, first, n, logits.slice_mut(0..n * v));
+        }
+        differentiate(cuda, inputs, first, n, logits.slice_mut(0..n * v), rows, seeds);
+        // Rounded once for all products.
+        let short = (precision == Precision::Bf16)
+            .then(|| crate::cuda::product::to_bf16(cuda, logits.slice(0..n * v)));
+        let d_logits = match &short {
+            Some(short) => View::new(short.all(), n, v),
+            None => View::new(logits.slice(0..n * v), n, v),
+        };
+        let weight = View::new(inputs.weight, v, width);
+        let out = d_hidden.slice_mut(first * width..(first + n) * width);
+        multiply(cuda, precision, out, Write::Set, 1.0, d_logits, weight);
+        if let Some(d_weight) = &mut params.d_weight {
+            let hidden = View::new(inputs.hidden.slice(first * width..(first + n) * width), n, width);
+            multiply(cuda, precision, d_weight.again(), Write::Add, 1.0, d_logits.transposed(), hidden);
+        }
+        if let Some(LowRank { u, b, rank }) = inputs.low_rank {
+            let out = d_u.slice_mut(first * rank..(first + n) * rank);
+            multiply(cuda, precision, out, Write::Set, 1.0, d_logits, View::new(b, v, rank));
+            if let Some(d_b) = &mut params.d_b {
+                let u = View::new(u.slice(first * rank..(first + n) * rank), n, rank);
+                multiply(cuda, precision, d_b.again(), Write::Add, 1.0, d_logits.transposed(), u);
+            }
+        }
+    }
+    (d_hidden, d_u)
+}
+
+/// Turns logits into their gradient.
+fn differentiate(
+    cuda: &Arc<Cuda>,
+    inputs: Inputs<'_>,
+    first: usize,
+    n: usize,
+    logits: SliceMut<'_, f32>,
+    rows: &Rows,
+    seeds: Seeds<'_>,
+) {
+    let range = first..first + n;
+    let d_entropy = seeds.d_entropy.map(|d| d.slice(range.clone()));
+    let arguments = &mut [
+        logits.into(),
+        rows.numbers.slice(first * NUMBERS..(first + n) * NUMBERS).into(),
+        inputs.asked.targets.slice(range.clone()).into(),
+        inputs.asked.temperatures.slice(range.clone()).into(),
+        seeds.d_logprob.slice(range).into(),
+        d_entropy.map_or_else(Argument::null::<f32>, Argument::from),
+        int(inputs.asked.vocab),
+    ];
+    cuda.launch(Scores, "differentiate_rows", Plan::blocks(n, 1, THREADS), arguments);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! The device that the tests run on: an emulated one, or with `BURNISH_TEST_GPU=1` the machine's first GPU.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, OnceLock},
+};
+
+use super::{Cuda, Options};
+
+/// Sizes of heads and tiles for which there are attention kernels: too short for a vector of four, not a multiple of
+/// 16, and in every size of tile.
+pub(crate) const ATTENTION: [(usize, usize); 4] = [(6, 16), (20, 32), (32, 64), (64, 32)];
+
+/// Sizes of heads for which there are attention kernels on tensor cores.
+pub(crate) const ATTENTION_MMA: [usize; 2] = [16, 48];
+
+/// The shared objects, loaded for as long as the process lives, or why there are none.
+static LIBRARIES: OnceLock<Result<tempfile::TempDir, String>> = OnceLock::new();
+
+/// A device for a test; `None` with a line that says why if there is none.
+pub(crate) fn device() -> Option<Arc<Cuda>> {
+    let cache = if is_real() { super::modules::cache_folder() } else { None };
+    device_with(Options { cache, reuses_memory: false })
+}
+
+/// A device with options of the test's own.
+pub(crate) fn device_with(options: Options) -> Option<Arc<Cuda>> {
+    if !is_real()
+        && let Err(why) = LIBRARIES.get_or_init(build)
+    {
+        println!("skipped: no emulated GPU: {why}");
+        return None;
+    }
+    Some(Cuda::open_with(0, options).unwrap())
+}
+
+fn is_real() -> bool {
+    std::env::var_os("BURNISH_TEST_GPU").is_some()
+}
+
+/// Compiles the emulation and loads it under the names that the bindings look for.
+fn build() -> Result<tempfile::TempDir, String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cuda/emulate");
+    if !cfg!(target_os = "linux") {
+        return Err("it is made for Linux".to_owned());
+    }
+    if Command::new("g++").arg("--version").output().is_err() {
+        return Err("no C++ compiler (g++) on this machine".to_owned());
+    }
+    let compile = |source: &str, object: &str, macros: &[String]| {
+        let object = folder.path().join(object);
+        let mut command = Command::new("g++");
+        command.args(["-std=c++17", "-O1", "-fPIC", "-Wno-unknown-pragmas", "-c"]).args(macros);
+        run(command.arg(sources.join(source)).arg("-o").arg(&object));
+        object
+    };
+    let mut driver: Vec<PathBuf> =
+        vec![compile("driver.cpp", "driver.o", &[]), compile("kernels.cpp", "kernels.o", &[])];
+    for (head_dim, tile) in ATTENTION {
+        let macros = [format!("-DHEAD_DIM={head_dim}"), format!("-DTILE={tile}")];
+        driver.push(compile("attention.cpp", &format!("attention-{head_dim}-{tile}.o"), &macros));
+    }
+    for head_dim in ATTENTION_MMA {
+        let object = format!("attention-mma-{head_dim}.o");
+        driver.push(compile("attention.cpp", &object, &[format!("-DHEAD_DIM={head_dim}")]));
+    }
+    let cublas = vec![compile("cublas.cpp", "cublas.o", &[])];
+    let nvrtc = vec![compile("nvrtc.cpp", "nvrtc.o", &[])];
+    for (name, objects) in [("cuda", driver), ("cublas", cublas), ("nvrtc", nvrtc)] {
+        let name = format!("lib{name}.so");
+        let path = folder.path().join(&name);
+        let mut link = Command::new("g++");
+        run(link.args(["-shared", &format!("-Wl,-soname,{name}"), "-o"]).arg(&path).args(objects));
+        // SAFETY: its initialisers fill a table. The loader finds it again under its soname.
+        let library = unsafe { libloading::Library::new(&path) }.map_err(|error| error.to_string())?;
+        std::mem::forget(library);
+    }
+    Ok(folder)
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
