@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use crate::{
-    Adapter, Buffer, HeadShape, Layout, Param, Params, Rope, Tape, TokenScores, Var,
+    Adapter, Buffer, GradientsMut, HeadShape, Layout, Param, Params, Rope, Tape, TokenScores, Var,
+    data::Data,
+    flat::Sink,
     ops::{self, attention, attention_backward, linear, low_rank, rope::Turn, scores},
     parallel,
-    tape::ScoresRecord,
+    tape::{ScoresRecord, Softmax},
 };
 
 /// An operation with what its backward pass needs. The one `match` over it has no default arm: an operation without
@@ -14,10 +16,10 @@ use crate::{
 pub(crate) enum Op<'p> {
     Embed { table: Param, ids: Vec<u32> },
     Linear { x: Var, weight: Param, bias: Option<Param> },
-    LowRank { y: usize, x: Var, inner: Buffer, adapter: Adapter, keys: Option<Arc<[u64]>> },
-    RmsNorm { x: Var, inverse_rms: Buffer, weight: Param },
+    LowRank { y: usize, x: Var, inner: Data, adapter: Adapter, keys: Option<Arc<[u64]>> },
+    RmsNorm { x: Var, inverse_rms: Data, weight: Param },
     Rope { x: usize, cols: usize, head_dim: usize, rope: Arc<Rope>, positions: Arc<[u32]> },
-    Attention { q: Var, k: Var, v: Var, out: Var, log_sums: Buffer, shape: HeadShape, layout: Arc<Layout> },
+    Attention { q: Var, k: Var, v: Var, out: Var, log_sums: Data, shape: HeadShape, layout: Arc<Layout> },
     Swiglu { gate: Var, up: Var },
     Add { a: usize, b: usize },
     Gather { x: usize, x_rows: usize, cols: usize, rows: Vec<u32> },
@@ -33,26 +35,45 @@ impl<'p> Tape<'p> {
     ///
     /// # Panics
     /// If the tape does not record, or `scores` come from another tape.
-    pub fn backward(mut self, scores: &TokenScores, d_logprob: &[f32], d_entropy: &[f32], grads: &mut [f32]) {
+    pub fn backward<'g>(
+        mut self,
+        scores: &TokenScores,
+        d_logprob: &[f32],
+        d_entropy: &[f32],
+        grads: impl Into<GradientsMut<'g>>,
+    ) {
         assert!(self.is_recording, "backward needs a recording tape");
         assert!(scores.node < self.scores.len(), "scores of another tape");
-        let ScoresRecord { hidden, head, low_rank, targets, temperatures, vocab, rows, logits } =
-            self.scores.swap_remove(scores.node);
-        assert_eq!(d_logprob.len(), targets.len(), "one derivative for each log-prob");
-        assert!(d_entropy.is_empty() || d_entropy.len() == targets.len(), "one derivative for each entropy");
+        let record = self.scores.swap_remove(scores.node);
+        let rows = record.targets.len();
+        assert_eq!(d_logprob.len(), rows, "one derivative for each log-prob");
+        assert!(d_entropy.is_empty() || d_entropy.len() == rows, "one derivative for each entropy");
         // Other scores on this tape are not differentiated: what they hold is of no more use.
         self.scores.clear();
+        match grads.into().0 {
+            Sink::Host(grads) => self.backward_on_host(record, scores::Seeds { d_logprob, d_entropy }, grads),
+            #[cfg(any(test, feature = "cuda"))]
+            Sink::Device(grads) => self.backward_on_gpu(record, d_logprob, d_entropy, grads),
+        }
+    }
+
+    fn backward_on_host(self, record: ScoresRecord, seeds: scores::Seeds<'_>, grads: &mut [f32]) {
+        let ScoresRecord { hidden, head, low_rank, targets, temperatures, vocab, softmax } = record;
+        let (rows, logits) = match softmax {
+            Softmax::Host(rows, logits) => (rows, logits),
+            #[cfg(any(test, feature = "cuda"))]
+            Softmax::Device(_) => elsewhere(),
+        };
         let inputs = scores::Inputs {
-            hidden: &hidden.data,
+            hidden: hidden.data(),
             weight: self.params.elements(head),
-            low_rank: low_rank.as_ref().map(|(adapter, u)| adapter.of_head(self.params, u)),
+            low_rank: low_rank.as_ref().map(|(adapter, u)| adapter.of_head(self.params, u.host())),
             precision: self.params.precision(),
             width: head.cols,
             targets: &targets,
             temperatures: &temperatures,
             vocab: &vocab,
         };
-        let seeds = scores::Seeds { d_logprob, d_entropy };
         // The factor gets a buffer of its own: two parts of the flat one can't be lent at once.
         let b = low_rank.as_ref().map(|(adapter, _)| adapter.b);
         let mut d_b = b.filter(Param::is_trained).map(|b| vec![0.0; b.len()]);
@@ -62,7 +83,7 @@ impl<'p> Tape<'p> {
             if let (Some(d_b), Some(own)) = (d_b, adapter.b.gradient(grads)) {
                 parallel::add(own, &d_b);
             }
-            let inputs = adapter.inputs(self.params, &hidden.data, hidden.rows);
+            let inputs = adapter.inputs(self.params, hidden.data(), hidden.rows);
             low_rank::scaled_inner_backward(inputs, &d_u, &mut d_hidden, adapter.a.gradient(grads));
         }
         self.backward_from(&hidden, d_hidden, grads);
@@ -72,12 +93,17 @@ impl<'p> Tape<'p> {
     ///
     /// # Panics
     /// If the tape does not record, or sizes differ.
-    pub fn backward_from(self, out: &Var, d_out: impl Into<Buffer>, grads: &mut [f32]) {
+    pub fn backward_from<'g>(self, out: &Var, d_out: impl Into<Buffer>, grads: impl Into<GradientsMut<'g>>) {
         assert!(self.is_recording, "backward needs a recording tape");
-        assert_eq!(grads.len(), self.params.data().len(), "gradients are laid out like what is trained");
-        let d_out = d_out.into();
+        let (d_out, grads) = (d_out.into(), grads.into());
+        let len = self.params.trained_len();
+        assert_eq!(grads.len(), len, "gradients are laid out like what is trained");
         assert_eq!(d_out.len(), out.data.len(), "one derivative for each element");
-        self.flow_back(out.slot, Arc::new(d_out), grads);
+        match grads.0 {
+            Sink::Host(grads) => drop(self.flow_back(out.slot, Arc::new(d_out), grads)),
+            #[cfg(any(test, feature = "cuda"))]
+            Sink::Device(grads) => self.backward_from_on_gpu(out, &d_out, grads),
+        }
     }
 
     /// Passes the gradient of one value back to where it came from; gives what reached the values that no
@@ -94,6 +120,15 @@ impl<'p> Tape<'p> {
         }
         flow.slots
     }
+}
+
+/// The gradients lie on the host, and what was computed does not.
+#[cfg(any(test, feature = "cuda"))]
+#[expect(clippy::panic, reason = "a mistake of the program")]
+fn elsewhere() -> ! {
+    panic!(
+        "gradients on the host of values on a GPU: they are given to a `Flat` made for the same parameters"
+    )
 }
 
 /// Gradients that are not complete yet. Shared, because both terms of a sum have the gradient of the sum.
@@ -120,13 +155,19 @@ impl<'p> Flow<'_, 'p> {
             }
             Op::Linear { x, weight, bias } => self.linear(&x, weight, bias, &d),
             Op::LowRank { y, x, inner, adapter, keys } => {
-                self.low_rank(&x, &inner, adapter, keys.as_deref(), &d);
+                self.low_rank(&x, inner.host(), adapter, keys.as_deref(), &d);
                 self.add(y, d);
             }
             Op::RmsNorm { x, inverse_rms, weight } => {
                 let mut d = Arc::unwrap_or_clone(d);
                 let d_weight = weight.gradient(self.grads);
-                ops::norm::backward(&x.data, &inverse_rms, self.tape.params.get(weight), &mut d, d_weight);
+                ops::norm::backward(
+                    x.data(),
+                    inverse_rms.host(),
+                    self.tape.params.get(weight),
+                    &mut d,
+                    d_weight,
+                );
                 self.add(x.slot, Arc::new(d));
             }
             Op::Rope { x, cols, head_dim, rope, positions } => {
@@ -135,8 +176,10 @@ impl<'p> Flow<'_, 'p> {
                 self.add(x, Arc::new(d));
             }
             Op::Attention { q, k, v, out, log_sums, shape, layout } => {
-                let inputs = attention::Inputs { q: &q.data, k: &k.data, v: &v.data, shape, layout: &layout };
-                let outputs = attention_backward::Outputs { out: &out.data, log_sums: &log_sums, d_out: &d };
+                let inputs =
+                    attention::Inputs { q: q.data(), k: k.data(), v: v.data(), shape, layout: &layout };
+                let outputs =
+                    attention_backward::Outputs { out: out.data(), log_sums: log_sums.host(), d_out: &d };
                 let gradients = attention_backward::backward(inputs, outputs);
                 self.add(q.slot, Arc::new(gradients.d_q));
                 self.add(k.slot, Arc::new(gradients.d_k));
@@ -144,7 +187,7 @@ impl<'p> Flow<'_, 'p> {
             }
             Op::Swiglu { gate, up } => {
                 let mut d = Arc::unwrap_or_clone(d);
-                let d_gate = ops::swiglu::backward(&gate.data, &up.data, &mut d);
+                let d_gate = ops::swiglu::backward(gate.data(), up.data(), &mut d);
                 self.add(gate.slot, Arc::new(d_gate));
                 self.add(up.slot, Arc::new(d));
             }
@@ -159,7 +202,7 @@ impl<'p> Flow<'_, 'p> {
             }
             Op::Checkpoint { x, run } => {
                 let mut again = self.tape.part(true);
-                let input = again.external(x.rows, x.cols, &**x.data);
+                let input = again.share(&x);
                 let out = run(&mut again, &input);
                 let mut slots = again.flow_back(out.slot, d, self.grads);
                 if let Some(d_x) = slots[input.slot].take() {
@@ -174,7 +217,7 @@ impl<'p> Flow<'_, 'p> {
         let precision = params.precision();
         let shape = linear::Shape { rows: x.rows, inputs: weight.cols, outputs: weight.rows, precision };
         if let Some(d_weight) = weight.gradient(self.grads) {
-            linear::backward_weight(d, &x.data, shape, d_weight);
+            linear::backward_weight(d, x.data(), shape, d_weight);
         }
         if let Some(d_bias) = bias.and_then(|bias| bias.gradient(self.grads)) {
             linear::backward_bias(d, weight.rows, d_bias);
@@ -185,8 +228,8 @@ impl<'p> Flow<'_, 'p> {
     }
 
     fn low_rank(&mut self, x: &Var, inner: &[f32], adapter: Adapter, keys: Option<&[u64]>, d: &[f32]) {
-        let dropped = keys.map(|keys| adapter.dropped(&x.data, keys));
-        let inputs = adapter.inputs(self.params(), dropped.as_deref().unwrap_or(&x.data), x.rows);
+        let dropped = keys.map(|keys| adapter.dropped(x.data(), keys));
+        let inputs = adapter.inputs(self.params(), dropped.as_deref().unwrap_or(x.data()), x.rows);
         let (mut d_a, mut d_b) = (self.factor_gradient(adapter.a), self.factor_gradient(adapter.b));
         let mut d_x = low_rank::backward(inputs, inner, d, d_a.as_deref_mut(), d_b.as_deref_mut());
         for (param, own) in [(adapter.a, d_a), (adapter.b, d_b)] {

@@ -16,14 +16,17 @@ mod backward;
 mod buffer;
 mod cached;
 #[cfg(any(test, feature = "cuda"))]
-#[allow(dead_code, reason = "the tape does not run on it yet")]
 mod cuda;
+mod data;
+mod device;
 mod elements;
+mod flat;
 mod gemm;
 mod layout;
 mod mmap;
 mod ops;
 pub mod optim;
+mod paged;
 mod parallel;
 mod params;
 mod prepacked;
@@ -43,11 +46,14 @@ pub use buffer::Buffer;
 pub use cached::{KV_ROWS, KvBlock, KvBlockMut, cached_attention};
 #[cfg(any(test, feature = "cuda"))]
 pub use cuda::{Cuda, CudaError};
+pub use device::{Device, DeviceError, Landing};
 pub use elements::{Elements, ElementsMut, Precision};
+pub use flat::{Flat, GradientsMut};
 pub use gemm::Workers;
 pub use layout::{Layout, LayoutError, Segment};
 pub use mmap::{Mapped, map_file};
 pub use ops::attention::HeadShape;
+pub use paged::{PageSlots, PagedCache, PagesSeen};
 pub use parallel::{in_pool, set_threads};
 pub use params::{Param, ParamEntry, Params, Store};
 pub use prepacked::Prepacked;

@@ -5,10 +5,13 @@
 //! lies apart, so that it costs neither gradient nor optimiser state; its matrices may be kept in bf16.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use half::bf16;
 
-use crate::{Elements, ElementsMut, Precision};
+#[cfg(any(test, feature = "cuda"))]
+use crate::cuda::params::OnGpu;
+use crate::{Device, DeviceError, Elements, ElementsMut, Precision};
 
 /// Which buffer holds a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,10 +77,18 @@ pub struct ParamEntry {
 }
 
 /// All parameters of a model, in the order in which they were added.
+///
+/// On a GPU ([`Params::on`]) they are copied there when first used, and trained there. What is trained comes back when the
+/// host asks for it ([`Params::fetch`]).
 #[derive(Clone, Debug, Default)]
 pub struct Params {
     precision: Precision,
-    trained: Vec<f32>,
+    device: Device,
+    /// Not there where the GPU has newer ones that nobody has asked for.
+    trained: OnceLock<Vec<f32>>,
+    trained_len: usize,
+    #[cfg(any(test, feature = "cuda"))]
+    on_gpu: OnceLock<OnGpu>,
     frozen: Vec<f32>,
     frozen_bf16: Vec<bf16>,
     entries: Vec<ParamEntry>,
@@ -92,8 +103,80 @@ impl Params {
 
     /// The same parameters, kept as they are, with products computed in `precision`.
     #[must_use]
-    pub fn in_precision(self, precision: Precision) -> Self {
+    pub fn in_precision(mut self, precision: Precision) -> Self {
+        self.change();
         Params { precision, ..self }
+    }
+
+    /// The same parameters, computed with on `device`.
+    #[must_use]
+    pub fn on(mut self, device: &Device) -> Self {
+        self.change();
+        Params { device: device.clone(), ..self }
+    }
+
+    /// What computes with them.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Brings what is trained back from a GPU that has changed it, so that [`Params::data`] and the like have it.
+    ///
+    /// # Errors
+    /// What failed on the GPU so far.
+    pub fn fetch(&self) -> Result<(), DeviceError> {
+        #[cfg(any(test, feature = "cuda"))]
+        if self.trained.get().is_none()
+            && let Some(on_gpu) = self.on_gpu.get()
+        {
+            let data = on_gpu.download()?;
+            self.trained.get_or_init(|| data);
+        }
+        Ok(())
+    }
+
+    /// What is trained, on the host.
+    #[expect(clippy::panic, reason = "documented: callers that can fail fetch first")]
+    fn trained(&self) -> &Vec<f32> {
+        if let Err(error) = self.fetch() {
+            panic!("parameters were read that can't be fetched: {error}");
+        }
+        self.trained.get_or_init(Vec::new)
+    }
+
+    /// Makes the host's numbers the only ones, to change them.
+    fn change(&mut self) -> &mut Vec<f32> {
+        self.trained();
+        #[cfg(any(test, feature = "cuda"))]
+        self.on_gpu.take();
+        let data = self.trained.take().unwrap_or_default();
+        self.trained = OnceLock::from(data);
+        #[expect(clippy::expect_used, reason = "the line above sets it")]
+        self.trained.get_mut().expect("numbers on the host")
+    }
+
+    /// Where a GPU has them.
+    #[cfg(any(test, feature = "cuda"))]
+    pub(crate) fn on_gpu(&self) -> Option<&OnGpu> {
+        let cuda = self.device.gpu()?;
+        Some(self.on_gpu.get_or_init(|| {
+            OnGpu::upload(cuda, self.precision, self.trained(), &self.frozen, &self.frozen_bf16)
+        }))
+    }
+
+    /// The same, to change what is trained: the host's copy is given up.
+    #[cfg(any(test, feature = "cuda"))]
+    pub(crate) fn on_gpu_mut(&mut self) -> Option<&mut OnGpu> {
+        self.on_gpu()?;
+        self.trained.take();
+        self.on_gpu.get_mut()
+    }
+
+    /// Number of elements that are trained.
+    #[must_use]
+    pub fn trained_len(&self) -> usize {
+        self.trained_len
     }
 
     /// In which precision products with these parameters are computed.
@@ -105,7 +188,7 @@ impl Params {
     /// Takes memory for `len` more elements of a buffer at once, so that it does not grow by copying.
     pub fn reserve(&mut self, store: Store, len: usize) {
         match store {
-            Store::Trained => self.trained.reserve_exact(len),
+            Store::Trained => self.change().reserve_exact(len),
             Store::Frozen => self.frozen.reserve_exact(len),
             Store::FrozenBf16 => self.frozen_bf16.reserve_exact(len),
         }
@@ -124,14 +207,18 @@ impl Params {
             [rows, rest @ ..] => (*rows, rest.iter().product()),
         };
         let offset = match store {
-            Store::Trained => self.trained.len(),
+            Store::Trained => self.trained_len,
             Store::Frozen => self.frozen.len(),
             Store::FrozenBf16 => self.frozen_bf16.len(),
         };
         let param = Param { store, offset, rows, cols };
         let len = param.range().end;
+        self.change();
         match store {
-            Store::Trained => self.trained.resize(len, 0.0),
+            Store::Trained => {
+                self.trained_len = len;
+                self.change().resize(len, 0.0);
+            }
             Store::Frozen => self.frozen.resize(len, 0.0),
             Store::FrozenBf16 => self.frozen_bf16.resize(len, bf16::ZERO),
         }
@@ -140,21 +227,24 @@ impl Params {
     }
 
     /// The flat buffer of what is trained.
+    ///
+    /// # Panics
+    /// If a GPU has changed it and it can't be fetched: [`Params::fetch`] gives the error.
     #[must_use]
     pub fn data(&self) -> &[f32] {
-        &self.trained
+        self.trained()
     }
 
     /// The flat buffer of what is trained, to change it.
     pub fn data_mut(&mut self) -> &mut [f32] {
-        &mut self.trained
+        self.change()
     }
 
     /// The elements of one parameter, row-major, whatever their type.
     #[must_use]
     pub fn elements(&self, param: Param) -> Elements<'_> {
         match param.store {
-            Store::Trained => Elements::F32(&self.trained[param.range()]),
+            Store::Trained => Elements::F32(&self.trained()[param.range()]),
             Store::Frozen => Elements::F32(&self.frozen[param.range()]),
             Store::FrozenBf16 => Elements::Bf16(&self.frozen_bf16[param.range()]),
         }
@@ -162,8 +252,9 @@ impl Params {
 
     /// The elements of one parameter, row-major, to change them.
     pub fn elements_mut(&mut self, param: Param) -> ElementsMut<'_> {
+        self.change();
         match param.store {
-            Store::Trained => ElementsMut::F32(&mut self.trained[param.range()]),
+            Store::Trained => ElementsMut::F32(&mut self.change()[param.range()]),
             Store::Frozen => ElementsMut::F32(&mut self.frozen[param.range()]),
             Store::FrozenBf16 => ElementsMut::Bf16(&mut self.frozen_bf16[param.range()]),
         }
@@ -214,6 +305,6 @@ impl Params {
     /// A buffer of zeros laid out like what is trained, e.g. for gradients.
     #[must_use]
     pub fn zeros_like(&self) -> Vec<f32> {
-        vec![0.0; self.trained.len()]
+        vec![0.0; self.trained_len]
     }
 }

@@ -20,10 +20,13 @@ pub(crate) const READ_ONCE_ELEMENTS: usize = 1 << 20;
 pub struct Prepacked(HashMap<(Store, usize), Panels>);
 
 impl Prepacked {
-    /// Copies of those of `weights` that gain by it, packed for products in the precision of `params`.
+    /// Copies of those of `weights` that gain by it, packed for products in the precision of `params`; none of what a GPU
+    /// computes with.
     pub fn of(params: &Params, weights: impl IntoIterator<Item = Param>) -> Self {
-        let small =
-            weights.into_iter().filter(|weight| weight.len() < READ_ONCE_ELEMENTS).collect::<Vec<_>>();
+        let small = weights
+            .into_iter()
+            .filter(|weight| weight.len() < READ_ONCE_ELEMENTS && params.device().is_cpu());
+        let small = small.collect::<Vec<_>>();
         let packed = small.into_par_iter().map(|weight| {
             let view = View::new(params.elements(weight), weight.rows, weight.cols).transposed();
             ((weight.store, weight.offset), Panels::of(params.precision(), view, Workers::One))

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+#[cfg(any(test, feature = "cuda"))]
+use crate::cuda::tape::{Gpu, Scored};
 use crate::{
     Adapter, Buffer, Layout, Param, Params, Prepacked, Rope, Var, Vocab, Weight, Workers,
     backward::Op,
+    data::{Data, dispatch},
     ops::{
         self,
         attention::{HeadShape, Inputs},
@@ -49,6 +52,9 @@ pub struct Tape<'p> {
     pub(crate) records: Vec<Record<'p>>,
     pub(crate) scores: Vec<ScoresRecord>,
     pub(crate) slots: usize,
+    /// The GPU that has the parameters.
+    #[cfg(any(test, feature = "cuda"))]
+    gpu: Option<Gpu<'p>>,
 }
 
 /// One operation that was run.
@@ -63,12 +69,18 @@ pub(crate) struct ScoresRecord {
     pub(crate) hidden: Var,
     pub(crate) head: Param,
     /// The head's adapter, and `scale · hidden Aᵀ`.
-    pub(crate) low_rank: Option<(Adapter, Buffer)>,
+    pub(crate) low_rank: Option<(Adapter, Data)>,
     pub(crate) targets: Vec<u32>,
     pub(crate) temperatures: Vec<f32>,
     pub(crate) vocab: Arc<Vocab>,
-    pub(crate) rows: Vec<scores::Row>,
-    pub(crate) logits: Option<Buffer>,
+    pub(crate) softmax: Softmax,
+}
+
+/// What is known of each row, and the logits if they were kept.
+pub(crate) enum Softmax {
+    Host(Vec<scores::Row>, Option<Buffer>),
+    #[cfg(any(test, feature = "cuda"))]
+    Device(Scored),
 }
 
 /// Log-probs and entropies of some rows; where a backward pass through the output head starts.
@@ -83,7 +95,7 @@ pub struct TokenScores {
 }
 
 impl<'p> Tape<'p> {
-    /// A tape that can run backward, once.
+    /// A tape that can run backward, once. Its values lie where the parameters do.
     #[must_use]
     pub fn recording(params: &'p Params) -> Self {
         Tape {
@@ -96,6 +108,8 @@ impl<'p> Tape<'p> {
             records: Vec::new(),
             scores: Vec::new(),
             slots: 0,
+            #[cfg(any(test, feature = "cuda"))]
+            gpu: Gpu::of(params),
         }
     }
 
@@ -138,6 +152,8 @@ impl<'p> Tape<'p> {
             workers: self.workers,
             has_adapters: self.has_adapters,
             dropout_keys: self.dropout_keys.clone(),
+            #[cfg(any(test, feature = "cuda"))]
+            gpu: self.gpu.clone(),
             ..Tape::recording(self.params)
         }
     }
@@ -152,7 +168,11 @@ impl<'p> Tape<'p> {
 
     /// Rows of an embedding table `[V, D]`: `[ids.len(), D]`. Ids must be below `V`.
     pub fn embed(&mut self, table: Param, ids: &[u32]) -> Var {
-        let data = ops::embed::forward(self.params.elements(table), table.cols, ids);
+        let data = dispatch!(
+            self,
+            |gpu| gpu.embed(table, ids),
+            ops::embed::forward(self.params.elements(table), table.cols, ids).into()
+        );
         self.push(ids.len(), table.cols, data, || Op::Embed { table, ids: ids.to_vec() })
     }
 
@@ -162,17 +182,11 @@ impl<'p> Tape<'p> {
         let Weight { base, adapter } = weight.into();
         assert_eq!(x.cols, base.cols, "columns of x and of the weight differ");
         let shape = self.shape(x.rows, base);
-        let bias_data = bias.map(|bias| self.params.get(bias));
-        let elements = self.params.elements(base);
-        let weight = match self.prepacked {
-            None => ops::linear::Weight::AsItLies(elements),
-            Some(prepacked) => match prepacked.get(base) {
-                Some(panels) => ops::linear::Weight::Packed(panels),
-                None if base.len() >= READ_ONCE_ELEMENTS => ops::linear::Weight::ReadOnce(elements),
-                None => ops::linear::Weight::AsItLies(elements),
-            },
-        };
-        let data = ops::linear::forward(&x.data, weight, bias_data, shape, self.workers);
+        let data = dispatch!(
+            self,
+            |gpu| gpu.linear(&x.data, base, bias, shape),
+            self.multiply(x, base, bias, shape)
+        );
         let y = self.push(x.rows, base.rows, data, || Op::Linear { x: x.clone(), weight: base, bias });
         match adapter {
             Some(adapter) if self.has_adapters => self.low_rank(y, x, adapter),
@@ -180,13 +194,32 @@ impl<'p> Tape<'p> {
         }
     }
 
+    /// `x Wᵀ + b` on the host.
+    fn multiply(&self, x: &Var, weight: Param, bias: Option<Param>, shape: ops::linear::Shape) -> Data {
+        let bias = bias.map(|bias| self.params.get(bias));
+        let elements = self.params.elements(weight);
+        let weight = match self.prepacked {
+            None => ops::linear::Weight::AsItLies(elements),
+            Some(prepacked) => match prepacked.get(weight) {
+                Some(panels) => ops::linear::Weight::Packed(panels),
+                None if weight.len() >= READ_ONCE_ELEMENTS => ops::linear::Weight::ReadOnce(elements),
+                None => ops::linear::Weight::AsItLies(elements),
+            },
+        };
+        ops::linear::forward(x.data.host(), weight, bias, shape, self.workers).into()
+    }
+
     /// Adds an adapter's term to `y`, in place if nobody else holds it.
     fn low_rank(&mut self, y: Var, x: &Var, adapter: Adapter) -> Var {
         let keys = self.dropout_keys.clone().filter(|_| adapter.dropout > 0.0);
         let mut data = Arc::unwrap_or_clone(y.data);
-        let dropped = keys.as_deref().map(|keys| adapter.dropped(&x.data, keys));
-        let inputs = adapter.inputs(self.params, dropped.as_deref().unwrap_or(&x.data), x.rows);
-        let inner = ops::low_rank::forward(inputs, &mut data);
+        let inner =
+            dispatch!(self, |gpu| gpu.low_rank(adapter, &x.data, x.rows, keys.as_ref(), &mut data), {
+                let x_data = x.data.host();
+                let dropped = keys.as_deref().map(|keys| adapter.dropped(x_data, keys));
+                let inputs = adapter.inputs(self.params, dropped.as_ref().unwrap_or(x_data), x.rows);
+                ops::low_rank::forward(inputs, data.host_mut()).into()
+            });
         self.push(y.rows, y.cols, data, || Op::LowRank { y: y.slot, x: x.clone(), inner, adapter, keys })
     }
 
@@ -199,7 +232,10 @@ impl<'p> Tape<'p> {
     /// it where the weight is as long as a head.
     pub fn rms_norm(&mut self, x: &Var, weight: Param, eps: f32) -> Var {
         assert!(x.cols.is_multiple_of(weight.len()), "rows of {} are not groups of {}", x.cols, weight.len());
-        let (data, inverse_rms) = ops::norm::forward(&x.data, self.params.get(weight), eps);
+        let (data, inverse_rms) = dispatch!(self, |gpu| gpu.rms_norm(&x.data, weight, eps), {
+            let (data, inverse_rms) = ops::norm::forward(x.data.host(), self.params.get(weight), eps);
+            (data.into(), inverse_rms.into())
+        });
         self.push(x.rows, x.cols, data, || Op::RmsNorm { x: x.clone(), inverse_rms, weight })
     }
 
@@ -207,7 +243,11 @@ impl<'p> Tape<'p> {
     /// if nobody else holds `x`.
     pub fn rope(&mut self, x: Var, head_dim: usize, rope: &Arc<Rope>, positions: &Arc<[u32]>) -> Var {
         let mut data = Arc::unwrap_or_clone(x.data);
-        ops::rope::rotate(&mut data, x.cols, head_dim, rope, positions, Turn::Forward);
+        dispatch!(
+            self,
+            |gpu| gpu.rope(&mut data, x.cols, head_dim, rope, positions, Turn::Forward),
+            ops::rope::rotate(data.host_mut(), x.cols, head_dim, rope, positions, Turn::Forward)
+        );
         self.push(x.rows, x.cols, data, || Op::Rope {
             x: x.slot,
             cols: x.cols,
@@ -220,8 +260,11 @@ impl<'p> Tape<'p> {
     /// `softmax(q kᵀ / sqrt(head_dim)) v` of every head, under the visibility of `layout`:
     /// `q` `[T, heads · head_dim]`, `k` and `v` `[T, kv_heads · head_dim]`, the output like `q`.
     pub fn attention(&mut self, q: &Var, k: &Var, v: &Var, shape: HeadShape, layout: &Arc<Layout>) -> Var {
-        let inputs = Inputs { q: &q.data, k: &k.data, v: &v.data, shape, layout };
-        let (data, log_sums) = ops::attention::forward(inputs);
+        let (data, log_sums) = dispatch!(self, |gpu| gpu.attention([q, k, v], shape, layout), {
+            let [q, k, v] = [q, k, v].map(Var::data);
+            let (data, log_sums) = ops::attention::forward(Inputs { q, k, v, shape, layout });
+            (data.into(), log_sums.into())
+        });
         let out = self.value(q.rows, q.cols, data);
         self.record(&out, || Op::Attention {
             q: q.clone(),
@@ -237,21 +280,32 @@ impl<'p> Tape<'p> {
 
     /// `silu(gate) ⊙ up`.
     pub fn swiglu(&mut self, gate: &Var, up: &Var) -> Var {
-        let data = ops::swiglu::forward(&gate.data, &up.data);
+        let data = dispatch!(
+            self,
+            |gpu| gpu.swiglu(&gate.data, &up.data),
+            ops::swiglu::forward(gate.data(), up.data()).into()
+        );
         self.push(gate.rows, gate.cols, data, || Op::Swiglu { gate: gate.clone(), up: up.clone() })
     }
 
     /// `a + b`.
     pub fn add(&mut self, a: &Var, b: &Var) -> Var {
         assert_eq!((a.rows, a.cols), (b.rows, b.cols), "shapes of a sum differ");
-        let mut data = Buffer::scratch(a.data.len());
-        crate::parallel::sum(&mut data, &a.data, &b.data);
+        let data = dispatch!(self, |gpu| gpu.add(&a.data, &b.data), {
+            let mut data = Buffer::scratch(a.data.len());
+            crate::parallel::sum(&mut data, a.data(), b.data());
+            data.into()
+        });
         self.push(a.rows, a.cols, data, || Op::Add { a: a.slot, b: b.slot })
     }
 
     /// `[rows.len(), cols]`: row `rows[i]` of `x` at row `i`. Rows may repeat.
     pub fn gather(&mut self, x: &Var, rows: &[u32]) -> Var {
-        let data = ops::embed::forward((&**x.data).into(), x.cols, rows);
+        let data = dispatch!(
+            self,
+            |gpu| gpu.gather(x, rows),
+            ops::embed::forward(x.data().into(), x.cols, rows).into()
+        );
         self.push(rows.len(), x.cols, data, || Op::Gather {
             x: x.slot,
             x_rows: x.rows,
@@ -260,16 +314,18 @@ impl<'p> Tape<'p> {
         })
     }
 
-    /// A constant `[rows, cols]`: no gradient flows into it.
+    /// A constant `[rows, cols]`, brought to where the parameters lie: no gradient flows into it.
     pub fn external(&mut self, rows: usize, cols: usize, data: impl Into<Buffer>) -> Var {
         let data = data.into();
         assert_eq!(data.len(), rows * cols, "elements of a matrix [{rows}, {cols}]");
+        let data = dispatch!(self, |gpu| gpu.upload(&data), data.into());
         self.value(rows, cols, data)
     }
 
     /// Log-prob of `targets[i]`, and the entropy, under `softmax(hidden[i] · Wᵀ / temperatures[i])` over the ids of
     /// `vocab`; `head` is `W` `[vocab.len(), D]`, temperatures are above 0. Logits are computed some rows at a
-    /// time. An adapter of the head is part of `W`; it has no dropout.
+    /// time. An adapter of the head is part of `W`; it has no dropout. Waits for a GPU; where it has failed, all are NaN
+    /// and [`Device::check`](crate::Device::check) tells why.
     pub fn token_scores(
         &mut self,
         hidden: &Var,
@@ -286,22 +342,40 @@ impl<'p> Tape<'p> {
             (hidden.rows, hidden.rows),
             "one target for each row"
         );
-        let low_rank = adapter
-            .filter(|_| self.has_adapters)
-            .map(|adapter| (adapter, adapter.inner(self.params, &hidden.data, hidden.rows)));
-        let inputs = scores::Inputs {
-            hidden: &hidden.data,
-            weight: self.params.elements(head),
-            low_rank: low_rank.as_ref().map(|(adapter, u)| adapter.of_head(self.params, u)),
-            precision: self.params.precision(),
-            width: head.cols,
-            targets,
-            temperatures,
-            vocab,
-        };
-        let (rows, logits) = scores::forward(inputs, self.is_recording);
-        let logprobs = rows.iter().map(|row| row.logprob).collect();
-        let entropies = rows.iter().map(|row| row.entropy).collect();
+        let adapter = adapter.filter(|_| self.has_adapters);
+        let low_rank: Option<(Adapter, Data)> = adapter.map(|adapter| {
+            let inner = dispatch!(
+                self,
+                |gpu| gpu.head_inner(adapter, &hidden.data, hidden.rows),
+                adapter.inner(self.params, hidden.data(), hidden.rows).into()
+            );
+            (adapter, inner)
+        });
+        let (softmax, logprobs, entropies) = dispatch!(
+            self,
+            |gpu| {
+                let asked = gpu.asked(targets, temperatures, vocab);
+                let (scored, logprobs, entropies) =
+                    gpu.score(&hidden.data, head, low_rank.as_ref(), asked, self.is_recording);
+                (Softmax::Device(scored), logprobs, entropies)
+            },
+            {
+                let inputs = scores::Inputs {
+                    hidden: hidden.data(),
+                    weight: self.params.elements(head),
+                    low_rank: low_rank.as_ref().map(|(adapter, u)| adapter.of_head(self.params, u.host())),
+                    precision: self.params.precision(),
+                    width: head.cols,
+                    targets,
+                    temperatures,
+                    vocab,
+                };
+                let (rows, logits) = scores::forward(inputs, self.is_recording);
+                let logprobs = rows.iter().map(|row| row.logprob).collect();
+                let entropies = rows.iter().map(|row| row.entropy).collect();
+                (Softmax::Host(rows, logits), logprobs, entropies)
+            }
+        );
         let node = self.scores.len();
         if self.is_recording {
             self.scores.push(ScoresRecord {
@@ -311,23 +385,34 @@ impl<'p> Tape<'p> {
                 targets: targets.to_vec(),
                 temperatures: temperatures.to_vec(),
                 vocab: Arc::clone(vocab),
-                rows,
-                logits,
+                softmax,
             });
         }
         TokenScores { logprobs, entropies, node }
     }
 
-    fn push(&mut self, rows: usize, cols: usize, data: Buffer, op: impl FnOnce() -> Op<'p>) -> Var {
+    #[cfg(any(test, feature = "cuda"))]
+    pub(crate) fn gpu(&self) -> Option<&Gpu<'p>> {
+        self.gpu.as_ref()
+    }
+
+    fn push(&mut self, rows: usize, cols: usize, data: Data, op: impl FnOnce() -> Op<'p>) -> Var {
         let out = self.value(rows, cols, data);
         self.record(&out, op);
         out
     }
 
-    fn value(&mut self, rows: usize, cols: usize, data: Buffer) -> Var {
+    pub(crate) fn value(&mut self, rows: usize, cols: usize, data: Data) -> Var {
         let slot = self.slots;
         self.slots += 1;
         Var { data: Arc::new(data), rows, cols, slot }
+    }
+
+    /// The same numbers as a value of this tape that none of its operations made.
+    pub(crate) fn share(&mut self, x: &Var) -> Var {
+        let slot = self.slots;
+        self.slots += 1;
+        Var { slot, ..x.clone() }
     }
 
     fn record(&mut self, out: &Var, op: impl FnOnce() -> Op<'p>) {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::Buffer;
+use crate::data::Data;
 
 /// A matrix `[rows, cols]` that an operation of a [`Tape`](crate::Tape) gave. Cheap to clone; the memory is freed
 /// with the last clone, or on a recording tape once its gradient has been passed on.
 #[derive(Clone, Debug)]
 pub struct Var {
-    pub(crate) data: Arc<Buffer>,
+    pub(crate) data: Arc<Data>,
     pub(crate) rows: usize,
     pub(crate) cols: usize,
     /// Where the tape gathers its gradient.
@@ -29,8 +29,11 @@ impl Var {
     }
 
     /// The elements, row-major.
+    ///
+    /// # Panics
+    /// If they lie on a GPU: [`Landing::read`](crate::Landing::read) brings them from there.
     #[must_use]
     pub fn data(&self) -> &[f32] {
-        &self.data
+        self.data.host()
     }
 }

@@ -10,8 +10,8 @@
 
 use std::ops::Range;
 
-use burnish_tensor::Params;
-use burnish_tensor::optim::{AdamW, adamw_step, squared_norm};
+use burnish_tensor::optim::AdamW;
+use burnish_tensor::{DeviceError, Flat, Params};
 use serde::{Deserialize, Serialize};
 
 /// Hyperparameters of AdamW, with torch's defaults except for the decay, which is off.
@@ -65,15 +65,15 @@ impl AdamwConfig {
     }
 }
 
-/// The optimiser with its state: two moments for every parameter, laid out like the parameters.
+/// The optimiser with its state: two moments for every parameter, laid out like the parameters and where those lie.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Adamw {
     config: AdamwConfig,
     updates: u64,
     /// Stretches of the flat buffer that decay, or do not.
     runs: Vec<(Range<usize>, bool)>,
-    exp_avg: Vec<f32>,
-    exp_avg_sq: Vec<f32>,
+    exp_avg: Flat,
+    exp_avg_sq: Flat,
 }
 
 impl Adamw {
@@ -83,28 +83,22 @@ impl Adamw {
             config,
             updates: 0,
             runs: runs(params),
-            exp_avg: params.zeros_like(),
-            exp_avg_sq: params.zeros_like(),
+            exp_avg: Flat::zeros(params),
+            exp_avg_sq: Flat::zeros(params),
         }
     }
 
-    /// Makes one update with the gradient `grads`, laid out like `params`, at learning rate `lr`.
+    /// Makes one update with the gradient `grads`, made for `params`, at learning rate `lr`.
     ///
     /// # Panics
     /// If `params` are not those that the optimiser was made for.
-    pub fn step(&mut self, params: &mut Params, grads: &[f32], lr: f64) {
+    pub fn step(&mut self, params: &mut Params, grads: &Flat, lr: f64) {
         self.updates += 1;
         let AdamwConfig { beta1, beta2, epsilon: eps, weight_decay } = self.config;
         let step = AdamW { lr, beta1, beta2, eps, weight_decay, step: self.updates };
         for (run, decays) in &self.runs {
-            adamw_step(
-                &mut params.data_mut()[run.clone()],
-                &grads[run.clone()],
-                &mut self.exp_avg[run.clone()],
-                &mut self.exp_avg_sq[run.clone()],
-                &step,
-                *decays,
-            );
+            let moments = [&mut self.exp_avg, &mut self.exp_avg_sq];
+            params.adamw_step(run.clone(), grads, moments, &step, *decays);
         }
     }
 
@@ -114,21 +108,18 @@ impl Adamw {
     }
 
     /// First moment m.
-    pub fn exp_avg(&self) -> &[f32] {
+    pub fn exp_avg(&self) -> &Flat {
         &self.exp_avg
     }
 
     /// Second moment v.
-    pub fn exp_avg_sq(&self) -> &[f32] {
+    pub fn exp_avg_sq(&self) -> &Flat {
         &self.exp_avg_sq
     }
 
-    pub(crate) fn moments_mut(&mut self) -> (&mut [f32], &mut [f32]) {
-        (&mut self.exp_avg, &mut self.exp_avg_sq)
-    }
-
-    pub(crate) fn set_updates(&mut self, updates: u64) {
-        self.updates = updates;
+    /// Puts the state where it was after `updates` updates.
+    pub(crate) fn restore(&mut self, updates: u64, exp_avg: Flat, exp_avg_sq: Flat) {
+        (self.updates, self.exp_avg, self.exp_avg_sq) = (updates, exp_avg, exp_avg_sq);
     }
 }
 
@@ -151,8 +142,11 @@ pub fn clip_coefficient(norm: f64, max: f64) -> f64 {
 }
 
 /// 2-norm of a gradient, summed in f64; the same at any number of threads.
-pub fn grad_norm(grads: &[f32]) -> f64 {
-    squared_norm(grads).sqrt()
+///
+/// # Errors
+/// What failed on a GPU so far.
+pub fn grad_norm(grads: &Flat) -> Result<f64, DeviceError> {
+    Ok(grads.squared_norm()?.sqrt())
 }
 
 #[cfg(test)]

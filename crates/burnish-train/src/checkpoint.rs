@@ -140,6 +140,7 @@ fn write(
     write_more: &mut dyn FnMut(&Path) -> Result<(), BoxError>,
 ) -> Result<(), BoxError> {
     directory::make_empty(partial)?;
+    model.params.fetch()?;
     model.save(partial)?;
     write_more(partial)?;
     tensors::write(&partial.join(TENSORS_FILE), &model.params, trainer.adamw())?;
@@ -238,8 +239,7 @@ impl Checkpoint {
             let problem = format!("it was trained with {saved:?}, but {wanted:?} is asked for");
             return Err(CheckpointError::Mismatch { path: self.path.clone(), problem });
         }
-        tensors::read(&self.path.join(TENSORS_FILE), &mut model.params, trainer.adamw_mut())?;
-        trainer.adamw_mut().set_updates(self.record.updates);
-        Ok(())
+        let path = self.path.join(TENSORS_FILE);
+        tensors::read(&path, self.record.updates, &mut model.params, trainer.adamw_mut())
     }
 }

@@ -1,3 +1,5 @@
+use burnish_tensor::DeviceError;
+
 use crate::SampleError;
 
 /// Why an update, or the scoring of samples, was refused.
@@ -65,4 +67,7 @@ pub enum TrainError {
         /// Parameters of the model.
         model: usize,
     },
+    /// A GPU failed; the weights there are as they were before the update.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use burnish_core::rng;
 use burnish_model::{Model, Packed};
 use burnish_rl::{Evaluation, Metric, Objective, Streams, Totals};
-use burnish_tensor::{Tape, TokenScores, Var};
+use burnish_tensor::{GradientsMut, Tape, TokenScores, Var};
 
 use crate::{MicroBatch, Sample, TrainError, pack};
 
@@ -58,7 +58,8 @@ impl PassConfig {
     }
 }
 
-/// Adds the gradient of `objective` on `samples` to `grads`, which is laid out like the model's parameters.
+/// Adds the gradient of `objective` on `samples` to `grads`, which is laid out like the model's parameters, and lies where
+/// they do.
 ///
 /// Each micro-batch goes forward once, while recording; the objective turns the
 /// log-probs and entropies into a loss and its derivative (in f64), which goes backward. The size of the
@@ -68,13 +69,13 @@ impl PassConfig {
 /// # Errors
 /// If a sample does not fit the model or the objective (checked before anything is computed), or the loss is
 /// not finite.
-pub fn accumulate<S: Borrow<Sample>>(
+pub fn accumulate<'g, S: Borrow<Sample>>(
     model: &Model,
     samples: &[S],
     objective: &dyn Objective,
     totals: &Totals,
     config: PassConfig,
-    grads: &mut [f32],
+    grads: impl Into<GradientsMut<'g>>,
 ) -> Result<Pass, TrainError> {
     let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
     check(model, &samples)?;
@@ -83,6 +84,7 @@ pub fn accumulate<S: Borrow<Sample>>(
     {
         return Err(TrainError::ReferenceMissing { sample });
     }
+    let mut grads = grads.into();
     let mut pass = Pass::default();
     let mut metrics = MetricSums::default();
     let mut drift_sum = 0.0;
@@ -97,7 +99,7 @@ pub fn accumulate<S: Borrow<Sample>>(
         } else {
             model.forward(&mut tape, &batch.ids, &batch.positions, &mut mixer.clone())
         };
-        let scores = score_rows(&mut tape, model, &batch, &hidden);
+        let scores = score_rows(&mut tape, model, &batch, &hidden)?;
         let columns = Columns::of(&batch, &samples, &scores);
         for (policy, behavior) in columns.policy.iter().zip(&columns.behavior) {
             let difference = (policy - behavior).abs();
@@ -105,7 +107,7 @@ pub fn accumulate<S: Borrow<Sample>>(
             pass.drift.max = pass.drift.max.max(difference);
         }
         let evaluation = objective.evaluate(&columns.streams(&batch), totals);
-        seed_backward(tape, &scores, &evaluation, grads)?;
+        seed_backward(tape, &scores, &evaluation, grads.again())?;
         pass.loss += evaluation.loss;
         pass.tokens += batch.ids.len();
         pass.tokens_scored += batch.rows.len();
@@ -155,7 +157,7 @@ fn score_on<'m, S: Borrow<Sample>>(
         let mut tape = tape();
         let mut mixer = Packed { layout: Arc::clone(&batch.layout), shape: model.head_shape() };
         let hidden = model.forward(&mut tape, &batch.ids, &batch.positions, &mut mixer);
-        let scores = score_rows(&mut tape, model, &batch, &hidden);
+        let scores = score_rows(&mut tape, model, &batch, &hidden)?;
         for (&index, range) in batch.samples.iter().zip(&batch.sequences) {
             for (token, at) in samples[index].scored().zip(range.clone()) {
                 logprobs[index][token] = scores.logprobs[at];
@@ -183,9 +185,16 @@ fn check(model: &Model, samples: &[&Sample]) -> Result<(), TrainError> {
     Ok(())
 }
 
-fn score_rows(tape: &mut Tape<'_>, model: &Model, batch: &MicroBatch, hidden: &Var) -> TokenScores {
+fn score_rows(
+    tape: &mut Tape<'_>,
+    model: &Model,
+    batch: &MicroBatch,
+    hidden: &Var,
+) -> Result<TokenScores, TrainError> {
     let hidden = tape.gather(hidden, &batch.rows);
-    tape.token_scores(&hidden, model.head(), &batch.targets, &batch.temperatures, model.vocab())
+    let scores = tape.token_scores(&hidden, model.head(), &batch.targets, &batch.temperatures, model.vocab());
+    model.params.device().check()?;
+    Ok(scores)
 }
 
 /// A key of each row that follows from the seed and the tokens read up to it.
@@ -208,7 +217,7 @@ fn seed_backward(
     tape: Tape<'_>,
     scores: &TokenScores,
     evaluation: &Evaluation,
-    grads: &mut [f32],
+    grads: GradientsMut<'_>,
 ) -> Result<(), TrainError> {
     let tokens = scores.logprobs.len();
     let given = evaluation.d_policy.len();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use burnish_core::rng::{Address, Purpose};
 use burnish_model::Model;
 use burnish_rl::{Objective, Totals};
-use burnish_tensor::optim;
+use burnish_tensor::Flat;
 
 use crate::adamw::{Adamw, AdamwConfig, clip_coefficient, grad_norm};
 use crate::gradient::{Drift, Pass, PassConfig, accumulate};
@@ -43,19 +43,20 @@ pub struct Update {
 }
 
 /// Turns samples and an objective into better weights. It holds the optimiser's state and one gradient
-/// buffer, of what the model trains; the weights (f32 masters, whatever the type of the file) are the model's.
+/// buffer, of what the model trains; the weights (f32 masters, whatever the type of the file) are the model's. All of
+/// that lies where the model's parameters do: a trainer is made for a model that is on its device.
 #[derive(Debug)]
 pub struct Trainer {
     config: TrainerConfig,
     adamw: Adamw,
-    grads: Vec<f32>,
+    grads: Flat,
 }
 
 impl Trainer {
     /// A trainer for `model` that has made no update yet.
     pub fn new(model: &Model, config: TrainerConfig) -> Self {
         let adamw = Adamw::new(config.adamw, &model.params);
-        Trainer { config, adamw, grads: model.params.zeros_like() }
+        Trainer { config, adamw, grads: Flat::zeros(&model.params) }
     }
 
     /// How it updates.
@@ -92,13 +93,13 @@ impl Trainer {
         totals: &Totals,
         lr: f64,
     ) -> Result<Update, TrainError> {
-        if model.params.data().len() != self.grads.len() {
+        if model.params.trained_len() != self.grads.len() {
             return Err(TrainError::OtherModel {
                 trainer: self.grads.len(),
-                model: model.params.data().len(),
+                model: model.params.trained_len(),
             });
         }
-        self.grads.fill(0.0);
+        self.grads.clear();
         let dropout = self.config.pass.dropout.map(|run| {
             let place = Address { step: self.updates(), turn: 1, ..Address::new(run, Purpose::Perturb) };
             place.seed()
@@ -106,11 +107,11 @@ impl Trainer {
         let config = PassConfig { dropout, ..self.config.pass };
         let pass = accumulate(model, minibatch, objective, totals, config, &mut self.grads)?;
         self.check_finite("loss", pass.loss)?;
-        let grad_norm = grad_norm(&self.grads);
+        let grad_norm = grad_norm(&self.grads)?;
         self.check_finite("gradient norm", grad_norm)?;
         let coefficient = self.config.grad_norm_max.map_or(1.0, |max| clip_coefficient(grad_norm, max));
         if coefficient < 1.0 {
-            optim::scale(&mut self.grads, coefficient as f32);
+            self.grads.scale(coefficient as f32);
         }
         self.adamw.step(&mut model.params, &self.grads, lr);
         let Pass { loss, metrics, tokens, tokens_scored, micro_batches, drift } = pass;

@@ -70,19 +70,17 @@ impl<T: Element> Buffer<T> {
         buffer
     }
 
-    /// Another buffer with the same elements.
-    pub(crate) fn duplicate(&self) -> Self {
-        let mut copy = Buffer::uninit(&self.cuda, self.len);
-        copy.all_mut().copy_from(&self.cuda, self.all());
-        copy
-    }
-
     /// The elements, after all that was queued before is done.
     ///
     /// # Errors
     /// What failed on the GPU since it was opened, first of all.
     pub(crate) fn download(&self) -> Result<Vec<T>, CudaError> {
         self.all().download(&self.cuda)
+    }
+
+    /// The GPU that it is on.
+    pub(crate) fn cuda(&self) -> &Arc<Cuda> {
+        &self.cuda
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -103,6 +101,14 @@ impl<T: Element> Buffer<T> {
 
     pub(crate) fn slice_mut(&mut self, range: Range<usize>) -> SliceMut<'_, T> {
         self.all_mut().into_slice(range)
+    }
+}
+
+impl<T: Element> Clone for Buffer<T> {
+    fn clone(&self) -> Self {
+        let mut copy = Buffer::uninit(&self.cuda, self.len);
+        copy.all_mut().copy_from(&self.cuda, self.all());
+        copy
     }
 }
 

@@ -17,13 +17,16 @@
 mod arguments;
 mod buffer;
 mod error;
+pub(crate) mod flow;
 mod libraries;
 mod memory;
 mod modules;
 pub(crate) mod ops;
+pub(crate) mod params;
 pub(crate) mod pinned;
 mod plan;
 mod product;
+pub(crate) mod tape;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -19,7 +19,7 @@ fn numbers_go_to_the_gpu_and_come_back() {
     let numbers: Vec<i32> = (0..1000).collect();
     let mut buffer = Buffer::upload(&cuda, &numbers);
     assert_eq!(buffer.download().unwrap(), numbers);
-    let copy = buffer.duplicate();
+    let copy = buffer.clone();
     buffer.slice_mut(10..20).fill_zero(&cuda);
     assert_eq!(copy.slice(5..25).download(&cuda).unwrap(), numbers[5..25]);
     assert_eq!(buffer.slice(10..20).download(&cuda).unwrap(), [0; 10]);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::Path;
 
-use burnish_tensor::{ParamEntry, Params, map_file};
+use burnish_tensor::{Flat, ParamEntry, Params, map_file};
 use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView};
 
 use super::{BoxError, CheckpointError};
@@ -14,7 +14,9 @@ use crate::adamw::Adamw;
 const KINDS: [&str; 3] = ["master", "exp_avg", "exp_avg_sq"];
 
 pub(super) fn write(path: &Path, params: &Params, adamw: &Adamw) -> Result<(), BoxError> {
-    let buffers = [params.data(), adamw.exp_avg(), adamw.exp_avg_sq()];
+    params.fetch()?;
+    let (exp_avg, exp_avg_sq) = (adamw.exp_avg().to_host()?, adamw.exp_avg_sq().to_host()?);
+    let buffers = [params.data(), &*exp_avg, &*exp_avg_sq];
     let mut views = Vec::new();
     for (kind, buffer) in KINDS.iter().zip(buffers) {
         for entry in params.trained_entries() {
@@ -30,7 +32,12 @@ pub(super) fn write(path: &Path, params: &Params, adamw: &Adamw) -> Result<(), B
 }
 
 /// Reads everything back, or changes nothing.
-pub(super) fn read(path: &Path, params: &mut Params, adamw: &mut Adamw) -> Result<(), CheckpointError> {
+pub(super) fn read(
+    path: &Path,
+    updates: u64,
+    params: &mut Params,
+    adamw: &mut Adamw,
+) -> Result<(), CheckpointError> {
     let dir = path.parent().unwrap_or(path);
     let mapped = map_file(path).map_err(|source| CheckpointError::Io {
         action: "read",
@@ -44,13 +51,16 @@ pub(super) fn read(path: &Path, params: &mut Params, adamw: &mut Adamw) -> Resul
     let file = SafeTensors::deserialize(&mapped).map_err(damaged)?;
     let entries: Vec<ParamEntry> = params.trained_entries().cloned().collect();
     check(&file, &entries).map_err(|problem| CheckpointError::Mismatch { path: dir.to_owned(), problem })?;
-    let (exp_avg, exp_avg_sq) = adamw.moments_mut();
-    for (kind, buffer) in KINDS.iter().zip([params.data_mut(), exp_avg, exp_avg_sq]) {
+    let [mut masters, mut exp_avg, mut exp_avg_sq] = KINDS.map(|_| params.zeros_like());
+    for (kind, buffer) in KINDS.iter().zip([&mut masters, &mut exp_avg, &mut exp_avg_sq]) {
         for entry in &entries {
             let view = file.tensor(&name(kind, entry)).map_err(damaged)?;
             bytemuck::cast_slice_mut(&mut buffer[entry.param.range()]).copy_from_slice(view.data());
         }
     }
+    params.data_mut().copy_from_slice(&masters);
+    let [exp_avg, exp_avg_sq] = [exp_avg, exp_avg_sq].map(|moment| Flat::of(params, moment));
+    adamw.restore(updates, exp_avg, exp_avg_sq);
     Ok(())
 }
 

@@ -10,7 +10,9 @@ use crate::{
 };
 
 /// Rows of a page; the kernels have the same number.
-pub(crate) const PAGE_ROWS: usize = 16;
+const PAGE_ROWS: usize = 16;
+/// The sampler counts pages in blocks of its own.
+const _: () = assert!(PAGE_ROWS == crate::KV_ROWS);
 /// Entries of a row's list that one block goes over.
 const SPLIT_PAGES: usize = 16;
 /// Threads of a block.
@@ -55,12 +57,6 @@ impl Cache {
     /// Elements of one page.
     pub(crate) fn page_len(layers: usize, width: usize) -> usize {
         2 * layers * PAGE_ROWS * width
-    }
-
-    /// Bytes of one page.
-    pub(crate) fn page_bytes(precision: Precision, layers: usize, width: usize) -> usize {
-        let element = if precision == Precision::F32 { size_of::<f32>() } else { size_of::<bf16>() };
-        Cache::page_len(layers, width) * element
     }
 
     /// One of two kernels, and the cache from the layer in the first page on, to write.
@@ -223,7 +219,7 @@ pub(crate) fn attend(
 mod tests {
     use super::*;
     use crate::{
-        KV_ROWS, KvBlock, KvBlockMut, Workers, cached_attention,
+        KvBlock, KvBlockMut, Workers, cached_attention,
         cuda::testing::device,
         testing::{assert_close, random, wide},
     };
@@ -239,8 +235,6 @@ mod tests {
     }
 
     const LAYERS: usize = 2;
-    /// The tests read the same pages on both sides.
-    const _: () = assert!(PAGE_ROWS == KV_ROWS);
 
     /// Sequences that share a prompt: its pages, then their own. Each row of `lens` is (rows of the prompt, rows of the
     /// answer); prompts are read by the two neighbours `2 i` and `2 i + 1`.
@@ -373,8 +367,6 @@ mod tests {
             assert_eq!(data[at..at + 3], [1.0, 2.0, 3.0]);
             assert_eq!(data[at + PAGE_ROWS * 3..][..3], [4.0, 5.0, 6.0]);
             assert_eq!(data.iter().filter(|x| **x != 0.0).count(), 6);
-            let element = if precision == Precision::F32 { 4 } else { 2 };
-            assert_eq!(Cache::page_bytes(precision, LAYERS, 3), element * data.len() / 2);
         }
     }
 }

@@ -50,7 +50,7 @@ impl Asked {
         }
     }
 
-    fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.targets.len()
     }
 }

@@ -1,0 +1,256 @@
+//! The operations of a tape on a GPU.
+
+use std::{cell::RefCell, rc::Rc, sync::Arc};
+
+use super::{
+    Buffer, Cuda, Slice,
+    ops::{
+        attention, elementwise, embed,
+        forest::Forest,
+        linear, low_rank, norm,
+        rope::{self, Angles},
+        scores,
+    },
+    params::OnGpu,
+};
+use crate::{
+    Adapter, HeadShape, Layout, Param, Params, Precision, Rope, Var, Vocab,
+    data::Data,
+    ops::{linear::Shape, rope::Turn},
+};
+
+/// What a tape has on a GPU. Clones share what they bring there.
+#[derive(Clone)]
+pub(crate) struct Gpu<'p> {
+    pub(crate) cuda: &'p Arc<Cuda>,
+    pub(crate) params: &'p OnGpu,
+    precision: Precision,
+    batch: Rc<RefCell<Batch>>,
+}
+
+/// What all layers of a batch go by: brought to the GPU once.
+#[derive(Default)]
+struct Batch {
+    angles: Kept<(Arc<Rope>, Arc<[u32]>), Angles>,
+    forests: Kept<(Arc<Layout>, usize), Forest>,
+    keys: Kept<Arc<[u64]>, Buffer<u64>>,
+}
+
+/// What was made of things that are still there, which are told apart by their address.
+struct Kept<K, V>(Vec<(K, Rc<V>)>);
+
+impl<K, V> Default for Kept<K, V> {
+    fn default() -> Self {
+        Kept(Vec::new())
+    }
+}
+
+impl<K, V> Kept<K, V> {
+    fn get(&mut self, is_same: impl Fn(&K) -> bool, make: impl FnOnce() -> (K, V)) -> Rc<V> {
+        if let Some((_, value)) = self.0.iter().find(|(key, _)| is_same(key)) {
+            return Rc::clone(value);
+        }
+        let (key, value) = make();
+        let value = Rc::new(value);
+        self.0.push((key, Rc::clone(&value)));
+        value
+    }
+}
+
+/// What [`Gpu::score`] leaves for the backward pass.
+pub(crate) struct Scored {
+    pub(crate) asked: scores::Asked,
+    pub(crate) rows: scores::Rows,
+    pub(crate) logits: Option<Buffer<f32>>,
+}
+
+impl<'p> Gpu<'p> {
+    /// None where the parameters are the host's.
+    pub(crate) fn of(params: &'p Params) -> Option<Self> {
+        let on_gpu = params.on_gpu()?;
+        let precision = params.precision();
+        Some(Gpu { cuda: &on_gpu.cuda, params: on_gpu, precision, batch: Rc::default() })
+    }
+
+    pub(crate) fn upload(&self, data: &[f32]) -> Data {
+        Buffer::upload(self.cuda, data).into()
+    }
+
+    pub(crate) fn embed(&self, table: Param, ids: &[u32]) -> Data {
+        let ids = embed::Ids::upload(self.cuda, ids, table.rows);
+        embed::forward(self.cuda, self.params.elements(table), table.cols, &ids).into()
+    }
+
+    pub(crate) fn gather(&self, x: &Var, rows: &[u32]) -> Data {
+        let ids = embed::Ids::upload(self.cuda, rows, x.rows);
+        embed::forward(self.cuda, x.data.device().all().into(), x.cols, &ids).into()
+    }
+
+    pub(crate) fn linear(&self, x: &Data, weight: Param, bias: Option<Param>, shape: Shape) -> Data {
+        let bias = bias.map(|bias| self.params.get(bias));
+        linear::forward(self.cuda, x.device().all().into(), self.params.operand(weight), bias, shape).into()
+    }
+
+    /// The operands of an adapter's term for `x`, after dropout.
+    pub(crate) fn low_rank_inputs<'a>(
+        &'a self,
+        adapter: Adapter,
+        x: Slice<'a, f32>,
+        rows: usize,
+    ) -> low_rank::Inputs<'a> {
+        low_rank::Inputs {
+            x,
+            rows,
+            a: self.params.get(adapter.a),
+            b: self.params.get(adapter.b),
+            rank: adapter.a.rows,
+            scale: adapter.scale,
+            precision: self.precision,
+        }
+    }
+
+    pub(crate) fn drop_out(&self, adapter: Adapter, keys: &Arc<[u64]>, x: &mut Buffer<f32>) {
+        let keys = self.keys(keys);
+        let dropout = low_rank::Dropout { rate: adapter.dropout, keys: keys.all(), site: adapter.site };
+        dropout.apply(self.cuda, x.all_mut());
+    }
+
+    /// `x` after dropout.
+    pub(crate) fn dropped(&self, adapter: Adapter, keys: &Arc<[u64]>, x: &Data) -> Buffer<f32> {
+        let mut dropped = x.device().clone();
+        self.drop_out(adapter, keys, &mut dropped);
+        dropped
+    }
+
+    /// Adds the term to `y`; gives what the backward pass needs.
+    pub(crate) fn low_rank(
+        &self,
+        adapter: Adapter,
+        x: &Data,
+        rows: usize,
+        keys: Option<&Arc<[u64]>>,
+        y: &mut Data,
+    ) -> Data {
+        let dropped = keys.map(|keys| self.dropped(adapter, keys, x));
+        let x = dropped.as_ref().unwrap_or(x.device());
+        let inputs = self.low_rank_inputs(adapter, x.all(), rows);
+        low_rank::forward(self.cuda, inputs, y.device_mut().all_mut()).into()
+    }
+
+    pub(crate) fn rms_norm(&self, x: &Data, weight: Param, eps: f32) -> (Data, Data) {
+        let (y, inverse_rms) = norm::forward(self.cuda, x.device().all(), self.params.get(weight), eps);
+        (y.into(), inverse_rms.into())
+    }
+
+    pub(crate) fn rope(
+        &self,
+        x: &mut Data,
+        cols: usize,
+        head_dim: usize,
+        rope: &Arc<Rope>,
+        positions: &Arc<[u32]>,
+        turn: Turn,
+    ) {
+        let angles = self.angles(rope, positions);
+        rope::rotate(self.cuda, x.device_mut().all_mut(), cols, head_dim, &angles, turn);
+    }
+
+    /// The output, and what the backward pass needs.
+    pub(crate) fn attention(
+        &self,
+        [q, k, v]: [&Var; 3],
+        shape: HeadShape,
+        layout: &Arc<Layout>,
+    ) -> (Data, Data) {
+        let forest = self.forest(layout, shape.head_dim);
+        let [q, k, v] = [q, k, v].map(|x| x.data.device().all());
+        let (out, log_sums) =
+            attention::forward(self.cuda, attention::Inputs { q, k, v, shape, forest: &forest });
+        (out.into(), log_sums.into())
+    }
+
+    pub(crate) fn swiglu(&self, gate: &Data, up: &Data) -> Data {
+        elementwise::swiglu(self.cuda, gate.device().all(), up.device().all()).into()
+    }
+
+    pub(crate) fn add(&self, a: &Data, b: &Data) -> Data {
+        elementwise::add(self.cuda, a.device().all(), b.device().all()).into()
+    }
+
+    /// `scale · hidden Aᵀ` of the head's adapter.
+    pub(crate) fn head_inner(&self, adapter: Adapter, hidden: &Data, rows: usize) -> Data {
+        let inputs = self.low_rank_inputs(adapter, hidden.device().all(), rows);
+        low_rank::scaled_inner(self.cuda, inputs).into()
+    }
+
+    pub(crate) fn asked(&self, targets: &[u32], temperatures: &[f32], vocab: &Vocab) -> scores::Asked {
+        scores::Asked::upload(self.cuda, targets, temperatures, vocab)
+    }
+
+    pub(crate) fn score_inputs<'a>(
+        &'a self,
+        hidden: &'a Data,
+        head: Param,
+        low_rank: Option<&'a (Adapter, Data)>,
+        asked: &'a scores::Asked,
+    ) -> scores::Inputs<'a> {
+        scores::Inputs {
+            hidden: hidden.device().all(),
+            weight: self.params.operand(head),
+            low_rank: low_rank.map(|(adapter, u)| scores::LowRank {
+                u: u.device().all(),
+                b: self.params.get(adapter.b),
+                rank: adapter.a.rows,
+            }),
+            precision: self.precision,
+            width: head.cols,
+            asked,
+        }
+    }
+
+    /// Log-probs and entropies come to the host; all are NaN if the GPU has failed, which [`Cuda::check`] tells.
+    pub(crate) fn score(
+        &self,
+        hidden: &Data,
+        head: Param,
+        low_rank: Option<&(Adapter, Data)>,
+        asked: scores::Asked,
+        keep: bool,
+    ) -> (Scored, Vec<f32>, Vec<f32>) {
+        let inputs = self.score_inputs(hidden, head, low_rank, &asked);
+        let (rows, logits) = scores::forward(self.cuda, inputs, keep);
+        let count = asked.rows();
+        let (logprobs, entropies) = rows.download().unwrap_or_else(|error| {
+            self.cuda.note(Err(error));
+            (vec![f32::NAN; count], vec![f32::NAN; count])
+        });
+        (Scored { asked, rows, logits }, logprobs, entropies)
+    }
+
+    fn angles(&self, rope: &Arc<Rope>, positions: &Arc<[u32]>) -> Rc<Angles> {
+        self.batch.borrow_mut().angles.get(
+            |(a, b)| Arc::ptr_eq(a, rope) && Arc::ptr_eq(b, positions),
+            || ((Arc::clone(rope), Arc::clone(positions)), Angles::upload(self.cuda, rope, positions)),
+        )
+    }
+
+    pub(crate) fn forest(&self, layout: &Arc<Layout>, head_dim: usize) -> Rc<Forest> {
+        self.batch.borrow_mut().forests.get(
+            |(other, dim)| Arc::ptr_eq(other, layout) && *dim == head_dim,
+            || {
+                let forest = attention::forest(self.cuda, layout, head_dim, self.precision);
+                ((Arc::clone(layout), head_dim), forest)
+            },
+        )
+    }
+
+    fn keys(&self, keys: &Arc<[u64]>) -> Rc<Buffer<u64>> {
+        self.batch
+            .borrow_mut()
+            .keys
+            .get(|other| Arc::ptr_eq(other, keys), || (Arc::clone(keys), Buffer::upload(self.cuda, keys)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! Where the numbers of a value lie.
+
+use crate::Buffer;
+#[cfg(any(test, feature = "cuda"))]
+use crate::cuda;
+
+/// The numbers of a value on a tape: where the parameters of the tape lie. No operation moves them by itself.
+#[derive(Clone, Debug)]
+pub(crate) enum Data {
+    Host(Buffer),
+    #[cfg(any(test, feature = "cuda"))]
+    Device(cuda::Buffer<f32>),
+}
+
+/// The one of two expressions for where the parameters lie: `dispatch!(of, |gpu| on_a_gpu, on_the_host)`, where `of` has
+/// a function `gpu`.
+#[cfg(any(test, feature = "cuda"))]
+macro_rules! dispatch {
+    ($of:expr, |$gpu:ident| $device:expr, $host:expr) => {
+        match $of.gpu() {
+            Some($gpu) => $device,
+            None => $host,
+        }
+    };
+}
+
+/// The same in a build without GPUs.
+#[cfg(not(any(test, feature = "cuda")))]
+macro_rules! dispatch {
+    ($of:expr, |$gpu:ident| $device:expr, $host:expr) => {
+        $host
+    };
+}
+
+pub(crate) use dispatch;
+
+impl Data {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Data::Host(data) => data.len(),
+            #[cfg(any(test, feature = "cuda"))]
+            Data::Device(data) => data.len(),
+        }
+    }
+
+    /// # Panics
+    /// If they lie on a GPU.
+    #[cfg_attr(any(test, feature = "cuda"), expect(clippy::panic, reason = "a mistake of the program"))]
+    pub(crate) fn host(&self) -> &Buffer {
+        match self {
+            Data::Host(data) => data,
+            #[cfg(any(test, feature = "cuda"))]
+            Data::Device(_) => panic!("{ELSEWHERE} a GPU"),
+        }
+    }
+
+    /// # Panics
+    /// If they lie on a GPU.
+    #[cfg_attr(any(test, feature = "cuda"), expect(clippy::panic, reason = "a mistake of the program"))]
+    pub(crate) fn host_mut(&mut self) -> &mut Buffer {
+        match self {
+            Data::Host(data) => data,
+            #[cfg(any(test, feature = "cuda"))]
+            Data::Device(_) => panic!("{ELSEWHERE} a GPU"),
+        }
+    }
+}
+
+#[cfg(any(test, feature = "cuda"))]
+const ELSEWHERE: &str = "an operation met a value that lies on";
+
+#[cfg(any(test, feature = "cuda"))]
+#[expect(clippy::panic, reason = "a mistake of the program")]
+impl Data {
+    /// # Panics
+    /// If they lie on the host.
+    pub(crate) fn device(&self) -> &cuda::Buffer<f32> {
+        match self {
+            Data::Device(data) => data,
+            Data::Host(_) => panic!("{ELSEWHERE} the host"),
+        }
+    }
+
+    /// # Panics
+    /// If they lie on the host.
+    pub(crate) fn into_device(self) -> cuda::Buffer<f32> {
+        match self {
+            Data::Device(data) => data,
+            Data::Host(_) => panic!("{ELSEWHERE} the host"),
+        }
+    }
+
+    /// # Panics
+    /// If they lie on the host.
+    pub(crate) fn device_mut(&mut self) -> &mut cuda::Buffer<f32> {
+        match self {
+            Data::Device(data) => data,
+            Data::Host(_) => panic!("{ELSEWHERE} the host"),
+        }
+    }
+}
+
+impl From<Buffer> for Data {
+    fn from(data: Buffer) -> Self {
+        Data::Host(data)
+    }
+}
+
+#[cfg(any(test, feature = "cuda"))]
+impl From<cuda::Buffer<f32>> for Data {
+    fn from(data: cuda::Buffer<f32>) -> Self {
+        Data::Device(data)
+    }
+}

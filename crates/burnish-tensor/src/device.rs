@@ -1,0 +1,226 @@
+//! The processors that there may be, by the names that people give them.
+
+#[cfg(any(test, feature = "cuda"))]
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::Var;
+#[cfg(any(test, feature = "cuda"))]
+use crate::cuda::{Cuda, CudaError, pinned::Pinned};
+
+/// What computes.
+#[derive(Clone, Debug, Default)]
+pub struct Device(Kind);
+
+#[derive(Clone, Debug, Default)]
+enum Kind {
+    #[default]
+    Cpu,
+    #[cfg(any(test, feature = "cuda"))]
+    Cuda(Arc<Cuda>),
+}
+
+/// A device is not there, or it failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// No device has this name.
+    #[error(
+        "there is no device `{0}`: there are \"cpu\", and NVIDIA GPUs as \"cuda:0\", \"cuda:1\" and so on"
+    )]
+    Unknown(String),
+    /// Not made yet.
+    #[error(
+        "the device \"metal\" is not made yet: there are \"cpu\", and NVIDIA GPUs as \"cuda:0\" and so on"
+    )]
+    Metal,
+    /// This program was built without it.
+    #[error(
+        "the device \"{0}\" is not in this program: build it with `cargo build --release --features cuda` (that needs no \
+         CUDA toolkit; docs/gpu.md says what running needs)"
+    )]
+    NotBuilt(String),
+    /// A GPU failed.
+    #[cfg(any(test, feature = "cuda"))]
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+}
+
+/// What the name of a device says.
+enum Name {
+    Cpu,
+    Cuda(
+        #[cfg_attr(
+            not(any(test, feature = "cuda")),
+            expect(dead_code, reason = "a build without GPUs opens none")
+        )]
+        usize,
+    ),
+}
+
+fn parse(name: &str) -> Result<Name, DeviceError> {
+    match name {
+        "cpu" => return Ok(Name::Cpu),
+        "metal" => return Err(DeviceError::Metal),
+        "cuda" => return Ok(Name::Cuda(0)),
+        _ => {}
+    }
+    let ordinal = name.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse().ok());
+    ordinal.map(Name::Cuda).ok_or_else(|| DeviceError::Unknown(name.to_owned()))
+}
+
+/// The GPUs that are open: a second handle would have memory and compiled kernels of its own.
+#[cfg(any(test, feature = "cuda"))]
+static OPEN: Mutex<Vec<(usize, Weak<Cuda>)>> = Mutex::new(Vec::new());
+
+impl Device {
+    /// The CPU.
+    #[must_use]
+    pub fn cpu() -> Self {
+        Device::default()
+    }
+
+    /// Could a device of this name be opened by this program, if the machine has it?
+    ///
+    /// # Errors
+    /// If no device has this name, or the program was built without it.
+    pub fn check_name(name: &str) -> Result<(), DeviceError> {
+        match parse(name)? {
+            Name::Cpu => Ok(()),
+            Name::Cuda(_) if cfg!(any(test, feature = "cuda")) => Ok(()),
+            Name::Cuda(_) => Err(DeviceError::NotBuilt(name.to_owned())),
+        }
+    }
+
+    /// Opens `"cpu"`, or an NVIDIA GPU by its number as `"cuda:0"`. One that is open already is used by both.
+    ///
+    /// # Errors
+    /// As [`Device::check_name`], or if a library that the GPU needs is missing, there is no such GPU, or its driver
+    /// refuses.
+    pub fn open(name: &str) -> Result<Self, DeviceError> {
+        Device::check_name(name)?;
+        match parse(name)? {
+            Name::Cpu => Ok(Device::cpu()),
+            #[cfg(any(test, feature = "cuda"))]
+            Name::Cuda(ordinal) => {
+                let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+                open.retain(|(_, cuda)| cuda.strong_count() > 0);
+                let found = open.iter().find(|(other, _)| *other == ordinal);
+                if let Some(cuda) = found.and_then(|(_, cuda)| cuda.upgrade()) {
+                    return Ok(cuda.into());
+                }
+                let cuda = Cuda::open(ordinal)?;
+                open.push((ordinal, Arc::downgrade(&cuda)));
+                Ok(cuda.into())
+            }
+            #[cfg(not(any(test, feature = "cuda")))]
+            Name::Cuda(_) => Err(DeviceError::NotBuilt(name.to_owned())),
+        }
+    }
+
+    /// Is it the CPU?
+    #[must_use]
+    pub fn is_cpu(&self) -> bool {
+        matches!(self.0, Kind::Cpu)
+    }
+
+    /// What it calls itself, for logs.
+    #[must_use]
+    pub fn description(&self) -> String {
+        match &self.0 {
+            Kind::Cpu => "the CPU".to_owned(),
+            #[cfg(any(test, feature = "cuda"))]
+            Kind::Cuda(cuda) => format!("{cuda:?}"),
+        }
+    }
+
+    /// Has anything failed so far, as far as it is known without waiting for the device?
+    ///
+    /// # Errors
+    /// The first that failed.
+    pub fn check(&self) -> Result<(), DeviceError> {
+        match &self.0 {
+            Kind::Cpu => Ok(()),
+            #[cfg(any(test, feature = "cuda"))]
+            Kind::Cuda(cuda) => Ok(cuda.check()?),
+        }
+    }
+
+    /// Waits until all that was queued is done.
+    ///
+    /// # Errors
+    /// The first that failed.
+    pub fn synchronize(&self) -> Result<(), DeviceError> {
+        match &self.0 {
+            Kind::Cpu => Ok(()),
+            #[cfg(any(test, feature = "cuda"))]
+            Kind::Cuda(cuda) => Ok(cuda.synchronize()?),
+        }
+    }
+
+    /// Most bytes of a GPU's memory that were in use at once; none on the CPU, which is not counted.
+    #[must_use]
+    pub fn memory_peak_bytes(&self) -> Option<usize> {
+        match &self.0 {
+            Kind::Cpu => None,
+            #[cfg(any(test, feature = "cuda"))]
+            Kind::Cuda(cuda) => Some(cuda.memory_peak_bytes()),
+        }
+    }
+
+    #[cfg(any(test, feature = "cuda"))]
+    pub(crate) fn gpu(&self) -> Option<&Arc<Cuda>> {
+        match &self.0 {
+            Kind::Cpu => None,
+            Kind::Cuda(cuda) => Some(cuda),
+        }
+    }
+}
+
+#[cfg(any(test, feature = "cuda"))]
+impl From<Arc<Cuda>> for Device {
+    fn from(cuda: Arc<Cuda>) -> Self {
+        Device(Kind::Cuda(cuda))
+    }
+}
+
+/// Memory of the host for what comes from a device at every step, used again each time.
+#[derive(Debug, Default)]
+pub struct Landing {
+    #[cfg(any(test, feature = "cuda"))]
+    pinned: Option<Pinned<f32>>,
+}
+
+impl Landing {
+    /// The elements of a value, row-major. Waits for the device where they are not on the host.
+    ///
+    /// # Errors
+    /// What failed on the device so far.
+    pub fn read<'a>(&'a mut self, var: &'a Var) -> Result<&'a [f32], DeviceError> {
+        match &*var.data {
+            crate::data::Data::Host(data) => Ok(data),
+            #[cfg(any(test, feature = "cuda"))]
+            crate::data::Data::Device(data) => {
+                let pinned = self.pinned.get_or_insert_with(|| Pinned::new(data.cuda()));
+                Ok(pinned.download(data.all())?)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_no_device_are_refused_with_those_that_are() {
+        assert!(Device::open("cpu").unwrap().is_cpu());
+        for name in ["gpu", "cuda:", "cuda:-1", "cuda:x", "CPU", ""] {
+            let error = Device::open(name).unwrap_err();
+            assert_eq!(error, DeviceError::Unknown(name.to_owned()));
+            assert!(error.to_string().contains("\"cuda:0\""), "{error}");
+        }
+        assert_eq!(Device::open("metal").map(drop), Err(DeviceError::Metal));
+        assert_eq!(Device::check_name("cuda:3"), Ok(()));
+        let built = DeviceError::NotBuilt("cuda:0".to_owned()).to_string();
+        assert!(built.contains("--features cuda"), "{built}");
+    }
+}

@@ -1,0 +1,190 @@
+//! Buffers laid out like what is trained: gradients, and the optimiser's state.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+#[cfg(any(test, feature = "cuda"))]
+use crate::cuda::{self, SliceMut, ops::elementwise, ops::optim as on_gpu};
+use crate::{
+    DeviceError, Params,
+    data::{Data, dispatch},
+    optim::{self, AdamW},
+};
+
+/// Numbers laid out like the trained parameters of a [`Params`], where those lie.
+#[derive(Clone, Debug)]
+pub struct Flat(Data);
+
+/// Where a backward pass adds gradients: a slice of the host, or a [`Flat`].
+#[derive(Debug)]
+pub struct GradientsMut<'g>(pub(crate) Sink<'g>);
+
+#[derive(Debug)]
+pub(crate) enum Sink<'g> {
+    Host(&'g mut [f32]),
+    #[cfg(any(test, feature = "cuda"))]
+    Device(SliceMut<'g, f32>),
+}
+
+impl GradientsMut<'_> {
+    /// Number of elements.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "no use")]
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Sink::Host(data) => data.len(),
+            #[cfg(any(test, feature = "cuda"))]
+            Sink::Device(data) => data.len(),
+        }
+    }
+
+    /// The same, borrowed for less long.
+    pub fn again(&mut self) -> GradientsMut<'_> {
+        GradientsMut(match &mut self.0 {
+            Sink::Host(data) => Sink::Host(data),
+            #[cfg(any(test, feature = "cuda"))]
+            Sink::Device(data) => Sink::Device(data.again()),
+        })
+    }
+}
+
+impl<'g> From<&'g mut [f32]> for GradientsMut<'g> {
+    fn from(data: &'g mut [f32]) -> Self {
+        GradientsMut(Sink::Host(data))
+    }
+}
+
+impl<'g> From<&'g mut Vec<f32>> for GradientsMut<'g> {
+    fn from(data: &'g mut Vec<f32>) -> Self {
+        GradientsMut(Sink::Host(data))
+    }
+}
+
+impl<'g> From<&'g mut Flat> for GradientsMut<'g> {
+    fn from(flat: &'g mut Flat) -> Self {
+        GradientsMut(match &mut flat.0 {
+            Data::Host(data) => Sink::Host(data),
+            #[cfg(any(test, feature = "cuda"))]
+            Data::Device(data) => Sink::Device(data.all_mut()),
+        })
+    }
+}
+
+/// Equal in every number, wherever they lie; what can't be read is equal to nothing.
+impl PartialEq for Flat {
+    fn eq(&self, other: &Self) -> bool {
+        matches!((self.to_host(), other.to_host()), (Ok(own), Ok(other)) if own == other)
+    }
+}
+
+impl Flat {
+    /// Zeros for `params`.
+    #[must_use]
+    pub fn zeros(params: &Params) -> Self {
+        let data = dispatch!(
+            params.device(),
+            |gpu| cuda::Buffer::zeros(gpu, params.trained_len()).into(),
+            Data::Host(params.zeros_like().into())
+        );
+        Flat(data)
+    }
+
+    /// These numbers, brought to where `params` lie.
+    ///
+    /// # Panics
+    /// If they are not as many as are trained.
+    #[must_use]
+    pub fn of(params: &Params, data: Vec<f32>) -> Self {
+        assert_eq!(data.len(), params.trained_len(), "numbers laid out like what is trained");
+        let data = dispatch!(
+            params.device(),
+            |gpu| cuda::Buffer::upload(gpu, &data).into(),
+            Data::Host(data.into())
+        );
+        Flat(data)
+    }
+
+    /// Number of elements.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "no use")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The numbers on the host.
+    ///
+    /// # Errors
+    /// What failed on a GPU so far.
+    pub fn to_host(&self) -> Result<Cow<'_, [f32]>, DeviceError> {
+        match &self.0 {
+            Data::Host(data) => Ok(Cow::Borrowed(data)),
+            #[cfg(any(test, feature = "cuda"))]
+            Data::Device(data) => Ok(Cow::Owned(data.download()?)),
+        }
+    }
+
+    /// Sets all to 0.
+    pub fn clear(&mut self) {
+        match &mut self.0 {
+            Data::Host(data) => data.fill(0.0),
+            #[cfg(any(test, feature = "cuda"))]
+            Data::Device(data) => {
+                let cuda = data.cuda().clone();
+                data.all_mut().fill_zero(&cuda);
+            }
+        }
+    }
+
+    /// As [`optim::scale`].
+    pub fn scale(&mut self, factor: f32) {
+        match &mut self.0 {
+            Data::Host(data) => optim::scale(data, factor),
+            #[cfg(any(test, feature = "cuda"))]
+            Data::Device(data) => {
+                let cuda = data.cuda().clone();
+                elementwise::scale(&cuda, data.all_mut(), factor);
+            }
+        }
+    }
+
+    /// As [`optim::squared_norm`]. Waits for a GPU.
+    ///
+    /// # Errors
+    /// What failed on a GPU so far.
+    pub fn squared_norm(&self) -> Result<f64, DeviceError> {
+        match &self.0 {
+            Data::Host(data) => Ok(optim::squared_norm(data)),
+            #[cfg(any(test, feature = "cuda"))]
+            Data::Device(data) => {
+                let sum = on_gpu::squared_norm(data.cuda(), data.all()).download()?;
+                Ok(sum.iter().sum())
+            }
+        }
+    }
+}
+
+impl Params {
+    /// One step of AdamW on the trained parameters in `run`, as [`optim::adamw_step`], where they lie. `grads` and the
+    /// running means `m` and `v` were made for these parameters.
+    ///
+    /// # Panics
+    /// If they were not, or the run is out of range.
+    pub fn adamw_step(
+        &mut self,
+        run: Range<usize>,
+        grads: &Flat,
+        moments: [&mut Flat; 2],
+        hyper: &AdamW,
+        decay: bool,
+    ) {
+        let [m, v] = moments;
+        #[cfg(any(test, feature = "cuda"))]
+        if let Some(on_gpu) = self.on_gpu_mut() {
+            let [m, v] = [m, v].map(|flat| flat.0.device_mut().slice_mut(run.clone()));
+            let grads = grads.0.device().slice(run.clone());
+            return on_gpu.adamw_step(run, grads, on_gpu::Moments { m, v }, hyper, decay);
+        }
+        let [m, v] = [m, v].map(|flat| &mut flat.0.host_mut()[run.clone()]);
+        optim::adamw_step(&mut self.data_mut()[run.clone()], &grads.0.host()[run], m, v, hyper, decay);
+    }
+}
