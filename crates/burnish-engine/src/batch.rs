@@ -4,7 +4,7 @@ mod schedule;
 
 use burnish_core::{TokenLogprobs, rng};
 use burnish_model::{Model, Tokenizer};
-use burnish_tensor::{HeadShape, Prepacked, Tape, Var, Workers};
+use burnish_tensor::{HeadShape, Landing, Prepacked, Tape, Var, Workers};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::answer::Answer;
 use crate::cache::{Cache, Decode, Run};
-use crate::generate::page_shape;
+use crate::generate::{page_shape, pages_max};
 use crate::pages::{Block, Pool};
 use crate::{Choice, Chooser, EngineError, Generated, Limits, Request, Stats};
 
@@ -81,6 +81,8 @@ pub(crate) struct Batch<'a> {
     answers: Vec<Option<Generated>>,
     /// One a thread.
     choosers: Vec<Chooser>,
+    /// Where what a GPU computed arrives.
+    landing: Landing,
     stats: Stats,
 }
 
@@ -103,6 +105,9 @@ impl<'a> Batch<'a> {
             prompts[index].waiting += 1;
             prompt_of.push(index);
         }
+        let context_tokens_max = limits.context_tokens_max(model);
+        let pages = requests.iter().map(|request| pages_max(request, context_tokens_max)).sum();
+        let pool = Pool::new(page_shape(model), limits.cache_bytes);
         Batch {
             model,
             prepacked: model.prepacked(),
@@ -110,8 +115,8 @@ impl<'a> Batch<'a> {
             requests,
             limits,
             shape: model.head_shape(),
-            context_tokens_max: limits.context_tokens_max(model),
-            pool: Arc::new(Pool::new(page_shape(model), limits.cache_bytes)),
+            context_tokens_max,
+            pool: Arc::new(pool.beside(&model.params, pages)),
             prompts,
             prompt_of,
             prefilled: BTreeMap::new(),
@@ -120,6 +125,7 @@ impl<'a> Batch<'a> {
             stalled: None,
             active: Vec::new(),
             answers: requests.iter().map(|_| None).collect(),
+            landing: Landing::default(),
             choosers: (0..rayon::current_num_threads()).map(|_| Chooser::default()).collect(),
             stats: Stats::default(),
         }
@@ -143,10 +149,10 @@ impl<'a> Batch<'a> {
             sequences.iter().map(|sequence| sequence.unread().len() - 1).sum::<usize>();
         let threads = self.choosers.len();
         let share = sequences.len().div_ceil(threads);
-        if share < SHARD_ROWS_MIN {
+        if share < SHARD_ROWS_MIN || !self.model.params.device().is_cpu() {
             let logits = self.forward(&mut sequences, Workers::Pool);
             let rows: Vec<usize> = (0..sequences.len()).collect();
-            let choices = self.choose(&sequences, logits.data(), &rows);
+            let choices = self.choose(&sequences, &logits, &rows)?;
             self.stats.steps += 1;
             return self.extend(sequences, choices);
         }
@@ -178,7 +184,7 @@ impl<'a> Batch<'a> {
             .collect();
         let caches = sequences.iter_mut().map(|sequence| &mut sequence.cache);
         let runs = caches.zip(&lens).map(|(cache, &rows)| Run { cache, rows }).collect();
-        let mut mixer = Decode { shape: self.shape, runs };
+        let mut mixer = Decode::new(self.shape, runs);
         let mut tape = Tape::decoding(&self.model.params, &self.prepacked, workers);
         let mut hidden = self.model.forward(&mut tape, &ids, &positions, &mut mixer);
         mixer.commit();
@@ -217,7 +223,14 @@ impl<'a> Batch<'a> {
     }
 
     /// Chooses the next token of each sequence, from its row of `logits` `[_, V]`.
-    fn choose(&mut self, sequences: &[Sequence<'a>], logits: &[f32], rows: &[usize]) -> Vec<Option<Chosen>> {
+    fn choose(
+        &mut self,
+        sequences: &[Sequence<'a>],
+        logits: &Var,
+        rows: &[usize],
+    ) -> Result<Vec<Option<Chosen>>, EngineError> {
+        let mut landing = std::mem::take(&mut self.landing);
+        let logits = landing.read(logits)?;
         let vocab_size = self.model.vocab().len();
         let share = sequences.len().div_ceil(self.choosers.len()).max(1);
         let mut choosers = std::mem::take(&mut self.choosers);
@@ -230,7 +243,8 @@ impl<'a> Batch<'a> {
             })
             .collect();
         self.choosers = choosers;
-        chosen.into_iter().flatten().collect()
+        self.landing = landing;
+        Ok(chosen.into_iter().flatten().collect())
     }
 
     fn choose_one(&self, sequence: &Sequence<'a>, logits: &[f32], chooser: &mut Chooser) -> Option<Chosen> {

@@ -1,7 +1,7 @@
 //! Keys and values of tokens that were already read, as attention meets them.
 
 use burnish_model::{Attend, Packed};
-use burnish_tensor::{HeadShape, KvBlock, Tape, Var, cached_attention};
+use burnish_tensor::{HeadShape, KvBlock, PageSlots, PagesSeen, Tape, Var, cached_attention};
 use std::sync::Arc;
 
 use crate::pages::{Block, Pool};
@@ -55,12 +55,14 @@ impl Cache {
 pub(crate) struct Prefill {
     packed: Packed,
     prompts: Vec<Block>,
+    /// Where keys and values go on a GPU: the same at every layer.
+    slots: Option<PageSlots>,
 }
 
 impl Prefill {
     /// `prompts` are empty, with room for the tokens of their segments.
     pub(crate) fn new(packed: Packed, prompts: Vec<Block>) -> Self {
-        Prefill { packed, prompts }
+        Prefill { packed, prompts, slots: None }
     }
 
     /// What each prompt left behind, in the order of the pack.
@@ -74,19 +76,33 @@ impl Prefill {
 
 impl Attend for Prefill {
     fn attend(&mut self, tape: &mut Tape<'_>, layer: usize, q: Var, k: Var, v: Var) -> Var {
+        let Prefill { packed, prompts, slots } = self;
+        let segments = packed.layout.segments();
+        if let Some(cache) = prompts.iter().find_map(Block::paged) {
+            let slots = slots.get_or_insert_with(|| {
+                let blocks = segments.iter().zip(&*prompts);
+                let rows: Vec<usize> =
+                    blocks.flat_map(|(segment, block)| block.slots(0..segment.len)).collect();
+                tape.page_slots(cache, &rows)
+            });
+            tape.write_pages(cache, layer, slots, &k, &v);
+            return packed.attend(tape, layer, q, k, v);
+        }
         let width = k.cols();
-        for (segment, block) in self.packed.layout.segments().iter().zip(&mut self.prompts) {
+        for (segment, block) in segments.iter().zip(prompts) {
             let rows = segment.start * width..(segment.start + segment.len) * width;
             block.write(layer, 0, &k.data()[rows.clone()], &v.data()[rows]);
         }
-        self.packed.attend(tape, layer, q, k, v)
+        packed.attend(tape, layer, q, k, v)
     }
 }
 
 /// Attention of one decoding step: each sequence reads its next tokens, in most steps one.
 pub(crate) struct Decode<'a> {
-    pub(crate) shape: HeadShape,
-    pub(crate) runs: Vec<Run<'a>>,
+    shape: HeadShape,
+    runs: Vec<Run<'a>>,
+    /// Where rows go on a GPU and what they see there: the same at every layer.
+    places: Option<(PageSlots, PagesSeen)>,
 }
 
 /// The next tokens of an answer that a sequence reads, for which its cache has room.
@@ -95,7 +111,12 @@ pub(crate) struct Run<'a> {
     pub(crate) rows: usize,
 }
 
-impl Decode<'_> {
+impl<'a> Decode<'a> {
+    /// The runs lie one after the other in the batch.
+    pub(crate) fn new(shape: HeadShape, runs: Vec<Run<'a>>) -> Self {
+        Decode { shape, runs, places: None }
+    }
+
     /// Keeps what was read at every layer.
     pub(crate) fn commit(self) {
         for Run { cache, rows } in self.runs {
@@ -104,8 +125,32 @@ impl Decode<'_> {
     }
 }
 
+impl Run<'_> {
+    /// Where its rows are written on a GPU.
+    fn slots(&self) -> impl Iterator<Item = usize> {
+        let answer = &self.cache.answer;
+        answer.slots(answer.rows..answer.rows + self.rows)
+    }
+
+    /// What each of its rows sees there: what stands before it, and itself.
+    fn seen(&self) -> impl Iterator<Item = Vec<(usize, usize)>> {
+        let Cache { prompt, answer } = &*self.cache;
+        let upto = |rows| prompt.numbers(prompt.rows).chain(answer.numbers(rows)).collect();
+        (1..=self.rows).map(move |ahead| upto(answer.rows + ahead))
+    }
+}
+
 impl Attend for Decode<'_> {
     fn attend(&mut self, tape: &mut Tape<'_>, layer: usize, q: Var, k: Var, v: Var) -> Var {
+        if let Some(cache) = self.runs.iter().find_map(|run| run.cache.prompt.paged()) {
+            let (slots, seen) = self.places.get_or_insert_with(|| {
+                let slots: Vec<usize> = self.runs.iter().flat_map(Run::slots).collect();
+                let seen: Vec<_> = self.runs.iter().flat_map(Run::seen).collect();
+                (tape.page_slots(cache, &slots), tape.pages_seen(cache, &seen))
+            });
+            tape.write_pages(cache, layer, slots, &k, &v);
+            return tape.paged_attention(&q, self.shape, cache, layer, seen);
+        }
         let width = k.cols();
         let mut start = 0;
         for Run { cache, rows } in &mut self.runs {
@@ -169,6 +214,7 @@ mod tests {
             layers: model.config.num_hidden_layers,
             width: shape.kv_heads * shape.head_dim,
             head_dim: shape.head_dim,
+            element_bytes: 4,
         };
         let pool = Arc::new(Pool::new(page, 1 << 24));
         let room = |rows: usize| {
@@ -212,7 +258,7 @@ mod tests {
                 assert!(cache.reserve(cache.answer_rows() + next.len(), &pool));
                 runs.push(Run { cache, rows: next.len() });
             }
-            let mut decode = Decode { shape, runs };
+            let mut decode = Decode::new(shape, runs);
             let ours = logits(model, &ids, &positions, &mut decode);
             decode.commit();
             assert_rows_close(&ours, golden, &rows, vocab_size);

@@ -1,4 +1,5 @@
 use burnish_core::SamplingError;
+use burnish_tensor::DeviceError;
 
 /// Why a batch could not be sampled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -94,4 +95,7 @@ pub enum EngineError {
         /// Position in the answer.
         position: usize,
     },
+    /// A GPU failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
 }

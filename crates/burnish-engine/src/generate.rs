@@ -1,6 +1,6 @@
 use burnish_core::SamplingError;
 use burnish_model::{Model, Tokenizer};
-use burnish_tensor::{HeadShape, in_pool};
+use burnish_tensor::{HeadShape, PagedCache, in_pool};
 
 use crate::batch::Batch;
 use crate::pages::{PageShape, pages_of};
@@ -13,9 +13,11 @@ use crate::{EngineError, Generated, Limits, Request, Stats};
 /// has no room for all that are active, the youngest leave, wait before all others, and later read their
 /// prompt and what they sampled once more; their tokens and recorded log-probs stay.
 ///
+/// With the model on a GPU the cache is there, in one piece, and a step waits for the GPU once: for its logits.
+///
 /// # Errors
 /// If a limit is 0, a request is out of range (empty or overlong prompt, unknown id, sampling parameters) or
-/// could never fit into the cache, or the model's logits are not finite.
+/// could never fit into the cache, the model's logits are not finite, or a GPU fails.
 pub fn generate(
     model: &Model,
     tokenizer: Option<&Tokenizer>,
@@ -38,12 +40,22 @@ pub fn generate(
 /// Shape of the pages that hold a model's keys and values.
 pub(crate) fn page_shape(model: &Model) -> PageShape {
     let HeadShape { kv_heads, head_dim, .. } = model.head_shape();
-    PageShape { layers: model.config.num_hidden_layers, width: kv_heads * head_dim, head_dim }
+    PageShape {
+        layers: model.config.num_hidden_layers,
+        width: kv_heads * head_dim,
+        head_dim,
+        element_bytes: PagedCache::element_bytes(&model.params),
+    }
 }
 
 /// Most tokens of its answer that a request may have in the cache: the last is never read.
 pub(crate) fn answer_rows_max(request: &Request, context_tokens_max: usize) -> usize {
     request.sampling.tokens_max.min(context_tokens_max - request.prompt.len()) - 1
+}
+
+/// Pages that a request takes in the cache at most.
+pub(crate) fn pages_max(request: &Request, context_tokens_max: usize) -> usize {
+    pages_of(request.prompt.len()) + pages_of(answer_rows_max(request, context_tokens_max))
 }
 
 fn check(
@@ -83,7 +95,7 @@ fn check(
             return Err(EngineError::NoTokenizer { request });
         }
         let answer_rows = answer_rows_max(asked, context_tokens_max);
-        let pages = pages_of(tokens) + pages_of(answer_rows);
+        let pages = pages_max(asked, context_tokens_max);
         if pages > limits.cache_bytes / page_bytes {
             return Err(EngineError::CacheTooSmall {
                 request,

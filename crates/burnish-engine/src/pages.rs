@@ -1,6 +1,7 @@
 //! Memory of the cache: pages of one size, out of one bounded pool.
 
-use burnish_tensor::{Buffer, KV_ROWS as PAGE_ROWS, KvBlock, KvBlockMut};
+use burnish_tensor::{Buffer, KV_ROWS as PAGE_ROWS, KvBlock, KvBlockMut, PagedCache, Params};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Pages that `rows` tokens take.
@@ -16,16 +17,18 @@ pub(crate) struct PageShape {
     pub(crate) width: usize,
     /// Columns of one head of them.
     pub(crate) head_dim: usize,
+    /// Bytes of one number.
+    pub(crate) element_bytes: usize,
 }
 
 impl PageShape {
-    /// Floats of a page: at each layer the keys, then the values.
-    fn floats(self) -> usize {
+    /// Numbers of a page: at each layer the keys, then the values.
+    fn elements(self) -> usize {
         2 * self.layers * PAGE_ROWS * self.width
     }
 
     pub(crate) fn bytes(self) -> usize {
-        self.floats() * size_of::<f32>()
+        self.elements() * self.element_bytes
     }
 }
 
@@ -35,6 +38,16 @@ pub(crate) struct Pool {
     pub(crate) shape: PageShape,
     pages_max: usize,
     made: Mutex<Made>,
+    /// Where the pages are, if a GPU has them.
+    paged: Option<PagedCache>,
+}
+
+/// The memory of a page.
+#[derive(Debug)]
+enum Memory {
+    Host(Buffer),
+    /// Its number on the GPU.
+    Gpu(usize),
 }
 
 /// Pages that have been made.
@@ -42,13 +55,22 @@ pub(crate) struct Pool {
 struct Made {
     count: usize,
     /// Those that nobody holds.
-    free: Vec<Buffer>,
+    free: Vec<Memory>,
 }
 
 impl Pool {
     /// As many pages as `bytes` hold.
     pub(crate) fn new(shape: PageShape, bytes: usize) -> Self {
-        Pool { shape, pages_max: bytes / shape.bytes(), made: Mutex::default() }
+        Pool { shape, pages_max: bytes / shape.bytes(), made: Mutex::default(), paged: None }
+    }
+
+    /// The same, on the GPU that has `params` if there is one. There they are made at once: no more than the `needed`.
+    pub(crate) fn beside(self, params: &Params, needed: usize) -> Self {
+        let pages = self.pages_max.min(needed);
+        match PagedCache::beside(params, self.shape.layers, self.shape.width, pages) {
+            Some(paged) => Pool { pages_max: pages, paged: Some(paged), ..self },
+            None => self,
+        }
     }
 
     /// Pages that could be taken now.
@@ -64,16 +86,19 @@ impl Pool {
 
     fn take(self: &Arc<Self>) -> Option<Page> {
         let mut made = self.made();
-        let data = match made.free.pop() {
-            Some(data) => data,
+        let memory = match made.free.pop() {
+            Some(memory) => memory,
             None if made.count == self.pages_max => return None,
             None => {
                 made.count += 1;
-                Buffer::scratch(self.shape.floats())
+                match self.paged {
+                    Some(_) => Memory::Gpu(made.count - 1),
+                    None => Memory::Host(Buffer::scratch(self.shape.elements())),
+                }
             }
         };
         drop(made);
-        Some(Page { data, pool: Arc::clone(self) })
+        Some(Page { memory, pool: Arc::clone(self) })
     }
 
     /// What a thread that panicked left behind is still a list of pages.
@@ -85,14 +110,40 @@ impl Pool {
 /// Room for [`PAGE_ROWS`] tokens at every layer; goes back to its pool when dropped.
 #[derive(Debug)]
 struct Page {
-    data: Buffer,
+    memory: Memory,
     pool: Arc<Pool>,
+}
+
+impl Page {
+    /// Its numbers on the host; none where a GPU has them.
+    fn data(&self) -> &[f32] {
+        match &self.memory {
+            Memory::Host(data) => data,
+            Memory::Gpu(_) => &[],
+        }
+    }
+
+    /// The same, to change them.
+    fn data_mut(&mut self) -> &mut [f32] {
+        match &mut self.memory {
+            Memory::Host(data) => data,
+            Memory::Gpu(_) => &mut [],
+        }
+    }
+
+    /// Its number on the GPU; 0 where it has none.
+    fn number(&self) -> usize {
+        match self.memory {
+            Memory::Host(_) => 0,
+            Memory::Gpu(number) => number,
+        }
+    }
 }
 
 impl Drop for Page {
     fn drop(&mut self) {
-        let data = std::mem::take(&mut self.data);
-        self.pool.made().free.push(data);
+        let memory = std::mem::replace(&mut self.memory, Memory::Gpu(0));
+        self.pool.made().free.push(memory);
     }
 }
 
@@ -119,10 +170,26 @@ impl Block {
         self.pages.len()
     }
 
+    /// The cache on a GPU that its pages are numbers in, if they are.
+    pub(crate) fn paged(&self) -> Option<&PagedCache> {
+        self.pages.first()?.pool.paged.as_ref()
+    }
+
+    /// Where these rows are in that cache.
+    pub(crate) fn slots(&self, rows: Range<usize>) -> impl Iterator<Item = usize> {
+        rows.map(|row| self.pages[row / PAGE_ROWS].number() * PAGE_ROWS + row % PAGE_ROWS)
+    }
+
+    /// The pages of the first `rows` rows in that cache, each with how many it has of them.
+    pub(crate) fn numbers(&self, rows: usize) -> impl Iterator<Item = (usize, usize)> {
+        let used = move |index: usize| (rows - index * PAGE_ROWS).min(PAGE_ROWS);
+        self.pages[..pages_of(rows)].iter().enumerate().map(move |(index, page)| (page.number(), used(index)))
+    }
+
     /// Bytes of its buffers.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
-        self.pages.iter().map(|page| size_of_val(&*page.data)).sum()
+        self.pages.iter().map(|page| size_of_val(page.data())).sum()
     }
 
     /// Writes keys and values `[rows, width]` of `layer` at the rows from `start` on, for which there is room.
@@ -131,7 +198,7 @@ impl Block {
         let PageShape { width, head_dim, .. } = page.pool.shape;
         let half = PAGE_ROWS * width;
         for (row, (key, value)) in (start..).zip(k.chunks_exact(width).zip(v.chunks_exact(width))) {
-            let layers = &mut self.pages[row / PAGE_ROWS].data;
+            let layers = self.pages[row / PAGE_ROWS].data_mut();
             let (k, v) = layers[2 * layer * half..2 * (layer + 1) * half].split_at_mut(half);
             KvBlockMut { k, v }.write(row % PAGE_ROWS, head_dim, key, value);
         }
@@ -141,7 +208,7 @@ impl Block {
     pub(crate) fn at(&self, layer: usize, rows: usize) -> impl Iterator<Item = KvBlock<'_>> {
         self.pages[..pages_of(rows)].iter().enumerate().map(move |(index, page)| {
             let half = PAGE_ROWS * page.pool.shape.width;
-            let (k, v) = page.data[2 * layer * half..2 * (layer + 1) * half].split_at(half);
+            let (k, v) = page.data()[2 * layer * half..2 * (layer + 1) * half].split_at(half);
             KvBlock { k, v, rows: (rows - index * PAGE_ROWS).min(PAGE_ROWS) }
         })
     }
@@ -151,7 +218,7 @@ impl Block {
 mod tests {
     use super::*;
 
-    const SHAPE: PageShape = PageShape { layers: 2, width: 3, head_dim: 3 };
+    const SHAPE: PageShape = PageShape { layers: 2, width: 3, head_dim: 3, element_bytes: 4 };
 
     #[test]
     fn a_pool_never_holds_more_than_its_bytes() {
@@ -162,7 +229,7 @@ mod tests {
         assert!(!b.reserve(2 * PAGE_ROWS, &pool));
         assert_eq!((a.pages(), b.pages(), pool.free()), (2, 1, 0));
         let held: usize =
-            [&a, &b].iter().flat_map(|block| &block.pages).map(|page| page.data.len() * 4).sum();
+            [&a, &b].iter().flat_map(|block| &block.pages).map(|page| page.data().len() * 4).sum();
         assert_eq!((pool.bytes_made(), held), (3 * SHAPE.bytes(), 3 * SHAPE.bytes()));
         drop(a);
         assert_eq!(pool.free(), 2);

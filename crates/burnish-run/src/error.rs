@@ -33,6 +33,9 @@ pub enum RunError {
     /// Episodes can't be played.
     #[error(transparent)]
     Rollout(#[from] RolloutError),
+    /// The device is not there, or it failed.
+    #[error(transparent)]
+    Device(#[from] burnish_tensor::DeviceError),
     /// The update failed.
     #[error(transparent)]
     Train(#[from] burnish_train::TrainError),

@@ -7,6 +7,7 @@ use burnish_engine::LocalPolicy;
 use burnish_env::Generator;
 use burnish_env::rollout::{self, Plan, SeedPlace};
 use burnish_model::Loading;
+use burnish_tensor::Device;
 use burnish_train::checkpoint;
 
 use crate::RunError;
@@ -63,7 +64,8 @@ impl Target {
 
     fn load(&self) -> Result<LoadedPolicy, RunError> {
         burnish_tensor::set_threads(self.recipe.run.threads);
-        LoadedPolicy::load(&self.policy_dir, &self.recipe.policy.sampling())
+        let device = Device::open(&self.recipe.device)?;
+        Ok(LoadedPolicy::load(&self.policy_dir, &self.recipe.policy.sampling())?.on(&device))
     }
 
     /// Evaluates on the recipe's held-out tasks.

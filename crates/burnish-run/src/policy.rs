@@ -5,7 +5,7 @@ use std::path::Path;
 use burnish_core::rng::{Address, Purpose};
 use burnish_model::{Chat, ChatTemplate, Loading, Model, ModelConfig, ModelShape, Tokenizer};
 
-use burnish_tensor::Precision;
+use burnish_tensor::{Device, Precision};
 
 use crate::RunError;
 
@@ -41,6 +41,13 @@ impl LoadedPolicy {
         let mut model = Model::init(config, Address::new(run_seed, Purpose::Init).seed());
         model.restrict_vocab(|id| chat.tokenizer.id_exists(id));
         Ok(LoadedPolicy { model, chat })
+    }
+
+    /// The same policy, computed with on `device`.
+    #[must_use]
+    pub fn on(mut self, device: &Device) -> Self {
+        self.model.params = std::mem::take(&mut self.model.params).on(device);
+        self
     }
 
     /// The same policy, computed in another precision.

@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use burnish_core::{Episode, Validity};
 use burnish_data::overlap::OverlapReport;
 use burnish_eval::{Change, Summary};
+use burnish_tensor::Device;
 use burnish_train::checkpoint::{self, BoxError, Checkpoint, Checkpoints};
 use burnish_train::schedule::{Schedule, Warmup};
 use burnish_train::{PassConfig, Trainer, TrainerConfig};
@@ -391,8 +392,12 @@ impl Parts {
         if let Some(report) = &overlap {
             watch.event(Event::Note(decontaminate::told(recipe, report)));
         }
+        let device = Device::open(&recipe.device)?;
+        if !device.is_cpu() {
+            watch.event(Event::Note(format!("computing on {}", device.description())));
+        }
         let loading = recipe.policy.training(recipe.run.seed);
-        let mut policy = match (&checkpoint, &recipe.policy.path, &recipe.policy.new) {
+        let policy = match (&checkpoint, &recipe.policy.path, &recipe.policy.new) {
             (Some(checkpoint), _, _) => LoadedPolicy::load(checkpoint.path(), &loading)?,
             (None, Some(path), _) => LoadedPolicy::load(path, &loading)?,
             (None, None, Some(new)) => {
@@ -402,6 +407,7 @@ impl Parts {
             }
             (None, None, None) => return Err(RunError::Refused("policy: needs `path` or `new`".into())),
         };
+        let mut policy = policy.on(&device);
         let mut trainer = Trainer::new(&policy.model, recipe.trainer_config());
         let step = match &checkpoint {
             Some(checkpoint) => {

@@ -73,7 +73,7 @@ impl Batch<'_> {
             self.waiting_from + joining.iter().filter(|&&request| request >= self.waiting_from).count();
         for (at, &request) in joining.iter().enumerate() {
             if !self.prefilled.contains_key(&self.prompt_of[request]) {
-                self.prefill(joining, at, fresh_until);
+                self.prefill(joining, at, fresh_until)?;
             }
         }
         let mut hidden = Vec::new();
@@ -104,7 +104,7 @@ impl Batch<'_> {
             let hidden = tape.external(rows.len(), hidden.len() / rows.len(), hidden);
             let logits = self.model.logits(&mut tape, &hidden);
             drop(tape);
-            let choices = self.choose(&fresh, logits.data(), &picks);
+            let choices = self.choose(&fresh, &logits, &picks)?;
             self.extend(fresh, choices)?;
         }
         let prompts = &self.prompts;
@@ -114,7 +114,7 @@ impl Batch<'_> {
 
     /// One pass over the prompts that are needed next: those of `joining[at..]` and, while there is room to
     /// spare, those of the requests from `fresh_until` on, within the token budget.
-    fn prefill(&mut self, joining: &[usize], at: usize, fresh_until: usize) {
+    fn prefill(&mut self, joining: &[usize], at: usize, fresh_until: usize) -> Result<(), EngineError> {
         let pinned: BTreeSet<usize> = joining.iter().map(|&request| self.prompt_of[request]).collect();
         // What those that go on and those that join take next.
         let spoken_for =
@@ -149,12 +149,17 @@ impl Batch<'_> {
         let mut tape = Tape::inference(&self.model.params);
         let hidden = self.model.forward(&mut tape, &ids, &positions, &mut mixer);
         let mut end = 0;
-        for ((index, len), block) in pack.into_iter().zip(lens).zip(mixer.into_blocks()) {
-            end += len * hidden.cols();
-            let hidden = hidden.data()[end - hidden.cols()..end].to_vec();
-            self.prefilled.insert(index, Prefilled { block: Arc::new(block), hidden });
+        let last = lens.iter().map(|&len| {
+            end += len as u32;
+            end - 1
+        });
+        let hidden = tape.gather(&hidden, &last.collect::<Vec<u32>>());
+        let hidden_rows = self.landing.read(&hidden)?.chunks_exact(hidden.cols());
+        for ((index, hidden), block) in pack.into_iter().zip(hidden_rows).zip(mixer.into_blocks()) {
+            self.prefilled.insert(index, Prefilled { block: Arc::new(block), hidden: hidden.to_vec() });
         }
         self.stats.prefill_tokens += tokens;
+        Ok(())
     }
 
     /// Forgets the prompt that is needed last of those that no active sequence goes by. `false` if there is

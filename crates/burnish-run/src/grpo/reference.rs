@@ -2,6 +2,7 @@
 
 use burnish_model::Model;
 use burnish_rl::kl::KlEstimator;
+use burnish_tensor::Device;
 use burnish_train::{Sample, score, score_base};
 
 use crate::RunError;
@@ -32,7 +33,7 @@ impl Reference {
         if recipe.policy.lora.is_some() && Model::base_of(path)?.is_none() {
             return Ok(Some(Reference::WithoutAdapter));
         }
-        let policy = LoadedPolicy::load(path, &recipe.policy.sampling())?;
+        let policy = LoadedPolicy::load(path, &recipe.policy.sampling())?.on(&Device::open(&recipe.device)?);
         Ok(Some(Reference::Copy(Box::new(policy.model))))
     }
 

@@ -4,6 +4,7 @@ use burnish_core::SamplingError;
 use burnish_env::EnvError;
 use burnish_model::ModelConfig;
 use burnish_rl::ConfigError;
+use burnish_tensor::Device;
 use serde_json::Value;
 
 use super::{Method, Recipe, RecipeError, Source};
@@ -11,6 +12,8 @@ use super::{Method, Recipe, RecipeError, Source};
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.
 pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeError> {
     let ranges = Ranges { source };
+    Device::check_name(&recipe.device)
+        .map_err(|error| source.error("device", format!("can't be used: {error}")))?;
     let Recipe { train, rollout, optimizer, eval, checkpoint, .. } = &*recipe;
     ranges.at_least_one("train.max_steps", train.max_steps as usize)?;
     ranges.at_least_one("train.epochs", train.epochs)?;

@@ -53,6 +53,9 @@ impl RecipeError {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
+    /// What computes: `"cpu"`, or an NVIDIA GPU as `"cuda:0"`, which a binary built with `--features cuda` has.
+    #[serde(default = "cpu")]
+    pub device: String,
     /// Where the run is kept and what makes it repeatable.
     pub run: RunSection,
     /// Which policy is trained.
@@ -137,6 +140,10 @@ pub struct TrainSection {
     /// Keep only the hidden states between layers for the backward pass, which computes each layer again.
     #[serde(default)]
     pub activation_checkpointing: bool,
+}
+
+fn cpu() -> String {
+    "cpu".to_owned()
 }
 
 fn one() -> usize {
@@ -384,6 +391,22 @@ id = "countdown"
         let recipe = read(SMALL, &[]).unwrap();
         let text = recipe.to_toml().unwrap();
         assert_eq!(read(&text, &[]).unwrap(), recipe, "{text}");
+    }
+
+    #[test]
+    fn a_device_that_this_program_has_not_is_refused_with_what_to_do() {
+        assert_eq!(read(SMALL, &["device=\"cpu\""]).unwrap().device, "cpu");
+        for name in ["metal", "gpu", "cuda:one"] {
+            let error = read(SMALL, &[&format!("device=\"{name}\"")]).unwrap_err();
+            assert!(error.contains("device") && error.contains("cuda:0"), "{error}");
+        }
+        let gpu = read(&format!("device = \"cuda:0\"\n{SMALL}"), &[]);
+        if cfg!(feature = "cuda") {
+            assert_eq!(gpu.unwrap().device, "cuda:0");
+        } else {
+            let error = gpu.unwrap_err();
+            assert!(error.starts_with("r.toml:1") && error.contains("--features cuda"), "{error}");
+        }
     }
 
     #[test]
