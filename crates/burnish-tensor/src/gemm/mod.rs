@@ -361,6 +361,10 @@ impl Block<'_> {
                 let data = data[rows.start * lhs.row_stride + inner.start..].as_ptr();
                 Left::Rows(data.cast(), lhs.row_stride)
             }
+            (Precision::F32, Elements::F32(data)) if lhs.row_stride == 1 => {
+                let data = data[inner.start * lhs.col_stride + rows.start..].as_ptr();
+                Left::Turned(data.cast(), lhs.col_stride)
+            }
             (Precision::Bf16, _) if lhs.col_stride == 1 => {
                 side.narrow(rows.clone(), inner, scratch.at_least(rows.len() * units));
                 Left::Rows(scratch.as_ptr(), units)
