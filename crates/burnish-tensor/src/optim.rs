@@ -65,18 +65,18 @@ pub fn adamw_step(
 }
 
 /// The constants of a step, computed in f64 and rounded once.
-struct Factors {
-    keep: f32,
-    one_minus_beta1: f32,
-    beta2: f32,
-    one_minus_beta2: f32,
-    sqrt_correction2: f32,
-    eps: f32,
-    step_size: f32,
+pub(crate) struct Factors {
+    pub(crate) keep: f32,
+    pub(crate) one_minus_beta1: f32,
+    pub(crate) beta2: f32,
+    pub(crate) one_minus_beta2: f32,
+    pub(crate) sqrt_correction2: f32,
+    pub(crate) eps: f32,
+    pub(crate) step_size: f32,
 }
 
 impl Factors {
-    fn of(hyper: &AdamW, decay: bool) -> Self {
+    pub(crate) fn of(hyper: &AdamW, decay: bool) -> Self {
         let step = hyper.step.min(i32::MAX as u64) as i32;
         Factors {
             keep: if decay { (1.0 - hyper.lr * hyper.weight_decay) as f32 } else { 1.0 },

@@ -147,7 +147,7 @@ impl Dropout<'_> {
 }
 
 /// A bijection of 64 bits without visible order (the finaliser of SplitMix64; Steele et al. 2014).
-fn mix(mut bits: u64) -> u64 {
+pub(crate) fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)

@@ -223,7 +223,7 @@ pub(crate) fn attend(
 mod tests {
     use super::*;
     use crate::{
-        KvBlock, cached_attention,
+        KV_ROWS, KvBlock, KvBlockMut, Workers, cached_attention,
         cuda::testing::device,
         testing::{assert_close, random, wide},
     };
@@ -239,6 +239,8 @@ mod tests {
     }
 
     const LAYERS: usize = 2;
+    /// The tests read the same pages on both sides.
+    const _: () = assert!(PAGE_ROWS == KV_ROWS);
 
     /// Sequences that share a prompt: its pages, then their own. Each row of `lens` is (rows of the prompt, rows of the
     /// answer); prompts are read by the two neighbours `2 i` and `2 i + 1`.
@@ -302,15 +304,26 @@ mod tests {
         }
 
         fn expected(&self) -> Vec<f32> {
-            let size = PAGE_ROWS * self.shape.kv_width();
+            let width = self.shape.kv_width();
+            // All pages in the layout of the CPU.
+            let size = PAGE_ROWS * width;
+            let (mut k, mut v) = (vec![0.0; self.k.len()], vec![0.0; self.v.len()]);
+            for (page, (k, v)) in k.chunks_exact_mut(size).zip(v.chunks_exact_mut(size)).enumerate() {
+                let mut block = KvBlockMut { k, v };
+                for row in 0..PAGE_ROWS {
+                    let at = (page * PAGE_ROWS + row) * width;
+                    let (k, v) = (&self.k[at..at + width], &self.v[at..at + width]);
+                    block.write(row, self.shape.head_dim, k, v);
+                }
+            }
             let block = |&(page, rows): &(usize, usize)| KvBlock {
-                k: &self.k[page * size..][..size],
-                v: &self.v[page * size..][..size],
+                k: &k[page * size..][..size],
+                v: &v[page * size..][..size],
                 rows,
             };
             let caches: Vec<Vec<_>> = self.seen.iter().map(|list| list.iter().map(block).collect()).collect();
             let mut out = vec![0.0; self.q.len()];
-            cached_attention(&self.q, self.shape, &caches, &mut out);
+            cached_attention(&self.q, self.shape, &caches, &mut out, Workers::Pool);
             out
         }
     }

@@ -116,12 +116,12 @@ mod tests {
             let on_gpu = Buffer::upload(&cuda, &table);
             let list = Ids::upload(&cuda, &ids, bound);
             let out = forward(&cuda, on_gpu.all().into(), cols, &list).download().unwrap();
-            assert_eq!(out, ops::embed::forward(table.as_slice().into(), cols, &ids));
+            assert_eq!(out, *ops::embed::forward(table.as_slice().into(), cols, &ids));
 
             let short = to_bf16(&cuda, on_gpu.all());
             let out = forward(&cuda, short.all().into(), cols, &list).download().unwrap();
             let rounded: Vec<f32> = table.iter().map(|&x| half::bf16::from_f32(x).to_f32()).collect();
-            assert_eq!(out, ops::embed::forward(rounded.as_slice().into(), cols, &ids));
+            assert_eq!(out, *ops::embed::forward(rounded.as_slice().into(), cols, &ids));
 
             let scatter = Scatter::upload(&cuda, &ids, bound);
             let mut d_table = Buffer::zeros(&cuda, table.len());

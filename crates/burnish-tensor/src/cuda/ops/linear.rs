@@ -72,11 +72,15 @@ pub(crate) fn backward_bias(cuda: &Arc<Cuda>, d_y: Slice<'_, f32>, d_bias: Slice
 mod tests {
     use super::*;
     use crate::{
-        Elements as OnCpu, Precision,
+        Elements as OnCpu, Precision, Workers,
         cuda::{product::to_bf16, testing::device},
         ops,
         testing::{assert_close, random, wide},
     };
+
+    fn on_cpu(x: &[f32], weight: OnCpu<'_>, bias: Option<&[f32]>, shape: Shape) -> crate::Buffer {
+        ops::linear::forward(x, ops::linear::Weight::AsItLies(weight), bias, shape, Workers::Pool)
+    }
 
     fn check(rows: usize, inputs: usize, outputs: usize, precision: Precision) {
         let Some(cuda) = device() else { return };
@@ -87,7 +91,7 @@ mod tests {
         let weight = OnCpu::F32(&w);
 
         let y = forward(&cuda, gx.all().into(), gw.all().into(), Some(gb.all()), shape);
-        let expected = ops::linear::forward(&x, weight, Some(&b), shape);
+        let expected = on_cpu(&x, weight, Some(&b), shape);
         assert_close(&y.download().unwrap(), &wide(&expected), 1e-5);
 
         let fresh = backward_input(&cuda, gd.all().into(), gw.all().into(), shape, None);
@@ -130,7 +134,7 @@ mod tests {
         for precision in [Precision::F32, Precision::Bf16] {
             let shape = Shape { rows, inputs, outputs, precision };
             let y = forward(&cuda, gx.all().into(), gw.all().into(), None, shape);
-            let expected = ops::linear::forward(&x, OnCpu::Bf16(&short), None, shape);
+            let expected = on_cpu(&x, OnCpu::Bf16(&short), None, shape);
             assert_close(&y.download().unwrap(), &wide(&expected), 1e-5);
         }
     }

@@ -11,6 +11,7 @@ use crate::{
         plan::Plan,
         product::{View, Write, multiply, product},
     },
+    ops::low_rank::mix,
 };
 
 /// The term's operands: `x` `[rows, inputs]` after dropout, and both factors.
@@ -127,13 +128,6 @@ impl Dropout<'_> {
         let arguments = &mut [x.into(), self.keys.into(), site.into(), bound.into(), keep.into(), int(cols)];
         cuda.launch(Elementwise, "dropout", Plan::rows(rows, cols), arguments);
     }
-}
-
-/// The finaliser of SplitMix64 (Steele et al. 2014).
-fn mix(mut bits: u64) -> u64 {
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use half::bf16;
 
 use crate::{
     cuda::{Argument, Buffer, Cuda, Slice, SliceMut, long, modules::Program::Optim, plan::Plan},
-    optim::AdamW,
+    optim::{AdamW, Factors},
 };
 
 /// Elements whose squares one block adds up: a fixed number, so that the sum does not depend on the card.
@@ -32,21 +32,12 @@ pub(crate) fn adamw_step(
     let Moments { m, v } = moments;
     assert_eq!((grads.len(), m.len(), v.len()), (n, n, n), "one gradient and two means for each parameter");
     assert!(shadow.as_ref().is_none_or(|shadow| shadow.len() == n), "a shadow of each parameter");
-    let step = hyper.step.min(i32::MAX as u64) as i32;
-    // Constants in f64, rounded once, as on the CPU.
-    let keep = if decay { 1.0 - hyper.lr * hyper.weight_decay } else { 1.0 };
-    let constants = [
-        keep,
-        1.0 - hyper.beta1,
-        hyper.beta2,
-        1.0 - hyper.beta2,
-        (1.0 - hyper.beta2.powi(step)).sqrt(),
-        hyper.eps,
-        hyper.lr / (1.0 - hyper.beta1.powi(step)),
-    ];
+    let Factors { keep, one_minus_beta1, beta2, one_minus_beta2, sqrt_correction2, eps, step_size } =
+        Factors::of(hyper, decay);
+    let constants = [keep, one_minus_beta1, beta2, one_minus_beta2, sqrt_correction2, eps, step_size];
     let shadow = shadow.map_or_else(Argument::null::<bf16>, Argument::from);
     let mut arguments: Vec<Argument> = vec![params.into(), grads.into(), m.into(), v.into(), shadow, long(n)];
-    arguments.extend(constants.map(|x| Argument::from(x as f32)));
+    arguments.extend(constants.map(Argument::from));
     cuda.launch(Optim, "adamw", Plan::elements(n), &mut arguments);
 }
 
