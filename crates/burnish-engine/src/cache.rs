@@ -2,6 +2,7 @@
 
 use burnish_model::{Attend, Packed};
 use burnish_tensor::{HeadShape, KvBlock, Tape, Var, cached_attention};
+use rayon::prelude::*;
 use std::sync::Arc;
 
 use crate::pages::{Block, Pool};
@@ -75,10 +76,11 @@ impl Prefill {
 impl Attend for Prefill {
     fn attend(&mut self, tape: &mut Tape<'_>, layer: usize, q: Var, k: Var, v: Var) -> Var {
         let width = k.cols();
-        for (segment, block) in self.packed.layout.segments().iter().zip(&mut self.prompts) {
+        let prompts = self.packed.layout.segments().par_iter().zip(&mut self.prompts);
+        prompts.for_each(|(segment, block)| {
             let rows = segment.start * width..(segment.start + segment.len) * width;
             block.write(layer, 0, &k.data()[rows.clone()], &v.data()[rows]);
-        }
+        });
         self.packed.attend(tape, layer, q, k, v)
     }
 }
