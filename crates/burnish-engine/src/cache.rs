@@ -2,6 +2,7 @@
 
 use burnish_model::{Attend, Packed};
 use burnish_tensor::{HeadShape, KvBlock, PageSlots, PagesSeen, Tape, Var, cached_attention};
+use rayon::prelude::*;
 use std::sync::Arc;
 
 use crate::pages::{Block, Pool};
@@ -89,10 +90,10 @@ impl Attend for Prefill {
             return packed.attend(tape, layer, q, k, v);
         }
         let width = k.cols();
-        for (segment, block) in segments.iter().zip(prompts) {
+        segments.par_iter().zip(prompts).for_each(|(segment, block)| {
             let rows = segment.start * width..(segment.start + segment.len) * width;
             block.write(layer, 0, &k.data()[rows.clone()], &v.data()[rows]);
-        }
+        });
         packed.attend(tape, layer, q, k, v)
     }
 }

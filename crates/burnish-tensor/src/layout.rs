@@ -109,6 +109,15 @@ impl Layout {
         &self.islands
     }
 
+    /// Do the rows of `segment` see those of `earlier`, another one, whole?
+    pub(crate) fn is_ancestor(&self, earlier: usize, segment: usize) -> bool {
+        let mut next = self.segments[segment].parent;
+        while let Some(index) = next.filter(|&index| index > earlier) {
+            next = self.segments[index].parent;
+        }
+        next == Some(earlier)
+    }
+
     /// Row ranges that the rows of `segment` see whole: its ancestors, root first.
     pub(crate) fn ancestors(&self, segment: usize) -> Vec<Range<usize>> {
         let mut ranges = Vec::new();
@@ -164,6 +173,9 @@ mod tests {
         let layout = Layout::new(forest(&[None, Some(0), None, Some(1)])).unwrap();
         assert_eq!(layout.ancestors(3), vec![0..2, 2..4]);
         assert_eq!(layout.ancestors(2), vec![]);
+        let ancestors =
+            |segment| (0..4).filter(|&earlier| layout.is_ancestor(earlier, segment)).collect::<Vec<_>>();
+        assert_eq!([0, 1, 2, 3].map(ancestors), [vec![], vec![0], vec![], vec![0, 1]]);
         assert_eq!(layout.rows(), 8);
     }
 

@@ -41,8 +41,10 @@ use crate::{
 pub struct Tape<'p> {
     pub(crate) params: &'p Params,
     pub(crate) is_recording: bool,
-    /// The packed weights, where few rows are expected.
+    /// Packed copies of weights.
     prepacked: Option<&'p Prepacked>,
+    /// Are large weights read once, without packing?
+    reads_once: bool,
     /// Who works on products.
     workers: Workers,
     /// Are adapters part of the maps that they belong to?
@@ -102,6 +104,7 @@ impl<'p> Tape<'p> {
             params,
             is_recording: true,
             prepacked: None,
+            reads_once: false,
             workers: Workers::Pool,
             has_adapters: true,
             dropout_keys: None,
@@ -123,7 +126,13 @@ impl<'p> Tape<'p> {
     /// ones are read once, as they lie. A row's result does not depend on which others there are, nor on `workers`.
     #[must_use]
     pub fn decoding(params: &'p Params, prepacked: &'p Prepacked, workers: Workers) -> Self {
-        Tape { prepacked: Some(prepacked), workers, ..Tape::inference(params) }
+        Tape { workers, reads_once: true, ..Tape::inference(params).with_prepacked(prepacked) }
+    }
+
+    /// The same, with weights read from their packed copies where there are any.
+    #[must_use]
+    pub fn with_prepacked(self, prepacked: &'p Prepacked) -> Self {
+        Tape { prepacked: Some(prepacked), ..self }
     }
 
     /// Who works on its operations.
@@ -149,6 +158,7 @@ impl<'p> Tape<'p> {
         Tape {
             is_recording,
             prepacked: self.prepacked,
+            reads_once: self.reads_once,
             workers: self.workers,
             has_adapters: self.has_adapters,
             dropout_keys: self.dropout_keys.clone(),
@@ -198,13 +208,12 @@ impl<'p> Tape<'p> {
     fn multiply(&self, x: &Var, weight: Param, bias: Option<Param>, shape: ops::linear::Shape) -> Data {
         let bias = bias.map(|bias| self.params.get(bias));
         let elements = self.params.elements(weight);
-        let weight = match self.prepacked {
+        let weight = match self.prepacked.and_then(|prepacked| prepacked.get(weight)) {
+            Some(panels) => ops::linear::Weight::Packed(panels),
+            None if self.reads_once && weight.len() >= READ_ONCE_ELEMENTS => {
+                ops::linear::Weight::ReadOnce(elements)
+            }
             None => ops::linear::Weight::AsItLies(elements),
-            Some(prepacked) => match prepacked.get(weight) {
-                Some(panels) => ops::linear::Weight::Packed(panels),
-                None if weight.len() >= READ_ONCE_ELEMENTS => ops::linear::Weight::ReadOnce(elements),
-                None => ops::linear::Weight::AsItLies(elements),
-            },
         };
         ops::linear::forward(x.data.host(), weight, bias, shape, self.workers).into()
     }

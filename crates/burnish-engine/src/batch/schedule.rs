@@ -146,7 +146,7 @@ impl Batch<'_> {
         let positions: Arc<[u32]> = lens.iter().flat_map(|&len| 0..len as u32).collect();
         let layout = Arc::new(Layout::causal(&lens));
         let mut mixer = Prefill::new(Packed { layout, shape: self.shape }, blocks);
-        let mut tape = Tape::inference(&self.model.params);
+        let mut tape = Tape::inference(&self.model.params).with_prepacked(&self.prepacked);
         let hidden = self.model.forward(&mut tape, &ids, &positions, &mut mixer);
         let mut end = 0;
         let last = lens.iter().map(|&len| {

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 
 use crate::{Buffer, Elements, Precision};
 use kernel::{COLS, Isa, LINE, Left, Panel, Place, ROWS};
-pub(crate) use pack::Panels;
+pub(crate) use pack::{Packed, Panels};
 use pack::{Side, Units, units_of};
 
 /// Elements of the inner dimension that tiles sum over at once. A panel of them stays in the second cache.
@@ -166,7 +166,7 @@ pub(crate) fn multiply_in(
         let panels = Panels::of(precision, rhs.columns(cols.clone()), workers);
         let data = &mut out.data[cols.start..];
         let out = ViewMut { data, rows: out.rows, cols: cols.len(), row_stride: out.row_stride };
-        Product { precision, write, scale, lhs, right: Right::Panels(&panels) }.run(out, workers);
+        Product { precision, write, scale, lhs, right: Right::Packed(panels.all()) }.run(out, workers);
     }
 }
 
@@ -185,17 +185,18 @@ pub(crate) fn product(precision: Precision, lhs: View<'_>, rhs: View<'_>) -> Buf
     out
 }
 
-/// `out = lhs · panels`, or that added to `out`, in the precision of the panels.
+/// `out = scale · lhs · packed`, or that added to `out`, in the precision of the panels.
 pub(crate) fn multiply_packed(
     out: ViewMut<'_>,
     write: Write,
+    scale: f32,
     lhs: View<'_>,
-    panels: &Panels,
+    packed: Packed<'_>,
     workers: Workers,
 ) {
-    check_shapes(&out, lhs, (panels.inner, panels.cols));
-    Product { precision: panels.precision, write, scale: 1.0, lhs, right: Right::Panels(panels) }
-        .run(out, workers);
+    check_shapes(&out, lhs, (packed.inner, packed.cols));
+    let precision = packed.precision();
+    Product { precision, write, scale, lhs, right: Right::Packed(packed) }.run(out, workers);
 }
 
 fn check_shapes(out: &ViewMut<'_>, lhs: View<'_>, (inner, cols): (usize, usize)) {
@@ -212,7 +213,7 @@ fn check_shapes(out: &ViewMut<'_>, lhs: View<'_>, (inner, cols): (usize, usize))
 #[derive(Clone, Copy)]
 enum Right<'a> {
     View(View<'a>),
-    Panels(&'a Panels),
+    Packed(Packed<'a>),
 }
 
 /// A product whose shapes have been checked.
@@ -300,7 +301,7 @@ impl Block<'_> {
         let of_rows = if is_turned { rows > panels * COLS } else { rows >= MANY_ROWS };
         if of_rows {
             let each = match self.product.right {
-                Right::Panels(_) => self.cached_rows(),
+                Right::Packed(_) => self.cached_rows(),
                 Right::View(_) if is_turned => rows,
                 Right::View(_) => rows.div_ceil(2 * threads),
             };
@@ -316,7 +317,7 @@ impl Block<'_> {
         let Product { lhs, right, write, .. } = self.product;
         let later = |index| if index == 0 { write } else { Write::Add };
         SCRATCH.with_borrow_mut(|(left, panels)| match right {
-            Right::Panels(packed) => {
+            Right::Packed(packed) => {
                 for rows in cut_range(&self.rows, self.cached_rows()) {
                     for (index, inner) in cut(lhs.cols, self.inner()).enumerate() {
                         let panel = |panel| packed.at(panel, inner.start);
@@ -361,6 +362,10 @@ impl Block<'_> {
                 let data = data[rows.start * lhs.row_stride + inner.start..].as_ptr();
                 Left::Rows(data.cast(), lhs.row_stride)
             }
+            (Precision::F32, Elements::F32(data)) if lhs.row_stride == 1 => {
+                let data = data[inner.start * lhs.col_stride + rows.start..].as_ptr();
+                Left::Turned(data.cast(), lhs.col_stride)
+            }
             (Precision::Bf16, _) if lhs.col_stride == 1 => {
                 side.narrow(rows.clone(), inner, scratch.at_least(rows.len() * units));
                 Left::Rows(scratch.as_ptr(), units)
@@ -373,7 +378,7 @@ impl Block<'_> {
         };
         let cols_end = match self.product.right {
             Right::View(rhs) => rhs.cols,
-            Right::Panels(panels) => panels.cols,
+            Right::Packed(packed) => packed.cols,
         };
         for index in self.panels.clone() {
             let col = index * COLS;

@@ -49,9 +49,30 @@ pub(super) fn units_of(precision: Precision, inner: usize) -> usize {
 #[derive(Debug)]
 pub(crate) struct Panels {
     units: Units,
+    inner: usize,
+    cols: usize,
+    precision: Precision,
+}
+
+/// The beginning of a packed operand.
+#[derive(Clone, Copy)]
+pub(crate) struct Packed<'a> {
+    panels: &'a Panels,
     pub(super) inner: usize,
     pub(super) cols: usize,
-    pub(super) precision: Precision,
+}
+
+impl Packed<'_> {
+    pub(super) fn precision(self) -> Precision {
+        self.panels.precision
+    }
+
+    /// The units of one panel from the given element of the inner dimension on.
+    pub(super) fn at(self, panel: usize, inner: usize) -> *const u32 {
+        let Panels { units, precision, inner: inner_of_panels, .. } = self.panels;
+        let per_panel = units_of(*precision, *inner_of_panels) * COLS;
+        units.as_ptr().wrapping_add(panel * per_panel + units_of(*precision, inner) * COLS)
+    }
 }
 
 impl Panels {
@@ -75,11 +96,17 @@ impl Panels {
         Panels { units, inner, cols, precision }
     }
 
-    /// The units of one panel from the given element of the inner dimension on.
-    pub(super) fn at(&self, panel: usize, inner: usize) -> *const u32 {
-        let per_panel = units_of(self.precision, self.inner) * COLS;
-        let at = panel * per_panel + units_of(self.precision, inner) * COLS;
-        self.units.as_ptr().wrapping_add(at)
+    /// The whole operand.
+    pub(crate) fn all(&self) -> Packed<'_> {
+        self.first(self.inner, self.cols)
+    }
+
+    /// The operand's first elements of the inner dimension, and first columns.
+    pub(crate) fn first(&self, inner: usize, cols: usize) -> Packed<'_> {
+        assert!(inner <= self.inner && cols <= self.cols, "a part of what was packed");
+        // The second of a pair would be multiplied by what lies beyond the left operand.
+        assert!(self.precision == Precision::F32 || inner == self.inner, "pairs are used whole");
+        Packed { panels: self, inner, cols }
     }
 }
 

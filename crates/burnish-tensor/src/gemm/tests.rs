@@ -53,8 +53,25 @@ fn check(
 
     let panels = Panels::of(precision, rhs, workers);
     let mut out = before.clone();
-    multiply_packed(ViewMut::new(&mut out, m, n), write, lhs, &panels, workers);
-    assert_close(&out, &expected(1.0), 1e-5 * (k as f64 / 64.0).max(1.0));
+    multiply_packed(ViewMut::new(&mut out, m, n), write, 0.5, lhs, panels.all(), workers);
+    assert_close(&out, &expected(0.5), 1e-5 * (k as f64 / 64.0).max(1.0));
+}
+
+#[test]
+fn the_beginning_of_a_packed_operand_is_one() {
+    let (m, n, k) = (7, 130, 600);
+    let (a, b) = (random(1, m * k), random(2, k * n));
+    let panels = Panels::of(Precision::F32, View::new(&*b, k, n), Workers::One);
+    for (inner, cols) in [(600, 130), (513, 65), (1, 1), (0, 5)] {
+        let lhs = View::strided(&*a, m, inner, k);
+        let rhs = View::strided(&*b, inner, cols, n);
+        let mut expected = vec![f32::NAN; m * cols];
+        multiply(ViewMut::new(&mut expected, m, cols), Write::Set, 1.0, lhs, rhs, Workers::One);
+        let mut out = vec![f32::NAN; m * cols];
+        let packed = panels.first(inner, cols);
+        multiply_packed(ViewMut::new(&mut out, m, cols), Write::Set, 1.0, lhs, packed, Workers::One);
+        assert_eq!(out, expected);
+    }
 }
 
 proptest! {

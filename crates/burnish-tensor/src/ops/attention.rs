@@ -6,8 +6,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::{
-    Buffer, Layout,
-    gemm::{View, ViewMut, Workers, Write, multiply},
+    Buffer, Layout, Precision,
+    gemm::{Panels, View, ViewMut, Workers, Write, multiply_packed},
     vector::{self, simd},
 };
 
@@ -15,6 +15,8 @@ use crate::{
 pub(crate) const QUERY_ROWS: usize = 64;
 /// Key rows worked on at once: a block of scores then takes 128 KiB.
 pub(crate) const KEY_ROWS: usize = 512;
+/// Query blocks of one task at most: keys are packed once for all of them.
+const TASK_BLOCKS: usize = 8;
 
 /// Heads of an attention layer. Query head `h` reads key/value head `h / (heads / kv_heads)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +87,25 @@ pub(crate) struct KeyBlock {
 }
 
 impl KeyBlock {
+    /// What the queries of `block` see of these keys of `segment`; `None` if nothing.
+    pub(crate) fn seen_from(&self, layout: &Layout, segment: usize, block: &QueryBlock) -> Option<KeyBlock> {
+        if block.segment != segment {
+            let is_seen = layout.is_ancestor(segment, block.segment);
+            return is_seen.then(|| KeyBlock { rows: self.rows.clone(), is_causal: false });
+        }
+        let n = self.visible_to(block);
+        (n > 0).then(|| KeyBlock { rows: self.rows.start..self.rows.start + n, is_causal: true })
+    }
+
+    /// How many of these keys any query of `block` sees: the first ones.
+    pub(crate) fn visible_to(&self, block: &QueryBlock) -> usize {
+        if self.is_causal {
+            block.rows.end.clamp(self.rows.start, self.rows.end) - self.rows.start
+        } else {
+            self.rows.len()
+        }
+    }
+
     /// How many of these keys query row `row` sees: the first ones.
     #[inline(always)]
     pub(crate) fn visible(&self, row: usize) -> usize {
@@ -96,21 +117,21 @@ impl KeyBlock {
     }
 }
 
+fn cut(rows: Range<usize>, is_causal: bool) -> impl Iterator<Item = KeyBlock> {
+    let end = rows.end;
+    rows.step_by(KEY_ROWS).map(move |start| KeyBlock { rows: start..end.min(start + KEY_ROWS), is_causal })
+}
+
 /// What the queries of `block` see: the ancestors root first, then their own segment up to the last query.
-pub(crate) fn key_blocks(layout: &Layout, block: &QueryBlock) -> Vec<KeyBlock> {
-    let mut blocks = Vec::new();
-    let mut cut = |rows: Range<usize>, is_causal| {
-        let end = rows.end;
-        blocks.extend(
-            rows.step_by(KEY_ROWS)
-                .map(|start| KeyBlock { rows: start..end.min(start + KEY_ROWS), is_causal }),
-        );
-    };
-    for rows in layout.ancestors(block.segment) {
-        cut(rows, false);
-    }
-    cut(layout.segments()[block.segment].start..block.rows.end, true);
-    blocks
+fn key_blocks(layout: &Layout, block: &QueryBlock) -> Vec<KeyBlock> {
+    let own = layout.segments()[block.segment].start..block.rows.end;
+    let ancestors = layout.ancestors(block.segment).into_iter().flat_map(|rows| cut(rows, false));
+    ancestors.chain(cut(own, true)).collect()
+}
+
+/// The rows of a segment as its own queries see them.
+pub(crate) fn own_key_blocks(layout: &Layout, segment: usize) -> impl Iterator<Item = KeyBlock> {
+    cut(layout.segments()[segment].rows(), true)
 }
 
 /// One head's columns in some rows of a batch.
@@ -142,79 +163,103 @@ pub(crate) fn forward(inputs: Inputs<'_>) -> (Buffer, Buffer) {
     let mut log_sums = Buffer::scratch(rows * shape.heads);
     tasks(layout, shape, &mut out, &mut log_sums).into_par_iter().for_each_init(
         || Buffer::scratch(QUERY_ROWS * KEY_ROWS),
-        |scores, (block, out, log_sums)| {
-            let keys = key_blocks(layout, &block);
-            for head in 0..shape.heads {
-                forward_head(inputs, head, &block, &keys, scores, out, log_sums);
+        |scores, mut task| {
+            for kv_head in 0..shape.kv_heads {
+                task.run(inputs, kv_head, scores);
             }
         },
     );
     (out, log_sums)
 }
 
-type Task<'a> = (QueryBlock, &'a mut [f32], &'a mut [f32]);
+/// Some query blocks of one segment, and their rows of the outputs, all heads.
+struct Task<'a> {
+    blocks: Vec<QueryBlock>,
+    out: &'a mut [f32],
+    log_sums: &'a mut [f32],
+}
 
-/// The query blocks of all segments with their rows of the outputs.
+/// The query blocks of all segments, some to a task; fewer where there would not be tasks for all threads.
 fn tasks<'a>(
     layout: &Layout,
     shape: HeadShape,
     mut out: &'a mut [f32],
     mut log_sums: &'a mut [f32],
 ) -> Vec<Task<'a>> {
+    let segments = 0..layout.segments().len();
+    let blocks: Vec<Vec<QueryBlock>> =
+        segments.map(|segment| query_blocks(layout, segment).collect()).collect();
+    let all: usize = blocks.iter().map(Vec::len).sum();
+    let each = (all / (4 * rayon::current_num_threads())).clamp(1, TASK_BLOCKS);
     let mut tasks = Vec::new();
-    for block in (0..layout.segments().len()).flat_map(|segment| query_blocks(layout, segment)) {
-        let (own_out, rest_out) = out.split_at_mut(block.rows.len() * shape.width());
-        let (own_sums, rest_sums) = log_sums.split_at_mut(block.rows.len() * shape.heads);
-        tasks.push((block, own_out, own_sums));
+    for blocks in blocks.iter().flat_map(|blocks| blocks.chunks(each)) {
+        let rows: usize = blocks.iter().map(|block| block.rows.len()).sum();
+        let (own_out, rest_out) = out.split_at_mut(rows * shape.width());
+        let (own_sums, rest_sums) = log_sums.split_at_mut(rows * shape.heads);
+        tasks.push(Task { blocks: blocks.to_vec(), out: own_out, log_sums: own_sums });
         (out, log_sums) = (rest_out, rest_sums);
     }
     tasks
 }
 
-/// One head of one query block. `out` and `log_sums` hold the block's rows, all heads.
-fn forward_head(
-    inputs: Inputs<'_>,
-    head: usize,
-    block: &QueryBlock,
-    keys: &[KeyBlock],
-    scores: &mut [f32],
-    out: &mut [f32],
-    log_sums: &mut [f32],
-) {
-    let Inputs { q, k, v, shape, .. } = inputs;
-    let (dim, width, kv_width) = (shape.head_dim, shape.width(), shape.kv_width());
-    let kv_head = head / shape.group();
-    let q = head_rows(q, &block.rows, head, dim, width);
-    let len = block.rows.len();
-    let mut softmax = OnlineSoftmax::new();
-    for (index, key) in keys.iter().enumerate() {
-        let n = key.rows.len();
-        let k = head_rows(k, &key.rows, kv_head, dim, kv_width);
-        let v = head_rows(v, &key.rows, kv_head, dim, kv_width);
-        let scores = &mut scores[..len * n];
-        multiply(ViewMut::new(scores, len, n), Write::Set, shape.scale(), q, k.transposed(), Workers::One);
-        simd(
-            #[inline(always)]
-            || softmax.update(scores, block, key, index > 0, &mut out[head * dim..], dim, width),
-        );
-        let out = ViewMut::strided(&mut out[head * dim..], len, dim, width);
-        let write = if index == 0 { Write::Set } else { Write::Add };
-        multiply(out, write, 1.0, View::new(&*scores, len, n), v, Workers::One);
-    }
-    simd(
-        #[inline(always)]
-        || {
-            for row in 0..len {
-                let out = &mut out[row * width + head * dim..][..dim];
-                let inverse = 1.0 / softmax.sums[row];
-                vector::scale(out, inverse);
-                log_sums[row * shape.heads + head] = softmax.maxima[row] + softmax.sums[row].ln();
+impl Task<'_> {
+    /// The query heads of one key/value head.
+    fn run(&mut self, inputs: Inputs<'_>, kv_head: usize, scores: &mut [f32]) {
+        let Inputs { q, k, v, shape, layout } = inputs;
+        let (dim, width, kv_width, group) = (shape.head_dim, shape.width(), shape.kv_width(), shape.group());
+        let [.., last] = &*self.blocks else { return };
+        let first_row = self.blocks[0].rows.start;
+        let mut softmaxes = vec![OnlineSoftmax::new(); self.blocks.len() * group];
+        for (index, key) in key_blocks(layout, last).iter().enumerate() {
+            let k = head_rows(k, &key.rows, kv_head, dim, kv_width);
+            let v = head_rows(v, &key.rows, kv_head, dim, kv_width);
+            let k = Panels::of(Precision::F32, k.transposed(), Workers::One);
+            let v = Panels::of(Precision::F32, v, Workers::One);
+            for (block, softmaxes) in self.blocks.iter().zip(softmaxes.chunks_exact_mut(group)) {
+                let (len, n) = (block.rows.len(), key.visible_to(block));
+                if n == 0 {
+                    continue;
+                }
+                for (member, softmax) in softmaxes.iter_mut().enumerate() {
+                    let head = kv_head * group + member;
+                    let q = head_rows(q, &block.rows, head, dim, width);
+                    let scores = &mut scores[..len * n];
+                    let to = ViewMut::new(scores, len, n);
+                    multiply_packed(to, Write::Set, shape.scale(), q, k.first(dim, n), Workers::One);
+                    let out = &mut self.out[(block.rows.start - first_row) * width + head * dim..];
+                    simd(
+                        #[inline(always)]
+                        || softmax.update(scores, block, key, n, index > 0, out, dim, width),
+                    );
+                    let write = if index == 0 { Write::Set } else { Write::Add };
+                    let (out, p) = (ViewMut::strided(out, len, dim, width), View::new(&*scores, len, n));
+                    multiply_packed(out, write, 1.0, p, v.first(n, dim), Workers::One);
+                }
             }
-        },
-    );
+        }
+        for (block, softmaxes) in self.blocks.iter().zip(softmaxes.chunks_exact(group)) {
+            let first = block.rows.start - first_row;
+            for (member, softmax) in softmaxes.iter().enumerate() {
+                let head = kv_head * group + member;
+                simd(
+                    #[inline(always)]
+                    || {
+                        for row in 0..block.rows.len() {
+                            let out = &mut self.out[(first + row) * width + head * dim..][..dim];
+                            let inverse = 1.0 / softmax.sums[row];
+                            vector::scale(out, inverse);
+                            self.log_sums[(first + row) * shape.heads + head] =
+                                softmax.maxima[row] + softmax.sums[row].ln();
+                        }
+                    },
+                );
+            }
+        }
+    }
 }
 
 /// Maximum and sum of exponentials of each query row over the keys seen so far.
+#[derive(Clone)]
 struct OnlineSoftmax {
     maxima: [f32; QUERY_ROWS],
     sums: [f32; QUERY_ROWS],
@@ -225,7 +270,7 @@ impl OnlineSoftmax {
         OnlineSoftmax { maxima: [f32::NEG_INFINITY; QUERY_ROWS], sums: [0.0; QUERY_ROWS] }
     }
 
-    /// Turns the scores of one key block into unnormalised probabilities; where the maximum rises, scales down what
+    /// Turns the scores of the first `n` keys of a block into unnormalised probabilities; where the maximum rises, scales down what
     /// `out` (first row's head, rows `width` apart) already holds.
     #[inline(always)]
     fn update(
@@ -233,12 +278,13 @@ impl OnlineSoftmax {
         scores: &mut [f32],
         block: &QueryBlock,
         key: &KeyBlock,
+        n: usize,
         rescale: bool,
         out: &mut [f32],
         dim: usize,
         width: usize,
     ) {
-        for (row, scores) in scores.chunks_exact_mut(key.rows.len()).enumerate() {
+        for (row, scores) in scores.chunks_exact_mut(n).enumerate() {
             let (seen, unseen) = scores.split_at_mut(key.visible(block.rows.start + row));
             unseen.fill(0.0);
             let maximum = vector::max(seen).max(self.maxima[row]);

@@ -8,11 +8,11 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::attention::{
-    HeadShape, Inputs, KEY_ROWS, KeyBlock, QUERY_ROWS, QueryBlock, head_rows, key_blocks, query_blocks,
+    HeadShape, Inputs, KEY_ROWS, KeyBlock, QUERY_ROWS, QueryBlock, head_rows, own_key_blocks, query_blocks,
 };
 use crate::{
-    Buffer,
-    gemm::{View, ViewMut, Workers, Write, multiply},
+    Buffer, Precision,
+    gemm::{Panels, View, ViewMut, Workers, Write, multiply, multiply_packed},
     parallel,
     vector::{self, simd},
 };
@@ -102,17 +102,46 @@ fn part(inputs: Inputs<'_>, outputs: Outputs<'_>, island: Range<usize>, kv_head:
     };
     let mut scratch =
         Scratch { p: Buffer::scratch(QUERY_ROWS * KEY_ROWS), d_s: Buffer::scratch(QUERY_ROWS * KEY_ROWS) };
-    for block in island.flat_map(|segment| query_blocks(inputs.layout, segment)) {
-        let keys = key_blocks(inputs.layout, &block);
-        for member in 0..group {
-            let head = Head { member, head: kv_head * group + member, kv_head, first_row: rows.start };
-            let sums = row_sums(inputs.shape, outputs, &block, head.head);
-            for key in &keys {
-                block_pair(inputs, outputs, &head, &block, key, &sums, &mut scratch, &mut part);
+    let heads: Vec<Head> = (0..group)
+        .map(|member| Head { member, head: kv_head * group + member, first_row: rows.start })
+        .collect();
+    let layout = inputs.layout;
+    let blocks: Vec<QueryBlock> = island.clone().flat_map(|segment| query_blocks(layout, segment)).collect();
+    let sums = |block: &QueryBlock| -> Vec<_> {
+        heads.iter().map(|head| row_sums(inputs.shape, outputs, block, head.head)).collect()
+    };
+    let sums: Vec<Vec<[f32; QUERY_ROWS]>> = blocks.iter().map(sums).collect();
+    for segment in island {
+        for key in own_key_blocks(layout, segment) {
+            let packed = PackedKeys::new(inputs, &key, kv_head);
+            for (block, sums) in blocks.iter().zip(&sums) {
+                let Some(key) = key.seen_from(layout, segment, block) else { continue };
+                for (head, sums) in heads.iter().zip(sums) {
+                    block_pair(inputs, outputs, head, block, &key, &packed, sums, &mut scratch, &mut part);
+                }
             }
         }
     }
     part
+}
+
+/// Keys and values of a block, packed for all products that they are the right operand of.
+struct PackedKeys {
+    /// `[dim, rows]`.
+    k_turned: Panels,
+    v_turned: Panels,
+    /// `[rows, dim]`.
+    k: Panels,
+}
+
+impl PackedKeys {
+    fn new(inputs: Inputs<'_>, key: &KeyBlock, kv_head: usize) -> Self {
+        let (dim, kv_width) = (inputs.shape.head_dim, inputs.shape.kv_width());
+        let k = head_rows(inputs.k, &key.rows, kv_head, dim, kv_width);
+        let v = head_rows(inputs.v, &key.rows, kv_head, dim, kv_width);
+        let pack = |view| Panels::of(Precision::F32, view, Workers::One);
+        PackedKeys { k_turned: pack(k.transposed()), v_turned: pack(v.transposed()), k: pack(k) }
+    }
 }
 
 /// Which head a task is at.
@@ -120,7 +149,6 @@ struct Head {
     /// Index within the group of the key/value head.
     member: usize,
     head: usize,
-    kv_head: usize,
     /// First row of the island.
     first_row: usize,
 }
@@ -154,22 +182,22 @@ fn block_pair(
     head: &Head,
     block: &QueryBlock,
     key: &KeyBlock,
+    packed: &PackedKeys,
     sums: &[f32; QUERY_ROWS],
     scratch: &mut Scratch,
     part: &mut Part,
 ) {
     let shape = inputs.shape;
-    let (dim, width, kv_width) = (shape.head_dim, shape.width(), shape.kv_width());
+    let (dim, width) = (shape.head_dim, shape.width());
     let (len, n) = (block.rows.len(), key.rows.len());
     let q = head_rows(inputs.q, &block.rows, head.head, dim, width);
     let d_out = head_rows(outputs.d_out, &block.rows, head.head, dim, width);
-    let k = head_rows(inputs.k, &key.rows, head.kv_head, dim, kv_width);
-    let v = head_rows(inputs.v, &key.rows, head.kv_head, dim, kv_width);
     let p = &mut scratch.p[..len * n];
     let d_s = &mut scratch.d_s[..len * n];
 
-    multiply(ViewMut::new(p, len, n), Write::Set, shape.scale(), q, k.transposed(), Workers::One);
-    multiply(ViewMut::new(d_s, len, n), Write::Set, 1.0, d_out, v.transposed(), Workers::One);
+    let (k_turned, v_turned) = (packed.k_turned.first(dim, n), packed.v_turned.first(dim, n));
+    multiply_packed(ViewMut::new(p, len, n), Write::Set, shape.scale(), q, k_turned, Workers::One);
+    multiply_packed(ViewMut::new(d_s, len, n), Write::Set, 1.0, d_out, v_turned, Workers::One);
     simd(
         #[inline(always)]
         || probabilities(p, d_s, outputs, head.head, shape, block, key, sums),
@@ -183,7 +211,8 @@ fn block_pair(
     let d_q = &mut part.d_q[(block.rows.start - head.first_row) * group_dim + head.member * dim..];
     multiply(ViewMut::new(d_v, n, dim), Write::Add, 1.0, p.transposed(), d_out, Workers::One);
     multiply(ViewMut::new(d_k, n, dim), Write::Add, 1.0, d_s.transposed(), q, Workers::One);
-    multiply(ViewMut::strided(d_q, len, dim, group_dim), Write::Add, 1.0, d_s, k, Workers::One);
+    let d_q = ViewMut::strided(d_q, len, dim, group_dim);
+    multiply_packed(d_q, Write::Add, 1.0, d_s, packed.k.first(n, dim), Workers::One);
 }
 
 /// Turns scores into probabilities, and `d_out vᵀ` into the gradient of the unscaled scores.

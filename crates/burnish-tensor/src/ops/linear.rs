@@ -44,7 +44,14 @@ pub(crate) fn forward(
         Weight::ReadOnce(weight) => rows::product(precision, x, weight, inputs, workers),
         Weight::Packed(panels) => {
             let mut y = Buffer::scratch(rows * outputs);
-            multiply_packed(ViewMut::new(&mut y, rows, outputs), Write::Set, view, panels, workers);
+            multiply_packed(
+                ViewMut::new(&mut y, rows, outputs),
+                Write::Set,
+                1.0,
+                view,
+                panels.all(),
+                workers,
+            );
             y
         }
     };
