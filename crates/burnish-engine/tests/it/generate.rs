@@ -4,21 +4,20 @@ use crate::common::*;
 use burnish_core::{Sampling, SamplingError, StopReason, rng};
 use burnish_engine::{Chooser, EngineError, Generated, Limits, Past, Request, generate};
 use burnish_model::{Model, Packed};
-use burnish_tensor::{Layout, Tape};
+use burnish_tensor::{Layout, Precision, Tape};
 use std::sync::Arc;
 
 fn ids(answers: &[Generated]) -> Vec<&[u32]> {
     answers.iter().map(|answer| answer.ids.as_slice()).collect()
 }
 
-/// Equal ids; log-probs equal up to the rounding of products over another number of rows.
+/// Equal ids, and log-probs equal to the bit.
 fn assert_same_answers(a: &[Generated], b: &[Generated]) {
     assert_eq!(ids(a), ids(b));
     for (a, b) in a.iter().zip(b) {
         assert_eq!(a.stop, b.stop);
-        for (x, y) in a.logprobs.iter().zip(&b.logprobs) {
-            assert!((x - y).abs() < 1e-5, "{x} {y}");
-        }
+        let bits = |answer: &Generated| answer.logprobs.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(a), bits(b));
     }
 }
 
@@ -65,6 +64,38 @@ fn joining_and_leaving_change_no_answer() {
         assert_same_answers(&together, &few);
         assert_eq!(narrow.sampled_tokens, wide.sampled_tokens);
         assert_eq!(narrow.prefill_tokens, wide.prefill_tokens);
+    }
+}
+
+/// Rows enough for shards and for products that are split, weights that are packed and one that is read once, more than
+/// one block of the inner dimension, and prompts longer than a block of the cache.
+#[test]
+fn log_probs_are_bit_equal_at_any_batch_size_order_and_thread_count() {
+    for precision in [Precision::F32, Precision::Bf16] {
+        let mut model = model_of(8200, CONTEXT, 128);
+        model.params = model.params.in_precision(precision);
+        assert!(model.params.elements(model.head().base).len() > 1 << 20);
+        let requests: Vec<Request> = (0..24)
+            .map(|i| Request {
+                prompt: prompt(i / 2, 1 + (7 * i as usize) % 40),
+                sampling: Sampling::at(1.0, 1 + (5 * i as usize) % 12),
+                seed: i,
+                end_ids: Arc::from([]),
+            })
+            .collect();
+        let with = |threads, requests: &[Request], batch_max| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let limits = Limits { batch_max, prefill_tokens_max: 100, ..Limits::default() };
+            pool.install(|| run(&model, requests, &limits).0)
+        };
+        let expected = with(1, &requests, 1);
+        for (threads, batch_max) in [(1, 24), (2, 24), (2, 9), (3, 24), (2, 3)] {
+            assert_same_answers(&expected, &with(threads, &requests, batch_max));
+        }
+        let reversed: Vec<Request> = requests.iter().rev().cloned().collect();
+        let mut answers = with(2, &reversed, 10);
+        answers.reverse();
+        assert_same_answers(&expected, &answers);
     }
 }
 
