@@ -211,8 +211,7 @@ impl Layer {
     fn mlp(&self, tape: &mut Tape<'_>, x: &Var) -> Var {
         let gate = self.gate_proj.apply(tape, x);
         let up = self.up_proj.apply(tape, x);
-        let gated = tape.swiglu(&gate, &up);
-        self.down_proj.apply(tape, &gated)
+        tape.swiglu_linear(&gate, &up, self.down_proj.weight, self.down_proj.bias)
     }
 }
 

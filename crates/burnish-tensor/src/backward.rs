@@ -21,6 +21,7 @@ pub(crate) enum Op<'p> {
     Rope { x: usize, cols: usize, head_dim: usize, rope: Arc<Rope>, positions: Arc<[u32]> },
     Attention { q: Var, k: Var, v: Var, out: Var, log_sums: Data, shape: HeadShape, layout: Arc<Layout> },
     Swiglu { gate: Var, up: Var },
+    SwigluLinear { gate: Var, up: Var, gated: usize, weight: Param, bias: Option<Param> },
     Add { a: usize, b: usize },
     Gather { x: usize, x_rows: usize, cols: usize, rows: Vec<u32> },
     Checkpoint { x: Var, run: Run<'p> },
@@ -190,6 +191,15 @@ impl<'p> Flow<'_, 'p> {
                 let d_gate = ops::swiglu::backward(gate.data(), up.data(), &mut d);
                 self.add(gate.slot, Arc::new(d_gate));
                 self.add(up.slot, Arc::new(d));
+            }
+            Op::SwigluLinear { gate, up, gated, weight, bias } => {
+                let data = Arc::new(ops::swiglu::forward(gate.data(), up.data()).into());
+                let x = Var { data, rows: gate.rows, cols: gate.cols, slot: gated };
+                self.linear(&x, weight, bias, &d);
+                drop(x);
+                if let Some(d) = self.slots[gated].take() {
+                    self.step(Op::Swiglu { gate, up }, d);
+                }
             }
             Op::Add { a, b } => {
                 self.add(a, Arc::clone(&d));

@@ -204,6 +204,47 @@ impl<'p> Tape<'p> {
         }
     }
 
+    /// `(silu(gate) ⊙ up) Wᵀ + b`. Of what lies between nothing is kept, where no adapter needs it: the backward pass
+    /// computes the gate again, for a fraction of the product's time and a fifth less memory of a layer.
+    pub fn swiglu_linear(
+        &mut self,
+        gate: &Var,
+        up: &Var,
+        weight: impl Into<Weight>,
+        bias: Option<Param>,
+    ) -> Var {
+        let weight = weight.into();
+        if weight.adapter.is_some() && self.has_adapters {
+            let gated = self.swiglu(gate, up);
+            return self.linear(&gated, weight, bias);
+        }
+        let weight = weight.base;
+        assert_eq!(gate.cols, weight.cols, "columns of the gate and of the weight differ");
+        let gated = self.gated(gate, up);
+        let gated = self.value(gate.rows, gate.cols, gated);
+        let shape = self.shape(gate.rows, weight);
+        let data = dispatch!(
+            self,
+            |gpu| gpu.linear(&gated.data, weight, bias, shape),
+            self.multiply(&gated, weight, bias, shape)
+        );
+        self.push(gate.rows, weight.rows, data, || Op::SwigluLinear {
+            gate: gate.clone(),
+            up: up.clone(),
+            gated: gated.slot,
+            weight,
+            bias,
+        })
+    }
+
+    fn gated(&self, gate: &Var, up: &Var) -> Data {
+        dispatch!(
+            self,
+            |gpu| gpu.swiglu(&gate.data, &up.data),
+            ops::swiglu::forward(gate.data(), up.data()).into()
+        )
+    }
+
     /// `x Wᵀ + b` on the host.
     fn multiply(&self, x: &Var, weight: Param, bias: Option<Param>, shape: ops::linear::Shape) -> Data {
         let bias = bias.map(|bias| self.params.get(bias));
@@ -289,11 +330,7 @@ impl<'p> Tape<'p> {
 
     /// `silu(gate) ⊙ up`.
     pub fn swiglu(&mut self, gate: &Var, up: &Var) -> Var {
-        let data = dispatch!(
-            self,
-            |gpu| gpu.swiglu(&gate.data, &up.data),
-            ops::swiglu::forward(gate.data(), up.data()).into()
-        );
+        let data = self.gated(gate, up);
         self.push(gate.rows, gate.cols, data, || Op::Swiglu { gate: gate.clone(), up: up.clone() })
     }
 

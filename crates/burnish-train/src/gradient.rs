@@ -7,7 +7,7 @@ use std::sync::Arc;
 use burnish_core::rng;
 use burnish_model::{Model, Packed};
 use burnish_rl::{Evaluation, Metric, Objective, Streams, Totals};
-use burnish_tensor::{GradientsMut, Tape, TokenScores, Var};
+use burnish_tensor::{GradientsMut, Tape, TokenScores, Var, in_pool};
 
 use crate::{MicroBatch, Sample, TrainError, pack};
 
@@ -84,11 +84,22 @@ pub fn accumulate<'g, S: Borrow<Sample>>(
     {
         return Err(TrainError::ReferenceMissing { sample });
     }
-    let mut grads = grads.into();
+    let grads = grads.into();
+    in_pool(|| accumulate_checked(model, &samples, objective, totals, config, grads))
+}
+
+fn accumulate_checked(
+    model: &Model,
+    samples: &[&Sample],
+    objective: &dyn Objective,
+    totals: &Totals,
+    config: PassConfig,
+    mut grads: GradientsMut<'_>,
+) -> Result<Pass, TrainError> {
     let mut pass = Pass::default();
     let mut metrics = MetricSums::default();
     let mut drift_sum = 0.0;
-    for batch in pack(&samples, config.tokens_max) {
+    for batch in pack(samples, config.tokens_max) {
         let mut tape = Tape::recording(&model.params);
         if let Some(seed) = config.dropout {
             tape = tape.with_dropout(row_keys(&batch, seed));
@@ -100,7 +111,7 @@ pub fn accumulate<'g, S: Borrow<Sample>>(
             model.forward(&mut tape, &batch.ids, &batch.positions, &mut mixer.clone())
         };
         let scores = score_rows(&mut tape, model, &batch, &hidden)?;
-        let columns = Columns::of(&batch, &samples, &scores);
+        let columns = Columns::of(&batch, samples, &scores);
         for (policy, behavior) in columns.policy.iter().zip(&columns.behavior) {
             let difference = (policy - behavior).abs();
             drift_sum += difference;

@@ -67,8 +67,7 @@ impl Block {
         let x = tape.add(&x, &mixed);
         let normed = tape.rms_norm(&x, self.norm, EPS);
         let (gate, up) = (tape.linear(&normed, self.gate, None), tape.linear(&normed, self.up, None));
-        let gated = tape.swiglu(&gate, &up);
-        let out = tape.linear(&gated, self.down, None);
+        let out = tape.swiglu_linear(&gate, &up, self.down, None);
         let x = tape.add(&x, &out);
         let doubled = tape.add(&x, &x);
         let picked = tape.gather(&doubled, &ROWS);

@@ -147,6 +147,15 @@ impl<'p> Flow<'_, 'p> {
                 self.add(gate.slot, Arc::new(d_gate));
                 self.add(up.slot, Arc::new(d));
             }
+            Op::SwigluLinear { gate, up, gated, weight, bias } => {
+                let data = Arc::new(self.gpu.swiglu(&gate.data, &up.data));
+                let x = Var { data, rows: gate.rows, cols: gate.cols, slot: gated };
+                self.linear(&x, weight, bias, &d);
+                drop(x);
+                if let Some(d) = self.slots[gated].take() {
+                    self.step(Op::Swiglu { gate, up }, d);
+                }
+            }
             Op::Add { a, b } => {
                 self.add(a, Arc::clone(&d));
                 self.add(b, d);
