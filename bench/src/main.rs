@@ -5,6 +5,7 @@
 mod count;
 mod floors;
 mod flops;
+mod gpu;
 mod grpo;
 mod logprobs;
 mod memory;
@@ -46,6 +47,8 @@ enum Command {
     Floors(floors::Arguments),
     /// From the start of the `burnish` binary to its end after one sampled token.
     Start(start::Arguments),
+    /// A GPU beside the CPU: logits, log-probs, a training step and greedy tokens.
+    Gpu(gpu::Arguments),
     /// Does N steps on a model made from a seed, for counting instructions.
     Count(count::Arguments),
 }
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Logprobs(arguments) => logprobs::run(&arguments),
         Command::Floors(arguments) => floors::run(&arguments),
         Command::Start(arguments) => start::run(&arguments),
+        Command::Gpu(arguments) => gpu::run(&arguments),
         Command::Count(arguments) => count::run(&arguments),
     };
     match done {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use burnish_model::{Chat, ChatTemplate, Loading, Model, Tokenizer, Trains};
-use burnish_tensor::Precision;
+use burnish_tensor::{Device, Precision};
 
 use crate::Done;
 
@@ -16,6 +16,13 @@ pub(crate) fn precision(bf16: bool) -> Precision {
 /// whatever their tokenizer has.
 pub(crate) fn load(dir: &Path, bf16: bool, trains: Trains) -> Done<Model> {
     Ok(Model::load_as(dir, &Loading { precision: precision(bf16), trains })?)
+}
+
+/// The same on a device.
+pub(crate) fn load_on(device: &Device, dir: &Path, bf16: bool, trains: Trains) -> Done<Model> {
+    let mut model = load(dir, bf16, trains)?;
+    model.params = model.params.on(device);
+    Ok(model)
 }
 
 /// The tokenizer of a directory with a template that is the message and nothing else, as TRL takes plain prompts.

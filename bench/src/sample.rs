@@ -7,6 +7,7 @@ use burnish_core::Sampling;
 use burnish_core::rng::Stream;
 use burnish_engine::{Generated, Limits, Request, generate};
 use burnish_model::{Model, Trains};
+use burnish_tensor::Device;
 use serde_json::{Value, json};
 
 use crate::flops::{Costs, Extent};
@@ -29,8 +30,8 @@ pub(crate) struct Batches {
 }
 
 impl Batches {
-    pub(crate) fn load(arguments: &Arguments) -> Done<Self> {
-        let model = policy::load(&arguments.model, arguments.bf16, Trains::Nothing)?;
+    pub(crate) fn load(arguments: &Arguments, device: &Device) -> Done<Self> {
+        let model = policy::load_on(device, &arguments.model, arguments.bf16, Trains::Nothing)?;
         let weight_bytes = if arguments.bf16 { 2 } else { 4 };
         let batch = arguments.batch.unwrap_or(64);
         Ok(Batches { weight_bytes, ..Batches::of(model, batch, arguments.prompt, arguments.new) })

@@ -5,6 +5,7 @@ use std::time::Instant;
 use burnish_core::rng::Stream;
 use burnish_model::{Model, Trains};
 use burnish_rl::nll::Nll;
+use burnish_tensor::Device;
 use burnish_train::adamw::AdamwConfig;
 use burnish_train::{PassConfig, Sample, Trainer, TrainerConfig, totals};
 use serde_json::{Value, json};
@@ -26,18 +27,22 @@ pub(crate) struct Steps {
     trainer: Option<Trainer>,
     batch: usize,
     length: usize,
+    pass: PassConfig,
     ids: Stream,
 }
 
 impl Steps {
-    pub(crate) fn load(arguments: &Arguments) -> Done<Self> {
-        let model = policy::load(&arguments.model, arguments.bf16, Trains::All)?;
-        Ok(Steps::of(model, arguments.batch.unwrap_or(16), arguments.length))
+    pub(crate) fn load(arguments: &Arguments, device: &Device) -> Done<Self> {
+        let model = policy::load_on(device, &arguments.model, arguments.bf16, Trains::All)?;
+        let steps = Steps::of(model, arguments.batch.unwrap_or(16), arguments.length);
+        let checkpointing = arguments.checkpointing;
+        Ok(Steps { pass: PassConfig { checkpointing, ..PassConfig::new(arguments.micro_batch) }, ..steps })
     }
 
     /// Steps of `batch` sequences of `length` tokens.
     pub(crate) fn of(model: Model, batch: usize, length: usize) -> Self {
-        Steps { model, trainer: None, batch, length, ids: Stream::new(0) }
+        let pass = PassConfig::new(MICRO_BATCH_TOKENS);
+        Steps { model, trainer: None, batch, length, pass, ids: Stream::new(0) }
     }
 
     /// One step; its loss.
@@ -47,7 +52,7 @@ impl Steps {
             .map(|_| (0..self.length).map(|_| self.ids.index(vocab) as u32).collect())
             .collect();
         let samples: Vec<Sample> = sequences.into_iter().map(imitated).collect();
-        let trainer = self.trainer.get_or_insert_with(|| Trainer::new(&self.model, config()));
+        let trainer = self.trainer.get_or_insert_with(|| Trainer::new(&self.model, config(self.pass)));
         let totals = totals(&samples, &samples, 1, self.length);
         let update = trainer.update(&mut self.model, &samples, &Nll, &totals, LEARNING_RATE)?;
         Ok(update.loss)
@@ -58,6 +63,7 @@ impl Work for Steps {
     fn unit(&mut self) -> Done<Value> {
         let start = Instant::now();
         let loss = self.step()?;
+        self.model.params.device().synchronize()?;
         let seconds = start.elapsed().as_secs_f64();
         let one = Extent::of_group(1, [self.length - 1]);
         let extent = (0..self.batch).fold(Extent::default(), |all, _| all.and(one));
@@ -67,11 +73,11 @@ impl Work for Steps {
 }
 
 /// As `torch.optim.AdamW`: its weight decay, and no clipping.
-fn config() -> TrainerConfig {
+fn config(pass: PassConfig) -> TrainerConfig {
     TrainerConfig {
         adamw: AdamwConfig { weight_decay: 0.01, ..AdamwConfig::default() },
         grad_norm_max: None,
-        pass: PassConfig::new(MICRO_BATCH_TOKENS),
+        pass,
     }
 }
 

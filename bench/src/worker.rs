@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 
+use burnish_tensor::Device;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -42,6 +43,15 @@ pub(crate) struct Arguments {
     /// Operands of products in bf16, masters in f32.
     #[arg(long)]
     pub(crate) bf16: bool,
+    /// step: the backward pass computes each layer again.
+    #[arg(long)]
+    pub(crate) checkpointing: bool,
+    /// step: rows of a micro-batch.
+    #[arg(long, default_value_t = step::MICRO_BATCH_TOKENS, value_parser = at_least(1))]
+    pub(crate) micro_batch: usize,
+    /// step, sample: what computes, as the recipe's `device`.
+    #[arg(long, default_value = "cpu")]
+    pub(crate) device: String,
     /// Threads.
     #[arg(long, default_value_t = 2, value_parser = at_least(1))]
     pub(crate) threads: usize,
@@ -76,9 +86,11 @@ pub(crate) trait Work {
 
 pub(crate) fn run(arguments: &Arguments) -> Done {
     burnish_tensor::set_threads(arguments.threads);
+    let device = Device::open(&arguments.device)?;
     let mut work: Box<dyn Work> = match arguments.kind {
-        Kind::Step => Box::new(step::Steps::load(arguments)?),
-        Kind::Sample => Box::new(sample::Batches::load(arguments)?),
+        Kind::Step => Box::new(step::Steps::load(arguments, &device)?),
+        Kind::Sample => Box::new(sample::Batches::load(arguments, &device)?),
+        Kind::Grpo if arguments.device != "cpu" => return Err("grpo: works on the CPU only".into()),
         Kind::Grpo => Box::new(grpo::Steps::load(arguments)?),
     };
     memory::reset_peak()?;
@@ -96,6 +108,9 @@ pub(crate) fn run(arguments: &Arguments) -> Done {
         }
         let mut done = work.unit()?;
         done["memory_bytes"] = json!(memory::peak_bytes()?.saturating_sub(loaded_bytes));
+        if let Some(peak) = device.memory_peak_bytes() {
+            done["device_memory_bytes"] = json!(peak);
+        }
         say(&done)?;
     }
     Ok(())

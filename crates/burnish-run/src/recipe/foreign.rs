@@ -4,7 +4,7 @@
 //! here, and where that differs, is in `docs/coming-from-trl.md` and `docs/coming-from-verl.md`.
 
 /// The name there, and the key here.
-pub(super) const KEYS: [(&str, &str); 38] = [
+pub(super) const KEYS: [(&str, &str); 39] = [
     ("adam_beta1", "optimizer.beta1"),
     ("adam_beta2", "optimizer.beta2"),
     ("adam_epsilon", "optimizer.epsilon"),
@@ -41,6 +41,7 @@ pub(super) const KEYS: [(&str, &str); 38] = [
     ("steps_per_generation", "train.minibatches"),
     ("temperature", "rollout.temperature"),
     ("train_dataset", "env.config"),
+    ("use_cpu", "device"),
     ("warmup_steps", "optimizer.warmup_updates"),
     ("weight_decay", "optimizer.weight_decay"),
 ];

@@ -1,7 +1,7 @@
 //! The device that the tests run on: an emulated one, or with `BURNISH_TEST_GPU=1` the machine's first GPU.
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
     sync::{Arc, OnceLock},
 };
@@ -49,38 +49,17 @@ fn build() -> Result<tempfile::TempDir, String> {
     if Command::new("g++").arg("--version").output().is_err() {
         return Err("no C++ compiler (g++) on this machine".to_owned());
     }
-    let compile = |source: &str, object: &str, macros: &[String]| {
-        let object = folder.path().join(object);
-        let mut command = Command::new("g++");
-        command.args(["-std=c++17", "-O1", "-fPIC", "-Wno-unknown-pragmas", "-c"]).args(macros);
-        run(command.arg(sources.join(source)).arg("-o").arg(&object));
-        object
-    };
-    let mut driver: Vec<PathBuf> =
-        vec![compile("driver.cpp", "driver.o", &[]), compile("kernels.cpp", "kernels.o", &[])];
-    for (head_dim, tile) in ATTENTION {
-        let macros = [format!("-DHEAD_DIM={head_dim}"), format!("-DTILE={tile}")];
-        driver.push(compile("attention.cpp", &format!("attention-{head_dim}-{tile}.o"), &macros));
-    }
-    for head_dim in ATTENTION_MMA {
-        let object = format!("attention-mma-{head_dim}.o");
-        driver.push(compile("attention.cpp", &object, &[format!("-DHEAD_DIM={head_dim}")]));
-    }
-    let cublas = vec![compile("cublas.cpp", "cublas.o", &[])];
-    let nvrtc = vec![compile("nvrtc.cpp", "nvrtc.o", &[])];
-    for (name, objects) in [("cuda", driver), ("cublas", cublas), ("nvrtc", nvrtc)] {
-        let name = format!("lib{name}.so");
-        let path = folder.path().join(&name);
-        let mut link = Command::new("g++");
-        run(link.args(["-shared", &format!("-Wl,-soname,{name}"), "-o"]).arg(&path).args(objects));
+    let in_f32 = ATTENTION.iter().map(|(head_dim, tile)| format!("{head_dim}:{tile}"));
+    let kernels = in_f32.chain(ATTENTION_MMA.iter().map(ToString::to_string));
+    let mut command = Command::new("bash");
+    let output = command.arg(sources.join("build.sh")).arg(folder.path()).args(kernels).output();
+    let output = output.map_err(|error| format!("bash: {error}"))?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for name in ["cuda", "cublas", "nvrtc"] {
+        let path = folder.path().join(format!("lib{name}.so"));
         // SAFETY: its initialisers fill a table. The loader finds it again under its soname.
         let library = unsafe { libloading::Library::new(&path) }.map_err(|error| error.to_string())?;
         std::mem::forget(library);
     }
     Ok(folder)
-}
-
-fn run(command: &mut Command) {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -1,0 +1,198 @@
+"""The stages of gpu.sh: ours on a GPU, beside the CPU and beside PyTorch. One JSON line a row."""
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+BENCH = Path(__file__).resolve().parent
+# The limit of a stage, in seconds.
+LIMIT = 480
+
+STAGES = {
+    "compare": "logits, log-probs, one training step and 200 greedy tokens: the GPU's beside the CPU's",
+    "quickstart": "40 steps of recipes/quickstart.toml",
+    "rate": "products of 8192 x 8192 x 8192 in bf16 and f32 by PyTorch: the card's measured rate",
+    "step-16x1024": "Qwen3-0.6B's shape: training steps of 16 sequences of 1024 tokens, bf16, ours",
+    "step-16x1024-torch": "the same in PyTorch: autocast, SDPA",
+    "step-1x16384": "training steps of one sequence of 16,384 tokens, bf16, activation checkpointing, ours",
+    "step-1x16384-torch": "the same in PyTorch",
+    "sample": "batch 64, 512 + 512 tokens, bf16, ours",
+    "sample-torch": "the same by transformers' generate with a static cache",
+}
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("stages", nargs="*", metavar="STAGE")
+parser.add_argument("--device", default="cuda:0")
+parser.add_argument("--binaries", type=Path, default=Path("target/release"))
+parser.add_argument("--cache", type=Path, default=Path("target/bench"))
+parser.add_argument("--out", type=Path)
+parser.add_argument("--list", action="store_true")
+args = parser.parse_args()
+
+
+def say(row):
+    line = json.dumps(row)
+    print(line, flush=True)
+    if args.out:
+        with args.out.open("a") as file:
+            file.write(line + "\n")
+
+
+def run(command, timeout=LIMIT):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=timeout)
+    if done.returncode != 0:
+        raise RuntimeError(f"{command[0]} ended with {done.returncode}: {done.stderr.strip()[-2000:]}")
+    return done.stdout
+
+
+def model():
+    """The directory of the random model, made when it is first needed."""
+    directory = args.cache / "qwen3-0.6b"
+    if not (directory / "model.safetensors").exists():
+        run([sys.executable, BENCH.parent / "scripts" / "make_qwen3_0_6b.py", directory])
+    return directory
+
+
+def units(command, warm=2, most=8):
+    """Units of a worker until the stage's time is used up; those after the warm-up."""
+    start = time.monotonic()
+    worker = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        ready = json.loads(worker.stdout.readline() or '{"ready": false}')
+        if not ready["ready"]:
+            raise RuntimeError(f"{command[0]} did not start")
+        done = []
+        for _ in range(warm + most):
+            longest = max([0.0] + [unit["seconds"] for unit in done])
+            if len(done) > warm and time.monotonic() - start + longest > 0.8 * LIMIT:
+                break
+            worker.stdin.write("\n")
+            worker.stdin.flush()
+            line = worker.stdout.readline()
+            if not line:
+                raise RuntimeError(f"{command[0]} ended after {len(done)} units")
+            done.append(json.loads(line))
+        return ready["worker"], done[warm:]
+    finally:
+        worker.stdin.close()
+        worker.wait(timeout=60)
+
+
+def rate(dtype, n=8192):
+    """Best of 20 products, in operations a second: 2 n^3 over the time."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    a, b = (torch.randn(n, n, device="cuda").to(dtype) for _ in range(2))
+    best = float("inf")
+    for _ in range(20):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        a @ b
+        torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - start)
+    return 2 * n**3 / best
+
+
+def measured_rate():
+    """The rate in bf16, measured once: shares of different stages are of the same number."""
+    path = args.cache / "gpu-rate.json"
+    if not path.exists():
+        code = "import sys; sys.argv[1:] = ['rate', '--cache', %r]; exec(open(%r).read())" % (str(args.cache), __file__)
+        run([sys.executable, "-c", code])
+    return json.loads(path.read_text())["bf16"]
+
+
+def speed(stage, command):
+    worker, done = units(command)
+    seconds = statistics.median(unit["seconds"] for unit in done)
+    row = {
+        "stage": stage,
+        "worker": worker,
+        "tokens_per_second": done[0]["tokens"] / seconds,
+        "seconds": seconds,
+        "units": len(done),
+        "device_memory_bytes": max(unit.get("device_memory_bytes", 0) for unit in done),
+    }
+    # Operations as bench/src/flops.rs counts them: 2 W rows + 2 V D scored + 4 layers heads head_dim pairs, three times in
+    # training; nothing that is computed again counts.
+    if "flops" in done[0]:
+        row["flops"] = done[0]["flops"]
+        row["share_of_measured_rate"] = done[0]["flops"] / seconds / measured_rate()
+    say(row)
+
+
+def stage_compare(stage):
+    for line in run([args.binaries / "burnish-bench", "gpu", BENCH.parent / "models" / "starter", "--device", args.device]).splitlines():
+        say({"stage": stage, **json.loads(line)})
+
+
+def stage_quickstart(stage):
+    directory = args.cache / f"gpu-quickstart-{int(time.time())}"
+    start = time.monotonic()
+    recipe = BENCH.parent / "recipes" / "quickstart.toml"
+    policy = BENCH.parent / "models" / "starter"
+    run([args.binaries / "burnish", "train", recipe, f"device={args.device}", f"run.dir={directory}", f"policy.path={policy}",
+         "train.max_steps=40", "eval.tasks=100"])
+    seconds = time.monotonic() - start
+    rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    steps = [row for row in rows if row["event"] == "train"]
+    say({
+        "stage": stage, "seconds": seconds, "steps": len(steps),
+        "median_step_seconds": statistics.median(row["step_time"] for row in steps),
+        "reward_first": steps[0]["reward"], "reward_last": steps[-1]["reward"],
+        "largest_logp_difference": max(row.get("sampling/sampling_logp_difference/max", 0.0) for row in steps),
+    })
+
+
+def stage_rate(stage):
+    import torch
+
+    rates = {"bf16": rate(torch.bfloat16), "f32": rate(torch.float32)}
+    args.cache.mkdir(parents=True, exist_ok=True)
+    (args.cache / "gpu-rate.json").write_text(json.dumps(rates))
+    say({"stage": stage, "card": torch.cuda.get_device_name(), "torch": torch.__version__, **rates})
+
+
+def ours(kind, *flags):
+    return [args.binaries / "burnish-bench", "worker", kind, model(), "--bf16", "--device", args.device, *flags]
+
+
+def torchs(script, *flags):
+    return [sys.executable, BENCH / "peers" / script, model(), "--bf16", "--device", "cuda", *flags]
+
+
+SHORT = ["--batch", "16", "--length", "1024"]
+LONG = ["--batch", "1", "--length", "16384", "--checkpointing"]
+SAMPLES = ["--batch", "64", "--prompt", "512", "--new", "512"]
+RUNS = {
+    "compare": stage_compare,
+    "quickstart": stage_quickstart,
+    "rate": stage_rate,
+    "step-16x1024": lambda stage: speed(stage, ours("step", *SHORT)),
+    "step-16x1024-torch": lambda stage: speed(stage, torchs("train_step.py", *SHORT)),
+    "step-1x16384": lambda stage: speed(stage, ours("step", *LONG, "--micro-batch", "16384")),
+    "step-1x16384-torch": lambda stage: speed(stage, torchs("train_step.py", *LONG)),
+    "sample": lambda stage: speed(stage, ours("sample", *SAMPLES)),
+    "sample-torch": lambda stage: speed(stage, torchs("sample.py", *SAMPLES)),
+}
+assert RUNS.keys() == STAGES.keys()
+
+if args.list:
+    for stage, what in STAGES.items():
+        print(f"{stage:20} {what}")
+    sys.exit()
+unknown = [stage for stage in args.stages if stage not in STAGES]
+if unknown:
+    sys.exit(f"gpu.py: no stage {unknown[0]}; there are {', '.join(STAGES)}")
+failed = False
+for stage in args.stages or STAGES:
+    try:
+        RUNS[stage](stage)
+    except (RuntimeError, OSError, subprocess.TimeoutExpired, ImportError, KeyError, IndexError) as error:
+        failed = True
+        say({"stage": stage, "failed": f"{type(error).__name__}: {error}"})
+sys.exit(1 if failed else 0)

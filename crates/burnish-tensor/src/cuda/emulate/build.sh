@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Compiles the emulated driver, cuBLAS and NVRTC into FOLDER, as libcuda.so, libcublas.so and libnvrtc.so.
+#
+#   build.sh FOLDER KERNELS ...      attention kernels: HEAD_DIM:TILE in f32, HEAD_DIM on tensor cores
+set -euo pipefail
+folder=$1; shift
+sources=$(dirname "$0")
+compile() {
+  local source=$1 object=$2; shift 2
+  g++ -std=c++17 -O1 -fPIC -Wno-unknown-pragmas -c "$@" "$sources/$source" -o "$folder/$object"
+}
+driver=()
+add() { compile "$@"; driver+=("$folder/$2"); }
+add driver.cpp driver.o
+add kernels.cpp kernels.o
+for kernel in "$@"; do
+  case $kernel in
+    *:*) add attention.cpp "attention-$kernel.o" "-DHEAD_DIM=${kernel%:*}" "-DTILE=${kernel#*:}" ;;
+    *) add attention.cpp "attention-mma-$kernel.o" "-DHEAD_DIM=$kernel" ;;
+  esac
+done
+compile cublas.cpp cublas.o
+compile nvrtc.cpp nvrtc.o
+link() { local name=$1; shift; g++ -shared "-Wl,-soname,lib$name.so" -o "$folder/lib$name.so" "$@"; }
+link cuda "${driver[@]}"
+link cublas "$folder/cublas.o"
+link nvrtc "$folder/nvrtc.o"

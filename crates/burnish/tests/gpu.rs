@@ -1,0 +1,110 @@
+//! Whole runs on a GPU beside those of the CPU. The GPU is emulated: a C++ compiler compiles the kernels, and the driver's
+//! functions, for the CPU.
+
+#![cfg(feature = "cuda")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::Scratch;
+use serde_json::Value;
+
+/// The emulated libraries, for the heads of the tiny policy; `None` with a line that says why if there are none.
+fn emulation() -> Option<tempfile::TempDir> {
+    if !cfg!(target_os = "linux") || Command::new("g++").arg("--version").output().is_err() {
+        println!("skipped: no emulated GPU: no C++ compiler (g++) on this machine");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../burnish-tensor/src/cuda/emulate/build.sh");
+    let output = Command::new("bash").arg(script).arg(folder.path()).args(["16:64", "16"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(folder)
+}
+
+/// The metrics of the steps of a run.
+fn metrics(scratch: &Scratch, dir: &str) -> Vec<Value> {
+    let text = String::from_utf8(scratch.read(&format!("{dir}/metrics.jsonl"))).unwrap();
+    let rows = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    rows.filter(|row| row["event"] == "train").collect()
+}
+
+/// Runs the tiny recipe on both, with small steps, and compares what they were.
+fn compare(libraries: &Path, overrides: &[&str], tolerance: f64) -> Scratch {
+    let scratch = Scratch::with_policy();
+    let run = |device: &str| {
+        let (dir, device) = (format!("run.dir={}", &device[..3]), format!("device={device}"));
+        let fixed = ["train", "grpo.toml", &dir, &device, "train.max_steps=2", "eval.tasks=0"];
+        let small =
+            ["rollout.tasks_per_step=3", "train.epochs=1", "env.tasks=8", "reward.overlong_buffer.length=40"];
+        let mut command = scratch.command(&[&fixed[..], &small, overrides].concat());
+        let output = command.env("LD_LIBRARY_PATH", libraries).env("HOME", libraries).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        String::from_utf8_lossy(&output.stdout).into_owned() + &said
+    };
+    run("cpu");
+    let said = run("cuda:0");
+    assert!(said.contains("computing on "), "{said}");
+    let (cpu, gpu) = (metrics(&scratch, "cpu"), metrics(&scratch, "cud"));
+    assert_eq!((cpu.len(), gpu.len()), (2, 2));
+    for (step, (cpu, gpu)) in cpu.iter().zip(&gpu).enumerate() {
+        for name in ["num_tokens", "loss", "grad_norm", "entropy", "kl", "reward"] {
+            let [cpu, gpu] = [cpu, gpu].map(|row| row[name].as_f64().unwrap_or(f64::NAN));
+            let close = (cpu - gpu).abs() <= tolerance * (1.0 + cpu.abs());
+            assert!(close, "step {step}, {name}: {cpu} on the CPU, {gpu} on the GPU");
+        }
+        assert!(gpu["grad_norm"].as_f64().unwrap() > 1e-2, "nothing to learn from: {gpu}");
+        let drift = gpu["sampling/sampling_logp_difference/max"].as_f64().unwrap();
+        assert!(drift < tolerance, "sampler and trainer differ by {drift}");
+    }
+    scratch
+}
+
+/// The masters in `trainer.safetensors` of a checkpoint.
+fn masters(scratch: &Scratch, checkpoint: &str) -> Vec<f32> {
+    let file = scratch.read(&format!("{checkpoint}/trainer.safetensors"));
+    let tensors = safetensors::SafeTensors::deserialize(&file).unwrap();
+    let mut names: Vec<&str> =
+        tensors.names().into_iter().filter(|name| name.starts_with("master.")).collect();
+    names.sort_unstable();
+    let number = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap());
+    names.iter().flat_map(|name| tensors.tensor(name).unwrap().data().chunks_exact(4).map(number)).collect()
+}
+
+#[test]
+fn a_run_on_the_gpu_is_that_of_the_cpu() {
+    let Some(libraries) = emulation() else { return };
+    let scratch = compare(libraries.path(), &[], 1e-3);
+    // The checkpoint has what the GPU learnt: its weights are the CPU's, and not those before training.
+    let [gpu, cpu, before] =
+        ["cud/checkpoints/step_2", "cpu/checkpoints/step_2", "tiny/checkpoints/step_120"]
+            .map(|checkpoint| masters(&scratch, checkpoint));
+    let distance = |a: &[f32], b: &[f32]| -> f64 {
+        assert_eq!(a.len(), b.len());
+        a.iter().zip(b).map(|(a, b)| f64::from((a - b).abs())).sum()
+    };
+    let (apart, moved) = (distance(&gpu, &cpu), distance(&gpu, &before));
+    assert!(apart < 0.1 * moved && moved > 0.0, "{apart} from the CPU's, {moved} from those before");
+}
+
+#[test]
+fn an_adapter_is_trained_in_bf16_with_checkpointing() {
+    let Some(libraries) = emulation() else { return };
+    let overrides =
+        ["policy.precision=bf16", "policy.lora={rank=2, alpha=4}", "train.activation_checkpointing=true"];
+    compare(libraries.path(), &overrides, 0.2);
+}
+
+#[test]
+fn a_missing_gpu_is_an_error_that_says_what_to_do() {
+    let Some(libraries) = emulation() else { return };
+    let scratch = Scratch::with_policy();
+    let mut command = scratch.command(&["train", "grpo.toml", "device=cuda:7"]);
+    let output = command.env("LD_LIBRARY_PATH", libraries.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("there is no GPU cuda:7"), "{said}");
+}
