@@ -65,11 +65,13 @@ fn logits_agree_with_transformers() {
     }
 }
 
+/// Keys, values, and the number of rows that are there.
+type Block = (Vec<f32>, Vec<f32>, usize);
+
 /// Keys and values of one sequence, read one token at a time.
 struct Cache {
     shape: HeadShape,
-    /// Blocks of each layer: keys, values, rows.
-    layers: Vec<Vec<(Vec<f32>, Vec<f32>, usize)>>,
+    layers: Vec<Vec<Block>>,
 }
 
 impl Attend for Cache {
