@@ -12,7 +12,7 @@ use crate::{
 /// Weights of at least so many elements do not stay in the cache from one product to the next: a copy of them would
 /// cost memory and gain nothing over reading them as they lie. The bound looks at the weight alone, never at the rows,
 /// so that a row's result does not depend on its batch.
-pub(crate) const READ_ONCE_ELEMENTS: usize = 1 << 20;
+pub(crate) const READ_ONCE_ELEMENTS: usize = 1 << 22;
 
 /// Packed copies of a model's smaller weights, for [`Tape::decoding`](crate::Tape::decoding). They do not follow when
 /// the parameters change.
