@@ -37,7 +37,8 @@ fn compare(libraries: &Path, overrides: &[&str], tolerance: f64) -> Scratch {
     let scratch = Scratch::with_policy();
     let run = |device: &str| {
         let (dir, device) = (format!("run.dir={}", &device[..3]), format!("device={device}"));
-        let fixed = ["train", "grpo.toml", &dir, &device, "train.max_steps=2", "eval.tasks=0"];
+        let fixed =
+            ["train", "grpo.toml", &dir, &device, "train.max_steps=2", "eval.tasks=0", "checkpoint.every=1"];
         let small =
             ["rollout.tasks_per_step=3", "train.epochs=1", "env.tasks=8", "reward.overlong_buffer.length=40"];
         let mut command = scratch.command(&[&fixed[..], &small, overrides].concat());
@@ -89,6 +90,13 @@ fn a_run_on_the_gpu_is_that_of_the_cpu() {
     };
     let (apart, moved) = (distance(&gpu, &cpu), distance(&gpu, &before));
     assert!(apart < 0.1 * moved && moved > 0.0, "{apart} from the CPU's, {moved} from those before");
+    // A run that goes on from the first step ends with the same bits.
+    std::fs::remove_dir_all(scratch.path("cud/checkpoints/step_2")).unwrap();
+    let mut command = scratch.command(&["train", "--resume", "cud"]);
+    let output =
+        command.env("LD_LIBRARY_PATH", libraries.path()).env("HOME", libraries.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(masters(&scratch, "cud/checkpoints/step_2") == gpu, "the resumed run differs");
 }
 
 #[test]

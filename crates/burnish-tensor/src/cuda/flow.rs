@@ -5,10 +5,11 @@ use std::sync::Arc;
 use super::{
     Buffer, SliceMut,
     ops::{attention, elementwise, embed, linear, low_rank, norm, scores},
+    product::{Elements, to_bf16},
     tape::{Gpu, Scored},
 };
 use crate::{
-    Adapter, Param, Tape, Var,
+    Adapter, Param, Precision, Tape, Var,
     backward::Op,
     ops::{linear::Shape, rope::Turn},
     tape::{ScoresRecord, Softmax},
@@ -182,14 +183,17 @@ impl<'p> Flow<'_, 'p> {
         let cuda = self.gpu.cuda;
         let precision = self.tape.params.precision();
         let shape = Shape { rows: x.rows, inputs: weight.cols, outputs: weight.rows, precision };
+        // Rounded once for both products.
+        let short = (precision == Precision::Bf16).then(|| to_bf16(cuda, d.all()));
+        let operand: Elements<'_> = short.as_ref().map_or_else(|| d.all().into(), |short| short.all().into());
         if let Some(d_weight) = gradient(&mut self.grads, weight) {
-            linear::backward_weight(cuda, d.all().into(), x.data.device().all().into(), shape, d_weight);
+            linear::backward_weight(cuda, operand, x.data.device().all().into(), shape, d_weight);
         }
         if let Some(d_bias) = bias.and_then(|bias| gradient(&mut self.grads, bias)) {
             linear::backward_bias(cuda, d.all(), d_bias);
         }
         let d_x = self.slots[x.slot].take().map(Arc::unwrap_or_clone);
-        let d_x = linear::backward_input(cuda, d.all().into(), self.gpu.params.operand(weight), shape, d_x);
+        let d_x = linear::backward_input(cuda, operand, self.gpu.params.operand(weight), shape, d_x);
         self.slots[x.slot] = Some(Arc::new(d_x));
     }
 
