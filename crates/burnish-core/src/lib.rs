@@ -13,6 +13,7 @@ mod episode;
 mod message;
 mod policy;
 pub mod rng;
+pub mod settings;
 mod task;
 mod trace;
 mod verdict;

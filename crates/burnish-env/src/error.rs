@@ -1,5 +1,7 @@
 //! What can go wrong in an environment, apart from the policy's own mistakes.
 
+use burnish_core::settings::SettingError;
+
 /// An environment could not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvError {
@@ -28,4 +30,10 @@ pub enum EnvError {
     /// The environment failed while it played.
     #[error("{0}")]
     Failed(String),
+}
+
+impl From<SettingError> for EnvError {
+    fn from(SettingError { key, problem }: SettingError) -> Self {
+        EnvError::Config { key, problem }
+    }
 }

@@ -1,35 +1,19 @@
-//! Configurations as people write them: partial, and wrong in places.
+//! Configurations as people write them: what [`burnish_core::settings`] reads, within an environment's bounds.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+use burnish_core::settings;
 
 use crate::{Bound, EnvError};
 
-/// `C`'s defaults overlaid with the keys of `given`, table by table.
-///
-/// `C` denies unknown fields and serialises completely, so that its defaults show which keys are tables.
+/// `C`'s defaults overlaid with the keys of `given`; see [`settings::read`].
 ///
 /// # Errors
 /// Names the first key that is unknown or of the wrong type.
 pub(crate) fn read<C: Default + Serialize + DeserializeOwned>(given: &Value) -> Result<C, EnvError> {
-    let defaults = to_value(&C::default())?;
-    let mut complete = defaults.clone();
-    let mut leaves = Vec::new();
-    match given {
-        Value::Null => {}
-        Value::Object(table) => collect_leaves(table, &defaults, &mut Vec::new(), &mut leaves),
-        _ => return Err(config_error("", "must be a table of keys")),
-    }
-    for (path, value) in &leaves {
-        // Each key is first tried alone on the defaults: a failure then belongs to it.
-        let mut alone = defaults.clone();
-        set(&mut alone, path, value);
-        serde_json::from_value::<C>(alone)
-            .map_err(|error| config_error(&path.join("."), &error.to_string()))?;
-        set(&mut complete, path, value);
-    }
-    serde_json::from_value(complete).map_err(|error| config_error("", &error.to_string()))
+    Ok(settings::read(given)?)
 }
 
 /// The configuration as JSON.
@@ -37,7 +21,7 @@ pub(crate) fn read<C: Default + Serialize + DeserializeOwned>(given: &Value) -> 
 /// # Errors
 /// If it can't be serialised, which no configuration here does.
 pub(crate) fn to_value<C: Serialize>(config: &C) -> Result<Value, EnvError> {
-    serde_json::to_value(config).map_err(|error| config_error("", &error.to_string()))
+    Ok(settings::to_value(config)?)
 }
 
 /// Checks every number of `config` that has a bound.
@@ -60,84 +44,13 @@ pub(crate) fn check_bounds(config: &Value, bounds: &[Bound]) -> Result<(), EnvEr
 
 /// The error on `key`.
 pub(crate) fn config_error(key: &str, problem: &str) -> EnvError {
-    let key = if key.is_empty() { "configuration" } else { key };
-    EnvError::Config { key: key.to_owned(), problem: problem.to_owned() }
-}
-
-fn collect_leaves<'v>(
-    given: &'v Map<String, Value>,
-    defaults: &Value,
-    path: &mut Vec<&'v str>,
-    leaves: &mut Vec<(Vec<&'v str>, &'v Value)>,
-) {
-    for (key, value) in given {
-        path.push(key);
-        match (value, defaults.get(key)) {
-            (Value::Object(table), Some(below @ Value::Object(_))) => {
-                collect_leaves(table, below, path, leaves);
-            }
-            _ => leaves.push((path.clone(), value)),
-        }
-        path.pop();
-    }
-}
-
-/// Sets the value at `path`; all but its last part are tables of `tree`, by construction of the leaves.
-fn set(tree: &mut Value, path: &[&str], value: &Value) {
-    let mut at = tree;
-    for part in path {
-        at = &mut at[*part];
-    }
-    *at = value.clone();
+    settings::SettingError::new(key, problem).into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde::Deserialize;
     use serde_json::json;
-
-    #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Inner {
-        min: u32,
-        max: u32,
-    }
-
-    #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Outer {
-        size: Inner,
-        name: Option<String>,
-    }
-
-    impl Default for Outer {
-        fn default() -> Self {
-            Outer { size: Inner { min: 1, max: 5 }, name: None }
-        }
-    }
-
-    fn message(given: Value) -> String {
-        read::<Outer>(&given).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn absent_keys_take_their_defaults_inside_tables_too() {
-        assert_eq!(read::<Outer>(&Value::Null).unwrap(), Outer::default());
-        let config: Outer = read(&json!({"size": {"max": 9}, "name": "x"})).unwrap();
-        assert_eq!(config, Outer { size: Inner { min: 1, max: 9 }, name: Some("x".into()) });
-    }
-
-    #[test]
-    fn an_error_names_the_key_by_its_path() {
-        assert!(
-            message(json!({"size": {"maxx": 9}})).starts_with("size.maxx: unknown field `maxx`, expected")
-        );
-        assert!(message(json!({"size": {"min": 0, "max": "9"}})).starts_with("size.max: invalid type"));
-        assert!(message(json!({"size": 3})).starts_with("size: invalid type"));
-        assert!(message(json!({"other": {"a": 1}})).starts_with("other: unknown field"));
-        assert!(message(json!([1])).starts_with("configuration: must be a table"));
-    }
 
     #[test]
     fn a_number_out_of_its_bounds_is_named_with_the_nearest_that_is_allowed() {

@@ -31,7 +31,7 @@
 //! use burnish_rl::{Totals, aggregation::Aggregation};
 //! // Two sequences, of 3 and 5 tokens; nothing else was sampled.
 //! let totals = Totals {
-//!     sequences: 2, tokens: 8, tokens_generation: 8, minibatches: 1, completion_tokens_max: 10,
+//!     sequences: 2, tokens: 8, tokens_generation: 8, minibatches: 1, completion_tokens_max: 10, seed: 0,
 //! };
 //! assert_eq!(Aggregation::Grpo.denominator(3, &totals), 6.0);
 //! assert_eq!(Aggregation::Dapo.denominator(3, &totals), 8.0);

@@ -52,7 +52,8 @@
 //! Tang and Munos 2025, arXiv:2506.09477. The controller: Ziegler et al. 2019, arXiv:1909.08593, section 2.2; `n /
 //! horizon` in the place of its constant is the authors' code, and verl's.
 
-use crate::config::{ConfigError, require};
+use crate::SettingError;
+use crate::settings::require;
 use serde::{Deserialize, Serialize};
 
 /// An estimator of the KL divergence from one token.
@@ -144,7 +145,7 @@ impl AdaptiveKl {
 
     /// # Errors
     /// If a value is out of range.
-    pub fn check(&self) -> Result<(), ConfigError> {
+    pub fn check(&self) -> Result<(), SettingError> {
         require("adaptive_kl.target_kl", self.target_kl, |target| target >= 0.0, "must be 0 (off) or more")?;
         require("adaptive_kl.horizon", self.horizon, |horizon| horizon > 0.0, "must be above 0")
     }
@@ -153,13 +154,13 @@ impl AdaptiveKl {
     ///
     /// # Errors
     /// Says which horizon is enough.
-    pub fn check_batch(&self, sequences: usize) -> Result<(), ConfigError> {
+    pub fn check_batch(&self, sequences: usize) -> Result<(), SettingError> {
         let least = ERROR_MAX * sequences as f64;
         if !self.is_on() || self.horizon > least {
             return Ok(());
         }
-        Err(ConfigError {
-            key: "adaptive_kl.horizon",
+        Err(SettingError {
+            key: "adaptive_kl.horizon".to_owned(),
             problem: format!(
                 "must be above {least}, a fifth of the {sequences} sequences of a step, or the coefficient could fall \
                  to 0, not {}",

@@ -1,18 +1,37 @@
 //! The mathematics of learning: pure functions on plain numbers, in f64.
 //!
-//! No tensors, no files, no clocks. [`advantage`] turns the rewards of a group into credit; an [`Objective`]
-//! turns per-token streams into a loss and its derivative with respect to every policy log-probability and
-//! entropy. The trainer runs the forward pass, hands over the streams, and feeds the derivative into the
-//! backward pass; it is blind to which objective runs.
+//! No tensors, no files, no clocks. An [`advantage::Estimator`] turns the rewards of groups into credit; an
+//! [`Objective`] turns per-token streams into a loss and its derivative with respect to every policy
+//! log-probability and entropy. The trainer runs the forward pass, hands over the streams, and feeds the
+//! derivative into the backward pass; it is blind to which objective runs.
+//!
+//! ```text
+//! rewards -> advantage::Estimator -> Streams.advantage
+//! Streams -> PolicyLoss { TokenLoss, kl, correction, aggregation } -> Evaluation
+//! ```
+//!
+//! A [`TokenLoss`] is one published objective: it sees the loss tokens of one sequence and nothing else. What
+//! all of them share (off-policy weights, the distance from the reference, entropy, the mean over tokens) is
+//! [`PolicyLoss`]. Everything that can be chosen is one file with a [`Card`], and stands in a list of
+//! [`catalogue`].
 
 pub mod advantage;
 pub mod aggregation;
-mod config;
-pub mod grpo;
+mod card;
+pub mod catalogue;
 pub mod kl;
 pub mod nll;
-mod objective;
+pub mod objective;
 pub mod overlong;
+mod policy_loss;
+pub mod rules;
+mod seam;
+mod settings;
+mod token_loss;
 
-pub use config::ConfigError;
-pub use objective::{Evaluation, Metric, Needs, Objective, Streams, Totals};
+pub use burnish_core::settings::SettingError;
+pub use card::{Card, Check, Family};
+pub use policy_loss::{LossConfig, PolicyLoss};
+pub use seam::{Evaluation, Mark, Metric, Needs, Objective, Streams, Totals};
+pub use settings::Part;
+pub use token_loss::{Bound, Losses, TokenLoss, Tokens};

@@ -17,10 +17,10 @@
 //! let (policy, zeros) = ([-1.0, -2.0, -3.0], [0.0; 3]);
 //! let streams = Streams {
 //!     policy: &policy, proximal: &policy, behavior: &policy, reference: None, entropy: &zeros,
-//!     advantage: &zeros, loss_mask: &[false, true, true], sequences: &[0..3],
+//!     advantage: &zeros, loss_mask: &[false, true, true], sequences: &[0..3], groups: &[], marks: &[],
 //! };
 //! let totals = Totals {
-//!     sequences: 1, tokens: 2, tokens_generation: 2, minibatches: 1, completion_tokens_max: 3,
+//!     sequences: 1, tokens: 2, tokens_generation: 2, minibatches: 1, ..Totals::default()
 //! };
 //! let evaluation = Nll.evaluate(&streams, &totals);
 //! assert_eq!(evaluation.loss, 2.5);

@@ -27,7 +27,8 @@
 //!
 //! **References.** Yu et al. 2025 (DAPO), arXiv:2503.14476, eq. 13.
 
-use crate::config::{ConfigError, require};
+use crate::SettingError;
+use crate::settings::require;
 use serde::{Deserialize, Serialize};
 
 /// The stretch before the limit in which length is punished.
@@ -61,11 +62,11 @@ impl OverlongBuffer {
 
     /// # Errors
     /// If the buffer is longer than `tokens_max`, the most tokens of an answer, or the penalty is out of range.
-    pub fn check(&self, tokens_max: usize) -> Result<(), ConfigError> {
+    pub fn check(&self, tokens_max: usize) -> Result<(), SettingError> {
         if self.length > tokens_max {
             let problem =
                 format!("must be at most {tokens_max}, the most tokens of an answer, not {}", self.length);
-            return Err(ConfigError { key: "overlong_buffer.length", problem });
+            return Err(SettingError { key: "overlong_buffer.length".to_owned(), problem });
         }
         require("overlong_buffer.penalty", self.penalty, |penalty| penalty >= 0.0, "must be 0 or more")
     }

@@ -1,14 +1,14 @@
 //! What holds of advantages on any rewards.
 
-use crate::common::is_near;
-use burnish_rl::advantage::{AdvantageConfig, Scale, group_relative, has_variance, shuffle_within_groups};
+use crate::common::{group_relative, is_near};
+use burnish_rl::advantage::{Grpo, Scale, has_variance, shuffle_within_groups};
 use proptest::prelude::*;
 
 const GROUP_SIZE: usize = 4;
 const SCALES: [Scale; 3] = [Scale::Group, Scale::Batch, Scale::None];
 
-fn config(scale: Scale) -> AdvantageConfig {
-    AdvantageConfig { scale, ..AdvantageConfig::default() }
+fn config(scale: Scale) -> Grpo {
+    Grpo { scale, ..Grpo::default() }
 }
 
 fn advantages(rewards: &[Option<f64>], scale: Scale) -> Vec<Option<f64>> {
@@ -109,7 +109,7 @@ proptest! {
         let zeros = vec![Some(0.0); members];
         for scale in SCALES {
             for epsilon in [0.0, 1e-4] {
-                let config = AdvantageConfig { epsilon, ..config(scale) };
+                let config = Grpo { epsilon, ..config(scale) };
                 prop_assert_eq!(&group_relative(&rewards, members, &config).advantages, &zeros);
             }
         }
@@ -158,7 +158,7 @@ fn shuffling_leaves_no_tie_between_a_rollout_and_its_reward() {
 fn ddof_says_what_the_sum_of_squares_is_divided_by() {
     let rewards = [Some(0.0), Some(2.0)];
     for (ddof, std) in [(0, 1.0), (1, 2f64.sqrt())] {
-        let config = AdvantageConfig { ddof, epsilon: 0.0, scale: Scale::Group };
+        let config = Grpo { ddof, epsilon: 0.0, scale: Scale::Group };
         assert_eq!(group_relative(&rewards, 2, &config).advantages, [Some(-1.0 / std), Some(1.0 / std)]);
     }
 }

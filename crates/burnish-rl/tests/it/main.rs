@@ -3,6 +3,7 @@
 mod advantage;
 mod common;
 mod config;
+mod contract;
 mod kl;
 mod objective;
 mod trl;

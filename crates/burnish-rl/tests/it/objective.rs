@@ -1,11 +1,10 @@
 //! What holds of objectives on any batch.
 
-use crate::common::{Batch, batches, is_near};
+use crate::common::{Batch, batches, clip, is_near, loss};
 use burnish_rl::aggregation::Aggregation;
-use burnish_rl::grpo::{Grpo, GrpoConfig};
 use burnish_rl::kl::KlEstimator;
 use burnish_rl::nll::Nll;
-use burnish_rl::{Evaluation, Needs, Objective, Totals};
+use burnish_rl::{Evaluation, LossConfig, Needs, Objective, PolicyLoss, Totals};
 use proptest::prelude::*;
 
 const AGGREGATIONS: [Aggregation; 4] =
@@ -13,8 +12,8 @@ const AGGREGATIONS: [Aggregation; 4] =
 const LOW: f64 = 0.2;
 const HIGH: f64 = 0.28;
 
-fn grpo(aggregation: Aggregation, beta: f64) -> Grpo {
-    Grpo::new(GrpoConfig { epsilon_low: LOW, epsilon_high: HIGH, beta, aggregation, ..GrpoConfig::default() })
+fn grpo(aggregation: Aggregation, beta: f64) -> PolicyLoss {
+    loss(LossConfig { config: clip(LOW, HIGH), beta, aggregation, ..LossConfig::default() })
 }
 
 fn objectives() -> Vec<Box<dyn Objective>> {
@@ -23,14 +22,14 @@ fn objectives() -> Vec<Box<dyn Objective>> {
         all.push(Box::new(grpo(aggregation, 0.0)));
         all.push(Box::new(grpo(aggregation, 0.04)));
         let uncorrected =
-            GrpoConfig { beta: 0.04, use_bias_correction_kl: false, aggregation, ..GrpoConfig::default() };
-        all.push(Box::new(Grpo::new(uncorrected)));
+            LossConfig { beta: 0.04, use_bias_correction_kl: false, aggregation, ..LossConfig::default() };
+        all.push(Box::new(loss(uncorrected)));
     }
     for kl_estimator in [KlEstimator::K1, KlEstimator::K2, KlEstimator::Abs] {
         for use_bias_correction_kl in [true, false] {
             let config =
-                GrpoConfig { beta: 0.04, kl_estimator, use_bias_correction_kl, ..GrpoConfig::default() };
-            all.push(Box::new(Grpo::new(config)));
+                LossConfig { beta: 0.04, kl_estimator, use_bias_correction_kl, ..LossConfig::default() };
+            all.push(Box::new(loss(config)));
         }
     }
     all
@@ -46,12 +45,13 @@ fn token(policy: f64, proximal: f64, reference: f64, advantage: f64) -> Batch {
         advantage: vec![advantage],
         loss_mask: vec![true],
         sequences: std::iter::once(0..1).collect(),
+        marks: Vec::new(),
     }
 }
 
 /// Loss and derivative of one token, divided by nothing.
-fn token_loss(config: GrpoConfig, batch: &Batch) -> (f64, f64) {
-    let found = batch.evaluate(&Grpo::new(GrpoConfig { aggregation: Aggregation::Bnpo, ..config }));
+fn token_loss(config: LossConfig, batch: &Batch) -> (f64, f64) {
+    let found = batch.evaluate(&loss(LossConfig { aggregation: Aggregation::Bnpo, ..config }));
     (found.loss, found.d_policy[0])
 }
 
@@ -148,7 +148,7 @@ proptest! {
     #[test]
     fn the_estimate_of_the_kl_is_never_negative(policy in -9.0..0.0f64, reference in -9.0..0.0f64) {
         for use_bias_correction_kl in [true, false] {
-            let config = GrpoConfig { beta: 1.0, use_bias_correction_kl, ..GrpoConfig::default() };
+            let config = LossConfig { beta: 1.0, use_bias_correction_kl, ..LossConfig::default() };
             let (kl, derivative) = token_loss(config, &token(policy, policy, reference, 0.0));
             prop_assert!(kl >= 0.0);
             prop_assert_eq!(derivative > 0.0, policy > reference, "descent leads to the reference");
@@ -181,6 +181,7 @@ proptest! {
             tokens_generation: tokens,
             minibatches: 1,
             completion_tokens_max: length,
+            seed: 0,
         };
         let found: [Evaluation; 4] =
             AGGREGATIONS.map(|aggregation| grpo(aggregation, 0.04).evaluate(&batch.streams(), &totals));
@@ -195,10 +196,12 @@ fn a_ratio_on_a_bound_is_not_clipped_and_the_next_number_beyond_it_is() {
     for (log_ratio, advantage) in [(0.2f64, 1.5), (-0.2, -1.5)] {
         let ratio = log_ratio.exp();
         // Exact, so that the bound is the ratio itself: no digit is lost in differences of such near numbers.
-        let config = GrpoConfig {
-            epsilon_low: if advantage < 0.0 { 1.0 - ratio } else { 0.2 },
-            epsilon_high: if advantage > 0.0 { ratio - 1.0 } else { 0.2 },
-            ..GrpoConfig::default()
+        let config = LossConfig {
+            config: clip(
+                if advantage < 0.0 { 1.0 - ratio } else { 0.2 },
+                if advantage > 0.0 { ratio - 1.0 } else { 0.2 },
+            ),
+            ..LossConfig::default()
         };
         let on = token_loss(config.clone(), &token(log_ratio, 0.0, 0.0, advantage));
         assert_eq!(on, (-ratio * advantage, -ratio * advantage));
@@ -209,7 +212,7 @@ fn a_ratio_on_a_bound_is_not_clipped_and_the_next_number_beyond_it_is() {
 
 #[test]
 fn a_ratio_outside_the_region_counts_where_the_advantage_draws_it_back() {
-    let config = GrpoConfig::default();
+    let config = LossConfig::default();
     for (log_ratio, advantage) in [(1.0f64, -2.0), (-1.0, 2.0)] {
         let expected = -log_ratio.exp() * advantage;
         assert_eq!(token_loss(config.clone(), &token(log_ratio, 0.0, 0.0, advantage)), (expected, expected));
@@ -219,13 +222,13 @@ fn a_ratio_outside_the_region_counts_where_the_advantage_draws_it_back() {
 #[test]
 fn no_advantage_is_no_loss_however_extreme_the_ratio() {
     for log_ratio in [-1e4, 0.0, 1e4] {
-        assert_eq!(token_loss(GrpoConfig::default(), &token(log_ratio, 0.0, 0.0, 0.0)), (0.0, 0.0));
+        assert_eq!(token_loss(LossConfig::default(), &token(log_ratio, 0.0, 0.0, 0.0)), (0.0, 0.0));
     }
 }
 
 #[test]
 fn epsilon_low_of_1_never_clips_downwards() {
-    let config = GrpoConfig { epsilon_low: 1.0, ..GrpoConfig::default() };
+    let config = LossConfig { config: clip(1.0, 0.2), ..LossConfig::default() };
     let (_, derivative) = token_loss(config, &token(-30.0, 0.0, 0.0, -1.0));
     assert!(derivative > 0.0);
 }
@@ -242,6 +245,7 @@ fn sequences_without_loss_tokens_count_in_means_over_sequences_only() {
         advantage: vec![1.0, 1.0],
         loss_mask: vec![true, false],
         sequences: vec![0..1, 1..2],
+        marks: Vec::new(),
     };
     let beside = AGGREGATIONS.map(|aggregation| batch.evaluate(&grpo(aggregation, 0.0)).loss);
     let halved = [true, false, true, false];
@@ -283,16 +287,16 @@ fn imitation_reports_the_loss_and_the_entropy_a_token() {
 
 #[test]
 fn a_reference_is_asked_for_only_where_it_counts() {
-    assert_eq!(grpo(Aggregation::Dapo, 0.04).needs(), Needs { reference: true });
-    assert_eq!(grpo(Aggregation::Dapo, 0.0).needs(), Needs { reference: false });
-    assert_eq!(Nll.needs(), Needs { reference: false });
-    let in_reward = Grpo::new(GrpoConfig {
+    assert_eq!(grpo(Aggregation::Dapo, 0.04).needs(), Needs { reference: true, ..Needs::default() });
+    assert_eq!(grpo(Aggregation::Dapo, 0.0).needs(), Needs::default());
+    assert_eq!(Nll.needs(), Needs::default());
+    let in_reward = loss(LossConfig {
         beta: 0.04,
         use_kl_in_reward: true,
         kl_estimator: KlEstimator::K1,
-        ..GrpoConfig::default()
+        ..LossConfig::default()
     });
-    assert_eq!(in_reward.needs(), Needs { reference: false }, "the reward has it, not the loss");
+    assert_eq!(in_reward.needs(), Needs::default(), "the reward has it, not the loss");
     let batch = token(-1.0, -1.0, -1.0, 1.0);
     let streams = burnish_rl::Streams { reference: None, ..batch.streams() };
     assert_eq!(

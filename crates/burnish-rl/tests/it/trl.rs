@@ -1,10 +1,9 @@
 //! TRL 1.16's own numbers, made by `tests/golden/make_trl.py`.
 
-use crate::common::{Batch, is_near};
-use burnish_rl::advantage::{AdvantageConfig, Scale, group_relative};
+use crate::common::{Batch, clip, group_relative, is_near, loss};
+use burnish_rl::advantage::{Grpo, Scale};
 use burnish_rl::aggregation::Aggregation;
-use burnish_rl::grpo::{Grpo, GrpoConfig};
-use burnish_rl::{Objective, Totals};
+use burnish_rl::{LossConfig, Objective, PolicyLoss, Totals};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -89,19 +88,19 @@ impl Rows {
             advantage: self.advantages.iter().flat_map(|advantage| vec![*advantage; columns]).collect(),
             loss_mask: self.mask.concat().into_iter().map(|in_loss| in_loss == 1).collect(),
             sequences: (0..self.policy.len()).map(|row| row * columns..(row + 1) * columns).collect(),
+            marks: Vec::new(),
         }
     }
 }
 
 impl LossCase {
-    fn objective(&self) -> Grpo {
-        Grpo::new(GrpoConfig {
-            epsilon_low: self.epsilon_low,
-            epsilon_high: self.epsilon_high,
+    fn objective(&self) -> PolicyLoss {
+        loss(LossConfig {
+            config: clip(self.epsilon_low, self.epsilon_high),
             beta: self.beta,
             use_bias_correction_kl: self.use_bias_correction_kl,
             aggregation: self.loss_type,
-            ..GrpoConfig::default()
+            ..LossConfig::default()
         })
     }
 
@@ -200,7 +199,7 @@ fn advantages_are_those_of_trl() {
     let cases = golden().advantages;
     assert_eq!(cases.len(), 15);
     for case in cases {
-        let config = AdvantageConfig { scale: case.scale, ..AdvantageConfig::default() };
+        let config = Grpo { scale: case.scale, ..Grpo::default() };
         let credit = group_relative(&case.rewards, case.group_size, &config);
         let what = format!("{}, {:?}", case.name, case.scale);
         for ((found, expected), reward) in credit.advantages.iter().zip(&case.advantages).zip(&case.rewards) {

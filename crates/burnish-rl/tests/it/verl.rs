@@ -1,11 +1,10 @@
 //! verl 0.9.1's own numbers on TRL's batches, made by `tests/golden/make_verl.py`.
 
-use crate::common::is_near;
+use crate::common::{clip, group_relative, is_near, loss};
 use crate::trl;
-use burnish_rl::advantage::{AdvantageConfig, Scale, group_relative};
+use burnish_rl::advantage::{Grpo, Scale};
 use burnish_rl::aggregation::Aggregation;
-use burnish_rl::grpo::{Grpo, GrpoConfig};
-use burnish_rl::{Objective, Totals};
+use burnish_rl::{LossConfig, Objective, PolicyLoss, Totals};
 use serde::Deserialize;
 
 /// Both sides compute in f64, and the file has 14 digits.
@@ -52,14 +51,13 @@ impl LossCase {
         }
     }
 
-    fn objective(&self) -> Grpo {
-        Grpo::new(GrpoConfig {
-            epsilon_low: 0.2,
-            epsilon_high: 0.28,
+    fn objective(&self) -> PolicyLoss {
+        loss(LossConfig {
+            config: clip(0.2, 0.28),
             beta: self.kl_loss_coef,
             use_bias_correction_kl: false,
             aggregation: self.aggregation(),
-            ..GrpoConfig::default()
+            ..LossConfig::default()
         })
     }
 
@@ -106,7 +104,7 @@ fn advantages_are_those_of_verl_but_in_groups_of_one() {
     assert_eq!(cases.len(), 8);
     for case in cases {
         let scale = if case.norm_adv_by_std_in_grpo { Scale::Group } else { Scale::None };
-        let config = AdvantageConfig { scale, epsilon: 1e-6, ..AdvantageConfig::default() };
+        let config = Grpo { scale, epsilon: 1e-6, ..Grpo::default() };
         let rewards: Vec<Option<f64>> = case.rewards.iter().copied().map(Some).collect();
         let credit = group_relative(&rewards, case.group_size, &config);
         for ((found, expected), reward) in credit.advantages.iter().zip(&case.advantages).zip(&case.rewards) {

@@ -22,6 +22,21 @@ pub struct Streams<'a> {
     pub loss_mask: &'a [bool],
     /// Which positions form a sequence; in order, without gaps.
     pub sequences: &'a [Range<usize>],
+    /// Which sequences belong together, a group of one task or a pair; in order, without gaps. Only an objective
+    /// that asks for them ([`Needs::groups`]) sees whole ones, and others may find this empty.
+    pub groups: &'a [Range<usize>],
+    /// What [`Objective::marks`] said of each position; empty where the objective marks none.
+    pub marks: &'a [Mark],
+}
+
+/// What an objective fixes about a token after it has seen the whole optimiser batch, as a constant of the
+/// derivative.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Mark {
+    /// What the token's loss is multiplied by.
+    pub weight: f64,
+    /// What the objective means by it.
+    pub value: f64,
 }
 
 impl Streams<'_> {
@@ -33,7 +48,7 @@ impl Streams<'_> {
 
 /// What an objective may know about the whole optimiser batch while it sees only a part of it. Counted before
 /// the first part is evaluated, so that the size of micro-batches never changes a gradient.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Totals {
     /// Sequences in the optimiser batch (one minibatch).
     pub sequences: usize,
@@ -45,6 +60,8 @@ pub struct Totals {
     pub minibatches: usize,
     /// Most tokens that one completion may have.
     pub completion_tokens_max: usize,
+    /// Seed of what the objective chooses at random in this optimiser batch.
+    pub seed: u64,
 }
 
 /// What an objective needs beyond the policy's own log-probs. The trainer computes what is asked for, and a
@@ -53,6 +70,11 @@ pub struct Totals {
 pub struct Needs {
     /// Log-probs of the reference policy.
     pub reference: bool,
+    /// One look at the policy's log-probs and entropies of the whole optimiser batch before the first
+    /// derivative: [`Objective::marks`]. Where the batch does not fit into one forward pass it costs a second.
+    pub marks: bool,
+    /// Sequences that belong together ([`Streams::groups`]) are evaluated together.
+    pub groups: bool,
 }
 
 /// A named number of a part of the batch, and how parts are put together.
@@ -95,6 +117,12 @@ pub trait Objective: Send + Sync {
     /// What it needs beyond the policy's own log-probs.
     fn needs(&self) -> Needs {
         Needs::default()
+    }
+
+    /// What is fixed after a look at the whole optimiser batch: one entry a position. Called once, before the first
+    /// [`Objective::evaluate`], if [`Needs::marks`] asks for it.
+    fn marks(&self, _whole: &Streams<'_>, _totals: &Totals) -> Vec<Mark> {
+        Vec::new()
     }
 
     /// Evaluates some sequences of an optimiser batch whose totals are known.

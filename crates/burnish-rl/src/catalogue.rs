@@ -1,0 +1,68 @@
+//! Everything a recipe can name, by family. A part that stands in no list here is not reachable.
+
+use serde_json::Value;
+
+use crate::advantage::{self, Estimator};
+use crate::objective;
+use crate::{Card, Part, SettingError, TokenLoss};
+use burnish_core::settings::{read, to_value};
+
+/// A part, without its type.
+pub struct Entry<T: ?Sized> {
+    /// What is known about it.
+    pub card: Card,
+    /// Its settings, complete, as JSON: what is given over the defaults.
+    pub complete: fn(&Value) -> Result<Value, SettingError>,
+    /// The part with these settings; those that are absent take their defaults.
+    pub build: fn(&Value) -> Result<Box<T>, SettingError>,
+}
+
+/// The losses of tokens: `loss.objective`.
+pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = &[token_loss::<objective::PpoClip>()];
+
+/// From rewards to credit: `advantage.estimator`.
+pub const ADVANTAGES: &[Entry<dyn Estimator>] = &[estimator::<advantage::Grpo>()];
+
+/// The cards of every family, in the order of the lists.
+pub fn cards() -> Vec<&'static Card> {
+    let advantages = ADVANTAGES.iter().map(|entry| &entry.card);
+    advantages.chain(OBJECTIVES.iter().map(|entry| &entry.card)).collect()
+}
+
+/// The entry called `id`.
+///
+/// # Errors
+/// If there is none: names those that exist.
+pub fn find<T: ?Sized>(
+    entries: &'static [Entry<T>],
+    key: &str,
+    id: &str,
+) -> Result<&'static Entry<T>, SettingError> {
+    entries.iter().find(|entry| entry.card.id == id).ok_or_else(|| {
+        let known: Vec<&str> = entries.iter().map(|entry| entry.card.id).collect();
+        SettingError::new(key, format!("is no id of the catalogue: `{id}`; there are: {}", known.join(", ")))
+    })
+}
+
+/// An error about a key of a part's own table.
+pub(crate) fn in_config(error: SettingError) -> SettingError {
+    SettingError { key: format!("config.{}", error.key), ..error }
+}
+
+const fn token_loss<P: Part + TokenLoss>() -> Entry<dyn TokenLoss> {
+    Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
+}
+
+const fn estimator<P: Part + Estimator>() -> Entry<dyn Estimator> {
+    Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
+}
+
+fn build<P: Part>(given: &Value) -> Result<P, SettingError> {
+    let part: P = read(given)?;
+    part.check()?;
+    Ok(part)
+}
+
+fn complete<P: Part>(given: &Value) -> Result<Value, SettingError> {
+    to_value(&build::<P>(given)?)
+}

@@ -1,0 +1,82 @@
+//! Combinations that are wrong or have no effect, each with its reason: what a recipe is refused for before
+//! anything starts.
+
+use crate::advantage::AdvantageConfig;
+use crate::kl::KlEstimator;
+use crate::{LossConfig, SettingError};
+
+/// What of a recipe the rules look at.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup<'a> {
+    /// `[loss]`, complete.
+    pub loss: &'a LossConfig,
+    /// `[advantage]`, complete.
+    pub advantage: &'a AdvantageConfig,
+}
+
+/// A combination that makes no sense.
+#[derive(Debug)]
+pub struct Rule {
+    /// Name under which a recipe can allow it: kebab case.
+    pub id: &'static str,
+    /// The key that is blamed.
+    pub key: &'static str,
+    /// Why, behind the key: "must be ...", "needs ...".
+    pub reason: &'static str,
+    /// The nearest combination that makes sense: what to write.
+    pub nearest: &'static str,
+    /// Does it apply?
+    pub is_broken: fn(&Setup<'_>) -> bool,
+}
+
+impl Rule {
+    /// The rule as an error.
+    pub fn error(&self) -> SettingError {
+        SettingError::new(self.key, format!("{} [{}]; {}", self.reason, self.id, self.nearest))
+    }
+}
+
+/// Every rule.
+pub const RULES: &[Rule] = &[
+    Rule {
+        id: "kl-in-reward-without-beta",
+        key: "loss.use_kl_in_reward",
+        reason: "needs `loss.beta` above 0: there is no KL penalty otherwise",
+        nearest: "set `loss.beta = 0.001`",
+        is_broken: |setup| setup.loss.beta == 0.0 && setup.loss.use_kl_in_reward,
+    },
+    Rule {
+        id: "adaptive-kl-without-beta",
+        key: "loss.adaptive_kl.target_kl",
+        reason: "needs `loss.beta` above 0: there is no KL penalty otherwise",
+        nearest: "set `loss.beta = 0.001`",
+        is_broken: |setup| setup.loss.beta == 0.0 && setup.loss.adaptive_kl.is_on(),
+    },
+    Rule {
+        id: "kl-in-reward-estimator",
+        key: "loss.kl_estimator",
+        reason: "must be \"k1\" with `loss.use_kl_in_reward`: as a reward, the others cost about the same on either \
+                 side of the reference, so their gradient does not lead there",
+        nearest: "set `loss.kl_estimator = \"k1\"`",
+        is_broken: |setup| {
+            let loss = setup.loss;
+            loss.beta != 0.0 && loss.use_kl_in_reward && loss.kl_estimator != KlEstimator::K1
+        },
+    },
+    Rule {
+        id: "k1-in-loss-uncorrected",
+        key: "loss.kl_estimator",
+        reason: "must not be \"k1\" without `loss.use_bias_correction_kl`: the expectation of its gradient is zero, so \
+                 it would only add noise",
+        nearest: "set `loss.kl_estimator = \"k2\"`, which has the gradient of the KL",
+        is_broken: |setup| {
+            let loss = setup.loss;
+            loss.beta_in_loss() != 0.0 && loss.kl_estimator == KlEstimator::K1 && !loss.use_bias_correction_kl
+        },
+    },
+];
+
+/// The rules that a setup breaks, in their order.
+pub fn broken(setup: Setup<'_>) -> impl Iterator<Item = &'static Rule> {
+    RULES.iter().filter(move |rule| (rule.is_broken)(&setup))
+}

@@ -1,0 +1,104 @@
+//! The seam of published objectives: the loss of the tokens of one sequence.
+
+use std::ops::Range;
+
+use crate::{Metric, Needs};
+
+/// Tokens that count in the loss, without those that do not: parallel slices of one length. For
+/// [`TokenLoss::losses`] they are one sequence; for [`TokenLoss::marks`] a whole optimiser batch.
+#[derive(Debug, Clone, Copy)]
+pub struct Tokens<'a> {
+    /// log π_θ, in nats: what derivatives are taken of.
+    pub policy: &'a [f64],
+    /// The fixed point of the ratio.
+    pub proximal: &'a [f64],
+    /// log-probability when the token was sampled.
+    pub behavior: &'a [f64],
+    /// Entropy of the next-token distribution, in nats.
+    pub entropy: &'a [f64],
+    /// Advantage of the token.
+    pub advantage: &'a [f64],
+    /// What [`TokenLoss::marks`] said of each token; empty where the objective marks none.
+    pub marks: &'a [f64],
+    /// Which of the tokens form a sequence.
+    pub sequences: &'a [Range<usize>],
+}
+
+impl Tokens<'_> {
+    /// Number of tokens.
+    pub fn len(&self) -> usize {
+        self.policy.len()
+    }
+
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.policy.is_empty()
+    }
+
+    /// `log(π_θ / π_proximal)` of a token.
+    pub fn log_ratio(&self, at: usize) -> f64 {
+        self.policy[at] - self.proximal[at]
+    }
+
+    /// The mean log-ratio: the logarithm of the length-normalised ratio of the sequence. 0 of no token.
+    pub fn mean_log_ratio(&self) -> f64 {
+        let sum: f64 = (0..self.len()).map(|at| self.log_ratio(at)).sum();
+        sum / self.len().max(1) as f64
+    }
+}
+
+/// The bound of a trust region that a token has crossed, so that it no longer counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// The ratio is too small.
+    Low,
+    /// The ratio is too large.
+    High,
+}
+
+/// Losses of the tokens of a sequence: as many entries as the sequence has, all zero before.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Losses {
+    /// Loss of each token, before it is weighted and divided.
+    pub value: Vec<f64>,
+    /// Derivative of the *sum* of `value` with respect to each token's policy log-probability.
+    pub d_policy: Vec<f64>,
+    /// Which bound the token has crossed, for `clip_ratio/*`.
+    pub clipped: Vec<Option<Bound>>,
+    /// Further named numbers.
+    pub metrics: Vec<Metric>,
+}
+
+impl Losses {
+    /// Of `tokens` tokens, all zero.
+    pub fn zero(tokens: usize) -> Self {
+        Losses {
+            value: vec![0.0; tokens],
+            d_policy: vec![0.0; tokens],
+            clipped: vec![None; tokens],
+            metrics: Vec::new(),
+        }
+    }
+}
+
+/// A published objective: what each token of a sequence adds to the loss, before off-policy weights, the
+/// distance from the reference and the mean over tokens, which are [`crate::PolicyLoss`]'s.
+///
+/// An advantage of exactly 0 gives a loss and a derivative of exactly 0, however extreme the ratio, unless the
+/// formula has a term without it.
+pub trait TokenLoss: Send + Sync {
+    /// What it needs beyond log-probs, advantages and entropies.
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    /// One detached number a token of a whole optimiser batch, where the formula depends on all of them (a
+    /// quantile, a random choice). Called once, before anything else, if [`Needs::marks`] asks for it. `seed`
+    /// is that of this batch, for choices at random.
+    fn marks(&self, _batch: &Tokens<'_>, _seed: u64) -> Vec<f64> {
+        Vec::new()
+    }
+
+    /// Adds the losses of the tokens of one sequence, which has at least one.
+    fn losses(&self, tokens: &Tokens<'_>, losses: &mut Losses);
+}

@@ -1,0 +1,184 @@
+//! What holds of every part of the catalogue, before its author writes a test.
+
+use crate::common::{Batch, batches, is_near, loss, rollouts};
+use burnish_rl::advantage::{Advantage, Rollout, Rollouts};
+use burnish_rl::aggregation::Aggregation;
+use burnish_rl::catalogue::{self, ADVANTAGES, OBJECTIVES};
+use burnish_rl::{Family, LossConfig, PolicyLoss};
+use proptest::prelude::*;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn objectives() -> impl Iterator<Item = (&'static str, PolicyLoss)> {
+    OBJECTIVES.iter().flat_map(|entry| {
+        [Aggregation::Grpo, Aggregation::Dapo].map(|aggregation| {
+            let config = LossConfig { objective: entry.card.id.into(), aggregation, ..LossConfig::default() };
+            (entry.card.id, loss(config))
+        })
+    })
+}
+
+/// The loss with `change` added to one log-probability, what was fixed about the batch staying as it is.
+fn moved(batch: &Batch, objective: &PolicyLoss, at: usize, change: f64) -> f64 {
+    let mut moved = batch.clone();
+    moved.policy[at] += change;
+    moved.evaluate_marked(objective).loss
+}
+
+proptest! {
+    #[test]
+    fn derivatives_are_those_of_finite_differences(batch in batches(1.0)) {
+        const STEP: f64 = 1e-6;
+        for (id, objective) in objectives() {
+            let batch = batch.marked(&objective);
+            let found = batch.evaluate_marked(&objective);
+            let here = found.loss;
+            for at in 0..batch.policy.len() {
+                let after = (moved(&batch, &objective, at, STEP) - here) / STEP;
+                let before = (here - moved(&batch, &objective, at, -STEP)) / STEP;
+                // At a kink the two sides differ; its convention is a test of the objective.
+                if is_near(after, before, 1e-4) {
+                    let slope = 0.5 * (after + before);
+                    prop_assert!(is_near(found.d_policy[at], slope, 1e-6), "{id}: {} for {slope}", found.d_policy[at]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn masked_tokens_never_change_a_value(batch in batches(20.0)) {
+        for (id, objective) in objectives() {
+            let mut spoiled = batch.clone();
+            for at in (0..batch.policy.len()).filter(|&at| !batch.loss_mask[at]) {
+                let Batch { policy, proximal, reference, entropy, advantage, .. } = &mut spoiled;
+                for stream in [policy, proximal, reference, entropy, advantage] {
+                    stream[at] = f64::NAN;
+                }
+            }
+            let found = batch.evaluate(&objective);
+            prop_assert_eq!(&spoiled.evaluate(&objective), &found, "{}", id);
+            for at in (0..batch.policy.len()).filter(|&at| !batch.loss_mask[at]) {
+                prop_assert_eq!(found.d_policy[at], 0.0, "{}", id);
+            }
+        }
+    }
+
+    #[test]
+    fn the_size_of_micro_batches_never_changes_a_gradient(batch in batches(2.0), cut in 0usize..7) {
+        let cut = cut.min(batch.sequences.len());
+        let totals = batch.totals();
+        for (id, objective) in objectives() {
+            let batch = batch.marked(&objective);
+            let whole = batch.evaluate_marked(&objective);
+            let parts = [0..cut, cut..batch.sequences.len()].map(|sequences| {
+                burnish_rl::Objective::evaluate(&objective, &batch.part(sequences).streams(), &totals)
+            });
+            prop_assert!(is_near(parts[0].loss + parts[1].loss, whole.loss, 1e-9), "{id}");
+            prop_assert_eq!([&parts[0].d_policy[..], &parts[1].d_policy[..]].concat(), whole.d_policy, "{}", id);
+        }
+    }
+
+    #[test]
+    fn however_far_the_policy_has_moved_every_number_is_finite(batch in batches(300.0)) {
+        for (id, objective) in objectives() {
+            let found = batch.evaluate(&objective);
+            prop_assert!(found.loss.is_finite(), "{id}: {}", found.loss);
+            prop_assert!(found.d_policy.iter().all(|derivative| derivative.is_finite()), "{id}");
+        }
+    }
+
+    #[test]
+    fn permuting_the_rollouts_of_a_group_permutes_their_advantages(
+        all in rollouts(4),
+        order in Just([0, 1, 2, 3]).prop_shuffle(),
+    ) {
+        let groups: Vec<_> = (0..all.len() / 4).map(|group| group * 4..group * 4 + 4).collect();
+        let permuted: Vec<Rollout> = all.chunks(4).flat_map(|group| order.map(|from| {
+            // Who wins against whom moves with the rollouts.
+            let wins = order.iter().map(|at| group[from].wins[*at]).collect();
+            Rollout { wins, ..group[from].clone() }
+        })).collect();
+        for entry in ADVANTAGES {
+            let estimator = (entry.build)(&Value::Null).unwrap();
+            let found = estimator.advantages(&Rollouts { all: &permuted, groups: &groups });
+            let before = estimator.advantages(&Rollouts { all: &all, groups: &groups });
+            let expected: Vec<_> = before.chunks(4).flat_map(|group| order.map(|from| group[from].clone())).collect();
+            prop_assert_eq!(&found, &expected, "{}", entry.card.id);
+        }
+    }
+
+    #[test]
+    fn exactly_the_scored_rollouts_have_an_advantage_and_it_is_finite(all in rollouts(4)) {
+        let groups: Vec<_> = (0..all.len() / 4).map(|group| group * 4..group * 4 + 4).collect();
+        for entry in ADVANTAGES {
+            let estimator = (entry.build)(&Value::Null).unwrap();
+            let found = estimator.advantages(&Rollouts { all: &all, groups: &groups });
+            prop_assert_eq!(found.len(), all.len(), "{}", entry.card.id);
+            for (advantage, rollout) in found.iter().zip(&all) {
+                let (values, count) = match advantage {
+                    None => {
+                        prop_assert_eq!(rollout.reward, None, "{}", entry.card.id);
+                        continue;
+                    }
+                    Some(Advantage::Whole(value)) => (vec![*value], 1),
+                    Some(Advantage::Steps(values)) => (values.clone(), rollout.steps.len()),
+                    Some(Advantage::Tokens(values)) => (values.clone(), rollout.tokens),
+                };
+                prop_assert!(rollout.reward.is_some(), "{}", entry.card.id);
+                prop_assert_eq!(values.len(), count, "{}", entry.card.id);
+                prop_assert!(values.iter().all(|value| value.is_finite()), "{}: {values:?}", entry.card.id);
+            }
+        }
+    }
+}
+
+#[test]
+fn settings_read_back_as_they_are_written() {
+    let complete: Vec<(&str, fn(&Value) -> _)> = ADVANTAGES
+        .iter()
+        .map(|entry| (entry.card.id, entry.complete))
+        .chain(OBJECTIVES.iter().map(|entry| (entry.card.id, entry.complete)))
+        .collect();
+    for (id, complete) in complete {
+        let defaults = complete(&Value::Null).unwrap();
+        assert_eq!(complete(&defaults).unwrap(), defaults, "{id}");
+        assert!(complete(&serde_json::json!({ "no_such_key": 1 })).is_err(), "{id}");
+    }
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn a_part_is_one_file_of_its_name_with_a_head_of_fixed_form() {
+    for card in catalogue::cards() {
+        let source = std::fs::read_to_string(repository().join(card.file)).unwrap();
+        assert_eq!(Path::new(card.file).file_stem().unwrap(), card.id, "{}", card.file);
+        for section in
+            ["**What it does.**", "**Formula.**", "**Reduces to.**", "**Differs", "**References.**"]
+        {
+            assert!(source.contains(&format!("//! {section}")), "{}: no {section}", card.file);
+        }
+        assert_eq!(source.contains("//! **Reconstructed.**"), card.reconstructed.is_some(), "{}", card.file);
+    }
+}
+
+#[test]
+fn every_file_of_a_family_stands_in_the_catalogue_once() {
+    let listed: Vec<&str> = catalogue::cards().iter().map(|card| card.file).collect();
+    let unique: BTreeSet<&str> = listed.iter().copied().collect();
+    assert_eq!(unique.len(), listed.len());
+    let ids: BTreeSet<(Family, &str)> =
+        catalogue::cards().iter().map(|card| (card.family, card.id)).collect();
+    assert_eq!(ids.len(), listed.len());
+    for folder in ["advantage", "objective"] {
+        let folder = format!("crates/burnish-rl/src/{folder}");
+        for entry in std::fs::read_dir(repository().join(&folder)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let is_part = !["mod.rs", "report.rs", "common.rs"].contains(&name.as_str());
+            assert!(!is_part || unique.contains(format!("{folder}/{name}").as_str()), "{folder}/{name}");
+        }
+    }
+}
