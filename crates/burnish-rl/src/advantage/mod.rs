@@ -123,6 +123,16 @@ pub enum Advantage {
     Tokens(Vec<f64>),
 }
 
+impl Advantage {
+    /// The number, or the mean of the numbers.
+    pub fn mean(&self) -> f64 {
+        match self {
+            Advantage::Whole(advantage) => *advantage,
+            Advantage::Steps(values) | Advantage::Tokens(values) => mean(values).unwrap_or(0.0),
+        }
+    }
+}
+
 /// What an estimator needs beyond rewards. A recipe that cannot supply it is refused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AdvantageNeeds {
@@ -148,6 +158,11 @@ pub trait Estimator: Send + Sync {
     /// What it needs beyond rewards and token counts.
     fn needs(&self) -> AdvantageNeeds {
         AdvantageNeeds::default()
+    }
+
+    /// What its advantages are scaled by, for `frac_reward_zero_std`.
+    fn scale(&self) -> Scale {
+        Scale::None
     }
 
     /// One entry a rollout; `None` where it had no reward.
