@@ -24,6 +24,7 @@ pub mod nll;
 pub mod objective;
 pub mod overlong;
 mod policy_loss;
+pub mod presets;
 pub mod rules;
 mod seam;
 mod settings;

@@ -1,9 +1,9 @@
 //! Combinations that are wrong or have no effect, each with its reason: what a recipe is refused for before
 //! anything starts.
 
+use crate::LossConfig;
 use crate::advantage::AdvantageConfig;
 use crate::kl::KlEstimator;
-use crate::{LossConfig, SettingError};
 
 /// What of a recipe the rules look at.
 #[derive(Debug, Clone, Copy)]
@@ -27,13 +27,6 @@ pub struct Rule {
     pub nearest: &'static str,
     /// Does it apply?
     pub is_broken: fn(&Setup<'_>) -> bool,
-}
-
-impl Rule {
-    /// The rule as an error.
-    pub fn error(&self) -> SettingError {
-        SettingError::new(self.key, format!("{} [{}]; {}", self.reason, self.id, self.nearest))
-    }
 }
 
 /// Every rule.

@@ -44,6 +44,7 @@ pub(crate) fn write(
         change: outcome.change,
         episodes: drawn(journal, tasks, outcome.steps)?,
         notes: [
+            recipe.warnings(),
             overlap,
             vec![
             format!(

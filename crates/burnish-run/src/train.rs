@@ -104,6 +104,7 @@ impl Run {
         // With the recipe there is a run: from here on it can be resumed, wherever it is killed.
         crate::files::write_atomic(&dir.recipe(), recipe.to_toml()?.as_bytes())?;
         let journal = Journal::create(&dir.journal())?;
+        recipe.warnings().into_iter().for_each(|warning| watch.event(Event::Note(warning)));
         Run::assemble(recipe, parts, dir, journal)
     }
 

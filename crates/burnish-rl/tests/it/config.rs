@@ -84,7 +84,7 @@ fn values_out_of_range_are_refused_by_key_with_what_is_allowed() {
 /// What a recipe with this loss is told.
 fn refused(loss: &LossConfig) -> String {
     let setup = Setup { loss, advantage: &AdvantageConfig::default() };
-    rules::broken(setup).map(|rule| rule.error().to_string()).collect()
+    rules::broken(setup).map(|rule| format!("{}: {} [{}]", rule.key, rule.reason, rule.id)).collect()
 }
 
 #[test]

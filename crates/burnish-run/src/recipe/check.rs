@@ -5,7 +5,8 @@ use burnish_env::EnvError;
 use burnish_model::ModelConfig;
 use burnish_rl::SettingError;
 use burnish_rl::advantage::AdvantageConfig;
-use burnish_rl::rules::{self, Setup};
+use burnish_rl::presets;
+use burnish_rl::rules::{self, RULES, Setup};
 use burnish_tensor::Device;
 use serde_json::Value;
 
@@ -19,6 +20,13 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
     Device::check_name(&recipe.device)
         .map_err(|error| source.error("device", format!("can't be used: {error}")))?;
     let Recipe { train, rollout, optimizer, eval, checkpoint, .. } = &*recipe;
+    for id in &recipe.allow {
+        let known: Vec<&str> = RULES.iter().map(|rule| rule.id).collect();
+        if !known.contains(&id.as_str()) {
+            let problem = format!("names no rule: \"{id}\"; there are: {}", known.join(", "));
+            return Err(source.error("allow", problem));
+        }
+    }
     ranges.at_least_one("train.max_steps", train.max_steps as usize)?;
     ranges.at_least_one("train.epochs", train.epochs)?;
     ranges.at_least_one("train.minibatches", train.minibatches)?;
@@ -74,9 +82,15 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
             let overlong = recipe.reward.overlong_buffer.check(rollout.tokens_max);
             overlong.map_err(|error| within("reward", error))?;
             let setup = Setup { loss: &loss, advantage: &advantage };
-            if let Some(rule) = rules::broken(setup).next() {
-                let mut error = source.error(rule.key, format!("{} [{}]", rule.reason, rule.id));
-                error.help = Some(rule.nearest.to_owned());
+            let shipped = recipe.preset.as_deref().and_then(|id| presets::find(id).ok());
+            let is_allowed = |id: &str| {
+                recipe.allow.iter().any(|allowed| allowed == id)
+                    || shipped.is_some_and(|preset| preset.allows.contains(&id))
+            };
+            if let Some(rule) = rules::broken(setup).find(|rule| !is_allowed(rule.id)) {
+                let mut error = source.error(rule.key, rule.reason.to_owned());
+                let allow = format!("or `allow = [\"{}\"]` to have it all the same", rule.id);
+                error.help = Some(format!("{}, {allow}", rule.nearest));
                 return Err(error);
             }
             (recipe.loss, recipe.advantage) = (loss, advantage);

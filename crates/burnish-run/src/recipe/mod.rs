@@ -9,6 +9,7 @@ mod dynamic_sampling;
 mod foreign;
 mod metrics;
 mod policy;
+mod preset;
 mod sampling;
 mod source;
 
@@ -19,6 +20,7 @@ use burnish_data::{Columns, Paths, overlap};
 use burnish_rl::LossConfig;
 use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::overlong::OverlongBuffer;
+use burnish_rl::rules::{self, Setup};
 use burnish_train::adamw::AdamwConfig;
 use burnish_train::schedule::Decay;
 use serde::{Deserialize, Serialize};
@@ -53,6 +55,13 @@ impl RecipeError {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
+    /// Another framework's settings of `[loss]` and `[advantage]`, under what this recipe says itself: an id of
+    /// [`burnish_rl::presets`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preset: Option<String>,
+    /// Combinations that are refused otherwise, by the id in the error.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
     /// What computes: `"cpu"`, or an NVIDIA GPU as `"cuda:0"`, which a binary built with `--features cuda` has.
     #[serde(default = "cpu")]
     pub device: String,
@@ -330,9 +339,21 @@ impl Recipe {
     /// # Errors
     /// As [`Recipe::read`].
     pub fn resolve(source: &Source) -> Result<Self, RecipeError> {
+        let source = &preset::under(source)?;
         let mut recipe: Recipe = source.decode()?;
         check::check(&mut recipe, source)?;
         Ok(recipe)
+    }
+
+    /// Combinations that make no sense, and that this recipe or its preset allows: what a person should be told.
+    pub fn warnings(&self) -> Vec<String> {
+        if self.train.method != Method::Grpo {
+            return Vec::new();
+        }
+        let setup = Setup { loss: &self.loss, advantage: &self.advantage };
+        rules::broken(setup)
+            .map(|rule| format!("`{}` {} [{}, allowed]", rule.key, rule.reason, rule.id))
+            .collect()
     }
 
     /// The recipe as TOML, complete with defaults: what a run directory keeps.

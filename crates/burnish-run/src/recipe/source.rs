@@ -93,6 +93,22 @@ impl Source {
         Ok(())
     }
 
+    /// Gives keys that are absent the values of `below`, table by table.
+    pub(super) fn underlay(&mut self, below: Value) {
+        fn fill(values: &mut Value, below: Value) {
+            match (values, below) {
+                (values @ Value::Null, below) => *values = below,
+                (Value::Object(table), Value::Object(below)) => {
+                    for (key, value) in below {
+                        fill(table.entry(key).or_insert(Value::Null), value);
+                    }
+                }
+                _ => {}
+            }
+        }
+        fill(&mut self.values, below);
+    }
+
     /// The value at a path, where there is one.
     pub fn get(&self, key: &str) -> Option<&Value> {
         key.split('.').try_fold(&self.values, |place, part| place.get(part))
