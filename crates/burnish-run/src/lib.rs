@@ -14,6 +14,7 @@ mod grpo;
 pub mod inspect;
 pub mod journal;
 pub mod merge;
+pub mod methods;
 pub mod metrics;
 mod policy;
 pub mod recipe;

@@ -1,4 +1,4 @@
-//! The command line: `burnish train|sft|eval|rollout|metrics|merge|env|data`.
+//! The command line: `burnish train|sft|eval|rollout|metrics|merge|methods|env|data`.
 //!
 //! Only this crate knows arguments, colours and signals; everything else is in `burnish-run`.
 
@@ -36,6 +36,8 @@ enum Command {
     Metrics(commands::metrics::Arguments),
     /// Merge a trained adapter into its base: one model directory.
     Merge(commands::merge::Arguments),
+    /// List the objectives, advantages and other parts that a recipe can name.
+    Methods(commands::methods::Arguments),
     /// Show the environments.
     #[command(subcommand)]
     Env(commands::env::Command),
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Command::Rollout(arguments) => commands::rollout::run(arguments),
         Command::Metrics(arguments) => commands::metrics::run(arguments),
         Command::Merge(arguments) => commands::merge::run(arguments),
+        Command::Methods(arguments) => commands::methods::run(arguments),
         Command::Env(command) => commands::env::run(command),
         Command::Data(command) => commands::data::run(command),
     };

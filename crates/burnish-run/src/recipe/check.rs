@@ -10,7 +10,7 @@ use burnish_rl::rules::{self, RULES, Setup};
 use burnish_tensor::Device;
 use serde_json::Value;
 
-use crate::grpo::SUPPLIED;
+use crate::methods;
 
 use super::{Method, Recipe, RecipeError, Source};
 
@@ -112,24 +112,11 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
 fn check_supplied(advantage: &AdvantageConfig, source: &Source) -> Result<(), RecipeError> {
     let refused = |problem: String| source.error("advantage.estimator", problem);
     let needs = advantage.build().map_err(|error| refused(error.to_string()))?.needs();
-    for (is_needed, is_supplied, what) in [
-        (needs.components, SUPPLIED.components, "the components of rewards"),
-        (needs.steps, SUPPLIED.steps, "turns"),
-        (needs.greedy_reward, SUPPLIED.greedy_reward, "the reward of a greedy answer to each task"),
-        (needs.wins, SUPPLIED.wins, "a judge of pairs"),
-        (
-            needs.token_statistics,
-            SUPPLIED.token_statistics,
-            "the squared probabilities of each token's distribution",
-        ),
-        (needs.values, SUPPLIED.values, "a critic"),
-    ] {
-        if is_needed && !is_supplied {
-            return Err(refused(format!(
-                "is `{}`, which needs {what}: no run has that yet",
-                advantage.estimator
-            )));
-        }
+    if let Some(what) = methods::missing(needs).first() {
+        return Err(refused(format!(
+            "is `{}`, which needs {what}: no run has that yet",
+            advantage.estimator
+        )));
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ pub(crate) mod data;
 pub(crate) mod env;
 pub(crate) mod eval;
 pub(crate) mod merge;
+pub(crate) mod methods;
 pub(crate) mod metrics;
 pub(crate) mod rollout;
 pub(crate) mod train;

@@ -1,0 +1,95 @@
+//! The catalogue of everything that a recipe can name: `burnish methods`, and the pages made from it.
+
+mod page;
+mod scaffold;
+
+use burnish_rl::advantage::AdvantageNeeds;
+use burnish_rl::catalogue::{ADVANTAGES, Entry, OBJECTIVES};
+use burnish_rl::{Card, Family, Needs};
+use serde::Serialize;
+use serde_json::Value;
+
+pub use page::objectives;
+pub use scaffold::{Scaffold, ScaffoldError};
+
+use crate::grpo::SUPPLIED;
+
+/// Something that a recipe can name.
+#[derive(Debug, Serialize)]
+pub struct Method {
+    /// What is known about it.
+    #[serde(flatten)]
+    pub card: Card,
+    /// What it has to be given beside log-probs and rewards.
+    pub needs: Vec<&'static str>,
+    /// Can a run use it? `runs`, or `library`: tested, but no run supplies what it needs.
+    pub status: &'static str,
+    /// What chooses it in a recipe.
+    pub recipe: String,
+    /// Its settings with their defaults.
+    pub defaults: Value,
+}
+
+/// Everything, family by family in the order of the catalogue.
+pub fn all() -> Vec<Method> {
+    let advantages = ADVANTAGES.iter().map(|entry| {
+        let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
+        let missing = missing(needs);
+        let status = if missing.is_empty() { "runs" } else { "library" };
+        method(entry, advantage_needs(needs), status, "advantage.estimator")
+    });
+    let objectives = OBJECTIVES.iter().map(|entry| {
+        let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
+        method(entry, objective_needs(needs), "runs", "loss.objective")
+    });
+    advantages.chain(objectives).collect()
+}
+
+fn method<T: ?Sized>(entry: &Entry<T>, needs: Vec<&'static str>, status: &'static str, key: &str) -> Method {
+    Method {
+        card: entry.card,
+        needs,
+        status,
+        recipe: format!("{key} = \"{}\"", entry.card.id),
+        defaults: (entry.complete)(&Value::Null).unwrap_or_default(),
+    }
+}
+
+/// What of `needs` no run can tell.
+pub(crate) fn missing(needs: AdvantageNeeds) -> Vec<&'static str> {
+    let supplied = advantage_needs(SUPPLIED);
+    advantage_needs(needs).into_iter().filter(|need| !supplied.contains(need)).collect()
+}
+
+fn advantage_needs(needs: AdvantageNeeds) -> Vec<&'static str> {
+    named(&[
+        (needs.components, "the components of rewards"),
+        (needs.steps, "turns"),
+        (needs.greedy_reward, "the reward of a greedy answer to each task"),
+        (needs.wins, "a judge of pairs"),
+        (needs.token_statistics, "the squared probabilities of each token's distribution"),
+        (needs.values, "a critic"),
+    ])
+}
+
+fn objective_needs(needs: Needs) -> Vec<&'static str> {
+    named(&[
+        (needs.reference, "a reference"),
+        (needs.marks, "a look at the whole batch first"),
+        (needs.groups, "whole groups"),
+    ])
+}
+
+fn named(needs: &[(bool, &'static str)]) -> Vec<&'static str> {
+    needs.iter().filter(|(is_needed, _)| *is_needed).map(|(_, name)| *name).collect()
+}
+
+/// The name of a family, for people.
+pub fn family(family: Family) -> &'static str {
+    match family {
+        Family::Advantage => "Advantages",
+        Family::Objective => "Objectives on rollouts",
+        Family::Preference => "Preference objectives",
+        Family::Distillation => "Distillation",
+    }
+}

@@ -1,0 +1,121 @@
+//! `docs/objectives.md`, from the cards.
+
+use std::fmt::Write;
+
+use burnish_rl::presets::PRESETS;
+use burnish_rl::rules::RULES;
+use burnish_rl::{Check, Family};
+use serde_json::Value;
+
+use super::{Method, all, family};
+
+const HEAD: &str = "\
+<!-- Made by `burnish methods --page`; a test compares it with the code. -->
+# Objectives and advantages
+
+Everything that `loss.objective` and `advantage.estimator` can name, from the code: the equation of one token (or of what the scope
+says) before it is weighted and divided (`docs/grpo.md`), in nats, with `lp`, `old`, `ref` the log-probabilities under policy, proximal
+policy and reference, `A` the advantage, `R` a reward. Conventions, derivatives and what differs from papers and frameworks stand at
+the head of each file. `burnish methods show ID` prints one.
+";
+
+/// The page.
+pub fn objectives() -> String {
+    let methods = all();
+    let mut page = HEAD.to_owned();
+    for of in [Family::Advantage, Family::Objective, Family::Preference, Family::Distillation] {
+        let own: Vec<&Method> = methods.iter().filter(|method| method.card.family == of).collect();
+        if !own.is_empty() {
+            let _ = writeln!(page, "\n## {}\n", family(of));
+            own.into_iter().for_each(|method| section(&mut page, method));
+        }
+    }
+    presets(&mut page);
+    rules(&mut page);
+    page
+}
+
+fn section(page: &mut String, method: &Method) {
+    let card = &method.card;
+    let _ = writeln!(page, "### `{}`: {}\n", card.id, card.title);
+    let _ = writeln!(page, "```text\n{}\n```\n", card.equation);
+    let _ = writeln!(page, "- scope: {}; chosen by `{}`{}", card.scope, method.recipe, reach(method));
+    let defaults = settings(&method.defaults);
+    if !defaults.is_empty() {
+        let _ = writeln!(page, "- defaults: {defaults}");
+    }
+    if !method.needs.is_empty() {
+        let _ = writeln!(page, "- needs {}", method.needs.join(", "));
+    }
+    if !card.reduces_to.is_empty() {
+        let _ = writeln!(page, "- reduces to: {}", card.reduces_to.join("; "));
+    }
+    let checked = match card.check {
+        Check::Golden(what) => format!("compared with {what}"),
+        Check::Oracle(what) => format!("compared with an independent implementation: {what}"),
+    };
+    let _ = writeln!(page, "- {checked}; source: {}; code: `{}`", card.paper, card.file);
+    if let Some(guess) = card.reconstructed {
+        let _ = writeln!(page, "- **reconstructed**, not known to be the paper's: {guess}");
+    }
+    page.push('\n');
+}
+
+fn reach(method: &Method) -> &'static str {
+    if method.status == "runs" {
+        ""
+    } else {
+        " once a run supplies what it needs; a library function until then"
+    }
+}
+
+/// The leaves of settings, as `key = value`.
+fn settings(values: &Value) -> String {
+    fn collect(prefix: &str, value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(table) => {
+                for (key, value) in table {
+                    let key = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+                    collect(&key, value, found);
+                }
+            }
+            value => found.push(format!("`{prefix} = {value}`")),
+        }
+    }
+    let mut found = Vec::new();
+    collect("", values, &mut found);
+    found.join(", ")
+}
+
+fn presets(page: &mut String) {
+    page.push_str("## Presets\n\n`preset = \"ID\"` sets these; what the recipe says itself comes first.\n\n");
+    page.push_str("| preset | is there | sets | differs in numbers |\n| --- | --- | --- | --- |\n");
+    for preset in PRESETS {
+        let differs =
+            if preset.differs.is_empty() { "nothing known".into() } else { preset.differs.join("; ") };
+        let (id, origin, sets) = (preset.id, preset.origin, settings(&(preset.settings)()));
+        let _ = writeln!(page, "| `{id}` | {origin} | {sets} | {differs} |");
+    }
+}
+
+fn rules(page: &mut String) {
+    page.push_str(
+        "\n## Combinations that are refused\n\n`allow = [\"ID\"]` in a recipe has one all the same, with a warning.\n\n",
+    );
+    page.push_str("| id | key | why | nearest |\n| --- | --- | --- | --- |\n");
+    for rule in RULES {
+        let _ = writeln!(page, "| `{}` | `{}` | {} | {} |", rule.id, rule.key, rule.reason, rule.nearest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    #[test]
+    fn the_page_is_what_the_code_says() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/objectives.md");
+        let page = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(page == super::objectives(), "run: burnish methods --page > docs/objectives.md");
+    }
+}

@@ -1,0 +1,187 @@
+//! A new part, ready to be filled in: its file, its lines in `mod.rs` and in the catalogue.
+
+use std::path::{Path, PathBuf};
+
+use crate::files::{FileError, write_atomic};
+
+/// A part can't be begun.
+#[derive(Debug, thiserror::Error)]
+pub enum ScaffoldError {
+    /// The name can't be that of a file and a module.
+    #[error("`{0}` is no name of a part: small letters, digits and `_`, a letter first")]
+    Name(String),
+    /// There is one of that name.
+    #[error("{0} exists; choose another id")]
+    Exists(PathBuf),
+    /// Not in the project's repository, or its files have changed.
+    #[error("{file}: {problem}; run this at the root of the repository")]
+    Repository {
+        /// Which file.
+        file: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A file can't be written.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// The changes that a new part needs, nothing written yet.
+#[derive(Debug)]
+pub struct Scaffold {
+    files: Vec<(PathBuf, String)>,
+}
+
+/// What differs between the families that can be begun.
+struct Kind {
+    folder: &'static str,
+    catalogue: &'static str,
+    constructor: &'static str,
+    template: &'static str,
+}
+
+const OBJECTIVE: Kind = Kind {
+    folder: "objective",
+    catalogue: "pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = &[",
+    constructor: "token_loss",
+    template: include_str!("objective.rs.txt"),
+};
+
+const ADVANTAGE: Kind = Kind {
+    folder: "advantage",
+    catalogue: "pub const ADVANTAGES: &[Entry<dyn Estimator>] = &[",
+    constructor: "estimator",
+    template: include_str!("advantage.rs.txt"),
+};
+
+impl Scaffold {
+    /// An objective called `id`, in the repository at `root`.
+    ///
+    /// # Errors
+    /// If the name is none or taken, or `root` is not the repository.
+    pub fn objective(root: &Path, id: &str) -> Result<Self, ScaffoldError> {
+        Scaffold::new(root, id, &OBJECTIVE)
+    }
+
+    /// An advantage called `id`, in the repository at `root`.
+    ///
+    /// # Errors
+    /// As [`Scaffold::objective`].
+    pub fn advantage(root: &Path, id: &str) -> Result<Self, ScaffoldError> {
+        Scaffold::new(root, id, &ADVANTAGE)
+    }
+
+    fn new(root: &Path, id: &str, kind: &Kind) -> Result<Self, ScaffoldError> {
+        let is_name = id.starts_with(|c: char| c.is_ascii_lowercase())
+            && id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+        if !is_name {
+            return Err(ScaffoldError::Name(id.to_owned()));
+        }
+        let src = root.join("crates/burnish-rl/src");
+        let part = src.join(kind.folder).join(format!("{id}.rs"));
+        if part.exists() {
+            return Err(ScaffoldError::Exists(part));
+        }
+        let name = pascal(id);
+        let text = kind.template.replace("PART_ID", id).replace("PartName", &name);
+        let module = src.join(kind.folder).join("mod.rs");
+        let modules = insert_line(&module, "mod ", &format!("mod {id};"))?;
+        let modules = insert_in(&module, &modules, "pub use ", &format!("pub use {id}::{name};"))?;
+        let catalogue = src.join("catalogue.rs");
+        let entry = format!("{}::<{}::{name}>(),", kind.constructor, kind.folder);
+        let listed = read(&catalogue)?;
+        if !listed.contains(kind.catalogue) {
+            let problem = format!("has no line `{}`", kind.catalogue);
+            return Err(ScaffoldError::Repository { file: catalogue, problem });
+        }
+        let listed = listed.replacen(kind.catalogue, &format!("{}\n    {entry}", kind.catalogue), 1);
+        Ok(Scaffold { files: vec![(part, text), (module, modules), (catalogue, listed)] })
+    }
+
+    /// The files that are made or changed, with their new text.
+    pub fn files(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.files.iter().map(|(path, text)| (path.as_path(), text.as_str()))
+    }
+
+    /// Writes them.
+    ///
+    /// # Errors
+    /// If one can't be written.
+    pub fn write(&self) -> Result<(), ScaffoldError> {
+        for (path, text) in &self.files {
+            write_atomic(path, text.as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// `ppo_clip` as `PpoClip`.
+fn pascal(id: &str) -> String {
+    id.split('_')
+        .flat_map(|word| {
+            let mut letters = word.chars();
+            letters
+                .next()
+                .map(|first| first.to_ascii_uppercase())
+                .into_iter()
+                .chain(letters)
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+fn read(file: &Path) -> Result<String, ScaffoldError> {
+    std::fs::read_to_string(file).map_err(|error| ScaffoldError::Repository {
+        file: file.to_owned(),
+        problem: format!("can't be read: {error}"),
+    })
+}
+
+/// The text of `file` with `line` before the first that starts with `prefix`.
+fn insert_line(file: &Path, prefix: &str, line: &str) -> Result<String, ScaffoldError> {
+    insert_in(file, &read(file)?, prefix, line)
+}
+
+fn insert_in(file: &Path, text: &str, prefix: &str, line: &str) -> Result<String, ScaffoldError> {
+    let at =
+        text.lines().position(|own| own.starts_with(prefix)).ok_or_else(|| ScaffoldError::Repository {
+            file: file.to_owned(),
+            problem: format!("has no line that starts with `{prefix}`"),
+        })?;
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.insert(at, line);
+    Ok(lines.join("\n") + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    }
+
+    #[test]
+    fn a_part_is_its_file_and_a_line_in_each_list() {
+        for scaffold in [Scaffold::objective(&root(), "new_one_2"), Scaffold::advantage(&root(), "new_one_2")]
+        {
+            let scaffold = scaffold.unwrap();
+            let texts: Vec<&str> = scaffold.files().map(|(_, text)| text).collect();
+            assert!(texts[0].contains("pub struct NewOne2") && texts[0].contains("id: \"new_one_2\""));
+            assert!(
+                texts[1].contains("mod new_one_2;\n") && texts[1].contains("pub use new_one_2::NewOne2;\n")
+            );
+            assert!(texts[2].contains("::NewOne2>(),\n"));
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_taken_or_none_is_refused() {
+        assert!(matches!(Scaffold::objective(&root(), "ppo_clip"), Err(ScaffoldError::Exists(_))));
+        for name in ["", "Gspo", "2x", "a-b", "../x"] {
+            assert!(matches!(Scaffold::objective(&root(), name), Err(ScaffoldError::Name(_))), "{name}");
+        }
+        let error = Scaffold::advantage(Path::new("/nowhere"), "x").unwrap_err().to_string();
+        assert!(error.contains("root of the repository"), "{error}");
+    }
+}
