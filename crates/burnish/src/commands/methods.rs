@@ -108,6 +108,6 @@ fn begin(family: &str, id: &str) -> Done {
     println!(
         "\nnext: write the equation into its head and its code, a test of each `reduces to`, golden numbers;"
     );
-    println!("then: cargo test -p burnish-rl && burnish methods --page > docs/objectives.md");
+    println!("then: cargo fmt && cargo test -p burnish-rl && burnish methods --page > docs/objectives.md");
     Ok(())
 }
