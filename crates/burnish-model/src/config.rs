@@ -59,12 +59,21 @@ pub enum Architecture {
 impl Architecture {
     const ALL: [Architecture; 3] = [Architecture::Llama, Architecture::Qwen2, Architecture::Qwen3];
 
-    /// Name of the class in `transformers`.
+    /// Name of the class in `transformers`, with a head that gives logits.
     pub fn class(self) -> &'static str {
         match self {
             Architecture::Llama => "LlamaForCausalLM",
             Architecture::Qwen2 => "Qwen2ForCausalLM",
             Architecture::Qwen3 => "Qwen3ForCausalLM",
+        }
+    }
+
+    /// Name of the class in `transformers`, with a head that gives one number.
+    pub fn value_class(self) -> &'static str {
+        match self {
+            Architecture::Llama => "LlamaForSequenceClassification",
+            Architecture::Qwen2 => "Qwen2ForSequenceClassification",
+            Architecture::Qwen3 => "Qwen3ForSequenceClassification",
         }
     }
 
@@ -76,6 +85,16 @@ impl Architecture {
             Architecture::Qwen3 => "qwen3",
         }
     }
+}
+
+/// What stands on the last hidden state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Head {
+    /// Logits over the vocabulary: `lm_head.weight`, or the embedding.
+    Vocabulary,
+    /// One number, the return that is expected from here on: `score.weight`, `[1, D]`, as in `transformers`' classes
+    /// for sequence classification with one label.
+    Value,
 }
 
 /// Type in which weights are stored; they are computed with and trained in f32.
@@ -139,6 +158,8 @@ pub struct ModelShape {
 pub struct ModelConfig {
     /// Which architecture.
     pub architecture: Architecture,
+    /// What stands on the last hidden state.
+    pub head: Head,
     /// Rows of the embedding, V.
     pub vocab_size: usize,
     /// Width of the residual stream, D.
@@ -202,7 +223,7 @@ impl ModelConfig {
             });
         };
         let keys = Keys::new(map);
-        let architecture = read_architecture(&keys)?;
+        let (architecture, head) = read_architecture(&keys)?;
         check_computation(&keys, architecture)?;
         let heads = keys.size("num_attention_heads", SIZE_MAX)?;
         let kv_heads = read_kv_heads(&keys, architecture, heads)?;
@@ -214,6 +235,7 @@ impl ModelConfig {
         let has_attention_bias = keys.flag("attention_bias", false)?;
         let config = ModelConfig {
             architecture,
+            head,
             vocab_size: keys.size("vocab_size", SIZE_MAX)?,
             hidden_size,
             intermediate_size: keys.size("intermediate_size", SIZE_MAX)?,
@@ -270,6 +292,15 @@ impl ModelConfig {
         &self.json
     }
 
+    /// The same, with a head that gives one number.
+    pub(crate) fn with_value_head(&self) -> Self {
+        let mut config = ModelConfig { head: Head::Value, ..self.clone() };
+        config.json["architectures"] = json!([self.architecture.value_class()]);
+        config.json["id2label"] = json!({ "0": "LABEL_0" });
+        config.json["label2id"] = json!({ "LABEL_0": 0 });
+        config
+    }
+
     /// The angle by which one position turns each pair of a head's columns, `[head_dim / 2]`, scaled.
     pub(crate) fn inverse_frequencies(&self) -> Vec<f32> {
         rope::inverse_frequencies(self.head_dim, self.rope_theta, self.rope_scaling)
@@ -280,7 +311,7 @@ impl ModelConfig {
     }
 }
 
-fn read_architecture(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
+fn read_architecture(keys: &Keys<'_>) -> Result<(Architecture, Head), ConfigError> {
     let supported = || Architecture::ALL.map(Architecture::class).join(", ");
     let Some(value) = keys.get("architectures") else {
         return Err(ConfigError::Missing { key: "architectures".into(), expected: supported() });
@@ -289,16 +320,28 @@ fn read_architecture(keys: &Keys<'_>) -> Result<Architecture, ConfigError> {
         [Value::String(name)] => Some(name.as_str()),
         _ => None,
     });
-    let Some(found) = Architecture::ALL.into_iter().find(|known| Some(known.class()) == named) else {
+    let is = |known: &Architecture| {
+        let head = |class: &str, head| (Some(class) == named).then_some((*known, head));
+        head(known.class(), Head::Vocabulary).or_else(|| head(known.value_class(), Head::Value))
+    };
+    let Some((found, head)) = Architecture::ALL.iter().find_map(is) else {
         return Err(Keys::unsupported("architectures", value, supported()));
     };
+    if head == Head::Value {
+        // transformers gives a classifier two labels where none are named.
+        let labels = keys.get("id2label").and_then(Value::as_object).map_or(2, Map::len);
+        if labels != 1 {
+            let value = keys.get("id2label").cloned().unwrap_or_default();
+            return Err(Keys::unsupported("id2label", &value, "one label: a head that gives one number"));
+        }
+    }
     match keys.get("model_type") {
         Some(model_type) if model_type.as_str() != Some(found.model_type()) => Err(Keys::unsupported(
             "model_type",
             model_type,
             format!("\"{}\" with {}", found.model_type(), found.class()),
         )),
-        _ => Ok(found),
+        _ => Ok((found, head)),
     }
 }
 

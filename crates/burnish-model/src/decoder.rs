@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use burnish_tensor::{HeadShape, Param, Rope, Tape, Var, Weight};
 
-use crate::{Attend, ModelConfig, Packed, lora};
+use crate::{Attend, Head, ModelConfig, Packed, lora};
 
 /// How a new parameter starts. Matrices decay in the optimiser; norms and biases do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) struct Decoder {
     embed_tokens: Param, // [V, D]
     layers: Vec<Layer>,
     norm: Param,     // [D]
-    lm_head: Weight, // [V, D]; `embed_tokens` where they are tied
+    lm_head: Weight, // [V, D], `embed_tokens` where they are tied; [1, D] of a value model
     rope: Arc<Rope>,
     head_dim: usize,
     eps: f32,
@@ -75,9 +75,10 @@ impl Decoder {
         let embed_tokens = add("model.embed_tokens.weight", &[vocab, width], Init::Normal);
         let layers = (0..config.num_hidden_layers).map(|layer| Layer::declare(config, layer, add)).collect();
         let norm = add("model.norm.weight", &[width], Init::Ones);
-        let lm_head = match config.tie_word_embeddings {
-            true => embed_tokens,
-            false => add("lm_head.weight", &[vocab, width], Init::Normal),
+        let lm_head = match (config.head, config.tie_word_embeddings) {
+            (Head::Value, _) => add("score.weight", &[1, width], Init::Zeros),
+            (Head::Vocabulary, true) => embed_tokens,
+            (Head::Vocabulary, false) => add("lm_head.weight", &[vocab, width], Init::Normal),
         };
         let rope = Rope::new(config.inverse_frequencies(), 1.0);
         Decoder {

@@ -33,7 +33,7 @@ use std::path::Path;
 
 pub use attend::{Attend, Packed};
 pub use chat::Chat;
-pub use config::{Architecture, Dtype, ModelConfig, ModelShape};
+pub use config::{Architecture, Dtype, Head, ModelConfig, ModelShape};
 pub use error::{ChatError, ConfigError, ModelError};
 pub use generation::GenerationDefaults;
 pub use lora::{LoraConfig, Targets};

@@ -13,7 +13,7 @@ use crate::decoder::{Decoder, Init, head_shape};
 use crate::lora::{self, LoraConfig};
 use crate::shards::SINGLE;
 use crate::weights::{self, Stored, TensorSpec, WeightsFile};
-use crate::{Attend, Dtype, ModelConfig, ModelError, Packed, files};
+use crate::{Attend, Dtype, Head, ModelConfig, ModelError, Packed, files};
 
 /// A decoder with its weights.
 #[derive(Clone)]
@@ -168,6 +168,40 @@ impl Model {
         Model::assemble(config, params, decoder, dtypes)
     }
 
+    /// A model of values that begins as this one: its hidden states, and a head of zeros, so that every value is 0.
+    /// All of it is trained, in f32 masters.
+    ///
+    /// # Errors
+    /// If this model has adapters, or its parameters are not trained: they are not kept in f32 then.
+    pub fn to_value_model(&self) -> Result<Self, ModelError> {
+        let is_whole = self.params.entries().iter().all(|entry| entry.param.is_trained());
+        if !is_whole {
+            let problem =
+                "a value model begins as a model whose every parameter is trained, not as an adapter's base";
+            return Err(ModelError::malformed(Path::new("policy"), problem));
+        }
+        let config = self.config.with_value_head();
+        let mut params = Params::new().in_precision(self.params.precision());
+        let decoder = Decoder::declare(&config, &mut |name, shape, init| add(&mut params, name, shape, init));
+        let own: Vec<(String, Param)> =
+            params.entries().iter().map(|entry| (entry.name.to_string(), entry.param)).collect();
+        let mut dtypes = Vec::with_capacity(own.len());
+        for (name, param) in own {
+            let source = self.params.entries().iter().position(|entry| *entry.name == name);
+            if let Some(at) = source {
+                let values = self.params.get(self.params.entries()[at].param).to_vec();
+                params.get_mut(param).copy_from_slice(&values);
+            }
+            dtypes.push(source.map_or(Dtype::F32, |at| self.dtypes[at]));
+        }
+        Ok(Model::assemble(config, params, decoder, dtypes))
+    }
+
+    /// Does it give values instead of logits?
+    pub fn is_value_model(&self) -> bool {
+        self.config.head == Head::Value
+    }
+
     fn assemble(config: ModelConfig, params: Params, decoder: Decoder, dtypes: Vec<Dtype>) -> Self {
         let vocab = Arc::new(Vocab::all(config.vocab_size));
         Model { config, params, decoder, dtypes, vocab, adapted: None }
@@ -254,7 +288,7 @@ impl Model {
         self.decoder.forward(tape, ids, positions, mixer)
     }
 
-    /// The head, `[V, D]`: the embedding where they are tied.
+    /// The head, `[V, D]`: the embedding where they are tied; `[1, D]` of a value model.
     pub fn head(&self) -> Weight {
         self.decoder.lm_head()
     }

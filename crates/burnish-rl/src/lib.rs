@@ -29,6 +29,7 @@ pub mod rules;
 mod seam;
 mod settings;
 mod token_loss;
+mod value_loss;
 
 pub use burnish_core::settings::SettingError;
 pub use card::{Card, Check, Family};
@@ -36,3 +37,4 @@ pub use policy_loss::{LossConfig, PolicyLoss};
 pub use seam::{Evaluation, Mark, Metric, Needs, Objective, Streams, Totals};
 pub use settings::Part;
 pub use token_loss::{Bound, Losses, TokenLoss, Tokens};
+pub use value_loss::ValueLoss;

@@ -170,7 +170,8 @@ fn marks_of(
 }
 
 /// Log-probabilities of the scored tokens of each sample under `model`, one entry a token (0 where the token
-/// is not scored), at the samples' temperatures: what [`Sample::reference`] and [`Sample::proximal`] hold.
+/// is not scored), at the samples' temperatures; under a model of values, the value of the state before each of those
+/// tokens: what [`Sample::reference`] and [`Sample::proximal`] hold.
 ///
 /// # Errors
 /// If a sample does not fit the model.
@@ -210,7 +211,7 @@ fn score_on<'m, S: Borrow<Sample>>(
         let scores = score_rows(&mut tape, model, &batch, &hidden)?;
         for (&index, range) in batch.samples.iter().zip(&batch.sequences) {
             for (token, at) in samples[index].scored().zip(range.clone()) {
-                logprobs[index][token] = scores.logprobs[at];
+                logprobs[index][token] = scores.numbers()[at];
             }
         }
     }
@@ -235,14 +236,45 @@ fn check(model: &Model, samples: &[&Sample]) -> Result<(), TrainError> {
     Ok(())
 }
 
+/// What the head says of each scored token.
+enum Scores {
+    /// Its log-prob and the entropy of its distribution.
+    Tokens(TokenScores),
+    /// The value of the state before it, `[S, 1]`.
+    Values(Var),
+}
+
+impl Scores {
+    /// Log-probs, or values: what an objective differentiates.
+    fn numbers(&self) -> &[f32] {
+        match self {
+            Scores::Tokens(scores) => &scores.logprobs,
+            Scores::Values(values) => values.data(),
+        }
+    }
+
+    /// Entropies in f64; zeros of values, which have none.
+    fn entropies(&self) -> Vec<f64> {
+        match self {
+            Scores::Tokens(scores) => widen(&scores.entropies),
+            Scores::Values(values) => vec![0.0; values.rows()],
+        }
+    }
+}
+
 fn score_rows(
     tape: &mut Tape<'_>,
     model: &Model,
     batch: &MicroBatch,
     hidden: &Var,
-) -> Result<TokenScores, TrainError> {
+) -> Result<Scores, TrainError> {
     let hidden = tape.gather(hidden, &batch.rows);
-    let scores = tape.token_scores(&hidden, model.head(), &batch.targets, &batch.temperatures, model.vocab());
+    let scores = if model.is_value_model() {
+        Scores::Values(tape.linear(&hidden, model.head(), None))
+    } else {
+        let (targets, temperatures) = (&batch.targets, &batch.temperatures);
+        Scores::Tokens(tape.token_scores(&hidden, model.head(), targets, temperatures, model.vocab()))
+    };
     model.params.device().check()?;
     Ok(scores)
 }
@@ -265,11 +297,11 @@ fn row_keys(batch: &MicroBatch, seed: u64) -> Arc<[u64]> {
 
 fn seed_backward(
     tape: Tape<'_>,
-    scores: &TokenScores,
+    scores: &Scores,
     evaluation: &Evaluation,
     grads: GradientsMut<'_>,
 ) -> Result<(), TrainError> {
-    let tokens = scores.logprobs.len();
+    let tokens = scores.numbers().len();
     let given = evaluation.d_policy.len();
     let given_entropy = evaluation.d_entropy.len();
     if given != tokens || (given_entropy != tokens && given_entropy != 0) {
@@ -281,7 +313,10 @@ fn seed_backward(
     // Groups in which every rollout earned the same often have no derivative at all.
     if !(d_logprob.is_empty() && d_entropy.is_empty()) {
         let d_logprob = if d_logprob.is_empty() { vec![0.0; tokens] } else { d_logprob };
-        tape.backward(scores, &d_logprob, &d_entropy, grads);
+        match scores {
+            Scores::Tokens(scores) => tape.backward(scores, &d_logprob, &d_entropy, grads),
+            Scores::Values(values) => tape.backward_from(values, d_logprob, grads),
+        }
     }
     Ok(())
 }
@@ -307,7 +342,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(batch: &MicroBatch, samples: &[&Sample], scores: &TokenScores) -> Self {
+    fn of(batch: &MicroBatch, samples: &[&Sample], scores: &Scores) -> Self {
         let parts = || batch.samples.iter().map(|&index| samples[index]);
         let proximal = |sample: &Sample, at: usize| match &sample.proximal {
             Some(proximal) => proximal[at],
@@ -316,11 +351,11 @@ impl Columns {
         let has_reference = parts().all(|sample| sample.reference.is_some());
         let reference = |sample: &Sample, at: usize| sample.reference.as_ref().map_or(0.0, |all| all[at]);
         Columns {
-            policy: widen(&scores.logprobs),
+            policy: widen(scores.numbers()),
             proximal: column(parts(), proximal),
             behavior: column(parts(), |sample, at| sample.behavior[at]),
             reference: has_reference.then(|| column(parts(), reference)),
-            entropy: widen(&scores.entropies),
+            entropy: scores.entropies(),
             advantage: column(parts(), |sample, at| sample.advantages[at]),
             loss_mask: vec![true; batch.rows.len()],
         }

@@ -61,10 +61,7 @@ fn values_out_of_range_are_refused_by_key_with_what_is_allowed() {
         (json!({ "config": { "epsilon": 0.2 } }), "config.epsilon: unknown field `epsilon`"),
         (json!({ "config": { "epsilon_low": "0.2" } }), "config.epsilon_low: invalid type"),
         (json!({ "beta": -1.0 }), "beta: must be 0 or more, not -1"),
-        (
-            json!({ "objective": "vanilla" }),
-            "objective: is no id of the catalogue: `vanilla`; there are: ",
-        ),
+        (json!({ "objective": "vanilla" }), "objective: is no id of the catalogue: `vanilla`; there are: "),
     ] {
         let wrong: LossConfig = serde_json::from_value(wrong).unwrap();
         let error = wrong.complete().unwrap_err().to_string();
