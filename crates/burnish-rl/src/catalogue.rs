@@ -21,7 +21,24 @@ pub struct Entry<T: ?Sized> {
 pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = &[token_loss::<objective::PpoClip>()];
 
 /// From rewards to credit: `advantage.estimator`.
-pub const ADVANTAGES: &[Entry<dyn Estimator>] = &[estimator::<advantage::Grpo>()];
+pub const ADVANTAGES: &[Entry<dyn Estimator>] = &[
+    estimator::<advantage::Grpo>(),
+    estimator::<advantage::Rloo>(),
+    estimator::<advantage::ReinforcePlusPlus>(),
+    estimator::<advantage::ReinforcePlusPlusBaseline>(),
+    estimator::<advantage::Remax>(),
+    estimator::<advantage::Opo>(),
+    estimator::<advantage::Gpg>(),
+    estimator::<advantage::GrpoPassk>(),
+    estimator::<advantage::Gdpo>(),
+    estimator::<advantage::MaxRl>(),
+    estimator::<advantage::OptimalTokenBaseline>(),
+    estimator::<advantage::Gigpo>(),
+    estimator::<advantage::StepEpisode>(),
+    estimator::<advantage::PairwiseDifference>(),
+    estimator::<advantage::LengthPenalised>(),
+    estimator::<advantage::Gae>(),
+];
 
 /// The cards of every family, in the order of the lists.
 pub fn cards() -> Vec<&'static Card> {

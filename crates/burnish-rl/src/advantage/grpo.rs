@@ -14,15 +14,18 @@
 //!
 //! **Conventions.** A rollout without a reward (its verifier failed) counts in no mean and no standard
 //! deviation, and gets no advantage. A group whose scored rewards are all equal, a group of one among them,
-//! has advantages of exactly 0: rounding in its mean is not amplified by `1/ε`.
+//! has advantages of exactly 0: rounding in its mean is not amplified by `1/ε`. So has, with `scale = group`, one
+//! whose standard deviation is at most `std_min`.
 //!
 //! **Reduces to.** With `scale = none` and groups of `G`, RLOO times `(G - 1)/G`. Adding a constant to the
 //! rewards of a group changes nothing.
 //!
 //! **Differs from the paper.** Shao et al. give no `ε`. TRL adds 1e-4 and divides by `n - 1`, which are the
-//! defaults here; verl adds 1e-6 and gives a group of one its raw reward. TRL sets the advantage of an
-//! unscored rollout to 0 and trains on it (it counts in denominators); here it has none, so that the caller
-//! leaves it out.
+//! defaults here; verl adds 1e-6, and takes 0 and 1 for mean and standard deviation of a group of one
+//! (`group_of_one = "raw"`); ROLL adds 1e-6 and gives 0 where the standard deviation is at most that
+//! (`std_min = 1e-6`). TRL sets the advantage of an unscored rollout to 0 and trains on it (it counts in
+//! denominators); here it has none, so that the caller leaves it out. TRL's `multi_objective_aggregation =
+//! "normalize_then_sum"` is the estimator `gdpo`.
 //!
 //! **Example.**
 //! ```
@@ -39,7 +42,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Advantage, Estimator, Rollouts, centred, mean, std};
+use super::common::{centred, mean, std};
+use super::{Advantage, Estimator, Rollouts};
 use crate::settings::require;
 use crate::{Card, Check, Family, Part, SettingError};
 
@@ -56,6 +60,17 @@ pub enum Scale {
     None,
 }
 
+/// What the only scored member of a group is credited with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupOfOne {
+    /// Nothing: there is nobody to compare it with.
+    #[default]
+    Zero,
+    /// Its reward, as if the group had a mean of 0 and a standard deviation of 1.
+    Raw,
+}
+
 /// The group-relative advantage. See the head of this file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -66,11 +81,15 @@ pub struct Grpo {
     pub ddof: usize,
     /// What is added to the standard deviation. Default: 1e-4, as in TRL.
     pub epsilon: f64,
+    /// The standard deviation up to which the members of a group count as equal, with `scale = group`. Default: 0.
+    pub std_min: f64,
+    /// What the only scored member of a group is credited with. Default: `zero`.
+    pub group_of_one: GroupOfOne,
 }
 
 impl Default for Grpo {
     fn default() -> Self {
-        Grpo { scale: Scale::Group, ddof: 1, epsilon: 1e-4 }
+        Grpo { scale: Scale::Group, ddof: 1, epsilon: 1e-4, std_min: 0.0, group_of_one: GroupOfOne::Zero }
     }
 }
 
@@ -90,7 +109,8 @@ impl Part for Grpo {
 
     fn check(&self) -> Result<(), SettingError> {
         require("ddof", self.ddof as f64, |ddof| ddof <= 1.0, "must be 0 or 1")?;
-        require("epsilon", self.epsilon, |epsilon| epsilon >= 0.0, "must be 0 or more")
+        require("epsilon", self.epsilon, |epsilon| epsilon >= 0.0, "must be 0 or more")?;
+        require("std_min", self.std_min, |std_min| std_min >= 0.0, "must be 0 or more")
     }
 }
 
@@ -103,12 +123,27 @@ impl Estimator for Grpo {
         let batch_std = std(&rollouts.scored(), self.ddof);
         rollouts.by_group(|group| {
             let members = group.scored();
-            let divisor = match self.scale {
-                Scale::Group => std(&members, self.ddof).unwrap_or(0.0) + self.epsilon,
-                Scale::Batch => batch_std.unwrap_or(0.0) + self.epsilon,
+            let group_std = std(&members, self.ddof);
+            let std = match self.scale {
+                Scale::Group => group_std.unwrap_or(1.0),
+                Scale::Batch => batch_std.unwrap_or(0.0),
                 Scale::None => 1.0,
             };
-            centred(group, mean(&members).unwrap_or(0.0), divisor)
+            let divisor = if self.scale == Scale::None { 1.0 } else { std + self.epsilon };
+            if let ([reward], GroupOfOne::Raw) = (&members[..], self.group_of_one) {
+                let raw = Advantage::Whole(reward / divisor);
+                return group.all.iter().map(|rollout| rollout.score().map(|_| raw.clone())).collect();
+            }
+            let mean = mean(&members).unwrap_or(0.0);
+            let is_equal = self.scale == Scale::Group && std <= self.std_min;
+            centred(group, |reward| if is_equal { 0.0 } else { (reward - mean) / divisor })
         })
+    }
+}
+
+impl Grpo {
+    /// The distance from the mean of the group, and nothing else.
+    pub(super) fn unscaled() -> Self {
+        Grpo { scale: Scale::None, ..Grpo::default() }
     }
 }

@@ -1,8 +1,24 @@
 //! From rewards to credit: which rollouts, steps or tokens were better than what they are compared with. One
 //! file an estimator; [`crate::catalogue::ADVANTAGES`] lists them.
 
+mod common;
+mod gae;
+mod gdpo;
+mod gigpo;
+mod gpg;
 mod grpo;
+mod grpo_passk;
+mod length_penalised;
+mod max_rl;
+mod opo;
+mod optimal_token_baseline;
+mod pairwise_difference;
+mod reinforce_plus_plus;
+mod reinforce_plus_plus_baseline;
+mod remax;
 mod report;
+mod rloo;
+mod step_episode;
 
 use std::ops::Range;
 
@@ -11,9 +27,26 @@ use serde_json::Value;
 
 use crate::SettingError;
 use crate::catalogue::{self, ADVANTAGES};
+use common::scored;
 
-pub use grpo::{Grpo, Scale};
+pub use common::{Normalisation, Whiten};
+pub use gae::Gae;
+pub use gdpo::Gdpo;
+pub use gigpo::Gigpo;
+pub use gpg::{Alpha, Gpg};
+pub use grpo::{GroupOfOne, Grpo, Scale};
+pub use grpo_passk::GrpoPassk;
+pub use length_penalised::LengthPenalised;
+pub use max_rl::MaxRl;
+pub use opo::Opo;
+pub use optimal_token_baseline::OptimalTokenBaseline;
+pub use pairwise_difference::PairwiseDifference;
+pub use reinforce_plus_plus::ReinforcePlusPlus;
+pub use reinforce_plus_plus_baseline::ReinforcePlusPlusBaseline;
+pub use remax::Remax;
 pub use report::{has_variance, reward_metrics, shuffle_within_groups};
+pub use rloo::Rloo;
+pub use step_episode::StepEpisode;
 
 /// `[advantage]`: which estimator, and its settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,7 +94,8 @@ pub struct Rollout {
     pub reward: Option<f64>,
     /// Tokens that the policy sampled.
     pub tokens: usize,
-    /// The reward's components before they are added up, weighted, in an order that all rollouts share.
+    /// The reward's components before they are added up, weighted, in an order that all rollouts share. One that
+    /// is not finite counts as none.
     pub components: Vec<f64>,
     /// What each turn earned, and where it stood.
     pub steps: Vec<Step>,
@@ -72,6 +106,9 @@ pub struct Rollout {
     pub wins: Vec<f64>,
     /// Of each sampled token, in order.
     pub token_statistics: Vec<TokenStatistics>,
+    /// The critic's estimate of the return after the last token, where the rollout was cut off there; none where
+    /// it came to its end, after which nothing more is earned.
+    pub bootstrap: Option<f64>,
 }
 
 impl Rollout {
@@ -79,12 +116,17 @@ impl Rollout {
     pub fn of_reward(reward: Option<f64>) -> Self {
         Rollout { reward, ..Rollout::default() }
     }
+
+    /// Its reward, if that can be compared with others.
+    pub fn score(&self) -> Option<f64> {
+        self.reward.filter(|reward| reward.is_finite())
+    }
 }
 
 /// One turn of a rollout.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Step {
-    /// What it earned.
+    /// What it earned; nothing where that is not finite.
     pub reward: f64,
     /// A number that equal states of the environment share.
     pub state: u64,
@@ -131,6 +173,18 @@ impl Advantage {
             Advantage::Steps(values) | Advantage::Tokens(values) => mean(values).unwrap_or(0.0),
         }
     }
+
+    fn values_mut(&mut self) -> &mut [f64] {
+        match self {
+            Advantage::Whole(value) => std::slice::from_mut(value),
+            Advantage::Steps(values) | Advantage::Tokens(values) => values,
+        }
+    }
+
+    fn map(mut self, credit: impl Fn(f64) -> f64) -> Self {
+        self.values_mut().iter_mut().for_each(|value| *value = credit(*value));
+        self
+    }
 }
 
 /// What an estimator needs beyond rewards. A recipe that cannot supply it is refused.
@@ -146,7 +200,7 @@ pub struct AdvantageNeeds {
     pub wins: bool,
     /// [`Rollout::token_statistics`], without values.
     pub token_statistics: bool,
-    /// [`TokenStatistics::value`].
+    /// [`TokenStatistics::value`], and [`Rollout::bootstrap`] of rollouts that were cut off.
     pub values: bool,
 }
 
@@ -165,50 +219,25 @@ pub trait Estimator: Send + Sync {
         Scale::None
     }
 
-    /// One entry a rollout; `None` where it had no reward.
+    /// One entry a rollout; `None` where it had no reward, or where what it is compared with is missing.
     fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>>;
 }
 
 impl<'a> Rollouts<'a> {
     /// The finite rewards in ascending order, so that sums over them do not depend on who finished first.
     pub fn scored(&self) -> Vec<f64> {
-        scored(self.all.iter().map(|rollout| rollout.reward))
+        scored(self.all.iter().map(Rollout::score))
+    }
+
+    /// Each group by itself.
+    fn each_group(&self) -> impl Iterator<Item = Rollouts<'a>> {
+        self.groups
+            .iter()
+            .map(|range| Rollouts { all: &self.all[range.clone()], groups: std::slice::from_ref(range) })
     }
 
     /// What `credit` says of each group, one behind the other.
     fn by_group(&self, credit: impl FnMut(Rollouts<'a>) -> Vec<Option<Advantage>>) -> Vec<Option<Advantage>> {
-        let group = |range: &'a Range<usize>| Rollouts {
-            all: &self.all[range.clone()],
-            groups: std::slice::from_ref(range),
-        };
-        self.groups.iter().map(group).flat_map(credit).collect()
+        self.each_group().flat_map(credit).collect()
     }
-}
-
-/// The finite ones in ascending order.
-fn scored(rewards: impl IntoIterator<Item = Option<f64>>) -> Vec<f64> {
-    let mut found: Vec<f64> = rewards.into_iter().flatten().filter(|reward| reward.is_finite()).collect();
-    found.sort_unstable_by(f64::total_cmp);
-    found
-}
-
-/// `(R - baseline) / divisor` of the members of a group. Where their rewards are all equal it is exactly 0:
-/// rounding in their mean is not amplified by a small divisor.
-fn centred(group: Rollouts<'_>, baseline: f64, divisor: f64) -> Vec<Option<Advantage>> {
-    let members = group.scored();
-    let varies = members.first() != members.last();
-    let advantage = |reward: f64| if varies { (reward - baseline) / divisor } else { 0.0 };
-    let finite = |rollout: &Rollout| rollout.reward.filter(|reward| reward.is_finite());
-    group.all.iter().map(|rollout| finite(rollout).map(advantage).map(Advantage::Whole)).collect()
-}
-
-fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-}
-
-/// `None` for fewer than two values, of which TRL makes NaN.
-fn std(values: &[f64], ddof: usize) -> Option<f64> {
-    let mean = mean(values).filter(|_| values.len() >= 2)?;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    Some((squares / (values.len() - ddof.min(1)) as f64).sqrt())
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use burnish_core::rng::{self, Stream};
 
-use super::{Scale, mean, scored, std};
+use super::Scale;
+use super::common::{mean, scored, std, varies};
 
 /// Can anything be learnt from this group: are its finite rewards not all equal? Where they are, or there are fewer
 /// than two, [`super::Grpo`] gives advantages of exactly 0.
 pub fn has_variance(group: &[Option<f64>]) -> bool {
-    let members = scored(group.iter().copied());
-    members.first() != members.last()
+    varies(&scored(group.iter().copied()))
 }
 
 /// The control experiment in which nothing can be learnt: the rewards of each group go to random members of

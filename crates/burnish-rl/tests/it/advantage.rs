@@ -158,7 +158,7 @@ fn shuffling_leaves_no_tie_between_a_rollout_and_its_reward() {
 fn ddof_says_what_the_sum_of_squares_is_divided_by() {
     let rewards = [Some(0.0), Some(2.0)];
     for (ddof, std) in [(0, 1.0), (1, 2f64.sqrt())] {
-        let config = Grpo { ddof, epsilon: 0.0, scale: Scale::Group };
+        let config = Grpo { ddof, epsilon: 0.0, ..config(Scale::Group) };
         assert_eq!(group_relative(&rewards, 2, &config).advantages, [Some(-1.0 / std), Some(1.0 / std)]);
     }
 }

@@ -136,14 +136,16 @@ pub(crate) fn rollouts(size: usize) -> impl Strategy<Value = Vec<Rollout>> {
         reward(),
         prop::collection::vec((0..3).prop_map(|halves| f64::from(halves) * 0.5), size),
         prop::collection::vec((-3.0..0.0f64, 0.05..1.0f64, -1.0..1.0f64), 12),
+        prop::option::weighted(0.3, -1.0..1.0f64),
     );
-    let rollout = rollout.prop_map(|(reward, components, steps, greedy, wins, statistics)| {
+    let rollout = rollout.prop_map(|(reward, components, steps, greedy, wins, statistics, bootstrap)| {
         let tokens = steps.iter().map(|step| step.tokens).sum();
         let token_statistics = statistics[..tokens]
             .iter()
             .map(|&(logprob, squares, value)| TokenStatistics { logprob, squares, value })
             .collect();
-        Rollout { reward, tokens, components, steps, greedy_reward: Some(greedy), wins, token_statistics }
+        let greedy_reward = Some(greedy);
+        Rollout { reward, tokens, components, steps, greedy_reward, wins, token_statistics, bootstrap }
     });
     (1..4usize).prop_flat_map(move |groups| prop::collection::vec(rollout.clone(), groups * size))
 }

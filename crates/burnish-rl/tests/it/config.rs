@@ -1,6 +1,6 @@
 //! What a recipe may say.
 
-use burnish_rl::advantage::{AdvantageConfig, Grpo, Scale};
+use burnish_rl::advantage::{AdvantageConfig, GroupOfOne, Grpo, Scale};
 use burnish_rl::aggregation::Aggregation;
 use burnish_rl::kl::{AdaptiveKl, KlEstimator};
 use burnish_rl::rules::{self, Setup};
@@ -24,7 +24,9 @@ fn keys_that_are_left_out_have_the_defaults_of_trl() {
     };
     assert_eq!(grpo, trl);
     let advantage: Grpo = serde_json::from_value(json!({})).unwrap();
-    assert_eq!(advantage, Grpo { scale: Scale::Group, ddof: 1, epsilon: 1e-4 });
+    let trl =
+        Grpo { scale: Scale::Group, ddof: 1, epsilon: 1e-4, std_min: 0.0, group_of_one: GroupOfOne::Zero };
+    assert_eq!(advantage, trl);
     assert!(advantage.check().is_ok());
 }
 

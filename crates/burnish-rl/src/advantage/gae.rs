@@ -1,0 +1,108 @@
+//! Generalised advantage estimation: a critic says what each token was worth.
+//!
+//! **What it does.** Adds up how much better than expected each token turned out, step by step: `λ` chooses between the
+//! critic's opinion (0) and the reward that came in the end (1).
+//!
+//! **Formula.** For token `t` of the `T` sampled tokens of a rollout, with `V` the critic's values, the reward `R` at the
+//! last token, and `V_T` 0 where the rollout came to its end, or the critic's estimate where it was cut off:
+//!
+//! ```text
+//! δ_t = r_t + γ·V_(t+1) - V_t        r_(T-1) = R, else 0
+//! A_t = δ_t + γ·λ·A_(t+1)            A_T = 0
+//! ```
+//!
+//! The advantages of the step are then standardised together (`whiten`). What the critic learns, `A_t + V_t` before that,
+//! is [`Gae::returns`].
+//!
+//! **Conventions.** A rollout without a reward counts in no mean, and gets no advantage.
+//!
+//! **Reduces to.** With `whiten = none`: `λ = 0`, the error of one step; `γ = λ = 1`, `R + V_T - V_t`, and the return
+//! where all values are 0.
+//!
+//! **Differs from the paper.** The paper does not standardise; verl and TRL's PPO do, over tokens (the default here). verl
+//! takes `V_T = 0` for a rollout that was cut off, too. Tokens of tools are no steps: `V_(t+1)` is that of the next
+//! *sampled* token, as in verl. A KL penalty of each token has no place here; `loss.use_kl_in_reward` takes the
+//! sequence's off `R`.
+//!
+//! **References.** Schulman et al. 2015 (GAE), arXiv:1506.02438, eq. 16.
+
+use serde::{Deserialize, Serialize};
+
+use super::common::statistics;
+use super::{Advantage, AdvantageNeeds, Estimator, Rollout, Rollouts, Whiten};
+use crate::settings::require;
+use crate::{Card, Check, Family, Part, SettingError};
+
+/// Advantages by a critic. See the head of this file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Gae {
+    /// What a reward is worth one token earlier. Default: 1.
+    pub gamma: f64,
+    /// How far errors of later tokens reach back. Default: 1, as in verl (TRL's PPO: 0.95).
+    pub lambda: f64,
+    /// How the advantages of a step are standardised together. Default: `tokens`.
+    pub whiten: Whiten,
+}
+
+impl Default for Gae {
+    fn default() -> Self {
+        Gae { gamma: 1.0, lambda: 1.0, whiten: Whiten::Tokens }
+    }
+}
+
+impl Part for Gae {
+    const CARD: Card = Card {
+        id: "gae",
+        title: "Generalised advantage estimation",
+        family: Family::Advantage,
+        paper: "Schulman et al. 2015, Generalized Advantage Estimation, arXiv:1506.02438",
+        equation: "A_t = δ_t + γ·λ·A_(t+1), δ_t = r_t + γ·V_(t+1) - V_t; then standardised over the step",
+        scope: "token",
+        check: Check::Golden("verl 0.9 compute_gae_advantage_return"),
+        reconstructed: None,
+        reduces_to: &["the return, with γ = λ = 1 and values of 0", "the error of one step, with λ = 0"],
+        file: "crates/burnish-rl/src/advantage/gae.rs",
+    };
+
+    fn check(&self) -> Result<(), SettingError> {
+        require("gamma", self.gamma, |gamma| (0.0..=1.0).contains(&gamma), "must be 0 to 1")?;
+        require("lambda", self.lambda, |lambda| (0.0..=1.0).contains(&lambda), "must be 0 to 1")
+    }
+}
+
+impl Gae {
+    /// What the critic is to predict of each sampled token: `A_t + V_t` before any standardisation. `None` without a
+    /// reward.
+    ///
+    /// # Panics
+    /// If the rollout does not have the values that [`Estimator::needs`] asks for.
+    pub fn returns(&self, rollout: &Rollout) -> Option<Vec<f64>> {
+        let credit = self.credit(rollout)?;
+        Some(credit.iter().zip(statistics(rollout)).map(|(own, token)| own + token.value).collect())
+    }
+
+    fn credit(&self, rollout: &Rollout) -> Option<Vec<f64>> {
+        let mut earned = rollout.score()?;
+        let mut next_value = rollout.bootstrap.unwrap_or(0.0);
+        let mut next_credit = 0.0;
+        let mut credit = vec![0.0; rollout.tokens];
+        for (own, token) in credit.iter_mut().zip(statistics(rollout)).rev() {
+            let error = earned + self.gamma * next_value - token.value;
+            *own = error + self.gamma * self.lambda * next_credit;
+            (earned, next_value, next_credit) = (0.0, token.value, *own);
+        }
+        Some(credit)
+    }
+}
+
+impl Estimator for Gae {
+    fn needs(&self) -> AdvantageNeeds {
+        AdvantageNeeds { values: true, ..AdvantageNeeds::default() }
+    }
+
+    fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>> {
+        let credit = rollouts.all.iter().map(|rollout| self.credit(rollout).map(Advantage::Tokens));
+        self.whiten.apply(credit.collect(), rollouts)
+    }
+}
