@@ -62,6 +62,10 @@ pub fn load_policy_as(dir: &Path, loading: &Loading) -> Result<(Model, Chat), Mo
     };
     let chat = Chat::load(&chat_dir)?;
     let mut model = Model::load_as(dir, loading)?;
+    if model.is_value_model() {
+        let problem = "it is a model of values: nothing can be sampled from it";
+        return Err(ModelError::malformed(&dir.join("config.json"), problem));
+    }
     let vocab_size = model.config.vocab_size;
     if let Some(id) = chat.tokenizer.id_max().filter(|id| *id as usize >= vocab_size) {
         let problem = format!(

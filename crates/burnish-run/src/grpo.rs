@@ -2,15 +2,21 @@
 
 mod batch;
 mod credit;
+mod critic;
 mod groups;
 mod reference;
+
+use std::path::Path;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Task};
 use burnish_engine::LocalPolicy;
+use burnish_model::Model;
 use burnish_rl::advantage::{self, Advantage};
 use burnish_rl::{LossConfig, PolicyLoss};
-use burnish_train::{Sample, Trainer, minibatches, totals};
+use burnish_train::checkpoint::{BoxError, Checkpoint};
+use burnish_train::schedule::Schedule;
+use burnish_train::{Sample, Trainer, TrainerConfig, minibatches, totals};
 use serde_json::{Value, json};
 
 use crate::RunError;
@@ -20,6 +26,7 @@ use crate::summary::{Metrics, Updates, episode_metrics};
 use crate::tasks::Tasks;
 use batch::Batch;
 pub(crate) use credit::SUPPLIED;
+use critic::Critic;
 use groups::Groups;
 use reference::{Reference, mean_kl};
 
@@ -40,19 +47,37 @@ pub(crate) struct Stepped {
 /// GRPO on a recipe.
 pub(crate) struct GrpoStage {
     reference: Option<Reference>,
+    critic: Option<Critic>,
     /// Weight of the KL divergence in the next step.
     kl_coef: f64,
 }
 
 impl GrpoStage {
-    /// Keeps the policy before training where the recipe weighs the distance from it. `state` is what
-    /// [`GrpoStage::state`] said when the run was saved; null for a new run.
+    /// Keeps the policy before training where the recipe weighs the distance from it, and makes the critic where it
+    /// has one, which learns as `schedule` and `trainer` say at its own rate. `state` is what [`GrpoStage::state`] said
+    /// when the run was saved as `checkpoint`; null for a new run.
     ///
     /// # Errors
-    /// If that policy can't be loaded.
-    pub(crate) fn new(recipe: &Recipe, state: &Value) -> Result<Self, RunError> {
+    /// If a model can't be loaded.
+    pub(crate) fn new(
+        recipe: &Recipe,
+        policy: &Model,
+        schedule: Schedule,
+        trainer: TrainerConfig,
+        checkpoint: Option<&Checkpoint>,
+        state: &Value,
+    ) -> Result<Self, RunError> {
         let kl_coef = state["kl_coef"].as_f64().unwrap_or(recipe.loss.beta);
-        Ok(GrpoStage { reference: Reference::new(recipe)?, kl_coef })
+        let critic = Critic::new(recipe, policy, schedule, trainer, checkpoint)?;
+        Ok(GrpoStage { reference: Reference::new(recipe)?, critic, kl_coef })
+    }
+
+    /// Writes what the stage has learned itself into the directory of a checkpoint.
+    ///
+    /// # Errors
+    /// If a file can't be written.
+    pub(crate) fn save(&self, checkpoint: &Path, step: u64) -> Result<(), BoxError> {
+        self.critic.as_ref().map_or(Ok(()), |critic| critic.save(checkpoint, step))
     }
 
     /// What a step depends on beside the recipe, the weights and the number of the step.
@@ -113,9 +138,17 @@ impl GrpoStage {
             }
             self.kl_coef = loss.adaptive_kl.next(kl_coef, kl, measured);
         }
-        // 4. Compared inside the group.
-        let advantages = credit::advantages(recipe, &*estimator, &groups, &rewards)?;
+        // 4. Compared with each other, or with what the critic expected; the critic learns from the same numbers.
+        let estimates = self.critic.as_ref().map(|critic| critic.estimate(recipe, &batch)).transpose()?;
+        let rollouts =
+            credit::rollouts(recipe, estimator.needs(), &groups, &rewards, &batch, estimates.as_ref())?;
+        let advantages = credit::advantages(recipe, &*estimator, &groups, &rollouts)?;
         batch.give(&advantages);
+        let mut is_learning = true;
+        if let (Some(critic), Some(estimates)) = (&mut self.critic, &estimates) {
+            metrics.extend(critic.learn(recipe, &batch, estimates, &rollouts, &*estimator, step)?);
+            is_learning = !critic.is_warming_up(step);
+        }
         if loss.mask_truncated_completions {
             batch.mask_truncated();
         }
@@ -124,7 +157,8 @@ impl GrpoStage {
         let samples = &batch.samples;
         let address = Address { step, ..Address::new(seed, Purpose::Shuffle) };
         let mut updates = Updates::default();
-        for epoch in 0..recipe.train.epochs as u64 {
+        let epochs = if is_learning { recipe.train.epochs as u64 } else { 0 };
+        for epoch in 0..epochs {
             let parts = minibatches(&batch.group_sizes, recipe.train.minibatches, address.seed(), epoch);
             for indices in &parts {
                 let minibatch: Vec<&Sample> = indices.iter().map(|at| &samples[*at]).collect();

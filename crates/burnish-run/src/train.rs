@@ -8,7 +8,7 @@ use burnish_core::{Episode, Validity};
 use burnish_data::overlap::OverlapReport;
 use burnish_eval::{Change, Summary};
 use burnish_tensor::Device;
-use burnish_train::checkpoint::{self, BoxError, Checkpoint, Checkpoints};
+use burnish_train::checkpoint::{self, Checkpoint, Checkpoints};
 use burnish_train::schedule::{Schedule, Warmup};
 use burnish_train::{PassConfig, Trainer, TrainerConfig};
 
@@ -278,14 +278,22 @@ impl Run {
         self.journal.sync()?;
         self.metrics.sync()?;
         let chat = &self.policy.chat;
-        let mut write_chat = |dir: &Path| chat.save(dir).map_err(BoxError::from);
+        let step = self.step;
+        let learned = &self.stage;
+        let mut write_more = |dir: &Path| {
+            chat.save(dir)?;
+            match learned {
+                Stage::Grpo(stage) => stage.save(dir, step),
+                Stage::Sft(_) => Ok(()),
+            }
+        };
         let stage = match &self.stage {
             Stage::Grpo(stage) => stage.state(),
             Stage::Sft(_) => serde_json::Value::Null,
         };
         let state = serde_json::json!({ "tokens": self.tokens, "stage": stage, "started": self.started });
         let path =
-            self.checkpoints.save(self.step, &self.policy.model, &self.trainer, &state, &mut write_chat)?;
+            self.checkpoints.save(self.step, &self.policy.model, &self.trainer, &state, &mut write_more)?;
         self.saved = Some(self.step);
         watch.event(Event::Saved(path));
         Ok(())
@@ -421,7 +429,16 @@ impl Parts {
         let started = state["started"].as_i64().unwrap_or_else(now);
         policy.chat.template = policy.chat.template.at(started);
         let stage = if is_grpo {
-            Stage::Grpo(Box::new(GrpoStage::new(recipe, &state["stage"])?))
+            let (model, config) = (&policy.model, recipe.trainer_config());
+            let (schedule, state) = (schedule(recipe), &state["stage"]);
+            Stage::Grpo(Box::new(GrpoStage::new(
+                recipe,
+                model,
+                schedule,
+                config,
+                checkpoint.as_ref(),
+                state,
+            )?))
         } else {
             let context = policy.model.context_tokens_max();
             let (stage, overlong) = SftStage::new(corpus, &policy.chat, context)?;

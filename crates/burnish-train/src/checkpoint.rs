@@ -156,6 +156,15 @@ fn write(
     Ok(directory::sync(partial)?)
 }
 
+/// Writes a further model with its trainer into `dir`, a new folder of the checkpoint that [`Checkpoints::save`] is
+/// writing. [`Checkpoint::open`] reads it.
+///
+/// # Errors
+/// If anything can't be written.
+pub fn write_part(dir: &Path, step: u64, model: &Model, trainer: &Trainer) -> Result<(), BoxError> {
+    write(dir, step, model, trainer, &serde_json::Value::Null, &mut |_| Ok(()))
+}
+
 /// The newest complete checkpoint in `dir`; `None` where there is none. Changes nothing.
 ///
 /// # Errors

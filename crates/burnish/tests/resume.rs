@@ -108,6 +108,42 @@ fn what_dynamic_sampling_draws_and_what_the_kl_coefficient_has_become_survive_a_
 }
 
 #[test]
+fn a_run_with_a_critic_goes_on_with_what_the_critic_has_learnt() {
+    let scratch = Scratch::with_policy();
+    let ppo = [
+        "train",
+        "grpo.toml",
+        "advantage={estimator=\"gae\", config={lambda=0.95}}",
+        "critic={learning_rate=1e-3, warmup_steps=1}",
+        "rollout.group_size=1",
+        "rollout.tasks_per_step=16",
+    ];
+    scratch.burnish(&[&ppo[..], &["run.dir=whole"]].concat()).succeeds();
+    assert_has_learnt(&scratch, "whole", "tiny/checkpoints/step_120", 6);
+    let killed = [&ppo[..], &["run.dir=killed"]].concat();
+    let mut child = scratch.command(&killed).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // Past the first checkpoint, which is made after 2 of the 6 steps.
+    wait_until("the run has come that far", || {
+        metric_lines(&scratch, "killed") >= 5 || child.try_wait().unwrap().is_some()
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    scratch.burnish(&["train", "--resume", "killed"]).succeeds();
+    assert_same_run(&scratch, "killed", "whole", 6);
+    for file in ["model.safetensors", "trainer.safetensors"] {
+        let of = |dir: &str| scratch.read(&format!("{dir}/checkpoints/step_6/value_model/{file}"));
+        assert!(of("killed") == of("whole"), "{file} of the critic differs");
+    }
+    let metrics = timeless_metrics(&scratch.path("whole/metrics.jsonl"));
+    let rows: Vec<serde_json::Value> =
+        metrics.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let values: Vec<f64> = rows.iter().filter_map(|row| row["critic/vpred_mean"].as_f64()).collect();
+    assert!(values.len() == 6 && values[0] == 0.0 && values[5] != 0.0, "{values:?}");
+    let policy_losses = rows.iter().filter(|row| row["clip_ratio/low_mean"].is_number()).count();
+    assert_eq!(policy_losses, 5, "in the first step the policy waits");
+}
+
+#[test]
 fn sft_resumes_to_the_same_bits_and_repeats_itself() {
     let scratch = Scratch::with_policy();
     let mut child = start(&scratch, "sft.toml", "killed");

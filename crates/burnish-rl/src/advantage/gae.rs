@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The advantages of the step are then standardised together (`whiten`). What the critic learns, `A_t + V_t` before that,
-//! is [`Gae::returns`].
+//! is [`Estimator::returns`].
 //!
 //! **Conventions.** A rollout without a reward counts in no mean, and gets no advantage.
 //!
@@ -72,16 +72,6 @@ impl Part for Gae {
 }
 
 impl Gae {
-    /// What the critic is to predict of each sampled token: `A_t + V_t` before any standardisation. `None` without a
-    /// reward.
-    ///
-    /// # Panics
-    /// If the rollout does not have the values that [`Estimator::needs`] asks for.
-    pub fn returns(&self, rollout: &Rollout) -> Option<Vec<f64>> {
-        let credit = self.credit(rollout)?;
-        Some(credit.iter().zip(statistics(rollout)).map(|(own, token)| own + token.value).collect())
-    }
-
     fn credit(&self, rollout: &Rollout) -> Option<Vec<f64>> {
         let mut earned = rollout.score()?;
         let mut next_value = rollout.bootstrap.unwrap_or(0.0);
@@ -99,6 +89,16 @@ impl Gae {
 impl Estimator for Gae {
     fn needs(&self) -> AdvantageNeeds {
         AdvantageNeeds { values: true, ..AdvantageNeeds::default() }
+    }
+
+    fn compares_within_groups(&self) -> bool {
+        false
+    }
+
+    /// `A_t + V_t` before any standardisation. `None` without a reward.
+    fn returns(&self, rollout: &Rollout) -> Option<Vec<f64>> {
+        let credit = self.credit(rollout)?;
+        Some(credit.iter().zip(statistics(rollout)).map(|(own, token)| own + token.value).collect())
     }
 
     fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>> {

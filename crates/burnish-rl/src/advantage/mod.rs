@@ -170,7 +170,7 @@ impl Advantage {
     pub fn mean(&self) -> f64 {
         match self {
             Advantage::Whole(advantage) => *advantage,
-            Advantage::Steps(values) | Advantage::Tokens(values) => mean(values).unwrap_or(0.0),
+            Advantage::Steps(values) | Advantage::Tokens(values) => common::mean(values).unwrap_or(0.0),
         }
     }
 
@@ -212,6 +212,16 @@ pub trait Estimator: Send + Sync {
     /// What it needs beyond rewards and token counts.
     fn needs(&self) -> AdvantageNeeds {
         AdvantageNeeds::default()
+    }
+
+    /// Does it compare the rollouts of a group? It needs two of each task then.
+    fn compares_within_groups(&self) -> bool {
+        true
+    }
+
+    /// What a critic is to predict of each sampled token, where the estimator works with one.
+    fn returns(&self, _rollout: &Rollout) -> Option<Vec<f64>> {
+        None
     }
 
     /// What its advantages are scaled by, for `frac_reward_zero_std`.

@@ -7,4 +7,5 @@ mod contract;
 mod kl;
 mod objective;
 mod trl;
+mod value_loss;
 mod verl;

@@ -51,6 +51,16 @@ impl Batch {
         batch
     }
 
+    /// Index of the episode of sample number `at`.
+    pub(super) fn episode(&self, at: usize) -> usize {
+        self.origins[at].episode
+    }
+
+    /// Was an answer on sample number `at` cut off?
+    pub(super) fn is_truncated(&self, at: usize) -> bool {
+        self.origins[at].is_truncated
+    }
+
     /// The KL divergence from the reference of each of `episodes` episodes, where the samples have one.
     pub(super) fn kl(&self, episodes: usize, estimator: KlEstimator) -> Vec<EpisodeKl> {
         let mut kls = vec![EpisodeKl::default(); episodes];

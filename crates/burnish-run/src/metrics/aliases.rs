@@ -86,6 +86,28 @@ pub const METRICS: &[Metric] = &[
     metric("learning_rate", "1", "learning rate, mean over the updates")
         .verl("actor/lr")
         .prime_rl("optim/lr"),
+    metric("critic/vf_loss", "loss", "the critic's loss at loss tokens, mean over its updates")
+        .verl("critic/vf_loss"),
+    metric(
+        "critic/vf_clipfrac",
+        "share",
+        "loss tokens at which the clipped loss of the critic is the larger one",
+    )
+    .verl("critic/vf_clipfrac"),
+    metric("critic/vpred_mean", "reward", "values at loss tokens, mean").verl("critic/vpred_mean"),
+    metric(
+        "critic/vf_explained_var",
+        "share",
+        "1 - Var(return - value) / Var(return), before the critic's updates",
+    )
+    .verl("critic/vf_explained_var"),
+    metric(
+        "critic/grad_norm",
+        "loss",
+        "2-norm of the critic's gradient before it is clipped, mean over its updates",
+    )
+    .verl("critic/grad_norm"),
+    metric("critic/lr", "1", "the critic's learning rate, mean over its updates").verl("critic/lr"),
     metric(
         "sampling/sampling_logp_difference/mean",
         "nats",

@@ -59,12 +59,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
     match train.method {
         Method::Grpo => {
             ranges.at_least_one("rollout.tasks_per_step", rollout.tasks_per_step)?;
-            let compares = rollout.group_size >= 2;
-            ranges.holds(
-                "rollout.group_size",
-                compares,
-                "must be 2 or more: GRPO compares the episodes of a group",
-            )?;
+            ranges.at_least_one("rollout.group_size", rollout.group_size)?;
             if !rollout.allow_off_policy {
                 let help = ", or set `rollout.allow_off_policy = true`";
                 ranges.sampling("rollout", rollout.sampling().check_on_policy(), help)?;
@@ -76,7 +71,8 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
             let loss = recipe.loss.clone().complete().map_err(|error| within("loss", error))?;
             let advantage =
                 recipe.advantage.clone().complete().map_err(|error| within("advantage", error))?;
-            check_supplied(&advantage, source)?;
+            check_supplied(recipe, &advantage, source)?;
+            check_critic(recipe, &ranges)?;
             let episodes = rollout.tasks_per_step * rollout.group_size;
             loss.adaptive_kl.check_batch(episodes).map_err(|error| within("loss", error))?;
             let overlong = recipe.reward.overlong_buffer.check(rollout.tokens_max);
@@ -109,9 +105,28 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
 }
 
 /// Refuses an estimator that asks for what a run can't tell it.
-fn check_supplied(advantage: &AdvantageConfig, source: &Source) -> Result<(), RecipeError> {
+fn check_supplied(recipe: &Recipe, advantage: &AdvantageConfig, source: &Source) -> Result<(), RecipeError> {
     let refused = |problem: String| source.error("advantage.estimator", problem);
-    let needs = advantage.build().map_err(|error| refused(error.to_string()))?.needs();
+    let estimator = advantage.build().map_err(|error| refused(error.to_string()))?;
+    let needs = estimator.needs();
+    if recipe.rollout.group_size < 2 && estimator.compares_within_groups() {
+        let problem =
+            format!("must be 2 or more: `{}` compares the episodes of a group", advantage.estimator);
+        return Err(source.error("rollout.group_size", problem));
+    }
+    match (&recipe.critic, needs.values) {
+        (None, true) => {
+            return Err(refused(format!(
+                "is `{}`, which needs a critic: add a table `[critic]`",
+                advantage.estimator
+            )));
+        }
+        (Some(_), false) => {
+            let problem = format!("has no use: `{}` needs no values; take \"gae\"", advantage.estimator);
+            return Err(source.error("critic", problem));
+        }
+        _ => {}
+    }
     if let Some(what) = methods::missing(needs).first() {
         return Err(refused(format!(
             "is `{}`, which needs {what}: no run has that yet",
@@ -119,6 +134,19 @@ fn check_supplied(advantage: &AdvantageConfig, source: &Source) -> Result<(), Re
         )));
     }
     Ok(())
+}
+
+fn check_critic(recipe: &Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
+    let Some(critic) = &recipe.critic else { return Ok(()) };
+    ranges.positive("critic.learning_rate", critic.learning_rate)?;
+    ranges.not_negative("critic.clip_range", critic.clip_range)?;
+    let is_whole = recipe.policy.lora.is_none() || critic.path.is_some();
+    ranges.holds(
+        "critic",
+        is_whole,
+        "needs `critic.path` beside `policy.lora`: it can't begin as a frozen base",
+    )?;
+    ranges.holds("device", recipe.device == "cpu", "must be \"cpu\" with a critic, which no GPU computes yet")
 }
 
 fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {

@@ -5,6 +5,7 @@
 //! anything starts. Paths are relative to the current directory.
 
 mod check;
+mod critic;
 mod dynamic_sampling;
 mod foreign;
 mod metrics;
@@ -26,6 +27,7 @@ use burnish_train::schedule::Decay;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use critic::CriticSection;
 pub use dynamic_sampling::{DynamicSampling, FilterMetric};
 pub use metrics::MetricsSection;
 pub use policy::{ComputeType, PolicySection};
@@ -82,6 +84,9 @@ pub struct Recipe {
     /// How rewards become advantages (GRPO).
     #[serde(default)]
     pub advantage: AdvantageConfig,
+    /// The critic, where advantages need values (PPO).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub critic: Option<CriticSection>,
     /// The loss (GRPO).
     #[serde(default)]
     pub loss: LossConfig,

@@ -61,7 +61,7 @@ fn check_by_finite_differences(model: &mut Model, objective: &dyn Objective) {
     check_on(&random_batch(5), model, objective);
 }
 
-fn check_on(batch: &[Sample], model: &mut Model, objective: &dyn Objective) {
+pub(crate) fn check_on(batch: &[Sample], model: &mut Model, objective: &dyn Objective) {
     let (_, grads) = gradient(model, batch, objective, 1000);
     let whole = norm(grads.iter().map(|value| f64::from(*value)));
     let mut random = Stream::new(6);

@@ -13,3 +13,4 @@ mod gradient;
 mod refusals;
 mod schedule;
 mod training;
+mod values;
