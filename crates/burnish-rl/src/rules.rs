@@ -2,6 +2,7 @@
 //! anything starts.
 
 use crate::advantage::AdvantageConfig;
+use crate::aggregation::Aggregation;
 use crate::kl::KlEstimator;
 use crate::{LossConfig, SettingError};
 
@@ -72,6 +73,19 @@ pub const RULES: &[Rule] = &[
         is_broken: |setup| {
             let loss = setup.loss;
             loss.beta_in_loss() != 0.0 && loss.kl_estimator == KlEstimator::K1 && !loss.use_bias_correction_kl
+        },
+    },
+    Rule {
+        id: "opmd-kimi-aggregation",
+        key: "loss.aggregation",
+        reason: "must be \"grpo\" for `opmd` with `variant = \"kimi\"`: its loss is one number a sequence, which any other \
+                 mean would multiply by the sequence's length",
+        nearest: "set `loss.aggregation = \"grpo\"`, or `variant = \"k2\"`, a loss of tokens",
+        is_broken: |setup| {
+            let loss = setup.loss;
+            loss.objective == "opmd"
+                && loss.config["variant"] == "kimi"
+                && loss.aggregation != Aggregation::Grpo
         },
     },
 ];
