@@ -26,6 +26,7 @@ pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = &[
     token_loss::<objective::Rec>(),
     token_loss::<objective::Red>(),
     token_loss::<objective::Opmd>(),
+    token_loss::<objective::OpmdKimi>(),
     token_loss::<objective::AsymRe>(),
     token_loss::<objective::Mdpo>(),
 ];

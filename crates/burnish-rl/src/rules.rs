@@ -78,15 +78,10 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "opmd-kimi-aggregation",
         key: "loss.aggregation",
-        reason: "must be \"grpo\" for `opmd` with `variant = \"kimi\"`: its loss is one number a sequence, which any other \
-                 mean would multiply by the sequence's length",
-        nearest: "set `loss.aggregation = \"grpo\"`, or `variant = \"k2\"`, a loss of tokens",
-        is_broken: |setup| {
-            let loss = setup.loss;
-            loss.objective == "opmd"
-                && loss.config["variant"] == "kimi"
-                && loss.aggregation != Aggregation::Grpo
-        },
+        reason: "must be \"grpo\" for `opmd_kimi`: its loss is one number a sequence, which any other mean would \
+                 multiply by the sequence's length",
+        nearest: "set `loss.aggregation = \"grpo\"`, or `loss.objective = \"opmd\"`, a loss of tokens",
+        is_broken: |setup| setup.loss.objective == "opmd_kimi" && setup.loss.aggregation != Aggregation::Grpo,
     },
 ];
 

@@ -7,22 +7,20 @@
 //! division by a standard deviation:
 //!
 //! ```text
-//! variant = "k2":       ℓ = -A·lp + τ/2·x²                     each token for itself
-//! variant = "kimi":     ℓ = -Σ A·lp + τ/2·(Σ x)²               sums over the sequence; each token has this value
+//! variant = "k2":       ℓ = -A·lp + τ/2·x²
 //! variant = "minimal":  ℓ = -A·lp / (1 + τ)
 //! ```
 //!
-//! **Derivative.** `-A + τ·x`; for `kimi`, of the sum over the `n` tokens of a sequence, `n·(-A + τ·Σ x)`; `-A / (1 + τ)`.
-//! Nothing is clipped.
+//! **Derivative.** `-A + τ·x`, or `-A / (1 + τ)`. Nothing is clipped.
 //!
 //! **Reduces to.** REINFORCE with a baseline (`rec` with `clip = "none"`): for `τ = 0`, and, with `k2`, in its
-//! derivative where the policy has not moved. `k2` and `kimi` are one for sequences of one token. To the bit.
+//! derivative where the policy has not moved. To the bit.
 //!
-//! **Differs from the paper and from the frameworks.** `kimi` is Kimi k1.5's, whose `log Z` is the mean reward of the
-//! group here; it is for `loss.aggregation = "grpo"`, the mean over sequences. `k2` is Trinity-RFT's `rec` with
-//! `regularizer = "k2"`, whose coefficient is `τ/2` (it leaves out the half). `minimal` is Trinity-RFT's algorithm called
-//! `opmd`: the first step on the loss of all pairs of a group, `Σ (A_i - A_j - τ·(log π_i - log π_j))²`, divided by
-//! `1 + τ`. The pairwise loss beyond its first step needs whole groups, which an objective does not see.
+//! **Differs from the paper and from the frameworks.** The paper (Kimi k1.5) squares the log-ratio of the whole answer:
+//! `opmd_kimi`. `k2` is Trinity-RFT's `rec` with `regularizer = "k2"`, whose coefficient is `τ/2` (it leaves out the half).
+//! `minimal` is Trinity-RFT's algorithm called `opmd`: the first step on the loss of all pairs of a group, `Σ (A_i - A_j -
+//! τ·(log π_i - log π_j))²`, divided by `1 + τ`. The pairwise loss beyond its first step needs whole groups, which an
+//! objective does not see.
 //!
 //! **References.** Kimi Team 2025, "Kimi k1.5", arXiv:2501.12599, section 2.3.2. Yao et al. 2025, arXiv:2509.24203,
 //! section 3; Trinity-RFT's `OPMDPolicyLossFn` and `RECPolicyLossFn`.
@@ -39,8 +37,6 @@ pub enum OpmdVariant {
     /// The squared log-ratio of each token.
     #[default]
     K2,
-    /// The squared log-ratio of the sequence.
-    Kimi,
     /// Nothing; the step is smaller.
     Minimal,
 }
@@ -67,11 +63,9 @@ impl Part for Opmd {
         title: "Online policy mirror descent (OPMD)",
         family: Family::Objective,
         paper: "Kimi Team 2025, Kimi k1.5, arXiv:2501.12599; Yao et al. 2025, arXiv:2509.24203",
-        equation: "-A·lp + τ/2·x², of the token (k2) or the sequence (kimi); -A·lp/(1 + τ) (minimal)",
-        scope: "sequence",
-        check: Check::Golden(
-            "Trinity-RFT 0.6.0 RECPolicyLossFn (k2), OPMDPolicyLossFn (minimal); an independent implementation (kimi)",
-        ),
+        equation: "-A·lp + τ/2·(lp - old)² (k2), or -A·lp/(1 + τ) (minimal)",
+        scope: "token",
+        check: Check::Golden("Trinity-RFT 0.6.0 RECPolicyLossFn (k2), OPMDPolicyLossFn (minimal)"),
         reconstructed: None,
         reduces_to: &["REINFORCE with a baseline, for tau = 0 or a policy that has not moved"],
         file: "crates/burnish-rl/src/objective/opmd.rs",
@@ -84,30 +78,13 @@ impl Part for Opmd {
 
 impl TokenLoss for Opmd {
     fn losses(&self, tokens: &Tokens<'_>, losses: &mut Losses) {
-        let count = tokens.len();
-        match self.variant {
-            OpmdVariant::K2 => {
-                for at in 0..count {
-                    let (advantage, x) = (tokens.advantage[at], tokens.log_ratio(at));
-                    losses.value[at] = -advantage * tokens.policy[at] + 0.5 * self.tau * x * x;
-                    losses.d_policy[at] = -advantage + self.tau * x;
-                }
-            }
-            OpmdVariant::Kimi => {
-                let x: f64 = (0..count).map(|at| tokens.log_ratio(at)).sum();
-                let reward: f64 = (0..count).map(|at| -tokens.advantage[at] * tokens.policy[at]).sum();
-                losses.value.fill(reward + 0.5 * self.tau * x * x);
-                for at in 0..count {
-                    losses.d_policy[at] = count as f64 * (-tokens.advantage[at] + self.tau * x);
-                }
-            }
-            OpmdVariant::Minimal => {
-                for at in 0..count {
-                    let advantage = tokens.advantage[at];
-                    losses.value[at] = -advantage * tokens.policy[at] / (1.0 + self.tau);
-                    losses.d_policy[at] = -advantage / (1.0 + self.tau);
-                }
-            }
+        for at in 0..tokens.len() {
+            let (advantage, x) = (tokens.advantage[at], tokens.log_ratio(at));
+            let reward = -advantage * tokens.policy[at];
+            (losses.value[at], losses.d_policy[at]) = match self.variant {
+                OpmdVariant::K2 => (reward + 0.5 * self.tau * x * x, -advantage + self.tau * x),
+                OpmdVariant::Minimal => (reward / (1.0 + self.tau), -advantage / (1.0 + self.tau)),
+            };
         }
     }
 }

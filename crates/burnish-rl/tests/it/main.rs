@@ -6,5 +6,8 @@ mod config;
 mod contract;
 mod kl;
 mod objective;
+mod research;
+mod stale;
+mod tabular;
 mod trl;
 mod verl;
