@@ -18,7 +18,18 @@ pub struct Entry<T: ?Sized> {
 }
 
 /// The losses of tokens: `loss.objective`.
-pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = &[token_loss::<objective::PpoClip>()];
+pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = &[
+    token_loss::<objective::PpoClip>(),
+    token_loss::<objective::ClipCov>(),
+    token_loss::<objective::KlCov>(),
+    token_loss::<objective::M2po>(),
+    token_loss::<objective::Rec>(),
+    token_loss::<objective::Red>(),
+    token_loss::<objective::Opmd>(),
+    token_loss::<objective::OpmdKimi>(),
+    token_loss::<objective::AsymRe>(),
+    token_loss::<objective::Mdpo>(),
+];
 
 /// From rewards to credit: `advantage.estimator`.
 pub const ADVANTAGES: &[Entry<dyn Estimator>] = &[

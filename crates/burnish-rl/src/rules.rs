@@ -3,6 +3,7 @@
 
 use crate::LossConfig;
 use crate::advantage::AdvantageConfig;
+use crate::aggregation::Aggregation;
 use crate::kl::KlEstimator;
 
 /// What of a recipe the rules look at.
@@ -66,6 +67,14 @@ pub const RULES: &[Rule] = &[
             let loss = setup.loss;
             loss.beta_in_loss() != 0.0 && loss.kl_estimator == KlEstimator::K1 && !loss.use_bias_correction_kl
         },
+    },
+    Rule {
+        id: "opmd-kimi-aggregation",
+        key: "loss.aggregation",
+        reason: "must be \"grpo\" for `opmd_kimi`: its loss is one number a sequence, which any other mean would \
+                 multiply by the sequence's length",
+        nearest: "set `loss.aggregation = \"grpo\"`, or `loss.objective = \"opmd\"`, a loss of tokens",
+        is_broken: |setup| setup.loss.objective == "opmd_kimi" && setup.loss.aggregation != Aggregation::Grpo,
     },
 ];
 
