@@ -110,6 +110,11 @@ impl Part for Opd {
 }
 
 impl Opd {
+    /// Without a weight, rewards need not exist.
+    fn reward(&self, streams: &Streams<'_>, at: usize) -> f64 {
+        if self.reward_weight == 0.0 { 0.0 } else { self.reward_weight * streams.advantage[at] }
+    }
+
     /// Value, derivative, bound crossed.
     fn token(&self, streams: &Streams<'_>, at: usize, advantage: f64) -> (f64, f64, Option<Bound>) {
         // No bound is a bound that no ratio crosses.
@@ -140,7 +145,7 @@ impl Objective for Opd {
             let denominator = self.aggregation.denominator(count, totals);
             for at in streams.loss_positions(sequence.clone()) {
                 let excess = streams.behavior[at] - teacher[at];
-                let advantage = self.reward_weight * streams.advantage[at] - self.kl_coef * excess;
+                let advantage = self.reward(streams, at) - self.kl_coef * excess;
                 let (value, derivative, clipped) = self.token(streams, at, advantage);
                 evaluation.loss += value / denominator;
                 evaluation.d_policy[at] = derivative / denominator;

@@ -110,7 +110,9 @@ def dpo(name, streams, order=None, **settings):
     made.ref_model = fake_model(lambda _: reference)
     input_ids, attention_mask, completion_mask = ids([streams["mask"][at] for at in order])
     inputs = dict(input_ids=input_ids, attention_mask=attention_mask, completion_mask=completion_mask)
+    torch.set_default_dtype(torch.float64)  # exo_pair makes a tensor of its smoothing
     loss = made.compute_loss(fake_model(lambda _: policy[order]), inputs)
+    torch.set_default_dtype(torch.float32)
     metrics = {key: values[0] for key, values in made._metrics["train"].items()}
     return case(name, settings, loss, policy, metrics)
 
@@ -272,8 +274,7 @@ if __name__ == "__main__":
         dpo=[dpo(name, batches[name], loss_type=[kind]) for kind in types for name in ["ragged", "far"]]
         + [dpo("ragged", batches["ragged"], loss_type=["sigmoid"], beta=2.5)]
         + [dpo(name, batches[name], loss_type=["robust"], label_smoothing=0.1) for name in ["ragged", "far"]]
-        # TRL holds this number in f32.
-        + [dpo(name, batches[name], loss_type=["exo_pair"], label_smoothing=2**-10) for name in ["ragged", "far"]],
+        + [dpo(name, batches[name], loss_type=["exo_pair"], label_smoothing=0.001) for name in ["ragged", "far"]],
         ipo=[dpo(name, batches[name], loss_type=["ipo"], beta=beta) for name in ["ragged", "far"] for beta in [0.1, 0.7]],
         # The pairs of the group written out: 0 and 2 are right, 1 and 3 wrong.
         group_dpo=[dpo("group", batches["group"], order=[0, 0, 2, 2, 1, 3, 1, 3], loss_type=["sigmoid"], beta=0.3)],
