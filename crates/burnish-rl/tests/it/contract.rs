@@ -4,7 +4,7 @@ use crate::common::{Batch, Grouped, batches, is_near, loss, rollouts};
 use burnish_rl::advantage::{Advantage, Rollout, Rollouts};
 use burnish_rl::aggregation::Aggregation;
 use burnish_rl::catalogue::{self, ADVANTAGES, DISTILLATIONS, HEAD_LOSSES, OBJECTIVES, PREFERENCES};
-use burnish_rl::{Family, LossConfig, Objective, PolicyLoss};
+use burnish_rl::{Family, LossConfig, Objective, PolicyLoss, SettingError};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -20,6 +20,7 @@ fn objectives() -> impl Iterator<Item = (&'static str, PolicyLoss)> {
 }
 
 /// Objectives on whole sequences, which see pairs.
+#[expect(clippy::unwrap_used, reason = "a test says what is right")]
 fn whole_losses() -> impl Iterator<Item = (&'static str, Box<dyn Objective>)> {
     let entries = PREFERENCES.iter().chain(DISTILLATIONS);
     entries.map(|entry| (entry.card.id, (entry.build)(&Value::Null).unwrap()))
@@ -216,7 +217,8 @@ proptest! {
 
 #[test]
 fn settings_read_back_as_they_are_written() {
-    let complete: Vec<(&str, fn(&Value) -> _)> = ADVANTAGES
+    type Complete = fn(&Value) -> Result<Value, SettingError>;
+    let complete: Vec<(&str, Complete)> = ADVANTAGES
         .iter()
         .map(|entry| (entry.card.id, entry.complete))
         .chain(OBJECTIVES.iter().map(|entry| (entry.card.id, entry.complete)))

@@ -1,7 +1,7 @@
 //! Distances from a teacher: TRL 1.16's own numbers, made by `tests/golden/make_preference.py`, and algebra.
 
 use crate::common::{Batch, batches, clip, is_near, loss, metric};
-use crate::preference;
+use crate::trl_preference;
 use burnish_rl::aggregation::Aggregation;
 use burnish_rl::distillation::{Gkd, HeadLoss, HeadTarget, Opd, Rest, Surrogate, Teacher};
 use burnish_rl::{LossConfig, Objective, Part, Streams};
@@ -43,6 +43,7 @@ struct Row {
     gradient: Vec<f64>,
 }
 
+#[expect(clippy::unwrap_used, reason = "the file is part of the test")]
 fn golden() -> Golden {
     serde_json::from_str(include_str!("../golden/preference.json")).unwrap()
 }
@@ -83,7 +84,7 @@ fn a_sparse_teacher_is_that_of_trl() {
 
 #[test]
 fn opd_is_the_published_formula() {
-    let golden = preference::golden();
+    let golden = trl_preference::golden();
     for case in &golden.opd {
         let mut opd: Opd = serde_json::from_value(case.settings.clone()).unwrap();
         opd.aggregation = Aggregation::Bnpo;

@@ -9,4 +9,5 @@ mod kl;
 mod objective;
 mod preference;
 mod trl;
+mod trl_preference;
 mod verl;

@@ -1,17 +1,12 @@
-//! Losses of pairs and of labelled answers: TRL 1.16's own numbers, made by `tests/golden/make_preference.py`, and
-//! algebra.
+//! Losses of pairs and of labelled answers: algebra, limits and extremes.
 
 use crate::common::{Batch, Grouped, batches, is_near, metric};
+use crate::trl_preference;
 use burnish_rl::nll::Nll;
 use burnish_rl::preference::{Baseline, Dpo, DpoLoss, GroupDpo, Ipo, Kto, Orpo, Simpo};
-use burnish_rl::{Evaluation, Objective, Part, Totals};
+use burnish_rl::{Objective, Part, Totals};
 use proptest::prelude::*;
-use serde::Deserialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-
-/// Both sides compute in f64, and the file has 14 digits.
-const TOLERANCE: f64 = 1e-9;
 
 const LOSSES: [DpoLoss; 11] = [
     DpoLoss::Sigmoid,
@@ -26,108 +21,6 @@ const LOSSES: [DpoLoss; 11] = [
     DpoLoss::ApoZero,
     DpoLoss::ApoDown,
 ];
-
-#[derive(Deserialize)]
-pub(crate) struct Golden {
-    batches: BTreeMap<String, Rows>,
-    dpo: Vec<Case>,
-    ipo: Vec<Case>,
-    group_dpo: Vec<Case>,
-    simpo: Vec<Case>,
-    orpo: Vec<Case>,
-    kto: Vec<Case>,
-    pub(crate) opd: Vec<Case>,
-}
-
-/// `[rows][columns]`, padded.
-#[derive(Deserialize)]
-struct Rows {
-    policy: Vec<Vec<f64>>,
-    reference: Vec<Vec<f64>>,
-    mask: Vec<Vec<u8>>,
-    #[serde(default)]
-    label: Vec<f64>,
-    #[serde(default)]
-    advantages: Vec<f64>,
-    #[serde(default)]
-    proximal: Vec<Vec<f64>>,
-    #[serde(default)]
-    behavior: Vec<Vec<f64>>,
-}
-
-#[derive(Deserialize)]
-pub(crate) struct Case {
-    batch: String,
-    pub(crate) settings: Value,
-    #[serde(default)]
-    mismatched: bool,
-    loss: f64,
-    gradient: Vec<Vec<f64>>,
-    metrics: BTreeMap<String, f64>,
-}
-
-pub(crate) fn golden() -> Golden {
-    serde_json::from_str(include_str!("../golden/preference.json")).unwrap()
-}
-
-impl Golden {
-    /// Sequences that belong together `size` by `size`, and the log-probs at which they were sampled.
-    pub(crate) fn batch(&self, name: &str, size: usize) -> (Grouped, Vec<f64>) {
-        let rows = &self.batches[name];
-        let columns = rows.policy[0].len();
-        let or_policy = |stream: &[Vec<f64>]| {
-            if stream.is_empty() { rows.policy.concat() } else { stream.concat() }
-        };
-        let labels = if rows.label.is_empty() { &rows.advantages } else { &rows.label };
-        let label = |row: usize| labels.get(row).copied().unwrap_or(f64::NAN);
-        let batch = Batch {
-            policy: rows.policy.concat(),
-            proximal: or_policy(&rows.proximal),
-            reference: rows.reference.concat(),
-            entropy: vec![1.0; rows.policy.len() * columns],
-            advantage: (0..rows.policy.len()).flat_map(|row| vec![label(row); columns]).collect(),
-            loss_mask: rows.mask.concat().into_iter().map(|in_loss| in_loss == 1).collect(),
-            sequences: (0..rows.policy.len()).map(|row| row * columns..(row + 1) * columns).collect(),
-            marks: Vec::new(),
-        };
-        (Grouped::new(batch, size), or_policy(&rows.behavior))
-    }
-}
-
-impl Case {
-    pub(crate) fn compare(&self, found: &Evaluation) {
-        let what = format!("{} {}", self.batch, self.settings);
-        assert!(is_near(found.loss, self.loss, TOLERANCE), "{what}: {} for {}", found.loss, self.loss);
-        let expected = self.gradient.concat();
-        assert_eq!(found.d_policy.len(), expected.len(), "{what}");
-        for (found, expected) in found.d_policy.iter().zip(expected) {
-            assert!(is_near(*found, expected, TOLERANCE), "{what}: gradient {found} for {expected}");
-        }
-        for (name, expected) in self.metrics.iter().filter(|(name, _)| *name != "rewards/margins") {
-            let found = metric(found, name);
-            assert!(is_near(found, *expected, TOLERANCE), "{what}: {name} {found} for {expected}");
-        }
-        // KTO has none: it is the difference of two means.
-        if let Some(expected) = self.metrics.get("rewards/margins") {
-            let margin = metric(found, "rewards/chosen") - metric(found, "rewards/rejected");
-            assert!(is_near(margin, *expected, TOLERANCE), "{what}: {margin} for {expected}");
-        }
-    }
-
-    fn number(&self, key: &str) -> Option<f64> {
-        self.settings.get(key).and_then(Value::as_f64)
-    }
-
-    /// TRL's settings are ours, but for a list of one loss.
-    fn dpo(&self) -> Dpo {
-        Dpo {
-            beta: self.number("beta").unwrap_or(0.1),
-            loss_type: serde_json::from_value(self.settings["loss_type"][0].clone()).unwrap(),
-            label_smoothing: self.number("label_smoothing").unwrap_or(0.0),
-            ..Dpo::default()
-        }
-    }
-}
 
 /// A pair of answers of two tokens each, whose log-ratios are `chosen` and `rejected`.
 fn pair(chosen: f64, rejected: f64) -> Grouped {
@@ -173,81 +66,13 @@ fn labelled(mut pairs: Grouped) -> Grouped {
     pairs
 }
 
-/// A setting of every kind, which `check` allows.
+/// A setting of every kind.
 fn dpo(loss_type: DpoLoss) -> Dpo {
     let label_smoothing = match loss_type {
         DpoLoss::Sigmoid | DpoLoss::SigmoidNorm | DpoLoss::Robust | DpoLoss::ExoPair => 0.125,
         _ => 0.0,
     };
-    let dpo = Dpo { beta: 0.5, loss_type, label_smoothing, ..Dpo::default() };
-    dpo.check().unwrap();
-    dpo
-}
-
-#[test]
-fn dpo_and_ipo_are_those_of_trl() {
-    let golden = golden();
-    for case in &golden.dpo {
-        case.compare(&golden.batch(&case.batch, 2).0.evaluate(&case.dpo()));
-    }
-    for case in &golden.ipo {
-        let ipo = Ipo { beta: case.number("beta").unwrap(), ..Ipo::default() };
-        case.compare(&golden.batch(&case.batch, 2).0.evaluate(&ipo));
-    }
-    let kinds: std::collections::BTreeSet<String> =
-        golden.dpo.iter().map(|case| case.settings["loss_type"][0].to_string()).collect();
-    assert_eq!((kinds.len(), golden.ipo.len()), (LOSSES.len(), 4));
-}
-
-#[test]
-fn simpo_and_orpo_are_those_of_trl() {
-    let golden = golden();
-    for case in &golden.simpo {
-        let number = |key| case.number(key).unwrap();
-        let (beta, gamma) = (number("beta"), number("simpo_gamma"));
-        let simpo = Simpo { beta, gamma, label_smoothing: number("label_smoothing") };
-        case.compare(&golden.batch(&case.batch, 2).0.evaluate(&simpo));
-    }
-    for case in &golden.orpo {
-        let orpo = Orpo { beta: case.number("beta").unwrap() };
-        case.compare(&golden.batch(&case.batch, 2).0.evaluate(&orpo));
-    }
-    assert_eq!((golden.simpo.len(), golden.orpo.len()), (2, 2));
-}
-
-#[test]
-fn a_group_is_what_trl_makes_of_its_pairs_written_out() {
-    let golden = golden();
-    let case = &golden.group_dpo[0];
-    let group = GroupDpo { beta: case.number("beta").unwrap(), ..GroupDpo::default() };
-    case.compare(&golden.batch("group", 4).0.evaluate(&group));
-}
-
-#[test]
-fn kto_is_that_of_trl_with_its_baseline_and_with_that_of_the_batch() {
-    let golden = golden();
-    let mut baselines = Vec::new();
-    for case in &golden.kto {
-        let is_apo = case.settings.get("loss_type").is_some();
-        let kl = case.metrics["kl"];
-        let (baseline, z0) = match (case.mismatched, is_apo) {
-            (true, _) => (Baseline::Given, kl),
-            (_, true) => (Baseline::Given, 0.0),
-            _ => (Baseline::Batch, 0.0),
-        };
-        let kto = Kto {
-            beta: case.number("beta").unwrap(),
-            desirable_weight: case.number("desirable_weight").unwrap_or(1.0),
-            undesirable_weight: case.number("undesirable_weight").unwrap_or(1.0),
-            baseline,
-            z0,
-        };
-        kto.check().unwrap();
-        case.compare(&golden.batch(&case.batch, 1).0.evaluate(&kto));
-        baselines.push((baseline, kl > 0.0));
-    }
-    // Each way to a baseline is tried with one that is not 0.
-    assert!(baselines.contains(&(Baseline::Given, true)) && baselines.contains(&(Baseline::Batch, true)));
+    Dpo { beta: 0.5, loss_type, label_smoothing, ..Dpo::default() }
 }
 
 proptest! {
@@ -418,18 +243,19 @@ fn the_hinge_still_learns_exactly_at_its_margin() {
 
 #[test]
 fn log_sigmoid_is_exact_where_it_is_almost_linear_and_where_it_almost_vanishes() {
-    let dpo = Dpo { beta: 1.0, ..Dpo::default() };
+    let plain = Dpo { beta: 1.0, ..Dpo::default() };
     // x = 700: exp(-700) has all its digits, x = -700: 700.
-    let (right, wrong) = (pair(350.0, -350.0).evaluate(&dpo), pair(-350.0, 350.0).evaluate(&dpo));
+    let (right, wrong) = (pair(350.0, -350.0).evaluate(&plain), pair(-350.0, 350.0).evaluate(&plain));
     let tiny = (-700.0f64).exp();
     assert!(right.loss > 0.0 && (right.loss / tiny - 1.0).abs() < 1e-12, "{}", right.loss);
     assert!((right.d_policy[0] / -tiny - 1.0).abs() < 1e-12, "{}", right.d_policy[0]);
     assert_eq!((wrong.loss, wrong.d_policy), (700.0, vec![-1.0, -1.0, 1.0, 1.0]));
-    let further = pair(-4e5, 4e5).evaluate(&dpo);
+    let further = pair(-4e5, 4e5).evaluate(&plain);
     assert_eq!((further.loss, further.d_policy[0]), (8e5, -1.0));
     for kind in LOSSES {
+        dpo(kind).check().unwrap();
         for (chosen, rejected) in [(700.0, -700.0), (-700.0, 700.0), (1e6, -1e6), (-1e6, 1e6)] {
-            let found = pair(chosen, rejected).evaluate(&super::preference::dpo(kind));
+            let found = pair(chosen, rejected).evaluate(&dpo(kind));
             assert!(found.loss.is_finite(), "{kind:?} {chosen}");
             assert!(found.d_policy.iter().all(|derivative| derivative.is_finite()), "{kind:?} {chosen}");
         }
@@ -511,7 +337,7 @@ fn orpo_is_finite_for_an_answer_that_is_certain_and_skips_an_empty_one() {
 #[test]
 #[should_panic(expected = "a pair is a group of two sequences")]
 fn a_group_that_is_no_pair_is_no_input() {
-    let group = golden().batch("group", 4).0;
+    let group = trl_preference::golden().batch("group", 4).0;
     Dpo::default().evaluate(&group.streams(), &Totals { sequences: 4, ..Totals::default() });
 }
 
