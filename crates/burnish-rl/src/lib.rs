@@ -8,6 +8,8 @@
 //! ```text
 //! rewards -> advantage::Estimator -> Streams.advantage
 //! Streams -> PolicyLoss { TokenLoss, kl, correction, aggregation } -> Evaluation
+//! Streams -> preference::*, distillation::Opd, nll::Nll -> Evaluation
+//! logits, Teacher -> distillation::HeadLoss -> HeadEvaluation
 //! ```
 //!
 //! A [`TokenLoss`] is one published objective: it sees the loss tokens of one sequence and nothing else. What

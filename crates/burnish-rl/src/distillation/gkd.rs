@@ -31,6 +31,18 @@
 //! `loss_add_tail` true and false of TRL's server distillation; TRL takes the rest's probability from `1 - Σ`, of at
 //! least 1e-7, for both; here the student's is the exact sum over the rest, and the teacher's is TRL's.
 //!
+//! **Example.**
+//! ```
+//! use burnish_rl::distillation::{Gkd, HeadLoss, Teacher};
+//! let forward = Gkd { beta: 0.0, ..Gkd::default() };
+//! // The teacher is sure of token 1; of the others it says nothing.
+//! let teacher = Teacher::Sparse { ids: &[1], logprobs: &[0.75f64.ln()] };
+//! let found = forward.evaluate(&[0.0, 0.0, 0.0, 0.0], teacher);
+//! // The student gives it 1/4, and the rest 3/4.
+//! assert!((found.value - 0.5 * 3.0f64.ln()).abs() < 1e-12);
+//! assert!((found.d_logits[1] - (0.25 - 0.75)).abs() < 1e-12);
+//! ```
+//!
 //! **References.** Agarwal et al. 2023 (GKD), arXiv:2306.13649, eq. 1. Reverse KL: Gu et al. 2023 (MiniLLM),
 //! arXiv:2306.08543.
 

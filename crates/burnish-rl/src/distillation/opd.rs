@@ -25,9 +25,10 @@
 //!
 //! **Differs from the source.** `importance` with `c = 1`, `w = 0` is Thinking Machines' (tinker-cookbook adds it to an
 //! advantage from the environment, which is 0 there; it sums over tokens, which is `dr_grpo` up to a constant).
-//! Others clip. No term of the future is added (its discount is 0 by default too).
+//! `clip` is its `loss_fn = "ppo"`, with the proximal policy in the ratio, which there is the sampler. Its
+//! `kl_discount_factor`, which adds the differences of later tokens, is not here; it is 0 by default.
 //!
-//! **Metrics.** Means over loss tokens: `teacher_kl` (`b - t`), `entropy`, and with `clip` `clip_ratio/low_mean`,
+//! **Metrics.** Means over loss tokens: `teacher_kl` (`b - t`, the cookbook's name), `entropy`, and with `clip` `clip_ratio/low_mean`,
 //! `clip_ratio/high_mean`, `clip_ratio/region_mean`.
 //!
 //! **References.** Lu et al. 2025, On-Policy Distillation, Thinking Machines Lab (thinkingmachines.ai/blog). Gu et al.

@@ -40,6 +40,20 @@
 //! **Metrics**, named as in TRL, each a mean over pairs: `rewards/chosen` (`β·h_w`), `rewards/rejected`,
 //! `rewards/accuracies`, `rewards/margins`, `logps/chosen`, `logps/rejected`; and `entropy`, over loss tokens.
 //!
+//! **Example.**
+//! ```
+//! use burnish_rl::{Objective, Streams, Totals, preference::Dpo};
+//! // An answer of two tokens against one of one; the policy is still the reference.
+//! let (policy, zeros) = ([-0.5, -1.5, -1.0], [0.0; 3]);
+//! let streams = Streams {
+//!     policy: &policy, proximal: &policy, behavior: &policy, reference: Some(&policy), entropy: &zeros,
+//!     advantage: &zeros, loss_mask: &[true; 3], sequences: &[0..2, 2..3], groups: &[0..2], marks: &[],
+//! };
+//! let evaluation = Dpo::default().evaluate(&streams, &Totals { sequences: 2, ..Totals::default() });
+//! assert_eq!(evaluation.loss, 2.0f64.ln());
+//! assert_eq!(evaluation.d_policy, [-0.05, -0.05, 0.05]);
+//! ```
+//!
 //! **References.** Rafailov et al. 2023 (DPO), arXiv:2305.18290, eq. 7. Smoothing: Mitchell 2023, a note on DPO
 //! with noisy preferences (cDPO). `robust`: Chowdhury et al. 2024, arXiv:2403.00409. `hinge`: Zhao et al. 2023
 //! (SLiC), arXiv:2305.10425, and Liu et al. 2023 (RSO), arXiv:2309.06657. `exo_pair`: Ji et al. 2024,

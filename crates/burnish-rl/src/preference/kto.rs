@@ -24,12 +24,12 @@
 //! `apo_zero` of [`super::Dpo`].
 //!
 //! **Differs from the paper and from TRL.** Only in `z0`, an estimate of the KL divergence from the reference. The
-//! paper and TRL 1.16 take the mean log-ratio of *mismatched* answers: each prompt with the answer of the one before
-//! it in the micro-batch, for which they run both models once more. Such answers are not the policy's, so that it
-//! is a biased estimate (nearly always below 0, hence 0). Here it is the mean over the batch's own answers: where the policy
-//! sampled them, an unbiased estimate of what it is meant to be; where answers come from elsewhere it moves with the
-//! labels as they are learned, and `baseline = "given"` takes any number that was found otherwise (TRL's among them,
-//! with which the two agree). TRL averages `z0` over processes, but takes it of each micro-batch.
+//! paper and TRL 1.16 take `max(0, mean log-ratio)` of *mismatched* answers: each prompt with the answer of the one
+//! before it in the micro-batch, for which they run both models once more (TRL then averages over processes; each
+//! micro-batch has its own). The paper calls it biased: such answers are not the policy's. Here it is the mean over the
+//! optimiser batch's own answers, without a further pass. Where the policy sampled them, that is an unbiased estimate of
+//! the divergence; where they come from elsewhere it moves with the labels as these are learned. `baseline = "given"`
+//! takes a number that was found otherwise; with TRL's own, the two agree.
 //!
 //! **Metrics**, named as in TRL: `kl` (`z0`), `rewards/chosen` (`β·h`) and `logps/chosen` of desirable answers,
 //! `rewards/rejected` and `logps/rejected` of undesirable ones, `entropy`. (`rewards/margins` is the difference of

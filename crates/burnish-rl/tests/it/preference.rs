@@ -147,6 +147,24 @@ proptest! {
     }
 
     #[test]
+    fn smoothing_is_the_mean_over_what_the_label_may_be(batch in batches(2.0), smoothing in 0.0..0.49f64) {
+        let pairs = Grouped::new(batch, 2);
+        for loss_type in [DpoLoss::Sigmoid, DpoLoss::SigmoidNorm] {
+            let sure = Dpo { loss_type, ..Dpo::default() };
+            let smooth = Dpo { label_smoothing: smoothing, ..sure.clone() };
+            let (as_said, otherwise) = (pairs.evaluate(&sure).loss, swapped(&pairs).evaluate(&sure).loss);
+            let expected = (1.0 - smoothing) * as_said + smoothing * otherwise;
+            prop_assert!(is_near(pairs.evaluate(&smooth).loss, expected, 1e-12));
+            // Unbiased: in the mean over labels that are flipped so often, it is the loss of the true one.
+            let robust = Dpo { loss_type: DpoLoss::Robust, ..smooth };
+            if loss_type == DpoLoss::Sigmoid {
+                let (kept, flipped) = (pairs.evaluate(&robust).loss, swapped(&pairs).evaluate(&robust).loss);
+                prop_assert!(is_near((1.0 - smoothing) * kept + smoothing * flipped, as_said, 1e-9));
+            }
+        }
+    }
+
+    #[test]
     fn dpo_is_its_group_form_at_one_pair_to_the_bit(batch in batches(300.0), beta in 0.01..3.0f64) {
         let pairs = labelled(Grouped::new(batch, 2).unmasked());
         let (dpo, group) = (Dpo { beta, ..Dpo::default() }, GroupDpo { beta, ..GroupDpo::default() });
@@ -306,6 +324,23 @@ fn a_group_that_is_all_right_or_all_wrong_teaches_nothing() {
         let found = group.evaluate(&GroupDpo::default());
         assert_eq!((found.loss, found.d_policy), (0.0, vec![0.0; 4]));
     }
+}
+
+#[test]
+fn a_group_weighs_as_many_sequences_as_it_has_however_many_pairs_it_makes() {
+    let group = GroupDpo { beta: 0.3, ..GroupDpo::default() };
+    let (four, _) = trl_preference::golden().batch("group", 4);
+    let rejected = four.batch.part(0..2).sequences[1].clone();
+    let both = Grouped { batch: four.batch.clone(), groups: vec![0..2, 2..4] };
+    let halves = [0..2, 2..4].map(|part| Grouped::new(four.batch.part(part), 2).evaluate(&group).loss);
+    assert!(is_near(both.evaluate(&group).loss, 0.5 * (halves[0] + halves[1]), 1e-12));
+    // Three answers make two pairs where one is right; the fourth is alone, and teaches nothing.
+    let mut ragged = Grouped { batch: four.batch.clone(), groups: vec![0..3, 3..4] };
+    let three = Grouped { batch: four.batch.part(0..3), groups: vec![0..3, 3..3] };
+    assert!(is_near(ragged.evaluate(&group).loss, 0.75 * three.evaluate(&group).loss, 1e-12));
+    assert!(ragged.evaluate(&group).d_policy[rejected.clone()].iter().any(|derivative| *derivative != 0.0));
+    ragged.batch.advantage[rejected].fill(0.0);
+    assert_eq!(ragged.evaluate(&group).loss, 0.0);
 }
 
 #[test]
