@@ -3,8 +3,10 @@
 use serde_json::Value;
 
 use crate::advantage::{self, Estimator};
+use crate::distillation::{self, HeadLoss};
 use crate::objective;
-use crate::{Card, Part, SettingError, TokenLoss};
+use crate::preference;
+use crate::{Card, Objective, Part, SettingError, TokenLoss};
 use burnish_core::settings::{read, to_value};
 
 /// A part, without its type.
@@ -51,10 +53,29 @@ pub const ADVANTAGES: &[Entry<dyn Estimator>] = &[
     estimator::<advantage::Gae>(),
 ];
 
+/// The losses of pairs and of labelled answers.
+pub const PREFERENCES: &[Entry<dyn Objective>] = &[
+    whole_loss::<preference::Dpo>(),
+    whole_loss::<preference::GroupDpo>(),
+    whole_loss::<preference::Ipo>(),
+    whole_loss::<preference::Kto>(),
+    whole_loss::<preference::Orpo>(),
+    whole_loss::<preference::Simpo>(),
+];
+
+/// The losses that need a teacher's log-probs of sampled tokens.
+pub const DISTILLATIONS: &[Entry<dyn Objective>] = &[whole_loss::<distillation::Opd>()];
+
+/// The losses that compare whole next-token distributions.
+pub const HEAD_LOSSES: &[Entry<dyn HeadLoss>] = &[head_loss::<distillation::Gkd>()];
+
 /// The cards of every family, in the order of the lists.
 pub fn cards() -> Vec<&'static Card> {
     let advantages = ADVANTAGES.iter().map(|entry| &entry.card);
-    advantages.chain(OBJECTIVES.iter().map(|entry| &entry.card)).collect()
+    let objectives = OBJECTIVES.iter().map(|entry| &entry.card);
+    let whole = PREFERENCES.iter().chain(DISTILLATIONS).map(|entry| &entry.card);
+    let heads = HEAD_LOSSES.iter().map(|entry| &entry.card);
+    advantages.chain(objectives).chain(whole).chain(heads).collect()
 }
 
 /// The entry called `id`.
@@ -82,6 +103,14 @@ const fn token_loss<P: Part + TokenLoss>() -> Entry<dyn TokenLoss> {
 }
 
 const fn estimator<P: Part + Estimator>() -> Entry<dyn Estimator> {
+    Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
+}
+
+const fn whole_loss<P: Part + Objective>() -> Entry<dyn Objective> {
+    Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
+}
+
+const fn head_loss<P: Part + HeadLoss>() -> Entry<dyn HeadLoss> {
     Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
 }
 

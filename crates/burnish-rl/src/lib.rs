@@ -8,6 +8,8 @@
 //! ```text
 //! rewards -> advantage::Estimator -> Streams.advantage
 //! Streams -> PolicyLoss { TokenLoss, kl, correction, aggregation } -> Evaluation
+//! Streams -> preference::*, distillation::Opd, nll::Nll -> Evaluation
+//! logits, Teacher -> distillation::HeadLoss -> HeadEvaluation
 //! ```
 //!
 //! A [`TokenLoss`] is one published objective: it sees the loss tokens of one sequence and nothing else. What
@@ -19,11 +21,13 @@ pub mod advantage;
 pub mod aggregation;
 mod card;
 pub mod catalogue;
+pub mod distillation;
 pub mod kl;
 pub mod nll;
 pub mod objective;
 pub mod overlong;
 mod policy_loss;
+pub mod preference;
 pub mod presets;
 pub mod rules;
 mod seam;

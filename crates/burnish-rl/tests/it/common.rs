@@ -200,3 +200,52 @@ pub(crate) fn of_whole(advantage: Advantage) -> f64 {
 pub(crate) fn is_near(found: f64, expected: f64, tolerance: f64) -> bool {
     found == expected || (found - expected).abs() <= tolerance * expected.abs().max(1.0)
 }
+
+/// A batch whose sequences belong together.
+#[derive(Debug, Clone)]
+pub(crate) struct Grouped {
+    pub(crate) batch: Batch,
+    pub(crate) groups: Vec<Range<usize>>,
+}
+
+impl Grouped {
+    /// Groups of `size` sequences; those that are left over go.
+    pub(crate) fn new(batch: Batch, size: usize) -> Self {
+        let whole = batch.sequences.len() / size;
+        let groups = (0..whole).map(|group| group * size..(group + 1) * size).collect();
+        Grouped { batch: batch.part(0..whole * size), groups }
+    }
+
+    pub(crate) fn streams(&self) -> Streams<'_> {
+        Streams { groups: &self.groups, ..self.batch.streams() }
+    }
+
+    /// With what `objective` says of each token of it.
+    pub(crate) fn marked(mut self, objective: &dyn Objective) -> Self {
+        if objective.needs().marks {
+            self.batch.marks = objective.marks(&self.streams(), &self.batch.totals());
+        }
+        self
+    }
+
+    /// With the marks as they are.
+    pub(crate) fn evaluate_marked(&self, objective: &dyn Objective) -> Evaluation {
+        objective.evaluate(&self.streams(), &self.batch.totals())
+    }
+
+    pub(crate) fn evaluate(&self, objective: &dyn Objective) -> Evaluation {
+        self.clone().marked(objective).evaluate_marked(objective)
+    }
+
+    /// The given groups alone, all of one size.
+    pub(crate) fn part(&self, groups: Range<usize>) -> Self {
+        let size = self.groups.first().map_or(1, Range::len);
+        Grouped::new(self.batch.part(groups.start * size..groups.end * size), size)
+    }
+}
+
+/// The value of a metric, NaN if there is none of that name.
+pub(crate) fn metric(evaluation: &Evaluation, name: &str) -> f64 {
+    let found = evaluation.metrics.iter().find(|metric| metric.name == name);
+    found.map_or(f64::NAN, |metric| metric.sum / metric.weight)
+}

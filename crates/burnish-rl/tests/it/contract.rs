@@ -1,10 +1,10 @@
 //! What holds of every part of the catalogue, before its author writes a test.
 
-use crate::common::{Batch, batches, is_near, loss, rollouts};
+use crate::common::{Batch, Grouped, batches, is_near, loss, rollouts};
 use burnish_rl::advantage::{Advantage, Rollout, Rollouts};
 use burnish_rl::aggregation::Aggregation;
-use burnish_rl::catalogue::{self, ADVANTAGES, OBJECTIVES};
-use burnish_rl::{Family, LossConfig, PolicyLoss, SettingError};
+use burnish_rl::catalogue::{self, ADVANTAGES, DISTILLATIONS, HEAD_LOSSES, OBJECTIVES, PREFERENCES};
+use burnish_rl::{Family, LossConfig, Objective, PolicyLoss, SettingError};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -17,6 +17,13 @@ fn objectives() -> impl Iterator<Item = (&'static str, PolicyLoss)> {
             (entry.card.id, loss(config))
         })
     })
+}
+
+/// Objectives on whole sequences, which see pairs.
+#[expect(clippy::unwrap_used, reason = "a test says what is right")]
+fn whole_losses() -> impl Iterator<Item = (&'static str, Box<dyn Objective>)> {
+    let entries = PREFERENCES.iter().chain(DISTILLATIONS);
+    entries.map(|entry| (entry.card.id, (entry.build)(&Value::Null).unwrap()))
 }
 
 /// The loss with `change` added to one log-probability, what was fixed about the batch staying as it is.
@@ -89,6 +96,81 @@ proptest! {
     }
 
     #[test]
+    fn derivatives_of_losses_of_pairs_are_those_of_finite_differences(batch in batches(1.0)) {
+        const STEP: f64 = 1e-5;
+        for (id, objective) in whole_losses() {
+            let pairs = Grouped::new(batch.clone(), 2).marked(&*objective);
+            let found = pairs.evaluate_marked(&*objective);
+            for at in 0..pairs.batch.policy.len() {
+                let loss = |change: f64| {
+                    let mut moved = pairs.clone();
+                    moved.batch.policy[at] += change;
+                    moved.evaluate_marked(&*objective).loss
+                };
+                let slope = (loss(STEP) - loss(-STEP)) / (2.0 * STEP);
+                // ORPO's curvature grows without bound as an answer becomes certain.
+                let is_steep = id == "orpo" && pairs.batch.policy.iter().any(|policy| *policy > -0.02);
+                let found = found.d_policy[at];
+                prop_assert!(is_steep || is_near(found, slope, 1e-6), "{id}: {found} for {slope}");
+            }
+        }
+    }
+
+    #[test]
+    fn masked_tokens_never_change_a_loss_of_pairs(batch in batches(20.0)) {
+        for (id, objective) in whole_losses() {
+            let pairs = Grouped::new(batch.clone(), 2);
+            let masked: Vec<usize> =
+                (0..pairs.batch.policy.len()).filter(|&at| !pairs.batch.loss_mask[at]).collect();
+            let mut spoiled = pairs.clone();
+            let Batch { policy, proximal, reference, entropy, advantage, .. } = &mut spoiled.batch;
+            for stream in [policy, proximal, reference, entropy, advantage] {
+                masked.iter().for_each(|&at| stream[at] = f64::NAN);
+            }
+            let found = pairs.evaluate(&*objective);
+            prop_assert_eq!(&spoiled.evaluate(&*objective), &found, "{}", id);
+            prop_assert!(masked.iter().all(|&at| found.d_policy[at] == 0.0), "{id}");
+        }
+    }
+
+    #[test]
+    fn where_pairs_are_cut_into_micro_batches_never_changes_a_gradient(batch in batches(2.0), cut in 0usize..4) {
+        for (id, objective) in whole_losses() {
+            let pairs = Grouped::new(batch.clone(), 2).marked(&*objective);
+            let totals = pairs.batch.totals();
+            let whole = pairs.evaluate_marked(&*objective);
+            let cut = cut.min(pairs.groups.len());
+            let parts = [0..cut, cut..pairs.groups.len()]
+                .map(|groups| objective.evaluate(&pairs.part(groups).streams(), &totals));
+            prop_assert!(is_near(parts[0].loss + parts[1].loss, whole.loss, 1e-9), "{id}");
+            prop_assert_eq!([&parts[0].d_policy[..], &parts[1].d_policy[..]].concat(), whole.d_policy, "{}", id);
+            for metric in &whole.metrics {
+                let own = parts.iter().flat_map(|part| &part.metrics).filter(|own| own.name == metric.name);
+                let (sum, weight) = own.fold((0.0, 0.0), |(sum, weight), own| (sum + own.sum, weight + own.weight));
+                prop_assert!(is_near(sum, metric.sum, 1e-9), "{id}: {}", metric.name);
+                prop_assert!(is_near(weight, metric.weight, 1e-9), "{id}: {}", metric.name);
+            }
+        }
+    }
+
+    #[test]
+    fn however_far_the_policy_is_from_the_reference_losses_of_pairs_are_finite(
+        batch in batches(300.0),
+        far in prop::collection::vec(prop::sample::select(vec![-700.0, -300.0, 0.0, 300.0, 700.0]), 60),
+    ) {
+        for (id, objective) in whole_losses() {
+            let mut pairs = Grouped::new(batch.clone(), 2);
+            for (reference, far) in pairs.batch.reference.iter_mut().zip(&far) {
+                *reference += far;
+            }
+            let found = pairs.evaluate(&*objective);
+            prop_assert!(found.loss.is_finite(), "{id}: {}", found.loss);
+            prop_assert!(found.d_policy.iter().all(|derivative| derivative.is_finite()), "{id}");
+            prop_assert!(found.metrics.iter().all(|metric| metric.sum.is_finite()), "{id}");
+        }
+    }
+
+    #[test]
     fn permuting_the_rollouts_of_a_group_permutes_their_advantages(
         all in rollouts(4),
         order in Just([0, 1, 2, 3]).prop_shuffle(),
@@ -140,6 +222,8 @@ fn settings_read_back_as_they_are_written() {
         .iter()
         .map(|entry| (entry.card.id, entry.complete))
         .chain(OBJECTIVES.iter().map(|entry| (entry.card.id, entry.complete)))
+        .chain(PREFERENCES.iter().chain(DISTILLATIONS).map(|entry| (entry.card.id, entry.complete)))
+        .chain(HEAD_LOSSES.iter().map(|entry| (entry.card.id, entry.complete)))
         .collect();
     for (id, complete) in complete {
         let defaults = complete(&Value::Null).unwrap();
@@ -174,11 +258,11 @@ fn every_file_of_a_family_stands_in_the_catalogue_once() {
     let ids: BTreeSet<(Family, &str)> =
         catalogue::cards().iter().map(|card| (card.family, card.id)).collect();
     assert_eq!(ids.len(), listed.len());
-    for folder in ["advantage", "objective"] {
+    for folder in ["advantage", "objective", "preference", "distillation"] {
         let folder = format!("crates/burnish-rl/src/{folder}");
         for entry in std::fs::read_dir(repository().join(&folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
-            let is_part = !["mod.rs", "report.rs", "common.rs"].contains(&name.as_str());
+            let is_part = !["mod.rs", "report.rs", "common.rs", "head.rs"].contains(&name.as_str());
             assert!(!is_part || unique.contains(format!("{folder}/{name}").as_str()), "{folder}/{name}");
         }
     }

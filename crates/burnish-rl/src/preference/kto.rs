@@ -1,0 +1,166 @@
+//! Kahneman-Tversky optimisation: single answers with a thumb up or down, no pairs.
+//!
+//! **What it does.** Raises the log-ratio of desirable answers above a baseline and lowers that of undesirable ones
+//! below it; both saturate, so that an answer that is already far on its side stops to count.
+//!
+//! **Formula.** For a sequence, with `h = Σ_t (log π_θ - log π_ref)` over its tokens in the loss and `z0` the
+//! baseline:
+//!
+//! ```text
+//! ℓ = λ_D·(1 - σ(β·(h - z0)))   desirable: its advantage is above 0
+//! ℓ = λ_U·(1 - σ(β·(z0 - h)))   undesirable: below 0
+//! z0 = max(0, mean of h over the optimiser batch)      (`baseline = "batch"`)
+//! ```
+//!
+//! The loss is the sum over sequences divided by the sequences of the optimiser batch. `z0` is a constant of the
+//! derivative: one look at the whole batch fixes it ([`Objective::marks`]). The label is the sign of the advantage
+//! of the first token in the loss; a sequence with an advantage of 0, or without a token in the loss, adds
+//! nothing and still counts in the denominator (an unlabelled one with tokens counts in `z0` too).
+//!
+//! **Derivative.** With `s = σ(β·(h - z0))`: `-λ_D·β·s·(1 - s)` of each token of a desirable answer,
+//! `λ_U·β·s·(1 - s)` of an undesirable one.
+//!
+//! **Reduces to.** With `baseline = "given"` and `z0 = 0`, TRL's `apo_zero_unpaired`; on pairs, half of the
+//! `apo_zero` of [`super::Dpo`].
+//!
+//! **Differs from the paper and from TRL.** Only in `z0`, an estimate of the KL divergence from the reference. The
+//! paper and TRL 1.16 take `max(0, mean log-ratio)` of *mismatched* answers: each prompt with the answer of the one
+//! before it in the micro-batch, for which they run both models once more (TRL then averages over processes; each
+//! micro-batch has its own). The paper calls it biased: such answers are not the policy's. Here it is the mean over the
+//! optimiser batch's own answers, without a further pass. Where the policy sampled them, that is an unbiased estimate of
+//! the divergence; where they come from elsewhere it moves with the labels as these are learned. `baseline = "given"`
+//! takes a number that was found otherwise; with TRL's own, the two agree.
+//!
+//! **Metrics**, named as in TRL: `kl` (`z0`), `rewards/chosen` (`β·h`) and `logps/chosen` of desirable answers,
+//! `rewards/rejected` and `logps/rejected` of undesirable ones, `entropy`. (`rewards/margins` is the difference of
+//! two means over different answers, which parts of a batch can't be added up to: take it of the two.)
+//!
+//! **References.** Ethayarajh et al. 2024 (KTO), arXiv:2402.01306, eq. 7 and 8.
+
+use serde::{Deserialize, Serialize};
+
+use super::common::{Answer, add_metric, entropy, sigmoid};
+use crate::settings::require;
+use crate::{Card, Check, Evaluation, Family, Mark, Needs, Objective, Part, SettingError, Streams, Totals};
+
+/// Where the baseline comes from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Baseline {
+    /// The mean log-ratio of the optimiser batch, but at least 0.
+    #[default]
+    Batch,
+    /// `z0`.
+    Given,
+}
+
+/// Kahneman-Tversky optimisation. See the head of this file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Kto {
+    /// How strongly the reference holds. Default: 0.1.
+    pub beta: f64,
+    /// Weight of desirable answers. With `n_D` and `n_U` answers of either kind the paper wants
+    /// `desirable_weight·n_D / (undesirable_weight·n_U)` between 1 and 4/3. Default: 1.
+    pub desirable_weight: f64,
+    /// Weight of undesirable answers. Default: 1.
+    pub undesirable_weight: f64,
+    /// Where the baseline comes from. Default: `batch`.
+    pub baseline: Baseline,
+    /// The baseline in nats, with `baseline = "given"`. Default: 0.
+    pub z0: f64,
+}
+
+impl Default for Kto {
+    fn default() -> Self {
+        Kto { beta: 0.1, desirable_weight: 1.0, undesirable_weight: 1.0, baseline: Baseline::Batch, z0: 0.0 }
+    }
+}
+
+impl Part for Kto {
+    const CARD: Card = Card {
+        id: "kto",
+        title: "Kahneman-Tversky optimisation",
+        family: Family::Preference,
+        paper: "Ethayarajh et al. 2024, KTO, arXiv:2402.01306",
+        equation: "λ_D·(1 - σ(β·(h - z0))) if desirable, λ_U·(1 - σ(β·(z0 - h))) if not",
+        scope: "batch",
+        check: Check::Golden("TRL 1.16 KTOTrainer.compute_loss, with its own z0 and with that of the batch"),
+        reconstructed: None,
+        reduces_to: &["half of dpo's apo_zero on pairs, for z0 = 0"],
+        file: "crates/burnish-rl/src/preference/kto.rs",
+    };
+
+    fn check(&self) -> Result<(), SettingError> {
+        require("beta", self.beta, |beta| beta > 0.0, "must be above 0")?;
+        let (desirable, undesirable) = (self.desirable_weight, self.undesirable_weight);
+        require("desirable_weight", desirable, |weight| weight >= 0.0, "must be 0 or more")?;
+        require("undesirable_weight", undesirable, |weight| weight >= 0.0, "must be 0 or more")?;
+        match self.baseline {
+            Baseline::Batch => {
+                require("z0", self.z0, |z0| z0 == 0.0, "must be left out unless `baseline = \"given\"`")
+            }
+            Baseline::Given => require("z0", self.z0, |z0| z0 >= 0.0, "must be 0 or more"),
+        }
+    }
+}
+
+impl Kto {
+    /// # Panics
+    /// If it is that of the batch, and nobody asked for marks.
+    fn z0(&self, streams: &Streams<'_>) -> f64 {
+        match self.baseline {
+            Baseline::Given => self.z0,
+            Baseline::Batch => {
+                assert_eq!(streams.marks.len(), streams.policy.len(), "kto needs its marks");
+                streams.marks.first().map_or(0.0, |mark| mark.value)
+            }
+        }
+    }
+}
+
+impl Objective for Kto {
+    fn needs(&self) -> Needs {
+        Needs { reference: true, marks: self.baseline == Baseline::Batch, ..Needs::default() }
+    }
+
+    /// The baseline as the value of every position.
+    fn marks(&self, whole: &Streams<'_>, _totals: &Totals) -> Vec<Mark> {
+        let answers = whole.sequences.iter().map(|sequence| Answer::of(whole, sequence, true));
+        let ratios: Vec<f64> =
+            answers.filter(|answer| !answer.is_empty()).map(|answer| answer.log_ratio()).collect();
+        let mean = ratios.iter().sum::<f64>() / ratios.len().max(1) as f64;
+        vec![Mark { weight: 1.0, value: mean.max(0.0) }; whole.policy.len()]
+    }
+
+    /// # Panics
+    /// If the streams lack the reference or the marks that [`Objective::needs`] asks for.
+    fn evaluate(&self, streams: &Streams<'_>, totals: &Totals) -> Evaluation {
+        let mut evaluation = Evaluation::zero(streams.policy.len());
+        let (z0, count) = (self.z0(streams), totals.sequences as f64);
+        for sequence in streams.sequences {
+            let answer = Answer::of(streams, sequence, true);
+            add_metric(&mut evaluation.metrics, "kl", z0, 1.0);
+            let label = answer.label(streams);
+            if label == 0.0 {
+                continue;
+            }
+            let desirable = label > 0.0;
+            let (sign, weight, names) = if desirable {
+                (1.0, self.desirable_weight, ["rewards/chosen", "logps/chosen"])
+            } else {
+                (-1.0, self.undesirable_weight, ["rewards/rejected", "logps/rejected"])
+            };
+            let x = sign * self.beta * (answer.log_ratio() - z0);
+            // 1 - σ(x) = σ(-x), without cancellation.
+            evaluation.loss += weight * sigmoid(-x) / count;
+            let derivative = -sign * weight * self.beta * sigmoid(x) * sigmoid(-x) / count;
+            answer.add_derivative(derivative, &mut evaluation);
+            let metrics = &mut evaluation.metrics;
+            add_metric(metrics, names[0], self.beta * answer.log_ratio(), 1.0);
+            add_metric(metrics, names[1], answer.policy, 1.0);
+        }
+        evaluation.metrics.push(entropy(streams));
+        evaluation
+    }
+}
