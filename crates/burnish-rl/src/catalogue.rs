@@ -18,7 +18,21 @@ pub struct Entry<T: ?Sized> {
 }
 
 /// The losses of tokens: `loss.objective`.
-pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = &[token_loss::<objective::PpoClip>()];
+pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = &[
+    token_loss::<objective::PpoClip>(),
+    token_loss::<objective::Cispo>(),
+    token_loss::<objective::DppoKl>(),
+    token_loss::<objective::DppoTv>(),
+    token_loss::<objective::Dro>(),
+    token_loss::<objective::Gmpo>(),
+    token_loss::<objective::Gppo>(),
+    token_loss::<objective::Gspo>(),
+    token_loss::<objective::Luspo>(),
+    token_loss::<objective::PrimeRlSymmetric>(),
+    token_loss::<objective::Reinforce>(),
+    token_loss::<objective::Sapo>(),
+    token_loss::<objective::Vespo>(),
+];
 
 /// From rewards to credit: `advantage.estimator`.
 pub const ADVANTAGES: &[Entry<dyn Estimator>] = &[estimator::<advantage::Grpo>()];

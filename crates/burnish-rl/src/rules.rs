@@ -2,6 +2,8 @@
 //! anything starts.
 
 use crate::advantage::AdvantageConfig;
+use crate::aggregation::Aggregation;
+use crate::catalogue::{self, OBJECTIVES};
 use crate::kl::KlEstimator;
 use crate::{LossConfig, SettingError};
 
@@ -74,9 +76,23 @@ pub const RULES: &[Rule] = &[
             loss.beta_in_loss() != 0.0 && loss.kl_estimator == KlEstimator::K1 && !loss.use_bias_correction_kl
         },
     },
+    Rule {
+        id: "sequence-ratio-token-mean",
+        key: "loss.aggregation",
+        reason: "must be \"grpo\" with this objective: its loss is one of whole sequences, and a sum over tokens would \
+                 weigh each by its length (again, in `luspo`)",
+        nearest: "set `loss.aggregation = \"grpo\"`",
+        is_broken: |setup| only_aggregation(setup.loss).is_some_and(|only| only != setup.loss.aggregation),
+    },
 ];
 
 /// The rules that a setup breaks, in their order.
 pub fn broken(setup: Setup<'_>) -> impl Iterator<Item = &'static Rule> {
     RULES.iter().filter(move |rule| (rule.is_broken)(&setup))
+}
+
+/// The only mean that the objective allows, where it says so.
+fn only_aggregation(loss: &LossConfig) -> Option<Aggregation> {
+    let entry = catalogue::find(OBJECTIVES, "objective", &loss.objective).ok()?;
+    (entry.build)(&loss.config).ok()?.aggregation()
 }
