@@ -3,28 +3,26 @@
 //! **What it does.** Has the value of [`super::PpoClip`], but lets every token teach: one beyond a bound has the
 //! gradient that it had on the bound.
 //!
-//! **Formula.** For each token, with `r = exp(lp - old)`, `sg` a constant of the derivative and `[x]` a number that
-//! is 1, with derivative `β`:
+//! **Formula.** For each token, `sg` a constant of the derivative:
 //!
 //! ```text
-//! ℓ = -min(r·A, clip(r, (1 - ε_low)·[r/sg(r)]_β1, (1 + ε_high)·[r/sg(r)]_β2)·A)
-//! ℓ = min(ℓ, -c·A)   where A < 0, with `dual_clip` = c
+//! ℓ = -β2·(1 + ε_high)·r/sg(r)·A   where r > 1 + ε_high and A > 0,   r = exp(lp - old)
+//! ℓ = -β1·(1 - ε_low)·r/sg(r)·A    where r < 1 - ε_low and A < 0
+//! ℓ = min(-r·A, -c·A)              where A < 0 and r is larger, with `dual_clip` = c
+//! ℓ = -r·A                         else
 //! ```
 //!
-//! **Derivative.** `∂ℓ/∂lp = -r·A` within the bounds, `-β2·(1 + ε_high)·A` where `r > 1 + ε_high` and `A > 0`,
-//! `-β1·(1 - ε_low)·A` where `r < 1 - ε_low` and `A < 0`, and 0 where `dual_clip` binds. On a bound a token is not
-//! clipped; with `β = 1` both sides agree there.
+//! **Derivative.** `∂ℓ/∂lp = ℓ`, but 0 where `dual_clip` binds. On a bound a token is not clipped; with `β = 1` both
+//! sides agree there.
 //!
-//! **Reduces to.** `ppo_clip` in its value, bit for bit, and wholly for `beta1 = beta2 = 0`. REINFORCE on policy.
-//! Between the bounds it has the gradient of `cispo` too.
+//! **Reduces to.** `ppo_clip` in its value, bit for bit, with `beta1 = beta2 = 1`; in its gradient for `beta1 = beta2 =
+//! 0`. REINFORCE on policy. Between the bounds it has the gradient of `cispo` too.
 //!
-//! **Differs from the paper.** `β` scale the gradient and leave the value and the bounds alone. The authors' code keeps
-//! `dual_clip = 3`, under which a token with `A < 0` and `r > 3` has no gradient after all; it is off here.
+//! **Differs from the authors' code.** It keeps `dual_clip = 3`, under which a token with `A < 0` and `r > 3` has no
+//! gradient after all; it is off here. CE-GPPO is the same with `beta1` below 1 (0.25 to 0.75 in its scripts).
 //!
-//! **Reconstructed.** Where `β` stand: the paper's survey that we have gives the clipped form and names `β1` and `β2`
-//! as optional factors of the two preserved gradients, which is what is done here.
-//!
-//! **References.** Su et al. 2025 (Klear-Reasoner), arXiv:2508.07629. `β` are studied as CE-GPPO, arXiv:2509.20712.
+//! **References.** Su et al. 2025 (Klear-Reasoner), arXiv:2508.07629. `β`: Su et al. 2025 (CE-GPPO), arXiv:2509.20712.
+//! `compute_gppo_loss_general_beta` of Kwai-Klear/CE-GPPO.
 
 use serde::{Deserialize, Serialize};
 
@@ -40,9 +38,9 @@ pub struct Gppo {
     pub epsilon_low: f64,
     /// How far the ratio may rise above 1. Default: 0.2.
     pub epsilon_high: f64,
-    /// What the gradient of tokens below the lower bound is multiplied by. Default: 1.
+    /// What the loss of tokens below the lower bound is multiplied by. Default: 1.
     pub beta1: f64,
-    /// What the gradient of tokens above the upper bound is multiplied by. Default: 1.
+    /// What the loss of tokens above the upper bound is multiplied by. Default: 1.
     pub beta2: f64,
     /// The ratio above which a token with a negative advantage has no gradient; 0 (default) is no limit.
     pub dual_clip: f64,
@@ -55,7 +53,7 @@ impl Default for Gppo {
 }
 
 impl Gppo {
-    /// What has the same value.
+    /// What clips the same tokens, at the same values.
     fn ppo_clip(&self) -> PpoClip {
         let Gppo { epsilon_low, epsilon_high, dual_clip, .. } = *self;
         PpoClip { epsilon_low, epsilon_high, dual_clip }
@@ -68,11 +66,14 @@ impl Part for Gppo {
         title: "GPPO: clipped tokens keep a gradient (CE-GPPO)",
         family: Family::Objective,
         paper: "Su et al. 2025, Klear-Reasoner, arXiv:2508.07629",
-        equation: "ppo_clip's value; derivative -β2·(1 + ε_high)·A above the upper bound, -β1·(1 - ε_low)·A below the lower",
+        equation: "-r·A; -β2·(1 + ε_high)·r/sg(r)·A above the upper bound, -β1·(1 - ε_low)·r/sg(r)·A below the lower",
         scope: "token",
-        check: Check::Oracle("torch, from the published formula: tests/golden/make_objectives.py"),
-        reconstructed: Some("where beta1 and beta2 stand"),
-        reduces_to: &["ppo_clip in its value, bit for bit", "REINFORCE with a baseline, on policy"],
+        check: Check::Golden("Klear: compute_gppo_loss_general_beta of Kwai-Klear/CE-GPPO at 10558fe"),
+        reconstructed: None,
+        reduces_to: &[
+            "ppo_clip in its value, bit for bit, for beta 1",
+            "REINFORCE with a baseline, on policy",
+        ],
         file: "crates/burnish-rl/src/objective/gppo.rs",
     };
 
@@ -95,10 +96,10 @@ impl TokenLoss for Gppo {
                 Some(Bound::High) if !is_above_dual => self.beta2,
                 _ => continue,
             };
-            let bound = losses.value[at];
-            // exp(lp - sg(lp)) - 1, which is 0 with derivative 1: the value stays that of the bound.
-            losses.value[at] = bound * (1.0 + beta * tokens.score(at).exp_m1());
-            losses.d_policy[at] = beta * bound;
+            let clipped = beta * losses.value[at];
+            // r/sg(r) = exp(lp - sg(lp)): exactly 1, with derivative 1.
+            losses.value[at] = clipped * tokens.score(at).exp();
+            losses.d_policy[at] = clipped;
         }
     }
 }

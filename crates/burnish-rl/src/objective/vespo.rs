@@ -15,8 +15,8 @@
 //!
 //! **Reduces to.** REINFORCE on policy, exactly: `φ(1) = 1`. Far away to nothing: `φ` is 0 at both ends.
 //!
-//! **Aggregation.** A sum over tokens with one divisor (all but `grpo`): `-φ·A·Σ lp` is the loss of a sequence.
-//! TRL's is that of `dapo`.
+//! **Aggregation.** `-φ·A·Σ lp` is the loss of a sequence, so that a sum over tokens is meant; TRL's is that of `dapo`.
+//! Under `grpo` each sequence is divided by its length besides.
 //!
 //! **Differs from TRL 1.16.** TRL bounds `log W` to ±20 (below: log 1e-8) and each token's log-ratio to ±20 before
 //! the sum; where that matters `φ` is below 1e-13 with the defaults. `λ` below 1e-4, which it raises, is refused. It

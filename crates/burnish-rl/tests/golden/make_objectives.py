@@ -1,15 +1,15 @@
-"""Golden vectors of objectives: losses and gradients by TRL's, verl's and prime-rl's own functions.
+"""Golden vectors of objectives: losses and gradients by the frameworks' own functions.
 
     HF_HUB_OFFLINE=1 python make_objectives.py trl            # needs what make_trl.py needs
     python make_objectives.py verl                            # needs torch, verl==0.9.1
     python make_objectives.py prime-rl path/to/loss.py        # needs torch
-    python make_objectives.py oracle                          # needs torch
+    python make_objectives.py klear path/to/core_algos.py     # needs torch, verl==0.9.1
 
 Each writes its part of objectives.json, in double precision, on the same batches. What is real: TRL 1.16's
 `GRPOTrainer.compute_loss`, run as in make_trl.py; the registered losses of verl's `core_algos`; `default_loss_fn` and
-`ipo_loss_fn` of prime-rl's `src/prime_rl/trainer/rl/loss.py` (commit 559b447), whose imports are stood in for. Whom
-nobody has as a function, `oracle` writes down from its paper, so that torch finds the gradient. A case says which
-objective of ours, with which settings, it is compared with.
+`ipo_loss_fn` of prime-rl's `src/prime_rl/trainer/rl/loss.py` (commit 559b447), whose imports are stood in for;
+`compute_gppo_loss_general_beta` of Kwai-Klear/CE-GPPO's `verl/trainer/ppo/core_algos.py` (commit 10558fe). A case says
+which objective of ours, with which settings, it is compared with.
 """
 
 import importlib.util
@@ -77,6 +77,15 @@ def case(what, name, objective, config, aggregation, loss, gradient):
         what=what, batch=name, objective=objective, config=config, aggregation=aggregation,
         loss=None if loss is None else rounded(loss), gradient=rounded(gradient),
     )
+
+
+def loaded(name, path):
+    """The module in a file."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 # --- TRL ----------------------------------------------------------------------------------------------------
@@ -195,11 +204,7 @@ def prime_rl_module(path):
     stand_in("prime_rl.configs.trainer", **{name: types.SimpleNamespace for name in names})
     stand_in("prime_rl.utils")
     stand_in("prime_rl.utils.utils", import_object=None)
-    spec = importlib.util.spec_from_file_location("prime_rl_loss", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return loaded("prime_rl_loss", path)
 
 
 def prime_rl_cases(path):
@@ -229,38 +234,31 @@ def prime_rl_cases(path):
     return found
 
 
-# --- Written down from papers -------------------------------------------------------------------------------
+# --- Klear --------------------------------------------------------------------------------------------------
 
 
-def gppo(policy, old, advantages, low, high, beta1, beta2, dual_clip):
-    """Klear-Reasoner's clip of r to bounds times r/sg(r), beta as the power of that factor."""
-    ratio = (policy - old).exp()
-    unity = (policy - policy.detach()).exp()  # 1, with the derivative of a log-probability
-    below, above = (1 - low) * unity**beta1, (1 + high) * unity**beta2
-    clipped = torch.where(ratio < 1 - low, below, torch.where(ratio > 1 + high, above, ratio))
-    # Of two equal arguments either has the same gradient, unless torch halves it: choose by value.
-    loss = torch.where(clipped.detach() * advantages < ratio.detach() * advantages, clipped, ratio) * -advantages
-    if dual_clip:
-        loss = torch.where((advantages < 0) & (ratio > dual_clip), -dual_clip * advantages, loss)
-    return loss
-
-
-def oracle_cases():
+def klear_cases(path):
+    module = loaded("klear", path)
     found = []
     for name in BATCHES:
-        for beta1, beta2, dual_clip in [(1.0, 1.0, 0.0), (0.5, 0.75, 0.0), (1.0, 1.0, 3.0)]:
+        # It always clips twice: far above every ratio, that changes nothing.
+        for beta1, beta2, dual_clip in [(1.0, 1.0, 1e12), (0.5, 0.75, 1e12), (1.0, 1.0, 3.0)]:
             policy, old, mask, advantages = streams(name)
-            losses = gppo(policy, old, advantages, 0.2, 0.28, beta1, beta2, dual_clip)
-            loss = (losses * mask).sum() / mask.sum()
+            loss, *_ = module.compute_gppo_loss_general_beta(
+                old, policy, advantages, mask, cliprange_low=0.2, cliprange_high=0.28, clip_ratio_c=dual_clip,
+                gppo_loss_beta1=beta1, gppo_loss_beta2=beta2,
+            )
             loss.backward()
-            config = dict(epsilon_low=0.2, epsilon_high=0.28, beta1=beta1, beta2=beta2, dual_clip=dual_clip)
-            found.append(case("gppo", name, "gppo", config, "bnpo", loss.item(), policy.grad.tolist()))
+            config = dict(epsilon_low=0.2, epsilon_high=0.28, beta1=beta1, beta2=beta2)
+            config["dual_clip"] = dual_clip if dual_clip < 1e12 else 0.0
+            what = "compute_gppo_loss_general_beta"
+            found.append(case(what, name, "gppo", config, "bnpo", loss.item(), policy.grad.tolist()))
     return found
 
 
 if __name__ == "__main__":
     part, *arguments = sys.argv[1:]
-    makers = {"trl": trl_cases, "verl": verl_cases, "prime-rl": prime_rl_cases, "oracle": oracle_cases}
+    makers = {"trl": trl_cases, "verl": verl_cases, "prime-rl": prime_rl_cases, "klear": klear_cases}
     written = json.loads(FILE.read_text()) if FILE.exists() else dict(cases={})
     written["batches"] = BATCHES
     written["cases"][part] = makers[part](*arguments)

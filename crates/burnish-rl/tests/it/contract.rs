@@ -4,7 +4,7 @@ use crate::common::{Batch, Columns, batches, is_near, loss, rollouts};
 use burnish_rl::advantage::{Advantage, Rollout, Rollouts};
 use burnish_rl::aggregation::Aggregation;
 use burnish_rl::catalogue::{self, ADVANTAGES, OBJECTIVES};
-use burnish_rl::{Family, LossConfig, PolicyLoss};
+use burnish_rl::{Family, LossConfig, PolicyLoss, SettingError};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -118,7 +118,8 @@ proptest! {
 
 #[test]
 fn settings_read_back_as_they_are_written() {
-    let complete: Vec<(&str, fn(&Value) -> _)> = ADVANTAGES
+    type Complete = fn(&Value) -> Result<Value, SettingError>;
+    let complete: Vec<(&str, Complete)> = ADVANTAGES
         .iter()
         .map(|entry| (entry.card.id, entry.complete))
         .chain(OBJECTIVES.iter().map(|entry| (entry.card.id, entry.complete)))

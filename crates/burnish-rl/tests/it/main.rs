@@ -7,6 +7,7 @@ mod contract;
 mod frameworks;
 mod kl;
 mod objective;
+mod objective_config;
 mod reductions;
 mod trl;
 mod verl;
