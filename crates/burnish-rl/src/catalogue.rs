@@ -31,6 +31,18 @@ pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = &[
     token_loss::<objective::OpmdKimi>(),
     token_loss::<objective::AsymRe>(),
     token_loss::<objective::Mdpo>(),
+    token_loss::<objective::Cispo>(),
+    token_loss::<objective::DppoKl>(),
+    token_loss::<objective::DppoTv>(),
+    token_loss::<objective::Dro>(),
+    token_loss::<objective::Gmpo>(),
+    token_loss::<objective::Gppo>(),
+    token_loss::<objective::Gspo>(),
+    token_loss::<objective::Luspo>(),
+    token_loss::<objective::PrimeRlSymmetric>(),
+    token_loss::<objective::Reinforce>(),
+    token_loss::<objective::Sapo>(),
+    token_loss::<objective::Vespo>(),
 ];
 
 /// From rewards to credit: `advantage.estimator`.

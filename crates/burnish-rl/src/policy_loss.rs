@@ -261,6 +261,7 @@ impl Columns {
     fn tokens(&self) -> Tokens<'_> {
         Tokens {
             policy: &self.policy,
+            detached: &self.policy,
             proximal: &self.proximal,
             behavior: &self.behavior,
             entropy: &self.entropy,

@@ -4,6 +4,7 @@
 use crate::LossConfig;
 use crate::advantage::AdvantageConfig;
 use crate::aggregation::Aggregation;
+use crate::catalogue::{self, OBJECTIVES};
 use crate::kl::KlEstimator;
 
 /// What of a recipe the rules look at.
@@ -69,16 +70,22 @@ pub const RULES: &[Rule] = &[
         },
     },
     Rule {
-        id: "opmd-kimi-aggregation",
+        id: "sequence-ratio-token-mean",
         key: "loss.aggregation",
-        reason: "must be \"grpo\" for `opmd_kimi`: its loss is one number a sequence, which any other mean would \
-                 multiply by the sequence's length",
-        nearest: "set `loss.aggregation = \"grpo\"`, or `loss.objective = \"opmd\"`, a loss of tokens",
-        is_broken: |setup| setup.loss.objective == "opmd_kimi" && setup.loss.aggregation != Aggregation::Grpo,
+        reason: "must be \"grpo\" with this objective: its loss is one of whole sequences, and a sum over tokens would \
+                 weigh each by its length (again, in `luspo`)",
+        nearest: "set `loss.aggregation = \"grpo\"`",
+        is_broken: |setup| only_aggregation(setup.loss).is_some_and(|only| only != setup.loss.aggregation),
     },
 ];
 
 /// The rules that a setup breaks, in their order.
 pub fn broken(setup: Setup<'_>) -> impl Iterator<Item = &'static Rule> {
     RULES.iter().filter(move |rule| (rule.is_broken)(&setup))
+}
+
+/// The only mean that the objective allows, where it says so.
+fn only_aggregation(loss: &LossConfig) -> Option<Aggregation> {
+    let entry = catalogue::find(OBJECTIVES, "objective", &loss.objective).ok()?;
+    (entry.build)(&loss.config).ok()?.aggregation()
 }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::aggregation::Aggregation;
 use crate::{Metric, Needs};
 
 /// Tokens that count in the loss, without those that do not: parallel slices of one length. For
@@ -10,6 +11,9 @@ use crate::{Metric, Needs};
 pub struct Tokens<'a> {
     /// log π_θ, in nats: what derivatives are taken of.
     pub policy: &'a [f64],
+    /// The same numbers as constants of the derivative: what papers write sg(log π_θ). Only a check of
+    /// derivatives hands over others than `policy`.
+    pub detached: &'a [f64],
     /// The fixed point of the ratio.
     pub proximal: &'a [f64],
     /// log-probability when the token was sampled.
@@ -40,6 +44,16 @@ impl Tokens<'_> {
         self.policy[at] - self.proximal[at]
     }
 
+    /// `log(π_θ / π_proximal)` of a token, as a constant of the derivative.
+    pub fn detached_log_ratio(&self, at: usize) -> f64 {
+        self.detached[at] - self.proximal[at]
+    }
+
+    /// `lp - sg(lp)` of a token: exactly 0, with derivative 1.
+    pub fn score(&self, at: usize) -> f64 {
+        self.policy[at] - self.detached[at]
+    }
+
     /// The mean log-ratio: the logarithm of the length-normalised ratio of the sequence. 0 of no token.
     pub fn mean_log_ratio(&self) -> f64 {
         let sum: f64 = (0..self.len()).map(|at| self.log_ratio(at)).sum();
@@ -47,7 +61,7 @@ impl Tokens<'_> {
     }
 }
 
-/// The bound of a trust region that a token has crossed, so that it no longer counts.
+/// The bound of a trust region that a token has crossed, so that it counts no longer, or only as the bound does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
     /// The ratio is too small.
@@ -90,6 +104,12 @@ pub trait TokenLoss: Send + Sync {
     /// What it needs beyond log-probs, advantages and entropies.
     fn needs(&self) -> Needs {
         Needs::default()
+    }
+
+    /// The only mean under which the formula is the published objective, where that is so: a loss of whole
+    /// sequences, given to each of their tokens, needs the mean over sequences. [`crate::rules`] refuses others.
+    fn aggregation(&self) -> Option<Aggregation> {
+        None
     }
 
     /// One detached number a token of a whole optimiser batch, where the formula depends on all of them (a

@@ -24,6 +24,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::aggregation::Aggregation;
 use crate::settings::require;
 use crate::{Card, Check, Family, Losses, Part, SettingError, TokenLoss, Tokens};
 
@@ -61,6 +62,10 @@ impl Part for OpmdKimi {
 }
 
 impl TokenLoss for OpmdKimi {
+    fn aggregation(&self) -> Option<Aggregation> {
+        Some(Aggregation::Grpo)
+    }
+
     fn losses(&self, tokens: &Tokens<'_>, losses: &mut Losses) {
         let count = tokens.len();
         let x: f64 = (0..count).map(|at| tokens.log_ratio(at)).sum();

@@ -3,7 +3,9 @@
 use burnish_rl::advantage::{
     Advantage, Estimator, Grpo, Rollout, Rollouts, Step, TokenStatistics, reward_metrics,
 };
-use burnish_rl::{Evaluation, LossConfig, Mark, Objective, PolicyLoss, Streams, Totals};
+use burnish_rl::{
+    Evaluation, LossConfig, Losses, Mark, Objective, PolicyLoss, Streams, TokenLoss, Tokens, Totals,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -97,6 +99,93 @@ impl Batch {
     pub(crate) fn unmasked(mut self) -> Batch {
         self.loss_mask.fill(true);
         self
+    }
+}
+
+/// The loss tokens of a batch, for a token loss without what stands around it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Columns {
+    pub(crate) policy: Vec<f64>,
+    pub(crate) detached: Vec<f64>,
+    pub(crate) proximal: Vec<f64>,
+    pub(crate) behavior: Vec<f64>,
+    pub(crate) entropy: Vec<f64>,
+    pub(crate) advantage: Vec<f64>,
+    pub(crate) marks: Vec<f64>,
+    pub(crate) sequences: Vec<Range<usize>>,
+}
+
+impl Columns {
+    /// Of `batch`, with what `part` says of each token of it. Sequences without loss tokens are left out.
+    pub(crate) fn of(batch: &Batch, part: &dyn TokenLoss) -> Columns {
+        let mut columns = Columns::default();
+        for sequence in &batch.sequences {
+            let start = columns.policy.len();
+            for at in sequence.clone().filter(|&at| batch.loss_mask[at]) {
+                columns.policy.push(batch.policy[at]);
+                columns.proximal.push(batch.proximal[at]);
+                columns.entropy.push(batch.entropy[at]);
+                columns.advantage.push(batch.advantage[at]);
+            }
+            if start < columns.policy.len() {
+                columns.sequences.push(start..columns.policy.len());
+            }
+        }
+        columns.detached = columns.policy.clone();
+        columns.behavior = columns.proximal.clone();
+        if part.needs().marks {
+            let whole = Tokens { sequences: &columns.sequences, ..columns.tokens(0..columns.policy.len()) };
+            columns.marks = part.marks(&whole, 7);
+        }
+        columns
+    }
+
+    fn tokens(&self, range: Range<usize>) -> Tokens<'_> {
+        Tokens {
+            policy: &self.policy[range.clone()],
+            detached: &self.detached[range.clone()],
+            proximal: &self.proximal[range.clone()],
+            behavior: &self.behavior[range.clone()],
+            entropy: &self.entropy[range.clone()],
+            advantage: &self.advantage[range.clone()],
+            marks: self.marks.get(range).unwrap_or_default(),
+            sequences: &[],
+        }
+    }
+
+    /// Losses of each token, sequence behind sequence.
+    pub(crate) fn losses(&self, part: &dyn TokenLoss) -> Losses {
+        let mut all = Losses::default();
+        for range in &self.sequences {
+            let mut losses = Losses::zero(range.len());
+            part.losses(&self.tokens(range.clone()), &mut losses);
+            all.value.extend(losses.value);
+            all.d_policy.extend(losses.d_policy);
+            all.clipped.extend(losses.clipped);
+            all.metrics.extend(losses.metrics);
+        }
+        all
+    }
+
+    /// Compares every derivative of `part` with finite differences, away from kinks; says where they differ.
+    pub(crate) fn check_derivatives(&self, part: &dyn TokenLoss) -> Result<(), String> {
+        const STEP: f64 = 1e-6;
+        let sum = |at: usize, change: f64| -> f64 {
+            let mut moved = self.clone();
+            // What is detached stays where it was.
+            moved.policy[at] += change;
+            moved.losses(part).value.iter().sum()
+        };
+        let found = self.losses(part).d_policy;
+        for (at, found) in found.into_iter().enumerate() {
+            let here = sum(at, 0.0);
+            let (after, before) = ((sum(at, STEP) - here) / STEP, (here - sum(at, -STEP)) / STEP);
+            // At a kink the two sides differ; its convention is a test of the objective.
+            if is_near(after, before, 1e-4) && !is_near(found, 0.5 * (after + before), 1e-6) {
+                return Err(format!("{found} for {} at {at}", 0.5 * (after + before)));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -145,6 +145,7 @@ fn red_drop_leaves_the_advantages_that_trinity_leaves_in_one_group() {
         let sequences: Vec<Range<usize>> = (0..rewards.len()).map(|at| at..at + 1).collect();
         let batch = Tokens {
             policy: &zeros,
+            detached: &zeros,
             proximal: &zeros,
             behavior: &zeros,
             entropy: &zeros,

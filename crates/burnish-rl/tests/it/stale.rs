@@ -26,6 +26,7 @@ fn tokens_in_loss(batch: &Batch) -> (Vec<usize>, Vec<f64>) {
     let (policy, proximal) = (column(&batch.policy), column(&batch.proximal));
     let tokens = Tokens {
         policy: &policy,
+        detached: &policy,
         proximal: &proximal,
         behavior: &proximal,
         entropy: &column(&batch.entropy),
@@ -295,6 +296,7 @@ fn on_a_bound_rec_does_not_clip_and_on_the_next_number_it_does() {
         let (policy, proximal) = ([log_ratio], [0.0]);
         let tokens = Tokens {
             policy: &policy,
+            detached: &policy,
             proximal: &proximal,
             behavior: &proximal,
             entropy: &proximal,
@@ -325,7 +327,7 @@ fn kimi_is_refused_under_any_other_mean_than_that_over_sequences() {
         let setup = Setup { loss: &loss.complete().unwrap(), advantage: &AdvantageConfig::default() };
         rules::broken(setup).map(|rule| rule.id).collect::<Vec<&str>>()
     };
-    assert_eq!(told("opmd_kimi", Aggregation::Dapo), ["opmd-kimi-aggregation"]);
+    assert_eq!(told("opmd_kimi", Aggregation::Dapo), ["sequence-ratio-token-mean"]);
     assert!(told("opmd_kimi", Aggregation::Grpo).is_empty());
     assert!(told("opmd", Aggregation::Dapo).is_empty());
 }

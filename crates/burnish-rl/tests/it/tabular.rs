@@ -31,6 +31,7 @@ fn gradient(objective: &dyn TokenLoss, logits: &[f64], proximal: &[f64], rewards
         let one = arm..arm + 1;
         let tokens = Tokens {
             policy: &policy[one.clone()],
+            detached: &policy[one.clone()],
             proximal: &proximal[one.clone()],
             behavior: &proximal[one],
             entropy: &[0.0],
@@ -162,6 +163,7 @@ fn kl_cov_keeps_entropy_that_the_loss_without_it_loses() {
                 let advantage: Vec<f64> = rewards.iter().map(|reward| reward - proximal[0].exp()).collect();
                 let batch = Tokens {
                     policy: &policy,
+                    detached: &policy,
                     proximal: &proximal,
                     behavior: &proximal,
                     entropy: &policy,
