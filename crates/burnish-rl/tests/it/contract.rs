@@ -4,7 +4,7 @@ use crate::common::{Batch, batches, is_near, loss, rollouts};
 use burnish_rl::advantage::{Advantage, Rollout, Rollouts};
 use burnish_rl::aggregation::Aggregation;
 use burnish_rl::catalogue::{self, ADVANTAGES, OBJECTIVES};
-use burnish_rl::{Family, LossConfig, PolicyLoss};
+use burnish_rl::{Family, LossConfig, PolicyLoss, SettingError};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -12,12 +12,20 @@ use std::path::{Path, PathBuf};
 
 fn objectives() -> impl Iterator<Item = (&'static str, PolicyLoss)> {
     OBJECTIVES.iter().flat_map(|entry| {
-        [Aggregation::Grpo, Aggregation::Dapo].map(|aggregation| {
-            let config = LossConfig { objective: entry.card.id.into(), aggregation, ..LossConfig::default() };
-            (entry.card.id, loss(config))
-        })
+        let plain = LossConfig { objective: entry.card.id.into(), ..LossConfig::default() };
+        let with_terms = LossConfig {
+            entropy_coef: ENTROPY_COEF,
+            positive_nll_coef: 0.2,
+            aggregation: Aggregation::Dapo,
+            ..plain.clone()
+        };
+        let [grpo, dapo] = [Aggregation::Grpo, Aggregation::Dapo]
+            .map(|aggregation| LossConfig { aggregation, ..plain.clone() });
+        [grpo, dapo, with_terms].map(|config| (entry.card.id, loss(config)))
     })
 }
+
+const ENTROPY_COEF: f64 = 0.3;
 
 /// The loss with `change` added to one log-probability, what was fixed about the batch staying as it is.
 fn moved(batch: &Batch, objective: &PolicyLoss, at: usize, change: f64) -> f64 {
@@ -47,6 +55,27 @@ proptest! {
     }
 
     #[test]
+    fn the_derivative_by_the_entropy_is_that_of_finite_differences_of_the_bonus(batch in batches(1.0)) {
+        const STEP: f64 = 1e-3;
+        for entry in OBJECTIVES {
+            let of = |entropy_coef| LossConfig { objective: entry.card.id.into(), entropy_coef, ..LossConfig::default() };
+            let (with, without) = (loss(of(ENTROPY_COEF)), loss(of(0.0)));
+            // What an objective does with the entropy itself is a constant of the derivative.
+            let bonus = |batch: &Batch| batch.evaluate_marked(&with).loss - batch.evaluate_marked(&without).loss;
+            let batch = batch.marked(&with);
+            let found = batch.evaluate_marked(&with).d_entropy;
+            prop_assert!(batch.evaluate_marked(&without).d_entropy.iter().all(|derivative| *derivative == 0.0));
+            for (at, found) in found.into_iter().enumerate() {
+                let mut surer = batch.clone();
+                surer.entropy[at] -= STEP;
+                let slope = (bonus(&batch) - bonus(&surer)) / STEP;
+                prop_assert!(is_near(found, slope, 1e-9), "{}: {found} for {slope}", entry.card.id);
+                prop_assert_eq!(found < 0.0, batch.loss_mask[at], "{}", entry.card.id);
+            }
+        }
+    }
+
+    #[test]
     fn masked_tokens_never_change_a_value(batch in batches(20.0)) {
         for (id, objective) in objectives() {
             let mut spoiled = batch.clone();
@@ -59,7 +88,7 @@ proptest! {
             let found = batch.evaluate(&objective);
             prop_assert_eq!(&spoiled.evaluate(&objective), &found, "{}", id);
             for at in (0..batch.policy.len()).filter(|&at| !batch.loss_mask[at]) {
-                prop_assert_eq!(found.d_policy[at], 0.0, "{}", id);
+                prop_assert_eq!((found.d_policy[at], found.d_entropy[at]), (0.0, 0.0), "{}", id);
             }
         }
     }
@@ -76,6 +105,7 @@ proptest! {
             });
             prop_assert!(is_near(parts[0].loss + parts[1].loss, whole.loss, 1e-9), "{id}");
             prop_assert_eq!([&parts[0].d_policy[..], &parts[1].d_policy[..]].concat(), whole.d_policy, "{}", id);
+            prop_assert_eq!([&parts[0].d_entropy[..], &parts[1].d_entropy[..]].concat(), whole.d_entropy, "{}", id);
         }
     }
 
@@ -135,7 +165,8 @@ proptest! {
 
 #[test]
 fn settings_read_back_as_they_are_written() {
-    let complete: Vec<(&str, fn(&Value) -> _)> = ADVANTAGES
+    type Complete = fn(&Value) -> Result<Value, SettingError>;
+    let complete: Vec<(&str, Complete)> = ADVANTAGES
         .iter()
         .map(|entry| (entry.card.id, entry.complete))
         .chain(OBJECTIVES.iter().map(|entry| (entry.card.id, entry.complete)))
