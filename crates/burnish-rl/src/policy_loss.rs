@@ -104,15 +104,17 @@ impl PolicyLoss {
             .zip(corrected.kept.iter().zip(&corrected.unmasked))
             .map(|(weight, (kept, unmasked))| if *kept && *unmasked { *weight } else { 0.0 })
             .collect();
-        let mut columns = Columns::default();
-        if correction.removes() {
-            let mut kept = corrected.kept.iter();
-            weights.retain(|_| kept.next() == Some(&true));
-            let kept = all.positions.iter().zip(&corrected.kept).filter(|(_, kept)| **kept);
-            columns.push(streams, kept.map(|(at, _)| *at), correction.bypass);
-        } else {
-            columns = all.clone();
-        }
+        let columns = match correction.removes() {
+            true => {
+                let mut kept = corrected.kept.iter();
+                weights.retain(|_| kept.next() == Some(&true));
+                let kept = all.positions.iter().zip(&corrected.kept).filter(|(_, kept)| **kept);
+                let mut columns = Columns::default();
+                columns.push(streams, kept.map(|(at, _)| *at), correction.bypass);
+                columns
+            }
+            false => all.clone(),
+        };
         Sequence { columns, weights, corrected: Some((all, corrected)) }
     }
 

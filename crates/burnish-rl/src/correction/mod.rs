@@ -24,7 +24,9 @@
 //! AReaL), so that a batch of which much is rejected makes a small step; or they leave the loss as if they had no loss
 //! mask (`rejected = "remove"`: verl, whose `response_mask` shrinks), their KL, their entropy and their place in the
 //! denominators with them: a sequence's own token count, the tokens of its group, those of the optimiser batch. Counts
-//! of sequences stay. For `dapo` the tokens of the generation shrink in the proportion of the optimiser batch's own.
+//! of sequences stay. For `dapo` the tokens of the generation shrink in the proportion of the optimiser batch's own. (In
+//! its bypass mode verl rejects within the loss, after it has counted the tokens of the batch: `token-mean` does not
+//! shrink there, `seq-mean-token-mean` does.)
 //!
 //! **Reduces to.** Nothing at all where `old = roll`: every `x` is exactly 0, every weight exactly 1. With one token a
 //! sequence, `token`, `sequence` and `geometric` are the same.
@@ -46,7 +48,9 @@
 //!
 //! **Differs from the frameworks.** SkyRL's `rollout_is` does not multiply a ratio of its own with the clipped loss: the
 //! ratio to the behavior *replaces* that to the proximal, which is `bypass` without a weight. In TRL the VESPO objective
-//! takes the weight into its own formula. verl normalises weights over a whole step, here over an optimiser batch.
+//! takes the weight into its own formula. verl normalises weights over a whole step, here over an optimiser batch; with
+//! `bypass_mode` and PPO's clipping it computes weights and does not use them, which is refused here. TRL gives a token
+//! without a log-probability from the engine the weight 1; here every token has one.
 //!
 //! **References.** Truncated weights: Ionides 2008; Yao et al. 2025, "Your efficient RL framework secretly brings you
 //! off-policy RL training". Masked weights (IcePop): Ling team 2025, arXiv:2510.18855. Rejection and the statistics: Liu

@@ -17,8 +17,8 @@
 //! tokens for `seq_mean_k1`). A bound itself is within.
 //!
 //! **Differs from the frameworks.** Not from verl 0.9.1, whose names these are. A bound from below that is left out is
-//! `1 / max` in both. SkyRL's `sequence_mask_metric = "geometric"` is `seq_mean_k1`, `"product"` is `seq_sum_k1`; AReaL's
-//! `rejection_sampling` with `action = "mask"` likewise, by `token` or `sequence`.
+//! `1 / max` in both. SkyRL's `sequence_mask_metric = "geometric"` is `seq_mean_k1`, `"product"` is `seq_sum_k1`, with
+//! bounds of the inverse ratio. More settings of others: the table of [`crate::correction`].
 
 use serde::{Deserialize, Serialize};
 

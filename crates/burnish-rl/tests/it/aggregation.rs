@@ -6,7 +6,8 @@ use burnish_rl::{LossConfig, Objective, Streams, Totals};
 use proptest::prelude::*;
 use std::ops::Range;
 
-const AGGREGATIONS: [Aggregation; 7] = [
+/// All of them.
+pub(crate) const AGGREGATIONS: [Aggregation; 7] = [
     Aggregation::Grpo,
     Aggregation::Bnpo,
     Aggregation::DrGrpo,
