@@ -12,9 +12,29 @@
 //! | `bnpo` | `Σ_s Σ_t m[s, t]`: tokens of the optimiser batch | token of the optimiser batch |
 //! | `dr_grpo` | `S · completion_tokens_max` | token of the run |
 //! | `dapo` | tokens of the generation / minibatches in it | token of the generation |
+//! | `prompt_mean` | `G · max(1, Σ_s' Σ_t m[s', t])`, over the sequences `s'` of its group | group of `G`, and token in it |
+//! | `seq_mean_token_sum` | `S` | token of the run |
+//! | `token_sum` | `1` | token of the run; the size of the batch is a learning rate |
 //!
-//! **Reduces to.** All four are equal for one minibatch whose completions all have `completion_tokens_max`
-//! tokens; `dapo` is `bnpo` where the generation is one minibatch.
+//! **Reduces to.** The first five are equal for one minibatch whose completions all have `completion_tokens_max`
+//! tokens, in groups of one size; `dapo` is `bnpo` where the generation is one minibatch; `prompt_mean` is `grpo`
+//! with groups of one, and `bnpo` with one group; `dr_grpo` is `seq_mean_token_sum` over a constant.
+//!
+//! **Names elsewhere.**
+//!
+//! | here | elsewhere |
+//! | --- | --- |
+//! | `grpo` | verl `seq-mean-token-mean`; SkyRL `sequence_mean`; NeMo-RL `token_level_loss = false` |
+//! | `bnpo` | verl `token-mean`; NeMo-RL `token_level_loss = true`; prime-rl, per component |
+//! | `dr_grpo` | verl `seq-mean-token-sum-norm`; SkyRL `seq_mean_token_sum_norm` |
+//! | `dapo` | TRL's default; over one minibatch, verl `token-mean` and SkyRL `token_mean` |
+//! | `prompt_mean` | SkyRL `prompt_mean`; slime, whose groups are the samples of one `rollout_id` |
+//! | `seq_mean_token_sum` | verl `seq-mean-token-sum`; TRL `luspo` |
+//! | `token_sum` | verl `token-sum` |
+//!
+//! `dr_grpo`'s constant is another with `loss.loss_scale_factor`, verl's name for it. slime's mean within a `rollout_id`
+//! is for episodes that give several samples, so that an episode of many samples weighs no more than another: it is
+//! `prompt_mean` where the trainer's groups are those samples.
 //!
 //! **Differs from TRL 1.16.** Not for `grpo`, `dr_grpo` and `dapo`. How TRL's numbers map to [`Totals`]: an
 //! optimiser batch is `gradient_accumulation_steps` micro-batches of equal size, whose losses are added, and
@@ -24,14 +44,15 @@
 //! which for the mean over sequences and for the constant amounts to counting the sequences of all
 //! micro-batches. `bnpo` there means the tokens of each *micro-batch*, so its gradient depends on how much
 //! memory the machine has; here it is the tokens of the optimiser batch, which is TRL's with
-//! `gradient_accumulation_steps = 1`.
+//! `gradient_accumulation_steps = 1`. Sequences without a loss token count in `S` here and in TRL; verl counts them if
+//! its actor hands over `global_batch_size`, as it does.
 //!
 //! **Example.**
 //! ```
 //! use burnish_rl::{Totals, aggregation::Aggregation};
 //! // Two sequences, of 3 and 5 tokens; nothing else was sampled.
 //! let totals = Totals {
-//!     sequences: 2, tokens: 8, tokens_generation: 8, minibatches: 1, completion_tokens_max: 10, seed: 0,
+//!     sequences: 2, tokens: 8, tokens_generation: 8, minibatches: 1, completion_tokens_max: 10, ..Totals::default()
 //! };
 //! assert_eq!(Aggregation::Grpo.denominator(3, &totals), 6.0);
 //! assert_eq!(Aggregation::Dapo.denominator(3, &totals), 8.0);
@@ -39,7 +60,8 @@
 //! ```
 //!
 //! **References.** `grpo`: Shao et al. 2024, arXiv:2402.03300, eq. 3. `dr_grpo`: Liu et al. 2025,
-//! arXiv:2503.20783. `dapo`: Yu et al. 2025, arXiv:2503.14476, eq. 8. `bnpo`: the name is TRL's.
+//! arXiv:2503.20783. `dapo`: Yu et al. 2025, arXiv:2503.14476, eq. 8. `bnpo`: the name is TRL's; `prompt_mean` SkyRL's;
+//! the others are verl's.
 
 use crate::Totals;
 use serde::{Deserialize, Serialize};
@@ -57,14 +79,33 @@ pub enum Aggregation {
     /// Sum over tokens, divided by the optimiser batch's equal share of the generation's tokens.
     #[default]
     Dapo,
+    /// Mean over the tokens of a group, then over groups.
+    PromptMean,
+    /// Sum over the tokens of a sequence, then mean over sequences.
+    SeqMeanTokenSum,
+    /// Sum over tokens.
+    TokenSum,
 }
 
 impl Aggregation {
-    /// What the loss of a token is divided by, in a sequence with `sequence_tokens` tokens in the loss.
-    /// At least 1 where tokens are counted.
-    pub fn denominator(self, sequence_tokens: usize, totals: &Totals) -> f64 {
+    /// Does it have to know whole groups?
+    pub fn needs_groups(self) -> bool {
+        self == Aggregation::PromptMean
+    }
+
+    /// Does it divide by the tokens of the whole optimiser batch, or of more?
+    pub fn counts_batch_tokens(self) -> bool {
+        matches!(self, Aggregation::Bnpo | Aggregation::Dapo)
+    }
+
+    /// What the loss of a token is divided by, in a sequence with `tokens` tokens in the loss, or, where it
+    /// [`Aggregation::needs_groups`], in a group with so many. At least 1 where tokens are counted.
+    pub fn denominator(self, tokens: usize, totals: &Totals) -> f64 {
         match self {
-            Aggregation::Grpo => sequence_tokens.max(1) as f64 * totals.sequences as f64,
+            Aggregation::Grpo => tokens.max(1) as f64 * totals.sequences as f64,
+            Aggregation::PromptMean => tokens.max(1) as f64 * totals.groups as f64,
+            Aggregation::SeqMeanTokenSum => totals.sequences as f64,
+            Aggregation::TokenSum => 1.0,
             Aggregation::Bnpo => totals.tokens.max(1) as f64,
             Aggregation::DrGrpo => totals.sequences as f64 * totals.completion_tokens_max as f64,
             Aggregation::Dapo => totals.tokens_generation.max(1) as f64 / totals.minibatches.max(1) as f64,

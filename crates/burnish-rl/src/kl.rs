@@ -12,8 +12,9 @@
 //! | `k2` | `x² / 2` | `x` |
 //! | `k3` | `exp(-x) + x - 1` | `1 - exp(-x)` |
 //! | `abs` | `\|x\|` | `sign(x)`, 0 at 0 |
+//! | `k1+`, `k3+`, `abs+` | that of the name | `x`: that of `k2` |
 //!
-//! Times the ratio `r = exp(lp - old)` (`use_bias_correction_kl`), value and derivative are `r·k` and `r·(k + k')`.
+//! With `kl_clamp` = `c`, a value beyond `±c` is `±c` and its derivative 0, that of a `+` staying `x`. Times the ratio `r = exp(lp - old)` (`use_bias_correction_kl`), value and derivative are `r·k` and `r·(k + k')`.
 //!
 //! **Which to use.** A good estimate of the value need not have a good gradient. In expectation over tokens that the
 //! policy sampled, the gradient that an estimator *in the loss* gives is
@@ -27,7 +28,9 @@
 //!
 //! so `k1` in the loss without the ratio only adds noise and is refused. As a *reward* only `k1` gives the gradient
 //! of the KL: the others cost the same, or nearly so, for a token that is too probable and for one that is too
-//! improbable, so that what a token costs does not draw it to the reference. They are refused there.
+//! improbable, so that what a token costs does not draw it to the reference. They are refused there. A `+` is for who
+//! wants to read the KL in the loss and have the gradient of the KL, on policy; times the ratio it would be another, and
+//! is refused.
 //!
 //! **Adaptive coefficient.** With `kl` the mean over sequences of the mean over tokens, and `n` sequences:
 //!
@@ -36,9 +39,9 @@
 //! β' = β · (1 + e·n / horizon)
 //! ```
 //!
-//! **Differs from others.** verl clamps `k3` (`low_var_kl`) to ±10, where its gradient is then zero; here, as in TRL
-//! 1.16, nothing is clamped. verl's `k1+`, `k3+` put the gradient of `k2` under another value; say `k2`. verl
-//! accepts any estimator in the reward.
+//! **Differs from others.** verl clamps `k3` (`low_var_kl`) and nothing else to ±10: `kl_clamp = 10`. By default, as in
+//! TRL 1.16, nothing is clamped. (verl also clamps the log-ratio of `k3` to ±20, where `k3` is beyond 10 anyway.) NeMo-RL
+//! clamps every estimator to ±10, and its log-ratio to ±20. verl accepts any estimator in the reward.
 //!
 //! **Example.**
 //! ```
@@ -69,6 +72,15 @@ pub enum KlEstimator {
     K3,
     /// The magnitude of the log-ratio.
     Abs,
+    /// The value of `k1`, the derivative of `k2`.
+    #[serde(rename = "k1+")]
+    K1Plus,
+    /// The value of `k3`, the derivative of `k2`.
+    #[serde(rename = "k3+")]
+    K3Plus,
+    /// The value of `abs`, the derivative of `k2`.
+    #[serde(rename = "abs+")]
+    AbsPlus,
 }
 
 impl KlEstimator {
@@ -86,14 +98,40 @@ impl KlEstimator {
             }
             KlEstimator::Abs if x == 0.0 => (0.0, 0.0),
             KlEstimator::Abs => (x.abs(), x.signum()),
+            KlEstimator::K1Plus | KlEstimator::K3Plus | KlEstimator::AbsPlus => {
+                (self.plain().evaluate(policy, reference).0, x)
+            }
+        }
+    }
+
+    /// The estimator that the value is of.
+    fn plain(self) -> Self {
+        match self {
+            KlEstimator::K1Plus => KlEstimator::K1,
+            KlEstimator::K3Plus => KlEstimator::K3,
+            KlEstimator::AbsPlus => KlEstimator::Abs,
+            KlEstimator::K1 | KlEstimator::K2 | KlEstimator::K3 | KlEstimator::Abs => self,
+        }
+    }
+
+    /// Is its derivative that of another estimator than its value?
+    pub fn is_plus(self) -> bool {
+        self.plain() != self
+    }
+
+    /// As [`KlEstimator::evaluate`], with a value of at most `clamp` either way; 0 is no bound.
+    pub fn evaluate_clamped(self, policy: f64, reference: f64, clamp: f64) -> (f64, f64) {
+        let (value, derivative) = self.evaluate(policy, reference);
+        match clamp > 0.0 && value.abs() > clamp {
+            true if self.is_plus() => (value.clamp(-clamp, clamp), derivative),
+            true => (value.clamp(-clamp, clamp), 0.0),
+            false => (value, derivative),
         }
     }
 
     /// As [`KlEstimator::evaluate`], times the ratio `exp(log_ratio)` of the policy to that which sampled.
     pub fn evaluate_corrected(self, policy: f64, reference: f64, log_ratio: f64) -> (f64, f64) {
-        let (value, derivative) = self.evaluate(policy, reference);
-        let ratio = log_ratio.exp();
-        (ratio * value, ratio * (value + derivative))
+        times_ratio(self.evaluate(policy, reference), log_ratio)
     }
 
     /// The name in a recipe.
@@ -103,8 +141,18 @@ impl KlEstimator {
             KlEstimator::K2 => "k2",
             KlEstimator::K3 => "k3",
             KlEstimator::Abs => "abs",
+            KlEstimator::K1Plus => "k1+",
+            KlEstimator::K3Plus => "k3+",
+            KlEstimator::AbsPlus => "abs+",
         }
     }
+}
+
+/// A value and its derivative by the policy's log-probability, times the ratio `exp(log_ratio)`, which has that
+/// derivative too.
+pub fn times_ratio((value, derivative): (f64, f64), log_ratio: f64) -> (f64, f64) {
+    let ratio = log_ratio.exp();
+    (ratio * value, ratio * (value + derivative))
 }
 
 /// How the coefficient of the KL divergence follows a target.

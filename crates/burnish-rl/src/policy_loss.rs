@@ -1,28 +1,35 @@
-//! What all objectives on rollouts share: a token loss, the distance from the reference, and the mean.
+//! What all objectives on rollouts share: a token loss, off-policy corrections, the distance from the reference,
+//! entropy, and the mean.
 //!
-//! **What it does.** Takes the tokens that count out of the streams, asks a [`TokenLoss`] for their losses, adds the
-//! KL penalty and divides.
+//! **What it does.** Takes the tokens that count out of the streams, asks a [`TokenLoss`] for their losses, weights them,
+//! adds the KL penalty and the other terms, and divides.
 //!
 //! **Formula.** For each token with a loss mask, in nats, with `ℓ` the token loss of `objective`, `lp` the policy's
-//! log-probability, `old` the proximal, `ref` the reference's:
+//! log-probability, `old` the proximal, `ref` the reference's, `H` the entropy:
 //!
 //! ```text
-//! loss = Σ (w·ℓ + β·kl) / D
+//! loss = Σ (w·ℓ + β·kl) / D  -  entropy_coef·Σ H / N  -  positive_nll_coef·Σ_{A > 0} lp / N⁺
 //! kl   = r·k      (or k alone, without `use_bias_correction_kl`),   r = exp(lp - old)
 //! ```
 //!
 //! with `k` an estimator of [`crate::kl`], by default `k3 = exp(ref - lp) - (ref - lp) - 1`, and `D` that of
-//! [`crate::aggregation`]; `w` is 1 unless the whole batch says otherwise ([`crate::Mark::weight`]).
+//! [`crate::aggregation`]. `w` is 1 unless [`crate::correction`] or `top_entropy_quantile` ([`crate::entropy`]) say
+//! otherwise. `N` is the number of tokens of the optimiser batch that have the bonus: all, or those within the quantile;
+//! with `use_entropy_aggregation` it is `D`. `N⁺` is the number of its tokens with an advantage above 0.
 //!
 //! **Derivative.** `w·∂ℓ/∂lp`, plus `β` times `∂kl/∂lp`, that is `r·(k + ∂k/∂lp)` (for k3: `-r·(ref - lp)`), or
-//! `∂k/∂lp` alone.
+//! `∂k/∂lp` alone, less `positive_nll_coef / N⁺`; by the entropy, `-entropy_coef / N`. `w` is a constant.
 //!
 //! **Differs from the papers.** The defaults are TRL's: `β = 0`, `dapo` aggregation. GRPO's paper averages over each
-//! sequence and does not correct the KL: `aggregation = "grpo"`, `beta = 0.04`, `use_bias_correction_kl = false`.
+//! sequence and does not correct the KL: `aggregation = "grpo"`, `beta = 0.04`, `use_bias_correction_kl = false`. The
+//! NLL term is VAPO's on correct answers. Streams have no rewards: here an answer is a success if its advantage is
+//! above 0, in NeMo-RL (`positive_example_nll_weight`) if its reward is, so that there a group in which all succeed is
+//! imitated too; its `N⁺` is that of a micro-batch. TRL's bonus with several micro-batches is the mean of their means.
 //!
 //! **Metrics**, named and defined as in TRL 1.16, each the mean over loss tokens: `clip_ratio/low_mean`,
 //! `clip_ratio/high_mean`, `clip_ratio/region_mean`, `entropy`, and `kl` (of the formula) where `β > 0`. With
-//! no entropy bonus, TRL's `policy_loss` is the loss.
+//! no entropy bonus, TRL's `policy_loss` is the loss. With `top_entropy_quantile`, `entropy_top` is the entropy of the
+//! tokens within it; with a correction, those of [`crate::correction::Diagnostics`].
 //!
 //! **Example.**
 //! ```
@@ -40,94 +47,25 @@
 //! # Ok::<(), burnish_rl::SettingError>(())
 //! ```
 //!
-//! **References.** The correction of the KL: DeepSeek-AI 2025 (DeepSeek-V3.2), arXiv:2512.02556. Objectives: see their
-//! files.
+//! **References.** The correction of the KL: DeepSeek-AI 2025 (DeepSeek-V3.2), arXiv:2512.02556. The NLL term: Yue et al.
+//! 2025 (VAPO), arXiv:2504.05118, eq. 10. Objectives: see their files.
 
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use crate::aggregation::Aggregation;
 use crate::catalogue::{self, OBJECTIVES};
-use crate::kl::{AdaptiveKl, KlEstimator};
-use crate::settings::require;
+use crate::columns::Columns;
+use crate::correction::{Corrected, Diagnostics};
+use crate::entropy::quantile;
+use crate::kl;
 use crate::{
-    Bound, Evaluation, Losses, Mark, Metric, Needs, Objective, SettingError, Streams, TokenLoss, Tokens,
-    Totals,
+    Bound, Evaluation, LossConfig, Losses, Mark, Metric, Needs, Objective, SettingError, Streams, TokenLoss,
+    Totals, seam,
 };
-
-/// Settings of [`PolicyLoss`], and of what a run does around it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct LossConfig {
-    /// Id of the token loss. Default: `ppo_clip`.
-    pub objective: String,
-    /// Its own settings.
-    pub config: Value,
-    /// Weight of the KL divergence to the reference; 0 (default) needs no reference.
-    pub beta: f64,
-    /// What stands for the KL divergence of a token. Default: `k3`.
-    pub kl_estimator: KlEstimator,
-    /// Is the KL multiplied by the ratio? With k1 and k3 its expected gradient is then that of the KL divergence,
-    /// under whatever policy the tokens were sampled; see [`crate::kl`]. Default: true, as in TRL 1.16 (earlier
-    /// versions and the paper: false).
-    pub use_bias_correction_kl: bool,
-    /// Is the KL of a sequence taken off its reward before groups are compared, instead of standing in the loss?
-    /// [`PolicyLoss`] then knows no reference. Default: false.
-    pub use_kl_in_reward: bool,
-    /// How a run changes `beta` from step to step. Default: not at all.
-    pub adaptive_kl: AdaptiveKl,
-    /// Does a run leave answers that were cut off out of the loss and out of token counts? They still count as
-    /// sequences, and their rewards in their groups, as in TRL. Default: false.
-    pub mask_truncated_completions: bool,
-    /// How token losses become one number. Default: `dapo`.
-    pub aggregation: Aggregation,
-}
-
-impl Default for LossConfig {
-    fn default() -> Self {
-        LossConfig {
-            objective: "ppo_clip".to_owned(),
-            config: Value::Object(serde_json::Map::new()),
-            beta: 0.0,
-            kl_estimator: KlEstimator::K3,
-            use_bias_correction_kl: true,
-            use_kl_in_reward: false,
-            adaptive_kl: AdaptiveKl::default(),
-            mask_truncated_completions: false,
-            aggregation: Aggregation::default(),
-        }
-    }
-}
-
-impl LossConfig {
-    /// The same, with every setting of the objective written out.
-    ///
-    /// # Errors
-    /// If there is no such objective, or a value is unknown, of the wrong type or out of range. Combinations are
-    /// [`crate::rules`]'s.
-    pub fn complete(mut self) -> Result<Self, SettingError> {
-        let entry = catalogue::find(OBJECTIVES, "objective", &self.objective)?;
-        self.config = (entry.complete)(&self.config).map_err(catalogue::in_config)?;
-        require("beta", self.beta, |beta| beta >= 0.0, "must be 0 or more")?;
-        self.adaptive_kl.check()?;
-        Ok(self)
-    }
-
-    /// The weight of the KL in the loss, 0 where it stands in the reward.
-    pub fn beta_in_loss(&self) -> f64 {
-        if self.use_kl_in_reward { 0.0 } else { self.beta }
-    }
-}
 
 /// The objective. See the head of this file.
 pub struct PolicyLoss {
     token_loss: Box<dyn TokenLoss>,
-    beta: f64,
-    kl_estimator: KlEstimator,
-    use_bias_correction_kl: bool,
-    aggregation: Aggregation,
+    config: LossConfig,
 }
 
 impl PolicyLoss {
@@ -138,149 +76,197 @@ impl PolicyLoss {
     pub fn new(config: &LossConfig) -> Result<Self, SettingError> {
         let config = config.clone().complete()?;
         let entry = catalogue::find(OBJECTIVES, "objective", &config.objective)?;
-        Ok(PolicyLoss {
-            token_loss: (entry.build)(&config.config).map_err(catalogue::in_config)?,
-            beta: config.beta_in_loss(),
-            kl_estimator: config.kl_estimator,
-            use_bias_correction_kl: config.use_bias_correction_kl,
-            aggregation: config.aggregation,
-        })
+        let token_loss = (entry.build)(&config.config).map_err(catalogue::in_config)?;
+        Ok(PolicyLoss { token_loss, config })
     }
 
     fn kl(&self, policy: f64, proximal: f64, reference: f64) -> (f64, f64) {
-        if self.use_bias_correction_kl {
-            self.kl_estimator.evaluate_corrected(policy, reference, policy - proximal)
-        } else {
-            self.kl_estimator.evaluate(policy, reference)
+        let kl = self.config.kl_estimator.evaluate_clamped(policy, reference, self.config.kl_clamp);
+        if self.config.use_bias_correction_kl { kl::times_ratio(kl, policy - proximal) } else { kl }
+    }
+
+    fn trains_on_forks_only(&self) -> bool {
+        self.config.top_entropy_quantile < 1.0
+    }
+
+    /// The tokens of a sequence that count, and what is said of them.
+    fn sequence(&self, streams: &Streams<'_>, range: Range<usize>) -> Sequence {
+        let correction = &self.config.correction;
+        let all = Columns::of_sequence(streams, range, correction.bypass);
+        if !correction.is_on() || all.positions.is_empty() {
+            let weights = vec![1.0; all.positions.len()];
+            return Sequence { columns: all, weights, corrected: None };
+        }
+        let corrected = correction.correct(&all.tokens());
+        let mut weights: Vec<f64> = corrected
+            .weights
+            .iter()
+            .zip(corrected.kept.iter().zip(&corrected.unmasked))
+            .map(|(weight, (kept, unmasked))| if *kept && *unmasked { *weight } else { 0.0 })
+            .collect();
+        let columns = match correction.removes() {
+            true => {
+                let mut kept = corrected.kept.iter();
+                weights.retain(|_| kept.next() == Some(&true));
+                let kept = all.positions.iter().zip(&corrected.kept).filter(|(_, kept)| **kept);
+                let mut columns = Columns::default();
+                columns.push(streams, kept.map(|(at, _)| *at), correction.bypass);
+                columns
+            }
+            false => all.clone(),
+        };
+        Sequence { columns, weights, corrected: Some((all, corrected)) }
+    }
+
+    /// Tokens that count in what each sequence's loss is a mean over: the sequence, or its group.
+    fn unit_tokens(&self, sequences: &[Sequence], groups: &[Range<usize>]) -> Vec<usize> {
+        let tokens = |sequence: &Sequence| sequence.columns.positions.len();
+        if !self.config.aggregation.needs_groups() {
+            return sequences.iter().map(tokens).collect();
+        }
+        let of_group = |group: &Range<usize>| {
+            let total = sequences[group.clone()].iter().map(tokens).sum();
+            vec![total; group.len()]
+        };
+        groups.iter().flat_map(of_group).collect()
+    }
+
+    /// The most entropy that a token may have without being trained on, in an optimiser batch.
+    fn fork_entropy(&self, tokens: &[f64]) -> f64 {
+        match self.trains_on_forks_only() {
+            true => quantile(tokens, 1.0 - self.config.top_entropy_quantile),
+            false => f64::NEG_INFINITY,
         }
     }
 }
 
 impl Objective for PolicyLoss {
     fn needs(&self) -> Needs {
-        Needs { reference: self.beta != 0.0, ..self.token_loss.needs() }
+        let own = self.token_loss.needs();
+        let config = &self.config;
+        Needs {
+            reference: own.reference || config.beta_in_loss() != 0.0,
+            marks: own.marks || config.correction.needs_batch() || self.trains_on_forks_only(),
+            groups: own.groups || config.aggregation.needs_groups(),
+        }
     }
 
     fn marks(&self, whole: &Streams<'_>, totals: &Totals) -> Vec<Mark> {
-        let columns = Columns::of_all(whole);
-        let values = self.token_loss.marks(&columns.tokens(), totals.seed);
-        let mut marks = vec![Mark { weight: 1.0, value: 0.0 }; whole.policy.len()];
-        for (value, at) in values.into_iter().zip(whole.loss_positions(0..whole.policy.len())) {
-            marks[at].value = value;
+        let config = &self.config;
+        let sequences: Vec<Sequence> =
+            whole.sequences.iter().map(|range| self.sequence(whole, range.clone())).collect();
+        let mut batch = Columns::default();
+        for sequence in &sequences {
+            batch.push(whole, sequence.columns.positions.iter().copied(), config.correction.bypass);
+        }
+        let tokens = batch.tokens();
+        let corrected = sequences.iter().filter_map(|sequence| sequence.corrected.as_ref());
+        let normaliser = config.correction.weight.normaliser(corrected.map(|(_, said)| &said.weights[..]));
+
+        // Denominators count every token; what is left over is to weigh as if only it had been counted.
+        let all = totals.tokens as f64;
+        let is_counted = config.correction.removes() && config.aggregation.counts_batch_tokens();
+        let share = if is_counted && !tokens.is_empty() { all / tokens.len() as f64 } else { 1.0 };
+        let fork_entropy = self.fork_entropy(tokens.entropy);
+        let forks = tokens.entropy.iter().filter(|entropy| **entropy >= fork_entropy).count();
+        let bonus = if config.use_entropy_aggregation { share } else { all / forks.max(1) as f64 };
+
+        let values = match self.token_loss.needs().marks {
+            true => self.token_loss.marks(&tokens, totals.seed),
+            false => vec![0.0; tokens.len()],
+        };
+        let mut marks = vec![Mark::default(); whole.policy.len()];
+        for (own, at) in batch.positions.iter().copied().enumerate() {
+            let is_fork = f64::from(tokens.entropy[own] >= fork_entropy);
+            marks[at] = Mark {
+                weight: is_fork * share * normaliser,
+                kl: share,
+                entropy: is_fork * bonus,
+                value: values[own],
+            };
         }
         marks
     }
 
     /// # Panics
-    /// If `beta` is not 0 and the streams have no reference, which [`Objective::needs`] asks for.
+    /// If `beta` is not 0 and the streams have no reference, or the aggregation is by groups and they have none, which
+    /// [`Objective::needs`] asks for.
     fn evaluate(&self, streams: &Streams<'_>, totals: &Totals) -> Evaluation {
-        let beta = self.beta;
+        let config = &self.config;
+        let beta = config.beta_in_loss();
         assert!(beta == 0.0 || streams.reference.is_some(), "beta is {beta}: the streams need a reference");
         let reference = streams.reference.filter(|_| beta != 0.0);
+        let mut totals = *totals;
+        if config.loss_scale_factor > 0 {
+            totals.completion_tokens_max = config.loss_scale_factor;
+        }
 
+        let sequences: Vec<Sequence> =
+            streams.sequences.iter().map(|range| self.sequence(streams, range.clone())).collect();
+        let unit_tokens = self.unit_tokens(&sequences, streams.groups);
+        assert_eq!(unit_tokens.len(), sequences.len(), "the aggregation needs groups");
         let mut evaluation = Evaluation::zero(streams.policy.len());
-        let mut means = Means::default();
-        for sequence in streams.sequences {
-            let columns = Columns::of_sequence(streams, sequence.clone());
+        let (mut means, mut diagnostics) = (Means::default(), Diagnostics::default());
+        for (sequence, unit_tokens) in sequences.iter().zip(unit_tokens) {
+            if let Some((all, corrected)) = &sequence.corrected {
+                diagnostics.add(&config.correction, &all.tokens(), corrected);
+            }
+            let columns = &sequence.columns;
             if columns.positions.is_empty() {
                 continue;
             }
             let tokens = columns.tokens();
             let mut losses = Losses::zero(tokens.len());
             self.token_loss.losses(&tokens, &mut losses);
-            let denominator = self.aggregation.denominator(tokens.len(), totals);
+            let denominator = config.aggregation.denominator(unit_tokens, &totals);
             for (own, &at) in columns.positions.iter().enumerate() {
-                let weight = streams.marks.get(at).map_or(1.0, |mark| mark.weight);
-                let mut value = weight * losses.value[own];
-                let mut derivative = weight * losses.d_policy[own];
+                let mark = streams.marks.get(at).copied().unwrap_or_default();
+                let weight = mark.weight * sequence.weights[own];
+                let mut value = times(weight, losses.value[own]);
+                let mut derivative = times(weight, losses.d_policy[own]);
                 if let Some(reference) = reference {
-                    let (kl, d_kl) = self.kl(streams.policy[at], streams.proximal[at], reference[at]);
-                    value += beta * kl;
-                    derivative += beta * d_kl;
+                    let (kl, d_kl) = self.kl(tokens.policy[own], tokens.proximal[own], reference[at]);
+                    value += mark.kl * beta * kl;
+                    derivative += mark.kl * beta * d_kl;
                     means.kl += kl;
                 }
                 evaluation.loss += value / denominator;
                 evaluation.d_policy[at] = derivative / denominator;
-                means.entropy += streams.entropy[at];
-                means.clipped_low += f64::from(losses.clipped[own] == Some(Bound::Low));
-                means.clipped_high += f64::from(losses.clipped[own] == Some(Bound::High));
-                means.tokens += 1.0;
+                if config.entropy_coef != 0.0 {
+                    let of_batch = totals.tokens.max(1) as f64;
+                    let denominator = if config.use_entropy_aggregation { denominator } else { of_batch };
+                    let d_entropy = -config.entropy_coef * mark.entropy / denominator;
+                    evaluation.loss += d_entropy * tokens.entropy[own];
+                    evaluation.d_entropy[at] = d_entropy;
+                }
+                if config.positive_nll_coef != 0.0 && tokens.advantage[own] > 0.0 {
+                    let d_nll = -config.positive_nll_coef / totals.tokens_positive.max(1) as f64;
+                    evaluation.loss += d_nll * tokens.policy[own];
+                    evaluation.d_policy[at] += d_nll;
+                }
+                means.add(tokens.entropy[own], losses.clipped[own], mark.entropy != 0.0);
             }
-            losses.metrics.into_iter().for_each(|metric| add(&mut evaluation.metrics, metric));
+            losses.metrics.into_iter().for_each(|metric| seam::add(&mut evaluation.metrics, metric));
         }
-        evaluation.metrics.extend(means.metrics(reference.is_some()));
+        evaluation.metrics.extend(means.metrics(reference.is_some(), self.trains_on_forks_only()));
+        evaluation.metrics.extend(diagnostics.metrics());
         evaluation
     }
 }
 
-/// The loss tokens of some positions, close together.
-#[derive(Default)]
-struct Columns {
-    positions: Vec<usize>,
-    policy: Vec<f64>,
-    proximal: Vec<f64>,
-    behavior: Vec<f64>,
-    entropy: Vec<f64>,
-    advantage: Vec<f64>,
-    marks: Vec<f64>,
-    sequences: Vec<Range<usize>>,
+/// A sequence, ready to be evaluated.
+struct Sequence {
+    /// The tokens that count.
+    columns: Columns,
+    /// What their losses are multiplied by.
+    weights: Vec<f64>,
+    /// What the correction said of all its tokens, if there is one.
+    corrected: Option<(Columns, Corrected)>,
 }
 
-impl Columns {
-    fn of_sequence(streams: &Streams<'_>, sequence: Range<usize>) -> Self {
-        let mut columns = Columns::default();
-        columns.push(streams, sequence);
-        columns
-    }
-
-    fn of_all(streams: &Streams<'_>) -> Self {
-        let mut columns = Columns::default();
-        streams.sequences.iter().for_each(|sequence| columns.push(streams, sequence.clone()));
-        columns
-    }
-
-    fn push(&mut self, streams: &Streams<'_>, sequence: Range<usize>) {
-        let start = self.positions.len();
-        self.positions.extend(streams.loss_positions(sequence));
-        let positions = &self.positions[start..];
-        for (column, stream) in [
-            (&mut self.policy, streams.policy),
-            (&mut self.proximal, streams.proximal),
-            (&mut self.behavior, streams.behavior),
-            (&mut self.entropy, streams.entropy),
-            (&mut self.advantage, streams.advantage),
-        ] {
-            column.extend(positions.iter().map(|at| stream[*at]));
-        }
-        if !streams.marks.is_empty() {
-            self.marks.extend(positions.iter().map(|at| streams.marks[*at].value));
-        }
-        self.sequences.push(start..self.positions.len());
-    }
-
-    fn tokens(&self) -> Tokens<'_> {
-        Tokens {
-            policy: &self.policy,
-            detached: &self.policy,
-            proximal: &self.proximal,
-            behavior: &self.behavior,
-            entropy: &self.entropy,
-            advantage: &self.advantage,
-            marks: &self.marks,
-            sequences: &self.sequences,
-        }
-    }
-}
-
-/// Adds a metric of a further sequence.
-fn add(metrics: &mut Vec<Metric>, metric: Metric) {
-    match metrics.iter_mut().find(|own| own.name == metric.name) {
-        Some(own) => {
-            own.sum += metric.sum;
-            own.weight += metric.weight;
-        }
-        None => metrics.push(metric),
-    }
+/// The loss of a token that is left out is 0, even where it is infinite.
+fn times(weight: f64, value: f64) -> f64 {
+    if weight == 0.0 { 0.0 } else { weight * value }
 }
 
 /// Sums over loss tokens.
@@ -288,13 +274,26 @@ fn add(metrics: &mut Vec<Metric>, metric: Metric) {
 struct Means {
     tokens: f64,
     entropy: f64,
+    forks: f64,
+    fork_entropy: f64,
     kl: f64,
     clipped_low: f64,
     clipped_high: f64,
 }
 
 impl Means {
-    fn metrics(&self, with_kl: bool) -> Vec<Metric> {
+    fn add(&mut self, entropy: f64, clipped: Option<Bound>, is_fork: bool) {
+        self.tokens += 1.0;
+        self.entropy += entropy;
+        if is_fork {
+            self.forks += 1.0;
+            self.fork_entropy += entropy;
+        }
+        self.clipped_low += f64::from(clipped == Some(Bound::Low));
+        self.clipped_high += f64::from(clipped == Some(Bound::High));
+    }
+
+    fn metrics(&self, with_kl: bool, with_forks: bool) -> Vec<Metric> {
         let mut sums = vec![
             ("entropy", self.entropy),
             ("clip_ratio/low_mean", self.clipped_low),
@@ -304,6 +303,11 @@ impl Means {
         if with_kl {
             sums.push(("kl", self.kl));
         }
-        sums.into_iter().map(|(name, sum)| Metric { name, sum, weight: self.tokens }).collect()
+        let mut metrics: Vec<Metric> =
+            sums.into_iter().map(|(name, sum)| Metric { name, sum, weight: self.tokens }).collect();
+        if with_forks {
+            metrics.push(Metric { name: "entropy_top", sum: self.fork_entropy, weight: self.forks });
+        }
+        metrics
     }
 }

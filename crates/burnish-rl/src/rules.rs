@@ -1,11 +1,12 @@
 //! Combinations that are wrong or have no effect, each with its reason: what a recipe is refused for before
 //! anything starts.
 
-use crate::LossConfig;
 use crate::advantage::AdvantageConfig;
 use crate::aggregation::Aggregation;
 use crate::catalogue::{self, OBJECTIVES};
+use crate::correction::{Rejected, Scope, WeightConfig, WeightLevel};
 use crate::kl::KlEstimator;
+use crate::{LossConfig, Losses, TokenLoss, Tokens};
 
 /// What of a recipe the rules look at.
 #[derive(Debug, Clone, Copy)]
@@ -77,7 +78,112 @@ pub const RULES: &[Rule] = &[
         nearest: "set `loss.aggregation = \"grpo\"`",
         is_broken: |setup| only_aggregation(setup.loss).is_some_and(|only| only != setup.loss.aggregation),
     },
+    Rule {
+        id: "kl-plus-times-ratio",
+        key: "loss.kl_estimator",
+        reason: "must not be a \"+\" with `loss.use_bias_correction_kl`: on policy, the gradient of a \"+\" is that of the \
+                 KL as it is, and times the ratio it is another",
+        nearest: "set `loss.use_bias_correction_kl = false`",
+        is_broken: |setup| {
+            let loss = setup.loss;
+            loss.beta_in_loss() != 0.0 && loss.kl_estimator.is_plus() && loss.use_bias_correction_kl
+        },
+    },
+    Rule {
+        id: "kl-clamp-in-reward",
+        key: "loss.kl_clamp",
+        reason: "must be 0 with `loss.use_kl_in_reward`: it bounds the KL in the loss, and has no effect",
+        nearest: "leave out `loss.kl_clamp`",
+        is_broken: |setup| setup.loss.use_kl_in_reward && setup.loss.kl_clamp > 0.0,
+    },
+    Rule {
+        id: "loss-scale-factor-without-dr-grpo",
+        key: "loss.loss_scale_factor",
+        reason: "needs `loss.aggregation = \"dr_grpo\"`: no other divides by it",
+        nearest: "set `loss.aggregation = \"dr_grpo\"`",
+        is_broken: |setup| setup.loss.loss_scale_factor > 0 && setup.loss.aggregation != Aggregation::DrGrpo,
+    },
+    Rule {
+        id: "weight-without-level",
+        key: "loss.correction.weight.level",
+        reason: "must not be \"none\" where other keys of `loss.correction.weight` are set: nothing is weighted",
+        nearest: "set `loss.correction.weight.level = \"token\"`",
+        is_broken: |setup| {
+            let weight = &setup.loss.correction.weight;
+            !weight.is_on() && *weight != WeightConfig::default()
+        },
+    },
+    Rule {
+        id: "weight-twice",
+        key: "loss.correction.weight.level",
+        reason: "must be \"none\" with `loss.correction.bypass` and an objective with a ratio: the ratio is then to the \
+                 policy that sampled, and would count twice",
+        nearest: "set `loss.correction.bypass = false`, or leave out `loss.correction.weight`",
+        is_broken: |setup| {
+            let correction = &setup.loss.correction;
+            correction.bypass
+                && correction.weight.is_on()
+                && of_objective(setup.loss, |loss, _| has_ratio(loss))
+        },
+    },
+    Rule {
+        id: "removal-without-rejection",
+        key: "loss.correction.rejected",
+        reason: "needs `loss.correction.reject`: nothing is rejected",
+        nearest: "leave out `loss.correction.rejected`",
+        is_broken: |setup| {
+            let correction = &setup.loss.correction;
+            correction.rejected == Rejected::Remove && correction.reject.is_empty()
+        },
+    },
+    Rule {
+        id: "token-weights-of-a-sequence-loss",
+        key: "loss.objective",
+        reason: "must give each token a loss of its own where the tokens of a sequence are weighted differently (by \
+                 `loss.correction.weight.level = \"token\"`, by a `token_*` rejection, by `loss.top_entropy_quantile`): \
+                 this one has one loss a sequence",
+        nearest: "set `loss.correction.weight.level = \"sequence\"` and a `seq_*` rejection, and leave out \
+                  `loss.top_entropy_quantile`",
+        is_broken: |setup| {
+            weighs_tokens_differently(setup.loss) && of_objective(setup.loss, |_, scope| scope == "sequence")
+        },
+    },
 ];
+
+fn weighs_tokens_differently(loss: &LossConfig) -> bool {
+    let correction = &loss.correction;
+    let by_token = correction.reject.iter().any(|rejection| rejection.statistic.scope() == Scope::Token);
+    correction.weight.level == WeightLevel::Token
+        || (by_token && correction.rejected == Rejected::Zero)
+        || loss.top_entropy_quantile < 1.0
+}
+
+/// Does `holds` hold of the objective and of its card's scope? No for one that can't be built, which is refused anyway.
+fn of_objective(loss: &LossConfig, holds: fn(&dyn TokenLoss, &str) -> bool) -> bool {
+    let Ok(entry) = catalogue::find(OBJECTIVES, "objective", &loss.objective) else { return false };
+    (entry.build)(&loss.config).is_ok_and(|built| holds(built.as_ref(), entry.card.scope))
+}
+
+/// Does an objective depend on the ratio to the proximal policy? Asks it, with two proximal policies.
+pub fn has_ratio(loss: &dyn TokenLoss) -> bool {
+    let with_proximal = |proximal: f64| {
+        let mut losses = Losses::zero(1);
+        let whole = 0..1;
+        let tokens = Tokens {
+            policy: &[-1.0],
+            detached: &[-1.0],
+            proximal: &[proximal],
+            behavior: &[-1.0],
+            entropy: &[1.0],
+            advantage: &[1.0],
+            marks: &[0.0],
+            sequences: std::slice::from_ref(&whole),
+        };
+        loss.losses(&tokens, &mut losses);
+        (losses.value, losses.d_policy)
+    };
+    with_proximal(-1.0) != with_proximal(-1.01)
+}
 
 /// The rules that a setup breaks, in their order.
 pub fn broken(setup: Setup<'_>) -> impl Iterator<Item = &'static Rule> {

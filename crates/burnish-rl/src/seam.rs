@@ -35,8 +35,19 @@ pub struct Streams<'a> {
 pub struct Mark {
     /// What the token's loss is multiplied by.
     pub weight: f64,
+    /// What its distance from the reference is multiplied by.
+    pub kl: f64,
+    /// What its entropy bonus is multiplied by.
+    pub entropy: f64,
     /// What the objective means by it.
     pub value: f64,
+}
+
+impl Default for Mark {
+    /// Changes nothing.
+    fn default() -> Self {
+        Mark { weight: 1.0, kl: 1.0, entropy: 1.0, value: 0.0 }
+    }
 }
 
 impl Streams<'_> {
@@ -52,8 +63,12 @@ impl Streams<'_> {
 pub struct Totals {
     /// Sequences in the optimiser batch (one minibatch).
     pub sequences: usize,
+    /// Groups of sequences in the optimiser batch ([`Streams::groups`]).
+    pub groups: usize,
     /// Tokens with `loss_mask` in the optimiser batch.
     pub tokens: usize,
+    /// Those of them with an advantage above 0.
+    pub tokens_positive: usize,
     /// Tokens with `loss_mask` in all that was sampled together (every minibatch of one generation).
     pub tokens_generation: usize,
     /// Number of minibatches into which the generation is split.
@@ -86,6 +101,17 @@ pub struct Metric {
     pub sum: f64,
     /// Weight of the part; the value of the whole is Σ sum / Σ weight.
     pub weight: f64,
+}
+
+/// Adds a metric of a further part.
+pub(crate) fn add(metrics: &mut Vec<Metric>, metric: Metric) {
+    match metrics.iter_mut().find(|own| own.name == metric.name) {
+        Some(own) => {
+            own.sum += metric.sum;
+            own.weight += metric.weight;
+        }
+        None => metrics.push(metric),
+    }
 }
 
 /// Value, derivative and metrics of an objective on some sequences.

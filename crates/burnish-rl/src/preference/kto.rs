@@ -130,7 +130,7 @@ impl Objective for Kto {
         let ratios: Vec<f64> =
             answers.filter(|answer| !answer.is_empty()).map(|answer| answer.log_ratio()).collect();
         let mean = ratios.iter().sum::<f64>() / ratios.len().max(1) as f64;
-        vec![Mark { weight: 1.0, value: mean.max(0.0) }; whole.policy.len()]
+        vec![Mark { value: mean.max(0.0), ..Mark::default() }; whole.policy.len()]
     }
 
     /// # Panics

@@ -44,9 +44,12 @@ impl Batch {
     /// Totals of an optimiser batch that is this batch, a third of its generation.
     pub(crate) fn totals(&self) -> Totals {
         let tokens = self.loss_mask.iter().filter(|in_loss| **in_loss).count();
+        let is_positive = |at: &usize| self.loss_mask[*at] && self.advantage[*at] > 0.0;
         Totals {
             sequences: self.sequences.len(),
+            groups: 0,
             tokens,
+            tokens_positive: (0..self.policy.len()).filter(is_positive).count(),
             tokens_generation: 3 * tokens + 5,
             minibatches: 3,
             completion_tokens_max: 9,

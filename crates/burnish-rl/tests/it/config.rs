@@ -2,6 +2,8 @@
 
 use burnish_rl::advantage::{AdvantageConfig, GroupOfOne, Grpo, Scale};
 use burnish_rl::aggregation::Aggregation;
+use burnish_rl::correction::CorrectionConfig;
+use burnish_rl::entropy::AdaptiveEntropy;
 use burnish_rl::kl::{AdaptiveKl, KlEstimator};
 use burnish_rl::rules::{self, Setup};
 use burnish_rl::{LossConfig, Part};
@@ -21,7 +23,16 @@ fn keys_that_are_left_out_have_the_defaults_of_trl() {
         adaptive_kl: AdaptiveKl { target_kl: 0.0, horizon: 10_000.0 },
         mask_truncated_completions: false,
         aggregation: Aggregation::Dapo,
+        kl_clamp: 0.0,
+        loss_scale_factor: 0,
+        correction: CorrectionConfig::default(),
+        entropy_coef: 0.0,
+        use_entropy_aggregation: false,
+        adaptive_entropy: AdaptiveEntropy::default(),
+        top_entropy_quantile: 1.0,
+        positive_nll_coef: 0.0,
     };
+    assert!(!trl.correction.is_on() && !trl.adaptive_entropy.is_on());
     assert_eq!(grpo, trl);
     let advantage: Grpo = serde_json::from_value(json!({})).unwrap();
     let trl =
@@ -39,7 +50,7 @@ fn unknown_keys_and_names_are_refused() {
 
 #[test]
 fn configurations_are_read_back_as_they_were_written() {
-    for name in ["grpo", "bnpo", "dr_grpo", "dapo"] {
+    for name in ["grpo", "bnpo", "dr_grpo", "dapo", "prompt_mean", "seq_mean_token_sum", "token_sum"] {
         let read: LossConfig =
             serde_json::from_value(json!({ "aggregation": name, "config": { "epsilon_high": 0.28 } }))
                 .unwrap();
@@ -81,7 +92,7 @@ fn values_out_of_range_are_refused_by_key_with_what_is_allowed() {
 }
 
 /// What a recipe with this loss is told.
-fn refused(loss: &LossConfig) -> String {
+pub(crate) fn refused(loss: &LossConfig) -> String {
     let setup = Setup { loss, advantage: &AdvantageConfig::default() };
     rules::broken(setup).map(|rule| format!("{}: {} [{}]", rule.key, rule.reason, rule.id)).collect()
 }

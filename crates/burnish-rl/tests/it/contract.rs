@@ -12,10 +12,16 @@ use std::path::{Path, PathBuf};
 
 fn objectives() -> impl Iterator<Item = (&'static str, PolicyLoss)> {
     OBJECTIVES.iter().flat_map(|entry| {
-        [Aggregation::Grpo, Aggregation::Dapo].map(|aggregation| {
-            let config = LossConfig { objective: entry.card.id.into(), aggregation, ..LossConfig::default() };
-            (entry.card.id, loss(config))
-        })
+        let plain = LossConfig { objective: entry.card.id.into(), ..LossConfig::default() };
+        let with_terms = LossConfig {
+            entropy_coef: ENTROPY_COEF,
+            positive_nll_coef: 0.2,
+            aggregation: Aggregation::Dapo,
+            ..plain.clone()
+        };
+        let [grpo, dapo] = [Aggregation::Grpo, Aggregation::Dapo]
+            .map(|aggregation| LossConfig { aggregation, ..plain.clone() });
+        [grpo, dapo, with_terms].map(|config| (entry.card.id, loss(config)))
     })
 }
 
@@ -26,6 +32,8 @@ fn whole_losses() -> impl Iterator<Item = (&'static str, Box<dyn Objective>)> {
     entries.map(|entry| (entry.card.id, (entry.build)(&Value::Null).unwrap()))
 }
 
+const ENTROPY_COEF: f64 = 0.3;
+
 proptest! {
     #[test]
     fn derivatives_are_those_of_finite_differences(batch in batches(1.0)) {
@@ -33,6 +41,27 @@ proptest! {
             let part = (entry.build)(&Value::Null).unwrap();
             let checked = Columns::of(&batch, &*part).check_derivatives(&*part);
             prop_assert!(checked.is_ok(), "{}: {checked:?}", entry.card.id);
+        }
+    }
+
+    #[test]
+    fn the_derivative_by_the_entropy_is_that_of_finite_differences_of_the_bonus(batch in batches(1.0)) {
+        const STEP: f64 = 1e-3;
+        for entry in OBJECTIVES {
+            let of = |entropy_coef| LossConfig { objective: entry.card.id.into(), entropy_coef, ..LossConfig::default() };
+            let (with, without) = (loss(of(ENTROPY_COEF)), loss(of(0.0)));
+            // What an objective does with the entropy itself is a constant of the derivative.
+            let bonus = |batch: &Batch| batch.evaluate_marked(&with).loss - batch.evaluate_marked(&without).loss;
+            let batch = batch.marked(&with);
+            let found = batch.evaluate_marked(&with).d_entropy;
+            prop_assert!(batch.evaluate_marked(&without).d_entropy.iter().all(|derivative| *derivative == 0.0));
+            for (at, found) in found.into_iter().enumerate() {
+                let mut surer = batch.clone();
+                surer.entropy[at] -= STEP;
+                let slope = (bonus(&batch) - bonus(&surer)) / STEP;
+                prop_assert!(is_near(found, slope, 1e-9), "{}: {found} for {slope}", entry.card.id);
+                prop_assert_eq!(found < 0.0, batch.loss_mask[at], "{}", entry.card.id);
+            }
         }
     }
 
@@ -49,7 +78,7 @@ proptest! {
             let found = batch.evaluate(&objective);
             prop_assert_eq!(&spoiled.evaluate(&objective), &found, "{}", id);
             for at in (0..batch.policy.len()).filter(|&at| !batch.loss_mask[at]) {
-                prop_assert_eq!(found.d_policy[at], 0.0, "{}", id);
+                prop_assert_eq!((found.d_policy[at], found.d_entropy[at]), (0.0, 0.0), "{}", id);
             }
         }
     }
@@ -66,6 +95,7 @@ proptest! {
             });
             prop_assert!(is_near(parts[0].loss + parts[1].loss, whole.loss, 1e-9), "{id}");
             prop_assert_eq!([&parts[0].d_policy[..], &parts[1].d_policy[..]].concat(), whole.d_policy, "{}", id);
+            prop_assert_eq!([&parts[0].d_entropy[..], &parts[1].d_entropy[..]].concat(), whole.d_entropy, "{}", id);
         }
     }
 

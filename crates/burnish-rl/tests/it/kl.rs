@@ -111,6 +111,52 @@ fn k3_is_the_kl_of_trl() {
     }
 }
 
+#[derive(Deserialize)]
+struct VerlKl {
+    policy: Vec<f64>,
+    reference: Vec<f64>,
+    cases: Vec<VerlKlCase>,
+}
+
+#[derive(Deserialize)]
+struct VerlKlCase {
+    estimator: KlEstimator,
+    value: Vec<f64>,
+    derivative: Vec<f64>,
+}
+
+/// Made by `tests/golden/make_correction.py`.
+#[test]
+fn with_a_clamp_of_k3_alone_every_estimator_is_that_of_verl_and_a_plus_has_the_gradient_of_k2() {
+    let golden: serde_json::Value = serde_json::from_str(include_str!("../golden/correction.json")).unwrap();
+    let VerlKl { policy, reference, cases } = serde_json::from_value(golden["kl"].clone()).unwrap();
+    assert_eq!(cases.len(), 7);
+    for case in cases {
+        let estimator = case.estimator;
+        let clamp = if estimator.name().starts_with("k3") { 10.0 } else { 0.0 };
+        for (at, (policy, reference)) in policy.iter().zip(&reference).enumerate() {
+            let (value, derivative) = estimator.evaluate_clamped(*policy, *reference, clamp);
+            let what = format!("{} token {at}", estimator.name());
+            assert!(is_near(value, case.value[at], TOLERANCE), "{what}: {value} for {}", case.value[at]);
+            let expected = case.derivative[at];
+            assert!(is_near(derivative, expected, TOLERANCE), "{what}: {derivative} for {expected}");
+            if estimator.is_plus() {
+                assert_eq!(derivative, KlEstimator::K2.evaluate(*policy, *reference).1, "{what}");
+            }
+        }
+        let reached = case.value.iter().filter(|value| **value == 10.0).count();
+        assert_eq!(reached > 0, clamp > 0.0, "{}", estimator.name());
+    }
+}
+
+#[test]
+fn a_value_on_the_clamp_is_not_clamped() {
+    assert_eq!(KlEstimator::K2.evaluate_clamped(-1.0, -3.0, 2.0), (2.0, 2.0));
+    assert_eq!(KlEstimator::K2.evaluate_clamped(-1.0, -3.0, 1.5), (1.5, 0.0));
+    assert_eq!(KlEstimator::K1.evaluate_clamped(-3.0, -1.0, 1.5), (-1.5, 0.0));
+    assert_eq!(KlEstimator::K1Plus.evaluate_clamped(-3.0, -1.0, 1.5), (-1.5, -2.0));
+}
+
 #[test]
 fn the_coefficient_follows_the_published_update() {
     let cases = golden().adaptive;

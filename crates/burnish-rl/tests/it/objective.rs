@@ -181,7 +181,7 @@ proptest! {
             tokens_generation: tokens,
             minibatches: 1,
             completion_tokens_max: length,
-            seed: 0,
+            ..Totals::default()
         };
         let found: [Evaluation; 4] =
             AGGREGATIONS.map(|aggregation| grpo(aggregation, 0.04).evaluate(&batch.streams(), &totals));

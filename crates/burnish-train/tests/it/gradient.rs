@@ -285,7 +285,7 @@ impl Objective for Marked {
     fn marks(&self, whole: &Streams<'_>, totals: &Totals) -> Vec<Mark> {
         assert_eq!(whole.policy.len(), totals.tokens, "the whole batch, once");
         let mean = whole.policy.iter().sum::<f64>() / whole.policy.len() as f64;
-        whole.policy.iter().map(|logprob| Mark { weight: 1.0, value: logprob - mean }).collect()
+        whole.policy.iter().map(|logprob| Mark { value: logprob - mean, ..Mark::default() }).collect()
     }
 
     fn evaluate(&self, streams: &Streams<'_>, _: &Totals) -> Evaluation {

@@ -1,0 +1,66 @@
+//! The loss tokens of some sequences, close together.
+
+use std::ops::Range;
+
+use crate::{Streams, Tokens};
+
+/// Loss tokens, and where they stand in the streams.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Columns {
+    pub(crate) positions: Vec<usize>,
+    policy: Vec<f64>,
+    proximal: Vec<f64>,
+    behavior: Vec<f64>,
+    entropy: Vec<f64>,
+    advantage: Vec<f64>,
+    marks: Vec<f64>,
+    sequences: Vec<Range<usize>>,
+}
+
+impl Columns {
+    /// Of one sequence. With `bypass`, the behavior policy takes the place of the proximal one.
+    pub(crate) fn of_sequence(streams: &Streams<'_>, sequence: Range<usize>, bypass: bool) -> Self {
+        let mut columns = Columns::default();
+        columns.push(streams, streams.loss_positions(sequence), bypass);
+        columns
+    }
+
+    /// Adds the tokens at `positions`, a sequence.
+    pub(crate) fn push(
+        &mut self,
+        streams: &Streams<'_>,
+        positions: impl IntoIterator<Item = usize>,
+        bypass: bool,
+    ) {
+        let start = self.positions.len();
+        self.positions.extend(positions);
+        let positions = &self.positions[start..];
+        let proximal = if bypass { streams.behavior } else { streams.proximal };
+        for (column, stream) in [
+            (&mut self.policy, streams.policy),
+            (&mut self.proximal, proximal),
+            (&mut self.behavior, streams.behavior),
+            (&mut self.entropy, streams.entropy),
+            (&mut self.advantage, streams.advantage),
+        ] {
+            column.extend(positions.iter().map(|at| stream[*at]));
+        }
+        if !streams.marks.is_empty() {
+            self.marks.extend(positions.iter().map(|at| streams.marks[*at].value));
+        }
+        self.sequences.push(start..self.positions.len());
+    }
+
+    pub(crate) fn tokens(&self) -> Tokens<'_> {
+        Tokens {
+            policy: &self.policy,
+            detached: &self.policy,
+            proximal: &self.proximal,
+            behavior: &self.behavior,
+            entropy: &self.entropy,
+            advantage: &self.advantage,
+            marks: &self.marks,
+            sequences: &self.sequences,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What to do about tokens that another policy sampled than the one the update starts from.
+//!
+//! **What it does.** The tokens of an update were sampled by a *behavior* policy: older weights, or the same weights
+//! in an engine that rounds differently. Three remedies, each off by default: multiply the loss of a token by an
+//! importance weight ([`WeightConfig`]), leave out tokens or sequences that are too far away ([`Rejection`]), and leave
+//! out sequences with a negative advantage from which the policy has moved away (OPSM, below). All are constants of the
+//! derivative, and all act on the objective's own loss, before the KL penalty is added.
+//!
+//! **Formula.** With `lp` the policy's log-probability, `old` the proximal's, `roll` the behavior's, and over the loss
+//! tokens of a sequence, the log-ratio of the correction is
+//!
+//! ```text
+//! x[t] = old[t] - roll[t]     decoupled, the default: three policies
+//! x[t] = lp[t]  - roll[t]     with `bypass`: `roll` takes the place of `old` everywhere; two policies
+//! ```
+//!
+//! and the loss of token `t` is multiplied by `w[t] · Π_i kept_i[t] · opsm[t]`, with
+//!
+//! ```text
+//! opsm[t] = 0 where A[t] < 0 and mean_t(roll - lp) > off_policy_mask_threshold, else 1
+//! ```
+//!
+//! **Rejected tokens** still count in the denominators of [`crate::aggregation`] (`rejected = "zero"`, the default: TRL,
+//! AReaL), so that a batch of which much is rejected makes a small step; or they leave the loss as if they had no loss
+//! mask (`rejected = "remove"`: verl, whose `response_mask` shrinks), their KL, their entropy and their place in the
+//! denominators with them: a sequence's own token count, the tokens of its group, those of the optimiser batch. Counts
+//! of sequences stay. For `dapo` the tokens of the generation shrink in the proportion of the optimiser batch's own. (In
+//! its bypass mode verl rejects within the loss, after it has counted the tokens of the batch: `token-mean` does not
+//! shrink there, `seq-mean-token-mean` does.)
+//!
+//! **Reduces to.** Nothing at all where `old = roll`: every `x` is exactly 0, every weight exactly 1. With one token a
+//! sequence, `token`, `sequence` and `geometric` are the same.
+//!
+//! **How the frameworks' settings are written here.**
+//!
+//! | theirs | here |
+//! | --- | --- |
+//! | TRL `vllm_importance_sampling_mode = "token_truncate"` (`sequence_truncate`) | `weight = { level = "token", max = 3.0 }` (`"sequence"`) |
+//! | TRL `token_mask` (`sequence_mask`) | the same with `action = "mask"` |
+//! | TRL `vllm_importance_sampling_clip_min` | `weight.min` |
+//! | TRL, slime: OPSM | `off_policy_mask_threshold` |
+//! | verl `rollout_is = "token"`, `rollout_is_threshold = 2.0` | `weight = { level = "token", max = 2.0 }` |
+//! | verl `rollout_is_threshold = "0.5_5"` (IcePop) | `weight = { action = "mask", min = 0.5, max = 5.0 }` |
+//! | verl `rollout_rs = "seq_mean_k1"`, `rollout_rs_threshold = "0.99_1.01"` | `reject = [{ statistic = "seq_mean_k1", min = 0.99, max = 1.01 }]`, `rejected = "remove"` |
+//! | verl `bypass_mode` | `bypass = true` |
+//! | NeMo `seq-mask-tis` with bounds `lo`, `hi` | `weight = { level = "token", max = 1e30 }`, `reject = [{ statistic = "seq_mean_k1", min = 1/hi, max = 1/lo }]` |
+//! | AReaL `prox_logp_method = "loglinear"` | [`loglinear_proximal`] for `old` |
+//!
+//! **Differs from the frameworks.** SkyRL's `rollout_is` does not multiply a ratio of its own with the clipped loss: the
+//! ratio to the behavior *replaces* that to the proximal, which is `bypass` without a weight. In TRL the VESPO objective
+//! takes the weight into its own formula. verl normalises weights over a whole step, here over an optimiser batch; with
+//! `bypass_mode` and PPO's clipping it computes weights and does not use them, which is refused here. TRL gives a token
+//! without a log-probability from the engine the weight 1; here every token has one.
+//!
+//! **References.** Truncated weights: Ionides 2008; Yao et al. 2025, "Your efficient RL framework secretly brings you
+//! off-policy RL training". Masked weights (IcePop): Ling team 2025, arXiv:2510.18855. Rejection and the statistics: Liu
+//! et al. 2025, "When speed kills stability". OPSM: DeepSeek-AI 2025 (DeepSeek-V3.2), arXiv:2512.02556. Three policies:
+//! Hilton et al. 2021, arXiv:2110.00641; Fu et al. 2025 (AReaL), arXiv:2505.24298.
+
+mod diagnostics;
+mod loglinear;
+mod rejection;
+mod weights;
+
+use serde::{Deserialize, Serialize};
+
+pub use diagnostics::Diagnostics;
+pub use loglinear::loglinear_proximal;
+pub use rejection::{Rejection, Scope, Statistic};
+pub use weights::{WeightAction, WeightConfig, WeightLevel};
+
+use crate::settings::require;
+use crate::{SettingError, Tokens};
+
+/// `[loss.correction]`. See the head of this file.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CorrectionConfig {
+    /// Does the behavior policy take the place of the proximal one, in the ratio of the objective too? The proximal's
+    /// log-probabilities are then not needed. Default: false.
+    pub bypass: bool,
+    /// What the loss of a token is multiplied by. Default: nothing.
+    pub weight: WeightConfig,
+    /// What leaves tokens or whole sequences out: each must be passed. Default: none.
+    pub reject: Vec<Rejection>,
+    /// Do tokens left out by `reject` still count in denominators? Default: `zero`: they do.
+    pub rejected: Rejected,
+    /// How far the policy may move away from a sequence with a negative advantage before it is left out, in nats a token
+    /// from the behavior policy, mean over the sequence; 0 (default) is no limit. Such a sequence still counts in
+    /// denominators, whatever `rejected` says.
+    pub off_policy_mask_threshold: f64,
+}
+
+/// What becomes of a token that is left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rejected {
+    /// Its loss is 0.
+    #[default]
+    Zero,
+    /// As if it had no loss mask.
+    Remove,
+}
+
+/// What is said of each loss token of a sequence.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Corrected {
+    /// The importance weight, before it is normalised.
+    pub weights: Vec<f64>,
+    /// Has the token passed every rejection?
+    pub kept: Vec<bool>,
+    /// Has it passed the mask of `off_policy_mask_threshold`?
+    pub unmasked: Vec<bool>,
+}
+
+impl CorrectionConfig {
+    /// Does it do anything?
+    pub fn is_on(&self) -> bool {
+        self.bypass || self.weight.is_on() || !self.reject.is_empty() || self.off_policy_mask_threshold > 0.0
+    }
+
+    /// Does it have to see the whole optimiser batch first?
+    pub fn needs_batch(&self) -> bool {
+        self.weight.batch_normalize || self.removes()
+    }
+
+    /// Can it take tokens out of the denominators?
+    pub fn removes(&self) -> bool {
+        self.rejected == Rejected::Remove && !self.reject.is_empty()
+    }
+
+    /// # Errors
+    /// If a value is out of range.
+    pub fn check(&self) -> Result<(), SettingError> {
+        self.weight.check()?;
+        for (at, rejection) in self.reject.iter().enumerate() {
+            rejection.check()?;
+            if self.reject[..at].iter().any(|earlier| earlier.statistic == rejection.statistic) {
+                let name = rejection.statistic.name();
+                return Err(SettingError::new("correction.reject", format!("has `{name}` twice")));
+            }
+        }
+        let threshold = self.off_policy_mask_threshold;
+        let key = "correction.off_policy_mask_threshold";
+        require(key, threshold, |threshold| threshold >= 0.0, "must be 0 (off) or more")
+    }
+
+    /// `x[t]` of the loss tokens of a sequence.
+    pub fn log_ratios(&self, tokens: &Tokens<'_>) -> Vec<f64> {
+        let training = if self.bypass { tokens.policy } else { tokens.proximal };
+        training.iter().zip(tokens.behavior).map(|(training, behavior)| training - behavior).collect()
+    }
+
+    /// What is said of the loss tokens of one sequence, which has at least one.
+    pub fn correct(&self, tokens: &Tokens<'_>) -> Corrected {
+        let log_ratios = self.log_ratios(tokens);
+        let mut kept = vec![true; tokens.len()];
+        self.reject.iter().for_each(|rejection| rejection.reject(&log_ratios, &mut kept));
+        Corrected { weights: self.weight.weights(&log_ratios), kept, unmasked: self.unmasked(tokens) }
+    }
+
+    fn unmasked(&self, tokens: &Tokens<'_>) -> Vec<bool> {
+        let threshold = self.off_policy_mask_threshold;
+        let moved_away: f64 = tokens.behavior.iter().zip(tokens.policy).map(|(roll, lp)| roll - lp).sum();
+        let is_far = threshold > 0.0 && moved_away / tokens.len() as f64 > threshold;
+        tokens.advantage.iter().map(|advantage| !(is_far && *advantage < 0.0)).collect()
+    }
+}

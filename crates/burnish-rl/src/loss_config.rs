@@ -1,0 +1,110 @@
+//! `[loss]`: the settings of [`crate::PolicyLoss`], and of what a run does around it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::SettingError;
+use crate::aggregation::Aggregation;
+use crate::catalogue::{self, OBJECTIVES};
+use crate::correction::CorrectionConfig;
+use crate::entropy::AdaptiveEntropy;
+use crate::kl::{AdaptiveKl, KlEstimator};
+use crate::settings::require;
+
+/// Settings of [`crate::PolicyLoss`], and of what a run does around it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LossConfig {
+    /// Id of the token loss. Default: `ppo_clip`.
+    pub objective: String,
+    /// Its own settings.
+    pub config: Value,
+    /// Weight of the KL divergence to the reference; 0 (default) needs no reference.
+    pub beta: f64,
+    /// What stands for the KL divergence of a token. Default: `k3`.
+    pub kl_estimator: KlEstimator,
+    /// Is the KL multiplied by the ratio? With k1 and k3 its expected gradient is then that of the KL divergence,
+    /// under whatever policy the tokens were sampled; see [`crate::kl`]. Default: true, as in TRL 1.16 (earlier
+    /// versions and the paper: false).
+    pub use_bias_correction_kl: bool,
+    /// Is the KL of a sequence taken off its reward before groups are compared, instead of standing in the loss?
+    /// [`crate::PolicyLoss`] then knows no reference. Default: false.
+    pub use_kl_in_reward: bool,
+    /// The greatest magnitude of the KL of a token in the loss, in nats; 0 (default) is no bound. See [`crate::kl`].
+    pub kl_clamp: f64,
+    /// How a run changes `beta` from step to step. Default: not at all.
+    pub adaptive_kl: AdaptiveKl,
+    /// Does a run leave answers that were cut off out of the loss and out of token counts? They still count as
+    /// sequences, and their rewards in their groups, as in TRL. Default: false.
+    pub mask_truncated_completions: bool,
+    /// How token losses become one number. Default: `dapo`.
+    pub aggregation: Aggregation,
+    /// The constant of `aggregation = "dr_grpo"`, in tokens; 0 (default) is the most that one completion may have.
+    pub loss_scale_factor: usize,
+    /// What to do about tokens that another policy sampled. Default: nothing.
+    pub correction: CorrectionConfig,
+    /// Weight of the entropy bonus: the loss is less by so many times the mean entropy; a negative one makes the policy
+    /// surer. Default: 0.
+    pub entropy_coef: f64,
+    /// Is the mean of the bonus the one that `aggregation` says, as in verl, instead of that over the tokens of the
+    /// optimiser batch, as in TRL? Default: false.
+    pub use_entropy_aggregation: bool,
+    /// How a run changes `entropy_coef` from step to step. Default: not at all.
+    pub adaptive_entropy: AdaptiveEntropy,
+    /// Share of the tokens, those of highest entropy, that are trained on; see [`crate::entropy`]. Default: 1, all.
+    pub top_entropy_quantile: f64,
+    /// Weight of the negative log-likelihood of the tokens with an advantage above 0, mean over them in the optimiser
+    /// batch: VAPO's imitation of its own successes. Default: 0.
+    pub positive_nll_coef: f64,
+}
+
+impl Default for LossConfig {
+    fn default() -> Self {
+        LossConfig {
+            objective: "ppo_clip".to_owned(),
+            config: Value::Object(serde_json::Map::new()),
+            beta: 0.0,
+            kl_estimator: KlEstimator::K3,
+            use_bias_correction_kl: true,
+            use_kl_in_reward: false,
+            kl_clamp: 0.0,
+            adaptive_kl: AdaptiveKl::default(),
+            mask_truncated_completions: false,
+            aggregation: Aggregation::default(),
+            loss_scale_factor: 0,
+            correction: CorrectionConfig::default(),
+            entropy_coef: 0.0,
+            use_entropy_aggregation: false,
+            adaptive_entropy: AdaptiveEntropy::default(),
+            top_entropy_quantile: 1.0,
+            positive_nll_coef: 0.0,
+        }
+    }
+}
+
+impl LossConfig {
+    /// The same, with every setting of the objective written out.
+    ///
+    /// # Errors
+    /// If there is no such objective, or a value is unknown, of the wrong type or out of range. Combinations are
+    /// [`crate::rules`]'s.
+    pub fn complete(mut self) -> Result<Self, SettingError> {
+        let entry = catalogue::find(OBJECTIVES, "objective", &self.objective)?;
+        self.config = (entry.complete)(&self.config).map_err(catalogue::in_config)?;
+        require("beta", self.beta, |beta| beta >= 0.0, "must be 0 or more")?;
+        require("kl_clamp", self.kl_clamp, |clamp| clamp >= 0.0, "must be 0 (no bound) or more")?;
+        require("entropy_coef", self.entropy_coef, |_| true, "must be a number")?;
+        let is_share = |share: f64| (0.0..=1.0).contains(&share);
+        require("top_entropy_quantile", self.top_entropy_quantile, is_share, "must be 0 to 1")?;
+        require("positive_nll_coef", self.positive_nll_coef, |coef| coef >= 0.0, "must be 0 or more")?;
+        self.adaptive_kl.check()?;
+        self.adaptive_entropy.check()?;
+        self.correction.check()?;
+        Ok(self)
+    }
+
+    /// The weight of the KL in the loss, 0 where it stands in the reward.
+    pub fn beta_in_loss(&self) -> f64 {
+        if self.use_kl_in_reward { 0.0 } else { self.beta }
+    }
+}

@@ -1,0 +1,125 @@
+//! Combinations that are refused, with what stands next to them. Those of the KL's placement are in `config.rs`.
+
+use crate::common::loss;
+use burnish_rl::advantage::AdvantageConfig;
+use burnish_rl::aggregation::Aggregation;
+use burnish_rl::catalogue::OBJECTIVES;
+use burnish_rl::correction::{CorrectionConfig, Rejected, Rejection, Statistic, WeightConfig, WeightLevel};
+use burnish_rl::kl::KlEstimator;
+use burnish_rl::rules::{self, RULES, Setup};
+use burnish_rl::{LossConfig, Losses, TokenLoss, Tokens};
+use std::collections::BTreeSet;
+
+/// Ids of the rules that a loss breaks.
+fn broken(loss: &LossConfig) -> Vec<&'static str> {
+    let setup = Setup { loss, advantage: &AdvantageConfig::default() };
+    rules::broken(setup).map(|rule| rule.id).collect()
+}
+
+fn with(correction: CorrectionConfig) -> LossConfig {
+    LossConfig { correction, ..LossConfig::default() }
+}
+
+fn weighted(level: WeightLevel) -> CorrectionConfig {
+    CorrectionConfig {
+        weight: WeightConfig { level, ..WeightConfig::default() },
+        ..CorrectionConfig::default()
+    }
+}
+
+fn rejecting(statistic: Statistic, rejected: Rejected) -> CorrectionConfig {
+    let reject = vec![Rejection { statistic, min: 0.0, max: 2.0 }];
+    CorrectionConfig { reject, rejected, ..CorrectionConfig::default() }
+}
+
+#[test]
+fn each_rule_fires_on_what_it_refuses_and_not_on_the_nearest() {
+    let base = LossConfig { beta: 0.1, ..LossConfig::default() };
+    let plus = LossConfig { kl_estimator: KlEstimator::K3Plus, ..base.clone() };
+    let clamp = LossConfig { kl_clamp: 10.0, kl_estimator: KlEstimator::K1, ..base };
+    let constant = LossConfig { loss_scale_factor: 64, ..LossConfig::default() };
+    let normalised = WeightConfig { batch_normalize: true, ..WeightConfig::default() };
+    let no_level = CorrectionConfig { weight: normalised.clone(), ..CorrectionConfig::default() };
+    let token = CorrectionConfig {
+        weight: WeightConfig { level: WeightLevel::Token, ..normalised },
+        ..CorrectionConfig::default()
+    };
+    let removal = CorrectionConfig { rejected: Rejected::Remove, ..CorrectionConfig::default() };
+    let twice = CorrectionConfig { bypass: true, ..weighted(WeightLevel::Token) };
+    for (id, wrong, right) in [
+        ("kl-plus-times-ratio", plus.clone(), LossConfig { use_bias_correction_kl: false, ..plus }),
+        ("kl-clamp-in-reward", LossConfig { use_kl_in_reward: true, ..clamp.clone() }, clamp),
+        (
+            "loss-scale-factor-without-dr-grpo",
+            constant.clone(),
+            LossConfig { aggregation: Aggregation::DrGrpo, ..constant },
+        ),
+        ("weight-without-level", with(no_level), with(token)),
+        ("weight-twice", with(twice.clone()), with(CorrectionConfig { bypass: false, ..twice.clone() })),
+        ("weight-twice", with(twice), with(CorrectionConfig { bypass: true, ..CorrectionConfig::default() })),
+        ("removal-without-rejection", with(removal), with(rejecting(Statistic::TokenK1, Rejected::Remove))),
+    ] {
+        assert_eq!(broken(&wrong), [id]);
+        assert_eq!(broken(&right), [""; 0], "{id}");
+        // Both can be built: only the combination is refused.
+        loss(wrong);
+        loss(right);
+    }
+}
+
+#[test]
+fn the_tokens_of_a_sequence_with_one_loss_weigh_the_same() {
+    let id = "token-weights-of-a-sequence-loss";
+    let uneven = [
+        with(weighted(WeightLevel::Token)),
+        with(rejecting(Statistic::TokenK2, Rejected::Zero)),
+        LossConfig { top_entropy_quantile: 0.2, ..LossConfig::default() },
+    ];
+    let even = [
+        with(weighted(WeightLevel::Sequence)),
+        with(rejecting(Statistic::SeqSumK2, Rejected::Zero)),
+        with(rejecting(Statistic::TokenK2, Rejected::Remove)),
+    ];
+    for entry in OBJECTIVES {
+        let is_one = entry.card.scope == "sequence";
+        let of = |config: &LossConfig| LossConfig { objective: entry.card.id.into(), ..config.clone() };
+        for config in &uneven {
+            assert_eq!(broken(&of(config)).contains(&id), is_one, "{}", entry.card.id);
+        }
+        for config in &even {
+            assert!(!broken(&of(config)).contains(&id), "{}", entry.card.id);
+        }
+    }
+}
+
+/// REINFORCE: `-A·lp`.
+struct Reinforce;
+
+impl TokenLoss for Reinforce {
+    fn losses(&self, tokens: &Tokens<'_>, losses: &mut Losses) {
+        for at in 0..tokens.len() {
+            losses.value[at] = -tokens.advantage[at] * tokens.policy[at];
+            losses.d_policy[at] = -tokens.advantage[at];
+        }
+    }
+}
+
+#[test]
+fn an_objective_without_a_ratio_is_told_from_one_with() {
+    assert!(!rules::has_ratio(&Reinforce));
+    let clipped = OBJECTIVES.iter().find(|entry| entry.card.id == "ppo_clip").unwrap();
+    let clipped = (clipped.build)(&serde_json::Value::Null).unwrap();
+    assert!(rules::has_ratio(clipped.as_ref()));
+}
+
+#[test]
+fn every_rule_has_a_name_of_its_own_and_says_what_to_do() {
+    let ids: BTreeSet<&str> = RULES.iter().map(|rule| rule.id).collect();
+    assert_eq!(ids.len(), RULES.len());
+    for rule in RULES {
+        assert!(rule.key.starts_with("loss."), "{}", rule.key);
+        let verbs = ["must ", "needs ", "has "];
+        assert!(verbs.iter().any(|verb| rule.reason.starts_with(verb)), "{}", rule.reason);
+        assert!(rule.nearest.contains('`'), "{}: {}", rule.id, rule.nearest);
+    }
+}
