@@ -98,7 +98,7 @@ fn compute(arguments: &Arguments, device: &Device, bf16: bool) -> Done<Computed>
         pass: PassConfig::new(MICRO_BATCH_TOKENS),
     };
     let mut trainer = Trainer::new(&model, config);
-    let totals = totals(&samples, &samples, 1, LENGTH);
+    let totals = totals(&samples, &samples, 1, LENGTH, 0);
     let update = trainer.update(&mut model, &samples, &Nll, &totals, 1e-3)?;
     model.params.fetch()?;
     let moved = model.params.data().iter().zip(&before).map(|(after, before)| after - before).collect();

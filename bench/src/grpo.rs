@@ -10,8 +10,8 @@ use burnish_engine::LocalPolicy;
 use burnish_env::Generator;
 use burnish_env::rollout::{self, Overlong, Plan, SeedPlace};
 use burnish_model::{Chat, Model, Trains};
-use burnish_rl::advantage::{self, AdvantageConfig};
-use burnish_rl::grpo::{Grpo, GrpoConfig};
+use burnish_rl::advantage::{Advantage, AdvantageConfig, Rollout, Rollouts, Scale, reward_metrics};
+use burnish_rl::{LossConfig, PolicyLoss};
 use burnish_train::adamw::AdamwConfig;
 use burnish_train::{PassConfig, Sample, Trainer, TrainerConfig, Update, minibatches, totals};
 use serde_json::{Value, json};
@@ -77,24 +77,30 @@ impl Steps {
         let episodes = rollout::play(&mut local, &plan)?;
         let rewards: Vec<Option<f64>> =
             episodes.iter().map(|episode| episode.verdict.total(&Default::default())).collect();
-        let credit = advantage::group_relative(&rewards, self.group, &AdvantageConfig::default());
+        let rollouts: Vec<Rollout> = rewards.iter().copied().map(Rollout::of_reward).collect();
+        let groups: Vec<_> = (0..self.prompts).map(|at| at * self.group..(at + 1) * self.group).collect();
+        let estimator = AdvantageConfig::default().build()?;
+        let credit = estimator.advantages(&Rollouts { all: &rollouts, groups: &groups });
         let samples: Vec<Sample> = episodes
             .iter()
-            .zip(&credit.advantages)
+            .zip(&credit)
             .flat_map(|(episode, advantage)| {
                 let branches = episode.traces.iter().flat_map(Trace::branches);
-                branches.map(move |branch| Sample::from_rollout(&branch, advantage.unwrap_or(0.0)))
+                branches.map(move |branch| {
+                    Sample::from_rollout(&branch, advantage.as_ref().map_or(0.0, Advantage::mean))
+                })
             })
             .collect();
         let order = Address { step: self.step, ..Address::new(0, Purpose::Shuffle) }.seed();
         let sizes = vec![self.group; self.prompts];
         let indices: Vec<usize> = minibatches(&sizes, 1, order, 0).concat();
         let minibatch: Vec<&Sample> = indices.iter().map(|at| &samples[*at]).collect();
-        let totals = totals(&minibatch, &samples, 1, self.sampling.tokens_max);
-        let objective = Grpo::new(GrpoConfig::default());
+        let totals = totals(&minibatch, &samples, 1, self.sampling.tokens_max, 0);
+        let objective = PolicyLoss::new(&LossConfig::default())?;
         let update = self.trainer.update(&mut self.model, &minibatch, &objective, &totals, LEARNING_RATE)?;
         self.step += 1;
-        let reward = credit.metrics.get("reward").copied().unwrap_or_default();
+        let metrics = reward_metrics(&rewards, self.group, Scale::Group);
+        let reward = metrics.get("reward").copied().unwrap_or_default();
         Ok((episodes, reward, update))
     }
 }

@@ -53,7 +53,7 @@ impl Steps {
             .collect();
         let samples: Vec<Sample> = sequences.into_iter().map(imitated).collect();
         let trainer = self.trainer.get_or_insert_with(|| Trainer::new(&self.model, config(self.pass)));
-        let totals = totals(&samples, &samples, 1, self.length);
+        let totals = totals(&samples, &samples, 1, self.length, 0);
         let update = trainer.update(&mut self.model, &samples, &Nll, &totals, LEARNING_RATE)?;
         Ok(update.loss)
     }
@@ -92,5 +92,6 @@ pub(crate) fn imitated(ids: Vec<u32>) -> Sample {
         ids,
         reference: None,
         proximal: None,
+        group: 0,
     }
 }

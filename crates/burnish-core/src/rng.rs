@@ -28,6 +28,8 @@ pub enum Purpose {
     Bootstrap = 6,
     /// Deliberate perturbation: shuffled rewards, dropout, corrupted data.
     Perturb = 7,
+    /// What an objective chooses at random.
+    Objective = 8,
 }
 
 /// Where in a run a random number is used. Fields that do not apply stay 0.

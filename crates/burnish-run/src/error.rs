@@ -45,6 +45,9 @@ pub enum RunError {
     /// A data file can't be used.
     #[error(transparent)]
     Data(#[from] burnish_data::DataError),
+    /// A setting of the loss or the advantage is wrong.
+    #[error(transparent)]
+    Setting(#[from] burnish_rl::SettingError),
     /// Something that can't be done as asked.
     #[error("{0}")]
     Refused(String),

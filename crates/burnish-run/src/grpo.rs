@@ -1,14 +1,15 @@
 //! One step of GRPO: sample groups, score, compare inside the group, update.
 
 mod batch;
+mod credit;
 mod groups;
 mod reference;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Task};
 use burnish_engine::LocalPolicy;
-use burnish_rl::advantage;
-use burnish_rl::grpo::{Grpo, GrpoConfig};
+use burnish_rl::advantage::{self, Advantage};
+use burnish_rl::{LossConfig, PolicyLoss};
 use burnish_train::{Sample, Trainer, minibatches, totals};
 use serde_json::{Value, json};
 
@@ -18,6 +19,7 @@ use crate::recipe::Recipe;
 use crate::summary::{Metrics, Updates, episode_metrics};
 use crate::tasks::Tasks;
 use batch::Batch;
+pub(crate) use credit::SUPPLIED;
 use groups::Groups;
 use reference::{Reference, mean_kl};
 
@@ -27,7 +29,7 @@ pub(crate) struct Stepped {
     pub(crate) tasks: Vec<Task>,
     /// The episodes, group by group.
     pub(crate) episodes: Vec<Episode>,
-    /// Advantage of each episode; none where it was unscored, or its group was left out.
+    /// Advantage of each episode, a mean where it has several; none where it was unscored, or its group was left out.
     pub(crate) advantages: Vec<Option<f64>>,
     /// What a person should be told.
     pub(crate) note: Option<String>,
@@ -85,7 +87,8 @@ impl GrpoStage {
             rewards = advantage::shuffle_within_groups(&rewards, rollout.group_size, address.seed());
         }
         let mut metrics = episode_metrics(&groups.tasks, episodes, &recipe.reward.weights);
-        metrics.extend(advantage::group_relative(&rewards, rollout.group_size, &recipe.advantage).metrics);
+        let estimator = recipe.advantage.build()?;
+        metrics.extend(advantage::reward_metrics(&rewards, rollout.group_size, estimator.scale()));
         metrics.extend(groups.metrics(recipe));
         let sampling = local.stats();
         if sampling.waits > 0 {
@@ -111,13 +114,13 @@ impl GrpoStage {
             self.kl_coef = loss.adaptive_kl.next(kl_coef, kl, measured);
         }
         // 4. Compared inside the group.
-        let advantages = advantages(recipe, &groups, &rewards);
+        let advantages = credit::advantages(recipe, &*estimator, &groups, &rewards)?;
         batch.give(&advantages);
         if loss.mask_truncated_completions {
             batch.mask_truncated();
         }
         // 5. Update.
-        let objective = Grpo::new(GrpoConfig { beta: kl_coef, ..loss.clone() });
+        let objective = PolicyLoss::new(&LossConfig { beta: kl_coef, ..loss.clone() })?;
         let samples = &batch.samples;
         let address = Address { step, ..Address::new(seed, Purpose::Shuffle) };
         let mut updates = Updates::default();
@@ -125,7 +128,9 @@ impl GrpoStage {
             let parts = minibatches(&batch.group_sizes, recipe.train.minibatches, address.seed(), epoch);
             for indices in &parts {
                 let minibatch: Vec<&Sample> = indices.iter().map(|at| &samples[*at]).collect();
-                let totals = totals(&minibatch, samples, parts.len(), rollout.tokens_max);
+                let seed =
+                    Address { step: trainer.updates(), ..Address::new(seed, Purpose::Objective) }.seed();
+                let totals = totals(&minibatch, samples, parts.len(), rollout.tokens_max, seed);
                 let lr = lr(trainer.updates());
                 let update = trainer.update(&mut policy.model, &minibatch, &objective, &totals, lr)?;
                 updates.add(&update, lr);
@@ -140,19 +145,7 @@ impl GrpoStage {
         metrics.insert("tokens/total".into(), tokens as f64);
         let note = groups.shortfall(recipe);
         let Groups { tasks, episodes, .. } = groups;
+        let advantages = advantages.iter().map(|credit| credit.as_ref().map(Advantage::mean)).collect();
         Ok(Stepped { tasks, episodes, advantages, note, metrics: updates.finish(metrics) })
     }
-}
-
-/// Advantage of every episode; none where it has no reward, or its group is left out.
-fn advantages(recipe: &Recipe, groups: &Groups, rewards: &[Option<f64>]) -> Vec<Option<f64>> {
-    let group_size = recipe.rollout.group_size;
-    let kept: Vec<usize> = (0..rewards.len()).filter(|at| groups.is_kept[at / group_size]).collect();
-    let compared: Vec<Option<f64>> = kept.iter().map(|at| rewards[*at]).collect();
-    let credit = advantage::group_relative(&compared, group_size, &recipe.advantage);
-    let mut advantages = vec![None; rewards.len()];
-    for (at, advantage) in kept.into_iter().zip(credit.advantages) {
-        advantages[at] = advantage;
-    }
-    advantages
 }

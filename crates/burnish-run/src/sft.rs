@@ -81,7 +81,7 @@ impl SftStage {
             .map(|at| self.sample(&policy.chat, self.samples[at]))
             .collect::<Result<Vec<_>, RunError>>()?;
         let batch: Vec<&Sample> = samples.iter().collect();
-        let totals = totals(&batch, &batch, 1, policy.model.context_tokens_max());
+        let totals = totals(&batch, &batch, 1, policy.model.context_tokens_max(), 0);
         let lr = lr(trainer.updates());
         let update = trainer.update(&mut policy.model, &batch, &Nll, &totals, lr)?;
         let mut updates = Updates::default();

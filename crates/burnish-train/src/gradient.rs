@@ -2,14 +2,15 @@
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use burnish_core::rng;
 use burnish_model::{Model, Packed};
-use burnish_rl::{Evaluation, Metric, Objective, Streams, Totals};
+use burnish_rl::{Evaluation, Mark, Metric, Objective, Streams, Totals};
 use burnish_tensor::{GradientsMut, Tape, TokenScores, Var, in_pool};
 
-use crate::{MicroBatch, Sample, TrainError, pack};
+use crate::{MicroBatch, Sample, TrainError, pack, pack_groups};
 
 /// What a pass over some samples found, beside the gradient.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -99,7 +100,15 @@ fn accumulate_checked(
     let mut pass = Pass::default();
     let mut metrics = MetricSums::default();
     let mut drift_sum = 0.0;
-    for batch in pack(samples, config.tokens_max) {
+    let needs = objective.needs();
+    let batches =
+        if needs.groups { pack_groups(samples, config.tokens_max) } else { pack(samples, config.tokens_max) };
+    let mut marks = Vec::new();
+    if needs.marks && batches.len() > 1 {
+        marks = marks_of(model, samples, &batches, objective, totals)?;
+    }
+    let mut marked = 0;
+    for batch in batches {
         let mut tape = Tape::recording(&model.params);
         if let Some(seed) = config.dropout {
             tape = tape.with_dropout(row_keys(&batch, seed));
@@ -117,7 +126,13 @@ fn accumulate_checked(
             drift_sum += difference;
             pass.drift.max = pass.drift.max.max(difference);
         }
-        let evaluation = objective.evaluate(&columns.streams(&batch), totals);
+        let groups = batch.groups(samples);
+        if needs.marks && marks.is_empty() {
+            marks = objective.marks(&columns.streams(&batch.sequences, &groups, &[]), totals);
+        }
+        let own = marks.get(marked..marked + batch.rows.len()).unwrap_or_default();
+        let evaluation = objective.evaluate(&columns.streams(&batch.sequences, &groups, own), totals);
+        marked += batch.rows.len();
         seed_backward(tape, &scores, &evaluation, grads.again())?;
         pass.loss += evaluation.loss;
         pass.tokens += batch.ids.len();
@@ -128,6 +143,30 @@ fn accumulate_checked(
     pass.drift.mean = drift_sum / pass.tokens_scored.max(1) as f64;
     pass.metrics = metrics.means();
     Ok(pass)
+}
+
+/// What `objective` fixes about every scored token after a look at all of them, which costs a forward pass where they
+/// do not fit into one micro-batch.
+fn marks_of(
+    model: &Model,
+    samples: &[&Sample],
+    batches: &[MicroBatch],
+    objective: &dyn Objective,
+    totals: &Totals,
+) -> Result<Vec<Mark>, TrainError> {
+    let mut whole = Columns::default();
+    let (mut sequences, mut groups) = (Vec::new(), Vec::new());
+    for batch in batches {
+        let mut tape = Tape::inference(&model.params);
+        let mut mixer = Packed { layout: Arc::clone(&batch.layout), shape: model.head_shape() };
+        let hidden = model.forward(&mut tape, &batch.ids, &batch.positions, &mut mixer);
+        let scores = score_rows(&mut tape, model, batch, &hidden)?;
+        let (tokens, count) = (whole.policy.len(), sequences.len());
+        sequences.extend(batch.sequences.iter().map(|range| range.start + tokens..range.end + tokens));
+        groups.extend(batch.groups(samples).iter().map(|range| range.start + count..range.end + count));
+        whole.append(Columns::of(batch, samples, &scores));
+    }
+    Ok(objective.marks(&whole.streams(&sequences, &groups, &[]), totals))
 }
 
 /// Log-probabilities of the scored tokens of each sample under `model`, one entry a token (0 where the token
@@ -255,7 +294,8 @@ fn narrow(values: &[f64]) -> Vec<f32> {
     values.iter().map(|value| *value as f32).collect()
 }
 
-/// The streams of a micro-batch, in f64, one entry a scored token.
+/// The streams of some samples, in f64, one entry a scored token.
+#[derive(Default)]
 struct Columns {
     policy: Vec<f64>,
     proximal: Vec<f64>,
@@ -286,7 +326,25 @@ impl Columns {
         }
     }
 
-    fn streams<'a>(&'a self, batch: &'a MicroBatch) -> Streams<'a> {
+    fn append(&mut self, other: Columns) {
+        self.policy.extend(other.policy);
+        self.proximal.extend(other.proximal);
+        self.behavior.extend(other.behavior);
+        match (&mut self.reference, other.reference) {
+            (Some(own), Some(other)) => own.extend(other),
+            (own, other) => *own = other,
+        }
+        self.entropy.extend(other.entropy);
+        self.advantage.extend(other.advantage);
+        self.loss_mask.extend(other.loss_mask);
+    }
+
+    fn streams<'a>(
+        &'a self,
+        sequences: &'a [Range<usize>],
+        groups: &'a [Range<usize>],
+        marks: &'a [Mark],
+    ) -> Streams<'a> {
         Streams {
             policy: &self.policy,
             proximal: &self.proximal,
@@ -295,7 +353,9 @@ impl Columns {
             entropy: &self.entropy,
             advantage: &self.advantage,
             loss_mask: &self.loss_mask,
-            sequences: &batch.sequences,
+            sequences,
+            groups,
+            marks,
         }
     }
 }

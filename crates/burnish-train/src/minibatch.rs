@@ -37,12 +37,13 @@ pub fn minibatches(group_sizes: &[usize], count: usize, seed: u64, epoch: u64) -
 }
 
 /// What an objective may know about `minibatch` as a whole, one of `minibatches` that make up `generation`.
-/// `completion_tokens_max` is the most tokens that one completion may have.
+/// `completion_tokens_max` is the most tokens that one completion may have, `seed` that of the minibatch.
 pub fn totals(
     minibatch: &[impl Borrow<Sample>],
     generation: &[impl Borrow<Sample>],
     minibatches: usize,
     completion_tokens_max: usize,
+    seed: u64,
 ) -> Totals {
     Totals {
         sequences: minibatch.len(),
@@ -50,6 +51,7 @@ pub fn totals(
         tokens_generation: scored_tokens(generation),
         minibatches,
         completion_tokens_max,
+        seed,
     }
 }
 
@@ -87,13 +89,14 @@ mod tests {
         let generation = [sample(3), sample(0), sample(5)];
         let minibatch: Vec<&Sample> = generation[..2].iter().collect();
         assert_eq!(
-            totals(&minibatch, &generation, 2, 7),
+            totals(&minibatch, &generation, 2, 7, 3),
             Totals {
                 sequences: 2,
                 tokens: 3,
                 tokens_generation: 8,
                 minibatches: 2,
-                completion_tokens_max: 7
+                completion_tokens_max: 7,
+                seed: 3,
             }
         );
     }

@@ -38,30 +38,68 @@ pub struct MicroBatch {
     pub samples: Vec<usize>,
 }
 
+impl MicroBatch {
+    /// Which of its sequences lie in one group of `samples`, those that were packed.
+    pub(crate) fn groups(&self, samples: &[&Sample]) -> Vec<Range<usize>> {
+        let mut start = 0;
+        self.samples
+            .chunk_by(|a, b| samples[*a].group == samples[*b].group)
+            .map(|group| {
+                start += group.len();
+                start - group.len()..start
+            })
+            .collect()
+    }
+}
+
 /// Packs `samples` in their order into micro-batches of at most `tokens_max` rows each.
 ///
 /// A sample is never split; one that is longer than `tokens_max` gets a micro-batch of its own. A sample in
 /// which no token is scored needs no forward pass and is in none. The samples must pass [`Sample::check`].
 pub fn pack<S: Borrow<Sample>>(samples: &[S], tokens_max: usize) -> Vec<MicroBatch> {
+    let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
+    let alone: Vec<Range<usize>> = (0..samples.len()).map(|at| at..at + 1).collect();
+    pack_units(&samples, &alone, tokens_max)
+}
+
+/// As [`pack`], with neighbours of the same [`Sample::group`] in one micro-batch, however long they are together. Where
+/// groups share a beginning a micro-batch may exceed `tokens_max` by some rows.
+pub fn pack_groups<S: Borrow<Sample>>(samples: &[S], tokens_max: usize) -> Vec<MicroBatch> {
+    let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
+    let mut start = 0;
+    let groups: Vec<Range<usize>> = samples
+        .chunk_by(|a, b| a.group == b.group)
+        .map(|group| {
+            start += group.len();
+            start - group.len()..start
+        })
+        .collect();
+    pack_units(&samples, &groups, tokens_max)
+}
+
+/// Packs samples, those of a unit together.
+fn pack_units(samples: &[&Sample], units: &[Range<usize>], tokens_max: usize) -> Vec<MicroBatch> {
     let mut batches = Vec::new();
     let mut open = Forest::default();
-    for (index, sample) in samples.iter().map(Borrow::borrow).enumerate() {
-        let inputs = sample.inputs();
-        if inputs.is_empty() {
-            continue;
-        }
-        let mut shared = open.shared(inputs);
-        let is_full = open.ids.len() + inputs.len() - shared.tokens > tokens_max;
-        if is_full && !open.samples.is_empty() {
+    for unit in units {
+        let scored = || unit.clone().filter(|at| !samples[*at].inputs().is_empty());
+        let rows = open.rows_of(scored().map(|at| samples[at].inputs()));
+        if open.ids.len() + rows > tokens_max && !open.samples.is_empty() {
             batches.push(std::mem::take(&mut open).close());
-            shared = Shared::default();
         }
-        open.add(index, sample, shared);
+        for index in scored() {
+            let shared = open.shared(samples[index].inputs());
+            open.add(index, samples[index], shared);
+        }
     }
     if !open.samples.is_empty() {
         batches.push(open.close());
     }
     batches
+}
+
+fn common_prefix(a: &[u32], b: &[u32]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 /// A micro-batch being filled.
@@ -91,8 +129,26 @@ struct Shared {
 }
 
 impl<'a> Forest<'a> {
+    /// Rows that samples which read `inputs` would add: exact for one, and for several about so, since a beginning
+    /// that they share may be cut where it is too short to pay.
+    fn rows_of(&self, inputs: impl Iterator<Item = &'a [u32]>) -> usize {
+        let (mut rows, mut before) = (0, None);
+        for inputs in inputs {
+            let shared = match before {
+                None => self.shared(inputs).tokens,
+                Some(before) => match common_prefix(before, inputs) {
+                    common if common >= SHARED_TOKENS_MIN => common,
+                    _ => 0,
+                },
+            };
+            rows += inputs.len() - shared;
+            before = Some(inputs);
+        }
+        rows
+    }
+
     fn shared(&self, inputs: &[u32]) -> Shared {
-        let common = self.inputs.iter().zip(inputs).take_while(|(a, b)| a == b).count();
+        let common = common_prefix(self.inputs, inputs);
         let mut shared = Shared::default();
         for &segment in &self.path {
             let len = self.segments[segment].len;

@@ -24,6 +24,9 @@ pub struct Sample {
     /// Log-probability at the start of the update; `behavior` stands in where it is not given, which is exact
     /// while nothing was learned between sampling and this update.
     pub proximal: Option<Vec<f32>>,
+    /// Neighbours with one number are compared with each other: the answers to a task, the two of a pair. Only an
+    /// objective that asks for groups looks at it.
+    pub group: usize,
 }
 
 impl Sample {
@@ -51,6 +54,7 @@ impl Sample {
             advantages: vec![advantage; branch.ids.len()],
             reference: None,
             proximal: None,
+            group: 0,
         }
     }
 

@@ -148,7 +148,12 @@ fn the_kl_in_the_reward_moves_advantages_and_its_coefficient_follows_the_target(
     let scratch = Scratch::with_policy();
     let (target, horizon) = (0.01, 64.0);
     let adaptive = format!("loss.adaptive_kl={{target_kl={target}, horizon={horizon}}}");
-    let kl = ["loss.beta=0.05", "loss.kl_estimator=k1", "loss.use_kl_in_reward=true", "advantage.scale=none"];
+    let kl = [
+        "loss.beta=0.05",
+        "loss.kl_estimator=k1",
+        "loss.use_kl_in_reward=true",
+        "advantage.config.scale=none",
+    ];
     run(&scratch, "adaptive", &[&kl[..], &[&adaptive, "train.max_steps=4", OVERLONG]].concat());
     let rows = metrics(&scratch, "adaptive");
     let mut coef = 0.05;

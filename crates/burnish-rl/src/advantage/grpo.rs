@@ -115,6 +115,10 @@ impl Part for Grpo {
 }
 
 impl Estimator for Grpo {
+    fn scale(&self) -> Scale {
+        self.scale
+    }
+
     fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>> {
         let batch_std = std(&rollouts.scored(), self.ddof);
         rollouts.by_group(|group| {

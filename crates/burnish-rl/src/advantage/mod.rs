@@ -27,7 +27,7 @@ use serde_json::Value;
 
 use crate::SettingError;
 use crate::catalogue::{self, ADVANTAGES};
-use common::scored;
+use common::{mean, scored};
 
 pub use common::{Normalisation, Whiten};
 pub use gae::Gae;
@@ -166,6 +166,14 @@ pub enum Advantage {
 }
 
 impl Advantage {
+    /// The number, or the mean of the numbers.
+    pub fn mean(&self) -> f64 {
+        match self {
+            Advantage::Whole(advantage) => *advantage,
+            Advantage::Steps(values) | Advantage::Tokens(values) => mean(values).unwrap_or(0.0),
+        }
+    }
+
     fn values_mut(&mut self) -> &mut [f64] {
         match self {
             Advantage::Whole(value) => std::slice::from_mut(value),
@@ -204,6 +212,11 @@ pub trait Estimator: Send + Sync {
     /// What it needs beyond rewards and token counts.
     fn needs(&self) -> AdvantageNeeds {
         AdvantageNeeds::default()
+    }
+
+    /// What its advantages are scaled by, for `frac_reward_zero_std`.
+    fn scale(&self) -> Scale {
+        Scale::None
     }
 
     /// One entry a rollout; `None` where it had no reward, or where what it is compared with is missing.

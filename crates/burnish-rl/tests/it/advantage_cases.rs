@@ -167,11 +167,11 @@ fn whitening_by_rollouts_counts_each_once_and_by_tokens_as_often_as_it_is_long()
         let estimator = ReinforcePlusPlus { gamma: 1.0, whiten };
         estimator.advantages(&Rollouts { all: &all, groups: &[0..1, 1..2] })
     };
-    let tokens = |values: &[f64]| Some(Advantage::Tokens(values.to_vec()));
+    let whole = |value: f64| Some(Advantage::Whole(value));
     let divisor = (0.25f64 + 1e-8).sqrt();
-    assert_eq!(found(Whiten::Tokens), [tokens(&[0.25 / divisor; 3]), tokens(&[-0.75 / divisor])]);
+    assert_eq!(found(Whiten::Tokens), [whole(0.25 / divisor), whole(-0.75 / divisor)]);
     let divisor = 0.5f64.sqrt() + 1e-4;
-    assert_eq!(found(Whiten::Rollouts), [tokens(&[0.5 / divisor; 3]), tokens(&[-0.5 / divisor])]);
+    assert_eq!(found(Whiten::Rollouts), [whole(0.5 / divisor), whole(-0.5 / divisor)]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! From episodes to samples.
 
 use burnish_core::Trace;
+use burnish_rl::advantage::Advantage;
 use burnish_rl::kl::KlEstimator;
 use burnish_train::Sample;
 
@@ -41,7 +42,7 @@ impl Batch {
                     continue;
                 }
                 for branch in played.traces.iter().flat_map(Trace::branches) {
-                    batch.samples.push(Sample::from_rollout(&branch, 0.0));
+                    batch.samples.push(Sample { group, ..Sample::from_rollout(&branch, 0.0) });
                     batch.origins.push(Origin { episode, is_truncated: branch.is_truncated });
                 }
             }
@@ -59,10 +60,29 @@ impl Batch {
         kls
     }
 
-    /// Gives every token of a sample the advantage of its episode.
-    pub(super) fn give(&mut self, advantages: &[Option<f64>]) {
+    /// Gives every sampled token of a sample the advantage of its episode, its turn or itself. Where turns or tokens
+    /// differ, an episode has one sample.
+    pub(super) fn give(&mut self, advantages: &[Option<Advantage>]) {
         for (sample, origin) in self.samples.iter_mut().zip(&self.origins) {
-            sample.advantages.fill(advantages[origin.episode].unwrap_or(0.0) as f32);
+            match &advantages[origin.episode] {
+                None => sample.advantages.fill(0.0),
+                Some(Advantage::Whole(advantage)) => sample.advantages.fill(*advantage as f32),
+                Some(Advantage::Tokens(tokens)) => {
+                    let scored: Vec<usize> = sample.scored().collect();
+                    for (at, advantage) in scored.into_iter().zip(tokens) {
+                        sample.advantages[at] = *advantage as f32;
+                    }
+                }
+                Some(Advantage::Steps(turns)) => {
+                    let mut turn = 0;
+                    for at in 1..sample.ids.len() {
+                        // Something is always said between two turns.
+                        let ends = sample.loss_mask[at - 1] && !sample.loss_mask[at];
+                        turn += usize::from(ends);
+                        sample.advantages[at] = turns.get(turn).map_or(0.0, |advantage| *advantage as f32);
+                    }
+                }
+            }
         }
     }
 

@@ -3,9 +3,13 @@
 use burnish_core::SamplingError;
 use burnish_env::EnvError;
 use burnish_model::ModelConfig;
-use burnish_rl::ConfigError;
+use burnish_rl::SettingError;
+use burnish_rl::advantage::AdvantageConfig;
+use burnish_rl::rules::{self, Setup};
 use burnish_tensor::Device;
 use serde_json::Value;
+
+use crate::grpo::SUPPLIED;
 
 use super::{Method, Recipe, RecipeError, Source};
 
@@ -59,14 +63,23 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
             }
             let fits = train.minibatches <= rollout.tasks_per_step * rollout.group_size;
             ranges.holds("train.minibatches", fits, "must not exceed the number of episodes in a step")?;
-            let within = |table, result: Result<(), ConfigError>| {
-                result.map_err(|error| source.error(&format!("{table}.{}", error.key), error.problem))
-            };
-            within("loss", recipe.loss.check())?;
+            let within =
+                |table, error: SettingError| source.refused(&format!("{table}.{}", error.key), error.problem);
+            let loss = recipe.loss.clone().complete().map_err(|error| within("loss", error))?;
+            let advantage =
+                recipe.advantage.clone().complete().map_err(|error| within("advantage", error))?;
+            check_supplied(&advantage, source)?;
             let episodes = rollout.tasks_per_step * rollout.group_size;
-            within("loss", recipe.loss.adaptive_kl.check_batch(episodes))?;
-            within("advantage", recipe.advantage.check())?;
-            within("reward", recipe.reward.overlong_buffer.check(rollout.tokens_max))?;
+            loss.adaptive_kl.check_batch(episodes).map_err(|error| within("loss", error))?;
+            let overlong = recipe.reward.overlong_buffer.check(rollout.tokens_max);
+            overlong.map_err(|error| within("reward", error))?;
+            let setup = Setup { loss: &loss, advantage: &advantage };
+            if let Some(rule) = rules::broken(setup).next() {
+                let mut error = source.error(rule.key, format!("{} [{}]", rule.reason, rule.id));
+                error.help = Some(rule.nearest.to_owned());
+                return Err(error);
+            }
+            (recipe.loss, recipe.advantage) = (loss, advantage);
         }
         Method::Sft => {
             let has_data = !recipe.data.path.is_empty() || !recipe.data.demonstrations.is_empty();
@@ -79,6 +92,32 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
     }
     check_policy(recipe, source)?;
     complete_environments(recipe, source)
+}
+
+/// Refuses an estimator that asks for what a run can't tell it.
+fn check_supplied(advantage: &AdvantageConfig, source: &Source) -> Result<(), RecipeError> {
+    let refused = |problem: String| source.error("advantage.estimator", problem);
+    let needs = advantage.build().map_err(|error| refused(error.to_string()))?.needs();
+    for (is_needed, is_supplied, what) in [
+        (needs.components, SUPPLIED.components, "the components of rewards"),
+        (needs.steps, SUPPLIED.steps, "turns"),
+        (needs.greedy_reward, SUPPLIED.greedy_reward, "the reward of a greedy answer to each task"),
+        (needs.wins, SUPPLIED.wins, "a judge of pairs"),
+        (
+            needs.token_statistics,
+            SUPPLIED.token_statistics,
+            "the squared probabilities of each token's distribution",
+        ),
+        (needs.values, SUPPLIED.values, "a critic"),
+    ] {
+        if is_needed && !is_supplied {
+            return Err(refused(format!(
+                "is `{}`, which needs {what}: no run has that yet",
+                advantage.estimator
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {

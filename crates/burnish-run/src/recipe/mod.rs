@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use burnish_data::{Columns, Paths, overlap};
+use burnish_rl::LossConfig;
 use burnish_rl::advantage::AdvantageConfig;
-use burnish_rl::grpo::GrpoConfig;
 use burnish_rl::overlong::OverlongBuffer;
 use burnish_train::adamw::AdamwConfig;
 use burnish_train::schedule::Decay;
@@ -75,7 +75,7 @@ pub struct Recipe {
     pub advantage: AdvantageConfig,
     /// The loss (GRPO).
     #[serde(default)]
-    pub loss: GrpoConfig,
+    pub loss: LossConfig,
     /// What is imitated (SFT), and how training data is compared with evaluation data.
     #[serde(default)]
     pub data: DataSection,
@@ -418,7 +418,7 @@ id = "countdown"
             ("train.minibatches=0", "train.minibatches"),
             ("optimizer.learning_rate=-1", "optimizer.learning_rate"),
             ("optimizer.beta2=1", "optimizer.beta2"),
-            ("loss.epsilon_low=-0.1", "loss.epsilon_low"),
+            ("loss.config.epsilon_low=-0.1", "loss.config.epsilon_low"),
             ("checkpoint.keep=0", "checkpoint.keep"),
             ("eval.rollouts=0", "eval.rollouts"),
             ("rollout.cache_mib=0", "rollout.cache_mib"),

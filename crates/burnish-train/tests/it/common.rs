@@ -60,6 +60,7 @@ pub(crate) fn random_sample(prompt: &[u32], tail: usize, random: &mut Stream) ->
         advantages: (0..tokens).map(|_| random.normal() as f32).collect(),
         temperatures: (0..tokens).map(|_| 0.7 + 0.6 * random.uniform() as f32).collect(),
         loss_mask: (0..tokens).map(|at| at > 0 && at >= prompt.len() && random.uniform() < 0.7).collect(),
+        group: 0,
     }
 }
 
@@ -108,7 +109,7 @@ pub(crate) fn computed_in(model: &Model, precision: Precision) -> Model {
 }
 
 pub(crate) fn totals_of(batch: &[Sample]) -> Totals {
-    totals(batch, batch, 1, 32)
+    totals(batch, batch, 1, 32, 0)
 }
 
 pub(crate) const CONFIG: TrainerConfig = TrainerConfig {

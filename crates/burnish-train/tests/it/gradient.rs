@@ -1,11 +1,12 @@
 use burnish_core::rng::Stream;
 use burnish_model::{Architecture, Dtype, Model};
 use burnish_rl::aggregation::Aggregation;
-use burnish_rl::grpo::{Grpo, GrpoConfig};
 use burnish_rl::nll::Nll;
-use burnish_rl::{Evaluation, Objective, Streams, Totals};
+use burnish_rl::{Evaluation, LossConfig, Mark, Needs, Objective, PolicyLoss, Streams, Totals};
 use burnish_tensor::Precision;
 use burnish_train::{Pass, PassConfig, Sample, accumulate, pack, score, score_base};
+
+use serde_json::json;
 
 use crate::common::{
     EveryStream, adapted, computed_in, qwen3, random_batch, random_sample, tiny_model, totals_of,
@@ -107,14 +108,13 @@ fn the_gradient_of_grpo_is_the_slope_of_its_loss_inside_the_clip_region_and_outs
         sample.reference = Some(moved([0.3, -0.2, 0.5, -0.4]));
     }
     for aggregation in [Aggregation::Grpo, Aggregation::Dapo] {
-        let config = GrpoConfig {
-            epsilon_low: 0.4,
-            epsilon_high: 0.5,
+        let config = LossConfig {
+            config: json!({ "epsilon_low": 0.4, "epsilon_high": 0.5 }),
             beta: 0.05,
             aggregation,
-            ..GrpoConfig::default()
+            ..LossConfig::default()
         };
-        check_on(&batch, &mut model, &Grpo::new(config));
+        check_on(&batch, &mut model, &PolicyLoss::new(&config).unwrap());
     }
 }
 
@@ -272,4 +272,55 @@ fn the_base_under_an_adapter_scores_as_the_model_did_before_it() {
     let before = score(&base, &batch, 64).unwrap();
     assert_eq!(score_base(&adapted, &batch, 64).unwrap(), before);
     assert_ne!(score(&adapted, &batch, 64).unwrap(), before);
+}
+
+/// Its loss weighs every token by its place in the batch, and sums over whole groups.
+struct Marked;
+
+impl Objective for Marked {
+    fn needs(&self) -> Needs {
+        Needs { marks: true, groups: true, ..Needs::default() }
+    }
+
+    fn marks(&self, whole: &Streams<'_>, totals: &Totals) -> Vec<Mark> {
+        assert_eq!(whole.policy.len(), totals.tokens, "the whole batch, once");
+        let mean = whole.policy.iter().sum::<f64>() / whole.policy.len() as f64;
+        whole.policy.iter().map(|logprob| Mark { weight: 1.0, value: logprob - mean }).collect()
+    }
+
+    fn evaluate(&self, streams: &Streams<'_>, _: &Totals) -> Evaluation {
+        assert_eq!(streams.marks.len(), streams.policy.len());
+        let mut evaluation = Evaluation::zero(streams.policy.len());
+        for group in streams.groups {
+            assert_eq!(group.len(), 2, "groups are never torn apart");
+            let tokens = streams.sequences[group.start].start..streams.sequences[group.end - 1].end;
+            let sum: f64 = tokens.clone().map(|at| streams.marks[at].value * streams.policy[at]).sum();
+            evaluation.loss += sum * sum;
+            for at in tokens {
+                evaluation.d_policy[at] = 2.0 * sum * streams.marks[at].value;
+            }
+        }
+        evaluation
+    }
+}
+
+#[test]
+fn marks_of_the_whole_batch_and_groups_are_the_same_whatever_the_size_of_micro_batches() {
+    let model = qwen3();
+    let mut batch = random_batch(3);
+    batch.truncate(batch.len() / 2 * 2);
+    batch.retain(|sample| sample.scored_tokens() > 0);
+    batch.truncate(batch.len() / 2 * 2);
+    for (at, sample) in batch.iter_mut().enumerate() {
+        sample.group = at / 2;
+    }
+    let (alone, expected) = gradient(&model, &batch, &Marked, 1);
+    assert_eq!(alone.micro_batches, batch.len() / 2);
+    for tokens_max in [60, 1000] {
+        let (pass, grads) = gradient(&model, &batch, &Marked, tokens_max);
+        assert!(pass.micro_batches < alone.micro_batches);
+        assert!((pass.loss / alone.loss - 1.0).abs() < 1e-4);
+        let distance = relative_distance(&expected, &grads);
+        assert!(distance < 1e-4, "{tokens_max} tokens: {distance}");
+    }
 }

@@ -13,7 +13,7 @@ struct Fixed {
 
 impl Objective for Fixed {
     fn needs(&self) -> Needs {
-        Needs { reference: true }
+        Needs { reference: true, ..Needs::default() }
     }
 
     fn evaluate(&self, streams: &Streams<'_>, _: &Totals) -> Evaluation {
