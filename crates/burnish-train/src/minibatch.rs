@@ -47,7 +47,9 @@ pub fn totals(
 ) -> Totals {
     Totals {
         sequences: minibatch.len(),
+        groups: minibatch.chunk_by(|a, b| a.borrow().group == b.borrow().group).count(),
         tokens: scored_tokens(minibatch),
+        tokens_positive: minibatch.iter().map(|sample| positive_tokens(sample.borrow())).sum(),
         tokens_generation: scored_tokens(generation),
         minibatches,
         completion_tokens_max,
@@ -57,6 +59,10 @@ pub fn totals(
 
 fn scored_tokens(samples: &[impl Borrow<Sample>]) -> usize {
     samples.iter().map(|sample| sample.borrow().scored_tokens()).sum()
+}
+
+fn positive_tokens(sample: &Sample) -> usize {
+    sample.scored().filter(|at| sample.advantages[*at] > 0.0).count()
 }
 
 #[cfg(test)]
@@ -85,14 +91,20 @@ mod tests {
 
     #[test]
     fn totals_count_the_scored_tokens_of_the_part_and_of_the_whole() {
-        let sample = |scored: usize| Sample { loss_mask: vec![true; scored], ..Sample::default() };
+        let sample = |scored: usize| Sample {
+            loss_mask: vec![true; scored],
+            advantages: (0..scored).map(|at| at as f32).collect(),
+            ..Sample::default()
+        };
         let generation = [sample(3), sample(0), sample(5)];
         let minibatch: Vec<&Sample> = generation[..2].iter().collect();
         assert_eq!(
             totals(&minibatch, &generation, 2, 7, 3),
             Totals {
                 sequences: 2,
+                groups: 1,
                 tokens: 3,
+                tokens_positive: 2,
                 tokens_generation: 8,
                 minibatches: 2,
                 completion_tokens_max: 7,

@@ -19,10 +19,21 @@
 //! **Reduces to.** With `whiten = none`: `λ = 0`, the error of one step; `γ = λ = 1`, `R + V_T - V_t`, and the return
 //! where all values are 0.
 //!
-//! **Differs from the paper.** The paper does not standardise; verl and TRL's PPO do, over tokens (the default here). verl
-//! takes `V_T = 0` for a rollout that was cut off, too. Tokens of tools are no steps: `V_(t+1)` is that of the next
-//! *sampled* token, as in verl. A KL penalty of each token has no place here; `loss.use_kl_in_reward` takes the
+//! **Differs from the paper.** The paper does not standardise; verl and TRL's PPO do, over tokens (the default here).
+//! verl takes `V_T = 0` for a rollout that was cut off, too. Tokens of tools are no steps: `V_(t+1)` is that of the
+//! next *sampled* token, as in verl. A KL penalty of each token has no place here; `loss.use_kl_in_reward` takes the
 //! sequence's off `R`.
+//!
+//! **Example.**
+//! ```
+//! use burnish_rl::advantage::{Advantage, Estimator, Gae, Rollout, Rollouts, TokenStatistics, Whiten};
+//! let values = [0.5, 0.75].map(|value| TokenStatistics { value, ..TokenStatistics::default() });
+//! let rollout = Rollout { tokens: 2, token_statistics: values.into(), ..Rollout::of_reward(Some(1.0)) };
+//! let gae = Gae { gamma: 1.0, lambda: 0.5, whiten: Whiten::None };
+//! // The last token earned 0.25 more than expected; half of that reaches the one before, which raised hopes by 0.25.
+//! let credit = gae.advantages(&Rollouts { all: &[rollout], groups: &[0..1] });
+//! assert_eq!(credit, [Some(Advantage::Tokens(vec![0.375, 0.25]))]);
+//! ```
 //!
 //! **References.** Schulman et al. 2015 (GAE), arXiv:1506.02438, eq. 16.
 

@@ -28,6 +28,24 @@
 //! standard deviation is at most 1e-6. Its `asym_clip` and `identity` are those here. verl-agent can also count similar
 //! states as equal: whoever numbers the states decides here.
 //!
+//! **Example.**
+//! ```
+//! use burnish_rl::advantage::{Advantage, Estimator, Gigpo, Normalisation, Rollout, Rollouts, Step};
+//! // Both begin in state 1. Only the first earns something, in a state that the other never saw.
+//! let rollout = |second: Step| Rollout {
+//!     steps: vec![Step { state: 1, ..Step::default() }, second],
+//!     ..Rollout::of_reward(Some(second.reward))
+//! };
+//! let all = [
+//!     rollout(Step { reward: 1.0, state: 2, tokens: 1 }),
+//!     rollout(Step { reward: 0.0, state: 3, tokens: 1 }),
+//! ];
+//! let gigpo = Gigpo { gamma: 0.5, normalisation: Normalisation::Mean, ..Gigpo::default() };
+//! let credit = gigpo.advantages(&Rollouts { all: &all, groups: &[0..2] });
+//! assert_eq!(credit[0], Some(Advantage::Steps(vec![0.75, 0.5])));
+//! assert_eq!(credit[1], Some(Advantage::Steps(vec![-0.75, -0.5])));
+//! ```
+//!
 //! **References.** Feng et al. 2025 (GiGPO), arXiv:2505.10978. ROLL, `roll/pipeline/agentic/utils.py`.
 
 use std::collections::BTreeMap;

@@ -84,6 +84,10 @@ impl Estimator for LengthPenalised {
         AdvantageNeeds { steps: self.turns_weight > 0.0, ..AdvantageNeeds::default() }
     }
 
+    fn scale(&self) -> Scale {
+        self.scale
+    }
+
     fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>> {
         let shaped: Vec<Rollout> = rollouts.each_group().flat_map(|group| self.shaped(group)).collect();
         let grpo = Grpo { scale: self.scale, epsilon: self.epsilon, ..Grpo::default() };

@@ -1,8 +1,8 @@
 //! The optimal token baseline: at each token, the siblings' returns weighted by how strongly they pull.
 //!
 //! **What it does.** The baseline of least variance weighs the return of each rollout by the squared norm of its
-//! gradient. Here that is estimated from the forward pass alone, up to each token: so each position has a baseline
-//! of its own.
+//! gradient. Here that is estimated from the forward pass alone, up to each token: so each position has a baseline of
+//! its own.
 //!
 //! **Formula.** For token `t` of rollout `i`, with `π` the probability of the sampled token and `Σp²` the sum of squared
 //! probabilities of its distribution:

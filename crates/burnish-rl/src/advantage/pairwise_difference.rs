@@ -15,8 +15,8 @@
 //! finite counts in no share; a rollout without any judgement counts in no mean, and has an advantage of exactly 0,
 //! as has every member where all shares are equal, and a group of one.
 //!
-//! **Reduces to.** For a judge without contradictions (`w_ij + w_ji = 1`) of all pairs, the mean share is ½, and `A_i` half the mean
-//! *difference* `w_ij - w_ji`. Where the judge compares rewards and `G = 2`: ±½.
+//! **Reduces to.** For a judge of all pairs without contradictions (`w_ij + w_ji = 1`), the mean share is ½, and `A_i`
+//! half the mean *difference* `w_ij - w_ji`: ±½ or 0 in groups of two.
 //!
 //! **Reconstructed.** That the share is centred and not scaled is a choice of ours; the idea of a win rate in the group
 //! in place of a reward is Pref-GRPO's, which then divides by the standard deviation (`scale_by_std = true`).

@@ -12,7 +12,7 @@
 //!
 //! Mean and variance (n - 1) are those of all tokens of the step.
 //!
-//! **Conventions.** A rollout without a reward counts in no mean, and gets no advantage. A step in which all returns
+//! **Conventions.** With `γ = 1` a rollout has one advantage for all of its tokens. A rollout without a reward counts in no mean, and gets no advantage. A step in which all returns
 //! are equal has advantages of exactly 0.
 //!
 //! **Reduces to.** With `γ = 1`, the standardised reward, the same for all tokens of a rollout. With `whiten = none`
@@ -67,6 +67,9 @@ impl Part for ReinforcePlusPlus {
 impl ReinforcePlusPlus {
     fn returns(&self, rollout: &Rollout) -> Option<Advantage> {
         let mut following = rollout.score()?;
+        if self.gamma == 1.0 {
+            return Some(Advantage::Whole(following));
+        }
         let mut returns = vec![0.0; rollout.tokens];
         for earlier in returns.iter_mut().rev() {
             *earlier = following;
@@ -77,6 +80,10 @@ impl ReinforcePlusPlus {
 }
 
 impl Estimator for ReinforcePlusPlus {
+    fn compares_within_groups(&self) -> bool {
+        false
+    }
+
     fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>> {
         let returns = rollouts.all.iter().map(|rollout| self.returns(rollout)).collect();
         self.whiten.apply(returns, rollouts)

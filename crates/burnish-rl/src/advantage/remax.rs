@@ -45,6 +45,10 @@ impl Part for Remax {
 }
 
 impl Estimator for Remax {
+    fn compares_within_groups(&self) -> bool {
+        false
+    }
+
     fn needs(&self) -> AdvantageNeeds {
         AdvantageNeeds { greedy_reward: true, ..AdvantageNeeds::default() }
     }

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! **Conventions.** A rollout without a reward counts in no baseline, and gets no advantage. A group of one has no
-//! baseline: 0.
+//! baseline: 0, and it counts in no standardisation.
 //!
 //! **Reduces to.** GRPO without scaling times `n/(n - 1)`.
 //!
@@ -22,7 +22,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Advantage, Estimator, Grpo, Rollouts, Whiten};
+use super::{Advantage, Estimator, Grpo, Rollout, Rollouts, Whiten};
 use crate::{Card, Check, Family, Part};
 
 /// The leave-one-out advantage. See the head of this file.
@@ -56,14 +56,20 @@ impl Part for Rloo {
 
 impl Estimator for Rloo {
     fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>> {
-        let centred = Grpo::unscaled().advantages(rollouts);
         let factor = |group: Rollouts<'_>| {
             let count = group.scored().len() as f64;
-            vec![if count > 1.0 { count / (count - 1.0) } else { 0.0 }; group.all.len()]
+            vec![(count > 1.0).then(|| count / (count - 1.0)); group.all.len()]
         };
         let factors = rollouts.each_group().flat_map(factor);
-        let left_out =
-            |(own, factor): (Option<Advantage>, f64)| own.map(|own| own.map(|value| value * factor));
-        self.whiten.apply(centred.into_iter().zip(factors).map(left_out).collect(), rollouts)
+        let centred = Grpo::unscaled().advantages(rollouts).into_iter();
+        let left_out = centred.zip(factors).map(|(own, factor)| {
+            let factor = factor?;
+            own.map(|own| own.map(|value| value * factor))
+        });
+        let credit = self.whiten.apply(left_out.collect(), rollouts).into_iter().zip(rollouts.all);
+        let or_nothing = |(own, rollout): (Option<Advantage>, &Rollout)| {
+            rollout.score().map(|_| own.unwrap_or(Advantage::Whole(0.0)))
+        };
+        credit.map(or_nothing).collect()
     }
 }

@@ -1,6 +1,9 @@
 //! What holds of the mathematics: golden vectors, finite differences, algebra.
 
 mod advantage;
+mod advantage_algebra;
+mod advantage_cases;
+mod advantage_golden;
 mod aggregation;
 mod common;
 mod config;

@@ -109,7 +109,8 @@ fn rollout(
     if needs.components {
         let weighted = |name: &&str| {
             let weight = recipe.reward.weights.get(*name).copied().unwrap_or(1.0);
-            weight * episode.verdict.rewards.get(*name).copied().unwrap_or(0.0)
+            // One that is not a number is left out of what it is compared with.
+            weight * episode.verdict.rewards.get(*name).copied().unwrap_or(f64::NAN)
         };
         rollout.components = names.iter().map(weighted).collect();
     }
