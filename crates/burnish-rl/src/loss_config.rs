@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::SettingError;
 use crate::aggregation::Aggregation;
-use crate::catalogue::{self, OBJECTIVES};
+use crate::catalogue::{self, Entry, OBJECTIVES, PREFERENCES};
 use crate::correction::CorrectionConfig;
 use crate::entropy::AdaptiveEntropy;
 use crate::kl::{AdaptiveKl, KlEstimator};
 use crate::settings::require;
+use crate::{Objective, PolicyLoss, SettingError};
 
 /// Settings of [`crate::PolicyLoss`], and of what a run does around it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -89,8 +89,11 @@ impl LossConfig {
     /// If there is no such objective, or a value is unknown, of the wrong type or out of range. Combinations are
     /// [`crate::rules`]'s.
     pub fn complete(mut self) -> Result<Self, SettingError> {
-        let entry = catalogue::find(OBJECTIVES, "objective", &self.objective)?;
-        self.config = (entry.complete)(&self.config).map_err(catalogue::in_config)?;
+        let complete = match self.preference() {
+            Some(entry) => entry.complete,
+            None => catalogue::find(OBJECTIVES, "objective", &self.objective)?.complete,
+        };
+        self.config = complete(&self.config).map_err(catalogue::in_config)?;
         require("beta", self.beta, |beta| beta >= 0.0, "must be 0 or more")?;
         require("kl_clamp", self.kl_clamp, |clamp| clamp >= 0.0, "must be 0 (no bound) or more")?;
         require("entropy_coef", self.entropy_coef, |_| true, "must be a number")?;
@@ -101,6 +104,23 @@ impl LossConfig {
         self.adaptive_entropy.check()?;
         self.correction.check()?;
         Ok(self)
+    }
+
+    /// The objective: a token loss with all that stands around it here, or a preference loss, for which only its own
+    /// settings count.
+    ///
+    /// # Errors
+    /// As [`LossConfig::complete`].
+    pub fn build(&self) -> Result<Box<dyn Objective>, SettingError> {
+        match self.preference() {
+            Some(entry) => (entry.build)(&self.config).map_err(catalogue::in_config),
+            None => Ok(Box::new(PolicyLoss::new(self)?)),
+        }
+    }
+
+    /// The entry of a preference loss, if the objective is one.
+    pub fn preference(&self) -> Option<&'static Entry<dyn Objective>> {
+        PREFERENCES.iter().find(|entry| entry.card.id == self.objective)
     }
 
     /// The weight of the KL in the loss, 0 where it stands in the reward.

@@ -42,6 +42,23 @@ pub const RULES: &[Rule] = &[
         is_broken: |setup| setup.loss.beta == 0.0 && setup.loss.use_kl_in_reward,
     },
     Rule {
+        id: "preference-alone",
+        key: "loss.objective",
+        reason: "must not be a preference loss where other keys of `[loss]` are set: it has its own settings, and the others \
+                 would have no effect",
+        nearest: "leave out all of `[loss]` but `objective`, `config` and `mask_truncated_completions`",
+        is_broken: |setup| {
+            let loss = setup.loss;
+            let alone = LossConfig {
+                objective: loss.objective.clone(),
+                config: loss.config.clone(),
+                mask_truncated_completions: loss.mask_truncated_completions,
+                ..LossConfig::default()
+            };
+            loss.preference().is_some() && *loss != alone
+        },
+    },
+    Rule {
         id: "adaptive-kl-without-beta",
         key: "loss.adaptive_kl.target_kl",
         reason: "needs `loss.beta` above 0: there is no KL penalty otherwise",

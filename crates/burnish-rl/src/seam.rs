@@ -90,6 +90,8 @@ pub struct Needs {
     pub marks: bool,
     /// Sequences that belong together ([`Streams::groups`]) are evaluated together.
     pub groups: bool,
+    /// Groups are pairs: a chosen answer, then a rejected one, each with tokens in the loss.
+    pub pairs: bool,
 }
 
 /// A named number of a part of the batch, and how parts are put together.

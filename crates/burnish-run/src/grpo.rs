@@ -13,10 +13,10 @@ use burnish_core::{Episode, Task};
 use burnish_engine::LocalPolicy;
 use burnish_model::Model;
 use burnish_rl::advantage::{self, Advantage};
-use burnish_rl::{LossConfig, PolicyLoss};
+use burnish_rl::LossConfig;
 use burnish_train::checkpoint::{BoxError, Checkpoint};
 use burnish_train::schedule::Schedule;
-use burnish_train::{Sample, Trainer, TrainerConfig, minibatches, totals};
+use burnish_train::{Sample, Trainer, TrainerConfig, minibatches, minibatches_of_groups, totals};
 use serde_json::{Value, json};
 
 use crate::RunError;
@@ -152,21 +152,26 @@ impl GrpoStage {
         if loss.mask_truncated_completions {
             batch.mask_truncated();
         }
+        let objective = LossConfig { beta: kl_coef, ..loss.clone() }.build()?;
+        let needs = objective.needs();
+        if needs.pairs {
+            batch.pair(&advantages);
+        }
         // 5. Update.
-        let objective = PolicyLoss::new(&LossConfig { beta: kl_coef, ..loss.clone() })?;
         let samples = &batch.samples;
         let address = Address { step, ..Address::new(seed, Purpose::Shuffle) };
         let mut updates = Updates::default();
         let epochs = if is_learning { recipe.train.epochs as u64 } else { 0 };
         for epoch in 0..epochs {
-            let parts = minibatches(&batch.group_sizes, recipe.train.minibatches, address.seed(), epoch);
+            let split = if needs.groups { minibatches_of_groups } else { minibatches };
+            let parts = split(&batch.group_sizes, recipe.train.minibatches, address.seed(), epoch);
             for indices in &parts {
                 let minibatch: Vec<&Sample> = indices.iter().map(|at| &samples[*at]).collect();
                 let seed =
                     Address { step: trainer.updates(), ..Address::new(seed, Purpose::Objective) }.seed();
                 let totals = totals(&minibatch, samples, parts.len(), rollout.tokens_max, seed);
                 let lr = lr(trainer.updates());
-                let update = trainer.update(&mut policy.model, &minibatch, &objective, &totals, lr)?;
+                let update = trainer.update(&mut policy.model, &minibatch, &*objective, &totals, lr)?;
                 updates.add(&update, lr);
             }
         }

@@ -20,7 +20,7 @@ pub mod schedule;
 
 pub use error::TrainError;
 pub use gradient::{Drift, Pass, PassConfig, accumulate, score, score_base};
-pub use minibatch::{minibatches, totals};
+pub use minibatch::{minibatches, minibatches_of_groups, totals};
 pub use pack::{MicroBatch, SHARED_TOKENS_MIN, pack, pack_groups};
 pub use sample::{Sample, SampleError};
 pub use trainer::{Trainer, TrainerConfig, Update};

@@ -19,20 +19,42 @@ use crate::Sample;
 ///
 /// `seed` is that of an [`rng::Address`] with purpose [`rng::Purpose::Shuffle`].
 pub fn minibatches(group_sizes: &[usize], count: usize, seed: u64, epoch: u64) -> Vec<Vec<usize>> {
+    let order = shuffled(group_sizes, seed, epoch).concat();
+    cut(&order, count)
+}
+
+/// As [`minibatches`], with cuts between groups only: the numbers of groups differ by one at most.
+pub fn minibatches_of_groups(
+    group_sizes: &[usize],
+    count: usize,
+    seed: u64,
+    epoch: u64,
+) -> Vec<Vec<usize>> {
+    let mut groups = shuffled(group_sizes, seed, epoch);
+    groups.retain(|group| !group.is_empty());
+    cut(&groups, count).into_iter().map(|groups| groups.concat()).collect()
+}
+
+/// The samples of each group, the groups in random order.
+fn shuffled(group_sizes: &[usize], seed: u64, epoch: u64) -> Vec<Vec<usize>> {
     let mut first = 0;
     let mut groups: Vec<_> = group_sizes
         .iter()
         .map(|size| {
-            let group = first..first + size;
-            first = group.end;
+            let group: Vec<usize> = (first..first + size).collect();
+            first += size;
             group
         })
         .collect();
     Stream::new(rng::bits(seed, epoch)).shuffle(&mut groups);
-    let order: Vec<usize> = groups.into_iter().flatten().collect();
+    groups
+}
+
+/// `count` parts of `row`, as even as can be; none is empty.
+fn cut<T: Clone>(row: &[T], count: usize) -> Vec<Vec<T>> {
     (0..count)
-        .map(|at| order[at * order.len() / count..(at + 1) * order.len() / count].to_vec())
-        .filter(|minibatch| !minibatch.is_empty())
+        .map(|at| row[at * row.len() / count..(at + 1) * row.len() / count].to_vec())
+        .filter(|part| !part.is_empty())
         .collect()
 }
 
@@ -78,6 +100,15 @@ mod tests {
                 assert_eq!(group[0] % 4, 0);
                 assert!(group.windows(2).all(|pair| pair[1] == pair[0] + 1));
             }
+        }
+    }
+
+    #[test]
+    fn cuts_between_groups_never_tear_one_apart() {
+        let parts = minibatches_of_groups(&[2, 0, 2, 2, 2, 2], 2, 4, 1);
+        assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [4, 6]);
+        for pair in parts.concat().chunks(2) {
+            assert!(pair[0] % 2 == 0 && pair[1] == pair[0] + 1, "{parts:?}");
         }
     }
 

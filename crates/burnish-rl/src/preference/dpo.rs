@@ -160,7 +160,7 @@ impl Part for Dpo {
 
 impl Objective for Dpo {
     fn needs(&self) -> Needs {
-        Needs { reference: !self.reference_free, groups: true, ..Needs::default() }
+        Needs { reference: !self.reference_free, groups: true, pairs: true, ..Needs::default() }
     }
 
     /// # Panics

@@ -68,7 +68,7 @@ impl Part for Ipo {
 
 impl Objective for Ipo {
     fn needs(&self) -> Needs {
-        Needs { reference: true, groups: true, ..Needs::default() }
+        Needs { reference: true, groups: true, pairs: true, ..Needs::default() }
     }
 
     /// # Panics

@@ -81,7 +81,7 @@ fn odds(mean: f64) -> (f64, f64) {
 
 impl Objective for Orpo {
     fn needs(&self) -> Needs {
-        Needs { groups: true, ..Needs::default() }
+        Needs { groups: true, pairs: true, ..Needs::default() }
     }
 
     /// # Panics

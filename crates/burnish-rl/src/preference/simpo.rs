@@ -72,7 +72,7 @@ impl Part for Simpo {
 
 impl Objective for Simpo {
     fn needs(&self) -> Needs {
-        Needs { groups: true, ..Needs::default() }
+        Needs { groups: true, pairs: true, ..Needs::default() }
     }
 
     /// # Panics

@@ -19,6 +19,7 @@ pub(super) struct Batch {
 }
 
 /// Where a sample comes from.
+#[derive(Clone)]
 struct Origin {
     /// Index of the episode.
     episode: usize,
@@ -94,6 +95,35 @@ impl Batch {
                 }
             }
         }
+    }
+
+    /// Keeps pairs of samples of one group: the best with the worst, the second best with the second worst, and so on as
+    /// long as their advantages differ. The better one stands first. Samples without a token in the loss are in no pair.
+    pub(super) fn pair(&mut self, advantages: &[Option<Advantage>]) {
+        let credit = |at: &usize| advantages[self.origins[*at].episode].as_ref().map_or(0.0, Advantage::mean);
+        let mut chosen_and_rejected = Vec::new();
+        let mut first = 0;
+        for size in &self.group_sizes {
+            let mut members: Vec<usize> =
+                (first..first + size).filter(|at| self.samples[*at].scored_tokens() > 0).collect();
+            first += size;
+            members.sort_by(|a, b| credit(b).total_cmp(&credit(a)));
+            for rank in 0..members.len() / 2 {
+                let (best, worst) = (members[rank], members[members.len() - 1 - rank]);
+                if credit(&best) > credit(&worst) {
+                    chosen_and_rejected.push([best, worst]);
+                }
+            }
+        }
+        let mut paired = Batch { samples: Vec::new(), group_sizes: Vec::new(), origins: Vec::new() };
+        for (group, pair) in chosen_and_rejected.into_iter().enumerate() {
+            for at in pair {
+                paired.samples.push(Sample { group, ..self.samples[at].clone() });
+                paired.origins.push(self.origins[at].clone());
+            }
+            paired.group_sizes.push(2);
+        }
+        *self = paired;
     }
 
     /// Leaves samples with an answer that was cut off out of the loss. They stay sequences, as in TRL.

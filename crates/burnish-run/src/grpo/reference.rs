@@ -23,7 +23,8 @@ impl Reference {
     /// # Errors
     /// If it can't be loaded.
     pub(super) fn new(recipe: &Recipe) -> Result<Option<Self>, RunError> {
-        if recipe.loss.beta == 0.0 {
+        let is_needed = recipe.loss.beta != 0.0 || recipe.loss.build()?.needs().reference;
+        if !is_needed {
             return Ok(None);
         }
         let Some(path) = &recipe.policy.path else {

@@ -4,7 +4,7 @@ mod page;
 mod scaffold;
 
 use burnish_rl::advantage::AdvantageNeeds;
-use burnish_rl::catalogue::{ADVANTAGES, Entry, OBJECTIVES};
+use burnish_rl::catalogue::{ADVANTAGES, DISTILLATIONS, Entry, HEAD_LOSSES, OBJECTIVES, PREFERENCES};
 use burnish_rl::{Card, Family, Needs};
 use serde::Serialize;
 use serde_json::Value;
@@ -42,7 +42,16 @@ pub fn all() -> Vec<Method> {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
         method(entry, objective_needs(needs), "runs", "loss.objective")
     });
-    advantages.chain(objectives).collect()
+    let preferences = PREFERENCES.iter().map(|entry| {
+        let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
+        method(entry, objective_needs(needs), "runs", "loss.objective")
+    });
+    let distillations = DISTILLATIONS.iter().map(|entry| {
+        let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
+        method(entry, objective_needs(needs), "library", "a teacher's run")
+    });
+    let head_losses = HEAD_LOSSES.iter().map(|entry| method(entry, Vec::new(), "library", "a teacher's run"));
+    advantages.chain(objectives).chain(preferences).chain(distillations).chain(head_losses).collect()
 }
 
 fn method<T: ?Sized>(entry: &Entry<T>, needs: Vec<&'static str>, status: &'static str, key: &str) -> Method {
@@ -76,7 +85,8 @@ fn objective_needs(needs: Needs) -> Vec<&'static str> {
     named(&[
         (needs.reference, "a reference"),
         (needs.marks, "a look at the whole batch first"),
-        (needs.groups, "whole groups"),
+        (needs.groups && !needs.pairs, "whole groups"),
+        (needs.pairs, "pairs of a better and a worse answer"),
     ])
 }
 
