@@ -131,10 +131,10 @@ impl PolicyLoss {
         groups.iter().flat_map(of_group).collect()
     }
 
-    /// The most entropy that a token may have without being trained on, in an optimiser batch.
-    fn fork_entropy(&self, tokens: &[f64]) -> f64 {
+    /// The least entropy of a token that is trained on, of the entropies of an optimiser batch.
+    fn fork_entropy(&self, entropies: &[f64]) -> f64 {
         match self.trains_on_forks_only() {
-            true => quantile(tokens, 1.0 - self.config.top_entropy_quantile),
+            true => quantile(entropies, 1.0 - self.config.top_entropy_quantile),
             false => f64::NEG_INFINITY,
         }
     }

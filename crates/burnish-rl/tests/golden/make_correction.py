@@ -100,6 +100,11 @@ VERL += [
     ]
 ]
 VERL += [
+    # What the first rejects, the second keeps, and the other way round.
+    (
+        {"reject": reject("token_k1", min=0.9, max=1.3) + reject("seq_sum_k1", max=1.9)},
+        dict(rollout_rs="token_k1,seq_sum_k1", rollout_rs_threshold="0.9_1.3,1.9"),
+    ),
     (
         {"reject": reject("token_k1", min=0.5, max=1.3), "weight": weight("token", max=1.4)},
         dict(rollout_is="token", rollout_is_threshold=1.4, rollout_rs="token_k1", rollout_rs_threshold="0.5_1.3"),
