@@ -148,6 +148,7 @@ impl Objective for PolicyLoss {
             reference: own.reference || config.beta_in_loss() != 0.0,
             marks: own.marks || config.correction.needs_batch() || self.trains_on_forks_only(),
             groups: own.groups || config.aggregation.needs_groups(),
+            ..own
         }
     }
 

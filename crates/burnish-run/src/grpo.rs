@@ -12,8 +12,8 @@ use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Task};
 use burnish_engine::LocalPolicy;
 use burnish_model::Model;
-use burnish_rl::advantage::{self, Advantage};
 use burnish_rl::LossConfig;
+use burnish_rl::advantage::{self, Advantage};
 use burnish_train::checkpoint::{BoxError, Checkpoint};
 use burnish_train::schedule::Schedule;
 use burnish_train::{Sample, Trainer, TrainerConfig, minibatches, minibatches_of_groups, totals};
@@ -50,6 +50,10 @@ pub(crate) struct GrpoStage {
     critic: Option<Critic>,
     /// Weight of the KL divergence in the next step.
     kl_coef: f64,
+    /// Weight of the entropy bonus in the next step, where it follows a target.
+    entropy_coef: f64,
+    /// Entropy of the step before; none before the first.
+    entropy: Option<f64>,
 }
 
 impl GrpoStage {
@@ -69,7 +73,9 @@ impl GrpoStage {
     ) -> Result<Self, RunError> {
         let kl_coef = state["kl_coef"].as_f64().unwrap_or(recipe.loss.beta);
         let critic = Critic::new(recipe, policy, schedule, trainer, checkpoint)?;
-        Ok(GrpoStage { reference: Reference::new(recipe)?, critic, kl_coef })
+        let entropy_coef = state["entropy_coef"].as_f64().unwrap_or(recipe.loss.entropy_coef);
+        let entropy = state["entropy"].as_f64();
+        Ok(GrpoStage { reference: Reference::new(recipe)?, critic, kl_coef, entropy_coef, entropy })
     }
 
     /// Writes what the stage has learned itself into the directory of a checkpoint.
@@ -82,7 +88,7 @@ impl GrpoStage {
 
     /// What a step depends on beside the recipe, the weights and the number of the step.
     pub(crate) fn state(&self) -> Value {
-        json!({ "kl_coef": self.kl_coef })
+        json!({ "kl_coef": self.kl_coef, "entropy_coef": self.entropy_coef, "entropy": self.entropy })
     }
 
     /// Step number `step`, counted from 0.
@@ -152,7 +158,12 @@ impl GrpoStage {
         if loss.mask_truncated_completions {
             batch.mask_truncated();
         }
-        let objective = LossConfig { beta: kl_coef, ..loss.clone() }.build()?;
+        let entropy_before = self.entropy.unwrap_or(f64::INFINITY);
+        let entropy_coef = loss.adaptive_entropy.applied(self.entropy_coef, entropy_before);
+        if loss.adaptive_entropy.is_on() {
+            metrics.insert("entropy_coef".into(), entropy_coef);
+        }
+        let objective = LossConfig { beta: kl_coef, entropy_coef, ..loss.clone() }.build()?;
         let needs = objective.needs();
         if needs.pairs {
             batch.pair(&advantages);
@@ -174,6 +185,10 @@ impl GrpoStage {
                 let update = trainer.update(&mut policy.model, &minibatch, &*objective, &totals, lr)?;
                 updates.add(&update, lr);
             }
+        }
+        if let Some(entropy) = updates.mean("entropy_top").or_else(|| updates.mean("entropy")) {
+            self.entropy_coef = loss.adaptive_entropy.next(self.entropy_coef, entropy);
+            self.entropy = Some(entropy);
         }
         // Before the first update the weights are those that sampled: what differs is the arithmetic.
         if let Some(drift) = updates.first_drift {

@@ -95,6 +95,12 @@ impl Updates {
         self.each.push(values);
     }
 
+    /// The mean of a metric over the updates that have it.
+    pub(crate) fn mean(&self, name: &str) -> Option<f64> {
+        let values: Vec<f64> = self.each.iter().filter_map(|update| update.get(name).copied()).collect();
+        (!values.is_empty()).then(|| mean(&values))
+    }
+
     /// Adds them to the step's metrics: sums of tokens, means of everything else.
     pub(crate) fn finish(self, mut step: Values) -> Metrics {
         let count = self.each.len() as f64;

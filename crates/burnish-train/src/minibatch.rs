@@ -24,12 +24,7 @@ pub fn minibatches(group_sizes: &[usize], count: usize, seed: u64, epoch: u64) -
 }
 
 /// As [`minibatches`], with cuts between groups only: the numbers of groups differ by one at most.
-pub fn minibatches_of_groups(
-    group_sizes: &[usize],
-    count: usize,
-    seed: u64,
-    epoch: u64,
-) -> Vec<Vec<usize>> {
+pub fn minibatches_of_groups(group_sizes: &[usize], count: usize, seed: u64, epoch: u64) -> Vec<Vec<usize>> {
     let mut groups = shuffled(group_sizes, seed, epoch);
     groups.retain(|group| !group.is_empty());
     cut(&groups, count).into_iter().map(|groups| groups.concat()).collect()

@@ -86,6 +86,58 @@ pub const METRICS: &[Metric] = &[
     metric("learning_rate", "1", "learning rate, mean over the updates")
         .verl("actor/lr")
         .prime_rl("optim/lr"),
+    metric("entropy_top", "nats", "entropy at the loss tokens that train, mean (where `loss.top_entropy_quantile` < 1)"),
+    metric("entropy_coef", "1", "weight of the entropy bonus in the step (where `loss.adaptive_entropy` is on)"),
+    metric("clip_cov/detached_mean", "share", "loss tokens taken out for their covariance (`clip_cov`)"),
+    metric("kl_cov/penalised_mean", "share", "loss tokens with a penalty for their covariance (`kl_cov`)"),
+    metric("m2po/masked_mean", "share", "loss tokens masked for their second moment (`m2po`)"),
+    metric("red/dropped_mean", "share", "loss tokens of answers that were dropped (`red`)"),
+    metric("vespo/phi_mean", "1", "weight of a sequence, mean over loss tokens (`vespo`)"),
+    metric("rewards/chosen", "nats", "implicit reward of the better answers, mean over pairs"),
+    metric("rewards/rejected", "nats", "implicit reward of the worse answers, mean over pairs"),
+    metric("rewards/accuracies", "share", "pairs whose better answer has the greater implicit reward"),
+    metric("rewards/margins", "nats", "implicit reward of the better answer minus that of the worse, mean over pairs"),
+    metric("logps/chosen", "nats", "log-prob of the better answers, mean over pairs"),
+    metric("logps/rejected", "nats", "log-prob of the worse answers, mean over pairs"),
+    metric("rollout_corr/kl", "nats", "sampling policy to training policy, mean over tokens (k1) (where `loss.correction` is on)")
+        .verl("rollout_corr/kl"),
+    metric("rollout_corr/k3_kl", "nats", "the same, estimated by k3 (where `loss.correction` is on)")
+        .verl("rollout_corr/k3_kl"),
+    metric("rollout_corr/chi2_token", "1", "chi-square divergence, mean over tokens (where `loss.correction` is on)")
+        .verl("rollout_corr/chi2_token"),
+    metric("rollout_corr/training_ppl", "1", "perplexity of an answer under the training policy, mean over sequences (where `loss.correction` is on)")
+        .verl("rollout_corr/training_ppl"),
+    metric("rollout_corr/rollout_ppl", "1", "the same under the policy that sampled (where `loss.correction` is on)")
+        .verl("rollout_corr/rollout_ppl"),
+    metric("rollout_corr/training_log_ppl", "nats", "its logarithm under the training policy (where `loss.correction` is on)")
+        .verl("rollout_corr/training_log_ppl"),
+    metric("rollout_corr/rollout_log_ppl", "nats", "its logarithm under the policy that sampled (where `loss.correction` is on)")
+        .verl("rollout_corr/rollout_log_ppl"),
+    metric("rollout_corr/log_ppl_diff", "nats", "difference of the two, mean over sequences (where `loss.correction` is on)")
+        .verl("rollout_corr/log_ppl_diff"),
+    metric("rollout_corr/log_ppl_abs_diff", "nats", "its magnitude, mean over sequences (where `loss.correction` is on)")
+        .verl("rollout_corr/log_ppl_abs_diff"),
+    metric("rollout_corr/ppl_ratio", "1", "ratio of the perplexities, mean over sequences (where `loss.correction` is on)")
+        .verl("rollout_corr/ppl_ratio"),
+    metric("rollout_corr/chi2_seq", "1", "chi-square divergence, mean over sequences (where `loss.correction` is on)")
+        .verl("rollout_corr/chi2_seq"),
+    metric("rollout_corr/rollout_rs_masked_fraction", "share", "loss tokens that are rejected (where `loss.correction` is on)")
+        .verl("rollout_corr/rollout_rs_masked_fraction"),
+    metric("rollout_corr/rollout_rs_seq_masked_fraction", "share", "sequences with a rejected token (where `loss.correction` is on)")
+        .verl("rollout_corr/rollout_rs_seq_masked_fraction"),
+    metric("rollout_corr/opsm_masked_fraction", "share", "loss tokens masked because the policy has left them (OPSM) (where `loss.correction` is on)"),
+    metric("rollout_corr/rollout_is_mean", "1", "importance weight, mean over tokens (where `loss.correction` is on)")
+        .verl("rollout_corr/rollout_is_mean"),
+    metric("rollout_corr/rollout_is_seq_mean", "1", "its mean over sequences of the mean over tokens (where `loss.correction` is on)")
+        .verl("rollout_corr/rollout_is_seq_mean"),
+    metric("rollout_corr/rollout_is_ratio_fraction_high", "share", "weights above the upper bound (where `loss.correction` is on)")
+        .verl("rollout_corr/rollout_is_ratio_fraction_high"),
+    metric("rollout_corr/rollout_is_ratio_fraction_low", "share", "weights below the lower bound (where `loss.correction` is on)")
+        .verl("rollout_corr/rollout_is_ratio_fraction_low"),
+    metric("rollout_corr/rollout_is_seq_fraction_high", "share", "sequences whose mean weight is above the upper bound (where `loss.correction` is on)")
+        .verl("rollout_corr/rollout_is_seq_fraction_high"),
+    metric("rollout_corr/rollout_is_seq_fraction_low", "share", "sequences whose mean weight is below the lower bound (where `loss.correction` is on)")
+        .verl("rollout_corr/rollout_is_seq_fraction_low"),
     metric("critic/vf_loss", "loss", "the critic's loss at loss tokens, mean over its updates")
         .verl("critic/vf_loss"),
     metric(
