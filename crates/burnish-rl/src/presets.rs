@@ -62,6 +62,60 @@ pub const PRESETS: &[Preset] = &[
         differs: &[],
     },
     Preset {
+        id: "trl-1.16/gspo",
+        origin: "`GRPOConfig(importance_sampling_level=\"sequence\", loss_type=\"grpo\", epsilon=3e-4, epsilon_high=4e-4)`",
+        settings: || {
+            json!({ "loss": {
+                "objective": "gspo",
+                "aggregation": "grpo",
+                "config": { "level": "sequence", "epsilon_low": 3e-4, "epsilon_high": 4e-4 },
+            } })
+        },
+        allows: &[],
+        differs: &[],
+    },
+    Preset {
+        id: "trl-1.16/cispo",
+        origin: "`GRPOConfig(loss_type=\"cispo\", epsilon_high=5.0)`",
+        settings: || {
+            json!({ "loss": {
+                "objective": "cispo",
+                "aggregation": "dapo",
+                "config": { "bounds": "cap", "epsilon_high": 5.0 },
+            } })
+        },
+        allows: &[],
+        differs: &[],
+    },
+    Preset {
+        id: "trl-1.16/sapo",
+        origin: "`GRPOConfig(loss_type=\"sapo\")`",
+        settings: || json!({ "loss": { "objective": "sapo", "aggregation": "grpo" } }),
+        allows: &[],
+        differs: &[],
+    },
+    Preset {
+        id: "trl-1.16/luspo",
+        origin: "`GRPOConfig(loss_type=\"luspo\", importance_sampling_level=\"sequence\")`",
+        settings: || {
+            json!({ "loss": {
+                "objective": "luspo",
+                "aggregation": "grpo",
+                "config": { "epsilon_low": 0.2, "epsilon_high": 0.2 },
+            } })
+        },
+        allows: &[],
+        differs: &[],
+    },
+    Preset {
+        id: "trl-1.16/vespo",
+        origin: "`GRPOConfig(loss_type=\"vespo\")`",
+        settings: || json!({ "loss": { "objective": "vespo", "aggregation": "dapo" } }),
+        allows: &[],
+        differs: &["TRL takes the weight of a sampler that differs into the exponent of its `phi`; here \
+                    `loss.correction.weight` multiplies the loss, as it does elsewhere"],
+    },
+    Preset {
         id: "verl-0.9/grpo",
         origin: "`algorithm.adv_estimator=grpo`, `actor.policy_loss.loss_mode=vanilla`, `actor.loss_agg_mode=token-mean`",
         settings: || {
@@ -80,7 +134,103 @@ pub const PRESETS: &[Preset] = &[
             "verl clamps log-ratios to ±20 and k3 to ±10, where its gradient is zero; here nothing is clamped",
         ],
     },
+    Preset {
+        id: "verl-0.9/gspo",
+        origin: "`actor.policy_loss.loss_mode=gspo`, `actor.loss_agg_mode=seq-mean-token-mean`",
+        settings: || {
+            json!({
+                "loss": {
+                    "objective": "gspo",
+                    "aggregation": "grpo",
+                    "use_bias_correction_kl": false,
+                    "config": { "level": "sequence", "epsilon_low": 0.2, "epsilon_high": 0.2 },
+                },
+                "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6 } },
+            })
+        },
+        allows: &[],
+        differs: &[
+            "verl clamps the log of the sequence's ratio to 10; here it is not clamped",
+            "the bounds are verl's defaults; the paper's are 3e-4 and 4e-4",
+            VERL_COUNT,
+        ],
+    },
+    Preset {
+        id: "verl-0.9/geo_mean",
+        origin: "`actor.policy_loss.loss_mode=geo_mean`",
+        settings: || {
+            json!({
+                "loss": {
+                    "objective": "gmpo",
+                    "aggregation": "grpo",
+                    "use_bias_correction_kl": false,
+                    "config": { "epsilon_low": 0.2, "epsilon_high": 0.2 },
+                },
+                "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6 } },
+            })
+        },
+        allows: &[],
+        differs: &["the bounds are verl's defaults; the paper's are 0.4", VERL_COUNT],
+    },
+    Preset {
+        id: "verl-0.9/cispo",
+        origin: "`actor.policy_loss.loss_mode=cispo`, `actor.loss_agg_mode=token-mean`",
+        settings: || {
+            json!({
+                "loss": {
+                    "objective": "cispo",
+                    "aggregation": "bnpo",
+                    "use_bias_correction_kl": false,
+                    "config": { "bounds": "two_sided", "epsilon_low": 0.2, "epsilon_high": 0.2 },
+                },
+                "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6 } },
+            })
+        },
+        allows: &[],
+        differs: &[VERL_CLAMP],
+    },
+    Preset {
+        id: "verl-0.9/sapo",
+        origin: "`actor.policy_loss.loss_mode=sapo`",
+        settings: || {
+            json!({
+                "loss": { "objective": "sapo", "aggregation": "grpo", "use_bias_correction_kl": false },
+                "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6 } },
+            })
+        },
+        allows: &[],
+        differs: &[VERL_CLAMP, VERL_COUNT],
+    },
+    Preset {
+        id: "prime-rl/default",
+        origin: "prime-rl's default loss (commit 559b447): binary total variation to the policy that sampled, rewards minus \
+                 their mean",
+        settings: || {
+            json!({
+                "loss": {
+                    "objective": "dppo_tv",
+                    "aggregation": "bnpo",
+                    "config": {
+                        "anchor": "behavior",
+                        "divergence_low": 0.2,
+                        "divergence_high": 0.2,
+                        "ratio_max": 0.0,
+                        "kl_tau": 1e-3,
+                    },
+                },
+                "advantage": { "estimator": "grpo", "config": { "scale": "none" } },
+            })
+        },
+        allows: &[],
+        differs: &["the value of the loss (its gradient is the same): ours is that of verl's surrogate"],
+    },
 ];
+
+/// How verl keeps exponentials finite.
+const VERL_CLAMP: &str = "verl clamps log-ratios to ±20, where its gradient is zero; here nothing is clamped";
+
+/// How verl avoids a division by zero.
+const VERL_COUNT: &str = "verl adds 1e-8 to the number of tokens of a sequence";
 
 /// The preset called `id`.
 ///

@@ -138,9 +138,18 @@ pub const RULES: &[Rule] = &[
         nearest: "set `loss.correction.bypass = false`, or leave out `loss.correction.weight`",
         is_broken: |setup| {
             let correction = &setup.loss.correction;
-            correction.bypass
-                && correction.weight.is_on()
-                && of_objective(setup.loss, |loss, _| has_ratio(loss))
+            let twice = |loss: &dyn TokenLoss, _: &str| has_ratio(loss);
+            correction.bypass && correction.weight.is_on() && of_objective(setup.loss, twice)
+        },
+    },
+    Rule {
+        id: "weight-of-a-loss-to-the-sampler",
+        key: "loss.correction.weight.level",
+        reason: "must be \"none\" with an objective whose own ratio is to the policy that sampled: it would count twice",
+        nearest: "leave out `loss.correction.weight`, or anchor the objective at the proximal policy (`loss.config`)",
+        is_broken: |setup| {
+            let is_anchored = |loss: &dyn TokenLoss, _: &str| looks_at_behavior(loss);
+            setup.loss.correction.weight.is_on() && of_objective(setup.loss, is_anchored)
         },
     },
     Rule {
@@ -183,23 +192,31 @@ fn of_objective(loss: &LossConfig, holds: fn(&dyn TokenLoss, &str) -> bool) -> b
 
 /// Does an objective depend on the ratio to the proximal policy? Asks it, with two proximal policies.
 pub fn has_ratio(loss: &dyn TokenLoss) -> bool {
-    let with_proximal = |proximal: f64| {
-        let mut losses = Losses::zero(1);
-        let whole = 0..1;
-        let tokens = Tokens {
-            policy: &[-1.0],
-            detached: &[-1.0],
-            proximal: &[proximal],
-            behavior: &[-1.0],
-            entropy: &[1.0],
-            advantage: &[1.0],
-            marks: &[0.0],
-            sequences: std::slice::from_ref(&whole),
-        };
-        loss.losses(&tokens, &mut losses);
-        (losses.value, losses.d_policy)
+    said(loss, -1.0, -1.0) != said(loss, -1.01, -1.0)
+}
+
+/// Does an objective depend on the policy that sampled? Asks it, with two of them, near and far.
+fn looks_at_behavior(loss: &dyn TokenLoss) -> bool {
+    [-1.01, -4.0, -0.01].iter().any(|behavior| said(loss, -1.0, -1.0) != said(loss, -1.0, *behavior))
+}
+
+/// Value and derivative of one token with an advantage of 1 and a log-prob of -1.
+fn said(loss: &dyn TokenLoss, proximal: f64, behavior: f64) -> (Vec<f64>, Vec<f64>) {
+    let whole = 0..1;
+    let unmarked = Tokens {
+        policy: &[-1.0],
+        detached: &[-1.0],
+        proximal: &[proximal],
+        behavior: &[behavior],
+        entropy: &[1.0],
+        advantage: &[1.0],
+        marks: &[0.0],
+        sequences: std::slice::from_ref(&whole),
     };
-    with_proximal(-1.0) != with_proximal(-1.01)
+    let marks = if loss.needs().marks { loss.marks(&unmarked, 0) } else { vec![0.0] };
+    let mut losses = Losses::zero(1);
+    loss.losses(&Tokens { marks: &marks, ..unmarked }, &mut losses);
+    (losses.value, losses.d_policy)
 }
 
 /// The rules that a setup breaks, in their order.

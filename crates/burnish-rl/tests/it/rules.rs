@@ -8,6 +8,7 @@ use burnish_rl::correction::{CorrectionConfig, Rejected, Rejection, Statistic, W
 use burnish_rl::kl::KlEstimator;
 use burnish_rl::rules::{self, RULES, Setup};
 use burnish_rl::{LossConfig, Losses, TokenLoss, Tokens};
+use serde_json::json;
 use std::collections::BTreeSet;
 
 /// Ids of the rules that a loss breaks.
@@ -122,4 +123,18 @@ fn every_rule_has_a_name_of_its_own_and_says_what_to_do() {
         assert!(verbs.iter().any(|verb| rule.reason.starts_with(verb)), "{}", rule.reason);
         assert!(rule.nearest.contains('`'), "{}: {}", rule.id, rule.nearest);
     }
+}
+
+#[test]
+fn a_weight_is_refused_where_the_objective_itself_is_measured_against_the_sampler() {
+    let told = |objective: &str, config: serde_json::Value| {
+        let correction = json!({ "weight": { "level": "token" } });
+        let loss = json!({ "objective": objective, "config": config, "correction": correction });
+        let loss: LossConfig = serde_json::from_value(loss).unwrap();
+        let loss = loss.complete().unwrap();
+        let setup = Setup { loss: &loss, advantage: &AdvantageConfig::default() };
+        rules::broken(setup).any(|rule| rule.id == "weight-of-a-loss-to-the-sampler")
+    };
+    assert!(told("dppo_tv", json!({ "anchor": "behavior" })) && told("prime_rl_symmetric", json!({})));
+    assert!(!told("dppo_tv", json!({})) && !told("ppo_clip", json!({})) && !told("reinforce", json!({})));
 }

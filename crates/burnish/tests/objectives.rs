@@ -1,0 +1,66 @@
+//! Everything that `burnish methods` says a run can use is used by one.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Scratch, timeless_metrics};
+use serde_json::Value;
+
+/// What chooses a part in a recipe, and what it needs beside.
+fn overrides(method: &Value) -> Vec<String> {
+    let id = method["id"].as_str().unwrap();
+    match method["family"].as_str().unwrap() {
+        "advantage" => {
+            let critic = if id == "gae" { "critic={learning_rate=1e-3}" } else { "train.epochs=1" };
+            vec![format!("advantage.estimator={id}"), critic.to_owned()]
+        }
+        "preference" => vec![format!("loss.objective={id}")],
+        // The mean that losses of whole sequences need suits the others too.
+        _ => vec![format!("loss.objective={id}"), "loss.aggregation=grpo".to_owned()],
+    }
+}
+
+#[test]
+fn every_objective_and_advantage_that_runs_trains_a_step_and_reports_finite_numbers() {
+    let scratch = Scratch::with_policy();
+    let listed = scratch.burnish(&["methods", "--json"]).succeeds();
+    let methods: Vec<Value> = serde_json::from_str(&listed).unwrap();
+    let running: Vec<&Value> = methods.iter().filter(|method| method["status"] == "runs").collect();
+    assert!(running.len() > 35, "{}", running.len());
+    for method in running {
+        let id = method["id"].as_str().unwrap();
+        let dir = format!("run.dir=runs/{id}");
+        // Preferences hold the KL in their own settings.
+        let is_preference = method["family"] == "preference";
+        let beta = if is_preference { "loss.beta=0" } else { "loss.beta=0.01" };
+        let mut arguments = vec!["train", "grpo.toml", "train.max_steps=1", "eval.tasks=0", beta, &dir];
+        let own = overrides(method);
+        arguments.extend(own.iter().map(String::as_str));
+        scratch.burnish(&arguments).succeeds();
+        let rows = timeless_metrics(&scratch.path(&format!("runs/{id}/metrics.jsonl")));
+        let step: Value = serde_json::from_str(rows.last().unwrap()).unwrap();
+        assert!(step["loss"].as_f64().is_some_and(f64::is_finite), "{id}: {step}");
+        assert!(step["grad_norm"].as_f64().is_some_and(f64::is_finite), "{id}: {step}");
+    }
+}
+
+#[test]
+fn an_objective_that_is_not_there_or_does_not_fit_is_refused_before_anything_starts() {
+    let scratch = Scratch::with_policy();
+    for (wrong, parts) in [
+        (&["loss.objective=gspp"][..], ["`loss.objective`", "gspo"]),
+        (&["loss.objective=gspo"], ["`loss.aggregation`", "sequence-ratio-token-mean"]),
+        (&["loss.objective=dpo", "loss.entropy_coef=0.1"], ["`loss.objective`", "preference-alone"]),
+        (&["loss.config.epsilon=0.1"], ["`loss.config.epsilon`", "epsilon_low"]),
+        (&["advantage.estimator=gae"], ["`advantage.estimator`", "[critic]"]),
+        (&["critic={}"], ["`critic`", "needs no values"]),
+        (&["advantage.estimator=remax"], ["`advantage.estimator`", "greedy"]),
+        (&["preset=trl/grpo"], ["`preset`", "trl-1.16/grpo"]),
+    ] {
+        let dir = "run.dir=runs/wrong";
+        let error = scratch.burnish(&[&["train", "grpo.toml", dir], wrong].concat()).fails();
+        assert!(parts.iter().all(|part| error.contains(part)), "{wrong:?}: {error}");
+        assert!(!scratch.path("runs/wrong").exists());
+    }
+}
