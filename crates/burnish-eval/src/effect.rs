@@ -4,15 +4,15 @@
 //! difference `d[s][t]`. Both the seeds and the tasks are samples: with other ones the mean would have been another.
 //!
 //! **Bootstrap.** Seeds and tasks are resampled independently of each other, and every drawn seed meets the same drawn
-//! tasks (the pigeonhole bootstrap for crossed factors: Owen 2007, "The pigeonhole bootstrap", arXiv:0712.1111).
+//! tasks (for crossed factors: Owen 2007, "The pigeonhole bootstrap", Annals of Applied Statistics 1(2)).
 //! Drawing tasks anew inside each seed would treat what is peculiar to a task as noise that averages out over seeds,
 //! which it does not, because all seeds are evaluated on the same tasks. Of `S` seeds only `S - 1` are drawn, with
 //! replacement: at few seeds the usual `S` draws make their variance too small by the factor `(S - 1) / S` (McCarthy and
 //! Snowden 1985, "The bootstrap and finite population sampling"). With one seed seeds can't be resampled: the result then
 //! speaks about that seed alone.
 //!
-//! What is neither the seed's nor the task's own enters this variance about three times (Owen 2007, section 4), so that
-//! intervals tend to be too wide rather than too narrow; with two seeds that differ much they are too narrow even so.
+//! What is neither the seed's nor the task's own enters this variance about three times (Owen 2007), so that intervals
+//! tend to be too wide rather than too narrow; with two seeds that differ much they are too narrow even so.
 //!
 //! **Smallest detectable effect.** With a standard error `SE`, an interval of `± 1.96 SE` leaves out 0 in 80 % of
 //! repetitions where the true effect is `(1.96 + 0.84) SE`: 1.96 is the 97.5th percentile of the standard normal

@@ -7,6 +7,7 @@ pub(crate) mod eval;
 pub(crate) mod merge;
 pub(crate) mod metrics;
 pub(crate) mod rollout;
+pub(crate) mod study;
 pub(crate) mod train;
 
 /// What a command returns: an error is printed and ends the program with status 1.
