@@ -109,7 +109,8 @@ impl TryFrom<Value> for Seeds {
     type Error = String;
 
     fn try_from(value: Value) -> Result<Self, String> {
-        let wrong = || format!("must be how many seeds, or a list of different seeds such as [1, 2] (it is {value})");
+        let wrong =
+            || format!("must be how many seeds, or a list of different seeds such as [1, 2] (it is {value})");
         let seeds: Vec<u64> = match &value {
             Value::Array(items) => {
                 items.iter().map(Value::as_u64).collect::<Option<_>>().ok_or_else(wrong)?
@@ -130,12 +131,13 @@ impl Study {
     /// # Errors
     /// Names the key and its line. What is wrong with recipes of arms is said of all arms at once.
     pub fn read(path: &Path, overrides: &[String]) -> Result<Self, RunError> {
-        let source = Source::read(path, overrides)?;
+        let source = Source::read(path, overrides)?.of_no_recipe();
         let File { study: section, arms } = source.decode()?;
         check_section(&source, &section, &arms)?;
         let baseline = arms.iter().position(|arm| arm.name == section.baseline).ok_or_else(|| {
             let names: Vec<&str> = arms.iter().map(|arm| &*arm.name).collect();
-            let problem = format!("is `{}`, which no arm is called; arms: {}", section.baseline, names.join(", "));
+            let problem =
+                format!("is `{}`, which no arm is called; arms: {}", section.baseline, names.join(", "));
             source.error("study.baseline", problem)
         })?;
         let mut problems = Vec::new();
@@ -203,10 +205,9 @@ fn check_section(source: &Source, section: &Section, arms: &[ArmSection]) -> Res
         if !names.insert(&arm.name) {
             return Err(source.error(&key("name"), format!("is `{}`, as that of another arm", arm.name)));
         }
-        let count = section.seeds.0.len();
-        if arm.seeds.is_some_and(|seeds| seeds == 0 || seeds > count) {
-            let rule = format!("must be 1 to {count}, the number of `study.seeds`, of which it takes the first");
-            return Err(source.error(&key("seeds"), rule));
+        if arm.seeds == Some(0) {
+            let rule = "must be 1 or more: at most so many of `study.seeds` are taken, the first ones";
+            return Err(source.error(&key("seeds"), rule.into()));
         }
     }
     Ok(())

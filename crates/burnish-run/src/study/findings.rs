@@ -161,7 +161,7 @@ impl Findings {
                 .into_iter()
                 .filter_map(|(what, share)| Some((what, share?)))
                 .filter(|(_, share)| (share - 1.0).abs() > BUDGET_SLACK)
-                .map(|(what, share)| format!("{:+.0} % {what}", 100.0 * (share - 1.0)))
+                .map(|(what, share)| format!("{:+.1} % {what}", 100.0 * (share - 1.0)))
                 .collect();
             if !unequal.is_empty() {
                 warnings.push(format!(
@@ -350,7 +350,7 @@ pub(super) mod tests {
         assert_eq!(longer.success.difference.unwrap().verdict, Verdict::NoDifferenceSeen);
         let found = findings(vec![arm("base", baseline.to_vec(), None), worse, longer]);
         let [unequal, once] = &found.warnings[..] else { panic!("{:?}", found.warnings) };
-        assert!(unequal.contains("`longer` used +20 % tokens generated"), "{unequal}");
+        assert!(unequal.contains("`longer` used +20.0 % tokens generated"), "{unequal}");
         assert!(once.contains("One seed only (`longer`)"), "{once}");
     }
 
@@ -362,6 +362,10 @@ pub(super) mod tests {
         let found = arm("hung", vec![measured(1, 20, 100.0), hung], Some(&baseline));
         assert_eq!(found.success.difference.unwrap().estimate.seeds, 1);
         let found = findings(vec![arm("base", baseline.to_vec(), None), found]);
-        assert!(found.warnings.iter().any(|warning| warning.contains("`hung`, seed 2")), "{:?}", found.warnings);
+        assert!(
+            found.warnings.iter().any(|warning| warning.contains("`hung`, seed 2")),
+            "{:?}",
+            found.warnings
+        );
     }
 }

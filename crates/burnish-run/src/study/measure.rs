@@ -71,7 +71,8 @@ impl Measured {
         let dir: &Path = run.dir();
         let journal = Journal::open(&run_dir::journal_in(dir))?;
         let rows = metrics::read(&run_dir::metrics_in(dir))?;
-        let last = journal.steps()?.iter().filter(|entry| entry.kind == EpisodeKind::Eval).map(|e| e.step).max();
+        let last =
+            journal.steps()?.iter().filter(|entry| entry.kind == EpisodeKind::Eval).map(|e| e.step).max();
         let episodes = last.map_or_else(|| Ok(Vec::new()), |step| eval_episodes(&journal, step))?;
         let tally = journal.tally()?;
         let sum = |name: &str| -> f64 { of_event(&rows, "train", name).map(|(_, value)| value).sum() };

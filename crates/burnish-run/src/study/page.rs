@@ -24,7 +24,9 @@ pub(super) fn markdown(findings: &Findings, study: &Study, made: &Made) -> Strin
         head(findings, study, made),
     ];
     if !findings.warnings.is_empty() {
-        parts.push(findings.warnings.iter().map(|warning| format!("- **{warning}**")).collect::<Vec<_>>().join("\n"));
+        parts.push(
+            findings.warnings.iter().map(|warning| format!("- **{warning}**")).collect::<Vec<_>>().join("\n"),
+        );
     }
     parts.push(format!("## Success on held-out tasks\n\n{}", table(findings, Measure::Success)));
     parts.push(format!("![held-out success over training steps]({}.svg)", findings.id));
@@ -32,7 +34,9 @@ pub(super) fn markdown(findings: &Findings, study: &Study, made: &Made) -> Strin
     if findings.rewards_comparable {
         parts.push(format!("## Reward on held-out tasks\n\n{}", table(findings, Measure::Reward)));
     } else {
-        parts.push("Arms weigh the components of reward differently, so their rewards are not compared.".to_owned());
+        parts.push(
+            "Arms weigh the components of reward differently, so their rewards are not compared.".to_owned(),
+        );
     }
     parts.push(format!("## Budget of a run\n\n{}\n\n{BUDGET}", budget_table(findings)));
     parts.push(format!("## Arms\n\n{}", arms_table(findings)));
@@ -97,7 +101,7 @@ pub(super) fn table(findings: &Findings, measure: Measure) -> String {
         let cells = match &compared.difference {
             Some(found) => [
                 shown_difference(found.estimate, measure),
-                shown(found.smallest_detectable, measure),
+                shown_detectable(found, measure),
                 shown_verdict(found, measure),
             ],
             None if arm.name == findings.baseline => [none(), none(), "baseline".to_owned()],
@@ -143,6 +147,11 @@ fn shown_difference(found: Estimate, measure: Measure) -> String {
     let [mean, low, high] =
         [found.interval.mean, found.interval.low, found.interval.high].map(|value| signed(value, measure));
     format!("{mean} [{low}, {high}]")
+}
+
+fn shown_detectable(found: &Difference, measure: Measure) -> String {
+    // Where all differences are equal, resampling them says nothing about what could have been seen.
+    if found.smallest_detectable == 0.0 { none() } else { shown(found.smallest_detectable, measure) }
 }
 
 fn shown_verdict(found: &Difference, measure: Measure) -> String {
@@ -195,7 +204,10 @@ fn count(value: f64) -> String {
 }
 
 fn arms_table(findings: &Findings) -> String {
-    let mut lines = vec!["| arm | changes of the recipe | seeds | note |".to_owned(), "| --- | --- | --- | --- |".to_owned()];
+    let mut lines = vec![
+        "| arm | changes of the recipe | seeds | note |".to_owned(),
+        "| --- | --- | --- | --- |".to_owned(),
+    ];
     lines.extend(findings.arms.iter().map(|arm| {
         let set = if arm.set.is_empty() { "none".to_owned() } else { quoted(&arm.set) };
         let seeds: Vec<String> = arm.runs.iter().map(|run| run.seed.to_string()).collect();
@@ -236,7 +248,7 @@ mod tests {
         assert!(detectable > 0.0);
         let said = format!("| {detectable:.1} | no difference seen (one below {detectable:.1} points would");
         assert!(row("same").contains(&said) && row("same").contains("+0.0 ["), "{page}");
-        assert!(row("copy").contains("every task came out alike"), "{page}");
+        assert!(row("copy").contains("| – | no difference seen: every task came out alike"), "{page}");
         assert!(row("waits").contains("| 0 | – | – | – | not compared yet |"), "{page}");
         let budget = budget_table(&found);
         assert!(budget.contains("| same | 1150 (115 %) | 2 (100 %) | 0 | 0 | 3.0 |"), "{budget}");

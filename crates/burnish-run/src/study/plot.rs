@@ -79,7 +79,10 @@ fn draw<'a>(findings: &Findings, svg: &'a mut String) -> Result<(), Failure<'a>>
     }
     for (arm, curve) in &curves {
         let colour = COLOURS[arm % COLOURS.len()];
-        chart.draw_series(LineSeries::new(curve.iter().map(|point| (point.0, point.1)), colour.stroke_width(3)))?;
+        chart.draw_series(LineSeries::new(
+            curve.iter().map(|point| (point.0, point.1)),
+            colour.stroke_width(3),
+        ))?;
         chart.draw_series(curve.iter().map(|point| Circle::new((point.0, point.1), 4, colour.filled())))?;
     }
     for (row, (arm, curve)) in ranked(&curves).into_iter().enumerate() {
@@ -87,7 +90,11 @@ fn draw<'a>(findings: &Findings, svg: &'a mut String) -> Result<(), Failure<'a>>
         let left = 100;
         let swatch = vec![(left, y), (left + 40, y)];
         legend.draw(&PathElement::new(swatch, COLOURS[arm % COLOURS.len()].stroke_width(5)))?;
-        legend.draw(&Text::new(label(&findings.arms[arm], curve), (left + 54, y - FONT_SIZE as i32 / 2), font()))?;
+        legend.draw(&Text::new(
+            label(&findings.arms[arm], curve),
+            (left + 54, y - FONT_SIZE as i32 / 2 + 3),
+            font(),
+        ))?;
     }
     root.present()
 }
@@ -144,7 +151,10 @@ mod tests {
         let svg = svg(&found).unwrap();
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
         assert!(svg.contains("up: 75.0 %  (75.0 to 75.0, 1 seed)"), "{svg}");
-        assert!(svg.contains("37.5 %  (25.0 to 50.0, 2 seeds)") && svg.contains("waits: no run yet"), "{svg}");
+        assert!(
+            svg.contains("37.5 %  (25.0 to 50.0, 2 seeds)") && svg.contains("waits: no run yet"),
+            "{svg}"
+        );
         assert!(!svg.contains("<b>"), "names are text: {svg}");
         assert!(svg.find("up: 75") < svg.find("base "), "the best stands first");
         assert_eq!(curve(&found.arms[0]), [(0, 10.0, 10.0, 10.0), (4, 37.5, 25.0, 50.0)]);

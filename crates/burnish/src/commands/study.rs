@@ -78,8 +78,14 @@ pub(crate) fn run(arguments: Arguments) -> Done {
 
 fn command_line(arguments: &Arguments) -> String {
     let mut words = vec!["burnish".to_owned(), "study".to_owned(), arguments.file.display().to_string()];
-    words.extend(arguments.overrides.iter().cloned());
+    words.extend(arguments.overrides.iter().map(|change| in_shell(change)));
     words.join(" ")
+}
+
+/// The word as a shell takes it for one.
+fn in_shell(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=,:+@%".contains(&byte);
+    if word.bytes().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 fn say_plan(study: &Study, runs: &[PlannedRun]) {
