@@ -71,3 +71,17 @@ pub fn set_threads(n: usize) {
     // The only possible error is that the pool exists already, which the documentation covers.
     let _ = rayon::ThreadPoolBuilder::new().num_threads(n).build_global();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_side_by_side_has_threads_of_its_own() {
+        let both = std::thread::scope(|scope| {
+            let of = |n| scope.spawn(move || with_threads(n, rayon::current_num_threads).unwrap());
+            [of(1), of(3)].map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(both, [1, 3]);
+    }
+}

@@ -4,7 +4,9 @@
 
 mod common;
 
-use common::{Scratch, timeless_metrics};
+use std::process::Stdio;
+
+use common::{Scratch, timeless_metrics, wait_until};
 use serde_json::Value;
 
 const STUDY: &str = r#"
@@ -130,6 +132,40 @@ fn a_study_runs_every_arm_with_every_seed_reports_them_and_goes_on_where_it_was_
         "`optimizer.learning_rate`: 0.01 there, 0.02 now",
         "move it away",
     ]);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_saves_and_begins_no_further_run_and_a_run_that_fails_does_not_end_the_others() {
+    let scratch = Scratch::with_policy();
+    scratch.write("long.toml", STUDY.replace("train.max_steps=2", "train.max_steps=60"));
+    let child = scratch
+        .command(&["study", "long.toml", "study.dir=long"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let first = scratch.path("long/slow/seed-7");
+    let lines =
+        || std::fs::read_to_string(first.join("metrics.jsonl")).map_or(0, |text| text.lines().count());
+    wait_until("the first run has come that far", || lines() >= 4);
+    let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("goes on from here: burnish study long.toml"), "{said}");
+    assert!(std::fs::read_dir(first.join("checkpoints")).unwrap().next().is_some(), "it saved");
+    assert!(!first.join("report.html").exists() && !scratch.path("long/fast").exists());
+    assert!(!scratch.path("results").exists(), "nothing is reported of half a run");
+
+    scratch.write("gone.toml", STUDY.replace("optimizer.learning_rate=1e-2", "policy.path=gone"));
+    let finished = scratch.burnish(&["study", "gone.toml", "study.dir=gone"]);
+    finished.fails_with(&["arm `fast`, seed 7", "arm `fast`, seed 3", "2 runs could not go on"]);
+    let page = text(&scratch, "results/tiny-study.md");
+    assert!(
+        page.contains("Not complete: 3 of 5 runs") && page.contains("| fast | 0 | – | – | – | not"),
+        "{page}"
+    );
 }
 
 #[test]
