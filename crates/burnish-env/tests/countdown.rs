@@ -6,7 +6,7 @@ use burnish_env::countdown::{Config, Operator, Puzzle, parse, solve};
 use burnish_env::{Generator, build};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn generator(config: Value) -> Box<dyn Generator> {
     build("countdown", &config).unwrap()
@@ -201,6 +201,17 @@ fn a_task_id_names_the_puzzle() {
     assert!(ids.len() > 190, "{} of 200 tasks differ", ids.len());
     let hex = tasks[0].id.0.strip_prefix("countdown/").unwrap();
     assert!(hex.len() == 16 && hex.chars().all(|c| c.is_ascii_hexdigit()));
+}
+
+#[test]
+fn a_puzzle_that_comes_twice_is_the_same_task_with_the_same_solution() {
+    let small = json!({"numbers": {"min": 3, "max": 3}, "values": {"min": 1, "max": 8}});
+    let tasks = generator(small).tasks(1, 3000).unwrap().tasks;
+    let mut known: BTreeMap<&TaskId, &Task> = BTreeMap::new();
+    for task in &tasks {
+        assert_eq!(*known.entry(&task.id).or_insert(task), task);
+    }
+    assert!(known.len() < tasks.len(), "none came twice");
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn resampled_mean(values: &[f64], seed: u64, resamples: usize) -> Option<Interva
 }
 
 /// The `share` quantile of sorted values, linear between neighbours.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
+pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     let position = share * (sorted.len() - 1) as f64;
     let below = position.floor();
     let low = sorted[below as usize];

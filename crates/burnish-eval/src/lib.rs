@@ -3,6 +3,7 @@
 //! ```text
 //! Task*, Episode* -> Summary { success, reward: Interval, flags, by_label ... }
 //! Episode* before, Episode* after -> Change { success, reward: Interval of the paired difference }
+//! Episode* of runs with several seeds, of two arms -> Estimate of the difference, smallest detectable effect
 //! Item*: samples, correct -> PassAtK { k -> Interval }
 //! ```
 //!
@@ -15,10 +16,12 @@
 
 pub mod bootstrap;
 mod change;
+mod effect;
 mod pass_at_k;
 mod summary;
 
 pub use bootstrap::Interval;
 pub use change::Change;
+pub use effect::{Estimate, Scores, TaskScores, Verdict};
 pub use pass_at_k::{Counted, PassAtK, pass_at_k};
 pub use summary::{Slice, Summary, is_cut_short};

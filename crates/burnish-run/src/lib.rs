@@ -1,8 +1,8 @@
 //! The loop itself: recipes, the run directory, stages, evaluation, resume.
 //!
 //! [`recipe`] says everything that decides a run; [`train::Run`] is the run; [`inspect`] looks at one without
-//! training; [`benchmark`] evaluates a policy on a benchmark that has a name. What a run leaves is in its directory ([`run_dir`]): the resolved recipe, [`metrics`], the
-//! [`journal`], checkpoints and the [`report`].
+//! training; [`benchmark`] evaluates a policy on a benchmark that has a name; [`study`] compares runs. What a run leaves is in
+//! its directory ([`run_dir`]): the resolved recipe, [`metrics`], the [`journal`], checkpoints and the [`report`].
 
 pub mod benchmark;
 mod corpus;
@@ -22,6 +22,7 @@ pub mod report;
 mod report_of_run;
 pub mod run_dir;
 mod sft;
+pub mod study;
 mod summary;
 mod tasks;
 pub mod train;

@@ -191,7 +191,7 @@ impl RunDir {
 
     /// The report ([`crate::report`]).
     pub fn report(&self) -> PathBuf {
-        self.path.join("report.html")
+        report_in(&self.path)
     }
 }
 
@@ -203,6 +203,11 @@ pub fn metrics_in(dir: &Path) -> PathBuf {
 /// The journal of the run in `dir`, for readers that need no lock.
 pub fn journal_in(dir: &Path) -> PathBuf {
     dir.join("run.db")
+}
+
+/// The report of the run in `dir`, for readers that need no lock: there is one when the run is finished.
+pub fn report_in(dir: &Path) -> PathBuf {
+    dir.join("report.html")
 }
 
 fn make_dir(path: &Path) -> Result<(), FileError> {

@@ -54,7 +54,7 @@ pub use layout::{Layout, LayoutError, Segment};
 pub use mmap::{Mapped, map_file};
 pub use ops::attention::HeadShape;
 pub use paged::{PageSlots, PagedCache, PagesSeen};
-pub use parallel::{in_pool, set_threads};
+pub use parallel::{in_pool, set_threads, with_threads};
 pub use params::{Param, ParamEntry, Params, Store};
 pub use prepacked::Prepacked;
 pub use rope::Rope;

@@ -55,9 +55,33 @@ pub fn in_pool<R: Send>(body: impl FnOnce() -> R + Send) -> R {
     rayon::scope(|_| body())
 }
 
+/// Runs `body` with `n` threads of its own (0: as many as there are cores), whatever [`set_threads`] says: for several
+/// pieces of work side by side. Results do not depend on it.
+///
+/// # Errors
+/// If the operating system gives no threads.
+pub fn with_threads<R: Send>(n: usize, body: impl FnOnce() -> R + Send) -> std::io::Result<R> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().map_err(std::io::Error::other)?;
+    Ok(pool.install(body))
+}
+
 /// Sets the number of threads that all operations share. Call once, at the start of the program; a later call, or
 /// one after the first parallel operation, changes nothing. Results do not depend on it.
 pub fn set_threads(n: usize) {
     // The only possible error is that the pool exists already, which the documentation covers.
     let _ = rayon::ThreadPoolBuilder::new().num_threads(n).build_global();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_side_by_side_has_threads_of_its_own() {
+        let both = std::thread::scope(|scope| {
+            let of = |n| scope.spawn(move || with_threads(n, rayon::current_num_threads).unwrap());
+            [of(1), of(3)].map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(both, [1, 3]);
+    }
 }

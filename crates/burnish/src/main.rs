@@ -1,4 +1,4 @@
-//! The command line: `burnish train|sft|eval|rollout|metrics|merge|methods|env|data`.
+//! The command line: `burnish train|sft|study|eval|rollout|metrics|merge|methods|env|data`.
 //!
 //! Only this crate knows arguments, colours and signals; everything else is in `burnish-run`.
 
@@ -28,6 +28,8 @@ enum Command {
     Train(commands::train::Arguments),
     /// Train a policy by imitation: as `train`, for recipes whose method is "sft".
     Sft(commands::train::Arguments),
+    /// Test a claim: arms × seeds from one recipe at equal budget, with a table and a plot.
+    Study(commands::study::Arguments),
     /// Evaluate a recipe's policy, or a run's, on held-out tasks, or a policy on a benchmark.
     Eval(Box<commands::eval::Arguments>),
     /// Sample a few episodes and show them, or show stored ones.
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Train(arguments) => commands::train::run(arguments, None),
         Command::Sft(arguments) => commands::train::run(arguments, Some(burnish_run::recipe::Method::Sft)),
+        Command::Study(arguments) => commands::study::run(arguments),
         Command::Eval(arguments) => commands::eval::run(*arguments),
         Command::Rollout(arguments) => commands::rollout::run(arguments),
         Command::Metrics(arguments) => commands::metrics::run(arguments),

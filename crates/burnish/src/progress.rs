@@ -92,7 +92,7 @@ impl Watch for Progress {
 }
 
 /// A reader that went away (`| head`) must not end a run.
-fn print_line(line: &str) {
+pub(crate) fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 

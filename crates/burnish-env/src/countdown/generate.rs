@@ -114,18 +114,22 @@ impl Generator for Countdown {
     }
 
     /// Cells take turns in an order that the seed decides, so each prefix of the set is balanced as well. In a
-    /// small space the same puzzle may come twice.
+    /// small space the same puzzle may come twice, as the same task: with the solution and the labels that it came with
+    /// first, because an id stands for one content.
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
         let mut cells = self.config.cells();
         Stream::new(Address::new(seed, Purpose::Shuffle).seed()).shuffle(&mut cells);
         let mut reports: Vec<CellReport> =
             cells.iter().map(|cell| CellReport { cell: cell.to_string(), ..CellReport::default() }).collect();
-        let mut tasks = Vec::with_capacity(count);
+        let mut tasks: Vec<Task> = Vec::with_capacity(count);
+        let mut known: BTreeMap<TaskId, usize> = BTreeMap::new();
         for index in 0..count {
             let at = index % cells.len();
             let place = Address { task: index as u64, ..Address::new(seed, Purpose::Task) };
             let drawn = self.instance(cells[at], place.seed(), &mut reports[at])?;
-            tasks.push(self.task(cells[at], &drawn)?);
+            let task = self.task(cells[at], &drawn)?;
+            let first = *known.entry(task.id.clone()).or_insert(index);
+            tasks.push(if first == index { task } else { tasks[first].clone() });
         }
         reports.sort_by(|a, b| a.cell.cmp(&b.cell));
         Ok(TaskSet { tasks, cells: reports })

@@ -23,7 +23,7 @@ mod schema;
 mod write;
 
 pub use error::{JournalError, JournalProblem};
-pub use read::{StepEntry, StoredEpisode, StoredUpdate};
+pub use read::{StepEntry, StoredEpisode, StoredUpdate, Tally};
 pub use write::EpisodeRow;
 
 use std::path::{Path, PathBuf};

@@ -34,6 +34,17 @@ pub struct StoredUpdate {
     pub metrics: Values,
 }
 
+/// How much of everything a run has done to learn, over all its steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tally {
+    /// Episodes that were played to learn from.
+    pub episodes: u64,
+    /// Answers that the policy gave in them: steps of the environment.
+    pub turns: u64,
+    /// Updates of the optimiser.
+    pub updates: u64,
+}
+
 /// That a step has episodes of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepEntry {
@@ -69,6 +80,14 @@ impl Journal {
     /// If the file can't be read or is damaged.
     pub fn task(&self, id: &TaskId) -> Result<Option<Task>, JournalError> {
         read_task(&self.db, id).on(&self.path)
+    }
+
+    /// What was done to learn so far.
+    ///
+    /// # Errors
+    /// If the file can't be read or is damaged.
+    pub fn tally(&self) -> Result<Tally, JournalError> {
+        read_tally(&self.db).on(&self.path)
     }
 
     /// The updates of a step, in order.
@@ -207,6 +226,19 @@ fn read_task(db: &Connection, id: &TaskId) -> Result<Option<Task>, JournalProble
         truth: value(&what, codec::from_json(&truth))?,
         labels: value(&what, codec::from_json(&labels))?,
     }))
+}
+
+fn read_tally(db: &Connection) -> Result<Tally, JournalProblem> {
+    let kind = EpisodeKind::Train.name();
+    let of_kind = |query| db.query_row(query, [kind], |row| row.get(0));
+    Ok(Tally {
+        episodes: of_kind("SELECT COUNT(*) FROM episodes WHERE kind = ?1")?,
+        turns: of_kind(
+            "SELECT COUNT(*) FROM nodes JOIN episodes ON nodes.episode = episodes.id
+             WHERE kind = ?1 AND logprobs IS NOT NULL",
+        )?,
+        updates: db.query_row("SELECT COUNT(*) FROM updates", [], |row| row.get(0))?,
+    })
 }
 
 fn read_updates(db: &Connection, step: u64) -> Result<Vec<StoredUpdate>, JournalProblem> {

@@ -137,6 +137,22 @@ fn steps_are_listed_as_they_were_recorded() {
 }
 
 #[test]
+fn what_was_done_to_learn_is_counted_without_evaluations() {
+    let (_dir, _path, mut journal) = new_journal();
+    assert_eq!(journal.tally().unwrap(), Tally { episodes: 0, turns: 0, updates: 0 });
+    for step in 1..3 {
+        record(&mut journal, step, EpisodeKind::Train, "a").unwrap();
+        record(&mut journal, step, EpisodeKind::Eval, "a").unwrap();
+        journal.record_update(step, 0, &BTreeMap::new()).unwrap();
+    }
+    journal.record_update(2, 1, &BTreeMap::new()).unwrap();
+    let traces = episode("a", 0).traces;
+    let turns = traces.iter().flat_map(Trace::nodes).filter(|node| node.sampled.is_some()).count() as u64;
+    assert!(turns > 1);
+    assert_eq!(journal.tally().unwrap(), Tally { episodes: 2, turns: 2 * turns, updates: 3 });
+}
+
+#[test]
 fn truncating_leaves_the_journal_as_it_was_after_that_step() {
     let content = |journal: &Journal| {
         let tables = ["tasks", "episodes", "nodes", "updates"];

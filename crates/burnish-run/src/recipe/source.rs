@@ -17,6 +17,8 @@ pub struct Source {
     values: Value,
     lines: BTreeMap<String, usize>,
     overrides: BTreeMap<String, String>,
+    /// Is an unknown key looked up among those that other frameworks have for a recipe's?
+    knows_habits: bool,
 }
 
 impl Source {
@@ -52,11 +54,19 @@ impl Source {
         note_lines(document.as_table(), "", text, &mut lines);
         let values = toml_edit::de::from_str(text)
             .map_err(|error| RecipeError::file(file, None, error.message().to_owned()))?;
-        let mut source = Source { file: file.to_owned(), values, lines, overrides: BTreeMap::new() };
+        let mut source =
+            Source { file: file.to_owned(), values, lines, overrides: BTreeMap::new(), knows_habits: true };
         for text in overrides {
             source.apply(text)?;
         }
         Ok(source)
+    }
+
+    /// The same text, read as something else than a recipe.
+    #[must_use]
+    pub(crate) fn of_no_recipe(mut self) -> Self {
+        self.knows_habits = false;
+        self
     }
 
     fn apply(&mut self, text: &str) -> Result<(), RecipeError> {
@@ -147,7 +157,8 @@ impl Source {
             .map(|candidate| (strsim::jaro_winkler(field, candidate), candidate))
             .max_by(|a, b| a.0.total_cmp(&b.0))
             .filter(|(similarity, _)| *similarity > 0.75);
-        error.help = Some(match (foreign::help(field), nearest) {
+        let habit = foreign::help(field).filter(|_| self.knows_habits);
+        error.help = Some(match (habit, nearest) {
             (Some(habit), _) => format!("{habit}. Keys of this table: {}", known.join(", ")),
             (None, Some((_, name))) => format!("did you mean `{name}`? Keys here: {}", known.join(", ")),
             (None, None) => format!("keys here: {}", known.join(", ")),

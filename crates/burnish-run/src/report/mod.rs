@@ -9,6 +9,8 @@ mod html;
 mod panels;
 mod tables;
 
+pub(crate) use chart::tick;
+
 use std::path::Path;
 
 use burnish_eval::{Change, Summary};

@@ -8,6 +8,7 @@ pub(crate) mod merge;
 pub(crate) mod methods;
 pub(crate) mod metrics;
 pub(crate) mod rollout;
+pub(crate) mod study;
 pub(crate) mod train;
 
 /// What a command returns: an error is printed and ends the program with status 1.

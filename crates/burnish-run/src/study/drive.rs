@@ -1,0 +1,87 @@
+//! Making the runs of a study.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{PlannedRun, State};
+use crate::RunError;
+use crate::train::{Finish, Run};
+use crate::watch::{Stop, Watch};
+
+/// What came of making runs.
+#[derive(Debug, Default)]
+pub struct Ran {
+    /// Runs that are finished now, of those that were to be made.
+    pub finished: usize,
+    /// Was it asked to stop before all were?
+    pub is_stopped: bool,
+    /// Runs that could not go on, in the order in which that happened. The others went on.
+    pub failed: Vec<Failed>,
+}
+
+/// A run that could not go on.
+#[derive(Debug)]
+pub struct Failed {
+    /// Name of its arm.
+    pub arm: String,
+    /// Its seed.
+    pub seed: u64,
+    /// Why.
+    pub error: RunError,
+}
+
+/// Makes those of `runs` that are not finished, in their order, `jobs` at once, each with an equal share of the
+/// cores. `watch_of` is asked for a watcher when a run begins; one run's failure does not end the others.
+///
+/// When `stop` is asked for, every run that is under way finishes its step and saves, and no other begins.
+pub fn run(
+    runs: &[PlannedRun],
+    jobs: usize,
+    stop: &Stop,
+    watch_of: &(dyn Fn(&PlannedRun) -> Box<dyn Watch + Send> + Sync),
+) -> Ran {
+    let open: Vec<&PlannedRun> = runs.iter().filter(|run| run.state != State::Finished).collect();
+    let next = AtomicUsize::new(0);
+    let ran = Mutex::new(Ran::default());
+    let work = || {
+        while !stop.is_asked() {
+            let Some(run) = open.get(next.fetch_add(1, Ordering::SeqCst)) else { return };
+            let made = make(run, jobs, stop, watch_of(run));
+            let mut ran = ran.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            match made {
+                Ok(is_finished) => ran.finished += usize::from(is_finished),
+                Err(error) => ran.failed.push(Failed { arm: run.name.clone(), seed: run.seed, error }),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(work);
+        }
+    });
+    let mut ran = ran.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    ran.is_stopped = stop.is_asked() && ran.finished + ran.failed.len() < open.len();
+    ran
+}
+
+/// Is it finished now?
+fn make(
+    planned: &PlannedRun,
+    jobs: usize,
+    stop: &Stop,
+    mut watch: Box<dyn Watch + Send>,
+) -> Result<bool, RunError> {
+    let cores = match planned.recipe.run.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    burnish_tensor::with_threads((cores / jobs.max(1)).max(1), || {
+        let watch = &mut *watch;
+        let mut run = match planned.state {
+            State::New => Run::start(planned.recipe.clone(), watch)?,
+            State::Begun | State::Finished => Run::resume(planned.dir(), watch)?,
+        };
+        Ok(matches!(run.drive(watch, stop)?, Finish::Done(_)))
+    })
+    .map_err(|error| RunError::Refused(format!("no threads: {error}")))?
+}

@@ -1,0 +1,27 @@
+//! Studies: a claim, tested with arms × seeds from one recipe.
+//!
+//! ```text
+//! Study (file.rs: the study file, every arm's recipe resolved)
+//!   -> PlannedRun* (plan.rs: which run lies where, and how far it is)
+//!   -> run (drive.rs: one after another, or side by side)
+//!   -> Measured* (measure.rs: what a finished run came to, and what it used)
+//!   -> Findings (findings.rs: levels, differences, budgets) -> study.json, page.rs (Markdown), plot.rs (SVG)
+//! ```
+//!
+//! Every run is an ordinary run directory; a study adds nothing to it. What is finished is never run again, so that a
+//! study can be interrupted, extended by arms or seeds, and reported at any time.
+
+mod drive;
+mod file;
+mod findings;
+mod measure;
+mod page;
+mod plan;
+mod plot;
+
+pub use drive::{Failed, Ran, run};
+pub use file::{Arm, Study};
+pub use findings::{ArmFindings, Findings, Measure};
+pub use measure::{Budget, Measured};
+pub use page::Made;
+pub use plan::{PlannedRun, State};

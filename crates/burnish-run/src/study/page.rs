@@ -1,0 +1,263 @@
+//! A study's page in Markdown.
+
+use burnish_eval::{Estimate, Verdict};
+
+use super::findings::Difference;
+use super::{ArmFindings, Budget, Findings, Measure, Study};
+
+/// How the page was made, for its first lines.
+#[derive(Debug, Clone, Default)]
+pub struct Made {
+    /// The command.
+    pub command: String,
+    /// What it ran on.
+    pub machine: String,
+    /// The program's version, with the commit where it is known.
+    pub version: String,
+}
+
+/// The page.
+pub(super) fn markdown(findings: &Findings, study: &Study, made: &Made) -> String {
+    let mut parts = vec![
+        format!("# {}", findings.title),
+        format!("Claim: {}", findings.claim),
+        head(findings, study, made),
+    ];
+    if !findings.warnings.is_empty() {
+        parts.push(
+            findings.warnings.iter().map(|warning| format!("- **{warning}**")).collect::<Vec<_>>().join("\n"),
+        );
+    }
+    parts.push(format!("## Success on held-out tasks\n\n{}", table(findings, Measure::Success)));
+    parts.push(format!("![held-out success over training steps]({}.svg)", findings.id));
+    parts.push("Lines are means over seeds, bands reach from the least to the greatest seed.".to_owned());
+    if findings.rewards_comparable {
+        parts.push(format!("## Reward on held-out tasks\n\n{}", table(findings, Measure::Reward)));
+    } else {
+        parts.push(
+            "Arms weigh the components of reward differently, so their rewards are not compared.".to_owned(),
+        );
+    }
+    parts.push(format!("## Budget of a run\n\n{}\n\n{BUDGET}", budget_table(findings)));
+    parts.push(format!("## Arms\n\n{}", arms_table(findings)));
+    parts.push(format!("## How to read this\n\n{HOW}"));
+    parts.join("\n\n") + "\n"
+}
+
+const BUDGET: &str = "\
+Means over the runs of an arm; in brackets what that is of the baseline's, over the seeds that both have. *Generated*: tokens \
+sampled in training. *Forward and backward*: rows that went through the model in updates, after sharing prefixes. \
+*Environment steps*: answers given to the environment. *Seconds*: wall time of the training steps. Evaluations, which are \
+the same for all runs, are left out.";
+
+const HOW: &str = "\
+Every run of a seed has the same training tasks, the same random numbers and the same held-out tasks as the baseline's run \
+of that seed. Differences are `arm - baseline`, paired by seed and task. Intervals are 95 % percentile intervals of a \
+bootstrap that resamples seeds and tasks independently of each other, every drawn seed with the same drawn tasks; of S \
+seeds S - 1 are drawn, which keeps the variance right at few seeds. The *smallest detectable effect* is (1.96 + 0.84) \
+bootstrap standard errors of the difference: a true effect of that size leaves an interval without 0 in 80 % of such studies \
+(two-sided 5 %). *No difference seen* is not *no effect*: smaller effects were likely to be missed. Intervals are not \
+corrected for the number of arms: of 20 arms without an effect, one is expected to look better or worse.";
+
+fn head(findings: &Findings, study: &Study, made: &Made) -> String {
+    let tasks = findings.arms.iter().filter_map(|arm| arm.success.level).map(|level| level.tasks).max();
+    let before: Vec<f64> = findings
+        .arms
+        .iter()
+        .flat_map(|arm| &arm.runs)
+        .filter_map(|run| run.curve.first().filter(|(step, _)| *step == 0))
+        .map(|(_, success)| *success)
+        .collect();
+    let mut lines = vec![format!(
+        "Made by `{}` with {} on {}: {} of {} runs, {} held-out tasks, base recipe `{}`{}.",
+        made.command,
+        made.version,
+        made.machine,
+        findings.runs_finished,
+        findings.runs_planned,
+        tasks.unwrap_or(0),
+        study.recipe.display(),
+        if study.set.is_empty() { String::new() } else { format!(" with {}", quoted(&study.set)) }
+    )];
+    if !before.is_empty() {
+        let mean = before.iter().sum::<f64>() / before.len() as f64;
+        lines.push(format!("Before training: {:.1} %.", 100.0 * mean));
+    }
+    lines.join("\n")
+}
+
+pub(super) fn table(findings: &Findings, measure: Measure) -> String {
+    let (name, unit) = match measure {
+        Measure::Success => ("success", " (points)"),
+        Measure::Reward => ("reward", ""),
+    };
+    let mut lines = vec![
+        format!("| arm | seeds | {name} | difference{unit} | smallest detectable effect | verdict |"),
+        "| --- | --- | --- | --- | --- | --- |".to_owned(),
+    ];
+    for arm in &findings.arms {
+        let compared = arm.compared(measure);
+        let level = compared.level.map_or_else(none, |level| shown_level(level, measure));
+        let cells = match &compared.difference {
+            Some(found) => [
+                shown_difference(found.estimate, measure),
+                shown_detectable(found, measure),
+                shown_verdict(found, measure),
+            ],
+            None if arm.name == findings.baseline => [none(), none(), "baseline".to_owned()],
+            None => [none(), none(), "not compared yet".to_owned()],
+        };
+        let seeds = compared.level.map_or(0, |level| level.seeds);
+        lines.push(format!("| {} | {seeds} | {level} | {} |", arm.name, cells.join(" | ")));
+    }
+    lines.join("\n")
+}
+
+fn none() -> String {
+    "–".to_owned()
+}
+
+/// A size, in points for success.
+fn shown(value: f64, measure: Measure) -> String {
+    match measure {
+        Measure::Success => format!("{:.1}", 100.0 * value),
+        Measure::Reward => format!("{value:.3}"),
+    }
+}
+
+fn signed(value: f64, measure: Measure) -> String {
+    let text = match measure {
+        Measure::Success => format!("{:+.1}", 100.0 * value),
+        Measure::Reward => format!("{value:+.3}"),
+    };
+    // What rounds to 0 from below would read as a loss.
+    if text.trim_start_matches('-').parse() == Ok(0.0) { text.replacen('-', "+", 1) } else { text }
+}
+
+fn shown_level(level: Estimate, measure: Measure) -> String {
+    let [mean, low, high] =
+        [level.interval.mean, level.interval.low, level.interval.high].map(|value| shown(value, measure));
+    match measure {
+        Measure::Success => format!("{mean} % [{low}, {high}]"),
+        Measure::Reward => format!("{mean} [{low}, {high}]"),
+    }
+}
+
+fn shown_difference(found: Estimate, measure: Measure) -> String {
+    let [mean, low, high] =
+        [found.interval.mean, found.interval.low, found.interval.high].map(|value| signed(value, measure));
+    format!("{mean} [{low}, {high}]")
+}
+
+fn shown_detectable(found: &Difference, measure: Measure) -> String {
+    // Where all differences are equal, resampling them says nothing about what could have been seen.
+    if found.smallest_detectable == 0.0 { none() } else { shown(found.smallest_detectable, measure) }
+}
+
+fn shown_verdict(found: &Difference, measure: Measure) -> String {
+    let unit = if measure == Measure::Success { " points" } else { "" };
+    match found.verdict {
+        Verdict::Better => "**better**".to_owned(),
+        Verdict::Worse => "**worse**".to_owned(),
+        Verdict::NoDifferenceSeen if found.smallest_detectable == 0.0 => {
+            "no difference seen: every task came out alike".to_owned()
+        }
+        Verdict::NoDifferenceSeen => format!(
+            "no difference seen (one below {}{unit} would likely have been missed)",
+            shown(found.smallest_detectable, measure)
+        ),
+    }
+}
+
+fn budget_table(findings: &Findings) -> String {
+    let mut lines = vec![
+        "| arm | generated | forward and backward | environment steps | updates | seconds |".to_owned(),
+        "| --- | --- | --- | --- | --- | --- |".to_owned(),
+    ];
+    lines.extend(findings.arms.iter().map(budget_line));
+    lines.join("\n")
+}
+
+fn budget_line(arm: &ArmFindings) -> String {
+    let Budget { generated, forward_backward, environment_steps, updates, seconds, .. } = arm.budget;
+    let with_share = |value: f64, share: Option<f64>| {
+        let share = share.map(|share| format!(" ({:.0} %)", 100.0 * share)).unwrap_or_default();
+        format!("{}{share}", count(value))
+    };
+    let relative = arm.budget_relative;
+    format!(
+        "| {} | {} | {} | {} | {updates:.0} | {seconds:.1} |",
+        arm.name,
+        with_share(generated, relative.and_then(|of| of.generated)),
+        with_share(forward_backward, relative.and_then(|of| of.forward_backward)),
+        with_share(environment_steps, relative.and_then(|of| of.environment_steps)),
+    )
+}
+
+/// A count, to three digits or so.
+fn count(value: f64) -> String {
+    match value {
+        value if value >= 1e6 => format!("{:.2} M", value / 1e6),
+        value if value >= 1e4 => format!("{:.1} k", value / 1e3),
+        value => format!("{value:.0}"),
+    }
+}
+
+fn arms_table(findings: &Findings) -> String {
+    let mut lines = vec![
+        "| arm | changes of the recipe | seeds | note |".to_owned(),
+        "| --- | --- | --- | --- |".to_owned(),
+    ];
+    lines.extend(findings.arms.iter().map(|arm| {
+        let set = if arm.set.is_empty() { "none".to_owned() } else { quoted(&arm.set) };
+        let seeds: Vec<String> = arm.runs.iter().map(|run| run.seed.to_string()).collect();
+        format!("| {} | {set} | {} | {} |", arm.name, seeds.join(", "), in_cell(&arm.note))
+    }));
+    lines.join("\n")
+}
+
+fn quoted(changes: &[String]) -> String {
+    changes.iter().map(|change| format!("`{}`", in_cell(change))).collect::<Vec<_>>().join(", ")
+}
+
+/// Text that ends no cell and no line of a table.
+fn in_cell(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::findings::tests::{arm, findings, measured};
+    use super::*;
+
+    #[test]
+    fn every_effect_stands_beside_the_smallest_that_would_have_been_seen() {
+        let baseline = [measured(1, 10, 1000.0), measured(2, 12, 1000.0)];
+        let found = findings(vec![
+            arm("base", baseline.to_vec(), None),
+            arm("up", vec![measured(1, 38, 1000.0), measured(2, 40, 1000.0)], Some(&baseline)),
+            arm("same", vec![measured(1, 11, 1300.0), measured(2, 11, 1000.0)], Some(&baseline)),
+            arm("copy", baseline.to_vec(), Some(&baseline)),
+            arm("waits", Vec::new(), Some(&baseline)),
+        ]);
+        let page = table(&found, Measure::Success);
+        let row = |name: &str| page.lines().find(|line| line.starts_with(&format!("| {name} |"))).unwrap();
+        assert!(row("base").ends_with("| – | – | baseline |"), "{page}");
+        assert!(row("up").contains("| +70.0 [") && row("up").ends_with("**better** |"), "{page}");
+        let detectable = 100.0 * found.arms[2].success.difference.unwrap().smallest_detectable;
+        assert!(detectable > 0.0);
+        let said = format!("| {detectable:.1} | no difference seen (one below {detectable:.1} points would");
+        assert!(row("same").contains(&said) && row("same").contains("+0.0 ["), "{page}");
+        assert!(row("copy").contains("| – | no difference seen: every task came out alike"), "{page}");
+        assert!(row("waits").contains("| 0 | – | – | – | not compared yet |"), "{page}");
+        let budget = budget_table(&found);
+        assert!(budget.contains("| same | 1150 (115 %) | 2 (100 %) | 0 | 0 | 3.0 |"), "{budget}");
+    }
+
+    #[test]
+    fn counts_are_short_and_cells_stay_cells() {
+        assert_eq!([999.0, 12_345.0, 2_500_000.0].map(count), ["999", "12.3 k", "2.50 M"]);
+        assert_eq!(in_cell("a | b\nc"), "a \\| b c");
+        assert_eq!(signed(-0.0001, Measure::Success), "+0.0");
+    }
+}

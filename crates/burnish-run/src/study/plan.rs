@@ -1,0 +1,152 @@
+//! Which runs a study has, where they lie, and how far each is.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::{Arm, Study};
+use crate::RunError;
+use crate::recipe::{Recipe, Source};
+use crate::run_dir;
+
+/// One run of a study.
+#[derive(Debug, Clone)]
+pub struct PlannedRun {
+    /// Index of its arm.
+    pub arm: usize,
+    /// Name of its arm.
+    pub name: String,
+    /// Its seed.
+    pub seed: u64,
+    /// Its recipe; `run.dir` says where it lies.
+    pub recipe: Recipe,
+    /// How far it is.
+    pub state: State,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It has not begun.
+    New,
+    /// It began and did not finish, or another process works on it.
+    Begun,
+    /// All its steps are done, and its report is written.
+    Finished,
+}
+
+impl PlannedRun {
+    fn of(study: &Study, at: usize, arm: &Arm, seed: u64) -> Self {
+        let mut recipe = arm.recipe.clone();
+        recipe.run.seed = seed;
+        recipe.run.dir = study.dir.join(&arm.name).join(format!("seed-{seed}"));
+        let state = state_of(&recipe.run.dir);
+        PlannedRun { arm: at, name: arm.name.clone(), seed, recipe, state }
+    }
+
+    /// The run directory.
+    pub fn dir(&self) -> &Path {
+        &self.recipe.run.dir
+    }
+
+    /// Is what lies there this run? `None` if so.
+    fn mismatch(&self) -> Result<Option<String>, RunError> {
+        if self.state == State::New {
+            return Ok(None);
+        }
+        let there = Recipe::resolve(&Source::read(&self.dir().join(run_dir::RECIPE), &[])?)?;
+        let differences = differences(&timeless(&there), &timeless(&self.recipe));
+        if differences.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(format!(
+            "`{}` was made with another recipe than the study has now ({}): move it away to run it anew, or give the \
+             study another `dir`",
+            self.dir().display(),
+            differences.join(", ")
+        )))
+    }
+}
+
+fn state_of(dir: &Path) -> State {
+    if !dir.join(run_dir::RECIPE).is_file() {
+        return State::New;
+    }
+    // What a run writes last.
+    if run_dir::report_in(dir).is_file() { State::Finished } else { State::Begun }
+}
+
+impl Study {
+    /// All runs in the order in which they are made: seed by seed over the arms, so that a study that is interrupted
+    /// has whole seeds to compare.
+    ///
+    /// # Errors
+    /// If a run directory holds a run of another recipe; all of them are named.
+    pub fn plan(&self) -> Result<Vec<PlannedRun>, RunError> {
+        let seeds_max = self.arms.iter().map(|arm| arm.seeds.len()).max().unwrap_or(0);
+        let runs: Vec<PlannedRun> = (0..seeds_max)
+            .flat_map(|at| self.arms.iter().enumerate().map(move |arm| (at, arm)))
+            .filter_map(|(at, (index, arm))| Some(PlannedRun::of(self, index, arm, *arm.seeds.get(at)?)))
+            .collect();
+        let mut problems = Vec::new();
+        for run in &runs {
+            problems.extend(run.mismatch()?);
+        }
+        if problems.is_empty() { Ok(runs) } else { Err(RunError::Refused(problems.join("\n"))) }
+    }
+}
+
+/// The recipe without what changes no number: where the run lies, and how many threads work.
+fn timeless(recipe: &Recipe) -> Value {
+    let mut recipe = recipe.clone();
+    recipe.run.dir = std::path::PathBuf::new();
+    recipe.run.threads = 0;
+    serde_json::to_value(&recipe).unwrap_or_default()
+}
+
+/// The keys whose values differ, with both values; three of them at most.
+fn differences(there: &Value, here: &Value) -> Vec<String> {
+    const SHOWN: usize = 3;
+    let mut found = Vec::new();
+    collect("", Some(there), Some(here), &mut found);
+    let more = found.len().saturating_sub(SHOWN);
+    found.truncate(SHOWN);
+    if more > 0 {
+        found.push(format!("and {more} more"));
+    }
+    found
+}
+
+fn collect(key: &str, there: Option<&Value>, here: Option<&Value>, found: &mut Vec<String>) {
+    if let (Some(Value::Object(one)), Some(Value::Object(other))) = (there, here) {
+        let mut names: Vec<&String> = one.keys().chain(other.keys()).collect();
+        names.sort();
+        names.dedup();
+        for name in names {
+            let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+            collect(&key, one.get(name), other.get(name), found);
+        }
+    } else if there != here {
+        let shown = |value: Option<&Value>| value.map_or_else(|| "absent".to_owned(), Value::to_string);
+        found.push(format!("`{key}`: {} there, {} now", shown(there), shown(here)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn keys_that_differ_are_named_with_both_values_and_not_too_many_of_them() {
+        let there = json!({"loss": {"beta": 0.0, "config": {"a": 1}}, "same": [1]});
+        let here = json!({"loss": {"beta": 0.1, "config": {"a": 1, "b": 2}}, "same": [1]});
+        assert_eq!(
+            differences(&there, &here),
+            ["`loss.beta`: 0.0 there, 0.1 now", "`loss.config.b`: absent there, 2 now"]
+        );
+        assert!(differences(&there, &there).is_empty());
+        let many = |value: i32| json!({"a": value, "b": value, "c": value, "d": value, "e": value});
+        assert_eq!(differences(&many(1), &many(2)).last().unwrap(), "and 2 more");
+    }
+}

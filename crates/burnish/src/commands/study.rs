@@ -1,0 +1,175 @@
+//! `burnish study`
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use burnish_run::study::{self, Findings, Made, PlannedRun, Ran, State, Study};
+use burnish_run::watch::{Event, Stop, Watch};
+use clap::Args;
+use indicatif::HumanDuration;
+
+use super::Done;
+use crate::progress::{Progress, evaluation_line, print_line};
+use crate::signals;
+
+/// What to study.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The study: a TOML file.
+    file: PathBuf,
+    /// Changes of the study file, `study.seeds=1`.
+    overrides: Vec<String>,
+    /// Print the runs and stop.
+    #[arg(long)]
+    dry_run: bool,
+    /// Make the runs of this arm only.
+    #[arg(long, value_name = "ARM")]
+    only: Option<String>,
+    /// Runs side by side, each with its share of the cores, instead of `study.jobs`.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+    /// Make no run; write the page of what is finished.
+    #[arg(long, conflicts_with_all = ["dry_run", "only", "jobs"])]
+    report_only: bool,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Done {
+    let study = Study::read(&arguments.file, &arguments.overrides)?;
+    let mut runs = study.plan()?;
+    if let Some(name) = &arguments.only {
+        study.arm(name)?;
+        runs.retain(|run| run.name == *name);
+    }
+    if arguments.dry_run {
+        say_plan(&study, &runs);
+        return Ok(());
+    }
+    let command = command_line(&arguments);
+    let ran = if arguments.report_only {
+        Ran::default()
+    } else {
+        make_runs(&study, &runs, arguments.jobs.map_or(study.jobs, usize::from))?
+    };
+    for failed in &ran.failed {
+        eprintln!("error: arm `{}`, seed {}: {}", failed.arm, failed.seed, failed.error);
+    }
+    if ran.is_stopped {
+        println!("stopped and saved; the same command goes on from here: {command}");
+        println!("with --report-only it writes the page of what is finished");
+        return Ok(());
+    }
+    let findings = Findings::of(&study, &study.plan()?)?;
+    let made = Made { command, machine: machine(), version: version() };
+    let written = findings.write(&study, &made)?;
+    println!("\n{}\n", findings.success_table());
+    for warning in &findings.warnings {
+        println!("{warning}");
+    }
+    for path in written {
+        println!("{}", path.display());
+    }
+    match ran.failed.len() {
+        0 => Ok(()),
+        failed => Err(format!("{failed} runs could not go on, and are not in the table").into()),
+    }
+}
+
+fn command_line(arguments: &Arguments) -> String {
+    let mut words = vec!["burnish".to_owned(), "study".to_owned(), arguments.file.display().to_string()];
+    words.extend(arguments.overrides.iter().map(|change| in_shell(change)));
+    words.join(" ")
+}
+
+/// The word as a shell takes it for one.
+fn in_shell(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=,:+@%".contains(&byte);
+    if word.bytes().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+fn say_plan(study: &Study, runs: &[PlannedRun]) {
+    println!("{}: {} runs, {} side by side", study.title, runs.len(), study.jobs);
+    for arm in &study.arms {
+        let changes = if arm.set.is_empty() { "the recipe as it is".to_owned() } else { arm.set.join("  ") };
+        println!("{:24} {changes}", arm.name);
+    }
+    println!();
+    for run in runs {
+        let state = match run.state {
+            State::New => "to run",
+            State::Begun => "to go on with",
+            State::Finished => "finished",
+        };
+        println!("{:14} {}", state, run.dir().display());
+    }
+}
+
+fn make_runs(study: &Study, runs: &[PlannedRun], jobs: usize) -> Result<Ran, Box<dyn std::error::Error>> {
+    let open = runs.iter().filter(|run| run.state != State::Finished).count();
+    println!("{}: {} runs, of which {open} are to be made", study.title, runs.len());
+    if open == 0 {
+        return Ok(Ran::default());
+    }
+    let stop = Stop::default();
+    signals::listen(stop.clone(), signals::Work::Training)?;
+    let (begun, start) = (AtomicUsize::new(0), Instant::now());
+    let watch_of = |run: &PlannedRun| -> Box<dyn Watch + Send> {
+        let number = begun.fetch_add(1, Ordering::SeqCst) + 1;
+        let done = number.saturating_sub(jobs);
+        let left = match done {
+            0 => String::new(),
+            done => {
+                let left = start.elapsed().as_secs_f64() / done as f64 * (open - done) as f64;
+                format!(" (about {} left)", HumanDuration(Duration::from_secs_f64(left)))
+            }
+        };
+        print_line(&format!("run {number} of {open}: {} seed {}{left}", run.name, run.seed));
+        if jobs == 1 {
+            Box::new(Progress::new())
+        } else {
+            Box::new(Prefixed { prefix: format!("{} seed {}", run.name, run.seed) })
+        }
+    };
+    Ok(study::run(runs, jobs, &stop, &watch_of))
+}
+
+/// Says what is worth a line, with the name of the run before it.
+struct Prefixed {
+    prefix: String,
+}
+
+impl Watch for Prefixed {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Note(line) => print_line(&format!("{}: {line}", self.prefix)),
+            Event::Evaluated { step, summary } => {
+                print_line(&format!("{}: after {step} steps: {}", self.prefix, evaluation_line(summary)));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Cores, and their model where the system tells it.
+fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    match model {
+        Some((_, model)) => format!("{cores} cores of {}", model.trim()),
+        None => format!("{cores} cores"),
+    }
+}
+
+/// The program's version, and the commit of the working tree where there is one.
+fn version() -> String {
+    let version = concat!("burnish ", env!("CARGO_PKG_VERSION"));
+    let commit = Command::new("git").args(["describe", "--always", "--dirty", "--exclude=*"]).output();
+    match commit.map(|output| (output.status.success(), String::from_utf8(output.stdout))) {
+        Ok((true, Ok(commit))) if !commit.trim().is_empty() => {
+            format!("{version} (commit {})", commit.trim())
+        }
+        _ => version.to_owned(),
+    }
+}
