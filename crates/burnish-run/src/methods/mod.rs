@@ -1,5 +1,6 @@
 //! The catalogue of everything that a recipe can name: `burnish methods`, and the pages made from it.
 
+mod compare;
 mod page;
 mod scaffold;
 
