@@ -12,8 +12,8 @@ use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Task};
 use burnish_engine::LocalPolicy;
 use burnish_model::Model;
-use burnish_rl::LossConfig;
 use burnish_rl::advantage::{self, Advantage};
+use burnish_rl::{LossConfig, Objective};
 use burnish_train::checkpoint::{BoxError, Checkpoint};
 use burnish_train::schedule::Schedule;
 use burnish_train::{Sample, Trainer, TrainerConfig, minibatches, minibatches_of_groups, totals};
@@ -127,7 +127,7 @@ impl GrpoStage {
             metrics.insert("sampling/cache_preemptions".into(), sampling.preemptions as f64);
         }
         // 3. Every branch of every scored episode of a group that is kept is a sample.
-        let mut batch = Batch::of(&groups, &rewards, rollout.group_size);
+        let mut batch = Batch::of(&groups, &rewards, rollout.group_size, step);
         let kl_coef = self.kl_coef;
         if let Some(reference) = &self.reference {
             reference.score(&policy.model, &mut batch.samples, recipe.train.micro_batch_tokens)?;
@@ -169,22 +169,9 @@ impl GrpoStage {
             batch.pair(&advantages);
         }
         // 5. Update.
-        let samples = &batch.samples;
-        let address = Address { step, ..Address::new(seed, Purpose::Shuffle) };
         let mut updates = Updates::default();
-        let epochs = if is_learning { recipe.train.epochs as u64 } else { 0 };
-        for epoch in 0..epochs {
-            let split = if needs.groups { minibatches_of_groups } else { minibatches };
-            let parts = split(&batch.group_sizes, recipe.train.minibatches, address.seed(), epoch);
-            for indices in &parts {
-                let minibatch: Vec<&Sample> = indices.iter().map(|at| &samples[*at]).collect();
-                let seed =
-                    Address { step: trainer.updates(), ..Address::new(seed, Purpose::Objective) }.seed();
-                let totals = totals(&minibatch, samples, parts.len(), rollout.tokens_max, seed);
-                let lr = lr(trainer.updates());
-                let update = trainer.update(&mut policy.model, &minibatch, &*objective, &totals, lr)?;
-                updates.add(&update, lr);
-            }
+        if is_learning {
+            update(recipe, &batch, &*objective, policy, trainer, lr, &mut updates)?;
         }
         if let Some(entropy) = updates.mean("entropy_top").or_else(|| updates.mean("entropy")) {
             self.entropy_coef = loss.adaptive_entropy.next(self.entropy_coef, entropy);
@@ -195,11 +182,39 @@ impl GrpoStage {
             metrics.insert("sampling/sampling_logp_difference/mean".into(), drift.mean);
             metrics.insert("sampling/sampling_logp_difference/max".into(), drift.max);
         }
-        let tokens: usize = samples.iter().map(|sample| sample.ids.len()).sum();
+        let tokens: usize = batch.samples.iter().map(|sample| sample.ids.len()).sum();
         metrics.insert("tokens/total".into(), tokens as f64);
         let note = groups.shortfall(recipe);
         let Groups { tasks, episodes, .. } = groups;
         let advantages = advantages.iter().map(|credit| credit.as_ref().map(Advantage::mean)).collect();
         Ok(Stepped { tasks, episodes, advantages, note, metrics: updates.finish(metrics) })
     }
+}
+
+/// Updates the policy on the samples of a step: pass after pass, minibatch after minibatch.
+fn update(
+    recipe: &Recipe,
+    batch: &Batch,
+    objective: &dyn Objective,
+    policy: &mut LoadedPolicy,
+    trainer: &mut Trainer,
+    lr: &dyn Fn(u64) -> f64,
+    updates: &mut Updates,
+) -> Result<(), RunError> {
+    let (train, samples) = (&recipe.train, &batch.samples);
+    let split = if objective.needs().groups { minibatches_of_groups } else { minibatches };
+    let seed = |purpose, at| Address { step: at, ..Address::new(recipe.run.seed, purpose) }.seed();
+    let order = seed(Purpose::Shuffle, batch.step);
+    for epoch in 0..train.epochs as u64 {
+        let parts = split(&batch.group_sizes, train.minibatches, order, epoch);
+        for indices in &parts {
+            let minibatch: Vec<&Sample> = indices.iter().map(|at| &samples[*at]).collect();
+            let chance = seed(Purpose::Objective, trainer.updates());
+            let totals = totals(&minibatch, samples, parts.len(), recipe.rollout.tokens_max, chance);
+            let lr = lr(trainer.updates());
+            let update = trainer.update(&mut policy.model, &minibatch, objective, &totals, lr)?;
+            updates.add(&update, lr);
+        }
+    }
+    Ok(())
 }

@@ -10,6 +10,8 @@ use super::reference::EpisodeKl;
 
 /// The samples of a step: every branch of every scored episode of a group that is trained on.
 pub(super) struct Batch {
+    /// Number of the step, counted from 0.
+    pub(super) step: u64,
     /// The samples, group by group.
     pub(super) samples: Vec<Sample>,
     /// How many each of those groups has.
@@ -29,8 +31,8 @@ struct Origin {
 
 impl Batch {
     /// The samples of `groups` of `group_size` episodes with these `rewards`, without advantages yet.
-    pub(super) fn of(groups: &Groups, rewards: &[Option<f64>], group_size: usize) -> Self {
-        let mut batch = Batch { samples: Vec::new(), group_sizes: Vec::new(), origins: Vec::new() };
+    pub(super) fn of(groups: &Groups, rewards: &[Option<f64>], group_size: usize, step: u64) -> Self {
+        let mut batch = Batch { step, samples: Vec::new(), group_sizes: Vec::new(), origins: Vec::new() };
         for (group, episodes) in groups.episodes.chunks(group_size).enumerate() {
             if !groups.is_kept[group] {
                 continue;
@@ -115,7 +117,8 @@ impl Batch {
                 }
             }
         }
-        let mut paired = Batch { samples: Vec::new(), group_sizes: Vec::new(), origins: Vec::new() };
+        let mut paired =
+            Batch { step: self.step, samples: Vec::new(), group_sizes: Vec::new(), origins: Vec::new() };
         for (group, pair) in chosen_and_rejected.into_iter().enumerate() {
             for at in pair {
                 paired.samples.push(Sample { group, ..self.samples[at].clone() });
@@ -133,5 +136,60 @@ impl Batch {
                 sample.loss_mask.fill(false);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A batch of one sample an episode, with as many scored tokens each.
+    fn batch(groups: &[&[usize]]) -> Batch {
+        let scored: Vec<usize> = groups.concat();
+        let sample = |(at, scored): (usize, &usize)| Sample {
+            ids: vec![at as u32; scored + 1],
+            loss_mask: std::iter::once(false).chain(vec![true; *scored]).collect(),
+            ..Sample::default()
+        };
+        Batch {
+            step: 0,
+            samples: scored.iter().enumerate().map(sample).collect(),
+            group_sizes: groups.iter().map(|group| group.len()).collect(),
+            origins: (0..scored.len()).map(|episode| Origin { episode, is_truncated: false }).collect(),
+        }
+    }
+
+    #[test]
+    fn the_best_of_a_group_are_paired_with_its_worst_as_long_as_they_differ() {
+        let mut batch = batch(&[&[2, 2, 2, 2], &[1, 1], &[3, 0, 3]]);
+        let advantages = [0.5, -1.0, 0.5, 0.0, 0.3, 0.3, 1.0, -1.0, 0.0];
+        batch.pair(&advantages.map(|advantage| Some(Advantage::Whole(advantage))));
+        let episodes: Vec<usize> = batch.origins.iter().map(|origin| origin.episode).collect();
+        // The second group ties; in the third one answer has no token in the loss.
+        assert_eq!(episodes, [0, 1, 2, 3, 6, 8]);
+        assert_eq!(batch.group_sizes, [2, 2, 2]);
+        let groups: Vec<usize> = batch.samples.iter().map(|sample| sample.group).collect();
+        assert_eq!(groups, [0, 0, 1, 1, 2, 2]);
+        assert!(batch.samples.iter().zip(episodes).all(|(sample, at)| sample.ids[0] as usize == at));
+    }
+
+    #[test]
+    fn turns_and_tokens_get_advantages_of_their_own() {
+        let two_turns = Sample {
+            ids: vec![0; 7],
+            loss_mask: vec![false, true, true, false, false, true, true],
+            advantages: vec![0.0; 7],
+            ..Sample::default()
+        };
+        let given = |advantage: Advantage| {
+            let mut batch = batch(&[&[1]]);
+            batch.samples = vec![two_turns.clone()];
+            batch.give(&[Some(advantage)]);
+            let sample = &batch.samples[0];
+            sample.scored().map(|at| sample.advantages[at]).collect::<Vec<f32>>()
+        };
+        assert_eq!(given(Advantage::Whole(2.0)), [2.0; 4]);
+        assert_eq!(given(Advantage::Steps(vec![1.0, -1.0])), [1.0, 1.0, -1.0, -1.0]);
+        assert_eq!(given(Advantage::Tokens(vec![1.0, 2.0, 3.0, 4.0])), [1.0, 2.0, 3.0, 4.0]);
     }
 }

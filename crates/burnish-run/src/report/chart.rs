@@ -84,21 +84,26 @@ fn steps(points: &[(u64, f64)], bars: &[(u64, f64, f64)]) -> (u64, u64) {
     if low < high { (low, high) } else { (low.saturating_sub(1), low.saturating_add(1)) }
 }
 
-/// The range of values with a little room, never empty.
+/// Beyond this an axis would have to add numbers that overflow.
+const VALUE_MAX: f64 = 1e300;
+
+/// The range of values with a little room, never empty; 0 to 1 where an end is not a number or beyond [`VALUE_MAX`].
 fn bounds(curve: &Curve, points: &[(u64, f64)]) -> (f64, f64) {
     let ends = curve.bars.iter().flat_map(|(_, low, high)| [*low, *high]);
     let values = || points.iter().map(|(_, value)| *value).chain(ends.clone());
     let low = values().fold(if curve.from_zero { 0.0 } else { f64::INFINITY }, f64::min);
     let high = values().fold(f64::NEG_INFINITY, f64::max);
     let room = match high - low {
-        range if range > 0.0 => 0.06 * range,
+        // Where all values differ in their last digits only, an axis has no numbers to stand between them.
+        range if range > 0.0 => (0.06 * range).max(1e-6 * high.abs().max(low.abs())),
         // All values are equal, or there are none.
         _ if high.is_finite() && high != 0.0 => 0.5 * high.abs(),
         _ => 1.0,
     };
     let low_end = if low == 0.0 && curve.from_zero { 0.0 } else { low.min(high) - room };
-    let is_usable = (low_end + room).is_finite() && (high + room).is_finite();
-    if is_usable { (low_end, high.max(low) + room) } else { (0.0, 1.0) }
+    let high_end = high.max(low) + room;
+    let is_usable = [low_end, high_end].iter().all(|end| end.abs() <= VALUE_MAX);
+    if is_usable { (low_end, high_end) } else { (0.0, 1.0) }
 }
 
 /// At most [`POINTS_MAX`] points: means over runs of neighbours of equal length.
@@ -168,6 +173,18 @@ fn trimmed(number: &str) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn values_that_differ_in_their_last_digit_and_the_greatest_can_be_drawn() {
+        for value in [1.0f64, -1e20, 3e200, 0.7e-5, 1.7e308] {
+            let close = vec![(0, value), (1, value.next_up()), (2, value.next_down())];
+            let far = vec![(0, value), (1, -0.06 * value)];
+            for points in [close, far] {
+                let curve = Curve { points, bars: Vec::new(), from_zero: false };
+                assert!(svg(&curve).is_ok(), "{value}");
+            }
+        }
+    }
 
     #[test]
     fn ticks_are_short() {
