@@ -138,3 +138,16 @@ fn a_weight_is_refused_where_the_objective_itself_is_measured_against_the_sample
     assert!(told("dppo_tv", json!({ "anchor": "behavior" })) && told("prime_rl_symmetric", json!({})));
     assert!(!told("dppo_tv", json!({})) && !told("ppo_clip", json!({})) && !told("reinforce", json!({})));
 }
+
+#[test]
+fn a_preference_loss_stands_alone() {
+    let told = |more: serde_json::Value| {
+        let mut loss = json!({ "objective": "dpo", "config": { "beta": 0.2 } });
+        loss.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let loss: LossConfig = serde_json::from_value(loss).unwrap();
+        broken(&loss.complete().unwrap())
+    };
+    assert!(told(json!({})).is_empty() && told(json!({ "mask_truncated_completions": true })).is_empty());
+    assert!(told(json!({ "entropy_coef": 0.1 })).contains(&"preference-alone"));
+    assert!(told(json!({ "aggregation": "grpo" })).contains(&"preference-alone"));
+}
