@@ -1,8 +1,9 @@
 //! What other frameworks compute under a name, as settings: `preset = "trl-1.16/grpo"`.
 //!
 //! A preset is `[loss]` and `[advantage]` of a recipe; what the recipe says itself comes first. It is the mathematics
-//! of the framework's defaults, not its learning rate or batch size. What it computes was compared with the
-//! framework's own functions (`crates/burnish-rl/tests/golden`); what can't be the same is in [`Preset::differs`].
+//! of the framework's defaults, not its learning rate or batch size. Its parts, not the presets as such, were compared
+//! with the framework's own functions (`crates/burnish-rl/tests/golden`); what can't be the same is in
+//! [`Preset::differs`].
 
 use serde_json::{Value, json};
 
@@ -126,7 +127,7 @@ pub const PRESETS: &[Preset] = &[
                     "use_bias_correction_kl": false,
                     "config": { "dual_clip": 3.0 },
                 },
-                "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6 } },
+                "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6, "group_of_one": "raw" } },
             })
         },
         allows: &[],
@@ -145,7 +146,7 @@ pub const PRESETS: &[Preset] = &[
                     "use_bias_correction_kl": false,
                     "config": { "level": "sequence", "epsilon_low": 0.2, "epsilon_high": 0.2 },
                 },
-                "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6 } },
+                "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6, "group_of_one": "raw" } },
             })
         },
         allows: &[],
@@ -166,7 +167,7 @@ pub const PRESETS: &[Preset] = &[
                     "use_bias_correction_kl": false,
                     "config": { "epsilon_low": 0.2, "epsilon_high": 0.2 },
                 },
-                "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6 } },
+                "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6, "group_of_one": "raw" } },
             })
         },
         allows: &[],
@@ -183,7 +184,7 @@ pub const PRESETS: &[Preset] = &[
                     "use_bias_correction_kl": false,
                     "config": { "bounds": "two_sided", "epsilon_low": 0.2, "epsilon_high": 0.2 },
                 },
-                "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6 } },
+                "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6, "group_of_one": "raw" } },
             })
         },
         allows: &[],
@@ -195,7 +196,7 @@ pub const PRESETS: &[Preset] = &[
         settings: || {
             json!({
                 "loss": { "objective": "sapo", "aggregation": "grpo", "use_bias_correction_kl": false },
-                "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6 } },
+                "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6, "group_of_one": "raw" } },
             })
         },
         allows: &[],

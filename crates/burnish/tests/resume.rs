@@ -45,6 +45,17 @@ fn metric_lines(scratch: &Scratch, dir: &str) -> usize {
         .map_or(0, |text| text.matches('\n').count())
 }
 
+/// Kills the run in `killed` that `arguments` start once it has logged `lines` rows, and goes on with it to its end.
+fn kill_and_resume(scratch: &Scratch, arguments: &[&str], lines: usize) {
+    let mut child = scratch.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("the run has come that far", || {
+        metric_lines(scratch, "killed") >= lines || child.try_wait().unwrap().is_some()
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    scratch.burnish(&["train", "--resume", "killed"]).succeeds();
+}
+
 #[test]
 fn a_run_killed_at_any_point_and_resumed_equals_an_uninterrupted_one_bit_for_bit() {
     let scratch = Scratch::with_policy();
@@ -90,14 +101,8 @@ fn what_dynamic_sampling_draws_and_what_the_kl_coefficient_has_become_survive_a_
     ];
     scratch.burnish(&[&["train", "grpo.toml"], &overrides[..]].concat()).succeeds();
     let killed = [&["train", "grpo.toml"], &overrides[..3], &["run.dir=killed"]].concat();
-    let mut child = scratch.command(&killed).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     // Past the first checkpoint, which is made after 2 of the 6 steps.
-    wait_until("the run has come that far", || {
-        metric_lines(&scratch, "killed") >= 5 || child.try_wait().unwrap().is_some()
-    });
-    child.kill().unwrap();
-    child.wait().unwrap();
-    scratch.burnish(&["train", "--resume", "killed"]).succeeds();
+    kill_and_resume(&scratch, &killed, 5);
     assert_same_run(&scratch, "killed", "whole", 6);
     let metrics = timeless_metrics(&scratch.path("whole/metrics.jsonl"));
     let steps: Vec<serde_json::Value> =
@@ -121,14 +126,8 @@ fn a_run_with_a_critic_goes_on_with_what_the_critic_has_learnt() {
     scratch.burnish(&[&ppo[..], &["run.dir=whole"]].concat()).succeeds();
     assert_has_learnt(&scratch, "whole", "tiny/checkpoints/step_120", 6);
     let killed = [&ppo[..], &["run.dir=killed"]].concat();
-    let mut child = scratch.command(&killed).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     // Past the first checkpoint, which is made after 2 of the 6 steps.
-    wait_until("the run has come that far", || {
-        metric_lines(&scratch, "killed") >= 5 || child.try_wait().unwrap().is_some()
-    });
-    child.kill().unwrap();
-    child.wait().unwrap();
-    scratch.burnish(&["train", "--resume", "killed"]).succeeds();
+    kill_and_resume(&scratch, &killed, 5);
     assert_same_run(&scratch, "killed", "whole", 6);
     for file in ["model.safetensors", "trainer.safetensors"] {
         let of = |dir: &str| scratch.read(&format!("{dir}/checkpoints/step_6/value_model/{file}"));
@@ -146,15 +145,9 @@ fn a_run_with_a_critic_goes_on_with_what_the_critic_has_learnt() {
 #[test]
 fn sft_resumes_to_the_same_bits_and_repeats_itself() {
     let scratch = Scratch::with_policy();
-    let mut child = start(&scratch, "sft.toml", "killed");
     // Past the first checkpoint, which is made after 40 of the 120 steps: it is that from which the run goes on.
-    wait_until("the run has come that far", || {
-        metric_lines(&scratch, "killed") >= 50 || child.try_wait().unwrap().is_some()
-    });
-    child.kill().unwrap();
-    child.wait().unwrap();
+    kill_and_resume(&scratch, &["train", "sft.toml", "run.dir=killed"], 50);
     assert!(scratch.path("killed/checkpoints/step_40").exists());
-    scratch.burnish(&["train", "--resume", "killed"]).succeeds();
     assert_same_run(&scratch, "killed", "tiny", 120);
 }
 
