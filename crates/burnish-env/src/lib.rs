@@ -83,6 +83,27 @@ pub trait Generator: Send + Sync {
     /// A correct answer to the task's first turn, where a solver knows one.
     fn demonstrate(&self, task: &Task) -> Option<Message>;
 
+    /// How the demonstration of [`Generator::demonstrate`] reaches its final answer, without that answer: its text up to
+    /// where the answer begins. None where a demonstration has no steps before it.
+    fn reasoning(&self, task: &Task) -> Option<String> {
+        let _ = task;
+        None
+    }
+
+    /// What a teacher may be told about the task beside its prompt: advice for tasks of its kind, never the policy's to
+    /// read.
+    fn skill(&self, task: &Task) -> Option<String> {
+        let _ = task;
+        None
+    }
+
+    /// The task turned round: something that the prompt gives is masked, `answer` is stated, and what was masked is asked
+    /// for. None where the answer can't be read, or the environment has no such direction.
+    fn reverse(&self, task: &Task, answer: &str) -> Option<Task> {
+        let _ = (task, answer);
+        None
+    }
+
     /// The file and the row that a task was taken from, for comparing it with other data. Tasks that are made have
     /// none.
     fn row(&self, task: &Task) -> Option<(String, burnish_data::Row)> {
