@@ -14,6 +14,10 @@ pub enum Family {
     Preference,
     /// The distance from a teacher's distribution.
     Distillation,
+    /// Which tasks are played: `selection.selector`.
+    Selector,
+    /// Whether an update is made: `gate.gate`.
+    Gate,
 }
 
 /// What its numbers were compared with.

@@ -4,8 +4,10 @@ use serde_json::Value;
 
 use crate::advantage::{self, Estimator};
 use crate::distillation::{self, HeadLoss};
+use crate::gate::Gate;
 use crate::objective;
 use crate::preference;
+use crate::selector::{self, Selector};
 use crate::{Card, Objective, Part, SettingError, TokenLoss};
 use burnish_core::settings::{read, to_value};
 
@@ -81,13 +83,21 @@ pub const DISTILLATIONS: &[Entry<dyn Objective>] = &[whole_loss::<distillation::
 /// The losses that compare whole next-token distributions.
 pub const HEAD_LOSSES: &[Entry<dyn HeadLoss>] = &[head_loss::<distillation::Gkd>()];
 
+/// Which tasks are played: `selection.selector`.
+pub const SELECTORS: &[Entry<dyn Selector>] = &[selector::<selector::Uniform>()];
+
+/// Whether an update is made: `gate.gate`.
+pub const GATES: &[Entry<dyn Gate>] = &[];
+
 /// The cards of every family, in the order of the lists.
 pub fn cards() -> Vec<&'static Card> {
     let advantages = ADVANTAGES.iter().map(|entry| &entry.card);
     let objectives = OBJECTIVES.iter().map(|entry| &entry.card);
     let whole = PREFERENCES.iter().chain(DISTILLATIONS).map(|entry| &entry.card);
     let heads = HEAD_LOSSES.iter().map(|entry| &entry.card);
-    advantages.chain(objectives).chain(whole).chain(heads).collect()
+    let selectors = SELECTORS.iter().map(|entry| &entry.card);
+    let gates = GATES.iter().map(|entry| &entry.card);
+    advantages.chain(objectives).chain(whole).chain(heads).chain(selectors).chain(gates).collect()
 }
 
 /// The entry called `id`.
@@ -123,6 +133,10 @@ const fn whole_loss<P: Part + Objective>() -> Entry<dyn Objective> {
 }
 
 const fn head_loss<P: Part + HeadLoss>() -> Entry<dyn HeadLoss> {
+    Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
+}
+
+const fn selector<P: Part + Selector>() -> Entry<dyn Selector> {
     Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
 }
 

@@ -11,6 +11,7 @@ pub(crate) struct Columns {
     policy: Vec<f64>,
     proximal: Vec<f64>,
     behavior: Vec<f64>,
+    teacher: Vec<f64>,
     entropy: Vec<f64>,
     advantage: Vec<f64>,
     marks: Vec<f64>,
@@ -45,6 +46,9 @@ impl Columns {
         ] {
             column.extend(positions.iter().map(|at| stream[*at]));
         }
+        if let Some(teacher) = streams.teacher {
+            self.teacher.extend(positions.iter().map(|at| teacher[*at]));
+        }
         if !streams.marks.is_empty() {
             self.marks.extend(positions.iter().map(|at| streams.marks[*at].value));
         }
@@ -57,6 +61,7 @@ impl Columns {
             detached: &self.policy,
             proximal: &self.proximal,
             behavior: &self.behavior,
+            teacher: &self.teacher,
             entropy: &self.entropy,
             advantage: &self.advantage,
             marks: &self.marks,

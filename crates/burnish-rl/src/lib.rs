@@ -10,6 +10,8 @@
 //! Streams -> PolicyLoss { TokenLoss, kl, correction, aggregation } -> Evaluation
 //! Streams -> preference::*, distillation::Opd, nll::Nll -> Evaluation
 //! logits, Teacher -> distillation::HeadLoss -> HeadEvaluation
+//! what came of tasks -> selector::Selector -> which tasks are next
+//! gradient norms -> gate::Gate -> whether an update is made
 //! ```
 //!
 //! A [`TokenLoss`] is one published objective: it sees the loss tokens of one sequence and nothing else. What
@@ -25,6 +27,7 @@ mod columns;
 pub mod correction;
 pub mod distillation;
 pub mod entropy;
+pub mod gate;
 pub mod kl;
 mod loss_config;
 pub mod nll;
@@ -35,6 +38,7 @@ pub mod preference;
 pub mod presets;
 pub mod rules;
 mod seam;
+pub mod selector;
 mod settings;
 mod token_loss;
 mod value_loss;

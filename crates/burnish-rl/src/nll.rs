@@ -16,7 +16,7 @@
 //! use burnish_rl::{Objective, Streams, Totals, nll::Nll};
 //! let (policy, zeros) = ([-1.0, -2.0, -3.0], [0.0; 3]);
 //! let streams = Streams {
-//!     policy: &policy, proximal: &policy, behavior: &policy, reference: None, entropy: &zeros,
+//!     policy: &policy, proximal: &policy, behavior: &policy, reference: None, teacher: None, entropy: &zeros,
 //!     advantage: &zeros, loss_mask: &[false, true, true], sequences: &[0..3], groups: &[], marks: &[],
 //! };
 //! let totals = Totals {

@@ -208,6 +208,7 @@ fn said(loss: &dyn TokenLoss, proximal: f64, behavior: f64) -> (Vec<f64>, Vec<f6
         detached: &[-1.0],
         proximal: &[proximal],
         behavior: &[behavior],
+        teacher: &[],
         entropy: &[1.0],
         advantage: &[1.0],
         marks: &[0.0],

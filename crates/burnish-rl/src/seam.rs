@@ -14,6 +14,8 @@ pub struct Streams<'a> {
     pub behavior: &'a [f64],
     /// log-probability under the reference, where the objective needs it.
     pub reference: Option<&'a [f64]>,
+    /// log-probability under the teacher, at the sampling temperature, where the objective needs it.
+    pub teacher: Option<&'a [f64]>,
     /// Entropy of the next-token distribution, in nats.
     pub entropy: &'a [f64],
     /// Advantage of the token.
@@ -85,6 +87,8 @@ pub struct Totals {
 pub struct Needs {
     /// Log-probs of the reference policy.
     pub reference: bool,
+    /// Log-probs of a teacher.
+    pub teacher: bool,
     /// One look at the policy's log-probs and entropies of the whole optimiser batch before the first
     /// derivative: [`Objective::marks`]. Where the batch does not fit into one forward pass it costs a second.
     pub marks: bool,

@@ -18,6 +18,8 @@ pub struct Tokens<'a> {
     pub proximal: &'a [f64],
     /// log-probability when the token was sampled.
     pub behavior: &'a [f64],
+    /// log-probability under the teacher; empty where the objective needs none.
+    pub teacher: &'a [f64],
     /// Entropy of the next-token distribution, in nats.
     pub entropy: &'a [f64],
     /// Advantage of the token.

@@ -36,10 +36,12 @@ pub enum TrainError {
         tokens_max: usize,
     },
     /// The objective needs what a sample does not have.
-    #[error("sample {sample} has no reference log-probs, but the objective needs them: score it first")]
-    ReferenceMissing {
+    #[error("sample {sample} has no {stream} log-probs, but the objective needs them: score it first")]
+    Missing {
         /// Index of the sample in the minibatch.
         sample: usize,
+        /// `reference` or `teacher`.
+        stream: &'static str,
     },
     /// The objective answered with another number of derivatives than it was given tokens.
     #[error("the objective gave {given} derivatives for {tokens} scored tokens")]

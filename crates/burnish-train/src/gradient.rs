@@ -80,10 +80,13 @@ pub fn accumulate<'g, S: Borrow<Sample>>(
 ) -> Result<Pass, TrainError> {
     let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
     check(model, &samples)?;
-    if objective.needs().reference
-        && let Some(sample) = samples.iter().position(|sample| sample.reference.is_none())
-    {
-        return Err(TrainError::ReferenceMissing { sample });
+    let needs = objective.needs();
+    let missing = |stream: fn(&Sample) -> bool| samples.iter().position(|sample| stream(sample));
+    if let Some(sample) = needs.reference.then(|| missing(|sample| sample.reference.is_none())).flatten() {
+        return Err(TrainError::Missing { sample, stream: "reference" });
+    }
+    if let Some(sample) = needs.teacher.then(|| missing(|sample| sample.teacher.is_none())).flatten() {
+        return Err(TrainError::Missing { sample, stream: "teacher" });
     }
     let grads = grads.into();
     in_pool(|| accumulate_checked(model, &samples, objective, totals, config, grads))
@@ -336,6 +339,7 @@ struct Columns {
     proximal: Vec<f64>,
     behavior: Vec<f64>,
     reference: Option<Vec<f64>>,
+    teacher: Option<Vec<f64>>,
     entropy: Vec<f64>,
     advantage: Vec<f64>,
     loss_mask: Vec<bool>,
@@ -348,13 +352,16 @@ impl Columns {
             Some(proximal) => proximal[at],
             None => sample.behavior[at],
         };
-        let has_reference = parts().all(|sample| sample.reference.is_some());
-        let reference = |sample: &Sample, at: usize| sample.reference.as_ref().map_or(0.0, |all| all[at]);
+        let given = |stream: fn(&Sample) -> Option<&Vec<f32>>| {
+            let value = |sample: &Sample, at: usize| stream(sample).map_or(0.0, |all| all[at]);
+            parts().all(|sample| stream(sample).is_some()).then(|| column(parts(), value))
+        };
         Columns {
             policy: widen(scores.numbers()),
             proximal: column(parts(), proximal),
             behavior: column(parts(), |sample, at| sample.behavior[at]),
-            reference: has_reference.then(|| column(parts(), reference)),
+            reference: given(|sample| sample.reference.as_ref()),
+            teacher: given(|sample| sample.teacher.as_ref()),
             entropy: scores.entropies(),
             advantage: column(parts(), |sample, at| sample.advantages[at]),
             loss_mask: vec![true; batch.rows.len()],
@@ -365,9 +372,11 @@ impl Columns {
         self.policy.extend(other.policy);
         self.proximal.extend(other.proximal);
         self.behavior.extend(other.behavior);
-        match (&mut self.reference, other.reference) {
-            (Some(own), Some(other)) => own.extend(other),
-            (own, other) => *own = other,
+        for (own, other) in [(&mut self.reference, other.reference), (&mut self.teacher, other.teacher)] {
+            match (own, other) {
+                (Some(own), Some(other)) => own.extend(other),
+                (own, other) => *own = other,
+            }
         }
         self.entropy.extend(other.entropy);
         self.advantage.extend(other.advantage);
@@ -385,6 +394,7 @@ impl Columns {
             proximal: &self.proximal,
             behavior: &self.behavior,
             reference: self.reference.as_deref(),
+            teacher: self.teacher.as_deref(),
             entropy: &self.entropy,
             advantage: &self.advantage,
             loss_mask: &self.loss_mask,

@@ -21,6 +21,8 @@ pub struct Sample {
     pub advantages: Vec<f32>,
     /// Log-probability under the reference policy, where an objective needs it.
     pub reference: Option<Vec<f32>>,
+    /// Log-probability under the teacher, where an objective needs it.
+    pub teacher: Option<Vec<f32>>,
     /// Log-probability at the start of the update; `behavior` stands in where it is not given, which is exact
     /// while nothing was learned between sampling and this update.
     pub proximal: Option<Vec<f32>>,
@@ -53,6 +55,7 @@ impl Sample {
             temperatures: branch.temperatures.clone(),
             advantages: vec![advantage; branch.ids.len()],
             reference: None,
+            teacher: None,
             proximal: None,
             group: 0,
         }
@@ -82,6 +85,7 @@ impl Sample {
     pub fn check(&self) -> Result<(), SampleError> {
         let tokens = self.ids.len();
         let reference = self.reference.as_ref().map_or(tokens, Vec::len);
+        let teacher = self.teacher.as_ref().map_or(tokens, Vec::len);
         let proximal = self.proximal.as_ref().map_or(tokens, Vec::len);
         for (stream, len) in [
             ("loss_mask", self.loss_mask.len()),
@@ -89,6 +93,7 @@ impl Sample {
             ("temperatures", self.temperatures.len()),
             ("advantages", self.advantages.len()),
             ("reference", reference),
+            ("teacher", teacher),
             ("proximal", proximal),
         ] {
             if len != tokens {
@@ -120,6 +125,7 @@ impl Sample {
             ("temperatures", Some(&self.temperatures)),
             ("advantages", Some(&self.advantages)),
             ("reference", self.reference.as_ref()),
+            ("teacher", self.teacher.as_ref()),
             ("proximal", self.proximal.as_ref()),
         ]
         .into_iter()

@@ -231,6 +231,23 @@ pub trait Estimator: Send + Sync {
 
     /// One entry a rollout; `None` where it had no reward, or where what it is compared with is missing.
     fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>>;
+
+    /// Learns from the rollouts of a step what later steps are compared with, after [`Estimator::advantages`] was asked
+    /// about them.
+    fn learn(&mut self, _rollouts: &Rollouts<'_>) {}
+
+    /// What it has learned, for a checkpoint; null where it learns nothing.
+    fn state(&self) -> Value {
+        Value::Null
+    }
+
+    /// Goes on from what [`Estimator::state`] said.
+    ///
+    /// # Errors
+    /// If it is not a state of this estimator.
+    fn restore(&mut self, _state: &Value) -> Result<(), SettingError> {
+        Ok(())
+    }
 }
 
 impl<'a> Rollouts<'a> {

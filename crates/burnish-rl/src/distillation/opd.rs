@@ -5,7 +5,7 @@
 //! token alone. One number a token from the teacher is enough.
 //!
 //! **Formula.** For each token, with `lp` the policy's log-probability, `old` the proximal, `b` that at which it was
-//! sampled (behavior), `t` the teacher's (the *reference* of the streams), `A_env` the advantage of the streams:
+//! sampled (behavior), `t` the teacher's of the streams, `A_env` the advantage of the streams:
 //!
 //! ```text
 //! A = w·A_env - c·(b - t)                               c = `kl_coef`, w = `reward_weight`
@@ -131,14 +131,14 @@ impl Opd {
 
 impl Objective for Opd {
     fn needs(&self) -> Needs {
-        Needs { reference: true, ..Needs::default() }
+        Needs { teacher: true, ..Needs::default() }
     }
 
     /// # Panics
-    /// If the streams have no reference, which is the teacher.
+    /// If the streams have no teacher.
     fn evaluate(&self, streams: &Streams<'_>, totals: &Totals) -> Evaluation {
-        assert!(streams.reference.is_some(), "opd needs the teacher's log-probs as the reference");
-        let teacher = streams.reference.unwrap_or_default();
+        assert!(streams.teacher.is_some(), "opd needs the teacher's log-probs");
+        let teacher = streams.teacher.unwrap_or_default();
         let mut evaluation = Evaluation::zero(streams.policy.len());
         let (mut tokens, mut kl, mut entropy, mut low, mut high) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for sequence in streams.sequences {

@@ -16,6 +16,7 @@ use std::ops::Range;
 pub(crate) struct Batch {
     pub(crate) policy: Vec<f64>,
     pub(crate) proximal: Vec<f64>,
+    /// Under the reference, and under the teacher.
     pub(crate) reference: Vec<f64>,
     pub(crate) entropy: Vec<f64>,
     pub(crate) advantage: Vec<f64>,
@@ -32,6 +33,7 @@ impl Batch {
             proximal: &self.proximal,
             behavior: &self.proximal,
             reference: Some(&self.reference),
+            teacher: Some(&self.reference),
             entropy: &self.entropy,
             advantage: &self.advantage,
             loss_mask: &self.loss_mask,
@@ -112,6 +114,7 @@ pub(crate) struct Columns {
     pub(crate) detached: Vec<f64>,
     pub(crate) proximal: Vec<f64>,
     pub(crate) behavior: Vec<f64>,
+    pub(crate) teacher: Vec<f64>,
     pub(crate) entropy: Vec<f64>,
     pub(crate) advantage: Vec<f64>,
     pub(crate) marks: Vec<f64>,
@@ -127,6 +130,7 @@ impl Columns {
             for at in sequence.clone().filter(|&at| batch.loss_mask[at]) {
                 columns.policy.push(batch.policy[at]);
                 columns.proximal.push(batch.proximal[at]);
+                columns.teacher.push(batch.reference[at]);
                 columns.entropy.push(batch.entropy[at]);
                 columns.advantage.push(batch.advantage[at]);
             }
@@ -149,6 +153,7 @@ impl Columns {
             detached: &self.detached[range.clone()],
             proximal: &self.proximal[range.clone()],
             behavior: &self.behavior[range.clone()],
+            teacher: &self.teacher[range.clone()],
             entropy: &self.entropy[range.clone()],
             advantage: &self.advantage[range.clone()],
             marks: self.marks.get(range).unwrap_or_default(),

@@ -148,6 +148,7 @@ impl OffPolicy {
                 detached: &policy,
                 proximal: &proximal,
                 behavior: &behavior,
+                teacher: &[],
                 entropy: &entropy,
                 advantage: &advantage,
                 marks: &[],

@@ -27,6 +27,7 @@ fn token(id: &str, config: Value, policy: f64, proximal: f64, advantage: f64) ->
         detached: one(policy),
         proximal: one(proximal),
         behavior: one(proximal),
+        teacher: one(proximal),
         entropy: one(0.0),
         advantage: one(advantage),
         marks: Vec::new(),

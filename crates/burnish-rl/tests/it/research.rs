@@ -148,6 +148,7 @@ fn red_drop_leaves_the_advantages_that_trinity_leaves_in_one_group() {
             detached: &zeros,
             proximal: &zeros,
             behavior: &zeros,
+            teacher: &[],
             entropy: &zeros,
             advantage: &advantage,
             marks: &[],

@@ -90,6 +90,7 @@ impl Batch {
             proximal: &self.proximal,
             behavior: &self.proximal,
             reference: None,
+            teacher: None,
             entropy: &vec![1.0; tokens],
             advantage: &advantages,
             loss_mask: &vec![true; tokens],

@@ -102,5 +102,7 @@ pub fn family(family: Family) -> &'static str {
         Family::Objective => "Objectives on rollouts",
         Family::Preference => "Preference objectives",
         Family::Distillation => "Distillation",
+        Family::Selector => "Selection of tasks",
+        Family::Gate => "Gates of updates",
     }
 }

@@ -56,6 +56,7 @@ pub(crate) fn random_sample(prompt: &[u32], tail: usize, random: &mut Stream) ->
         ids,
         behavior,
         proximal: Some(proximal),
+        teacher: None,
         reference: Some(reference),
         advantages: (0..tokens).map(|_| random.normal() as f32).collect(),
         temperatures: (0..tokens).map(|_| 0.7 + 0.6 * random.uniform() as f32).collect(),

@@ -55,7 +55,7 @@ fn a_number_that_is_not_finite_is_refused_with_the_update_and_nothing_is_updated
 fn a_sample_that_fits_neither_model_nor_objective_is_named() {
     assert_eq!(
         refused(&GOOD, &changed(|sample| sample.reference = None)),
-        TrainError::ReferenceMissing { sample: 2 }
+        TrainError::Missing { sample: 2, stream: "reference" }
     );
     assert_eq!(
         refused(&GOOD, &changed(|sample| sample.ids[1] = VOCAB)),

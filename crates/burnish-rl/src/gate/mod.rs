@@ -1,0 +1,87 @@
+//! Whether an update is made: a look at the gradient before the optimiser sees it. One file a gate;
+//! [`crate::catalogue::GATES`] lists them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::SettingError;
+use crate::catalogue::{self, GATES};
+
+/// `[gate]`: which gate, and its settings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GateConfig {
+    /// Id of the gate.
+    pub gate: String,
+    /// Its own settings.
+    #[serde(default = "empty")]
+    pub config: Value,
+}
+
+fn empty() -> Value {
+    Value::Object(serde_json::Map::new())
+}
+
+impl GateConfig {
+    /// The same, with every setting of the gate written out.
+    ///
+    /// # Errors
+    /// If there is no such gate, or a value is unknown, of the wrong type or out of range.
+    pub fn complete(mut self) -> Result<Self, SettingError> {
+        let entry = catalogue::find(GATES, "gate", &self.gate)?;
+        self.config = (entry.complete)(&self.config).map_err(catalogue::in_config)?;
+        Ok(self)
+    }
+
+    /// The gate, before it has seen anything.
+    ///
+    /// # Errors
+    /// As [`GateConfig::complete`].
+    pub fn build(&self) -> Result<Box<dyn Gate>, SettingError> {
+        let entry = catalogue::find(GATES, "gate", &self.gate)?;
+        (entry.build)(&self.config).map_err(catalogue::in_config)
+    }
+}
+
+/// What is known of an update before it is made.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Proposal {
+    /// Which use of the batch this is: 1 on the first pass over the rollouts of a step.
+    pub reuse: usize,
+    /// Frobenius norm of the gradient of the log-prob head, before the gradient is clipped. Where embeddings are tied,
+    /// of the part that comes from the head, before that of the input side is added.
+    pub head_grad_norm: f64,
+    /// 2-norm of the whole gradient, before it is clipped.
+    pub grad_norm: f64,
+    /// Mean over loss tokens of `k3` between the policy and the proximal one.
+    pub kl: f64,
+    /// Share of loss tokens beyond a bound of the objective; 0 where the objective has none.
+    pub clip_fraction: f64,
+    /// Mean entropy over loss tokens, in nats.
+    pub entropy: f64,
+}
+
+/// What a gate says of a proposed update.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Ruling {
+    /// Is the update made? If not, the gradient is dropped before the optimiser sees it, and this batch is used no
+    /// further.
+    pub is_open: bool,
+    /// Named numbers for the run's metrics.
+    pub metrics: Vec<(&'static str, f64)>,
+}
+
+/// Decides whether an update is made. It sees every proposal, in order.
+pub trait Gate: Send + Sync {
+    /// Rules on the next proposal, and takes note of it.
+    fn rule(&mut self, proposal: &Proposal) -> Ruling;
+
+    /// What it has learned, for a checkpoint.
+    fn state(&self) -> Value;
+
+    /// Goes on from what [`Gate::state`] said.
+    ///
+    /// # Errors
+    /// If it is not a state of this gate.
+    fn restore(&mut self, state: &Value) -> Result<(), SettingError>;
+}

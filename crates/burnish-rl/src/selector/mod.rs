@@ -1,0 +1,81 @@
+//! Which tasks are played next, from what came of them before. One file a selector;
+//! [`crate::catalogue::SELECTORS`] lists them.
+
+mod uniform;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::SettingError;
+use crate::catalogue::{self, SELECTORS};
+
+pub use uniform::Uniform;
+
+/// `[selection]`: which selector, and its settings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SelectionConfig {
+    /// Id of the selector. Default: `uniform`.
+    pub selector: String,
+    /// Its own settings.
+    pub config: Value,
+}
+
+impl Default for SelectionConfig {
+    fn default() -> Self {
+        SelectionConfig { selector: "uniform".to_owned(), config: Value::Object(serde_json::Map::new()) }
+    }
+}
+
+impl SelectionConfig {
+    /// The same, with every setting of the selector written out.
+    ///
+    /// # Errors
+    /// If there is no such selector, or a value is unknown, of the wrong type or out of range.
+    pub fn complete(mut self) -> Result<Self, SettingError> {
+        let entry = catalogue::find(SELECTORS, "selector", &self.selector)?;
+        self.config = (entry.complete)(&self.config).map_err(catalogue::in_config)?;
+        Ok(self)
+    }
+
+    /// The selector, before it has seen anything.
+    ///
+    /// # Errors
+    /// As [`SelectionConfig::complete`].
+    pub fn build(&self) -> Result<Box<dyn Selector>, SettingError> {
+        let entry = catalogue::find(SELECTORS, "selector", &self.selector)?;
+        (entry.build)(&self.config).map_err(catalogue::in_config)
+    }
+}
+
+/// Chooses tasks.
+///
+/// A choice depends on the pool, on what was observed, and on the seed, and on nothing else: so a run that is resumed
+/// goes on with the same tasks.
+pub trait Selector: Send + Sync {
+    /// How many candidates it wants to choose `count` tasks from: at least `count`. They are drawn uniformly without
+    /// repetition, fewer where there are no more tasks.
+    fn pool(&self, count: usize) -> usize {
+        count
+    }
+
+    /// Indices into `pool` of the `count` tasks to play, in the order in which they are played; all where there are no
+    /// more. `rollouts` of each will be played. Ties go to what stands first in the pool.
+    fn choose(&self, pool: &[&str], count: usize, rollouts: usize, seed: u64) -> Vec<usize>;
+
+    /// What came of `rollouts` rollouts of a task, of which `successes` succeeded.
+    fn observe(&mut self, _task: &str, _rollouts: usize, _successes: usize) {}
+
+    /// What it has learned, for a checkpoint; null where it learns nothing.
+    fn state(&self) -> Value {
+        Value::Null
+    }
+
+    /// Goes on from what [`Selector::state`] said.
+    ///
+    /// # Errors
+    /// If it is not a state of this selector.
+    fn restore(&mut self, _state: &Value) -> Result<(), SettingError> {
+        Ok(())
+    }
+}
