@@ -75,7 +75,7 @@ impl Stale {
     }
 
     fn streams(&self) -> Streams<'_> {
-        Streams { behavior: &self.behavior, reference: None, ..self.batch.streams() }
+        Streams { behavior: &self.behavior, reference: None, teacher: None, ..self.batch.streams() }
     }
 
     pub(crate) fn marks(&self, objective: &PolicyLoss) -> Vec<Mark> {
