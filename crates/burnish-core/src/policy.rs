@@ -183,6 +183,9 @@ pub struct Turn<'a> {
     pub messages: &'a [Message],
     /// Tools that may be called.
     pub tools: &'a [ToolSpec],
+    /// What the answer begins with: the policy reads it as its own words, but has not sampled it. The answer's message
+    /// has it; the trace marks it as [`Source::Hint`](crate::Source::Hint).
+    pub prefix: &'a str,
     /// How to choose tokens.
     pub sampling: &'a Sampling,
     /// Seed of the turn: the token at position `i` of the turn is chosen with `rng::uniform(seed, i)`.

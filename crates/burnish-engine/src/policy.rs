@@ -1,5 +1,5 @@
-use burnish_core::{Policy, PolicyError, Sampled, Sampling, StopReason, Trace, Turn, TurnOutput};
-use burnish_model::{Chat, Model};
+use burnish_core::{Policy, PolicyError, Sampled, StopReason, Trace, Turn, TurnOutput};
+use burnish_model::{Chat, ChatError, Model};
 use std::sync::Arc;
 
 use crate::{Generated, Limits, Request, Stats, generate};
@@ -54,10 +54,12 @@ impl<'a> LocalPolicy<'a> {
             turn.sampling.check_on_policy()?;
         }
         let mut trace = turn.trace.clone();
-        let prompt = self
-            .chat
-            .extend(&mut trace, turn.messages, turn.tools)
-            .map_err(|error| PolicyError::Render(error.to_string()))?;
+        let rendered = |error: ChatError| PolicyError::Render(error.to_string());
+        let mut prompt = self.chat.extend(&mut trace, turn.messages, turn.tools).map_err(rendered)?;
+        if !turn.prefix.is_empty() {
+            self.chat.begin_answer(&mut trace, turn.prefix).map_err(rendered)?;
+            prompt = trace.head_ids();
+        }
         let tokens_max = self.limits.context_tokens_max(self.model).saturating_sub(1);
         if prompt.len() > tokens_max {
             return Err(PolicyError::PromptTooLong { tokens: prompt.len(), tokens_max });
@@ -72,8 +74,9 @@ impl<'a> LocalPolicy<'a> {
         &self,
         trace: &mut Trace,
         answer: Generated,
-        sampling: &Sampling,
+        turn: &Turn<'_>,
     ) -> Result<TurnOutput, PolicyError> {
+        let sampling = turn.sampling;
         let Generated { ids, logprobs, stop, text, details } = answer;
         let temperature = if sampling.temperature == 0.0 { 1.0 } else { sampling.temperature };
         let sampled = Sampled { logprobs, policy_version: self.version, temperature, stop };
@@ -87,7 +90,8 @@ impl<'a> LocalPolicy<'a> {
             }
             _ => self.chat.record(trace, ids, sampled),
         };
-        let message = message.map_err(|error| PolicyError::Failed(error.to_string()))?;
+        let mut message = message.map_err(|error| PolicyError::Failed(error.to_string()))?;
+        message.content.insert_str(0, turn.prefix);
         Ok(TurnOutput { message, stop, logprobs: details })
     }
 }
@@ -118,7 +122,7 @@ impl Policy for LocalPolicy<'_> {
             .map(|(turn, trace)| {
                 let mut trace = trace?;
                 let answer = answers.next().ok_or_else(|| PolicyError::Failed(failure.clone()))?;
-                let output = self.record(&mut trace, answer, turn.sampling)?;
+                let output = self.record(&mut trace, answer, turn)?;
                 *turn.trace = trace;
                 Ok(output)
             })

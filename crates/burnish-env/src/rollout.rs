@@ -26,6 +26,18 @@ pub struct Plan<'a> {
     pub overlong: Overlong,
     /// Where in the run this is: decides every random number.
     pub seeds: SeedPlace,
+    /// How the episodes of each task begin, where that is not as the environment says: one entry a task, or none at
+    /// all.
+    pub openings: &'a [Opening],
+}
+
+/// How the episodes of a task begin otherwise than their environment says. The environment is reset and judges as ever.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Opening {
+    /// The conversation, in place of the environment's opening messages.
+    pub messages: Option<Vec<Message>>,
+    /// What the first answer begins with: the policy has not said it, the environment reads it as said.
+    pub prefix: String,
 }
 
 /// Where in a run episodes are played.
@@ -167,6 +179,7 @@ struct Player<'a> {
     /// The address of the episode; its turn and purpose are set where a seed is needed.
     address: Address,
     environment: Box<dyn Environment>,
+    prefix: &'a str,
     tools: Vec<ToolSpec>,
     messages: Vec<Message>,
     trace: Trace,
@@ -185,11 +198,13 @@ impl<'a> Player<'a> {
             ..Address::new(run, Purpose::Environment)
         };
         let task = &plan.tasks[task_index];
+        let opening = plan.openings.get(task_index);
         let mut player = Player {
             task,
             rollout,
             address,
             environment: plan.generator.environment(),
+            prefix: opening.map_or("", |opening| &opening.prefix),
             tools: Vec::new(),
             messages: Vec::new(),
             trace: Trace::new(),
@@ -198,7 +213,7 @@ impl<'a> Player<'a> {
         };
         match player.environment.reset(task, address.seed()) {
             Ok(messages) => {
-                player.messages = messages;
+                player.messages = opening.and_then(|opening| opening.messages.clone()).unwrap_or(messages);
                 player.tools = player.environment.tools();
             }
             Err(error) => player.fail(&error),
@@ -216,6 +231,7 @@ impl<'a> Player<'a> {
             trace: &mut self.trace,
             messages: &self.messages,
             tools: &self.tools,
+            prefix: if self.answers.is_empty() { self.prefix } else { "" },
             sampling: plan.sampling,
             seed: place.seed(),
         }

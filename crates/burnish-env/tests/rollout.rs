@@ -6,7 +6,7 @@ use burnish_core::{
     Ending, Message, Node, Policy, PolicyError, Role, Sampled, Sampling, Source, StopReason, Task, TaskId,
     Turn, TurnOutput, Validity, Verdict,
 };
-use burnish_env::rollout::{Overlong, Plan, RolloutError, SeedPlace, play};
+use burnish_env::rollout::{Opening, Overlong, Plan, RolloutError, SeedPlace, play};
 use burnish_env::{Bound, EnvError, Environment, Generator, Step, TaskSet};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -107,7 +107,7 @@ impl<F: FnMut(&[Message]) -> Answer> Policy for Scripted<F> {
                     sampled: Some(sampled),
                 };
                 turn.trace.push(node).unwrap();
-                Ok(TurnOutput { message: Message::assistant(text), stop, logprobs: Vec::new() })
+                Ok(TurnOutput { message: Message::assistant(format!("{}{text}", turn.prefix)), stop, logprobs: Vec::new() })
             })
             .collect()
     }
@@ -139,6 +139,7 @@ fn plan<'a>(tasks: &'a [Task], sampling: &'a Sampling) -> Plan<'a> {
         sampling,
         turns_max: 5,
         overlong: Overlong::Refuse,
+        openings: &[],
         seeds: SeedPlace { run: 11, stage: 1, step: 4, task_offset: 100 },
     }
 }
@@ -204,6 +205,22 @@ fn tasks_played_in_parts_have_the_seeds_of_tasks_played_together() {
     let whole = plan(&tasks, &sampling);
     let second = Plan { tasks: &tasks[1..], seeds: SeedPlace { task_offset: 101, ..whole.seeds }, ..whole };
     assert_eq!(seeds(&whole)[2..], seeds(&second));
+}
+
+#[test]
+fn an_opening_replaces_what_the_policy_reads_first_and_begins_only_its_first_answer() {
+    let tasks = [task("a", json!(2)), task("b", json!(2))];
+    let opened = Opening { messages: Some(vec![Message::user("instead")]), prefix: "so: ".into() };
+    let openings = [Opening::default(), opened];
+    let mut policy = Scripted::new(|_| says("ok"));
+    let episodes = play(&mut policy, &Plan { openings: &openings, ..plan(&tasks, &sampling()) }).unwrap();
+    assert_eq!(policy.calls[0][0].0, ["rules", "a"]);
+    assert_eq!(policy.calls[0][2].0, ["instead"]);
+    assert_eq!(policy.calls[1][2].0, ["instead", "so: ok", "1 left"]);
+    assert_eq!(policy.calls[1][0].0, ["rules", "a", "ok", "1 left"]);
+    let answers: Vec<&str> = episodes[2].answers.iter().map(|answer| answer.content.as_str()).collect();
+    assert_eq!(answers, ["so: ok", "ok"]);
+    assert!(episodes.iter().all(|episode| episode.verdict.success), "the environment judges as ever");
 }
 
 #[test]

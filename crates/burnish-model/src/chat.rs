@@ -216,6 +216,17 @@ impl Chat {
         Ok((encoded.ids, mask))
     }
 
+    /// Puts the beginning of an answer at the trace's head, which the policy goes on from and has not sampled.
+    ///
+    /// # Errors
+    /// If it can't be tokenised; the trace then stays as it was.
+    pub fn begin_answer(&self, trace: &mut Trace, text: &str) -> Result<(), ChatError> {
+        let ids = self.tokenizer.encode(text)?;
+        let sources = vec![Source::Hint; ids.len()];
+        trace.push(Node { parent: trace.head(), text: text.into(), ids, sources, sampled: None })?;
+        Ok(())
+    }
+
     /// Appends what the policy sampled at the trace's head, and returns it as a message: its text without the
     /// end token. Bytes that are not UTF-8 become U+FFFD in the text; the ids stay.
     ///

@@ -51,6 +51,7 @@ pub(crate) fn evaluate(
             turns_max: recipe.rollout.turns_max,
             // A held-out task that does not fit counts as unscored; it does not end a long run.
             overlong: Overlong::Drop,
+            openings: &[],
             seeds: SeedPlace { run: recipe.eval.seed, stage: EVALUATION_STAGE, step: 0, task_offset: 0 },
         },
     )?;

@@ -97,6 +97,7 @@ impl Target {
                 sampling: &recipe.rollout.sampling(),
                 turns_max: recipe.rollout.turns_max,
                 overlong: recipe.rollout.overlong,
+                openings: &[],
                 seeds: SeedPlace { run: recipe.run.seed, stage: 0, step: 0, task_offset: 0 },
             },
         )?;

@@ -27,7 +27,7 @@ fn act(
     sampling: &Sampling,
     seed: u64,
 ) -> Result<TurnOutput, PolicyError> {
-    policy.act(&mut [Turn { trace, messages, tools: &[], sampling, seed }]).pop().unwrap()
+    policy.act(&mut [Turn { trace, messages, tools: &[], prefix: "", sampling, seed }]).pop().unwrap()
 }
 
 #[test]
@@ -82,6 +82,42 @@ fn the_next_turn_reads_the_very_ids_that_were_sampled() {
 }
 
 #[test]
+fn the_beginning_of_an_answer_is_read_and_returned_but_never_sampled() {
+    let chat = chat();
+    let model = model(&chat);
+    let mut policy = LocalPolicy::new(&model, &chat, 0);
+    let mut trace = Trace::new();
+    let mut messages = vec![Message::user("the goal is left")];
+    let sampling = Sampling::at(1.0, 6);
+    let output = {
+        let turn = Turn {
+            trace: &mut trace,
+            messages: &messages,
+            tools: &[],
+            prefix: "a hole in ",
+            sampling: &sampling,
+            seed: 3,
+        };
+        policy.act(&mut [turn]).pop().unwrap().unwrap()
+    };
+    let [prompt, hint, answer] = trace.nodes() else { panic!("{} nodes", trace.nodes().len()) };
+    assert!(hint.sources.iter().all(|source| *source == Source::Hint) && hint.sampled.is_none());
+    assert_eq!(chat.tokenizer.decode(&hint.ids, false).unwrap(), "a hole in ");
+    assert!(output.message.content.starts_with("a hole in ") && output.message.content.len() > 10);
+    let branch = &trace.branches()[0];
+    let read = prompt.ids.len() + hint.ids.len();
+    assert_eq!(branch.ids[read..], answer.ids);
+    assert!(branch.sampled_mask[read..].iter().all(|&is_sampled| is_sampled));
+    assert!(branch.sampled_mask[..read].iter().all(|&is_sampled| !is_sampled));
+    // The next turn reads what was begun and what was sampled as one answer.
+    let before = trace.head_ids();
+    messages.extend([output.message, Message::user("and then")]);
+    act(&mut policy, &mut trace, &messages, &sampling, 4).unwrap();
+    assert_eq!(trace.head_ids()[..before.len()], before);
+    assert_eq!(trace.branches().len(), 1);
+}
+
+#[test]
 fn a_turn_that_fails_leaves_its_trace_and_the_other_turns_as_they_are() {
     let chat = chat();
     let model = model(&chat);
@@ -94,7 +130,7 @@ fn a_turn_that_fails_leaves_its_trace_and_the_other_turns_as_they_are() {
         .iter_mut()
         .zip([(&short, &good), (&long, &good), (&short, &bad), (&short, &good)])
         .zip([5, 6, 7, 8])
-        .map(|((trace, (messages, sampling)), seed)| Turn { trace, messages, tools: &[], sampling, seed })
+        .map(|((trace, (messages, sampling)), seed)| Turn { trace, messages, tools: &[], prefix: "", sampling, seed })
         .collect();
     let outputs = LocalPolicy::new(&model, &chat, 0).act(&mut turns);
 

@@ -23,7 +23,7 @@ fn model_of_chat(chat: &Chat) -> Model {
 }
 
 fn act(chat: &Chat, model: &Model, trace: &mut Trace, messages: &[Message], sampling: &Sampling) -> Acted {
-    let turn = Turn { trace, messages, tools: &[], sampling, seed: 4 };
+    let turn = Turn { trace, messages, tools: &[], prefix: "", sampling, seed: 4 };
     let output = LocalPolicy::new(model, chat, 0).act(&mut [turn]).pop().unwrap().unwrap();
     let node = trace.nodes().last().unwrap();
     Acted {

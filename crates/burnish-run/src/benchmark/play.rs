@@ -214,6 +214,7 @@ fn play(
             turns_max: 1,
             // A policy that can't read a prompt has not answered it: that counts, and does not end the evaluation.
             overlong: Overlong::Drop,
+            openings: &[],
             seeds: SeedPlace {
                 run: settings.seed,
                 stage: BENCHMARK_STAGE,
