@@ -107,7 +107,11 @@ impl<F: FnMut(&[Message]) -> Answer> Policy for Scripted<F> {
                     sampled: Some(sampled),
                 };
                 turn.trace.push(node).unwrap();
-                Ok(TurnOutput { message: Message::assistant(format!("{}{text}", turn.prefix)), stop, logprobs: Vec::new() })
+                Ok(TurnOutput {
+                    message: Message::assistant(format!("{}{text}", turn.prefix)),
+                    stop,
+                    logprobs: Vec::new(),
+                })
             })
             .collect()
     }

@@ -18,6 +18,8 @@ pub enum Family {
     Selector,
     /// Whether an update is made: `gate.gate`.
     Gate,
+    /// How rollouts are sampled: `plan.plan`.
+    Plan,
 }
 
 /// What its numbers were compared with.

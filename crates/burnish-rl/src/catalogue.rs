@@ -6,6 +6,7 @@ use crate::advantage::{self, Estimator};
 use crate::distillation::{self, HeadLoss};
 use crate::gate::Gate;
 use crate::objective;
+use crate::plan::{self, RolloutPlan};
 use crate::preference;
 use crate::selector::{self, Selector};
 use crate::{Card, Objective, Part, SettingError, TokenLoss};
@@ -89,6 +90,9 @@ pub const SELECTORS: &[Entry<dyn Selector>] = &[selector::<selector::Uniform>()]
 /// Whether an update is made: `gate.gate`.
 pub const GATES: &[Entry<dyn Gate>] = &[];
 
+/// How rollouts are sampled: `plan.plan`.
+pub const PLANS: &[Entry<dyn RolloutPlan>] = &[rollout_plan::<plan::Lang>(), rollout_plan::<plan::Skpo>()];
+
 /// The cards of every family, in the order of the lists.
 pub fn cards() -> Vec<&'static Card> {
     let advantages = ADVANTAGES.iter().map(|entry| &entry.card);
@@ -97,7 +101,15 @@ pub fn cards() -> Vec<&'static Card> {
     let heads = HEAD_LOSSES.iter().map(|entry| &entry.card);
     let selectors = SELECTORS.iter().map(|entry| &entry.card);
     let gates = GATES.iter().map(|entry| &entry.card);
-    advantages.chain(objectives).chain(whole).chain(heads).chain(selectors).chain(gates).collect()
+    let plans = PLANS.iter().map(|entry| &entry.card);
+    advantages
+        .chain(objectives)
+        .chain(whole)
+        .chain(heads)
+        .chain(selectors)
+        .chain(gates)
+        .chain(plans)
+        .collect()
 }
 
 /// The entry called `id`.
@@ -137,6 +149,10 @@ const fn head_loss<P: Part + HeadLoss>() -> Entry<dyn HeadLoss> {
 }
 
 const fn selector<P: Part + Selector>() -> Entry<dyn Selector> {
+    Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
+}
+
+const fn rollout_plan<P: Part + RolloutPlan>() -> Entry<dyn RolloutPlan> {
     Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
 }
 

@@ -11,6 +11,7 @@
 //! Streams -> preference::*, distillation::Opd, nll::Nll -> Evaluation
 //! logits, Teacher -> distillation::HeadLoss -> HeadEvaluation
 //! what came of tasks -> selector::Selector -> which tasks are next
+//! labels, progress -> plan::RolloutPlan -> hints, drafts
 //! gradient norms -> gate::Gate -> whether an update is made
 //! ```
 //!
@@ -33,6 +34,7 @@ mod loss_config;
 pub mod nll;
 pub mod objective;
 pub mod overlong;
+pub mod plan;
 mod policy_loss;
 pub mod preference;
 pub mod presets;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::aggregation::Aggregation;
-use crate::catalogue::{self, Entry, OBJECTIVES, PREFERENCES};
+use crate::catalogue::{self, DISTILLATIONS, Entry, OBJECTIVES, PREFERENCES};
 use crate::correction::CorrectionConfig;
 use crate::entropy::AdaptiveEntropy;
 use crate::kl::{AdaptiveKl, KlEstimator};
@@ -89,7 +89,7 @@ impl LossConfig {
     /// If there is no such objective, or a value is unknown, of the wrong type or out of range. Combinations are
     /// [`crate::rules`]'s.
     pub fn complete(mut self) -> Result<Self, SettingError> {
-        let complete = match self.preference() {
+        let complete = match self.whole_loss() {
             Some(entry) => entry.complete,
             None => catalogue::find(OBJECTIVES, "objective", &self.objective)?.complete,
         };
@@ -112,15 +112,15 @@ impl LossConfig {
     /// # Errors
     /// As [`LossConfig::complete`].
     pub fn build(&self) -> Result<Box<dyn Objective>, SettingError> {
-        match self.preference() {
+        match self.whole_loss() {
             Some(entry) => (entry.build)(&self.config).map_err(catalogue::in_config),
             None => Ok(Box::new(PolicyLoss::new(self)?)),
         }
     }
 
     /// The entry of a preference loss, if the objective is one.
-    pub fn preference(&self) -> Option<&'static Entry<dyn Objective>> {
-        PREFERENCES.iter().find(|entry| entry.card.id == self.objective)
+    pub fn whole_loss(&self) -> Option<&'static Entry<dyn Objective>> {
+        PREFERENCES.iter().chain(DISTILLATIONS).find(|entry| entry.card.id == self.objective)
     }
 
     /// The weight of the KL in the loss, 0 where it stands in the reward.

@@ -55,7 +55,7 @@ pub const RULES: &[Rule] = &[
                 mask_truncated_completions: loss.mask_truncated_completions,
                 ..LossConfig::default()
             };
-            loss.preference().is_some() && *loss != alone
+            loss.whole_loss().is_some() && *loss != alone
         },
     },
     Rule {

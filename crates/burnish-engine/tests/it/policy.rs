@@ -130,7 +130,14 @@ fn a_turn_that_fails_leaves_its_trace_and_the_other_turns_as_they_are() {
         .iter_mut()
         .zip([(&short, &good), (&long, &good), (&short, &bad), (&short, &good)])
         .zip([5, 6, 7, 8])
-        .map(|((trace, (messages, sampling)), seed)| Turn { trace, messages, tools: &[], prefix: "", sampling, seed })
+        .map(|((trace, (messages, sampling)), seed)| Turn {
+            trace,
+            messages,
+            tools: &[],
+            prefix: "",
+            sampling,
+            seed,
+        })
         .collect();
     let outputs = LocalPolicy::new(&model, &chat, 0).act(&mut turns);
 

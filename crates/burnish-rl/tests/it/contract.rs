@@ -4,7 +4,7 @@ use crate::common::{Batch, Columns, Grouped, batches, is_near, loss, rollouts};
 use burnish_rl::advantage::{Advantage, Rollout, Rollouts};
 use burnish_rl::aggregation::Aggregation;
 use burnish_rl::catalogue::{
-    self, ADVANTAGES, DISTILLATIONS, GATES, HEAD_LOSSES, OBJECTIVES, PREFERENCES, SELECTORS,
+    self, ADVANTAGES, DISTILLATIONS, GATES, HEAD_LOSSES, OBJECTIVES, PLANS, PREFERENCES, SELECTORS,
 };
 use burnish_rl::{Family, LossConfig, Objective, PolicyLoss, SettingError};
 use proptest::prelude::*;
@@ -241,6 +241,7 @@ fn settings_read_back_as_they_are_written() {
         .chain(HEAD_LOSSES.iter().map(|entry| (entry.card.id, entry.complete)))
         .chain(SELECTORS.iter().map(|entry| (entry.card.id, entry.complete)))
         .chain(GATES.iter().map(|entry| (entry.card.id, entry.complete)))
+        .chain(PLANS.iter().map(|entry| (entry.card.id, entry.complete)))
         .collect();
     for (id, complete) in complete {
         let defaults = complete(&Value::Null).unwrap();
@@ -275,7 +276,7 @@ fn every_file_of_a_family_stands_in_the_catalogue_once() {
     let ids: BTreeSet<(Family, &str)> =
         catalogue::cards().iter().map(|card| (card.family, card.id)).collect();
     assert_eq!(ids.len(), listed.len());
-    for folder in ["advantage", "objective", "preference", "distillation", "selector", "gate"] {
+    for folder in ["advantage", "objective", "preference", "distillation", "selector", "gate", "plan"] {
         let folder = format!("crates/burnish-rl/src/{folder}");
         for entry in std::fs::read_dir(repository().join(&folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();

@@ -17,6 +17,7 @@ mod kl;
 mod objective;
 mod objective_config;
 mod off_policy;
+mod plan;
 mod preference;
 mod reductions;
 mod research;

@@ -104,5 +104,6 @@ pub fn family(family: Family) -> &'static str {
         Family::Distillation => "Distillation",
         Family::Selector => "Selection of tasks",
         Family::Gate => "Gates of updates",
+        Family::Plan => "Plans of rollouts",
     }
 }

@@ -1,0 +1,114 @@
+//! How the rollouts of a step are sampled, beyond "each task a number of times". One file a plan;
+//! [`crate::catalogue::PLANS`] lists them. A plan says what is to be done as plain data; a run does it.
+
+mod lang;
+mod skpo;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::SettingError;
+use crate::catalogue::{self, PLANS};
+
+pub use lang::{Decay, Lang};
+pub use skpo::Skpo;
+
+/// `[plan]`: which plan, and its settings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanConfig {
+    /// Id of the plan.
+    pub plan: String,
+    /// Its own settings.
+    #[serde(default = "empty")]
+    pub config: Value,
+}
+
+fn empty() -> Value {
+    Value::Object(serde_json::Map::new())
+}
+
+impl PlanConfig {
+    /// The same, with every setting of the plan written out.
+    ///
+    /// # Errors
+    /// If there is no such plan, or a value is unknown, of the wrong type or out of range.
+    pub fn complete(mut self) -> Result<Self, SettingError> {
+        let entry = catalogue::find(PLANS, "plan", &self.plan)?;
+        self.config = (entry.complete)(&self.config).map_err(catalogue::in_config)?;
+        Ok(self)
+    }
+
+    /// The plan, before anything was played.
+    ///
+    /// # Errors
+    /// As [`PlanConfig::complete`].
+    pub fn build(&self) -> Result<Box<dyn RolloutPlan>, SettingError> {
+        let entry = catalogue::find(PLANS, "plan", &self.plan)?;
+        (entry.build)(&self.config).map_err(catalogue::in_config)
+    }
+}
+
+/// What a plan knows of a task.
+#[derive(Debug, Clone, Copy)]
+pub struct About<'a> {
+    /// Its labels.
+    pub labels: &'a BTreeMap<String, String>,
+    /// Steps done, as a share of those of the run: 0 at the first, below 1 at the last.
+    pub progress: f64,
+}
+
+/// What came of the group of a task.
+#[derive(Debug, Clone, Copy)]
+pub struct Outcome<'a> {
+    /// The task's labels.
+    pub labels: &'a BTreeMap<String, String>,
+    /// Has any of its rollouts an advantage above 0? A group in which all succeed has none.
+    pub is_positive: bool,
+}
+
+/// A short first answer, which every rollout of its group then reads.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draft {
+    /// Most tokens that it may have.
+    pub tokens: usize,
+    /// What the policy reads next in place of the last message of the prompt, with `{prompt}` for that message and
+    /// `{draft}` for the draft; none: the draft is the beginning of each answer.
+    pub template: Option<String>,
+}
+
+/// How the rollouts of a step are sampled.
+pub trait RolloutPlan: Send + Sync {
+    /// The share of the tokens of its task's hint that every rollout of the group begins with: 0 none, 1 all.
+    fn hint(&self, _task: &About<'_>) -> f64 {
+        0.0
+    }
+
+    /// The draft that is sampled of each task before its rollouts, where there is one.
+    fn draft(&self) -> Option<Draft> {
+        None
+    }
+
+    /// Learns from what came of a step.
+    fn observe(&mut self, _groups: &[Outcome<'_>]) {}
+
+    /// Named numbers for the run's metrics.
+    fn metrics(&self) -> Vec<(String, f64)> {
+        Vec::new()
+    }
+
+    /// What it has learned, for a checkpoint; null where it learns nothing.
+    fn state(&self) -> Value {
+        Value::Null
+    }
+
+    /// Goes on from what [`RolloutPlan::state`] said.
+    ///
+    /// # Errors
+    /// If it is not a state of this plan.
+    fn restore(&mut self, _state: &Value) -> Result<(), SettingError> {
+        Ok(())
+    }
+}

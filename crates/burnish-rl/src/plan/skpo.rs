@@ -1,0 +1,77 @@
+//! Draft, then solve: a short upstream segment, and downstream answers that read it and may ignore it.
+//!
+//! **What it does.** Of each task one draft `u` of at most `L_up` tokens is sampled first. The group of the task then
+//! answers a prompt that shows the task, the draft, and the task again: the skip connection, by which a flawed draft can
+//! be passed over. The advantages of drafts and answers are those of the estimator of the same name.
+//!
+//! **Formula.**
+//!
+//! ```text
+//! u ~ π(·|x), |u| ≤ L_up      x' = skip(x, u)      y_k ~ π(·|x'),  k = 1..K
+//! ```
+//!
+//! **Reduces to.** GRPO with groups of K, for `draft_tokens = 0`: `x' = x`, no draft, to the bit. Without the skip
+//! (`skip = false`) an answer goes on where the draft ends: plain continuation.
+//!
+//! **Differs from the paper.** A draft ends at `L_up` tokens or at its own end, not at the next delimiter.
+//!
+//! **Reconstructed.** All of it but the idea, from the abstract and SPO: the wording of the skip prompt, `L_up`.
+//!
+//! **References.** SKPO, arXiv:2604.08690. SPO, arXiv:2509.13232.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Draft, RolloutPlan};
+use crate::{Card, Check, Family, Part, SettingError};
+
+/// Draft, then solve. See the head of this file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Skpo {
+    /// Most tokens of a draft, `L_up`. Default: 16, for tiny policies; 256 to 512 at 7B.
+    pub draft_tokens: usize,
+    /// Is the draft shown in the prompt? Else each answer goes on from it. Default: true.
+    pub skip: bool,
+    /// What takes the place of the task's last message, with `{prompt}` for it and `{draft}` for the draft.
+    pub template: String,
+}
+
+impl Default for Skpo {
+    fn default() -> Self {
+        Skpo {
+            draft_tokens: 16,
+            skip: true,
+            template: "{prompt}\nDraft: {draft}\n{prompt}\nThe draft may be wrong. Solve it.".to_owned(),
+        }
+    }
+}
+
+impl Part for Skpo {
+    const CARD: Card = Card {
+        id: "skpo",
+        title: "SKPO: a draft with a skip connection",
+        family: Family::Plan,
+        paper: "SKPO, arXiv:2604.08690",
+        equation: "u ~ π(·|x), |u| ≤ L_up; y_k ~ π(·|skip(x, u))",
+        scope: "group",
+        check: Check::Oracle("none: what is sampled is checked by its provenance"),
+        reconstructed: Some("the skip prompt, its length and where a draft ends"),
+        reduces_to: &["no plan, for draft_tokens = 0, to the bit", "continuation, for skip = false"],
+        file: "crates/burnish-rl/src/plan/skpo.rs",
+    };
+
+    fn check(&self) -> Result<(), SettingError> {
+        let has_both = ["{prompt}", "{draft}"].iter().all(|name| self.template.contains(name));
+        if has_both {
+            return Ok(());
+        }
+        Err(SettingError::new("template", "must have {prompt} and {draft}".to_owned()))
+    }
+}
+
+impl RolloutPlan for Skpo {
+    fn draft(&self) -> Option<Draft> {
+        let template = self.skip.then(|| self.template.clone());
+        (self.draft_tokens > 0).then_some(Draft { tokens: self.draft_tokens, template })
+    }
+}
