@@ -75,6 +75,44 @@ pub enum Overlong {
     Truncate,
 }
 
+impl SeedPlace {
+    /// The address of rollout `rollout` of the task with index `task` in its plan; its turn and its purpose are set where
+    /// a seed is needed.
+    fn address(self, task: usize, rollout: usize) -> Address {
+        Address {
+            stage: self.stage,
+            step: self.step,
+            task: self.task_offset.wrapping_add(task as u64),
+            rollout: rollout as u64,
+            ..Address::new(self.run, Purpose::Environment)
+        }
+    }
+}
+
+/// How an environment opens an episode.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Opened {
+    /// The conversation that the policy reads first.
+    pub messages: Vec<Message>,
+    /// The tools that it may call.
+    pub tools: Vec<ToolSpec>,
+}
+
+/// How the first rollout of a task opens, which stands at `index` in a plan at `seeds`.
+///
+/// # Errors
+/// If the environment can't play the task.
+pub fn opened(
+    generator: &dyn Generator,
+    task: &Task,
+    seeds: SeedPlace,
+    index: usize,
+) -> Result<Opened, EnvError> {
+    let mut environment = generator.environment();
+    let messages = environment.reset(task, seeds.address(index, 0).seed())?;
+    Ok(Opened { messages, tools: environment.tools() })
+}
+
 /// Why a plan could not be played.
 #[derive(Debug, thiserror::Error)]
 pub enum RolloutError {
@@ -189,14 +227,7 @@ struct Player<'a> {
 
 impl<'a> Player<'a> {
     fn start(plan: &Plan<'a>, task_index: usize, rollout: usize) -> Self {
-        let SeedPlace { run, stage, step, task_offset } = plan.seeds;
-        let address = Address {
-            stage,
-            step,
-            task: task_offset.wrapping_add(task_index as u64),
-            rollout: rollout as u64,
-            ..Address::new(run, Purpose::Environment)
-        };
+        let address = plan.seeds.address(task_index, rollout);
         let task = &plan.tasks[task_index];
         let opening = plan.openings.get(task_index);
         let mut player = Player {

@@ -132,6 +132,12 @@ impl Tokenizer {
         self.inner.get_vocab_size(true)
     }
 
+    /// Do both have the same tokens under the same ids? Only then mean log-probs of ids the same to both.
+    pub fn has_the_vocabulary_of(&self, other: &Tokenizer) -> bool {
+        let id_max = self.id_max();
+        id_max == other.id_max() && (0..=id_max.unwrap_or(0)).all(|id| self.token(id) == other.token(id))
+    }
+
     /// The highest id, `None` for an empty tokenizer.
     pub fn id_max(&self) -> Option<u32> {
         self.inner.get_vocab(true).into_values().max()

@@ -8,7 +8,8 @@ use burnish_data::overlap::{Counter, Overlap, OverlapReport};
 use burnish_data::{DataError, Dataset, Row};
 
 use crate::RunError;
-use crate::recipe::{OverlapAction, Recipe};
+use crate::preference::comparable;
+use crate::recipe::{Method, OverlapAction, Recipe};
 use crate::tasks::tasks_of;
 
 /// A conversation with answers to imitate.
@@ -51,7 +52,11 @@ impl Corpus {
             let mut kept = Vec::new();
             for index in 0..rows.len() {
                 let row = rows.row(index)?;
-                imitable(&row).map_err(|problem| rows.error(index, problem))?;
+                let usable = match recipe.train.method {
+                    Method::Preference => comparable(&row),
+                    _ => imitable(&row).map(drop),
+                };
+                usable.map_err(|problem| rows.error(index, problem))?;
                 let overlaps = counter.as_mut().is_some_and(|counter| {
                     let file = rows.path(index).map(|path| path.display().to_string()).unwrap_or_default();
                     counter.count(&file, &row, || place(&rows, index))
@@ -126,6 +131,30 @@ impl Corpus {
         self.rows_len() + self.solved.len()
     }
 
+    /// Row number `index` of the files that are used.
+    ///
+    /// # Errors
+    /// If a file is no longer what it was.
+    pub(crate) fn row(&self, index: usize) -> Result<Row, RunError> {
+        match &self.rows {
+            Some(rows) => Ok(rows.row(self.place(index))?),
+            None => Err(RunError::Refused("data.path: there are no rows".into())),
+        }
+    }
+
+    /// An error about row number `index`: names its file and line.
+    pub(crate) fn error(&self, index: usize, problem: String) -> RunError {
+        match &self.rows {
+            Some(rows) => rows.error(self.place(index), problem).into(),
+            None => RunError::Refused(problem),
+        }
+    }
+
+    /// Where row number `index` of those that are used stands among all.
+    fn place(&self, index: usize) -> usize {
+        self.kept.as_ref().map_or(index, |kept| kept[index])
+    }
+
     /// Conversation number `index`: rows of files first, then the solvers' answers.
     ///
     /// # Errors
@@ -133,7 +162,7 @@ impl Corpus {
     pub(crate) fn get(&self, index: usize) -> Result<Conversation, RunError> {
         match &self.rows {
             Some(rows) if index < self.rows_len() => {
-                let index = self.kept.as_ref().map_or(index, |kept| kept[index]);
+                let index = self.place(index);
                 let row = rows.row(index)?;
                 let (messages, first) = imitable(&row).map_err(|problem| rows.error(index, problem))?;
                 Ok(Conversation { messages, first, tools: row.tools })

@@ -4,14 +4,14 @@ mod batch;
 mod credit;
 mod critic;
 mod groups;
-mod reference;
+mod plan;
+mod teacher;
 
 use std::path::Path;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Task};
 use burnish_engine::LocalPolicy;
-use burnish_model::Model;
 use burnish_rl::advantage::{self, Advantage};
 use burnish_rl::{LossConfig, Objective};
 use burnish_train::checkpoint::{BoxError, Checkpoint};
@@ -22,13 +22,15 @@ use serde_json::{Value, json};
 use crate::RunError;
 use crate::policy::LoadedPolicy;
 use crate::recipe::Recipe;
+use crate::reference::{Reference, mean_kl};
 use crate::summary::{Metrics, Updates, episode_metrics};
 use crate::tasks::Tasks;
 use batch::Batch;
 pub(crate) use credit::SUPPLIED;
 use critic::Critic;
 use groups::Groups;
-use reference::{Reference, mean_kl};
+use plan::Planned;
+use teacher::Teacher;
 
 /// What a step did.
 pub(crate) struct Stepped {
@@ -47,6 +49,8 @@ pub(crate) struct Stepped {
 /// GRPO on a recipe.
 pub(crate) struct GrpoStage {
     reference: Option<Reference>,
+    teacher: Option<Teacher>,
+    planned: Planned,
     critic: Option<Critic>,
     /// Weight of the KL divergence in the next step.
     kl_coef: f64,
@@ -65,17 +69,20 @@ impl GrpoStage {
     /// If a model can't be loaded.
     pub(crate) fn new(
         recipe: &Recipe,
-        policy: &Model,
+        policy: &LoadedPolicy,
         schedule: Schedule,
         trainer: TrainerConfig,
         checkpoint: Option<&Checkpoint>,
         state: &Value,
     ) -> Result<Self, RunError> {
         let kl_coef = state["kl_coef"].as_f64().unwrap_or(recipe.loss.beta);
-        let critic = Critic::new(recipe, policy, schedule, trainer, checkpoint)?;
+        let critic = Critic::new(recipe, &policy.model, schedule, trainer, checkpoint)?;
         let entropy_coef = state["entropy_coef"].as_f64().unwrap_or(recipe.loss.entropy_coef);
         let entropy = state["entropy"].as_f64();
-        Ok(GrpoStage { reference: Reference::new(recipe)?, critic, kl_coef, entropy_coef, entropy })
+        let planned = Planned::new(recipe, &state["plan"])?;
+        let teacher = Teacher::new(recipe, policy)?;
+        let reference = Reference::new(recipe)?;
+        Ok(GrpoStage { reference, teacher, planned, critic, kl_coef, entropy_coef, entropy })
     }
 
     /// Writes what the stage has learned itself into the directory of a checkpoint.
@@ -88,7 +95,12 @@ impl GrpoStage {
 
     /// What a step depends on beside the recipe, the weights and the number of the step.
     pub(crate) fn state(&self) -> Value {
-        json!({ "kl_coef": self.kl_coef, "entropy_coef": self.entropy_coef, "entropy": self.entropy })
+        json!({
+            "kl_coef": self.kl_coef,
+            "entropy_coef": self.entropy_coef,
+            "entropy": self.entropy,
+            "plan": self.planned.state(),
+        })
     }
 
     /// Step number `step`, counted from 0.
@@ -108,7 +120,7 @@ impl GrpoStage {
         if !rollout.allow_off_policy {
             local = local.for_training();
         }
-        let groups = Groups::sample(recipe, tasks, &mut local, step)?;
+        let groups = Groups::sample(recipe, tasks, &self.planned, &mut local, &policy.chat.tokenizer, step)?;
         let episodes = &groups.episodes;
         // 2. One number each.
         let mut rewards: Vec<Option<f64>> =
@@ -144,12 +156,29 @@ impl GrpoStage {
             }
             self.kl_coef = loss.adaptive_kl.next(kl_coef, kl, measured);
         }
+        if let Some(teacher) = &self.teacher {
+            teacher.score(recipe, &*tasks.train_generator, policy, &groups, &mut batch)?;
+        }
         // 4. Compared with each other, or with what the critic expected; the critic learns from the same numbers.
         let estimates = self.critic.as_ref().map(|critic| critic.estimate(recipe, &batch)).transpose()?;
-        let rollouts =
+        let mut rollouts =
             credit::rollouts(recipe, estimator.needs(), &groups, &rewards, &batch, estimates.as_ref())?;
+        if estimator.needs().greedy_reward {
+            let mut greedy = LocalPolicy::new(&policy.model, &policy.chat, trainer.updates())
+                .with_limits(rollout.limits());
+            let generator = &*tasks.train_generator;
+            let greedy = groups.greedy_rewards(recipe, generator, &mut greedy, step)?;
+            metrics.extend(mean_of(&greedy).map(|mean| ("greedy_reward".to_owned(), mean)));
+            for (at, rollout) in rollouts.iter_mut().enumerate() {
+                if let Some(rollout) = rollout {
+                    rollout.greedy_reward = greedy[at / recipe.rollout.group_size];
+                }
+            }
+        }
         let advantages = credit::advantages(recipe, &*estimator, &groups, &rollouts)?;
         batch.give(&advantages);
+        self.planned.observe(groups.outcomes(&advantages));
+        metrics.extend(self.planned.metrics());
         let mut is_learning = true;
         if let (Some(critic), Some(estimates)) = (&mut self.critic, &estimates) {
             metrics.extend(critic.learn(recipe, &batch, estimates, &rollouts, &*estimator, step)?);
@@ -189,6 +218,12 @@ impl GrpoStage {
         let advantages = advantages.iter().map(|credit| credit.as_ref().map(Advantage::mean)).collect();
         Ok(Stepped { tasks, episodes, advantages, note, metrics: updates.finish(metrics) })
     }
+}
+
+/// The mean of those that are there.
+fn mean_of(values: &[Option<f64>]) -> Option<f64> {
+    let known: Vec<f64> = values.iter().copied().flatten().collect();
+    (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
 }
 
 /// Updates the policy on the samples of a step: pass after pass, minibatch after minibatch.

@@ -20,6 +20,7 @@ use crate::grpo::GrpoStage;
 use crate::journal::{EpisodeKind, EpisodeRow, Journal};
 use crate::metrics::{self, MetricsLog, Row, Values};
 use crate::policy::LoadedPolicy;
+use crate::preference::PreferenceStage;
 use crate::recipe::{Method, Recipe, Source};
 use crate::report_of_run;
 use crate::run_dir::RunDir;
@@ -89,6 +90,7 @@ pub struct Run {
 enum Stage {
     Grpo(Box<GrpoStage>),
     Sft(SftStage),
+    Preference(PreferenceStage),
 }
 
 impl Run {
@@ -227,6 +229,9 @@ impl Run {
                 done.metrics
             }
             Stage::Sft(stage) => stage.step(&self.recipe, &mut self.policy, &mut self.trainer, &lr, step)?,
+            Stage::Preference(stage) => {
+                stage.step(&self.recipe, &mut self.policy, &mut self.trainer, &lr, step)?
+            }
         };
         self.step += 1;
         for (at, update) in updates.iter().enumerate() {
@@ -284,12 +289,12 @@ impl Run {
             chat.save(dir)?;
             match learned {
                 Stage::Grpo(stage) => stage.save(dir, step),
-                Stage::Sft(_) => Ok(()),
+                Stage::Sft(_) | Stage::Preference(_) => Ok(()),
             }
         };
         let stage = match &self.stage {
             Stage::Grpo(stage) => stage.state(),
-            Stage::Sft(_) => serde_json::Value::Null,
+            Stage::Sft(_) | Stage::Preference(_) => serde_json::Value::Null,
         };
         let state = serde_json::json!({ "tokens": self.tokens, "stage": stage, "started": self.started });
         let path =
@@ -349,7 +354,7 @@ fn schedule(recipe: &Recipe) -> Schedule {
     let optimizer = &recipe.optimizer;
     let updates_per_step = match recipe.train.method {
         Method::Grpo => recipe.train.epochs * recipe.train.minibatches,
-        Method::Sft => 1,
+        Method::Sft | Method::Preference => 1,
     };
     Schedule {
         peak: optimizer.learning_rate,
@@ -429,16 +434,25 @@ impl Parts {
         let started = state["started"].as_i64().unwrap_or_else(now);
         policy.chat.template = policy.chat.template.at(started);
         let stage = if is_grpo {
-            let (model, config) = (&policy.model, recipe.trainer_config());
+            let config = recipe.trainer_config();
             let (schedule, state) = (schedule(recipe), &state["stage"]);
             Stage::Grpo(Box::new(GrpoStage::new(
                 recipe,
-                model,
+                &policy,
                 schedule,
                 config,
                 checkpoint.as_ref(),
                 state,
             )?))
+        } else if recipe.train.method == Method::Preference {
+            let context = policy.model.context_tokens_max();
+            let (stage, overlong) = PreferenceStage::new(recipe, corpus, &policy.chat, context)?;
+            if overlong > 0 {
+                watch.event(Event::Note(format!(
+                    "{overlong} rows are left out: longer than the context window of {context} tokens"
+                )));
+            }
+            Stage::Preference(stage)
         } else {
             let context = policy.model.context_tokens_max();
             let (stage, overlong) = SftStage::new(corpus, &policy.chat, context)?;

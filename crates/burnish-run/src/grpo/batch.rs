@@ -6,7 +6,7 @@ use burnish_rl::kl::KlEstimator;
 use burnish_train::Sample;
 
 use super::groups::Groups;
-use super::reference::EpisodeKl;
+use crate::reference::EpisodeKl;
 
 /// The samples of a step: every branch of every scored episode of a group that is trained on.
 pub(super) struct Batch {

@@ -87,7 +87,7 @@ fn refuse_branches(recipe: &Recipe, episode: &Episode) -> Result<(), RunError> {
 pub(crate) const SUPPLIED: AdvantageNeeds = AdvantageNeeds {
     components: true,
     steps: true,
-    greedy_reward: false,
+    greedy_reward: true,
     wins: false,
     token_statistics: false,
     values: true,

@@ -2,17 +2,24 @@
 
 use std::collections::BTreeSet;
 
-use burnish_core::{Episode, Policy, Task};
-use burnish_env::rollout::{self, Plan, SeedPlace};
-use burnish_rl::advantage;
+use burnish_core::{Episode, Policy, Sampling, Task};
+use burnish_env::Generator;
+use burnish_env::rollout::{self, Opened, Plan, SeedPlace};
+use burnish_model::Tokenizer;
+use burnish_rl::advantage::{self, Advantage};
 use burnish_rl::overlong::OverlongBuffer;
 
+use super::plan::Planned;
 use crate::RunError;
 use crate::metrics::Values;
 use crate::recipe::{FilterMetric, Recipe};
 use crate::tasks::Tasks;
 
+/// Stage number in addresses of random numbers: what happens in the environments of greedy episodes.
+const GREEDY_STAGE: u64 = 1 << 34;
+
 /// All that was sampled in a step, round after round.
+#[derive(Default)]
 pub(super) struct Groups {
     /// The tasks, one a group.
     pub(super) tasks: Vec<Task>,
@@ -20,6 +27,8 @@ pub(super) struct Groups {
     pub(super) episodes: Vec<Episode>,
     /// Is the group trained on? One entry a group.
     pub(super) is_kept: Vec<bool>,
+    /// The draft of each group, where the plan has drafts.
+    pub(super) drafts: Vec<Episode>,
     rounds: usize,
 }
 
@@ -31,12 +40,15 @@ impl Groups {
     pub(super) fn sample(
         recipe: &Recipe,
         tasks: &Tasks,
+        planned: &Planned,
         policy: &mut dyn Policy,
+        tokenizer: &Tokenizer,
         step: u64,
     ) -> Result<Self, RunError> {
         let (rollout, seed) = (&recipe.rollout, recipe.run.seed);
         let dynamic = &rollout.dynamic_sampling;
-        let mut groups = Groups { tasks: Vec::new(), episodes: Vec::new(), is_kept: Vec::new(), rounds: 0 };
+        let mut groups = Groups::default();
+        let progress = step as f64 / recipe.train.max_steps as f64;
         let mut used = BTreeSet::new();
         while groups.rounds < dynamic.max_rounds.max(1) {
             let missing = rollout.tasks_per_step - groups.kept();
@@ -54,8 +66,11 @@ impl Groups {
                 turns_max: rollout.turns_max,
                 overlong: rollout.overlong,
                 seeds: SeedPlace { run: seed, stage: 0, step, task_offset },
+                openings: &[],
             };
-            let mut episodes = rollout::play(policy, &plan)?;
+            let begun = planned.begin(&plan, progress, policy, tokenizer)?;
+            let mut episodes = rollout::play(policy, &Plan { openings: &begun.openings, ..plan })?;
+            groups.drafts.extend(begun.drafts);
             if recipe.reward.overlong_buffer.is_on() {
                 punish_overlong(&mut episodes, &recipe.reward.overlong_buffer, rollout.tokens_max)?;
             }
@@ -69,6 +84,69 @@ impl Groups {
             }
         }
         Ok(groups)
+    }
+
+    /// How the environment opened the episodes of group number `group` of step number `step`.
+    ///
+    /// # Errors
+    /// If it can't play the task.
+    pub(super) fn opened(
+        &self,
+        recipe: &Recipe,
+        generator: &dyn Generator,
+        group: usize,
+        step: u64,
+    ) -> Result<Opened, RunError> {
+        let seeds = SeedPlace { run: recipe.run.seed, stage: 0, step, task_offset: 0 };
+        Ok(rollout::opened(generator, &self.tasks[group], seeds, group)?)
+    }
+
+    /// The reward of a greedy answer to the task of each group that is trained on.
+    ///
+    /// # Errors
+    /// If the policy fails, or a prompt does not fit.
+    pub(super) fn greedy_rewards(
+        &self,
+        recipe: &Recipe,
+        generator: &dyn Generator,
+        policy: &mut dyn Policy,
+        step: u64,
+    ) -> Result<Vec<Option<f64>>, RunError> {
+        let rollout = &recipe.rollout;
+        let sampling = Sampling { temperature: 0.0, ..rollout.sampling() };
+        let kept: Vec<usize> = (0..self.tasks.len()).filter(|group| self.is_kept[*group]).collect();
+        let tasks: Vec<Task> = kept.iter().map(|group| self.tasks[*group].clone()).collect();
+        let plan = Plan {
+            generator,
+            tasks: &tasks,
+            rollouts: 1,
+            sampling: &sampling,
+            turns_max: rollout.turns_max,
+            overlong: rollout.overlong,
+            seeds: SeedPlace { run: recipe.run.seed, stage: GREEDY_STAGE, step, task_offset: 0 },
+            openings: &[],
+        };
+        let mut episodes = rollout::play(policy, &plan)?;
+        if recipe.reward.overlong_buffer.is_on() {
+            punish_overlong(&mut episodes, &recipe.reward.overlong_buffer, rollout.tokens_max)?;
+        }
+        let mut rewards = vec![None; self.tasks.len()];
+        for (group, episode) in kept.into_iter().zip(&episodes) {
+            rewards[group] = episode.verdict.total(&recipe.reward.weights);
+        }
+        Ok(rewards)
+    }
+
+    /// The tasks that are trained on, and whether any episode of each has an advantage above 0.
+    pub(super) fn outcomes<'a>(
+        &'a self,
+        advantages: &'a [Option<Advantage>],
+    ) -> impl Iterator<Item = (&'a Task, bool)> {
+        let size = self.episodes.len() / self.tasks.len().max(1);
+        let groups = self.tasks.iter().zip(advantages.chunks(size.max(1))).zip(&self.is_kept);
+        groups.filter(|(_, is_kept)| **is_kept).map(|((task, advantages), _)| {
+            (task, advantages.iter().flatten().any(|advantage| advantage.mean() > 0.0))
+        })
     }
 
     /// Number of groups that are trained on.

@@ -5,7 +5,7 @@ mod page;
 mod scaffold;
 
 use burnish_rl::advantage::AdvantageNeeds;
-use burnish_rl::catalogue::{ADVANTAGES, DISTILLATIONS, Entry, HEAD_LOSSES, OBJECTIVES, PREFERENCES};
+use burnish_rl::catalogue::{ADVANTAGES, DISTILLATIONS, Entry, HEAD_LOSSES, OBJECTIVES, PLANS, PREFERENCES};
 use burnish_rl::{Card, Family, Needs};
 use serde::Serialize;
 use serde_json::Value;
@@ -49,10 +49,17 @@ pub fn all() -> Vec<Method> {
     });
     let distillations = DISTILLATIONS.iter().map(|entry| {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
-        method(entry, objective_needs(needs), "library", "a teacher's run")
+        method(entry, objective_needs(needs), "runs", "loss.objective")
     });
     let head_losses = HEAD_LOSSES.iter().map(|entry| method(entry, Vec::new(), "library", "a teacher's run"));
-    advantages.chain(objectives).chain(preferences).chain(distillations).chain(head_losses).collect()
+    let plans = PLANS.iter().map(|entry| method(entry, Vec::new(), "runs", "plan.plan"));
+    advantages
+        .chain(objectives)
+        .chain(preferences)
+        .chain(distillations)
+        .chain(head_losses)
+        .chain(plans)
+        .collect()
 }
 
 fn method<T: ?Sized>(entry: &Entry<T>, needs: Vec<&'static str>, status: &'static str, key: &str) -> Method {
@@ -85,6 +92,7 @@ fn advantage_needs(needs: AdvantageNeeds) -> Vec<&'static str> {
 fn objective_needs(needs: Needs) -> Vec<&'static str> {
     named(&[
         (needs.reference, "a reference"),
+        (needs.teacher, "a teacher"),
         (needs.marks, "a look at the whole batch first"),
         (needs.groups && !needs.pairs, "whole groups"),
         (needs.pairs, "pairs of a better and a worse answer"),

@@ -3,16 +3,18 @@
 use burnish_core::SamplingError;
 use burnish_env::EnvError;
 use burnish_model::ModelConfig;
-use burnish_rl::SettingError;
 use burnish_rl::advantage::AdvantageConfig;
+use burnish_rl::catalogue::PREFERENCES;
+use burnish_rl::plan::PlanConfig;
 use burnish_rl::presets;
 use burnish_rl::rules::{self, RULES, Setup};
+use burnish_rl::{LossConfig, SettingError};
 use burnish_tensor::Device;
 use serde_json::Value;
 
 use crate::methods;
 
-use super::{Method, Recipe, RecipeError, Source};
+use super::{Method, Recipe, RecipeError, Source, TeacherContext, TeacherSection};
 
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.
 pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeError> {
@@ -89,7 +91,21 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
                 error.help = Some(format!("{}, {allow}", rule.nearest));
                 return Err(error);
             }
+            check_teacher(recipe, &loss, source)?;
+            let plan = recipe.plan.clone().map(PlanConfig::complete).transpose();
+            recipe.plan = plan.map_err(|error| within("plan", error))?;
             (recipe.loss, recipe.advantage) = (loss, advantage);
+        }
+        Method::Preference => {
+            let within =
+                |table, error: SettingError| source.refused(&format!("{table}.{}", error.key), error.problem);
+            let known: Vec<&str> = PREFERENCES.iter().map(|entry| entry.card.id).collect();
+            let rule = format!("must be a loss of preferences: {}", known.join(", "));
+            ranges.holds("loss.objective", known.contains(&recipe.loss.objective.as_str()), &rule)?;
+            recipe.loss = recipe.loss.clone().complete().map_err(|error| within("loss", error))?;
+            ranges.holds("data.path", !recipe.data.path.is_empty(), "must name the rows to learn from")?;
+            let is_bare = recipe.data.demonstrations.is_empty();
+            ranges.holds("data.demonstrations", is_bare, "have no use: a demonstration is no preference")?;
         }
         Method::Sft => {
             let has_data = !recipe.data.path.is_empty() || !recipe.data.demonstrations.is_empty();
@@ -134,6 +150,27 @@ fn check_supplied(recipe: &Recipe, advantage: &AdvantageConfig, source: &Source)
         )));
     }
     Ok(())
+}
+
+/// A teacher must be there where the loss needs one, and must know something else than the policy.
+fn check_teacher(recipe: &Recipe, loss: &LossConfig, source: &Source) -> Result<(), RecipeError> {
+    let needs = loss.build().map_err(|error| source.error("loss", error.to_string()))?.needs();
+    match &recipe.teacher {
+        None if needs.teacher => Err(source.error(
+            "loss.objective",
+            format!("is `{}`, which needs a teacher: add a table `[teacher]`", loss.objective),
+        )),
+        Some(_) if !needs.teacher => {
+            Err(source.error("teacher", format!("has no use: `{}` needs no teacher", loss.objective)))
+        }
+        Some(TeacherSection { path: None, context: TeacherContext::None }) => Err(source.error(
+            "teacher",
+            "is the policy itself with the policy's own prompt, from which nothing can be learnt: give `teacher.path`, or a \
+             `teacher.context` that the policy does not read"
+                .into(),
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn check_critic(recipe: &Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {

@@ -13,6 +13,7 @@ mod policy;
 mod preset;
 mod sampling;
 mod source;
+mod teacher;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use burnish_data::{Columns, Paths, overlap};
 use burnish_rl::LossConfig;
 use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::overlong::OverlongBuffer;
+use burnish_rl::plan::PlanConfig;
 use burnish_rl::rules::{self, Setup};
 use burnish_train::adamw::AdamwConfig;
 use burnish_train::schedule::Decay;
@@ -33,6 +35,7 @@ pub use metrics::MetricsSection;
 pub use policy::{ComputeType, PolicySection};
 pub use sampling::{EvalSection, RolloutSection};
 pub use source::Source;
+pub use teacher::{TeacherContext, TeacherSection};
 
 /// A recipe is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -78,6 +81,12 @@ pub struct Recipe {
     /// How episodes are sampled (GRPO).
     #[serde(default)]
     pub rollout: RolloutSection,
+    /// What is sampled beyond that, or begins otherwise (GRPO).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanConfig>,
+    /// Who grades what was sampled, token by token, where the loss needs a teacher (GRPO).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub teacher: Option<TeacherSection>,
     /// How reward components become one number (GRPO).
     #[serde(default)]
     pub reward: RewardSection,
@@ -129,6 +138,8 @@ pub enum Method {
     Grpo,
     /// Imitation of given answers.
     Sft,
+    /// Given answers, of which some are better than others.
+    Preference,
 }
 
 /// `[train]`
@@ -145,7 +156,7 @@ pub struct TrainSection {
     /// GRPO: optimiser updates in one pass.
     #[serde(default = "one")]
     pub minibatches: usize,
-    /// SFT: sequences in a step.
+    /// SFT: sequences in a step. Preferences: rows, of one answer or a pair.
     #[serde(default = "sequences")]
     pub sequences_per_step: usize,
     /// Tokens in one forward and backward pass. Bounds memory; never changes a gradient.
@@ -210,7 +221,7 @@ pub struct RewardSection {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DataSection {
-    /// SFT: a file of answers to imitate, or a list of files: jsonl, packed with gzip or not, or parquet.
+    /// SFT: a file of answers to imitate (preferences: of pairs, or of answers with a label), or a list of files: jsonl, packed with gzip or not, or parquet.
     #[serde(skip_serializing_if = "Paths::is_empty")]
     pub path: Paths,
     /// SFT: which column is what: `"auto"`, or a table such as `{ prompt = "question", completion = "answer" }`.

@@ -10,7 +10,7 @@ use crate::policy::LoadedPolicy;
 use crate::recipe::Recipe;
 
 /// The policy before training.
-pub(super) enum Reference {
+pub(crate) enum Reference {
     /// A frozen copy.
     Copy(Box<Model>),
     /// What is trained is an adapter: the policy without it.
@@ -22,7 +22,7 @@ impl Reference {
     ///
     /// # Errors
     /// If it can't be loaded.
-    pub(super) fn new(recipe: &Recipe) -> Result<Option<Self>, RunError> {
+    pub(crate) fn new(recipe: &Recipe) -> Result<Option<Self>, RunError> {
         let is_needed = recipe.loss.beta != 0.0 || recipe.loss.build()?.needs().reference;
         if !is_needed {
             return Ok(None);
@@ -42,7 +42,7 @@ impl Reference {
     ///
     /// # Errors
     /// If a sample does not fit the model.
-    pub(super) fn score(
+    pub(crate) fn score(
         &self,
         policy: &Model,
         samples: &mut [Sample],
@@ -61,16 +61,16 @@ impl Reference {
 
 /// The KL divergence of one episode from the reference, estimated from the tokens that were sampled.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct EpisodeKl {
+pub(crate) struct EpisodeKl {
     /// Sum over its tokens.
-    pub(super) sum: f64,
+    pub(crate) sum: f64,
     /// How many there are.
-    pub(super) tokens: usize,
+    pub(crate) tokens: usize,
 }
 
 impl EpisodeKl {
     /// Adds the tokens of a sample that has its reference.
-    pub(super) fn add(&mut self, sample: &Sample, estimator: KlEstimator) {
+    pub(crate) fn add(&mut self, sample: &Sample, estimator: KlEstimator) {
         let Some(reference) = &sample.reference else { return };
         for at in sample.scored() {
             let (policy, reference) = (f64::from(sample.behavior[at]), f64::from(reference[at]));
@@ -81,7 +81,7 @@ impl EpisodeKl {
 }
 
 /// Mean over episodes of the mean over tokens, as in verl, and the number of episodes that have tokens.
-pub(super) fn mean_kl(episodes: &[EpisodeKl]) -> (f64, usize) {
+pub(crate) fn mean_kl(episodes: &[EpisodeKl]) -> (f64, usize) {
     let means: Vec<f64> =
         episodes.iter().filter(|kl| kl.tokens > 0).map(|kl| kl.sum / kl.tokens as f64).collect();
     (means.iter().sum::<f64>() / means.len().max(1) as f64, means.len())

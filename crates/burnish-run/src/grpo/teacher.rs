@@ -1,0 +1,187 @@
+//! The teacher of a step: log-probs of what the policy sampled, under a model that may read more than the policy did.
+//!
+//! What a teacher reads is made here, from the task, and is dropped here: samples keep the ids that the policy read, so
+//! nothing that only the teacher knows can reach a prompt or a loss.
+
+use burnish_core::{Message, Task, Trace};
+use burnish_env::Generator;
+use burnish_env::rollout::Opened;
+use burnish_model::Model;
+use burnish_tensor::Device;
+use burnish_train::{Sample, score};
+
+use super::batch::Batch;
+use super::groups::Groups;
+use crate::RunError;
+use crate::policy::LoadedPolicy;
+use crate::recipe::{Recipe, TeacherContext};
+
+/// Who grades the tokens of the policy.
+pub(super) struct Teacher {
+    /// None: the policy itself.
+    model: Option<Box<Model>>,
+    context: TeacherContext,
+}
+
+impl Teacher {
+    /// The teacher of a recipe that has one.
+    ///
+    /// # Errors
+    /// If its model can't be loaded, or has another vocabulary than the policy.
+    pub(super) fn new(recipe: &Recipe, policy: &LoadedPolicy) -> Result<Option<Self>, RunError> {
+        let Some(section) = &recipe.teacher else { return Ok(None) };
+        let model = match &section.path {
+            None => None,
+            Some(path) => {
+                let loaded = LoadedPolicy::load(path, &recipe.policy.sampling())?;
+                let (own, theirs) = (&policy.chat.tokenizer, &loaded.chat.tokenizer);
+                if !own.has_the_vocabulary_of(theirs) {
+                    return Err(RunError::Refused(format!(
+                        "teacher.path: {} has another tokenizer than the policy, and its log-probs would be of other \
+                         tokens; train or take a teacher with the policy's tokenizer",
+                        path.display()
+                    )));
+                }
+                Some(Box::new(loaded.on(&Device::open(&recipe.device)?).model))
+            }
+        };
+        Ok(Some(Teacher { model, context: section.context }))
+    }
+
+    /// Gives every sample its log-probs under the teacher.
+    ///
+    /// # Errors
+    /// If a task has nothing that the teacher could be told, or its prompt does not fit.
+    pub(super) fn score(
+        &self,
+        recipe: &Recipe,
+        generator: &dyn Generator,
+        policy: &LoadedPolicy,
+        groups: &Groups,
+        batch: &mut Batch,
+    ) -> Result<(), RunError> {
+        let shown = self.shown(recipe, generator, policy, groups, batch)?;
+        let model = self.model.as_deref().unwrap_or(&policy.model);
+        let samples: Vec<&Sample> = shown.iter().map(|shown| &shown.sample).collect();
+        let logprobs = score(model, &samples, recipe.train.micro_batch_tokens)?;
+        for ((sample, shown), logprobs) in batch.samples.iter_mut().zip(&shown).zip(logprobs) {
+            sample.teacher = Some(shown.back(&logprobs, sample.ids.len()));
+        }
+        Ok(())
+    }
+
+    /// Every sample as the teacher reads it.
+    fn shown(
+        &self,
+        recipe: &Recipe,
+        generator: &dyn Generator,
+        policy: &LoadedPolicy,
+        groups: &Groups,
+        batch: &Batch,
+    ) -> Result<Vec<Shown>, RunError> {
+        let group_size = recipe.rollout.group_size;
+        let mut openings: Vec<Option<(Vec<u32>, Vec<u32>)>> = vec![None; groups.tasks.len()];
+        let mut shown = Vec::with_capacity(batch.samples.len());
+        for (at, sample) in batch.samples.iter().enumerate() {
+            if self.context == TeacherContext::None {
+                shown.push(Shown { sample: sample.clone(), own: 0, theirs: 0 });
+                continue;
+            }
+            let group = batch.episode(at) / group_size;
+            let task = &groups.tasks[group];
+            if openings[group].is_none() {
+                openings[group] = Some(self.opening(
+                    generator,
+                    policy,
+                    groups.opened(recipe, generator, group, batch.step)?,
+                    task,
+                )?);
+            }
+            let Some((own, theirs)) = &openings[group] else { continue };
+            let Some(rest) = sample.ids.strip_prefix(own.as_slice()) else {
+                return Err(RunError::Refused(format!(
+                    "teacher.context: the prompt of task {} is not that of its environment (it was shortened, or a plan \
+                     replaced it), so there is no place for what the teacher is told; set teacher.context = \"none\"",
+                    task.id
+                )));
+            };
+            shown.push(Shown::of(sample, own.len(), theirs, rest));
+        }
+        Ok(shown)
+    }
+
+    /// The prompt of a task as the policy and as the teacher reads it.
+    fn opening(
+        &self,
+        generator: &dyn Generator,
+        policy: &LoadedPolicy,
+        opened: Opened,
+        task: &Task,
+    ) -> Result<(Vec<u32>, Vec<u32>), RunError> {
+        let Opened { mut messages, tools } = opened;
+        let render = |messages: &[Message]| -> Result<Vec<u32>, RunError> {
+            let rendered = policy.chat.extend(&mut Trace::new(), messages, &tools);
+            rendered.map_err(|error| RunError::Refused(format!("teacher: task {}: {error}", task.id)))
+        };
+        let own = render(&messages)?;
+        let told = self.told(generator, task).ok_or_else(|| {
+            RunError::Refused(format!(
+                "teacher.context: the environment {} has none for task {}; take another context",
+                generator.id(),
+                task.id
+            ))
+        })?;
+        if let Some(last) = messages.last_mut() {
+            last.content = format!("{}\n{told}", last.content);
+        }
+        Ok((own, render(&messages)?))
+    }
+
+    fn told(&self, generator: &dyn Generator, task: &Task) -> Option<String> {
+        match self.context {
+            TeacherContext::None => None,
+            TeacherContext::Skill => generator.skill(task),
+            TeacherContext::Demonstration => generator.demonstrate(task).map(|message| message.content),
+            TeacherContext::Reasoning => generator.reasoning(task),
+        }
+    }
+}
+
+/// A sample as the teacher reads it.
+struct Shown {
+    sample: Sample,
+    /// Tokens of the prompt that the policy read.
+    own: usize,
+    /// Tokens of the prompt that stands in its place.
+    theirs: usize,
+}
+
+impl Shown {
+    /// `sample` with the first `own` ids replaced by `theirs`; `rest` follows them.
+    fn of(sample: &Sample, own: usize, theirs: &[u32], rest: &[u32]) -> Self {
+        let moved = |stream: &[f32], filler: f32| {
+            let mut moved = vec![filler; theirs.len()];
+            moved.extend_from_slice(&stream[own..]);
+            moved
+        };
+        let mut loss_mask = vec![false; theirs.len()];
+        loss_mask.extend_from_slice(&sample.loss_mask[own..]);
+        let shown = Sample {
+            ids: [theirs, rest].concat(),
+            loss_mask,
+            behavior: moved(&sample.behavior, 0.0),
+            temperatures: moved(&sample.temperatures, 1.0),
+            advantages: moved(&sample.advantages, 0.0),
+            ..Sample::default()
+        };
+        Shown { sample: shown, own, theirs: theirs.len() }
+    }
+
+    /// A stream of the teacher's tokens at the policy's places: `tokens` entries, 0 in the prompt.
+    fn back(&self, stream: &[f32], tokens: usize) -> Vec<f32> {
+        let mut back = vec![0.0; self.own];
+        back.extend_from_slice(&stream[self.theirs..]);
+        debug_assert_eq!(back.len(), tokens);
+        back
+    }
+}
