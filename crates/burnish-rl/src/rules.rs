@@ -44,8 +44,8 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "preference-alone",
         key: "loss.objective",
-        reason: "must not be a preference loss where other keys of `[loss]` are set: it has its own settings, and the others \
-                 would have no effect",
+        reason: "must not be a loss of preferences or of a teacher where other keys of `[loss]` are set: it has its own \
+                 settings, and the others would have no effect",
         nearest: "leave out all of `[loss]` but `objective`, `config` and `mask_truncated_completions`",
         is_broken: |setup| {
             let loss = setup.loss;
