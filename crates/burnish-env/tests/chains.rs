@@ -513,16 +513,16 @@ fn the_page_shows_what_is_made_and_names_every_key_and_component() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/environments/chains.md");
     let page = std::fs::read_to_string(path).unwrap();
     let languages = json!([{"name": "plain", "share": 0.0}, {"name": "hindi", "share": 1.0}]);
-    for changes in [
-        json!({}),
-        json!({"reverse": 1.0}),
+    let steps = json!({"min": 3, "max": 3});
+    let examples = [
+        json!({"steps": steps}),
+        json!({"steps": steps, "reverse": 1.0}),
+        json!({"steps": steps, "languages": languages}),
         json!({"kinds": {"chain": 0.0, "recall": 1.0}}),
-        json!({"kinds": {"chain": 0.0, "memorised": 1.0}, "reverse": 1.0}),
-        json!({"languages": languages}),
-    ] {
-        let example = example(&changes);
-        assert!(page.contains(&example), "the page lacks\n{example}");
-    }
+        json!({"steps": steps, "kinds": {"chain": 0.0, "memorised": 1.0}, "reverse": 1.0}),
+    ];
+    let examples = examples.map(|changes| example(&changes)).join("\n");
+    assert!(page.contains(&examples), "the page lacks\n{examples}");
     for bound in generator(&json!({})).bounds() {
         let key = bound.key.trim_end_matches(".min").trim_end_matches(".max");
         let row = page.lines().find(|line| line.starts_with(&format!("| `{key}`")));

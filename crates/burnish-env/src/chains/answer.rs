@@ -45,12 +45,12 @@ pub fn read(text: &str) -> Answer {
 }
 
 /// The number that `text` gives: its last final answer, or all of it where that is a number.
-pub fn stated(text: &str) -> Option<u64> {
+pub(super) fn stated(text: &str) -> Option<u64> {
     read(text).value.or_else(|| number(language::read(text).trim()))
 }
 
 /// Lines of work in plain signs, each with its line break.
-pub fn work(steps: &[Step]) -> String {
+pub(super) fn work(steps: &[Step]) -> String {
     steps.iter().map(|step| format!("{step}\n")).collect()
 }
 
