@@ -7,6 +7,7 @@
 //! [`CATALOGUE`] lists the environments that are built in; [`rollout`] plays episodes.
 
 mod catalogue;
+pub mod chains;
 pub mod countdown;
 mod digest;
 mod error;
@@ -14,6 +15,7 @@ pub mod mapf;
 pub mod rollout;
 pub mod rows;
 mod settings;
+mod shares;
 
 use burnish_core::{Message, Task, ToolSpec, Verdict};
 use serde::{Deserialize, Serialize};

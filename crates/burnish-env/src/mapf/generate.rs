@@ -5,9 +5,9 @@ use super::cbs::{Outcome, Solution, analyse};
 use super::config::{MapfConfig, hole_ratio_for};
 use super::propose::Frame;
 use crate::settings::config_error;
+use crate::shares::largest_remainder;
 use crate::{CellReport, EnvError};
 use burnish_core::rng::{Address, Purpose, Stream};
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Candidates drawn for one board before the configuration's cell counts as impossible.
@@ -63,23 +63,6 @@ fn cells(config: &MapfConfig, count: usize) -> Vec<(Cell, usize)> {
     }
     cells.retain(|(_, quota)| *quota > 0);
     cells
-}
-
-/// Splits `count` in proportion to `weights`: each part is rounded down, and what is left goes to the largest
-/// remainders, to the first of equal ones. The weights have a positive sum.
-fn largest_remainder(weights: &[f64], count: usize) -> Vec<usize> {
-    let total: f64 = weights.iter().sum();
-    let exact: Vec<f64> = weights.iter().map(|weight| weight / total * count as f64).collect();
-    // An exact part that is a whole number but for rounding errors counts as that whole number.
-    let mut parts: Vec<usize> = exact.iter().map(|part| (part + 1e-9).floor() as usize).collect();
-    let mut order: Vec<usize> = (0..weights.len()).collect();
-    // In whole billionths, so that rounding errors do not break ties; the sort is stable.
-    order.sort_by_key(|&i| Reverse(((exact[i] - parts[i] as f64) * 1e9).round() as i64));
-    let left = count - parts.iter().sum::<usize>();
-    for &i in order.iter().take(left) {
-        parts[i] += 1;
-    }
-    parts
 }
 
 /// Makes the instances of one cell. They do not depend on the other cells.
@@ -232,35 +215,4 @@ impl std::fmt::Display for Cell {
 
 pub(super) fn yes_no(it: bool) -> &'static str {
     if it { "yes" } else { "no" }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn what_is_left_goes_to_the_largest_remainders() {
-        assert_eq!(largest_remainder(&[0.4, 0.4, 0.2], 10), [4, 4, 2]);
-        assert_eq!(largest_remainder(&[1.0, 1.0, 1.0], 10), [4, 3, 3]);
-        assert_eq!(largest_remainder(&[0.25, 0.75], 2), [1, 1]);
-        assert_eq!(largest_remainder(&[0.26, 0.74], 2), [1, 1]);
-        assert_eq!(largest_remainder(&[0.2, 0.0, 0.8], 1), [0, 0, 1]);
-    }
-
-    proptest! {
-        #[test]
-        fn parts_sum_to_the_count_and_are_within_one_of_exact(
-            weights in prop::collection::vec(0.0f64..1.0, 1..6),
-            count in 0usize..5000,
-        ) {
-            let total: f64 = weights.iter().sum();
-            prop_assume!(total > 0.0);
-            let parts = largest_remainder(&weights, count);
-            prop_assert_eq!(parts.iter().sum::<usize>(), count);
-            for (part, weight) in parts.iter().zip(&weights) {
-                prop_assert!((*part as f64 - weight / total * count as f64).abs() < 1.0 + 1e-6);
-            }
-        }
-    }
 }

@@ -1,0 +1,193 @@
+//! The judgement of an answer, and what it earns.
+
+use burnish_core::{Verdict, rng};
+use std::collections::BTreeMap;
+
+use super::Truth;
+use super::answer;
+use super::config::Component;
+use super::language;
+use super::problem::carry_out;
+
+/// What is true of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finding {
+    /// The last final answer, where there is one.
+    pub value: Option<u64>,
+    /// Is it what was asked for?
+    pub is_right: bool,
+    /// Is the text lines of well-formed steps, at least one where the task has any, and then one final answer?
+    pub is_well_formed: bool,
+    /// Is every sign of the text, white space apart, of the prompt's language?
+    pub is_in_language: bool,
+    /// Does the final answer recover what was known before the task was turned round ([`Truth::recovers`])?
+    pub is_recovered: bool,
+    /// Steps of the text that are right: equal to one of the steps of the solution, each counted once.
+    pub steps_right: usize,
+    /// Well-formed steps of the text.
+    pub steps_written: usize,
+    /// Steps of the solution.
+    pub steps_needed: usize,
+    /// Characters of the text.
+    pub characters: usize,
+    /// Characters of the solution with its work; those of the prompt where there is no solution.
+    pub characters_needed: usize,
+}
+
+/// What style depends on: the configured correlation and the task's name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Style<'a> {
+    pub(super) correlation: f64,
+    pub(super) name: &'a str,
+}
+
+/// Judges an answer.
+pub fn judge(truth: &Truth, text: &str) -> Finding {
+    let read = answer::read(text);
+    let solution = truth.answer.and_then(|_| carry_out(&truth.problem.plan(), None)).unwrap_or_default();
+    let mut left = solution.clone();
+    let steps_right = read
+        .steps
+        .iter()
+        .filter(|step| left.iter().position(|right| right == *step).map(|at| left.remove(at)).is_some())
+        .count();
+    let steps_needed = truth.problem.operations.len();
+    let characters_needed = match truth.answer {
+        Some(right) => super::answer_text(&solution, right).chars().count(),
+        None => truth.problem.prompt().chars().count(),
+    };
+    Finding {
+        value: read.value,
+        is_right: read.value.is_some() && read.value == truth.answer,
+        is_well_formed: read.is_well_formed && (steps_needed == 0 || !read.steps.is_empty()),
+        is_in_language: language::is_in(truth.problem.language, text),
+        is_recovered: read.value == Some(truth.recovers),
+        steps_right,
+        steps_written: read.steps.len(),
+        steps_needed,
+        characters: text.chars().count(),
+        characters_needed,
+    }
+}
+
+impl Finding {
+    /// Share of right steps among those that are written or needed, whichever are more; 1 where none is either. So
+    /// neither leaving out steps nor adding others pays.
+    pub fn steps(&self) -> f64 {
+        match self.steps_written.max(self.steps_needed) {
+            0 => 1.0,
+            all => self.steps_right as f64 / all as f64,
+        }
+    }
+
+    /// 1 up to the needed number of characters, 0 from twice that number on.
+    pub fn length(&self) -> f64 {
+        (2.0 - self.characters as f64 / self.characters_needed.max(1) as f64).clamp(0.0, 1.0)
+    }
+
+    /// LANG's conjunctive reward: right, well formed and in the prompt's language.
+    pub fn is_all(&self) -> bool {
+        self.is_right && self.is_well_formed && self.is_in_language
+    }
+
+    /// What a component gives this text.
+    pub(super) fn reward(&self, component: Component, style: Style<'_>, text: &str) -> f64 {
+        let one = |it: bool| if it { 1.0 } else { 0.0 };
+        match component {
+            Component::Answer => one(self.is_right),
+            Component::Format => one(self.is_well_formed),
+            Component::Language => one(self.is_in_language),
+            Component::Length => self.length(),
+            Component::Steps => self.steps(),
+            Component::Style => one(style.holds(self.is_well_formed, text)),
+            Component::All => one(self.is_all()),
+        }
+    }
+
+    /// What is wrong, in words that do not tell the answer. None where nothing is.
+    pub fn feedback(&self) -> Option<String> {
+        let mut problems = Vec::new();
+        match self.value {
+            None => problems.push("There is no final answer.".to_owned()),
+            Some(_) if !self.is_right => problems.push("The final answer is wrong.".to_owned()),
+            Some(_) => {}
+        }
+        if self.steps_right < self.steps_needed.max(self.steps_written) {
+            let all = self.steps_needed.max(self.steps_written);
+            problems.push(format!("{} of {all} steps are right.", self.steps_right));
+        }
+        if !self.is_well_formed {
+            problems.push("The text is not steps and then one final answer.".to_owned());
+        }
+        if !self.is_in_language {
+            problems.push("The text is not in the prompt's language.".to_owned());
+        }
+        (!problems.is_empty()).then(|| problems.join(" "))
+    }
+
+    /// The verdict with these components.
+    pub(super) fn verdict(&self, components: &[Component], style: Style<'_>, text: &str) -> Verdict {
+        let mut verdict = Verdict::scored("answer", 0.0, self.is_right);
+        verdict.rewards = components
+            .iter()
+            .map(|component| (component.name().to_owned(), self.reward(*component, style, text)))
+            .collect();
+        let flags = [
+            ("parse_error", self.value.is_none()),
+            ("format", self.is_well_formed),
+            ("language", self.is_in_language),
+            ("steps", self.steps() == 1.0),
+            ("all", self.is_all()),
+            ("recovered", self.is_recovered),
+        ];
+        verdict.flags = BTreeMap::from(flags.map(|(name, holds)| (name.to_owned(), holds)));
+        verdict.error_turn = (!self.is_right).then_some(0);
+        verdict.feedback = self.feedback();
+        verdict
+    }
+}
+
+impl Style<'_> {
+    /// `is_well_formed` with the probability of the correlation, else a fair coin: over texts of which half are well
+    /// formed, the correlation of the two is the configured one.
+    fn holds(self, is_well_formed: bool, text: &str) -> bool {
+        let content = format!("{}\n{text}", self.name);
+        let seed = rng::fold_bytes(content.len() as u64, content.as_bytes());
+        if rng::uniform(seed, 0) < self.correlation { is_well_formed } else { rng::bits(seed, 1) & 1 == 1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(characters: usize, needed: usize) -> Finding {
+        Finding {
+            value: None,
+            is_right: false,
+            is_well_formed: false,
+            is_in_language: false,
+            is_recovered: false,
+            steps_right: 0,
+            steps_written: 0,
+            steps_needed: 0,
+            characters,
+            characters_needed: needed,
+        }
+    }
+
+    #[test]
+    fn length_falls_linearly_from_what_is_needed_to_twice_that() {
+        let length = |characters| finding(characters, 10).length();
+        assert_eq!([0, 10, 15, 20, 30].map(length), [1.0, 1.0, 0.5, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn steps_left_out_and_steps_added_both_cost() {
+        let share = |right, written, needed| {
+            Finding { steps_right: right, steps_written: written, steps_needed: needed, ..finding(0, 1) }
+                .steps()
+        };
+        assert_eq!([share(0, 0, 0), share(2, 2, 4), share(2, 4, 2), share(3, 3, 3)], [1.0, 0.5, 0.5, 1.0]);
+    }
+}
