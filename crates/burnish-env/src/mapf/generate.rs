@@ -67,7 +67,7 @@ fn cells(config: &MapfConfig, count: usize) -> Vec<(Cell, usize)> {
 
 /// Splits `count` in proportion to `weights`: each part is rounded down, and what is left goes to the largest
 /// remainders, to the first of equal ones. The weights have a positive sum.
-fn largest_remainder(weights: &[f64], count: usize) -> Vec<usize> {
+pub(crate) fn largest_remainder(weights: &[f64], count: usize) -> Vec<usize> {
     let total: f64 = weights.iter().sum();
     let exact: Vec<f64> = weights.iter().map(|weight| weight / total * count as f64).collect();
     // An exact part that is a whole number but for rounding errors counts as that whole number.

@@ -34,6 +34,7 @@ pub use cbs::{Outcome, Solution, analyse, solve};
 pub use config::{AGENTS_MIN, HOLE_RATIO_MAX, MapfConfig, PromptStyle, RewardConfig, SizeConfig};
 pub use format::{MOVES_MAX, answer, parse, prompt};
 pub use generate::DRAWS_MAX;
+pub(crate) use generate::largest_remainder;
 pub use joint::{Optimum, optimum};
 pub use play::Truth;
 pub use simulate::{Trial, simulate};
