@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::goal::{Goal, TaskType};
 use super::solve::plan;
-use super::world::{Action, House, World};
+use super::world::{Action, House, Place, World};
 
 /// The actions of an agent that reads the prompt, looks for the goal's objects in the order in which closed places are
 /// listed (its own room first, then the others in their order), and goes by a shortest plan as far as it knows the way.
@@ -85,7 +85,7 @@ impl Explorer<'_> {
         known.map(|&it| alone(it)).find(|goal| !goal.is_reached(&self.world))
     }
 
-    /// Opens the next closed place of the room, or enters the next room that it was not in yet.
+    /// Opens the next closed place of the room, or enters the next room that it has not searched yet.
     fn search(&self) -> Option<Vec<Action>> {
         let is_closed =
             |&at: &usize| self.house.places[at].room == self.world.room && !self.world.is_open[at];
@@ -93,7 +93,12 @@ impl Explorer<'_> {
             let go = (self.world.at != Some(at)).then_some(Action::Go(at));
             return Some(go.into_iter().chain([Action::Open(at)]).collect());
         }
-        let room = (0..self.house.rooms.len()).find(|room| !self.entered.contains(room))?;
+        // A room that it left to put something down may have closed places yet.
+        let is_unknown = |&room: &usize| {
+            let closed = |(place, is_open): (&Place, &bool)| place.room == room && !is_open;
+            !self.entered.contains(&room) || self.house.places.iter().zip(&self.world.is_open).any(closed)
+        };
+        let room = (0..self.house.rooms.len()).find(is_unknown)?;
         Some(vec![Action::Enter(room)])
     }
 }

@@ -444,7 +444,9 @@ mod episodes {
 
     #[test]
     fn rewards_are_those_that_are_asked_for_and_a_failure_says_what_is_missing() {
-        let config = |invalid: &str| generator(json!({"progress": true, "invalid": invalid, "steps_max": 8}));
+        let config = |invalid: &str| {
+            generator(json!({"progress": true, "invalid": invalid, "plan_max": 8, "steps_max": 8}))
+        };
         let task = kitchen(&config("off"));
         let said = [
             "dance",
@@ -475,7 +477,7 @@ mod episodes {
 
     #[test]
     fn an_episode_is_started_first_and_takes_nothing_after_its_end() {
-        let generator = generator(json!({"steps_max": 8}));
+        let generator = generator(json!({"plan_max": 8, "steps_max": 8}));
         let task = kitchen(&generator);
         let mut environment = generator.environment();
         assert!(matches!(environment.verify(), Err(EnvError::Failed(_))));
