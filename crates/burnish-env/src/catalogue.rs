@@ -1,6 +1,6 @@
 //! The environments that are built in.
 
-use crate::{EnvError, Generator, chains, countdown, mapf, rows};
+use crate::{EnvError, Generator, chains, countdown, household, mapf, rows};
 
 /// One kind of environment.
 #[derive(Debug)]
@@ -16,7 +16,8 @@ pub struct Kind {
 }
 
 /// Every environment, sorted by id.
-pub const CATALOGUE: &[&Kind] = &[&chains::KIND, &countdown::KIND, &mapf::KIND, &rows::KIND];
+pub const CATALOGUE: &[&Kind] =
+    &[&chains::KIND, &countdown::KIND, &household::KIND, &mapf::KIND, &rows::KIND];
 
 /// The kind called `id`.
 ///

@@ -11,6 +11,7 @@ pub mod chains;
 pub mod countdown;
 mod digest;
 mod error;
+pub mod household;
 pub mod mapf;
 pub mod rollout;
 pub mod rows;
@@ -84,6 +85,13 @@ pub trait Generator: Send + Sync {
 
     /// A correct answer to the task's first turn, where a solver knows one.
     fn demonstrate(&self, task: &Task) -> Option<Message>;
+
+    /// A whole correct episode to imitate: the messages that open it, then answers with what the environment said between
+    /// them, the last one an answer. Where a task takes one turn that is the prompt and [`Generator::demonstrate`].
+    fn demonstrate_episode(&self, task: &Task) -> Option<Vec<Message>> {
+        let answer = self.demonstrate(task)?;
+        Some(task.prompt.iter().cloned().chain([answer]).collect())
+    }
 
     /// How the demonstration of [`Generator::demonstrate`] reaches its final answer, without that answer: its text up to
     /// where the answer begins. None where a demonstration has no steps before it.

@@ -1,4 +1,4 @@
-//! What is imitated: rows of files, which stay there, and the answers of environments' solvers.
+//! What is imitated: rows of files, which stay there, and the episodes of environments' solvers.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ pub(crate) struct Corpus {
     rows: Option<Dataset>,
     /// Rows that are used, where not all are.
     kept: Option<Vec<usize>>,
-    /// Answers of solvers.
+    /// Episodes of solvers.
     solved: Vec<Vec<Message>>,
 }
 
@@ -81,7 +81,7 @@ impl Corpus {
         Ok((corpus, counter.map(Counter::report)))
     }
 
-    /// Adds the answers of the solver of `data.demonstrations[index]`.
+    /// Adds the episodes of the solver of `data.demonstrations[index]`.
     fn solve(
         &mut self,
         recipe: &Recipe,
@@ -99,16 +99,14 @@ impl Corpus {
             if held_out.contains(&task.id) {
                 continue;
             }
-            let Some(answer) = generator.demonstrate(&task) else { continue };
+            let Some(episode) = generator.demonstrate_episode(&task) else { continue };
             is_demonstrated = true;
             let overlaps = match (counter.as_deref_mut(), generator.row(&task)) {
                 (Some(counter), Some((file, row))) => counter.count(&file, &row, || task.id.to_string()),
                 _ => false,
             };
             if !(drops && overlaps) {
-                let mut conversation = task.prompt;
-                conversation.push(answer);
-                self.solved.push(conversation);
+                self.solved.push(episode);
             }
         }
         if is_demonstrated {
@@ -155,7 +153,7 @@ impl Corpus {
         self.kept.as_ref().map_or(index, |kept| kept[index])
     }
 
-    /// Conversation number `index`: rows of files first, then the solvers' answers.
+    /// Conversation number `index`: rows of files first, then the solvers' episodes.
     ///
     /// # Errors
     /// If a file is no longer what it was.

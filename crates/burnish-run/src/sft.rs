@@ -98,3 +98,55 @@ fn samples_of(corpus: &Corpus, chat: &Chat, conversation: usize) -> Result<Vec<S
     chat.demonstrate_from(&mut trace, &conversation.messages, conversation.first, &conversation.tools)?;
     Ok(trace.branches().iter().map(Sample::from_demonstration).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use burnish_core::Role;
+
+    use super::*;
+    use crate::recipe::Source;
+
+    const RECIPE: &str = r#"
+        run.dir = "x"
+        train = { method = "sft", max_steps = 1 }
+        env.id = "household"
+        [policy.new]
+        architecture = "qwen3"
+        vocab_size = 300
+        hidden_size = 8
+        intermediate_size = 8
+        num_hidden_layers = 1
+        num_attention_heads = 1
+        num_key_value_heads = 1
+        head_dim = 8
+        max_position_embeddings = 512
+        rope_theta = 10000.0
+        tie_word_embeddings = true
+        dtype = "bf16"
+        [[data.demonstrations]]
+        env = "household"
+        tasks = 8
+    "#;
+
+    #[test]
+    fn of_a_demonstrated_episode_every_answer_is_learnt_and_nothing_that_the_environment_says() {
+        let recipe = Recipe::resolve(&Source::parse("r.toml", RECIPE, &[]).unwrap()).unwrap();
+        let (corpus, _) = Corpus::open(&recipe, &BTreeSet::new(), None).unwrap();
+        let shape = recipe.policy.new.as_ref().unwrap();
+        let chat = LoadedPolicy::create(shape, &corpus.texts().unwrap(), 1).unwrap().chat;
+        assert_eq!(corpus.len(), 8);
+        for conversation in 0..corpus.len() {
+            let messages = corpus.get(conversation).unwrap().messages;
+            let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
+            assert!(roles.len() >= 4 && roles.chunks(2).all(|pair| pair == [Role::User, Role::Assistant]));
+            let samples = samples_of(&corpus, &chat, conversation).unwrap();
+            assert_eq!(samples.len(), 1, "the episode is one sample");
+            let scored: Vec<u32> = samples[0].scored().map(|at| samples[0].ids[at]).collect();
+            let answers = messages.iter().filter(|message| message.role == Role::Assistant);
+            let wanted: String = answers.map(|message| message.content.clone() + "<|im_end|>").collect();
+            assert_eq!(chat.tokenizer.decode(&scored, false).unwrap(), wanted);
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! `burnish env list|show`
 
+use burnish_core::Role;
 use burnish_env::{CATALOGUE, Generator};
 use clap::Subcommand;
 use serde_json::Value;
@@ -78,11 +79,18 @@ fn show_tasks(generator: &dyn Generator, count: usize, seed: u64) -> Done {
     for message in &task.prompt {
         println!("{}", indented(&message.content));
     }
-    let answer = generator.demonstrate(task);
-    if let Some(answer) = &answer {
-        println!("\na correct answer:\n{}", indented(&answer.content));
+    let episode = generator.demonstrate_episode(task).unwrap_or_default();
+    let played = episode.get(task.prompt.len()..).unwrap_or_default();
+    if !played.is_empty() {
+        println!("\na correct answer:");
     }
-    let drawing = generator.draw(task, answer.as_ref().map(|message| message.content.as_str()));
+    for message in played {
+        let said = if message.role == Role::Assistant { "" } else { "> " };
+        println!("{}", indented(&format!("{said}{}", message.content)));
+    }
+    let answers = played.iter().filter(|message| message.role == Role::Assistant);
+    let answers: Vec<&str> = answers.map(|message| message.content.as_str()).collect();
+    let drawing = generator.draw(task, (!answers.is_empty()).then(|| answers.join("\n")).as_deref());
     println!("\ndrawn:\n{}", indented(&drawing));
     Ok(())
 }

@@ -1,0 +1,215 @@
+//! One episode: an action a turn.
+
+use burnish_core::{Message, Task, Verdict};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+use super::ID;
+use super::config::{HouseholdConfig, InvalidReward};
+use super::goal::Goal;
+use super::text::{NOTHING, look, observation};
+use super::world::{Action, House, World};
+use crate::settings::to_value;
+use crate::{EnvError, Environment, Step};
+
+/// What is known about a task and not told to the policy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Truth {
+    pub(super) house: House,
+    pub(super) start: World,
+    pub(super) goal: Goal,
+}
+
+impl Truth {
+    /// Reads the truth of a task.
+    ///
+    /// # Errors
+    /// If it is not that of a task of this environment.
+    pub(super) fn of(task: &Task) -> Result<Truth, EnvError> {
+        let foreign =
+            |problem: String| EnvError::Foreign(format!("task {} is not one of {ID}: {problem}", task.id));
+        let truth = Truth::deserialize(&task.truth).map_err(|error| foreign(error.to_string()))?;
+        match truth.fits(&truth.start) {
+            true => Ok(truth),
+            false => Err(foreign("its house, start and goal do not fit together".to_owned())),
+        }
+    }
+
+    fn fits(&self, world: &World) -> bool {
+        self.house.fits(world) && self.goal.fits(&self.house)
+    }
+}
+
+/// All that changes in an episode, with the truth that it is played on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Episode {
+    truth: Truth,
+    world: World,
+    steps: usize,
+    invalid: usize,
+    /// The turn of the first action that was not possible.
+    first_invalid: Option<usize>,
+    /// Sub-goals that were ever met.
+    met: Vec<bool>,
+}
+
+impl Episode {
+    fn new(truth: Truth) -> Self {
+        let mut episode = Episode {
+            world: truth.start.clone(),
+            truth,
+            steps: 0,
+            invalid: 0,
+            first_invalid: None,
+            met: vec![],
+        };
+        episode.note_sub_goals();
+        episode
+    }
+
+    fn sub_goals(&self) -> Vec<(String, bool)> {
+        self.truth.goal.sub_goals(&self.truth.house, &self.world)
+    }
+
+    fn note_sub_goals(&mut self) {
+        let now = self.sub_goals();
+        self.met.resize(now.len(), false);
+        for (met, (_, is_met)) in self.met.iter_mut().zip(now) {
+            *met |= is_met;
+        }
+    }
+
+    fn is_reached(&self) -> bool {
+        self.truth.goal.is_reached(&self.world)
+    }
+
+    /// Takes an action, and says what is seen then.
+    fn act(&mut self, text: &str, reveal: bool) -> String {
+        let action = self.truth.house.parse(text);
+        let next = action.and_then(|action| self.world.after(&self.truth.house, action));
+        let seen = match next {
+            Some(next) => {
+                self.world = next;
+                self.note_sub_goals();
+                let see = if action == Some(Action::Look) { look } else { observation };
+                see(&self.truth.house, &self.world, reveal)
+            }
+            None => {
+                self.invalid += 1;
+                self.first_invalid = self.first_invalid.or(Some(self.steps));
+                NOTHING.to_owned()
+            }
+        };
+        self.steps += 1;
+        seen
+    }
+
+    fn verdict(&self, config: &HouseholdConfig) -> Verdict {
+        let success = self.is_reached();
+        let mut verdict = Verdict::scored("success", f64::from(u8::from(success)), success);
+        let done = self.met.iter().filter(|met| **met).count();
+        if config.progress {
+            verdict.rewards.insert("progress".to_owned(), done as f64 / self.met.len().max(1) as f64);
+        }
+        let share = self.invalid as f64 / self.steps.max(1) as f64;
+        let invalid = match config.invalid {
+            InvalidReward::Off => None,
+            InvalidReward::Count => Some(self.invalid as f64),
+            InvalidReward::Share => Some(share),
+        };
+        verdict.rewards.extend(invalid.map(|it| ("invalid".to_owned(), it)));
+        verdict.flags = BTreeMap::from([
+            ("invalid".to_owned(), self.invalid > 0),
+            ("out_of_steps".to_owned(), !success && self.steps >= config.steps_max),
+        ]);
+        if !success {
+            let missing = self.sub_goals().into_iter().zip(&self.met).find(|(_, met)| !**met);
+            verdict.feedback = missing.map(|((what, _), _)| format!("Not done: {what}."));
+            verdict.error_turn = self.first_invalid;
+        }
+        verdict
+    }
+}
+
+/// Plays household tasks.
+#[derive(Debug)]
+pub(super) struct HouseholdEnvironment {
+    config: HouseholdConfig,
+    episode: Option<Episode>,
+}
+
+impl HouseholdEnvironment {
+    pub(super) fn new(config: HouseholdConfig) -> Self {
+        HouseholdEnvironment { config, episode: None }
+    }
+}
+
+/// The action in an answer: what follows the last `</think>`.
+fn action_of(answer: &str) -> &str {
+    answer.rsplit_once("</think>").map_or(answer, |(_, rest)| rest)
+}
+
+fn not_started() -> EnvError {
+    EnvError::Failed(format!("{ID}: no episode has been started: reset first"))
+}
+
+impl Environment for HouseholdEnvironment {
+    fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
+        self.episode = Some(Episode::new(Truth::of(task)?));
+        Ok(task.prompt.clone())
+    }
+
+    fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
+        let steps_max = self.config.steps_max;
+        let episode = self.episode.as_mut().ok_or_else(not_started)?;
+        if episode.is_reached() || episode.steps >= steps_max {
+            return Err(EnvError::Failed(format!("{ID}: the episode is over")));
+        }
+        let seen = episode.act(action_of(&action.content), self.config.observable);
+        if episode.is_reached() || episode.steps >= steps_max {
+            return Ok(Step::Done);
+        }
+        Ok(Step::Continue(vec![Message::user(seen)]))
+    }
+
+    fn verify(&mut self) -> Result<Verdict, EnvError> {
+        Ok(self.episode.as_ref().ok_or_else(not_started)?.verdict(&self.config))
+    }
+
+    fn snapshot(&self) -> Value {
+        to_value(&self.episode).unwrap_or_default()
+    }
+
+    fn restore(&mut self, snapshot: &Value) -> Result<(), EnvError> {
+        let foreign = |problem: String| EnvError::Foreign(format!("not a snapshot of {ID}: {problem}"));
+        let episode = Option::<Episode>::deserialize(snapshot).map_err(|error| foreign(error.to_string()))?;
+        if episode.as_ref().is_some_and(|it| !it.truth.fits(&it.truth.start) || !it.truth.fits(&it.world)) {
+            return Err(foreign("its house, world and goal do not fit together".to_owned()));
+        }
+        self.episode = episode;
+        Ok(())
+    }
+}
+
+/// The messages of an episode in which `actions` are taken; the last is an answer.
+pub(super) fn episode(
+    config: &HouseholdConfig,
+    task: &Task,
+    truth: Truth,
+    actions: &[Action],
+) -> Vec<Message> {
+    let mut messages = task.prompt.clone();
+    let mut episode = Episode::new(truth);
+    for (turn, action) in actions.iter().enumerate() {
+        let text = episode.truth.house.word(*action);
+        let seen = episode.act(&text, config.observable);
+        messages.push(Message::assistant(text));
+        if turn + 1 < actions.len() {
+            messages.push(Message::user(seen));
+        }
+    }
+    messages
+}

@@ -1,0 +1,212 @@
+//! The house, what is in which state in it, and what an action changes.
+
+use serde::{Deserialize, Serialize};
+
+/// What a place is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum PlaceKind {
+    /// Objects lie on it, in sight.
+    Surface,
+    /// Objects lie in it; closed at first.
+    Container,
+    /// A container that cools what is held before it.
+    Fridge,
+    /// Cleans.
+    Sink,
+    /// Heats.
+    Stove,
+    /// Shows what is held under it.
+    Lamp,
+}
+
+impl PlaceKind {
+    pub(super) fn has_door(self) -> bool {
+        matches!(self, PlaceKind::Container | PlaceKind::Fridge)
+    }
+
+    pub(super) fn can_store(self) -> bool {
+        self.has_door() || self == PlaceKind::Surface
+    }
+}
+
+/// A place in a room.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Place {
+    pub(super) name: String,
+    pub(super) room: usize,
+    pub(super) kind: PlaceKind,
+}
+
+/// What never changes in an episode. No two names are equal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct House {
+    pub(super) rooms: Vec<String>,
+    pub(super) places: Vec<Place>,
+    pub(super) objects: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Warmth {
+    Plain,
+    Hot,
+    Cold,
+}
+
+/// An object's state.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Thing {
+    /// Where it lies; `None` in the hand.
+    pub(super) place: Option<usize>,
+    pub(super) is_clean: bool,
+    pub(super) warmth: Warmth,
+    pub(super) is_examined: bool,
+}
+
+/// All that changes. One object at most is held.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct World {
+    pub(super) room: usize,
+    /// The place that the agent stands at; `None` after it entered the room.
+    pub(super) at: Option<usize>,
+    /// One entry a place; true from the start where there is no door.
+    pub(super) is_open: Vec<bool>,
+    pub(super) things: Vec<Thing>,
+}
+
+/// What the agent does. Numbers are indices into the house.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    Look,
+    Enter(usize),
+    Go(usize),
+    Open(usize),
+    Take(usize),
+    Clean(usize),
+    Heat(usize),
+    Cool(usize),
+    Examine(usize),
+    Put(usize, usize),
+}
+
+impl House {
+    /// The action that a line of text names; `None` if it is none, or names what the house does not have.
+    pub(super) fn parse(&self, text: &str) -> Option<Action> {
+        let text = text.to_ascii_lowercase();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let room = |name: &str| self.rooms.iter().position(|room| room == name);
+        let place = |name: &str| self.places.iter().position(|place| place.name == name);
+        let object = |name: &str| self.objects.iter().position(|object| object == name);
+        match words[..] {
+            ["look"] => Some(Action::Look),
+            ["go", name] => place(name).map(Action::Go).or_else(|| room(name).map(Action::Enter)),
+            ["open", name] => place(name).map(Action::Open),
+            ["take", name] => object(name).map(Action::Take),
+            ["clean", name] => object(name).map(Action::Clean),
+            ["heat", name] => object(name).map(Action::Heat),
+            ["cool", name] => object(name).map(Action::Cool),
+            ["examine", name] => object(name).map(Action::Examine),
+            ["put", name, target] => Some(Action::Put(object(name)?, place(target)?)),
+            _ => None,
+        }
+    }
+
+    /// The text of an action.
+    pub(super) fn word(&self, action: Action) -> String {
+        let (object, place) = (|at: usize| &self.objects[at], |at: usize| &self.places[at].name);
+        match action {
+            Action::Look => "look".to_owned(),
+            Action::Enter(room) => format!("go {}", self.rooms[room]),
+            Action::Go(to) => format!("go {}", place(to)),
+            Action::Open(it) => format!("open {}", place(it)),
+            Action::Take(it) => format!("take {}", object(it)),
+            Action::Clean(it) => format!("clean {}", object(it)),
+            Action::Heat(it) => format!("heat {}", object(it)),
+            Action::Cool(it) => format!("cool {}", object(it)),
+            Action::Examine(it) => format!("examine {}", object(it)),
+            Action::Put(it, to) => format!("put {} {}", object(it), place(to)),
+        }
+    }
+
+    /// Do rooms, places, and the world's indices fit together?
+    pub(super) fn fits(&self, world: &World) -> bool {
+        let held = world.things.iter().filter(|thing| thing.place.is_none()).count();
+        let stored = |thing: &Thing| {
+            thing.place.is_none_or(|at| self.places.get(at).is_some_and(|place| place.kind.can_store()))
+        };
+        self.places.iter().all(|place| place.room < self.rooms.len())
+            && world.room < self.rooms.len()
+            && world.at.is_none_or(|at| self.places.get(at).is_some_and(|place| place.room == world.room))
+            && world.is_open.len() == self.places.len()
+            && world.things.len() == self.objects.len()
+            && world.things.iter().all(stored)
+            && held <= 1
+    }
+}
+
+impl World {
+    /// The object in the hand.
+    pub(super) fn held(&self) -> Option<usize> {
+        self.things.iter().position(|thing| thing.place.is_none())
+    }
+
+    /// The objects at a place, whether they are in sight or not.
+    pub(super) fn contents(&self, place: usize) -> impl Iterator<Item = usize> + '_ {
+        (0..self.things.len()).filter(move |&it| self.things[it].place == Some(place))
+    }
+
+    /// The world after an action; `None` where nothing happens because the action is not possible, or would change
+    /// nothing. Looking round is always possible.
+    pub(super) fn after(&self, house: &House, action: Action) -> Option<World> {
+        let kind = self.at.map(|at| house.places[at].kind);
+        let is_at = |wanted| kind == Some(wanted);
+        let holds = |it: usize| self.things[it].place.is_none();
+        let mut next = self.clone();
+        let is_possible = match action {
+            Action::Look => true,
+            Action::Enter(room) => {
+                (next.room, next.at) = (room, None);
+                room != self.room
+            }
+            Action::Go(to) => {
+                next.at = Some(to);
+                house.places[to].room == self.room && self.at != Some(to)
+            }
+            Action::Open(it) => {
+                next.is_open[it] = true;
+                self.at == Some(it) && !self.is_open[it]
+            }
+            Action::Take(it) => {
+                next.things[it].place = None;
+                let is_here = self.at.is_some_and(|at| self.things[it].place == Some(at) && self.is_open[at]);
+                is_here && self.held().is_none()
+            }
+            Action::Put(it, to) => {
+                next.things[it].place = Some(to);
+                holds(it) && self.at == Some(to) && house.places[to].kind.can_store() && self.is_open[to]
+            }
+            Action::Clean(it) => {
+                next.things[it].is_clean = true;
+                holds(it) && is_at(PlaceKind::Sink) && !self.things[it].is_clean
+            }
+            Action::Heat(it) => {
+                next.things[it].warmth = Warmth::Hot;
+                holds(it) && is_at(PlaceKind::Stove) && self.things[it].warmth != Warmth::Hot
+            }
+            Action::Cool(it) => {
+                next.things[it].warmth = Warmth::Cold;
+                holds(it) && is_at(PlaceKind::Fridge) && self.things[it].warmth != Warmth::Cold
+            }
+            Action::Examine(it) => {
+                next.things[it].is_examined = true;
+                holds(it) && is_at(PlaceKind::Lamp) && !self.things[it].is_examined
+            }
+        };
+        is_possible.then_some(next)
+    }
+}
