@@ -26,6 +26,7 @@ pub mod catalogue;
 mod columns;
 pub mod correction;
 pub mod distillation;
+mod eigen;
 pub mod entropy;
 pub mod gate;
 pub mod kl;
@@ -41,7 +42,9 @@ mod seam;
 pub mod selector;
 mod settings;
 mod token_loss;
+pub mod tracker;
 mod value_loss;
+mod whitening;
 
 pub use burnish_core::settings::SettingError;
 pub use card::{Card, Check, Family};
