@@ -37,6 +37,7 @@ pub mod overlong;
 mod policy_loss;
 pub mod preference;
 pub mod presets;
+mod reward_statistics;
 pub mod rules;
 mod seam;
 pub mod selector;

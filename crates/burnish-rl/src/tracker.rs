@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn half_is_forgotten_at_the_half_life_and_never_more_than_allowed() {
         assert_eq!(retention(0.1, 0.1, 0.25), 0.5);
-        assert_eq!(retention(0.3, 0.1, 0.0), 0.125);
+        assert_eq!(retention(0.375, 0.125, 0.0), 0.125);
         for far in [0.3, f64::INFINITY, f64::NAN] {
             assert_eq!(retention(far, 0.1, 0.5), 0.5);
         }

@@ -180,7 +180,7 @@ pub(crate) fn page() -> String {
         "# How often a Monte-Carlo advantage has the wrong sign
 
 What motivates SKPO (`advantage.estimator = \"skpo\"`): with the few continuations that one can afford, the advantage of a
-single step has the wrong sign about as often as not.
+single step has the wrong sign, or none, about as often as not.
 
 Made by `cargo run --release -p burnish-rl --example skpo_diagnostic > docs/results/skpo-diagnostic.md`. Nothing is sampled:
 values are those of dynamic programming, and the chances of errors are sums over binomials. A test compares the page with
@@ -193,9 +193,9 @@ An estimate is the share of right ones among K continuations, new ones for each 
 ## One step: dense Monte Carlo
 
 P(sign(V̂_after - V̂_before) ≠ sign(V_after - V_before)) in percent, over the steps that change the value; in brackets the part
-with the opposite sign, without those where the estimates are equal and there is none. *Changes*: share of steps at this position that change the value at
-all. *Outcome*: the same for the sign of the reward of the whole answer less the value of the start, which is what a
-group-relative advantage gives every step.
+with the opposite sign, without those where the estimates are equal and there is none. *Changes*: share of steps at this
+position that change the value at all. *Outcome*: the same for the sign of the reward of the whole answer less the value of
+the start, which is what a group-relative advantage gives every step.
 
 | step | changes | {heads} | outcome |
 | --- | --- {rule}| --- |
@@ -211,12 +211,11 @@ with the value of the task. No estimate is equal to that.
 ## How to read this
 
 With K = 8 the advantage of the first step has the opposite sign in {wrong:.1} % of cases, and no sign in {tied:.1} %. The outcome
-alone, without any continuation, has it wrong in {outcome:.1} %: not much worse than {half_tied:.1} %, which is what is left of dense
-Monte Carlo if a coin decides where there is no sign. Opposite signs become rarer towards the end ({late:.1} % at step {late_step}):
-a step changes the value more there, and more values are near 0 or 1, where continuations agree, and more estimates equal. At
-the same K a beginning of {half} steps is judged wrongly in {split:.1} % of cases: it changed more than one step, and its baseline is
-not estimated from K continuations of its own. That table grants it the exact value of the task; a run has a tracker's
-estimate of it.
+alone, without any continuation, has it wrong in {outcome:.1} %: not much worse than the {half_tied:.1} % that are left of dense Monte
+Carlo if a coin decides where there is no sign. Opposite signs become rarer towards the end ({late:.1} % at step {late_step}): there a step
+changes the value more, or hardly at all, and then the estimates are equal. At the same K a beginning of {half} steps is
+judged wrongly in {split:.1} % of cases: it changed more than one step does, and its baseline is not estimated from K
+continuations. That table grants it the exact value of the task; a run has a tracker's estimate of it.
 ",
         start = TASK.values(0)[0],
         wrong = 100.0 * first.wrong,

@@ -31,6 +31,7 @@ use crate::SettingError;
 use crate::catalogue::{self, ADVANTAGES};
 use common::scored;
 
+pub use crate::reward_statistics::RewardStatistics;
 pub use common::{Normalisation, Whiten};
 pub use gae::Gae;
 pub use gdpo::Gdpo;
@@ -43,7 +44,7 @@ pub use max_rl::MaxRl;
 pub use opo::Opo;
 pub use optimal_token_baseline::OptimalTokenBaseline;
 pub use pairwise_difference::PairwiseDifference;
-pub use rdpo::{Magnitude, Rdpo, RewardStatistics};
+pub use rdpo::{Magnitude, Rdpo};
 pub use reinforce_plus_plus::ReinforcePlusPlus;
 pub use reinforce_plus_plus_baseline::ReinforcePlusPlusBaseline;
 pub use remax::Remax;
@@ -127,7 +128,7 @@ impl Rollout {
         Rollout { reward, ..Rollout::default() }
     }
 
-    /// Its reward, if that can be compared with others.
+    /// Its reward, if that can be compared with others; none of [`Phase::Upstream`].
     pub fn score(&self) -> Option<f64> {
         self.reward.filter(|reward| reward.is_finite() && self.phase == Phase::Downstream)
     }

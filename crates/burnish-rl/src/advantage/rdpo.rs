@@ -64,10 +64,10 @@ use serde_json::Value;
 
 use super::common::{mean, scored, std, varies};
 use super::{Advantage, AdvantageNeeds, Estimator, Rollouts, Whiten};
+use crate::reward_statistics::RewardStatistics;
 use crate::settings::require;
 use crate::whitening::Covariance;
 use crate::{Card, Check, Family, Part, SettingError};
-use burnish_core::settings::to_value;
 
 /// Added to the standard deviation of a z-score, as in GDPO.
 const Z_EPSILON: f64 = 1e-4;
@@ -142,59 +142,6 @@ impl Default for Rdpo {
             normalise: Whiten::Rollouts,
             learned: RewardStatistics::default(),
         }
-    }
-}
-
-/// What is known of the rewards of earlier steps.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct RewardStatistics {
-    /// `ref_d`; none of a component that never varied.
-    references: Vec<Option<f64>>,
-    /// `Σ_S` of each set of components that were active together.
-    covariances: BTreeMap<Vec<usize>, Covariance>,
-}
-
-/// [`RewardStatistics`] as a checkpoint has them.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct State {
-    references: Vec<Option<f64>>,
-    covariances: Vec<SetState>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SetState {
-    components: Vec<usize>,
-    covariance: Vec<f64>,
-}
-
-impl RewardStatistics {
-    fn state(&self) -> State {
-        let set = |(components, covariance): (&Vec<usize>, &Covariance)| SetState {
-            components: components.clone(),
-            covariance: covariance.entries().to_vec(),
-        };
-        State { references: self.references.clone(), covariances: self.covariances.iter().map(set).collect() }
-    }
-
-    fn from_state(state: State) -> Result<Self, SettingError> {
-        let is_range = |range: &f64| range.is_finite() && *range > 0.0;
-        if let Some(at) = state.references.iter().position(|range| !range.as_ref().is_none_or(is_range)) {
-            return Err(SettingError::new(format!("references[{at}]"), "must be a number above 0, or null"));
-        }
-        let set = |(at, SetState { components, covariance }): (usize, SetState)| {
-            let wrong = || {
-                let rule =
-                    "must be the rows of a symmetric matrix, one a component; the components ascending";
-                SettingError::new(format!("covariances[{at}]"), rule)
-            };
-            let is_ascending = components.windows(2).all(|pair| pair[0] < pair[1]);
-            let covariance = Covariance::from_entries(components.len(), covariance).ok_or_else(wrong)?;
-            if is_ascending { Ok((components, covariance)) } else { Err(wrong()) }
-        };
-        let covariances = state.covariances.into_iter().enumerate().map(set).collect::<Result<_, _>>()?;
-        Ok(RewardStatistics { references: state.references, covariances })
     }
 }
 
@@ -285,12 +232,10 @@ impl Estimator for Rdpo {
     }
 
     fn state(&self) -> Value {
-        to_value(&self.learned.state()).unwrap_or_default()
+        self.learned.state()
     }
 
     fn restore(&mut self, state: &Value) -> Result<(), SettingError> {
-        let state = serde_json::from_value(state.clone())
-            .map_err(|error| SettingError::new("state", format!("is none of `rdpo`: {error}")))?;
         self.learned = RewardStatistics::from_state(state)?;
         Ok(())
     }
