@@ -29,6 +29,10 @@ fn values(estimator: &dyn Estimator, all: &[Rollout]) -> Vec<f64> {
     credit(estimator, all).into_iter().map(|own| own.map_or(f64::NAN, of_whole)).collect()
 }
 
+fn learn(rdpo: &mut Rdpo, all: &[Rollout]) {
+    rdpo.learn(&Rollouts { all, groups: &groups(all, GROUP_SIZE) });
+}
+
 /// Nothing but `a`.
 fn bare() -> Rdpo {
     Rdpo { whitening: false, normalise: Whiten::None, ..Rdpo::default() }
@@ -139,7 +143,7 @@ proptest! {
     fn whitened_components_are_uncorrelated_with_a_variance_of_1(rows in rows(12)) {
         // Those that differ in every group.
         let rows: Vec<Vec<f64>> = rows.iter().enumerate().map(|(at, row)| {
-            let first = f64::from(u8::from(at % GROUP_SIZE == 0));
+            let first = f64::from(u8::from(at.is_multiple_of(GROUP_SIZE)));
             vec![row[0], first + row[1] * 0.3 + row[0] * 0.1, row[2] + 2.0 * first]
         }).collect();
         let columns = apart(&exact(), &members(&rows));
@@ -175,7 +179,7 @@ proptest! {
     fn groups_in_which_other_components_differ_never_mix(rows in rows(4), others in rows(4)) {
         let rdpo = Rdpo { reference: vec![3.0, 1.0, 0.5], normalise: Whiten::None, ..Rdpo::default() };
         // In the first half the first component is still, in the second the last; the others differ in each.
-        let differ = |at: usize| f64::from(u8::from(at % GROUP_SIZE == 0)) * 7.0;
+        let differ = |at: usize| f64::from(u8::from(at.is_multiple_of(GROUP_SIZE))) * 7.0;
         let first = |rows: &[Vec<f64>]| -> Vec<Vec<f64>> {
             rows.iter().enumerate().map(|(at, row)| vec![0.0, row[1] + differ(at), row[2] - differ(at)]).collect()
         };
@@ -223,12 +227,12 @@ fn a_group_that_hardly_differs_counts_less_and_the_running_scale_is_learned() {
     let mut rdpo = bare();
     assert_eq!(values(&rdpo, &group(1.0))[3], 0.5);
     let wide = group(11.0);
-    rdpo.learn(&Rollouts { all: &wide, groups: &[0..4] });
+    learn(&mut rdpo, &wide);
     assert!(is_near(values(&rdpo, &group(1.0))[3], 0.5 / (0.9 * 11.0 + 0.1), 1e-15));
     // What was asked teaches nothing, and a step in which nothing differs neither.
     let still = group(0.0);
     let before = rdpo.clone();
-    rdpo.learn(&Rollouts { all: &still, groups: &[0..4] });
+    learn(&mut rdpo, &still);
     assert_eq!(rdpo, before);
 }
 
@@ -238,7 +242,7 @@ fn few_rows_take_the_moving_average_of_their_covariance() {
     let line = [[2.0, 2.0], [1.0, 1.0], [-1.0, -1.0], [-2.0, -2.0]].map(|row| member(&row));
     let rdpo = Rdpo { magnitude: Magnitude::None, rows_min: 4, ..exact() };
     let mut learned = rdpo.clone();
-    learned.learn(&Rollouts { all: &cross, groups: &[0..4] });
+    learn(&mut learned, &cross);
     // Four rows of two components are few: another past, another whitening.
     assert_ne!(values(&learned, &line), values(&rdpo, &line));
     // Eight are enough.
@@ -252,7 +256,7 @@ fn rewards_at_the_ends_of_f64_stay_finite() {
     let mut rdpo = Rdpo::default();
     for _ in 0..3 {
         assert!(values(&rdpo, &rows).iter().all(|value| value.is_finite()));
-        rdpo.learn(&Rollouts { all: &rows, groups: &[0..4] });
+        learn(&mut rdpo, &rows);
     }
     let state = rdpo.state();
     rdpo.restore(&state).unwrap();

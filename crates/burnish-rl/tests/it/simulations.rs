@@ -12,6 +12,7 @@ mod simulation;
 use diagnostic::{CONTINUATIONS, Errors, TASK, Task};
 use simulation::{Alike, CORRELATIONS, Measured, measure, methods};
 
+#[expect(clippy::unwrap_used, reason = "the page is part of the test")]
 fn is_page(name: &str, page: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results").join(name);
     let written = std::fs::read_to_string(&path).unwrap();
@@ -93,6 +94,7 @@ fn signs_are_wrong_where_steps_are_early_and_continuations_few() {
     }
 }
 
+#[expect(clippy::unwrap_used, reason = "a test says what is right")]
 fn of(method: &str, alike: Alike, correlation: f64) -> Measured {
     let methods = methods();
     let found = methods.iter().find(|(name, _)| *name == method);
