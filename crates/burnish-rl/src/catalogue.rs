@@ -66,6 +66,8 @@ pub const ADVANTAGES: &[Entry<dyn Estimator>] = &[
     estimator::<advantage::PairwiseDifference>(),
     estimator::<advantage::LengthPenalised>(),
     estimator::<advantage::Gae>(),
+    estimator::<advantage::Rdpo>(),
+    estimator::<advantage::Skpo>(),
 ];
 
 /// The losses of pairs and of labelled answers.

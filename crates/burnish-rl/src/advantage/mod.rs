@@ -13,11 +13,13 @@ mod max_rl;
 mod opo;
 mod optimal_token_baseline;
 mod pairwise_difference;
+mod rdpo;
 mod reinforce_plus_plus;
 mod reinforce_plus_plus_baseline;
 mod remax;
 mod report;
 mod rloo;
+mod skpo;
 mod step_episode;
 
 use std::ops::Range;
@@ -29,6 +31,7 @@ use crate::SettingError;
 use crate::catalogue::{self, ADVANTAGES};
 use common::scored;
 
+pub use crate::reward_statistics::RewardStatistics;
 pub use common::{Normalisation, Whiten};
 pub use gae::Gae;
 pub use gdpo::Gdpo;
@@ -41,11 +44,13 @@ pub use max_rl::MaxRl;
 pub use opo::Opo;
 pub use optimal_token_baseline::OptimalTokenBaseline;
 pub use pairwise_difference::PairwiseDifference;
+pub use rdpo::{Magnitude, Rdpo};
 pub use reinforce_plus_plus::ReinforcePlusPlus;
 pub use reinforce_plus_plus_baseline::ReinforcePlusPlusBaseline;
 pub use remax::Remax;
 pub use report::{has_variance, reward_metrics, shuffle_within_groups};
 pub use rloo::Rloo;
+pub use skpo::{Skpo, Trackers};
 pub use step_episode::StepEpisode;
 
 /// `[advantage]`: which estimator, and its settings.
@@ -94,8 +99,8 @@ pub struct Rollout {
     pub reward: Option<f64>,
     /// Tokens that the policy sampled.
     pub tokens: usize,
-    /// The reward's components before they are added up, weighted, in an order that all rollouts share. One that
-    /// is not finite counts as none.
+    /// The reward's components before they are added up, weighted, in an order that all rollouts of a run share. One
+    /// that is not finite counts as none.
     pub components: Vec<f64>,
     /// What each turn earned, and where it stood.
     pub steps: Vec<Step>,
@@ -109,6 +114,12 @@ pub struct Rollout {
     /// The critic's estimate of the return after the last token, where the rollout was cut off there; none where
     /// it came to its end, after which nothing more is earned.
     pub bootstrap: Option<f64>,
+    /// Which part of an answer it is, where answers are made in two.
+    pub phase: Phase,
+    /// The task that it plays: the same name at every step.
+    pub task: String,
+    /// How far the policy has moved since it last played this task: KL divergence, in nats a token. 0 at the first time.
+    pub kl: f64,
 }
 
 impl Rollout {
@@ -117,10 +128,21 @@ impl Rollout {
         Rollout { reward, ..Rollout::default() }
     }
 
-    /// Its reward, if that can be compared with others.
+    /// Its reward, if that can be compared with others; none of [`Phase::Upstream`].
     pub fn score(&self) -> Option<f64> {
-        self.reward.filter(|reward| reward.is_finite())
+        self.reward.filter(|reward| reward.is_finite() && self.phase == Phase::Downstream)
     }
+}
+
+/// Which part of an answer a rollout is, where the beginning and what follows from it are sampled apart.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// The answer, or what follows from the beginning: earns the reward.
+    #[default]
+    Downstream,
+    /// The beginning that the other members of its group go on from. It has no reward of its own: one that is given is
+    /// not looked at.
+    Upstream,
 }
 
 /// One turn of a rollout.
@@ -202,11 +224,14 @@ pub struct AdvantageNeeds {
     pub token_statistics: bool,
     /// [`TokenStatistics::value`], and [`Rollout::bootstrap`] of rollouts that were cut off.
     pub values: bool,
+    /// [`Rollout::task`] and [`Rollout::kl`].
+    pub tasks: bool,
 }
 
 /// From rewards to credit.
 ///
-/// A rollout without a reward counts in no mean, and gets no advantage. Members of a group in another order get
+/// A rollout without a reward counts in no mean, and gets no advantage; so is one of [`Phase::Upstream`], but where an
+/// estimator credits it with what followed. Members of a group in another order get
 /// the same advantages in that order, to the bit.
 pub trait Estimator: Send + Sync {
     /// What it needs beyond rewards and token counts.

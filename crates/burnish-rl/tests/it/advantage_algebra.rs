@@ -312,6 +312,7 @@ proptest! {
                 own.token_statistics.truncate(if statistics { usize::MAX } else { 0 });
                 own.greedy_reward = own.greedy_reward.filter(|_| needs.greedy_reward);
                 own.bootstrap = own.bootstrap.filter(|_| needs.values);
+                if !needs.tasks { (own.task, own.kl) = (String::new(), f64::NAN); }
                 for token in &mut own.token_statistics {
                     if !needs.values { token.value = f64::NAN; }
                     if !needs.token_statistics { (token.logprob, token.squares) = (f64::NAN, f64::NAN); }
@@ -339,6 +340,11 @@ fn others() -> Vec<(&'static str, Value)> {
         ("length_penalised", json!({ "scale": "batch" })),
         ("gae", json!({ "gamma": 0.9, "lambda": 0.8, "whiten": "rollouts" })),
         ("gae", json!({ "whiten": "none" })),
+        ("rdpo", json!({ "whitening": false, "normalise": "tokens" })),
+        ("rdpo", json!({ "quantile": false, "magnitude": "none", "normalise": "none" })),
+        ("rdpo", json!({ "magnitude": "blend", "shrinkage": 0.0, "epsilon": 0.0, "weights": [0.3] })),
+        ("skpo", json!({ "single_stream": true, "reward_min": -1.0 })),
+        ("skpo", json!({ "group": { "scale": "batch" }, "upstream_normalisation": "identity" })),
     ];
     for normalisation in ["mean_std", "mean", "asym_clip", "identity"] {
         found.push(("gigpo", json!({ "normalisation": normalisation, "count_steps": true })));

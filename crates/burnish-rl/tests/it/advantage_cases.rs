@@ -181,6 +181,8 @@ fn what_an_estimator_needs_is_what_it_reads() {
     let expected = BTreeMap::from([
         ("remax", AdvantageNeeds { greedy_reward: true, ..none }),
         ("gdpo", AdvantageNeeds { components: true, ..none }),
+        ("rdpo", AdvantageNeeds { components: true, ..none }),
+        ("skpo", AdvantageNeeds { tasks: true, ..none }),
         ("optimal_token_baseline", AdvantageNeeds { token_statistics: true, ..none }),
         ("gae", AdvantageNeeds { values: true, ..none }),
         ("pairwise_difference", AdvantageNeeds { wins: true, ..none }),
@@ -215,6 +217,19 @@ fn settings_out_of_range_are_refused_by_key() {
         ("gigpo", json!({ "step_weight": -1.0 }), "config.step_weight: must be 0 or more"),
         ("step_episode", json!({ "episode_weight": -1.0 }), "config.episode_weight: must be 0 or more"),
         ("step_episode", json!({ "gamma": 1.1 }), "config.gamma: must be 0 to 1, not 1.1"),
+        ("rdpo", json!({ "shrinkage": 1.5 }), "config.shrinkage: must be 0 to 1, not 1.5"),
+        ("rdpo", json!({ "reference": [1.0, -1.0] }), "config.reference[1]: must be 0 or more, not -1"),
+        ("rdpo", json!({ "z_max": 0.0 }), "config.z_max: must be above 0, not 0"),
+        (
+            "rdpo",
+            json!({ "magnitude": "blend", "quantile": false }),
+            "config.magnitude: must not be \"blend\" with",
+        ),
+        ("rdpo", json!({ "learned": {} }), "config.learned: unknown field"),
+        ("skpo", json!({ "group": { "ddof": 2 } }), "config.group.ddof: must be 0 or 1, not 2"),
+        ("skpo", json!({ "kl_half": 0.0 }), "config.kl_half: must be above 0, not 0"),
+        ("skpo", json!({ "reward_max": 0.0 }), "config.reward_max: must be above `reward_min`, not 0"),
+        ("skpo", json!({ "upstream_weight": -1.0 }), "config.upstream_weight: must be 0 or more, not -1"),
         ("length_penalised", json!({ "turns_weight": -1.0 }), "config.turns_weight: must be 0 or more"),
     ] {
         let config = AdvantageConfig { estimator: estimator.into(), config };

@@ -75,6 +75,7 @@ impl Member {
             wins: self.wins.clone(),
             token_statistics: (0..self.tokens).map(token).collect(),
             bootstrap: self.bootstrap,
+            ..Rollout::default()
         }
     }
 }
@@ -183,7 +184,9 @@ fn advantages_are_those_of_verl_and_numpy() {
             }
         }
     }
-    for entry in ADVANTAGES {
+    // Those that learn from step to step are in `credit.rs`.
+    let learns = |id: &str| ["rdpo", "skpo"].contains(&id);
+    for entry in ADVANTAGES.iter().filter(|entry| !learns(entry.card.id)) {
         let found = compared.get(entry.card.id).copied().unwrap_or(0);
         assert!(found >= 30, "{}: only {found} numbers compared", entry.card.id);
     }

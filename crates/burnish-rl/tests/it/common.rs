@@ -1,7 +1,7 @@
 //! Batches of streams, by hand or at random.
 
 use burnish_rl::advantage::{
-    Advantage, Estimator, Grpo, Rollout, Rollouts, Step, TokenStatistics, reward_metrics,
+    Advantage, Estimator, Grpo, Phase, Rollout, Rollouts, Step, TokenStatistics, reward_metrics,
 };
 use burnish_rl::{
     Evaluation, LossConfig, Losses, Mark, Objective, PolicyLoss, Streams, TokenLoss, Tokens, Totals,
@@ -234,16 +234,30 @@ pub(crate) fn rollouts(size: usize) -> impl Strategy<Value = Vec<Rollout>> {
         prop::collection::vec((0..3).prop_map(|halves| f64::from(halves) * 0.5), size),
         prop::collection::vec((-3.0..0.0f64, 0.05..1.0f64, -1.0..1.0f64), 12),
         prop::option::weighted(0.3, -1.0..1.0f64),
+        (prop::sample::select(vec!["a", "b"]), 0.0..0.5f64),
     );
-    let rollout = rollout.prop_map(|(reward, components, steps, greedy, wins, statistics, bootstrap)| {
-        let tokens = steps.iter().map(|step| step.tokens).sum();
-        let token_statistics = statistics[..tokens]
-            .iter()
-            .map(|&(logprob, squares, value)| TokenStatistics { logprob, squares, value })
-            .collect();
-        let greedy_reward = Some(greedy);
-        Rollout { reward, tokens, components, steps, greedy_reward, wins, token_statistics, bootstrap }
-    });
+    let rollout =
+        rollout.prop_map(|(reward, components, steps, greedy, wins, statistics, bootstrap, (task, kl))| {
+            let tokens = steps.iter().map(|step| step.tokens).sum();
+            let token_statistics = statistics[..tokens]
+                .iter()
+                .map(|&(logprob, squares, value)| TokenStatistics { logprob, squares, value })
+                .collect();
+            let greedy_reward = Some(greedy);
+            Rollout {
+                reward,
+                tokens,
+                components,
+                steps,
+                greedy_reward,
+                wins,
+                token_statistics,
+                bootstrap,
+                phase: Phase::Downstream,
+                task: task.to_owned(),
+                kl,
+            }
+        });
     (1..4usize).prop_flat_map(move |groups| prop::collection::vec(rollout.clone(), groups * size))
 }
 

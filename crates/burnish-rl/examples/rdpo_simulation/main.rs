@@ -1,0 +1,9 @@
+//! Four rewards on one task, two of them more and more alike: what `rdpo`, `gdpo` and `grpo` make of them.
+//!
+//!     cargo run --release -p burnish-rl --example rdpo_simulation > docs/results/rdpo-simulation.md
+
+mod simulation;
+
+fn main() {
+    print!("{}", simulation::page());
+}

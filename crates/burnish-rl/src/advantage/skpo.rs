@@ -1,0 +1,254 @@
+//! SKPO: the beginning of an answer is credited with what followed from it, and what followed is compared with its siblings.
+//!
+//! **What it does.** A group is one beginning ([`Phase::Upstream`]) and the answers that were sampled after it. The answers
+//! get the group-relative advantage. The beginning has nobody to be compared with: its value is the mean of its answers'
+//! rewards, which is compared with what the task earned before.
+//!
+//! **Formula.** For a task `x` with a beginning `u`, and `r_k` the rewards of the `K` answers that go on from it:
+//!
+//! ```text
+//! R^up   = (1/K) Σ_k r_k                                      an estimate of V(x, u), with variance V·(1 - V)/K
+//! v̂(x)   = α_x / (α_x + β_x)                                  before this step
+//! A^up   = c_up·norm(R^up - v̂(x))                             norm: mean 0, std 1 over the step's beginnings, once
+//! A_k    = (r_k - mean) / (std + ε)                           within the group: the estimator `grpo`
+//! α_x ← ρ·α_x + Σ r,  β_x ← ρ·β_x + Σ (1 - r)                 after the step; ρ = 2^(-KL_x / kl_half), at least ρ_min
+//! ```
+//!
+//! `KL_x` is how far the policy has moved since it last played `x`. What a task earned before begins with the prior.
+//!
+//! **State.** `α` and `β` of each task; [`Estimator::learn`] moves them, once a step and task.
+//!
+//! **Conventions.** The tracker knows chances: rewards go into `R^up` and into it clamped to `reward_min..reward_max`, and
+//! mapped from there to 0..1. The group-relative advantage sees them as they are. A beginning none of whose answers has a
+//! reward gets no advantage. Where all beginnings of a step are equally better than their tasks, one among them, they get 0,
+//! unless `upstream_normalisation = "identity"`. Answers and beginnings are added up in one loss: `c_up` weighs them.
+//!
+//! **Settings as baselines.** `upstream_weight = 0`: no upstream loss (its tokens still count in a mean over tokens; an
+//! estimator that knows no phases gives beginnings no advantage at all, and leaves them out of the loss).
+//! `single_stream = true`, without beginnings: SPO, where each answer is compared with what its task earned before.
+//!
+//! **Reduces to.** Without beginnings, GRPO, to the bit.
+//!
+//! **Reconstructed.** The paper's text was not at hand: known are one split, Monte-Carlo rewards for a single-stream upstream,
+//! a group-relative downstream. The tracker is SPO's; prior, `kl_half`, `ρ_min` and `c_up` are ours.
+//!
+//! **Differs from the paper.** Nothing is known to differ. SPO begins with an estimate from rollouts of its own in place of a
+//! prior. Frameworks do not have it.
+//!
+//! **Example.**
+//! ```
+//! use burnish_rl::advantage::{Advantage, Estimator, Normalisation, Phase, Rollout, Rollouts, Skpo};
+//! let beginning = Rollout { phase: Phase::Upstream, task: "7 + 5".into(), ..Rollout::default() };
+//! let answer = |reward| Rollout { task: "7 + 5".into(), ..Rollout::of_reward(Some(reward)) };
+//! let all = [beginning, answer(1.0), answer(1.0), answer(1.0), answer(1.0)];
+//! let rollouts = Rollouts { all: &all, groups: &[0..5] };
+//! let mut skpo = Skpo { upstream_normalisation: Normalisation::Identity, ..Skpo::default() };
+//! // The answers can't be told apart; the beginning is better than the prior's half.
+//! assert_eq!(skpo.advantages(&rollouts), [0.5, 0.0, 0.0, 0.0, 0.0].map(|value| Some(Advantage::Whole(value))));
+//! skpo.learn(&rollouts);
+//! assert_eq!(skpo.value("7 + 5"), 5.0 / 6.0);
+//! ```
+//!
+//! **References.** SKPO, arXiv:2604.08690. The tracker: Xu and Ding 2025 (SPO), arXiv:2509.13232, section 3.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::common::{mean, scored, sum};
+use super::{Advantage, AdvantageNeeds, Estimator, Grpo, Normalisation, Phase, Rollout, Rollouts, Scale};
+use crate::settings::require;
+use crate::tracker::{BetaTracker, retention};
+use crate::{Card, Check, Family, Part, SettingError};
+use burnish_core::settings::to_value;
+
+/// The credit of beginnings and of what follows from them. See the head of this file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Skpo {
+    /// How the answers of a group are compared. Default: as `grpo`.
+    pub group: Grpo,
+    /// Are answers compared with what their task earned before, instead of with each other? Default: false.
+    pub single_stream: bool,
+    /// What the advantages of beginnings are multiplied by, c_up. Default: 1.
+    pub upstream_weight: f64,
+    /// How what is compared with the task's past is put on one scale over the step. Default: `mean_std`.
+    pub upstream_normalisation: Normalisation,
+    /// What is added to that standard deviation. Default: 1e-4.
+    pub upstream_epsilon: f64,
+    /// The reward of a failure. Default: 0.
+    pub reward_min: f64,
+    /// The reward of a success. Default: 1.
+    pub reward_max: f64,
+    /// Successes that a task begins with, α. Default: 1.
+    pub prior_successes: f64,
+    /// Failures that a task begins with, β. Default: 1.
+    pub prior_failures: f64,
+    /// How far the policy moves, in nats a token, until half of the past is forgotten, D_half. Default: 0.1.
+    pub kl_half: f64,
+    /// Share of the past that is kept at least, ρ_min. Default: 0.5.
+    pub retention_min: f64,
+    /// What earlier steps taught; no setting.
+    #[serde(skip)]
+    pub learned: Trackers,
+}
+
+impl Default for Skpo {
+    fn default() -> Self {
+        Skpo {
+            group: Grpo::default(),
+            single_stream: false,
+            upstream_weight: 1.0,
+            upstream_normalisation: Normalisation::MeanStd,
+            upstream_epsilon: 1e-4,
+            reward_min: 0.0,
+            reward_max: 1.0,
+            prior_successes: 1.0,
+            prior_failures: 1.0,
+            kl_half: 0.1,
+            retention_min: 0.5,
+            learned: Trackers::default(),
+        }
+    }
+}
+
+/// What each task earned in earlier steps.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trackers {
+    tasks: BTreeMap<String, BetaTracker>,
+}
+
+impl Part for Skpo {
+    const CARD: Card = Card {
+        id: "skpo",
+        title: "SKPO: credit of beginnings by what follows",
+        family: Family::Advantage,
+        paper: "SKPO, Skip-Connected Policy Optimization, arXiv:2604.08690; SPO, arXiv:2509.13232",
+        equation: "upstream: mean_k r_k - v̂(x), standardised over the step; downstream: (r_k - mean_g) / (std_g + ε)",
+        scope: "batch",
+        check: Check::Oracle("NumPy, tests/golden/make_credit.py"),
+        reconstructed: Some(
+            "all formulas, from the abstract and SPO: known are one split, single-stream Monte-Carlo credit upstream, \
+             group-relative credit downstream",
+        ),
+        reduces_to: &["GRPO, without upstream rollouts"],
+        file: "crates/burnish-rl/src/advantage/skpo.rs",
+    };
+
+    fn check(&self) -> Result<(), SettingError> {
+        self.group.check().map_err(|error| SettingError { key: format!("group.{}", error.key), ..error })?;
+        for (key, value) in
+            [("upstream_weight", self.upstream_weight), ("upstream_epsilon", self.upstream_epsilon)]
+        {
+            require(key, value, |value| value >= 0.0, "must be 0 or more")?;
+        }
+        require("reward_min", self.reward_min, |_| true, "must be a finite number")?;
+        require("reward_max", self.reward_max, |most| most > self.reward_min, "must be above `reward_min`")?;
+        for (key, value) in [
+            ("prior_successes", self.prior_successes),
+            ("prior_failures", self.prior_failures),
+            ("kl_half", self.kl_half),
+        ] {
+            require(key, value, |value| value > 0.0, "must be above 0")?;
+        }
+        require("retention_min", self.retention_min, |share| (0.0..=1.0).contains(&share), "must be 0 to 1")
+    }
+}
+
+impl Estimator for Skpo {
+    fn needs(&self) -> AdvantageNeeds {
+        AdvantageNeeds { tasks: true, ..AdvantageNeeds::default() }
+    }
+
+    fn compares_within_groups(&self) -> bool {
+        !self.single_stream
+    }
+
+    fn scale(&self) -> Scale {
+        if self.single_stream { Scale::None } else { self.group.scale }
+    }
+
+    fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>> {
+        let past = |rollout: &Rollout| self.value(&rollout.task);
+        let mut credit = if self.single_stream {
+            let better = |rollout: &Rollout| Some(self.clamped(rollout.score()?) - past(rollout));
+            let better: Vec<Option<f64>> = rollouts.all.iter().map(better).collect();
+            let scale =
+                self.upstream_normalisation.by(better.iter().copied().flatten(), self.upstream_epsilon);
+            better.into_iter().map(|own| Some(Advantage::Whole(scale.of(own?)))).collect()
+        } else {
+            self.group.advantages(rollouts)
+        };
+        // One number a beginning, though each of its members in the group has it.
+        let better = |group: Rollouts<'_>| {
+            let upstream = group.all.iter().find(|rollout| rollout.phase == Phase::Upstream)?;
+            let rewards =
+                scored(group.all.iter().map(|rollout| rollout.score().map(|own| self.clamped(own))));
+            Some(mean(&rewards)? - past(upstream))
+        };
+        let better: Vec<Option<f64>> = rollouts.each_group().map(better).collect();
+        let scale = self.upstream_normalisation.by(better.iter().copied().flatten(), self.upstream_epsilon);
+        for (range, better) in rollouts.groups.iter().zip(better) {
+            for at in range.clone().filter(|at| rollouts.all[*at].phase == Phase::Upstream) {
+                credit[at] = better.map(|own| Advantage::Whole(self.upstream_weight * scale.of(own)));
+            }
+        }
+        credit
+    }
+
+    fn learn(&mut self, rollouts: &Rollouts<'_>) {
+        let mut tasks: BTreeMap<&str, Vec<&Rollout>> = BTreeMap::new();
+        for rollout in rollouts.all.iter().filter(|rollout| rollout.score().is_some()) {
+            tasks.entry(&rollout.task).or_default().push(rollout);
+        }
+        for (task, members) in tasks {
+            let shares: Vec<f64> = members.iter().filter_map(|own| Some(self.share(own.score()?))).collect();
+            let successes = sum(shares.iter().copied());
+            let failures = sum(shares.iter().map(|share| 1.0 - share));
+            let kl = sum(members.iter().map(|own| own.kl)) / members.len() as f64;
+            let mut tracker = self.tracker(task);
+            tracker.observe(successes, failures, retention(kl, self.kl_half, self.retention_min));
+            self.learned.tasks.insert(task.to_owned(), tracker);
+        }
+    }
+
+    fn state(&self) -> Value {
+        to_value(&self.learned).unwrap_or_default()
+    }
+
+    fn restore(&mut self, state: &Value) -> Result<(), SettingError> {
+        let learned: Trackers = serde_json::from_value(state.clone())
+            .map_err(|error| SettingError::new("state", format!("is none of `skpo`: {error}")))?;
+        if let Some((task, _)) = learned.tasks.iter().find(|(_, tracker)| !tracker.is_valid()) {
+            return Err(SettingError::new(
+                format!("tasks.{task}"),
+                "must have an `alpha` and a `beta` of 0 or more, not both 0",
+            ));
+        }
+        self.learned = learned;
+        Ok(())
+    }
+}
+
+impl Skpo {
+    /// `v̂` of a task, as a reward: what it earned in earlier steps.
+    pub fn value(&self, task: &str) -> f64 {
+        self.reward_min + (self.reward_max - self.reward_min) * self.tracker(task).mean()
+    }
+
+    fn tracker(&self, task: &str) -> BetaTracker {
+        let prior = BetaTracker { alpha: self.prior_successes, beta: self.prior_failures };
+        self.learned.tasks.get(task).copied().unwrap_or(prior)
+    }
+
+    fn clamped(&self, reward: f64) -> f64 {
+        reward.clamp(self.reward_min, self.reward_max)
+    }
+
+    /// A reward as a share of a success.
+    fn share(&self, reward: f64) -> f64 {
+        (self.clamped(reward) - self.reward_min) / (self.reward_max - self.reward_min)
+    }
+}
