@@ -14,6 +14,7 @@ pub mod mapf;
 pub mod rollout;
 pub mod rows;
 mod settings;
+pub mod timed_facts;
 
 use burnish_core::{Message, Task, ToolSpec, Verdict};
 use serde::{Deserialize, Serialize};
