@@ -1,6 +1,6 @@
 //! The environments that are built in.
 
-use crate::{EnvError, Generator, countdown, mapf, rows, timed_facts};
+use crate::{EnvError, Generator, countdown, mapf, rows, timed_facts, timeqa};
 
 /// One kind of environment.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct Kind {
 }
 
 /// Every environment, sorted by id.
-pub const CATALOGUE: &[&Kind] = &[&countdown::KIND, &mapf::KIND, &rows::KIND, &timed_facts::KIND];
+pub const CATALOGUE: &[&Kind] = &[&countdown::KIND, &mapf::KIND, &rows::KIND, &timed_facts::KIND, &timeqa::KIND];
 
 /// The kind called `id`.
 ///

@@ -29,6 +29,13 @@ pub struct Reward {
     pub measure: Measure,
 }
 
+impl Default for Reward {
+    /// The paper's.
+    fn default() -> Self {
+        Reward { format: 0.5, abstention: 1.0, measure: Measure::RougeAndExact }
+    }
+}
+
 /// How the task is put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -80,7 +87,7 @@ impl Default for Config {
             entities: 8,
             roles: 4,
             people: 16,
-            reward: Reward { format: 0.5, abstention: 1.0, measure: Measure::RougeAndExact },
+            reward: Reward::default(),
             prompt: PromptStyle::Short,
         }
     }

@@ -22,7 +22,8 @@ use crate::{EnvError, Generator, Kind, settings};
 pub use config::{Config, PromptStyle, Reward, Years};
 pub use facts::{Fact, Question};
 pub use generate::TimedFacts;
-pub use play::{Truth, said};
+pub(crate) use play::{judge, verdict};
+pub use play::Truth;
 
 /// Id of the environment.
 const ID: &str = "timed_facts";

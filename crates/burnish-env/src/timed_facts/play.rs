@@ -62,8 +62,16 @@ impl Truth {
     }
 }
 
+/// What is found in a message. The answer is looked for in its text, not in thoughts that a chat format keeps apart; these count
+/// for the form.
+pub(crate) fn judge(golds: &[&str], message: Option<&Message>) -> Finding {
+    let text = message.map_or("", |message| &message.content);
+    let is_formatted = message.is_some_and(|message| abstention::is_formatted(&said(message)));
+    Finding { is_formatted, ..abstention::judge(golds, text) }
+}
+
 /// Everything that a message says, as one text: thoughts that a chat format keeps apart stand in `<think>` before it.
-pub fn said(message: &Message) -> String {
+fn said(message: &Message) -> String {
     match &message.reasoning_content {
         None => message.content.clone(),
         Some(thoughts) => {
@@ -127,9 +135,8 @@ impl Environment for Play {
         let Some(truth) = &self.state.truth else {
             return Err(EnvError::Failed(format!("{ID}: verify before reset")));
         };
-        let text = self.state.answer.as_ref().map(said).unwrap_or_default();
         let golds = truth.golds();
-        Ok(verdict(&abstention::judge(&golds, &text), &self.reward, &golds))
+        Ok(verdict(&judge(&golds, self.state.answer.as_ref()), &self.reward, &golds))
     }
 
     fn snapshot(&self) -> Value {
