@@ -16,7 +16,8 @@ pub struct Kind {
 }
 
 /// Every environment, sorted by id.
-pub const CATALOGUE: &[&Kind] = &[&countdown::KIND, &mapf::KIND, &rows::KIND, &timed_facts::KIND, &timeqa::KIND];
+pub const CATALOGUE: &[&Kind] =
+    &[&countdown::KIND, &mapf::KIND, &rows::KIND, &timed_facts::KIND, &timeqa::KIND];
 
 /// The kind called `id`.
 ///

@@ -150,7 +150,9 @@ fn ablations_of_the_reward_change_what_they_name() {
         let generator = generator(config);
         let tasks = generator.tasks(5, 40).unwrap().tasks;
         let mut environment = generator.environment();
-        let earn = |task: &Task| total(&judged(&mut *environment, task, &generator.demonstrate(task).unwrap().content));
+        let earn = |task: &Task| {
+            total(&judged(&mut *environment, task, &generator.demonstrate(task).unwrap().content))
+        };
         tasks.iter().map(earn).fold(0.0, f64::max)
     };
     assert_eq!(tasks(json!({"reward": {"measure": "rouge"}})), 1.5);
@@ -187,5 +189,8 @@ fn a_restored_episode_goes_on_and_foreign_things_are_refused() {
     assert!(generator.draw(&task, Some("Bob")).contains("judged: answer 0, format 0; There is no answer"));
     task.truth = json!({"facts": 3});
     assert!(matches!(second.reset(&task, 0), Err(EnvError::Foreign(_))));
-    assert!(generator.demonstrate(&task).is_none() && generator.draw(&task, None).contains("is not one of timed_facts"));
+    assert!(
+        generator.demonstrate(&task).is_none()
+            && generator.draw(&task, None).contains("is not one of timed_facts")
+    );
 }

@@ -83,9 +83,8 @@ pub fn judge<S: AsRef<str>>(golds: &[S], response: &str) -> Finding {
     let answer = extracted(response);
     let is_abstention = answer.is_some_and(is_abstention);
     let is_answerable = !golds.is_empty();
-    let scores = answer
-        .filter(|_| is_answerable && !is_abstention)
-        .map(|answer| Scores::of(answer, &joined(golds)));
+    let scores =
+        answer.filter(|_| is_answerable && !is_abstention).map(|answer| Scores::of(answer, &joined(golds)));
     Finding {
         is_answerable,
         is_formatted: is_formatted(response),
@@ -146,7 +145,10 @@ mod tests {
             };
             for (text, is_shaped) in [(shaped, answer.is_some()), (bare, false)] {
                 let finding = judge(golds, &text);
-                assert!((finding.worth(Measure::RougeAndExact, 1.0) - worth).abs() < 1e-12, "{text}: {finding:?}");
+                assert!(
+                    (finding.worth(Measure::RougeAndExact, 1.0) - worth).abs() < 1e-12,
+                    "{text}: {finding:?}"
+                );
                 assert_eq!((finding.is_right(), finding.is_formatted), (is_right, is_shaped), "{text}");
                 assert_eq!(finding.answer.is_some(), answer.is_some());
             }
@@ -193,8 +195,15 @@ mod tests {
 
     #[test]
     fn several_golds_count_as_one() {
-        assert!(judge(&["Thomas Cook AG", "Thomas Cook Group"], "<answer>Thomas Cook AG, Thomas Cook Group</answer>")
-            .is_right());
-        assert!(!judge(&["Thomas Cook AG", "Thomas Cook Group"], "<answer>Thomas Cook AG</answer>").is_right());
+        assert!(
+            judge(
+                &["Thomas Cook AG", "Thomas Cook Group"],
+                "<answer>Thomas Cook AG, Thomas Cook Group</answer>"
+            )
+            .is_right()
+        );
+        assert!(
+            !judge(&["Thomas Cook AG", "Thomas Cook Group"], "<answer>Thomas Cook AG</answer>").is_right()
+        );
     }
 }

@@ -15,7 +15,10 @@ fn scores_are_those_of_rouge_score_and_of_squad() {
         let Scores { exact: same, f1, rouge_l } = Scores::of(prediction, gold);
         for (ours, key) in [(same, "exact"), (f1, "f1"), (rouge_l, "rouge_l")] {
             let theirs = pair[key].as_f64().unwrap();
-            assert!((ours - theirs).abs() < 1e-12, "{key} of {prediction:?} and {gold:?}: {ours}, not {theirs}");
+            assert!(
+                (ours - theirs).abs() < 1e-12,
+                "{key} of {prediction:?} and {gold:?}: {ours}, not {theirs}"
+            );
         }
         exact += usize::from(same == 1.0);
     }

@@ -16,10 +16,10 @@ pub(super) const ROLES: [&str; 12] = [
 ];
 /// Names of people.
 pub(super) const PEOPLE: [&str; 48] = [
-    "Ann", "Bob", "Cal", "Dee", "Eve", "Fay", "Gus", "Hal", "Ida", "Jim", "Kay", "Lee", "Max", "Ned", "Ola", "Pam",
-    "Ray", "Sue", "Tom", "Una", "Val", "Wes", "Xia", "Yan", "Zoe", "Abe", "Bea", "Cy", "Don", "Eli", "Flo", "Gil",
-    "Hope", "Ivan", "Joy", "Ken", "Liz", "Mia", "Nan", "Otto", "Pia", "Rex", "Sid", "Tess", "Uma", "Vic", "Wyn",
-    "Zed",
+    "Ann", "Bob", "Cal", "Dee", "Eve", "Fay", "Gus", "Hal", "Ida", "Jim", "Kay", "Lee", "Max", "Ned", "Ola",
+    "Pam", "Ray", "Sue", "Tom", "Una", "Val", "Wes", "Xia", "Yan", "Zoe", "Abe", "Bea", "Cy", "Don", "Eli",
+    "Flo", "Gil", "Hope", "Ivan", "Joy", "Ken", "Liz", "Mia", "Nan", "Otto", "Pia", "Rex", "Sid", "Tess",
+    "Uma", "Vic", "Wyn", "Zed",
 ];
 
 /// Which kind of question.
@@ -119,7 +119,11 @@ fn hard(cell: Cell, history: &[Fact], stream: &mut Stream) -> Option<When> {
 fn easy(cell: Cell, history: &[Fact], years: Years, stream: &mut Stream) -> Option<When> {
     let wants_pair = stream.below(2) == 1;
     let is_within = cell.is_answerable || (cell.is_unknown && stream.below(2) == 1);
-    let spans = if is_within { history.iter().map(|fact| (fact.from, fact.to)).collect() } else { gaps(history, years) };
+    let spans = if is_within {
+        history.iter().map(|fact| (fact.from, fact.to)).collect()
+    } else {
+        gaps(history, years)
+    };
     let spans: Vec<(u32, u32)> = spans.into_iter().filter(|(from, to)| !wants_pair || from < to).collect();
     if spans.is_empty() {
         return None;

@@ -22,8 +22,8 @@ use crate::{EnvError, Generator, Kind, settings};
 pub use config::{Config, PromptStyle, Reward, Years};
 pub use facts::{Fact, Question};
 pub use generate::TimedFacts;
-pub(crate) use play::{judge, verdict};
 pub use play::Truth;
+pub(crate) use play::{judge, verdict};
 
 /// Id of the environment.
 const ID: &str = "timed_facts";

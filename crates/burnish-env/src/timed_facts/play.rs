@@ -101,7 +101,9 @@ pub(crate) fn verdict(finding: &Finding, reward: &Reward, golds: &[&str]) -> Ver
             Some(_) if finding.is_abstention => "There is an answer.".to_owned(),
             Some(_) => format!("`{answer}` is not right."),
         }),
-        (Some(_), true) => (!finding.is_formatted).then(|| "The answer is right, the form is not.".to_owned()),
+        (Some(_), true) => {
+            (!finding.is_formatted).then(|| "The answer is right, the form is not.".to_owned())
+        }
     };
     verdict
 }

@@ -1,7 +1,7 @@
 //! TimeQA's human-written test questions (Chen et al. 2021, arXiv:2108.06314), for evaluation only.
 //!
 //! A question about a Wikipedia page is put with one of three inputs ([`Input`]): the whole page, the sentences of the time
-//! that is asked about, or quadruples (head, relation, tail, time). The last two come from the rules of [`rules`], which
+//! that is asked about, or quadruples (head, relation, tail, time). The last two come from the rules in `rules.rs`, which
 //! look at page and question, never at the answer. Answers are judged as in [`crate::timed_facts`].
 //!
 //! It demonstrates nothing and [`Generator::evaluation_only`] says why: it is a test set.
@@ -99,7 +99,8 @@ impl TimeQa {
     pub fn new(config: Config) -> Result<Self, EnvError> {
         check_bounds(&to_value(&config)?, &bounds())?;
         if config.path.is_empty() {
-            let problem = "name TimeQA's human_annotated_test.json (https://github.com/wenhuchen/Time-Sensitive-QA)";
+            let problem =
+                "name TimeQA's human_annotated_test.json (https://github.com/wenhuchen/Time-Sensitive-QA)";
             return Err(config_error("path", problem));
         }
         let questions = data::read(config.path.as_ref())?;
@@ -204,7 +205,10 @@ impl Generator for TimeQa {
         let prompt = task.prompt.first().map(|message| message.content.as_str()).unwrap_or_default();
         let mut text = format!("{prompt}\ngold: {}", TimeQa::reference(task));
         if let (Some(answer), Ok(truth)) = (answer, Truth::of(task)) {
-            text += &format!("\njudged: {:?}", truth.judge(Some(&Message::assistant(answer)), &self.config.reward).rewards);
+            text += &format!(
+                "\njudged: {:?}",
+                truth.judge(Some(&Message::assistant(answer)), &self.config.reward).rewards
+            );
         }
         text
     }

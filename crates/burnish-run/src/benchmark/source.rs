@@ -355,13 +355,22 @@ mod tests {
             let benchmark = find(name).unwrap();
             let located = locate(benchmark, None, &[], file.parent().and_then(Path::parent)).unwrap();
             let items = Items::read(benchmark, &located[0], None).unwrap();
-            assert_eq!((items.tasks.len(), items.tasks[7].id.0.as_str()), (989, format!("{name}/7").as_str()));
+            assert_eq!(
+                (items.tasks.len(), items.tasks[7].id.0.as_str()),
+                (989, format!("{name}/7").as_str())
+            );
             assert_eq!(items.references.iter().filter(|reference| *reference == "No Answer").count(), 159);
             for (task, reference) in items.tasks.iter().zip(&items.references) {
                 let prompt = &task.prompt[0].content;
-                assert!(prompt.starts_with(located[0].part.before) && prompt.ends_with(located[0].part.after));
+                assert!(
+                    prompt.starts_with(located[0].part.before) && prompt.ends_with(located[0].part.after)
+                );
                 let gold = benchmark.verifier.gold(reference).unwrap();
-                assert!(gold.judge(&format!("<answer>{reference}</answer>")).is_correct, "{}: {reference}", task.id);
+                assert!(
+                    gold.judge(&format!("<answer>{reference}</answer>")).is_correct,
+                    "{}: {reference}",
+                    task.id
+                );
             }
             assert_eq!(Items::read(benchmark, &located[0], Some(7)).unwrap().tasks, items.tasks[..7]);
         }
