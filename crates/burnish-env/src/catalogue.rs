@@ -1,6 +1,6 @@
 //! The environments that are built in.
 
-use crate::{EnvError, Generator, chains, countdown, household, mapf, rows};
+use crate::{EnvError, Generator, chains, countdown, household, mapf, rows, timed_facts, timeqa};
 
 /// One kind of environment.
 #[derive(Debug)]
@@ -16,8 +16,15 @@ pub struct Kind {
 }
 
 /// Every environment, sorted by id.
-pub const CATALOGUE: &[&Kind] =
-    &[&chains::KIND, &countdown::KIND, &household::KIND, &mapf::KIND, &rows::KIND];
+pub const CATALOGUE: &[&Kind] = &[
+    &chains::KIND,
+    &countdown::KIND,
+    &household::KIND,
+    &mapf::KIND,
+    &rows::KIND,
+    &timed_facts::KIND,
+    &timeqa::KIND,
+];
 
 /// The kind called `id`.
 ///

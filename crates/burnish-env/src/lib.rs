@@ -17,6 +17,8 @@ pub mod rollout;
 pub mod rows;
 mod settings;
 mod shares;
+pub mod timed_facts;
+pub mod timeqa;
 
 use burnish_core::{Message, Task, ToolSpec, Verdict};
 use serde::{Deserialize, Serialize};
@@ -111,6 +113,11 @@ pub trait Generator: Send + Sync {
     /// for. None where the answer can't be read, or the environment has no such direction.
     fn reverse(&self, task: &Task, answer: &str) -> Option<Task> {
         let _ = (task, answer);
+        None
+    }
+
+    /// Why nothing may be trained on these tasks, where they are a test set.
+    fn evaluation_only(&self) -> Option<&'static str> {
         None
     }
 

@@ -35,6 +35,11 @@ pub struct Summary {
     pub truncated_rate: Option<f64>,
     /// Success by label and value: `by_label["size"]["4"]`.
     pub by_label: BTreeMap<String, BTreeMap<String, Slice>>,
+    /// Rate of each flag over the tasks that share a value of a label: `flags_by_label["size"]["4"]["parse_error"]`. The
+    /// values of a label split the tasks, so these rates are over disjoint sets (rate of abstentions where there is an
+    /// answer, and where there is none).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub flags_by_label: BTreeMap<String, BTreeMap<String, BTreeMap<String, f64>>>,
 }
 
 /// The tasks that share one value of a label.
@@ -66,10 +71,11 @@ impl Summary {
             success: bootstrap::mean(&success, seed),
             reward: bootstrap::mean(&reward, seed),
             rewards: named_means(&groups, |episode| &episode.verdict.rewards, |reward| *reward),
-            flags: named_means(&groups, |episode| &episode.verdict.flags, |flag| f64::from(u8::from(*flag))),
+            flags: flag_rates(&groups),
             completion_tokens_mean: mean_of(&|episode| episode.sampled_tokens() as f64),
             truncated_rate: mean_of(&|episode| f64::from(u8::from(is_cut_short(episode)))),
             by_label: by_label(tasks, groups.keys().copied().zip(success).collect(), seed),
+            flags_by_label: flags_by_label(tasks, &groups),
         }
     }
 }
@@ -130,6 +136,33 @@ fn named_means<T>(
         *entry = mean(&task_means(groups, &of)).unwrap_or(0.0);
     }
     means
+}
+
+fn flag_rates(groups: &Groups<'_>) -> BTreeMap<String, f64> {
+    named_means(groups, |episode| &episode.verdict.flags, |flag| f64::from(u8::from(*flag)))
+}
+
+/// The rates of flags over the tasks of each value of each label; empty where no episode has a flag.
+fn flags_by_label(
+    tasks: &[Task],
+    groups: &Groups<'_>,
+) -> BTreeMap<String, BTreeMap<String, BTreeMap<String, f64>>> {
+    let mut values: BTreeMap<&String, BTreeMap<&String, Groups<'_>>> = BTreeMap::new();
+    for task in tasks {
+        let Some((&id, episodes)) = groups.get_key_value(&task.id) else { continue };
+        for (label, value) in &task.labels {
+            values.entry(label).or_default().entry(value).or_default().insert(id, episodes.clone());
+        }
+    }
+    let rates = |slices: BTreeMap<&String, Groups<'_>>| {
+        let rates = slices.iter().map(|(value, groups)| ((*value).clone(), flag_rates(groups)));
+        rates.filter(|(_, rates)| !rates.is_empty()).collect::<BTreeMap<_, _>>()
+    };
+    values
+        .into_iter()
+        .map(|(label, slices)| (label.clone(), rates(slices)))
+        .filter(|(_, slices)| !slices.is_empty())
+        .collect()
 }
 
 fn by_label(
@@ -302,6 +335,39 @@ pub(crate) mod tests {
         assert_eq!(of("size", "10"), (1, 1.0));
         assert_eq!(of("agents", "3"), (1, 0.0));
         assert_eq!(by_label.len(), 2);
+    }
+
+    #[test]
+    fn one_who_always_abstains_does_so_on_all_unanswerable_and_on_all_answerable_tasks() {
+        let abstention = |id: &str, abstained: bool, answerable: bool| {
+            let success = abstained != answerable;
+            let mut episode = episode(id, success, 0.0);
+            episode.verdict.flags = BTreeMap::from([("abstained".into(), abstained)]);
+            episode
+        };
+        let tasks = [
+            task("a", &[("answerable", "yes")]),
+            task("b", &[("answerable", "yes")]),
+            task("c", &[("answerable", "no")]),
+            task("never played", &[("answerable", "perhaps")]),
+        ];
+        let rates = |abstained: [bool; 3]| {
+            let episodes = [
+                abstention("a", abstained[0], true),
+                abstention("b", abstained[1], true),
+                abstention("c", abstained[2], false),
+                unscored("c"),
+            ];
+            let summary = Summary::of(&tasks, &episodes, &BTreeMap::new(), 1);
+            assert_eq!(summary.flags_by_label["answerable"].len(), 2);
+            let rate = |value: &str| summary.flags_by_label["answerable"][value]["abstained"];
+            (rate("no"), rate("yes"), summary.by_label["answerable"]["yes"].success.mean)
+        };
+        assert_eq!(rates([true, true, true]), (1.0, 1.0, 0.0));
+        assert_eq!(rates([true, false, true]), (1.0, 0.5, 0.5));
+        assert_eq!(rates([false, false, false]), (0.0, 0.0, 1.0));
+        let bare = Summary::of(&tasks, &[episode("a", true, 1.0)], &BTreeMap::new(), 1);
+        assert!(bare.flags_by_label.is_empty());
     }
 
     proptest! {

@@ -92,6 +92,9 @@ impl Corpus {
         let set = &recipe.data.demonstrations[index];
         let drops = recipe.data.decontaminate.action == OverlapAction::Drop;
         let generator = burnish_env::build(&set.env, &set.config)?;
+        if let Some(reason) = generator.evaluation_only() {
+            return Err(RunError::Refused(format!("data.demonstrations[{index}].env: {reason}")));
+        }
         let address = Address { stage: 1 + index as u64, ..Address::new(recipe.run.seed, Purpose::Task) };
         let table = format!("data.demonstrations[{index}].config");
         let mut is_demonstrated = false;

@@ -30,6 +30,9 @@ impl Tasks {
     /// If a configuration cannot yield its tasks, or every training task is held out.
     pub(crate) fn make(recipe: &Recipe, needs_training: bool) -> Result<Self, RunError> {
         let train_generator = burnish_env::build(&recipe.env.id, &recipe.env.config)?;
+        if let Some(reason) = train_generator.evaluation_only().filter(|_| needs_training) {
+            return Err(RunError::Refused(format!("env.id: {reason}")));
+        }
         let eval_config = recipe.eval.config.as_ref().unwrap_or(&recipe.env.config);
         let eval_generator = burnish_env::build(&recipe.env.id, eval_config)?;
         let table = if recipe.eval.config.is_some() { "eval.config" } else { "env.config" };

@@ -13,6 +13,7 @@
 //!
 //! `docs/verifiers.md` states the rules of every verifier, and where they differ from math-verify's.
 
+pub mod abstention;
 mod choice;
 mod commands;
 mod equal;
@@ -25,6 +26,7 @@ mod normal;
 mod numeral;
 mod poly;
 mod prose;
+pub mod qa;
 mod relation;
 mod sample;
 mod structure;
@@ -52,6 +54,8 @@ pub enum Verifier {
     Text,
     /// The same JSON value.
     Json,
+    /// A short answer inside `<answer>`, or `No Answer` where the reference says so; see [`mod@abstention`].
+    Abstention,
 }
 
 /// A reference answer that cannot be judged against.
@@ -78,6 +82,7 @@ enum Kind {
     Text(Vec<text::Piece>),
     Items(Vec<Vec<text::Piece>>),
     Json(serde_json::Value),
+    Abstention(Vec<String>),
 }
 
 /// What a verifier found.
@@ -107,8 +112,15 @@ pub enum Reason {
 
 impl Verifier {
     /// Every verifier.
-    pub const ALL: [Verifier; 6] =
-        [Verifier::Number, Verifier::Math, Verifier::Choice, Verifier::Exact, Verifier::Text, Verifier::Json];
+    pub const ALL: [Verifier; 7] = [
+        Verifier::Number,
+        Verifier::Math,
+        Verifier::Choice,
+        Verifier::Exact,
+        Verifier::Text,
+        Verifier::Json,
+        Verifier::Abstention,
+    ];
 
     /// Its name in recipes.
     pub fn name(self) -> &'static str {
@@ -119,6 +131,7 @@ impl Verifier {
             Verifier::Exact => "exact",
             Verifier::Text => "text",
             Verifier::Json => "json",
+            Verifier::Abstention => "abstention",
         }
     }
 
@@ -157,6 +170,7 @@ impl Verifier {
                 serde_json::from_str(reference)
                     .map_err(|_| refuse("it is not JSON; use `text` or `exact`"))?,
             ),
+            Verifier::Abstention => Kind::Abstention(abstention::golds(reference)),
         }))
     }
 }
@@ -195,6 +209,11 @@ impl Gold {
                 Some(Err(text)) => Judgement::of(text, false, false),
                 Some(Ok((value, text))) => Judgement::of(text, true, json::same(gold, &value)),
             },
+            Kind::Abstention(golds) => {
+                let finding = abstention::judge(golds, response);
+                let is_right = finding.is_right();
+                finding.answer.map_or_else(Judgement::none, |answer| Judgement::of(answer, true, is_right))
+            }
         }
     }
 }

@@ -36,7 +36,7 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum VerifierConfig {
-    /// Compares the answer with the row's: `number`, `math`, `choice`, `exact`, `text`, `json`.
+    /// Compares the answer with the row's: `number`, `math`, `choice`, `exact`, `text`, `json`, `abstention`.
     BuiltIn(Verifier),
     /// An external command.
     Command(CommandConfig),

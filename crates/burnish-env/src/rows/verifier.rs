@@ -1,6 +1,7 @@
 //! What judges: the seam for verifiers, and the external one: requests, answers, and what is made of silence.
 
 use burnish_core::{Message, Verdict};
+use burnish_verify::abstention::golds;
 use burnish_verify::{Gold, GoldError, Reason, Verifier};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -13,6 +14,7 @@ use super::config::{CommandConfig, Config, VerifierConfig};
 use super::process::{Process, find_program};
 use crate::EnvError;
 use crate::settings::config_error;
+use crate::timed_facts::{Reward, judge, verdict};
 
 /// What is judged.
 #[derive(Debug, Serialize)]
@@ -52,6 +54,11 @@ impl Judge for Compared {
         let Some(answer) = request.answer else {
             return Verdict::unscored("the row has no answer to compare with");
         };
+        if self.0 == Verifier::Abstention {
+            let golds = golds(answer);
+            let golds: Vec<&str> = golds.iter().map(String::as_str).collect();
+            return verdict(&judge(&golds, request.messages.last()), &Reward::default(), &golds);
+        }
         match gold(self.0, answer) {
             Ok(gold) => {
                 let judgement = gold.judge(request.completion);

@@ -1,5 +1,6 @@
 //! The benchmarks that have a name.
 
+use burnish_env::timeqa::{INSTRUCTION, Input};
 use burnish_verify::Verifier;
 
 use crate::RunError;
@@ -7,8 +8,10 @@ use crate::RunError;
 /// A benchmark: where its data comes from, how an item is put to the policy, and what judges the answer.
 #[derive(Debug)]
 pub struct Benchmark {
-    /// Its name on the command line, and that of its folder of data.
+    /// Its name on the command line.
     pub name: &'static str,
+    /// Name of its folder of data.
+    pub folder: &'static str,
     /// Its name for people, with the paper.
     pub title: &'static str,
     /// Where the data comes from.
@@ -20,6 +23,9 @@ pub struct Benchmark {
     /// The columns of the question and of the reference, in the forms in which the data is found; the first pair
     /// that a file's first row has is read.
     pub columns: &'static [(&'static str, &'static str)],
+    /// Where the file is TimeQA's, what the policy reads beside the question; `None` where it has rows with the columns
+    /// above.
+    pub timeqa: Option<Input>,
     /// Columns by which results are broken down, where they are there, with the label's name.
     pub labels: &'static [(&'static str, &'static str)],
     /// What judges.
@@ -54,21 +60,46 @@ const fn language(
     Part { language: Some(language), files, before, after }
 }
 
+/// TimeQA's test questions with one of its inputs.
+const fn timeqa(name: &'static str, title: &'static str, input: Input) -> Benchmark {
+    Benchmark {
+        name,
+        folder: "timeqa",
+        title,
+        source: "https://github.com/wenhuchen/Time-Sensitive-QA, dataset/human_annotated_test.json, packed with gzip or not",
+        licence: "BSD-3-Clause",
+        parts: &[Part {
+            language: None,
+            files: &["human_annotated_test.json", "human_annotated_test.json.gz"],
+            before: "Context:\n",
+            after: INSTRUCTION,
+        }],
+        columns: &[],
+        timeqa: Some(input),
+        labels: &[("answerable", "answerable"), ("relation", "relation")],
+        verifier: Verifier::Abstention,
+        tokens_max: 1024,
+    }
+}
+
 /// Every benchmark.
 pub const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         name: "gsm8k",
+        folder: "gsm8k",
         title: "GSM8K, test: grade-school word problems (Cobbe et al. 2021, arXiv:2110.14168)",
         source: "https://github.com/openai/grade-school-math, grade_school_math/data/test.jsonl",
         licence: "MIT",
         parts: &[Part { language: None, files: &["test.jsonl", "test.parquet"], before: "", after: BOXED }],
         columns: &[("question", "answer")],
+        timeqa: None,
         labels: &[],
         verifier: Verifier::Number,
         tokens_max: 1024,
     },
     Benchmark {
         name: "math500",
+        folder: "math500",
         title: "MATH-500: 500 problems of MATH's test set (Hendrycks et al. 2021, arXiv:2103.03874; \
                 Lightman et al. 2023, arXiv:2305.20050)",
         source: "https://github.com/openai/prm800k, or as columns problem, answer, difficulty in \
@@ -81,12 +112,14 @@ pub const BENCHMARKS: &[Benchmark] = &[
             after: BOXED,
         }],
         columns: &[("problem", "answer")],
+        timeqa: None,
         labels: &[("subject", "subject"), ("level", "level"), ("difficulty", "level")],
         verifier: Verifier::Math,
         tokens_max: 2048,
     },
     Benchmark {
         name: "mgsm",
+        folder: "mgsm",
         title: "MGSM: 250 problems of GSM8K in 11 languages (Shi et al. 2022, arXiv:2210.03057)",
         source: "https://github.com/google-research/url-nlp, mgsm/mgsm_LANGUAGE.tsv",
         licence: "CC-BY-4.0",
@@ -104,10 +137,23 @@ pub const BENCHMARKS: &[Benchmark] = &[
             language("zh", &["mgsm_zh.tsv"], "问题：", "\n逐步解答："),
         ],
         columns: &[("1", "2"), ("question", "answer_number"), ("question", "answer")],
+        timeqa: None,
         labels: &[],
         verifier: Verifier::Number,
         tokens_max: 1024,
     },
+    timeqa(
+        "timeqa",
+        "TimeQA: 989 human-written questions with a time, some without answer, over whole pages (Chen et al. 2021, \
+         arXiv:2108.06314)",
+        Input::Context,
+    ),
+    timeqa("timeqa-filtered", "TimeQA, over the sentences of the time that is asked about", Input::Filtered),
+    timeqa(
+        "timeqa-quadruples",
+        "TimeQA, over quadruples (head, relation, tail, time) that plain rules find",
+        Input::Quadruples,
+    ),
 ];
 
 impl Benchmark {
@@ -160,7 +206,7 @@ mod tests {
         }
         let error = find("math-500").unwrap_err().to_string();
         assert!(
-            error.contains("did you mean `math500`?") && error.contains("gsm8k, math500, mgsm"),
+            error.contains("did you mean `math500`?") && error.contains("gsm8k, math500, mgsm, timeqa"),
             "{error}"
         );
         assert!(!find("zzz").unwrap_err().to_string().contains("did you mean"));

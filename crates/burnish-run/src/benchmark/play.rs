@@ -207,7 +207,7 @@ fn play(
     let episodes = rollout::play(
         policy,
         &Plan {
-            generator: &items.generator,
+            generator: &*items.generator,
             tasks,
             rollouts: settings.samples,
             sampling,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use burnish_core::{Message, Role, Task, TaskId};
 use burnish_data::{ColumnNames, Columns, DataError, Paths, Stream};
 use burnish_env::rows::{Config, Rows, VerifierConfig, reference};
+use burnish_env::timeqa::{self, Input, TimeQa};
 use burnish_env::{EnvError, Generator};
 
 use super::cards::{Benchmark, Part, did_you_mean};
@@ -77,7 +78,7 @@ pub fn locate(
     }
     let folder = match (data, folder) {
         (Some(data), _) => data.to_owned(),
-        (None, Some(folder)) => folder.join(name),
+        (None, Some(folder)) => folder.join(benchmark.folder),
         (None, None) => {
             let file =
                 benchmark.parts.first().and_then(|part| part.files.first()).copied().unwrap_or_default();
@@ -96,10 +97,10 @@ pub fn locate(
 }
 
 fn missing(benchmark: &Benchmark, file: &str) -> RunError {
-    let Benchmark { name, source, licence, .. } = benchmark;
+    let Benchmark { name, folder, source, licence, .. } = benchmark;
     RunError::Refused(format!(
         "{name} needs its data: there is no `{file}`. It comes from {source} (licence: {licence}); nothing is \
-         downloaded here. Give it with --data FILE, or lay it into ${FOLDER_VARIABLE}/{name}/"
+         downloaded here. Give it with --data FILE, or lay it into ${FOLDER_VARIABLE}/{folder}/"
     ))
 }
 
@@ -108,7 +109,7 @@ pub struct Items {
     /// Number of the part in the benchmark.
     pub part: usize,
     /// Plays and judges them.
-    pub generator: Rows,
+    pub generator: Box<dyn Generator>,
     /// One for each item; named after its place (`mgsm/de/17`, from 0).
     pub tasks: Vec<Task>,
     /// What the answer of each is compared with.
@@ -122,6 +123,9 @@ impl Items {
     /// If the file can't be read, lacks the benchmark's columns, or has a reference that can't be compared with:
     /// names file and line.
     pub fn read(benchmark: &Benchmark, located: &Located, limit: Option<usize>) -> Result<Self, RunError> {
+        if let Some(input) = benchmark.timeqa {
+            return Items::of_timeqa(benchmark, located, input, limit);
+        }
         let (columns, labels) = columns_of(benchmark, &located.path)?;
         let config = Config {
             path: Paths(vec![located.path.clone()]),
@@ -137,6 +141,7 @@ impl Items {
         let generator = Rows::new(config).map_err(data_error)?;
         let rows = generator.in_order().map_err(data_error)?;
         let kept = limit.unwrap_or(rows.len()).min(rows.len());
+        let generator: Box<dyn Generator> = Box::new(generator);
         let mut items = Items { part: located.index, generator, tasks: Vec::new(), references: Vec::new() };
         for (index, row) in rows.into_iter().take(kept).enumerate() {
             let answer = items.generator.row(&row).and_then(|(_, row)| row.answer).unwrap_or_default();
@@ -144,6 +149,27 @@ impl Items {
             items.tasks.push(task(benchmark, located, &labels, index, row)?);
         }
         Ok(items)
+    }
+
+    fn of_timeqa(
+        benchmark: &Benchmark,
+        located: &Located,
+        input: Input,
+        limit: Option<usize>,
+    ) -> Result<Self, RunError> {
+        let path = located.path.display().to_string();
+        let generator = TimeQa::new(timeqa::Config { path, input, ..timeqa::Config::default() });
+        let generator = generator.map_err(|error| match error {
+            EnvError::Data(error) => RunError::Data(error),
+            other => RunError::Environment(other),
+        })?;
+        let mut tasks = generator.in_order();
+        tasks.truncate(limit.unwrap_or(tasks.len()));
+        for (index, task) in tasks.iter_mut().enumerate() {
+            task.id = TaskId(format!("{}/{index}", benchmark.name));
+        }
+        let references = tasks.iter().map(TimeQa::reference).collect();
+        Ok(Items { part: located.index, generator: Box::new(generator), tasks, references })
     }
 }
 
@@ -311,10 +337,53 @@ mod tests {
             }
             assert!(nowhere.contains(file), "{nowhere}");
             assert!(
-                empty.contains(&folder.path().join(benchmark.name).join(file).display().to_string()),
+                empty.contains(&folder.path().join(benchmark.folder).join(file).display().to_string()),
                 "{empty}"
             );
         }
+    }
+
+    #[test]
+    fn timeqas_questions_are_items_with_each_input_and_never_trained_on() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../../shared/data/timeqa/human_annotated_test.json.gz");
+        if !file.is_file() {
+            println!("skipped: there is no {}", file.display());
+            return;
+        }
+        for name in ["timeqa", "timeqa-filtered", "timeqa-quadruples"] {
+            let benchmark = find(name).unwrap();
+            let located = locate(benchmark, None, &[], file.parent().and_then(Path::parent)).unwrap();
+            let items = Items::read(benchmark, &located[0], None).unwrap();
+            assert_eq!(
+                (items.tasks.len(), items.tasks[7].id.0.as_str()),
+                (989, format!("{name}/7").as_str())
+            );
+            assert_eq!(items.references.iter().filter(|reference| *reference == "No Answer").count(), 159);
+            for (task, reference) in items.tasks.iter().zip(&items.references) {
+                let prompt = &task.prompt[0].content;
+                assert!(
+                    prompt.starts_with(located[0].part.before) && prompt.ends_with(located[0].part.after)
+                );
+                let gold = benchmark.verifier.gold(reference).unwrap();
+                assert!(
+                    gold.judge(&format!("<answer>{reference}</answer>")).is_correct,
+                    "{}: {reference}",
+                    task.id
+                );
+            }
+            assert_eq!(Items::read(benchmark, &located[0], Some(7)).unwrap().tasks, items.tasks[..7]);
+        }
+        let text = format!(
+            "[run]\ndir = \"x\"\n[policy]\npath = \"p\"\n[train]\nmethod = \"grpo\"\nmax_steps = 1\n[env]\nid = \"timeqa\"\n\
+             config.path = \"{}\"\n",
+            file.display()
+        );
+        let source = crate::recipe::Source::parse("r.toml", &text, &[]).unwrap();
+        let recipe = crate::recipe::Recipe::resolve(&source).unwrap();
+        let error = crate::tasks::Tasks::make(&recipe, true).err().unwrap().to_string();
+        assert!(error.starts_with("env.id: TimeQA's human-written questions are a test set"), "{error}");
+        assert!(crate::tasks::Tasks::make(&recipe, false).is_ok());
     }
 
     #[test]

@@ -28,6 +28,7 @@ fn evaluated(step: u64, success: f64) -> EvaluatedStep {
             ("size".into(), sizes.into()),
             ("agents".into(), BTreeMap::from([("2".into(), slice)])),
         ]),
+        flags_by_label: BTreeMap::new(),
     };
     EvaluatedStep { step, summary }
 }

@@ -90,6 +90,16 @@ fn say_details(summary: &Summary) {
             );
         }
     }
+    for (label, values) in &summary.flags_by_label {
+        for (value, rates) in values {
+            let raised = rates.iter().filter(|(_, rate)| **rate > 0.0);
+            let raised: Vec<String> =
+                raised.map(|(flag, rate)| format!("{flag} {:.1} %", 100.0 * rate)).collect();
+            if !raised.is_empty() {
+                println!("flags    {label}={value}: {}", raised.join(", "));
+            }
+        }
+    }
     if let Some(tokens) = summary.completion_tokens_mean {
         println!("tokens   {tokens:.1} an episode");
     }

@@ -1,0 +1,169 @@
+//! The generator of timed facts.
+
+use std::collections::BTreeMap;
+
+use burnish_core::rng::{Address, Purpose, Stream};
+use burnish_core::{Message, Task, TaskId};
+use burnish_verify::abstention;
+use serde_json::Value;
+
+use super::ID;
+use super::config::{Config, bounds};
+use super::draw::{Cell, draw};
+use super::play::{Play, State, Truth, verdict};
+use crate::digest::digest;
+use crate::settings::{config_error, to_value};
+use crate::{Bound, CellReport, EnvError, Environment, Generator, TaskSet};
+
+/// Candidates drawn for one task before its cell counts as empty.
+const DRAWS_MAX: usize = 1_000;
+
+/// Makes tasks of timed facts.
+#[derive(Debug, Clone)]
+pub struct TimedFacts {
+    config: Config,
+}
+
+impl TimedFacts {
+    /// A generator with this configuration.
+    ///
+    /// # Errors
+    /// If a key is out of its bounds or contradicts another.
+    pub fn new(config: Config) -> Result<Self, EnvError> {
+        config.check()?;
+        Ok(TimedFacts { config })
+    }
+
+    fn instance(&self, cell: Cell, seed: u64, report: &mut CellReport) -> Result<Truth, EnvError> {
+        let mut stream = Stream::new(seed);
+        for _ in 0..DRAWS_MAX {
+            report.drawn += 1;
+            match draw(&self.config, cell, &mut stream) {
+                Some((facts, question)) => {
+                    report.made += 1;
+                    return Ok(Truth { facts, question });
+                }
+                None => *report.dropped.entry("no_gap".to_owned()).or_default() += 1,
+            }
+        }
+        let problem = format!(
+            "no instance of the cell `{cell}` in {DRAWS_MAX} draws: no gap was wide enough; nearest: {}",
+            self.config.years.last + 1
+        );
+        Err(config_error("years.last", &problem))
+    }
+
+    fn task(&self, cell: Cell, truth: &Truth) -> Result<Task, EnvError> {
+        let yes_no = if cell.is_answerable { "yes" } else { "no" };
+        let prompt = truth.prompt(self.config.prompt);
+        let truth_value = to_value(truth)?;
+        Ok(Task {
+            id: TaskId(format!("{ID}/{}", digest(truth_value.to_string().as_bytes()))),
+            environment: ID.to_owned(),
+            prompt: vec![Message::user(prompt)],
+            truth: truth_value,
+            labels: BTreeMap::from([
+                ("answerable".to_owned(), yes_no.to_owned()),
+                ("difficulty".to_owned(), cell.difficulty().to_owned()),
+                ("question".to_owned(), truth.question.when.name().to_owned()),
+            ]),
+        })
+    }
+
+    /// The cells of `count` tasks in their order. Of each prefix, the shares are met up to rounding.
+    fn cells(&self, count: usize) -> Vec<Cell> {
+        let Config { unanswerable, unknown, hard, .. } = self.config;
+        let mut unanswerable = Share::new(unanswerable);
+        let [mut hard_answerable, mut hard_known, mut hard_unknown] = [hard; 3].map(Share::new);
+        let mut unknown = Share::new(unknown);
+        (0..count)
+            .map(|_| {
+                if !unanswerable.next() {
+                    return Cell { is_answerable: true, is_hard: hard_answerable.next(), is_unknown: false };
+                }
+                let is_unknown = unknown.next();
+                let is_hard = if is_unknown { hard_unknown.next() } else { hard_known.next() };
+                Cell { is_answerable: false, is_hard, is_unknown }
+            })
+            .collect()
+    }
+}
+
+/// Says yes so often that after any number `n` of questions it has said so `round(share * n)` times.
+struct Share {
+    share: f64,
+    asked: f64,
+}
+
+impl Share {
+    fn new(share: f64) -> Self {
+        Share { share, asked: 0.0 }
+    }
+
+    fn next(&mut self) -> bool {
+        let before = (self.share * self.asked).round();
+        self.asked += 1.0;
+        (self.share * self.asked).round() > before
+    }
+}
+
+impl Generator for TimedFacts {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn config(&self) -> Value {
+        to_value(&self.config).unwrap_or_default()
+    }
+
+    fn bounds(&self) -> Vec<Bound> {
+        bounds()
+    }
+
+    /// The shares of unanswerable, unknown and hard questions are met exactly up to rounding, in each prefix of the set too.
+    fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
+        let mut reports: BTreeMap<Cell, CellReport> = BTreeMap::new();
+        let mut tasks = Vec::with_capacity(count);
+        for (index, cell) in self.cells(count).into_iter().enumerate() {
+            let place = Address { task: index as u64, ..Address::new(seed, Purpose::Task) };
+            let named = || CellReport { cell: cell.to_string(), ..CellReport::default() };
+            let report = reports.entry(cell).or_insert_with(named);
+            let truth = self.instance(cell, place.seed(), report)?;
+            tasks.push(self.task(cell, &truth)?);
+        }
+        Ok(TaskSet { tasks, cells: reports.into_values().collect() })
+    }
+
+    fn environment(&self) -> Box<dyn Environment> {
+        Box::new(Play { reward: self.config.reward, state: State::default() })
+    }
+
+    fn demonstrate(&self, task: &Task) -> Option<Message> {
+        Some(Message::assistant(Truth::of(task).ok()?.demonstration()))
+    }
+
+    fn reasoning(&self, task: &Task) -> Option<String> {
+        Some(Truth::of(task).ok()?.reasoning())
+    }
+
+    fn draw(&self, task: &Task, answer: Option<&str>) -> String {
+        let truth = match Truth::of(task) {
+            Ok(truth) => truth,
+            Err(error) => return error.to_string(),
+        };
+        let golds = truth.golds();
+        let mut facts: Vec<_> = truth.facts.iter().collect();
+        facts.sort_by_key(|fact| (&fact.entity, &fact.role, fact.from));
+        let mut lines: Vec<String> = facts.into_iter().map(ToString::to_string).collect();
+        lines.push(truth.question.to_string());
+        lines.push(format!("gold: {}", golds.first().copied().unwrap_or(abstention::NO_ANSWER)));
+        if let Some(answer) = answer {
+            let verdict = verdict(&abstention::judge(&golds, answer), &self.config.reward, &golds);
+            let earned: Vec<String> =
+                verdict.rewards.iter().map(|(name, reward)| format!("{name} {reward}")).collect();
+            let feedback = verdict.feedback.map(|text| format!("; {text}")).unwrap_or_default();
+            lines.push(format!("judged: {}{feedback}", earned.join(", ")));
+        }
+        lines.join("\n")
+    }
+}

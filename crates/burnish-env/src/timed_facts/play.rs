@@ -1,0 +1,153 @@
+//! One episode: a question, a response, a verdict.
+
+use burnish_core::{Message, Task, Verdict};
+use burnish_verify::abstention::{self, Finding, NO_ANSWER};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::ID;
+use super::config::{PromptStyle, Reward};
+use super::facts::{Fact, Question};
+use crate::{EnvError, Environment, Step, settings};
+
+/// What is known about a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Truth {
+    /// The facts, in the order of the text.
+    pub facts: Vec<Fact>,
+    /// The question.
+    pub question: Question,
+}
+
+impl Truth {
+    /// Reads the truth of a task.
+    ///
+    /// # Errors
+    /// If it is not that of a task of this environment.
+    pub fn of(task: &Task) -> Result<Self, EnvError> {
+        Truth::deserialize(&task.truth)
+            .map_err(|error| EnvError::Foreign(format!("task {} is not one of {ID}: {error}", task.id)))
+    }
+
+    /// The gold answers: one, or none where the question can't be answered.
+    pub fn golds(&self) -> Vec<&str> {
+        self.question.answer(&self.facts).map(|fact| fact.person.as_str()).into_iter().collect()
+    }
+
+    pub(super) fn prompt(&self, style: PromptStyle) -> String {
+        let facts: Vec<String> = self.facts.iter().map(Fact::to_string).collect();
+        let short = format!("{}\n{}", facts.join("\n"), self.question);
+        match style {
+            PromptStyle::Short => short,
+            PromptStyle::Full => format!(
+                "Each line says who held a role, from one year to another, both included. The question asks who held one in \
+                 a year, all through some years, or next after somebody.\n\n{}\nQuestion: {}\n\nThink first. If the lines do not say, \
+                 the answer is {NO_ANSWER}. Write exactly:\n<think>\nyour thoughts\n</think>\n\n<answer>\nthe name alone, \
+                 or {NO_ANSWER}\n</answer>",
+                facts.join("\n"),
+                self.question
+            ),
+        }
+    }
+
+    /// What a right response says before its answer.
+    pub(super) fn reasoning(&self) -> String {
+        format!("<think>\n{}\n</think>\n\n", self.question.steps(&self.facts).join("\n"))
+    }
+
+    pub(super) fn demonstration(&self) -> String {
+        let answer = self.golds().first().copied().unwrap_or(NO_ANSWER);
+        format!("{}<answer>\n{answer}\n</answer>", self.reasoning())
+    }
+}
+
+/// What is found in a message. The answer is looked for in its text, not in thoughts that a chat format keeps apart; these count
+/// for the form.
+pub(crate) fn judge(golds: &[&str], message: Option<&Message>) -> Finding {
+    let text = message.map_or("", |message| &message.content);
+    let is_formatted = message.is_some_and(|message| abstention::is_formatted(&said(message)));
+    Finding { is_formatted, ..abstention::judge(golds, text) }
+}
+
+/// Everything that a message says, as one text: thoughts that a chat format keeps apart stand in `<think>` before it.
+fn said(message: &Message) -> String {
+    match &message.reasoning_content {
+        None => message.content.clone(),
+        Some(thoughts) => {
+            format!("<think>\n{}\n</think>\n\n{}", thoughts.trim_matches('\n'), message.content.trim_start())
+        }
+    }
+}
+
+/// The verdict on what was found: components `format` and `answer`.
+pub(crate) fn verdict(finding: &Finding, reward: &Reward, golds: &[&str]) -> Verdict {
+    let is_right = finding.is_right();
+    let mut verdict = Verdict::scored("answer", finding.worth(reward.measure, reward.abstention), is_right);
+    verdict.rewards.insert("format".to_owned(), if finding.is_formatted { reward.format } else { 0.0 });
+    verdict.flags = [
+        ("abstained", finding.is_abstention),
+        ("answerable", finding.is_answerable),
+        ("formatted", finding.is_formatted),
+        ("parse_error", finding.answer.is_none()),
+    ]
+    .map(|(name, is_set)| (name.to_owned(), is_set))
+    .into();
+    verdict.error_turn = (!is_right).then_some(0);
+    verdict.feedback = match (&finding.answer, is_right) {
+        (None, _) => Some("There is no answer between <answer> and </answer>.".to_owned()),
+        (Some(answer), false) => Some(match golds.first() {
+            None => format!("`{answer}` is not known: the right answer is {NO_ANSWER}."),
+            Some(_) if finding.is_abstention => "There is an answer.".to_owned(),
+            Some(_) => format!("`{answer}` is not right."),
+        }),
+        (Some(_), true) => {
+            (!finding.is_formatted).then(|| "The answer is right, the form is not.".to_owned())
+        }
+    };
+    verdict
+}
+
+/// Plays timed facts: one turn, one answer.
+pub(super) struct Play {
+    pub(super) reward: Reward,
+    pub(super) state: State,
+}
+
+/// All that changes in an episode.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct State {
+    truth: Option<Truth>,
+    answer: Option<Message>,
+}
+
+impl Environment for Play {
+    fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
+        self.state = State { truth: Some(Truth::of(task)?), answer: None };
+        Ok(task.prompt.clone())
+    }
+
+    fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
+        self.state.answer = Some(action.clone());
+        Ok(Step::Done)
+    }
+
+    fn verify(&mut self) -> Result<Verdict, EnvError> {
+        let Some(truth) = &self.state.truth else {
+            return Err(EnvError::Failed(format!("{ID}: verify before reset")));
+        };
+        let golds = truth.golds();
+        Ok(verdict(&judge(&golds, self.state.answer.as_ref()), &self.reward, &golds))
+    }
+
+    fn snapshot(&self) -> Value {
+        settings::to_value(&self.state).unwrap_or_default()
+    }
+
+    fn restore(&mut self, snapshot: &Value) -> Result<(), EnvError> {
+        self.state = State::deserialize(snapshot)
+            .map_err(|error| EnvError::Foreign(format!("not a snapshot of {ID}: {error}")))?;
+        Ok(())
+    }
+}
