@@ -4,6 +4,7 @@ mod batch;
 mod credit;
 mod critic;
 mod groups;
+mod moved;
 mod plan;
 mod teacher;
 
@@ -12,11 +13,12 @@ use std::path::Path;
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Task};
 use burnish_engine::LocalPolicy;
-use burnish_rl::advantage::{self, Advantage};
+use burnish_rl::advantage::{self, Advantage, Estimator};
 use burnish_rl::{LossConfig, Objective};
 use burnish_train::checkpoint::{BoxError, Checkpoint};
 use burnish_train::schedule::Schedule;
 use burnish_train::{Sample, Trainer, TrainerConfig, minibatches, minibatches_of_groups, totals};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::RunError;
@@ -26,9 +28,11 @@ use crate::reference::{Reference, mean_kl};
 use crate::summary::{Metrics, Updates, episode_metrics};
 use crate::tasks::Tasks;
 use batch::Batch;
+use credit::Compared;
 pub(crate) use credit::SUPPLIED;
 use critic::Critic;
 use groups::Groups;
+use moved::Moved;
 use plan::Planned;
 use teacher::Teacher;
 
@@ -38,7 +42,9 @@ pub(crate) struct Stepped {
     pub(crate) tasks: Vec<Task>,
     /// The episodes, group by group.
     pub(crate) episodes: Vec<Episode>,
-    /// Advantage of each episode, a mean where it has several; none where it was unscored, or its group was left out.
+    /// The draft of each group, where the plan has drafts.
+    pub(crate) drafts: Vec<Episode>,
+    /// Advantage of each episode, then of each draft, a mean where it has several; none where it was unscored, or its group was left out.
     pub(crate) advantages: Vec<Option<f64>>,
     /// What a person should be told.
     pub(crate) note: Option<String>,
@@ -52,6 +58,10 @@ pub(crate) struct GrpoStage {
     teacher: Option<Teacher>,
     planned: Planned,
     critic: Option<Critic>,
+    estimator: Box<dyn Estimator>,
+    /// The reward components that were seen, in the order in which the estimator knows them.
+    components: Vec<String>,
+    moved: Moved,
     /// Weight of the KL divergence in the next step.
     kl_coef: f64,
     /// Weight of the entropy bonus in the next step, where it follows a target.
@@ -82,7 +92,24 @@ impl GrpoStage {
         let planned = Planned::new(recipe, &state["plan"])?;
         let teacher = Teacher::new(recipe, policy)?;
         let reference = Reference::new(recipe)?;
-        Ok(GrpoStage { reference, teacher, planned, critic, kl_coef, entropy_coef, entropy })
+        let mut estimator = recipe.advantage.build()?;
+        if !state["estimator"].is_null() {
+            estimator.restore(&state["estimator"])?;
+        }
+        let components = part(&state["components"])?;
+        let moved = part(&state["moved"])?;
+        Ok(GrpoStage {
+            reference,
+            teacher,
+            planned,
+            critic,
+            estimator,
+            components,
+            moved,
+            kl_coef,
+            entropy_coef,
+            entropy,
+        })
     }
 
     /// Writes what the stage has learned itself into the directory of a checkpoint.
@@ -100,6 +127,9 @@ impl GrpoStage {
             "entropy_coef": self.entropy_coef,
             "entropy": self.entropy,
             "plan": self.planned.state(),
+            "estimator": self.estimator.state(),
+            "components": self.components,
+            "moved": self.moved,
         })
     }
 
@@ -130,9 +160,14 @@ impl GrpoStage {
             rewards = advantage::shuffle_within_groups(&rewards, rollout.group_size, address.seed());
         }
         let mut metrics = episode_metrics(&groups.tasks, episodes, &recipe.reward.weights);
-        let estimator = recipe.advantage.build()?;
-        metrics.extend(advantage::reward_metrics(&rewards, rollout.group_size, estimator.scale()));
+        let needs = self.estimator.needs();
+        metrics.extend(advantage::reward_metrics(&rewards, rollout.group_size, self.estimator.scale()));
         metrics.extend(groups.metrics(recipe));
+        if !groups.drafts.is_empty() {
+            let tokens: usize = groups.drafts.iter().map(Episode::sampled_tokens).sum();
+            *metrics.entry("tokens/sampled".into()).or_default() += tokens as f64;
+            metrics.insert("drafts/mean_length".into(), tokens as f64 / groups.drafts.len() as f64);
+        }
         let sampling = local.stats();
         if sampling.waits > 0 {
             metrics.insert("sampling/cache_waits".into(), sampling.waits as f64);
@@ -143,7 +178,7 @@ impl GrpoStage {
         let kl_coef = self.kl_coef;
         if let Some(reference) = &self.reference {
             reference.score(&policy.model, &mut batch.samples, recipe.train.micro_batch_tokens)?;
-            let kls = batch.kl(episodes.len(), loss.kl_estimator);
+            let kls = batch.kl(groups.played().count(), loss.kl_estimator);
             let (kl, measured) = mean_kl(&kls);
             metrics.insert("kl_coef".into(), kl_coef);
             if loss.use_kl_in_reward {
@@ -161,9 +196,20 @@ impl GrpoStage {
         }
         // 4. Compared with each other, or with what the critic expected; the critic learns from the same numbers.
         let estimates = self.critic.as_ref().map(|critic| critic.estimate(recipe, &batch)).transpose()?;
+        credit::name_components(&mut self.components, episodes);
+        let names = &self.components;
         let mut rollouts =
-            credit::rollouts(recipe, estimator.needs(), &groups, &rewards, &batch, estimates.as_ref())?;
-        if estimator.needs().greedy_reward {
+            credit::rollouts(recipe, needs, names, &groups, &rewards, &batch, estimates.as_ref())?;
+        if needs.tasks {
+            let moved = self.moved.since(recipe, &policy.model, &groups)?;
+            for (at, rollout) in rollouts.iter_mut().enumerate() {
+                if let Some(rollout) = rollout {
+                    rollout.kl = moved[groups.group_of(at, recipe.rollout.group_size)];
+                }
+            }
+            self.moved.keep(&groups, rollout.group_size, &batch);
+        }
+        if needs.greedy_reward {
             let mut greedy = LocalPolicy::new(&policy.model, &policy.chat, trainer.updates())
                 .with_limits(rollout.limits());
             let generator = &*tasks.train_generator;
@@ -171,17 +217,19 @@ impl GrpoStage {
             metrics.extend(mean_of(&greedy).map(|mean| ("greedy_reward".to_owned(), mean)));
             for (at, rollout) in rollouts.iter_mut().enumerate() {
                 if let Some(rollout) = rollout {
-                    rollout.greedy_reward = greedy[at / recipe.rollout.group_size];
+                    rollout.greedy_reward = greedy[groups.group_of(at, recipe.rollout.group_size)];
                 }
             }
         }
-        let advantages = credit::advantages(recipe, &*estimator, &groups, &rollouts)?;
+        let compared = Compared::of(recipe, &groups, &rollouts);
+        let advantages = credit::advantages(recipe, &*self.estimator, &groups, &compared)?;
+        self.estimator.learn(&compared.rollouts());
         batch.give(&advantages);
         self.planned.observe(groups.outcomes(&advantages));
         metrics.extend(self.planned.metrics());
         let mut is_learning = true;
         if let (Some(critic), Some(estimates)) = (&mut self.critic, &estimates) {
-            metrics.extend(critic.learn(recipe, &batch, estimates, &rollouts, &*estimator, step)?);
+            metrics.extend(critic.learn(recipe, &batch, estimates, &rollouts, &*self.estimator, step)?);
             is_learning = !critic.is_warming_up(step);
         }
         if loss.mask_truncated_completions {
@@ -214,10 +262,23 @@ impl GrpoStage {
         let tokens: usize = batch.samples.iter().map(|sample| sample.ids.len()).sum();
         metrics.insert("tokens/total".into(), tokens as f64);
         let note = groups.shortfall(recipe);
-        let Groups { tasks, episodes, .. } = groups;
+        let Groups { tasks, episodes, drafts, .. } = groups;
         let advantages = advantages.iter().map(|credit| credit.as_ref().map(Advantage::mean)).collect();
-        Ok(Stepped { tasks, episodes, advantages, note, metrics: updates.finish(metrics) })
+        Ok(Stepped { tasks, episodes, drafts, advantages, note, metrics: updates.finish(metrics) })
     }
+}
+
+/// A part of a saved state; what it is for a new run where there is none.
+///
+/// # Errors
+/// If it is something else.
+fn part<T: DeserializeOwned + Default>(state: &Value) -> Result<T, RunError> {
+    if state.is_null() {
+        return Ok(T::default());
+    }
+    serde_json::from_value(state.clone()).map_err(|error| {
+        RunError::Refused(format!("the checkpoint's state of the stage is damaged: {error}"))
+    })
 }
 
 /// The mean of those that are there.

@@ -216,6 +216,8 @@ impl Run {
                     stage.step(&self.recipe, &self.tasks, &mut self.policy, &mut self.trainer, &lr, step)?;
                 let rows =
                     self.rows(&done.episodes, self.recipe.rollout.group_size, |at| done.advantages[at]);
+                let drafts = self.rows(&done.drafts, 1, |at| done.advantages[done.episodes.len() + at]);
+                let rows: Vec<EpisodeRow<'_>> = rows.into_iter().chain(drafts).collect();
                 self.journal.record_step(step + 1, EpisodeKind::Train, &done.tasks, &rows)?;
                 if let Some(reason) = all_unscored(&done.episodes) {
                     watch.event(Event::Note(format!(

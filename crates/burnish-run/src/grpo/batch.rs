@@ -1,6 +1,6 @@
 //! From episodes to samples.
 
-use burnish_core::Trace;
+use burnish_core::{Episode, Trace};
 use burnish_rl::advantage::Advantage;
 use burnish_rl::kl::KlEstimator;
 use burnish_train::Sample;
@@ -44,17 +44,26 @@ impl Batch {
                 if !rewards[episode].is_some_and(f64::is_finite) {
                     continue;
                 }
-                for branch in played.traces.iter().flat_map(Trace::branches) {
-                    batch.samples.push(Sample { group, ..Sample::from_rollout(&branch, 0.0) });
-                    batch.origins.push(Origin { episode, is_truncated: branch.is_truncated });
-                }
+                batch.add(played, episode, group);
+            }
+            // A draft is worth what follows it: without an answer that earned something it is worth nothing.
+            if let Some(draft) = groups.drafts.get(group).filter(|_| batch.samples.len() > before) {
+                batch.add(draft, groups.episodes.len() + group, group);
             }
             batch.group_sizes.push(batch.samples.len() - before);
         }
         batch
     }
 
-    /// Index of the episode of sample number `at`.
+    /// Adds the branches of what was played as episode number `episode`.
+    fn add(&mut self, played: &Episode, episode: usize, group: usize) {
+        for branch in played.traces.iter().flat_map(Trace::branches) {
+            self.samples.push(Sample { group, ..Sample::from_rollout(&branch, 0.0) });
+            self.origins.push(Origin { episode, is_truncated: branch.is_truncated });
+        }
+    }
+
+    /// Index of the episode of sample number `at`: the drafts stand behind all episodes, group by group.
     pub(super) fn episode(&self, at: usize) -> usize {
         self.origins[at].episode
     }

@@ -1,10 +1,11 @@
 //! From the rewards of a step to the advantage of every episode.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use burnish_core::rng::fold_bytes;
 use burnish_core::{Episode, Node, Trace};
-use burnish_rl::advantage::{Advantage, AdvantageNeeds, Estimator, Rollout, Rollouts, Step};
+use burnish_rl::advantage::{Advantage, AdvantageNeeds, Estimator, Phase, Rollout, Rollouts, Step};
 
 use super::batch::Batch;
 use super::critic::Estimates;
@@ -12,31 +13,33 @@ use super::groups::Groups;
 use crate::RunError;
 use crate::recipe::Recipe;
 
-/// What the estimator is told about every episode; none of those whose group is left out.
+/// What the estimator is told about everything that was played ([`Groups::played`]); nothing of those whose group is left
+/// out.
 ///
 /// # Errors
 /// If it asks for tokens, and an episode has several branches.
 pub(super) fn rollouts(
     recipe: &Recipe,
     needs: AdvantageNeeds,
+    names: &[String],
     groups: &Groups,
     rewards: &[Option<f64>],
     batch: &Batch,
     estimates: Option<&Estimates>,
 ) -> Result<Vec<Option<Rollout>>, RunError> {
     let group_size = recipe.rollout.group_size;
-    let names = component_names(&groups.episodes);
-    let mut rollouts: Vec<Option<Rollout>> = groups
-        .episodes
-        .iter()
-        .zip(rewards)
-        .enumerate()
-        .map(|(at, (episode, reward))| {
-            groups.is_kept[at / group_size].then(|| rollout(recipe, needs, &names, episode, *reward))
+    let told = |(at, episode): (usize, &Episode)| {
+        let group = groups.group_of(at, group_size);
+        groups.is_kept[group].then(|| {
+            let reward = rewards.get(at).copied().flatten();
+            let phase = if at < groups.episodes.len() { Phase::Downstream } else { Phase::Upstream };
+            let task = if needs.tasks { groups.tasks[group].id.0.clone() } else { String::new() };
+            Rollout { phase, task, ..rollout(recipe, needs, names, episode, reward) }
         })
-        .collect();
+    };
+    let mut rollouts: Vec<Option<Rollout>> = groups.played().enumerate().map(told).collect();
     for (at, sample) in batch.samples.iter().enumerate().filter(|_| estimates.is_some()) {
-        refuse_branches(recipe, &groups.episodes[batch.episode(at)])?;
+        refuse_branches(recipe, groups.played().nth(batch.episode(at)))?;
         if let (Some(rollout), Some(estimates)) = (&mut rollouts[batch.episode(at)], estimates) {
             (rollout.token_statistics, rollout.bootstrap) = estimates.of(at, sample);
         }
@@ -44,7 +47,37 @@ pub(super) fn rollouts(
     Ok(rollouts)
 }
 
-/// Advantage of every episode; none where it has no reward, or its group is left out.
+/// Rollouts as an estimator sees them: those of the groups that are trained on, group by group, a draft behind the
+/// answers that follow it.
+pub(super) struct Compared {
+    all: Vec<Rollout>,
+    groups: Vec<Range<usize>>,
+    /// Where each of them stands among all that was played.
+    places: Vec<usize>,
+}
+
+impl Compared {
+    pub(super) fn of(recipe: &Recipe, groups: &Groups, rollouts: &[Option<Rollout>]) -> Self {
+        let (size, episodes) = (recipe.rollout.group_size, groups.episodes.len());
+        let mut compared = Compared { all: Vec::new(), groups: Vec::new(), places: Vec::new() };
+        for group in (0..groups.tasks.len()).filter(|group| groups.is_kept[*group]) {
+            let start = compared.all.len();
+            let draft = groups.drafts.get(group).map(|_| episodes + group);
+            for place in (group * size..(group + 1) * size).chain(draft) {
+                compared.all.extend(rollouts[place].clone());
+                compared.places.push(place);
+            }
+            compared.groups.push(start..compared.all.len());
+        }
+        compared
+    }
+
+    pub(super) fn rollouts(&self) -> Rollouts<'_> {
+        Rollouts { all: &self.all, groups: &self.groups }
+    }
+}
+
+/// Advantage of everything that was played; none where it has no reward, or its group is left out.
 ///
 /// # Errors
 /// If the estimator tells turns or tokens apart, and an episode has several branches.
@@ -52,18 +85,13 @@ pub(super) fn advantages(
     recipe: &Recipe,
     estimator: &dyn Estimator,
     groups: &Groups,
-    rollouts: &[Option<Rollout>],
+    compared: &Compared,
 ) -> Result<Vec<Option<Advantage>>, RunError> {
-    let group_size = recipe.rollout.group_size;
-    let kept: Vec<usize> = (0..rollouts.len()).filter(|at| rollouts[*at].is_some()).collect();
-    let all: Vec<Rollout> = rollouts.iter().flatten().cloned().collect();
-    let whole: Vec<_> =
-        (0..kept.len() / group_size).map(|group| group * group_size..(group + 1) * group_size).collect();
-    let credit = estimator.advantages(&Rollouts { all: &all, groups: &whole });
-    let mut advantages = vec![None; rollouts.len()];
-    for (at, advantage) in kept.into_iter().zip(credit) {
+    let credit = estimator.advantages(&compared.rollouts());
+    let mut advantages = vec![None; groups.played().count()];
+    for (&at, advantage) in compared.places.iter().zip(credit) {
         if !matches!(advantage, None | Some(Advantage::Whole(_))) {
-            refuse_branches(recipe, &groups.episodes[at])?;
+            refuse_branches(recipe, groups.played().nth(at))?;
         }
         advantages[at] = advantage;
     }
@@ -71,7 +99,8 @@ pub(super) fn advantages(
 }
 
 /// Turns and tokens of an episode are told apart along its only branch.
-fn refuse_branches(recipe: &Recipe, episode: &Episode) -> Result<(), RunError> {
+fn refuse_branches(recipe: &Recipe, episode: Option<&Episode>) -> Result<(), RunError> {
+    let Some(episode) = episode else { return Ok(()) };
     let branches: usize = episode.traces.iter().map(|trace| trace.branches().len()).sum();
     if branches <= 1 {
         return Ok(());
@@ -89,28 +118,32 @@ pub(crate) const SUPPLIED: AdvantageNeeds = AdvantageNeeds {
     steps: true,
     greedy_reward: true,
     wins: false,
+    tasks: true,
     token_statistics: false,
     values: true,
 };
 
-/// The reward components of a step, in an order that all episodes share.
-fn component_names(episodes: &[Episode]) -> BTreeSet<&str> {
-    episodes.iter().flat_map(|episode| episode.verdict.rewards.keys().map(String::as_str)).collect()
+/// Adds the reward components of a step that are new to `names`, whose order stays what it is for the whole run: what an
+/// estimator has learned is about places in it.
+pub(super) fn name_components(names: &mut Vec<String>, episodes: &[Episode]) {
+    let found: BTreeSet<&String> =
+        episodes.iter().flat_map(|episode| episode.verdict.rewards.keys()).collect();
+    names.extend(found.into_iter().filter(|name| !names.contains(name)).cloned().collect::<Vec<_>>());
 }
 
 fn rollout(
     recipe: &Recipe,
     needs: AdvantageNeeds,
-    names: &BTreeSet<&str>,
+    names: &[String],
     episode: &Episode,
     reward: Option<f64>,
 ) -> Rollout {
     let mut rollout = Rollout { tokens: episode.sampled_tokens(), ..Rollout::of_reward(reward) };
     if needs.components {
-        let weighted = |name: &&str| {
-            let weight = recipe.reward.weights.get(*name).copied().unwrap_or(1.0);
+        let weighted = |name: &String| {
+            let weight = recipe.reward.weights.get(name).copied().unwrap_or(1.0);
             // One that is not a number is left out of what it is compared with.
-            weight * episode.verdict.rewards.get(*name).copied().unwrap_or(f64::NAN)
+            weight * episode.verdict.rewards.get(name).copied().unwrap_or(f64::NAN)
         };
         rollout.components = names.iter().map(weighted).collect();
     }

@@ -149,6 +149,16 @@ impl Groups {
         })
     }
 
+    /// Everything that was sampled to be trained on: the episodes, then the drafts.
+    pub(super) fn played(&self) -> impl Iterator<Item = &Episode> {
+        self.episodes.iter().chain(&self.drafts)
+    }
+
+    /// The group of number `at` of [`Groups::played`].
+    pub(super) fn group_of(&self, at: usize, group_size: usize) -> usize {
+        at.checked_sub(self.episodes.len()).unwrap_or(at / group_size)
+    }
+
     /// Number of groups that are trained on.
     pub(super) fn kept(&self) -> usize {
         self.is_kept.iter().filter(|is_kept| **is_kept).count()

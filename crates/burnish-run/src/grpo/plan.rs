@@ -1,6 +1,6 @@
 //! Carries out a rollout plan: hints that answers begin with, and drafts that are sampled first.
 
-use burnish_core::{Episode, Policy, Role, Sampling, Task};
+use burnish_core::{Episode, Policy, Role, Sampling, Task, Verdict};
 use burnish_env::Generator;
 use burnish_env::rollout::{self, Opening, Plan, SeedPlace};
 use burnish_model::Tokenizer;
@@ -117,7 +117,11 @@ fn drafted(plan: &Plan<'_>, draft: &Draft, policy: &mut dyn Policy) -> Result<Be
         Sampling { tokens_max: draft.tokens.min(plan.sampling.tokens_max), ..plan.sampling.clone() };
     let seeds = SeedPlace { stage: DRAFT_STAGE, ..plan.seeds };
     let first = Plan { rollouts: 1, sampling: &sampling, turns_max: 1, seeds, openings: &[], ..*plan };
-    let drafts = rollout::play(policy, &first)?;
+    let mut drafts = rollout::play(policy, &first)?;
+    for draft in &mut drafts {
+        draft.rollout = plan.rollouts;
+        draft.verdict = Verdict::unscored("a draft: what follows it is judged");
+    }
     let mut openings = Vec::with_capacity(drafts.len());
     for (at, episode) in drafts.iter().enumerate() {
         let said = episode.answers.first().map_or("", |answer| answer.content.as_str());

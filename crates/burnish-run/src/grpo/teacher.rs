@@ -87,7 +87,7 @@ impl Teacher {
                 shown.push(Shown { sample: sample.clone(), own: 0, theirs: 0 });
                 continue;
             }
-            let group = batch.episode(at) / group_size;
+            let group = groups.group_of(batch.episode(at), group_size);
             let task = &groups.tasks[group];
             if openings[group].is_none() {
                 openings[group] = Some(self.opening(

@@ -1,0 +1,88 @@
+//! How far the policy has moved on a task since it last played it.
+
+use std::collections::BTreeMap;
+
+use burnish_model::Model;
+use burnish_train::{Sample, score};
+use serde::{Deserialize, Serialize};
+
+use super::batch::Batch;
+use super::groups::Groups;
+use crate::RunError;
+use crate::recipe::Recipe;
+
+/// The last answer to each task, with the log-probs at which it was sampled: what the policy of now is compared with.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Moved(BTreeMap<String, Played>);
+
+/// An answer to a task.
+#[derive(Clone, Serialize, Deserialize)]
+struct Played {
+    ids: Vec<u32>,
+    /// Where the answer begins.
+    first: usize,
+    logprobs: Vec<f32>,
+    temperature: f32,
+}
+
+impl Played {
+    fn of(sample: &Sample) -> Option<Self> {
+        let first = sample.scored().next()?;
+        // What a later turn reads is not the policy's; the first stretch of its own tokens is enough to compare.
+        let end = (first..sample.ids.len()).find(|at| !sample.loss_mask[*at]).unwrap_or(sample.ids.len());
+        Some(Played {
+            ids: sample.ids[..end].to_vec(),
+            first,
+            logprobs: sample.behavior[first..end].to_vec(),
+            temperature: sample.temperatures[first],
+        })
+    }
+
+    fn sample(&self) -> Sample {
+        let tokens = self.ids.len();
+        Sample {
+            ids: self.ids.clone(),
+            loss_mask: (0..tokens).map(|at| at >= self.first).collect(),
+            behavior: vec![0.0; tokens],
+            temperatures: vec![self.temperature; tokens],
+            advantages: vec![0.0; tokens],
+            ..Sample::default()
+        }
+    }
+}
+
+impl Moved {
+    /// For the task of each group: an estimate of the KL divergence, in nats a token, of the policy that last played it
+    /// from `policy`, from the tokens that it sampled then; 0 where it was never played.
+    ///
+    /// # Errors
+    /// If an answer does not fit the model.
+    pub(super) fn since(
+        &self,
+        recipe: &Recipe,
+        policy: &Model,
+        groups: &Groups,
+    ) -> Result<Vec<f64>, RunError> {
+        let known: Vec<Option<&Played>> = groups.tasks.iter().map(|task| self.0.get(&task.id.0)).collect();
+        let samples: Vec<Sample> = known.iter().flatten().map(|played| played.sample()).collect();
+        let mut scored = score(policy, &samples, recipe.train.micro_batch_tokens)?.into_iter();
+        let kl = |played: &Option<&Played>| {
+            let (Some(played), Some(now)) = (played, played.and_then(|_| scored.next())) else { return 0.0 };
+            let moved = played.logprobs.iter().zip(&now[played.first..]);
+            let sum: f64 = moved.map(|(then, now)| f64::from(then - now)).sum();
+            // A few tokens may say that it came nearer, which no divergence can.
+            (sum / played.logprobs.len().max(1) as f64).max(0.0)
+        };
+        Ok(known.iter().map(kl).collect())
+    }
+
+    /// Keeps an answer to each task of a step.
+    pub(super) fn keep(&mut self, groups: &Groups, group_size: usize, batch: &Batch) {
+        for (at, sample) in batch.samples.iter().enumerate().rev() {
+            let group = groups.group_of(batch.episode(at), group_size);
+            if let Some(played) = Played::of(sample) {
+                self.0.insert(groups.tasks[group].id.0.clone(), played);
+            }
+        }
+    }
+}
