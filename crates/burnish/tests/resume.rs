@@ -197,3 +197,19 @@ fn two_processes_never_share_a_run_directory() {
     child.wait().unwrap();
     scratch.burnish(&["train", "grpo.toml", "run.dir=shared"]).fails_with(&["shared", "--resume"]);
 }
+
+#[test]
+fn what_plans_and_estimators_have_learned_survives_a_kill() {
+    let chains = "env={id=\"chains\", tasks=9, config={steps={min=1,max=2}, rewards=[\"answer\",\"length\",\"style\"]}}";
+    let lang = ["plan={plan=\"lang\", config={alpha=0.5, tau=0.3}}", "advantage.estimator=rdpo"];
+    let skpo = ["plan={plan=\"skpo\", config={draft_tokens=4}}", "advantage.estimator=skpo"];
+    for own in [lang, skpo] {
+        let scratch = Scratch::with_policy();
+        let overrides =
+            [&["train", "grpo.toml", chains, "reward.overlong_buffer.length=44"], &own[..]].concat();
+        scratch.burnish(&[&overrides[..], &["run.dir=whole"]].concat()).succeeds();
+        assert_has_learnt(&scratch, "whole", "tiny/checkpoints/step_120", 6);
+        kill_and_resume(&scratch, &[&overrides[..], &["run.dir=killed"]].concat(), 5);
+        assert_same_run(&scratch, "killed", "whole", 6);
+    }
+}

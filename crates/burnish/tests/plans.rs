@@ -1,0 +1,138 @@
+//! Rollout plans in whole runs: what is sampled, what is trained on, and what a plan that does nothing changes.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use burnish_core::{Episode, Source};
+use burnish_run::journal::{EpisodeKind, Journal, StoredEpisode};
+use common::{Scratch, timeless_metrics};
+
+const CHAINS: &str = "env={id=\"chains\", tasks=40, config={steps={min=2,max=2}}}";
+const GROUP: usize = 4;
+
+/// A scratch directory with a tiny policy that has seen chains.
+fn scratch() -> Scratch {
+    let scratch = Scratch::new();
+    scratch.write("sft.toml", common::TINY_SFT);
+    scratch.write("grpo.toml", common::TINY_GRPO);
+    let demonstrations = "data.demonstrations=[{env=\"chains\", tasks=300, config={steps={min=2,max=2}}}]";
+    let shorter = ["train.max_steps=40", "checkpoint.every=0", "eval.tasks=0"];
+    scratch.burnish(&[&["sft", "sft.toml", CHAINS, demonstrations][..], &shorter].concat()).succeeds();
+    scratch
+}
+
+/// Runs it with `overrides`, and gives the metrics but for times.
+fn run(scratch: &Scratch, name: &str, overrides: &[&str]) -> Vec<String> {
+    let dir = format!("run.dir=runs/{name}");
+    let fixed = [
+        "policy.path=tiny/checkpoints/step_40",
+        "reward.overlong_buffer.length=44",
+        "train.max_steps=3",
+        "loss.beta=0",
+        &dir,
+        CHAINS,
+    ];
+    scratch.burnish(&[&["train", "grpo.toml"], &fixed[..], overrides].concat()).succeeds();
+    timeless_metrics(&scratch.path(&format!("runs/{name}/metrics.jsonl")))
+}
+
+fn stored(scratch: &Scratch, name: &str, step: u64, kind: EpisodeKind) -> Vec<StoredEpisode> {
+    Journal::open(&scratch.path(&format!("runs/{name}/run.db"))).unwrap().episodes(step, kind).unwrap()
+}
+
+/// Number of tokens of an episode from a source.
+fn tokens_of(episode: &Episode, source: Source) -> usize {
+    let nodes = episode.traces.iter().flat_map(|trace| trace.nodes());
+    nodes.flat_map(|node| &node.sources).filter(|&&of| of == source).count()
+}
+
+#[test]
+fn a_plan_that_does_nothing_changes_no_bit() {
+    let scratch = scratch();
+    let plain = run(&scratch, "plain", &[]);
+    let weights = |name: &str| scratch.read(&format!("runs/{name}/checkpoints/step_3/model.safetensors"));
+    for (name, overrides) in [
+        ("lang", vec!["plan={plan=\"lang\", config={decay=\"off\"}}"]),
+        ("skpo", vec!["plan={plan=\"skpo\", config={draft_tokens=0}}", "advantage.estimator=skpo"]),
+    ] {
+        let with = run(&scratch, name, &overrides);
+        assert!(weights(name) == weights("plain"), "{name}");
+        let samples = |name: &str| -> Vec<Episode> {
+            let steps = 1..=3;
+            let all = steps.flat_map(|step| stored(&scratch, name, step, EpisodeKind::Train));
+            all.map(|stored| stored.episode).collect()
+        };
+        assert!(samples(name) == samples("plain"), "{name}");
+        assert_eq!(with.len(), plain.len());
+    }
+}
+
+#[test]
+fn hints_are_read_at_first_withdrawn_over_the_run_and_never_evaluated_or_trained_on() {
+    let scratch = scratch();
+    run(&scratch, "lang", &["plan.plan=lang", "train.max_steps=4", "eval.every=1"]);
+    let mut hinted = Vec::new();
+    for step in 1..=4 {
+        let episodes = stored(&scratch, "lang", step, EpisodeKind::Train);
+        hinted.push(episodes.iter().map(|stored| tokens_of(&stored.episode, Source::Hint)).sum::<usize>());
+        for StoredEpisode { episode, .. } in &episodes {
+            for branch in episode.traces.iter().flat_map(|trace| trace.branches()) {
+                let is_hint = branch.sources.iter().map(|source| *source == Source::Hint);
+                assert!(is_hint.zip(&branch.sampled_mask).all(|(is_hint, sampled)| !(is_hint && *sampled)));
+            }
+            // The answer that is judged begins with the hint, which is work without the final answer.
+            let hint: String = episode.traces[0]
+                .nodes()
+                .iter()
+                .filter(|node| node.sources.first() == Some(&Source::Hint))
+                .map(|node| node.text.as_str())
+                .collect();
+            assert!(episode.answers[0].content.starts_with(&hint) && !hint.contains('>'), "{hint}");
+        }
+        let evaluated = stored(&scratch, "lang", step, EpisodeKind::Eval);
+        assert!(evaluated.iter().all(|stored| tokens_of(&stored.episode, Source::Hint) == 0));
+        assert!(!evaluated.is_empty());
+    }
+    assert!(hinted[0] > 0 && hinted.is_sorted_by(|before, after| before >= after), "{hinted:?}");
+    assert!(hinted[3] < hinted[0] / 2, "{hinted:?}");
+}
+
+#[test]
+fn a_draft_is_sampled_once_a_group_credited_by_itself_and_read_by_every_answer() {
+    let scratch = scratch();
+    let template = "template=\"{prompt} {draft} {prompt}\"";
+    for (name, config, is_shown) in [
+        ("skip", format!("draft_tokens=5, {template}"), true),
+        ("on", "draft_tokens=5, skip=false".into(), false),
+    ] {
+        let plan = format!("plan={{plan=\"skpo\", config={{{config}}}}}");
+        run(
+            &scratch,
+            name,
+            &[&plan, "advantage.estimator=skpo", "advantage.config.upstream_normalisation=identity"],
+        );
+        let episodes = stored(&scratch, name, 1, EpisodeKind::Train);
+        let (answers, drafts) = episodes.split_at(4 * GROUP);
+        assert_eq!(drafts.len(), 4);
+        for (group, draft) in drafts.iter().enumerate() {
+            let said = &draft.episode.answers[0].content;
+            assert!((1..=5).contains(&draft.episode.sampled_tokens()));
+            assert_eq!((draft.reward, draft.episode.rollout), (None, GROUP));
+            let answers = &answers[group * GROUP..(group + 1) * GROUP];
+            let rewards: Vec<f64> = answers.iter().map(|answer| answer.reward.unwrap()).collect();
+            // Judged against the prior's half: nothing was played before.
+            let clamped = rewards.iter().map(|reward| reward.clamp(0.0, 1.0)).sum::<f64>() / GROUP as f64;
+            assert!((draft.advantage.unwrap() - (clamped - 0.5)).abs() < 1e-12);
+            for answer in answers {
+                let trace = &answer.episode.traces[0];
+                assert_eq!(trace.nodes()[0].text.contains(said.as_str()), is_shown || said.is_empty());
+                assert_eq!(tokens_of(&answer.episode, Source::Hint) > 0, !is_shown && !said.is_empty());
+                assert_eq!(
+                    answer.episode.answers[0].content.starts_with(said.as_str()),
+                    !is_shown || said.is_empty()
+                );
+            }
+        }
+    }
+}
