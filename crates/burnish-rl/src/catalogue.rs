@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::advantage::{self, Estimator};
-use crate::distillation::{self, HeadLoss};
+use crate::distillation;
 use crate::gate::Gate;
 use crate::objective;
 use crate::preference;
@@ -44,6 +44,7 @@ pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = &[
     token_loss::<objective::PrimeRlSymmetric>(),
     token_loss::<objective::Reinforce>(),
     token_loss::<objective::Sapo>(),
+    token_loss::<objective::Sdar>(),
     token_loss::<objective::Vespo>(),
 ];
 
@@ -77,11 +78,12 @@ pub const PREFERENCES: &[Entry<dyn Objective>] = &[
     whole_loss::<preference::Simpo>(),
 ];
 
-/// The losses that need a teacher's log-probs of sampled tokens.
-pub const DISTILLATIONS: &[Entry<dyn Objective>] = &[whole_loss::<distillation::Opd>()];
-
-/// The losses that compare whole next-token distributions.
-pub const HEAD_LOSSES: &[Entry<dyn HeadLoss>] = &[head_loss::<distillation::Gkd>()];
+/// The losses that need a teacher: `loss.objective`.
+pub const DISTILLATIONS: &[Entry<dyn Objective>] = &[
+    whole_loss::<distillation::Opd>(),
+    whole_loss::<distillation::Gkd>(),
+    whole_loss::<distillation::Aopd>(),
+];
 
 /// Which tasks are played: `selection.selector`.
 pub const SELECTORS: &[Entry<dyn Selector>] = &[selector::<selector::Uniform>()];
@@ -94,10 +96,9 @@ pub fn cards() -> Vec<&'static Card> {
     let advantages = ADVANTAGES.iter().map(|entry| &entry.card);
     let objectives = OBJECTIVES.iter().map(|entry| &entry.card);
     let whole = PREFERENCES.iter().chain(DISTILLATIONS).map(|entry| &entry.card);
-    let heads = HEAD_LOSSES.iter().map(|entry| &entry.card);
     let selectors = SELECTORS.iter().map(|entry| &entry.card);
     let gates = GATES.iter().map(|entry| &entry.card);
-    advantages.chain(objectives).chain(whole).chain(heads).chain(selectors).chain(gates).collect()
+    advantages.chain(objectives).chain(whole).chain(selectors).chain(gates).collect()
 }
 
 /// The entry called `id`.
@@ -129,10 +130,6 @@ const fn estimator<P: Part + Estimator>() -> Entry<dyn Estimator> {
 }
 
 const fn whole_loss<P: Part + Objective>() -> Entry<dyn Objective> {
-    Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
-}
-
-const fn head_loss<P: Part + HeadLoss>() -> Entry<dyn HeadLoss> {
     Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
 }
 
