@@ -63,11 +63,10 @@ impl PassConfig {
 /// Adds the gradient of `objective` on `samples` to `grads`, which is laid out like the model's parameters, and lies where
 /// they do.
 ///
-/// Each micro-batch goes forward once, while recording; the objective turns the
-/// log-probs and entropies into a loss and its derivative (in f64), which goes backward; a loss on whole distributions is
-/// evaluated there, where the logits are. The size of the
-/// micro-batches does not change the result beyond f32 rounding: whatever the objective knows about the whole
-/// batch is in `totals`.
+/// Each micro-batch goes forward once, while recording; the objective turns the log-probs and entropies into a loss and
+/// its derivative (in f64), which goes backward. A loss on whole distributions is evaluated there, where the logits are.
+/// The size of the micro-batches does not change the result beyond f32 rounding: whatever the objective knows about the
+/// whole batch is in `totals`.
 ///
 /// # Errors
 /// If a sample does not fit the model or the objective (checked before anything is computed), or the loss is

@@ -26,7 +26,7 @@ enum Rows<'a> {
 }
 
 impl<'a> HeadRows<'a> {
-    /// None where no token has a weight. The samples have been checked.
+    /// None where no token has a weight. The samples have been checked for what the objective says it needs.
     pub(crate) fn of(
         objective: &'a dyn Objective,
         evaluation: &Evaluation,
@@ -42,7 +42,8 @@ impl<'a> HeadRows<'a> {
         }
         let weights = evaluation.head_weights.iter().map(|weight| *weight as f32).collect();
         let targets = batch.samples.iter().filter_map(|index| samples[*index].target.as_ref());
-        let (Some(loss), Some(teacher)) = (objective.head(), Rows::of(objective.head(), targets)) else {
+        let loss = objective.head().filter(|_| objective.needs().head.is_some());
+        let (Some(loss), Some(teacher)) = (loss, Rows::of(loss, targets)) else {
             let problem =
                 "the objective gave weights, but has no such loss, or did not say what it needs for it";
             return Err(TrainError::HeadLoss { problem });

@@ -137,7 +137,7 @@ pub(crate) fn check_head(model: &Model) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// Checks that every sample has what `needed` says, all alike.
+/// Checks that every sample with scored tokens has what `needed` says, all alike.
 ///
 /// # Errors
 /// Names the first sample that has not.
@@ -147,8 +147,9 @@ pub(crate) fn check(model: &Model, samples: &[&Sample], needed: HeadTarget) -> R
         HeadTarget::Top(_) => "the teacher's likeliest tokens",
         HeadTarget::Whole => "the teacher's hidden states",
     };
-    let first = samples.iter().find_map(|sample| sample.target.as_ref());
-    for (index, sample) in samples.iter().enumerate() {
+    let scored = || samples.iter().enumerate().filter(|(_, sample)| !sample.inputs().is_empty());
+    let first = scored().find_map(|(_, sample)| sample.target.as_ref());
+    for (index, sample) in scored() {
         let problem = problem(model, first, sample.target.as_ref(), needed);
         if let Some(problem) = problem {
             return Err(TrainError::Target { sample: index, needs, problem });

@@ -203,6 +203,20 @@ fn a_student_that_is_its_teacher_learns_nothing_from_whole_distributions() {
 }
 
 #[test]
+fn a_sample_without_scored_tokens_needs_no_teacher() {
+    let student = qwen3();
+    let gkd = Gkd { top: 3, ..Gkd::default() };
+    let mut batch = taught(&random_batch(4), &teacher(), &gkd);
+    let expected = gradient(&student, &batch, &gkd, 64);
+    let silent = Sample { loss_mask: vec![false; batch[0].ids.len()], target: None, ..batch[0].clone() };
+    batch.insert(0, silent);
+    let mut grads = student.params.zeros_like();
+    let totals = totals_of(&batch[1..]);
+    let pass = accumulate(&student, &batch, &gkd, &totals, PassConfig::new(64), &mut grads).unwrap();
+    assert_eq!((pass.loss, grads), (expected.0.loss, expected.1));
+}
+
+#[test]
 fn aopd_below_every_gap_is_opd_to_the_bit() {
     let student = qwen3();
     let below = Aopd { tau: -1.0, top: 4, ..Aopd::default() };
@@ -279,11 +293,16 @@ fn what_an_objective_lacks_for_whole_distributions_is_named() {
     assert_eq!(score_top(&values, &good, 3, 64).unwrap_err(), TrainError::HeadLoss { problem });
     assert!(matches!(score_top(&student, &good, 0, 64), Err(TrainError::HeadLoss { .. })));
 
-    /// Gives weights without a loss.
-    struct Lost;
+    /// Gives weights, and lacks the loss, or what it needs for it.
+    struct Lost(Option<Gkd>);
     impl Objective for Lost {
         fn needs(&self) -> Needs {
-            Needs { head: Some(HeadTarget::Top(3)), ..Needs::default() }
+            let target = HeadTarget::Top(3);
+            Needs { head: self.0.is_none().then_some(target), ..Needs::default() }
+        }
+
+        fn head(&self) -> Option<&dyn HeadLoss> {
+            self.0.as_ref().map(|gkd| gkd as &dyn HeadLoss)
         }
 
         fn evaluate(&self, streams: &Streams<'_>, _: &Totals) -> Evaluation {
@@ -291,7 +310,9 @@ fn what_an_objective_lacks_for_whole_distributions_is_named() {
             Evaluation { head_weights: vec![1.0; tokens], ..Evaluation::zero(tokens) }
         }
     }
-    assert!(matches!(refused(&good, &Lost), TrainError::HeadLoss { .. }));
+    for lost in [Lost(None), Lost(Some(sparse))] {
+        assert!(matches!(refused(&good, &lost), TrainError::HeadLoss { .. }));
+    }
 }
 
 #[test]
