@@ -7,7 +7,7 @@ use burnish_rl::catalogue::OBJECTIVES;
 use burnish_rl::correction::{CorrectionConfig, Rejected, Rejection, Statistic, WeightConfig, WeightLevel};
 use burnish_rl::kl::KlEstimator;
 use burnish_rl::rules::{self, RULES, Setup};
-use burnish_rl::{LossConfig, Losses, Objective, TokenLoss, Tokens};
+use burnish_rl::{LossConfig, Losses, TokenLoss, Tokens};
 use serde_json::json;
 use std::collections::BTreeSet;
 
