@@ -13,6 +13,7 @@ fn sdar(config: Value) -> impl Objective {
 }
 
 /// With a vocabulary of 20 tokens, whose entropies are below 3 nats.
+#[expect(clippy::unwrap_used, reason = "a test says what is right")]
 fn part(gate: &str, sdar_coef: f64, gate_beta: f64) -> Sdar {
     let config = json!({ "gate": gate, "sdar_coef": sdar_coef, "gate_beta": gate_beta, "vocabulary": 20 });
     serde_json::from_value(config).unwrap()
@@ -60,7 +61,7 @@ proptest! {
                 let expected = match gate {
                     "gap" => logistic(beta * gap),
                     "entropy" => logistic(beta * unsure),
-                    "soft_or" => logistic(beta * (1.0 - (1.0 - unsure) * (1.0 - gap.max(0.0).min(1.0)))),
+                    "soft_or" => logistic(beta * (1.0 - (1.0 - unsure) * (1.0 - gap.clamp(0.0, 1.0)))),
                     "hard" => if gap > 0.0 { 1.0 } else { 0.0 },
                     _ => 1.0,
                 };
