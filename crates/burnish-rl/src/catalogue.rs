@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::advantage::{self, Estimator};
-use crate::distillation::{self, HeadLoss};
+use crate::distillation;
 use crate::gate::Gate;
 use crate::objective;
 use crate::plan::{self, RolloutPlan};
@@ -45,6 +45,7 @@ pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = &[
     token_loss::<objective::PrimeRlSymmetric>(),
     token_loss::<objective::Reinforce>(),
     token_loss::<objective::Sapo>(),
+    token_loss::<objective::Sdar>(),
     token_loss::<objective::Vespo>(),
 ];
 
@@ -80,11 +81,12 @@ pub const PREFERENCES: &[Entry<dyn Objective>] = &[
     whole_loss::<preference::Simpo>(),
 ];
 
-/// The losses that need a teacher's log-probs of sampled tokens.
-pub const DISTILLATIONS: &[Entry<dyn Objective>] = &[whole_loss::<distillation::Opd>()];
-
-/// The losses that compare whole next-token distributions.
-pub const HEAD_LOSSES: &[Entry<dyn HeadLoss>] = &[head_loss::<distillation::Gkd>()];
+/// The losses that need a teacher: `loss.objective`.
+pub const DISTILLATIONS: &[Entry<dyn Objective>] = &[
+    whole_loss::<distillation::Opd>(),
+    whole_loss::<distillation::Gkd>(),
+    whole_loss::<distillation::Aopd>(),
+];
 
 /// Which tasks are played: `selection.selector`.
 pub const SELECTORS: &[Entry<dyn Selector>] = &[selector::<selector::Uniform>()];
@@ -100,18 +102,10 @@ pub fn cards() -> Vec<&'static Card> {
     let advantages = ADVANTAGES.iter().map(|entry| &entry.card);
     let objectives = OBJECTIVES.iter().map(|entry| &entry.card);
     let whole = PREFERENCES.iter().chain(DISTILLATIONS).map(|entry| &entry.card);
-    let heads = HEAD_LOSSES.iter().map(|entry| &entry.card);
     let selectors = SELECTORS.iter().map(|entry| &entry.card);
     let gates = GATES.iter().map(|entry| &entry.card);
     let plans = PLANS.iter().map(|entry| &entry.card);
-    advantages
-        .chain(objectives)
-        .chain(whole)
-        .chain(heads)
-        .chain(selectors)
-        .chain(gates)
-        .chain(plans)
-        .collect()
+    advantages.chain(objectives).chain(whole).chain(selectors).chain(gates).chain(plans).collect()
 }
 
 /// The entry called `id`.
@@ -143,10 +137,6 @@ const fn estimator<P: Part + Estimator>() -> Entry<dyn Estimator> {
 }
 
 const fn whole_loss<P: Part + Objective>() -> Entry<dyn Objective> {
-    Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
-}
-
-const fn head_loss<P: Part + HeadLoss>() -> Entry<dyn HeadLoss> {
     Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
 }
 

@@ -8,8 +8,8 @@
 //! ```text
 //! rewards -> advantage::Estimator -> Streams.advantage
 //! Streams -> PolicyLoss { TokenLoss, kl, correction, aggregation } -> Evaluation
-//! Streams -> preference::*, distillation::Opd, nll::Nll -> Evaluation
-//! logits, Teacher -> distillation::HeadLoss -> HeadEvaluation
+//! Streams -> preference::*, distillation::*, nll::Nll -> Evaluation
+//! logits, Teacher -> distillation::HeadLoss -> HeadEvaluation, at the positions that an Evaluation gives a weight
 //! what came of tasks -> selector::Selector -> which tasks are next
 //! labels, progress -> plan::RolloutPlan -> hints, drafts
 //! gradient norms -> gate::Gate -> whether an update is made

@@ -15,7 +15,7 @@ use crate::{Objective, PolicyLoss, SettingError};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LossConfig {
-    /// Id of the token loss. Default: `ppo_clip`.
+    /// Id of the token loss, or of a loss that stands alone: a preference loss, a distillation. Default: `ppo_clip`.
     pub objective: String,
     /// Its own settings.
     pub config: Value,
@@ -89,7 +89,7 @@ impl LossConfig {
     /// If there is no such objective, or a value is unknown, of the wrong type or out of range. Combinations are
     /// [`crate::rules`]'s.
     pub fn complete(mut self) -> Result<Self, SettingError> {
-        let complete = match self.whole_loss() {
+        let complete = match self.whole() {
             Some(entry) => entry.complete,
             None => catalogue::find(OBJECTIVES, "objective", &self.objective)?.complete,
         };
@@ -106,21 +106,31 @@ impl LossConfig {
         Ok(self)
     }
 
-    /// The objective: a token loss with all that stands around it here, or a preference loss, for which only its own
-    /// settings count.
+    /// The objective: a token loss with all that stands around it here, or a preference loss or a distillation, for which
+    /// only its own settings count.
     ///
     /// # Errors
     /// As [`LossConfig::complete`].
     pub fn build(&self) -> Result<Box<dyn Objective>, SettingError> {
-        match self.whole_loss() {
+        match self.whole() {
             Some(entry) => (entry.build)(&self.config).map_err(catalogue::in_config),
             None => Ok(Box::new(PolicyLoss::new(self)?)),
         }
     }
 
     /// The entry of a preference loss, if the objective is one.
-    pub fn whole_loss(&self) -> Option<&'static Entry<dyn Objective>> {
-        PREFERENCES.iter().chain(DISTILLATIONS).find(|entry| entry.card.id == self.objective)
+    pub fn preference(&self) -> Option<&'static Entry<dyn Objective>> {
+        PREFERENCES.iter().find(|entry| entry.card.id == self.objective)
+    }
+
+    /// The entry of a distillation, if the objective is one.
+    pub fn distillation(&self) -> Option<&'static Entry<dyn Objective>> {
+        DISTILLATIONS.iter().find(|entry| entry.card.id == self.objective)
+    }
+
+    /// The entry of an objective that stands alone, without what [`crate::PolicyLoss`] has around a token loss.
+    pub(crate) fn whole(&self) -> Option<&'static Entry<dyn Objective>> {
+        self.preference().or_else(|| self.distillation())
     }
 
     /// The weight of the KL in the loss, 0 where it stands in the reward.

@@ -44,7 +44,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "preference-alone",
         key: "loss.objective",
-        reason: "must not be a loss of preferences or of a teacher where other keys of `[loss]` are set: it has its own \
+        reason: "must not be a preference loss or a distillation where other keys of `[loss]` are set: it has its own \
                  settings, and the others would have no effect",
         nearest: "leave out all of `[loss]` but `objective`, `config` and `mask_truncated_completions`",
         is_broken: |setup| {
@@ -55,7 +55,7 @@ pub const RULES: &[Rule] = &[
                 mask_truncated_completions: loss.mask_truncated_completions,
                 ..LossConfig::default()
             };
-            loss.whole_loss().is_some() && *loss != alone
+            loss.whole().is_some() && *loss != alone
         },
     },
     Rule {
@@ -208,7 +208,7 @@ fn said(loss: &dyn TokenLoss, proximal: f64, behavior: f64) -> (Vec<f64>, Vec<f6
         detached: &[-1.0],
         proximal: &[proximal],
         behavior: &[behavior],
-        teacher: &[],
+        teacher: &[-1.0],
         entropy: &[1.0],
         advantage: &[1.0],
         marks: &[0.0],

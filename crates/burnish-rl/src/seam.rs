@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::distillation::{HeadLoss, HeadTarget};
+
 /// Per-token streams of some whole sequences. All slices have one entry a *scored position*: a token whose
 /// log-probability was computed. A sequence is never split.
 #[derive(Debug, Clone, Copy)]
@@ -89,6 +91,8 @@ pub struct Needs {
     pub reference: bool,
     /// Log-probs of a teacher.
     pub teacher: bool,
+    /// What [`Objective::head`] is compared with: a part of a teacher's distributions, or all of them.
+    pub head: Option<HeadTarget>,
     /// One look at the policy's log-probs and entropies of the whole optimiser batch before the first
     /// derivative: [`Objective::marks`]. Where the batch does not fit into one forward pass it costs a second.
     pub marks: bool,
@@ -129,6 +133,9 @@ pub struct Evaluation {
     pub d_policy: Vec<f64>,
     /// ∂loss/∂entropy, one entry a position.
     pub d_entropy: Vec<f64>,
+    /// What the head loss of each position is multiplied by, already divided, one entry a position; empty, or 0, where the
+    /// objective has none. [`Evaluation::loss`] is without it: the trainer adds it where it has the logits.
+    pub head_weights: Vec<f64>,
     /// Named numbers.
     pub metrics: Vec<Metric>,
 }
@@ -155,6 +162,12 @@ pub trait Objective: Send + Sync {
     /// [`Objective::evaluate`], if [`Needs::marks`] asks for it.
     fn marks(&self, _whole: &Streams<'_>, _totals: &Totals) -> Vec<Mark> {
         Vec::new()
+    }
+
+    /// Its loss on whole distributions, if it has one; what of the teacher that needs stands in [`Needs::head`]. A trainer
+    /// reports the mean over the positions that have a weight as `head_loss`.
+    fn head(&self) -> Option<&dyn HeadLoss> {
+        None
     }
 
     /// Evaluates some sequences of an optimiser batch whose totals are known.

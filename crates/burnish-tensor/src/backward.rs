@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::{
-    Adapter, Buffer, GradientsMut, HeadShape, Layout, Param, Params, Rope, Tape, TokenScores, Var,
+    Adapter, Buffer, GradientsMut, HeadShape, HeadTerm, Layout, Param, Params, Rope, Tape, TokenScores, Var,
     data::Data,
     flat::Sink,
-    ops::{self, attention, attention_backward, linear, low_rank, rope::Turn, scores},
+    ops::{self, attention, attention_backward, head_loss::HeadLoss, linear, low_rank, rope::Turn, scores},
     parallel,
     tape::{ScoresRecord, Softmax},
 };
@@ -37,12 +37,39 @@ impl<'p> Tape<'p> {
     /// # Panics
     /// If the tape does not record, or `scores` come from another tape.
     pub fn backward<'g>(
-        mut self,
+        self,
         scores: &TokenScores,
         d_logprob: &[f32],
         d_entropy: &[f32],
         grads: impl Into<GradientsMut<'g>>,
     ) {
+        self.backward_from_scores(scores, d_logprob, d_entropy, None, grads.into());
+    }
+
+    /// As [`Tape::backward`], of that sum and `Σᵢ weights[i] · loss[i]`, with the losses of `head`: its derivative by the
+    /// logits is made where they are, some rows at a time. Gives the loss of each row, 0 where it has no weight.
+    ///
+    /// # Panics
+    /// As [`Tape::backward`], if sizes differ, or if parameters or teacher lie on a GPU.
+    pub fn backward_with<'g>(
+        self,
+        scores: &TokenScores,
+        d_logprob: &[f32],
+        d_entropy: &[f32],
+        head: HeadTerm<'_>,
+        grads: impl Into<GradientsMut<'g>>,
+    ) -> Vec<f64> {
+        self.backward_from_scores(scores, d_logprob, d_entropy, Some(head), grads.into())
+    }
+
+    fn backward_from_scores(
+        mut self,
+        scores: &TokenScores,
+        d_logprob: &[f32],
+        d_entropy: &[f32],
+        head: Option<HeadTerm<'_>>,
+        grads: GradientsMut<'_>,
+    ) -> Vec<f64> {
         assert!(self.is_recording, "backward needs a recording tape");
         assert!(scores.node < self.scores.len(), "scores of another tape");
         let record = self.scores.swap_remove(scores.node);
@@ -51,14 +78,26 @@ impl<'p> Tape<'p> {
         assert!(d_entropy.is_empty() || d_entropy.len() == rows, "one derivative for each entropy");
         // Other scores on this tape are not differentiated: what they hold is of no more use.
         self.scores.clear();
-        match grads.into().0 {
-            Sink::Host(grads) => self.backward_on_host(record, scores::Seeds { d_logprob, d_entropy }, grads),
+        match grads.0 {
+            Sink::Host(grads) => {
+                self.backward_on_host(record, scores::Seeds { d_logprob, d_entropy }, head, grads)
+            }
             #[cfg(any(test, feature = "cuda"))]
-            Sink::Device(grads) => self.backward_on_gpu(record, d_logprob, d_entropy, grads),
+            Sink::Device(grads) => {
+                assert!(head.is_none(), "a loss on rows of logits is computed on the CPU only");
+                self.backward_on_gpu(record, d_logprob, d_entropy, grads);
+                Vec::new()
+            }
         }
     }
 
-    fn backward_on_host(self, record: ScoresRecord, seeds: scores::Seeds<'_>, grads: &mut [f32]) {
+    fn backward_on_host(
+        self,
+        record: ScoresRecord,
+        seeds: scores::Seeds<'_>,
+        head_term: Option<HeadTerm<'_>>,
+        grads: &mut [f32],
+    ) -> Vec<f64> {
         let ScoresRecord { hidden, head, low_rank, targets, temperatures, vocab, softmax } = record;
         let (rows, logits) = match softmax {
             Softmax::Host(rows, logits) => (rows, logits),
@@ -79,7 +118,17 @@ impl<'p> Tape<'p> {
         let b = low_rank.as_ref().map(|(adapter, _)| adapter.b);
         let mut d_b = b.filter(Param::is_trained).map(|b| vec![0.0; b.len()]);
         let params = scores::ParamGradients { d_weight: head.gradient(grads), d_b: d_b.as_deref_mut() };
-        let (mut d_hidden, d_u) = scores::backward(inputs, &rows, logits, seeds, params);
+        let teacher = head_term.and_then(HeadTerm::teacher);
+        let their_inner = teacher.and_then(|teacher| teacher.inner(temperatures.len()));
+        let head_loss = head_term.map(|HeadTerm { weights, loss }| {
+            let teacher = teacher.map(|teacher| teacher.inputs(inputs, their_inner.as_deref()));
+            HeadLoss { weights, loss, teacher }
+        });
+        if let Some(head_loss) = &head_loss {
+            head_loss.check(temperatures.len());
+        }
+        let scores::Backward { mut d_hidden, d_u, values } =
+            scores::backward(inputs, &rows, logits, seeds, head_loss, params);
         if let Some((adapter, _)) = &low_rank {
             if let (Some(d_b), Some(own)) = (d_b, adapter.b.gradient(grads)) {
                 parallel::add(own, &d_b);
@@ -88,6 +137,7 @@ impl<'p> Tape<'p> {
             low_rank::scaled_inner_backward(inputs, &d_u, &mut d_hidden, adapter.a.gradient(grads));
         }
         self.backward_from(&hidden, d_hidden, grads);
+        values
     }
 
     /// Adds to `grads` the gradient of `Σ d_out ⊙ out`.

@@ -1,5 +1,7 @@
 //! Runs operations forward and, if asked to, remembers how to run them backward.
 
+mod top;
+
 use std::sync::Arc;
 
 #[cfg(any(test, feature = "cuda"))]

@@ -43,6 +43,22 @@ pub enum TrainError {
         /// `reference` or `teacher`.
         stream: &'static str,
     },
+    /// The objective compares whole distributions, and what it needs for that is not there.
+    #[error("sample {sample}: the objective needs {needs}, but its target {problem}")]
+    Target {
+        /// Index of the sample in the minibatch.
+        sample: usize,
+        /// What an objective asked for.
+        needs: &'static str,
+        /// What is wrong with what there is.
+        problem: String,
+    },
+    /// A loss on whole distributions can't be computed here.
+    #[error("a loss on whole distributions can't be computed: {problem}")]
+    HeadLoss {
+        /// Why.
+        problem: &'static str,
+    },
     /// The objective answered with another number of derivatives than it was given tokens.
     #[error("the objective gave {given} derivatives for {tokens} scored tokens")]
     Derivatives {

@@ -2,15 +2,16 @@
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use burnish_core::rng;
 use burnish_model::{Model, Packed};
-use burnish_rl::{Evaluation, Mark, Metric, Objective, Streams, Totals};
+use burnish_rl::{Evaluation, Mark, Objective, Totals};
 use burnish_tensor::{GradientsMut, Tape, TokenScores, Var, in_pool};
 
-use crate::{MicroBatch, Sample, TrainError, pack, pack_groups};
+use crate::columns::{Columns, MetricSums, widen};
+use crate::head_rows::{Divergence, HeadRows};
+use crate::{MicroBatch, Sample, TrainError, pack, pack_groups, target};
 
 /// What a pass over some samples found, beside the gradient.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -62,10 +63,10 @@ impl PassConfig {
 /// Adds the gradient of `objective` on `samples` to `grads`, which is laid out like the model's parameters, and lies where
 /// they do.
 ///
-/// Each micro-batch goes forward once, while recording; the objective turns the
-/// log-probs and entropies into a loss and its derivative (in f64), which goes backward. The size of the
-/// micro-batches does not change the result beyond f32 rounding: whatever the objective knows about the whole
-/// batch is in `totals`.
+/// Each micro-batch goes forward once, while recording; the objective turns the log-probs and entropies into a loss and
+/// its derivative (in f64), which goes backward. A loss on whole distributions is evaluated there, where the logits are.
+/// The size of the micro-batches does not change the result beyond f32 rounding: whatever the objective knows about the
+/// whole batch is in `totals`.
 ///
 /// # Errors
 /// If a sample does not fit the model or the objective (checked before anything is computed), or the loss is
@@ -87,6 +88,9 @@ pub fn accumulate<'g, S: Borrow<Sample>>(
     }
     if let Some(sample) = needs.teacher.then(|| missing(|sample| sample.teacher.is_none())).flatten() {
         return Err(TrainError::Missing { sample, stream: "teacher" });
+    }
+    if let Some(target) = needs.head {
+        target::check(model, &samples, target)?;
     }
     let grads = grads.into();
     in_pool(|| accumulate_checked(model, &samples, objective, totals, config, grads))
@@ -136,12 +140,14 @@ fn accumulate_checked(
         let own = marks.get(marked..marked + batch.rows.len()).unwrap_or_default();
         let evaluation = objective.evaluate(&columns.streams(&batch.sequences, &groups, own), totals);
         marked += batch.rows.len();
-        seed_backward(tape, &scores, &evaluation, grads.again())?;
-        pass.loss += evaluation.loss;
+        let head_loss = HeadRows::of(objective, &evaluation, &batch, samples)?;
+        let divergence = seed_backward(tape, &scores, &evaluation, head_loss, grads.again())?;
+        pass.loss += evaluation.loss + divergence.weighted;
         pass.tokens += batch.ids.len();
         pass.tokens_scored += batch.rows.len();
         pass.micro_batches += 1;
         metrics.add(&evaluation.metrics);
+        metrics.add(&divergence.metrics());
     }
     pass.drift.mean = drift_sum / pass.tokens_scored.max(1) as f64;
     pass.metrics = metrics.means();
@@ -172,56 +178,7 @@ fn marks_of(
     Ok(objective.marks(&whole.streams(&sequences, &groups, &[]), totals))
 }
 
-/// Log-probabilities of the scored tokens of each sample under `model`, one entry a token (0 where the token
-/// is not scored), at the samples' temperatures; under a model of values, the value of the state before each of those
-/// tokens: what [`Sample::reference`] and [`Sample::proximal`] hold.
-///
-/// # Errors
-/// If a sample does not fit the model.
-pub fn score<S: Borrow<Sample>>(
-    model: &Model,
-    samples: &[S],
-    tokens_max: usize,
-) -> Result<Vec<Vec<f32>>, TrainError> {
-    score_on(&|| Tape::inference(&model.params), model, samples, tokens_max)
-}
-
-/// As [`score`], under the model without its adapters: the policy before training, at no further memory.
-///
-/// # Errors
-/// If a sample does not fit the model.
-pub fn score_base<S: Borrow<Sample>>(
-    model: &Model,
-    samples: &[S],
-    tokens_max: usize,
-) -> Result<Vec<Vec<f32>>, TrainError> {
-    score_on(&|| Tape::inference(&model.params).without_adapters(), model, samples, tokens_max)
-}
-
-fn score_on<'m, S: Borrow<Sample>>(
-    tape: &dyn Fn() -> Tape<'m>,
-    model: &Model,
-    samples: &[S],
-    tokens_max: usize,
-) -> Result<Vec<Vec<f32>>, TrainError> {
-    let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
-    check(model, &samples)?;
-    let mut logprobs: Vec<Vec<f32>> = samples.iter().map(|sample| vec![0.0; sample.ids.len()]).collect();
-    for batch in pack(&samples, tokens_max) {
-        let mut tape = tape();
-        let mut mixer = Packed { layout: Arc::clone(&batch.layout), shape: model.head_shape() };
-        let hidden = model.forward(&mut tape, &batch.ids, &batch.positions, &mut mixer);
-        let scores = score_rows(&mut tape, model, &batch, &hidden)?;
-        for (&index, range) in batch.samples.iter().zip(&batch.sequences) {
-            for (token, at) in samples[index].scored().zip(range.clone()) {
-                logprobs[index][token] = scores.numbers()[at];
-            }
-        }
-    }
-    Ok(logprobs)
-}
-
-fn check(model: &Model, samples: &[&Sample]) -> Result<(), TrainError> {
+pub(crate) fn check(model: &Model, samples: &[&Sample]) -> Result<(), TrainError> {
     let tokens_max = model.context_tokens_max();
     for (index, sample) in samples.iter().enumerate() {
         sample.check().map_err(|source| TrainError::Sample { sample: index, source })?;
@@ -240,7 +197,7 @@ fn check(model: &Model, samples: &[&Sample]) -> Result<(), TrainError> {
 }
 
 /// What the head says of each scored token.
-enum Scores {
+pub(crate) enum Scores {
     /// Its log-prob and the entropy of its distribution.
     Tokens(TokenScores),
     /// The value of the state before it, `[S, 1]`.
@@ -249,7 +206,7 @@ enum Scores {
 
 impl Scores {
     /// Log-probs, or values: what an objective differentiates.
-    fn numbers(&self) -> &[f32] {
+    pub(crate) fn numbers(&self) -> &[f32] {
         match self {
             Scores::Tokens(scores) => &scores.logprobs,
             Scores::Values(values) => values.data(),
@@ -257,7 +214,7 @@ impl Scores {
     }
 
     /// Entropies in f64; zeros of values, which have none.
-    fn entropies(&self) -> Vec<f64> {
+    pub(crate) fn entropies(&self) -> Vec<f64> {
         match self {
             Scores::Tokens(scores) => widen(&scores.entropies),
             Scores::Values(values) => vec![0.0; values.rows()],
@@ -265,7 +222,7 @@ impl Scores {
     }
 }
 
-fn score_rows(
+pub(crate) fn score_rows(
     tape: &mut Tape<'_>,
     model: &Model,
     batch: &MicroBatch,
@@ -302,8 +259,9 @@ fn seed_backward(
     tape: Tape<'_>,
     scores: &Scores,
     evaluation: &Evaluation,
+    head_loss: Option<HeadRows<'_>>,
     grads: GradientsMut<'_>,
-) -> Result<(), TrainError> {
+) -> Result<Divergence, TrainError> {
     let tokens = scores.numbers().len();
     let given = evaluation.d_policy.len();
     let given_entropy = evaluation.d_entropy.len();
@@ -314,14 +272,19 @@ fn seed_backward(
     let d_logprob = narrow(&evaluation.d_policy);
     let d_entropy = narrow(&evaluation.d_entropy);
     // Groups in which every rollout earned the same often have no derivative at all.
-    if !(d_logprob.is_empty() && d_entropy.is_empty()) {
-        let d_logprob = if d_logprob.is_empty() { vec![0.0; tokens] } else { d_logprob };
-        match scores {
-            Scores::Tokens(scores) => tape.backward(scores, &d_logprob, &d_entropy, grads),
-            Scores::Values(values) => tape.backward_from(values, d_logprob, grads),
-        }
+    if d_logprob.is_empty() && d_entropy.is_empty() && head_loss.is_none() {
+        return Ok(Divergence::default());
     }
-    Ok(())
+    let d_logprob = if d_logprob.is_empty() { vec![0.0; tokens] } else { d_logprob };
+    match (scores, head_loss) {
+        (Scores::Tokens(scores), None) => tape.backward(scores, &d_logprob, &d_entropy, grads),
+        (Scores::Tokens(scores), Some(rows)) => {
+            let values = rows.backward(tape, scores, &d_logprob, &d_entropy, grads);
+            return Ok(Divergence::of(&evaluation.head_weights, &values));
+        }
+        (Scores::Values(values), _) => tape.backward_from(values, d_logprob, grads),
+    }
+    Ok(Divergence::default())
 }
 
 /// `values` in f32; empty where all are zero.
@@ -330,108 +293,4 @@ fn narrow(values: &[f64]) -> Vec<f32> {
         return Vec::new();
     }
     values.iter().map(|value| *value as f32).collect()
-}
-
-/// The streams of some samples, in f64, one entry a scored token.
-#[derive(Default)]
-struct Columns {
-    policy: Vec<f64>,
-    proximal: Vec<f64>,
-    behavior: Vec<f64>,
-    reference: Option<Vec<f64>>,
-    teacher: Option<Vec<f64>>,
-    entropy: Vec<f64>,
-    advantage: Vec<f64>,
-    loss_mask: Vec<bool>,
-}
-
-impl Columns {
-    fn of(batch: &MicroBatch, samples: &[&Sample], scores: &Scores) -> Self {
-        let parts = || batch.samples.iter().map(|&index| samples[index]);
-        let proximal = |sample: &Sample, at: usize| match &sample.proximal {
-            Some(proximal) => proximal[at],
-            None => sample.behavior[at],
-        };
-        let given = |stream: fn(&Sample) -> Option<&Vec<f32>>| {
-            let value = |sample: &Sample, at: usize| stream(sample).map_or(0.0, |all| all[at]);
-            parts().all(|sample| stream(sample).is_some()).then(|| column(parts(), value))
-        };
-        Columns {
-            policy: widen(scores.numbers()),
-            proximal: column(parts(), proximal),
-            behavior: column(parts(), |sample, at| sample.behavior[at]),
-            reference: given(|sample| sample.reference.as_ref()),
-            teacher: given(|sample| sample.teacher.as_ref()),
-            entropy: scores.entropies(),
-            advantage: column(parts(), |sample, at| sample.advantages[at]),
-            loss_mask: vec![true; batch.rows.len()],
-        }
-    }
-
-    fn append(&mut self, other: Columns) {
-        self.policy.extend(other.policy);
-        self.proximal.extend(other.proximal);
-        self.behavior.extend(other.behavior);
-        for (own, other) in [(&mut self.reference, other.reference), (&mut self.teacher, other.teacher)] {
-            match (own, other) {
-                (Some(own), Some(other)) => own.extend(other),
-                (own, other) => *own = other,
-            }
-        }
-        self.entropy.extend(other.entropy);
-        self.advantage.extend(other.advantage);
-        self.loss_mask.extend(other.loss_mask);
-    }
-
-    fn streams<'a>(
-        &'a self,
-        sequences: &'a [Range<usize>],
-        groups: &'a [Range<usize>],
-        marks: &'a [Mark],
-    ) -> Streams<'a> {
-        Streams {
-            policy: &self.policy,
-            proximal: &self.proximal,
-            behavior: &self.behavior,
-            reference: self.reference.as_deref(),
-            teacher: self.teacher.as_deref(),
-            entropy: &self.entropy,
-            advantage: &self.advantage,
-            loss_mask: &self.loss_mask,
-            sequences,
-            groups,
-            marks,
-        }
-    }
-}
-
-fn column<'a>(parts: impl Iterator<Item = &'a Sample>, value: impl Fn(&Sample, usize) -> f32) -> Vec<f64> {
-    let value = &value;
-    parts.flat_map(|sample| sample.scored().map(move |at| f64::from(value(sample, at)))).collect()
-}
-
-fn widen(values: &[f32]) -> Vec<f64> {
-    values.iter().map(|value| f64::from(*value)).collect()
-}
-
-/// Metrics of the parts, put together as [`Metric`] says.
-#[derive(Default)]
-struct MetricSums(BTreeMap<&'static str, (f64, f64)>);
-
-impl MetricSums {
-    fn add(&mut self, metrics: &[Metric]) {
-        for metric in metrics {
-            let (sum, weight) = self.0.entry(metric.name).or_default();
-            *sum += metric.sum;
-            *weight += metric.weight;
-        }
-    }
-
-    fn means(self) -> BTreeMap<String, f64> {
-        self.0
-            .into_iter()
-            .filter(|(_, (_, weight))| *weight != 0.0)
-            .map(|(name, (sum, weight))| (name.to_owned(), sum / weight))
-            .collect()
-    }
 }

@@ -7,11 +7,15 @@
 //! The trainer is blind to which objective runs: it hands over per-token streams and feeds the derivative back.
 //! It knows no method, no environment and no engine, and whether a token counts it reads from the sample.
 
+mod columns;
 mod error;
 mod gradient;
+mod head_rows;
 mod minibatch;
 mod pack;
 mod sample;
+mod score;
+mod target;
 mod trainer;
 
 pub mod adamw;
@@ -19,8 +23,10 @@ pub mod checkpoint;
 pub mod schedule;
 
 pub use error::TrainError;
-pub use gradient::{Drift, Pass, PassConfig, accumulate, score, score_base};
+pub use gradient::{Drift, Pass, PassConfig, accumulate};
 pub use minibatch::{minibatches, minibatches_of_groups, totals};
 pub use pack::{MicroBatch, SHARED_TOKENS_MIN, pack, pack_groups};
 pub use sample::{Sample, SampleError};
+pub use score::{score, score_base, score_hidden, score_top};
+pub use target::{Target, TeacherHead};
 pub use trainer::{Trainer, TrainerConfig, Update};

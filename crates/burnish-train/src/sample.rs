@@ -2,6 +2,8 @@
 
 use burnish_core::{Branch, Source};
 
+use crate::target::Target;
+
 /// One branch of a trace, ready to be learned from. All vectors have one entry a token.
 ///
 /// A token is *scored* where [`loss_mask`](Sample::loss_mask) is set: its log-probability given the tokens
@@ -23,6 +25,8 @@ pub struct Sample {
     pub reference: Option<Vec<f32>>,
     /// Log-probability under the teacher, where an objective needs it.
     pub teacher: Option<Vec<f32>>,
+    /// The teacher's distributions at the scored tokens, where an objective needs them.
+    pub target: Option<Target>,
     /// Log-probability at the start of the update; `behavior` stands in where it is not given, which is exact
     /// while nothing was learned between sampling and this update.
     pub proximal: Option<Vec<f32>>,
@@ -56,6 +60,7 @@ impl Sample {
             advantages: vec![advantage; branch.ids.len()],
             reference: None,
             teacher: None,
+            target: None,
             proximal: None,
             group: 0,
         }
@@ -103,6 +108,9 @@ impl Sample {
         if self.loss_mask.first() == Some(&true) {
             return Err(SampleError::FirstTokenScored);
         }
+        if let Some(target) = &self.target {
+            target.check(self.scored_tokens())?;
+        }
         for (stream, values) in self.float_streams() {
             if let Some(token) = self.scored().find(|&at| !values[at].is_finite()) {
                 return Err(SampleError::Value { stream, token, value: values[token], range: "finite" });
@@ -145,6 +153,20 @@ pub enum SampleError {
         len: usize,
         /// Number of tokens.
         tokens: usize,
+    },
+    /// What is known of the teacher does not describe the scored tokens.
+    #[error("target describes {positions} positions, but {scored} tokens are scored")]
+    Target {
+        /// Positions that it describes, rounded down.
+        positions: usize,
+        /// Number of scored tokens.
+        scored: usize,
+    },
+    /// A log-prob of the teacher is no number.
+    #[error("target has a log-prob that is not a number, at scored token {at}")]
+    TargetValue {
+        /// Index among the scored tokens.
+        at: usize,
     },
     /// The first token is marked to be scored.
     #[error("loss_mask is set at the first token, which nothing predicts")]

@@ -18,6 +18,9 @@
 //! normalised (`renormalise`); or, for `β = 0` only, the sum of `P·log(P/Q)` over the `K` (`ignore`), which is the
 //! cross-entropy with soft labels up to a constant and may be below 0.
 //!
+//! The loss of a batch is `Σ_t m[t]·divergence / D`, with `D` that of [`crate::aggregation`]; nothing else is in it, neither
+//! rewards nor the ratio to the policy that sampled.
+//!
 //! **Derivative.** With `g_b = ∂/∂log Q_b` of the outcomes: `-P_b` for `β = 0`, `Q_b·(log Q_b - log P_b + 1)` for
 //! `β = 1`, `(1 - β)·Q_b·(log Q_b - log M_b)` else. With respect to logit `j`: `(g_j - Q_j·Σ_b g_b)/T`; where `j` is
 //! one of the rest, `g_j` is its share of the bucket's, `g_rest·Q_j/Q_rest`.
@@ -27,7 +30,7 @@
 //! divergence, the same both ways. `K` = the vocabulary: the dense form.
 //!
 //! **Differs from the paper and from TRL.** Dense, not from TRL 1.16's `generalized_jsd_loss` (`beta` is the same
-//! number). No factor `T²` makes up for the temperature, as there. Sparse, `bucket` and `renormalise` are
+//! number; its mean over tokens is `aggregation = "bnpo"`, the default here). No factor `T²` makes up for the temperature, as there. Sparse, `bucket` and `renormalise` are
 //! `loss_add_tail` true and false of TRL's server distillation; TRL takes the rest's probability from `1 - Σ`, of at
 //! least 1e-7, for both; here the student's is the exact sum over the rest, and the teacher's is TRL's.
 //!
@@ -37,20 +40,23 @@
 //! let forward = Gkd { beta: 0.0, ..Gkd::default() };
 //! // The teacher is sure of token 1; of the others it says nothing.
 //! let teacher = Teacher::Sparse { ids: &[1], logprobs: &[0.75f64.ln()] };
-//! let found = forward.evaluate(&[0.0, 0.0, 0.0, 0.0], teacher);
+//! let found = forward.evaluate_row(&[0.0, 0.0, 0.0, 0.0], teacher);
 //! // The student gives it 1/4, and the rest 3/4.
 //! assert!((found.value - 0.5 * 3.0f64.ln()).abs() < 1e-12);
 //! assert!((found.d_logits[1] - (0.25 - 0.75)).abs() < 1e-12);
 //! ```
+//!
+//! **Metrics.** `head_loss`, the mean divergence of a token, and `entropy`.
 //!
 //! **References.** Agarwal et al. 2023 (GKD), arXiv:2306.13649, eq. 1. Reverse KL: Gu et al. 2023 (MiniLLM),
 //! arXiv:2306.08543.
 
 use serde::{Deserialize, Serialize};
 
-use super::head::{HeadEvaluation, HeadLoss, Teacher};
+use super::head::{HeadEvaluation, HeadLoss, HeadTarget, Teacher};
+use crate::aggregation::Aggregation;
 use crate::settings::require;
-use crate::{Card, Check, Family, Part, SettingError};
+use crate::{Card, Check, Evaluation, Family, Metric, Needs, Objective, Part, SettingError, Streams, Totals};
 
 /// What becomes of the tokens of which a sparse teacher says nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,15 +77,21 @@ pub enum Rest {
 pub struct Gkd {
     /// 0: forward KL, 1: reverse KL, between: generalised Jensen-Shannon. Default: 0.5.
     pub beta: f64,
-    /// What logits are divided by, the student's and a dense teacher's. Default: 1.
+    /// What logits are divided by, the student's and a dense teacher's; in a run, beside the temperature at which the
+    /// tokens were sampled. Default: 1.
     pub temperature: f64,
     /// What becomes of the tokens of which a sparse teacher says nothing. Default: `bucket`.
     pub rest: Rest,
+    /// K, the teacher's likeliest tokens that are looked at; 0 (default) is all of its distribution.
+    pub top: usize,
+    /// What the sum over tokens is divided by. Default: `bnpo`, the mean over the tokens of the optimiser batch.
+    pub aggregation: Aggregation,
 }
 
 impl Default for Gkd {
     fn default() -> Self {
-        Gkd { beta: 0.5, temperature: 1.0, rest: Rest::Bucket }
+        let aggregation = Aggregation::Bnpo;
+        Gkd { beta: 0.5, temperature: 1.0, rest: Rest::Bucket, top: 0, aggregation }
     }
 }
 
@@ -107,7 +119,38 @@ impl Part for Gkd {
         require("beta", self.beta, |beta| (0.0..=1.0).contains(&beta), "must be 0 to 1")?;
         require("temperature", self.temperature, |temperature| temperature > 0.0, "must be above 0")?;
         let rule = "must be 0 with `rest = \"ignore\"`: it is a divergence of no two distributions otherwise";
-        require("beta", self.beta, |beta| beta == 0.0 || self.rest != Rest::Ignore, rule)
+        require("beta", self.beta, |beta| beta == 0.0 || self.rest != Rest::Ignore, rule)?;
+        let rule =
+            "must be 1 with `top` above 0: the teacher's log-probs come at the temperature of sampling";
+        require("temperature", self.temperature, |it| it == 1.0 || self.top == 0, rule)
+    }
+}
+
+impl Objective for Gkd {
+    fn needs(&self) -> Needs {
+        let target = if self.top > 0 { HeadTarget::Top(self.top) } else { HeadTarget::Whole };
+        Needs { head: Some(target), ..Needs::default() }
+    }
+
+    fn head(&self) -> Option<&dyn HeadLoss> {
+        Some(self)
+    }
+
+    fn evaluate(&self, streams: &Streams<'_>, totals: &Totals) -> Evaluation {
+        let mut evaluation = Evaluation::zero(streams.policy.len());
+        evaluation.head_weights = vec![0.0; streams.policy.len()];
+        let mut entropy = Metric { name: "entropy", sum: 0.0, weight: 0.0 };
+        for sequence in streams.sequences {
+            let count = streams.loss_positions(sequence.clone()).count();
+            let denominator = self.aggregation.denominator(count, totals);
+            for at in streams.loss_positions(sequence.clone()) {
+                evaluation.head_weights[at] = 1.0 / denominator;
+                entropy.sum += streams.entropy[at];
+                entropy.weight += 1.0;
+            }
+        }
+        evaluation.metrics.push(entropy);
+        evaluation
     }
 }
 
@@ -115,7 +158,7 @@ impl Part for Gkd {
 const KNOWN_MAX: f64 = -1e-7;
 
 impl HeadLoss for Gkd {
-    fn evaluate(&self, student_logits: &[f64], teacher: Teacher<'_>) -> HeadEvaluation {
+    fn evaluate_row(&self, student_logits: &[f64], teacher: Teacher<'_>) -> HeadEvaluation {
         let student: Vec<f64> = student_logits.iter().map(|logit| logit / self.temperature).collect();
         let student = log_softmax(&student);
         match teacher {
@@ -131,6 +174,11 @@ impl HeadLoss for Gkd {
             }
             Teacher::Sparse { ids, logprobs } => self.sparse(&student, ids, logprobs),
         }
+    }
+
+    fn soft_labels(&self, logprobs: &[f64]) -> Option<Vec<f64>> {
+        let is_cross_entropy = self.beta == 0.0 && self.rest == Rest::Ignore && self.temperature == 1.0;
+        is_cross_entropy.then(|| logprobs.iter().map(|log| log.exp()).collect())
     }
 }
 

@@ -1,6 +1,4 @@
-//! The seam of losses on whole next-token distributions, and what a trainer keeps of the teacher for them.
-
-use crate::SettingError;
+//! The seam of losses on whole next-token distributions.
 
 /// What is known of the teacher's distribution at one position.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,73 +24,32 @@ pub struct HeadEvaluation {
     pub d_logits: Vec<f64>,
 }
 
-/// A distance of the student's next-token distribution from the teacher's. The loss of a batch is the mean over its
-/// tokens in the loss.
+/// A distance of the student's next-token distribution from the teacher's: what an [`Objective`](crate::Objective) adds
+/// at positions of its choice ([`Evaluation::head_weights`](crate::Evaluation::head_weights)).
+///
+/// A trainer evaluates it where it has the logits, some rows at a time, and never keeps them. Both sides' logits come over
+/// the temperature at which the token was sampled.
 pub trait HeadLoss: Send + Sync {
     /// Of one position: `student_logits` has one entry a token of the vocabulary.
     ///
     /// # Panics
-    /// If the teacher's vocabulary is another, or it has an id that is not below its size
-    /// ([`HeadTarget::check`] says so in time).
-    fn evaluate(&self, student_logits: &[f64], teacher: Teacher<'_>) -> HeadEvaluation;
+    /// If the teacher's vocabulary is another, or it has an id that is not below its size.
+    fn evaluate_row(&self, student_logits: &[f64], teacher: Teacher<'_>) -> HeadEvaluation;
+
+    /// The `p`, one for each log-prob of a sparse teacher, with which the loss is `Σ p·log(p/Q)` over its tokens, if there
+    /// are such: a trainer then computes it at hardly a cost, where [`HeadLoss::evaluate_row`] takes a pass over the
+    /// vocabulary in f64.
+    fn soft_labels(&self, _logprobs: &[f64]) -> Option<Vec<f64>> {
+        None
+    }
 }
 
-/// What a trainer is given of a teacher, for a number of scored positions one behind the other: the other side of a
-/// [`HeadLoss`]. It declares what the head of the student is compared with; logits of either model are made
-/// chunk by chunk where the loss is evaluated, and are never stored.
-#[derive(Debug, Clone, PartialEq)]
+/// What of the teacher's distributions a [`HeadLoss`] is compared with, at every scored position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeadTarget {
-    /// The `top` likeliest tokens of each position: enough for the forward KL divergence, and what an endpoint
-    /// can answer with.
-    Sparse {
-        /// Tokens a position.
-        top: usize,
-        /// `[positions, top]`: distinct ids in a position.
-        ids: Vec<u32>,
-        /// `[positions, top]`: their log-probs in nats, over the whole vocabulary; -∞ where there are fewer.
-        logprobs: Vec<f64>,
-    },
-    /// The teacher's last hidden states, which its own head turns into logits: for losses that need all of them
-    /// (reverse KL, JSD).
-    Dense {
-        /// Width of the teacher's model.
-        width: usize,
-        /// `[positions, width]`.
-        hidden: Vec<f32>,
-    },
-}
-
-impl HeadTarget {
-    /// # Errors
-    /// If it does not describe `positions` positions of a vocabulary of `vocabulary` tokens.
-    pub fn check(&self, positions: usize, vocabulary: usize) -> Result<(), SettingError> {
-        let length = |key: &str, found: usize, row: usize| {
-            let message = format!("must have {positions} positions of {row} numbers, not {found} numbers");
-            (found == positions * row).then_some(()).ok_or_else(|| SettingError::new(key, message))
-        };
-        match self {
-            HeadTarget::Dense { width, hidden } => length("hidden", hidden.len(), *width),
-            HeadTarget::Sparse { top, ids, logprobs } => {
-                length("ids", ids.len(), *top)?;
-                length("logprobs", logprobs.len(), *top)?;
-                match ids.iter().find(|id| **id as usize >= vocabulary) {
-                    None => Ok(()),
-                    Some(id) => {
-                        Err(SettingError::new("ids", format!("must be below {vocabulary}, not {id}")))
-                    }
-                }
-            }
-        }
-    }
-
-    /// The teacher at position `at`, if it is known without the teacher's head.
-    pub fn row(&self, at: usize) -> Option<Teacher<'_>> {
-        match self {
-            HeadTarget::Dense { .. } => None,
-            HeadTarget::Sparse { top, ids, logprobs } => {
-                let row = at * top..(at + 1) * top;
-                Some(Teacher::Sparse { ids: ids.get(row.clone())?, logprobs: logprobs.get(row)? })
-            }
-        }
-    }
+    /// So many likeliest tokens and their log-probs: enough for the forward KL divergence, and what an endpoint can answer
+    /// with. A vocabulary with fewer gives all.
+    Top(usize),
+    /// All of it: the teacher's last hidden states, which its own head turns into logits beside the student's.
+    Whole,
 }

@@ -1,13 +1,14 @@
 //! Published losses that pull the policy to a teacher, one file each.
 //!
-//! [`crate::catalogue::DISTILLATIONS`] lists those that need nothing but the teacher's log-probs of the sampled
-//! tokens: they are an [`crate::Objective`]. [`crate::catalogue::HEAD_LOSSES`] lists those that compare whole
-//! distributions: a [`HeadLoss`] on rows of logits, whose teacher side is a [`HeadTarget`].
+//! [`crate::catalogue::DISTILLATIONS`] lists them: each is an [`crate::Objective`]. One that compares whole distributions
+//! has a [`HeadLoss`] on rows of logits, and says in a [`HeadTarget`] how much of the teacher's it needs for that.
 
+mod aopd;
 mod gkd;
 mod head;
 mod opd;
 
+pub use aopd::Aopd;
 pub use gkd::{Gkd, Rest};
 pub use head::{HeadEvaluation, HeadLoss, HeadTarget, Teacher};
 pub use opd::{Opd, Surrogate};

@@ -21,7 +21,8 @@
 //!
 //! **Reduces to.** REINFORCE with a per-token advantage where the policy has not moved; its expectation over the
 //! token is then the gradient of the reverse KL divergence of that position, which is [`super::Gkd`] with `beta = 1`.
-//! With `c = 0` and `w = 1` and `clip`, `ppo_clip`.
+//! With `c = 0` and `w = 1` and `clip`, `ppo_clip`; with `c > 0` its gradient is, on policy, the sum of both. With the policy
+//! itself as the teacher, given privileged context, that is OPSD, and GRPO beside OPSD.
 //!
 //! **Differs from the source.** `importance` with `c = 1`, `w = 0` is Thinking Machines' (tinker-cookbook adds it to an
 //! advantage from the environment, which is 0 there; it sums over tokens, which is `dr_grpo` up to a constant).
@@ -129,30 +130,39 @@ impl Opd {
     }
 }
 
-impl Objective for Opd {
-    fn needs(&self) -> Needs {
-        Needs { teacher: true, ..Needs::default() }
-    }
-
+impl Opd {
+    /// The tokens that are not `left` to a head loss. Those that are get the weight of their loss in
+    /// [`Evaluation::head_weights`].
+    ///
     /// # Panics
     /// If the streams have no teacher.
-    fn evaluate(&self, streams: &Streams<'_>, totals: &Totals) -> Evaluation {
-        assert!(streams.teacher.is_some(), "opd needs the teacher's log-probs");
+    pub(super) fn evaluate_but(
+        &self,
+        streams: &Streams<'_>,
+        totals: &Totals,
+        left: &dyn Fn(usize) -> bool,
+    ) -> Evaluation {
+        assert!(streams.teacher.is_some(), "on-policy distillation needs the teacher's log-probs");
         let teacher = streams.teacher.unwrap_or_default();
         let mut evaluation = Evaluation::zero(streams.policy.len());
+        evaluation.head_weights = vec![0.0; streams.policy.len()];
         let (mut tokens, mut kl, mut entropy, mut low, mut high) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for sequence in streams.sequences {
             let count = streams.loss_positions(sequence.clone()).count();
             let denominator = self.aggregation.denominator(count, totals);
             for at in streams.loss_positions(sequence.clone()) {
                 let excess = streams.behavior[at] - teacher[at];
+                tokens += 1.0;
+                kl += excess;
+                entropy += streams.entropy[at];
+                if left(at) {
+                    evaluation.head_weights[at] = 1.0 / denominator;
+                    continue;
+                }
                 let advantage = self.reward(streams, at) - self.kl_coef * excess;
                 let (value, derivative, clipped) = self.token(streams, at, advantage);
                 evaluation.loss += value / denominator;
                 evaluation.d_policy[at] = derivative / denominator;
-                tokens += 1.0;
-                kl += excess;
-                entropy += streams.entropy[at];
                 low += f64::from(clipped == Some(Bound::Low));
                 high += f64::from(clipped == Some(Bound::High));
             }
@@ -168,5 +178,17 @@ impl Objective for Opd {
         evaluation.metrics =
             sums.into_iter().map(|(name, sum)| Metric { name, sum, weight: tokens }).collect();
         evaluation
+    }
+}
+
+impl Objective for Opd {
+    fn needs(&self) -> Needs {
+        Needs { teacher: true, ..Needs::default() }
+    }
+
+    /// # Panics
+    /// If the streams have no teacher.
+    fn evaluate(&self, streams: &Streams<'_>, totals: &Totals) -> Evaluation {
+        Evaluation { head_weights: Vec::new(), ..self.evaluate_but(streams, totals, &|_| false) }
     }
 }

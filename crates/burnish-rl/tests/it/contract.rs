@@ -1,11 +1,13 @@
 //! What holds of every part of the catalogue, before its author writes a test.
 
 use crate::common::{Batch, Columns, Grouped, batches, is_near, loss, rollouts};
+use crate::distillation::{VOCABULARY, log_softmax, logits};
 use burnish_rl::advantage::{Advantage, Rollout, Rollouts};
 use burnish_rl::aggregation::Aggregation;
 use burnish_rl::catalogue::{
-    self, ADVANTAGES, DISTILLATIONS, GATES, HEAD_LOSSES, OBJECTIVES, PLANS, PREFERENCES, SELECTORS,
+    self, ADVANTAGES, DISTILLATIONS, GATES, OBJECTIVES, PLANS, PREFERENCES, SELECTORS,
 };
+use burnish_rl::distillation::Teacher;
 use burnish_rl::{Family, LossConfig, Objective, PolicyLoss, SettingError};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -145,6 +147,8 @@ proptest! {
             let found = pairs.evaluate(&*objective);
             prop_assert_eq!(&spoiled.evaluate(&*objective), &found, "{}", id);
             prop_assert!(masked.iter().all(|&at| found.d_policy[at] == 0.0), "{id}");
+            let head_weight = |at: usize| found.head_weights.get(at).copied().unwrap_or_default();
+            prop_assert!(masked.iter().all(|&at| head_weight(at) == 0.0), "{id}");
         }
     }
 
@@ -159,6 +163,8 @@ proptest! {
                 .map(|groups| objective.evaluate(&pairs.part(groups).streams(), &totals));
             prop_assert!(is_near(parts[0].loss + parts[1].loss, whole.loss, 1e-9), "{id}");
             prop_assert_eq!([&parts[0].d_policy[..], &parts[1].d_policy[..]].concat(), whole.d_policy, "{}", id);
+            let head_weights = [&parts[0].head_weights[..], &parts[1].head_weights[..]].concat();
+            prop_assert_eq!(head_weights, whole.head_weights, "{}", id);
             for metric in &whole.metrics {
                 let own = parts.iter().flat_map(|part| &part.metrics).filter(|own| own.name == metric.name);
                 let (sum, weight) = own.fold((0.0, 0.0), |(sum, weight), own| (sum + own.sum, weight + own.weight));
@@ -182,6 +188,55 @@ proptest! {
             prop_assert!(found.loss.is_finite(), "{id}: {}", found.loss);
             prop_assert!(found.d_policy.iter().all(|derivative| derivative.is_finite()), "{id}");
             prop_assert!(found.metrics.iter().all(|metric| metric.sum.is_finite()), "{id}");
+        }
+    }
+
+    #[test]
+    fn derivatives_of_head_losses_are_those_of_finite_differences_however_they_are_computed(
+        student in logits(),
+        teacher in logits(),
+    ) {
+        const STEP: f64 = 1e-5;
+        let logprobs = log_softmax(&teacher);
+        let mut ids: Vec<u32> = (0..VOCABULARY as u32).collect();
+        ids.sort_by(|a, b| logprobs[*b as usize].total_cmp(&logprobs[*a as usize]));
+        for (id, objective) in whole_losses() {
+            let Some(head) = objective.head() else {
+                prop_assert_eq!(objective.needs().head, None, "{}", id);
+                continue;
+            };
+            prop_assert!(objective.needs().head.is_some(), "{id}");
+            for top in 1..=VOCABULARY {
+                let ids = &ids[..top];
+                let known: Vec<f64> = ids.iter().map(|id| logprobs[*id as usize]).collect();
+                let sparse = Teacher::Sparse { ids, logprobs: &known };
+                for target in [Teacher::Dense(&teacher), sparse] {
+                    let found = head.evaluate_row(&student, target).d_logits;
+                    for at in 0..student.len() {
+                        let value = |change: f64| {
+                            let mut moved = student.clone();
+                            moved[at] += change;
+                            head.evaluate_row(&moved, target).value
+                        };
+                        let slope = (value(STEP) - value(-STEP)) / (2.0 * STEP);
+                        prop_assert!(is_near(found[at], slope, 1e-7), "{id}: {} for {slope}", found[at]);
+                    }
+                }
+                // What a trainer computes in place of it.
+                let Some(labels) = head.soft_labels(&known) else { continue };
+                let (expected, own) = (head.evaluate_row(&student, sparse), log_softmax(&student));
+                let mass: f64 = labels.iter().sum();
+                let mut d_logits: Vec<f64> = own.iter().map(|log| mass * log.exp()).collect();
+                let mut value = 0.0;
+                for (id, p) in ids.iter().zip(&labels) {
+                    value += p * (p.ln() - own[*id as usize]);
+                    d_logits[*id as usize] -= p;
+                }
+                prop_assert!(is_near(value, expected.value, 1e-12), "{id}");
+                for (found, expected) in d_logits.iter().zip(&expected.d_logits) {
+                    prop_assert!(is_near(*found, *expected, 1e-12), "{id}");
+                }
+            }
         }
     }
 
@@ -238,7 +293,6 @@ fn settings_read_back_as_they_are_written() {
         .map(|entry| (entry.card.id, entry.complete))
         .chain(OBJECTIVES.iter().map(|entry| (entry.card.id, entry.complete)))
         .chain(PREFERENCES.iter().chain(DISTILLATIONS).map(|entry| (entry.card.id, entry.complete)))
-        .chain(HEAD_LOSSES.iter().map(|entry| (entry.card.id, entry.complete)))
         .chain(SELECTORS.iter().map(|entry| (entry.card.id, entry.complete)))
         .chain(GATES.iter().map(|entry| (entry.card.id, entry.complete)))
         .chain(PLANS.iter().map(|entry| (entry.card.id, entry.complete)))

@@ -4,7 +4,7 @@ use crate::common::{Batch, batches, clip, is_near, loss, metric};
 use crate::trl_preference;
 use burnish_rl::aggregation::Aggregation;
 use burnish_rl::distillation::{Gkd, HeadLoss, HeadTarget, Opd, Rest, Surrogate, Teacher};
-use burnish_rl::{LossConfig, Objective, Part, Streams};
+use burnish_rl::{LossConfig, Needs, Objective, Part, Streams};
 use proptest::prelude::*;
 use serde::Deserialize;
 
@@ -50,7 +50,7 @@ fn golden() -> Golden {
 
 impl Row {
     fn compare(&self, gkd: &Gkd, teacher: Teacher<'_>) {
-        let found = gkd.evaluate(&self.student, teacher);
+        let found = gkd.evaluate_row(&self.student, teacher);
         assert!(is_near(found.value, self.loss, TOLERANCE), "{gkd:?}: {} for {}", found.value, self.loss);
         for (found, expected) in found.d_logits.iter().zip(&self.gradient) {
             assert!(is_near(*found, *expected, TOLERANCE), "{gkd:?}: gradient {found} for {expected}");
@@ -95,7 +95,7 @@ fn opd_is_the_published_formula() {
     assert_eq!(golden.opd.len(), 4);
 }
 
-fn log_softmax(logits: &[f64]) -> Vec<f64> {
+pub(crate) fn log_softmax(logits: &[f64]) -> Vec<f64> {
     let total = logits.iter().map(|logit| logit.exp()).sum::<f64>().ln();
     logits.iter().map(|logit| logit - total).collect()
 }
@@ -109,14 +109,14 @@ fn dense(beta: f64) -> Gkd {
     Gkd { beta, ..Gkd::default() }
 }
 
-const VOCABULARY: usize = 5;
+pub(crate) const VOCABULARY: usize = 5;
 
-fn logits() -> impl Strategy<Value = Vec<f64>> {
+pub(crate) fn logits() -> impl Strategy<Value = Vec<f64>> {
     prop::collection::vec(-3.0..3.0f64, VOCABULARY)
 }
 
 /// Every token of the vocabulary, answered once on policy.
-fn all_tokens(student: &[f64], teacher: &[f64]) -> Batch {
+pub(crate) fn all_tokens(student: &[f64], teacher: &[f64]) -> Batch {
     let policy = log_softmax(student);
     Batch {
         proximal: policy.clone(),
@@ -173,16 +173,16 @@ proptest! {
                 (Rest::Renormalise, sparse),
                 (Rest::Ignore, sparse),
             ] {
-                let gkd = Gkd { beta, temperature, rest };
+                let gkd = Gkd { beta, temperature, rest, ..Gkd::default() };
                 if gkd.check().is_err() {
                     continue;
                 }
-                let found = gkd.evaluate(&student, target);
+                let found = gkd.evaluate_row(&student, target);
                 for at in 0..student.len() {
                     let value = |change: f64| {
                         let mut moved = student.clone();
                         moved[at] += change;
-                        gkd.evaluate(&moved, target).value
+                        gkd.evaluate_row(&moved, target).value
                     };
                     let slope = (value(STEP) - value(-STEP)) / (2.0 * STEP);
                     prop_assert!(is_near(found.d_logits[at], slope, 1e-7), "{gkd:?}: {} for {slope}", found.d_logits[at]);
@@ -196,7 +196,7 @@ proptest! {
         student in logits(),
         teacher in logits(),
     ) {
-        let at = |beta: f64| dense(beta).evaluate(&student, Teacher::Dense(&teacher)).value;
+        let at = |beta: f64| dense(beta).evaluate_row(&student, Teacher::Dense(&teacher)).value;
         prop_assert!(is_near(at(0.0), kl(&teacher, &student), 1e-12));
         prop_assert!(is_near(at(1.0), kl(&student, &teacher), 1e-12));
         prop_assert!(is_near(at(1e-7) / 1e-7, at(0.0), 1e-4));
@@ -205,12 +205,12 @@ proptest! {
 
     #[test]
     fn at_one_half_it_is_the_same_both_ways_and_below_log_2(student in logits(), teacher in logits()) {
-        let one_way = dense(0.5).evaluate(&student, Teacher::Dense(&teacher)).value;
-        let other_way = dense(0.5).evaluate(&teacher, Teacher::Dense(&student)).value;
+        let one_way = dense(0.5).evaluate_row(&student, Teacher::Dense(&teacher)).value;
+        let other_way = dense(0.5).evaluate_row(&teacher, Teacher::Dense(&student)).value;
         prop_assert!(is_near(one_way, other_way, 1e-12));
         prop_assert!((-1e-15..std::f64::consts::LN_2).contains(&one_way));
-        let skewed = dense(0.1).evaluate(&student, Teacher::Dense(&teacher)).value;
-        let mirrored = dense(0.9).evaluate(&teacher, Teacher::Dense(&student)).value;
+        let skewed = dense(0.1).evaluate_row(&student, Teacher::Dense(&teacher)).value;
+        let mirrored = dense(0.9).evaluate_row(&teacher, Teacher::Dense(&student)).value;
         prop_assert!(is_near(skewed, mirrored, 1e-12));
     }
 
@@ -219,10 +219,10 @@ proptest! {
         let (ids, logprobs) = ([3, 0, 4, 1, 2], log_softmax(&teacher));
         let known = ids.map(|id: u32| logprobs[id as usize]);
         for beta in [0.0, 0.3, 1.0] {
-            let expected = dense(beta).evaluate(&student, Teacher::Dense(&teacher));
+            let expected = dense(beta).evaluate_row(&student, Teacher::Dense(&teacher));
             for rest in [Rest::Bucket, Rest::Renormalise] {
                 let gkd = Gkd { beta, rest, ..Gkd::default() };
-                let found = gkd.evaluate(&student, Teacher::Sparse { ids: &ids, logprobs: &known });
+                let found = gkd.evaluate_row(&student, Teacher::Sparse { ids: &ids, logprobs: &known });
                 prop_assert!(is_near(found.value, expected.value, 1e-12), "{rest:?}");
                 for (found, expected) in found.d_logits.iter().zip(&expected.d_logits) {
                     prop_assert!(is_near(*found, *expected, 1e-12), "{rest:?}");
@@ -235,9 +235,9 @@ proptest! {
     fn a_shift_of_all_logits_is_nothing_and_gradients_add_up_to_zero(student in logits(), teacher in logits()) {
         let shifted: Vec<f64> = student.iter().map(|logit| logit + 5.0).collect();
         for beta in [0.0, 0.4, 1.0] {
-            let found = dense(beta).evaluate(&student, Teacher::Dense(&teacher));
+            let found = dense(beta).evaluate_row(&student, Teacher::Dense(&teacher));
             prop_assert!(found.d_logits.iter().sum::<f64>().abs() < 1e-12);
-            let moved = dense(beta).evaluate(&shifted, Teacher::Dense(&teacher));
+            let moved = dense(beta).evaluate_row(&shifted, Teacher::Dense(&teacher));
             prop_assert!(is_near(moved.value, found.value, 1e-12));
         }
     }
@@ -249,7 +249,7 @@ proptest! {
             prop_assert!(gradient.iter().all(|derivative| *derivative == 0.0), "{gradient:?}");
         }
         for beta in [0.0, 0.3, 0.5, 1.0] {
-            let found = dense(beta).evaluate(&student, Teacher::Dense(&student));
+            let found = dense(beta).evaluate_row(&student, Teacher::Dense(&student));
             prop_assert!(found.value.abs() < 1e-15);
             prop_assert!(found.d_logits.iter().all(|derivative| derivative.abs() < 1e-15));
         }
@@ -257,7 +257,7 @@ proptest! {
 
     #[test]
     fn what_opd_expects_is_the_gradient_of_the_reverse_kl(student in logits(), teacher in logits()) {
-        let reverse = dense(1.0).evaluate(&student, Teacher::Dense(&teacher));
+        let reverse = dense(1.0).evaluate_row(&student, Teacher::Dense(&teacher));
         for surrogate in [Surrogate::Importance, Surrogate::Clip] {
             let expected = expected_gradient(&opd(surrogate), &student, &teacher);
             for (expected, exact) in expected.iter().zip(&reverse.d_logits) {
@@ -299,6 +299,45 @@ fn opd_raises_what_the_teacher_likes_more_and_is_reinforce_on_policy() {
     }
 }
 
+proptest! {
+    #[test]
+    fn gkd_as_an_objective_is_the_mean_of_its_divergence_over_tokens_whatever_their_rewards(batch in batches(2.0)) {
+        for (aggregation, top) in [(Aggregation::Bnpo, 0), (Aggregation::Grpo, 4)] {
+            let gkd = Gkd { aggregation, top, ..Gkd::default() };
+            let expected = if top == 0 { HeadTarget::Whole } else { HeadTarget::Top(top) };
+            prop_assert_eq!(gkd.needs(), Needs { head: Some(expected), ..Needs::default() });
+            let found = batch.evaluate(&gkd);
+            prop_assert_eq!(found.loss, 0.0);
+            prop_assert!(found.d_policy.iter().chain(&found.d_entropy).all(|derivative| *derivative == 0.0));
+            // A mean: with the same divergence everywhere, the loss is that.
+            let sequences = batch.sequences.iter();
+            let with_tokens = sequences.filter(|range| batch.loss_mask[(*range).clone()].contains(&true)).count();
+            let whole = match aggregation {
+                Aggregation::Grpo => with_tokens as f64 / batch.sequences.len() as f64,
+                _ => f64::from(with_tokens > 0),
+            };
+            prop_assert!(is_near(found.head_weights.iter().sum(), whole, 1e-12));
+            for (weight, in_loss) in found.head_weights.iter().zip(&batch.loss_mask) {
+                prop_assert_eq!(*weight > 0.0, *in_loss);
+            }
+        }
+    }
+
+    #[test]
+    fn grpo_beside_opsd_is_the_sum_of_both_gradients_on_policy(batch in batches(2.0), kl_coef in 0.0..2.0f64) {
+        let batch = batch.on_policy();
+        for surrogate in [Surrogate::Importance, Surrogate::Clip] {
+            let of = |kl_coef, reward_weight| {
+                batch.evaluate(&Opd { surrogate, kl_coef, reward_weight, ..Opd::default() }).d_policy
+            };
+            let grpo = batch.evaluate(&loss(LossConfig::default())).d_policy;
+            for ((both, opsd), grpo) in of(kl_coef, 1.0).iter().zip(of(1.0, 0.0)).zip(grpo) {
+                prop_assert!(is_near(*both, kl_coef * opsd + grpo, 1e-12));
+            }
+        }
+    }
+}
+
 #[test]
 fn a_ratio_on_a_bound_is_not_clipped() {
     let mut batch = all_tokens(&[0.0, 0.0], &[1.0, 0.0]);
@@ -316,13 +355,13 @@ fn logits_however_far_apart_give_finite_numbers() {
         let logprobs = [0.0, -1400.0];
         let sparse = Teacher::Sparse { ids: &[1, 0], logprobs: &logprobs };
         for target in [Teacher::Dense(&teacher), sparse] {
-            let found = dense(beta).evaluate(&student, target);
+            let found = dense(beta).evaluate_row(&student, target);
             assert!(found.value.is_finite(), "{beta}: {}", found.value);
             assert!(found.d_logits.iter().all(|derivative| derivative.is_finite()), "{beta}");
         }
     }
     // Forward KL of a student that is sure and wrong: the difference of the log-probs.
-    assert_eq!(dense(0.0).evaluate(&student, Teacher::Dense(&teacher)).value, 1400.0);
+    assert_eq!(dense(0.0).evaluate_row(&student, Teacher::Dense(&teacher)).value, 1400.0);
 }
 
 #[test]
@@ -330,30 +369,20 @@ fn an_entry_that_is_none_changes_nothing() {
     let student = [0.5, -1.0, 0.25, 0.0];
     for rest in [Rest::Bucket, Rest::Renormalise, Rest::Ignore] {
         let gkd = Gkd { beta: 0.0, rest, ..Gkd::default() };
-        let short = gkd.evaluate(&student, Teacher::Sparse { ids: &[2, 1], logprobs: &[-0.5, -1.5] });
+        let short = gkd.evaluate_row(&student, Teacher::Sparse { ids: &[2, 1], logprobs: &[-0.5, -1.5] });
         let padded = Teacher::Sparse { ids: &[2, 1, 1], logprobs: &[-0.5, -1.5, f64::NEG_INFINITY] };
-        assert_eq!(gkd.evaluate(&student, padded), short, "{rest:?}");
+        assert_eq!(gkd.evaluate_row(&student, padded), short, "{rest:?}");
     }
-}
-
-#[test]
-fn a_target_is_checked_against_the_vocabulary_and_read_by_position() {
-    let target = HeadTarget::Sparse { top: 2, ids: vec![0, 3, 2, 1], logprobs: vec![-0.1, -3.0, -0.5, -1.0] };
-    assert!(target.check(2, 4).is_ok());
-    assert_eq!(target.row(1), Some(Teacher::Sparse { ids: &[2, 1], logprobs: &[-0.5, -1.0] }));
-    assert_eq!(target.row(2), None);
-    let error = target.check(2, 3).unwrap_err().to_string();
-    assert_eq!(error, "ids: must be below 3, not 3");
-    let error = target.check(3, 4).unwrap_err().to_string();
-    assert_eq!(error, "ids: must have 3 positions of 2 numbers, not 4 numbers");
-    let dense = HeadTarget::Dense { width: 3, hidden: vec![0.0; 6] };
-    assert!(dense.check(2, 4).is_ok() && dense.check(3, 4).is_err() && dense.row(0).is_none());
 }
 
 #[test]
 fn settings_out_of_range_are_refused_by_key() {
     for (wrong, message) in [
         (Gkd { beta: 1.5, ..Gkd::default() }.check(), "beta: must be 0 to 1, not 1.5"),
+        (
+            Gkd { temperature: 2.0, top: 3, ..Gkd::default() }.check(),
+            "temperature: must be 1 with `top` above 0: the teacher's log-probs come at the temperature of sampling",
+        ),
         (Gkd { temperature: 0.0, ..Gkd::default() }.check(), "temperature: must be above 0, not 0"),
         (Gkd { rest: Rest::Ignore, ..Gkd::default() }.check(), "beta: must be 0 with `rest = \"ignore\"`"),
         (Opd { kl_coef: -1.0, ..Opd::default() }.check(), "kl_coef: must be 0 or more, not -1"),

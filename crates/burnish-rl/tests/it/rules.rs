@@ -151,3 +151,24 @@ fn a_preference_loss_stands_alone() {
     assert!(told(json!({ "entropy_coef": 0.1 })).contains(&"preference-alone"));
     assert!(told(json!({ "aggregation": "grpo" })).contains(&"preference-alone"));
 }
+
+#[test]
+fn a_distillation_is_an_objective_with_settings_of_its_own_and_stands_alone() {
+    for (id, key) in [("opd", "kl_coef"), ("gkd", "beta"), ("aopd", "tau")] {
+        let of = |more: serde_json::Value| {
+            let mut loss = json!({ "objective": id, "config": { key: 0.25 } });
+            loss.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            serde_json::from_value::<LossConfig>(loss).unwrap().complete().unwrap()
+        };
+        let complete = of(json!({}));
+        assert_eq!(complete.config[key], 0.25);
+        assert!(complete.config.get("aggregation").is_some(), "{id}");
+        assert_eq!(complete.distillation().map(|entry| entry.card.id), Some(id));
+        let needs = complete.build().unwrap().needs();
+        assert_eq!((needs.teacher, needs.head.is_some()), (id != "gkd", id != "opd"));
+        assert!(broken(&complete).is_empty());
+        assert!(broken(&of(json!({ "beta": 0.1 }))).contains(&"preference-alone"));
+    }
+    let ppo = LossConfig::default().complete().unwrap();
+    assert!(ppo.distillation().is_none() && ppo.build().unwrap().head().is_none());
+}

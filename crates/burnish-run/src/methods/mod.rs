@@ -5,7 +5,7 @@ mod page;
 mod scaffold;
 
 use burnish_rl::advantage::AdvantageNeeds;
-use burnish_rl::catalogue::{ADVANTAGES, DISTILLATIONS, Entry, HEAD_LOSSES, OBJECTIVES, PLANS, PREFERENCES};
+use burnish_rl::catalogue::{ADVANTAGES, DISTILLATIONS, Entry, OBJECTIVES, PLANS, PREFERENCES};
 use burnish_rl::{Card, Family, Needs};
 use serde::Serialize;
 use serde_json::Value;
@@ -51,15 +51,8 @@ pub fn all() -> Vec<Method> {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
         method(entry, objective_needs(needs), "runs", "loss.objective")
     });
-    let head_losses = HEAD_LOSSES.iter().map(|entry| method(entry, Vec::new(), "library", "a teacher's run"));
     let plans = PLANS.iter().map(|entry| method(entry, Vec::new(), "runs", "plan.plan"));
-    advantages
-        .chain(objectives)
-        .chain(preferences)
-        .chain(distillations)
-        .chain(head_losses)
-        .chain(plans)
-        .collect()
+    advantages.chain(objectives).chain(preferences).chain(distillations).chain(plans).collect()
 }
 
 fn method<T: ?Sized>(entry: &Entry<T>, needs: Vec<&'static str>, status: &'static str, key: &str) -> Method {

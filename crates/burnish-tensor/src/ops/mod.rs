@@ -7,9 +7,11 @@
 pub(crate) mod attention;
 pub(crate) mod attention_backward;
 pub(crate) mod embed;
+pub(crate) mod head_loss;
 pub(crate) mod linear;
 pub(crate) mod low_rank;
 pub(crate) mod norm;
 pub(crate) mod rope;
 pub(crate) mod scores;
 pub(crate) mod swiglu;
+pub(crate) mod top;

@@ -6,6 +6,7 @@
 
 use rayon::prelude::*;
 
+use super::head_loss::{self, HeadLoss};
 use crate::{
     Buffer, Elements, Precision, Vocab,
     gemm::{View, ViewMut, Workers, Write, multiply_in},
@@ -47,12 +48,12 @@ pub(crate) struct Inputs<'a> {
 }
 
 impl Inputs<'_> {
-    fn rows(&self) -> usize {
-        self.targets.len()
+    pub(super) fn rows(&self) -> usize {
+        self.temperatures.len()
     }
 
     /// Writes the logits of some rows; excluded ids get [`EXCLUDED`].
-    fn logits(&self, first: usize, logits: &mut [f32]) {
+    pub(super) fn logits(&self, first: usize, logits: &mut [f32]) {
         let v = self.vocab.len();
         let rows = logits.len() / v;
         let hidden = View::new(&self.hidden[first * self.width..], rows, self.width);
@@ -82,9 +83,9 @@ pub(crate) struct Row {
     /// Entropy in nats.
     pub(crate) entropy: f32,
     /// Largest logit.
-    maximum: f32,
+    pub(super) maximum: f32,
     /// `ln Σ e^y`.
-    log_sum: f32,
+    pub(super) log_sum: f32,
 }
 
 /// The rows, and the logits if `keep` is set and they are not too many.
@@ -107,7 +108,7 @@ pub(crate) fn forward(inputs: Inputs<'_>, keep: bool) -> (Vec<Row>, Option<Buffe
     (rows, None)
 }
 
-fn chunk_rows(v: usize) -> usize {
+pub(super) fn chunk_rows(v: usize) -> usize {
     (CHUNK_LOGITS / v.max(1)).clamp(64, 512)
 }
 
@@ -146,7 +147,7 @@ fn score_row(z: &[f32], target: u32, temperature: f32, vocab: &Vocab) -> Row {
 
 /// `Σ e^y` and `Σ e^y y`.
 #[inline(always)]
-fn softmax_sums(z: &[f32], maximum: f32, inverse_temperature: f32) -> (f64, f64) {
+pub(super) fn softmax_sums(z: &[f32], maximum: f32, inverse_temperature: f32) -> (f64, f64) {
     let (mut sum, mut weighted) = (0.0_f64, 0.0_f64);
     let mut e = [0.0; SUM_ELEMENTS];
     let mut y = [0.0; SUM_ELEMENTS];
@@ -177,14 +178,24 @@ pub(crate) struct ParamGradients<'a> {
     pub(crate) d_b: Option<&'a mut [f32]>,
 }
 
-/// The gradients of the hidden states and of the low-rank `u` (empty where there is none).
+/// The gradient of what a head reads, and what its rows lost.
+pub(crate) struct Backward {
+    pub(crate) d_hidden: Buffer,
+    /// Of the low-rank `u`; empty where there is none.
+    pub(crate) d_u: Buffer,
+    /// The loss of each row; empty without a [`HeadLoss`].
+    pub(crate) values: Vec<f64>,
+}
+
+/// Adds to the gradients of the parameters; gives those of the hidden states.
 pub(crate) fn backward(
     inputs: Inputs<'_>,
     rows: &[Row],
     kept: Option<Buffer>,
     seeds: Seeds<'_>,
+    head: Option<HeadLoss<'_>>,
     mut params: ParamGradients<'_>,
-) -> (Buffer, Buffer) {
+) -> Backward {
     let Inputs { width, precision, .. } = inputs;
     let (t, v) = (inputs.rows(), inputs.vocab.len());
     let chunk = if kept.is_some() { t.max(1) } else { chunk_rows(v) };
@@ -192,13 +203,21 @@ pub(crate) fn backward(
     let mut logits = kept.unwrap_or_else(|| Buffer::scratch(chunk.min(t) * v));
     let mut d_hidden = Buffer::scratch(t * width);
     let mut d_u = Buffer::scratch(inputs.low_rank.map_or(0, |low_rank| t * low_rank.rank));
+    let mut values = vec![0.0; head.map_or(0, |_| t)];
     for (index, d_hidden) in d_hidden.chunks_mut(chunk * width).enumerate() {
         let (first, len) = (index * chunk, d_hidden.len() / width);
         let logits = &mut logits[..len * v];
         if !is_kept {
             inputs.logits(first, logits);
         }
-        differentiate_rows(inputs, first, logits, &rows[first..], seeds);
+        match head {
+            None => differentiate_rows(inputs, first, logits, &rows[first..], seeds),
+            Some(head) => {
+                let part = first..first + len;
+                let (rows, values) = (&rows[part.clone()], &mut values[part]);
+                head_loss::differentiate_rows(inputs, first, logits, rows, seeds, head, values);
+            }
+        }
         let d_logits = View::new(&*logits, len, v);
         let weight = View::new(inputs.weight, v, width);
         multiply_in(
@@ -225,7 +244,7 @@ pub(crate) fn backward(
             }
         }
     }
-    (d_hidden, d_u)
+    Backward { d_hidden, d_u, values }
 }
 
 /// Turns logits into their gradient.
@@ -253,7 +272,13 @@ fn differentiate_rows(inputs: Inputs<'_>, first: usize, logits: &mut [f32], rows
 
 /// The part of the gradient that is proportional to the probabilities.
 #[inline(always)]
-fn differentiate_row(z: &mut [f32], row: &Row, inverse_temperature: f32, d_logprob: f32, d_entropy: f32) {
+pub(super) fn differentiate_row(
+    z: &mut [f32],
+    row: &Row,
+    inverse_temperature: f32,
+    d_logprob: f32,
+    d_entropy: f32,
+) {
     for z in z {
         let log_p = (*z - row.maximum) * inverse_temperature - row.log_sum;
         let d_y = d_entropy.mul_add(log_p + row.entropy, d_logprob);
@@ -329,8 +354,8 @@ mod tests {
             assert_eq!(kept.is_some(), keep);
             let mut d_weight = vec![0.0; self.weight.len()];
             let params = ParamGradients { d_weight: Some(&mut d_weight), d_b: None };
-            let (d_hidden, _) = backward(self.inputs(), &rows, kept, seeds, params);
-            (d_hidden.to_vec(), d_weight)
+            let found = backward(self.inputs(), &rows, kept, seeds, None, params);
+            (found.d_hidden.to_vec(), d_weight)
         }
     }
 

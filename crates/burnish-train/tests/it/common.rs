@@ -57,6 +57,7 @@ pub(crate) fn random_sample(prompt: &[u32], tail: usize, random: &mut Stream) ->
         behavior,
         proximal: Some(proximal),
         teacher: None,
+        target: None,
         reference: Some(reference),
         advantages: (0..tokens).map(|_| random.normal() as f32).collect(),
         temperatures: (0..tokens).map(|_| 0.7 + 0.6 * random.uniform() as f32).collect(),
@@ -94,7 +95,12 @@ pub(crate) fn loaded_as(model: &Model, loading: &Loading) -> Model {
 
 /// Adapters on every map of the layers, none of them 0 any more.
 pub(crate) fn adapted(model: &Model, dropout: f64) -> Model {
-    let lora = LoraConfig { rank: 2, alpha: 3.0, dropout, rslora: false, target_modules: Targets::default() };
+    adapted_at(model, dropout, Targets::default())
+}
+
+/// Adapters on some maps.
+pub(crate) fn adapted_at(model: &Model, dropout: f64, target_modules: Targets) -> Model {
+    let lora = LoraConfig { rank: 2, alpha: 3.0, dropout, rslora: false, target_modules };
     let trains = Trains::Adapter(lora, 1);
     let mut adapted = loaded_as(model, &Loading { trains, ..Loading::default() });
     let mut stream = Stream::new(99);

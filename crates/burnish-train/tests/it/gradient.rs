@@ -12,7 +12,7 @@ use crate::common::{
     EveryStream, adapted, computed_in, qwen3, random_batch, random_sample, tiny_model, totals_of,
 };
 
-fn gradient(
+pub(crate) fn gradient(
     model: &Model,
     batch: &[Sample],
     objective: &dyn Objective,
@@ -29,7 +29,7 @@ fn norm(values: impl Iterator<Item = f64>) -> f64 {
     values.map(|value| value * value).sum::<f64>().sqrt()
 }
 
-fn relative_distance(a: &[f32], b: &[f32]) -> f64 {
+pub(crate) fn relative_distance(a: &[f32], b: &[f32]) -> f64 {
     let distance = norm(a.iter().zip(b).map(|(a, b)| f64::from(*a) - f64::from(*b)));
     distance / norm(a.iter().map(|a| f64::from(*a)))
 }

@@ -10,6 +10,7 @@ mod adamw;
 mod checkpoint;
 mod common;
 mod gradient;
+mod head;
 mod refusals;
 mod schedule;
 mod training;

@@ -1,0 +1,113 @@
+//! Samples as the streams that an objective sees.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use burnish_rl::{Mark, Metric, Streams};
+
+use crate::gradient::Scores;
+use crate::{MicroBatch, Sample};
+
+/// The streams of some samples, in f64, one entry a scored token.
+#[derive(Default)]
+pub(crate) struct Columns {
+    pub(crate) policy: Vec<f64>,
+    proximal: Vec<f64>,
+    pub(crate) behavior: Vec<f64>,
+    reference: Option<Vec<f64>>,
+    teacher: Option<Vec<f64>>,
+    entropy: Vec<f64>,
+    advantage: Vec<f64>,
+    loss_mask: Vec<bool>,
+}
+
+impl Columns {
+    pub(crate) fn of(batch: &MicroBatch, samples: &[&Sample], scores: &Scores) -> Self {
+        let parts = || batch.samples.iter().map(|&index| samples[index]);
+        let proximal = |sample: &Sample, at: usize| match &sample.proximal {
+            Some(proximal) => proximal[at],
+            None => sample.behavior[at],
+        };
+        let given = |stream: fn(&Sample) -> Option<&Vec<f32>>| {
+            let value = |sample: &Sample, at: usize| stream(sample).map_or(0.0, |all| all[at]);
+            parts().all(|sample| stream(sample).is_some()).then(|| column(parts(), value))
+        };
+        Columns {
+            policy: widen(scores.numbers()),
+            proximal: column(parts(), proximal),
+            behavior: column(parts(), |sample, at| sample.behavior[at]),
+            reference: given(|sample| sample.reference.as_ref()),
+            teacher: given(|sample| sample.teacher.as_ref()),
+            entropy: scores.entropies(),
+            advantage: column(parts(), |sample, at| sample.advantages[at]),
+            loss_mask: vec![true; batch.rows.len()],
+        }
+    }
+
+    pub(crate) fn append(&mut self, other: Columns) {
+        self.policy.extend(other.policy);
+        self.proximal.extend(other.proximal);
+        self.behavior.extend(other.behavior);
+        for (own, other) in [(&mut self.reference, other.reference), (&mut self.teacher, other.teacher)] {
+            match (own, other) {
+                (Some(own), Some(other)) => own.extend(other),
+                (own, other) => *own = other,
+            }
+        }
+        self.entropy.extend(other.entropy);
+        self.advantage.extend(other.advantage);
+        self.loss_mask.extend(other.loss_mask);
+    }
+
+    pub(crate) fn streams<'a>(
+        &'a self,
+        sequences: &'a [Range<usize>],
+        groups: &'a [Range<usize>],
+        marks: &'a [Mark],
+    ) -> Streams<'a> {
+        Streams {
+            policy: &self.policy,
+            proximal: &self.proximal,
+            behavior: &self.behavior,
+            reference: self.reference.as_deref(),
+            teacher: self.teacher.as_deref(),
+            entropy: &self.entropy,
+            advantage: &self.advantage,
+            loss_mask: &self.loss_mask,
+            sequences,
+            groups,
+            marks,
+        }
+    }
+}
+
+fn column<'a>(parts: impl Iterator<Item = &'a Sample>, value: impl Fn(&Sample, usize) -> f32) -> Vec<f64> {
+    let value = &value;
+    parts.flat_map(|sample| sample.scored().map(move |at| f64::from(value(sample, at)))).collect()
+}
+
+pub(crate) fn widen(values: &[f32]) -> Vec<f64> {
+    values.iter().map(|value| f64::from(*value)).collect()
+}
+
+/// Metrics of the parts, put together as [`Metric`] says.
+#[derive(Default)]
+pub(crate) struct MetricSums(BTreeMap<&'static str, (f64, f64)>);
+
+impl MetricSums {
+    pub(crate) fn add(&mut self, metrics: &[Metric]) {
+        for metric in metrics {
+            let (sum, weight) = self.0.entry(metric.name).or_default();
+            *sum += metric.sum;
+            *weight += metric.weight;
+        }
+    }
+
+    pub(crate) fn means(self) -> BTreeMap<String, f64> {
+        self.0
+            .into_iter()
+            .filter(|(_, (_, weight))| *weight != 0.0)
+            .map(|(name, (sum, weight))| (name.to_owned(), sum / weight))
+            .collect()
+    }
+}

@@ -1,0 +1,155 @@
+//! What a model says of given tokens, without a gradient.
+
+use std::borrow::Borrow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use burnish_model::{Model, Packed};
+use burnish_tensor::{Tape, Var};
+
+use crate::gradient::{check, score_rows};
+use crate::target::{self, Target, TeacherHead};
+use crate::{MicroBatch, Sample, TrainError, pack};
+
+/// Log-probabilities of the scored tokens of each sample under `model`, one entry a token (0 where the token
+/// is not scored), at the samples' temperatures; under a model of values, the value of the state before each of those
+/// tokens: what [`Sample::reference`] and [`Sample::proximal`] hold.
+///
+/// # Errors
+/// If a sample does not fit the model.
+pub fn score<S: Borrow<Sample>>(
+    model: &Model,
+    samples: &[S],
+    tokens_max: usize,
+) -> Result<Vec<Vec<f32>>, TrainError> {
+    score_on(&|| Tape::inference(&model.params), model, samples, tokens_max)
+}
+
+/// As [`score`], under the model without its adapters: the policy before training, at no further memory.
+///
+/// # Errors
+/// If a sample does not fit the model.
+pub fn score_base<S: Borrow<Sample>>(
+    model: &Model,
+    samples: &[S],
+    tokens_max: usize,
+) -> Result<Vec<Vec<f32>>, TrainError> {
+    score_on(&|| Tape::inference(&model.params).without_adapters(), model, samples, tokens_max)
+}
+
+fn score_on<'m, S: Borrow<Sample>>(
+    tape: &dyn Fn() -> Tape<'m>,
+    model: &Model,
+    samples: &[S],
+    tokens_max: usize,
+) -> Result<Vec<Vec<f32>>, TrainError> {
+    let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
+    check(model, &samples)?;
+    let mut logprobs: Vec<Vec<f32>> = samples.iter().map(|sample| vec![0.0; sample.ids.len()]).collect();
+    for batch in pack(&samples, tokens_max) {
+        let mut tape = tape();
+        let hidden = hidden_states(&mut tape, model, &batch);
+        let scores = score_rows(&mut tape, model, &batch, &hidden)?;
+        for (&index, range) in batch.samples.iter().zip(&batch.sequences) {
+            for (token, at) in samples[index].scored().zip(range.clone()) {
+                logprobs[index][token] = scores.numbers()[at];
+            }
+        }
+    }
+    Ok(logprobs)
+}
+
+fn hidden_states(tape: &mut Tape<'_>, model: &Model, batch: &MicroBatch) -> Var {
+    let mut mixer = Packed { layout: Arc::clone(&batch.layout), shape: model.head_shape() };
+    model.forward(tape, &batch.ids, &batch.positions, &mut mixer)
+}
+
+/// The `top` likeliest tokens at each scored position of each sample under `model` (all, of a smaller vocabulary),
+/// likeliest first, and their log-probs over the whole vocabulary, at the samples' temperatures: what
+/// [`Sample::target`] holds for an objective that needs [`burnish_rl::distillation::HeadTarget::Top`]. A teacher that
+/// reads another context scores samples of its own with the same scored tokens.
+///
+/// # Errors
+/// If a sample does not fit the model, or it is a model of values or lies on a GPU.
+pub fn score_top<S: Borrow<Sample>>(
+    model: &Model,
+    samples: &[S],
+    top: usize,
+    tokens_max: usize,
+) -> Result<Vec<Target>, TrainError> {
+    let vocab = model.vocab();
+    let top = top.min(vocab.len() - vocab.excluded().len());
+    if top == 0 {
+        return Err(TrainError::HeadLoss {
+            problem: "it is compared with no token: `top` must be 1 or more",
+        });
+    }
+    let empty = || Target::Top { top, ids: Vec::new(), logprobs: Vec::new() };
+    targets(
+        model,
+        samples,
+        tokens_max,
+        empty,
+        |tape, batch, hidden| tape.top_scores(hidden, model.head(), &batch.temperatures, vocab, top),
+        |target, (ids, logprobs): &(Vec<u32>, Vec<f32>), range| {
+            let range = range.start * top..range.end * top;
+            if let Target::Top { ids: own, logprobs: known, .. } = target {
+                own.extend_from_slice(&ids[range.clone()]);
+                known.extend_from_slice(&logprobs[range]);
+            }
+        },
+    )
+}
+
+/// The hidden states of `model` at each scored position of each sample, with a copy of its head: what
+/// [`Sample::target`] holds for an objective that needs [`burnish_rl::distillation::HeadTarget::Whole`].
+///
+/// # Errors
+/// As [`score_top`].
+pub fn score_hidden<S: Borrow<Sample>>(
+    model: &Model,
+    samples: &[S],
+    tokens_max: usize,
+) -> Result<Vec<Target>, TrainError> {
+    let head = Arc::new(TeacherHead::of(model)?);
+    let width = head.width();
+    let empty = || Target::Hidden { head: Arc::clone(&head), hidden: Vec::new() };
+    targets(
+        model,
+        samples,
+        tokens_max,
+        empty,
+        |_, _, hidden| hidden.data().to_vec(),
+        |target, rows: &Vec<f32>, range| {
+            if let Target::Hidden { hidden, .. } = target {
+                hidden.extend_from_slice(&rows[range.start * width..range.end * width]);
+            }
+        },
+    )
+}
+
+/// A target of each sample: `read` gives what a micro-batch's gathered hidden states come to, `add` appends some rows of
+/// that.
+fn targets<S: Borrow<Sample>, R>(
+    model: &Model,
+    samples: &[S],
+    tokens_max: usize,
+    empty: impl Fn() -> Target,
+    read: impl Fn(&Tape<'_>, &MicroBatch, &Var) -> R,
+    add: impl Fn(&mut Target, &R, Range<usize>),
+) -> Result<Vec<Target>, TrainError> {
+    let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
+    check(model, &samples)?;
+    target::check_head(model)?;
+    let mut targets: Vec<Target> = samples.iter().map(|_| empty()).collect();
+    for batch in pack(&samples, tokens_max) {
+        let mut tape = Tape::inference(&model.params);
+        let hidden = hidden_states(&mut tape, model, &batch);
+        let hidden = tape.gather(&hidden, &batch.rows);
+        let found = read(&tape, &batch, &hidden);
+        for (&index, range) in batch.samples.iter().zip(&batch.sequences) {
+            add(&mut targets[index], &found, range.clone());
+        }
+    }
+    Ok(targets)
+}
