@@ -21,6 +21,7 @@
 
 pub mod advantage;
 pub mod aggregation;
+pub mod belief;
 mod card;
 pub mod catalogue;
 mod columns;
@@ -40,6 +41,7 @@ pub mod rules;
 mod seam;
 pub mod selector;
 mod settings;
+pub mod special;
 mod token_loss;
 mod value_loss;
 
