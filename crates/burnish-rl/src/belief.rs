@@ -226,12 +226,16 @@ impl Beliefs {
     /// If it is something else.
     pub fn restore(&mut self, state: &Value) -> Result<(), SettingError> {
         let wrong = |what: String| {
-            SettingError::new("selection", format!("can't go on from what the checkpoint has learned: {what}"))
+            SettingError::new(
+                "selection",
+                format!("can't go on from what the checkpoint has learned: {what}"),
+            )
         };
         let read: HashMap<String, [f64; 2]> =
             serde_json::from_value(state["beliefs"].clone()).map_err(|error| wrong(error.to_string()))?;
-        if let Some((task, counts)) =
-            read.iter().find(|(_, counts)| counts.iter().any(|count| !count.is_finite() || *count < COUNT_MIN))
+        if let Some((task, counts)) = read
+            .iter()
+            .find(|(_, counts)| counts.iter().any(|count| !count.is_finite() || *count < COUNT_MIN))
         {
             return Err(wrong(format!("counts of task `{task}` must be above 0, not {counts:?}")));
         }

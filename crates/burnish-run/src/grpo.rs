@@ -5,6 +5,7 @@ mod credit;
 mod critic;
 mod groups;
 mod reference;
+mod selection;
 
 use std::path::Path;
 
@@ -29,6 +30,7 @@ pub(crate) use credit::SUPPLIED;
 use critic::Critic;
 use groups::Groups;
 use reference::{Reference, mean_kl};
+use selection::Selection;
 
 /// What a step did.
 pub(crate) struct Stepped {
@@ -48,6 +50,7 @@ pub(crate) struct Stepped {
 pub(crate) struct GrpoStage {
     reference: Option<Reference>,
     critic: Option<Critic>,
+    selection: Selection,
     /// Weight of the KL divergence in the next step.
     kl_coef: f64,
     /// Weight of the entropy bonus in the next step, where it follows a target.
@@ -62,7 +65,7 @@ impl GrpoStage {
     /// when the run was saved as `checkpoint`; null for a new run.
     ///
     /// # Errors
-    /// If a model can't be loaded.
+    /// If a model can't be loaded, or the state is not one of the recipe's selector.
     pub(crate) fn new(
         recipe: &Recipe,
         policy: &Model,
@@ -75,7 +78,15 @@ impl GrpoStage {
         let critic = Critic::new(recipe, policy, schedule, trainer, checkpoint)?;
         let entropy_coef = state["entropy_coef"].as_f64().unwrap_or(recipe.loss.entropy_coef);
         let entropy = state["entropy"].as_f64();
-        Ok(GrpoStage { reference: Reference::new(recipe)?, critic, kl_coef, entropy_coef, entropy })
+        let selection = Selection::new(recipe, state.get("selection"))?;
+        Ok(GrpoStage {
+            reference: Reference::new(recipe)?,
+            critic,
+            selection,
+            kl_coef,
+            entropy_coef,
+            entropy,
+        })
     }
 
     /// Writes what the stage has learned itself into the directory of a checkpoint.
@@ -88,7 +99,12 @@ impl GrpoStage {
 
     /// What a step depends on beside the recipe, the weights and the number of the step.
     pub(crate) fn state(&self) -> Value {
-        json!({ "kl_coef": self.kl_coef, "entropy_coef": self.entropy_coef, "entropy": self.entropy })
+        json!({
+            "kl_coef": self.kl_coef,
+            "entropy_coef": self.entropy_coef,
+            "entropy": self.entropy,
+            "selection": self.selection.state(),
+        })
     }
 
     /// Step number `step`, counted from 0.
@@ -108,7 +124,7 @@ impl GrpoStage {
         if !rollout.allow_off_policy {
             local = local.for_training();
         }
-        let groups = Groups::sample(recipe, tasks, &mut local, step)?;
+        let groups = Groups::sample(recipe, tasks, &mut self.selection, &mut local, step)?;
         let episodes = &groups.episodes;
         // 2. One number each.
         let mut rewards: Vec<Option<f64>> =

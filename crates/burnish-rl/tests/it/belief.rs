@@ -57,11 +57,17 @@ fn assert_close(found: f64, expected: f64, tolerance: f64, what: &str) {
 fn digamma_is_that_of_mpmath_to_1e_12() {
     for (x, expected) in golden().digamma {
         let found = digamma(x);
-        assert!((found - expected).abs() <= 1e-12 * expected.abs().max(1.0), "ψ({x}) = {found} for {expected}");
+        assert!(
+            (found - expected).abs() <= 1e-12 * expected.abs().max(1.0),
+            "ψ({x}) = {found} for {expected}"
+        );
         // Where the logarithm is near, the difference keeps its digits.
         let above = digamma_above_ln(x);
         let printed = expected + x.recip() - x.ln();
-        assert!((above - printed).abs() <= 1e-12 * above.max(1.0).max(x.recip()), "at {x}: {above} for {printed}");
+        assert!(
+            (above - printed).abs() <= 1e-12 * above.max(1.0).max(x.recip()),
+            "at {x}: {above} for {printed}"
+        );
     }
     assert_close(digamma_above_ln(1e9), 0.5e-9, 1e-9, "ψ(x + 1) - ln x, far out");
     assert!(digamma(0.0).is_nan() && digamma(-0.5).is_nan() && digamma(f64::NAN).is_nan());

@@ -209,18 +209,31 @@ fn values_out_of_range_are_refused_by_key() {
         ("insight", json!({ "mu": -0.5 }), "config.mu: must be 0 or more, not -0.5"),
         ("insight", json!({ "weight": "gauss" }), "config.weight: unknown variant `gauss`"),
         ("insight", json!({ "pool_factor": 0 }), "config.pool_factor: must be 1 or more, not 0"),
-        ("insight", json!({ "beliefs": { "decay": 0.0 } }), "config.beliefs.decay: must be above 0 and at most 1"),
-        ("insight", json!({ "beliefs": { "decay": 1.5 } }), "config.beliefs.decay: must be above 0 and at most 1"),
+        (
+            "insight",
+            json!({ "beliefs": { "decay": 0.0 } }),
+            "config.beliefs.decay: must be above 0 and at most 1",
+        ),
+        (
+            "insight",
+            json!({ "beliefs": { "decay": 1.5 } }),
+            "config.beliefs.decay: must be above 0 and at most 1",
+        ),
         ("mopps", json!({ "target": 1.5 }), "config.target: must be 0 to 1, not 1.5"),
         ("mopps", json!({ "beliefs": { "fades_to": "zero" } }), "config.beliefs.fades_to: unknown variant"),
-        ("difficulty", json!({ "beliefs": { "alpha": 0.0 } }), "config.beliefs.alpha: must be 0.000001 or more"),
+        (
+            "difficulty",
+            json!({ "beliefs": { "alpha": 0.0 } }),
+            "config.beliefs.alpha: must be 0.000001 or more",
+        ),
         ("evidence", json!({ "beliefs": { "beta": -1.0 } }), "config.beliefs.beta: must be 0.000001 or more"),
         ("evidence", json!({ "target": 0.5 }), "config.target: unknown field `target`"),
     ] {
         let error = SelectionConfig { selector: selector.into(), config }.complete().unwrap_err().to_string();
         assert!(error.starts_with(message), "{error}, not {message}");
     }
-    let complete = SelectionConfig { selector: "mopps".into(), config: json!({ "target": 0.4 }) }.complete().unwrap();
+    let complete =
+        SelectionConfig { selector: "mopps".into(), config: json!({ "target": 0.4 }) }.complete().unwrap();
     assert_eq!(
         complete.config,
         json!({

@@ -12,6 +12,8 @@ use crate::metrics::Values;
 use crate::recipe::{FilterMetric, Recipe};
 use crate::tasks::Tasks;
 
+use super::selection::{Chosen, Selection};
+
 /// All that was sampled in a step, round after round.
 pub(super) struct Groups {
     /// The tasks, one a group.
@@ -21,26 +23,36 @@ pub(super) struct Groups {
     /// Is the group trained on? One entry a group.
     pub(super) is_kept: Vec<bool>,
     rounds: usize,
+    chosen: Chosen,
 }
 
 impl Groups {
-    /// Samples the groups of step number `step`: once, or with dynamic sampling until enough of them vary.
+    /// Samples the groups of step number `step`: once, or with dynamic sampling until enough of them vary. Their tasks
+    /// are those of `selection`, which learns from every round.
     ///
     /// # Errors
     /// If the policy fails, or a prompt does not fit.
     pub(super) fn sample(
         recipe: &Recipe,
         tasks: &Tasks,
+        selection: &mut Selection,
         policy: &mut dyn Policy,
         step: u64,
     ) -> Result<Self, RunError> {
         let (rollout, seed) = (&recipe.rollout, recipe.run.seed);
         let dynamic = &rollout.dynamic_sampling;
-        let mut groups = Groups { tasks: Vec::new(), episodes: Vec::new(), is_kept: Vec::new(), rounds: 0 };
+        let mut groups = Groups {
+            tasks: Vec::new(),
+            episodes: Vec::new(),
+            is_kept: Vec::new(),
+            rounds: 0,
+            chosen: Chosen::default(),
+        };
         let mut used = BTreeSet::new();
         while groups.rounds < dynamic.max_rounds.max(1) {
             let missing = rollout.tasks_per_step - groups.kept();
-            let batch = tasks.of_round(seed, step, groups.rounds as u64, missing, &mut used);
+            let place = (step, groups.rounds as u64);
+            let batch = selection.choose(recipe, tasks, place, missing, &mut used, &mut groups.chosen);
             if batch.is_empty() {
                 break;
             }
@@ -59,6 +71,7 @@ impl Groups {
             if recipe.reward.overlong_buffer.is_on() {
                 punish_overlong(&mut episodes, &recipe.reward.overlong_buffer, rollout.tokens_max)?;
             }
+            selection.observe(&batch, &episodes, rollout.group_size);
             let is_kept = |group: &[Episode]| !dynamic.is_on() || varies(recipe, group);
             groups.is_kept.extend(episodes.chunks(rollout.group_size).map(is_kept));
             groups.tasks.extend(batch);
@@ -76,15 +89,15 @@ impl Groups {
         self.is_kept.iter().filter(|is_kept| **is_kept).count()
     }
 
-    /// What dynamic sampling did, where it is on.
+    /// What selection and dynamic sampling did, where they are on.
     pub(super) fn metrics(&self, recipe: &Recipe) -> Values {
-        if !recipe.rollout.dynamic_sampling.is_on() {
-            return Values::new();
+        let mut values = self.chosen.metrics();
+        if recipe.rollout.dynamic_sampling.is_on() {
+            values.insert("dynamic_sampling/rounds".into(), self.rounds as f64);
+            let dropped = self.is_kept.len() - self.kept();
+            values.insert("dynamic_sampling/dropped_groups".into(), dropped as f64);
         }
-        [("rounds", self.rounds), ("dropped_groups", self.is_kept.len() - self.kept())]
-            .into_iter()
-            .map(|(name, count)| (format!("dynamic_sampling/{name}"), count as f64))
-            .collect()
+        values
     }
 
     /// What to say where fewer groups are left than the step asks for.

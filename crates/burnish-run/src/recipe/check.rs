@@ -71,6 +71,8 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
             let loss = recipe.loss.clone().complete().map_err(|error| within("loss", error))?;
             let advantage =
                 recipe.advantage.clone().complete().map_err(|error| within("advantage", error))?;
+            let selection =
+                recipe.selection.clone().complete().map_err(|error| within("selection", error))?;
             check_supplied(recipe, &advantage, source)?;
             check_critic(recipe, &ranges)?;
             let episodes = rollout.tasks_per_step * rollout.group_size;
@@ -89,7 +91,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
                 error.help = Some(format!("{}, {allow}", rule.nearest));
                 return Err(error);
             }
-            (recipe.loss, recipe.advantage) = (loss, advantage);
+            (recipe.loss, recipe.advantage, recipe.selection) = (loss, advantage, selection);
         }
         Method::Sft => {
             let has_data = !recipe.data.path.is_empty() || !recipe.data.demonstrations.is_empty();
