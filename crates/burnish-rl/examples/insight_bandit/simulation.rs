@@ -286,9 +286,19 @@ sampled groups that teach nothing. Gain: final score minus that of `uniform`, pa
     for arm in &arms {
         let _ = writeln!(page, "{}", row(arm, &runs_of_page(arm), &uniform));
     }
-    page.push_str(
-        "\nThis is a simulation: prompts do not resemble each other beyond their skill, and nothing is forgotten. What the selectors do for a\n\
-         policy is the study `recipes/studies/insight.toml`.\n",
+    let quarter = BUDGET / 4 / ROLLOUTS;
+    let _ = write!(
+        page,
+        "
+What the rows are about. A prompt that was never played is believed to be at ½ with next to no evidence, so `insight` plays those
+first: a quarter of the rollouts is {quarter} groups, fewer than there are prompts, and until then it does what `evidence` does. `mopps`
+returns at once to what it found to be near ½, and so is ahead from the first quarter on. `dynamic sampling` makes fewer updates,
+each of groups that all teach something, for the same rollouts. RMSE is over all prompts, those that a selector avoids among them.
+
+The learner's rate was set so that scores neither stay low nor saturate, before the arms were compared; nothing else was tuned.
+Prompts resemble each other in their skill only, and nothing is forgotten. What the selectors do for a policy is the study
+`recipes/studies/insight.toml`.
+"
     );
     page
 }
