@@ -103,3 +103,74 @@ impl Chosen {
         values
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::Source;
+    use burnish_core::{Ending, Verdict};
+
+    fn recipe(selection: &str) -> Recipe {
+        let text = "[run]\ndir = \"x\"\nseed = 4\n[policy]\npath = \"p\"\n[train]\nmethod = \"grpo\"\nmax_steps = 9\n\
+                    [env]\nid = \"countdown\"\ntasks = 40\n[eval]\ntasks = 0\n";
+        Recipe::resolve(&Source::parse("r.toml", text, &[selection.to_owned()]).unwrap()).unwrap()
+    }
+
+    fn episode(task: &Task, verdict: Verdict) -> Episode {
+        Episode {
+            task: task.id.clone(),
+            rollout: 0,
+            traces: Vec::new(),
+            verdict,
+            ending: Ending::Completed,
+            answers: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn without_a_choice_the_tasks_are_those_of_the_passes() {
+        let recipe = recipe("selection={selector=\"uniform\"}");
+        let tasks = Tasks::make(&recipe, true).unwrap();
+        let selection = Selection::new(&recipe, None).unwrap();
+        let (mut used, mut own, mut chosen) = (BTreeSet::new(), BTreeSet::new(), Chosen::default());
+        for round in 0..3 {
+            let found = selection.choose(&recipe, &tasks, (2, round), 5, &mut own, &mut chosen);
+            assert_eq!(found, tasks.of_round(4, 2, round, 5, &mut used));
+        }
+        assert_eq!(own, used);
+        assert!(chosen.metrics().is_empty());
+        assert_eq!(selection.state(), Value::Null);
+    }
+
+    #[test]
+    fn what_is_known_to_teach_nothing_is_left_behind_and_rounds_share_no_task() {
+        let recipe = recipe("selection={selector=\"insight\"}");
+        let tasks = Tasks::make(&recipe, true).unwrap();
+        let mut selection = Selection::new(&recipe, None).unwrap();
+        let (solved, other) = tasks.train.split_at(30);
+        for task in solved {
+            // An episode that could not be judged is neither a success nor a failure.
+            let group = [Verdict::scored("right", 1.0, true), Verdict::unscored("hung")];
+            let group: Vec<Episode> = group.into_iter().map(|verdict| episode(task, verdict)).collect();
+            (0..50).for_each(|_| selection.observe(std::slice::from_ref(task), &group, 2));
+        }
+        let (mut used, mut chosen) = (BTreeSet::new(), Chosen::default());
+        let first = selection.choose(&recipe, &tasks, (0, 0), 6, &mut used, &mut chosen);
+        let second = selection.choose(&recipe, &tasks, (0, 1), 6, &mut used, &mut chosen);
+        let is_other = |task: &&Task| other.iter().any(|known| known.id == task.id);
+        assert_eq!((first.len(), first.iter().filter(is_other).count()), (6, 6));
+        assert_eq!((second.len(), second.iter().filter(is_other).count()), (6, 4), "no more are left");
+        assert_eq!(used.len(), 12, "no task comes twice");
+        let metrics = chosen.metrics();
+        assert_eq!(metrics["selection/pool"], 40.0 + 34.0);
+        let expected = (10.0 * 0.5 + 2.0 * 51.0 / 52.0) / 12.0;
+        assert!((metrics["selection/mean_success"] - expected).abs() < 1e-12);
+        // A run that goes on chooses what this one does, and a state of another kind is refused.
+        let again = Selection::new(&recipe, Some(&selection.state())).unwrap();
+        let choose = |selection: &Selection| {
+            selection.choose(&recipe, &tasks, (1, 0), 20, &mut BTreeSet::new(), &mut Chosen::default())
+        };
+        assert_eq!(choose(&again), choose(&selection));
+        assert!(Selection::new(&recipe, Some(&Value::Null)).is_err());
+    }
+}
