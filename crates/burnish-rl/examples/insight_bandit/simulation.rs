@@ -295,7 +295,7 @@ first: a quarter of the rollouts is {quarter} groups, fewer than there are promp
 returns at once to what it found to be near ½, and so is ahead from the first quarter on. `dynamic sampling` makes fewer updates,
 each of groups that all teach something, for the same rollouts. RMSE is over all prompts, those that a selector avoids among them.
 
-The learner's rate was set so that scores neither stay low nor saturate, before the arms were compared; nothing else was tuned.
+The learner's rate was lowered once, after a first look at all arms: at nearly four times the rate every one of them saturated.
 Prompts resemble each other in their skill only, and nothing is forgotten. What the selectors do for a policy is the study
 `recipes/studies/insight.toml`.
 "
