@@ -83,7 +83,7 @@ fn information_is_the_cards_closed_form_with_many_digits_and_its_integral() {
         let is_near = (found - case.information).abs() <= 1e-9 * case.information + 1e-15;
         assert!(is_near, "{what}: {found} for {}", case.information);
         let found = own.expected_entropy();
-        let is_near = (found - case.expected_entropy).abs() <= 1e-12 * case.expected_entropy + 1e-15;
+        let is_near = (found - case.expected_entropy).abs() <= 1e-12 * case.expected_entropy + 1e-14;
         assert!(is_near, "{what}: {found} for {}", case.expected_entropy);
         let found = own.outcomes(case.rollouts);
         assert_eq!(found.len(), case.rollouts + 1);
