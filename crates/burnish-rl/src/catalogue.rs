@@ -89,7 +89,13 @@ pub const DISTILLATIONS: &[Entry<dyn Objective>] = &[
 ];
 
 /// Which tasks are played: `selection.selector`.
-pub const SELECTORS: &[Entry<dyn Selector>] = &[selector::<selector::Uniform>()];
+pub const SELECTORS: &[Entry<dyn Selector>] = &[
+    selector::<selector::Uniform>(),
+    selector::<selector::Insight>(),
+    selector::<selector::Mopps>(),
+    selector::<selector::Difficulty>(),
+    selector::<selector::Evidence>(),
+];
 
 /// Whether an update is made: `gate.gate`.
 pub const GATES: &[Entry<dyn Gate>] = &[];

@@ -22,6 +22,7 @@
 
 pub mod advantage;
 pub mod aggregation;
+pub mod belief;
 mod card;
 pub mod catalogue;
 mod columns;
@@ -44,6 +45,7 @@ pub mod rules;
 mod seam;
 pub mod selector;
 mod settings;
+pub mod special;
 mod token_loss;
 pub mod tracker;
 mod value_loss;

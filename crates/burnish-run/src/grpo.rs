@@ -6,6 +6,7 @@ mod critic;
 mod groups;
 mod moved;
 mod plan;
+mod selection;
 mod teacher;
 
 use std::path::Path;
@@ -34,6 +35,7 @@ use critic::Critic;
 use groups::Groups;
 use moved::Moved;
 use plan::Planned;
+use selection::Selection;
 use teacher::Teacher;
 
 /// What a step did.
@@ -62,6 +64,7 @@ pub(crate) struct GrpoStage {
     /// The reward components that were seen, in the order in which the estimator knows them.
     components: Vec<String>,
     moved: Moved,
+    selection: Selection,
     /// Weight of the KL divergence in the next step.
     kl_coef: f64,
     /// Weight of the entropy bonus in the next step, where it follows a target.
@@ -76,7 +79,7 @@ impl GrpoStage {
     /// when the run was saved as `checkpoint`; null for a new run.
     ///
     /// # Errors
-    /// If a model can't be loaded.
+    /// If a model can't be loaded, or the state is not one of the recipe's selector.
     pub(crate) fn new(
         recipe: &Recipe,
         policy: &LoadedPolicy,
@@ -96,6 +99,7 @@ impl GrpoStage {
         if !state["estimator"].is_null() {
             estimator.restore(&state["estimator"])?;
         }
+        let selection = Selection::new(recipe, state.get("selection"))?;
         let components = part(&state["components"])?;
         let moved = part(&state["moved"])?;
         Ok(GrpoStage {
@@ -106,6 +110,7 @@ impl GrpoStage {
             estimator,
             components,
             moved,
+            selection,
             kl_coef,
             entropy_coef,
             entropy,
@@ -130,6 +135,7 @@ impl GrpoStage {
             "estimator": self.estimator.state(),
             "components": self.components,
             "moved": self.moved,
+            "selection": self.selection.state(),
         })
     }
 
@@ -150,7 +156,9 @@ impl GrpoStage {
         if !rollout.allow_off_policy {
             local = local.for_training();
         }
-        let groups = Groups::sample(recipe, tasks, &self.planned, &mut local, &policy.chat.tokenizer, step)?;
+        let tokenizer = &policy.chat.tokenizer;
+        let groups =
+            Groups::sample(recipe, tasks, &mut self.selection, &self.planned, &mut local, tokenizer, step)?;
         let episodes = &groups.episodes;
         // 2. One number each.
         let mut rewards: Vec<Option<f64>> =

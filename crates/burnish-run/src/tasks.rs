@@ -87,10 +87,32 @@ impl Tasks {
             return tasks;
         }
         let address = Address { step, turn: round, ..Address::new(run_seed, Purpose::Task) };
+        let unused = self.shuffled(address).filter(|task| used.insert(task.id.clone()));
+        unused.take(count).cloned().collect()
+    }
+
+    /// Training tasks from which a selector chooses in one round of a step: `count` of them, drawn by (seed, step, round)
+    /// without repetition, none of `used`. Fewer where there are no more.
+    pub(crate) fn candidates(
+        &self,
+        run_seed: u64,
+        step: u64,
+        round: u64,
+        count: usize,
+        used: &BTreeSet<TaskId>,
+    ) -> Vec<&Task> {
+        // A run either chooses or does not: what others draw in the round after is free here, and round 0 is not theirs.
+        let address = Address { step, turn: round + 1, ..Address::new(run_seed, Purpose::Task) };
+        let mut drawn = BTreeSet::new();
+        // A finite set repeats its tasks.
+        let is_new = |task: &&Task| !used.contains(&task.id) && drawn.insert(task.id.clone());
+        self.shuffled(address).filter(is_new).take(count).collect()
+    }
+
+    fn shuffled(&self, address: Address) -> impl Iterator<Item = &Task> {
         let mut order: Vec<usize> = (0..self.train.len()).collect();
         Stream::new(address.seed()).shuffle(&mut order);
-        let unused = order.into_iter().map(|at| &self.train[at]).filter(|task| used.insert(task.id.clone()));
-        unused.take(count).cloned().collect()
+        order.into_iter().map(|at| &self.train[at])
     }
 }
 
@@ -133,6 +155,12 @@ mod tests {
     use super::*;
     use crate::recipe::Source;
 
+    fn recipe() -> Recipe {
+        let text = "[run]\ndir = \"x\"\nseed = 4\n[policy]\npath = \"p\"\n[train]\nmethod = \"grpo\"\nmax_steps = 9\n\
+                    [env]\nid = \"countdown\"\ntasks = 12\n[eval]\ntasks = 0\n";
+        Recipe::resolve(&Source::parse("r.toml", text, &[]).unwrap()).unwrap()
+    }
+
     #[test]
     fn every_item_is_used_once_in_each_pass_and_passes_differ() {
         let drawn: Vec<usize> = (0..14).flat_map(|step| of_step(7, 3, step, 3)).collect();
@@ -145,11 +173,26 @@ mod tests {
     }
 
     #[test]
+    fn candidates_are_drawn_anew_in_every_round_and_step_and_leave_out_what_was_used() {
+        let tasks = Tasks::make(&recipe(), true).unwrap();
+        let drawn = |step, round, count, used: &BTreeSet<TaskId>| -> Vec<TaskId> {
+            let found = tasks.candidates(4, step, round, count, used);
+            found.into_iter().map(|task| task.id.clone()).collect()
+        };
+        let none = BTreeSet::new();
+        let all = drawn(1, 0, 99, &none);
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 12, "no task twice");
+        assert_eq!(all.len(), 12, "there are no more");
+        assert_eq!(drawn(1, 0, 5, &none), all[..5], "nothing is stored");
+        assert_ne!(drawn(1, 1, 12, &none), all);
+        assert_ne!(drawn(2, 0, 12, &none), all);
+        let used: BTreeSet<TaskId> = all[2..9].iter().cloned().collect();
+        assert_eq!(drawn(1, 0, 99, &used), [&all[..2], &all[9..]].concat());
+    }
+
+    #[test]
     fn later_rounds_of_a_step_bring_other_tasks_and_change_no_first_round() {
-        let text = "[run]\ndir = \"x\"\nseed = 4\n[policy]\npath = \"p\"\n[train]\nmethod = \"grpo\"\nmax_steps = 9\n\
-                    [env]\nid = \"countdown\"\ntasks = 12\n[eval]\ntasks = 0\n";
-        let recipe = Recipe::resolve(&Source::parse("r.toml", text, &[]).unwrap()).unwrap();
-        let tasks = Tasks::make(&recipe, true).unwrap();
+        let tasks = Tasks::make(&recipe(), true).unwrap();
         let rounds = |step, counts: &[usize]| {
             let mut used = BTreeSet::new();
             let round = |(round, count): (usize, &usize)| {

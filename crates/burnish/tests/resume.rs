@@ -6,6 +6,7 @@ mod common;
 
 use std::process::{Child, Stdio};
 
+use burnish_run::journal::{EpisodeKind, Journal};
 use common::{Scratch, timeless_metrics, timeless_scalars, wait_until};
 
 /// Weights, optimiser state and metrics of the run in `dir` equal those of the run in `whole`.
@@ -45,15 +46,15 @@ fn metric_lines(scratch: &Scratch, dir: &str) -> usize {
         .map_or(0, |text| text.matches('\n').count())
 }
 
-/// Kills the run in `killed` that `arguments` start once it has logged `lines` rows, and goes on with it to its end.
-fn kill_and_resume(scratch: &Scratch, arguments: &[&str], lines: usize) {
+/// Kills the run in `dir` that `arguments` start once it has logged `lines` rows, and goes on with it to its end.
+fn kill_and_resume(scratch: &Scratch, dir: &str, arguments: &[&str], lines: usize) {
     let mut child = scratch.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_until("the run has come that far", || {
-        metric_lines(scratch, "killed") >= lines || child.try_wait().unwrap().is_some()
+        metric_lines(scratch, dir) >= lines || child.try_wait().unwrap().is_some()
     });
     child.kill().unwrap();
     child.wait().unwrap();
-    scratch.burnish(&["train", "--resume", "killed"]).succeeds();
+    scratch.burnish(&["train", "--resume", dir]).succeeds();
 }
 
 #[test]
@@ -102,7 +103,7 @@ fn what_dynamic_sampling_draws_and_what_the_kl_coefficient_has_become_survive_a_
     scratch.burnish(&[&["train", "grpo.toml"], &overrides[..]].concat()).succeeds();
     let killed = [&["train", "grpo.toml"], &overrides[..3], &["run.dir=killed"]].concat();
     // Past the first checkpoint, which is made after 2 of the 6 steps.
-    kill_and_resume(&scratch, &killed, 5);
+    kill_and_resume(&scratch, "killed", &killed, 5);
     assert_same_run(&scratch, "killed", "whole", 6);
     let metrics = timeless_metrics(&scratch.path("whole/metrics.jsonl"));
     let steps: Vec<serde_json::Value> =
@@ -127,7 +128,7 @@ fn a_run_with_a_critic_goes_on_with_what_the_critic_has_learnt() {
     assert_has_learnt(&scratch, "whole", "tiny/checkpoints/step_120", 6);
     let killed = [&ppo[..], &["run.dir=killed"]].concat();
     // Past the first checkpoint, which is made after 2 of the 6 steps.
-    kill_and_resume(&scratch, &killed, 5);
+    kill_and_resume(&scratch, "killed", &killed, 5);
     assert_same_run(&scratch, "killed", "whole", 6);
     for file in ["model.safetensors", "trainer.safetensors"] {
         let of = |dir: &str| scratch.read(&format!("{dir}/checkpoints/step_6/value_model/{file}"));
@@ -143,10 +144,48 @@ fn a_run_with_a_critic_goes_on_with_what_the_critic_has_learnt() {
 }
 
 #[test]
+fn a_run_that_chooses_its_tasks_chooses_the_same_ones_after_a_kill() {
+    let scratch = Scratch::with_policy();
+    for (selector, more) in [("insight", "rollout.dynamic_sampling.max_rounds=2"), ("mopps", "eval.every=3")]
+    {
+        let (whole, killed) = (format!("whole_{selector}"), format!("killed_{selector}"));
+        let selection = format!(
+            "selection={{selector=\"{selector}\", config={{pool_factor=4, beliefs={{decay=0.9, fades_to=\"prior\"}}}}}}"
+        );
+        let arguments =
+            ["train", "grpo.toml", "env.tasks=24", "reward.overlong_buffer.length=26", &selection, more];
+        let run = |dir: &str| [&arguments[..], &[&format!("run.dir={dir}")]].concat().join("\n");
+        let whole_arguments = run(&whole);
+        scratch.burnish(&whole_arguments.lines().collect::<Vec<_>>()).succeeds();
+        assert_has_learnt(&scratch, &whole, "tiny/checkpoints/step_120", 6);
+        // Past the first checkpoint, which is made after 2 of the 6 steps.
+        let killed_arguments = run(&killed);
+        kill_and_resume(&scratch, &killed, &killed_arguments.lines().collect::<Vec<_>>(), 5);
+        assert_same_run(&scratch, &killed, &whole, 6);
+        let tasks = |dir: &str, step| -> Vec<String> {
+            let journal = Journal::open(&scratch.path(&format!("{dir}/run.db"))).unwrap();
+            let stored = journal.episodes(step, EpisodeKind::Train).unwrap();
+            stored.into_iter().map(|stored| stored.episode.task.0).collect()
+        };
+        let played: Vec<Vec<String>> = (1..=6).map(|step| tasks(&whole, step)).collect();
+        assert_eq!((1..=6).map(|step| tasks(&killed, step)).collect::<Vec<_>>(), played, "{selector}");
+        assert_ne!(played[0], played[1], "{selector}");
+        let metrics = timeless_metrics(&scratch.path(&format!("{whole}/metrics.jsonl")));
+        let rows: Vec<serde_json::Value> =
+            metrics.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let of = |name: &str| rows.iter().filter_map(|row| row[name].as_f64()).collect::<Vec<_>>();
+        let (pool, expected) = (of("selection/pool"), of("selection/mean_success"));
+        assert!(pool.len() == 6 && pool.iter().all(|pool| *pool >= 16.0), "{pool:?}");
+        assert_eq!(expected[0], 0.5, "nothing is known before the first step: {expected:?}");
+        assert!(expected[1..].iter().any(|expected| *expected != 0.5), "{expected:?}");
+    }
+}
+
+#[test]
 fn sft_resumes_to_the_same_bits_and_repeats_itself() {
     let scratch = Scratch::with_policy();
     // Past the first checkpoint, which is made after 40 of the 120 steps: it is that from which the run goes on.
-    kill_and_resume(&scratch, &["train", "sft.toml", "run.dir=killed"], 50);
+    kill_and_resume(&scratch, "killed", &["train", "sft.toml", "run.dir=killed"], 50);
     assert!(scratch.path("killed/checkpoints/step_40").exists());
     assert_same_run(&scratch, "killed", "tiny", 120);
 }

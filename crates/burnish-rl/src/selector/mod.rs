@@ -1,6 +1,11 @@
 //! Which tasks are played next, from what came of them before. One file a selector;
 //! [`crate::catalogue::SELECTORS`] lists them.
 
+mod common;
+mod difficulty;
+mod evidence;
+mod insight;
+mod mopps;
 mod uniform;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +14,11 @@ use serde_json::Value;
 use crate::SettingError;
 use crate::catalogue::{self, SELECTORS};
 
+pub use common::Scored;
+pub use difficulty::Difficulty;
+pub use evidence::Evidence;
+pub use insight::{Insight, Weight};
+pub use mopps::Mopps;
 pub use uniform::Uniform;
 
 /// `[selection]`: which selector, and its settings.
@@ -54,7 +64,8 @@ impl SelectionConfig {
 /// goes on with the same tasks.
 pub trait Selector: Send + Sync {
     /// How many candidates it wants to choose `count` tasks from: at least `count`. They are drawn uniformly without
-    /// repetition, fewer where there are no more tasks.
+    /// repetition, fewer where there are no more tasks. Where it wants no more than `count`, tasks come in passes over
+    /// the set, as without a selector.
     fn pool(&self, count: usize) -> usize {
         count
     }
@@ -65,6 +76,11 @@ pub trait Selector: Send + Sync {
 
     /// What came of `rollouts` rollouts of a task, of which `successes` succeeded.
     fn observe(&mut self, _task: &str, _rollouts: usize, _successes: usize) {}
+
+    /// The success rate that it expects of a task; none where it expects nothing.
+    fn expected_success(&self, _task: &str) -> Option<f64> {
+        None
+    }
 
     /// What it has learned, for a checkpoint; null where it learns nothing.
     fn state(&self) -> Value {

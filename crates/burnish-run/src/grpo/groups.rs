@@ -10,6 +10,7 @@ use burnish_rl::advantage::{self, Advantage};
 use burnish_rl::overlong::OverlongBuffer;
 
 use super::plan::Planned;
+use super::selection::{Chosen, Selection};
 use crate::RunError;
 use crate::metrics::Values;
 use crate::recipe::{FilterMetric, Recipe};
@@ -30,16 +31,19 @@ pub(super) struct Groups {
     /// The draft of each group, where the plan has drafts.
     pub(super) drafts: Vec<Episode>,
     rounds: usize,
+    chosen: Chosen,
 }
 
 impl Groups {
-    /// Samples the groups of step number `step`: once, or with dynamic sampling until enough of them vary.
+    /// Samples the groups of step number `step`: once, or with dynamic sampling until enough of them vary. Their tasks
+    /// are those of `selection`, which learns from every round.
     ///
     /// # Errors
     /// If the policy fails, or a prompt does not fit.
     pub(super) fn sample(
         recipe: &Recipe,
         tasks: &Tasks,
+        selection: &mut Selection,
         planned: &Planned,
         policy: &mut dyn Policy,
         tokenizer: &Tokenizer,
@@ -52,7 +56,8 @@ impl Groups {
         let mut used = BTreeSet::new();
         while groups.rounds < dynamic.max_rounds.max(1) {
             let missing = rollout.tasks_per_step - groups.kept();
-            let batch = tasks.of_round(seed, step, groups.rounds as u64, missing, &mut used);
+            let place = (step, groups.rounds as u64);
+            let batch = selection.choose(recipe, tasks, place, missing, &mut used, &mut groups.chosen);
             if batch.is_empty() {
                 break;
             }
@@ -74,6 +79,7 @@ impl Groups {
             if recipe.reward.overlong_buffer.is_on() {
                 punish_overlong(&mut episodes, &recipe.reward.overlong_buffer, rollout.tokens_max)?;
             }
+            selection.observe(&batch, &episodes, rollout.group_size);
             let is_kept = |group: &[Episode]| !dynamic.is_on() || varies(recipe, group);
             groups.is_kept.extend(episodes.chunks(rollout.group_size).map(is_kept));
             groups.tasks.extend(batch);
@@ -164,15 +170,15 @@ impl Groups {
         self.is_kept.iter().filter(|is_kept| **is_kept).count()
     }
 
-    /// What dynamic sampling did, where it is on.
+    /// What selection and dynamic sampling did, where they are on.
     pub(super) fn metrics(&self, recipe: &Recipe) -> Values {
-        if !recipe.rollout.dynamic_sampling.is_on() {
-            return Values::new();
+        let mut values = self.chosen.metrics();
+        if recipe.rollout.dynamic_sampling.is_on() {
+            values.insert("dynamic_sampling/rounds".into(), self.rounds as f64);
+            let dropped = self.is_kept.len() - self.kept();
+            values.insert("dynamic_sampling/dropped_groups".into(), dropped as f64);
         }
-        [("rounds", self.rounds), ("dropped_groups", self.is_kept.len() - self.kept())]
-            .into_iter()
-            .map(|(name, count)| (format!("dynamic_sampling/{name}"), count as f64))
-            .collect()
+        values
     }
 
     /// What to say where fewer groups are left than the step asks for.

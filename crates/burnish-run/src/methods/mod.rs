@@ -5,7 +5,7 @@ mod page;
 mod scaffold;
 
 use burnish_rl::advantage::AdvantageNeeds;
-use burnish_rl::catalogue::{ADVANTAGES, DISTILLATIONS, Entry, OBJECTIVES, PLANS, PREFERENCES};
+use burnish_rl::catalogue::{ADVANTAGES, DISTILLATIONS, Entry, OBJECTIVES, PLANS, PREFERENCES, SELECTORS};
 use burnish_rl::{Card, Family, Needs};
 use serde::Serialize;
 use serde_json::Value;
@@ -51,8 +51,10 @@ pub fn all() -> Vec<Method> {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
         method(entry, objective_needs(needs), "runs", "loss.objective")
     });
+    let selectors = SELECTORS.iter().map(|entry| method(entry, Vec::new(), "runs", "selection.selector"));
     let plans = PLANS.iter().map(|entry| method(entry, Vec::new(), "runs", "plan.plan"));
-    advantages.chain(objectives).chain(preferences).chain(distillations).chain(plans).collect()
+    let losses = objectives.chain(preferences).chain(distillations);
+    advantages.chain(losses).chain(selectors).chain(plans).collect()
 }
 
 fn method<T: ?Sized>(entry: &Entry<T>, needs: Vec<&'static str>, status: &'static str, key: &str) -> Method {

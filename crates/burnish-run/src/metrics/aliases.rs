@@ -182,6 +182,9 @@ pub const METRICS: &[Metric] = &[
         "rounds of sampling in the step (where `rollout.dynamic_sampling` is on)",
     ),
     metric("dynamic_sampling/dropped_groups", "groups", "groups left out because nothing varied in them"),
+    metric("selection/pool", "tasks", "candidates that the step's tasks were chosen from, over all rounds (where `selection` is on)"),
+    metric("selection/mean_success", "share", "success that the selector expected of the tasks it chose, mean over tasks"),
+    metric("selection/time", "s", "wall time of the choice"),
     metric("step_time", "s", "wall time of the step, without evaluation and saving")
         .verl("timing_s/step")
         .prime_rl("time/step"),

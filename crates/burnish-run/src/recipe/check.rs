@@ -73,6 +73,8 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
             let loss = recipe.loss.clone().complete().map_err(|error| within("loss", error))?;
             let advantage =
                 recipe.advantage.clone().complete().map_err(|error| within("advantage", error))?;
+            let selection =
+                recipe.selection.clone().complete().map_err(|error| within("selection", error))?;
             check_supplied(recipe, &advantage, source)?;
             check_critic(recipe, &ranges)?;
             let episodes = rollout.tasks_per_step * rollout.group_size;
@@ -94,7 +96,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
             check_teacher(recipe, &loss, source)?;
             let plan = recipe.plan.clone().map(PlanConfig::complete).transpose();
             recipe.plan = plan.map_err(|error| within("plan", error))?;
-            (recipe.loss, recipe.advantage) = (loss, advantage);
+            (recipe.loss, recipe.advantage, recipe.selection) = (loss, advantage, selection);
         }
         Method::Preference => {
             let within =

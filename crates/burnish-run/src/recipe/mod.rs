@@ -24,6 +24,7 @@ use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::overlong::OverlongBuffer;
 use burnish_rl::plan::PlanConfig;
 use burnish_rl::rules::{self, Setup};
+use burnish_rl::selector::SelectionConfig;
 use burnish_train::adamw::AdamwConfig;
 use burnish_train::schedule::Decay;
 use serde::{Deserialize, Serialize};
@@ -81,6 +82,9 @@ pub struct Recipe {
     /// How episodes are sampled (GRPO).
     #[serde(default)]
     pub rollout: RolloutSection,
+    /// Which tasks are played (GRPO).
+    #[serde(default)]
+    pub selection: SelectionConfig,
     /// What is sampled beyond that, or begins otherwise (GRPO).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanConfig>,
@@ -506,12 +510,35 @@ id = "countdown"
             "horizon = 10000.0",
             "[rollout.dynamic_sampling]",
             "max_rounds = 0",
+            "[selection]",
+            "selector = \"uniform\"",
             "metric = \"reward\"",
             "[reward.overlong_buffer]",
             "length = 0",
             "penalty = 1.0",
         ] {
             assert!(text.contains(line), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_selector_is_completed_and_its_keys_are_checked() {
+        let text = read(SMALL, &["selection.selector=insight"]).unwrap().to_toml().unwrap();
+        for line in ["selector = \"insight\"", "weight = \"additive\"", "pool_factor = 16", "decay = 1.0"] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        for (wrong, key) in [
+            ("selection.selector=insihgt", "selection.selector"),
+            ("selection={selector=\"insight\", config={eta=-1.0}}", "selection.config.eta"),
+            (
+                "selection={selector=\"mopps\", config={beliefs={decay=2.0}}}",
+                "selection.config.beliefs.decay",
+            ),
+            ("selection={selector=\"mopps\", config={etaa=1.0}}", "selection.config.etaa"),
+            ("selection.pool=3", "selection.pool"),
+        ] {
+            let error = read(SMALL, &[wrong]).unwrap_err();
+            assert!(error.contains(&format!("`{key}`")), "{wrong}: {error}");
         }
     }
 
