@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::advantage::{self, Estimator};
 use crate::distillation::{self, HeadLoss};
-use crate::gate::Gate;
+use crate::gate::{self, Gate};
 use crate::objective;
 use crate::preference;
 use crate::selector::{self, Selector};
@@ -87,7 +87,7 @@ pub const HEAD_LOSSES: &[Entry<dyn HeadLoss>] = &[head_loss::<distillation::Gkd>
 pub const SELECTORS: &[Entry<dyn Selector>] = &[selector::<selector::Uniform>()];
 
 /// Whether an update is made: `gate.gate`.
-pub const GATES: &[Entry<dyn Gate>] = &[];
+pub const GATES: &[Entry<dyn Gate>] = &[gate::<gate::Dgg>()];
 
 /// The cards of every family, in the order of the lists.
 pub fn cards() -> Vec<&'static Card> {
@@ -137,6 +137,10 @@ const fn head_loss<P: Part + HeadLoss>() -> Entry<dyn HeadLoss> {
 }
 
 const fn selector<P: Part + Selector>() -> Entry<dyn Selector> {
+    Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
+}
+
+const fn gate<P: Part + Gate>() -> Entry<dyn Gate> {
     Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
 }
 

@@ -37,11 +37,28 @@ impl<'p> Tape<'p> {
     /// # Panics
     /// If the tape does not record, or `scores` come from another tape.
     pub fn backward<'g>(
+        self,
+        scores: &TokenScores,
+        d_logprob: &[f32],
+        d_entropy: &[f32],
+        grads: impl Into<GradientsMut<'g>>,
+    ) {
+        self.backward_with_share(scores, d_logprob, d_entropy, grads, None);
+    }
+
+    /// As [`Tape::backward`]; also adds to `share`, laid out like the matrix of the head, the gradient that this matrix gets
+    /// as the head, whether or not it is trained: without what it gets as the embedding where the two are tied. `grads` are
+    /// the same bits with and without.
+    ///
+    /// # Panics
+    /// As [`Tape::backward`], if the length of `share` is not that of the head, or it is asked for on a GPU.
+    pub fn backward_with_share<'g>(
         mut self,
         scores: &TokenScores,
         d_logprob: &[f32],
         d_entropy: &[f32],
         grads: impl Into<GradientsMut<'g>>,
+        share: Option<&mut [f32]>,
     ) {
         assert!(self.is_recording, "backward needs a recording tape");
         assert!(scores.node < self.scores.len(), "scores of another tape");
@@ -52,13 +69,24 @@ impl<'p> Tape<'p> {
         // Other scores on this tape are not differentiated: what they hold is of no more use.
         self.scores.clear();
         match grads.into().0 {
-            Sink::Host(grads) => self.backward_on_host(record, scores::Seeds { d_logprob, d_entropy }, grads),
+            Sink::Host(grads) => {
+                self.backward_on_host(record, scores::Seeds { d_logprob, d_entropy }, grads, share);
+            }
             #[cfg(any(test, feature = "cuda"))]
-            Sink::Device(grads) => self.backward_on_gpu(record, d_logprob, d_entropy, grads),
+            Sink::Device(grads) => {
+                assert!(share.is_none(), "the head's share is not measured on a GPU");
+                self.backward_on_gpu(record, d_logprob, d_entropy, grads);
+            }
         }
     }
 
-    fn backward_on_host(self, record: ScoresRecord, seeds: scores::Seeds<'_>, grads: &mut [f32]) {
+    fn backward_on_host(
+        self,
+        record: ScoresRecord,
+        seeds: scores::Seeds<'_>,
+        grads: &mut [f32],
+        mut share: Option<&mut [f32]>,
+    ) {
         let ScoresRecord { hidden, head, low_rank, targets, temperatures, vocab, softmax } = record;
         let (rows, logits) = match softmax {
             Softmax::Host(rows, logits) => (rows, logits),
@@ -78,8 +106,23 @@ impl<'p> Tape<'p> {
         // The factor gets a buffer of its own: two parts of the flat one can't be lent at once.
         let b = low_rank.as_ref().map(|(adapter, _)| adapter.b);
         let mut d_b = b.filter(Param::is_trained).map(|b| vec![0.0; b.len()]);
-        let params = scores::ParamGradients { d_weight: head.gradient(grads), d_b: d_b.as_deref_mut() };
+        if let Some(share) = &share {
+            assert_eq!(share.len(), head.len(), "a share laid out like the head");
+        }
+        // What the head adds to a gradient that others add to as well is the difference, so that their sum stays the same
+        // bits. Where nothing else is added the share is exact.
+        if let (Some(share), Some(own)) = (share.as_deref_mut(), head.gradient(grads)) {
+            share.iter_mut().zip(own).for_each(|(share, before)| *share -= *before);
+        }
+        let d_weight = match share.as_deref_mut() {
+            Some(share) if !head.is_trained() => Some(share),
+            _ => head.gradient(grads),
+        };
+        let params = scores::ParamGradients { d_weight, d_b: d_b.as_deref_mut() };
         let (mut d_hidden, d_u) = scores::backward(inputs, &rows, logits, seeds, params);
+        if let (Some(share), Some(own)) = (share, head.gradient(grads)) {
+            parallel::add(share, own);
+        }
         if let Some((adapter, _)) = &low_rank {
             if let (Some(d_b), Some(own)) = (d_b, adapter.b.gradient(grads)) {
                 parallel::add(own, &d_b);

@@ -13,6 +13,7 @@ mod correction_algebra;
 mod distillation;
 mod entropy;
 mod frameworks;
+mod gate;
 mod kl;
 mod objective;
 mod objective_config;
