@@ -3,6 +3,7 @@
 mod batch;
 mod credit;
 mod critic;
+mod divergence;
 mod groups;
 mod reference;
 
@@ -13,6 +14,7 @@ use burnish_core::{Episode, Task};
 use burnish_engine::LocalPolicy;
 use burnish_model::Model;
 use burnish_rl::advantage::{self, Advantage};
+use burnish_rl::gate::{Gate, GateConfig, Proposal, Ruling};
 use burnish_rl::{LossConfig, Objective};
 use burnish_train::checkpoint::{BoxError, Checkpoint};
 use burnish_train::schedule::Schedule;
@@ -27,6 +29,7 @@ use crate::tasks::Tasks;
 use batch::Batch;
 pub(crate) use credit::SUPPLIED;
 use critic::Critic;
+use divergence::Divergence;
 use groups::Groups;
 use reference::{Reference, mean_kl};
 
@@ -48,6 +51,8 @@ pub(crate) struct Stepped {
 pub(crate) struct GrpoStage {
     reference: Option<Reference>,
     critic: Option<Critic>,
+    gate: Option<Box<dyn Gate>>,
+    divergence: Option<Divergence>,
     /// Weight of the KL divergence in the next step.
     kl_coef: f64,
     /// Weight of the entropy bonus in the next step, where it follows a target.
@@ -75,7 +80,13 @@ impl GrpoStage {
         let critic = Critic::new(recipe, policy, schedule, trainer, checkpoint)?;
         let entropy_coef = state["entropy_coef"].as_f64().unwrap_or(recipe.loss.entropy_coef);
         let entropy = state["entropy"].as_f64();
-        Ok(GrpoStage { reference: Reference::new(recipe)?, critic, kl_coef, entropy_coef, entropy })
+        let mut gate = recipe.gate.as_ref().map(GateConfig::build).transpose()?;
+        if let (Some(gate), Some(_)) = (&mut gate, checkpoint) {
+            gate.restore(&state["gate"])?;
+        }
+        let reference = Reference::new(recipe)?;
+        let divergence = Divergence::new(recipe, policy)?;
+        Ok(GrpoStage { reference, critic, gate, divergence, kl_coef, entropy_coef, entropy })
     }
 
     /// Writes what the stage has learned itself into the directory of a checkpoint.
@@ -88,7 +99,13 @@ impl GrpoStage {
 
     /// What a step depends on beside the recipe, the weights and the number of the step.
     pub(crate) fn state(&self) -> Value {
-        json!({ "kl_coef": self.kl_coef, "entropy_coef": self.entropy_coef, "entropy": self.entropy })
+        let gate = self.gate.as_ref().map(|gate| gate.state());
+        json!({
+            "kl_coef": self.kl_coef,
+            "entropy_coef": self.entropy_coef,
+            "entropy": self.entropy,
+            "gate": gate,
+        })
     }
 
     /// Step number `step`, counted from 0.
@@ -171,7 +188,11 @@ impl GrpoStage {
         // 5. Update.
         let mut updates = Updates::default();
         if is_learning {
-            update(recipe, &batch, &*objective, policy, trainer, lr, &mut updates)?;
+            let gate = self.gate.as_deref_mut();
+            update(recipe, &batch, &*objective, policy, trainer, lr, gate, &mut updates)?;
+        }
+        if let Some(divergence) = &self.divergence {
+            metrics.extend(divergence.metrics(&policy.model)?);
         }
         if let Some(entropy) = updates.mean("entropy_top").or_else(|| updates.mean("entropy")) {
             self.entropy_coef = loss.adaptive_entropy.next(self.entropy_coef, entropy);
@@ -191,7 +212,7 @@ impl GrpoStage {
     }
 }
 
-/// Updates the policy on the samples of a step: pass after pass, minibatch after minibatch.
+/// Updates the policy on the samples of a step: pass after pass, minibatch after minibatch, until a gate closes.
 fn update(
     recipe: &Recipe,
     batch: &Batch,
@@ -199,6 +220,7 @@ fn update(
     policy: &mut LoadedPolicy,
     trainer: &mut Trainer,
     lr: &dyn Fn(u64) -> f64,
+    mut gate: Option<&mut (dyn Gate + 'static)>,
     updates: &mut Updates,
 ) -> Result<(), RunError> {
     let (train, samples) = (&recipe.train, &batch.samples);
@@ -212,8 +234,22 @@ fn update(
             let chance = seed(Purpose::Objective, trainer.updates());
             let totals = totals(&minibatch, samples, parts.len(), recipe.rollout.tokens_max, chance);
             let lr = lr(trainer.updates());
-            let update = trainer.update(&mut policy.model, &minibatch, objective, &totals, lr)?;
-            updates.add(&update, lr);
+            let Some(gate) = gate.as_deref_mut() else {
+                let update = trainer.update(&mut policy.model, &minibatch, objective, &totals, lr)?;
+                updates.add(&update, lr, None);
+                continue;
+            };
+            let mut ruling = Ruling::default();
+            let mut rule = |proposal: &Proposal| {
+                ruling = gate.rule(epoch as usize + 1, proposal);
+                ruling.is_open
+            };
+            let update =
+                trainer.update_gated(&mut policy.model, &minibatch, objective, &totals, lr, &mut rule)?;
+            updates.add(&update, lr, Some(&ruling));
+            if !update.is_made {
+                return Ok(());
+            }
         }
     }
     Ok(())

@@ -5,7 +5,9 @@ mod page;
 mod scaffold;
 
 use burnish_rl::advantage::AdvantageNeeds;
-use burnish_rl::catalogue::{ADVANTAGES, DISTILLATIONS, Entry, HEAD_LOSSES, OBJECTIVES, PREFERENCES};
+use burnish_rl::catalogue::{
+    ADVANTAGES, DISTILLATIONS, Entry, GATES, HEAD_LOSSES, OBJECTIVES, PREFERENCES,
+};
 use burnish_rl::{Card, Family, Needs};
 use serde::Serialize;
 use serde_json::Value;
@@ -52,7 +54,14 @@ pub fn all() -> Vec<Method> {
         method(entry, objective_needs(needs), "library", "a teacher's run")
     });
     let head_losses = HEAD_LOSSES.iter().map(|entry| method(entry, Vec::new(), "library", "a teacher's run"));
-    advantages.chain(objectives).chain(preferences).chain(distillations).chain(head_losses).collect()
+    let gates = GATES.iter().map(|entry| method(entry, Vec::new(), "runs", "gate.gate"));
+    advantages
+        .chain(objectives)
+        .chain(preferences)
+        .chain(distillations)
+        .chain(head_losses)
+        .chain(gates)
+        .collect()
 }
 
 fn method<T: ?Sized>(entry: &Entry<T>, needs: Vec<&'static str>, status: &'static str, key: &str) -> Method {

@@ -13,7 +13,7 @@ const HEAD: &str = "\
 <!-- Made by `burnish methods --page`; a test compares it with the code. -->
 # Objectives and advantages
 
-Everything that `loss.objective` and `advantage.estimator` can name, from the code: the equation of one token (or of what the scope
+Everything that `loss.objective`, `advantage.estimator` and `gate.gate` can name, from the code: the equation of one token (or of what the scope
 says) before it is weighted and divided (`docs/grpo.md`), in nats, with `lp`, `old`, `ref` the log-probabilities under policy, proximal
 policy and reference, `A` the advantage, `R` a reward. Conventions, derivatives and what differs from papers and frameworks stand at
 the head of each file. `burnish methods show ID` prints one.
@@ -23,7 +23,9 @@ the head of each file. `burnish methods show ID` prints one.
 pub fn objectives() -> String {
     let methods = all();
     let mut page = HEAD.to_owned();
-    for of in [Family::Advantage, Family::Objective, Family::Preference, Family::Distillation] {
+    let families =
+        [Family::Advantage, Family::Objective, Family::Preference, Family::Distillation, Family::Gate];
+    for of in families {
         let own: Vec<&Method> = methods.iter().filter(|method| method.card.family == of).collect();
         if !own.is_empty() {
             let _ = writeln!(page, "\n## {}\n", family(of));
