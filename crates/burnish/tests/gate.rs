@@ -12,7 +12,8 @@ const CONSTANT: &str = "optimizer.schedule=constant";
 
 fn run(scratch: &Scratch, dir: &str, overrides: &[&str]) {
     let dir = format!("run.dir={dir}");
-    let arguments = [&["train", "grpo.toml", &dir, "eval.tasks=0", "train.minibatches=1", CONSTANT], overrides].concat();
+    let arguments =
+        [&["train", "grpo.toml", &dir, "eval.tasks=0", "train.minibatches=1", CONSTANT], overrides].concat();
     scratch.burnish(&arguments).succeeds();
 }
 
@@ -69,7 +70,9 @@ fn a_gate_that_never_opens_again_is_single_use_and_one_that_never_closes_is_plai
     let open = metrics(&scratch, "open", &[]);
     assert_eq!((of(&open, "gate/closed"), of(&open, "gate/updates")), (vec![0.0; 6], vec![3.0; 6]));
     let norms = of(&open, "head_grad_norm");
-    assert!(norms.len() == 6 && norms.iter().all(|norm| *norm >= 0.0) && norms.iter().any(|norm| *norm > 0.0));
+    assert!(
+        norms.len() == 6 && norms.iter().all(|norm| *norm >= 0.0) && norms.iter().any(|norm| *norm > 0.0)
+    );
 }
 
 #[test]
@@ -87,7 +90,8 @@ fn a_gate_makes_at_most_as_many_updates_as_plain_reuse_and_the_divergence_of_wei
     }
     let (head, mean) = (of(&rows, "divergence/lm_head"), of(&rows, "divergence/layers_mean"));
     assert!(head.len() == 6 && head[0] > 0.0 && head[5] > head[0], "{head:?}");
-    let layers: Vec<Vec<f64>> = (0..).map(|layer| of(&rows, &format!("divergence/layers/{layer}")))
+    let layers: Vec<Vec<f64>> = (0..)
+        .map(|layer| of(&rows, &format!("divergence/layers/{layer}")))
         .take_while(|layer| !layer.is_empty())
         .collect();
     let expected = layers.iter().map(|layer| layer[5]).sum::<f64>() / layers.len() as f64;

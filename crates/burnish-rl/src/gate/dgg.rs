@@ -148,7 +148,9 @@ impl Part for Dgg {
         equation: "z = (Δg - μ) / (s + ε) of g = ‖∇L‖_F of the head; closed if z > τ at the second use of a batch or later",
         scope: "batch",
         check: Check::Oracle("z from weighted sums over all updates, in two passes"),
-        reconstructed: Some("form and decay of the statistics, the warm-up, g before a batch's first use, the default τ"),
+        reconstructed: Some(
+            "form and decay of the statistics, the warm-up, g before a batch's first use, the default τ",
+        ),
         reduces_to: &[
             "every use of a batch, for tau = \"inf\"",
             "the first use only, for tau = \"-inf\" and warmup = 0",

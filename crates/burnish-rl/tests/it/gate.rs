@@ -40,7 +40,12 @@ fn oracle(changes: &[f64], change: f64, decay: f64, epsilon: f64) -> f64 {
 }
 
 /// Batches of `uses` uses each, as a run proposes them: a closed gate ends a batch.
-fn reused(gate: &mut dyn Gate, batches: usize, uses: usize, mut norm: impl FnMut(usize) -> f64) -> Vec<usize> {
+fn reused(
+    gate: &mut dyn Gate,
+    batches: usize,
+    uses: usize,
+    mut norm: impl FnMut(usize) -> f64,
+) -> Vec<usize> {
     let mut made = Vec::new();
     for _ in 0..batches {
         let open = (1..=uses).take_while(|reuse| gate.rule(*reuse, &head(norm(*reuse))).is_open).count();
@@ -249,7 +254,8 @@ fn false_alarms_of_a_calm_series_are_as_many_as_a_normal_variable_has() {
                 // Single use: nothing is dropped, and what the gate would have done is still said.
                 let ruling = gate.rule(1, &head(5.0 + random.normal()));
                 assert!(ruling.is_open);
-                let alarm = ruling.metrics.iter().find(|(name, _)| *name == "gate/alarm").map(|(_, alarm)| *alarm);
+                let alarm =
+                    ruling.metrics.iter().find(|(name, _)| *name == "gate/alarm").map(|(_, alarm)| *alarm);
                 alarms += if at < 200 { 0.0 } else { alarm.unwrap_or(f64::NAN) };
             }
             let share = alarms / f64::from(count);

@@ -52,7 +52,7 @@ impl Divergence {
         let now = policy.params.data();
         let mut metrics = Values::new();
         let of = |ranges: &[Range<usize>]| relative_distance(&self.start, now, ranges);
-        metrics.extend(of(std::slice::from_ref(&self.head)).map(|d| ("divergence/lm_head".into(), d)));
+        metrics.extend(of(std::slice::from_ref(&self.head)).map(|d| ("divergence/lm_head".to_owned(), d)));
         let layers: Vec<(usize, f64)> =
             self.layers.iter().filter_map(|(layer, ranges)| Some((*layer, of(ranges)?))).collect();
         if !layers.is_empty() {

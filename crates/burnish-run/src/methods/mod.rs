@@ -5,9 +5,7 @@ mod page;
 mod scaffold;
 
 use burnish_rl::advantage::AdvantageNeeds;
-use burnish_rl::catalogue::{
-    ADVANTAGES, DISTILLATIONS, Entry, GATES, HEAD_LOSSES, OBJECTIVES, PREFERENCES,
-};
+use burnish_rl::catalogue::{ADVANTAGES, DISTILLATIONS, Entry, GATES, HEAD_LOSSES, OBJECTIVES, PREFERENCES};
 use burnish_rl::{Card, Family, Needs};
 use serde::Serialize;
 use serde_json::Value;

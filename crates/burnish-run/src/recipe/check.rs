@@ -168,8 +168,7 @@ fn complete_gate(recipe: &mut Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeE
     ranges.holds("gate", train_is_grpo(recipe), rule)?;
     let rule = "must be \"cpu\" with a gate: no GPU measures the head's gradient yet";
     ranges.holds("device", recipe.device == "cpu", rule)?;
-    let wrong =
-        |error: SettingError| ranges.source.refused(&format!("gate.{}", error.key), error.problem);
+    let wrong = |error: SettingError| ranges.source.refused(&format!("gate.{}", error.key), error.problem);
     recipe.gate = Some(gate.clone().complete().map_err(wrong)?);
     Ok(())
 }
