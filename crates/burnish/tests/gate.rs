@@ -65,8 +65,10 @@ fn a_gate_that_never_opens_again_is_single_use_and_one_that_never_closes_is_plai
     let closed = metrics(&scratch, "closed", &[]);
     assert_eq!(of(&closed, "gate/closed"), [1.0; 6]);
     assert_eq!(of(&closed, "gate/updates"), [1.0; 6], "the first use alone");
-    let paid: Vec<f64> = of(&metrics(&scratch, "single", &[]), "tokens/forward");
-    assert!(of(&closed, "tokens/forward").iter().zip(&paid).all(|(own, single)| *own == 2.0 * single));
+    // The second pass has an order of its own, in which prompts share a little more or less.
+    let paid = of(&metrics(&scratch, "single", &[]), "tokens/forward");
+    let twice = |(own, single): (&f64, &f64)| (own / single - 2.0).abs() < 0.2;
+    assert!(of(&closed, "tokens/forward").iter().zip(&paid).all(twice), "{paid:?}");
     let open = metrics(&scratch, "open", &[]);
     assert_eq!((of(&open, "gate/closed"), of(&open, "gate/updates")), (vec![0.0; 6], vec![3.0; 6]));
     let norms = of(&open, "head_grad_norm");
