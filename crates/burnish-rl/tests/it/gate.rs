@@ -180,10 +180,11 @@ proptest! {
             aggregation: Aggregation::Bnpo,
             ..LossConfig::default()
         };
+        let whole = 0..tokens;
         let streams = Streams {
             policy: &policy, proximal: &proximal, behavior: &proximal, reference: None, teacher: None,
             entropy: &vec![0.0; tokens], advantage: &advantage, loss_mask: &vec![true; tokens],
-            sequences: &[0..tokens], groups: &[], marks: &[],
+            sequences: std::slice::from_ref(&whole), groups: &[], marks: &[],
         };
         let totals = Totals { sequences: 1, tokens, tokens_generation: tokens, minibatches: 1, ..Totals::default() };
         let d_policy = loss(unclipped).evaluate(&streams, &totals).d_policy;
