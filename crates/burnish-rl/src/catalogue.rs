@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::advantage::{self, Estimator};
 use crate::distillation;
-use crate::gate::Gate;
+use crate::gate::{self, Gate};
 use crate::objective;
 use crate::plan::{self, RolloutPlan};
 use crate::preference;
@@ -98,7 +98,7 @@ pub const SELECTORS: &[Entry<dyn Selector>] = &[
 ];
 
 /// Whether an update is made: `gate.gate`.
-pub const GATES: &[Entry<dyn Gate>] = &[];
+pub const GATES: &[Entry<dyn Gate>] = &[gate::<gate::Dgg>()];
 
 /// How rollouts are sampled: `plan.plan`.
 pub const PLANS: &[Entry<dyn RolloutPlan>] = &[rollout_plan::<plan::Lang>(), rollout_plan::<plan::Skpo>()];
@@ -151,6 +151,10 @@ const fn selector<P: Part + Selector>() -> Entry<dyn Selector> {
 }
 
 const fn rollout_plan<P: Part + RolloutPlan>() -> Entry<dyn RolloutPlan> {
+    Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
+}
+
+const fn gate<P: Part + Gate>() -> Entry<dyn Gate> {
     Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
 }
 

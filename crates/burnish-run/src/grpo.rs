@@ -3,6 +3,7 @@
 mod batch;
 mod credit;
 mod critic;
+mod divergence;
 mod groups;
 mod moved;
 mod plan;
@@ -15,6 +16,7 @@ use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Task};
 use burnish_engine::LocalPolicy;
 use burnish_rl::advantage::{self, Advantage, Estimator};
+use burnish_rl::gate::{Gate, GateConfig, Proposal, Ruling};
 use burnish_rl::{LossConfig, Objective};
 use burnish_train::checkpoint::{BoxError, Checkpoint};
 use burnish_train::schedule::Schedule;
@@ -32,6 +34,7 @@ use batch::Batch;
 use credit::Compared;
 pub(crate) use credit::SUPPLIED;
 use critic::Critic;
+use divergence::Divergence;
 use groups::Groups;
 use moved::Moved;
 use plan::Planned;
@@ -65,6 +68,8 @@ pub(crate) struct GrpoStage {
     components: Vec<String>,
     moved: Moved,
     selection: Selection,
+    gate: Option<Box<dyn Gate>>,
+    divergence: Option<Divergence>,
     /// Weight of the KL divergence in the next step.
     kl_coef: f64,
     /// Weight of the entropy bonus in the next step, where it follows a target.
@@ -100,6 +105,11 @@ impl GrpoStage {
             estimator.restore(&state["estimator"])?;
         }
         let selection = Selection::new(recipe, state.get("selection"))?;
+        let mut gate = recipe.gate.as_ref().map(GateConfig::build).transpose()?;
+        if let (Some(gate), Some(_)) = (&mut gate, checkpoint) {
+            gate.restore(&state["gate"])?;
+        }
+        let divergence = Divergence::new(recipe, &policy.model)?;
         let components = part(&state["components"])?;
         let moved = part(&state["moved"])?;
         Ok(GrpoStage {
@@ -111,6 +121,8 @@ impl GrpoStage {
             components,
             moved,
             selection,
+            gate,
+            divergence,
             kl_coef,
             entropy_coef,
             entropy,
@@ -127,6 +139,7 @@ impl GrpoStage {
 
     /// What a step depends on beside the recipe, the weights and the number of the step.
     pub(crate) fn state(&self) -> Value {
+        let gate = self.gate.as_ref().map(|gate| gate.state());
         json!({
             "kl_coef": self.kl_coef,
             "entropy_coef": self.entropy_coef,
@@ -136,6 +149,7 @@ impl GrpoStage {
             "components": self.components,
             "moved": self.moved,
             "selection": self.selection.state(),
+            "gate": gate,
         })
     }
 
@@ -256,7 +270,11 @@ impl GrpoStage {
         // 5. Update.
         let mut updates = Updates::default();
         if is_learning {
-            update(recipe, &batch, &*objective, policy, trainer, lr, &mut updates)?;
+            let gate = self.gate.as_deref_mut();
+            update(recipe, &batch, &*objective, policy, trainer, lr, gate, &mut updates)?;
+        }
+        if let Some(divergence) = &self.divergence {
+            metrics.extend(divergence.metrics(&policy.model)?);
         }
         if let Some(entropy) = updates.mean("entropy_top").or_else(|| updates.mean("entropy")) {
             self.entropy_coef = loss.adaptive_entropy.next(self.entropy_coef, entropy);
@@ -295,7 +313,7 @@ fn mean_of(values: &[Option<f64>]) -> Option<f64> {
     (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
 }
 
-/// Updates the policy on the samples of a step: pass after pass, minibatch after minibatch.
+/// Updates the policy on the samples of a step: pass after pass, minibatch after minibatch, until a gate closes.
 fn update(
     recipe: &Recipe,
     batch: &Batch,
@@ -303,6 +321,7 @@ fn update(
     policy: &mut LoadedPolicy,
     trainer: &mut Trainer,
     lr: &dyn Fn(u64) -> f64,
+    mut gate: Option<&mut (dyn Gate + 'static)>,
     updates: &mut Updates,
 ) -> Result<(), RunError> {
     let (train, samples) = (&recipe.train, &batch.samples);
@@ -316,8 +335,22 @@ fn update(
             let chance = seed(Purpose::Objective, trainer.updates());
             let totals = totals(&minibatch, samples, parts.len(), recipe.rollout.tokens_max, chance);
             let lr = lr(trainer.updates());
-            let update = trainer.update(&mut policy.model, &minibatch, objective, &totals, lr)?;
-            updates.add(&update, lr);
+            let Some(gate) = gate.as_deref_mut() else {
+                let update = trainer.update(&mut policy.model, &minibatch, objective, &totals, lr)?;
+                updates.add(&update, lr, None);
+                continue;
+            };
+            let mut ruling = Ruling::default();
+            let mut rule = |proposal: &Proposal| {
+                ruling = gate.rule(epoch as usize + 1, proposal);
+                ruling.is_open
+            };
+            let update =
+                trainer.update_gated(&mut policy.model, &minibatch, objective, &totals, lr, &mut rule)?;
+            updates.add(&update, lr, Some(&ruling));
+            if !update.is_made {
+                return Ok(());
+            }
         }
     }
     Ok(())

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use burnish_core::{Episode, Task};
 use burnish_eval::Summary;
+use burnish_rl::gate::Ruling;
 use burnish_train::{Drift, Update};
 
 use crate::metrics::Values;
@@ -79,12 +80,22 @@ pub(crate) struct Metrics {
 #[derive(Debug, Default)]
 pub(crate) struct Updates {
     each: Vec<Values>,
+    /// What a gate said last.
+    ruling: Option<Ruling>,
+    /// Rows that went through the model for an update that was dropped.
+    dropped: usize,
     /// Of the first update.
     pub(crate) first_drift: Option<Drift>,
 }
 
 impl Updates {
-    pub(crate) fn add(&mut self, update: &Update, lr: f64) {
+    /// Adds an update, with what a gate said of it. Of one that was dropped only its cost counts.
+    pub(crate) fn add(&mut self, update: &Update, lr: f64, ruling: Option<&Ruling>) {
+        self.ruling = ruling.cloned();
+        if !update.is_made {
+            self.dropped += update.tokens;
+            return;
+        }
         self.first_drift.get_or_insert(update.drift);
         let mut values = update.metrics.clone();
         values.insert("loss".into(), update.loss);
@@ -92,6 +103,9 @@ impl Updates {
         values.insert("learning_rate".into(), lr);
         values.insert(TRAINED.into(), update.tokens_scored as f64);
         values.insert(FORWARD.into(), update.tokens as f64);
+        values.extend(update.head_grad_norm.map(|norm| ("head_grad_norm".to_owned(), norm)));
+        let said = ruling.map(|ruling| ruling.metrics.as_slice()).unwrap_or_default();
+        values.extend(said.iter().map(|(name, value)| ((*name).to_owned(), *value)));
         self.each.push(values);
     }
 
@@ -101,12 +115,19 @@ impl Updates {
         (!values.is_empty()).then(|| mean(&values))
     }
 
-    /// Adds them to the step's metrics: sums of tokens, means of everything else.
+    /// Adds them to the step's metrics: sums of tokens, what a gate said last, means of everything else.
     pub(crate) fn finish(self, mut step: Values) -> Metrics {
         let count = self.each.len() as f64;
-        for (name, value) in self.each.iter().flatten() {
+        let is_said = |name: &str| name.starts_with("gate/");
+        for (name, value) in self.each.iter().flatten().filter(|(name, _)| !is_said(name)) {
             let share = if name == TRAINED || name == FORWARD { *value } else { value / count };
             *step.entry(name.clone()).or_insert(0.0) += share;
+        }
+        if let Some(ruling) = self.ruling {
+            step.extend(ruling.metrics.iter().map(|(name, value)| ((*name).to_owned(), *value)));
+            step.insert("gate/closed".into(), f64::from(!ruling.is_open));
+            step.insert("gate/updates".into(), count);
+            *step.entry(FORWARD.to_owned()).or_insert(0.0) += self.dropped as f64;
         }
         Metrics { step, updates: self.each }
     }

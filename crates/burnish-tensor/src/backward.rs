@@ -43,32 +43,27 @@ impl<'p> Tape<'p> {
         d_entropy: &[f32],
         grads: impl Into<GradientsMut<'g>>,
     ) {
-        self.backward_from_scores(scores, d_logprob, d_entropy, None, grads.into());
+        self.backward_with(scores, d_logprob, d_entropy, None, None, grads);
     }
 
-    /// As [`Tape::backward`], of that sum and `Σᵢ weights[i] · loss[i]`, with the losses of `head`: its derivative by the
-    /// logits is made where they are, some rows at a time. Gives the loss of each row, 0 where it has no weight.
+    /// As [`Tape::backward`], of that sum and `Σᵢ weights[i] · loss[i]`, with the losses of `term`: its derivative by the
+    /// logits is made where they are, some rows at a time. Gives the loss of each row, 0 where it has no weight; nothing
+    /// without a term.
+    ///
+    /// Also adds to `share`, laid out like the matrix of the head, the gradient that this matrix gets as the head, whether or
+    /// not it is trained: without what it gets as the embedding where the two are tied. `grads` are the same bits with and
+    /// without.
     ///
     /// # Panics
-    /// As [`Tape::backward`], if sizes differ, or if parameters or teacher lie on a GPU.
+    /// As [`Tape::backward`], if sizes differ, or if a term or a share is asked for on a GPU.
     pub fn backward_with<'g>(
-        self,
-        scores: &TokenScores,
-        d_logprob: &[f32],
-        d_entropy: &[f32],
-        head: HeadTerm<'_>,
-        grads: impl Into<GradientsMut<'g>>,
-    ) -> Vec<f64> {
-        self.backward_from_scores(scores, d_logprob, d_entropy, Some(head), grads.into())
-    }
-
-    fn backward_from_scores(
         mut self,
         scores: &TokenScores,
         d_logprob: &[f32],
         d_entropy: &[f32],
-        head: Option<HeadTerm<'_>>,
-        grads: GradientsMut<'_>,
+        term: Option<HeadTerm<'_>>,
+        share: Option<&mut [f32]>,
+        grads: impl Into<GradientsMut<'g>>,
     ) -> Vec<f64> {
         assert!(self.is_recording, "backward needs a recording tape");
         assert!(scores.node < self.scores.len(), "scores of another tape");
@@ -78,13 +73,15 @@ impl<'p> Tape<'p> {
         assert!(d_entropy.is_empty() || d_entropy.len() == rows, "one derivative for each entropy");
         // Other scores on this tape are not differentiated: what they hold is of no more use.
         self.scores.clear();
-        match grads.0 {
+        match grads.into().0 {
             Sink::Host(grads) => {
-                self.backward_on_host(record, scores::Seeds { d_logprob, d_entropy }, head, grads)
+                let seeds = scores::Seeds { d_logprob, d_entropy };
+                self.backward_on_host(record, seeds, term, grads, share)
             }
             #[cfg(any(test, feature = "cuda"))]
             Sink::Device(grads) => {
-                assert!(head.is_none(), "a loss on rows of logits is computed on the CPU only");
+                assert!(term.is_none(), "a loss on rows of logits is computed on the CPU only");
+                assert!(share.is_none(), "the head's share is not measured on a GPU");
                 self.backward_on_gpu(record, d_logprob, d_entropy, grads);
                 Vec::new()
             }
@@ -95,8 +92,9 @@ impl<'p> Tape<'p> {
         self,
         record: ScoresRecord,
         seeds: scores::Seeds<'_>,
-        head_term: Option<HeadTerm<'_>>,
+        term: Option<HeadTerm<'_>>,
         grads: &mut [f32],
+        mut share: Option<&mut [f32]>,
     ) -> Vec<f64> {
         let ScoresRecord { hidden, head, low_rank, targets, temperatures, vocab, softmax } = record;
         let (rows, logits) = match softmax {
@@ -117,10 +115,22 @@ impl<'p> Tape<'p> {
         // The factor gets a buffer of its own: two parts of the flat one can't be lent at once.
         let b = low_rank.as_ref().map(|(adapter, _)| adapter.b);
         let mut d_b = b.filter(Param::is_trained).map(|b| vec![0.0; b.len()]);
-        let params = scores::ParamGradients { d_weight: head.gradient(grads), d_b: d_b.as_deref_mut() };
-        let teacher = head_term.and_then(HeadTerm::teacher);
+        if let Some(share) = &share {
+            assert_eq!(share.len(), head.len(), "a share laid out like the head");
+        }
+        // What the head adds to a gradient that others add to as well is the difference, so that their sum stays the same
+        // bits. Where nothing else is added the share is exact.
+        if let (Some(share), Some(own)) = (share.as_deref_mut(), head.gradient(grads)) {
+            share.iter_mut().zip(own).for_each(|(share, before)| *share -= *before);
+        }
+        let d_weight = match share.as_deref_mut() {
+            Some(share) if !head.is_trained() => Some(share),
+            _ => head.gradient(grads),
+        };
+        let params = scores::ParamGradients { d_weight, d_b: d_b.as_deref_mut() };
+        let teacher = term.and_then(HeadTerm::teacher);
         let their_inner = teacher.and_then(|teacher| teacher.inner(temperatures.len()));
-        let head_loss = head_term.map(|HeadTerm { weights, loss }| {
+        let head_loss = term.map(|HeadTerm { weights, loss }| {
             let teacher = teacher.map(|teacher| teacher.inputs(inputs, their_inner.as_deref()));
             HeadLoss { weights, loss, teacher }
         });
@@ -129,6 +139,9 @@ impl<'p> Tape<'p> {
         }
         let scores::Backward { mut d_hidden, d_u, values } =
             scores::backward(inputs, &rows, logits, seeds, head_loss, params);
+        if let (Some(share), Some(own)) = (share, head.gradient(grads)) {
+            parallel::add(share, own);
+        }
         if let Some((adapter, _)) = &low_rank {
             if let (Some(d_b), Some(own)) = (d_b, adapter.b.gradient(grads)) {
                 parallel::add(own, &d_b);

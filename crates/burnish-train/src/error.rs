@@ -77,6 +77,12 @@ pub enum TrainError {
         /// Its value.
         value: f64,
     },
+    /// A gate is to see the gradient of the head, which can't be measured.
+    #[error("a gate of updates needs the gradient of the log-prob head, but {why}")]
+    NoHead {
+        /// What is missing, and what to do.
+        why: &'static str,
+    },
     /// The trainer was made for another model.
     #[error("the trainer was made for a model of {trainer} parameters, but this one has {model}")]
     OtherModel {

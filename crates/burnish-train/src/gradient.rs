@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use burnish_core::rng;
 use burnish_model::{Model, Packed};
+use burnish_rl::kl::KlEstimator;
 use burnish_rl::{Evaluation, Mark, Objective, Totals};
 use burnish_tensor::{GradientsMut, Tape, TokenScores, Var, in_pool};
 
@@ -28,6 +29,10 @@ pub struct Pass {
     pub micro_batches: usize,
     /// How far the policy's log-probs are from those of sampling.
     pub drift: Drift,
+    /// Mean over the scored tokens of `k3`, estimating the divergence of the policy from the proximal one; 0 of none.
+    pub kl: f64,
+    /// Mean entropy at the scored tokens, in nats; 0 of none.
+    pub entropy: f64,
 }
 
 /// Absolute differences, in nats, between the policy's log-probs and those recorded at sampling, over the scored
@@ -79,6 +84,19 @@ pub fn accumulate<'g, S: Borrow<Sample>>(
     config: PassConfig,
     grads: impl Into<GradientsMut<'g>>,
 ) -> Result<Pass, TrainError> {
+    accumulate_with_share(model, samples, objective, totals, config, grads, None)
+}
+
+/// As [`accumulate`]; adds to `share` what the matrix of the head gets as the head ([`Tape::backward_with`]).
+pub(crate) fn accumulate_with_share<'g, S: Borrow<Sample>>(
+    model: &Model,
+    samples: &[S],
+    objective: &dyn Objective,
+    totals: &Totals,
+    config: PassConfig,
+    grads: impl Into<GradientsMut<'g>>,
+    share: Option<&mut [f32]>,
+) -> Result<Pass, TrainError> {
     let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
     check(model, &samples)?;
     let needs = objective.needs();
@@ -93,7 +111,7 @@ pub fn accumulate<'g, S: Borrow<Sample>>(
         target::check(model, &samples, target)?;
     }
     let grads = grads.into();
-    in_pool(|| accumulate_checked(model, &samples, objective, totals, config, grads))
+    in_pool(|| accumulate_checked(model, &samples, objective, totals, config, grads, share))
 }
 
 fn accumulate_checked(
@@ -103,6 +121,7 @@ fn accumulate_checked(
     totals: &Totals,
     config: PassConfig,
     mut grads: GradientsMut<'_>,
+    mut share: Option<&mut [f32]>,
 ) -> Result<Pass, TrainError> {
     let mut pass = Pass::default();
     let mut metrics = MetricSums::default();
@@ -133,6 +152,10 @@ fn accumulate_checked(
             drift_sum += difference;
             pass.drift.max = pass.drift.max.max(difference);
         }
+        for (policy, proximal) in columns.policy.iter().zip(&columns.proximal) {
+            pass.kl += KlEstimator::K3.evaluate(*proximal, *policy).0;
+        }
+        pass.entropy += columns.entropy.iter().sum::<f64>();
         let groups = batch.groups(samples);
         if needs.marks && marks.is_empty() {
             marks = objective.marks(&columns.streams(&batch.sequences, &groups, &[]), totals);
@@ -141,7 +164,8 @@ fn accumulate_checked(
         let evaluation = objective.evaluate(&columns.streams(&batch.sequences, &groups, own), totals);
         marked += batch.rows.len();
         let head_loss = HeadRows::of(objective, &evaluation, &batch, samples)?;
-        let divergence = seed_backward(tape, &scores, &evaluation, head_loss, grads.again())?;
+        let divergence =
+            seed_backward(tape, &scores, &evaluation, head_loss, grads.again(), share.as_deref_mut())?;
         pass.loss += evaluation.loss + divergence.weighted;
         pass.tokens += batch.ids.len();
         pass.tokens_scored += batch.rows.len();
@@ -149,7 +173,10 @@ fn accumulate_checked(
         metrics.add(&evaluation.metrics);
         metrics.add(&divergence.metrics());
     }
-    pass.drift.mean = drift_sum / pass.tokens_scored.max(1) as f64;
+    let tokens = pass.tokens_scored.max(1) as f64;
+    pass.drift.mean = drift_sum / tokens;
+    pass.kl /= tokens;
+    pass.entropy /= tokens;
     pass.metrics = metrics.means();
     Ok(pass)
 }
@@ -261,6 +288,7 @@ fn seed_backward(
     evaluation: &Evaluation,
     head_loss: Option<HeadRows<'_>>,
     grads: GradientsMut<'_>,
+    share: Option<&mut [f32]>,
 ) -> Result<Divergence, TrainError> {
     let tokens = scores.numbers().len();
     let given = evaluation.d_policy.len();
@@ -277,9 +305,11 @@ fn seed_backward(
     }
     let d_logprob = if d_logprob.is_empty() { vec![0.0; tokens] } else { d_logprob };
     match (scores, head_loss) {
-        (Scores::Tokens(scores), None) => tape.backward(scores, &d_logprob, &d_entropy, grads),
+        (Scores::Tokens(scores), None) => {
+            tape.backward_with(scores, &d_logprob, &d_entropy, None, share, grads);
+        }
         (Scores::Tokens(scores), Some(rows)) => {
-            let values = rows.backward(tape, scores, &d_logprob, &d_entropy, grads);
+            let values = rows.backward(tape, scores, &d_logprob, &d_entropy, share, grads);
             return Ok(Divergence::of(&evaluation.head_weights, &values));
         }
         (Scores::Values(values), _) => tape.backward_from(values, d_logprob, grads),

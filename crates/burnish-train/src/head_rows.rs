@@ -58,6 +58,7 @@ impl<'a> HeadRows<'a> {
         scores: &TokenScores,
         d_logprob: &[f32],
         d_entropy: &[f32],
+        share: Option<&mut [f32]>,
         grads: GradientsMut<'_>,
     ) -> Vec<f64> {
         let sparse = |at: usize, own: &[f64], _: &[f64]| match &self.teacher {
@@ -83,7 +84,7 @@ impl<'a> HeadRows<'a> {
             }
         };
         let head = HeadTerm { weights: &self.weights, loss };
-        tape.backward_with(scores, d_logprob, d_entropy, head, grads)
+        tape.backward_with(scores, d_logprob, d_entropy, Some(head), share, grads)
     }
 }
 

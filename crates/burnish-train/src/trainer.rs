@@ -5,12 +5,16 @@ use std::collections::BTreeMap;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_model::Model;
+use burnish_rl::gate::Proposal;
 use burnish_rl::{Objective, Totals};
-use burnish_tensor::Flat;
+use burnish_tensor::{Flat, optim};
 
 use crate::adamw::{Adamw, AdamwConfig, clip_coefficient, grad_norm};
-use crate::gradient::{Drift, Pass, PassConfig, accumulate};
+use crate::gradient::{Drift, Pass, PassConfig, accumulate_with_share};
 use crate::{Sample, TrainError};
+
+/// Name under which an objective reports the share of tokens beyond its bounds.
+const CLIP_FRACTION: &str = "clip_ratio/region_mean";
 
 /// How the trainer updates.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,6 +30,11 @@ pub struct TrainerConfig {
 /// What an update did.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Update {
+    /// Was it made? If not, a gate has dropped it: weights, moments and the count of updates are as they were.
+    pub is_made: bool,
+    /// Frobenius norm of the gradient of the log-prob head's matrix, before clipping ([`Proposal::head_grad_norm`]); none
+    /// where no gate asked for it.
+    pub head_grad_norm: Option<f64>,
     /// The objective's value before the update.
     pub loss: f64,
     /// 2-norm of the gradient over all parameters, before it was clipped.
@@ -93,6 +102,41 @@ impl Trainer {
         totals: &Totals,
         lr: f64,
     ) -> Result<Update, TrainError> {
+        self.propose(model, minibatch, objective, totals, lr, None)
+    }
+
+    /// As [`Trainer::update`], if `gate` says so: it sees the gradient's numbers, also such as are not finite, before the
+    /// optimiser does. Where it says no the gradient is dropped, and nothing has changed but time.
+    ///
+    /// # Errors
+    /// As [`Trainer::update`], and if the gradient of the head can't be measured: on a GPU, and of a model of values.
+    pub fn update_gated(
+        &mut self,
+        model: &mut Model,
+        minibatch: &[impl Borrow<Sample>],
+        objective: &dyn Objective,
+        totals: &Totals,
+        lr: f64,
+        gate: &mut dyn FnMut(&Proposal) -> bool,
+    ) -> Result<Update, TrainError> {
+        if model.is_value_model() {
+            return Err(TrainError::NoHead { why: "a model of values has none" });
+        }
+        if !model.params.device().is_cpu() {
+            return Err(TrainError::NoHead { why: "no GPU computes it yet: take `device = \"cpu\"`" });
+        }
+        self.propose(model, minibatch, objective, totals, lr, Some(gate))
+    }
+
+    fn propose(
+        &mut self,
+        model: &mut Model,
+        minibatch: &[impl Borrow<Sample>],
+        objective: &dyn Objective,
+        totals: &Totals,
+        lr: f64,
+        gate: Option<&mut dyn FnMut(&Proposal) -> bool>,
+    ) -> Result<Update, TrainError> {
         if model.params.trained_len() != self.grads.len() {
             return Err(TrainError::OtherModel {
                 trainer: self.grads.len(),
@@ -105,17 +149,42 @@ impl Trainer {
             place.seed()
         });
         let config = PassConfig { dropout, ..self.config.pass };
-        let pass = accumulate(model, minibatch, objective, totals, config, &mut self.grads)?;
-        self.check_finite("loss", pass.loss)?;
+        let mut share = gate.is_some().then(|| vec![0.0; model.head().base.len()]);
+        let grads = &mut self.grads;
+        let pass =
+            accumulate_with_share(model, minibatch, objective, totals, config, grads, share.as_deref_mut())?;
         let grad_norm = grad_norm(&self.grads)?;
-        self.check_finite("gradient norm", grad_norm)?;
-        let coefficient = self.config.grad_norm_max.map_or(1.0, |max| clip_coefficient(grad_norm, max));
-        if coefficient < 1.0 {
-            self.grads.scale(coefficient as f32);
+        let head_grad_norm = share.map(|share| optim::squared_norm(&share).sqrt());
+        let is_made = gate.is_none_or(|gate| {
+            gate(&Proposal {
+                head_grad_norm: head_grad_norm.unwrap_or_default(),
+                grad_norm,
+                kl: pass.kl,
+                clip_fraction: pass.metrics.get(CLIP_FRACTION).copied().unwrap_or_default(),
+                entropy: pass.entropy,
+            })
+        });
+        if is_made {
+            self.check_finite("loss", pass.loss)?;
+            self.check_finite("gradient norm", grad_norm)?;
+            let coefficient = self.config.grad_norm_max.map_or(1.0, |max| clip_coefficient(grad_norm, max));
+            if coefficient < 1.0 {
+                self.grads.scale(coefficient as f32);
+            }
+            self.adamw.step(&mut model.params, &self.grads, lr);
         }
-        self.adamw.step(&mut model.params, &self.grads, lr);
-        let Pass { loss, metrics, tokens, tokens_scored, micro_batches, drift } = pass;
-        Ok(Update { loss, grad_norm, metrics, tokens, tokens_scored, micro_batches, drift })
+        let Pass { loss, metrics, tokens, tokens_scored, micro_batches, drift, .. } = pass;
+        Ok(Update {
+            is_made,
+            head_grad_norm,
+            loss,
+            grad_norm,
+            metrics,
+            tokens,
+            tokens_scored,
+            micro_batches,
+            drift,
+        })
     }
 
     fn check_finite(&self, what: &'static str, value: f64) -> Result<(), TrainError> {

@@ -26,6 +26,17 @@ fn a_wrong_recipe_is_refused_by_key() {
     refused(&scratch, &["env.id=frozenlake"], &["env.id", "mapf-frozenlake"]);
     refused(&scratch, &["env.config.agents=9"], &["env.config.agents"]);
     refused(&scratch, &["env.config.sizes.2.hole_ratio=7"], &["hole_ratio"]);
+    refused(&scratch, &["gate={gate=\"dwd\"}"], &["gate.gate", "dgg"]);
+    refused(&scratch, &["gate={}"], &["gate", "missing field"]);
+    refused(&scratch, &["gate={gate=\"dgg\", config={taw=1}}"], &["gate.config.taw", "tau"]);
+    refused(&scratch, &["gate={gate=\"dgg\"}", "gate.config.tau=inf"], &["gate.config.tau", "in quotes"]);
+    refused(&scratch, &["gate={gate=\"dgg\", config={decay=2}}"], &["gate.config.decay", "1 or less"]);
+    let lora = "policy.lora={rank=4, alpha=8}";
+    refused(
+        &scratch,
+        &["metrics.weight_divergence=true", lora],
+        &["metrics.weight_divergence", "policy.lora"],
+    );
     let wrong = TINY_GRPO.replace("max_steps = 6", "max_steps = 6\nmax_step = 7");
     let line = 1 + wrong.lines().position(|line| line == "max_step = 7").unwrap();
     scratch.write("grpo.toml", &wrong);

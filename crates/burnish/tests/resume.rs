@@ -114,6 +114,36 @@ fn what_dynamic_sampling_draws_and_what_the_kl_coefficient_has_become_survive_a_
 }
 
 #[test]
+fn what_a_gate_has_seen_and_where_the_weights_began_survive_a_kill() {
+    let scratch = Scratch::with_policy();
+    let gated = [
+        "train",
+        "grpo.toml",
+        "train.epochs=4",
+        "gate={gate=\"dgg\", config={warmup=3}}",
+        "metrics.weight_divergence=true",
+    ];
+    scratch.burnish(&[&gated[..], &["run.dir=whole"]].concat()).succeeds();
+    assert_has_learnt(&scratch, "whole", "tiny/checkpoints/step_120", 6);
+    let killed = [&gated[..], &["run.dir=killed"]].concat();
+    // Past the first checkpoint, which is made after 2 of the 6 steps.
+    kill_and_resume(&scratch, &killed, 5);
+    assert_same_run(&scratch, "killed", "whole", 6);
+    let metrics = timeless_metrics(&scratch.path("whole/metrics.jsonl"));
+    let rows: Vec<serde_json::Value> =
+        metrics.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |name: &str| rows.iter().filter_map(|row| row[name].as_f64()).collect::<Vec<_>>();
+    assert!(of("gate/closed").contains(&1.0), "the gate has closed: {:?}", of("gate/z"));
+    assert!(of("divergence/lm_head").windows(2).all(|pair| pair[0] != pair[1]), "{rows:?}");
+    // A state that is not there is not taken for an empty one.
+    let record = "whole/checkpoints/step_6/trainer.json";
+    let mut saved: serde_json::Value = serde_json::from_slice(&scratch.read(record)).unwrap();
+    saved["state"]["stage"]["gate"] = serde_json::Value::Null;
+    scratch.write(record, serde_json::to_vec(&saved).unwrap());
+    scratch.burnish(&["train", "--resume", "whole"]).fails_with(&["gate", "dgg"]);
+}
+
+#[test]
 fn a_run_with_a_critic_goes_on_with_what_the_critic_has_learnt() {
     let scratch = Scratch::with_policy();
     let ppo = [

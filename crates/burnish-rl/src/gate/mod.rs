@@ -1,11 +1,16 @@
 //! Whether an update is made: a look at the gradient before the optimiser sees it. One file a gate;
 //! [`crate::catalogue::GATES`] lists them.
 
+mod dgg;
+mod infinite;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::SettingError;
 use crate::catalogue::{self, GATES};
+
+pub use dgg::{Dgg, Signal};
 
 /// `[gate]`: which gate, and its settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,14 +51,12 @@ impl GateConfig {
 /// What is known of an update before it is made.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Proposal {
-    /// Which use of the batch this is: 1 on the first pass over the rollouts of a step.
-    pub reuse: usize,
-    /// Frobenius norm of the gradient of the log-prob head, before the gradient is clipped. Where embeddings are tied,
-    /// of the part that comes from the head, before that of the input side is added.
+    /// Frobenius norm of the gradient of the log-prob head's matrix, trained or not, before the gradient is clipped. Where
+    /// embeddings are tied, of the part that comes from the head, before that of the input side is added.
     pub head_grad_norm: f64,
     /// 2-norm of the whole gradient, before it is clipped.
     pub grad_norm: f64,
-    /// Mean over loss tokens of `k3` between the policy and the proximal one.
+    /// Mean over loss tokens of `k3`, estimating the divergence of the policy from the proximal one, which sampled.
     pub kl: f64,
     /// Share of loss tokens beyond a bound of the objective; 0 where the objective has none.
     pub clip_fraction: f64,
@@ -73,8 +76,9 @@ pub struct Ruling {
 
 /// Decides whether an update is made. It sees every proposal, in order.
 pub trait Gate: Send + Sync {
-    /// Rules on the next proposal, and takes note of it.
-    fn rule(&mut self, proposal: &Proposal) -> Ruling;
+    /// Rules on the next proposal, and takes note of it. `reuse` is which use of the batch it is: 1 on the first pass over
+    /// the rollouts of a step.
+    fn rule(&mut self, reuse: usize, proposal: &Proposal) -> Ruling;
 
     /// What it has learned, for a checkpoint.
     fn state(&self) -> Value;

@@ -16,6 +16,7 @@ mod credit;
 mod distillation;
 mod entropy;
 mod frameworks;
+mod gate;
 mod insight_simulation;
 mod kl;
 mod objective;

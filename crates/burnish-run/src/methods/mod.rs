@@ -5,7 +5,9 @@ mod page;
 mod scaffold;
 
 use burnish_rl::advantage::AdvantageNeeds;
-use burnish_rl::catalogue::{ADVANTAGES, DISTILLATIONS, Entry, OBJECTIVES, PLANS, PREFERENCES, SELECTORS};
+use burnish_rl::catalogue::{
+    ADVANTAGES, DISTILLATIONS, Entry, GATES, OBJECTIVES, PLANS, PREFERENCES, SELECTORS,
+};
 use burnish_rl::{Card, Family, Needs};
 use serde::Serialize;
 use serde_json::Value;
@@ -53,8 +55,9 @@ pub fn all() -> Vec<Method> {
     });
     let selectors = SELECTORS.iter().map(|entry| method(entry, Vec::new(), "runs", "selection.selector"));
     let plans = PLANS.iter().map(|entry| method(entry, Vec::new(), "runs", "plan.plan"));
+    let gates = GATES.iter().map(|entry| method(entry, Vec::new(), "runs", "gate.gate"));
     let losses = objectives.chain(preferences).chain(distillations);
-    advantages.chain(losses).chain(selectors).chain(plans).collect()
+    advantages.chain(losses).chain(selectors).chain(plans).chain(gates).collect()
 }
 
 fn method<T: ?Sized>(entry: &Entry<T>, needs: Vec<&'static str>, status: &'static str, key: &str) -> Method {

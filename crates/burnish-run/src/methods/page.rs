@@ -13,8 +13,9 @@ const HEAD: &str = "\
 <!-- Made by `burnish methods --page`; a test compares it with the code. -->
 # Objectives and advantages
 
-Everything that `loss.objective`, `advantage.estimator` and `selection.selector` can name, from the code: the equation of one token
-(or of what the scope says) before it is weighted and divided (`docs/grpo.md`), in nats, with `lp`, `old`, `ref` the log-probabilities under policy, proximal
+Everything that `loss.objective`, `advantage.estimator`, `selection.selector`, `plan.plan` and `gate.gate` can name, from the code: the
+equation of one token (or of what the scope says) before it is weighted and divided (`docs/grpo.md`), in nats, with `lp`, `old`, `ref` the
+log-probabilities under policy, proximal
 policy and reference, `A` the advantage, `R` a reward. Conventions, derivatives and what differs from papers and frameworks stand at
 the head of each file. `burnish methods show ID` prints one.
 ";
@@ -23,8 +24,15 @@ the head of each file. `burnish methods show ID` prints one.
 pub fn objectives() -> String {
     let methods = all();
     let mut page = HEAD.to_owned();
-    let families =
-        [Family::Advantage, Family::Objective, Family::Preference, Family::Distillation, Family::Selector];
+    let families = [
+        Family::Advantage,
+        Family::Objective,
+        Family::Preference,
+        Family::Distillation,
+        Family::Selector,
+        Family::Plan,
+        Family::Gate,
+    ];
     for of in families {
         let own: Vec<&Method> = methods.iter().filter(|method| method.card.family == of).collect();
         if !own.is_empty() {

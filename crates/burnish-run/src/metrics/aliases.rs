@@ -185,6 +185,46 @@ pub const METRICS: &[Metric] = &[
     metric("selection/pool", "tasks", "candidates that the step's tasks were chosen from, over all rounds (where `selection` is on)"),
     metric("selection/mean_success", "share", "success that the selector expected of the tasks it chose, mean over tasks"),
     metric("selection/time", "s", "wall time of the choice"),
+    metric(
+        "head_grad_norm",
+        "loss",
+        "Frobenius norm of the gradient of the head alone, before clipping, mean over the updates (where `[gate]` is on)",
+    ),
+    metric(
+        "gate/z",
+        "1",
+        "how far the last update that was proposed in the step stood out (`dgg`)",
+    ),
+    metric(
+        "gate/alarm",
+        "share",
+        "whether that was above the threshold, closed or not (`dgg`)",
+    ),
+    metric(
+        "gate/closed",
+        "share",
+        "whether the gate dropped an update and ended the use of the batch (where `[gate]` is on)",
+    ),
+    metric(
+        "gate/updates",
+        "updates",
+        "updates that were made in the step (where `[gate]` is on)",
+    ),
+    metric(
+        "divergence/lm_head",
+        "1",
+        "distance of the head's weights from those of the start, relative to their norm (where `metrics.weight_divergence` is on)",
+    ),
+    metric(
+        "divergence/layers_mean",
+        "1",
+        "the same of a layer, mean over the layers",
+    ),
+    metric(
+        "divergence/layers/{layer}",
+        "1",
+        "the same of one layer with all that is in it",
+    ),
     metric("step_time", "s", "wall time of the step, without evaluation and saving")
         .verl("timing_s/step")
         .prime_rl("time/step"),

@@ -118,6 +118,14 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
             )?;
         }
     }
+    complete_gate(recipe, &ranges)?;
+    let has_start = recipe.policy.path.is_some() && recipe.policy.lora.is_none();
+    let can_diverge = train_is_grpo(recipe) && has_start;
+    ranges.holds(
+        "metrics.weight_divergence",
+        can_diverge || !recipe.metrics.weight_divergence,
+        "needs `train.method = \"grpo\"` and a `policy.path` that is trained whole, without `policy.lora`",
+    )?;
     check_policy(recipe, source)?;
     complete_environments(recipe, source)
 }
@@ -186,6 +194,22 @@ fn check_critic(recipe: &Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError>
         "needs `critic.path` beside `policy.lora`: it can't begin as a frozen base",
     )?;
     ranges.holds("device", recipe.device == "cpu", "must be \"cpu\" with a critic, which no GPU computes yet")
+}
+
+fn train_is_grpo(recipe: &Recipe) -> bool {
+    recipe.train.method == Method::Grpo
+}
+
+/// Completes the settings of a gate, where there is one that can work.
+fn complete_gate(recipe: &mut Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
+    let Some(gate) = &recipe.gate else { return Ok(()) };
+    let rule = "needs `train.method = \"grpo\"`: imitation uses no batch twice";
+    ranges.holds("gate", train_is_grpo(recipe), rule)?;
+    let rule = "must be \"cpu\" with a gate: no GPU measures the head's gradient yet";
+    ranges.holds("device", recipe.device == "cpu", rule)?;
+    let wrong = |error: SettingError| ranges.source.refused(&format!("gate.{}", error.key), error.problem);
+    recipe.gate = Some(gate.clone().complete().map_err(wrong)?);
+    Ok(())
 }
 
 fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {

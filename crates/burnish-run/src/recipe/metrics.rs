@@ -12,11 +12,13 @@ pub struct MetricsSection {
     pub tensorboard: bool,
     /// Whose names the metrics get there.
     pub names: Names,
+    /// Log how far the weights are from those that the run began with (GRPO): it keeps a copy of them.
+    pub weight_divergence: bool,
 }
 
 impl Default for MetricsSection {
     fn default() -> Self {
-        MetricsSection { tensorboard: true, names: Names::default() }
+        MetricsSection { tensorboard: true, names: Names::default(), weight_divergence: false }
     }
 }
 
@@ -41,7 +43,8 @@ env.id = "countdown"
 
     #[test]
     fn tensorboard_is_on_under_trls_names_unless_the_recipe_says_otherwise() {
-        assert_eq!(section(&[]), Ok(MetricsSection { tensorboard: true, names: Names::Trl }));
+        let found = section(&[]).unwrap();
+        assert_eq!((found.tensorboard, found.names, found.weight_divergence), (true, Names::Trl, false));
         let names = ["trl", "verl", "prime-rl"]
             .map(|names| section(&[&format!("metrics.names={names}")]).unwrap().names);
         assert_eq!(names, [Names::Trl, Names::Verl, Names::PrimeRl]);

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use burnish_data::{Columns, Paths, overlap};
 use burnish_rl::LossConfig;
 use burnish_rl::advantage::AdvantageConfig;
+use burnish_rl::gate::GateConfig;
 use burnish_rl::overlong::OverlongBuffer;
 use burnish_rl::plan::PlanConfig;
 use burnish_rl::rules::{self, Setup};
@@ -103,6 +104,9 @@ pub struct Recipe {
     /// The loss (GRPO).
     #[serde(default)]
     pub loss: LossConfig,
+    /// Whether an update is made (GRPO); without it, all are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GateConfig>,
     /// What is imitated (SFT), and how training data is compared with evaluation data.
     #[serde(default)]
     pub data: DataSection,

@@ -244,6 +244,64 @@ fn gradients_add_to_what_the_buffer_holds() {
 }
 
 #[test]
+fn the_share_of_a_tied_head_is_apart_from_what_it_gets_as_an_embedding_and_changes_no_other_bit() {
+    let block = Block::new();
+    let (d_logprob, d_entropy) = (random(12, ROWS.len()), random(13, ROWS.len()));
+    let (mut plain, mut with) = (block.params.zeros_like(), block.params.zeros_like());
+    let mut share = vec![0.0; block.table.len()];
+    // As a head that is not the embedding: what the scores alone pass to the table.
+    let alone = {
+        let mut tape = Tape::recording(&block.params);
+        let scores = block.run(&mut tape);
+        let hidden = tape.scores[scores.node].hidden.clone();
+        let mut tape = Tape::recording(&block.params);
+        let hidden = tape.external(ROWS.len(), D, hidden.data().to_vec());
+        let scores = tape.token_scores(&hidden, block.table, &TARGETS, &TEMPERATURES, &block.vocab);
+        let mut grads = block.params.zeros_like();
+        tape.backward(&scores, &d_logprob, &d_entropy, &mut grads);
+        grads[block.table.range()].to_vec()
+    };
+    // The second pass adds to gradients that are there already.
+    for passes in [1.0, 2.0] {
+        let mut tape = Tape::recording(&block.params);
+        let scores = block.run(&mut tape);
+        tape.backward(&scores, &d_logprob, &d_entropy, &mut plain);
+        let mut tape = Tape::recording(&block.params);
+        let scores = block.run(&mut tape);
+        tape.backward_with(&scores, &d_logprob, &d_entropy, None, Some(&mut share), &mut with);
+        assert_eq!(with, plain);
+        let expected: Vec<f64> = alone.iter().map(|g| passes * f64::from(*g)).collect();
+        assert_close(&share, &expected, 1e-5);
+    }
+    let whole = &plain[block.table.range()];
+    assert!(whole.iter().zip(&share).any(|(all, own)| (all - own).abs() > 0.1), "the embedding adds to it");
+}
+
+#[test]
+fn the_share_of_a_frozen_head_with_an_adapter_is_the_gradient_by_its_matrix() {
+    let mut adapted = Adapted::new(Store::Frozen, Precision::F32, 0.0);
+    let mut share = vec![0.0; adapted.head.base.len()];
+    let mut tape = Tape::recording(&adapted.params);
+    let scores = adapted.scores(&mut tape);
+    let mut grads = adapted.params.zeros_like();
+    tape.backward_with(&scores, &[1.0; 4], &[], None, Some(&mut share), &mut grads);
+    let trained = wide(adapted.params.data());
+    let base = adapted.params.get(adapted.head.base).to_vec();
+    for (at, own) in share.iter().enumerate() {
+        let mut moved = |step: f32| {
+            let moved = base[at] + step;
+            adapted.params.get_mut(adapted.head.base)[at] = moved;
+            let loss = adapted.loss(&trained);
+            adapted.params.get_mut(adapted.head.base)[at] = base[at];
+            (f64::from(moved), loss)
+        };
+        let ((high, more), (low, less)) = (moved(1e-3), moved(-1e-3));
+        let slope = (more - less) / (high - low);
+        assert!((slope - f64::from(*own)).abs() < 1e-4, "{at}: {own} for {slope}");
+    }
+}
+
+#[test]
 fn an_inference_tape_computes_the_same_bits_and_keeps_nothing() {
     let block = Block::new();
     let recorded = block.run(&mut Tape::recording(&block.params));

@@ -9,6 +9,7 @@
 mod adamw;
 mod checkpoint;
 mod common;
+mod gate;
 mod gradient;
 mod head;
 mod refusals;

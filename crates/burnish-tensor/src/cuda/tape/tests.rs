@@ -298,9 +298,14 @@ fn a_loss_on_rows_of_logits_is_refused() {
         let scores = tape.token_scores(&x, model.head, &[1], &[1.0], &vocab);
         let loss = RowLoss::SoftLabels { top: 1, ids: &[2], probabilities: &[1.0] };
         match is_term {
-            true => {
-                drop(tape.backward_with(&scores, &[1.0], &[], HeadTerm { weights: &[1.0], loss }, &mut grads))
-            }
+            true => drop(tape.backward_with(
+                &scores,
+                &[1.0],
+                &[],
+                Some(HeadTerm { weights: &[1.0], loss }),
+                None,
+                &mut grads,
+            )),
             false => tape.backward(&scores, &[1.0], &[], &mut grads),
         }
     };

@@ -1,0 +1,102 @@
+//! How far training has led the weights away from those of the start, part by part.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use burnish_model::Model;
+
+use crate::RunError;
+use crate::metrics::Values;
+use crate::recipe::Recipe;
+
+/// The weights of the start. Per part `‖W - W₀‖ / ‖W₀‖`: of the head (the embedding where they are tied), and of each
+/// layer with all that is in it.
+pub(super) struct Divergence {
+    start: Vec<f32>,
+    head: Range<usize>,
+    /// By number, the parameters of each layer.
+    layers: BTreeMap<usize, Vec<Range<usize>>>,
+}
+
+impl Divergence {
+    /// Keeps the policy that the recipe begins with, where it asks for this.
+    ///
+    /// # Errors
+    /// If that policy can't be loaded.
+    pub(super) fn new(recipe: &Recipe, policy: &Model) -> Result<Option<Self>, RunError> {
+        let (true, Some(path)) = (recipe.metrics.weight_divergence, &recipe.policy.path) else {
+            return Ok(None);
+        };
+        // Read again, for a run that is resumed: its policy is that of the checkpoint.
+        let start = Model::load_as(path, &recipe.policy.training(recipe.run.seed))?;
+        let start = start.params.data().to_vec();
+        if start.len() != policy.params.trained_len() {
+            let problem = format!("policy.path: {} is not what this run began with", path.display());
+            return Err(RunError::Refused(problem));
+        }
+        let mut layers: BTreeMap<usize, Vec<Range<usize>>> = BTreeMap::new();
+        for entry in policy.params.trained_entries() {
+            if let Some(layer) = layer_of(&entry.name) {
+                layers.entry(layer).or_default().push(entry.param.range());
+            }
+        }
+        Ok(Some(Divergence { start, head: policy.head().base.range(), layers }))
+    }
+
+    /// How far `policy` is from them.
+    ///
+    /// # Errors
+    /// What failed on a GPU so far.
+    pub(super) fn metrics(&self, policy: &Model) -> Result<Values, RunError> {
+        policy.params.fetch()?;
+        let now = policy.params.data();
+        let mut metrics = Values::new();
+        let of = |ranges: &[Range<usize>]| relative_distance(&self.start, now, ranges);
+        metrics.extend(of(std::slice::from_ref(&self.head)).map(|d| ("divergence/lm_head".to_owned(), d)));
+        let layers: Vec<(usize, f64)> =
+            self.layers.iter().filter_map(|(layer, ranges)| Some((*layer, of(ranges)?))).collect();
+        if !layers.is_empty() {
+            let mean = layers.iter().map(|(_, distance)| distance).sum::<f64>() / layers.len() as f64;
+            metrics.insert("divergence/layers_mean".into(), mean);
+        }
+        metrics.extend(layers.into_iter().map(|(layer, d)| (format!("divergence/layers/{layer}"), d)));
+        Ok(metrics)
+    }
+}
+
+/// Number of the layer that a parameter of this name belongs to.
+fn layer_of(name: &str) -> Option<usize> {
+    name.strip_prefix("model.layers.")?.split('.').next()?.parse().ok()
+}
+
+/// `‖now - start‖ / ‖start‖` over these elements; none where the start is 0.
+fn relative_distance(start: &[f32], now: &[f32], ranges: &[Range<usize>]) -> Option<f64> {
+    let (mut moved, mut whole) = (0.0, 0.0);
+    for range in ranges {
+        for (start, now) in start[range.clone()].iter().zip(&now[range.clone()]) {
+            let (start, now) = (f64::from(*start), f64::from(*now));
+            moved += (now - start).powi(2);
+            whole += start.powi(2);
+        }
+    }
+    (whole > 0.0).then(|| (moved / whole).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_all_of_its_elements_and_zeros_have_no_distance() {
+        let (start, now) = ([3.0, 4.0, 9.0, 0.0], [3.0, 4.0, 1.0, 1.0]);
+        assert_eq!(relative_distance(&start, &now, &[0..1, 1..2]), Some(0.0));
+        assert_eq!(relative_distance(&start, &now, &[0..1, 2..3]), Some((64.0_f64 / 90.0).sqrt()));
+        assert_eq!(relative_distance(&start, &now, std::slice::from_ref(&(3..4))), None);
+    }
+
+    #[test]
+    fn layers_are_told_by_the_names_of_checkpoints() {
+        assert_eq!(layer_of("model.layers.11.mlp.up_proj.weight"), Some(11));
+        assert_eq!(layer_of("model.norm.weight"), None);
+    }
+}

@@ -1,0 +1,101 @@
+//! Gated reuse of a step's episodes in whole runs: its two limits, and what a run logs of it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::Scratch;
+use serde_json::Value;
+
+/// A rate that does not fall: the schedule is as long as if every update were made.
+const CONSTANT: &str = "optimizer.schedule=constant";
+
+fn run(scratch: &Scratch, dir: &str, overrides: &[&str]) {
+    let dir = format!("run.dir={dir}");
+    let arguments =
+        [&["train", "grpo.toml", &dir, "eval.tasks=0", "train.minibatches=1", CONSTANT], overrides].concat();
+    scratch.burnish(&arguments).succeeds();
+}
+
+/// The metrics of the steps, without those that only one of two runs has.
+fn metrics(scratch: &Scratch, dir: &str, without: &[&str]) -> Vec<Value> {
+    let text = String::from_utf8(scratch.read(&format!("{dir}/metrics.jsonl"))).unwrap();
+    let mut rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for row in &mut rows {
+        let row = row.as_object_mut().unwrap();
+        row.retain(|name, _| !without.iter().any(|prefix| name.starts_with(prefix)));
+        row.remove("step_time");
+    }
+    rows
+}
+
+fn of(rows: &[Value], name: &str) -> Vec<f64> {
+    rows.iter().filter_map(|row| row[name].as_f64()).collect()
+}
+
+#[track_caller]
+fn assert_same_learning(scratch: &Scratch, one: &str, other: &str, without: &[&str]) {
+    for file in ["model.safetensors", "trainer.safetensors"] {
+        let of = |dir: &str| scratch.read(&format!("{dir}/checkpoints/step_6/{file}"));
+        assert!(of(one) == of(other), "{file} of {one} differs from that of {other}");
+    }
+    assert_eq!(metrics(scratch, one, without), metrics(scratch, other, without));
+    let updates = |dir: &str| {
+        let record = scratch.read(&format!("{dir}/checkpoints/step_6/trainer.json"));
+        serde_json::from_slice::<Value>(&record).unwrap()["updates"].clone()
+    };
+    assert_eq!(updates(one), updates(other));
+}
+
+#[test]
+fn a_gate_that_never_opens_again_is_single_use_and_one_that_never_closes_is_plain_reuse_to_the_bit() {
+    let scratch = Scratch::with_policy();
+    run(&scratch, "single", &["train.epochs=1"]);
+    run(&scratch, "reused", &["train.epochs=3"]);
+    let gate = |config: &str| format!("gate={{gate=\"dgg\", config={{{config}}}}}");
+    // What a gate measures and drops is said, and paid for: a backward pass that comes to nothing.
+    let own = ["gate/", "head_grad_norm"];
+    run(&scratch, "closed", &["train.epochs=3", &gate("tau=\"-inf\", warmup=0")]);
+    assert_same_learning(&scratch, "closed", "single", &[&own[..], &["tokens/forward"]].concat());
+    run(&scratch, "open", &["train.epochs=3", &gate("tau=\"inf\", warmup=0")]);
+    assert_same_learning(&scratch, "open", "reused", &own);
+    run(&scratch, "watched", &["train.epochs=1", &gate("tau=\"-inf\", warmup=0")]);
+    assert_same_learning(&scratch, "watched", "single", &own);
+
+    let closed = metrics(&scratch, "closed", &[]);
+    assert_eq!(of(&closed, "gate/closed"), [1.0; 6]);
+    assert_eq!(of(&closed, "gate/updates"), [1.0; 6], "the first use alone");
+    // The second pass has an order of its own, in which prompts share a little more or less.
+    let paid = of(&metrics(&scratch, "single", &[]), "tokens/forward");
+    let twice = |(own, single): (&f64, &f64)| (own / single - 2.0).abs() < 0.2;
+    assert!(of(&closed, "tokens/forward").iter().zip(&paid).all(twice), "{paid:?}");
+    let open = metrics(&scratch, "open", &[]);
+    assert_eq!((of(&open, "gate/closed"), of(&open, "gate/updates")), (vec![0.0; 6], vec![3.0; 6]));
+    let norms = of(&open, "head_grad_norm");
+    assert!(
+        norms.len() == 6 && norms.iter().all(|norm| *norm >= 0.0) && norms.iter().any(|norm| *norm > 0.0)
+    );
+}
+
+#[test]
+fn a_gate_makes_at_most_as_many_updates_as_plain_reuse_and_the_divergence_of_weights_is_logged() {
+    let scratch = Scratch::with_policy();
+    let overrides =
+        ["train.epochs=4", "gate={gate=\"dgg\", config={warmup=4}}", "metrics.weight_divergence=true"];
+    run(&scratch, "gated", &overrides);
+    let rows = metrics(&scratch, "gated", &[]);
+    let updates = of(&rows, "gate/updates");
+    assert!(updates.len() == 6 && updates.iter().all(|made| (1.0..=4.0).contains(made)), "{updates:?}");
+    assert_eq!(updates[0], 4.0, "in the warm-up all are made");
+    for (made, closed) in updates.iter().zip(of(&rows, "gate/closed")) {
+        assert_eq!(*made < 4.0, closed == 1.0);
+    }
+    let (head, mean) = (of(&rows, "divergence/lm_head"), of(&rows, "divergence/layers_mean"));
+    assert!(head.len() == 6 && head[0] > 0.0 && head[5] > head[0], "{head:?}");
+    let layers: Vec<Vec<f64>> = (0..)
+        .map(|layer| of(&rows, &format!("divergence/layers/{layer}")))
+        .take_while(|layer| !layer.is_empty())
+        .collect();
+    let expected = layers.iter().map(|layer| layer[5]).sum::<f64>() / layers.len() as f64;
+    assert!((mean[5] / expected - 1.0).abs() < 1e-12, "{mean:?}");
+}
