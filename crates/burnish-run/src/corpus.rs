@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use burnish_core::rng::{Address, Purpose};
-use burnish_core::{Message, Role, TaskId, ToolSpec};
+use burnish_core::{Message, Role, Task, TaskId, ToolSpec};
 use burnish_data::overlap::{Counter, Overlap, OverlapReport};
 use burnish_data::{DataError, Dataset, Row};
+use burnish_env::Generator;
 
 use crate::RunError;
 use crate::recipe::{OverlapAction, Recipe};
@@ -86,14 +87,9 @@ impl Corpus {
     ) -> Result<(), RunError> {
         let set = &recipe.data.demonstrations[index];
         let drops = recipe.data.decontaminate.action == OverlapAction::Drop;
-        let generator = burnish_env::build(&set.env, &set.config)?;
-        let address = Address { stage: 1 + index as u64, ..Address::new(recipe.run.seed, Purpose::Task) };
-        let table = format!("data.demonstrations[{index}].config");
+        let (generator, tasks) = demonstrated(recipe, index, held_out)?;
         let mut is_demonstrated = false;
-        for task in tasks_of(&*generator, address.seed(), set.tasks, &table)? {
-            if held_out.contains(&task.id) {
-                continue;
-            }
+        for task in tasks {
             let Some(answer) = generator.demonstrate(&task) else { continue };
             is_demonstrated = true;
             let overlaps = match (counter.as_deref_mut(), generator.row(&task)) {
@@ -156,6 +152,24 @@ impl Corpus {
         }
         Ok(texts)
     }
+}
+
+/// The tasks of `data.demonstrations[index]` that are not `held_out`, with what made them.
+///
+/// # Errors
+/// If the environment can't make them.
+pub(crate) fn demonstrated(
+    recipe: &Recipe,
+    index: usize,
+    held_out: &BTreeSet<&TaskId>,
+) -> Result<(Box<dyn Generator>, Vec<Task>), RunError> {
+    let set = &recipe.data.demonstrations[index];
+    let generator = burnish_env::build(&set.env, &set.config)?;
+    let address = Address { stage: 1 + index as u64, ..Address::new(recipe.run.seed, Purpose::Task) };
+    let table = format!("data.demonstrations[{index}].config");
+    let mut tasks = tasks_of(&*generator, address.seed(), set.tasks, &table)?;
+    tasks.retain(|task| !held_out.contains(&task.id));
+    Ok((generator, tasks))
 }
 
 /// The conversation of a row, and the index from which on its answers are imitated.

@@ -48,6 +48,14 @@ pub enum RunError {
     /// A setting of the loss or the advantage is wrong.
     #[error(transparent)]
     Setting(#[from] burnish_rl::SettingError),
+    /// The run that makes the policy of `policy.from` can't be made or used.
+    #[error("stage {recipe}: {source}")]
+    Stage {
+        /// The stage's recipe.
+        recipe: String,
+        /// What is wrong with it.
+        source: Box<RunError>,
+    },
     /// Something that can't be done as asked.
     #[error("{0}")]
     Refused(String),

@@ -24,6 +24,7 @@ use crate::recipe::{Method, Recipe, Source};
 use crate::report_of_run;
 use crate::run_dir::RunDir;
 use crate::sft::SftStage;
+use crate::stages;
 use crate::summary::{Metrics, summary_metrics};
 use crate::tasks::Tasks;
 use crate::watch::{Event, Stop, Watch};
@@ -92,17 +93,25 @@ enum Stage {
 }
 
 impl Run {
-    /// Starts a new run. Its directory is made only when everything that it needs could be loaded.
+    /// Starts a new run. Its directory is made only when everything that it needs could be loaded. The policy of
+    /// `policy.from` must be there: [`stages::make`] comes first.
     ///
     /// # Errors
     /// If the policy, the data or the environment can't be used, or the directory is taken.
-    pub fn start(recipe: Recipe, watch: &mut dyn Watch) -> Result<Self, RunError> {
+    pub fn start(mut recipe: Recipe, watch: &mut dyn Watch) -> Result<Self, RunError> {
         RunDir::refuse_taken(&recipe.run.dir)?;
         burnish_tensor::set_threads(recipe.run.threads);
-        let parts = Parts::make(&recipe, None, watch)?;
-        let dir = RunDir::create(&recipe.run.dir)?;
+        let (parts, dir) = if recipe.policy.from.is_some() {
+            // The run keeps what it starts from, and loads it from there: an adapter remembers where its base lies.
+            let dir = RunDir::create(&recipe.run.dir)?;
+            stages::keep(&mut recipe, &dir)?;
+            (Parts::make(&recipe, None, watch)?, dir)
+        } else {
+            let parts = Parts::make(&recipe, None, watch)?;
+            (parts, RunDir::create(&recipe.run.dir)?)
+        };
         // With the recipe there is a run: from here on it can be resumed, wherever it is killed.
-        crate::files::write_atomic(&dir.recipe(), recipe.to_toml()?.as_bytes())?;
+        crate::files::write_atomic(&dir.recipe(), stages::as_written(&recipe).to_toml()?.as_bytes())?;
         let journal = Journal::create(&dir.journal())?;
         recipe.warnings().into_iter().for_each(|warning| watch.event(Event::Note(warning)));
         Run::assemble(recipe, parts, dir, journal)
@@ -115,7 +124,10 @@ impl Run {
     /// If there is no run, another process works on it, or its files can't be used.
     pub fn resume(path: &Path, watch: &mut dyn Watch) -> Result<Self, RunError> {
         let dir = RunDir::open(path)?;
-        let recipe = Recipe::resolve(&Source::read(&dir.recipe(), &[])?)?;
+        let mut recipe = Recipe::resolve(&Source::read(&dir.recipe(), &[])?)?;
+        if recipe.policy.from.is_some() {
+            recipe.policy.path = Some(dir.start());
+        }
         burnish_tensor::set_threads(recipe.run.threads);
         // Opening first puts right what a save left that was killed half-way.
         Checkpoints::open(dir.checkpoints(), recipe.checkpoint.keep)?;

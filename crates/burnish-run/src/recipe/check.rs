@@ -154,7 +154,10 @@ fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
     if let Some(lora) = &policy.lora {
         lora.check().map_err(|error| source.error("policy.lora", format!("is wrong: {error}")))?;
         if policy.new.is_some() {
-            return Err(source.error("policy.lora", "needs `policy.path`: a new policy has no base".into()));
+            return Err(source.error(
+                "policy.lora",
+                "needs `policy.path` or `policy.from`: a new policy has no base".into(),
+            ));
         }
         if recipe.train.method == Method::Grpo && lora.dropout > 0.0 {
             let rule = "must be 0 with `train.method = \"grpo\"`: the trainer would compute other log-probs than the \
@@ -162,8 +165,20 @@ fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
             return Err(source.error("policy.lora.dropout", rule.into()));
         }
     }
+    if policy.from.is_some() {
+        for (key, is_there) in [("policy.path", policy.path.is_some()), ("policy.new", policy.new.is_some())]
+        {
+            if is_there {
+                return Err(source.error("policy.from", format!("excludes `{key}`: give one of them")));
+            }
+        }
+        return Ok(());
+    }
     match (&policy.path, &policy.new) {
-        (None, None) => Err(source.error("policy", "needs `policy.path`, a model directory".into())),
+        (None, None) => Err(source.error(
+            "policy",
+            "needs `policy.path`, a model directory, or `policy.from`, a recipe that makes one".into(),
+        )),
         (Some(_), Some(_)) => {
             Err(source.error("policy.new", "excludes `policy.path`: give one of them".into()))
         }

@@ -6,6 +6,7 @@
 
 mod check;
 mod critic;
+mod difference;
 mod dynamic_sampling;
 mod foreign;
 mod metrics;
@@ -28,9 +29,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use critic::CriticSection;
+pub(crate) use difference::{differences, timeless};
 pub use dynamic_sampling::{DynamicSampling, FilterMetric};
 pub use metrics::MetricsSection;
-pub use policy::{ComputeType, PolicySection};
+pub use policy::{ComputeType, PolicySection, StageRecipe};
 pub use sampling::{EvalSection, RolloutSection};
 pub use source::Source;
 
@@ -113,6 +115,9 @@ pub struct Recipe {
 pub struct RunSection {
     /// The run directory; made by the run, and refused if it already holds one.
     pub dir: PathBuf,
+    /// Where the runs lie that make the policy of `policy.from`.
+    #[serde(default = "cache")]
+    pub cache: PathBuf,
     /// Seed of everything random.
     #[serde(default)]
     pub seed: u64,
@@ -154,6 +159,10 @@ pub struct TrainSection {
     /// Keep only the hidden states between layers for the backward pass, which computes each layer again.
     #[serde(default)]
     pub activation_checkpointing: bool,
+}
+
+fn cache() -> PathBuf {
+    "runs/cache".into()
 }
 
 fn cpu() -> String {
@@ -518,6 +527,27 @@ id = "countdown"
     #[test]
     fn a_policy_is_given_exactly_once() {
         let error = read(&SMALL.replace("path = \"models/starter\"", ""), &[]).unwrap_err();
-        assert!(error.contains("policy.path"), "{error}");
+        assert!(error.contains("policy.path") && error.contains("policy.from"), "{error}");
+        let both = read(SMALL, &["policy.from=recipes/sft.toml"]).unwrap_err();
+        assert!(both.contains("`policy.from` excludes `policy.path`"), "{both}");
+    }
+
+    #[test]
+    fn the_recipe_that_makes_the_policy_is_a_path_or_a_table_and_reads_back_as_itself() {
+        let text = SMALL.replace("path = \"models/starter\"", "from = \"sft.toml\"");
+        let short = read(&text, &[]).unwrap();
+        assert_eq!(short.policy.from.as_ref().unwrap().recipe, PathBuf::from("sft.toml"));
+        assert_eq!(short.run.cache, PathBuf::from("runs/cache"));
+        let long = read(&text, &["policy.from={recipe=\"sft.toml\", set=[\"run.seed=2\"]}"]).unwrap();
+        assert_eq!(long.policy.from.as_ref().unwrap().set, ["run.seed=2"]);
+        for recipe in [short, long] {
+            assert_eq!(read(&recipe.to_toml().unwrap(), &[]).unwrap(), recipe);
+        }
+        let error = read(&text, &["policy.from={recipe=\"sft.toml\", sets=[]}"]).unwrap_err();
+        assert!(
+            error.contains("`policy.from.sets` is not a known key") && error.contains("`set`"),
+            "{error}"
+        );
+        assert!(read(&text, &["policy.from=3"]).unwrap_err().contains("a recipe file, or a table"));
     }
 }
