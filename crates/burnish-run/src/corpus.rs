@@ -10,6 +10,7 @@ use burnish_env::Generator;
 
 use crate::RunError;
 use crate::recipe::{OverlapAction, Recipe};
+use crate::split::{Split, told};
 use crate::tasks::tasks_of;
 
 /// A conversation with answers to imitate.
@@ -30,6 +31,8 @@ pub(crate) struct Corpus {
     kept: Option<Vec<usize>>,
     /// Answers of solvers.
     solved: Vec<Vec<Message>>,
+    /// What is to be said of the splits.
+    pub(crate) parts: Vec<String>,
 }
 
 impl Corpus {
@@ -88,6 +91,9 @@ impl Corpus {
         let set = &recipe.data.demonstrations[index];
         let drops = recipe.data.decontaminate.action == OverlapAction::Drop;
         let (generator, tasks) = demonstrated(recipe, index, held_out)?;
+        if set.split.is_some() {
+            self.parts.push(format!("data.demonstrations[{index}].split: {}", told(&tasks)));
+        }
         let mut is_demonstrated = false;
         for task in tasks {
             let Some(answer) = generator.demonstrate(&task) else { continue };
@@ -165,10 +171,14 @@ pub(crate) fn demonstrated(
 ) -> Result<(Box<dyn Generator>, Vec<Task>), RunError> {
     let set = &recipe.data.demonstrations[index];
     let generator = burnish_env::build(&set.env, &set.config)?;
-    let address = Address { stage: 1 + index as u64, ..Address::new(recipe.run.seed, Purpose::Task) };
-    let table = format!("data.demonstrations[{index}].config");
-    let mut tasks = tasks_of(&*generator, address.seed(), set.tasks, &table)?;
+    let own = || Address { stage: 1 + index as u64, ..Address::new(recipe.run.seed, Purpose::Task) }.seed();
+    let seed = set.split.as_ref().map_or_else(own, Split::seed_of_tasks);
+    let table = format!("data.demonstrations[{index}]");
+    let mut tasks = tasks_of(&*generator, seed, set.tasks, &format!("{table}.config"))?;
     tasks.retain(|task| !held_out.contains(&task.id));
+    if let Some(split) = &set.split {
+        tasks = split.part(&*generator, tasks, &recipe.run.cache, &table)?;
+    }
     Ok((generator, tasks))
 }
 

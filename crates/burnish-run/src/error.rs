@@ -45,6 +45,9 @@ pub enum RunError {
     /// A data file can't be used.
     #[error(transparent)]
     Data(#[from] burnish_data::DataError),
+    /// A server that is asked gives no answer.
+    #[error(transparent)]
+    Endpoint(#[from] burnish_engine::endpoint::EndpointError),
     /// A setting of the loss or the advantage is wrong.
     #[error(transparent)]
     Setting(#[from] burnish_rl::SettingError),

@@ -24,6 +24,7 @@ use crate::recipe::{Method, Recipe, Source};
 use crate::report_of_run;
 use crate::run_dir::RunDir;
 use crate::sft::SftStage;
+use crate::split;
 use crate::stages;
 use crate::summary::{Metrics, summary_metrics};
 use crate::tasks::Tasks;
@@ -413,6 +414,9 @@ impl Parts {
         if let Some(report) = &overlap {
             watch.event(Event::Note(decontaminate::told(recipe, report)));
         }
+        let played = recipe.env.split.iter().filter(|_| is_grpo);
+        let played = played.map(|_| format!("env.split: {}", split::told(&tasks.train)));
+        corpus.parts.iter().cloned().chain(played).for_each(|part| watch.event(Event::Note(part)));
         let device = Device::open(&recipe.device)?;
         if !device.is_cpu() {
             watch.event(Event::Note(format!("computing on {}", device.description())));

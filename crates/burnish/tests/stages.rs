@@ -158,6 +158,12 @@ fn what_is_wrong_with_a_stage_is_named_before_anything_is_made() {
         "held out for evaluation here",
         "`eval.seed`",
     ]);
+    // Both stages keep everything of what is split.
+    let split = "split={scorer={rule=\"size\"}, keep=\">= 2\"}";
+    let below = format!("policy.from.set=['data.demonstrations.0.{split}']");
+    scratch
+        .burnish(&["train", "grpo.toml", &format!("env.{split}"), &below])
+        .fails_with(&["sft.toml trains on", "although both are split"]);
     assert!(!scratch.path("runs").exists() && !scratch.path("grpo").exists());
 
     scratch.burnish(&["train", "grpo.toml"]).succeeds();

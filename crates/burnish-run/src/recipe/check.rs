@@ -11,6 +11,7 @@ use burnish_tensor::Device;
 use serde_json::Value;
 
 use crate::methods;
+use crate::split::Split;
 
 use super::{Method, Recipe, RecipeError, Source};
 
@@ -196,12 +197,14 @@ fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
 }
 
 fn complete_environments(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeError> {
+    check_split(recipe.env.split.as_ref(), "env", source)?;
     complete(&recipe.env.id.clone(), "env.id", &mut recipe.env.config, "env.config", source)?;
     if let Some(config) = &mut recipe.eval.config {
         complete(&recipe.env.id, "env.id", config, "eval.config", source)?;
     }
     for (index, set) in recipe.data.demonstrations.iter_mut().enumerate() {
         let table = format!("data.demonstrations[{index}]");
+        check_split(set.split.as_ref(), &table, source)?;
         complete(
             &set.env.clone(),
             &format!("{table}.env"),
@@ -211,6 +214,11 @@ fn complete_environments(recipe: &mut Recipe, source: &Source) -> Result<(), Rec
         )?;
     }
     Ok(())
+}
+
+fn check_split(split: Option<&Split>, table: &str, source: &Source) -> Result<(), RecipeError> {
+    let checked = split.map_or(Ok(()), Split::check);
+    checked.map_err(|(key, rule)| source.error(&format!("{table}.split.{key}"), rule))
 }
 
 fn complete(

@@ -28,6 +28,8 @@ use burnish_train::schedule::Decay;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::split::Split;
+
 pub use critic::CriticSection;
 pub(crate) use difference::{differences, timeless};
 pub use dynamic_sampling::{DynamicSampling, FilterMetric};
@@ -190,6 +192,9 @@ pub struct EnvSection {
     /// How many different tasks there are to train on.
     #[serde(default = "tasks")]
     pub tasks: usize,
+    /// Which part of them is trained on (`docs/split.md`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
     /// The environment's own configuration; `burnish env show ID` shows the keys.
     #[serde(default = "empty")]
     pub config: Value,
@@ -265,6 +270,9 @@ pub struct Demonstrations {
     pub env: String,
     /// How many tasks to solve.
     pub tasks: usize,
+    /// Which part of them is imitated (`docs/split.md`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
     /// The environment's own configuration.
     #[serde(default = "empty")]
     pub config: Value,
