@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
@@ -103,14 +104,14 @@ fn a_stage_that_was_interrupted_is_gone_on_with_and_one_that_another_process_mak
     // Killed outright, while a second process waits, which then goes on with it itself.
     let mut first = spawn(&scratch, &["train", "grpo.toml", "run.dir=one"]);
     wait_until("it has gone on", || stage_rows(&scratch, "runs/cache") > done + 2);
-    let second = spawn(&scratch, &["train", "grpo.toml", "run.dir=two"]);
-    std::thread::sleep(std::time::Duration::from_millis(400));
+    let mut second = spawn(&scratch, &["train", "grpo.toml", "run.dir=two"]);
+    let mut said = BufReader::new(second.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(said.any(|line| line.contains("waiting for that")));
     first.kill().unwrap();
     first.wait().unwrap();
-    let output = second.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said} {}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("waiting for that") && said.contains("resuming"), "{said}");
+    let said: Vec<String> = said.collect();
+    assert!(second.wait().unwrap().success(), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("resuming")), "{said:?}");
 
     // To the same weights and numbers as a stage that was never interrupted.
     scratch.burnish(&["train", "grpo.toml", "run.dir=whole", "run.cache=other"]).succeeds();

@@ -204,7 +204,11 @@ impl Stage {
 
     fn begin(&self, watch: &mut dyn Watch, stop: &Stop) -> Result<Begun, RunError> {
         let begun = if self.dir().join(run_dir::RECIPE).is_file() {
-            Run::resume(self.dir(), watch)
+            let run = Run::resume(self.dir(), watch);
+            if let Ok(run) = &run {
+                self.check(run.recipe())?;
+            }
+            run
         } else {
             let mut recipe = self.recipe.clone();
             if let Some(before) = &self.before
@@ -225,32 +229,33 @@ impl Stage {
 
     fn finished(&self) -> Result<Option<PathBuf>, RunError> {
         let dir = self.dir();
-        let written = dir.join(run_dir::RECIPE);
-        if !written.is_file() {
-            return Ok(None);
-        }
-        let broken = |problem: String| {
-            RunError::Refused(format!(
-                "`{}` is broken: {problem}; remove the folder, and it is made again",
-                dir.display()
-            ))
-        };
-        let there = Source::read(&written, &[]).and_then(|source| Recipe::resolve(&source));
-        let found = hash::of(&there.map_err(|error| broken(error.to_string()))?)?;
-        if found != self.hash {
-            return Err(broken(format!("its {} has the hash {found}", run_dir::RECIPE)));
-        }
-        // What a run writes last.
+        // What a run writes last. Looked at often where another process is waited for, so it comes first.
         if !run_dir::report_in(dir).is_file() {
             return Ok(None);
         }
+        let there = Source::read(&dir.join(run_dir::RECIPE), &[]).and_then(|source| Recipe::resolve(&source));
+        self.check(&there.map_err(|error| self.broken(error.to_string()))?)?;
         let checkpoints = dir.join(run_dir::CHECKPOINTS);
-        match checkpoint::latest(&checkpoints).map_err(|error| broken(error.to_string()))? {
+        match checkpoint::latest(&checkpoints).map_err(|error| self.broken(error.to_string()))? {
             Some(checkpoint) if checkpoint.step() == self.recipe.train.max_steps => {
                 Ok(Some(checkpoint.path().to_owned()))
             }
-            _ => Err(broken("its run is finished, but its last checkpoint is not there".into())),
+            _ => Err(self.broken("its run is finished, but its last checkpoint is not there".into())),
         }
+    }
+
+    /// Is what lies in its place the run of its recipe?
+    fn check(&self, there: &Recipe) -> Result<(), RunError> {
+        let found = hash::of(there)?;
+        if found == self.hash {
+            return Ok(());
+        }
+        Err(self.broken(format!("its {} has the hash {found}", run_dir::RECIPE)))
+    }
+
+    fn broken(&self, problem: String) -> RunError {
+        let dir = self.dir().display();
+        RunError::Refused(format!("`{dir}` is broken: {problem}; remove the folder, and it is made again"))
     }
 }
 
