@@ -2,7 +2,7 @@
 //!
 //! [`generate`] answers a batch of [`Request`]s. Its operations are those of the trainer (`burnish-tensor`), so
 //! that the log-probability recorded when a token was sampled is the one that the trainer recomputes.
-//! [`LocalPolicy`] puts a model and its chat format behind [`burnish_core::Policy`].
+//! [`LocalPolicy`] puts a model and its chat format behind [`burnish_core::Policy`]; [`endpoint`] asks a server instead.
 //!
 //! What is chosen depends on the logits, the request's own tokens and sampling parameters, and
 //! `rng::uniform(request.seed, position)` alone: not on which other requests are in the batch, how much memory
@@ -12,6 +12,7 @@ mod answer;
 mod batch;
 mod cache;
 mod choose;
+pub mod endpoint;
 mod error;
 mod filters;
 mod generate;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// 16 hexadecimal digits that depend on every byte of `content`: the same on every machine and in every
 /// version. Not cryptographic.
-pub(crate) fn digest(content: &[u8]) -> String {
+pub fn digest(content: &[u8]) -> String {
     let hash = rng::fold_bytes(content.len() as u64, content);
     format!("{hash:016x}")
 }

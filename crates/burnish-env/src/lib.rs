@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 pub use catalogue::{CATALOGUE, Kind, build, kind};
-pub use digest::file_digest;
+pub use digest::{digest, file_digest};
 pub use error::EnvError;
 
 /// One bound of a generator's configuration, for people and for an engineer that redesigns it.
@@ -126,6 +126,11 @@ pub trait Generator: Send + Sync {
     fn row(&self, task: &Task) -> Option<(String, burnish_data::Row)> {
         let _ = task;
         None
+    }
+
+    /// The files that tasks are read from, as paths from the current directory. Tasks that are made have none.
+    fn files(&self) -> Vec<std::path::PathBuf> {
+        Vec::new()
     }
 
     /// The task drawn for a person, with the answer's effect where one is given.

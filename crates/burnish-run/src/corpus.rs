@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 
 use burnish_core::rng::{Address, Purpose};
-use burnish_core::{Message, Role, TaskId, ToolSpec};
+use burnish_core::{Message, Role, Task, TaskId, ToolSpec};
 use burnish_data::overlap::{Counter, Overlap, OverlapReport};
 use burnish_data::{DataError, Dataset, Row};
+use burnish_env::Generator;
 
 use crate::RunError;
 use crate::preference::comparable;
 use crate::recipe::{Method, OverlapAction, Recipe};
+use crate::split::{Split, told};
 use crate::tasks::tasks_of;
 
 /// A conversation with answers to imitate.
@@ -30,6 +32,8 @@ pub(crate) struct Corpus {
     kept: Option<Vec<usize>>,
     /// Episodes of solvers.
     solved: Vec<Vec<Message>>,
+    /// What is to be said of the splits.
+    pub(crate) parts: Vec<String>,
 }
 
 impl Corpus {
@@ -91,17 +95,12 @@ impl Corpus {
     ) -> Result<(), RunError> {
         let set = &recipe.data.demonstrations[index];
         let drops = recipe.data.decontaminate.action == OverlapAction::Drop;
-        let generator = burnish_env::build(&set.env, &set.config)?;
-        if let Some(reason) = generator.evaluation_only() {
-            return Err(RunError::Refused(format!("data.demonstrations[{index}].env: {reason}")));
+        let (generator, tasks) = demonstrated(recipe, index, held_out)?;
+        if set.split.is_some() {
+            self.parts.push(format!("data.demonstrations[{index}].split: {}", told(&tasks)));
         }
-        let address = Address { stage: 1 + index as u64, ..Address::new(recipe.run.seed, Purpose::Task) };
-        let table = format!("data.demonstrations[{index}].config");
         let mut is_demonstrated = false;
-        for task in tasks_of(&*generator, address.seed(), set.tasks, &table)? {
-            if held_out.contains(&task.id) {
-                continue;
-            }
+        for task in tasks {
             let Some(episode) = generator.demonstrate_episode(&task) else { continue };
             is_demonstrated = true;
             let overlaps = match (counter.as_deref_mut(), generator.row(&task)) {
@@ -186,6 +185,31 @@ impl Corpus {
         }
         Ok(texts)
     }
+}
+
+/// The tasks of `data.demonstrations[index]` that are not `held_out`, with what made them.
+///
+/// # Errors
+/// If the environment can't make them.
+pub(crate) fn demonstrated(
+    recipe: &Recipe,
+    index: usize,
+    held_out: &BTreeSet<&TaskId>,
+) -> Result<(Box<dyn Generator>, Vec<Task>), RunError> {
+    let set = &recipe.data.demonstrations[index];
+    let generator = burnish_env::build(&set.env, &set.config)?;
+    if let Some(reason) = generator.evaluation_only() {
+        return Err(RunError::Refused(format!("data.demonstrations[{index}].env: {reason}")));
+    }
+    let own = || Address { stage: 1 + index as u64, ..Address::new(recipe.run.seed, Purpose::Task) }.seed();
+    let seed = set.split.as_ref().map_or_else(own, Split::seed_of_tasks);
+    let table = format!("data.demonstrations[{index}]");
+    let mut tasks = tasks_of(&*generator, seed, set.tasks, &format!("{table}.config"))?;
+    tasks.retain(|task| !held_out.contains(&task.id));
+    if let Some(split) = &set.split {
+        tasks = split.part(&*generator, tasks, &recipe.run.cache, &table)?;
+    }
+    Ok((generator, tasks))
 }
 
 /// The conversation of a row, and the index from which on its answers are imitated.

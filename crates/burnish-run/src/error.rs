@@ -45,9 +45,20 @@ pub enum RunError {
     /// A data file can't be used.
     #[error(transparent)]
     Data(#[from] burnish_data::DataError),
+    /// A server that is asked gives no answer.
+    #[error(transparent)]
+    Endpoint(#[from] burnish_engine::endpoint::EndpointError),
     /// A setting of the loss or the advantage is wrong.
     #[error(transparent)]
     Setting(#[from] burnish_rl::SettingError),
+    /// The run that makes the policy of `policy.from` can't be made or used.
+    #[error("stage {recipe}: {source}")]
+    Stage {
+        /// The stage's recipe.
+        recipe: String,
+        /// What is wrong with it.
+        source: Box<RunError>,
+    },
     /// Something that can't be done as asked.
     #[error("{0}")]
     Refused(String),

@@ -15,6 +15,7 @@ use crate::evaluate::{Evaluation, evaluate};
 use crate::journal::{EpisodeKind, Journal};
 use crate::policy::LoadedPolicy;
 use crate::recipe::{PolicySection, Recipe, Source};
+use crate::stages;
 use crate::tasks::Tasks;
 
 /// An episode, ready to be shown.
@@ -46,8 +47,9 @@ impl Target {
     /// If the recipe is wrong or there is no such checkpoint.
     pub fn open(path: &Path, overrides: &[String], step: Option<u64>) -> Result<Self, RunError> {
         if !path.is_dir() {
-            let recipe = Recipe::read(path, overrides)?;
-            let policy_dir = recipe.policy.path.clone().ok_or_else(|| {
+            let mut recipe = Recipe::read(path, overrides)?;
+            let made = stages::made(&mut recipe)?;
+            let policy_dir = made.or_else(|| recipe.policy.path.clone()).ok_or_else(|| {
                 RunError::Refused(format!("{}: gives no `policy.path` to look at", path.display()))
             })?;
             return Ok(Target { recipe, policy_dir, version: 0 });

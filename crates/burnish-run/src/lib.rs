@@ -24,6 +24,8 @@ pub mod report;
 mod report_of_run;
 pub mod run_dir;
 mod sft;
+pub mod split;
+pub mod stages;
 pub mod study;
 mod summary;
 mod tasks;

@@ -10,6 +10,8 @@ use crate::files::{self, FileError};
 pub const RECIPE: &str = "recipe.toml";
 /// Name of the directory of all checkpoints in a run directory.
 pub const CHECKPOINTS: &str = "checkpoints";
+/// Name of the directory of the policy that a run started from, where another recipe made it.
+const START: &str = "start";
 const LOCK: &str = "run.lock";
 
 /// The directory of a run, held by this process until the value is dropped.
@@ -20,6 +22,7 @@ const LOCK: &str = "run.lock";
 /// tensorboard/          the same numbers as event files
 /// run.db                the journal (SQLite)
 /// checkpoints/step_N/   weights and optimiser state
+/// start/                the policy that the run started from, where `policy.from` names the recipe that made it
 /// report.html           curves and drawn episodes
 /// run.lock              locked while a process works here
 /// ```
@@ -189,6 +192,11 @@ impl RunDir {
         self.checkpoints().join(format!("step_{step}"))
     }
 
+    /// The directory of the policy that the run started from, where another recipe made it.
+    pub fn start(&self) -> PathBuf {
+        self.path.join(START)
+    }
+
     /// The report ([`crate::report`]).
     pub fn report(&self) -> PathBuf {
         report_in(&self.path)
@@ -214,11 +222,12 @@ fn make_dir(path: &Path) -> Result<(), FileError> {
     fs::create_dir_all(path).map_err(FileError::on("create directory", path))
 }
 
-/// A process that stops before it has written anything leaves its lock file and no checkpoints.
+/// A process that stops before it has written its recipe leaves its lock file, the policy to start from, and no
+/// checkpoints.
 fn is_left_by_a_false_start(entry: &fs::DirEntry) -> bool {
     let name = entry.file_name();
     let is_empty = || fs::read_dir(entry.path()).is_ok_and(|mut entries| entries.next().is_none());
-    name == LOCK || (name == CHECKPOINTS && is_empty())
+    name == LOCK || name == START || (name == CHECKPOINTS && is_empty())
 }
 
 fn write_pid(file: &mut File) -> io::Result<()> {

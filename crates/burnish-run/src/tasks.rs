@@ -8,6 +8,7 @@ use burnish_env::{EnvError, Generator};
 
 use crate::RunError;
 use crate::recipe::Recipe;
+use crate::split::Split;
 
 /// The tasks of a run. No training task is an evaluation task.
 pub(crate) struct Tasks {
@@ -46,7 +47,9 @@ impl Tasks {
         let mut train = Vec::new();
         let mut held_out = 0;
         if needs_training {
-            let seed = Address::new(recipe.run.seed, Purpose::Task).seed();
+            let split = recipe.env.split.as_ref();
+            let own = || Address::new(recipe.run.seed, Purpose::Task).seed();
+            let seed = split.map_or_else(own, Split::seed_of_tasks);
             let reserved: BTreeSet<&TaskId> = eval.iter().map(|task| &task.id).collect();
             let made = tasks_of(&*train_generator, seed, recipe.env.tasks, "env.config")?;
             let count = made.len();
@@ -58,6 +61,9 @@ impl Tasks {
                      train on: set eval.tasks below that number, or give evaluation its own data in eval.config",
                     eval.len()
                 )));
+            }
+            if let Some(split) = split {
+                train = split.part(&*train_generator, train, &recipe.run.cache, "env")?;
             }
         }
         Ok(Tasks { train_generator, eval_generator, train, eval, held_out })

@@ -25,6 +25,8 @@ use crate::recipe::{Method, Recipe, Source};
 use crate::report_of_run;
 use crate::run_dir::RunDir;
 use crate::sft::SftStage;
+use crate::split;
+use crate::stages;
 use crate::summary::{Metrics, summary_metrics};
 use crate::tasks::Tasks;
 use crate::watch::{Event, Stop, Watch};
@@ -94,17 +96,25 @@ enum Stage {
 }
 
 impl Run {
-    /// Starts a new run. Its directory is made only when everything that it needs could be loaded.
+    /// Starts a new run. Its directory is made only when everything that it needs could be loaded. The policy of
+    /// `policy.from` must be there: [`stages::make`] comes first.
     ///
     /// # Errors
     /// If the policy, the data or the environment can't be used, or the directory is taken.
-    pub fn start(recipe: Recipe, watch: &mut dyn Watch) -> Result<Self, RunError> {
+    pub fn start(mut recipe: Recipe, watch: &mut dyn Watch) -> Result<Self, RunError> {
         RunDir::refuse_taken(&recipe.run.dir)?;
         burnish_tensor::set_threads(recipe.run.threads);
-        let parts = Parts::make(&recipe, None, watch)?;
-        let dir = RunDir::create(&recipe.run.dir)?;
+        let (parts, dir) = if recipe.policy.from.is_some() {
+            // The run keeps what it starts from, and loads it from there: an adapter remembers where its base lies.
+            let dir = RunDir::create(&recipe.run.dir)?;
+            stages::keep(&mut recipe, &dir)?;
+            (Parts::make(&recipe, None, watch)?, dir)
+        } else {
+            let parts = Parts::make(&recipe, None, watch)?;
+            (parts, RunDir::create(&recipe.run.dir)?)
+        };
         // With the recipe there is a run: from here on it can be resumed, wherever it is killed.
-        crate::files::write_atomic(&dir.recipe(), recipe.to_toml()?.as_bytes())?;
+        crate::files::write_atomic(&dir.recipe(), stages::as_written(&recipe).to_toml()?.as_bytes())?;
         let journal = Journal::create(&dir.journal())?;
         recipe.warnings().into_iter().for_each(|warning| watch.event(Event::Note(warning)));
         Run::assemble(recipe, parts, dir, journal)
@@ -117,7 +127,10 @@ impl Run {
     /// If there is no run, another process works on it, or its files can't be used.
     pub fn resume(path: &Path, watch: &mut dyn Watch) -> Result<Self, RunError> {
         let dir = RunDir::open(path)?;
-        let recipe = Recipe::resolve(&Source::read(&dir.recipe(), &[])?)?;
+        let mut recipe = Recipe::resolve(&Source::read(&dir.recipe(), &[])?)?;
+        if recipe.policy.from.is_some() {
+            recipe.policy.path = Some(dir.start());
+        }
         burnish_tensor::set_threads(recipe.run.threads);
         // Opening first puts right what a save left that was killed half-way.
         Checkpoints::open(dir.checkpoints(), recipe.checkpoint.keep)?;
@@ -408,6 +421,9 @@ impl Parts {
         if let Some(report) = &overlap {
             watch.event(Event::Note(decontaminate::told(recipe, report)));
         }
+        let played = recipe.env.split.iter().filter(|_| is_grpo);
+        let played = played.map(|_| format!("env.split: {}", split::told(&tasks.train)));
+        corpus.parts.iter().cloned().chain(played).for_each(|part| watch.event(Event::Note(part)));
         let device = Device::open(&recipe.device)?;
         if !device.is_cpu() {
             watch.event(Event::Note(format!("computing on {}", device.description())));

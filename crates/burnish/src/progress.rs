@@ -59,6 +59,8 @@ impl Progress {
             bar.set_position(done);
             if done == all {
                 bar.finish_and_clear();
+                // What comes next, such as the run after a stage, has another length.
+                self.bar = None;
             }
             return;
         }

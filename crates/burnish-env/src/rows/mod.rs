@@ -140,6 +140,10 @@ impl Generator for Rows {
         self.rows.of_task(task)
     }
 
+    fn files(&self) -> Vec<std::path::PathBuf> {
+        self.config.files()
+    }
+
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {
         let mut lines: Vec<String> =
             task.prompt.iter().map(|message| said(message.role, &message.content)).collect();

@@ -21,4 +21,5 @@ pub use records::{Outcome, Record, Sample};
 pub use report::Report;
 pub use sampling::SamplingFrom;
 pub use settings::Settings;
+pub(crate) use settings::policy_digests;
 pub use source::{Items, Located, locate};

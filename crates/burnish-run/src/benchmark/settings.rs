@@ -84,12 +84,21 @@ impl PolicySettings {
     /// # Errors
     /// Names the file that can't be read.
     pub(super) fn of(dir: &Path, precision: &str) -> Result<Self, RunError> {
-        let mut files = digests(dir, "")?;
-        if let Some(base) = Model::base_of(dir)? {
-            files.append(&mut digests(&base, "base/")?);
-        }
+        let files = policy_digests(dir)?;
         Ok(PolicySettings { path: dir.display().to_string(), files, precision: precision.to_owned() })
     }
+}
+
+/// Digests of all files that decide what the policy in `dir` says, and of its base where it is an adapter.
+///
+/// # Errors
+/// Names the file that can't be read.
+pub(crate) fn policy_digests(dir: &Path) -> Result<BTreeMap<String, String>, RunError> {
+    let mut files = digests(dir, "")?;
+    if let Some(base) = Model::base_of(dir)? {
+        files.append(&mut digests(&base, "base/")?);
+    }
+    Ok(files)
 }
 
 fn digests(dir: &Path, prefix: &str) -> Result<BTreeMap<String, String>, RunError> {

@@ -13,6 +13,7 @@ use burnish_tensor::Device;
 use serde_json::Value;
 
 use crate::methods;
+use crate::split::Split;
 
 use super::{Method, Recipe, RecipeError, Source, TeacherContext, TeacherSection};
 
@@ -217,7 +218,10 @@ fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
     if let Some(lora) = &policy.lora {
         lora.check().map_err(|error| source.error("policy.lora", format!("is wrong: {error}")))?;
         if policy.new.is_some() {
-            return Err(source.error("policy.lora", "needs `policy.path`: a new policy has no base".into()));
+            return Err(source.error(
+                "policy.lora",
+                "needs `policy.path` or `policy.from`: a new policy has no base".into(),
+            ));
         }
         if recipe.train.method == Method::Grpo && lora.dropout > 0.0 {
             let rule = "must be 0 with `train.method = \"grpo\"`: the trainer would compute other log-probs than the \
@@ -225,8 +229,20 @@ fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
             return Err(source.error("policy.lora.dropout", rule.into()));
         }
     }
+    if policy.from.is_some() {
+        for (key, is_there) in [("policy.path", policy.path.is_some()), ("policy.new", policy.new.is_some())]
+        {
+            if is_there {
+                return Err(source.error("policy.from", format!("excludes `{key}`: give one of them")));
+            }
+        }
+        return Ok(());
+    }
     match (&policy.path, &policy.new) {
-        (None, None) => Err(source.error("policy", "needs `policy.path`, a model directory".into())),
+        (None, None) => Err(source.error(
+            "policy",
+            "needs `policy.path`, a model directory, or `policy.from`, a recipe that makes one".into(),
+        )),
         (Some(_), Some(_)) => {
             Err(source.error("policy.new", "excludes `policy.path`: give one of them".into()))
         }
@@ -244,12 +260,14 @@ fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
 }
 
 fn complete_environments(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeError> {
+    check_split(recipe.env.split.as_ref(), "env", source)?;
     complete(&recipe.env.id.clone(), "env.id", &mut recipe.env.config, "env.config", source)?;
     if let Some(config) = &mut recipe.eval.config {
         complete(&recipe.env.id, "env.id", config, "eval.config", source)?;
     }
     for (index, set) in recipe.data.demonstrations.iter_mut().enumerate() {
         let table = format!("data.demonstrations[{index}]");
+        check_split(set.split.as_ref(), &table, source)?;
         complete(
             &set.env.clone(),
             &format!("{table}.env"),
@@ -259,6 +277,11 @@ fn complete_environments(recipe: &mut Recipe, source: &Source) -> Result<(), Rec
         )?;
     }
     Ok(())
+}
+
+fn check_split(split: Option<&Split>, table: &str, source: &Source) -> Result<(), RecipeError> {
+    let checked = split.map_or(Ok(()), Split::check);
+    checked.map_err(|(key, rule)| source.error(&format!("{table}.split.{key}"), rule))
 }
 
 fn complete(

@@ -6,6 +6,7 @@
 
 mod check;
 mod critic;
+mod difference;
 mod dynamic_sampling;
 mod foreign;
 mod metrics;
@@ -31,10 +32,13 @@ use burnish_train::schedule::Decay;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::split::Split;
+
 pub use critic::CriticSection;
+pub(crate) use difference::{differences, timeless};
 pub use dynamic_sampling::{DynamicSampling, FilterMetric};
 pub use metrics::MetricsSection;
-pub use policy::{ComputeType, PolicySection};
+pub use policy::{ComputeType, PolicySection, StageRecipe};
 pub use sampling::{EvalSection, RolloutSection};
 pub use source::Source;
 pub use teacher::{TeacherContext, TeacherSection};
@@ -130,6 +134,9 @@ pub struct Recipe {
 pub struct RunSection {
     /// The run directory; made by the run, and refused if it already holds one.
     pub dir: PathBuf,
+    /// Where the runs lie that make the policy of `policy.from`.
+    #[serde(default = "cache")]
+    pub cache: PathBuf,
     /// Seed of everything random.
     #[serde(default)]
     pub seed: u64,
@@ -175,6 +182,10 @@ pub struct TrainSection {
     pub activation_checkpointing: bool,
 }
 
+fn cache() -> PathBuf {
+    "runs/cache".into()
+}
+
 fn cpu() -> String {
     "cpu".to_owned()
 }
@@ -200,6 +211,9 @@ pub struct EnvSection {
     /// How many different tasks there are to train on.
     #[serde(default = "tasks")]
     pub tasks: usize,
+    /// Which part of them is trained on (`docs/split.md`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
     /// The environment's own configuration; `burnish env show ID` shows the keys.
     #[serde(default = "empty")]
     pub config: Value,
@@ -275,6 +289,9 @@ pub struct Demonstrations {
     pub env: String,
     /// How many tasks to solve.
     pub tasks: usize,
+    /// Which part of them is imitated (`docs/split.md`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
     /// The environment's own configuration.
     #[serde(default = "empty")]
     pub config: Value,
@@ -560,6 +577,27 @@ id = "countdown"
     #[test]
     fn a_policy_is_given_exactly_once() {
         let error = read(&SMALL.replace("path = \"models/starter\"", ""), &[]).unwrap_err();
-        assert!(error.contains("policy.path"), "{error}");
+        assert!(error.contains("policy.path") && error.contains("policy.from"), "{error}");
+        let both = read(SMALL, &["policy.from=recipes/sft.toml"]).unwrap_err();
+        assert!(both.contains("`policy.from` excludes `policy.path`"), "{both}");
+    }
+
+    #[test]
+    fn the_recipe_that_makes_the_policy_is_a_path_or_a_table_and_reads_back_as_itself() {
+        let text = SMALL.replace("path = \"models/starter\"", "from = \"sft.toml\"");
+        let short = read(&text, &[]).unwrap();
+        assert_eq!(short.policy.from.as_ref().unwrap().recipe, PathBuf::from("sft.toml"));
+        assert_eq!(short.run.cache, PathBuf::from("runs/cache"));
+        let long = read(&text, &["policy.from={recipe=\"sft.toml\", set=[\"run.seed=2\"]}"]).unwrap();
+        assert_eq!(long.policy.from.as_ref().unwrap().set, ["run.seed=2"]);
+        for recipe in [short, long] {
+            assert_eq!(read(&recipe.to_toml().unwrap(), &[]).unwrap(), recipe);
+        }
+        let error = read(&text, &["policy.from={recipe=\"sft.toml\", sets=[]}"]).unwrap_err();
+        assert!(
+            error.contains("`policy.from.sets` is not a known key") && error.contains("`set`"),
+            "{error}"
+        );
+        assert!(read(&text, &["policy.from=3"]).unwrap_err().contains("a recipe file, or a table"));
     }
 }

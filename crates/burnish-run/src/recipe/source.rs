@@ -75,9 +75,9 @@ impl Source {
             problem: problem.to_owned(),
             help: Some("write `key.sub=value`, for example `train.max_steps=10`".into()),
         };
-        let (key, value) = text.split_once('=').ok_or_else(|| malformed("has no `=`"))?;
-        let key = key.trim();
-        if key.is_empty() || key.split('.').any(str::is_empty) {
+        let (path, value) = text.split_once('=').ok_or_else(|| malformed("has no `=`"))?;
+        let path = path.trim();
+        if path.is_empty() || path.split('.').any(str::is_empty) {
             return Err(malformed("names no key"));
         }
         // What is not a TOML value is taken as a plain string, so that paths need no quotes.
@@ -86,7 +86,16 @@ impl Source {
             .and_then(|mut table| table.remove("value"))
             .unwrap_or_else(|| Value::String(value.to_owned()));
         let mut place = &mut self.values;
-        for part in key.split('.') {
+        // As paths are written in errors: a number that goes into a list stands in brackets.
+        let mut key = String::new();
+        for part in path.split('.') {
+            if let Value::Array(items) = place {
+                let beyond = format!("goes into a list that has no item {part}; the first is 0");
+                let item = part.parse().ok().and_then(|at: usize| items.get_mut(at));
+                place = item.ok_or_else(|| malformed(&beyond))?;
+                key.push_str(&format!("[{part}]"));
+                continue;
+            }
             if place.is_null() {
                 *place = Value::Object(serde_json::Map::new());
             }
@@ -94,12 +103,14 @@ impl Source {
                 return Err(malformed("goes into something that is no table; give the whole value instead"));
             };
             place = table.entry(part).or_insert(Value::Null);
+            key.push_str(if key.is_empty() { "" } else { "." });
+            key.push_str(part);
         }
         *place = value;
         // What the file says there, and below, no longer holds.
         let below = format!("{key}.");
-        self.lines.retain(|path, _| path != key && !path.starts_with(&below));
-        self.overrides.insert(key.to_owned(), text.to_owned());
+        self.lines.retain(|path, _| *path != key && !path.starts_with(&below));
+        self.overrides.insert(key, text.to_owned());
         Ok(())
     }
 
@@ -283,6 +294,25 @@ mod tests {
         let error = decode("[train]\nmax_steps = 1\n", &["train.max_steps=-1"]).unwrap_err();
         assert!(error.contains("override `train.max_steps=-1`"), "{error}");
         assert!(decode("[train]\nmax_steps = 1\n", &["train"]).unwrap_err().contains("no `=`"));
+    }
+
+    #[test]
+    fn an_override_goes_into_an_item_of_a_list_by_its_number() {
+        #[derive(Debug, Deserialize)]
+        struct List {
+            sets: Vec<Train>,
+        }
+        let read = |change: &str| {
+            let text = "[[sets]]\nmax_steps = 1\n[[sets]]\nmax_steps = 2\n";
+            let source = Source::parse("list.toml", text, &[change.to_owned()]);
+            source.and_then(|source| source.decode::<List>()).map_err(|error| error.to_string())
+        };
+        let steps = |list: List| list.sets.iter().map(|set| set.max_steps).collect::<Vec<_>>();
+        assert_eq!(steps(read("sets.1.max_steps=7").unwrap()), [1, 7]);
+        assert!(read("sets.1.max_steps=x").unwrap_err().contains("override `sets.1.max_steps=x`"));
+        for beyond in ["sets.2.max_steps=7", "sets.first.max_steps=7"] {
+            assert!(read(beyond).unwrap_err().contains("no item"), "{beyond}");
+        }
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Making the runs of a study.
 
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{PlannedRun, State};
 use crate::RunError;
+use crate::stages::{self, Made};
 use crate::train::{Finish, Run};
 use crate::watch::{Stop, Watch};
 
@@ -28,6 +30,24 @@ pub struct Failed {
     pub seed: u64,
     /// Why.
     pub error: RunError,
+}
+
+/// Makes the policies that `runs` start from and that are not there yet, each once, with all cores. Is all made? If not, it
+/// was asked to stop.
+///
+/// # Errors
+/// If one can't be made.
+pub fn make_stages(runs: &[PlannedRun], watch: &mut dyn Watch, stop: &Stop) -> Result<bool, RunError> {
+    let mut seen = BTreeSet::new();
+    for run in runs.iter().filter(|run| run.state == State::New) {
+        let hash = run.recipe.policy.from.as_ref().and_then(|from| from.hash.as_ref());
+        if hash.is_some_and(|hash| seen.insert(hash))
+            && stages::make(&mut run.recipe.clone(), watch, stop)? != Made::Ready
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Makes those of `runs` that are not finished, in their order, `jobs` at once, each with an equal share of the
@@ -78,7 +98,13 @@ fn make(
     burnish_tensor::with_threads((cores / jobs.max(1)).max(1), || {
         let watch = &mut *watch;
         let mut run = match planned.state {
-            State::New => Run::start(planned.recipe.clone(), watch)?,
+            State::New => {
+                let mut recipe = planned.recipe.clone();
+                match stages::make(&mut recipe, watch, stop)? {
+                    Made::Ready => Run::start(recipe, watch)?,
+                    Made::Stopped { .. } => return Ok(false),
+                }
+            }
             State::Begun | State::Finished => Run::resume(planned.dir(), watch)?,
         };
         Ok(matches!(run.drive(watch, stop)?, Finish::Done(_)))

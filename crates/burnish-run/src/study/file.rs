@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::RunError;
 use crate::recipe::{Recipe, RecipeError, Source};
+use crate::stages;
 
 /// Keys of a recipe that a study sets itself.
 const SET_BY_STUDY: [&str; 2] = ["run.dir", "run.seed"];
@@ -229,6 +230,7 @@ fn resolve(section: &Section, arm: ArmSection, place: &str) -> Result<Arm, Strin
         }
     }
     let mut recipe = Recipe::read(&section.recipe, &overrides).map_err(|error| error.to_string())?;
+    stages::resolve(&mut recipe).map_err(|error| error.to_string())?;
     if recipe.eval.tasks < 2 {
         return Err("`eval.tasks` must be 2 or more: arms are compared over held-out tasks".into());
     }

@@ -19,7 +19,7 @@ mod page;
 mod plan;
 mod plot;
 
-pub use drive::{Failed, Ran, run};
+pub use drive::{Failed, Ran, make_stages, run};
 pub use file::{Arm, Study};
 pub use findings::{ArmFindings, Findings, Measure};
 pub use measure::{Budget, Measured};

@@ -113,6 +113,9 @@ fn make_runs(study: &Study, runs: &[PlannedRun], jobs: usize) -> Result<Ran, Box
     }
     let stop = Stop::default();
     signals::listen(stop.clone(), signals::Work::Training)?;
+    if !study::make_stages(runs, &mut Progress::new(), &stop)? {
+        return Ok(Ran { is_stopped: true, ..Ran::default() });
+    }
     let (begun, start) = (AtomicUsize::new(0), Instant::now());
     let watch_of = |run: &PlannedRun| -> Box<dyn Watch + Send> {
         let number = begun.fetch_add(1, Ordering::SeqCst) + 1;

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use burnish_run::recipe::{Method, Recipe};
+use burnish_run::run_dir::RunDir;
+use burnish_run::stages::{self, Made};
 use burnish_run::train::{Finish, Outcome, Run};
 use burnish_run::watch::Stop;
 use clap::Args;
@@ -30,6 +32,9 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
     let stop = Stop::default();
     let mut progress = Progress::new();
+    if !arguments.dry_run {
+        signals::listen(stop.clone(), signals::Work::Training)?;
+    }
     let mut run = match (&arguments.resume, &arguments.recipe) {
         (Some(dir), _) => {
             let run = Run::resume(dir, &mut progress)?;
@@ -37,17 +42,22 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
             run
         }
         (None, Some(path)) => {
-            let recipe = Recipe::read(path, &arguments.overrides)?;
+            let mut recipe = Recipe::read(path, &arguments.overrides)?;
             check_method(&recipe, method)?;
             if arguments.dry_run {
+                stages::resolve(&mut recipe)?;
                 print!("{}", recipe.to_toml()?);
+                return Ok(());
+            }
+            RunDir::refuse_taken(&recipe.run.dir)?;
+            if let Made::Stopped { dir } = stages::make(&mut recipe, &mut progress, &stop)? {
+                println!("stopped while {} was made; the same command goes on from there", dir.display());
                 return Ok(());
             }
             Run::start(recipe, &mut progress)?
         }
         (None, None) => return Err("give a recipe, or a run directory with --resume".into()),
     };
-    signals::listen(stop.clone(), signals::Work::Training)?;
     match run.drive(&mut progress, &stop)? {
         Finish::Done(outcome) => say_outcome(&outcome),
         Finish::Interrupted { step } => {

@@ -1,0 +1,293 @@
+//! Answers of a server that speaks OpenAI's wire format: `POST URL/chat/completions`.
+//!
+//! One request at a time, over HTTP or HTTPS. What may pass is tried again: no answer in time, a connection that fails, the
+//! statuses 408, 409, 429 and 5xx. Everything else is an error that names the endpoint and what it said.
+
+use std::time::Duration;
+
+use burnish_core::{Message, Role};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+#[cfg(test)]
+mod tests;
+
+/// No wait before another try is longer, whatever the server asks for.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// What is shown of a server's complaint, in characters.
+const SHOWN: usize = 300;
+
+/// Where a model is served, and how patiently it is asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EndpointConfig {
+    /// The address above `/chat/completions`, such as `http://localhost:8000/v1`.
+    pub url: String,
+    /// The model's name there.
+    pub model: String,
+    /// The environment variable that holds the key; without it none is sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key_env: Option<String>,
+    /// Longest wait for one answer, in seconds.
+    #[serde(default = "timeout_seconds")]
+    pub timeout_seconds: f64,
+    /// Further tries where the first fails in a way that may pass.
+    #[serde(default = "retries")]
+    pub retries: u32,
+    /// Wait before the second try, in seconds; it doubles with every further one.
+    #[serde(default = "retry_wait_seconds")]
+    pub retry_wait_seconds: f64,
+}
+
+fn timeout_seconds() -> f64 {
+    60.0
+}
+
+fn retries() -> u32 {
+    4
+}
+
+fn retry_wait_seconds() -> f64 {
+    1.0
+}
+
+impl EndpointConfig {
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// The key that is wrong, and what it may be.
+    pub fn check(&self) -> Result<(), (&'static str, &'static str)> {
+        let is_time = |seconds: f64| (0.0..=86_400.0).contains(&seconds);
+        let rules = [
+            (
+                "url",
+                self.url.starts_with("http://") || self.url.starts_with("https://"),
+                "must begin with http:// or https://",
+            ),
+            ("model", !self.model.is_empty(), "must name the model as the server does"),
+            (
+                "timeout_seconds",
+                self.timeout_seconds > 0.0 && is_time(self.timeout_seconds),
+                "must be above 0, and a day at most",
+            ),
+            ("retries", self.retries <= 100, "must be 100 or less"),
+            ("retry_wait_seconds", is_time(self.retry_wait_seconds), "must be 0 or more, and a day at most"),
+        ];
+        match rules.into_iter().find(|(_, holds, _)| !holds) {
+            Some((key, _, rule)) => Err((key, rule)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// One question.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChatRequest<'a> {
+    /// The conversation; roles and texts are sent.
+    pub messages: &'a [Message],
+    /// 0 is greedy.
+    pub temperature: f32,
+    /// Most tokens of the answer.
+    pub tokens_max: usize,
+    /// Decides the answer where the server can do that.
+    pub seed: u64,
+}
+
+/// What a server answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChatAnswer {
+    /// The text.
+    pub content: String,
+    /// Why it ends there, in the server's words (`stop`, `length` ...).
+    pub finish_reason: Option<String>,
+}
+
+/// An endpoint gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum EndpointError {
+    /// The key is not there.
+    #[error("the environment variable `{variable}` is to hold the key for {url}, and is not set")]
+    NoKey {
+        /// The endpoint.
+        url: String,
+        /// The variable.
+        variable: String,
+    },
+    /// The server refuses.
+    #[error("POST {url}: status {status} after {tries} tries: {said}")]
+    Status {
+        /// The endpoint.
+        url: String,
+        /// The HTTP status.
+        status: u16,
+        /// Requests that were sent.
+        tries: u32,
+        /// The beginning of what came with it.
+        said: String,
+    },
+    /// No answer came.
+    #[error("POST {url}: no answer after {tries} tries: {problem}")]
+    Connection {
+        /// The endpoint.
+        url: String,
+        /// Requests that were sent.
+        tries: u32,
+        /// What went wrong.
+        problem: String,
+    },
+    /// The answer is not of the wire format.
+    #[error("POST {url}: the answer is no chat completion: {problem}")]
+    Malformed {
+        /// The endpoint.
+        url: String,
+        /// What is missing or wrong.
+        problem: String,
+    },
+}
+
+/// A model behind an address.
+#[derive(Debug)]
+pub struct Endpoint {
+    config: EndpointConfig,
+    url: String,
+    key: Option<String>,
+    agent: ureq::Agent,
+}
+
+/// How one try went wrong.
+enum Miss {
+    /// It may pass; the server may say after how long.
+    Passing(EndpointError, Option<Duration>),
+    /// It will not.
+    Lasting(EndpointError),
+}
+
+impl Endpoint {
+    /// Reads the key; nothing is sent yet.
+    ///
+    /// # Errors
+    /// If there is to be a key and there is none.
+    pub fn new(config: EndpointConfig) -> Result<Self, EndpointError> {
+        let url = format!("{}/chat/completions", config.url.trim_end_matches('/'));
+        let key = match &config.api_key_env {
+            None => None,
+            Some(variable) => Some(
+                std::env::var(variable)
+                    .ok()
+                    .filter(|key| !key.is_empty())
+                    .ok_or_else(|| EndpointError::NoKey { url: url.clone(), variable: variable.clone() })?,
+            ),
+        };
+        let agent = ureq::Agent::config_builder()
+            .timeout_global(Some(Duration::from_secs_f64(config.timeout_seconds)))
+            .http_status_as_error(false)
+            .build()
+            .into();
+        Ok(Endpoint { config, url, key, agent })
+    }
+
+    /// The address that questions go to.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Asks, and again where that may help.
+    ///
+    /// # Errors
+    /// Names the endpoint, and its status or what else went wrong.
+    pub fn chat(&self, request: &ChatRequest<'_>) -> Result<ChatAnswer, EndpointError> {
+        let body = self.body(request).to_string();
+        let mut wait = Duration::from_secs_f64(self.config.retry_wait_seconds);
+        let mut tries = 1;
+        loop {
+            let (error, asked) = match self.once(&body, tries) {
+                Ok(answer) => return Ok(answer),
+                Err(Miss::Lasting(error)) => return Err(error),
+                Err(Miss::Passing(error, asked)) => (error, asked),
+            };
+            if tries > self.config.retries {
+                return Err(error);
+            }
+            std::thread::sleep(asked.unwrap_or(wait).min(WAIT_MAX));
+            wait = (2 * wait).min(WAIT_MAX);
+            tries += 1;
+        }
+    }
+
+    fn body(&self, request: &ChatRequest<'_>) -> Value {
+        let messages: Vec<Value> = request
+            .messages
+            .iter()
+            .map(|message| json!({ "role": role(message.role), "content": message.content }))
+            .collect();
+        json!({
+            "model": self.config.model,
+            "messages": messages,
+            "temperature": request.temperature,
+            "max_tokens": request.tokens_max,
+            "seed": request.seed,
+        })
+    }
+
+    fn once(&self, body: &str, tries: u32) -> Result<ChatAnswer, Miss> {
+        let lost = |error: ureq::Error| {
+            let (url, problem) = (self.url.clone(), error.to_string());
+            let lasting = matches!(error, ureq::Error::BadUri(_) | ureq::Error::Tls(_));
+            let error = EndpointError::Connection { url, tries, problem };
+            if lasting { Miss::Lasting(error) } else { Miss::Passing(error, None) }
+        };
+        let mut request = self.agent.post(&self.url).header("content-type", "application/json");
+        if let Some(key) = &self.key {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        let mut response = request.send(body).map_err(lost)?;
+        let status = response.status().as_u16();
+        let asked = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
+        let text = response.body_mut().read_to_string().map_err(lost)?;
+        if (200..300).contains(&status) {
+            return read(&text).map_err(|problem| {
+                Miss::Lasting(EndpointError::Malformed { url: self.url.clone(), problem })
+            });
+        }
+        let error = EndpointError::Status { url: self.url.clone(), status, tries, said: complaint(&text) };
+        match status {
+            408 | 409 | 429 | 500.. => Err(Miss::Passing(error, asked.map(Duration::from_secs))),
+            _ => Err(Miss::Lasting(error)),
+        }
+    }
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::System => "system",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+    }
+}
+
+fn read(text: &str) -> Result<ChatAnswer, String> {
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| format!("it is not JSON ({error}): {}", shortened(text)))?;
+    let choice = &value["choices"][0];
+    let content = choice["message"]["content"].as_str();
+    let content = content
+        .ok_or_else(|| format!("`choices[0].message.content` is no text: {}", shortened(text)))?
+        .to_owned();
+    Ok(ChatAnswer { content, finish_reason: choice["finish_reason"].as_str().map(str::to_owned) })
+}
+
+/// The message in an error of the wire format, or the text as it is.
+fn complaint(text: &str) -> String {
+    let value: Option<Value> = serde_json::from_str(text).ok();
+    let message = value.as_ref().and_then(|value| value["error"]["message"].as_str());
+    shortened(message.unwrap_or(text))
+}
+
+fn shortened(text: &str) -> String {
+    let text = text.trim();
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{} ...", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,268 @@
+//! A policy as judge: it reads what the trained policy will read, and answers with a number from 1 to 5.
+//!
+//! Every score is kept in `CACHE/scores/HASH.jsonl`, a line a task, where the hash covers all that decides the answers: so a
+//! task is judged once, and the same judge splits the same tasks the same way for good.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use burnish_core::{Message, Policy, Role, Sampling, Task, Trace, Turn};
+use burnish_engine::LocalPolicy;
+use burnish_engine::endpoint::{ChatRequest, Endpoint, EndpointConfig};
+use burnish_model::{Loading, Trains};
+use burnish_tensor::Precision;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::RunError;
+use crate::benchmark::policy_digests;
+use crate::files::FileError;
+use crate::policy::LoadedPolicy;
+
+/// Where the task goes in the prompt.
+const TASK: &str = "{task}";
+/// Questions about one task before its answers count as unreadable.
+const TRIES: u64 = 3;
+const LOADING: Loading = Loading { precision: Precision::F32, trains: Trains::Nothing };
+
+/// A policy that scores tasks: one of `path` and `endpoint`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JudgeConfig {
+    /// A model directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// A server with OpenAI's wire format.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<EndpointConfig>,
+    /// The question, with `{task}` where the task's prompt goes.
+    #[serde(default = "prompt")]
+    pub prompt: String,
+    /// Most tokens of an answer.
+    #[serde(default = "tokens_max")]
+    pub tokens_max: usize,
+}
+
+fn prompt() -> String {
+    format!(
+        "How much reasoning does the following task ask for? 1: recall of a single fact. 2: recall and one simple step. \
+         3: several simple steps. 4: a chain of steps that build on each other. 5: long or inventive reasoning. Do not \
+         solve it. Answer with one digit from 1 to 5 and nothing else.\n\nTask:\n{TASK}"
+    )
+}
+
+fn tokens_max() -> usize {
+    16
+}
+
+/// A line of the file of scores.
+#[derive(Debug, Serialize, Deserialize)]
+struct Line {
+    /// Digest of the task's identity and prompt.
+    task: String,
+    score: u8,
+}
+
+impl JudgeConfig {
+    /// Checks what the types do not.
+    ///
+    /// # Errors
+    /// The key that is wrong, and what it must be.
+    pub(super) fn check(&self) -> Result<(), (String, String)> {
+        let wrong = |key: &str, rule: &str| Err((key.to_owned(), rule.to_owned()));
+        if !self.prompt.contains(TASK) {
+            return wrong("prompt", "must have `{task}` where the task goes");
+        }
+        if self.tokens_max == 0 {
+            return wrong("tokens_max", "must be 1 or more");
+        }
+        match (&self.path, &self.endpoint) {
+            (Some(_), Some(_)) => wrong("endpoint", "excludes `path`: give one of them"),
+            (None, None) => {
+                wrong("endpoint", "must say which policy judges; or give `path`, a model directory")
+            }
+            (Some(_), None) => Ok(()),
+            (None, Some(endpoint)) => super::check_endpoint(endpoint),
+        }
+    }
+
+    /// The score of each task: from the file of scores in `cache`, or asked for and put there.
+    ///
+    /// # Errors
+    /// If the judge can't be asked, does not answer with a score, or the file can't be used.
+    pub(super) fn scores(&self, tasks: &[Task], cache: &Path) -> Result<Vec<f64>, RunError> {
+        let path = cache.join("scores").join(format!("{}.jsonl", self.hash()?));
+        let mut known = read(&path)?;
+        let keys: Vec<String> = tasks.iter().map(key).collect::<Result<_, RunError>>()?;
+        let open: Vec<usize> = (0..tasks.len()).filter(|at| !known.contains_key(&keys[*at])).collect();
+        if !open.is_empty() {
+            let mut judge = Judge::new(self)?;
+            let mut file = append(&path)?;
+            for at in open {
+                let score = judge.score(&tasks[at])?;
+                let line = Line { task: keys[at].clone(), score };
+                let text = serde_json::to_string(&line).unwrap_or_default() + "\n";
+                file.write_all(text.as_bytes()).map_err(FileError::on("write", &path))?;
+                known.insert(line.task, score);
+            }
+        }
+        Ok(keys.iter().map(|key| known.get(key).copied().map_or(f64::NAN, f64::from)).collect())
+    }
+
+    /// A name for all that decides the answers. How patiently a server is asked decides none.
+    fn hash(&self) -> Result<String, RunError> {
+        let policy = match (&self.path, &self.endpoint) {
+            (Some(path), _) => json!(policy_digests(path)?),
+            (None, endpoint) => {
+                json!(endpoint.as_ref().map(|endpoint| (&endpoint.url, &endpoint.model)))
+            }
+        };
+        let whole =
+            json!({ "format": 1, "policy": policy, "prompt": self.prompt, "tokens": self.tokens_max });
+        Ok(burnish_env::digest(whole.to_string().as_bytes()))
+    }
+
+    /// The question about a task. Its truth and its labels stay out.
+    fn question(&self, task: &Task) -> Vec<Message> {
+        let said: Vec<&str> = task.prompt.iter().map(|message| message.content.as_str()).collect();
+        vec![Message::new(Role::User, self.prompt.replace(TASK, &said.join("\n")))]
+    }
+}
+
+/// The scores that were given so far. The end of a line that an interrupted process wrote is left out.
+fn read(path: &Path) -> Result<BTreeMap<String, u8>, RunError> {
+    if !path.exists() {
+        return Ok(BTreeMap::new());
+    }
+    let text = fs::read_to_string(path).map_err(FileError::on("read", path))?;
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
+    // The first score of a task counts, whatever came later.
+    let mut scores = BTreeMap::new();
+    lines.for_each(|line| {
+        scores.entry(line.task).or_insert(line.score);
+    });
+    Ok(scores)
+}
+
+/// The file of scores, at the beginning of a line.
+fn append(path: &Path) -> Result<fs::File, RunError> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(FileError::on("create directory", folder))?;
+    }
+    let failed = || FileError::on("write", path);
+    let is_cut = fs::read(path).is_ok_and(|text| text.last().is_some_and(|last| *last != b'\n'));
+    let mut file = OpenOptions::new().append(true).create(true).open(path).map_err(failed())?;
+    if is_cut {
+        file.write_all(b"\n").map_err(failed())?;
+    }
+    Ok(file)
+}
+
+fn key(task: &Task) -> Result<String, RunError> {
+    let prompt = serde_json::to_string(&task.prompt)
+        .map_err(|error| RunError::Refused(format!("task {} can't be written: {error}", task.id)))?;
+    Ok(burnish_env::digest(format!("{}\n{prompt}", task.id).as_bytes()))
+}
+
+/// A judge that can be asked.
+struct Judge<'a> {
+    config: &'a JudgeConfig,
+    policy: Asked,
+}
+
+enum Asked {
+    Local(Box<LoadedPolicy>),
+    Endpoint(Endpoint),
+}
+
+impl<'a> Judge<'a> {
+    fn new(config: &'a JudgeConfig) -> Result<Self, RunError> {
+        let policy = match (&config.path, &config.endpoint) {
+            (Some(path), _) => Asked::Local(Box::new(LoadedPolicy::load(path, &LOADING)?)),
+            (None, Some(endpoint)) => Asked::Endpoint(Endpoint::new(endpoint.clone())?),
+            (None, None) => return Err(RunError::Refused("a judge needs `path` or `endpoint`".into())),
+        };
+        Ok(Judge { config, policy })
+    }
+
+    fn score(&mut self, task: &Task) -> Result<u8, RunError> {
+        let question = self.config.question(task);
+        let mut answer = String::new();
+        for seed in 0..TRIES {
+            // Greedily first; a judge that rambles may do better another time.
+            answer = self.ask(&question, if seed == 0 { 0.0 } else { 1.0 }, seed)?;
+            if let Some(score) = read_score(&answer) {
+                return Ok(score);
+            }
+        }
+        Err(RunError::Refused(format!(
+            "the judge gave task {} no score from 1 to 5 in {TRIES} answers, the last of which is {answer:?}; write into \
+             `prompt` how to answer",
+            task.id
+        )))
+    }
+
+    fn ask(&mut self, question: &[Message], temperature: f32, seed: u64) -> Result<String, RunError> {
+        let tokens_max = self.config.tokens_max;
+        match &mut self.policy {
+            Asked::Endpoint(endpoint) => {
+                let request = ChatRequest { messages: question, temperature, tokens_max, seed };
+                Ok(endpoint.chat(&request)?.content)
+            }
+            Asked::Local(policy) => {
+                let sampling = Sampling::at(temperature, tokens_max);
+                let mut trace = Trace::new();
+                let turn =
+                    Turn { trace: &mut trace, messages: question, tools: &[], sampling: &sampling, seed };
+                let output = LocalPolicy::new(&policy.model, &policy.chat, 0).act(&mut [turn]).pop();
+                match output {
+                    Some(Ok(output)) => Ok(output.message.content),
+                    Some(Err(error)) => Err(RunError::Refused(format!("the judge can't be asked: {error}"))),
+                    None => Err(RunError::Refused("the judge gave no answer".into())),
+                }
+            }
+        }
+    }
+}
+
+/// The score in an answer: its only whole number, apart from the scale in `4/5` and `4 out of 5`.
+fn read_score(answer: &str) -> Option<u8> {
+    let answer = answer.replace("out of 5", "").replace("/5", "").replace("/ 5", "");
+    let is_inside = |c: char| c.is_alphanumeric() || c == '.' || c == '-';
+    let words = answer.split(|c: char| !is_inside(c)).map(|word| word.trim_end_matches('.'));
+    let numbers: Vec<&str> = words.filter(|word| word.contains(|c: char| c.is_ascii_digit())).collect();
+    let (first, rest) = numbers.split_first()?;
+    if rest.iter().any(|number| number != first) {
+        return None;
+    }
+    first.parse().ok().filter(|score| (1..=5).contains(score))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_score_is_read_where_the_answer_has_one_and_no_other_number() {
+        for (answer, score) in [
+            ("4", Some(4)),
+            (" **3**.\n", Some(3)),
+            ("Score: 2", Some(2)),
+            ("5/5", Some(5)),
+            ("I'd say 1 out of 5.", Some(1)),
+            ("4. Yes, 4", Some(4)),
+            ("3 or 4", None),
+            ("3.5", None),
+            ("6", None),
+            ("0", None),
+            ("-3", None),
+            ("three", None),
+            ("", None),
+            ("step1", None),
+        ] {
+            assert_eq!(read_score(answer), score, "{answer}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The hash of all that decides what a stage makes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::RunError;
+use crate::benchmark::policy_digests;
+use crate::files::FileError;
+use crate::recipe::Recipe;
+
+/// Raised when runs of the same recipe come to other weights than before.
+const FORMAT: u32 = 1;
+
+/// Keys that decide no weight: where things lie, how fast they are made, what is written down meanwhile. Evaluation counts
+/// where it decides which tasks are held out.
+const IDLE: [(&str, &[&str]); 4] = [
+    ("run", &["dir", "cache", "threads"]),
+    ("eval", &["every"]),
+    ("policy", &["path", "from"]),
+    ("", &["metrics", "checkpoint"]),
+];
+
+/// 16 hexadecimal digits for a resolved recipe, the content of the files that it reads and the policy that it starts from,
+/// whose `policy.from.hash` must be known.
+///
+/// # Errors
+/// If a file can't be read.
+pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
+    let failed = |error: serde_json::Error| RunError::Refused(format!("the recipe can't be hashed: {error}"));
+    let mut value = serde_json::to_value(recipe).map_err(failed)?;
+    for (table, keys) in IDLE {
+        let table = if table.is_empty() { Some(&mut value) } else { value.get_mut(table) };
+        if let Some(Value::Object(table)) = table {
+            table.retain(|key, _| !keys.contains(&key.as_str()));
+        }
+    }
+    let mut models = BTreeMap::new();
+    // A run directory has its policy inside itself: there the hash says what it is.
+    let path = recipe.policy.path.as_deref().filter(|_| recipe.policy.from.is_none());
+    let critic = recipe.critic.as_ref().and_then(|critic| critic.path.as_deref());
+    for (name, path) in [("policy", path), ("critic", critic)] {
+        if let Some(path) = path {
+            models.insert(name, policy_digests(path)?);
+        }
+    }
+    let files = files(recipe)?.into_iter().map(digest).collect::<Result<Vec<_>, RunError>>()?;
+    let whole = json!({
+        "format": FORMAT,
+        "recipe": value,
+        "models": models,
+        "files": files,
+        "from": recipe.policy.from.as_ref().and_then(|from| from.hash.as_ref()),
+    });
+    Ok(burnish_env::digest(&serde_json::to_vec(&whole).map_err(failed)?))
+}
+
+/// The data files that a run reads.
+fn files(recipe: &Recipe) -> Result<Vec<PathBuf>, RunError> {
+    let mut files = recipe.data.path.0.clone();
+    let sets = recipe.data.demonstrations.iter().map(|set| (&set.env, &set.config));
+    let env = [(&recipe.env.id, &recipe.env.config)];
+    let eval = recipe.eval.config.as_ref().map(|config| (&recipe.env.id, config));
+    for (id, config) in env.into_iter().chain(eval).chain(sets) {
+        files.extend(burnish_env::build(id, config)?.files());
+    }
+    Ok(files)
+}
+
+fn digest(path: impl AsRef<Path>) -> Result<String, RunError> {
+    let path = path.as_ref();
+    Ok(burnish_env::file_digest(path).map_err(FileError::on("read", path))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::Source;
+
+    const SFT: &str = "[run]\ndir = \"x\"\n[policy.new]\narchitecture = \"qwen3\"\nvocab_size = 320\nhidden_size = 64\n\
+        intermediate_size = 128\nnum_hidden_layers = 2\nnum_attention_heads = 4\nnum_key_value_heads = 2\nhead_dim = 16\n\
+        max_position_embeddings = 256\nrope_theta = 10000.0\ntie_word_embeddings = true\ndtype = \"bf16\"\n[env]\nid = \"countdown\"\n\
+        [[data.demonstrations]]\nenv = \"countdown\"\ntasks = 8\n[train]\nmethod = \"sft\"\nmax_steps = 3\n";
+
+    fn hash(overrides: &[&str]) -> String {
+        let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
+        let source = Source::parse("r.toml", SFT, &overrides).unwrap();
+        of(&Recipe::resolve(&source).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_decides_the_weights_changes_the_hash_and_nothing_else_does() {
+        let plain = hash(&[]);
+        assert_eq!(plain.len(), 16);
+        for idle in [
+            "run.dir=elsewhere",
+            "run.cache=other",
+            "run.threads=7",
+            "metrics.tensorboard=false",
+            "checkpoint.every=1",
+            "checkpoint.keep=1",
+            "eval.every=2",
+        ] {
+            assert_eq!(hash(&[idle]), plain, "{idle}");
+        }
+        for decisive in [
+            "run.seed=1",
+            "train.max_steps=4",
+            "policy.new.hidden_size=128",
+            "optimizer.learning_rate=2e-6",
+            "env.config.numbers.max=3",
+            "eval.tasks=3",
+            "eval.seed=9",
+        ] {
+            assert_ne!(hash(&[decisive]), plain, "{decisive}");
+        }
+    }
+
+    #[test]
+    fn data_files_count_by_what_is_in_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rows.jsonl");
+        let read = || hash(&[&format!("data.path={}", path.display())]);
+        std::fs::write(&path, "{\"prompt\": \"a\", \"completion\": \"b\"}\n").unwrap();
+        let first = read();
+        assert_eq!(read(), first);
+        std::fs::write(&path, "{\"prompt\": \"a\", \"completion\": \"c\"}\n").unwrap();
+        assert_ne!(read(), first);
+    }
+}

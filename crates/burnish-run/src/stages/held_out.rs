@@ -1,0 +1,65 @@
+//! No stage may be trained on what a later one is evaluated on, nor on the other part of a split.
+
+use std::collections::BTreeSet;
+
+use burnish_core::TaskId;
+
+use super::Stage;
+use crate::RunError;
+use crate::corpus::demonstrated;
+use crate::recipe::{Method, Recipe};
+use crate::tasks::Tasks;
+
+/// Refuses to go on where `stage`, or one before it, is trained on tasks that `recipe` holds out, or where one imitates
+/// and the other plays parts of a split that share tasks.
+pub(super) fn refuse(recipe: &Recipe, stage: &Stage) -> Result<(), RunError> {
+    let eval = Tasks::make(recipe, false)?.eval;
+    let held_out: BTreeSet<&TaskId> = eval.iter().map(|task| &task.id).collect();
+    let mut own = None;
+    let mut next = Some(stage);
+    while let Some(stage) = next {
+        let trained = trained_on(&stage.recipe)?;
+        let shared = held_out.iter().filter(|id| trained.contains(**id)).count();
+        if shared > 0 {
+            return Err(RunError::Refused(format!(
+                "policy.from: {} trains on {shared} of the {} tasks that are held out for evaluation here; give both \
+                 recipes the same `eval.tasks`, `eval.seed` and `eval.config` (or `env.config`)",
+                stage.file.display(),
+                held_out.len()
+            )));
+        }
+        if recipe.env.split.is_some() && is_split(&stage.recipe) && recipe.train.method == Method::Grpo {
+            let own = own.get_or_insert(trained_on(recipe)?);
+            let shared = own.intersection(&trained).count();
+            if shared > 0 {
+                return Err(RunError::Refused(format!(
+                    "policy.from: {} trains on {shared} of the {} tasks that are trained on here, although both are split; \
+                     give both the same environment, `tasks`, held-out tasks and `split`, and to one of them the bound \
+                     that leaves what the other keeps",
+                    stage.file.display(),
+                    own.len()
+                )));
+            }
+        }
+        next = stage.before.as_deref();
+    }
+    Ok(())
+}
+
+/// Is what a recipe imitates part of a split?
+fn is_split(recipe: &Recipe) -> bool {
+    recipe.train.method == Method::Sft && recipe.data.demonstrations.iter().any(|set| set.split.is_some())
+}
+
+fn trained_on(recipe: &Recipe) -> Result<BTreeSet<TaskId>, RunError> {
+    let tasks = Tasks::make(recipe, recipe.train.method == Method::Grpo)?;
+    let held_out: BTreeSet<&TaskId> = tasks.eval.iter().map(|task| &task.id).collect();
+    let mut trained: BTreeSet<TaskId> = tasks.train.iter().map(|task| task.id.clone()).collect();
+    if recipe.train.method == Method::Sft {
+        for index in 0..recipe.data.demonstrations.len() {
+            let (_, tasks) = demonstrated(recipe, index, &held_out)?;
+            trained.extend(tasks.into_iter().map(|task| task.id));
+        }
+    }
+    Ok(trained)
+}
