@@ -89,7 +89,7 @@ impl PreferenceStage {
         let lr = lr(trainer.updates());
         let update = trainer.update(&mut policy.model, &batch, &*self.objective, &totals, lr)?;
         let mut updates = Updates::default();
-        updates.add(&update, lr);
+        updates.add(&update, lr, None);
         let tokens: usize = batch.iter().map(|sample| sample.ids.len()).sum();
         Ok(updates.finish(Values::from([("tokens/total".into(), tokens as f64)])))
     }

@@ -12,11 +12,11 @@ use crate::{MicroBatch, Sample};
 #[derive(Default)]
 pub(crate) struct Columns {
     pub(crate) policy: Vec<f64>,
-    proximal: Vec<f64>,
+    pub(crate) proximal: Vec<f64>,
     pub(crate) behavior: Vec<f64>,
     reference: Option<Vec<f64>>,
     teacher: Option<Vec<f64>>,
-    entropy: Vec<f64>,
+    pub(crate) entropy: Vec<f64>,
     advantage: Vec<f64>,
     loss_mask: Vec<bool>,
 }

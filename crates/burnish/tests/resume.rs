@@ -127,7 +127,7 @@ fn what_a_gate_has_seen_and_where_the_weights_began_survive_a_kill() {
     assert_has_learnt(&scratch, "whole", "tiny/checkpoints/step_120", 6);
     let killed = [&gated[..], &["run.dir=killed"]].concat();
     // Past the first checkpoint, which is made after 2 of the 6 steps.
-    kill_and_resume(&scratch, &killed, 5);
+    kill_and_resume(&scratch, "killed", &killed, 5);
     assert_same_run(&scratch, "killed", "whole", 6);
     let metrics = timeless_metrics(&scratch.path("whole/metrics.jsonl"));
     let rows: Vec<serde_json::Value> =
@@ -278,7 +278,7 @@ fn what_plans_and_estimators_have_learned_survives_a_kill() {
             [&["train", "grpo.toml", chains, "reward.overlong_buffer.length=44"], &own[..]].concat();
         scratch.burnish(&[&overrides[..], &["run.dir=whole"]].concat()).succeeds();
         assert_has_learnt(&scratch, "whole", "tiny/checkpoints/step_120", 6);
-        kill_and_resume(&scratch, &[&overrides[..], &["run.dir=killed"]].concat(), 5);
+        kill_and_resume(&scratch, "killed", &[&overrides[..], &["run.dir=killed"]].concat(), 5);
         assert_same_run(&scratch, "killed", "whole", 6);
     }
 }

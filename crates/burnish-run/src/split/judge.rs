@@ -214,8 +214,14 @@ impl<'a> Judge<'a> {
             Asked::Local(policy) => {
                 let sampling = Sampling::at(temperature, tokens_max);
                 let mut trace = Trace::new();
-                let turn =
-                    Turn { trace: &mut trace, messages: question, tools: &[], sampling: &sampling, seed };
+                let turn = Turn {
+                    trace: &mut trace,
+                    messages: question,
+                    tools: &[],
+                    prefix: "",
+                    sampling: &sampling,
+                    seed,
+                };
                 let output = LocalPolicy::new(&policy.model, &policy.chat, 0).act(&mut [turn]).pop();
                 match output {
                     Some(Ok(output)) => Ok(output.message.content),
