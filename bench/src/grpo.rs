@@ -72,6 +72,7 @@ impl Steps {
             sampling: &self.sampling,
             turns_max: 1,
             overlong: Overlong::Refuse,
+            openings: &[],
             seeds: SeedPlace { run: 0, stage: 0, step: self.step, task_offset: 0 },
         };
         let episodes = rollout::play(&mut local, &plan)?;

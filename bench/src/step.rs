@@ -90,8 +90,6 @@ pub(crate) fn imitated(ids: Vec<u32>) -> Sample {
         temperatures: vec![1.0; tokens],
         advantages: vec![1.0; tokens],
         ids,
-        reference: None,
-        proximal: None,
-        group: 0,
+        ..Sample::default()
     }
 }
