@@ -33,6 +33,7 @@ struct Draws {
     cdf: Vec<(f64, f64)>,
 }
 
+#[expect(clippy::unwrap_used, reason = "the file is part of the test")]
 fn golden() -> Golden {
     serde_json::from_str(include_str!("../golden/selection.json")).unwrap()
 }
@@ -242,6 +243,7 @@ fn draws_have_the_distribution_of_the_belief() {
     assert!((400..600).contains(&ones), "{ones}");
 }
 
+#[expect(clippy::unwrap_used, reason = "the file is part of the test")]
 fn tracker(settings: Value) -> Beliefs {
     serde_json::from_value(settings).unwrap()
 }

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
+#[expect(clippy::unwrap_used, reason = "a test says what is right")]
 fn plan(id: &str, config: Value) -> Box<dyn RolloutPlan> {
     PlanConfig { plan: id.into(), config }.build().unwrap()
 }

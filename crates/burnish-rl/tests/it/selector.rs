@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 const BELIEVERS: [&str; 4] = ["insight", "mopps", "difficulty", "evidence"];
 
+#[expect(clippy::unwrap_used, reason = "a test says what is right")]
 fn built(selector: &str, config: Value) -> Box<dyn Selector> {
     SelectionConfig { selector: selector.into(), config }.build().unwrap()
 }
