@@ -213,9 +213,6 @@ impl GrpoStage {
             }
             self.kl_coef = loss.adaptive_kl.next(kl_coef, kl, measured);
         }
-        if let Some(teacher) = &self.teacher {
-            teacher.score(recipe, &*tasks.train_generator, policy, &groups, &mut batch)?;
-        }
         // 4. Compared with each other, or with what the critic expected; the critic learns from the same numbers.
         let estimates = self.critic.as_ref().map(|critic| critic.estimate(recipe, &batch)).transpose()?;
         credit::name_components(&mut self.components, episodes);
@@ -266,6 +263,9 @@ impl GrpoStage {
         let needs = objective.needs();
         if needs.pairs {
             batch.pair(&advantages);
+        }
+        if let Some(teacher) = self.teacher.as_ref().filter(|_| is_learning) {
+            teacher.score(recipe, needs, &*tasks.train_generator, policy, &groups, &mut batch)?;
         }
         // 5. Update.
         let mut updates = Updates::default();

@@ -19,6 +19,13 @@ fn overrides(method: &Value) -> Vec<String> {
         "distillation" => {
             vec![format!("loss.objective={id}"), "teacher.context=demonstration".to_owned()]
         }
+        _ if method["needs"].as_array().unwrap().contains(&"a teacher".into()) => vec![
+            format!("loss.objective={id}"),
+            "loss.aggregation=grpo".to_owned(),
+            "teacher.context=demonstration".to_owned(),
+        ],
+        "selector" => vec![format!("selection.selector={id}")],
+        "gate" => vec![format!("gate.gate={id}")],
         // The mean that losses of whole sequences need suits the others too.
         _ => vec![format!("loss.objective={id}"), "loss.aggregation=grpo".to_owned()],
     }

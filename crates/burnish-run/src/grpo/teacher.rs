@@ -7,8 +7,10 @@ use burnish_core::{Message, Task, Trace};
 use burnish_env::Generator;
 use burnish_env::rollout::Opened;
 use burnish_model::Model;
+use burnish_rl::Needs;
+use burnish_rl::distillation::HeadTarget;
 use burnish_tensor::Device;
-use burnish_train::{Sample, score};
+use burnish_train::{Sample, score, score_hidden, score_top};
 
 use super::batch::Batch;
 use super::groups::Groups;
@@ -48,13 +50,14 @@ impl Teacher {
         Ok(Some(Teacher { model, context: section.context }))
     }
 
-    /// Gives every sample its log-probs under the teacher.
+    /// Gives every sample what `needs` asks of the teacher: its log-probs of the sampled tokens, its distributions.
     ///
     /// # Errors
     /// If a task has nothing that the teacher could be told, or its prompt does not fit.
     pub(super) fn score(
         &self,
         recipe: &Recipe,
+        needs: Needs,
         generator: &dyn Generator,
         policy: &LoadedPolicy,
         groups: &Groups,
@@ -63,9 +66,21 @@ impl Teacher {
         let shown = self.shown(recipe, generator, policy, groups, batch)?;
         let model = self.model.as_deref().unwrap_or(&policy.model);
         let samples: Vec<&Sample> = shown.iter().map(|shown| &shown.sample).collect();
-        let logprobs = score(model, &samples, recipe.train.micro_batch_tokens)?;
-        for ((sample, shown), logprobs) in batch.samples.iter_mut().zip(&shown).zip(logprobs) {
-            sample.teacher = Some(shown.back(&logprobs, sample.ids.len()));
+        let tokens_max = recipe.train.micro_batch_tokens;
+        if needs.teacher {
+            let logprobs = score(model, &samples, tokens_max)?;
+            for ((sample, shown), logprobs) in batch.samples.iter_mut().zip(&shown).zip(logprobs) {
+                sample.teacher = Some(shown.back(&logprobs, sample.ids.len()));
+            }
+        }
+        // One row a scored token, in their order: the same whatever stands before them.
+        let targets = match needs.head {
+            None => return Ok(()),
+            Some(HeadTarget::Top(top)) => score_top(model, &samples, top, tokens_max)?,
+            Some(HeadTarget::Whole) => score_hidden(model, &samples, tokens_max)?,
+        };
+        for (sample, target) in batch.samples.iter_mut().zip(targets) {
+            sample.target = Some(target);
         }
         Ok(())
     }

@@ -91,7 +91,7 @@ fn advantage_needs(needs: AdvantageNeeds) -> Vec<&'static str> {
 fn objective_needs(needs: Needs) -> Vec<&'static str> {
     named(&[
         (needs.reference, "a reference"),
-        (needs.teacher, "a teacher"),
+        (needs.teacher || needs.head.is_some(), "a teacher"),
         (needs.marks, "a look at the whole batch first"),
         (needs.groups && !needs.pairs, "whole groups"),
         (needs.pairs, "pairs of a better and a worse answer"),

@@ -166,12 +166,13 @@ fn check_supplied(recipe: &Recipe, advantage: &AdvantageConfig, source: &Source)
 /// A teacher must be there where the loss needs one, and must know something else than the policy.
 fn check_teacher(recipe: &Recipe, loss: &LossConfig, source: &Source) -> Result<(), RecipeError> {
     let needs = loss.build().map_err(|error| source.error("loss", error.to_string()))?.needs();
+    let needs_teacher = needs.teacher || needs.head.is_some();
     match &recipe.teacher {
-        None if needs.teacher => Err(source.error(
+        None if needs_teacher => Err(source.error(
             "loss.objective",
             format!("is `{}`, which needs a teacher: add a table `[teacher]`", loss.objective),
         )),
-        Some(_) if !needs.teacher => {
+        Some(_) if !needs_teacher => {
             Err(source.error("teacher", format!("has no use: `{}` needs no teacher", loss.objective)))
         }
         Some(TeacherSection { path: None, context: TeacherContext::None }) => Err(source.error(
