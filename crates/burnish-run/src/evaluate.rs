@@ -8,6 +8,7 @@ use burnish_env::rollout::{self, Overlong, Plan, SeedPlace};
 use burnish_eval::Summary;
 
 use crate::RunError;
+use crate::grpo::drafts_of_evaluation;
 use crate::policy::LoadedPolicy;
 use crate::recipe::Recipe;
 
@@ -41,20 +42,23 @@ pub(crate) fn evaluate(
     let sampling = recipe.eval.sampling(&recipe.rollout);
     let mut local =
         LocalPolicy::new(&policy.model, &policy.chat, version).with_limits(recipe.rollout.limits());
-    let episodes = rollout::play(
-        &mut local,
-        &Plan {
-            generator,
-            tasks,
-            rollouts: recipe.eval.rollouts,
-            sampling: &sampling,
-            turns_max: recipe.rollout.turns_max,
-            // A held-out task that does not fit counts as unscored; it does not end a long run.
-            overlong: Overlong::Drop,
-            openings: &[],
-            seeds: SeedPlace { run: recipe.eval.seed, stage: EVALUATION_STAGE, step: 0, task_offset: 0 },
-        },
-    )?;
+    let plan = Plan {
+        generator,
+        tasks,
+        rollouts: recipe.eval.rollouts,
+        sampling: &sampling,
+        turns_max: recipe.rollout.turns_max,
+        // A held-out task that does not fit counts as unscored; it does not end a long run.
+        overlong: Overlong::Drop,
+        openings: &[],
+        seeds: SeedPlace { run: recipe.eval.seed, stage: EVALUATION_STAGE, step: 0, task_offset: 0 },
+    };
+    let begun = drafts_of_evaluation(recipe, &plan, &mut local)?;
+    let mut episodes = rollout::play(&mut local, &Plan { openings: &begun.openings, ..plan })?;
+    // What a draft took belongs to the first answer that reads it.
+    for (episode, draft) in episodes.chunks_mut(plan.rollouts).zip(begun.drafts) {
+        episode[0].traces.extend(draft.traces);
+    }
     let summary = Summary::of(tasks, &episodes, &recipe.reward.weights, bootstrap_seed(recipe));
     Ok(Evaluation { episodes, summary })
 }

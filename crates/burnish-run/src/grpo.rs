@@ -38,6 +38,7 @@ use divergence::Divergence;
 use groups::Groups;
 use moved::Moved;
 use plan::Planned;
+pub(crate) use plan::drafts_of_evaluation;
 use selection::Selection;
 use teacher::Teacher;
 

@@ -17,11 +17,11 @@ pub(super) struct Planned(Option<Box<dyn RolloutPlan>>);
 
 /// What the episodes of some tasks begin with.
 #[derive(Default)]
-pub(super) struct Begun {
+pub(crate) struct Begun {
     /// One entry a task, or none at all.
-    pub(super) openings: Vec<Opening>,
+    pub(crate) openings: Vec<Opening>,
     /// The draft of each task, where the plan has drafts.
-    pub(super) drafts: Vec<Episode>,
+    pub(crate) drafts: Vec<Episode>,
 }
 
 impl Planned {
@@ -81,6 +81,22 @@ impl Planned {
     /// Named numbers for the run's metrics.
     pub(super) fn metrics(&self) -> Vec<(String, f64)> {
         self.0.as_ref().map(|plan| plan.metrics()).unwrap_or_default()
+    }
+}
+
+/// The drafts of held-out tasks, where the recipe asks for them: evaluation never reads a hint.
+///
+/// # Errors
+/// If the policy fails.
+pub(crate) fn drafts_of_evaluation(
+    recipe: &Recipe,
+    plan: &Plan<'_>,
+    policy: &mut dyn Policy,
+) -> Result<Begun, RunError> {
+    let own = recipe.plan.as_ref().filter(|_| recipe.eval.draft).map(|config| config.build()).transpose()?;
+    match own.and_then(|own| own.draft()) {
+        Some(draft) => drafted(plan, &draft, policy),
+        None => Ok(Begun::default()),
     }
 }
 

@@ -97,6 +97,10 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
             check_teacher(recipe, &loss, source)?;
             let plan = recipe.plan.clone().map(PlanConfig::complete).transpose();
             recipe.plan = plan.map_err(|error| within("plan", error))?;
+            let drafts = recipe.plan.as_ref().map(PlanConfig::build).transpose();
+            let drafts = drafts.map_err(|error| within("plan", error))?.and_then(|plan| plan.draft());
+            let rule = "needs a plan with drafts: `plan.plan = \"skpo\"`";
+            ranges.holds("eval.draft", drafts.is_some() || !recipe.eval.draft, rule)?;
             (recipe.loss, recipe.advantage, recipe.selection) = (loss, advantage, selection);
         }
         Method::Preference => {

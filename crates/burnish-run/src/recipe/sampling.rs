@@ -122,6 +122,8 @@ pub struct EvalSection {
     pub presence_penalty: f32,
     /// As `rollout.frequency_penalty`.
     pub frequency_penalty: f32,
+    /// Is a draft made first, where the plan has drafts? Its tokens are counted as the answer's.
+    pub draft: bool,
     /// Configuration of the environment, where it differs from training's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<Value>,
@@ -142,6 +144,7 @@ impl Default for EvalSection {
             repetition_penalty: 1.0,
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
+            draft: false,
             config: None,
         }
     }
