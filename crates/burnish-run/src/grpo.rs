@@ -15,7 +15,8 @@ use std::path::Path;
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Task};
 use burnish_engine::LocalPolicy;
-use burnish_rl::advantage::{self, Advantage, Estimator};
+use burnish_model::Model;
+use burnish_rl::advantage::{self, Advantage, Estimator, Rollout};
 use burnish_rl::gate::{Gate, GateConfig, Proposal, Ruling};
 use burnish_rl::{LossConfig, Objective};
 use burnish_train::checkpoint::{BoxError, Checkpoint};
@@ -25,6 +26,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::RunError;
+use crate::metrics::Values;
 use crate::policy::LoadedPolicy;
 use crate::recipe::Recipe;
 use crate::reference::{Reference, mean_kl};
@@ -154,6 +156,35 @@ impl GrpoStage {
         })
     }
 
+    /// Measures how far the policy is from the reference, where there is one: in the samples, and in the rewards where
+    /// the recipe has it there. The weight of the next step follows.
+    fn weigh_kl(
+        &mut self,
+        recipe: &Recipe,
+        policy: &Model,
+        groups: &Groups,
+        batch: &mut Batch,
+        rewards: &mut [Option<f64>],
+    ) -> Result<Values, RunError> {
+        let (Some(reference), loss, kl_coef) = (&self.reference, &recipe.loss, self.kl_coef) else {
+            return Ok(Values::new());
+        };
+        reference.score(policy, &mut batch.samples, recipe.train.micro_batch_tokens)?;
+        let kls = batch.kl(groups.played().count(), loss.kl_estimator);
+        let (kl, measured) = mean_kl(&kls);
+        let mut metrics = Values::from([("kl_coef".to_owned(), kl_coef)]);
+        if loss.use_kl_in_reward {
+            for (reward, kl) in rewards.iter_mut().zip(&kls) {
+                *reward = reward.map(|reward| reward - kl_coef * kl.sum);
+            }
+            if measured > 0 {
+                metrics.insert("reward_kl_penalty".to_owned(), kl);
+            }
+        }
+        self.kl_coef = loss.adaptive_kl.next(kl_coef, kl, measured);
+        Ok(metrics)
+    }
+
     /// Step number `step`, counted from 0.
     pub(crate) fn step(
         &mut self,
@@ -199,21 +230,7 @@ impl GrpoStage {
         // 3. Every branch of every scored episode of a group that is kept is a sample.
         let mut batch = Batch::of(&groups, &rewards, rollout.group_size, step);
         let kl_coef = self.kl_coef;
-        if let Some(reference) = &self.reference {
-            reference.score(&policy.model, &mut batch.samples, recipe.train.micro_batch_tokens)?;
-            let kls = batch.kl(groups.played().count(), loss.kl_estimator);
-            let (kl, measured) = mean_kl(&kls);
-            metrics.insert("kl_coef".into(), kl_coef);
-            if loss.use_kl_in_reward {
-                for (reward, kl) in rewards.iter_mut().zip(&kls) {
-                    *reward = reward.map(|reward| reward - kl_coef * kl.sum);
-                }
-                if measured > 0 {
-                    metrics.insert("reward_kl_penalty".into(), kl);
-                }
-            }
-            self.kl_coef = loss.adaptive_kl.next(kl_coef, kl, measured);
-        }
+        metrics.extend(self.weigh_kl(recipe, &policy.model, &groups, &mut batch, &mut rewards)?);
         // 4. Compared with each other, or with what the critic expected; the critic learns from the same numbers.
         let estimates = self.critic.as_ref().map(|critic| critic.estimate(recipe, &batch)).transpose()?;
         credit::name_components(&mut self.components, episodes);
@@ -222,11 +239,7 @@ impl GrpoStage {
             credit::rollouts(recipe, needs, names, &groups, &rewards, &batch, estimates.as_ref())?;
         if needs.tasks {
             let moved = self.moved.since(recipe, &policy.model, &groups)?;
-            for (at, rollout) in rollouts.iter_mut().enumerate() {
-                if let Some(rollout) = rollout {
-                    rollout.kl = moved[groups.group_of(at, recipe.rollout.group_size)];
-                }
-            }
+            credit::tell(&mut rollouts, &groups, rollout.group_size, &moved, |told, kl| told.kl = kl);
             self.moved.keep(&groups, rollout.group_size, &batch);
         }
         if needs.greedy_reward {
@@ -235,11 +248,8 @@ impl GrpoStage {
             let generator = &*tasks.train_generator;
             let greedy = groups.greedy_rewards(recipe, generator, &mut greedy, step)?;
             metrics.extend(mean_of(&greedy).map(|mean| ("greedy_reward".to_owned(), mean)));
-            for (at, rollout) in rollouts.iter_mut().enumerate() {
-                if let Some(rollout) = rollout {
-                    rollout.greedy_reward = greedy[groups.group_of(at, recipe.rollout.group_size)];
-                }
-            }
+            let tell = |told: &mut Rollout, reward| told.greedy_reward = reward;
+            credit::tell(&mut rollouts, &groups, rollout.group_size, &greedy, tell);
         }
         let compared = Compared::of(recipe, &groups, &rollouts);
         let advantages = credit::advantages(recipe, &*self.estimator, &groups, &compared)?;

@@ -47,6 +47,21 @@ pub(super) fn rollouts(
     Ok(rollouts)
 }
 
+/// Tells every rollout what is known of its group.
+pub(super) fn tell<T: Copy>(
+    rollouts: &mut [Option<Rollout>],
+    groups: &Groups,
+    group_size: usize,
+    known: &[T],
+    tell: impl Fn(&mut Rollout, T),
+) {
+    for (at, rollout) in rollouts.iter_mut().enumerate() {
+        if let Some(rollout) = rollout {
+            tell(rollout, known[groups.group_of(at, group_size)]);
+        }
+    }
+}
+
 /// Rollouts as an estimator sees them: those of the groups that are trained on, group by group, a draft behind the
 /// answers that follow it.
 pub(super) struct Compared {
