@@ -48,7 +48,7 @@ fn section(page: &mut String, system: &System) {
         let _ = writeln!(page, "- reduces to: {}", system.reduces_to.join("; "));
     }
     if !system.environments.is_empty() {
-        let _ = writeln!(page, "- tried on: {}", quoted(system.environments));
+        let _ = writeln!(page, "- environments: {}", quoted(system.environments));
     }
     if let Some(study) = system.study {
         let _ = writeln!(page, "- study: `{study}`");

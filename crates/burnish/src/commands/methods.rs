@@ -115,13 +115,15 @@ fn show(id: &str) -> Done {
 fn show_system(system: &System, parts: &[Method]) {
     let said = |items: &[&str]| if items.is_empty() { "nothing".to_owned() } else { items.join("; ") };
     println!("{}, system: {}\n", system.id, system.title);
-    println!("composed of {}", system.composition().join(", "));
+    let composition = system.composition();
+    let composition: Vec<&str> = composition.iter().map(String::as_str).collect();
+    println!("composed of {}", said(&composition));
     println!("needs       {}", said(&system.needs(parts)));
     println!("status      {}", system.status.said());
     println!("evidence    {}", system.evidence.said());
     println!("guessed     {}", said(system.reconstructed));
     println!("reduces to  {}", said(system.reduces_to));
-    println!("tried on    {}", system.environments.join(", "));
+    println!("played on   {}", said(system.environments));
     if let Some(command) = system.command() {
         println!("command     {command}");
     }

@@ -15,6 +15,6 @@ pub(super) const SYSTEM: System = System {
     set: &[],
     study: None,
     results: &[],
-    reduces_to: &["SimPO, for one answer on either side", "DPO, with log-ratios, without a margin"],
+    reduces_to: &[],
     status: Status::Planned,
 };

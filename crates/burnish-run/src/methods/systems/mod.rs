@@ -49,7 +49,7 @@ pub struct System {
     pub parts: &'static [PartRef],
     /// What else of a recipe it is composed of: keys.
     pub uses: &'static [&'static str],
-    /// Where it is tried.
+    /// Environments that suit it.
     pub environments: &'static [&'static str],
     /// The recipe that it changes with `set`, or its own. `None` until there is one.
     pub recipe: Option<&'static str>,
