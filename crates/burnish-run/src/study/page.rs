@@ -238,7 +238,8 @@ pub(super) fn count(value: f64) -> String {
     match value {
         value if value >= 1e6 => format!("{:.2} M", value / 1e6),
         value if value >= 1e4 => format!("{:.1} k", value / 1e3),
-        value => format!("{value:.0}"),
+        // A sum of nothing is -0.
+        value => format!("{:.0}", value + 0.0),
     }
 }
 
@@ -311,7 +312,7 @@ mod tests {
 
     #[test]
     fn counts_are_short_and_cells_stay_cells() {
-        assert_eq!([999.0, 12_345.0, 2_500_000.0].map(count), ["999", "12.3 k", "2.50 M"]);
+        assert_eq!([999.0, 12_345.0, 2_500_000.0, -0.0].map(count), ["999", "12.3 k", "2.50 M", "0"]);
         assert_eq!(in_cell("a | b\nc"), "a \\| b c");
         assert_eq!(signed(-0.0001, Measure::Success), "+0.0");
     }
