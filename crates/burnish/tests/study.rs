@@ -140,7 +140,6 @@ fn a_study_runs_every_arm_with_every_seed_reports_them_and_goes_on_where_it_was_
     assert_eq!(readme.trim(), "more/README.md");
     let index = text(&scratch, "more/README.md");
     assert!(index.contains("| [A tiny study](tiny-study.md) | fast | slow | 2 | "), "{index}");
-    scratch.burnish(&["study", "--index", "more", "study.toml"]).fails_with(&["--index"]);
     scratch.burnish(&["study", "--index", "nowhere"]).fails_with(&["nowhere"]);
 
     // Nothing is run again; what is gone or was interrupted is, side by side, to the same numbers.
