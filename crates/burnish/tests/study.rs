@@ -59,7 +59,7 @@ fn findings(scratch: &Scratch) -> Value {
             _ => {}
         }
     }
-    let mut value = serde_json::from_str(&text(scratch, "runs/study.json")).unwrap();
+    let mut value = serde_json::from_str(&text(scratch, "results/tiny-study.json")).unwrap();
     drop_seconds(&mut value);
     value
 }
@@ -105,6 +105,42 @@ fn a_study_runs_every_arm_with_every_seed_reports_them_and_goes_on_where_it_was_
     assert!(found["arms"][1]["success"]["difference"]["smallest_detectable"].is_number(), "{found}");
     assert_ne!(whole[0], whole[1], "the arms differ");
     assert_ne!(whole[0], whole[3], "the seeds differ");
+
+    // What a reader asks of the finished runs later needs no run either.
+    let more = [
+        "study",
+        "study.toml",
+        "--report-only",
+        "study.results=more",
+        "study.reach=1.0",
+        "study.metrics=[\"flags_by_label.size.2.parse_error\", \"by_label.agents.2.success\", \"flags.none\"]",
+    ];
+    scratch.burnish(&more).succeeds();
+    let page = text(&scratch, "more/tiny-study.md");
+    assert!(page.contains("## Rollouts to reach 100.0 % held-out success"), "{page}");
+    // 2 steps of 4 tasks, 4 episodes each (8 in the last arm), and no policy of this size is always right.
+    let section = page.split("## Rollouts to reach").nth(1).unwrap().split("\n## ").next().unwrap();
+    assert!(section.contains("| slow | 0 of 2 | > 32 | > ") && section.contains("| > 32, > 32 |"), "{page}");
+    assert!(section.contains("| once | 0 of 1 | > 64 | > "), "{page}");
+    assert!(page.contains("`flags.none` is in no evaluation"), "{page}");
+    let numbers = page.split("## Further numbers").nth(1).unwrap().split("\n## ").next().unwrap();
+    let more: Value = serde_json::from_slice(&scratch.read("more/tiny-study.json")).unwrap();
+    let fast = more["arms"][1].clone();
+    let mean = |name: &str| {
+        let of = |run: usize| fast["runs"][run]["metrics"][name].as_f64().unwrap();
+        (of(0) + of(1)) / 2.0
+    };
+    // All boards have two agents, so that this is success as the table has it.
+    let success = fast["success"]["level"]["interval"]["mean"].as_f64().unwrap();
+    assert!((mean("by_label.agents.2.success") - success).abs() < 1e-12, "{more}");
+    let cells = [mean("flags_by_label.size.2.parse_error"), success].map(|mean| format!("{mean:.3} ["));
+    let row = numbers.lines().find(|line| line.starts_with("| fast | ")).unwrap();
+    assert!(cells.iter().all(|cell| row.contains(cell)) && row.ends_with("| – |"), "{page}");
+    let readme = scratch.burnish(&["study", "--index", "more"]).succeeds().stdout();
+    assert_eq!(readme.trim(), "more/README.md");
+    let index = text(&scratch, "more/README.md");
+    assert!(index.contains("| [A tiny study](tiny-study.md) | fast | slow | 2 | "), "{index}");
+    scratch.burnish(&["study", "--index", "nowhere"]).fails_with(&["nowhere"]);
 
     // Nothing is run again; what is gone or was interrupted is, side by side, to the same numbers.
     let untouched = std::fs::metadata(scratch.path("runs/once/seed-7/run.db")).unwrap().modified().unwrap();
@@ -195,6 +231,7 @@ fn what_is_wrong_with_a_study_is_said_before_anything_starts() {
         ("seeds = 1\n", "seeds = 0\n", &["study.toml:24", "1 or more"]),
         ("seeds = 1\n", "seed = 1\n", &["study.toml:24", "did you mean `seeds`"]),
         ("dir = \"runs\"", "jobs = 0", &["study.toml:9", "study.jobs"]),
+        ("dir = \"runs\"", "reach = 50", &["study.toml:9", "study.reach", "at most 1"]),
         ("grpo.toml", "none.toml", &["none.toml", "can't be read"]),
     ] {
         let changed = STUDY.replacen(from, to, 1);

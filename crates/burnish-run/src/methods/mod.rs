@@ -1,8 +1,11 @@
-//! The catalogue of everything that a recipe can name: `burnish methods`, and the pages made from it.
+//! The catalogue of everything that a recipe can name, and of the systems that are composed of it: `burnish methods`, and the
+//! pages made from both.
 
 mod compare;
 mod page;
 mod scaffold;
+mod systems;
+mod systems_page;
 
 use burnish_rl::advantage::AdvantageNeeds;
 use burnish_rl::catalogue::{
@@ -14,6 +17,8 @@ use serde_json::Value;
 
 pub use page::objectives;
 pub use scaffold::{Scaffold, ScaffoldError};
+pub use systems::{Evidence, PartRef, SYSTEMS, Status, System};
+pub use systems_page::systems;
 
 use crate::grpo::SUPPLIED;
 
@@ -100,6 +105,35 @@ fn objective_needs(needs: Needs) -> Vec<&'static str> {
 
 fn named(needs: &[(bool, &'static str)]) -> Vec<&'static str> {
     needs.iter().filter(|(is_needed, _)| *is_needed).map(|(_, name)| *name).collect()
+}
+
+/// The catalogue as JSON: `parts`, and `systems` with what their parts need.
+///
+/// # Errors
+/// If a card can't be written as JSON.
+pub fn json() -> Result<Value, serde_json::Error> {
+    let parts = all();
+    let systems = SYSTEMS.iter().map(|system| {
+        let mut card = serde_json::to_value(system)?;
+        card["needs"] = system.needs(&parts).into();
+        card["file"] = system.file().into();
+        Ok(card)
+    });
+    let systems = systems.collect::<Result<Vec<Value>, serde_json::Error>>()?;
+    Ok(serde_json::json!({ "parts": parts, "systems": systems }))
+}
+
+/// What a member of a family is called, for people.
+pub fn member(family: Family) -> &'static str {
+    match family {
+        Family::Advantage => "advantage",
+        Family::Objective => "objective",
+        Family::Preference => "preference objective",
+        Family::Distillation => "distillation",
+        Family::Selector => "selector",
+        Family::Gate => "gate",
+        Family::Plan => "plan",
+    }
 }
 
 /// The name of a family, for people.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Method, all, compare, family};
 
 const HEAD: &str = "\
-<!-- Made by `burnish methods --page`; a test compares it with the code. -->
+<!-- Made by `burnish methods --page objectives`; a test compares it with the code. -->
 # Objectives and advantages
 
 Everything that `loss.objective`, `advantage.estimator`, `selection.selector`, `plan.plan` and `gate.gate` can name, from the code: the
@@ -142,6 +142,6 @@ mod tests {
     fn the_page_is_what_the_code_says() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/objectives.md");
         let page = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(page == super::objectives(), "run: burnish methods --page > docs/objectives.md");
+        assert!(page == super::objectives(), "run: burnish methods --page objectives > docs/objectives.md");
     }
 }

@@ -1,14 +1,14 @@
-//! A new part, ready to be filled in: its file, its lines in `mod.rs` and in the catalogue.
+//! A new part or system, ready to be filled in: its file, its lines in `mod.rs` and in the catalogue.
 
 use std::path::{Path, PathBuf};
 
 use crate::files::{FileError, write_atomic};
 
-/// A part can't be begun.
+/// A part or a system can't be begun.
 #[derive(Debug, thiserror::Error)]
 pub enum ScaffoldError {
     /// The name can't be that of a file and a module.
-    #[error("`{0}` is no name of a part: small letters, digits and `_`, a letter first")]
+    #[error("`{0}` can name no part or system: small letters, digits and `_`, a letter first")]
     Name(String),
     /// There is one of that name.
     #[error("{0} exists; choose another id")]
@@ -26,7 +26,7 @@ pub enum ScaffoldError {
     File(#[from] FileError),
 }
 
-/// The changes that a new part needs, nothing written yet.
+/// The changes that a new part or system needs, nothing written yet.
 #[derive(Debug)]
 pub struct Scaffold {
     files: Vec<(PathBuf, String)>,
@@ -54,6 +54,9 @@ const ADVANTAGE: Kind = Kind {
     template: include_str!("advantage.rs.txt"),
 };
 
+/// The head of the list of systems.
+const SYSTEMS: &str = "pub const SYSTEMS: &[System] = &[";
+
 impl Scaffold {
     /// An objective called `id`, in the repository at `root`.
     ///
@@ -71,17 +74,23 @@ impl Scaffold {
         Scaffold::new(root, id, &ADVANTAGE)
     }
 
+    /// The card of a system called `id`, in the repository at `root`.
+    ///
+    /// # Errors
+    /// As [`Scaffold::objective`].
+    pub fn system(root: &Path, id: &str) -> Result<Self, ScaffoldError> {
+        let folder = root.join("crates/burnish-run/src/methods/systems");
+        let card = new_file(&folder, id)?;
+        let module = folder.join("mod.rs");
+        let modules = insert_line(&module, "mod ", &format!("mod {id};"))?;
+        let modules = insert_below(&module, &modules, SYSTEMS, &format!("{id}::SYSTEM,"))?;
+        let text = include_str!("systems/system.rs.txt").replace("SYSTEM_ID", id);
+        Ok(Scaffold { files: vec![(card, text), (module, modules)] })
+    }
+
     fn new(root: &Path, id: &str, kind: &Kind) -> Result<Self, ScaffoldError> {
-        let is_name = id.starts_with(|c: char| c.is_ascii_lowercase())
-            && id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-        if !is_name {
-            return Err(ScaffoldError::Name(id.to_owned()));
-        }
         let src = root.join("crates/burnish-rl/src");
-        let part = src.join(kind.folder).join(format!("{id}.rs"));
-        if part.exists() {
-            return Err(ScaffoldError::Exists(part));
-        }
+        let part = new_file(&src.join(kind.folder), id)?;
         let name = pascal(id);
         let text = kind.template.replace("PART_ID", id).replace("PartName", &name);
         let module = src.join(kind.folder).join("mod.rs");
@@ -89,12 +98,7 @@ impl Scaffold {
         let modules = insert_in(&module, &modules, "pub use ", &format!("pub use {id}::{name};"))?;
         let catalogue = src.join("catalogue.rs");
         let entry = format!("{}::<{}::{name}>(),", kind.constructor, kind.folder);
-        let listed = read(&catalogue)?;
-        if !listed.contains(kind.catalogue) {
-            let problem = format!("has no line `{}`", kind.catalogue);
-            return Err(ScaffoldError::Repository { file: catalogue, problem });
-        }
-        let listed = listed.replacen(kind.catalogue, &format!("{}\n    {entry}", kind.catalogue), 1);
+        let listed = insert_below(&catalogue, &read(&catalogue)?, kind.catalogue, &entry)?;
         Ok(Scaffold { files: vec![(part, text), (module, modules), (catalogue, listed)] })
     }
 
@@ -113,6 +117,17 @@ impl Scaffold {
         }
         Ok(())
     }
+}
+
+/// Where the file of what is to be called `id` goes.
+fn new_file(folder: &Path, id: &str) -> Result<PathBuf, ScaffoldError> {
+    let is_name = id.starts_with(|c: char| c.is_ascii_lowercase())
+        && id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if !is_name {
+        return Err(ScaffoldError::Name(id.to_owned()));
+    }
+    let file = folder.join(format!("{id}.rs"));
+    if file.exists() { Err(ScaffoldError::Exists(file)) } else { Ok(file) }
 }
 
 /// `ppo_clip` as `PpoClip`.
@@ -153,6 +168,15 @@ fn insert_in(file: &Path, text: &str, prefix: &str, line: &str) -> Result<String
     Ok(lines.join("\n") + "\n")
 }
 
+/// `text`, that of `file`, with `line` indented below the line `head`.
+fn insert_below(file: &Path, text: &str, head: &str, line: &str) -> Result<String, ScaffoldError> {
+    if !text.contains(head) {
+        let problem = format!("has no line `{head}`");
+        return Err(ScaffoldError::Repository { file: file.to_owned(), problem });
+    }
+    Ok(text.replacen(head, &format!("{head}\n    {line}"), 1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,6 +197,15 @@ mod tests {
             );
             assert!(texts[2].contains("::NewOne2>(),\n"));
         }
+    }
+
+    #[test]
+    fn a_system_is_its_card_and_a_line_in_each_list() {
+        let scaffold = Scaffold::system(&root(), "new_one_2").unwrap();
+        let texts: Vec<&str> = scaffold.files().map(|(_, text)| text).collect();
+        assert!(texts[0].contains("id: \"new_one_2\""), "{}", texts[0]);
+        assert!(texts[1].contains("mod new_one_2;\n") && texts[1].contains("    new_one_2::SYSTEM,\n"));
+        assert!(matches!(Scaffold::system(&root(), "skpo"), Err(ScaffoldError::Exists(_))));
     }
 
     #[test]

@@ -36,6 +36,10 @@ pub struct Study {
     pub results: PathBuf,
     /// Runs side by side.
     pub jobs: usize,
+    /// A held-out success rate: the page says what each run generated until it reached it.
+    pub reach: Option<f64>,
+    /// Further numbers of the last evaluation that the page shows, `flags_by_label.answerable.no.abstained`.
+    pub metrics: Vec<String>,
     /// What is compared.
     pub arms: Vec<Arm>,
 }
@@ -79,6 +83,9 @@ struct Section {
     seeds: Seeds,
     #[serde(default = "one")]
     jobs: usize,
+    reach: Option<f64>,
+    #[serde(default)]
+    metrics: Vec<String>,
 }
 
 /// `[[arms]]`
@@ -165,10 +172,24 @@ impl Study {
         if !problems.is_empty() {
             return Err(RunError::Refused(format!("{}: {}", path.display(), problems.join("\n"))));
         }
-        let Section { id, title, claim, recipe, set, dir, results, jobs, .. } = section;
+        let Section { id, title, claim, recipe, set, dir, results, jobs, reach, metrics, .. } = section;
         let dir = dir.unwrap_or_else(|| Path::new("runs").join(&id));
         let file = path.to_owned();
-        Ok(Study { file, id, title, claim, recipe, set, baseline, dir, results, jobs, arms: resolved })
+        Ok(Study {
+            file,
+            id,
+            title,
+            claim,
+            recipe,
+            set,
+            baseline,
+            dir,
+            results,
+            jobs,
+            reach,
+            metrics,
+            arms: resolved,
+        })
     }
 
     /// The arm with a name.
@@ -193,6 +214,9 @@ fn check_section(source: &Source, section: &Section, arms: &[ArmSection]) -> Res
     }
     if section.jobs == 0 {
         return Err(source.error("study.jobs", "must be 1 or more".into()));
+    }
+    if section.reach.is_some_and(|score| !(score > 0.0 && score <= 1.0)) {
+        return Err(source.error("study.reach", "must be a success rate, above 0 and at most 1".into()));
     }
     if arms.len() < 2 {
         return Err(source.error("arms", "must be two or more: a study compares".into()));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use burnish_eval::{Estimate, Scores, Verdict};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Arm, Budget, Made, Measured, PlannedRun, State, Study};
 use crate::RunError;
@@ -23,7 +23,7 @@ pub enum Measure {
 }
 
 /// What a study found.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Findings {
     /// Names the study's files.
     pub id: String,
@@ -39,6 +39,12 @@ pub struct Findings {
     pub runs_planned: usize,
     /// Do all arms weigh reward components alike? Else their rewards are not compared.
     pub rewards_comparable: bool,
+    /// The success rate to reach, if the study names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reach: Option<f64>,
+    /// The further numbers of the last evaluation that the study names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<String>,
     /// In the order of the study file.
     pub arms: Vec<ArmFindings>,
     /// What a reader must know before believing the table, a sentence each.
@@ -46,7 +52,7 @@ pub struct Findings {
 }
 
 /// What came of one arm.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ArmFindings {
     /// Its name.
     pub name: String,
@@ -68,7 +74,7 @@ pub struct ArmFindings {
 }
 
 /// A budget as shares of another.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct BudgetRelative {
     /// Of tokens sampled. `None` where the baseline has none, as here and below.
     pub generated: Option<f64>,
@@ -79,7 +85,7 @@ pub struct BudgetRelative {
 }
 
 /// One measure of an arm.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Compared {
     /// Its mean.
     pub level: Option<Estimate>,
@@ -88,7 +94,7 @@ pub struct Compared {
 }
 
 /// A difference from the baseline, `arm - baseline`.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Difference {
     /// The difference with its interval.
     pub estimate: Estimate,
@@ -106,7 +112,7 @@ impl Findings {
     pub fn of(study: &Study, runs: &[PlannedRun]) -> Result<Self, RunError> {
         let mut measured: Vec<Vec<Measured>> = study.arms.iter().map(|_| Vec::new()).collect();
         for run in runs.iter().filter(|run| run.state == State::Finished) {
-            measured[run.arm].push(Measured::read(run)?);
+            measured[run.arm].push(Measured::read(run, &study.metrics, study.reach)?);
         }
         let runs_finished = measured.iter().map(Vec::len).sum();
         if runs_finished == 0 {
@@ -136,6 +142,8 @@ impl Findings {
             runs_finished,
             runs_planned: runs.len(),
             rewards_comparable: study.arms.iter().all(|arm| weights(arm) == weights(&study.arms[0])),
+            reach: study.reach,
+            metrics: study.metrics.clone(),
             arms,
             warnings: Vec::new(),
         };
@@ -150,19 +158,15 @@ impl Findings {
                 self.runs_finished, self.runs_planned
             ));
         }
+        let runs = || self.arms.iter().flat_map(|arm| &arm.runs);
+        for name in self.metrics.iter().filter(|name| runs().all(|run| !run.metrics.contains_key(*name))) {
+            warnings.push(format!(
+                "`{name}` is in no evaluation: `burnish eval RUN --json` shows what there is."
+            ));
+        }
         for arm in &self.arms {
             let Some(budget) = arm.budget_relative else { continue };
-            let shares = [
-                ("tokens generated", budget.generated),
-                ("tokens forward and backward", budget.forward_backward),
-                ("environment steps", budget.environment_steps),
-            ];
-            let unequal: Vec<String> = shares
-                .into_iter()
-                .filter_map(|(what, share)| Some((what, share?)))
-                .filter(|(_, share)| (share - 1.0).abs() > BUDGET_SLACK)
-                .map(|(what, share)| format!("{:+.1} % {what}", 100.0 * (share - 1.0)))
-                .collect();
+            let unequal = budget.unequal();
             if !unequal.is_empty() {
                 warnings.push(format!(
                     "Unequal budget: `{}` used {} compared with `{}`.",
@@ -198,22 +202,20 @@ impl Findings {
         super::page::table(self, Measure::Success)
     }
 
-    /// Writes `study.json` beside the runs, and the page with its plot into the folder for results; the paths of all
-    /// three.
+    /// Writes the page, its plot, and the findings as data (`ID.json`) into the folder for results; the paths of all three.
     ///
     /// # Errors
     /// If a file can't be written, or the plot can't be drawn.
     pub fn write(&self, study: &Study, made: &Made) -> Result<[PathBuf; 3], RunError> {
         let json = serde_json::to_string_pretty(self)
-            .map_err(|error| RunError::Refused(format!("study.json can't be written: {error}")))?;
+            .map_err(|error| RunError::Refused(format!("the findings can't be written as JSON: {error}")))?;
         let svg = super::plot::svg(self)
             .map_err(|error| RunError::Refused(format!("the plot can't be drawn: {error}")))?;
-        for dir in [&study.dir, &study.results] {
-            std::fs::create_dir_all(dir).map_err(FileError::on("create directory", dir))?;
-        }
+        let dir = &study.results;
+        std::fs::create_dir_all(dir).map_err(FileError::on("create directory", dir))?;
         let page = study.results.join(format!("{}.md", study.id));
         let plot = study.results.join(format!("{}.svg", study.id));
-        let data = study.dir.join("study.json");
+        let data = study.results.join(format!("{}.json", study.id));
         write_atomic(&data, format!("{json}\n").as_bytes())?;
         write_atomic(&plot, svg.as_bytes())?;
         write_atomic(&page, super::page::markdown(self, study, made).as_bytes())?;
@@ -247,6 +249,21 @@ impl ArmFindings {
 }
 
 impl BudgetRelative {
+    /// What differs by more than a few percent, for people: `+20.0 % tokens generated`.
+    pub fn unequal(&self) -> Vec<String> {
+        let shares = [
+            ("tokens generated", self.generated),
+            ("tokens forward and backward", self.forward_backward),
+            ("environment steps", self.environment_steps),
+        ];
+        shares
+            .into_iter()
+            .filter_map(|(what, share)| Some((what, share?)))
+            .filter(|(_, share)| (share - 1.0).abs() > BUDGET_SLACK)
+            .map(|(what, share)| format!("{:+.1} % {what}", 100.0 * (share - 1.0)))
+            .collect()
+    }
+
     fn of(runs: &[Measured], baseline: &[Measured]) -> Option<Self> {
         let pairs: Vec<(&Measured, &Measured)> = runs
             .iter()
@@ -291,6 +308,8 @@ fn scores(runs: &[Measured], measure: Measure) -> Scores {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use burnish_core::TaskId;
     use burnish_eval::TaskScores;
@@ -304,6 +323,8 @@ pub(super) mod tests {
             scores: TaskScores { success: by_task(1.0), reward: by_task(0.5) },
             curve: vec![(0, 0.1), (4, solved as f64 / 40.0)],
             budget: Budget { generated, forward_backward: 2.0, seconds: 3.0, ..Budget::default() },
+            reached: None,
+            metrics: BTreeMap::new(),
         }
     }
 
@@ -330,6 +351,8 @@ pub(super) mod tests {
             runs_finished: 4,
             runs_planned: 4,
             rewards_comparable: true,
+            reach: None,
+            metrics: Vec::new(),
             arms,
             warnings: Vec::new(),
         };

@@ -1,20 +1,24 @@
 //! What a finished run came to, and what it used.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use burnish_eval::TaskScores;
-use serde::Serialize;
+use burnish_core::{Episode, Task, TaskId};
+use burnish_eval::{Summary, TaskScores};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::PlannedRun;
+use super::reach::Reached;
 use crate::RunError;
+use crate::evaluate::bootstrap_seed;
 use crate::journal::{EpisodeKind, Journal};
-use crate::metrics::{self, Row};
+use crate::metrics::Row;
 use crate::report_of_run::eval_episodes;
 use crate::run_dir;
 
 /// What training used; evaluations are left out, which are the same for all runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
     /// Tokens that the policy sampled.
     pub generated: f64,
@@ -49,7 +53,7 @@ impl Budget {
 }
 
 /// What a finished run came to.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Measured {
     /// Its seed.
     pub seed: u64,
@@ -60,27 +64,44 @@ pub struct Measured {
     pub curve: Vec<(u64, f64)>,
     /// What training used.
     pub budget: Budget,
+    /// What it generated until the score that the study names, if it names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached: Option<Reached>,
+    /// Those of the numbers of the last evaluation that the study names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, f64>,
 }
 
 impl Measured {
-    /// Reads a finished run.
+    /// Reads a finished run, with the names of further `metrics` and a success rate to `reach`.
     ///
     /// # Errors
     /// If its files can't be read.
-    pub(super) fn read(run: &PlannedRun) -> Result<Self, RunError> {
+    pub(super) fn read(run: &PlannedRun, metrics: &[String], reach: Option<f64>) -> Result<Self, RunError> {
         let dir: &Path = run.dir();
         let journal = Journal::open(&run_dir::journal_in(dir))?;
-        let rows = metrics::read(&run_dir::metrics_in(dir))?;
+        let rows = crate::metrics::read(&run_dir::metrics_in(dir))?;
         let last =
             journal.steps()?.iter().filter(|entry| entry.kind == EpisodeKind::Eval).map(|e| e.step).max();
         let episodes = last.map_or_else(|| Ok(Vec::new()), |step| eval_episodes(&journal, step))?;
         let tally = journal.tally()?;
         let sum = |name: &str| -> f64 { of_event(&rows, "train", name).map(|(_, value)| value).sum() };
+        // Where a step has a number twice, the later one counts.
+        let curve: Vec<(u64, f64)> =
+            of_event(&rows, "eval", "eval/success").collect::<BTreeMap<_, _>>().into_iter().collect();
         Ok(Measured {
             seed: run.seed,
+            reached: reach.map(|score| Reached::of(score, &curve, &rows)),
+            metrics: if metrics.is_empty() {
+                BTreeMap::new()
+            } else {
+                let tasks = tasks_of(&journal, &episodes)?;
+                let summary =
+                    Summary::of(&tasks, &episodes, &run.recipe.reward.weights, bootstrap_seed(&run.recipe));
+                named(&summary, metrics)
+            },
             scores: TaskScores::of(&episodes, &run.recipe.reward.weights),
-            // Where a step has a number twice, the later one counts.
-            curve: of_event(&rows, "eval", "eval/success").collect::<BTreeMap<_, _>>().into_iter().collect(),
+            curve,
             budget: Budget {
                 generated: sum("tokens/sampled"),
                 forward_backward: sum("tokens/forward"),
@@ -93,10 +114,57 @@ impl Measured {
     }
 }
 
+fn tasks_of(journal: &Journal, episodes: &[Episode]) -> Result<Vec<Task>, RunError> {
+    let ids: BTreeSet<&TaskId> = episodes.iter().map(|episode| &episode.task).collect();
+    let tasks = ids.into_iter().map(|id| journal.task(id)).collect::<Result<Vec<_>, _>>()?;
+    Ok(tasks.into_iter().flatten().collect())
+}
+
+/// Those of the numbers called `names` that an evaluation has: `flags_by_label.size.4.parse_error`.
+fn named(summary: &Summary, names: &[String]) -> BTreeMap<String, f64> {
+    let table = serde_json::to_value(summary).unwrap_or_default();
+    names.iter().filter_map(|name| Some((name.clone(), at(&table, name)?))).collect()
+}
+
+/// The number that a path of keys leads to; of an interval its mean. Keys may hold dots.
+fn at(value: &Value, path: &str) -> Option<f64> {
+    let table = value.as_object()?;
+    if let Some(value) = table.get(path) {
+        return value.as_f64().or_else(|| value.get("mean")?.as_f64());
+    }
+    table.iter().find_map(|(key, value)| at(value, path.strip_prefix(&**key)?.strip_prefix('.')?))
+}
+
 /// The finite numbers called `name` of one kind of event, by step.
-fn of_event<'a>(rows: &'a [Row], event: &'a str, name: &'a str) -> impl Iterator<Item = (u64, f64)> + 'a {
+pub(super) fn of_event<'a>(
+    rows: &'a [Row],
+    event: &'a str,
+    name: &'a str,
+) -> impl Iterator<Item = (u64, f64)> + 'a {
     let of_kind = rows.iter().filter(move |row| row.event == event);
     of_kind
         .filter_map(move |row| Some((row.step, *row.values.get(name)?)))
         .filter(|(_, value)| value.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metric_is_named_by_its_path() {
+        let table = serde_json::json!({
+            "success": {"mean": 0.5, "low": 0.4, "high": 0.6},
+            "flags_by_label": {"share": {"0.5": {"abstained": 0.25}}, "share.0": {"5": {"x": 1.0}}},
+            "unscored": 3,
+        });
+        assert_eq!(at(&table, "success"), Some(0.5));
+        assert_eq!(at(&table, "success.low"), Some(0.4));
+        assert_eq!(at(&table, "unscored"), Some(3.0));
+        assert_eq!(at(&table, "flags_by_label.share.0.5.abstained"), Some(0.25));
+        assert_eq!(at(&table, "flags_by_label.share.0.5.x"), Some(1.0));
+        for missing in ["flags_by_label", "flags_by_label.share.0.6.abstained", "succes", "", "success."] {
+            assert_eq!(at(&table, missing), None, "{missing}");
+        }
+    }
 }

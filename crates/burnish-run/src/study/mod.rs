@@ -5,7 +5,8 @@
 //!   -> PlannedRun* (plan.rs: which run lies where, and how far it is)
 //!   -> run (drive.rs: one after another, or side by side)
 //!   -> Measured* (measure.rs: what a finished run came to, and what it used)
-//!   -> Findings (findings.rs: levels, differences, budgets) -> study.json, page.rs (Markdown), plot.rs (SVG)
+//!   -> Findings (findings.rs: levels, differences, budgets) -> ID.json, page.rs (Markdown), plot.rs (SVG)
+//!   -> index.rs (one table over the ID.json of all studies)
 //! ```
 //!
 //! Every run is an ordinary run directory; a study adds nothing to it. What is finished is never run again, so that a
@@ -14,14 +15,18 @@
 mod drive;
 mod file;
 mod findings;
+mod index;
 mod measure;
 mod page;
 mod plan;
 mod plot;
+mod reach;
 
 pub use drive::{Failed, Ran, make_stages, run};
 pub use file::{Arm, Study};
 pub use findings::{ArmFindings, Findings, Measure};
+pub use index::{index, write_index};
 pub use measure::{Budget, Measured};
 pub use page::Made;
 pub use plan::{PlannedRun, State};
+pub use reach::Reached;

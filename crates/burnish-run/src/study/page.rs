@@ -38,11 +38,23 @@ pub(super) fn markdown(findings: &Findings, study: &Study, made: &Made) -> Strin
             "Arms weigh the components of reward differently, so their rewards are not compared.".to_owned(),
         );
     }
+    if let Some(score) = findings.reach {
+        parts.push(super::reach::section(findings, score));
+    }
+    if !findings.metrics.is_empty() {
+        parts.push(format!(
+            "## Further numbers of the last evaluation\n\n{}\n\n{METRICS}",
+            metrics_table(findings)
+        ));
+    }
     parts.push(format!("## Budget of a run\n\n{}\n\n{BUDGET}", budget_table(findings)));
     parts.push(format!("## Arms\n\n{}", arms_table(findings)));
     parts.push(format!("## How to read this\n\n{HOW}"));
     parts.join("\n\n") + "\n"
 }
+
+const METRICS: &str = "\
+Means over the seeds of an arm, in brackets from the least to the greatest. They are not compared, and there are no intervals.";
 
 const BUDGET: &str = "\
 Means over the runs of an arm; in brackets what that is of the baseline's, over the seeds that both have. *Generated*: tokens \
@@ -113,7 +125,7 @@ pub(super) fn table(findings: &Findings, measure: Measure) -> String {
     lines.join("\n")
 }
 
-fn none() -> String {
+pub(super) fn none() -> String {
     "–".to_owned()
 }
 
@@ -143,13 +155,13 @@ fn shown_level(level: Estimate, measure: Measure) -> String {
     }
 }
 
-fn shown_difference(found: Estimate, measure: Measure) -> String {
+pub(super) fn shown_difference(found: Estimate, measure: Measure) -> String {
     let [mean, low, high] =
         [found.interval.mean, found.interval.low, found.interval.high].map(|value| signed(value, measure));
     format!("{mean} [{low}, {high}]")
 }
 
-fn shown_detectable(found: &Difference, measure: Measure) -> String {
+pub(super) fn shown_detectable(found: &Difference, measure: Measure) -> String {
     // Where all differences are equal, resampling them says nothing about what could have been seen.
     if found.smallest_detectable == 0.0 { none() } else { shown(found.smallest_detectable, measure) }
 }
@@ -194,12 +206,40 @@ fn budget_line(arm: &ArmFindings) -> String {
     )
 }
 
+fn metrics_table(findings: &Findings) -> String {
+    let names: Vec<String> = findings.metrics.iter().map(|name| format!("`{}`", in_cell(name))).collect();
+    let mut lines =
+        vec![format!("| arm | {} |", names.join(" | ")), format!("| --- |{}", " --- |".repeat(names.len()))];
+    lines.extend(findings.arms.iter().map(|arm| {
+        let cells: Vec<String> = findings
+            .metrics
+            .iter()
+            .map(|name| {
+                over_seeds(arm.runs.iter().filter_map(|run| run.metrics.get(name).copied()).collect())
+            })
+            .collect();
+        format!("| {} | {} |", arm.name, cells.join(" | "))
+    }));
+    lines.join("\n")
+}
+
+fn over_seeds(values: Vec<f64>) -> String {
+    if values.is_empty() {
+        return none();
+    }
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let greatest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    format!("{mean:.3} [{least:.3}, {greatest:.3}]")
+}
+
 /// A count, to three digits or so.
-fn count(value: f64) -> String {
+pub(super) fn count(value: f64) -> String {
     match value {
         value if value >= 1e6 => format!("{:.2} M", value / 1e6),
         value if value >= 1e4 => format!("{:.1} k", value / 1e3),
-        value => format!("{value:.0}"),
+        // A sum of nothing is -0.
+        value => format!("{:.0}", value + 0.0),
     }
 }
 
@@ -221,7 +261,7 @@ fn quoted(changes: &[String]) -> String {
 }
 
 /// Text that ends no cell and no line of a table.
-fn in_cell(text: &str) -> String {
+pub(super) fn in_cell(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
 }
 
@@ -255,8 +295,24 @@ mod tests {
     }
 
     #[test]
+    fn further_numbers_are_means_over_the_seeds_that_have_them() {
+        let mut runs = [measured(1, 10, 1.0), measured(2, 12, 1.0)];
+        for (run, value) in runs.iter_mut().zip([0.25, 0.75]) {
+            run.metrics.insert("flags.a".into(), value);
+        }
+        let mut found =
+            findings(vec![arm("base", runs.to_vec(), None), arm("other", vec![measured(1, 9, 1.0)], None)]);
+        found.metrics = vec!["flags.a".into()];
+        let table = metrics_table(&found);
+        assert!(
+            table.contains("| base | 0.500 [0.250, 0.750] |") && table.contains("| other | – |"),
+            "{table}"
+        );
+    }
+
+    #[test]
     fn counts_are_short_and_cells_stay_cells() {
-        assert_eq!([999.0, 12_345.0, 2_500_000.0].map(count), ["999", "12.3 k", "2.50 M"]);
+        assert_eq!([999.0, 12_345.0, 2_500_000.0, -0.0].map(count), ["999", "12.3 k", "2.50 M", "0"]);
         assert_eq!(in_cell("a | b\nc"), "a \\| b c");
         assert_eq!(signed(-0.0001, Measure::Success), "+0.0");
     }

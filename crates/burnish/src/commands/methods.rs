@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use burnish_run::methods::{self, Method, Scaffold};
+use burnish_run::methods::{self, Method, SYSTEMS, Scaffold, Status, System};
 use clap::{Args, Subcommand};
 
 use super::Done;
@@ -14,16 +14,17 @@ pub(crate) struct Arguments {
     /// Everything about each, as JSON.
     #[arg(long)]
     json: bool,
-    /// The page `docs/objectives.md`.
-    #[arg(long, conflicts_with = "json")]
-    page: bool,
+    /// The page `docs/NAME.md`; `objectives` has the parts, `methods` the systems.
+    #[arg(long, value_name = "NAME", value_parser = ["objectives", "methods"], num_args = 0..=1)]
+    #[arg(default_missing_value = "objectives", conflicts_with = "json")]
+    page: Option<String>,
     #[command(subcommand)]
     command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show one: its equation, settings, source, and what it was compared with.
+    /// Show one: the equation, settings and source of a part, what a system is composed of.
     Show {
         /// Its id.
         id: String,
@@ -31,7 +32,7 @@ enum Command {
     /// Begin a new one, at the root of burnish's repository: its file, and its lines in the lists.
     New {
         /// What it is.
-        #[arg(value_parser = ["objective", "advantage"])]
+        #[arg(value_parser = ["objective", "advantage", "system"])]
         family: String,
         /// Its id: small letters, digits and `_`.
         id: String,
@@ -43,21 +44,27 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         Some(Command::Show { id }) => show(&id),
         Some(Command::New { family, id }) => begin(&family, &id),
         None if arguments.json => {
-            println!("{}", serde_json::to_string_pretty(&methods::all())?);
-            Ok(())
-        }
-        None if arguments.page => {
-            print!("{}", methods::objectives());
+            println!("{}", serde_json::to_string_pretty(&methods::json()?)?);
             Ok(())
         }
         None => {
-            list();
+            match arguments.page.as_deref() {
+                Some("methods") => print!("{}", methods::systems()),
+                Some(_) => print!("{}", methods::objectives()),
+                None => list(),
+            }
             Ok(())
         }
     }
 }
 
 fn list() {
+    println!("Systems, composed of the parts below");
+    for system in SYSTEMS {
+        let status = if system.status == Status::Runs { "" } else { " (planned)" };
+        println!("  {:28} {}{status}", system.id, system.title);
+    }
+    println!();
     let mut before = None;
     for Method { card, status, .. } in methods::all() {
         if before != Some(card.family) {
@@ -67,18 +74,28 @@ fn list() {
         let status = if status == "runs" { "" } else { " (library only)" };
         println!("  {:28} {}{status}", card.id, card.title);
     }
-    println!("\nburnish methods show ID   says how each is computed and chosen");
+    println!("\nburnish methods show ID   says how each is computed or composed, and chosen");
 }
 
 fn show(id: &str) -> Done {
     let all = methods::all();
     let found: Vec<&Method> = all.iter().filter(|method| method.card.id == id).collect();
-    if found.is_empty() {
-        let known: Vec<&str> = all.iter().map(|method| method.card.id).collect();
+    let system = SYSTEMS.iter().find(|system| system.id == id);
+    if found.is_empty() && system.is_none() {
+        let mut known: Vec<&str> = SYSTEMS.iter().map(|system| system.id).collect();
+        for Method { card, .. } in &all {
+            if !known.contains(&card.id) {
+                known.push(card.id);
+            }
+        }
         return Err(format!("no method is called `{id}`; there are: {}", known.join(", ")).into());
     }
+    if let Some(system) = system {
+        show_system(system, &all);
+    }
     for Method { card, needs, status, recipe, defaults } in found {
-        println!("{}: {}\n\n  {}\n", card.id, card.title, card.equation.replace('\n', "\n  "));
+        let kind = methods::member(card.family);
+        println!("{}, {kind}: {}\n\n  {}\n", card.id, card.title, card.equation.replace('\n', "\n  "));
         println!("scope       {}", card.scope);
         println!("chosen by   {recipe}");
         println!("defaults    {defaults}");
@@ -95,19 +112,52 @@ fn show(id: &str) -> Done {
     Ok(())
 }
 
+fn show_system(system: &System, parts: &[Method]) {
+    let said = |items: &[&str]| if items.is_empty() { "nothing".to_owned() } else { items.join("; ") };
+    println!("{}, system: {}\n", system.id, system.title);
+    let composition = system.composition();
+    let composition: Vec<&str> = composition.iter().map(String::as_str).collect();
+    println!("composed of {}", said(&composition));
+    println!("needs       {}", said(&system.needs(parts)));
+    println!("status      {}", system.status.said());
+    println!("evidence    {}", system.evidence.said());
+    println!("guessed     {}", said(system.reconstructed));
+    println!("reduces to  {}", said(system.reduces_to));
+    println!("played on   {}", said(system.environments));
+    if let Some(command) = system.command() {
+        println!("command     {command}");
+    }
+    if let Some(study) = system.study {
+        println!("study       burnish study {study}");
+    }
+    println!("results     {}", said(system.results));
+    println!("paper       {}", system.paper);
+    println!("file        {}\n", system.file());
+}
+
 fn begin(family: &str, id: &str) -> Done {
     let root = Path::new(".");
     let scaffold = match family {
         "objective" => Scaffold::objective(root, id)?,
+        "system" => Scaffold::system(root, id)?,
         _ => Scaffold::advantage(root, id)?,
     };
     scaffold.write()?;
     for (path, _) in scaffold.files() {
         println!("{}", path.display());
     }
+    if family == "system" {
+        println!("\nnext: name its paper, its parts and its recipe in the card;");
+        println!(
+            "then: cargo fmt && burnish methods --page methods > docs/methods.md && cargo test -p burnish-run"
+        );
+        return Ok(());
+    }
     println!(
         "\nnext: write the equation into its head and its code, a test of each `reduces to`, golden numbers;"
     );
-    println!("then: cargo fmt && cargo test -p burnish-rl && burnish methods --page > docs/objectives.md");
+    println!(
+        "then: cargo fmt && cargo test -p burnish-rl && burnish methods --page objectives > docs/objectives.md"
+    );
     Ok(())
 }

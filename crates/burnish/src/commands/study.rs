@@ -1,6 +1,6 @@
 //! `burnish study`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -18,7 +18,8 @@ use crate::signals;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The study: a TOML file.
-    file: PathBuf,
+    #[arg(required_unless_present = "index")]
+    file: Option<PathBuf>,
     /// Changes of the study file, `study.seeds=1`.
     overrides: Vec<String>,
     /// Print the runs and stop.
@@ -33,10 +34,18 @@ pub(crate) struct Arguments {
     /// Make no run; write the page of what is finished.
     #[arg(long, conflicts_with_all = ["dry_run", "only", "jobs"])]
     report_only: bool,
+    /// Make no run; write `DIR/README.md`, one table over all studies whose results lie in DIR.
+    #[arg(long, value_name = "DIR", exclusive = true)]
+    index: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Done {
-    let study = Study::read(&arguments.file, &arguments.overrides)?;
+    if let Some(dir) = &arguments.index {
+        println!("{}", study::write_index(dir)?.display());
+        return Ok(());
+    }
+    let file = arguments.file.clone().unwrap_or_default();
+    let study = Study::read(&file, &arguments.overrides)?;
     let mut runs = study.plan()?;
     if let Some(name) = &arguments.only {
         study.arm(name)?;
@@ -46,7 +55,7 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         say_plan(&study, &runs);
         return Ok(());
     }
-    let command = command_line(&arguments);
+    let command = command_line(&file, &arguments.overrides);
     let ran = if arguments.report_only {
         Ran::default()
     } else {
@@ -76,9 +85,9 @@ pub(crate) fn run(arguments: Arguments) -> Done {
     }
 }
 
-fn command_line(arguments: &Arguments) -> String {
-    let mut words = vec!["burnish".to_owned(), "study".to_owned(), arguments.file.display().to_string()];
-    words.extend(arguments.overrides.iter().map(|change| in_shell(change)));
+fn command_line(file: &Path, overrides: &[String]) -> String {
+    let mut words = vec!["burnish".to_owned(), "study".to_owned(), file.display().to_string()];
+    words.extend(overrides.iter().map(|change| in_shell(change)));
     words.join(" ")
 }
 

@@ -1,0 +1,25 @@
+//! Abstention: a policy that learns when not to answer.
+
+use burnish_rl::Family;
+
+use super::{Evidence, PartRef, Status, System};
+
+pub(super) const SYSTEM: System = System {
+    id: "abstention",
+    title: "Abstention: a policy that learns when not to answer",
+    paper: "When Silence Is Golden, ICLR 2026, arXiv:2602.04755; code: Blackzxy/AbstentionTemporalQA",
+    evidence: Evidence::Paper,
+    reconstructed: &[],
+    parts: &[
+        PartRef { family: Family::Advantage, id: "grpo" },
+        PartRef { family: Family::Objective, id: "ppo_clip" },
+    ],
+    uses: &["env.config.reward"],
+    environments: &["timed_facts", "timeqa"],
+    recipe: Some("recipes/abstention.toml"),
+    set: &[],
+    study: Some("recipes/studies/abstention.toml"),
+    results: &[],
+    reduces_to: &["Dr. GRPO, always: it is a setting and a reward, and has no code of its own"],
+    status: Status::Runs,
+};

@@ -1,0 +1,25 @@
+//! AOPD: asymmetric on-policy distillation.
+
+use burnish_rl::Family;
+
+use super::{Evidence, PartRef, Status, System};
+
+pub(super) const SYSTEM: System = System {
+    id: "aopd",
+    title: "AOPD: asymmetric on-policy distillation",
+    paper: "Asymmetric On-Policy Distillation, arXiv:2605.06387",
+    evidence: Evidence::Notes,
+    reconstructed: &["the number of the teacher's tokens, 32, over which the student is not normalised"],
+    parts: &[PartRef { family: Family::Distillation, id: "aopd" }],
+    uses: &["teacher.path", "teacher.context"],
+    environments: &["chains"],
+    recipe: Some("recipes/chains.toml"),
+    set: &["loss={objective=\"aopd\"}", "teacher.context=demonstration"],
+    study: None,
+    results: &[],
+    reduces_to: &[
+        "on-policy distillation (opd), for tau = -1",
+        "forward KL on sampled tokens (gkd, beta = 0), for tau = 1 and every token",
+    ],
+    status: Status::Runs,
+};

@@ -1,0 +1,20 @@
+//! DeReason: easy data is imitated, hard data is played.
+
+use super::{Evidence, Status, System};
+
+pub(super) const SYSTEM: System = System {
+    id: "dereason",
+    title: "DeReason: easy data is imitated, hard data is played",
+    paper: "DeReason, arXiv:2603.11193",
+    evidence: Evidence::Notes,
+    reconstructed: &[],
+    parts: &[],
+    uses: &["env.split", "data.demonstrations.split", "policy.from"],
+    environments: &["countdown"],
+    recipe: Some("recipes/dereason.toml"),
+    set: &[],
+    study: Some("recipes/studies/dereason.toml"),
+    results: &[],
+    reduces_to: &["reinforcement learning alone, without a first stage and with keep = \">= 0\""],
+    status: Status::Runs,
+};

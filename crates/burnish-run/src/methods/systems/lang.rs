@@ -1,0 +1,26 @@
+//! LANG: hints in the language of the question, withdrawn by language.
+
+use burnish_rl::Family;
+
+use super::{Evidence, PartRef, Status, System};
+
+pub(super) const SYSTEM: System = System {
+    id: "lang",
+    title: "LANG: hints in the language of the question, withdrawn by language",
+    paper: "LANG, ACL 2026, arXiv:2605.22567",
+    evidence: Evidence::Notes,
+    reconstructed: &["alpha and tau of the switch, and the rate of the exponential decay"],
+    parts: &[PartRef { family: Family::Plan, id: "lang" }],
+    uses: &[],
+    environments: &["chains"],
+    recipe: Some("recipes/chains.toml"),
+    set: &[
+        "plan={plan=\"lang\"}",
+        "env.config.languages=[{name=\"plain\", share=0.8}, {name=\"hindi\", share=0.15}, {name=\"bengali\", share=0.05}]",
+        "env.config.rewards=[\"all\"]",
+    ],
+    study: None,
+    results: &[],
+    reduces_to: &["GRPO, for decay = off, to the bit"],
+    status: Status::Runs,
+};

@@ -1,0 +1,22 @@
+//! SDAR: gated self-distillation from privileged context.
+
+use burnish_rl::Family;
+
+use super::{Evidence, PartRef, Status, System};
+
+pub(super) const SYSTEM: System = System {
+    id: "sdar",
+    title: "SDAR: gated self-distillation from privileged context",
+    paper: "SDAR, arXiv:2605.15155; code: ZJU-REAL/SDAR",
+    evidence: Evidence::Paper,
+    reconstructed: &[],
+    parts: &[PartRef { family: Family::Objective, id: "sdar" }],
+    uses: &["teacher.context"],
+    environments: &["chains", "household"],
+    recipe: Some("recipes/household.toml"),
+    set: &["loss.objective=sdar", "teacher.context=skill"],
+    study: None,
+    results: &[],
+    reduces_to: &["GRPO, for sdar_coef = 0", "half the weight without a gate, for gate_beta = 0"],
+    status: Status::Runs,
+};
