@@ -13,9 +13,9 @@ pub(super) const SYSTEM: System = System {
     parts: &[PartRef { family: Family::Distillation, id: "aopd" }],
     uses: &["teacher.path", "teacher.context"],
     environments: &["chains"],
-    recipe: Some("recipes/chains.toml"),
-    set: &["loss={objective=\"aopd\"}", "teacher.context=demonstration"],
-    study: None,
+    recipe: Some("recipes/aopd.toml"),
+    set: &[],
+    study: Some("recipes/studies/aopd.toml"),
     results: &[],
     reduces_to: &[
         "on-policy distillation (opd), for tau = -1",

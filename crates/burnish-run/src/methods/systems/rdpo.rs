@@ -18,7 +18,7 @@ pub(super) const SYSTEM: System = System {
         "advantage={estimator=\"rdpo\"}",
         "env.config.rewards=[\"answer\", \"format\", \"length\", \"style\"]",
     ],
-    study: None,
+    study: Some("recipes/studies/rdpo.toml"),
     results: &["docs/results/rdpo-simulation.md"],
     reduces_to: &["GDPO, without whitening, quantiles, magnitudes and standardisation"],
     status: Status::Runs,

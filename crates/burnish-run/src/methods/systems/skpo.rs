@@ -16,9 +16,9 @@ pub(super) const SYSTEM: System = System {
     parts: &[PartRef { family: Family::Plan, id: "skpo" }, PartRef { family: Family::Advantage, id: "skpo" }],
     uses: &[],
     environments: &["chains", "countdown"],
-    recipe: Some("recipes/chains.toml"),
-    set: &["plan={plan=\"skpo\"}", "advantage={estimator=\"skpo\"}"],
-    study: None,
+    recipe: Some("recipes/skpo.toml"),
+    set: &[],
+    study: Some("recipes/studies/skpo.toml"),
     results: &["docs/results/skpo-diagnostic.md"],
     reduces_to: &[
         "GRPO, for draft_tokens = 0, to the bit",
