@@ -102,7 +102,8 @@ pub const SELECTORS: &[Entry<dyn Selector>] = &[
 pub const GATES: &[Entry<dyn Gate>] = &[gate::<gate::Dgg>()];
 
 /// How rollouts are sampled: `plan.plan`.
-pub const PLANS: &[Entry<dyn RolloutPlan>] = &[rollout_plan::<plan::Dgpo>(), rollout_plan::<plan::Lang>(), rollout_plan::<plan::Skpo>()];
+pub const PLANS: &[Entry<dyn RolloutPlan>] =
+    &[rollout_plan::<plan::Dgpo>(), rollout_plan::<plan::Lang>(), rollout_plan::<plan::Skpo>()];
 
 /// The cards of every family, in the order of the lists.
 pub fn cards() -> Vec<&'static Card> {

@@ -173,9 +173,8 @@ impl GrpoStage {
         if !rollout.allow_off_policy {
             local = local.for_training();
         }
-        let greedy = || {
-            LocalPolicy::new(&policy.model, &policy.chat, trainer.updates()).with_limits(rollout.limits())
-        };
+        let greedy =
+            || LocalPolicy::new(&policy.model, &policy.chat, trainer.updates()).with_limits(rollout.limits());
         let players = Players { sampling: &mut local, greedy: &mut greedy() };
         let tokenizer = &policy.chat.tokenizer;
         let groups =
@@ -299,7 +298,15 @@ impl GrpoStage {
         let (tasks, task_indices) = (groups.all_tasks(), groups.task_indices());
         let Groups { episodes, drafts, .. } = groups;
         let advantages = advantages.iter().map(|credit| credit.as_ref().map(Advantage::mean)).collect();
-        Ok(Stepped { tasks, task_indices, episodes, drafts, advantages, note, metrics: updates.finish(metrics) })
+        Ok(Stepped {
+            tasks,
+            task_indices,
+            episodes,
+            drafts,
+            advantages,
+            note,
+            metrics: updates.finish(metrics),
+        })
     }
 }
 

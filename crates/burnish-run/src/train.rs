@@ -228,8 +228,7 @@ impl Run {
                 let done =
                     stage.step(&self.recipe, &self.tasks, &mut self.policy, &mut self.trainer, &lr, step)?;
                 let rows = self.rows(&done.episodes, |at| (done.task_indices[at], done.advantages[at]));
-                let drafts =
-                    self.rows(&done.drafts, |at| (at, done.advantages[done.episodes.len() + at]));
+                let drafts = self.rows(&done.drafts, |at| (at, done.advantages[done.episodes.len() + at]));
                 let rows: Vec<EpisodeRow<'_>> = rows.into_iter().chain(drafts).collect();
                 self.journal.record_step(step + 1, EpisodeKind::Train, &done.tasks, &rows)?;
                 if let Some(reason) = all_unscored(&done.episodes) {

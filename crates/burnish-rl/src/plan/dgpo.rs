@@ -72,8 +72,7 @@ impl Part for Dgpo {
 
 impl RolloutPlan for Dgpo {
     fn cycle(&self) -> Option<Cycle> {
-        let cycle =
-            Cycle { reverse: self.reverse, closes: self.cycle, keeps_rewards: self.keep_rewards };
+        let cycle = Cycle { reverse: self.reverse, closes: self.cycle, keeps_rewards: self.keep_rewards };
         (self.reverse || self.cycle).then_some(cycle)
     }
 }

@@ -220,8 +220,7 @@ impl Dgpo {
             Score::LogRatio => member.answer.policy,
         };
         let above = |member: &Member| {
-            side(false).filter(|other| member.score > other.score).count() as f64
-                / side(false).count() as f64
+            side(false).filter(|other| member.score > other.score).count() as f64 / side(false).count() as f64
         };
         let (chosen, rejected) = (mean(true, &reward), mean(false, &reward));
         [

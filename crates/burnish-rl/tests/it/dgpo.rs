@@ -100,7 +100,8 @@ fn d_scores(item: &Grouped, found: &Evaluation) -> Vec<f64> {
 }
 
 fn settings() -> Vec<Dgpo> {
-    let ratio = Dgpo { score: Score::LogRatio, beta: 0.7, temperature: 0.8, mixed_weight: 0.4, ..Dgpo::default() };
+    let ratio =
+        Dgpo { score: Score::LogRatio, beta: 0.7, temperature: 0.8, mixed_weight: 0.4, ..Dgpo::default() };
     vec![Dgpo::default(), bare(), Dgpo { variance_coef: 3.0, ..Dgpo::default() }, ratio]
 }
 
@@ -272,7 +273,8 @@ fn a_negative_that_is_never_said_changes_nothing() {
 #[test]
 fn the_variance_is_0_exactly_where_the_positives_are_equally_likely() {
     let variance = |scores: [f64; 3]| {
-        let members: Vec<_> = scores.map(|score| (1.0, score, 0)).into_iter().chain([(-1.0, -1.0, 0)]).collect();
+        let members: Vec<_> =
+            scores.map(|score| (1.0, score, 0)).into_iter().chain([(-1.0, -1.0, 0)]).collect();
         let (with, without) = (Dgpo { variance_coef: 2.0, ..bare() }, bare());
         let added = answers(&members).evaluate(&with).loss - answers(&members).evaluate(&without).loss;
         let reported = metric(&answers(&members).evaluate(&with), "dgpo/variance");

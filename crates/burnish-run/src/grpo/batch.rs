@@ -119,8 +119,7 @@ impl Batch {
             let own = first..first + size;
             first += size;
             for direction in [0, 1] {
-                let is_in =
-                    |sample: &Sample| sample.direction == direction && sample.scored_tokens() > 0;
+                let is_in = |sample: &Sample| sample.direction == direction && sample.scored_tokens() > 0;
                 let mut members: Vec<usize> = own.clone().filter(|at| is_in(&self.samples[*at])).collect();
                 members.sort_by(|a, b| credit(b).total_cmp(&credit(a)));
                 for rank in 0..members.len() / 2 {

@@ -182,3 +182,193 @@ impl Tally {
         seen.map(|(name, some, all)| (name.to_owned(), some as f64 / all as f64)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burnish_core::{Message, Node, PolicyError, Sampled, Source, StopReason, Turn, TurnOutput};
+    use burnish_env::Generator;
+    use burnish_env::rollout::Overlong;
+    use serde_json::json;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    /// Knows the answers to some prompts, and says nothing of use to others.
+    #[derive(Default)]
+    struct Known {
+        answers: BTreeMap<String, String>,
+        /// What it was asked, with the seed.
+        asked: Vec<(String, u64)>,
+    }
+
+    impl Policy for Known {
+        fn act(&mut self, turns: &mut [Turn<'_>]) -> Vec<Result<TurnOutput, PolicyError>> {
+            let mut outputs = Vec::new();
+            for turn in turns {
+                let prompt = turn.messages[0].content.clone();
+                let text = self.answers.get(&prompt).cloned().unwrap_or_else(|| "?".into());
+                self.asked.push((prompt, turn.seed));
+                let stop = StopReason::EndToken;
+                let sampled = Sampled { logprobs: vec![-1.0; 2], policy_version: 0, temperature: 1.0, stop };
+                let node = Node {
+                    parent: turn.trace.head(),
+                    text: text.clone(),
+                    ids: vec![7; 2],
+                    sources: vec![Source::Policy; 2],
+                    sampled: Some(sampled),
+                };
+                turn.trace.push(node).unwrap();
+                outputs.push(Ok(TurnOutput {
+                    message: Message::assistant(text),
+                    stop,
+                    logprobs: Vec::new(),
+                }));
+            }
+            outputs
+        }
+
+        fn version(&self) -> u64 {
+            0
+        }
+    }
+
+    const ROLLOUTS: usize = 3;
+    const ALL: Cycle = Cycle { reverse: true, closes: true, keeps_rewards: false };
+
+    struct Problem {
+        generator: Box<dyn Generator>,
+        tasks: Vec<Task>,
+        turned: Vec<Task>,
+    }
+
+    impl Problem {
+        fn new() -> Self {
+            // Wrong demonstrations, so that nothing may take them for the right answer.
+            let config = json!({ "steps": { "min": 2, "max": 2 }, "demonstration_errors": 0.5 });
+            let generator = burnish_env::build("chains", &config).unwrap();
+            let tasks = generator.tasks(3, 8).unwrap().tasks;
+            let turned = tasks.iter().map(|task| counterpart(&*generator, task).unwrap()).collect();
+            Problem { generator, tasks, turned }
+        }
+
+        /// Who has the right answers to the tasks, to the tasks turned round, or both.
+        fn knows(&self, forward: bool, reverse: bool) -> Known {
+            let right = burnish_env::build("chains", &json!({ "steps": { "min": 2, "max": 2 } })).unwrap();
+            let known = [(forward, &self.tasks), (reverse, &self.turned)];
+            let tasks = known.into_iter().filter(|(is_known, _)| *is_known).flat_map(|(_, tasks)| tasks);
+            let answers =
+                tasks.map(|task| (task.prompt[0].content.clone(), right.demonstrate(task).unwrap().content));
+            Known { answers: answers.collect(), ..Known::default() }
+        }
+
+        fn play(&self, cycle: Cycle, sampling: &mut Known, greedy: &mut Known) -> Both {
+            let how = Sampling::at(1.0, 40);
+            let plan = Plan {
+                generator: &*self.generator,
+                tasks: &self.tasks,
+                rollouts: ROLLOUTS,
+                sampling: &how,
+                turns_max: 1,
+                overlong: Overlong::Refuse,
+                seeds: SeedPlace { run: 1, stage: 0, step: 2, task_offset: 0 },
+                openings: &[],
+            };
+            let forward = rollout::play(sampling, &plan).unwrap();
+            play(sampling, greedy, &plan, cycle, forward).unwrap()
+        }
+    }
+
+    /// The metrics, and the reward of the first episode of each direction of each group.
+    fn found(both: &Both) -> (Values, Vec<Option<f64>>) {
+        let mut tally = Tally::default();
+        tally.add(both);
+        let rewards = both.episodes.iter().map(|episode| episode.verdict.total(&BTreeMap::new()));
+        (tally.metrics(), rewards.step_by(ROLLOUTS).collect())
+    }
+
+    fn values(coherent: f64, consistency: Option<f64>, forward: f64, reverse: f64) -> Values {
+        let all = [
+            ("plan/coherent", Some(coherent)),
+            ("plan/cycle_consistency", consistency),
+            ("plan/forward_success", Some(forward)),
+            ("plan/reverse_success", Some(reverse)),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+
+    #[test]
+    fn who_knows_both_directions_is_coherent_and_is_asked_each_follow_up_once() {
+        let problem = Problem::new();
+        let (mut sampling, mut greedy) = (problem.knows(true, true), problem.knows(true, true));
+        let both = problem.play(ALL, &mut sampling, &mut greedy);
+        let (metrics, rewards) = found(&both);
+        assert_eq!(metrics, values(1.0, Some(1.0), 1.0, 1.0));
+        assert_eq!(rewards, [Some(1.0); 16]);
+        // Group by group: the task, then the task turned round.
+        for (group, episodes) in both.episodes.chunks(2 * ROLLOUTS).enumerate() {
+            let (forward, reverse) = episodes.split_at(ROLLOUTS);
+            assert!(forward.iter().all(|episode| episode.task == problem.tasks[group].id));
+            assert!(reverse.iter().all(|episode| episode.task == problem.turned[group].id));
+            assert!(episodes.iter().all(|episode| episode.verdict.rewards.keys().eq(["coherent"])));
+        }
+        // Right answers lead to the two tasks themselves: two follow-ups a group, of two tokens each.
+        assert_eq!(greedy.asked.len(), 16);
+        assert_eq!(both.tokens, 32);
+        let seeds: BTreeSet<u64> =
+            sampling.asked.iter().chain(&greedy.asked).map(|(_, seed)| *seed).collect();
+        assert_eq!(seeds.len(), 8 * 2 * ROLLOUTS + 16, "no two turns share random numbers");
+    }
+
+    #[test]
+    fn a_success_whose_cycle_does_not_close_is_not_coherent() {
+        let problem = Problem::new();
+        // Greedily it knows the tasks alone: answers to them do not lead back, those to the others do.
+        let (mut sampling, mut greedy) = (problem.knows(true, true), problem.knows(true, false));
+        let both = problem.play(ALL, &mut sampling, &mut greedy);
+        let (metrics, rewards) = found(&both);
+        assert_eq!(metrics, values(0.5, Some(0.5), 1.0, 1.0));
+        assert_eq!(rewards, [Some(0.0), Some(1.0)].repeat(8));
+        let flags: Vec<bool> =
+            both.episodes.iter().step_by(ROLLOUTS).map(|episode| episode.verdict.flags["cycle"]).collect();
+        assert_eq!(flags, [false, true].repeat(8));
+    }
+
+    #[test]
+    fn what_is_wrong_is_not_followed_up() {
+        let problem = Problem::new();
+        let (mut sampling, mut greedy) = (problem.knows(false, true), problem.knows(true, true));
+        let both = problem.play(ALL, &mut sampling, &mut greedy);
+        assert_eq!(found(&both).0, values(0.5, Some(1.0), 0.0, 1.0));
+        assert_eq!(greedy.asked.len(), 8);
+        let (mut sampling, mut greedy) = (Known::default(), problem.knows(true, true));
+        let both = problem.play(ALL, &mut sampling, &mut greedy);
+        assert_eq!(found(&both).0, values(0.0, None, 0.0, 0.0));
+        assert_eq!((greedy.asked.len(), both.tokens), (0, 0));
+    }
+
+    #[test]
+    fn each_half_of_the_plan_can_be_left_out() {
+        let problem = Problem::new();
+        let (mut sampling, mut greedy) = (problem.knows(true, true), Known::default());
+        let unchecked = Cycle { closes: false, ..ALL };
+        let both = problem.play(unchecked, &mut sampling, &mut greedy);
+        assert_eq!(found(&both).0, values(1.0, None, 1.0, 1.0));
+        assert!(greedy.asked.is_empty() && !both.episodes[0].verdict.flags.contains_key("cycle"));
+        // Forward alone, with the environment's own reward.
+        let forward = Cycle { reverse: false, closes: true, keeps_rewards: true };
+        let (mut sampling, mut greedy) = (problem.knows(true, false), problem.knows(false, true));
+        let both = problem.play(forward, &mut sampling, &mut greedy);
+        let (metrics, rewards) = found(&both);
+        assert_eq!((both.episodes.len(), both.turned.len()), (8 * ROLLOUTS, 0));
+        assert_eq!(rewards, [Some(2.0); 8]);
+        assert_eq!((metrics["plan/coherent"], metrics.get("plan/reverse_success")), (1.0, None));
+        assert_eq!(greedy.asked.len(), 8);
+    }
+
+    #[test]
+    fn an_environment_that_can_not_be_turned_round_is_refused() {
+        let generator = burnish_env::build("countdown", &json!({})).unwrap();
+        let task = &generator.tasks(1, 1).unwrap().tasks[0];
+        let error = counterpart(&*generator, task).unwrap_err().to_string();
+        assert!(error.contains("plan") && error.contains("countdown") && error.contains("chains"), "{error}");
+    }
+}
