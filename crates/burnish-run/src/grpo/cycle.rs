@@ -79,18 +79,18 @@ impl Both {
         let mut tasks: Vec<Task> = Vec::new();
         // Where the follow-up of each episode stands among the tasks.
         let mut places = vec![None; self.episodes.len()];
-        for (group, task) in plan.tasks.iter().enumerate() {
+        let groups = self.episodes.chunks(size.max(1)).zip(places.chunks_mut(size.max(1)));
+        for (group, (episodes, places)) in groups.enumerate() {
             let first = tasks.len();
-            for at in group * size..(group + 1) * size {
-                let episode = &self.episodes[at];
-                let own = if at % size < plan.rollouts { task } else { &self.turned[group] };
+            for (at, (episode, place)) in episodes.iter().zip(places).enumerate() {
+                let own = if at < plan.rollouts { &plan.tasks[group] } else { &self.turned[group] };
                 let said = episode.answers.last().filter(|_| episode.verdict.success);
                 let Some(next) = said.and_then(|said| plan.generator.reverse(own, &said.content)) else {
                     continue;
                 };
                 // A greedy answer to the same task is the same.
                 let known = tasks[first..].iter().position(|other| *other == next).map(|known| first + known);
-                places[at] = Some(known.unwrap_or(tasks.len()));
+                *place = Some(known.unwrap_or(tasks.len()));
                 if known.is_none() {
                     tasks.push(next);
                 }
