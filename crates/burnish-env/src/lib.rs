@@ -63,6 +63,10 @@ pub struct CellReport {
     pub dropped: BTreeMap<String, usize>,
 }
 
+/// The flag of a verdict that says whether the answer to a task turned round ([`Generator::reverse`]) gives back what was
+/// known before.
+pub const RECOVERED: &str = "recovered";
+
 /// Makes tasks from a configuration.
 pub trait Generator: Send + Sync {
     /// Id of the environment in the [`CATALOGUE`].
@@ -110,9 +114,16 @@ pub trait Generator: Send + Sync {
     }
 
     /// The task turned round: something that the prompt gives is masked, `answer` is stated, and what was masked is asked
-    /// for. None where the answer can't be read, or the environment has no such direction.
+    /// for. None where the answer can't be read, or the environment has no such direction. The verdict of such a task has
+    /// the flag [`RECOVERED`].
     fn reverse(&self, task: &Task, answer: &str) -> Option<Task> {
         let _ = (task, answer);
+        None
+    }
+
+    /// The task turned round as [`Generator::reverse`] does, with its right answer stated.
+    fn counterpart(&self, task: &Task) -> Option<Task> {
+        let _ = task;
         None
     }
 

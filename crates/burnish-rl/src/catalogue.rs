@@ -73,6 +73,7 @@ pub const ADVANTAGES: &[Entry<dyn Estimator>] = &[
 
 /// The losses of pairs and of labelled answers.
 pub const PREFERENCES: &[Entry<dyn Objective>] = &[
+    whole_loss::<preference::Dgpo>(),
     whole_loss::<preference::Dpo>(),
     whole_loss::<preference::GroupDpo>(),
     whole_loss::<preference::Ipo>(),
@@ -101,7 +102,8 @@ pub const SELECTORS: &[Entry<dyn Selector>] = &[
 pub const GATES: &[Entry<dyn Gate>] = &[gate::<gate::Dgg>()];
 
 /// How rollouts are sampled: `plan.plan`.
-pub const PLANS: &[Entry<dyn RolloutPlan>] = &[rollout_plan::<plan::Lang>(), rollout_plan::<plan::Skpo>()];
+pub const PLANS: &[Entry<dyn RolloutPlan>] =
+    &[rollout_plan::<plan::Dgpo>(), rollout_plan::<plan::Lang>(), rollout_plan::<plan::Skpo>()];
 
 /// The cards of every family, in the order of the lists.
 pub fn cards() -> Vec<&'static Card> {

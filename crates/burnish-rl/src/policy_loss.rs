@@ -39,7 +39,7 @@
 //! let (policy, entropy) = ([-0.5, -1.5], [0.0; 2]);
 //! let streams = Streams {
 //!     policy: &policy, proximal: &policy, behavior: &policy, reference: None, teacher: None, entropy: &entropy,
-//!     advantage: &[2.0, 2.0], loss_mask: &[true, true], sequences: &[0..2], groups: &[], marks: &[],
+//!     advantage: &[2.0, 2.0], loss_mask: &[true, true], sequences: &[0..2], groups: &[], directions: &[], marks: &[],
 //! };
 //! let totals = Totals { sequences: 1, tokens: 2, tokens_generation: 2, minibatches: 1, ..Totals::default() };
 //! let evaluation = grpo.evaluate(&streams, &totals);

@@ -29,6 +29,9 @@ pub struct Streams<'a> {
     /// Which sequences belong together, a group of one task or a pair; in order, without gaps. Only an objective
     /// that asks for them ([`Needs::groups`]) sees whole ones, and others may find this empty.
     pub groups: &'a [Range<usize>],
+    /// Which of two directions each sequence is of: 0 as its task is drawn, 1 turned round, so that what one asks for the
+    /// other states. One entry a sequence; empty where all are of the first.
+    pub directions: &'a [u8],
     /// What [`Objective::marks`] said of each position; empty where the objective marks none.
     pub marks: &'a [Mark],
 }
@@ -55,6 +58,11 @@ impl Default for Mark {
 }
 
 impl Streams<'_> {
+    /// The direction of sequence number `sequence`.
+    pub fn direction(&self, sequence: usize) -> u8 {
+        self.directions.get(sequence).copied().unwrap_or_default()
+    }
+
     /// The positions in `range` that count in the loss.
     pub fn loss_positions(&self, range: Range<usize>) -> impl Iterator<Item = usize> {
         range.filter(|&at| self.loss_mask[at])

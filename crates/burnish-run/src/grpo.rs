@@ -3,6 +3,7 @@
 mod batch;
 mod credit;
 mod critic;
+mod cycle;
 mod divergence;
 mod groups;
 mod moved;
@@ -16,7 +17,7 @@ use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Task};
 use burnish_engine::LocalPolicy;
 use burnish_model::Model;
-use burnish_rl::advantage::{self, Advantage, Estimator, Rollout};
+use burnish_rl::advantage::{self, Advantage, Estimator};
 use burnish_rl::gate::{Gate, GateConfig, Proposal, Ruling};
 use burnish_rl::{LossConfig, Objective};
 use burnish_train::checkpoint::{BoxError, Checkpoint};
@@ -37,7 +38,7 @@ use credit::Compared;
 pub(crate) use credit::SUPPLIED;
 use critic::Critic;
 use divergence::Divergence;
-use groups::Groups;
+use groups::{Groups, Players};
 use moved::Moved;
 use plan::Planned;
 pub(crate) use plan::drafts_of_evaluation;
@@ -46,8 +47,10 @@ use teacher::Teacher;
 
 /// What a step did.
 pub(crate) struct Stepped {
-    /// The tasks, one a group.
+    /// The tasks, one a group, then each of them turned round, where that was played too.
     pub(crate) tasks: Vec<Task>,
+    /// Which of them each episode plays.
+    pub(crate) task_indices: Vec<usize>,
     /// The episodes, group by group.
     pub(crate) episodes: Vec<Episode>,
     /// The draft of each group, where the plan has drafts.
@@ -202,25 +205,31 @@ impl GrpoStage {
         if !rollout.allow_off_policy {
             local = local.for_training();
         }
+        let greedy =
+            || LocalPolicy::new(&policy.model, &policy.chat, trainer.updates()).with_limits(rollout.limits());
+        let players = Players { sampling: &mut local, greedy: &mut greedy() };
         let tokenizer = &policy.chat.tokenizer;
         let groups =
-            Groups::sample(recipe, tasks, &mut self.selection, &self.planned, &mut local, tokenizer, step)?;
+            Groups::sample(recipe, tasks, &mut self.selection, &self.planned, players, tokenizer, step)?;
         let episodes = &groups.episodes;
         // 2. One number each.
         let mut rewards: Vec<Option<f64>> =
             episodes.iter().map(|episode| episode.verdict.total(&recipe.reward.weights)).collect();
         if recipe.reward.shuffle_within_groups {
             let address = Address { step, ..Address::new(seed, Purpose::Perturb) };
-            rewards = advantage::shuffle_within_groups(&rewards, rollout.group_size, address.seed());
+            rewards = advantage::shuffle_within_groups(&rewards, groups.size, address.seed());
         }
         let mut metrics = episode_metrics(&groups.tasks, episodes, &recipe.reward.weights);
         let needs = self.estimator.needs();
-        metrics.extend(advantage::reward_metrics(&rewards, rollout.group_size, self.estimator.scale()));
+        metrics.extend(advantage::reward_metrics(&rewards, groups.size, self.estimator.scale()));
         metrics.extend(groups.metrics(recipe));
         if !groups.drafts.is_empty() {
             let tokens: usize = groups.drafts.iter().map(Episode::sampled_tokens).sum();
             *metrics.entry("tokens/sampled".into()).or_default() += tokens as f64;
             metrics.insert("drafts/mean_length".into(), tokens as f64 / groups.drafts.len() as f64);
+        }
+        if let Some(tokens) = groups.follow_up_tokens() {
+            *metrics.entry("tokens/sampled".into()).or_default() += tokens as f64;
         }
         let sampling = local.stats();
         if sampling.waits > 0 {
@@ -228,7 +237,7 @@ impl GrpoStage {
             metrics.insert("sampling/cache_preemptions".into(), sampling.preemptions as f64);
         }
         // 3. Every branch of every scored episode of a group that is kept is a sample.
-        let mut batch = Batch::of(&groups, &rewards, rollout.group_size, step);
+        let mut batch = Batch::of(&groups, &rewards, step);
         let kl_coef = self.kl_coef;
         metrics.extend(self.weigh_kl(recipe, &policy.model, &groups, &mut batch, &mut rewards)?);
         // 4. Compared with each other, or with what the critic expected; the critic learns from the same numbers.
@@ -239,19 +248,16 @@ impl GrpoStage {
             credit::rollouts(recipe, needs, names, &groups, &rewards, &batch, estimates.as_ref())?;
         if needs.tasks {
             let moved = self.moved.since(recipe, &policy.model, &groups)?;
-            credit::tell(&mut rollouts, &groups, rollout.group_size, &moved, |told, kl| told.kl = kl);
-            self.moved.keep(&groups, rollout.group_size, &batch);
+            credit::tell(&mut rollouts, &groups, &moved, |told, kl| told.kl = kl);
+            self.moved.keep(&groups, &batch);
         }
         if needs.greedy_reward {
-            let mut greedy = LocalPolicy::new(&policy.model, &policy.chat, trainer.updates())
-                .with_limits(rollout.limits());
             let generator = &*tasks.train_generator;
-            let greedy = groups.greedy_rewards(recipe, generator, &mut greedy, step)?;
+            let greedy = groups.greedy_rewards(recipe, generator, &mut greedy(), step)?;
             metrics.extend(mean_of(&greedy).map(|mean| ("greedy_reward".to_owned(), mean)));
-            let tell = |told: &mut Rollout, reward| told.greedy_reward = reward;
-            credit::tell(&mut rollouts, &groups, rollout.group_size, &greedy, tell);
+            credit::tell(&mut rollouts, &groups, &greedy, |told, reward| told.greedy_reward = reward);
         }
-        let compared = Compared::of(recipe, &groups, &rollouts);
+        let compared = Compared::of(&groups, &rollouts);
         let advantages = credit::advantages(recipe, &*self.estimator, &groups, &compared)?;
         self.estimator.learn(&compared.rollouts());
         batch.give(&advantages);
@@ -299,9 +305,18 @@ impl GrpoStage {
         let tokens: usize = batch.samples.iter().map(|sample| sample.ids.len()).sum();
         metrics.insert("tokens/total".into(), tokens as f64);
         let note = groups.shortfall(recipe);
-        let Groups { tasks, episodes, drafts, .. } = groups;
+        let (tasks, task_indices) = (groups.all_tasks(), groups.task_indices());
+        let Groups { episodes, drafts, .. } = groups;
         let advantages = advantages.iter().map(|credit| credit.as_ref().map(Advantage::mean)).collect();
-        Ok(Stepped { tasks, episodes, drafts, advantages, note, metrics: updates.finish(metrics) })
+        Ok(Stepped {
+            tasks,
+            task_indices,
+            episodes,
+            drafts,
+            advantages,
+            note,
+            metrics: updates.finish(metrics),
+        })
     }
 }
 

@@ -54,6 +54,14 @@ impl Tasks {
             let made = tasks_of(&*train_generator, seed, recipe.env.tasks, "env.config")?;
             let count = made.len();
             train = made.into_iter().filter(|task| !reserved.contains(&task.id)).collect();
+            if plays_both_directions(recipe)? {
+                let mut free = Vec::with_capacity(train.len());
+                for task in train {
+                    let turned = counterpart(&*train_generator, &task)?;
+                    free.extend((!reserved.contains(&turned.id)).then_some(task));
+                }
+                train = free;
+            }
             held_out = count - train.len();
             if train.is_empty() {
                 return Err(RunError::Refused(format!(
@@ -120,6 +128,27 @@ impl Tasks {
         Stream::new(address.seed()).shuffle(&mut order);
         order.into_iter().map(|at| &self.train[at])
     }
+}
+
+/// Does the recipe's plan train on tasks turned round?
+fn plays_both_directions(recipe: &Recipe) -> Result<bool, RunError> {
+    let plan = recipe.plan.as_ref().map(|plan| plan.build()).transpose()?;
+    Ok(plan.and_then(|plan| plan.cycle()).is_some())
+}
+
+/// The task turned round, with its right answer stated.
+///
+/// # Errors
+/// If the environment has no such direction.
+pub(crate) fn counterpart(generator: &dyn Generator, task: &Task) -> Result<Task, RunError> {
+    generator.counterpart(task).ok_or_else(|| {
+        RunError::Refused(format!(
+            "plan: needs tasks that can be turned round, and the environment {} can't turn task {} round; leave `[plan]` \
+             out, or take an environment that can, as `chains`",
+            generator.id(),
+            task.id
+        ))
+    })
 }
 
 /// `count` tasks of a generator whose configuration stands in `table` of the recipe.

@@ -227,9 +227,8 @@ impl Run {
             Stage::Grpo(stage) => {
                 let done =
                     stage.step(&self.recipe, &self.tasks, &mut self.policy, &mut self.trainer, &lr, step)?;
-                let rows =
-                    self.rows(&done.episodes, self.recipe.rollout.group_size, |at| done.advantages[at]);
-                let drafts = self.rows(&done.drafts, 1, |at| done.advantages[done.episodes.len() + at]);
+                let rows = self.rows(&done.episodes, |at| (done.task_indices[at], done.advantages[at]));
+                let drafts = self.rows(&done.drafts, |at| (at, done.advantages[done.episodes.len() + at]));
                 let rows: Vec<EpisodeRow<'_>> = rows.into_iter().chain(drafts).collect();
                 self.journal.record_step(step + 1, EpisodeKind::Train, &done.tasks, &rows)?;
                 if let Some(reason) = all_unscored(&done.episodes) {
@@ -255,19 +254,16 @@ impl Run {
         Ok(values)
     }
 
-    /// Rows of the journal for episodes that lie task by task, `rollouts` of each.
+    /// Rows of the journal for episodes, each with the index of its task and its advantage.
     fn rows<'a>(
         &self,
         episodes: &'a [Episode],
-        rollouts: usize,
-        advantage: impl Fn(usize) -> Option<f64>,
+        place: impl Fn(usize) -> (usize, Option<f64>),
     ) -> Vec<EpisodeRow<'a>> {
         let weights = &self.recipe.reward.weights;
-        let row = |(at, episode): (usize, &'a Episode)| EpisodeRow {
-            task_index: at / rollouts,
-            episode,
-            reward: episode.verdict.total(weights),
-            advantage: advantage(at),
+        let row = |(at, episode): (usize, &'a Episode)| {
+            let (task_index, advantage) = place(at);
+            EpisodeRow { task_index, episode, reward: episode.verdict.total(weights), advantage }
         };
         episodes.iter().enumerate().map(row).collect()
     }
@@ -279,7 +275,7 @@ impl Run {
         let version = self.trainer.updates();
         let generator = &*self.tasks.eval_generator;
         let evaluation = evaluate(&self.recipe, &self.policy, version, generator, &self.tasks.eval)?;
-        let rows = self.rows(&evaluation.episodes, self.recipe.eval.rollouts, |_| None);
+        let rows = self.rows(&evaluation.episodes, |at| (at / self.recipe.eval.rollouts, None));
         self.journal.record_step(self.step, EpisodeKind::Eval, &self.tasks.eval, &rows)?;
         self.log("eval", summary_metrics(&evaluation.summary))?;
         watch.event(Event::Evaluated { step: self.step, summary: &evaluation.summary });

@@ -19,6 +19,8 @@ pub(crate) struct Columns {
     pub(crate) entropy: Vec<f64>,
     advantage: Vec<f64>,
     loss_mask: Vec<bool>,
+    /// One entry a sample.
+    directions: Vec<u8>,
 }
 
 impl Columns {
@@ -41,6 +43,7 @@ impl Columns {
             entropy: scores.entropies(),
             advantage: column(parts(), |sample, at| sample.advantages[at]),
             loss_mask: vec![true; batch.rows.len()],
+            directions: parts().map(|sample| sample.direction).collect(),
         }
     }
 
@@ -57,6 +60,7 @@ impl Columns {
         self.entropy.extend(other.entropy);
         self.advantage.extend(other.advantage);
         self.loss_mask.extend(other.loss_mask);
+        self.directions.extend(other.directions);
     }
 
     pub(crate) fn streams<'a>(
@@ -76,6 +80,7 @@ impl Columns {
             loss_mask: &self.loss_mask,
             sequences,
             groups,
+            directions: &self.directions,
             marks,
         }
     }

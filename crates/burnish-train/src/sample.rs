@@ -33,6 +33,8 @@ pub struct Sample {
     /// Neighbours with one number are compared with each other: the answers to a task, the two of a pair. Only an
     /// objective that asks for groups looks at it.
     pub group: usize,
+    /// Which of two directions its task has ([`burnish_rl::Streams::directions`]).
+    pub direction: u8,
 }
 
 impl Sample {
@@ -63,6 +65,7 @@ impl Sample {
             target: None,
             proximal: None,
             group: 0,
+            direction: 0,
         }
     }
 

@@ -55,6 +55,7 @@ fn a_plan_that_does_nothing_changes_no_bit() {
     for (name, overrides) in [
         ("lang", vec!["plan={plan=\"lang\", config={decay=\"off\"}}"]),
         ("skpo", vec!["plan={plan=\"skpo\", config={draft_tokens=0}}", "advantage.estimator=skpo"]),
+        ("dgpo", vec!["plan={plan=\"dgpo\", config={reverse=false, cycle=false}}"]),
     ] {
         let with = run(&scratch, name, &overrides);
         assert!(weights(name) == weights("plain"), "{name}");
@@ -135,4 +136,66 @@ fn a_draft_is_sampled_once_a_group_credited_by_itself_and_read_by_every_answer()
             }
         }
     }
+}
+
+#[test]
+fn a_task_is_played_in_both_directions_and_both_are_one_group() {
+    let scratch = scratch();
+    // Of one step and small numbers, so that some answers are right; the reference is asked for.
+    let easy = "env={id=\"chains\", tasks=40, config={steps={min=1,max=1}, values={min=1,max=3}}}";
+    let fixed = [easy, "eval.tasks=0", "reward.overlong_buffer.length=0", "train.max_steps=2"];
+    let loss = "loss={objective=\"dgpo\", config={score=\"log_ratio\"}}";
+    run(&scratch, "plain", &fixed);
+    let metrics = run(&scratch, "both", &[&fixed[..], &["plan.plan=dgpo", loss]].concat());
+    let plain = stored(&scratch, "plain", 1, EpisodeKind::Train);
+    let both = stored(&scratch, "both", 1, EpisodeKind::Train);
+    assert_eq!((plain.len(), both.len()), (4 * GROUP, 2 * 4 * GROUP));
+    for (group, episodes) in both.chunks(2 * GROUP).enumerate() {
+        let (forward, reverse) = episodes.split_at(GROUP);
+        for (own, plain) in forward.iter().zip(&plain[group * GROUP..]) {
+            assert_eq!((&own.task, own.task_index), (&plain.task, group));
+            assert!(own.episode.traces == plain.episode.traces, "forward rollouts are those without a plan");
+        }
+        for own in reverse {
+            assert_eq!(own.task_index, 4 + group);
+            assert_eq!(own.task.labels["direction"], "reverse");
+            assert_eq!(own.task, reverse[0].task);
+        }
+        let mut sum = 0.0;
+        for StoredEpisode { episode, reward, advantage, .. } in episodes {
+            let verdict = &episode.verdict;
+            let coherent = verdict.success && verdict.flags["cycle"];
+            assert_eq!(*reward, Some(f64::from(coherent)));
+            assert!(verdict.rewards.keys().eq(["coherent"]));
+            sum += advantage.unwrap();
+        }
+        assert!(sum.abs() < 1e-6, "they are compared with each other: {sum}");
+    }
+    let sampled: usize = both.iter().map(|stored| stored.episode.sampled_tokens()).sum();
+    let first: serde_json::Value = serde_json::from_str(
+        metrics.iter().find(|row| row.contains("plan/coherent")).map(String::as_str).unwrap(),
+    )
+    .unwrap();
+    let metric = |name: &str| {
+        let found = [&first[name], &first["values"][name]].into_iter().find_map(|value| value.as_f64());
+        found.unwrap_or(f64::NAN)
+    };
+    let successes = both.iter().filter(|stored| stored.episode.verdict.success).count();
+    // Follow-ups are sampled tokens too.
+    assert_eq!(metric("tokens/sampled") > sampled as f64, successes > 0);
+    assert_eq!(metric("episodes"), 32.0);
+    assert_eq!(metric("plan/cycle_consistency").is_nan(), successes == 0);
+    let coherent = both.iter().filter(|stored| stored.reward == Some(1.0)).count();
+    assert!((metric("plan/coherent") - coherent as f64 / 32.0).abs() < 1e-12);
+    assert!(metric("dgpo/opposed").is_finite());
+}
+
+#[test]
+fn both_directions_are_refused_where_there_is_no_other() {
+    let scratch = scratch();
+    let plan = "plan.plan=dgpo";
+    let train = ["train", "grpo.toml", "policy.path=tiny/checkpoints/step_40", plan];
+    scratch.burnish(&train).fails_with(&["plan", "mapf-frozenlake", "can't turn task"]);
+    let greedy = [&train[..], &[CHAINS, "advantage.estimator=remax"]].concat();
+    scratch.burnish(&greedy).fails_with(&["advantage.estimator", "remax", "greedy answer"]);
 }

@@ -313,6 +313,12 @@ impl Generator for Chains {
         self.task(&turned, false).ok()
     }
 
+    fn counterpart(&self, task: &Task) -> Option<Task> {
+        let truth = Truth::of(task).ok()?;
+        let turned = self.turned(&truth, truth.answer?);
+        self.task(&turned, false).ok()
+    }
+
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {
         let truth = match Truth::of(task) {
             Ok(truth) => truth,

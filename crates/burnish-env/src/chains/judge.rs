@@ -8,6 +8,7 @@ use super::answer;
 use super::config::Component;
 use super::language;
 use super::problem::carry_out;
+use crate::RECOVERED;
 
 /// What is true of an answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -138,7 +139,7 @@ impl Finding {
             ("language", self.is_in_language),
             ("steps", self.steps() == 1.0),
             ("all", self.is_all()),
-            ("recovered", self.is_recovered),
+            (RECOVERED, self.is_recovered),
         ];
         verdict.flags = BTreeMap::from(flags.map(|(name, holds)| (name.to_owned(), holds)));
         verdict.error_turn = (!self.is_right).then_some(0);

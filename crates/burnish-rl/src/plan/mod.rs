@@ -1,6 +1,7 @@
 //! How the rollouts of a step are sampled, beyond "each task a number of times". One file a plan;
 //! [`crate::catalogue::PLANS`] lists them. A plan says what is to be done as plain data; a run does it.
 
+mod dgpo;
 mod lang;
 mod skpo;
 
@@ -12,6 +13,7 @@ use serde_json::Value;
 use crate::SettingError;
 use crate::catalogue::{self, PLANS};
 
+pub use dgpo::Dgpo;
 pub use lang::{Decay, Lang};
 pub use skpo::Skpo;
 
@@ -79,6 +81,24 @@ pub struct Draft {
     pub template: Option<String>,
 }
 
+/// Both directions of a task, and what becomes of an answer to either.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cycle {
+    /// Is the task turned round, with its right answer stated, played as often as the task itself? Both are one group.
+    pub reverse: bool,
+    /// Is an answer coherent only if a greedy answer to the task turned round with it gives back what was known?
+    pub closes: bool,
+    /// Does the environment's own reward count beside that for coherence?
+    pub keeps_rewards: bool,
+}
+
+impl Cycle {
+    /// How many directions of a task are played.
+    pub fn directions(self) -> usize {
+        1 + usize::from(self.reverse)
+    }
+}
+
 /// How the rollouts of a step are sampled.
 pub trait RolloutPlan: Send + Sync {
     /// The share of the tokens of its task's hint that every rollout of the group begins with: 0 none, 1 all.
@@ -88,6 +108,11 @@ pub trait RolloutPlan: Send + Sync {
 
     /// The draft that is sampled of each task before its rollouts, where there is one.
     fn draft(&self) -> Option<Draft> {
+        None
+    }
+
+    /// The directions in which each task is played, where that is not as ever.
+    fn cycle(&self) -> Option<Cycle> {
         None
     }
 

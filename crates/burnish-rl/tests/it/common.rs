@@ -22,6 +22,8 @@ pub(crate) struct Batch {
     pub(crate) advantage: Vec<f64>,
     pub(crate) loss_mask: Vec<bool>,
     pub(crate) sequences: Vec<Range<usize>>,
+    /// One entry a sequence, or none.
+    pub(crate) directions: Vec<u8>,
     /// What the whole batch said, where an objective asked.
     pub(crate) marks: Vec<Mark>,
 }
@@ -39,6 +41,7 @@ impl Batch {
             loss_mask: &self.loss_mask,
             sequences: &self.sequences,
             groups: &[],
+            directions: &self.directions,
             marks: &self.marks,
         }
     }
@@ -79,7 +82,8 @@ impl Batch {
 
     /// The given sequences alone.
     pub(crate) fn part(&self, sequences: Range<usize>) -> Batch {
-        let mut part = Batch::default();
+        let directions = self.directions.get(sequences.clone()).unwrap_or_default().to_vec();
+        let mut part = Batch { directions, ..Batch::default() };
         for range in &self.sequences[sequences] {
             let start = part.policy.len();
             part.policy.extend(&self.policy[range.clone()]);

@@ -55,6 +55,7 @@ impl Rows {
             advantage: self.advantages.iter().flat_map(|advantage| vec![*advantage; columns]).collect(),
             loss_mask: self.mask.concat().into_iter().map(|in_loss| in_loss == 1).collect(),
             sequences: (0..self.policy.len()).map(|row| row * columns..(row + 1) * columns).collect(),
+            directions: Vec::new(),
             marks: Vec::new(),
         }
     }

@@ -13,6 +13,7 @@ mod contract;
 mod correction;
 mod correction_algebra;
 mod credit;
+mod dgpo;
 mod distillation;
 mod entropy;
 mod frameworks;

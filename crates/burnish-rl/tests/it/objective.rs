@@ -45,6 +45,7 @@ fn token(policy: f64, proximal: f64, reference: f64, advantage: f64) -> Batch {
         advantage: vec![advantage],
         loss_mask: vec![true],
         sequences: std::iter::once(0..1).collect(),
+        directions: Vec::new(),
         marks: Vec::new(),
     }
 }
@@ -245,6 +246,7 @@ fn sequences_without_loss_tokens_count_in_means_over_sequences_only() {
         advantage: vec![1.0, 1.0],
         loss_mask: vec![true, false],
         sequences: vec![0..1, 1..2],
+        directions: Vec::new(),
         marks: Vec::new(),
     };
     let beside = AGGREGATIONS.map(|aggregation| batch.evaluate(&grpo(aggregation, 0.0)).loss);

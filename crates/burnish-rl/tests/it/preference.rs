@@ -34,6 +34,7 @@ fn pair(chosen: f64, rejected: f64) -> Grouped {
         advantage: vec![1.0, 1.0, -1.0, -1.0],
         loss_mask: vec![true; 4],
         sequences: vec![0..2, 2..4],
+        directions: Vec::new(),
         marks: Vec::new(),
     };
     Grouped::new(batch, 2)

@@ -72,6 +72,7 @@ impl Golden {
             advantage: (0..rows.policy.len()).flat_map(|row| vec![label(row); columns]).collect(),
             loss_mask: rows.mask.concat().into_iter().map(|in_loss| in_loss == 1).collect(),
             sequences: (0..rows.policy.len()).map(|row| row * columns..(row + 1) * columns).collect(),
+            directions: Vec::new(),
             marks: Vec::new(),
         };
         (Grouped::new(batch, size), or_policy(&rows.behavior))

@@ -30,25 +30,25 @@ struct Origin {
 }
 
 impl Batch {
-    /// The samples of `groups` of `group_size` episodes with these `rewards`, without advantages yet.
-    pub(super) fn of(groups: &Groups, rewards: &[Option<f64>], group_size: usize, step: u64) -> Self {
+    /// The samples of `groups` with these `rewards`, without advantages yet.
+    pub(super) fn of(groups: &Groups, rewards: &[Option<f64>], step: u64) -> Self {
         let mut batch = Batch { step, samples: Vec::new(), group_sizes: Vec::new(), origins: Vec::new() };
-        for (group, episodes) in groups.episodes.chunks(group_size).enumerate() {
+        for (group, episodes) in groups.episodes.chunks(groups.size).enumerate() {
             if !groups.is_kept[group] {
                 continue;
             }
             let before = batch.samples.len();
             for (rollout, played) in episodes.iter().enumerate() {
-                let episode = group * group_size + rollout;
+                let episode = group * groups.size + rollout;
                 // What has no number to compare gets no advantage.
                 if !rewards[episode].is_some_and(f64::is_finite) {
                     continue;
                 }
-                batch.add(played, episode, group);
+                batch.add(played, episode, group, groups.direction_of(episode));
             }
             // A draft is worth what follows it: without an answer that earned something it is worth nothing.
             if let Some(draft) = groups.drafts.get(group).filter(|_| batch.samples.len() > before) {
-                batch.add(draft, groups.episodes.len() + group, group);
+                batch.add(draft, groups.episodes.len() + group, group, 0);
             }
             batch.group_sizes.push(batch.samples.len() - before);
         }
@@ -56,9 +56,9 @@ impl Batch {
     }
 
     /// Adds the branches of what was played as episode number `episode`.
-    fn add(&mut self, played: &Episode, episode: usize, group: usize) {
+    fn add(&mut self, played: &Episode, episode: usize, group: usize, direction: u8) {
         for branch in played.traces.iter().flat_map(Trace::branches) {
-            self.samples.push(Sample { group, ..Sample::from_rollout(&branch, 0.0) });
+            self.samples.push(Sample { group, direction, ..Sample::from_rollout(&branch, 0.0) });
             self.origins.push(Origin { episode, is_truncated: branch.is_truncated });
         }
     }
@@ -108,21 +108,25 @@ impl Batch {
         }
     }
 
-    /// Keeps pairs of samples of one group: the best with the worst, the second best with the second worst, and so on as
-    /// long as their advantages differ. The better one stands first. Samples without a token in the loss are in no pair.
+    /// Keeps pairs of samples of one group and one direction, which answer one prompt: the best with the worst, the second
+    /// best with the second worst, and so on as long as their advantages differ. The better one stands first. Samples
+    /// without a token in the loss are in no pair.
     pub(super) fn pair(&mut self, advantages: &[Option<Advantage>]) {
         let credit = |at: &usize| advantages[self.origins[*at].episode].as_ref().map_or(0.0, Advantage::mean);
         let mut chosen_and_rejected = Vec::new();
         let mut first = 0;
         for size in &self.group_sizes {
-            let mut members: Vec<usize> =
-                (first..first + size).filter(|at| self.samples[*at].scored_tokens() > 0).collect();
+            let own = first..first + size;
             first += size;
-            members.sort_by(|a, b| credit(b).total_cmp(&credit(a)));
-            for rank in 0..members.len() / 2 {
-                let (best, worst) = (members[rank], members[members.len() - 1 - rank]);
-                if credit(&best) > credit(&worst) {
-                    chosen_and_rejected.push([best, worst]);
+            for direction in [0, 1] {
+                let is_in = |sample: &Sample| sample.direction == direction && sample.scored_tokens() > 0;
+                let mut members: Vec<usize> = own.clone().filter(|at| is_in(&self.samples[*at])).collect();
+                members.sort_by(|a, b| credit(b).total_cmp(&credit(a)));
+                for rank in 0..members.len() / 2 {
+                    let (best, worst) = (members[rank], members[members.len() - 1 - rank]);
+                    if credit(&best) > credit(&worst) {
+                        chosen_and_rejected.push([best, worst]);
+                    }
                 }
             }
         }
@@ -180,6 +184,15 @@ mod tests {
         let groups: Vec<usize> = batch.samples.iter().map(|sample| sample.group).collect();
         assert_eq!(groups, [0, 0, 1, 1, 2, 2]);
         assert!(batch.samples.iter().zip(episodes).all(|(sample, at)| sample.ids[0] as usize == at));
+    }
+
+    #[test]
+    fn answers_to_a_task_and_to_the_task_turned_round_are_no_pair() {
+        let mut batch = batch(&[&[1, 1, 1, 1]]);
+        batch.samples[2..].iter_mut().for_each(|sample| sample.direction = 1);
+        batch.pair(&[1.0, -1.0, 0.5, -0.5].map(|advantage| Some(Advantage::Whole(advantage))));
+        let episodes: Vec<usize> = batch.origins.iter().map(|origin| origin.episode).collect();
+        assert_eq!((episodes, batch.group_sizes), (vec![0, 1, 2, 3], vec![2, 2]));
     }
 
     #[test]

@@ -27,9 +27,8 @@ pub(super) fn rollouts(
     batch: &Batch,
     estimates: Option<&Estimates>,
 ) -> Result<Vec<Option<Rollout>>, RunError> {
-    let group_size = recipe.rollout.group_size;
     let told = |(at, episode): (usize, &Episode)| {
-        let group = groups.group_of(at, group_size);
+        let group = groups.group_of(at);
         groups.is_kept[group].then(|| {
             let reward = rewards.get(at).copied().flatten();
             let phase = if at < groups.episodes.len() { Phase::Downstream } else { Phase::Upstream };
@@ -51,13 +50,12 @@ pub(super) fn rollouts(
 pub(super) fn tell<T: Copy>(
     rollouts: &mut [Option<Rollout>],
     groups: &Groups,
-    group_size: usize,
     known: &[T],
     tell: impl Fn(&mut Rollout, T),
 ) {
     for (at, rollout) in rollouts.iter_mut().enumerate() {
         if let Some(rollout) = rollout {
-            tell(rollout, known[groups.group_of(at, group_size)]);
+            tell(rollout, known[groups.group_of(at)]);
         }
     }
 }
@@ -72,8 +70,8 @@ pub(super) struct Compared {
 }
 
 impl Compared {
-    pub(super) fn of(recipe: &Recipe, groups: &Groups, rollouts: &[Option<Rollout>]) -> Self {
-        let (size, episodes) = (recipe.rollout.group_size, groups.episodes.len());
+    pub(super) fn of(groups: &Groups, rollouts: &[Option<Rollout>]) -> Self {
+        let (size, episodes) = (groups.size, groups.episodes.len());
         let mut compared = Compared { all: Vec::new(), groups: Vec::new(), places: Vec::new() };
         for group in (0..groups.tasks.len()).filter(|group| groups.is_kept[*group]) {
             let start = compared.all.len();

@@ -9,6 +9,7 @@ use burnish_model::Tokenizer;
 use burnish_rl::advantage::{self, Advantage};
 use burnish_rl::overlong::OverlongBuffer;
 
+use super::cycle::{self, Tally};
 use super::plan::Planned;
 use super::selection::{Chosen, Selection};
 use crate::RunError;
@@ -18,6 +19,14 @@ use crate::tasks::Tasks;
 
 /// Stage number in addresses of random numbers: what happens in the environments of greedy episodes.
 const GREEDY_STAGE: u64 = 1 << 34;
+
+/// One policy, as it samples and as it answers greedily.
+pub(super) struct Players<'a> {
+    /// For rollouts that are trained on.
+    pub(super) sampling: &'a mut dyn Policy,
+    /// For answers that are not.
+    pub(super) greedy: &'a mut dyn Policy,
+}
 
 /// All that was sampled in a step, round after round.
 #[derive(Default)]
@@ -30,6 +39,12 @@ pub(super) struct Groups {
     pub(super) is_kept: Vec<bool>,
     /// The draft of each group, where the plan has drafts.
     pub(super) drafts: Vec<Episode>,
+    /// Episodes of a group.
+    pub(super) size: usize,
+    /// The task of each group turned round, where the second half of a group plays it.
+    pub(super) turned: Vec<Task>,
+    /// What both directions came to, where the plan asks.
+    tally: Option<Tally>,
     rounds: usize,
     chosen: Chosen,
 }
@@ -39,19 +54,23 @@ impl Groups {
     /// are those of `selection`, which learns from every round.
     ///
     /// # Errors
-    /// If the policy fails, or a prompt does not fit.
+    /// If the policy fails, a prompt does not fit, or the environment has not what the plan needs.
     pub(super) fn sample(
         recipe: &Recipe,
         tasks: &Tasks,
         selection: &mut Selection,
         planned: &Planned,
-        policy: &mut dyn Policy,
+        players: Players<'_>,
         tokenizer: &Tokenizer,
         step: u64,
     ) -> Result<Self, RunError> {
         let (rollout, seed) = (&recipe.rollout, recipe.run.seed);
+        let Players { sampling: policy, greedy } = players;
         let dynamic = &rollout.dynamic_sampling;
-        let mut groups = Groups::default();
+        let cycle = planned.cycle();
+        let size = rollout.group_size * cycle.map_or(1, |cycle| cycle.directions());
+        let tally = cycle.map(|_| Tally::default());
+        let mut groups = Groups { size, tally, ..Groups::default() };
         let progress = step as f64 / recipe.train.max_steps as f64;
         let mut used = BTreeSet::new();
         while groups.rounds < dynamic.max_rounds.max(1) {
@@ -76,12 +95,18 @@ impl Groups {
             let begun = planned.begin(&plan, progress, policy, tokenizer)?;
             let mut episodes = rollout::play(policy, &Plan { openings: &begun.openings, ..plan })?;
             groups.drafts.extend(begun.drafts);
+            if let (Some(cycle), Some(tally)) = (cycle, &mut groups.tally) {
+                let both = cycle::play(policy, greedy, &plan, cycle, episodes)?;
+                tally.add(&both);
+                groups.turned.extend(both.turned);
+                episodes = both.episodes;
+            }
             if recipe.reward.overlong_buffer.is_on() {
                 punish_overlong(&mut episodes, &recipe.reward.overlong_buffer, rollout.tokens_max)?;
             }
-            selection.observe(&batch, &episodes, rollout.group_size);
+            selection.observe(&batch, &episodes, size);
             let is_kept = |group: &[Episode]| !dynamic.is_on() || varies(recipe, group);
-            groups.is_kept.extend(episodes.chunks(rollout.group_size).map(is_kept));
+            groups.is_kept.extend(episodes.chunks(size).map(is_kept));
             groups.tasks.extend(batch);
             groups.episodes.extend(episodes);
             groups.rounds += 1;
@@ -161,8 +186,30 @@ impl Groups {
     }
 
     /// The group of number `at` of [`Groups::played`].
-    pub(super) fn group_of(&self, at: usize, group_size: usize) -> usize {
-        at.checked_sub(self.episodes.len()).unwrap_or(at / group_size)
+    pub(super) fn group_of(&self, at: usize) -> usize {
+        at.checked_sub(self.episodes.len()).unwrap_or(at / self.size)
+    }
+
+    /// The direction of number `at` of [`Groups::played`]: 1 where its task was turned round.
+    pub(super) fn direction_of(&self, at: usize) -> u8 {
+        let is_second_half = at < self.episodes.len() && at % self.size >= self.size / 2;
+        u8::from(!self.turned.is_empty() && is_second_half)
+    }
+
+    /// The tasks that were played: one a group, then each of them turned round, where that was played too.
+    pub(super) fn all_tasks(&self) -> Vec<Task> {
+        self.tasks.iter().chain(&self.turned).cloned().collect()
+    }
+
+    /// Where the task of each episode stands among [`Groups::all_tasks`].
+    pub(super) fn task_indices(&self) -> Vec<usize> {
+        let place = |at| self.group_of(at) + usize::from(self.direction_of(at)) * self.tasks.len();
+        (0..self.episodes.len()).map(place).collect()
+    }
+
+    /// Tokens of the greedy answers of cycle checks, where the plan has them.
+    pub(super) fn follow_up_tokens(&self) -> Option<usize> {
+        self.tally.as_ref().map(Tally::tokens)
     }
 
     /// Number of groups that are trained on.
@@ -173,6 +220,7 @@ impl Groups {
     /// What selection and dynamic sampling did, where they are on.
     pub(super) fn metrics(&self, recipe: &Recipe) -> Values {
         let mut values = self.chosen.metrics();
+        values.extend(self.tally.iter().flat_map(Tally::metrics));
         if recipe.rollout.dynamic_sampling.is_on() {
             values.insert("dynamic_sampling/rounds".into(), self.rounds as f64);
             let dropped = self.is_kept.len() - self.kept();

@@ -77,9 +77,9 @@ impl Moved {
     }
 
     /// Keeps an answer to each task of a step.
-    pub(super) fn keep(&mut self, groups: &Groups, group_size: usize, batch: &Batch) {
+    pub(super) fn keep(&mut self, groups: &Groups, batch: &Batch) {
         for (at, sample) in batch.samples.iter().enumerate().rev() {
-            let group = groups.group_of(batch.episode(at), group_size);
+            let group = groups.group_of(batch.episode(at));
             if let Some(played) = Played::of(sample) {
                 self.0.insert(groups.tasks[group].id.0.clone(), played);
             }

@@ -4,7 +4,7 @@ use burnish_core::{Episode, Policy, Role, Sampling, Task, Verdict};
 use burnish_env::Generator;
 use burnish_env::rollout::{self, Opening, Plan, SeedPlace};
 use burnish_model::Tokenizer;
-use burnish_rl::plan::{About, Draft, Outcome, RolloutPlan};
+use burnish_rl::plan::{About, Cycle, Draft, Outcome, RolloutPlan};
 
 use crate::RunError;
 use crate::recipe::Recipe;
@@ -66,6 +66,11 @@ impl Planned {
         };
         let openings = plan.tasks.iter().map(hinted).collect::<Result<_, _>>()?;
         Ok(Begun { openings, drafts: Vec::new() })
+    }
+
+    /// The directions in which tasks are played, where that is not as ever.
+    pub(super) fn cycle(&self) -> Option<Cycle> {
+        self.0.as_ref().and_then(|plan| plan.cycle())
     }
 
     /// Learns from the groups of a step: the tasks that were trained on, and whether any rollout of each has a positive

@@ -94,7 +94,6 @@ impl Teacher {
         groups: &Groups,
         batch: &Batch,
     ) -> Result<Vec<Shown>, RunError> {
-        let group_size = recipe.rollout.group_size;
         let mut openings: Vec<Option<(Vec<u32>, Vec<u32>)>> = vec![None; groups.tasks.len()];
         let mut shown = Vec::with_capacity(batch.samples.len());
         for (at, sample) in batch.samples.iter().enumerate() {
@@ -102,7 +101,7 @@ impl Teacher {
                 shown.push(Shown { sample: sample.clone(), own: 0, theirs: 0 });
                 continue;
             }
-            let group = groups.group_of(batch.episode(at), group_size);
+            let group = groups.group_of(batch.episode(at));
             let task = &groups.tasks[group];
             if openings[group].is_none() {
                 openings[group] = Some(self.opening(

@@ -96,6 +96,7 @@ impl Batch {
             loss_mask: &vec![true; tokens],
             sequences: &self.sequences,
             groups: &groups,
+            directions: &[],
             marks: &[],
         };
         let objective = PolicyLoss::new(&loss)?;

@@ -99,6 +99,12 @@ pub const METRICS: &[Metric] = &[
     metric("rewards/margins", "nats", "implicit reward of the better answer minus that of the worse, mean over pairs"),
     metric("logps/chosen", "nats", "log-prob of the better answers, mean over pairs"),
     metric("logps/rejected", "nats", "log-prob of the worse answers, mean over pairs"),
+    metric("dgpo/opposed", "share", "groups with better and worse answers (`dgpo`)"),
+    metric("dgpo/variance", "nats²", "variance of the better answers' scores, mean over the groups that have any (`dgpo`)"),
+    metric("plan/coherent", "share", "answers that are right and whose cycle closes (plan `dgpo`)"),
+    metric("plan/cycle_consistency", "share", "right answers whose cycle closes (plan `dgpo`)"),
+    metric("plan/forward_success", "share", "right answers to the tasks as they are drawn (plan `dgpo`)"),
+    metric("plan/reverse_success", "share", "right answers to the tasks turned round (plan `dgpo`)"),
     metric("rollout_corr/kl", "nats", "sampling policy to training policy, mean over tokens (k1) (where `loss.correction` is on)")
         .verl("rollout_corr/kl"),
     metric("rollout_corr/k3_kl", "nats", "the same, estimated by k3 (where `loss.correction` is on)")

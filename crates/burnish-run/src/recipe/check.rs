@@ -5,7 +5,7 @@ use burnish_env::EnvError;
 use burnish_model::ModelConfig;
 use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::catalogue::PREFERENCES;
-use burnish_rl::plan::PlanConfig;
+use burnish_rl::plan::{Cycle, PlanConfig};
 use burnish_rl::presets;
 use burnish_rl::rules::{self, RULES, Setup};
 use burnish_rl::{LossConfig, SettingError};
@@ -76,9 +76,19 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
                 recipe.advantage.clone().complete().map_err(|error| within("advantage", error))?;
             let selection =
                 recipe.selection.clone().complete().map_err(|error| within("selection", error))?;
-            check_supplied(recipe, &advantage, source)?;
+            let plan = recipe.plan.clone().map(PlanConfig::complete).transpose();
+            recipe.plan = plan.map_err(|error| within("plan", error))?;
+            let built = recipe.plan.as_ref().map(PlanConfig::build).transpose();
+            let built = built.map_err(|error| within("plan", error))?;
+            let cycle = built.as_ref().and_then(|plan| plan.cycle());
+            let has_drafts = built.is_some_and(|plan| plan.draft().is_some());
+            let rule = "needs a plan with drafts: `plan.plan = \"skpo\"`";
+            ranges.holds("eval.draft", has_drafts || !recipe.eval.draft, rule)?;
+            check_supplied(recipe, &advantage, cycle, source)?;
             check_critic(recipe, &ranges)?;
-            let episodes = rollout.tasks_per_step * rollout.group_size;
+            let rollout = &recipe.rollout;
+            let directions = cycle.map_or(1, |cycle| cycle.directions());
+            let episodes = rollout.tasks_per_step * rollout.group_size * directions;
             loss.adaptive_kl.check_batch(episodes).map_err(|error| within("loss", error))?;
             let overlong = recipe.reward.overlong_buffer.check(rollout.tokens_max);
             overlong.map_err(|error| within("reward", error))?;
@@ -95,12 +105,6 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
                 return Err(error);
             }
             check_teacher(recipe, &loss, source)?;
-            let plan = recipe.plan.clone().map(PlanConfig::complete).transpose();
-            recipe.plan = plan.map_err(|error| within("plan", error))?;
-            let drafts = recipe.plan.as_ref().map(PlanConfig::build).transpose();
-            let drafts = drafts.map_err(|error| within("plan", error))?.and_then(|plan| plan.draft());
-            let rule = "needs a plan with drafts: `plan.plan = \"skpo\"`";
-            ranges.holds("eval.draft", drafts.is_some() || !recipe.eval.draft, rule)?;
             (recipe.loss, recipe.advantage, recipe.selection) = (loss, advantage, selection);
         }
         Method::Preference => {
@@ -136,11 +140,24 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
 }
 
 /// Refuses an estimator that asks for what a run can't tell it.
-fn check_supplied(recipe: &Recipe, advantage: &AdvantageConfig, source: &Source) -> Result<(), RecipeError> {
+fn check_supplied(
+    recipe: &Recipe,
+    advantage: &AdvantageConfig,
+    cycle: Option<Cycle>,
+    source: &Source,
+) -> Result<(), RecipeError> {
     let refused = |problem: String| source.error("advantage.estimator", problem);
     let estimator = advantage.build().map_err(|error| refused(error.to_string()))?;
     let needs = estimator.needs();
-    if recipe.rollout.group_size < 2 && estimator.compares_within_groups() {
+    if needs.greedy_reward && cycle.is_some() {
+        return Err(refused(format!(
+            "is `{}`, which compares with a greedy answer, and `plan.plan` has rewards that a greedy answer does not earn; \
+             take another estimator, as `grpo`",
+            advantage.estimator
+        )));
+    }
+    let directions = cycle.map_or(1, |cycle| cycle.directions());
+    if recipe.rollout.group_size * directions < 2 && estimator.compares_within_groups() {
         let problem =
             format!("must be 2 or more: `{}` compares the episodes of a group", advantage.estimator);
         return Err(source.error("rollout.group_size", problem));

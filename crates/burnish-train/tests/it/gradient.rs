@@ -324,3 +324,31 @@ fn marks_of_the_whole_batch_and_groups_are_the_same_whatever_the_size_of_micro_b
         assert!(distance < 1e-4, "{tokens_max} tokens: {distance}");
     }
 }
+
+/// The sum of the log-probs of the sequences of the second direction.
+struct SecondDirection;
+
+impl Objective for SecondDirection {
+    fn evaluate(&self, streams: &Streams<'_>, _: &Totals) -> Evaluation {
+        let mut evaluation = Evaluation::zero(streams.policy.len());
+        for (at, sequence) in streams.sequences.iter().enumerate() {
+            let weight = f64::from(streams.direction(at));
+            evaluation.loss += weight * streams.policy[sequence.clone()].iter().sum::<f64>();
+        }
+        evaluation
+    }
+}
+
+#[test]
+fn each_sequence_has_the_direction_of_its_sample_whatever_the_size_of_micro_batches() {
+    let model = qwen3();
+    let mut batch = random_batch(3);
+    batch.iter_mut().enumerate().for_each(|(at, sample)| sample.direction = u8::from(at % 3 == 0));
+    let logprobs = score(&model, &batch, 1000).unwrap();
+    let second = batch.iter().zip(&logprobs).filter(|(sample, _)| sample.direction == 1);
+    let expected: f64 = second.flat_map(|(sample, own)| sample.scored().map(|at| f64::from(own[at]))).sum();
+    for tokens_max in [1, 40, 1000] {
+        let found = gradient(&model, &batch, &SecondDirection, tokens_max).0.loss;
+        assert!(expected < 0.0 && (found / expected - 1.0).abs() < 1e-5, "{found} for {expected}");
+    }
+}

@@ -1,6 +1,8 @@
 //! DGPO: groups of forward and reverse answers, preferred by coherence.
 
-use super::{Evidence, Status, System};
+use burnish_rl::Family;
+
+use super::{Evidence, PartRef, Status, System};
 
 pub(super) const SYSTEM: System = System {
     id: "dgpo",
@@ -8,13 +10,19 @@ pub(super) const SYSTEM: System = System {
     paper: "Directional-Groupwise Preference Optimization, arXiv:2605.10863",
     evidence: Evidence::Abstract,
     reconstructed: &["the loss, from SimPO's margin and InfoNCE", "how reverse instances are made"],
-    parts: &[],
+    parts: &[
+        PartRef { family: Family::Plan, id: "dgpo" },
+        PartRef { family: Family::Preference, id: "dgpo" },
+    ],
     uses: &[],
     environments: &["chains"],
-    recipe: None,
+    recipe: Some("recipes/dgpo.toml"),
     set: &[],
-    study: None,
+    study: Some("recipes/studies/dgpo.toml"),
     results: &[],
-    reduces_to: &[],
-    status: Status::Planned,
+    reduces_to: &[
+        "SimPO, for one right and one wrong answer of one direction",
+        "DPO, with log-ratios, a temperature of 1 and no margin",
+    ],
+    status: Status::Runs,
 };
