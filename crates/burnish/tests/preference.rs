@@ -64,11 +64,10 @@ fn pairs_and_labels_are_learnt_from_a_file() {
         scratch.burnish(&[&ARGUMENTS[..], &own].concat()).succeeds();
         let rows = rows(&scratch, &name);
         assert_eq!(rows.len(), 30);
+        // Batches differ in their answers: what was learnt shows in the rewards, not in the log-probs.
         let margin =
-            |row: &Value| row["logps/chosen"].as_f64().unwrap() - row["logps/rejected"].as_f64().unwrap();
-        // SimPO looks at the mean over tokens, and no reference holds it where it was: the sums move less.
-        let gained = if objective == "simpo" { 0.05 } else { 2.0 };
-        assert!(margin(&rows[29]) > margin(&rows[0]) + gained, "{name}: {} {}", rows[0], rows[29]);
+            |row: &Value| row["rewards/chosen"].as_f64().unwrap() - row["rewards/rejected"].as_f64().unwrap();
+        assert!(margin(&rows[29]) > margin(&rows[0]) + 0.03, "{name}: {} {}", rows[0], rows[29]);
         if objective == "dpo" {
             // The policy is its own reference before the first update: every margin is 0.
             assert!((rows[0]["loss"].as_f64().unwrap() - 2f64.ln()).abs() < 1e-5, "{}", rows[0]);
