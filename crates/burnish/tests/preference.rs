@@ -29,10 +29,10 @@ const ARGUMENTS: [&str; 10] = [
     "train.max_steps=30",
     "train.epochs=1",
     "train.minibatches=1",
-    "train.sequences_per_step=6",
+    "train.sequences_per_step=24",
     "loss.beta=0",
     "eval.tasks=0",
-    "optimizer.learning_rate=3e-3",
+    "optimizer.learning_rate=1e-3",
 ];
 
 fn rows(scratch: &Scratch, name: &str) -> Vec<Value> {
@@ -64,10 +64,10 @@ fn pairs_and_labels_are_learnt_from_a_file() {
         scratch.burnish(&[&ARGUMENTS[..], &own].concat()).succeeds();
         let rows = rows(&scratch, &name);
         assert_eq!(rows.len(), 30);
-        // Batches differ in their answers: what was learnt shows in the rewards, not in the log-probs.
+        // Every step has every row.
         let margin =
             |row: &Value| row["rewards/chosen"].as_f64().unwrap() - row["rewards/rejected"].as_f64().unwrap();
-        assert!(margin(&rows[29]) > margin(&rows[0]) + 0.03, "{name}: {} {}", rows[0], rows[29]);
+        assert!(margin(&rows[29]) > margin(&rows[0]) + 0.1, "{name}: {} {}", rows[0], rows[29]);
         if objective == "dpo" {
             // The policy is its own reference before the first update: every margin is 0.
             assert!((rows[0]["loss"].as_f64().unwrap() - 2f64.ln()).abs() < 1e-5, "{}", rows[0]);
