@@ -30,7 +30,7 @@ impl<'a> LocalPolicy<'a> {
     }
 
     /// For rollouts that are trained on: refuses sampling that is not from the model's whole distribution
-    /// ([`Sampling::check_on_policy`]), because the recorded log-probs would not be those of what was done.
+    /// ([`burnish_core::Sampling::check_on_policy`]), because the recorded log-probs would not be those of what was done.
     pub fn for_training(mut self) -> Self {
         self.is_training = true;
         self

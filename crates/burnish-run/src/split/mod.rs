@@ -2,7 +2,7 @@
 //!
 //! Two recipes with the same tasks and the same split, of which one keeps what the other does not (`>= 4` and `< 4`), share
 //! the tasks out between reinforcement learning and imitation: every task goes to one of them. Scores are frozen: a rule
-//! gives the same score each time, and what a judge said is kept in a file ([`judge`]). No scorer sees a task's truth,
+//! gives the same score each time, and what a judge said is kept in a file (`judge`). No scorer sees a task's truth,
 //! except through a rule that is told to read it.
 
 mod judge;
