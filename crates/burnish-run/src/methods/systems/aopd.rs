@@ -16,7 +16,7 @@ pub(super) const SYSTEM: System = System {
     recipe: Some("recipes/aopd.toml"),
     set: &[],
     study: Some("recipes/studies/aopd.toml"),
-    results: &[],
+    results: &["docs/results/aopd.md"],
     reduces_to: &[
         "on-policy distillation (opd), for tau = -1",
         "forward KL on sampled tokens (gkd, beta = 0), for tau = 1 and every token",
