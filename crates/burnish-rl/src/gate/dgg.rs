@@ -20,8 +20,9 @@
 //! **Conventions.** A `z` that is not finite counts as +∞: the gate closes for every `τ` below ∞. Before there are
 //! statistics there is no `z`, and the gate is open. What is not finite enters no statistics.
 //!
-//! **Reduces to.** `τ = "inf"`: every use is made. `τ = "-inf"` and `warmup = 0`: only the first is. Both to the bit; with a
-//! learning rate that falls, mind that the schedule counts updates made, and is as long as if all were.
+//! **Reduces to.** `τ = "inf"`: every use is made. `τ = "-inf"` and `warmup = 0`: only the first is (with statistics of
+//! `reuse`, from the second batch on). Both to the bit; with a learning rate that falls, mind that the schedule counts updates
+//! made, and is as long as if all were.
 //!
 //! **Differs from the paper.** It watches the head only; `signal` puts any other number under the same rule, which are its
 //! baselines. Under tied embeddings `g` is the part that comes from the head. Of a head that is frozen or has an adapter it
@@ -30,7 +31,8 @@
 //! **Reconstructed.** That only updates made enter the statistics; their form: weights `decay^age`, so that `decay = 1` is
 //! Welford's of all, and below 1 an average that is right from the first value on; `decay = 0.99`, `warmup = 20` updates;
 //! that `g_before` of a batch's first use is the last of the batch before; `τ = 0.5`, the middle one of the paper's three;
-//! that a rise is what counts for every signal.
+//! that a rise is what counts for every signal. `statistics = "reuse"` is another reading: only changes between two uses of
+//! one batch enter `μ` and `s`. With small batches the change from batch to batch is the larger one, and hides them.
 //!
 //! **References.** "When to Stop Reusing", arXiv:2605.19425. The running variance: West 1979, "Updating mean and variance
 //! estimates: an improved method".
@@ -71,6 +73,17 @@ impl Signal {
     }
 }
 
+/// Which changes enter the statistics.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Statistics {
+    /// Those between any two updates made, also from one batch to the next.
+    #[default]
+    All,
+    /// Those between two uses of one batch.
+    Reuse,
+}
+
 /// The gate on a jump of one number. See the head of this file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -80,6 +93,8 @@ pub struct Dgg {
     /// `τ`, in standard deviations; `"inf"` never closes, `"-inf"` always does. Default: 0.5.
     #[serde(with = "infinite")]
     pub tau: f64,
+    /// Which changes enter `μ` and `s`. Default: `all`.
+    pub statistics: Statistics,
     /// Updates that are made before the gate may close. Default: 20.
     pub warmup: u64,
     /// What the weight of a change is multiplied by with each further one; 1 weighs all alike. Default: 0.99.
@@ -96,6 +111,7 @@ impl Default for Dgg {
         Dgg {
             signal: Signal::HeadGradNorm,
             tau: 0.5,
+            statistics: Statistics::All,
             warmup: 20,
             decay: 0.99,
             epsilon: 1e-8,
@@ -108,7 +124,7 @@ impl Default for Dgg {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Seen {
-    /// How many.
+    /// How many updates were made.
     updates: u64,
     /// Sum of their weights.
     weight: f64,
@@ -122,7 +138,6 @@ struct Seen {
 
 impl Seen {
     fn add(&mut self, change: f64, decay: f64) {
-        self.updates += 1;
         self.weight = decay * self.weight + 1.0;
         let distance = change - self.mean;
         self.mean += distance / self.weight;
@@ -131,7 +146,7 @@ impl Seen {
 
     /// How far a change stands out; none before there was one.
     fn score(&self, change: f64, epsilon: f64) -> Option<f64> {
-        (self.updates > 0).then(|| {
+        (self.weight > 0.0).then(|| {
             let deviation = (self.squares / self.weight).max(0.0).sqrt();
             let score = (change - self.mean) / (deviation + epsilon);
             if score.is_finite() { score } else { f64::INFINITY }
@@ -169,11 +184,15 @@ impl Gate for Dgg {
     fn rule(&mut self, reuse: usize, proposal: &Proposal) -> Ruling {
         let level = self.signal.of(proposal);
         let change = level - self.seen.before.unwrap_or(level);
-        let score = self.seen.score(change, self.epsilon);
+        let counts = self.statistics == Statistics::All || reuse >= 2;
+        let score = self.seen.score(change, self.epsilon).filter(|_| counts);
         let stands_out = score.is_some_and(|score| score > self.tau);
         let is_open = reuse < 2 || self.seen.updates < self.warmup || !stands_out;
         if is_open && change.is_finite() {
-            self.seen.add(change, self.decay);
+            if counts {
+                self.seen.add(change, self.decay);
+            }
+            self.seen.updates += 1;
             self.seen.before = Some(level);
         }
         let score = score.map(|score| [("gate/z", score), ("gate/alarm", f64::from(stands_out))]);

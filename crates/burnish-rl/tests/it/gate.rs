@@ -74,6 +74,28 @@ proptest! {
     }
 
     #[test]
+    fn statistics_of_reuse_leave_out_the_changes_from_batch_to_batch(
+        norms in prop::collection::vec(0.01f64..3.0, 6..60),
+    ) {
+        let mut gate = dgg(json!({ "statistics": "reuse", "tau": "inf", "epsilon": 1e-3 }));
+        let proposals: Vec<(usize, f64)> = (0..).map(|at| 1 + at % 3).zip(norms.iter().copied()).collect();
+        let found = rulings(&mut *gate, &proposals);
+        let mut changes = Vec::new();
+        for (at, (reuse, norm)) in proposals.iter().enumerate() {
+            if *reuse == 1 {
+                prop_assert_eq!(found[at].1, None);
+                continue;
+            }
+            let change = norm - norms[at - 1];
+            match found[at].1 {
+                Some(z) => prop_assert!(is_near(z, oracle(&changes, change, 0.99, 1e-3), 1e-9)),
+                None => prop_assert!(changes.is_empty()),
+            }
+            changes.push(change);
+        }
+    }
+
+    #[test]
     fn a_dropped_update_leaves_the_gate_as_it_was(
         norms in prop::collection::vec(0.01f64..3.0, 3..20),
         leap in 100.0f64..1e6,
