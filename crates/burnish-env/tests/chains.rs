@@ -384,6 +384,31 @@ fn prompts_show_the_skill_in_the_share_asked_for() {
 }
 
 #[test]
+fn prompts_show_a_draft_and_the_task_again_in_the_share_asked_for() {
+    let generator = generator(&json!({"steps": {"min": 2, "max": 3}, "draft_shown": 0.5}));
+    let tasks = generator.tasks(4, 400).unwrap().tasks;
+    let mut drafts = Vec::new();
+    for task in &tasks {
+        let lines: Vec<&str> = task.prompt[0].content.lines().collect();
+        let (first, last) = (lines[0], lines[lines.len() - 1]);
+        assert_eq!(first, last);
+        if lines.len() > 1 {
+            drafts.push((task, lines[1..lines.len() - 1].join("\n")));
+        }
+    }
+    assert_eq!(drafts.len(), 200);
+    // Nothing is wrong with the demonstrations: a draft that does not begin one is a wrong one. Short drafts end before their slip.
+    let right = |(task, draft): &&(&Task, String)| {
+        generator.demonstrate(task).unwrap().content.starts_with(draft.as_str())
+    };
+    let right = drafts.iter().filter(right).count();
+    assert!((110..170).contains(&right), "{right}");
+    assert!(drafts.iter().all(|(_, draft)| !draft.is_empty()));
+    let lengths: BTreeSet<usize> = drafts.iter().map(|(_, draft)| draft.chars().count()).collect();
+    assert!(lengths.len() > 12, "{lengths:?}");
+}
+
+#[test]
 fn a_snapshot_brings_an_episode_back() {
     let generator = generator(&mixed());
     let task = &generator.tasks(3, 1).unwrap().tasks[0];

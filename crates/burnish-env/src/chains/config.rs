@@ -156,6 +156,9 @@ pub struct Config {
     pub skill_errors: f64,
     /// Share of the tasks whose prompt has the skill on a line of its own, to teach a policy to read skills.
     pub skill_shown: f64,
+    /// Share of the tasks whose prompt has the beginning of an attempt, right or wrong, and then the task again, to teach a
+    /// policy to read drafts (SKPO).
+    pub draft_shown: f64,
 }
 
 impl Default for Config {
@@ -174,12 +177,13 @@ impl Default for Config {
             demonstration_errors: 0.0,
             skill_errors: 0.0,
             skill_shown: 0.0,
+            draft_shown: 0.0,
         }
     }
 }
 
 /// Key, least, greatest, help.
-const BOUNDS: [(&str, f64, f64, &str); 17] = [
+const BOUNDS: [(&str, f64, f64, &str); 18] = [
     ("steps.min", 1.0, 8.0, "fewest steps of a chain"),
     ("steps.max", 1.0, 8.0, "most steps of a chain"),
     ("values.min", 1.0, 999.0, "least operand that is stated"),
@@ -197,6 +201,7 @@ const BOUNDS: [(&str, f64, f64, &str); 17] = [
     ("demonstration_errors", 0.0, 1.0, "share of demonstrations that are wrong"),
     ("skill_errors", 0.0, 1.0, "share of skills that are wrong"),
     ("skill_shown", 0.0, 1.0, "share of tasks whose prompt has the skill"),
+    ("draft_shown", 0.0, 1.0, "share of tasks whose prompt has the beginning of an attempt, and the task again"),
 ];
 
 /// The numbers of the configuration that may be changed.

@@ -16,6 +16,8 @@ pub(super) struct Cell {
     pub(super) steps: u64,
     /// Does the prompt have the skill?
     pub(super) shows_skill: bool,
+    /// Does the prompt have a draft, and the task again?
+    pub(super) shows_draft: bool,
 }
 
 impl std::fmt::Display for Cell {
@@ -34,7 +36,14 @@ impl std::fmt::Display for Cell {
 /// The cells of `count` tasks in random order. The share of each key is met exactly in all, and nearly within what the
 /// keys before it make: each key is spread over the tasks sorted by those.
 pub(super) fn cells(config: &Config, seed: u64, count: usize) -> Vec<Cell> {
-    let blank = Cell { kind: TaskKind::Chain, language: 0, is_reverse: false, steps: 0, shows_skill: false };
+    let blank = Cell {
+        kind: TaskKind::Chain,
+        language: 0,
+        is_reverse: false,
+        steps: 0,
+        shows_skill: false,
+        shows_draft: false,
+    };
     let mut cells = vec![blank; count];
     let mut deal = |weights: &[f64], only_chains: bool, set: &dyn Fn(&mut Cell, usize)| {
         cells.sort_unstable();
@@ -54,6 +63,11 @@ pub(super) fn cells(config: &Config, seed: u64, count: usize) -> Vec<Cell> {
     deal(&[1.0 - config.skill_shown, config.skill_shown], false, &|cell, which| {
         cell.shows_skill = which == 1
     });
+    if config.draft_shown > 0.0 {
+        deal(&[1.0 - config.draft_shown, config.draft_shown], false, &|cell, which| {
+            cell.shows_draft = which == 1
+        });
+    }
     Stream::new(Address::new(seed, Purpose::Shuffle).seed()).shuffle(&mut cells);
     cells
 }

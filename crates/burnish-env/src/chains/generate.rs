@@ -29,6 +29,15 @@ enum Decision {
     SkillIsWrong = 2,
     Slip = 3,
     SkillSlip = 4,
+    DraftIsWrong = 5,
+    DraftSlip = 6,
+}
+
+/// What a prompt has beside its task.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Shows {
+    skill: bool,
+    draft: bool,
 }
 
 /// Makes chains.
@@ -66,12 +75,18 @@ impl Chains {
         Truth { recovers: recovers.or(answer).unwrap_or_default(), problem, answer }
     }
 
-    fn task(&self, truth: &Truth, shows_skill: bool) -> Result<Task, EnvError> {
+    fn task(&self, truth: &Truth, shows: Shows) -> Result<Task, EnvError> {
         let problem = &truth.problem;
-        let mut prompt = language::write(problem.language, &problem.prompt());
+        let bare = language::write(problem.language, &problem.prompt());
+        let mut prompt = bare.clone();
         let mut id = name(truth)?;
-        if shows_skill {
+        if shows.skill {
             prompt = format!("{prompt}\n{}", self.skill_of(truth)?);
+        }
+        if shows.draft {
+            prompt = format!("{prompt}\n{}\n{bare}", self.draft_of(truth)?);
+        }
+        if shows != Shows::default() {
             id = format!("{ID}/{}", digest(format!("{id}\n{prompt}").as_bytes()));
         }
         let (language, resource) = self.config.language(problem.language);
@@ -113,7 +128,7 @@ impl Chains {
                 let answer = truth.answer.unwrap_or_default();
                 truth = self.turned(&truth, answer);
             }
-            let task = self.task(&truth, cell.shows_skill)?;
+            let task = self.task(&truth, Shows { skill: cell.shows_skill, draft: cell.shows_draft })?;
             if !known.contains_key(&task.id) {
                 report.made += 1;
                 return Ok(task);
@@ -175,14 +190,18 @@ impl Chains {
     /// The steps and the final answer of the task's demonstration, right or wrong as its name decides. None where the
     /// task has no answer.
     fn demonstration(&self, truth: &Truth) -> Option<(Vec<Step>, u64)> {
+        let is_wrong =
+            chance(&name(truth).ok()?, Decision::DemonstrationIsWrong) < self.config.demonstration_errors;
+        self.attempt(truth, is_wrong.then_some(Decision::Slip))
+    }
+
+    /// The steps and the final answer of an attempt, with one slip where one is named. None where the task has no answer.
+    fn attempt(&self, truth: &Truth, slip: Option<Decision>) -> Option<(Vec<Step>, u64)> {
         let right = truth.answer?;
-        let name = name(truth).ok()?;
         let moves = truth.problem.plan();
         let steps = carry_out(&moves, None)?;
-        if chance(&name, Decision::DemonstrationIsWrong) >= self.config.demonstration_errors {
-            return Some((steps, right));
-        }
-        let bits = bits(&name, Decision::Slip);
+        let Some(slip) = slip else { return Some((steps, right)) };
+        let bits = bits(&name(truth).ok()?, slip);
         let slip = 1 + bits % 3;
         // The low bits choose the size, the others the side.
         let wrong = |value: u64| if bits & 4 == 4 && value >= slip { value - slip } else { value + slip };
@@ -196,6 +215,18 @@ impl Chains {
             let answer = slipped.last()?.result;
             (answer != right).then_some((slipped, answer))
         })
+    }
+
+    /// The beginning of an attempt that is right as often as wrong, of at least one sign, in the task's language; none where
+    /// the task has no work to show.
+    fn draft_of(&self, truth: &Truth) -> Result<String, EnvError> {
+        let name = name(truth)?;
+        let is_wrong = chance(&name, Decision::DraftIsWrong) < 0.5;
+        let attempt = self.attempt(truth, is_wrong.then_some(Decision::DraftSlip));
+        let work = attempt.map(|(steps, answer)| answer_text(&steps, answer)).unwrap_or_default();
+        let length = 1 + bits(&name, Decision::DraftIsWrong) as usize % work.chars().count().max(1);
+        let beginning: String = work.chars().take(length).collect();
+        Ok(language::write(truth.problem.language, &beginning))
     }
 
     /// The skill in the task's language.
@@ -230,7 +261,7 @@ fn move_text(Move { left, operator, right }: &Move) -> String {
     format!("{}{}{}", text(left), operator.sign(), text(right))
 }
 
-/// The name of a task by its content, without the skill that its prompt may show.
+/// The name of a task by its content, without the skill or the draft that its prompt may show.
 pub(super) fn name(truth: &Truth) -> Result<String, EnvError> {
     Ok(format!("{ID}/{}", digest(to_value(truth)?.to_string().as_bytes())))
 }
@@ -310,13 +341,13 @@ impl Generator for Chains {
     fn reverse(&self, task: &Task, answer: &str) -> Option<Task> {
         let truth = Truth::of(task).ok()?;
         let turned = self.turned(&truth, stated(answer)?);
-        self.task(&turned, false).ok()
+        self.task(&turned, Shows::default()).ok()
     }
 
     fn counterpart(&self, task: &Task) -> Option<Task> {
         let truth = Truth::of(task).ok()?;
         let turned = self.turned(&truth, truth.answer?);
-        self.task(&turned, false).ok()
+        self.task(&turned, Shows::default()).ok()
     }
 
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {
