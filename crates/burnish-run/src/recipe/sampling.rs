@@ -6,7 +6,7 @@ use burnish_env::rollout::Overlong;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::DynamicSampling;
+use super::{AlsoSection, DynamicSampling};
 
 /// `[rollout]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -127,6 +127,9 @@ pub struct EvalSection {
     /// Configuration of the environment, where it differs from training's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<Value>,
+    /// Evaluations beside this one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<AlsoSection>,
 }
 
 impl Default for EvalSection {
@@ -146,6 +149,7 @@ impl Default for EvalSection {
             frequency_penalty: 0.0,
             draft: false,
             config: None,
+            also: Vec::new(),
         }
     }
 }
