@@ -46,6 +46,11 @@ impl EvalSet {
         })
     }
 
+    /// Can its tasks be turned round?
+    pub(crate) fn can_be_turned(&self) -> bool {
+        self.tasks.first().is_some_and(|task| self.generator.counterpart(task).is_some())
+    }
+
     /// What its episodes are called in the journal.
     pub(crate) fn kind(&self) -> EpisodeKind {
         self.name.clone().map_or(EpisodeKind::Eval, EpisodeKind::Also)

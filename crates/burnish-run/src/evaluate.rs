@@ -8,7 +8,7 @@ use burnish_eval::Summary;
 
 use crate::RunError;
 use crate::eval_set::EvalSet;
-use crate::grpo::drafts_of_evaluation;
+use crate::grpo::{cycle, drafts_of_evaluation};
 use crate::policy::LoadedPolicy;
 use crate::recipe::Recipe;
 
@@ -61,6 +61,9 @@ pub(crate) fn evaluate(
     // What a draft took belongs to the first answer that reads it.
     for (episode, draft) in episodes.chunks_mut(plan.rollouts).zip(begun.drafts) {
         episode[0].traces.extend(draft.traces);
+    }
+    if recipe.eval.cycle && set.can_be_turned() {
+        episodes = cycle::mark(&mut local, &plan, episodes)?;
     }
     let summary = Summary::of(&set.tasks, &episodes, &recipe.reward.weights, bootstrap_seed(recipe));
     Ok(Evaluation { episodes, summary })

@@ -34,6 +34,14 @@ impl Tasks {
             return Err(RunError::Refused(format!("env.id: {reason}")));
         }
         let mut evaluations = vec![EvalSet::make(&recipe.evaluation(), recipe.eval.seed)?];
+        let main = &evaluations[0];
+        if recipe.eval.cycle && !main.tasks.is_empty() && !main.can_be_turned() {
+            return Err(RunError::Refused(format!(
+                "eval.cycle: needs tasks that can be turned round, which the environment {} does not have; take one that has, \
+                 as `chains`",
+                main.generator.id()
+            )));
+        }
         for plan in recipe.further_evaluations() {
             let set = EvalSet::make(&plan, recipe.eval.seed)?;
             refuse_others_of_the_same_name(&evaluations, &set, &plan)?;

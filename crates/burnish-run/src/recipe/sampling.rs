@@ -124,6 +124,9 @@ pub struct EvalSection {
     pub frequency_penalty: f32,
     /// Is a draft made first, where the plan has drafts? Its tokens are counted as the answer's.
     pub draft: bool,
+    /// Is it asked of every right answer whether, stated in the task turned round, it leads back? That is the flag `cycle`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cycle: bool,
     /// Configuration of the environment, where it differs from training's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<Value>,
@@ -148,6 +151,7 @@ impl Default for EvalSection {
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
             draft: false,
+            cycle: false,
             config: None,
             also: Vec::new(),
         }
