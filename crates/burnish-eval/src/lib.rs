@@ -1,7 +1,7 @@
 //! What episodes say about a policy: rates and means, with intervals that admit how few tasks there were.
 //!
 //! ```text
-//! Task*, Episode* -> Summary { success, reward: Interval, flags, by_label ... }
+//! Task*, Episode* -> Summary { success, reward: Interval, pass_at, flags, by_label ... }
 //! Episode* before, Episode* after -> Change { success, reward: Interval of the paired difference }
 //! Episode* of runs with several seeds, of two arms -> Estimate of the difference, smallest detectable effect
 //! Item*: samples, correct -> PassAtK { k -> Interval }
@@ -18,6 +18,7 @@ pub mod bootstrap;
 mod change;
 mod effect;
 mod pass_at_k;
+mod spread;
 mod summary;
 
 pub use bootstrap::Interval;

@@ -6,6 +6,7 @@ use burnish_core::{Ending, Episode, Task, TaskId};
 use serde::{Deserialize, Serialize};
 
 use crate::bootstrap::{self, Interval};
+use crate::spread;
 
 /// What the episodes of one evaluation amount to.
 ///
@@ -23,6 +24,13 @@ pub struct Summary {
     pub rollouts_max: usize,
     /// Success rate over tasks: mean@k. `None` where nothing was scored.
     pub success: Option<Interval>,
+    /// pass@k by k, for 2, 4, 8 ... and [`Self::rollouts_max`], each over the tasks with at least k scored episodes; empty
+    /// where a task has one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pass_at: BTreeMap<usize, Interval>,
+    /// Different answers to a task over its scored episodes, over the tasks with at least two; `None` where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distinct_rate: Option<f64>,
     /// Weighted sum of the reward components. `None` where nothing was scored.
     pub reward: Option<Interval>,
     /// Mean of each reward component by name, unweighted; a component that a verdict does not name counts as 0.
@@ -31,6 +39,10 @@ pub struct Summary {
     pub flags: BTreeMap<String, f64>,
     /// Tokens that the policy sampled in an episode, over all turns and agents.
     pub completion_tokens_mean: Option<f64>,
+    /// -log p of the tokens that the policy sampled, in nats: a mean over tasks of the mean over a task's tokens. Where
+    /// tokens are drawn from the whole distribution (not greedily, without filters), it estimates the entropy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surprisal_mean: Option<f64>,
     /// Rate of episodes that a limit cut short ([`is_cut_short`]).
     pub truncated_rate: Option<f64>,
     /// Success by label and value: `by_label["size"]["4"]`.
@@ -69,10 +81,13 @@ impl Summary {
             unscored: episodes.len() - scored,
             rollouts_max: groups.values().map(Vec::len).max().unwrap_or(0),
             success: bootstrap::mean(&success, seed),
+            pass_at: spread::pass_at(&groups, seed),
+            distinct_rate: spread::distinct(&groups),
             reward: bootstrap::mean(&reward, seed),
             rewards: named_means(&groups, |episode| &episode.verdict.rewards, |reward| *reward),
             flags: flag_rates(&groups),
             completion_tokens_mean: mean_of(&|episode| episode.sampled_tokens() as f64),
+            surprisal_mean: spread::surprisal(&groups),
             truncated_rate: mean_of(&|episode| f64::from(u8::from(is_cut_short(episode)))),
             by_label: by_label(tasks, groups.keys().copied().zip(success).collect(), seed),
             flags_by_label: flags_by_label(tasks, &groups),
@@ -119,7 +134,7 @@ pub(crate) fn reward_of(episode: &Episode, weights: &BTreeMap<String, f64>) -> f
     episode.verdict.total(weights).unwrap_or(f64::NAN)
 }
 
-fn mean(values: &[f64]) -> Option<f64> {
+pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
@@ -226,7 +241,7 @@ pub(crate) mod tests {
         }
     }
 
-    fn sampled_trace(tokens: usize, stop: StopReason) -> Trace {
+    pub(crate) fn sampled_trace(tokens: usize, stop: StopReason) -> Trace {
         let mut trace = Trace::new();
         let context = Node {
             parent: None,

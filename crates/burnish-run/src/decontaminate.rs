@@ -12,8 +12,10 @@ use crate::tasks::Tasks;
 /// The held-out tasks that are rows of files, hashed; `None` where none is.
 pub(crate) fn of_evaluation(recipe: &Recipe, tasks: &Tasks) -> Option<Overlap> {
     let mut overlap = Overlap::new(recipe.data.decontaminate.ngram);
-    for (_, row) in tasks.eval.iter().filter_map(|task| tasks.eval_generator.row(task)) {
-        overlap.add(&row);
+    for set in &tasks.evaluations {
+        for (_, row) in set.tasks.iter().filter_map(|task| set.generator.row(task)) {
+            overlap.add(&row);
+        }
     }
     (overlap.rows() > 0).then_some(overlap)
 }

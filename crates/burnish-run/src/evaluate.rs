@@ -1,14 +1,14 @@
 //! Evaluation: episodes on held-out tasks, summed up with an interval.
 
+use burnish_core::Episode;
 use burnish_core::rng::{Address, Purpose};
-use burnish_core::{Episode, Task};
 use burnish_engine::LocalPolicy;
-use burnish_env::Generator;
 use burnish_env::rollout::{self, Overlong, Plan, SeedPlace};
 use burnish_eval::Summary;
 
 use crate::RunError;
-use crate::grpo::drafts_of_evaluation;
+use crate::eval_set::EvalSet;
+use crate::grpo::{cycle, drafts_of_evaluation};
 use crate::policy::LoadedPolicy;
 use crate::recipe::Recipe;
 
@@ -28,7 +28,7 @@ pub(crate) fn bootstrap_seed(recipe: &Recipe) -> u64 {
     Address::new(recipe.eval.seed, Purpose::Bootstrap).seed()
 }
 
-/// Plays every held-out task and sums up. The same policy gives the same evaluation, whatever the step.
+/// Plays every task of a set and sums up. The same policy gives the same evaluation, whatever the step.
 ///
 /// # Errors
 /// If episodes can't be played.
@@ -36,22 +36,25 @@ pub(crate) fn evaluate(
     recipe: &Recipe,
     policy: &LoadedPolicy,
     version: u64,
-    generator: &dyn Generator,
-    tasks: &[Task],
+    set: &EvalSet,
 ) -> Result<Evaluation, RunError> {
-    let sampling = recipe.eval.sampling(&recipe.rollout);
     let mut local =
         LocalPolicy::new(&policy.model, &policy.chat, version).with_limits(recipe.rollout.limits());
     let plan = Plan {
-        generator,
-        tasks,
-        rollouts: recipe.eval.rollouts,
-        sampling: &sampling,
+        generator: &*set.generator,
+        tasks: &set.tasks,
+        rollouts: set.rollouts,
+        sampling: &set.sampling,
         turns_max: recipe.rollout.turns_max,
         // A held-out task that does not fit counts as unscored; it does not end a long run.
         overlong: Overlong::Drop,
         openings: &[],
-        seeds: SeedPlace { run: recipe.eval.seed, stage: EVALUATION_STAGE, step: 0, task_offset: 0 },
+        seeds: SeedPlace {
+            run: recipe.eval.seed,
+            stage: EVALUATION_STAGE,
+            step: set.place(),
+            task_offset: 0,
+        },
     };
     let begun = drafts_of_evaluation(recipe, &plan, &mut local)?;
     let mut episodes = rollout::play(&mut local, &Plan { openings: &begun.openings, ..plan })?;
@@ -59,6 +62,9 @@ pub(crate) fn evaluate(
     for (episode, draft) in episodes.chunks_mut(plan.rollouts).zip(begun.drafts) {
         episode[0].traces.extend(draft.traces);
     }
-    let summary = Summary::of(tasks, &episodes, &recipe.reward.weights, bootstrap_seed(recipe));
+    if recipe.eval.cycle && set.can_be_turned() {
+        episodes = cycle::mark(&mut local, &plan, episodes)?;
+    }
+    let summary = Summary::of(&set.tasks, &episodes, &recipe.reward.weights, bootstrap_seed(recipe));
     Ok(Evaluation { episodes, summary })
 }

@@ -3,7 +3,7 @@
 mod batch;
 mod credit;
 mod critic;
-mod cycle;
+pub(crate) mod cycle;
 mod divergence;
 mod groups;
 mod moved;

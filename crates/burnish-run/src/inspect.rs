@@ -70,13 +70,14 @@ impl Target {
         Ok(LoadedPolicy::load(&self.policy_dir, &self.recipe.policy.sampling())?.on(&device))
     }
 
-    /// Evaluates on the recipe's held-out tasks.
+    /// Evaluates on the recipe's held-out tasks: those of the main evaluation, or of the one of `[[eval.also]]` called
+    /// `name`.
     ///
     /// # Errors
-    /// If the policy or the tasks can't be used.
-    pub fn evaluate(&self) -> Result<Evaluation, RunError> {
+    /// If the policy or the tasks can't be used, or no evaluation is called so.
+    pub fn evaluate(&self, name: Option<&str>) -> Result<Evaluation, RunError> {
         let tasks = Tasks::make(&self.recipe, false)?;
-        evaluate(&self.recipe, &self.load()?, self.version, &*tasks.eval_generator, &tasks.eval)
+        evaluate(&self.recipe, &self.load()?, self.version, tasks.evaluation(name)?)
     }
 
     /// Samples one episode of each of `count` held-out tasks, at the temperature of training.
@@ -86,14 +87,15 @@ impl Target {
     pub fn sample(&self, count: usize) -> Result<Vec<Shown>, RunError> {
         let recipe = &self.recipe;
         let tasks = Tasks::make(recipe, false)?;
-        let chosen: Vec<Task> = tasks.eval.iter().take(count).cloned().collect();
+        let set = tasks.main();
+        let chosen: Vec<Task> = set.tasks.iter().take(count).cloned().collect();
         let policy = self.load()?;
         let mut local =
             LocalPolicy::new(&policy.model, &policy.chat, self.version).with_limits(recipe.rollout.limits());
         let episodes = rollout::play(
             &mut local,
             &Plan {
-                generator: &*tasks.eval_generator,
+                generator: &*set.generator,
                 tasks: &chosen,
                 rollouts: 1,
                 sampling: &recipe.rollout.sampling(),
@@ -106,7 +108,7 @@ impl Target {
         Ok(chosen
             .into_iter()
             .zip(episodes)
-            .map(|(task, episode)| shown(&*tasks.eval_generator, task, episode, None))
+            .map(|(task, episode)| shown(&*set.generator, task, episode, None))
             .collect())
     }
 }
@@ -150,21 +152,25 @@ pub(crate) fn policy_of(path: &Path, step: Option<u64>) -> Result<(PathBuf, Load
     Ok((path.to_owned(), PolicySection::default().sampling(), 0))
 }
 
-/// Stored episodes of a run: of `step`, or of the newest step that has any.
+/// Stored episodes of a run of one kind: of `step`, or of the newest step that has any.
 ///
 /// # Errors
 /// If there is no run in `dir`, or nothing is stored for the step.
-pub fn stored(dir: &Path, step: Option<u64>, is_eval: bool, count: usize) -> Result<Vec<Shown>, RunError> {
+pub fn stored(
+    dir: &Path,
+    step: Option<u64>,
+    kind: &EpisodeKind,
+    count: usize,
+) -> Result<Vec<Shown>, RunError> {
     let recipe = Recipe::resolve(&Source::read(&dir.join(crate::run_dir::RECIPE), &[])?)?;
     let journal = Journal::open(&crate::run_dir::journal_in(dir))?;
-    let kind = if is_eval { EpisodeKind::Eval } else { EpisodeKind::Train };
     let recorded: Vec<u64> =
-        journal.steps()?.iter().filter(|entry| entry.kind == kind).map(|entry| entry.step).collect();
+        journal.steps()?.iter().filter(|entry| entry.kind == *kind).map(|entry| entry.step).collect();
     let nothing = |what: String| {
         let known = match (recorded.first(), recorded.last()) {
             (Some(first), Some(last)) => format!("steps {first} to {last} have some"),
-            _ if is_eval => "it has none at all".to_owned(),
-            _ => "those of its evaluations are shown with --eval".to_owned(),
+            _ if *kind == EpisodeKind::Train => "those of its evaluations are shown with --eval".to_owned(),
+            _ => "it has none at all".to_owned(),
         };
         RunError::Refused(format!("{} has no {kind} episodes{what}; {known}", dir.display()))
     };
@@ -173,12 +179,17 @@ pub fn stored(dir: &Path, step: Option<u64>, is_eval: bool, count: usize) -> Res
         Some(step) => return Err(nothing(format!(" of step {step}"))),
         None => *recorded.last().ok_or_else(|| nothing(String::new()))?,
     };
-    let config = match (&recipe.eval.config, is_eval) {
-        (Some(config), true) => config,
-        _ => &recipe.env.config,
+    let main = recipe.evaluation();
+    let (env, config) = match kind {
+        EpisodeKind::Train => (&*recipe.env.id, &recipe.env.config),
+        EpisodeKind::Eval => (main.env, main.config),
+        EpisodeKind::Also(name) => {
+            let further = recipe.further_evaluations().into_iter().find(|plan| plan.name == Some(name));
+            further.map_or((main.env, main.config), |plan| (plan.env, plan.config))
+        }
     };
-    let generator = burnish_env::build(&recipe.env.id, config)?;
-    let episodes = journal.episodes(step, kind)?;
+    let generator = burnish_env::build(env, config)?;
+    let episodes = journal.episodes(step, kind.clone())?;
     Ok(episodes
         .into_iter()
         .take(count)

@@ -8,6 +8,7 @@ pub mod benchmark;
 mod corpus;
 mod decontaminate;
 mod error;
+mod eval_set;
 mod evaluate;
 pub mod files;
 mod grpo;

@@ -1,16 +1,17 @@
 //! What the report of a complete run shows.
 
 use burnish_core::Episode;
-use burnish_eval::Summary;
+use burnish_eval::{Change, Summary};
 
 use crate::RunError;
 use crate::decontaminate;
+use crate::eval_set::EvalSet;
 use crate::evaluate::bootstrap_seed;
 use crate::inspect::shown;
 use crate::journal::{EpisodeKind, Journal};
 use crate::metrics;
 use crate::recipe::{Method, Recipe};
-use crate::report::{DrawnEpisode, EvaluatedStep, Report};
+use crate::report::{DrawnEpisode, Evaluated, EvaluatedStep, Report};
 use crate::run_dir::RunDir;
 use crate::tasks::Tasks;
 use crate::train::Outcome;
@@ -26,12 +27,9 @@ pub(crate) fn write(
     tasks: &Tasks,
     outcome: &Outcome,
 ) -> Result<(), RunError> {
-    let mut evaluations = Vec::new();
-    for entry in journal.steps()?.iter().filter(|entry| entry.kind == EpisodeKind::Eval) {
-        let episodes = eval_episodes(journal, entry.step)?;
-        let summary = Summary::of(&tasks.eval, &episodes, &recipe.reward.weights, bootstrap_seed(recipe));
-        evaluations.push(EvaluatedStep { step: entry.step, summary });
-    }
+    let mut sets = tasks.evaluations.iter().map(|set| evaluated(recipe, journal, set));
+    let main = sets.next().transpose()?.unwrap_or_default();
+    let further = sets.collect::<Result<Vec<_>, RunError>>()?;
     let name = dir.path().display();
     let kind = if recipe.train.method == Method::Grpo { "" } else { " --eval" };
     let overlap =
@@ -40,8 +38,8 @@ pub(crate) fn write(
         title: format!("{name}: {:?} on {}", recipe.train.method, recipe.env.id),
         recipe: recipe.to_toml()?,
         rows: metrics::read(&dir.metrics())?,
-        evaluations,
-        change: outcome.change,
+        main,
+        further: further.into_iter().filter(|further| !further.steps.is_empty()).collect(),
         episodes: drawn(journal, tasks, outcome.steps)?,
         notes: [
             recipe.warnings(),
@@ -60,24 +58,41 @@ pub(crate) fn write(
     Ok(report.write(&dir.report())?)
 }
 
-pub(crate) fn eval_episodes(journal: &Journal, step: u64) -> Result<Vec<Episode>, RunError> {
-    Ok(journal.episodes(step, EpisodeKind::Eval)?.into_iter().map(|stored| stored.episode).collect())
+/// All that one evaluation found, step by step.
+fn evaluated(recipe: &Recipe, journal: &Journal, set: &EvalSet) -> Result<Evaluated, RunError> {
+    let (weights, seed) = (&recipe.reward.weights, bootstrap_seed(recipe));
+    let kind = set.kind();
+    let (mut steps, mut first, mut last) = (Vec::new(), None, None);
+    for entry in journal.steps()?.into_iter().filter(|entry| entry.kind == kind) {
+        let episodes = episodes_of(journal, entry.step, kind.clone())?;
+        let summary = Summary::of(&set.tasks, &episodes, weights, seed);
+        steps.push(EvaluatedStep { step: entry.step, summary });
+        if first.is_none() { first = Some(episodes) } else { last = Some(episodes) }
+    }
+    let change = first.zip(last).and_then(|(first, last)| Change::between(&first, &last, weights, seed));
+    Ok(Evaluated { name: set.name.clone(), steps, change })
+}
+
+/// Episodes of a step.
+pub(crate) fn episodes_of(journal: &Journal, step: u64, kind: EpisodeKind) -> Result<Vec<Episode>, RunError> {
+    Ok(journal.episodes(step, kind)?.into_iter().map(|stored| stored.episode).collect())
 }
 
 /// Held-out episodes of the last evaluation: half of them successes and half failures, where there are both.
 fn drawn(journal: &Journal, tasks: &Tasks, step: u64) -> Result<Vec<DrawnEpisode>, RunError> {
-    let (successes, failures): (Vec<Episode>, Vec<Episode>) =
-        eval_episodes(journal, step)?.into_iter().partition(|episode| episode.verdict.success);
+    let (successes, failures): (Vec<Episode>, Vec<Episode>) = episodes_of(journal, step, EpisodeKind::Eval)?
+        .into_iter()
+        .partition(|episode| episode.verdict.success);
     let half = EPISODES_DRAWN / 2;
     let chosen = successes.into_iter().take(half).chain(failures.into_iter().take(half));
     Ok(chosen
         .filter_map(|episode| {
-            let task = tasks.eval.iter().find(|task| task.id == episode.task)?.clone();
+            let task = tasks.main().tasks.iter().find(|task| task.id == episode.task)?.clone();
             let outcome = if episode.verdict.success { "success" } else { "failure" };
             let feedback =
                 episode.verdict.feedback.clone().map(|text| format!("\n{text}")).unwrap_or_default();
             let title = format!("{}: {outcome}", task.id);
-            let shown = shown(&*tasks.eval_generator, task, episode, None);
+            let shown = shown(&*tasks.main().generator, task, episode, None);
             Some(DrawnEpisode { title, text: format!("{}{feedback}", shown.drawing.trim_end()) })
         })
         .collect())

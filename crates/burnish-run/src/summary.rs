@@ -7,6 +7,7 @@ use burnish_eval::Summary;
 use burnish_rl::gate::Ruling;
 use burnish_train::{Drift, Update};
 
+use crate::eval_set::EvalSet;
 use crate::metrics::Values;
 
 /// What the episodes of a step say: rewards, success, flags, lengths. Unscored episodes are only counted.
@@ -138,26 +139,59 @@ const TRAINED: &str = "tokens/trained";
 /// Rows that went forward and backward, after sharing prefixes.
 const FORWARD: &str = "tokens/forward";
 
-/// An evaluation, as a row of metrics.
-pub(crate) fn summary_metrics(summary: &Summary) -> Values {
+/// Values that a label may have for its success to be logged value by value.
+const LABEL_VALUES_MAX: usize = 8;
+/// Values that a label may have for the flags to be logged value by value.
+const FLAG_VALUES_MAX: usize = 4;
+
+/// An evaluation, as a row of metrics. Labels with one value split nothing, and those with many would fill the row: they are
+/// left out.
+pub(crate) fn summary_metrics(summary: &Summary, set: &EvalSet) -> Values {
     let mut metrics = Values::new();
+    let prefix = set.prefix();
     let mut put = |name: String, value: f64| {
-        metrics.insert(name, value);
+        metrics.insert(format!("{prefix}{name}"), value);
     };
     for (name, interval) in [("success", &summary.success), ("reward", &summary.reward)] {
         if let Some(interval) = interval {
-            put(format!("eval/{name}"), interval.mean);
-            put(format!("eval/{name}/low"), interval.low);
-            put(format!("eval/{name}/high"), interval.high);
+            put(name.to_owned(), interval.mean);
+            put(format!("{name}/low"), interval.low);
+            put(format!("{name}/high"), interval.high);
         }
     }
+    for (k, interval) in &summary.pass_at {
+        put(format!("pass@{k}"), interval.mean);
+    }
+    for (component, mean) in &summary.rewards {
+        put(format!("rewards/{component}/mean"), *mean);
+    }
     for (flag, rate) in &summary.flags {
-        put(format!("eval/flags/{flag}"), *rate);
+        put(format!("flags/{flag}"), *rate);
     }
-    if let Some(tokens) = summary.completion_tokens_mean {
-        put("eval/completions/mean_length".into(), tokens);
+    for (label, slices) in &summary.by_label {
+        for (value, slice) in slices.iter().filter(|_| (2..=LABEL_VALUES_MAX).contains(&slices.len())) {
+            put(format!("by_label/{label}/{value}"), slice.success.mean);
+        }
     }
-    put("eval/unscored".into(), summary.unscored as f64);
+    for (label, slices) in &summary.flags_by_label {
+        for (value, rates) in slices.iter().filter(|_| (2..=FLAG_VALUES_MAX).contains(&slices.len())) {
+            for (flag, rate) in rates {
+                put(format!("flags_by_label/{label}/{value}/{flag}"), *rate);
+            }
+        }
+    }
+    // Filtered and greedy tokens are not drawn from the distribution whose log-probs are recorded.
+    let entropy = summary.surprisal_mean.filter(|_| set.sampling.check_on_policy().is_ok());
+    let numbers = [
+        ("distinct", summary.distinct_rate),
+        ("entropy", entropy),
+        ("completions/mean_length", summary.completion_tokens_mean),
+        ("completions/clipped_ratio", summary.truncated_rate),
+    ];
+    for (name, value) in numbers {
+        value.into_iter().for_each(|value| put(name.to_owned(), value));
+    }
+    put("unscored".into(), summary.unscored as f64);
     metrics
 }
 
@@ -176,4 +210,69 @@ fn sample_std(values: &[f64]) -> f64 {
     }
     let mean = mean(values);
     (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (values.len() - 1) as f64).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::{Recipe, Source};
+    use crate::tasks::Tasks;
+    use burnish_eval::{Interval, Slice};
+
+    const TEXT: &str = "[run]\ndir = \"x\"\n[policy]\npath = \"p\"\n[train]\nmethod = \"grpo\"\nmax_steps = 9\n[env]\n\
+                        id = \"countdown\"\n[eval]\ntasks = 3\n[[eval.also]]\nname = \"warm\"\ntemperature = 1.0\n";
+
+    fn summary(values: usize) -> Summary {
+        let interval = Interval { mean: 0.5, low: 0.25, high: 0.75 };
+        let slice = Slice { tasks: 2, success: interval };
+        let flags = BTreeMap::from([("parse_error".to_owned(), 0.125)]);
+        let of = |at: usize| at.to_string();
+        Summary {
+            success: Some(interval),
+            pass_at: BTreeMap::from([(8, interval)]),
+            rewards: BTreeMap::from([("format".into(), 0.75)]),
+            flags: flags.clone(),
+            surprisal_mean: Some(0.3),
+            distinct_rate: Some(0.6),
+            truncated_rate: Some(0.1),
+            by_label: BTreeMap::from([("size".into(), (0..values).map(|at| (of(at), slice)).collect())]),
+            flags_by_label: BTreeMap::from([(
+                "size".into(),
+                (0..values).map(|at| (of(at), flags.clone())).collect(),
+            )]),
+            ..Summary::default()
+        }
+    }
+
+    #[test]
+    fn an_evaluation_is_logged_under_its_name_with_labels_of_few_values() {
+        let recipe = Recipe::resolve(&Source::parse("r.toml", TEXT, &[]).unwrap()).unwrap();
+        let tasks = Tasks::make(&recipe, false).unwrap();
+        let main = summary_metrics(&summary(4), tasks.main());
+        let number = |name: &str| main.get(name).copied();
+        assert_eq!((number("eval/success"), number("eval/success/low")), (Some(0.5), Some(0.25)));
+        assert_eq!((number("eval/pass@8"), number("eval/rewards/format/mean")), (Some(0.5), Some(0.75)));
+        assert_eq!(number("eval/by_label/size/3"), Some(0.5));
+        assert_eq!(number("eval/flags_by_label/size/0/parse_error"), Some(0.125));
+        assert_eq!(
+            (number("eval/distinct"), number("eval/completions/clipped_ratio")),
+            (Some(0.6), Some(0.1))
+        );
+        assert_eq!(number("eval/entropy"), None, "greedy answers have none");
+        let warm = summary_metrics(&summary(4), tasks.evaluation(Some("warm")).unwrap());
+        assert_eq!((warm.get("eval/warm/entropy"), warm.get("eval/warm/success")), (Some(&0.3), Some(&0.5)));
+        assert_eq!(warm.len(), main.len() + 1);
+        let count = |values, part: &str| {
+            let metrics = summary_metrics(&summary(values), tasks.main());
+            metrics.keys().filter(|name| name.starts_with(part)).count()
+        };
+        let labels = |values| (count(values, "eval/by_label/"), count(values, "eval/flags_by_label/"));
+        assert_eq!([1, 2, 4, 5, 8, 9].map(labels), [(0, 0), (2, 2), (4, 4), (5, 0), (8, 0), (0, 0)]);
+        for name in main.keys().chain(warm.keys()) {
+            let called = crate::metrics::aliases::METRICS.iter().filter(|metric| metric.is_called(name));
+            assert_eq!(called.count(), 1, "{name}");
+        }
+        let error = tasks.evaluation(Some("wram")).err().unwrap().to_string();
+        assert!(error.contains("`wram`") && error.contains("warm"), "{error}");
+    }
 }

@@ -1,25 +1,24 @@
 //! Which tasks a run trains on and which it is evaluated on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use burnish_core::rng::{Address, Purpose, Stream};
 use burnish_core::{Task, TaskId};
 use burnish_env::{EnvError, Generator};
 
 use crate::RunError;
-use crate::recipe::Recipe;
+use crate::eval_set::EvalSet;
+use crate::recipe::{EvalPlan, Recipe};
 use crate::split::Split;
 
 /// The tasks of a run. No training task is an evaluation task.
 pub(crate) struct Tasks {
     /// Plays and draws the training tasks.
     pub(crate) train_generator: Box<dyn Generator>,
-    /// Plays and draws the held-out tasks.
-    pub(crate) eval_generator: Box<dyn Generator>,
     /// Training tasks, in a fixed order.
     pub(crate) train: Vec<Task>,
-    /// Held-out tasks.
-    pub(crate) eval: Vec<Task>,
+    /// What evaluations play: the main one, then those of `[[eval.also]]`.
+    pub(crate) evaluations: Vec<EvalSet>,
     /// Training tasks left out because they are held out.
     pub(crate) held_out: usize,
 }
@@ -34,23 +33,27 @@ impl Tasks {
         if let Some(reason) = train_generator.evaluation_only().filter(|_| needs_training) {
             return Err(RunError::Refused(format!("env.id: {reason}")));
         }
-        let eval_config = recipe.eval.config.as_ref().unwrap_or(&recipe.env.config);
-        let eval_generator = burnish_env::build(&recipe.env.id, eval_config)?;
-        let table = if recipe.eval.config.is_some() { "eval.config" } else { "env.config" };
-        let mut eval = match recipe.eval.tasks {
-            0 => Vec::new(),
-            count => tasks_of(&*eval_generator, recipe.eval.seed, count, table)?,
-        };
-        // A finite set repeats its tasks to reach the count; a task is evaluated once.
-        let mut known = BTreeSet::new();
-        eval.retain(|task| known.insert(task.id.clone()));
+        let mut evaluations = vec![EvalSet::make(&recipe.evaluation(), recipe.eval.seed)?];
+        let main = &evaluations[0];
+        if recipe.eval.cycle && !main.tasks.is_empty() && !main.can_be_turned() {
+            return Err(RunError::Refused(format!(
+                "eval.cycle: needs tasks that can be turned round, which the environment {} does not have; take one that has, \
+                 as `chains`",
+                main.generator.id()
+            )));
+        }
+        for plan in recipe.further_evaluations() {
+            let set = EvalSet::make(&plan, recipe.eval.seed)?;
+            refuse_others_of_the_same_name(&evaluations, &set, &plan)?;
+            evaluations.push(set);
+        }
         let mut train = Vec::new();
         let mut held_out = 0;
         if needs_training {
             let split = recipe.env.split.as_ref();
             let own = || Address::new(recipe.run.seed, Purpose::Task).seed();
             let seed = split.map_or_else(own, Split::seed_of_tasks);
-            let reserved: BTreeSet<&TaskId> = eval.iter().map(|task| &task.id).collect();
+            let reserved = ids(&evaluations);
             let made = tasks_of(&*train_generator, seed, recipe.env.tasks, "env.config")?;
             let count = made.len();
             train = made.into_iter().filter(|task| !reserved.contains(&task.id)).collect();
@@ -67,14 +70,40 @@ impl Tasks {
                 return Err(RunError::Refused(format!(
                     "eval.tasks: the {} different tasks of the environment are all held out, and none is left to \
                      train on: set eval.tasks below that number, or give evaluation its own data in eval.config",
-                    eval.len()
+                    reserved.len()
                 )));
             }
             if let Some(split) = split {
                 train = split.part(&*train_generator, train, &recipe.run.cache, "env")?;
             }
         }
-        Ok(Tasks { train_generator, eval_generator, train, eval, held_out })
+        Ok(Tasks { train_generator, train, evaluations, held_out })
+    }
+
+    /// What the main evaluation plays.
+    pub(crate) fn main(&self) -> &EvalSet {
+        &self.evaluations[0]
+    }
+
+    /// What the evaluation called `name` plays; without a name, the main one.
+    ///
+    /// # Errors
+    /// Names those that there are.
+    pub(crate) fn evaluation(&self, name: Option<&str>) -> Result<&EvalSet, RunError> {
+        let found = self.evaluations.iter().find(|set| set.name.as_deref() == name);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = self.evaluations.iter().filter_map(|set| set.name.as_deref()).collect();
+            RunError::Refused(format!(
+                "`{}` is no evaluation of `[[eval.also]]`; there are: {}",
+                name.unwrap_or_default(),
+                if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+            ))
+        })
+    }
+
+    /// The tasks of all evaluations, which are not trained on.
+    pub(crate) fn held_out_ids(&self) -> BTreeSet<&TaskId> {
+        ids(&self.evaluations)
     }
 
     /// The training tasks of a step: each pass over the set is a new order, which depends on the run's seed only.
@@ -130,6 +159,29 @@ impl Tasks {
     }
 }
 
+fn ids(evaluations: &[EvalSet]) -> BTreeSet<&TaskId> {
+    evaluations.iter().flat_map(|set| &set.tasks).map(|task| &task.id).collect()
+}
+
+/// Refuses tasks that have the name of a task before them and are not the same: the journal knows tasks by their names.
+fn refuse_others_of_the_same_name(
+    before: &[EvalSet],
+    set: &EvalSet,
+    plan: &EvalPlan<'_>,
+) -> Result<(), RunError> {
+    let known: BTreeMap<&TaskId, &Task> =
+        before.iter().flat_map(|set| &set.tasks).map(|task| (&task.id, task)).collect();
+    let Some(task) = set.tasks.iter().find(|task| known.get(&task.id).is_some_and(|known| known != task))
+    else {
+        return Ok(());
+    };
+    Err(RunError::Refused(format!(
+        "{}: task {} is held out by another evaluation too, with another prompt, solution or labels: make the configurations \
+         equal in what decides these, or so different that they share no task",
+        plan.config_key, task.id
+    )))
+}
+
 /// Does the recipe's plan train on tasks turned round?
 fn plays_both_directions(recipe: &Recipe) -> Result<bool, RunError> {
     let plan = recipe.plan.as_ref().map(|plan| plan.build()).transpose()?;
@@ -151,7 +203,7 @@ pub(crate) fn counterpart(generator: &dyn Generator, task: &Task) -> Result<Task
     })
 }
 
-/// `count` tasks of a generator whose configuration stands in `table` of the recipe.
+/// `count` tasks of a generator whose configuration is the key `table` of the recipe.
 ///
 /// # Errors
 /// If the configuration can't yield them: names the key with its table.
@@ -194,6 +246,41 @@ mod tests {
         let text = "[run]\ndir = \"x\"\nseed = 4\n[policy]\npath = \"p\"\n[train]\nmethod = \"grpo\"\nmax_steps = 9\n\
                     [env]\nid = \"countdown\"\ntasks = 12\n[eval]\ntasks = 0\n";
         Recipe::resolve(&Source::parse("r.toml", text, &[]).unwrap()).unwrap()
+    }
+
+    /// A recipe in an environment with few tasks, with further evaluations.
+    fn small(also: &str) -> Recipe {
+        let text = "[run]\ndir = \"x\"\n[policy]\npath = \"p\"\n[train]\nmethod = \"grpo\"\nmax_steps = 9\n[eval]\ntasks = 2\n\
+                    [env]\nid = \"chains\"\ntasks = 40\nconfig = { steps = { min = 1, max = 1 }, values = { min = 1, max = 3 } }\n";
+        Recipe::resolve(&Source::parse("r.toml", text, &[format!("eval.also=[{also}]")]).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn tasks_of_every_evaluation_are_held_out() {
+        let rest = "{name=\"rest\", tasks=9}, {name=\"elsewhere\", env=\"countdown\", tasks=3}";
+        let (plain, also) = (small(""), small(rest));
+        let [plain, also] = [plain, also].map(|recipe| Tasks::make(&recipe, true).unwrap());
+        let set = also.evaluation(Some("rest")).unwrap();
+        let overlaps = |train: &[Task]| train.iter().filter(|task| set.tasks.contains(task)).count();
+        assert!(overlaps(&plain.train) > 0 && overlaps(&also.train) == 0);
+        assert_eq!(also.held_out, plain.held_out + overlaps(&plain.train));
+        assert_eq!(also.main().tasks, plain.main().tasks, "the main evaluation is as without others");
+        let sizes = also.evaluations.iter().map(|set| set.tasks.len()).collect::<Vec<_>>();
+        assert_eq!(
+            (sizes, also.held_out_ids().len()),
+            (vec![2, 9, 3], 12),
+            "the first two share their tasks"
+        );
+        let places: BTreeSet<u64> = also.evaluations.iter().map(EvalSet::place).collect();
+        assert_eq!(places.len(), 3, "no two share random numbers");
+    }
+
+    #[test]
+    fn tasks_of_the_same_name_must_be_the_same() {
+        let other = "{name=\"low\", tasks=9, config={steps={min=1,max=1}, values={min=1,max=3}, \
+                     languages=[{name=\"plain\", share=1.0, resource=\"low\"}]}}";
+        let error = Tasks::make(&small(other), true).err().unwrap().to_string();
+        assert!(error.contains("eval.also[0].config: task chains/") && error.contains("labels"), "{error}");
     }
 
     #[test]

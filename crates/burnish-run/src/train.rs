@@ -1,6 +1,5 @@
 //! The loop: step, record, evaluate, save, until done or asked to stop.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +14,7 @@ use burnish_train::{PassConfig, Trainer, TrainerConfig};
 use crate::RunError;
 use crate::corpus::Corpus;
 use crate::decontaminate;
-use crate::evaluate::{bootstrap_seed, evaluate};
+use crate::evaluate::{Evaluation, bootstrap_seed, evaluate};
 use crate::grpo::GrpoStage;
 use crate::journal::{EpisodeKind, EpisodeRow, Journal};
 use crate::metrics::{self, MetricsLog, Row, Values};
@@ -269,16 +268,19 @@ impl Run {
     }
 
     fn evaluate(&mut self, watch: &mut dyn Watch) -> Result<(), RunError> {
-        if self.tasks.eval.is_empty() {
-            return Ok(());
+        for at in 0..self.tasks.evaluations.len() {
+            let set = &self.tasks.evaluations[at];
+            if set.tasks.is_empty() {
+                continue;
+            }
+            let Evaluation { episodes, summary } =
+                evaluate(&self.recipe, &self.policy, self.trainer.updates(), set)?;
+            let rows = self.rows(&episodes, |at| (at / set.rollouts, None));
+            self.journal.record_step(self.step, set.kind(), &set.tasks, &rows)?;
+            watch.event(Event::Evaluated { step: self.step, name: set.name.as_deref(), summary: &summary });
+            let values = summary_metrics(&summary, set);
+            self.log("eval", values)?;
         }
-        let version = self.trainer.updates();
-        let generator = &*self.tasks.eval_generator;
-        let evaluation = evaluate(&self.recipe, &self.policy, version, generator, &self.tasks.eval)?;
-        let rows = self.rows(&evaluation.episodes, |at| (at / self.recipe.eval.rollouts, None));
-        self.journal.record_step(self.step, EpisodeKind::Eval, &self.tasks.eval, &rows)?;
-        self.log("eval", summary_metrics(&evaluation.summary))?;
-        watch.event(Event::Evaluated { step: self.step, summary: &evaluation.summary });
         Ok(())
     }
 
@@ -324,7 +326,7 @@ impl Run {
         let weights = &self.recipe.reward.weights;
         let seed = bootstrap_seed(&self.recipe);
         let summed = |episodes: &[Episode]| {
-            (!episodes.is_empty()).then(|| Summary::of(&self.tasks.eval, episodes, weights, seed))
+            (!episodes.is_empty()).then(|| Summary::of(&self.tasks.main().tasks, episodes, weights, seed))
         };
         let outcome = Outcome {
             dir: self.dir.path().to_owned(),
@@ -410,8 +412,7 @@ impl Parts {
             (Corpus::default(), against.as_ref().map(compare).transpose()?.flatten())
         } else {
             watch.event(Event::Doing("reading data"));
-            let held_out: BTreeSet<_> = tasks.eval.iter().map(|task| &task.id).collect();
-            let (corpus, report) = Corpus::open(recipe, &held_out, against.as_ref())?;
+            let (corpus, report) = Corpus::open(recipe, &tasks.held_out_ids(), against.as_ref())?;
             (corpus, report.filter(|report| report.rows() > 0))
         };
         if let Some(report) = &overlap {

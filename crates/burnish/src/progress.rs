@@ -78,8 +78,9 @@ impl Watch for Progress {
             Event::Doing(what) => self.say(&format!("{what} ...")),
             Event::Note(line) => self.say(&line),
             Event::Step { step, steps_max, metrics } => self.step(step, steps_max, metrics),
-            Event::Evaluated { step, summary } => {
-                self.say(&format!("evaluation after {step} steps: {}", evaluation_line(summary)));
+            Event::Evaluated { step, name, summary } => {
+                let name = name.map(|name| format!(" `{name}`")).unwrap_or_default();
+                self.say(&format!("evaluation{name} after {step} steps: {}", evaluation_line(summary)));
             }
             Event::Items { done, items, success, tokens_per_second } => {
                 self.items(done, items, success, tokens_per_second);

@@ -199,3 +199,40 @@ fn both_directions_are_refused_where_there_is_no_other() {
     let greedy = [&train[..], &[CHAINS, "advantage.estimator=remax"]].concat();
     scratch.burnish(&greedy).fails_with(&["advantage.estimator", "remax", "greedy answer"]);
 }
+
+#[test]
+fn an_evaluation_says_which_right_answers_lead_back() {
+    let scratch = scratch();
+    let easy = "env={id=\"chains\", tasks=40, config={steps={min=1,max=1}, values={min=1,max=3}}}";
+    let more = "eval.also=[{name=\"boards\", env=\"mapf-frozenlake\", config={agents=2, sizes={2={share=1.0, hole_ratio=0.0, \
+                wait_ratio=0.0}}}, tasks=2}]";
+    let fixed = [easy, "eval.tasks=6", "reward.overlong_buffer.length=0", "train.max_steps=1", more];
+    let plain = run(&scratch, "plain", &fixed);
+    let with = run(&scratch, "cycle", &[&fixed[..], &["eval.cycle=true"]].concat());
+    let evaluated = stored(&scratch, "cycle", 1, EpisodeKind::Eval);
+    let before = stored(&scratch, "plain", 1, EpisodeKind::Eval);
+    for (own, plain) in evaluated.iter().zip(&before) {
+        let closes = own.episode.verdict.flags["cycle"];
+        assert!(own.episode.verdict.success || !closes);
+        assert_eq!((own.reward, &own.episode.traces), (plain.reward, &plain.episode.traces));
+    }
+    assert!(
+        stored(&scratch, "cycle", 1, EpisodeKind::Also("boards".into())).iter().all(|stored| !stored
+            .episode
+            .verdict
+            .flags
+            .contains_key("cycle"))
+    );
+    // Nothing else changes.
+    let bare = |lines: &[String]| -> Vec<serde_json::Value> {
+        let row = |line: &String| {
+            let mut row: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).unwrap();
+            row.retain(|name, _| !name.ends_with("/cycle"));
+            row.into()
+        };
+        lines.iter().map(row).collect()
+    };
+    assert!(with.iter().any(|line| line.contains("eval/flags/cycle")) && bare(&with) == bare(&plain));
+    let train = ["train", "grpo.toml", "policy.path=tiny/checkpoints/step_40", "eval.cycle=true"];
+    scratch.burnish(&train).fails_with(&["eval.cycle", "mapf-frozenlake", "`chains`"]);
+}

@@ -8,6 +8,7 @@ use std::process::{Child, Stdio};
 
 use burnish_run::journal::{EpisodeKind, Journal};
 use common::{Scratch, timeless_metrics, timeless_scalars, wait_until};
+use serde_json::Value;
 
 /// Weights, optimiser state and metrics of the run in `dir` equal those of the run in `whole`.
 #[track_caller]
@@ -111,6 +112,57 @@ fn what_dynamic_sampling_draws_and_what_the_kl_coefficient_has_become_survive_a_
     let of = |name: &str| steps.iter().filter_map(|row| row[name].as_f64()).collect::<Vec<_>>();
     assert!(of("kl_coef").windows(2).all(|pair| pair[0] != pair[1]), "the coefficient moves: {metrics:?}");
     assert!(of("dynamic_sampling/rounds").iter().any(|rounds| *rounds > 1.0), "{metrics:?}");
+}
+
+#[test]
+fn further_evaluations_change_nothing_else_and_survive_a_kill() {
+    let scratch = Scratch::with_policy();
+    let also = "eval.also=[{name=\"sampled\", temperature=1.0, rollouts=4, tasks=5}, {name=\"numbers\", env=\"chains\", \
+                tasks=3}]";
+    scratch.burnish(&["train", "grpo.toml", "run.dir=plain"]).succeeds();
+    let said = scratch.burnish(&["train", "grpo.toml", also, "run.dir=whole"]).succeeds().stdout();
+    assert!(said.contains("evaluation `sampled` after 6 steps"), "{said}");
+    // 3 rows of evaluations, 3 steps, and not yet all evaluations after them.
+    kill_and_resume(&scratch, "killed", &["train", "grpo.toml", also, "run.dir=killed"], 7);
+    assert_same_run(&scratch, "killed", "whole", 6);
+
+    let rows = |dir: &str| -> Vec<Value> {
+        let lines = timeless_metrics(&scratch.path(&format!("{dir}/metrics.jsonl")));
+        lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let is_further = |row: &Value| {
+        row.as_object().unwrap().keys().any(|name| name.contains("/sampled/") || name.contains("/numbers/"))
+    };
+    let whole = rows("whole");
+    let (further, others): (Vec<Value>, Vec<Value>) = whole.into_iter().partition(is_further);
+    assert_eq!(others, rows("plain"), "what is measured beside a run changes nothing of it");
+    // After 0, 3 and 6 steps.
+    assert_eq!(further.len(), 2 * 3);
+    let last = |name: &str| further.iter().rev().find_map(|row| row[name].as_f64());
+    for name in
+        ["eval/sampled/success", "eval/sampled/pass@2", "eval/sampled/pass@4", "eval/sampled/distinct"]
+    {
+        assert!(last(name).is_some_and(|rate| (0.0..=1.0).contains(&rate)), "{name}");
+    }
+    assert!(last("eval/sampled/entropy").is_some() && last("eval/numbers/entropy").is_none());
+
+    let journal = Journal::open(&scratch.path("whole/run.db")).unwrap();
+    let stored = |name: &str| journal.episodes(6, EpisodeKind::Also(name.to_owned())).unwrap();
+    let sampled = stored("sampled");
+    assert_eq!((sampled.len(), stored("numbers").len()), (5 * 4, 3));
+    let share = sampled.iter().filter(|stored| stored.episode.verdict.success).count() as f64 / 20.0;
+    assert!((share - last("eval/sampled/success").unwrap()).abs() < 1e-12);
+    assert!(stored("numbers").iter().all(|stored| stored.task.environment == "chains"));
+    let html = String::from_utf8(scratch.read("whole/report.html")).unwrap();
+    assert!(html.contains("Further evaluation: <code>sampled</code>") && html.contains("Success: numbers"));
+
+    let json = scratch.burnish(&["eval", "whole", "--also", "sampled", "--json"]).succeeds().stdout();
+    let summary: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(summary["success"]["mean"].as_f64(), last("eval/sampled/success"));
+    assert_eq!(summary["pass_at"]["4"]["mean"].as_f64(), last("eval/sampled/pass@4"));
+    let shown = scratch.burnish(&["rollout", "--from", "whole", "--also", "numbers"]).succeeds().stdout();
+    assert_eq!(shown.matches("=== chains/").count(), 3, "{shown}");
+    scratch.burnish(&["eval", "whole", "--also", "sample"]).fails_with(&["`sample`", "sampled, numbers"]);
 }
 
 #[test]

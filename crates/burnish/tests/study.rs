@@ -113,7 +113,8 @@ fn a_study_runs_every_arm_with_every_seed_reports_them_and_goes_on_where_it_was_
         "--report-only",
         "study.results=more",
         "study.reach=1.0",
-        "study.metrics=[\"flags_by_label.size.2.parse_error\", \"by_label.agents.2.success\", \"flags.none\"]",
+        "study.metrics=[\"flags_by_label.size.2.parse_error\", \"by_label.agents.2.success\", \"std(grad_norm)\", \"entropy\", \
+         \"kl\"]",
     ];
     scratch.burnish(&more).succeeds();
     let page = text(&scratch, "more/tiny-study.md");
@@ -122,7 +123,7 @@ fn a_study_runs_every_arm_with_every_seed_reports_them_and_goes_on_where_it_was_
     let section = page.split("## Rollouts to reach").nth(1).unwrap().split("\n## ").next().unwrap();
     assert!(section.contains("| slow | 0 of 2 | > 32 | > ") && section.contains("| > 32, > 32 |"), "{page}");
     assert!(section.contains("| once | 0 of 1 | > 64 | > "), "{page}");
-    assert!(page.contains("`flags.none` is in no evaluation"), "{page}");
+    assert!(page.contains("`kl` is in no run that is finished"), "a metric of others: {page}");
     let numbers = page.split("## Further numbers").nth(1).unwrap().split("\n## ").next().unwrap();
     let more: Value = serde_json::from_slice(&scratch.read("more/tiny-study.json")).unwrap();
     let fast = more["arms"][1].clone();
@@ -133,9 +134,26 @@ fn a_study_runs_every_arm_with_every_seed_reports_them_and_goes_on_where_it_was_
     // All boards have two agents, so that this is success as the table has it.
     let success = fast["success"]["level"]["interval"]["mean"].as_f64().unwrap();
     assert!((mean("by_label.agents.2.success") - success).abs() < 1e-12, "{more}");
-    let cells = [mean("flags_by_label.size.2.parse_error"), success].map(|mean| format!("{mean:.3} ["));
+    let names =
+        ["flags_by_label.size.2.parse_error", "by_label.agents.2.success", "std(grad_norm)", "entropy"];
+    let cells = names.map(|name| format!("{:.3} [", mean(name)));
+    let steps: Vec<Value> = whole[1].iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let norms: Vec<f64> = steps.iter().filter_map(|row| row["grad_norm"].as_f64()).collect();
+    let std = fast["runs"][0]["metrics"]["std(grad_norm)"].as_f64().unwrap();
+    // Of two numbers.
+    assert!((std - (norms[0] - norms[1]).abs() / 2f64.sqrt()).abs() < 1e-12 && norms.len() == 2, "{norms:?}");
     let row = numbers.lines().find(|line| line.starts_with("| fast | ")).unwrap();
     assert!(cells.iter().all(|cell| row.contains(cell)) && row.ends_with("| – |"), "{page}");
+    let typing = [
+        "study",
+        "study.toml",
+        "--report-only",
+        "study.results=none",
+        "study.metrics=[\"flags.parse_eror\"]",
+    ];
+    let near = ["`study.metrics`", "`flags.parse_eror`", "near it: `flags.parse_error`", "slow/seed-7"];
+    scratch.burnish(&typing).fails_with(&near);
+    assert!(!scratch.path("none").exists());
     let readme = scratch.burnish(&["study", "--index", "more"]).succeeds().stdout();
     assert_eq!(readme.trim(), "more/README.md");
     let index = text(&scratch, "more/README.md");
@@ -194,6 +212,19 @@ fn an_interrupt_saves_and_begins_no_further_run_and_a_run_that_fails_does_not_en
     assert!(!first.join("report.html").exists() && !scratch.path("long/fast").exists());
     assert!(!scratch.path("results").exists(), "nothing is reported of half a run");
 
+    // A misspelt number ends a study with its first run.
+    let wrong = ["study", "study.toml", "study.dir=wrong", "study.metrics=[\"std(grad_nrm)\"]"];
+    scratch.write("study.toml", STUDY);
+    scratch.burnish(&wrong).fails_with(&[
+        "`study.metrics`",
+        "`grad_nrm`",
+        "near it: `grad_norm`",
+        "wrong/slow/seed-7",
+    ]);
+    assert!(scratch.path("wrong/slow/seed-7/report.html").exists() && !scratch.path("wrong/fast").exists());
+    scratch.burnish(&wrong).fails_with(&["`grad_norm`"]);
+    assert!(!scratch.path("wrong/fast").exists() && !scratch.path("results").exists());
+
     scratch.write("gone.toml", STUDY.replace("optimizer.learning_rate=1e-2", "policy.path=gone"));
     let finished = scratch.burnish(&["study", "gone.toml", "study.dir=gone"]);
     finished.fails_with(&["arm `fast`, seed 7", "arm `fast`, seed 3", "2 runs could not go on"]);
@@ -231,6 +262,11 @@ fn what_is_wrong_with_a_study_is_said_before_anything_starts() {
         ("seeds = 1\n", "seeds = 0\n", &["study.toml:24", "1 or more"]),
         ("seeds = 1\n", "seed = 1\n", &["study.toml:24", "did you mean `seeds`"]),
         ("dir = \"runs\"", "jobs = 0", &["study.toml:9", "study.jobs"]),
+        (
+            "dir = \"runs\"",
+            "metrics = [\"median(kl)\"]",
+            &["study.toml:9", "study.metrics", "median(...)", "std"],
+        ),
         ("dir = \"runs\"", "reach = 50", &["study.toml:9", "study.reach", "at most 1"]),
         ("grpo.toml", "none.toml", &["none.toml", "can't be read"]),
     ] {

@@ -72,6 +72,25 @@ pub(super) fn play(
     Ok(both)
 }
 
+/// Gives every scored episode of `plan` the flag of an answer that is right and leads back. `greedy` is the policy that sampled.
+///
+/// # Errors
+/// If the policy fails, or a prompt does not fit.
+pub(crate) fn mark(
+    greedy: &mut dyn Policy,
+    plan: &Plan<'_>,
+    episodes: Vec<Episode>,
+) -> Result<Vec<Episode>, RunError> {
+    let mut both = Both { episodes, turned: Vec::new(), is_checked: true, tokens: 0 };
+    let closes = both.check(greedy, plan)?;
+    for (episode, closes) in both.episodes.iter_mut().zip(closes) {
+        if episode.verdict.is_scored() {
+            episode.verdict.flags.insert(CLOSES.into(), closes);
+        }
+    }
+    Ok(both.episodes)
+}
+
 impl Both {
     /// Does the cycle of each episode close? Never where it has no success.
     fn check(&mut self, greedy: &mut dyn Policy, plan: &Plan<'_>) -> Result<Vec<bool>, RunError> {
@@ -262,18 +281,26 @@ mod tests {
 
         fn play(&self, cycle: Cycle, sampling: &mut Known, greedy: &mut Known) -> Both {
             let how = Sampling::at(1.0, 40);
-            let plan = Plan {
+            let plan = self.plan(&how);
+            let forward = rollout::play(sampling, &plan).unwrap();
+            play(sampling, greedy, &plan, cycle, forward).unwrap()
+        }
+
+        fn mark(&self, greedy: &mut Known, episodes: Vec<Episode>) -> Vec<Episode> {
+            mark(greedy, &self.plan(&Sampling::at(1.0, 40)), episodes).unwrap()
+        }
+
+        fn plan<'a>(&'a self, sampling: &'a Sampling) -> Plan<'a> {
+            Plan {
                 generator: &*self.generator,
                 tasks: &self.tasks,
                 rollouts: ROLLOUTS,
-                sampling: &how,
+                sampling,
                 turns_max: 1,
                 overlong: Overlong::Refuse,
                 seeds: SeedPlace { run: 1, stage: 0, step: 2, task_offset: 0 },
                 openings: &[],
-            };
-            let forward = rollout::play(sampling, &plan).unwrap();
-            play(sampling, greedy, &plan, cycle, forward).unwrap()
+            }
         }
     }
 
@@ -343,6 +370,22 @@ mod tests {
         let both = problem.play(ALL, &mut sampling, &mut greedy);
         assert_eq!(found(&both).0, values(0.0, None, 0.0, 0.0));
         assert_eq!((greedy.asked.len(), both.tokens), (0, 0));
+    }
+
+    #[test]
+    fn an_evaluation_is_marked_and_keeps_its_verdicts() {
+        let problem = Problem::new();
+        let (mut sampling, mut greedy) = (problem.knows(true, false), problem.knows(false, true));
+        let never = Cycle { reverse: false, closes: false, keeps_rewards: true };
+        let plain = problem.play(never, &mut sampling, &mut Known::default()).episodes;
+        let marked = problem.mark(&mut greedy, plain.clone());
+        assert_eq!(greedy.asked.len(), 8, "the same answer is asked of once");
+        let lost = problem.mark(&mut Known::default(), plain.clone());
+        for ((marked, lost), plain) in marked.iter().zip(&lost).zip(&plain) {
+            assert!(marked.verdict.flags["cycle"] && plain.verdict.success);
+            assert_eq!((&marked.verdict.rewards, &marked.traces), (&plain.verdict.rewards, &plain.traces));
+            assert!(!lost.verdict.flags["cycle"], "right, but it does not lead back");
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub use error::{JournalError, JournalProblem};
 pub use read::{StepEntry, StoredEpisode, StoredUpdate, Tally};
 pub use write::EpisodeRow;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -37,33 +38,38 @@ use error::OnPath;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What episodes were played for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EpisodeKind {
     /// To learn from.
     Train,
-    /// To measure.
+    /// To measure: the main evaluation.
     Eval,
+    /// To measure: the evaluation of `[[eval.also]]` with this name.
+    Also(String),
 }
 
 impl EpisodeKind {
-    const ALL: [EpisodeKind; 2] = [EpisodeKind::Train, EpisodeKind::Eval];
-
     /// The name in the journal.
-    pub fn name(self) -> &'static str {
+    pub fn name(&self) -> Cow<'static, str> {
         match self {
-            EpisodeKind::Train => "train",
-            EpisodeKind::Eval => "eval",
+            EpisodeKind::Train => "train".into(),
+            EpisodeKind::Eval => "eval".into(),
+            EpisodeKind::Also(name) => format!("eval/{name}").into(),
         }
     }
 
     fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
+        match name {
+            "train" => Some(EpisodeKind::Train),
+            "eval" => Some(EpisodeKind::Eval),
+            _ => name.strip_prefix("eval/").map(|name| EpisodeKind::Also(name.to_owned())),
+        }
     }
 }
 
 impl std::fmt::Display for EpisodeKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
+        f.write_str(&self.name())
     }
 }
 

@@ -46,7 +46,7 @@ pub struct Tally {
 }
 
 /// That a step has episodes of a kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepEntry {
     /// The step.
     pub step: u64,
@@ -71,7 +71,7 @@ impl Journal {
     /// # Errors
     /// If the file can't be read or is damaged.
     pub fn episodes(&self, step: u64, kind: EpisodeKind) -> Result<Vec<StoredEpisode>, JournalError> {
-        read_episodes(&self.db, step, kind).on(&self.path)
+        read_episodes(&self.db, step, &kind).on(&self.path)
     }
 
     /// The task with an id, where it was recorded.
@@ -116,7 +116,7 @@ fn read_steps(db: &Connection) -> Result<Vec<StepEntry>, JournalProblem> {
 fn read_episodes(
     db: &Connection,
     step: u64,
-    kind: EpisodeKind,
+    kind: &EpisodeKind,
 ) -> Result<Vec<StoredEpisode>, JournalProblem> {
     let mut statement = db.prepare_cached(
         "SELECT id, task, task_index, rollout, ending, answers, reward, advantage, verdict, traces
@@ -230,7 +230,7 @@ fn read_task(db: &Connection, id: &TaskId) -> Result<Option<Task>, JournalProble
 
 fn read_tally(db: &Connection) -> Result<Tally, JournalProblem> {
     let kind = EpisodeKind::Train.name();
-    let of_kind = |query| db.query_row(query, [kind], |row| row.get(0));
+    let of_kind = |query| db.query_row(query, [&kind], |row| row.get(0));
     Ok(Tally {
         episodes: of_kind("SELECT COUNT(*) FROM episodes WHERE kind = ?1")?,
         turns: of_kind(

@@ -36,12 +36,12 @@ impl Journal {
         episodes: &[EpisodeRow<'_>],
     ) -> Result<(), JournalError> {
         self.transaction(|db| {
-            refuse_recorded(db, step, kind)?;
+            refuse_recorded(db, step, &kind)?;
             for task in tasks {
                 insert_task(db, step, task)?;
             }
             for row in episodes {
-                insert_episode(db, step, kind, tasks, row)?;
+                insert_episode(db, step, &kind, tasks, row)?;
             }
             Ok(())
         })
@@ -108,11 +108,11 @@ impl Journal {
     }
 }
 
-fn refuse_recorded(db: &Connection, step: u64, kind: EpisodeKind) -> Result<(), JournalProblem> {
+fn refuse_recorded(db: &Connection, step: u64, kind: &EpisodeKind) -> Result<(), JournalProblem> {
     let mut statement =
         db.prepare_cached("SELECT EXISTS (SELECT 1 FROM episodes WHERE step = ?1 AND kind = ?2)")?;
     if statement.query_row((step, kind.name()), |row| row.get(0))? {
-        return Err(JournalProblem::Recorded { step, kind });
+        return Err(JournalProblem::Recorded { step, kind: kind.clone() });
     }
     Ok(())
 }
@@ -145,7 +145,7 @@ fn insert_task(db: &Connection, step: u64, task: &Task) -> Result<(), JournalPro
 fn insert_episode(
     db: &Connection,
     step: u64,
-    kind: EpisodeKind,
+    kind: &EpisodeKind,
     tasks: &[Task],
     row: &EpisodeRow<'_>,
 ) -> Result<(), JournalProblem> {

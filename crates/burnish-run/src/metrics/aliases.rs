@@ -37,6 +37,9 @@ pub struct Metric {
     pub prime_rl: Option<&'static str>,
 }
 
+/// The numbers of further evaluations.
+const FURTHER: &str = "eval/{name}/{metric}";
+
 /// All metrics.
 pub const METRICS: &[Metric] = &[
     metric("reward", "reward", "mean weighted reward of the scored episodes")
@@ -105,6 +108,9 @@ pub const METRICS: &[Metric] = &[
     metric("plan/cycle_consistency", "share", "right answers whose cycle closes (plan `dgpo`)"),
     metric("plan/forward_success", "share", "right answers to the tasks as they are drawn (plan `dgpo`)"),
     metric("plan/reverse_success", "share", "right answers to the tasks turned round (plan `dgpo`)"),
+    metric("plan/useful/{group}", "share", "running share of groups with a positive advantage, among tasks of a group (plan `lang`)"),
+    metric("plan/off/{group}", "share", "whether the hints of a group are switched off (plan `lang`)"),
+    metric("drafts/mean_length", "tokens", "sampled tokens of a draft, mean (plan `skpo`)"),
     metric("rollout_corr/kl", "nats", "sampling policy to training policy, mean over tokens (k1) (where `loss.correction` is on)")
         .verl("rollout_corr/kl"),
     metric("rollout_corr/k3_kl", "nats", "the same, estimated by k3 (where `loss.correction` is on)")
@@ -248,9 +254,40 @@ pub const METRICS: &[Metric] = &[
     metric("eval/reward/low", "reward", "lower end of its 95 % interval"),
     metric("eval/reward/high", "reward", "upper end of its 95 % interval"),
     metric(
+        "eval/pass@{n}",
+        "share",
+        "tasks that one of n episodes solved, unbiased: n = 2, 4, 8 ... and `eval.rollouts` (where that is above 1)",
+    ),
+    metric(
+        "eval/rewards/{component}/mean",
+        "reward",
+        "one component of the reward, unweighted, averaged as `eval/success`",
+    ),
+    metric(
         "eval/flags/{flag}",
         "share",
         "episodes for which the flag was raised, averaged as `eval/success`",
+    ),
+    metric(
+        "eval/by_label/{label}/{value}",
+        "share",
+        "`eval/success` over the tasks with one value of a label (labels with 2 to 8 values)",
+    ),
+    metric(
+        "eval/flags_by_label/{label}/{value}/{flag}",
+        "share",
+        "`eval/flags/{flag}` over the tasks with one value of a label (labels with 2 to 4 values)",
+    ),
+    metric(
+        "eval/distinct",
+        "share",
+        "different answers to a task, over its episodes, mean over tasks (where `eval.rollouts` > 1)",
+    ),
+    metric(
+        "eval/entropy",
+        "nats",
+        "-log p of the sampled tokens, mean over tasks of the mean over a task's tokens: an estimate of the entropy (where \
+         evaluation samples, without filters or penalties)",
     ),
     metric(
         "eval/completions/mean_length",
@@ -258,7 +295,13 @@ pub const METRICS: &[Metric] = &[
         "sampled tokens of an episode, averaged as `eval/success`",
     )
     .prime_rl("eval/{env}/completion_len/mean"),
+    metric(
+        "eval/completions/clipped_ratio",
+        "share",
+        "episodes in which a limit cut an answer short, averaged as `eval/success`",
+    ),
     metric("eval/unscored", "episodes", "held-out episodes that could not be judged"),
+    metric(FURTHER, "", "any of these, of the evaluation of `[[eval.also]]` called so"),
     metric("data/overlap/rows", "rows", "training rows that were compared with evaluation rows"),
     metric("data/overlap/overlapping", "rows", "of these, rows that share a run of words with one"),
     metric("data/overlap/evaluation_rows", "rows", "evaluation rows that they were compared with"),
@@ -321,11 +364,33 @@ impl Metric {
 
     /// Is `name` a name of this metric in a run?
     pub fn is_called(&self, name: &str) -> bool {
-        let Some((before, rest)) = self.name.split_once('{') else { return self.name == name };
-        let after = rest.split_once('}').map_or("", |(_, after)| after);
-        let middle = name.strip_prefix(before).and_then(|name| name.strip_suffix(after));
-        middle.is_some_and(|middle| !middle.is_empty())
+        if self.name != FURTHER {
+            return fits(self.name, name);
+        }
+        let Some((own, rest)) = name.strip_prefix("eval/").and_then(|name| name.split_once('/')) else {
+            return false;
+        };
+        let main = format!("eval/{rest}");
+        !is_of_evaluation(own) && METRICS.iter().any(|other| other.name != FURTHER && other.is_called(&main))
     }
+}
+
+/// Is `name` what a metric of the main evaluation begins with after `eval/`?
+pub(crate) fn is_of_evaluation(name: &str) -> bool {
+    let names = METRICS.iter().filter_map(|metric| metric.name.strip_prefix("eval/"));
+    names.map(|own| own.split(['/', '@']).next().unwrap_or(own)).any(|own| own == name)
+}
+
+/// Does `name` fit a pattern, each of whose placeholders stands for one character or more?
+fn fits(pattern: &str, name: &str) -> bool {
+    let Some((before, rest)) = pattern.split_once('{') else { return pattern == name };
+    let after = rest.split_once('}').map_or("", |(_, after)| after);
+    let Some(name) = name.strip_prefix(before) else { return false };
+    name.char_indices()
+        .skip(1)
+        .map(|(at, _)| at)
+        .chain([name.len()])
+        .any(|at| at > 0 && fits(after, &name[at..]))
 }
 
 /// Gives the metrics of one run other names.
@@ -396,7 +461,7 @@ mod tests {
             }
         }
         // And no metric's name falls under the pattern of another.
-        for metric in METRICS {
+        for metric in METRICS.iter().filter(|metric| metric.name != FURTHER) {
             let called = METRICS.iter().filter(|other| other.is_called(metric.name)).count();
             assert_eq!(called, 1, "{}", metric.name);
         }
@@ -459,6 +524,17 @@ mod tests {
         let metric = METRICS.iter().find(|metric| metric.name == "rewards/{component}/mean").unwrap();
         assert!(metric.is_called("rewards/plan/mean") && metric.is_called("rewards/a/b/mean"));
         assert!(!metric.is_called("rewards//mean") && !metric.is_called("rewards/plan/std"));
+        let called = |name: &str| -> Vec<&str> {
+            METRICS.iter().filter(|metric| metric.is_called(name)).map(|metric| metric.name).collect()
+        };
+        assert_eq!(called("eval/flags_by_label/a/b/c"), ["eval/flags_by_label/{label}/{value}/{flag}"]);
+        assert_eq!(called("eval/pass@8"), ["eval/pass@{n}"]);
+        for further in ["eval/retention/success", "eval/retention/success/low", "eval/a-b/by_label/x/y"] {
+            assert_eq!(called(further), [FURTHER], "{further}");
+        }
+        for unknown in ["eval/retention", "eval/retention/succes", "eval/success/reward", "eval/pass@"] {
+            assert_eq!(called(unknown), [""; 0], "{unknown}");
+        }
     }
 
     #[test]

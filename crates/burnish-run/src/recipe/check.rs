@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::methods;
 use crate::split::Split;
 
-use super::{Method, Recipe, RecipeError, Source, TeacherContext, TeacherSection};
+use super::{Method, Recipe, RecipeError, Source, TeacherContext, TeacherSection, empty, evaluations};
 
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.
 pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeError> {
@@ -56,6 +56,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
     ranges.holds("rollout.temperature", samples, "must be above 0: the trainer divides by it too")?;
     ranges.sampling("rollout", rollout.sampling().check(), "")?;
     ranges.sampling("eval", eval.sampling(rollout).check(), "")?;
+    evaluations::check(&eval.also, source)?;
     for (name, weight) in &recipe.reward.weights {
         ranges.holds(&format!("reward.weights.{name}"), weight.is_finite(), "must be a finite number")?;
     }
@@ -286,6 +287,15 @@ fn complete_environments(recipe: &mut Recipe, source: &Source) -> Result<(), Rec
     complete(&recipe.env.id.clone(), "env.id", &mut recipe.env.config, "env.config", source)?;
     if let Some(config) = &mut recipe.eval.config {
         complete(&recipe.env.id, "env.id", config, "eval.config", source)?;
+    }
+    for (index, also) in recipe.eval.also.iter_mut().enumerate() {
+        let table = format!("eval.also[{index}]");
+        if also.env.is_some() {
+            also.config.get_or_insert_with(empty);
+        }
+        let Some(config) = &mut also.config else { continue };
+        let id = also.env.as_ref().unwrap_or(&recipe.env.id);
+        complete(id, &format!("{table}.env"), config, &format!("{table}.config"), source)?;
     }
     for (index, set) in recipe.data.demonstrations.iter_mut().enumerate() {
         let table = format!("data.demonstrations[{index}]");

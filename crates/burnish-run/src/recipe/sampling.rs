@@ -6,7 +6,7 @@ use burnish_env::rollout::Overlong;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::DynamicSampling;
+use super::{AlsoSection, DynamicSampling};
 
 /// `[rollout]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -124,9 +124,15 @@ pub struct EvalSection {
     pub frequency_penalty: f32,
     /// Is a draft made first, where the plan has drafts? Its tokens are counted as the answer's.
     pub draft: bool,
+    /// Is it asked of every right answer whether, stated in the task turned round, it leads back? That is the flag `cycle`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cycle: bool,
     /// Configuration of the environment, where it differs from training's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<Value>,
+    /// Evaluations beside this one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<AlsoSection>,
 }
 
 impl Default for EvalSection {
@@ -145,7 +151,9 @@ impl Default for EvalSection {
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
             draft: false,
+            cycle: false,
             config: None,
+            also: Vec::new(),
         }
     }
 }

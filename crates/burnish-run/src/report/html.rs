@@ -22,15 +22,16 @@ state</li>
 /// The whole page.
 pub(super) fn page(report: &Report) -> String {
     let title = escape(&report.title);
+    let further: String = report.further.iter().map(tables::results).collect();
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
          <h1>{title}</h1>\n{}\n{}{}{}{}{}{}</main>\n</body>\n</html>\n",
-        tables::headline(report),
-        tables::results(report),
+        tables::headline(&report.main),
+        tables::results(&report.main) + &further,
         curves(report),
-        tables::breakdown(report),
+        tables::breakdown(&report.main),
         episodes(&report.episodes),
         where_to_look(&report.notes),
         recipe(&report.recipe),
@@ -61,7 +62,7 @@ fn pre(text: &str) -> String {
 }
 
 fn curves(report: &Report) -> String {
-    let (main, other) = (main_panels(&report.rows, &report.evaluations), other_panels(&report.rows));
+    let (main, other) = (main_panels(report), other_panels(&report.rows));
     let mut html = String::new();
     if !main.is_empty() {
         html.push_str("<h2>Curves over steps</h2>\n");

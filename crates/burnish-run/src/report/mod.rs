@@ -1,7 +1,7 @@
 //! `report.html`: what a run came to, on one page that opens without network.
 //!
 //! ```text
-//! Report { evaluations, rows, episodes ... } -> html (the page) <- tables, panels -> chart (SVG)
+//! Report { main, further, rows, episodes ... } -> html (the page) <- tables, panels -> chart (SVG)
 //! ```
 
 mod chart;
@@ -27,14 +27,25 @@ pub struct Report {
     pub recipe: String,
     /// All metrics, for the curves.
     pub rows: Vec<Row>,
-    /// Evaluations on held-out tasks, by step: the first is shown as *before*, the last as *after*.
-    pub evaluations: Vec<EvaluatedStep>,
-    /// What changed between the first and the last evaluation, paired by task.
-    pub change: Option<Change>,
+    /// What the main evaluation found.
+    pub main: Evaluated,
+    /// What those of `[[eval.also]]` found.
+    pub further: Vec<Evaluated>,
     /// A few episodes to read.
     pub episodes: Vec<DrawnEpisode>,
     /// Where to look and what to try next, a sentence each.
     pub notes: Vec<String>,
+}
+
+/// What one evaluation of a recipe found in the course of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Evaluated {
+    /// Its name; the main one has none.
+    pub name: Option<String>,
+    /// Held-out tasks by step: the first is shown as *before*, the last as *after*.
+    pub steps: Vec<EvaluatedStep>,
+    /// What changed between the first and the last step, paired by task.
+    pub change: Option<Change>,
 }
 
 /// An evaluation and when it was made.

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::metrics::Row;
 
-use super::EvaluatedStep;
 use super::chart::Curve;
+use super::{Evaluated, Report};
 
 /// The event of rows that evaluations log; their numbers are drawn from the evaluations themselves.
 const EVAL: &str = "eval";
@@ -84,15 +84,16 @@ const KNOWN: [Known; 13] = [
     known("step_time", "Seconds a step", "Longer steps come from longer completions.", true),
 ];
 
-/// Held-out success, then the known curves of which there are numbers.
-pub(super) fn main_panels(rows: &[Row], evaluations: &[EvaluatedStep]) -> Vec<Panel> {
-    let series = series(rows);
+/// Held-out success of every evaluation, then the known curves of which there are numbers.
+pub(super) fn main_panels(report: &Report) -> Vec<Panel> {
+    let series = series(&report.rows);
     let known = KNOWN.iter().filter_map(|known| {
         let points = series.get(known.metric)?.clone();
         let curve = Curve { points, bars: Vec::new(), from_zero: known.from_zero };
         Some(Panel { title: known.title.to_owned(), hint: known.hint, curve })
     });
-    held_out(evaluations).into_iter().chain(known).collect()
+    let evaluated = std::iter::once(&report.main).chain(&report.further);
+    evaluated.filter_map(held_out).chain(known).collect()
 }
 
 /// All other numbers that change in the course of the run, by name.
@@ -109,8 +110,9 @@ pub(super) fn other_panels(rows: &[Row]) -> Vec<Panel> {
         .collect()
 }
 
-fn held_out(evaluations: &[EvaluatedStep]) -> Option<Panel> {
-    let successes: Vec<_> = evaluations
+fn held_out(evaluated: &Evaluated) -> Option<Panel> {
+    let successes: Vec<_> = evaluated
+        .steps
         .iter()
         .filter_map(|evaluated| Some((evaluated.step, evaluated.summary.success?)))
         .filter(|(_, success)| [success.mean, success.low, success.high].iter().all(|end| end.is_finite()))
@@ -121,8 +123,14 @@ fn held_out(evaluations: &[EvaluatedStep]) -> Option<Panel> {
         from_zero: true,
     };
     (!curve.points.is_empty()).then(|| Panel {
-        title: "Success on held-out tasks".to_owned(),
-        hint: "With the 95 % interval over tasks. The curve that counts.",
+        title: match &evaluated.name {
+            None => "Success on held-out tasks".to_owned(),
+            Some(name) => format!("Success: {name}"),
+        },
+        hint: match evaluated.name {
+            None => "With the 95 % interval over tasks. The curve that counts.",
+            Some(_) => "With the 95 % interval over tasks.",
+        },
         curve,
     })
 }
@@ -147,6 +155,10 @@ mod tests {
         Row { step, event: event.into(), values }
     }
 
+    fn of(rows: impl Into<Vec<Row>>) -> Report {
+        Report { rows: rows.into(), ..Report::default() }
+    }
+
     fn titles(panels: &[Panel]) -> Vec<&str> {
         panels.iter().map(|panel| panel.title.as_str()).collect()
     }
@@ -154,14 +166,14 @@ mod tests {
     #[test]
     fn known_curves_come_in_their_order_and_only_where_there_are_numbers() {
         let rows = [row(1, "train", &[("entropy", 1.0), ("reward", 0.5), ("kl", f64::NAN)])];
-        assert_eq!(titles(&main_panels(&rows, &[])), ["Reward", "Entropy"]);
-        assert!(main_panels(&[], &[]).is_empty());
+        assert_eq!(titles(&main_panels(&of(rows))), ["Reward", "Entropy"]);
+        assert!(main_panels(&Report::default()).is_empty());
     }
 
     #[test]
     fn numbers_of_evaluations_do_not_mix_into_the_curves_of_training() {
         let rows = [row(0, "eval", &[("reward", 9.0)]), row(1, "train", &[("reward", 0.5)])];
-        assert_eq!(main_panels(&rows, &[])[0].curve.points, [(1, 0.5)]);
+        assert_eq!(main_panels(&of(rows))[0].curve.points, [(1, 0.5)]);
     }
 
     #[test]
@@ -171,7 +183,7 @@ mod tests {
             row(1, "train", &[("reward", 0.1)]),
             row(2, "train", &[("reward", f64::NAN)]),
         ];
-        assert_eq!(main_panels(&rows, &[])[0].curve.points, [(1, 0.1), (3, 0.3)]);
+        assert_eq!(main_panels(&of(rows))[0].curve.points, [(1, 0.1), (3, 0.3)]);
     }
 
     #[test]

@@ -1,28 +1,28 @@
 //! The tables of results.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use burnish_eval::{Change, Interval, Slice, Summary};
 
 use super::html::escape;
-use super::{EvaluatedStep, Report};
+use super::{Evaluated, EvaluatedStep};
 
 /// The line under the heading: what the run came to.
-pub(super) fn headline(report: &Report) -> String {
+pub(super) fn headline(main: &Evaluated) -> String {
     let success = |at: &EvaluatedStep| at.summary.success;
-    let (first, last) = (report.evaluations.first(), report.evaluations.last());
+    let (first, last) = (main.steps.first(), main.steps.last());
     let (Some(before), Some(after)) = (first.and_then(success), last.and_then(success)) else {
         return "<p class=\"lead soft\">No evaluation on held-out tasks.</p>".to_owned();
     };
     let tasks = last.map_or(0, |at| at.summary.tasks);
-    if report.evaluations.len() < 2 {
+    if main.steps.len() < 2 {
         return format!(
             "<p class=\"lead\">Success on {tasks} held-out tasks: <b>{}</b> ({}).</p>",
             percent(before.mean),
             percent_range(before)
         );
     }
-    let change = match report.change {
+    let change = match main.change {
         Some(change) => format!(
             ", a change of <b class=\"{}\">{} points</b> (95 % interval {}, paired over {} tasks)",
             verdict_class(change.success),
@@ -51,9 +51,9 @@ fn verdict_class(change: Interval) -> &'static str {
 }
 
 /// What was measured before and after: one line a number.
-pub(super) fn results(report: &Report) -> String {
-    let Some(columns) = Columns::of(report) else { return String::new() };
-    let change = report.change;
+pub(super) fn results(evaluated: &Evaluated) -> String {
+    let Some(columns) = Columns::of(evaluated) else { return String::new() };
+    let change = evaluated.change;
     let mut lines = vec![
         columns.interval(
             "Success",
@@ -81,6 +81,14 @@ pub(super) fn results(report: &Report) -> String {
             },
         ),
     ];
+    let ks: BTreeSet<usize> = columns.all().flat_map(|summary| summary.pass_at.keys().copied()).collect();
+    for k in ks {
+        let of = |summary: &Summary| Some(summary.pass_at.get(&k)?.mean);
+        lines.push(columns.rate(&format!("Success of one of {k} (pass@{k})"), of));
+    }
+    if columns.all().any(|summary| summary.distinct_rate.is_some()) {
+        lines.push(columns.rate("Different answers to a task", |summary| summary.distinct_rate));
+    }
     let names = |of: fn(&Summary) -> Vec<&String>| columns.all().flat_map(of).collect::<BTreeSet<_>>();
     let rewards = names(|summary| summary.rewards.keys().collect());
     // With one component and no weight the total says it all.
@@ -105,14 +113,18 @@ pub(super) fn results(report: &Report) -> String {
     } else {
         "<p class=\"soft\">Ranges are 95 % bootstrap intervals over tasks.</p>"
     };
-    format!("<h2>Results on held-out tasks</h2>\n{}{note}\n", columns.table("", &lines))
+    let heading = match &evaluated.name {
+        None => "Results on held-out tasks".to_owned(),
+        Some(name) => format!("Further evaluation: {}", code(name)),
+    };
+    format!("<h2>{heading}</h2>\n{}{note}\n", columns.table("", &lines))
 }
 
-/// Success by label, before and after.
-pub(super) fn breakdown(report: &Report) -> String {
-    let Some(columns) = Columns::of(report) else { return String::new() };
+/// Success and flags by label, before and after.
+pub(super) fn breakdown(main: &Evaluated) -> String {
+    let Some(columns) = Columns::of(main) else { return String::new() };
     let labels: BTreeSet<&String> = columns.all().flat_map(|summary| summary.by_label.keys()).collect();
-    let mut lines = Vec::new();
+    let (mut lines, mut flags) = (Vec::new(), Vec::new());
     for label in labels {
         let slices = |summary: &'_ Summary| summary.by_label.get(label).cloned().unwrap_or_default();
         let mut values: Vec<String> = columns
@@ -131,12 +143,32 @@ pub(super) fn breakdown(report: &Report) -> String {
                 |summary: &Summary| -> Option<Slice> { summary.by_label.get(label)?.get(value).copied() };
             let name = format!("{} = {}", code(label), code(value));
             lines.push(columns.slice(&name, slice));
+            let named: BTreeSet<&String> = columns
+                .all()
+                .filter_map(|summary| flags_of(summary, label, value))
+                .flat_map(BTreeMap::keys)
+                .collect();
+            for flag in named {
+                let rate = |summary: &Summary| flags_of(summary, label, value)?.get(flag).copied();
+                flags.push(columns.rate(&format!("{name}: {}", code(flag)), rate));
+            }
         }
     }
     if lines.is_empty() {
         return String::new();
     }
-    format!("<h2>Success by kind of task</h2>\n{}", columns.table("tasks", &lines))
+    let flags = if flags.is_empty() {
+        String::new()
+    } else {
+        let table = columns.table("", &flags);
+        format!("<details><summary>Flags by kind of task ({})</summary>\n{table}</details>\n", flags.len())
+    };
+    format!("<h2>Success by kind of task</h2>\n{}{flags}", columns.table("tasks", &lines))
+}
+
+/// The rates of flags where a label has a value.
+fn flags_of<'a>(summary: &'a Summary, label: &str, value: &str) -> Option<&'a BTreeMap<String, f64>> {
+    summary.flags_by_label.get(label)?.get(value)
 }
 
 /// Numbers first, in their order; then everything else.
@@ -152,9 +184,9 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn of(report: &'a Report) -> Option<Self> {
-        let (before, rest) = report.evaluations.split_first()?;
-        Some(Columns { before, after: rest.last(), change: report.change })
+    fn of(evaluated: &'a Evaluated) -> Option<Self> {
+        let (before, rest) = evaluated.steps.split_first()?;
+        Some(Columns { before, after: rest.last(), change: evaluated.change })
     }
 
     fn all(&self) -> impl Iterator<Item = &'a Summary> {

@@ -28,7 +28,7 @@ fn evaluated(step: u64, success: f64) -> EvaluatedStep {
             ("size".into(), sizes.into()),
             ("agents".into(), BTreeMap::from([("2".into(), slice)])),
         ]),
-        flags_by_label: BTreeMap::new(),
+        ..Summary::default()
     };
     EvaluatedStep { step, summary }
 }
@@ -56,8 +56,12 @@ pub(super) fn example() -> Report {
         title: "quickstart: two agents on the ice".into(),
         recipe: "[train]\nmax_steps = 120\n".into(),
         rows: rows.collect(),
-        evaluations: [0, 40, 80, 120].map(|step| evaluated(step, 0.31 + 0.3 * step as f64 / 120.0)).into(),
-        change: Some(Change { tasks: 200, success: interval(0.3), reward: interval(0.3) }),
+        main: Evaluated {
+            name: None,
+            steps: [0, 40, 80, 120].map(|step| evaluated(step, 0.31 + 0.3 * step as f64 / 120.0)).into(),
+            change: Some(Change { tasks: 200, success: interval(0.3), reward: interval(0.3) }),
+        },
+        further: Vec::new(),
         episodes: vec![
             DrawnEpisode {
                 title: "held-out task mapf/12, rollout 0: success, reward 1".into(),
@@ -118,7 +122,7 @@ fn no_text_of_a_run_becomes_markup() {
     for row in &mut report.rows {
         row.values.insert(evil.clone(), row.step as f64);
     }
-    for evaluated in &mut report.evaluations {
+    for evaluated in &mut report.main.steps {
         let slice = evaluated.summary.by_label["size"]["4"];
         evaluated.summary.flags.insert(evil.clone(), 0.5);
         evaluated.summary.rewards.insert(evil.clone(), 0.5);
@@ -138,15 +142,16 @@ fn a_run_with_nothing_to_show_still_has_a_page() {
     assert!(html.contains("No evaluation on held-out tasks") && html.contains("Where to look"));
     assert!(!html.contains("<table") && !html.contains("<svg"));
     let unscored = EvaluatedStep { step: 0, summary: Summary { unscored: 3, ..Summary::default() } };
-    let html = Report { evaluations: vec![unscored], ..Report::default() }.html();
+    let main = Evaluated { steps: vec![unscored], ..Evaluated::default() };
+    let html = Report { main, ..Report::default() }.html();
     assert!(html.contains("<td>–</td>"));
 }
 
 #[test]
 fn one_evaluation_is_shown_without_a_comparison() {
     let mut report = example();
-    report.evaluations.truncate(1);
-    report.change = None;
+    report.main.steps.truncate(1);
+    report.main.change = None;
     let html = report.html();
     assert!(html.contains("<b>31.0 %</b>") && html.contains(">step 0<"));
     assert!(!html.contains("change"));
@@ -156,13 +161,40 @@ fn one_evaluation_is_shown_without_a_comparison() {
 fn a_gain_is_called_good_only_where_its_interval_leaves_out_zero() {
     let class = |mean: f64| {
         let mut report = example();
-        report.change = Some(Change { tasks: 9, success: interval(mean), reward: interval(mean) });
+        report.main.change = Some(Change { tasks: 9, success: interval(mean), reward: interval(mean) });
         let html = report.html();
         ["good", "bad", "soft"].into_iter().find(|class| html.contains(&format!("<b class=\"{class}\">")))
     };
     assert_eq!(class(0.06), Some("good"));
     assert_eq!(class(0.04), Some("soft"));
     assert_eq!(class(-0.06), Some("bad"));
+}
+
+#[test]
+fn a_further_evaluation_has_its_own_table_and_curve_and_flags_are_shown_by_label() {
+    let mut report = example();
+    let curves = |report: &Report| report.html().matches("<svg").count();
+    let before = curves(&report);
+    let mut last = evaluated(120, 0.8);
+    last.summary.pass_at = BTreeMap::from([(8, interval(0.9))]);
+    last.summary.distinct_rate = Some(0.25);
+    let change = Some(Change { tasks: 200, success: interval(0.4), reward: interval(0.4) });
+    let steps = vec![evaluated(0, 0.4), last];
+    report.further = vec![Evaluated { name: Some("retention".into()), steps, change }];
+    let rates = BTreeMap::from([("abstained".to_owned(), 0.125)]);
+    let sizes = ["4", "6"].map(|size| (size.to_owned(), rates.clone()));
+    report.main.steps[3].summary.flags_by_label = BTreeMap::from([("size".into(), sizes.into())]);
+    let html = report.html();
+    let own = html.split("Further evaluation: <code>retention</code>").nth(1).unwrap();
+    for text in
+        ["80.0 %", "+40.0 points", "(pass@8)</th><td>–</td><td>90.0 %</td>", "Different answers", "25.0 %"]
+    {
+        assert!(own.contains(text), "{text} is missing");
+    }
+    assert!(html.contains("Success: retention") && html.contains("61.0 %</b> after"));
+    assert_eq!(curves(&report), before + 1);
+    let flag = "<code>size</code> = <code>4</code>: <code>abstained</code></th><td>–</td><td>12.5 %</td>";
+    assert!(html.contains(flag) && html.contains("Flags by kind of task (2)"), "{html}");
 }
 
 #[test]

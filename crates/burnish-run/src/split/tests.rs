@@ -36,8 +36,8 @@ fn recipe_with(scorer: &str, method: &str, keep: &str, mode: &str, cache: &Path)
 
 fn sft(keep: &str, mode: &str) -> Result<Vec<Task>, String> {
     let recipe = recipe("sft", keep, mode, Path::new("none"));
-    let held_out = Tasks::make(&recipe, false).unwrap().eval;
-    let held_out = held_out.iter().map(|task| &task.id).collect();
+    let held_out = Tasks::make(&recipe, false).unwrap();
+    let held_out = held_out.held_out_ids();
     demonstrated(&recipe, 0, &held_out).map(|(_, tasks)| tasks).map_err(|error| error.to_string())
 }
 
@@ -63,9 +63,9 @@ const MODES: [&str; 4] =
 #[test]
 fn every_task_goes_to_one_of_the_two_stages_in_every_mode_and_none_that_is_held_out_to_any() {
     let whole = rl(">= 0", "").unwrap();
-    let eval = Tasks::make(&recipe("grpo", ">= 0", "", Path::new("none")), false).unwrap().eval;
-    assert!(whole.len() > 50 && eval.len() == 10);
-    assert!(ids(&whole).is_disjoint(&ids(&eval)));
+    let eval = Tasks::make(&recipe("grpo", ">= 0", "", Path::new("none")), false).unwrap();
+    assert!(whole.len() > 50 && eval.held_out_ids().len() == 10);
+    assert!(ids(&whole).is_disjoint(&eval.held_out_ids()));
     let hard = rl(">= 3", "").unwrap();
     for mode in MODES {
         let (imitated, played) = (sft("< 3", mode).unwrap(), rl(">= 3", mode).unwrap());

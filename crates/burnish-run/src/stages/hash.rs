@@ -65,6 +65,10 @@ fn files(recipe: &Recipe) -> Result<Vec<PathBuf>, RunError> {
     for (id, config) in env.into_iter().chain(eval).chain(sets) {
         files.extend(burnish_env::build(id, config)?.files());
     }
+    for also in &recipe.eval.also {
+        let Some(config) = &also.config else { continue };
+        files.extend(burnish_env::build(also.env.as_ref().unwrap_or(&recipe.env.id), config)?.files());
+    }
     Ok(files)
 }
 
@@ -112,6 +116,7 @@ mod tests {
             "env.config.numbers.max=3",
             "eval.tasks=3",
             "eval.seed=9",
+            "eval.also=[{name=\"chains\", env=\"chains\"}]",
         ] {
             assert_ne!(hash(&[decisive]), plain, "{decisive}");
         }

@@ -13,8 +13,8 @@ use crate::tasks::Tasks;
 /// Refuses to go on where `stage`, or one before it, is trained on tasks that `recipe` holds out, or where one imitates
 /// and the other plays parts of a split that share tasks.
 pub(super) fn refuse(recipe: &Recipe, stage: &Stage) -> Result<(), RunError> {
-    let eval = Tasks::make(recipe, false)?.eval;
-    let held_out: BTreeSet<&TaskId> = eval.iter().map(|task| &task.id).collect();
+    let tasks = Tasks::make(recipe, false)?;
+    let held_out = tasks.held_out_ids();
     let mut own = None;
     let mut next = Some(stage);
     while let Some(stage) = next {
@@ -23,7 +23,7 @@ pub(super) fn refuse(recipe: &Recipe, stage: &Stage) -> Result<(), RunError> {
         if shared > 0 {
             return Err(RunError::Refused(format!(
                 "policy.from: {} trains on {shared} of the {} tasks that are held out for evaluation here; give both \
-                 recipes the same `eval.tasks`, `eval.seed` and `eval.config` (or `env.config`)",
+                 recipes the same `eval.tasks`, `eval.seed`, `eval.config` (or `env.config`) and `eval.also`",
                 stage.file.display(),
                 held_out.len()
             )));
@@ -53,7 +53,7 @@ fn is_split(recipe: &Recipe) -> bool {
 
 fn trained_on(recipe: &Recipe) -> Result<BTreeSet<TaskId>, RunError> {
     let tasks = Tasks::make(recipe, recipe.train.method == Method::Grpo)?;
-    let held_out: BTreeSet<&TaskId> = tasks.eval.iter().map(|task| &task.id).collect();
+    let held_out = tasks.held_out_ids();
     let mut trained: BTreeSet<TaskId> = tasks.train.iter().map(|task| task.id.clone()).collect();
     if recipe.train.method == Method::Sft {
         for index in 0..recipe.data.demonstrations.len() {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::measure::refuse_unknown;
 use super::{PlannedRun, State};
 use crate::RunError;
 use crate::stages::{self, Made};
@@ -19,6 +20,8 @@ pub struct Ran {
     pub is_stopped: bool,
     /// Runs that could not go on, in the order in which that happened. The others went on.
     pub failed: Vec<Failed>,
+    /// Why no further run was begun: the first that was finished lacks numbers that the study names.
+    pub refused: Option<RunError>,
 }
 
 /// A run that could not go on.
@@ -51,17 +54,23 @@ pub fn make_stages(runs: &[PlannedRun], watch: &mut dyn Watch, stop: &Stop) -> R
 }
 
 /// Makes those of `runs` that are not finished, in their order, `jobs` at once, each with an equal share of the
-/// cores. `watch_of` is asked for a watcher when a run begins; one run's failure does not end the others.
+/// cores. `watch_of` is asked for a watcher when a run begins; one run's failure does not end the others. The first run that
+/// is finished must have the further numbers that `metrics` names, or none goes on.
 ///
 /// When `stop` is asked for, every run that is under way finishes its step and saves, and no other begins.
 pub fn run(
     runs: &[PlannedRun],
     jobs: usize,
+    metrics: &[String],
     stop: &Stop,
     watch_of: &(dyn Fn(&PlannedRun) -> Box<dyn Watch + Send> + Sync),
 ) -> Ran {
     let open: Vec<&PlannedRun> = runs.iter().filter(|run| run.state != State::Finished).collect();
     let next = AtomicUsize::new(0);
+    let finished = runs.iter().find(|run| run.state == State::Finished);
+    if let Some(Err(error)) = finished.map(|run| refuse_unknown(run, metrics)) {
+        return Ran { refused: Some(error), ..Ran::default() };
+    }
     let ran = Mutex::new(Ran::default());
     let work = || {
         while !stop.is_asked() {
@@ -69,7 +78,15 @@ pub fn run(
             let made = make(run, jobs, stop, watch_of(run));
             let mut ran = ran.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             match made {
-                Ok(is_finished) => ran.finished += usize::from(is_finished),
+                Ok(is_finished) => {
+                    if is_finished && ran.finished == 0 && finished.is_none() {
+                        ran.refused = refuse_unknown(run, metrics).err();
+                    }
+                    ran.finished += usize::from(is_finished);
+                    if ran.refused.is_some() {
+                        stop.ask();
+                    }
+                }
                 Err(error) => ran.failed.push(Failed { arm: run.name.clone(), seed: run.seed, error }),
             }
         }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::columns;
 use crate::RunError;
 use crate::recipe::{Recipe, RecipeError, Source};
 use crate::stages;
@@ -38,7 +39,8 @@ pub struct Study {
     pub jobs: usize,
     /// A held-out success rate: the page says what each run generated until it reached it.
     pub reach: Option<f64>,
-    /// Further numbers of the last evaluation that the page shows, `flags_by_label.answerable.no.abstained`.
+    /// Further numbers that the page shows: of the last evaluation, `flags_by_label.answerable.no.abstained`, or of the run's
+    /// metrics, `std(grad_norm)`.
     pub metrics: Vec<String>,
     /// What is compared.
     pub arms: Vec<Arm>,
@@ -218,6 +220,9 @@ fn check_section(source: &Source, section: &Section, arms: &[ArmSection]) -> Res
     if section.reach.is_some_and(|score| !(score > 0.0 && score <= 1.0)) {
         return Err(source.error("study.reach", "must be a success rate, above 0 and at most 1".into()));
     }
+    for name in &section.metrics {
+        columns::check(name).map_err(|problem| source.error("study.metrics", problem))?;
+    }
     if arms.len() < 2 {
         return Err(source.error("arms", "must be two or more: a study compares".into()));
     }
@@ -272,6 +277,7 @@ fn other_tasks(one: &Recipe, other: &Recipe) -> Option<&'static str> {
         ("eval.config", config(one) == config(other)),
         ("eval.seed", one.eval.seed == other.eval.seed),
         ("eval.tasks", one.eval.tasks == other.eval.tasks),
+        ("eval.also", one.eval.also == other.eval.also),
     ]
     .into_iter()
     .find_map(|(key, is_same)| (!is_same).then_some(key))

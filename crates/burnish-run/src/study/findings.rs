@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use burnish_eval::{Estimate, Scores, Verdict};
 use serde::{Deserialize, Serialize};
 
+use super::measure::unknown_in;
 use super::{Arm, Budget, Made, Measured, PlannedRun, State, Study};
 use crate::RunError;
 use crate::evaluate::bootstrap_seed;
@@ -42,7 +43,7 @@ pub struct Findings {
     /// The success rate to reach, if the study names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reach: Option<f64>,
-    /// The further numbers of the last evaluation that the study names.
+    /// The further numbers that the study names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<String>,
     /// In the order of the study file.
@@ -108,7 +109,7 @@ impl Findings {
     /// Reads the finished ones of `runs`, and compares.
     ///
     /// # Errors
-    /// If a run's files can't be read, or no run is finished.
+    /// If a run's files can't be read, no run is finished, or `study.metrics` names what no run can have.
     pub fn of(study: &Study, runs: &[PlannedRun]) -> Result<Self, RunError> {
         let mut measured: Vec<Vec<Measured>> = study.arms.iter().map(|_| Vec::new()).collect();
         for run in runs.iter().filter(|run| run.state == State::Finished) {
@@ -121,6 +122,12 @@ impl Findings {
                 study.dir.display(),
                 study.file.display()
             )));
+        }
+        for run in runs.iter().filter(|run| run.state == State::Finished) {
+            let found = measured[run.arm].iter().find(|found| found.seed == run.seed);
+            if let Some(found) = found.filter(|found| !found.unknown.is_empty()) {
+                return Err(unknown_in(run.dir(), &found.unknown));
+            }
         }
         let seed = bootstrap_seed(&study.arms[study.baseline].recipe);
         let baseline = measured[study.baseline].clone();
@@ -160,9 +167,7 @@ impl Findings {
         }
         let runs = || self.arms.iter().flat_map(|arm| &arm.runs);
         for name in self.metrics.iter().filter(|name| runs().all(|run| !run.metrics.contains_key(*name))) {
-            warnings.push(format!(
-                "`{name}` is in no evaluation: `burnish eval RUN --json` shows what there is."
-            ));
+            warnings.push(format!("`{name}` is in no run that is finished."));
         }
         for arm in &self.arms {
             let Some(budget) = arm.budget_relative else { continue };
@@ -325,6 +330,7 @@ pub(super) mod tests {
             budget: Budget { generated, forward_backward: 2.0, seconds: 3.0, ..Budget::default() },
             reached: None,
             metrics: BTreeMap::new(),
+            unknown: Vec::new(),
         }
     }
 

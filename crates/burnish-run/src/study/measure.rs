@@ -6,15 +6,15 @@ use std::path::Path;
 use burnish_core::{Episode, Task, TaskId};
 use burnish_eval::{Summary, TaskScores};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::PlannedRun;
+use super::columns::Numbers;
 use super::reach::Reached;
 use crate::RunError;
 use crate::evaluate::bootstrap_seed;
 use crate::journal::{EpisodeKind, Journal};
 use crate::metrics::Row;
-use crate::report_of_run::eval_episodes;
+use crate::report_of_run::episodes_of;
 use crate::run_dir;
 
 /// What training used; evaluations are left out, which are the same for all runs.
@@ -67,9 +67,30 @@ pub struct Measured {
     /// What it generated until the score that the study names, if it names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached: Option<Reached>,
-    /// Those of the numbers of the last evaluation that the study names.
+    /// Those of the further numbers that the study names, of the last evaluation or of the metrics.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, f64>,
+    /// Why there are no numbers for some of the names, where no run can have any.
+    #[serde(skip)]
+    pub unknown: Vec<String>,
+}
+
+/// Refuses names of further numbers that a finished run lacks and no other can have.
+///
+/// # Errors
+/// Names the key, and what is near. Or if the run's files can't be read.
+pub(super) fn refuse_unknown(run: &PlannedRun, metrics: &[String]) -> Result<(), RunError> {
+    if metrics.is_empty() {
+        return Ok(());
+    }
+    let unknown = Measured::read(run, metrics, None)?.unknown;
+    if unknown.is_empty() { Ok(()) } else { Err(unknown_in(run.dir(), &unknown)) }
+}
+
+/// The error about names of further numbers that the run in `dir` lacks.
+pub(super) fn unknown_in(dir: &Path, unknown: &[String]) -> RunError {
+    let said: Vec<String> = unknown.iter().map(|why| format!("`study.metrics` {why}")).collect();
+    RunError::Refused(format!("{} (looked up in the finished run {})", said.join("\n"), dir.display()))
 }
 
 impl Measured {
@@ -83,8 +104,16 @@ impl Measured {
         let rows = crate::metrics::read(&run_dir::metrics_in(dir))?;
         let last =
             journal.steps()?.iter().filter(|entry| entry.kind == EpisodeKind::Eval).map(|e| e.step).max();
-        let episodes = last.map_or_else(|| Ok(Vec::new()), |step| eval_episodes(&journal, step))?;
+        let episodes =
+            last.map_or_else(|| Ok(Vec::new()), |step| episodes_of(&journal, step, EpisodeKind::Eval))?;
         let tally = journal.tally()?;
+        let numbers = if metrics.is_empty() {
+            None
+        } else {
+            let (tasks, weights) = (tasks_of(&journal, &episodes)?, &run.recipe.reward.weights);
+            let summary = Summary::of(&tasks, &episodes, weights, bootstrap_seed(&run.recipe));
+            Some(Numbers::of(Some(&summary), &rows))
+        };
         let sum = |name: &str| -> f64 { of_event(&rows, "train", name).map(|(_, value)| value).sum() };
         // Where a step has a number twice, the later one counts.
         let curve: Vec<(u64, f64)> =
@@ -92,14 +121,11 @@ impl Measured {
         Ok(Measured {
             seed: run.seed,
             reached: reach.map(|score| Reached::of(score, &curve, &rows)),
-            metrics: if metrics.is_empty() {
-                BTreeMap::new()
-            } else {
-                let tasks = tasks_of(&journal, &episodes)?;
-                let summary =
-                    Summary::of(&tasks, &episodes, &run.recipe.reward.weights, bootstrap_seed(&run.recipe));
-                named(&summary, metrics)
-            },
+            metrics: metrics
+                .iter()
+                .filter_map(|name| Some((name.clone(), numbers.as_ref()?.get(name)?)))
+                .collect(),
+            unknown: metrics.iter().filter_map(|name| numbers.as_ref()?.why_unknown(name)).collect(),
             scores: TaskScores::of(&episodes, &run.recipe.reward.weights),
             curve,
             budget: Budget {
@@ -120,21 +146,6 @@ fn tasks_of(journal: &Journal, episodes: &[Episode]) -> Result<Vec<Task>, RunErr
     Ok(tasks.into_iter().flatten().collect())
 }
 
-/// Those of the numbers called `names` that an evaluation has: `flags_by_label.size.4.parse_error`.
-fn named(summary: &Summary, names: &[String]) -> BTreeMap<String, f64> {
-    let table = serde_json::to_value(summary).unwrap_or_default();
-    names.iter().filter_map(|name| Some((name.clone(), at(&table, name)?))).collect()
-}
-
-/// The number that a path of keys leads to; of an interval its mean. Keys may hold dots.
-fn at(value: &Value, path: &str) -> Option<f64> {
-    let table = value.as_object()?;
-    if let Some(value) = table.get(path) {
-        return value.as_f64().or_else(|| value.get("mean")?.as_f64());
-    }
-    table.iter().find_map(|(key, value)| at(value, path.strip_prefix(&**key)?.strip_prefix('.')?))
-}
-
 /// The finite numbers called `name` of one kind of event, by step.
 pub(super) fn of_event<'a>(
     rows: &'a [Row],
@@ -145,26 +156,4 @@ pub(super) fn of_event<'a>(
     of_kind
         .filter_map(move |row| Some((row.step, *row.values.get(name)?)))
         .filter(|(_, value)| value.is_finite())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_metric_is_named_by_its_path() {
-        let table = serde_json::json!({
-            "success": {"mean": 0.5, "low": 0.4, "high": 0.6},
-            "flags_by_label": {"share": {"0.5": {"abstained": 0.25}}, "share.0": {"5": {"x": 1.0}}},
-            "unscored": 3,
-        });
-        assert_eq!(at(&table, "success"), Some(0.5));
-        assert_eq!(at(&table, "success.low"), Some(0.4));
-        assert_eq!(at(&table, "unscored"), Some(3.0));
-        assert_eq!(at(&table, "flags_by_label.share.0.5.abstained"), Some(0.25));
-        assert_eq!(at(&table, "flags_by_label.share.0.5.x"), Some(1.0));
-        for missing in ["flags_by_label", "flags_by_label.share.0.6.abstained", "succes", "", "success."] {
-            assert_eq!(at(&table, missing), None, "{missing}");
-        }
-    }
 }

@@ -4,7 +4,7 @@
 //! Study (file.rs: the study file, every arm's recipe resolved)
 //!   -> PlannedRun* (plan.rs: which run lies where, and how far it is)
 //!   -> run (drive.rs: one after another, or side by side)
-//!   -> Measured* (measure.rs: what a finished run came to, and what it used)
+//!   -> Measured* (measure.rs: what a finished run came to, and what it used; columns.rs: numbers that the study names)
 //!   -> Findings (findings.rs: levels, differences, budgets) -> ID.json, page.rs (Markdown), plot.rs (SVG)
 //!   -> index.rs (one table over the ID.json of all studies)
 //! ```
@@ -12,6 +12,7 @@
 //! Every run is an ordinary run directory; a study adds nothing to it. What is finished is never run again, so that a
 //! study can be interrupted, extended by arms or seeds, and reported at any time.
 
+mod columns;
 mod drive;
 mod file;
 mod findings;

@@ -42,10 +42,7 @@ pub(super) fn markdown(findings: &Findings, study: &Study, made: &Made) -> Strin
         parts.push(super::reach::section(findings, score));
     }
     if !findings.metrics.is_empty() {
-        parts.push(format!(
-            "## Further numbers of the last evaluation\n\n{}\n\n{METRICS}",
-            metrics_table(findings)
-        ));
+        parts.push(format!("## Further numbers\n\n{}\n\n{METRICS}", metrics_table(findings)));
     }
     parts.push(format!("## Budget of a run\n\n{}\n\n{BUDGET}", budget_table(findings)));
     parts.push(format!("## Arms\n\n{}", arms_table(findings)));
@@ -54,7 +51,9 @@ pub(super) fn markdown(findings: &Findings, study: &Study, made: &Made) -> Strin
 }
 
 const METRICS: &str = "\
-Means over the seeds of an arm, in brackets from the least to the greatest. They are not compared, and there are no intervals.";
+Means over the seeds of an arm, in brackets from the least to the greatest. They are not compared, and there are no intervals. \
+Names with dots are of the last evaluation's summary, others of the runs' metrics: the last number, or with `mean(...)`, `std(...)`, \
+`min(...)`, `max(...)` what that is over all steps.";
 
 const BUDGET: &str = "\
 Means over the runs of an arm; in brackets what that is of the baseline's, over the seeds that both have. *Generated*: tokens \

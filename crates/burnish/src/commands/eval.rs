@@ -20,6 +20,9 @@ pub(crate) struct Arguments {
     /// Of a run: the checkpoint after this step instead of the newest.
     #[arg(long)]
     step: Option<u64>,
+    /// The evaluation of `[[eval.also]]` that is called so, instead of the main one.
+    #[arg(long, value_name = "NAME")]
+    also: Option<String>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -45,6 +48,9 @@ pub(crate) fn run(arguments: Arguments) -> Done {
             )
             .into());
         }
+        if let Some(also) = &arguments.also {
+            return Err(format!("--also {also}: {name} is a benchmark, which has one evaluation").into());
+        }
         return benchmark::run(benchmark, arguments.benchmark, arguments.step, arguments.json);
     }
     if let Some(option) = arguments.benchmark.first_given() {
@@ -56,7 +62,7 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         .into());
     }
     let target = inspect::Target::open(path, &arguments.overrides, arguments.step)?;
-    let summary = target.evaluate()?.summary;
+    let summary = target.evaluate(arguments.also.as_deref())?.summary;
     if arguments.json {
         println!("{}", serde_json::to_string(&summary)?);
         return Ok(());
@@ -75,6 +81,12 @@ fn benchmark_name(target: &Path) -> Option<&str> {
 }
 
 fn say_details(summary: &Summary) {
+    for (k, interval) in &summary.pass_at {
+        println!("pass@{k:<3} {:.1} %", 100.0 * interval.mean);
+    }
+    if let Some(rate) = summary.distinct_rate {
+        println!("distinct {:.1} % of the answers to a task", 100.0 * rate);
+    }
     for (name, reward) in &summary.rewards {
         println!("reward   {name}: {reward:.3}");
     }

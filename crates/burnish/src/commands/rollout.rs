@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use burnish_core::{Episode, Source, Validity};
 use burnish_run::inspect::{self, Shown};
+use burnish_run::journal::EpisodeKind;
 use clap::Args;
 
 use super::Done;
@@ -25,6 +26,9 @@ pub(crate) struct Arguments {
     /// Of a run: held-out episodes instead of training episodes.
     #[arg(long, requires = "from")]
     eval: bool,
+    /// Of a run: episodes of the evaluation of `[[eval.also]]` that is called so.
+    #[arg(long, value_name = "NAME", requires = "from", conflicts_with = "eval")]
+    also: Option<String>,
     /// How many episodes.
     #[arg(long, default_value_t = 4)]
     count: usize,
@@ -32,7 +36,14 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments) -> Done {
     let shown = match (&arguments.from, &arguments.recipe) {
-        (Some(dir), _) => inspect::stored(dir, arguments.step, arguments.eval, arguments.count)?,
+        (Some(dir), _) => {
+            let kind = match (arguments.also, arguments.eval) {
+                (Some(name), _) => EpisodeKind::Also(name),
+                (None, true) => EpisodeKind::Eval,
+                (None, false) => EpisodeKind::Train,
+            };
+            inspect::stored(dir, arguments.step, &kind, arguments.count)?
+        }
         (None, Some(recipe)) => {
             inspect::Target::open(recipe, &arguments.overrides, None)?.sample(arguments.count)?
         }

@@ -64,6 +64,9 @@ pub(crate) fn run(arguments: Arguments) -> Done {
     for failed in &ran.failed {
         eprintln!("error: arm `{}`, seed {}: {}", failed.arm, failed.seed, failed.error);
     }
+    if let Some(error) = ran.refused {
+        return Err(error.into());
+    }
     if ran.is_stopped {
         println!("stopped and saved; the same command goes on from here: {command}");
         println!("with --report-only it writes the page of what is finished");
@@ -143,7 +146,7 @@ fn make_runs(study: &Study, runs: &[PlannedRun], jobs: usize) -> Result<Ran, Box
             Box::new(Prefixed { prefix: format!("{} seed {}", run.name, run.seed) })
         }
     };
-    Ok(study::run(runs, jobs, &stop, &watch_of))
+    Ok(study::run(runs, jobs, &study.metrics, &stop, &watch_of))
 }
 
 /// Says what is worth a line, with the name of the run before it.
@@ -155,7 +158,7 @@ impl Watch for Prefixed {
     fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Note(line) => print_line(&format!("{}: {line}", self.prefix)),
-            Event::Evaluated { step, summary } => {
+            Event::Evaluated { step, name: None, summary } => {
                 print_line(&format!("{}: after {step} steps: {}", self.prefix, evaluation_line(summary)));
             }
             _ => {}

@@ -1,0 +1,69 @@
+//! Held-out tasks, with what plays and draws them.
+
+use burnish_core::rng::fold_bytes;
+use burnish_core::{Sampling, Task};
+use burnish_env::Generator;
+
+use crate::RunError;
+use crate::journal::EpisodeKind;
+use crate::recipe::EvalPlan;
+use crate::tasks::tasks_of;
+
+/// What one evaluation plays.
+pub(crate) struct EvalSet {
+    /// The name of an evaluation of `[[eval.also]]`; the main one has none.
+    pub(crate) name: Option<String>,
+    /// Plays and draws the tasks.
+    pub(crate) generator: Box<dyn Generator>,
+    /// The tasks, each once.
+    pub(crate) tasks: Vec<Task>,
+    /// Episodes of every task.
+    pub(crate) rollouts: usize,
+    /// How answers are sampled.
+    pub(crate) sampling: Sampling,
+}
+
+impl EvalSet {
+    /// Makes the tasks of an evaluation.
+    ///
+    /// # Errors
+    /// If the configuration can't yield them.
+    pub(crate) fn make(plan: &EvalPlan<'_>, seed: u64) -> Result<Self, RunError> {
+        let generator = burnish_env::build(plan.env, plan.config)?;
+        let mut tasks = match plan.tasks {
+            0 => Vec::new(),
+            count => tasks_of(&*generator, seed, count, &plan.config_key)?,
+        };
+        // A finite set repeats its tasks to reach the count; a task is evaluated once.
+        let mut known = std::collections::BTreeSet::new();
+        tasks.retain(|task| known.insert(task.id.clone()));
+        Ok(EvalSet {
+            name: plan.name.map(str::to_owned),
+            generator,
+            tasks,
+            rollouts: plan.rollouts,
+            sampling: plan.sampling.clone(),
+        })
+    }
+
+    /// Can its tasks be turned round?
+    pub(crate) fn can_be_turned(&self) -> bool {
+        self.tasks.first().is_some_and(|task| self.generator.counterpart(task).is_some())
+    }
+
+    /// What its episodes are called in the journal.
+    pub(crate) fn kind(&self) -> EpisodeKind {
+        self.name.clone().map_or(EpisodeKind::Eval, EpisodeKind::Also)
+    }
+
+    /// What its metrics begin with.
+    pub(crate) fn prefix(&self) -> String {
+        self.name.as_ref().map_or_else(|| "eval/".to_owned(), |name| format!("eval/{name}/"))
+    }
+
+    /// Its place in addresses of random numbers. It depends on the name alone, so that evaluations may come and go without
+    /// a change of the others.
+    pub(crate) fn place(&self) -> u64 {
+        self.name.as_ref().map_or(0, |name| fold_bytes(name.len() as u64, name.as_bytes()))
+    }
+}
