@@ -78,7 +78,7 @@ fn box_length(text: &str) -> usize {
 }
 
 /// Where the brace that is open at the start closes.
-fn closing(text: &str) -> Option<usize> {
+pub(crate) fn closing(text: &str) -> Option<usize> {
     let mut depth = 1_usize;
     let mut is_escaped = false;
     for (index, c) in text.char_indices() {
