@@ -182,6 +182,11 @@ pub fn is_marked(response: &str) -> bool {
     extract::marked(response).is_some_and(|marked| !marked.text.trim().is_empty())
 }
 
+/// The text of a worked solution before the first place where a final answer is marked; all of it where none is.
+pub fn before_answer(solution: &str) -> &str {
+    extract::before(solution)
+}
+
 fn some<T>(items: Vec<T>) -> Option<Vec<T>> {
     (!items.is_empty()).then_some(items)
 }

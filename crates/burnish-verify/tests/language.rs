@@ -261,6 +261,23 @@ fn an_answer_is_marked_by_what_the_verifiers_look_for() {
 }
 
 #[test]
+fn a_solution_is_cut_before_its_first_marked_answer() {
+    for (text, expected) in [
+        ("So it is 8.\nThe answer is 8.", "So it is 8.\nThe "),
+        ("So \\boxed{8}. Or \\boxed{8}, the answer: 8", "So "),
+        ("Das macht 8. Die Antwort ist 8. #### 8", "Das macht 8. "),
+        ("5 + 3 = 8 <answer>8</answer>", "5 + 3 = 8 "),
+        ("It is 8 in all.", "It is 8 in all."),
+        ("#### 8", ""),
+    ] {
+        let lower = text.replace("Die Antwort", "die antwort");
+        for (text, expected) in [(text, expected), (&lower, expected)] {
+            assert_eq!(burnish_verify::before_answer(text), expected);
+        }
+    }
+}
+
+#[test]
 fn money_is_no_formula() {
     for text in [
         "One of them costs $2 and the other is $3 more.",
