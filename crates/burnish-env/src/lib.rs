@@ -12,6 +12,7 @@ pub mod countdown;
 mod digest;
 mod error;
 pub mod household;
+pub mod lang;
 pub mod mapf;
 pub mod rollout;
 pub mod rows;

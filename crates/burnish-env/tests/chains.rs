@@ -117,7 +117,7 @@ proptest! {
             prop_assert!(problem.kind == TaskKind::Recall || (config.steps.min..=config.steps.max).contains(&steps));
             let text = generator.demonstrate(&task).unwrap().content;
             let finding = judge(&truth(&task), &text);
-            prop_assert!(finding.is_all() && finding.steps() == 1.0 && finding.length() == 1.0, "{text}");
+            prop_assert!(finding.asked().is_all() && finding.steps() == 1.0 && finding.length() == 1.0, "{text}");
             // Work never leaves the range of results, forward or backward; its last step gives the answer.
             let read = burnish_env::chains::read(&text);
             prop_assert_eq!(read.steps.len() as u64, steps);

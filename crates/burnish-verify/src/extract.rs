@@ -78,7 +78,7 @@ fn box_length(text: &str) -> usize {
 }
 
 /// Where the brace that is open at the start closes.
-fn closing(text: &str) -> Option<usize> {
+pub(crate) fn closing(text: &str) -> Option<usize> {
     let mut depth = 1_usize;
     let mut is_escaped = false;
     for (index, c) in text.char_indices() {
@@ -156,23 +156,49 @@ const PHRASES: &[&str] = &[
     "సమాధానం",
 ];
 
-fn phrase(response: &str) -> Option<String> {
+/// Where an answer is marked: the first of the last marks of each kind.
+fn mark_at(response: &str) -> Option<usize> {
+    let found = [
+        last_box(response).map(|(start, _)| start),
+        tagged(response).and_then(|_| response.to_ascii_lowercase().rfind("<answer>")),
+        hashes(response).and_then(|_| response.rfind("####")),
+        phrase_at(response).map(|(_, start)| start),
+    ];
+    found.into_iter().flatten().min()
+}
+
+/// The text before the first mark of an answer.
+pub(crate) fn before(response: &str) -> &str {
+    let mut before = response;
+    while let Some(at) = mark_at(before) {
+        before = &before[..at];
+    }
+    before
+}
+
+/// Where the answer after the last phrase starts, and where the phrase does.
+fn phrase_at(response: &str) -> Option<(usize, usize)> {
     let lower = response.to_ascii_lowercase();
-    let other = PHRASES.iter().filter_map(|phrase| lower.rfind(phrase).map(|at| at + phrase.len())).max();
+    let after = |phrase: &&str| lower.rfind(phrase).map(|at| (at + phrase.len(), at));
+    let other = PHRASES.iter().filter_map(after).max();
     let mut end = lower.len();
     let mut english = None;
     // Bounded, since each try reads a line.
     for _ in 0..64 {
         let Some(at) = lower[..end].rfind("answer") else { break };
         let after = at + "answer".len();
-        let start = introduction(&lower[after..]).map(|length| after + length);
-        if start.is_some_and(|start| !is_blank(&response[start..])) {
+        let start = introduction(&lower[after..]).map(|length| (after + length, at));
+        if start.is_some_and(|(start, _)| !is_blank(&response[start..])) {
             english = start;
             break;
         }
         end = at;
     }
-    let start = other.max(english)?;
+    other.max(english)
+}
+
+fn phrase(response: &str) -> Option<String> {
+    let (start, _) = phrase_at(response)?;
     let rest = response[start..].trim_start_matches([' ', '*', '\n', '\r', '\t', ':', '_', '：']);
     // A display may take several lines.
     for (open, close) in [("$$", "$$"), ("\\[", "\\]"), ("```", "```")] {

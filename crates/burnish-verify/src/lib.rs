@@ -20,6 +20,7 @@ mod equal;
 mod expression;
 mod extract;
 mod json;
+pub mod language;
 mod lex;
 mod math;
 mod normal;
@@ -173,6 +174,17 @@ impl Verifier {
             Verifier::Abstention => Kind::Abstention(abstention::golds(reference)),
         }))
     }
+}
+
+/// Is the final answer of a response marked, so that no verifier has to guess it: by a box, `<answer>`, `####` or a phrase
+/// such as "the answer is" (rules 1 to 4 of `docs/verifiers.md`)?
+pub fn is_marked(response: &str) -> bool {
+    extract::marked(response).is_some_and(|marked| !marked.text.trim().is_empty())
+}
+
+/// The text of a worked solution before the first place where a final answer is marked; all of it where none is.
+pub fn before_answer(solution: &str) -> &str {
+    extract::before(solution)
 }
 
 fn some<T>(items: Vec<T>) -> Option<Vec<T>> {

@@ -229,6 +229,34 @@ fn languages_are_played_from_a_folder_and_a_prompt_that_does_not_fit_counts_as_n
     assert_eq!(ids, ["mgsm/de/0", "mgsm/de/1", "mgsm/en/0", "mgsm/en/1"]);
     assert_eq!(items[3]["samples"][0]["outcome"], "prompt_too_long");
     assert_eq!(items[3]["samples"][0]["stop"], Value::Null);
+    // Each answer is checked for the language of its item.
+    assert!(
+        said.contains("language=de (2 items): kept ") && said.contains("language=all (4 items): kept"),
+        "{said}"
+    );
+    let language = |item: usize| &items[item]["samples"][0]["language"];
+    assert_eq!(*language(3), json!({"found": "undecided", "share": 0.0, "is_kept": false}));
+    let summary: Value = serde_json::from_slice(&scratch.read("out/summary.json")).unwrap();
+    for (slice, of) in [("de", 0..2), ("en", 2..4), ("all", 0..4)] {
+        let kept = of.clone().filter(|item| language(*item)["is_kept"] == true).count();
+        let found = &summary["languages"][slice];
+        assert_eq!(found["in_language"]["mean"], json!(kept as f64 / of.len() as f64), "{slice}: {found}");
+        assert_eq!(
+            found["correct"],
+            summary["by_label"]["language"].get(slice).unwrap_or(&summary)["pass_at"]["1"]
+        );
+    }
+    // Records from before the check say nothing of languages, so nothing is added to them.
+    let settings: Value = serde_json::from_slice(&scratch.read("out/eval.json")).unwrap();
+    assert_eq!(settings["language_share"], 0.8);
+    let mut old = settings;
+    old.as_object_mut().unwrap().remove("language_share");
+    scratch.write("out/eval.json", old.to_string());
+    let (fine, said) = run(&["--lang", "de,en", "--out", "out"]);
+    assert!(
+        !fine && said.contains("`language_share` was absent and is 0.8") && said.contains("another --out"),
+        "{said}"
+    );
     let (fine, said) = run(&[]);
     assert!(!fine && said.contains("mgsm_bn.tsv") && said.contains("CC-BY-4.0"), "{said}");
 }

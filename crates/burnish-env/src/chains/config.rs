@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::facts::FactsConfig;
 use super::language::LANGUAGES_MAX;
 use super::problem::{Operator, TaskKind};
+use crate::lang::Resource;
 use crate::settings::{check_bounds, config_error, to_value};
 use crate::{Bound, EnvError};
 
@@ -41,29 +42,6 @@ impl Kinds {
     /// The shares in the order of [`TaskKind::ALL`].
     pub(super) fn shares(self) -> [f64; 3] {
         [self.chain, self.recall, self.memorised]
-    }
-}
-
-/// How much of a language there is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Resource {
-    /// Half as much as of the most common language, or more.
-    High,
-    /// A tenth as much, or more.
-    Mid,
-    /// Less.
-    Low,
-}
-
-impl Resource {
-    /// As in labels.
-    pub fn name(self) -> &'static str {
-        match self {
-            Resource::High => "high",
-            Resource::Mid => "mid",
-            Resource::Low => "low",
-        }
     }
 }
 

@@ -14,6 +14,7 @@ use super::play::Game;
 use super::problem::{Direction, Move, Operand, Operator, Part, Problem, Step, TaskKind, carry_out};
 use super::{ID, Truth, answer_text, language};
 use crate::digest::digest;
+use crate::lang::{LANGUAGE, RESOURCE};
 use crate::settings::{config_error, to_value};
 use crate::{Bound, CellReport, EnvError, Environment, Generator, TaskSet};
 
@@ -93,8 +94,8 @@ impl Chains {
         let labels = [
             ("kind", problem.kind.name().to_owned()),
             ("direction", problem.direction.name().to_owned()),
-            ("language", language),
-            ("resource", resource.name().to_owned()),
+            (LANGUAGE, language),
+            (RESOURCE, resource.name().to_owned()),
             ("steps", problem.operations.len().to_string()),
         ];
         Ok(Task {

@@ -1,7 +1,6 @@
 //! The judgement of an answer, and what it earns.
 
 use burnish_core::{Verdict, rng};
-use std::collections::BTreeMap;
 
 use super::Truth;
 use super::answer;
@@ -9,6 +8,7 @@ use super::config::Component;
 use super::language;
 use super::problem::carry_out;
 use crate::RECOVERED;
+use crate::lang::Asked;
 
 /// What is true of an answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,9 +86,10 @@ impl Finding {
         (2.0 - self.characters as f64 / self.characters_needed.max(1) as f64).clamp(0.0, 1.0)
     }
 
-    /// LANG's conjunctive reward: right, well formed and in the prompt's language.
-    pub fn is_all(&self) -> bool {
-        self.is_right && self.is_well_formed && self.is_in_language
+    /// What LANG asks.
+    pub fn asked(&self) -> Asked {
+        let Finding { is_right, is_well_formed, is_in_language, .. } = *self;
+        Asked { is_right, is_well_formed, is_in_language }
     }
 
     /// What a component gives this text.
@@ -101,7 +102,7 @@ impl Finding {
             Component::Length => self.length(),
             Component::Steps => self.steps(),
             Component::Style => one(style.holds(self.is_well_formed, text)),
-            Component::All => one(self.is_all()),
+            Component::All => one(self.asked().is_all()),
         }
     }
 
@@ -135,13 +136,11 @@ impl Finding {
             .collect();
         let flags = [
             ("parse_error", self.value.is_none()),
-            ("format", self.is_well_formed),
-            ("language", self.is_in_language),
             ("steps", self.steps() == 1.0),
-            ("all", self.is_all()),
             (RECOVERED, self.is_recovered),
         ];
-        verdict.flags = BTreeMap::from(flags.map(|(name, holds)| (name.to_owned(), holds)));
+        let flags = flags.into_iter().chain(self.asked().flags());
+        verdict.flags = flags.map(|(name, holds)| (name.to_owned(), holds)).collect();
         verdict.error_turn = (!self.is_right).then_some(0);
         verdict.feedback = self.feedback();
         verdict

@@ -29,8 +29,10 @@ use serde_json::Value;
 
 use crate::{EnvError, Generator, Kind, settings};
 
+pub use crate::lang::Resource;
+
 pub use answer::{Answer, FINAL, read};
-pub use config::{Component, Config, Kinds, Language, Range, Resource};
+pub use config::{Component, Config, Kinds, Language, Range};
 pub use facts::{Facts, FactsConfig};
 pub use generate::Chains;
 pub use judge::{Finding, judge};

@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use burnish_verify::Verifier;
+use burnish_verify::language::Language;
+use serde_json::Value;
 
+use super::compared::LanguageOf;
 use crate::settings::{check_bounds, config_error, to_value};
 use crate::{Bound, EnvError};
 
@@ -30,6 +33,45 @@ pub struct Config {
     pub label_keys: Vec<String>,
     /// What judges. May be left out where every row has an answer to imitate.
     pub verifier: VerifierConfig,
+    /// The language in which all rows are to be answered, checked beside the answer.
+    pub language: Option<Language>,
+    /// Instead of `language`: the column that names the language of each row (`bn`, `de`, `en`, `es`, `fr`, `ja`, `ru`, `sw`,
+    /// `te`, `th`, `zh`).
+    pub language_key: Option<String>,
+    /// The components that the verdict of a built-in verifier has. Left out: `correct`, and `language` where it is checked.
+    pub rewards: Option<Vec<Component>>,
+    /// The column with worked reasoning in the language of the row, from which hints are taken.
+    pub reasoning_key: Option<String>,
+}
+
+/// A reward component of a built-in verifier. Each is 0 or 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Component {
+    /// 1 where the final answer is right.
+    Correct,
+    /// 1 where the final answer is marked, so that it needs no guess ([`burnish_verify::is_marked`]).
+    Format,
+    /// 1 where the answer, thoughts and all, is in the language of the row.
+    Language,
+    /// The product of the three.
+    All,
+}
+
+impl Component {
+    /// As in verdicts and configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Component::Correct => "correct",
+            Component::Format => "format",
+            Component::Language => "language",
+            Component::All => "all",
+        }
+    }
+
+    fn needs_language(self) -> bool {
+        matches!(self, Component::Language | Component::All)
+    }
 }
 
 /// What judges: the name of a built-in verifier, or a table for a command of one's own.
@@ -64,6 +106,10 @@ impl Default for Config {
             id_key: None,
             label_keys: Vec::new(),
             verifier: VerifierConfig::Command(command),
+            language: None,
+            language_key: None,
+            rewards: None,
+            reasoning_key: None,
         }
     }
 }
@@ -95,10 +141,66 @@ impl Config {
             let example = "name the program that judges, such as [\"python3\", \"reward.py\"]";
             return Err(config_error("verifier.command", example));
         }
+        self.check_language()?;
         match &self.verifier {
             VerifierConfig::Command(_) => check_bounds(&to_value(self)?, &bounds()),
             VerifierConfig::BuiltIn(_) => Ok(()),
         }
+    }
+
+    /// Is there something that judges what is asked of it?
+    fn check_language(&self) -> Result<(), EnvError> {
+        let key = if self.language.is_some() { "language" } else { "language_key" };
+        let has_language = self.language.is_some() || self.language_key.is_some();
+        if self.language.is_some() && self.language_key.is_some() {
+            return Err(config_error("language_key", "says what `language` says too: leave one out"));
+        }
+        let is_compared = match self.verifier {
+            VerifierConfig::BuiltIn(verifier) => verifier != Verifier::Abstention,
+            VerifierConfig::Command(_) => false,
+        };
+        let names = Verifier::ALL.into_iter().filter(|verifier| *verifier != Verifier::Abstention);
+        let names: Vec<&str> = names.map(Verifier::name).collect();
+        let other = [(key, self.verifier.judges() && has_language), ("rewards", self.rewards.is_some())];
+        if let Some((key, _)) = other.into_iter().find(|(_, is_set)| *is_set && !is_compared) {
+            let problem = format!(
+                "goes with the verifiers {} only: a command, which gets the whole row, and `abstention` give rewards of \
+                 their own",
+                names.join(", ")
+            );
+            return Err(config_error(key, &problem));
+        }
+        let Some(rewards) = &self.rewards else { return Ok(()) };
+        let twice = rewards.iter().enumerate().any(|(index, one)| rewards[..index].contains(one));
+        if rewards.is_empty() || twice {
+            let problem =
+                "name at least one of \"correct\", \"format\", \"language\", \"all\", and none twice";
+            return Err(config_error("rewards", problem));
+        }
+        match rewards.iter().find(|component| component.needs_language()) {
+            Some(component) if !has_language => {
+                let problem = format!(
+                    "`{}` needs the language of the rows: say it with `language`, or name its column with `language_key`",
+                    component.name()
+                );
+                Err(config_error("rewards", &problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The components of verdicts.
+    pub(super) fn components(&self) -> Vec<Component> {
+        self.rewards.clone().unwrap_or_else(|| {
+            let language = self.language_of().map(|_| Component::Language);
+            [Component::Correct].into_iter().chain(language).collect()
+        })
+    }
+
+    /// Where the language of a row is said, if it is.
+    pub(super) fn language_of(&self) -> Option<LanguageOf> {
+        let column = || self.language_key.clone().map(LanguageOf::Column);
+        self.language.map(LanguageOf::All).or_else(column)
     }
 
     /// The folder from which relative paths are looked up.
@@ -110,6 +212,11 @@ impl Config {
     pub(super) fn files(&self) -> Vec<PathBuf> {
         self.path.below(self.folder().unwrap_or(Path::new("")))
     }
+}
+
+/// A value as a label.
+pub(super) fn label(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 impl VerifierConfig {

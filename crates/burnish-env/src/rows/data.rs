@@ -2,15 +2,17 @@
 
 use burnish_core::{Message, Role, Task, TaskId};
 use burnish_data::{Dataset, Row};
-use burnish_verify::Verifier;
+use burnish_verify::language::identify;
+use burnish_verify::{Verifier, before_answer};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 
 use super::ID;
-use super::config::{Config, VerifierConfig};
-use super::verifier::gold;
+use super::compared::gold;
+use super::config::{Config, VerifierConfig, label};
 use crate::EnvError;
 use crate::digest::digest;
+use crate::lang::{LANGUAGE, RESOURCE, Resource};
 
 /// The label with the file of a task, where there are several.
 const FILE: &str = "file";
@@ -53,6 +55,7 @@ impl Rows {
                 ));
             }
             rows.labels(index, &columns, &row).map_err(wrong)?;
+            reasoning(config, &columns).map_err(wrong)?;
             let Some(key) = &config.id_key else { continue };
             let name = label(column(&columns, key, "id_key").map_err(wrong)?);
             if let Some(earlier) = known.insert(digest(name.as_bytes()), index) {
@@ -108,6 +111,11 @@ impl Rows {
         if self.config.path.0.len() > 1 {
             labels.insert(FILE.to_owned(), self.file(index));
         }
+        if let Some(of) = self.config.language_of() {
+            let language = of.row(columns)?;
+            labels.insert(LANGUAGE.to_owned(), language.code().to_owned());
+            labels.insert(RESOURCE.to_owned(), Resource::of(language).name().to_owned());
+        }
         for key in &self.config.label_keys {
             labels.insert(key.clone(), label(column(columns, key, "label_keys")?));
         }
@@ -138,17 +146,37 @@ pub(super) fn demonstration(row: &Row) -> Option<Message> {
     row.completion.as_ref()?.iter().find(|message| message.role == Role::Assistant).cloned()
 }
 
+/// The worked reasoning of a row, up to where a final answer is marked; `None` where there is none.
+///
+/// # Errors
+/// If the column is not there, holds no text, or holds one in another language than the row's.
+pub(super) fn reasoning(config: &Config, columns: &Map<String, Value>) -> Result<Option<String>, String> {
+    let Some(key) = &config.reasoning_key else { return Ok(None) };
+    let text = match column(columns, key, "reasoning_key")? {
+        Value::Null => return Ok(None),
+        Value::String(text) => before_answer(text),
+        other => return Err(format!("column `{key}`: must be a text, not {other}")),
+    };
+    if let Some(of) = config.language_of() {
+        let (language, found) = (of.row(columns)?, identify(text));
+        // Work in formulas alone is in every language.
+        if found.is_decided() && !found.is_in(language) {
+            let (code, name) = (language.code(), found.name());
+            return Err(format!(
+                "column `{key}`: a hint must be in the row's language, {code}, and this is {name}"
+            ));
+        }
+    }
+    Ok((!text.trim().is_empty()).then(|| text.to_owned()))
+}
+
 /// The value of a column that the configuration names under `setting`.
-fn column<'r>(row: &'r Map<String, Value>, key: &str, setting: &str) -> Result<&'r Value, String> {
+pub(super) fn column<'r>(row: &'r Map<String, Value>, key: &str, setting: &str) -> Result<&'r Value, String> {
     row.get(key).ok_or_else(|| {
         let columns: Vec<&str> = row.keys().map(String::as_str).collect();
         let columns = if columns.is_empty() { "none".to_owned() } else { columns.join(", ") };
         format!("has no column `{key}`; the columns are: {columns} (`{setting}` says which is read)")
     })
-}
-
-fn label(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]

@@ -26,6 +26,9 @@
 //! that crashed, hung or wrote a bad line is killed, and the next request starts another. The order of requests
 //! is not promised, so a verdict should depend on its request alone.
 //!
+//! A built-in verifier compares with the row's answer instead. It may be accompanied by a check of the language of the
+//! answer; then rows have the labels, rewards and hints that LANG needs (`docs/environments/rows.md`).
+//!
 //! Rows that all carry an answer to imitate need no command; episodes are then unscored.
 //!
 //! A verifier in Python:
@@ -38,6 +41,7 @@
 //!     print(json.dumps({"id": request["id"], "reward": float(right)}), flush=True)
 //! ```
 
+mod compared;
 mod config;
 mod data;
 mod process;
@@ -53,8 +57,8 @@ use std::sync::Arc;
 use crate::{Bound, CellReport, EnvError, Environment, Generator, Kind, Step, TaskSet, settings};
 use verifier::{Judge, Request, judge_of};
 
-pub use config::{CommandConfig, Config, VerifierConfig};
-pub use verifier::reference;
+pub use compared::reference;
+pub use config::{CommandConfig, Component, Config, VerifierConfig};
 
 /// Id of the environment.
 const ID: &str = "rows";
@@ -134,6 +138,11 @@ impl Generator for Rows {
 
     fn demonstrate(&self, task: &Task) -> Option<Message> {
         data::demonstration(&self.rows.of_task(task)?.1)
+    }
+
+    /// What `reasoning_key` names, up to where a final answer is marked.
+    fn reasoning(&self, task: &Task) -> Option<String> {
+        data::reasoning(&self.config, task.truth.as_object()?).ok()?
     }
 
     fn row(&self, task: &Task) -> Option<(String, burnish_data::Row)> {

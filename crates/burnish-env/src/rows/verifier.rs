@@ -1,8 +1,6 @@
 //! What judges: the seam for verifiers, and the external one: requests, answers, and what is made of silence.
 
 use burnish_core::{Message, Verdict};
-use burnish_verify::abstention::golds;
-use burnish_verify::{Gold, GoldError, Reason, Verifier};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -10,11 +8,11 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::compared::Compared;
 use super::config::{CommandConfig, Config, VerifierConfig};
 use super::process::{Process, find_program};
 use crate::EnvError;
 use crate::settings::config_error;
-use crate::timed_facts::{Reward, judge, verdict};
 
 /// What is judged.
 #[derive(Debug, Serialize)]
@@ -39,57 +37,10 @@ pub(super) trait Judge: Debug + Send + Sync {
 /// If there can be none: names the key.
 pub(super) fn judge_of(config: &Config) -> Result<Arc<dyn Judge>, EnvError> {
     match &config.verifier {
-        VerifierConfig::BuiltIn(verifier) => Ok(Arc::new(Compared(*verifier))),
+        VerifierConfig::BuiltIn(verifier) => Ok(Arc::new(Compared::new(*verifier, config))),
         VerifierConfig::Command(command) if command.command.is_empty() => Ok(Arc::new(Nobody)),
         VerifierConfig::Command(command) => Ok(Arc::new(External::new(config, command)?)),
     }
-}
-
-/// Compares the answer with the ground truth.
-#[derive(Debug)]
-struct Compared(Verifier);
-
-impl Judge for Compared {
-    fn judge(&self, request: &Request<'_>) -> Verdict {
-        let Some(answer) = request.answer else {
-            return Verdict::unscored("the row has no answer to compare with");
-        };
-        if self.0 == Verifier::Abstention {
-            let golds = golds(answer);
-            let golds: Vec<&str> = golds.iter().map(String::as_str).collect();
-            return verdict(&judge(&golds, request.messages.last()), &Reward::default(), &golds);
-        }
-        match gold(self.0, answer) {
-            Ok(gold) => {
-                let judgement = gold.judge(request.completion);
-                let reward = if judgement.is_correct { 1.0 } else { 0.0 };
-                let mut verdict = Verdict::scored(REWARD, reward, judgement.is_correct);
-                let is_unread = matches!(judgement.reason, Reason::NoAnswer | Reason::Unreadable);
-                verdict.flags.insert("parse_error".into(), is_unread);
-                verdict.feedback = judgement.answer.map(|answer| format!("read as {answer}"));
-                verdict
-            }
-            Err(error) => Verdict::unscored(error.to_string()),
-        }
-    }
-}
-
-/// The reward of a built-in verifier: 1 for a right answer, else 0.
-const REWARD: &str = "correct";
-
-/// What of a row's ground truth a built-in verifier compares with. That of GSM8K is a solution that ends with `#### `
-/// and the answer.
-pub fn reference(verifier: Verifier, answer: &str) -> &str {
-    let answer = match verifier {
-        Verifier::Number | Verifier::Math => answer.rsplit("####").next().unwrap_or(answer),
-        _ => answer,
-    };
-    answer.trim()
-}
-
-/// What answers are compared with.
-pub(super) fn gold(verifier: Verifier, answer: &str) -> Result<Gold, GoldError> {
-    verifier.gold(reference(verifier, answer))
 }
 
 /// Judges nothing.

@@ -17,9 +17,9 @@
 //! **Reduces to.** GRPO with no hint (`decay = "off"`): the same samples to the bit.
 //!
 //! **Differs from the paper.** The reward of the paper is 1 where language, format and answer are all right: a reward of
-//! the environment (`all` of `chains`), not of the plan. The hint is a prefix of the answer; it ends before the final
-//! answer. A task in which all rollouts succeed has no positive advantage, so it counts as unsolved in `u`, as in the
-//! paper's definition.
+//! the environment (`all` of `chains` and `rows`), not of the plan. The hint is a prefix of the answer; it ends before the
+//! final answer. A task in which all rollouts succeed has no positive advantage, so it counts as unsolved in `u`, as in
+//! the paper's definition.
 //!
 //! **Reconstructed.** `α = 0.9` and `τ = 0.6`, which the source does not give, and the rate of `exponential`.
 //!

@@ -8,6 +8,7 @@
 //! and the sample alone; so an evaluation that was stopped and goes on ends with the same bits. `docs/eval.md`.
 
 mod cards;
+mod language;
 mod play;
 mod records;
 mod report;
@@ -16,6 +17,7 @@ mod settings;
 mod source;
 
 pub use cards::{BENCHMARKS, Benchmark, Part, find};
+pub use language::{Consistency, Spoken};
 pub use play::{Finish, Options, evaluate};
 pub use records::{Outcome, Record, Sample};
 pub use report::Report;

@@ -4,16 +4,19 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use burnish_core::{Ending, Episode, Sampling, Validity};
+use burnish_core::{Ending, Episode, Policy, Sampling, Validity};
 use burnish_engine::{Limits, LocalPolicy};
+use burnish_env::lang::spoken;
 use burnish_env::rollout::{self, Overlong, Plan, SeedPlace};
+use burnish_verify::language::{Language, SHARE};
 
 use super::cards::Benchmark;
+use super::language::Spoken;
 use super::records::{Outcome, Record, Records, Sample};
 use super::report::Report;
 use super::sampling::sampling;
 use super::settings::{DataSettings, PolicySettings, Settings, file_digest};
-use super::source::{FOLDER_VARIABLE, Items, Located, locate};
+use super::source::{self, FOLDER_VARIABLE, Items, Located, locate};
 use crate::RunError;
 use crate::inspect;
 use crate::policy::LoadedPolicy;
@@ -93,6 +96,7 @@ pub fn evaluate(options: &Options, watch: &mut dyn Watch, stop: &Stop) -> Result
         policy: PolicySettings::of(&policy_dir, &format!("{:?}", loading.precision).to_lowercase())?,
         data: located.iter().zip(&parts).map(data_settings).collect::<Result<_, RunError>>()?,
         verifier: options.benchmark.verifier,
+        language_share: parts.iter().any(|part| part.language.is_some()).then_some(SHARE),
         limit: options.limit,
         samples: options.samples,
         sampling,
@@ -197,7 +201,7 @@ fn chunks(parts: &[Items], size: usize) -> Vec<Chunk> {
 
 /// Plays a chunk. The seed of a sample follows from the part, the row and the number of the sample.
 fn play(
-    policy: &mut LocalPolicy<'_>,
+    policy: &mut dyn Policy,
     items: &Items,
     rows: Range<usize>,
     settings: &Settings,
@@ -228,7 +232,7 @@ fn play(
         .zip(&items.references[rows])
         .zip(episodes.chunks(settings.samples))
         .map(|((task, reference), episodes)| {
-            let sample = |episode| sample(episode, settings, reference);
+            let sample = |episode| sample(episode, settings, reference, items.language);
             Ok(Record {
                 id: task.id.0.clone(),
                 labels: task.labels.clone(),
@@ -241,11 +245,17 @@ fn play(
 }
 
 /// What an episode says, with the answer that its verifier found.
-fn sample(episode: &Episode, settings: &Settings, reference: &str) -> Result<Sample, RunError> {
+fn sample(
+    episode: &Episode,
+    settings: &Settings,
+    reference: &str,
+    language: Option<Language>,
+) -> Result<Sample, RunError> {
     let refuse = |problem: &str| RunError::Refused(format!("item {}: {problem}", episode.task));
     if episode.ending == Ending::ContextOverflow {
         let (text, outcome) = (String::new(), Outcome::PromptTooLong);
-        return Ok(Sample { text, reasoning: None, answer: None, outcome, tokens: 0, stop: None });
+        let language = language.map(|language| Spoken::of(&text, language));
+        return Ok(Sample { text, reasoning: None, answer: None, outcome, tokens: 0, stop: None, language });
     }
     if let Validity::Unscored { reason } = &episode.verdict.validity {
         return Err(refuse(reason));
@@ -254,7 +264,11 @@ fn sample(episode: &Episode, settings: &Settings, reference: &str) -> Result<Sam
     // The environment's verdict is a yes or no; the record also says what was read, by the same verifier.
     let gold = settings.verifier.gold(reference).map_err(|error| refuse(&error.to_string()))?;
     let judgement = gold.judge(&message.content);
-    if judgement.is_correct != episode.verdict.success {
+    let language = language.map(|language| Spoken::of(&spoken(message), language));
+    let agrees = language.as_ref().is_none_or(|language| {
+        episode.verdict.flags.get(source::LANGUAGE).is_some_and(|flag| *flag == language.is_kept)
+    });
+    if judgement.is_correct != episode.verdict.success || !agrees {
         return Err(refuse("the verdict and its explanation disagree"));
     }
     let mut stop =
@@ -266,6 +280,7 @@ fn sample(episode: &Episode, settings: &Settings, reference: &str) -> Result<Sam
         outcome: judgement.reason.into(),
         tokens: episode.sampled_tokens(),
         stop: stop.next_back().map(|sampled| sampled.stop),
+        language,
     })
 }
 
@@ -296,3 +311,6 @@ impl Pace {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use burnish_core::{Message, StopReason};
 use burnish_verify::Reason;
 use serde::{Deserialize, Serialize};
 
+use super::language::Spoken;
 use super::settings::Settings;
 use crate::RunError;
 use crate::files::{FileError, remove_leftovers, write_atomic};
@@ -50,6 +51,9 @@ pub struct Sample {
     pub tokens: usize,
     /// Why sampling stopped; `None` where it did not begin.
     pub stop: Option<StopReason>,
+    /// Which language text and thoughts are in, where the item is in one of several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub language: Option<Spoken>,
 }
 
 /// What came of a sample. Only [`Outcome::Correct`] counts as right.

@@ -7,6 +7,7 @@ use burnish_core::rng::{Address, Purpose};
 use burnish_eval::{Counted, PassAtK};
 use serde::{Deserialize, Serialize};
 
+use super::language::Consistency;
 use super::records::{Outcome, Record};
 use super::settings::Settings;
 
@@ -24,6 +25,10 @@ pub struct Report {
     pub whole: PassAtK,
     /// The same by label and value.
     pub by_label: BTreeMap<String, BTreeMap<String, PassAtK>>,
+    /// By language, and `all` of them: how often answers are right, in the language of their item, and both. Empty where
+    /// the benchmark has one language only.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub languages: BTreeMap<String, Consistency>,
     /// Number of samples by what came of them.
     pub outcomes: BTreeMap<Outcome, usize>,
     /// Share of samples that a limit on tokens or the context window cut short.
@@ -59,6 +64,7 @@ impl Report {
             sampling: super::sampling::in_words(&settings.sampling, settings.sampling_from),
             whole: PassAtK::of(&items, ks, seed),
             by_label: PassAtK::by_label(&items, ks, seed),
+            languages: Consistency::by_language(records, seed),
             outcomes,
             truncated_rate: per_sample(truncated),
             tokens_mean: per_sample(tokens),

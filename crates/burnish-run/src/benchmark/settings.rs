@@ -30,6 +30,10 @@ pub struct Settings {
     pub data: Vec<DataSettings>,
     /// What judges.
     pub verifier: Verifier,
+    /// Where answers are checked for the language of their item: the share of an answer that must be in it. Records from
+    /// before there was this check have no such key, and are not gone on with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub language_share: Option<f64>,
     /// Items of each file; all if absent.
     pub limit: Option<usize>,
     /// Samples of each item.

@@ -7,6 +7,7 @@ use burnish_data::{ColumnNames, Columns, DataError, Paths, Stream};
 use burnish_env::rows::{Config, Rows, VerifierConfig, reference};
 use burnish_env::timeqa::{self, Input, TimeQa};
 use burnish_env::{EnvError, Generator};
+use burnish_verify::language::Language;
 
 use super::cards::{Benchmark, Part, did_you_mean};
 use crate::RunError;
@@ -15,7 +16,7 @@ use crate::RunError;
 pub(super) const FOLDER_VARIABLE: &str = "BURNISH_DATA";
 
 /// The label with the language of an item.
-const LANGUAGE: &str = "language";
+pub(super) const LANGUAGE: &str = "language";
 
 /// A part of a benchmark and its file.
 #[derive(Debug)]
@@ -108,6 +109,8 @@ fn missing(benchmark: &Benchmark, file: &str) -> RunError {
 pub struct Items {
     /// Number of the part in the benchmark.
     pub part: usize,
+    /// The language that answers must be in, where the benchmark has several.
+    pub language: Option<Language>,
     /// Plays and judges them.
     pub generator: Box<dyn Generator>,
     /// One for each item; named after its place (`mgsm/de/17`, from 0).
@@ -127,11 +130,13 @@ impl Items {
             return Items::of_timeqa(benchmark, located, input, limit);
         }
         let (columns, labels) = columns_of(benchmark, &located.path)?;
+        let language = located.part.language.and_then(Language::of);
         let config = Config {
             path: Paths(vec![located.path.clone()]),
             columns: Columns::Named(Box::new(columns)),
             label_keys: labels.iter().map(|(column, _)| (*column).to_owned()).collect(),
             verifier: VerifierConfig::BuiltIn(benchmark.verifier),
+            language,
             ..Config::default()
         };
         let data_error = |error| match error {
@@ -142,7 +147,8 @@ impl Items {
         let rows = generator.in_order().map_err(data_error)?;
         let kept = limit.unwrap_or(rows.len()).min(rows.len());
         let generator: Box<dyn Generator> = Box::new(generator);
-        let mut items = Items { part: located.index, generator, tasks: Vec::new(), references: Vec::new() };
+        let (tasks, references) = (Vec::new(), Vec::new());
+        let mut items = Items { part: located.index, language, generator, tasks, references };
         for (index, row) in rows.into_iter().take(kept).enumerate() {
             let answer = items.generator.row(&row).and_then(|(_, row)| row.answer).unwrap_or_default();
             items.references.push(reference(benchmark.verifier, &answer).to_owned());
@@ -169,7 +175,7 @@ impl Items {
             task.id = TaskId(format!("{}/{index}", benchmark.name));
         }
         let references = tasks.iter().map(TimeQa::reference).collect();
-        Ok(Items { part: located.index, generator: Box::new(generator), tasks, references })
+        Ok(Items { part: located.index, language: None, generator: Box::new(generator), tasks, references })
     }
 }
 

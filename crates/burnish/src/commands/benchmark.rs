@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use burnish_eval::{Interval, PassAtK};
-use burnish_run::benchmark::{self, BENCHMARKS, Benchmark, Finish, Outcome, Report};
+use burnish_run::benchmark::{self, BENCHMARKS, Benchmark, Consistency, Finish, Outcome, Report};
 use burnish_run::watch::{Stop, Unwatched, Watch};
 use clap::Args;
 
@@ -154,6 +154,9 @@ fn say(options: &benchmark::Options, report: &Report) {
             say_pass(&format!("  {label}={value} ({} items)", slice.items), slice);
         }
     }
+    for (language, consistency) in &report.languages {
+        say_language(language, consistency);
+    }
     let outcomes: Vec<String> =
         report.outcomes.iter().map(|(outcome, count)| format!("{count} {}", in_words(*outcome))).collect();
     println!("samples  {}", outcomes.join(", "));
@@ -172,6 +175,22 @@ fn say_pass(of: &str, pass: &PassAtK) {
         let (mean, low, high) = (100.0 * mean, 100.0 * low, 100.0 * high);
         println!("pass@{k:<3} {mean:.1} % [{low:.1}, {high:.1}]{of}");
     }
+}
+
+fn say_language(language: &str, consistency: &Consistency) {
+    let Consistency { items, in_language, both, found, .. } = consistency;
+    let percent = |Interval { mean, low, high }: &Interval| {
+        format!("{:.1} % [{:.1}, {:.1}]", 100.0 * mean, 100.0 * low, 100.0 * high)
+    };
+    let mut found: Vec<(&String, &usize)> = found.iter().collect();
+    found.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let found: Vec<String> = found.into_iter().map(|(name, count)| format!("{count} {name}")).collect();
+    println!(
+        "language={language} ({items} items): kept {}, right and kept {}; answers in: {}",
+        percent(in_language),
+        percent(both),
+        found.join(", ")
+    );
 }
 
 fn in_words(outcome: Outcome) -> &'static str {

@@ -12,7 +12,7 @@ pub(super) const SYSTEM: System = System {
     reconstructed: &["alpha and tau of the switch, and the rate of the exponential decay"],
     parts: &[PartRef { family: Family::Plan, id: "lang" }],
     uses: &[],
-    environments: &["chains"],
+    environments: &["chains", "rows"],
     recipe: Some("recipes/lang.toml"),
     set: &[],
     study: Some("recipes/studies/lang.toml"),

@@ -1,0 +1,116 @@
+//! MGSM with a policy that says what the test wants: answers and their language are judged apart.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use burnish_core::{Message, Node, PolicyError, Sampled, Source, StopReason, Turn, TurnOutput};
+
+use super::*;
+use crate::benchmark::find;
+use crate::benchmark::language::Consistency;
+
+/// Answers by the prompt.
+struct Known(BTreeMap<String, String>);
+
+impl Policy for Known {
+    fn act(&mut self, turns: &mut [Turn<'_>]) -> Vec<Result<TurnOutput, PolicyError>> {
+        let answer = |turn: &mut Turn<'_>| {
+            let text = self.0[&turn.messages[0].content].clone();
+            let stop = StopReason::EndToken;
+            let sampled = Sampled { logprobs: vec![-1.0], policy_version: 0, temperature: 1.0, stop };
+            let (ids, sources) = (vec![7], vec![Source::Policy]);
+            let parent = turn.trace.head();
+            turn.trace
+                .push(Node { parent, text: text.clone(), ids, sources, sampled: Some(sampled) })
+                .unwrap();
+            Ok(TurnOutput { message: Message::assistant(text), stop, logprobs: Vec::new() })
+        };
+        turns.iter_mut().map(answer).collect()
+    }
+
+    fn version(&self) -> u64 {
+        0
+    }
+}
+
+fn settings(benchmark: &Benchmark) -> Settings {
+    Settings {
+        burnish: String::new(),
+        benchmark: benchmark.name.to_owned(),
+        policy: PolicySettings { path: String::new(), files: BTreeMap::new(), precision: String::new() },
+        data: Vec::new(),
+        verifier: benchmark.verifier,
+        language_share: Some(SHARE),
+        limit: None,
+        samples: 1,
+        sampling: Sampling::greedy(8),
+        sampling_from: crate::benchmark::SamplingFrom::Greedy,
+        seed: 0,
+        batch: 64,
+    }
+}
+
+/// The questions of MGSM stand for worked answers: of each item its own, and the same in English, always with the right
+/// number.
+#[test]
+fn right_answers_in_english_are_right_and_have_drifted() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    if !folder.join("mgsm").is_dir() {
+        println!("skipped: there is no {}", folder.join("mgsm").display());
+        return;
+    }
+    let benchmark = find("mgsm").unwrap();
+    let located = locate(benchmark, None, &[], Some(&folder)).unwrap();
+    let parts: Vec<Items> = located.iter().map(|one| Items::read(benchmark, one, None).unwrap()).collect();
+    let question = |part: usize, row: usize| {
+        let prompt = &parts[part].tasks[row].prompt[0].content;
+        let of = located[part].part;
+        prompt.strip_prefix(of.before).unwrap().strip_suffix(of.after).unwrap().to_owned()
+    };
+    let settings = settings(benchmark);
+    let english = located.iter().position(|one| one.part.language == Some("en")).unwrap();
+    let evaluated = |is_translated: bool| {
+        let mut records = Vec::new();
+        for (index, items) in parts.iter().enumerate() {
+            let answer = |row: usize| {
+                let said = question(if is_translated { english } else { index }, row);
+                let text = format!("{said}\n\\boxed{{{}}}", items.references[row]);
+                (items.tasks[row].prompt[0].content.clone(), text)
+            };
+            let mut policy = Known((0..items.tasks.len()).map(answer).collect());
+            records.extend(play(&mut policy, items, 0..items.tasks.len(), &settings).unwrap());
+        }
+        Consistency::by_language(&records, 1)
+    };
+    let (own, translated) = (evaluated(false), evaluated(true));
+    assert_eq!((own.len(), own["all"].items), (12, 2750));
+    for (language, Consistency { correct, in_language, both, found, .. }) in &own {
+        println!(
+            "{language}: right {:.4}, kept {:.4}, both {:.4}; {found:?}",
+            correct.mean, in_language.mean, both.mean
+        );
+        assert!(correct.mean == 1.0 && in_language.mean >= 0.992 && both == in_language, "{language}");
+    }
+    assert!((own["all"].in_language.mean - 2746.0 / 2750.0).abs() < 1e-12);
+    for (language, Consistency { correct, in_language, both, found, .. }) in &translated {
+        let expected = match language.as_str() {
+            "all" => 1.0 / 11.0,
+            "en" => 1.0,
+            _ => 0.0,
+        };
+        assert!((in_language.mean - expected).abs() < 1e-12 && both == in_language, "{language}");
+        assert!(correct.mean == 1.0 && found.keys().eq(["en"]), "{language}: {found:?}");
+    }
+}
+
+#[test]
+fn every_language_of_a_benchmark_can_be_checked() {
+    for benchmark in crate::benchmark::BENCHMARKS {
+        for language in benchmark.languages() {
+            assert!(Language::of(language).is_some(), "{}: {language}", benchmark.name);
+        }
+    }
+    assert_eq!(find("mgsm").unwrap().languages(), Language::ALL.map(Language::code));
+}
