@@ -179,7 +179,7 @@ const BOUNDS: [(&str, f64, f64, &str); 18] = [
     ("demonstration_errors", 0.0, 1.0, "share of demonstrations that are wrong"),
     ("skill_errors", 0.0, 1.0, "share of skills that are wrong"),
     ("skill_shown", 0.0, 1.0, "share of tasks whose prompt has the skill"),
-    ("draft_shown", 0.0, 1.0, "share of tasks whose prompt has the beginning of an attempt, and the task again"),
+    ("draft_shown", 0.0, 1.0, "share of tasks whose prompt has a draft"),
 ];
 
 /// The numbers of the configuration that may be changed.

@@ -16,7 +16,7 @@ pub(super) const SYSTEM: System = System {
     recipe: Some("recipes/lang.toml"),
     set: &[],
     study: Some("recipes/studies/lang.toml"),
-    results: &[],
+    results: &["docs/results/lang.md"],
     reduces_to: &["GRPO, for decay = off, to the bit"],
     status: Status::Runs,
 };

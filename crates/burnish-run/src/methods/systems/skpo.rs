@@ -19,7 +19,7 @@ pub(super) const SYSTEM: System = System {
     recipe: Some("recipes/skpo.toml"),
     set: &[],
     study: Some("recipes/studies/skpo.toml"),
-    results: &["docs/results/skpo-diagnostic.md"],
+    results: &["docs/results/skpo.md", "docs/results/skpo-diagnostic.md"],
     reduces_to: &[
         "GRPO, for draft_tokens = 0, to the bit",
         "plain continuation of the draft, for skip = false",
