@@ -18,7 +18,7 @@ pub(super) const SYSTEM: System = System {
     recipe: Some("recipes/quickstart.toml"),
     set: &["gate={gate=\"dgg\"}", "train.epochs=4"],
     study: Some("recipes/studies/dgg.toml"),
-    results: &[],
+    results: &["docs/results/dgg.md"],
     reduces_to: &[
         "every use of a batch, for tau = inf",
         "a single use of a batch, for tau = -inf without warm-up, or train.epochs = 1",

@@ -19,7 +19,7 @@ pub(super) const SYSTEM: System = System {
         "env.config.rewards=[\"answer\", \"format\", \"length\", \"style\"]",
     ],
     study: Some("recipes/studies/rdpo.toml"),
-    results: &["docs/results/rdpo.md", "docs/results/rdpo-simulation.md"],
+    results: &["docs/results/rdpo.md", "docs/results/rdpo-independent.md", "docs/results/rdpo-simulation.md"],
     reduces_to: &["GDPO, without whitening, quantiles, magnitudes and standardisation"],
     status: Status::Runs,
 };
