@@ -9,7 +9,7 @@
 //!    other sentences are.
 //! 3. The Latin words of a sentence are evidence for the language that knows most of them: its function words, and words
 //!    that no list has with a letter of its own (`ß`, `ñ`, `ç`). Where two know equally many, or the best knows less than one in
-//!    [`KNOWN`], the words are names, units or fragments, and nobody's.
+//!    eight, the words are names, units or fragments, and nobody's.
 //! 4. A letter weighs 1, kana 2 and Han 3: so a sentence weighs about the same in every language.
 //!
 //! [`Finding::is_in`] asks for four fifths of the weight: some foreign words are no drift, one foreign sentence in four is.
