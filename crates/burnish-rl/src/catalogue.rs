@@ -64,6 +64,7 @@ pub const ADVANTAGES: &[Entry<dyn Estimator>] = &[
     estimator::<advantage::OptimalTokenBaseline>(),
     estimator::<advantage::Gigpo>(),
     estimator::<advantage::StepEpisode>(),
+    estimator::<advantage::Vineppo>(),
     estimator::<advantage::PairwiseDifference>(),
     estimator::<advantage::LengthPenalised>(),
     estimator::<advantage::Gae>(),

@@ -1,6 +1,7 @@
 //! One step of GRPO: sample groups, score, compare inside the group, update.
 
 mod batch;
+mod continued;
 mod credit;
 mod critic;
 pub(crate) mod cycle;
@@ -34,6 +35,7 @@ use crate::reference::{Reference, mean_kl};
 use crate::summary::{Metrics, Updates, episode_metrics};
 use crate::tasks::Tasks;
 use batch::Batch;
+use continued::Continued;
 use credit::Compared;
 pub(crate) use credit::SUPPLIED;
 use critic::Critic;
@@ -256,6 +258,15 @@ impl GrpoStage {
             let greedy = groups.greedy_rewards(recipe, generator, &mut greedy(), step)?;
             metrics.extend(mean_of(&greedy).map(|mean| ("greedy_reward".to_owned(), mean)));
             credit::tell(&mut rollouts, &groups, &greedy, |told, reward| told.greedy_reward = reward);
+        }
+        if let Some(ask) = needs.continuations {
+            let generator = &*tasks.train_generator;
+            let continued = Continued::sample(recipe, ask, &groups, generator, &mut local, tokenizer, step)?;
+            metrics.insert("continuations/answers".into(), continued.answers as f64);
+            *metrics.entry("tokens/sampled".into()).or_default() += continued.tokens as f64;
+            for (rollout, rewards) in rollouts.iter_mut().zip(continued.rewards) {
+                rollout.iter_mut().for_each(|told| told.continued.clone_from(&rewards));
+            }
         }
         let compared = Compared::of(&groups, &rollouts);
         let advantages = credit::advantages(recipe, &*self.estimator, &groups, &compared)?;

@@ -298,3 +298,46 @@ fn an_evaluation_says_which_right_answers_lead_back() {
     let train = ["train", "grpo.toml", "policy.path=tiny/checkpoints/step_40", "eval.cycle=true"];
     scratch.burnish(&train).fails_with(&["eval.cycle", "mapf-frozenlake", "`chains`"]);
 }
+
+#[test]
+fn dense_credit_goes_on_from_every_cut_of_every_answer() {
+    let scratch = scratch();
+    let easy = "env={id=\"chains\", tasks=40, config={steps={min=1,max=1}, values={min=1,max=3}}}";
+    let fixed = [easy, "eval.tasks=0", "reward.overlong_buffer.length=0", "train.max_steps=2"];
+    let with = |name: &str, advantage: &str| run(&scratch, name, &[&fixed[..], &[advantage]].concat());
+    let metrics = with("dense", "advantage={estimator=\"vineppo\", config={every=4, rollouts=3}}");
+    let first: serde_json::Value = serde_json::from_str(
+        metrics.iter().find(|row| row.contains("continuations/answers")).map(String::as_str).unwrap(),
+    )
+    .unwrap();
+    let played = stored(&scratch, "dense", 1, EpisodeKind::Train);
+    let lengths: Vec<usize> = played.iter().map(|stored| stored.episode.sampled_tokens()).collect();
+    let cuts: usize = lengths.iter().map(|tokens| (tokens - 1) / 4).sum();
+    assert!(cuts > 0 && first["continuations/answers"].as_f64() == Some((3 * cuts) as f64), "{first}");
+    // Each has one token at least.
+    let sampled = lengths.iter().sum::<usize>() as f64;
+    assert!(first["tokens/sampled"].as_f64().unwrap() >= sampled + (3 * cuts) as f64);
+    // No answer is so long that it is cut.
+    with("whole", "advantage={estimator=\"vineppo\", config={every=1000, whiten=\"none\"}}");
+    with("grpo", "advantage={estimator=\"grpo\", config={scale=\"none\"}}");
+    let weights = |name: &str| scratch.read(&format!("runs/{name}/checkpoints/step_2/model.safetensors"));
+    assert!(weights("whole") == weights("grpo") && weights("whole") != weights("dense"));
+}
+
+#[test]
+fn dense_credit_is_refused_where_an_answer_is_not_bare() {
+    let scratch = scratch();
+    let train = [
+        "train",
+        "grpo.toml",
+        "policy.path=tiny/checkpoints/step_40",
+        "reward.overlong_buffer.length=0",
+        "advantage.estimator=vineppo",
+        CHAINS,
+    ];
+    for (key, value) in
+        [("plan", "plan.plan=skpo"), ("reward.overlong_buffer", "reward.overlong_buffer.length=8")]
+    {
+        scratch.burnish(&[&train[..], &[value]].concat()).fails_with(&[key, "vineppo", "bare answers"]);
+    }
+}

@@ -41,6 +41,9 @@ pub struct HouseholdConfig {
     pub skill_detail: SkillDetail,
     /// Share of the skills that name the order of a wrong type; the task's id decides.
     pub skill_errors: f64,
+    /// Share of the tasks whose prompt has the skill on a line of its own, to teach a policy to read skills; the task's
+    /// id decides.
+    pub skill_shown: f64,
 }
 
 /// Shares of the types of task, relative to their sum.
@@ -122,6 +125,7 @@ impl Default for HouseholdConfig {
             demonstrations: Demonstrator::Informed,
             skill_detail: SkillDetail::Order,
             skill_errors: 0.0,
+            skill_shown: 0.0,
         }
     }
 }
@@ -141,7 +145,7 @@ pub(super) const OBJECTS: [&str; 10] =
     ["apple", "cup", "egg", "bread", "pan", "plate", "spoon", "mug", "fork", "bowl"];
 
 /// Key, least, greatest, help.
-const BOUNDS: [(&str, f64, f64, &str); 14] = [
+const BOUNDS: [(&str, f64, f64, &str); 15] = [
     ("rooms", 1.0, ROOMS.len() as f64, "rooms"),
     ("surfaces", 1.0, SURFACES.len() as f64, "open places beside the appliances"),
     ("containers", 0.0, CONTAINERS.len() as f64, "closed places beside the fridge"),
@@ -156,6 +160,7 @@ const BOUNDS: [(&str, f64, f64, &str); 14] = [
     ("plan_max", 2.0, 40.0, "longest shortest plan, in actions"),
     ("steps_max", 2.0, 100.0, "actions after which an episode is over"),
     ("skill_errors", 0.0, 1.0, "share of the skills that name the order of a wrong type"),
+    ("skill_shown", 0.0, 1.0, "share of the tasks whose prompt has the skill"),
 ];
 
 /// The numbers of the configuration that may be changed.

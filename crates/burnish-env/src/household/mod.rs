@@ -64,13 +64,17 @@ impl Household {
         let truth = &instance.truth;
         let HouseholdConfig { observable, prompt, .. } = self.config;
         let content = settings::to_value(truth)?;
-        let id = TaskId(format!("{ID}/{}", digest(content.to_string().as_bytes())));
+        let mut id = name(truth)?;
         let mut labels = generate::labels(instance);
         if self.config.skill_errors > 0.0 {
             let skill = if skill::is_wrong(&self.config, &id) { "wrong" } else { "right" };
             labels.insert("skill".to_owned(), skill.to_owned());
         }
-        let text = text::prompt(&truth.house, &truth.start, &truth.goal, observable, prompt);
+        let mut text = text::prompt(&truth.house, &truth.start, &truth.goal, observable, prompt);
+        if skill::is_shown(&self.config, &id) {
+            text = format!("{text}\n{}", skill::skill(&self.config, &id, truth));
+            id = TaskId(format!("{ID}/{}", digest(format!("{id}\n{text}").as_bytes())));
+        }
         Ok(Task { id, environment: ID.to_owned(), prompt: vec![Message::user(text)], truth: content, labels })
     }
 
@@ -83,6 +87,12 @@ impl Household {
             Demonstrator::Explorer => explore::explore(house, start, goal, observable, steps_max),
         }
     }
+}
+
+/// The name of a task by its content, without the skill that its prompt may show.
+fn name(truth: &Truth) -> Result<TaskId, EnvError> {
+    let content = settings::to_value(truth)?;
+    Ok(TaskId(format!("{ID}/{}", digest(content.to_string().as_bytes()))))
 }
 
 impl Generator for Household {
@@ -122,7 +132,7 @@ impl Generator for Household {
 
     fn skill(&self, task: &Task) -> Option<String> {
         let truth = Truth::of(task).ok()?;
-        Some(skill::skill(&self.config, &task.id, &truth))
+        Some(skill::skill(&self.config, &name(&truth).ok()?, &truth))
     }
 
     /// The house with all that is in it, and a shortest plan. An answer is one action, or several in lines: what is seen

@@ -12,6 +12,11 @@ pub(super) fn is_wrong(config: &HouseholdConfig, id: &TaskId) -> bool {
     rng::uniform(seed(id), 0) < config.skill_errors
 }
 
+/// Does the prompt of this task have its skill? `id` is its name without it.
+pub(super) fn is_shown(config: &HouseholdConfig, id: &TaskId) -> bool {
+    rng::uniform(seed(id), 1) < config.skill_shown
+}
+
 fn seed(id: &TaskId) -> u64 {
     let name = rng::fold_bytes(id.0.len() as u64, id.0.as_bytes());
     Address { task: name, ..Address::new(0, Purpose::Perturb) }.seed()

@@ -345,6 +345,27 @@ mod skills {
     }
 
     #[test]
+    fn a_share_of_the_prompts_shows_the_skill_and_is_a_task_of_its_own() {
+        let plain = tasks(&generator(json!({"skill_errors": 0.3})), 400);
+        let shows = generator(json!({"skill_errors": 0.3, "skill_shown": 0.5}));
+        let mut shown = 0;
+        for (plain, task) in plain.iter().zip(tasks(&shows, 400)) {
+            assert_eq!((&plain.truth, &plain.labels), (&task.truth, &task.labels));
+            let skill = shows.skill(&task).unwrap();
+            assert_eq!(type_of(&skill) == task.labels["type"], task.labels["skill"] == "right");
+            let (bare, text) = (&plain.prompt[0].content, &task.prompt[0].content);
+            if *text == format!("{bare}\n{skill}") {
+                shown += 1;
+                assert_ne!(plain.id, task.id);
+            } else {
+                assert_eq!(*plain, task);
+            }
+        }
+        // Four standard deviations of half of 400 are 40.
+        assert!((160..=240).contains(&shown), "{shown}");
+    }
+
+    #[test]
     fn wrong_skills_are_all_or_none_at_the_ends() {
         for (errors, wanted) in [(0.0, 0), (1.0, 60)] {
             let generator = generator(json!({"skill_errors": errors, "objects": 1, "types": {"two": 0}}));

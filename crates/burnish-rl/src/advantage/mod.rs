@@ -21,6 +21,7 @@ mod report;
 mod rloo;
 mod skpo;
 mod step_episode;
+mod vineppo;
 
 use std::ops::Range;
 
@@ -52,6 +53,7 @@ pub use report::{has_variance, reward_metrics, shuffle_within_groups};
 pub use rloo::Rloo;
 pub use skpo::{Skpo, Trackers};
 pub use step_episode::StepEpisode;
+pub use vineppo::Vineppo;
 
 /// `[advantage]`: which estimator, and its settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -116,6 +118,9 @@ pub struct Rollout {
     pub bootstrap: Option<f64>,
     /// Which part of an answer it is, where answers are made in two.
     pub phase: Phase,
+    /// What the policy earned in the mean when it went on from this rollout's beginnings: entry `j` after
+    /// `(j + 1)·every` tokens ([`Continuations`]); NaN where nothing that went on from there has a reward.
+    pub continued: Vec<f64>,
     /// The task that it plays: the same name at every step.
     pub task: String,
     /// How far the policy has moved since it last played this task: KL divergence, in nats a token. 0 at the first time.
@@ -226,6 +231,17 @@ pub struct AdvantageNeeds {
     pub values: bool,
     /// [`Rollout::task`] and [`Rollout::kl`].
     pub tasks: bool,
+    /// [`Rollout::continued`]: where the rollouts are cut, and how often the policy goes on from there.
+    pub continuations: Option<Continuations>,
+}
+
+/// Where rollouts are cut to find out what they were worth until then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Continuations {
+    /// Tokens between two cuts.
+    pub every: usize,
+    /// How often the policy goes on from each.
+    pub rollouts: usize,
 }
 
 /// From rewards to credit.

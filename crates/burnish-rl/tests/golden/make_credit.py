@@ -1,8 +1,8 @@
-"""Golden vectors of the estimators that learn from step to step: `rdpo` and `skpo`.
+"""Golden vectors of the estimators that no framework has: `rdpo` and `skpo`, which learn from step to step, and `vineppo`.
 
     OMP_NUM_THREADS=1 python make_credit.py     # needs numpy; writes credit.json
 
-An oracle: no framework has them. Each is written here from the formulas in the head of its Rust file, by other means: mid-ranks
+An oracle. Each is written here from the formulas in the head of its Rust file, by other means: mid-ranks
 by sorting, `numpy.quantile`, `numpy.cov`, `numpy.linalg.eigh`. A case is a few steps; what one taught is used by the next.
 """
 
@@ -194,6 +194,47 @@ def skpo_steps(seed, steps, kinds, missing=0.0, upstream=1.0):
     return found
 
 
+# --- vineppo ------------------------------------------------------------------------------------------------
+
+
+def vineppo(groups, every, whiten):
+    """What each token was worth is a step function of its place; its credit is the difference of two of them."""
+    found = []
+    for members in groups:
+        start = numpy.mean([member["reward"] for member in members if member["reward"] is not None])
+        for member in members:
+            if member["reward"] is None:
+                found.append(None)
+                continue
+            known = {0: start, member["tokens"]: member["reward"]}
+            for at, worth in enumerate(member["continued"]):
+                if worth is not None and (at + 1) * every < member["tokens"]:
+                    known[(at + 1) * every] = worth
+            cuts = sorted(known)
+            ends = numpy.searchsorted(cuts, numpy.arange(member["tokens"]), side="right")
+            found.append([known[cuts[end]] - known[cuts[end - 1]] for end in ends])
+    values = numpy.concatenate([own for own in found if own is not None])
+    mean, divisor = 0.0, 1.0
+    if whiten == "tokens":
+        mean, divisor = values.mean(), numpy.sqrt(values.var(ddof=1) + 1e-8)
+    return [None if own is None else [(value - mean) / divisor for value in own] for own in found]
+
+
+def dense_groups(seed, every, missing):
+    draw = random.Random(seed)
+    groups = []
+    for size in [4, 3, 5]:
+        members = []
+        for _ in range(size):
+            tokens = draw.randint(1, 4 * every + 1)
+            cuts = len(range(every, tokens, every))
+            continued = [None if draw.random() < missing else draw.randint(0, 8) / 8 for _ in range(cuts)]
+            reward = None if draw.random() < missing else draw.choice([0.0, 1.0, 0.3])
+            members.append(dict(reward=reward, tokens=tokens, continued=continued))
+        groups.append(members)
+    return groups
+
+
 # --- the file -----------------------------------------------------------------------------------------------
 
 
@@ -236,6 +277,10 @@ if __name__ == "__main__":
             learner = estimator(**settings)
             advantages = [learner.step(step) for step in STEPS[steps]]
             cases.append(dict(estimator=name, settings=settings, steps=steps, advantages=rounded(advantages)))
-    text = json.dumps(dict(steps=STEPS, cases=cases), allow_nan=False)
-    text = text.replace('{"estimator"', '\n{"estimator"').replace(": [[[{", ":\n[[[{")
+    dense = []
+    for seed, every, whiten, missing in [(6, 1, "none", 0.0), (7, 3, "none", 0.2), (8, 4, "tokens", 0.1)]:
+        groups = rounded(dense_groups(seed, every, missing))
+        dense.append(dict(every=every, whiten=whiten, groups=groups, advantages=rounded(vineppo(groups, every, whiten))))
+    text = json.dumps(dict(steps=STEPS, cases=cases, dense=dense), allow_nan=False)
+    text = text.replace('{"estimator"', '\n{"estimator"').replace('{"every"', '\n{"every"').replace(": [[[{", ":\n[[[{")
     (HERE / "credit.json").write_text(text + "\n")

@@ -4,7 +4,7 @@ use crate::common::{is_near, of_whole, rollouts, whole};
 use burnish_rl::advantage::{
     Advantage, Alpha, Estimator, Gae, Gdpo, Gigpo, Gpg, Grpo, GrpoPassk, LengthPenalised, Normalisation, Opo,
     PairwiseDifference, ReinforcePlusPlus, ReinforcePlusPlusBaseline, Rloo, Rollout, Rollouts, Scale,
-    StepEpisode, Whiten,
+    StepEpisode, Vineppo, Whiten,
 };
 use burnish_rl::catalogue::ADVANTAGES;
 use proptest::prelude::*;
@@ -375,6 +375,34 @@ proptest! {
                 Advantage::Steps(values) | Advantage::Tokens(values) => values.iter().all(|value| value.is_finite()),
             });
             prop_assert!(finite, "{id} {settings}");
+        }
+    }
+}
+
+proptest! {
+    /// Credit along an answer adds up to what the whole of it earned; without a cut it is that, to the bit.
+    #[test]
+    fn dense_credit_spreads_what_grpo_gives_the_whole(
+        mut all in rollouts(2 * GROUP_SIZE),
+        every in 1usize..6,
+        worth in prop::collection::vec(prop::option::weighted(0.8, -2.0f64..2.0), 1..8),
+    ) {
+        let continued: Vec<f64> = worth.iter().map(|worth| worth.unwrap_or(f64::NAN)).collect();
+        all.iter_mut().for_each(|own| own.continued.clone_from(&continued));
+        let grpo = credit(&unscaled(), &all);
+        let dense = credit(&Vineppo { every, rollouts: 3, whiten: Whiten::None }, &all);
+        let uncut = credit(&Vineppo { every: 1000, rollouts: 3, whiten: Whiten::None }, &all);
+        for (((dense, uncut), whole), own) in dense.into_iter().zip(uncut).zip(grpo).zip(&all) {
+            let (Some(Advantage::Tokens(dense)), Some(Advantage::Tokens(uncut)), Some(whole)) = (&dense, &uncut, &whole) else {
+                prop_assert!(dense.is_none() && uncut.is_none() && whole.is_none());
+                continue;
+            };
+            prop_assert_eq!(uncut, &vec![whole.mean(); own.tokens]);
+            // One number a part of the answer.
+            let cuts = continued.iter().enumerate().filter(|(_, worth)| worth.is_finite()).map(|(at, _)| (at + 1) * every);
+            let starts = std::iter::once(0).chain(cuts.filter(|cut| *cut < own.tokens));
+            let sum: f64 = starts.map(|start| dense.get(start).copied().unwrap_or(whole.mean())).sum();
+            prop_assert!(is_near(sum, whole.mean(), 1e-9), "{} for {}", sum, whole.mean());
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::common::{of_whole, whole};
 use burnish_rl::advantage::{
-    Advantage, AdvantageConfig, AdvantageNeeds, Alpha, Estimator, Gdpo, Gpg, GroupOfOne, Grpo, GrpoPassk,
-    LengthPenalised, MaxRl, Opo, OptimalTokenBaseline, PairwiseDifference, ReinforcePlusPlus,
+    Advantage, AdvantageConfig, AdvantageNeeds, Alpha, Continuations, Estimator, Gdpo, Gpg, GroupOfOne, Grpo,
+    GrpoPassk, LengthPenalised, MaxRl, Opo, OptimalTokenBaseline, PairwiseDifference, ReinforcePlusPlus,
     ReinforcePlusPlusBaseline, Remax, Rloo, Rollout, Rollouts, Scale, TokenStatistics, Whiten,
 };
 use burnish_rl::catalogue::ADVANTAGES;
@@ -186,6 +186,7 @@ fn what_an_estimator_needs_is_what_it_reads() {
         ("optimal_token_baseline", AdvantageNeeds { token_statistics: true, ..none }),
         ("gae", AdvantageNeeds { values: true, ..none }),
         ("pairwise_difference", AdvantageNeeds { wins: true, ..none }),
+        ("vineppo", AdvantageNeeds { continuations: Some(Continuations { every: 16, rollouts: 9 }), ..none }),
         ("gigpo", steps),
         ("step_episode", steps),
         ("length_penalised", steps),
@@ -230,6 +231,8 @@ fn settings_out_of_range_are_refused_by_key() {
         ("skpo", json!({ "kl_half": 0.0 }), "config.kl_half: must be above 0, not 0"),
         ("skpo", json!({ "reward_max": 0.0 }), "config.reward_max: must be above `reward_min`, not 0"),
         ("skpo", json!({ "upstream_weight": -1.0 }), "config.upstream_weight: must be 0 or more, not -1"),
+        ("vineppo", json!({ "every": 0 }), "config.every: must be 1 or more, not 0"),
+        ("vineppo", json!({ "rollouts": 0 }), "config.rollouts: must be 1 or more, not 0"),
         ("length_penalised", json!({ "turns_weight": -1.0 }), "config.turns_weight: must be 0 or more"),
     ] {
         let config = AdvantageConfig { estimator: estimator.into(), config };

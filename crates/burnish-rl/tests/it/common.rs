@@ -260,6 +260,7 @@ pub(crate) fn rollouts(size: usize) -> impl Strategy<Value = Vec<Rollout>> {
                 phase: Phase::Downstream,
                 task: task.to_owned(),
                 kl,
+                continued: statistics.iter().map(|(_, _, value)| *value).collect(),
             }
         });
     (1..4usize).prop_flat_map(move |groups| prop::collection::vec(rollout.clone(), groups * size))

@@ -1,4 +1,4 @@
-//! Estimators that learn from step to step, against NumPy (`tests/golden/make_credit.py`), and across a restart.
+//! Estimators that no framework has, against NumPy (`tests/golden/make_credit.py`), and across a restart.
 
 use crate::common::{is_near, of_whole};
 use burnish_rl::advantage::{Advantage, Estimator, Phase, Rollout, Rollouts};
@@ -12,6 +12,23 @@ use std::ops::Range;
 struct Golden {
     steps: BTreeMap<String, Vec<Vec<Vec<Member>>>>,
     cases: Vec<Case>,
+    dense: Vec<Dense>,
+}
+
+/// A step of `vineppo`.
+#[derive(Deserialize)]
+struct Dense {
+    every: usize,
+    whiten: Value,
+    groups: Vec<Vec<Cut>>,
+    advantages: Vec<Option<Vec<f64>>>,
+}
+
+#[derive(Deserialize)]
+struct Cut {
+    reward: Option<f64>,
+    tokens: usize,
+    continued: Vec<Option<f64>>,
 }
 
 #[derive(Deserialize)]
@@ -98,6 +115,39 @@ fn advantages_are_those_of_numpy_step_after_step() {
         }
     }
     assert!(compared["rdpo"] >= 500 && compared["skpo"] >= 300, "{compared:?}");
+}
+
+#[test]
+fn dense_credit_is_that_of_numpy_token_by_token() {
+    let golden = golden();
+    let mut compared = 0;
+    for Dense { every, whiten, groups, advantages } in &golden.dense {
+        let mut step = Step { all: Vec::new(), groups: Vec::new() };
+        for members in groups {
+            let start = step.all.len();
+            step.all.extend(members.iter().map(|member| Rollout {
+                tokens: member.tokens,
+                continued: member.continued.iter().map(|own| own.unwrap_or(f64::NAN)).collect(),
+                ..Rollout::of_reward(member.reward)
+            }));
+            step.groups.push(start..step.all.len());
+        }
+        let settings = json!({ "every": every, "whiten": whiten });
+        let found = estimator("vineppo", &settings).advantages(&step.rollouts());
+        assert_eq!(found.len(), advantages.len());
+        for (found, expected) in found.into_iter().zip(advantages) {
+            let (Some(Advantage::Tokens(found)), Some(expected)) = (&found, expected) else {
+                assert!(found.is_none() && expected.is_none(), "{settings}: {found:?} for {expected:?}");
+                continue;
+            };
+            assert_eq!(found.len(), expected.len(), "{settings}");
+            for (found, expected) in found.iter().zip(expected) {
+                assert!(is_near(*found, *expected, 1e-10), "{settings}: {found} for {expected}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared >= 150, "{compared}");
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::ops::Range;
 
 use burnish_core::rng::fold_bytes;
 use burnish_core::{Episode, Node, Trace};
-use burnish_rl::advantage::{Advantage, AdvantageNeeds, Estimator, Phase, Rollout, Rollouts, Step};
+use burnish_rl::advantage::{
+    Advantage, AdvantageNeeds, Continuations, Estimator, Phase, Rollout, Rollouts, Step,
+};
 
 use super::batch::Batch;
 use super::critic::Estimates;
@@ -134,6 +136,7 @@ pub(crate) const SUPPLIED: AdvantageNeeds = AdvantageNeeds {
     tasks: true,
     token_statistics: false,
     values: true,
+    continuations: Some(Continuations { every: 1, rollouts: 1 }),
 };
 
 /// Adds the reward components of a step that are new to `names`, whose order stays what it is for the whole run: what an

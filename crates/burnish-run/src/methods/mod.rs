@@ -90,6 +90,7 @@ fn advantage_needs(needs: AdvantageNeeds) -> Vec<&'static str> {
         (needs.token_statistics, "the squared probabilities of each token's distribution"),
         (needs.values, "a critic"),
         (needs.tasks, "the task's name, and how far the policy has moved on it"),
+        (needs.continuations.is_some(), "answers that go on from within each answer"),
     ])
 }
 

@@ -110,6 +110,7 @@ pub const METRICS: &[Metric] = &[
     metric("plan/reverse_success", "share", "right answers to the tasks turned round (plan `dgpo`)"),
     metric("plan/useful/{group}", "share", "running share of groups with a positive advantage, among tasks of a group (plan `lang`)"),
     metric("plan/off/{group}", "share", "whether the hints of a group are switched off (plan `lang`)"),
+    metric("continuations/answers", "answers", "answers that went on from within another (estimator `vineppo`)"),
     metric("drafts/mean_length", "tokens", "sampled tokens of a draft, mean (plan `skpo`)"),
     metric("rollout_corr/kl", "nats", "sampling policy to training policy, mean over tokens (k1) (where `loss.correction` is on)")
         .verl("rollout_corr/kl"),

@@ -157,6 +157,17 @@ fn check_supplied(
             advantage.estimator
         )));
     }
+    if needs.continuations.is_some() {
+        let problem =
+            format!("can't be with `{}`, which goes on from within bare answers", advantage.estimator);
+        let clash = |key| source.error(key, problem.clone());
+        if recipe.plan.is_some() {
+            return Err(clash("plan"));
+        }
+        if recipe.reward.overlong_buffer.is_on() {
+            return Err(clash("reward.overlong_buffer"));
+        }
+    }
     let directions = cycle.map_or(1, |cycle| cycle.directions());
     if recipe.rollout.group_size * directions < 2 && estimator.compares_within_groups() {
         let problem =

@@ -131,7 +131,8 @@ impl Measured {
             budget: Budget {
                 generated: sum("tokens/sampled"),
                 forward_backward: sum("tokens/forward"),
-                environment_steps: tally.turns as f64,
+                // What goes on from within an answer is played, and not kept.
+                environment_steps: tally.turns as f64 + sum("continuations/answers"),
                 episodes: tally.episodes as f64,
                 updates: tally.updates as f64,
                 seconds: sum("step_time"),
