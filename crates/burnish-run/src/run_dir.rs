@@ -12,6 +12,8 @@ pub const RECIPE: &str = "recipe.toml";
 pub const CHECKPOINTS: &str = "checkpoints";
 /// Name of the directory of the policy that a run started from, where another recipe made it.
 const START: &str = "start";
+/// Name of the directory of its teacher, where another recipe made it.
+const TEACHER: &str = "teacher";
 const LOCK: &str = "run.lock";
 
 /// The directory of a run, held by this process until the value is dropped.
@@ -23,6 +25,7 @@ const LOCK: &str = "run.lock";
 /// run.db                the journal (SQLite)
 /// checkpoints/step_N/   weights and optimiser state
 /// start/                the policy that the run started from, where `policy.from` names the recipe that made it
+/// teacher/              its teacher, where `teacher.from` names the recipe that made it
 /// report.html           curves and drawn episodes
 /// run.lock              locked while a process works here
 /// ```
@@ -197,6 +200,11 @@ impl RunDir {
         self.path.join(START)
     }
 
+    /// The directory of its teacher, where another recipe made it.
+    pub fn teacher(&self) -> PathBuf {
+        self.path.join(TEACHER)
+    }
+
     /// The report ([`crate::report`]).
     pub fn report(&self) -> PathBuf {
         report_in(&self.path)
@@ -222,12 +230,12 @@ fn make_dir(path: &Path) -> Result<(), FileError> {
     fs::create_dir_all(path).map_err(FileError::on("create directory", path))
 }
 
-/// A process that stops before it has written its recipe leaves its lock file, the policy to start from, and no
-/// checkpoints.
+/// A process that stops before it has written its recipe leaves its lock file, the policy to start from, its
+/// teacher, and no checkpoints.
 fn is_left_by_a_false_start(entry: &fs::DirEntry) -> bool {
     let name = entry.file_name();
     let is_empty = || fs::read_dir(entry.path()).is_ok_and(|mut entries| entries.next().is_none());
-    name == LOCK || name == START || (name == CHECKPOINTS && is_empty())
+    [LOCK, START, TEACHER].iter().any(|own| name == *own) || (name == CHECKPOINTS && is_empty())
 }
 
 fn write_pid(file: &mut File) -> io::Result<()> {

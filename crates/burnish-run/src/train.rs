@@ -20,7 +20,7 @@ use crate::journal::{EpisodeKind, EpisodeRow, Journal};
 use crate::metrics::{self, MetricsLog, Row, Values};
 use crate::policy::LoadedPolicy;
 use crate::preference::PreferenceStage;
-use crate::recipe::{Method, Recipe, Source};
+use crate::recipe::{Method, Recipe, Source, StageUse};
 use crate::report_of_run;
 use crate::run_dir::RunDir;
 use crate::sft::SftStage;
@@ -95,15 +95,15 @@ enum Stage {
 }
 
 impl Run {
-    /// Starts a new run. Its directory is made only when everything that it needs could be loaded. The policy of
-    /// `policy.from` must be there: [`stages::make`] comes first.
+    /// Starts a new run. Its directory is made only when everything that it needs could be loaded. What other recipes make
+    /// must be there: [`stages::make`] comes first.
     ///
     /// # Errors
     /// If the policy, the data or the environment can't be used, or the directory is taken.
     pub fn start(mut recipe: Recipe, watch: &mut dyn Watch) -> Result<Self, RunError> {
         RunDir::refuse_taken(&recipe.run.dir)?;
         burnish_tensor::set_threads(recipe.run.threads);
-        let (parts, dir) = if recipe.policy.from.is_some() {
+        let (parts, dir) = if !StageUse::of(&recipe).is_empty() {
             // The run keeps what it starts from, and loads it from there: an adapter remembers where its base lies.
             let dir = RunDir::create(&recipe.run.dir)?;
             stages::keep(&mut recipe, &dir)?;
@@ -127,9 +127,7 @@ impl Run {
     pub fn resume(path: &Path, watch: &mut dyn Watch) -> Result<Self, RunError> {
         let dir = RunDir::open(path)?;
         let mut recipe = Recipe::resolve(&Source::read(&dir.recipe(), &[])?)?;
-        if recipe.policy.from.is_some() {
-            recipe.policy.path = Some(dir.start());
-        }
+        stages::place(&mut recipe, &dir);
         burnish_tensor::set_threads(recipe.run.threads);
         // Opening first puts right what a save left that was killed half-way.
         Checkpoints::open(dir.checkpoints(), recipe.checkpoint.keep)?;

@@ -139,6 +139,56 @@ fn stages_stand_on_stages_and_an_adapter_keeps_its_base() {
 }
 
 #[test]
+fn a_teacher_is_made_by_its_recipe_and_kept_by_the_run() {
+    let scratch = scratch(6);
+    let opd = ["loss.objective=opd", "loss.beta=0", "train.epochs=1", "train.minibatches=1"];
+    let train = |dir: &str, teacher: &str| {
+        let dir = format!("run.dir={dir}");
+        scratch.burnish(&[&["train", "grpo.toml", &dir, teacher][..], &opd].concat())
+    };
+    let longer = "teacher.from={recipe=\"sft.toml\", set=[\"train.max_steps=12\"]}";
+    let said = train("one", longer).succeeds().stdout();
+    assert!(
+        said.contains("making the policy to start from") && said.contains("making the teacher"),
+        "{said}"
+    );
+    let [first, second] = &stages(&scratch, "runs/cache", "sft-")[..] else { panic!("two stages: {said}") };
+    let teacher = if first.join("checkpoints/step_12").is_dir() { first } else { second };
+    let path = format!("teacher.path={}", teacher.join("checkpoints/step_12").display());
+    train("two", &path).succeeds();
+    assert!(weights(&scratch, "one") == weights(&scratch, "two"));
+    train("three", "teacher.context=demonstration").succeeds();
+    assert!(weights(&scratch, "one") != weights(&scratch, "three"), "the teacher counts");
+    // The run needs neither the cache nor the recipe of its teacher.
+    let whole = weights(&scratch, "one");
+    std::fs::remove_dir_all(scratch.path("runs")).unwrap();
+    std::fs::remove_file(scratch.path("sft.toml")).unwrap();
+    std::fs::remove_dir_all(scratch.path("one/checkpoints/step_2")).unwrap();
+    scratch.burnish(&["train", "--resume", "one"]).succeeds();
+    assert!(weights(&scratch, "one") == whole);
+}
+
+#[test]
+fn what_is_wrong_with_a_teacher_is_named_by_its_key() {
+    let scratch = scratch(4);
+    let train = [
+        "train",
+        "grpo.toml",
+        "loss.objective=opd",
+        "loss.beta=0",
+        "policy={path=\"tiny/checkpoints/step_4\"}",
+    ];
+    scratch.burnish(&["sft", "sft.toml"]).succeeds();
+    let from = "teacher.from=sft.toml";
+    let fails =
+        |more: &[&str], parts: &[&str]| scratch.burnish(&[&train[..], more].concat()).fails_with(parts);
+    fails(&[from, "teacher.path=tiny/checkpoints/step_4"], &["`teacher.from` excludes `teacher.path`"]);
+    fails(&[from, "eval.seed=77"], &["teacher.from: sft.toml trains on", "held out for evaluation here"]);
+    let hash = "teacher.from={recipe=\"sft.toml\", hash=\"0123456789abcdef\"}";
+    fails(&[hash], &["teacher.from: sft.toml makes the policy", "`teacher.from.hash`"]);
+}
+
+#[test]
 fn what_is_wrong_with_a_stage_is_named_before_anything_is_made() {
     let scratch = scratch(4);
     let from = |above: &str| String::from_utf8(scratch.read("grpo.toml")).unwrap().replace("sft.toml", above);

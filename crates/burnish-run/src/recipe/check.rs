@@ -208,10 +208,13 @@ fn check_teacher(recipe: &Recipe, loss: &LossConfig, source: &Source) -> Result<
         Some(_) if !needs_teacher => {
             Err(source.error("teacher", format!("has no use: `{}` needs no teacher", loss.objective)))
         }
-        Some(TeacherSection { path: None, context: TeacherContext::None }) => Err(source.error(
+        Some(TeacherSection { path: Some(_), from: Some(_), .. }) => {
+            Err(source.error("teacher.from", "excludes `teacher.path`: give one of them".into()))
+        }
+        Some(TeacherSection { path: None, from: None, context: TeacherContext::None }) => Err(source.error(
             "teacher",
-            "is the policy itself with the policy's own prompt, from which nothing can be learnt: give `teacher.path`, or a \
-             `teacher.context` that the policy does not read"
+            "is the policy itself with the policy's own prompt, from which nothing can be learnt: give `teacher.path` or \
+             `teacher.from`, or a `teacher.context` that the policy does not read"
                 .into(),
         )),
         _ => Ok(()),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::{Recipe, StageRecipe};
+use super::{Recipe, StageRecipe, StageUse};
 
 /// The recipe without what changes no number: where the run and its stages lie, how many threads work, and how a policy
 /// that has a hash is made.
@@ -13,9 +13,11 @@ pub(crate) fn timeless(recipe: &Recipe) -> Value {
     recipe.run.dir = PathBuf::new();
     recipe.run.cache = PathBuf::new();
     recipe.run.threads = 0;
-    if let Some(from) = recipe.policy.from.as_mut().filter(|from| from.hash.is_some()) {
-        *from = StageRecipe { hash: from.hash.take(), ..StageRecipe::default() };
-        recipe.policy.path = None;
+    for of in StageUse::of(&recipe) {
+        if let Some(from) = of.from_mut(&mut recipe).filter(|from| from.hash.is_some()) {
+            *from = StageRecipe { hash: from.hash.take(), ..StageRecipe::default() };
+            of.path_mut(&mut recipe).into_iter().for_each(|path| *path = None);
+        }
     }
     serde_json::to_value(&recipe).unwrap_or_default()
 }

@@ -15,6 +15,7 @@ mod policy;
 mod preset;
 mod sampling;
 mod source;
+mod stage_use;
 mod teacher;
 
 use std::collections::BTreeMap;
@@ -44,6 +45,7 @@ pub use metrics::MetricsSection;
 pub use policy::{ComputeType, PolicySection, StageRecipe};
 pub use sampling::{EvalSection, RolloutSection};
 pub use source::Source;
+pub(crate) use stage_use::StageUse;
 pub use teacher::{TeacherContext, TeacherSection};
 
 /// A recipe is wrong.

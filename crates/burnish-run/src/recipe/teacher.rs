@@ -4,13 +4,18 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::StageRecipe;
+
 /// `[teacher]`. It must have the policy's vocabulary.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TeacherSection {
-    /// A model directory; without it the teacher is the policy itself, with the weights of the step.
+    /// A model directory. Without it and `from`, the teacher is the policy itself, with the weights of the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
+    /// The last checkpoint of another recipe's run, which is made where it is not there yet ([`crate::stages`]).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<StageRecipe>,
     /// What the teacher reads beside the policy's prompt, on a new line after its last message.
     pub context: TeacherContext,
 }

@@ -8,22 +8,23 @@ use serde_json::{Value, json};
 use crate::RunError;
 use crate::benchmark::policy_digests;
 use crate::files::FileError;
-use crate::recipe::Recipe;
+use crate::recipe::{Recipe, StageUse};
 
 /// Raised when runs of the same recipe come to other weights than before.
 const FORMAT: u32 = 1;
 
 /// Keys that decide no weight: where things lie, how fast they are made, what is written down meanwhile. Evaluation counts
 /// where it decides which tasks are held out.
-const IDLE: [(&str, &[&str]); 4] = [
+const IDLE: [(&str, &[&str]); 5] = [
     ("run", &["dir", "cache", "threads"]),
     ("eval", &["every"]),
     ("policy", &["path", "from"]),
+    ("teacher", &["path", "from"]),
     ("", &["metrics", "checkpoint"]),
 ];
 
-/// 16 hexadecimal digits for a resolved recipe, the content of the files that it reads and the policy that it starts from,
-/// whose `policy.from.hash` must be known.
+/// 16 hexadecimal digits for a resolved recipe, the content of the files that it reads, the policy that it starts from and its
+/// teacher; the hash of a `from` must be known.
 ///
 /// # Errors
 /// If a file can't be read.
@@ -40,19 +41,24 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
     // A run directory has its policy inside itself: there the hash says what it is.
     let path = recipe.policy.path.as_deref().filter(|_| recipe.policy.from.is_none());
     let critic = recipe.critic.as_ref().and_then(|critic| critic.path.as_deref());
-    for (name, path) in [("policy", path), ("critic", critic)] {
+    let teacher = recipe.teacher.as_ref().filter(|teacher| teacher.from.is_none());
+    let teacher = teacher.and_then(|teacher| teacher.path.as_deref());
+    for (name, path) in [("policy", path), ("critic", critic), ("teacher", teacher)] {
         if let Some(path) = path {
             models.insert(name, policy_digests(path)?);
         }
     }
     let files = files(recipe)?.into_iter().map(digest).collect::<Result<Vec<_>, RunError>>()?;
-    let whole = json!({
+    let mut whole = json!({
         "format": FORMAT,
         "recipe": value,
         "models": models,
         "files": files,
         "from": recipe.policy.from.as_ref().and_then(|from| from.hash.as_ref()),
     });
+    if let Some(hash) = StageUse::Teacher.from(recipe).and_then(|from| from.hash.as_ref()) {
+        whole["teacher"] = hash.as_str().into();
+    }
     Ok(burnish_env::digest(&serde_json::to_vec(&whole).map_err(failed)?))
 }
 

@@ -7,7 +7,7 @@ use burnish_core::TaskId;
 use super::Stage;
 use crate::RunError;
 use crate::corpus::demonstrated;
-use crate::recipe::{Method, Recipe};
+use crate::recipe::{Method, Recipe, StageUse};
 use crate::tasks::Tasks;
 
 /// Refuses to go on where `stage`, or one before it, is trained on tasks that `recipe` holds out, or where one imitates
@@ -16,24 +16,27 @@ pub(super) fn refuse(recipe: &Recipe, stage: &Stage) -> Result<(), RunError> {
     let tasks = Tasks::make(recipe, false)?;
     let held_out = tasks.held_out_ids();
     let mut own = None;
-    let mut next = Some(stage);
-    while let Some(stage) = next {
+    let mut open = vec![stage];
+    while let Some(stage) = open.pop() {
+        let key = stage.of.key();
         let trained = trained_on(&stage.recipe)?;
         let shared = held_out.iter().filter(|id| trained.contains(**id)).count();
         if shared > 0 {
             return Err(RunError::Refused(format!(
-                "policy.from: {} trains on {shared} of the {} tasks that are held out for evaluation here; give both \
+                "{key}: {} trains on {shared} of the {} tasks that are held out for evaluation here; give both \
                  recipes the same `eval.tasks`, `eval.seed`, `eval.config` (or `env.config`) and `eval.also`",
                 stage.file.display(),
                 held_out.len()
             )));
         }
-        if recipe.env.split.is_some() && is_split(&stage.recipe) && recipe.train.method == Method::Grpo {
+        // A teacher may know what is played: it is not trained any more.
+        let is_continued = stage.of == StageUse::Policy && recipe.train.method == Method::Grpo;
+        if recipe.env.split.is_some() && is_split(&stage.recipe) && is_continued {
             let own = own.get_or_insert(trained_on(recipe)?);
             let shared = own.intersection(&trained).count();
             if shared > 0 {
                 return Err(RunError::Refused(format!(
-                    "policy.from: {} trains on {shared} of the {} tasks that are trained on here, although both are split; \
+                    "{key}: {} trains on {shared} of the {} tasks that are trained on here, although both are split; \
                      give both the same environment, `tasks`, held-out tasks and `split`, and to one of them the bound \
                      that leaves what the other keeps",
                     stage.file.display(),
@@ -41,7 +44,7 @@ pub(super) fn refuse(recipe: &Recipe, stage: &Stage) -> Result<(), RunError> {
                 )));
             }
         }
-        next = stage.before.as_deref();
+        open.extend(&stage.before);
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The copy of its policy that a run keeps: it needs no space where the file system can give a file two names.
+//! The copy of its policy, and of its teacher, that a run keeps: it needs no space where the file system can give a file two names.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use burnish_model::Model;
 
 use crate::RunError;
 use crate::files::{FileError, write_atomic};
-use crate::recipe::Recipe;
+use crate::recipe::{Recipe, StageUse};
 use crate::run_dir::RunDir;
 
 /// The state of the trainer, which says nothing about the policy.
@@ -16,41 +16,66 @@ const ADAPTER: &str = "adapter_config.json";
 /// Folder of an adapter's base, and how the adapter names it.
 const BASE: &str = "start-base";
 
-/// Takes the files of `policy.path` into the run directory, and sets `policy.path` to them.
+/// Takes the files of what other recipes made into the run directory, and sets the paths to them.
 ///
 /// # Errors
-/// If the policy of `policy.from` is not made, or a file can't be written.
+/// If something is not made, or a file can't be written.
 pub(crate) fn keep(recipe: &mut Recipe, dir: &RunDir) -> Result<(), RunError> {
-    let Some(made) = &recipe.policy.path else {
-        return Err(RunError::Refused(
-            "policy.from: the policy is not made; `stages::make` comes before `Run::start`".into(),
-        ));
-    };
-    let start = dir.start();
-    // What a false start left.
-    if start.exists() {
-        fs::remove_dir_all(&start).map_err(FileError::on("remove", &start))?;
+    for of in StageUse::of(recipe) {
+        let Some(made) = of.path_mut(recipe).and_then(|path| path.clone()) else {
+            return Err(RunError::Refused(format!(
+                "{}: {} is not made; `stages::make` comes before `Run::start`",
+                of.key(),
+                of.name()
+            )));
+        };
+        keep_one(&made, &folder(of, dir), &recipe.run.cache)?;
     }
-    share(made, &start)?;
-    // An adapter's base may lie in the cache too.
-    if let Some(base) = Model::base_of(made)? {
-        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        if absolute(&base).starts_with(absolute(&recipe.run.cache)) {
-            share(&base, &start.join(BASE))?;
-            name_base(&start.join(ADAPTER))?;
-        }
-    }
-    recipe.policy.path = Some(start);
+    place(recipe, dir);
     Ok(())
 }
 
-/// The recipe as a run directory keeps it: where the policy lies follows from where the directory is.
+/// Takes the files of the policy in `made` into the new folder `to`.
+fn keep_one(made: &Path, to: &Path, cache: &Path) -> Result<(), RunError> {
+    // What a false start left.
+    if to.exists() {
+        fs::remove_dir_all(to).map_err(FileError::on("remove", to))?;
+    }
+    share(made, to)?;
+    // An adapter's base may lie in the cache too.
+    if let Some(base) = Model::base_of(made)? {
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        if absolute(&base).starts_with(absolute(cache)) {
+            share(&base, &to.join(BASE))?;
+            name_base(&to.join(ADAPTER))?;
+        }
+    }
+    Ok(())
+}
+
+/// Sets the paths of what other recipes made to where the run directory keeps it.
+pub(crate) fn place(recipe: &mut Recipe, dir: &RunDir) {
+    for of in StageUse::of(recipe) {
+        if let Some(path) = of.path_mut(recipe) {
+            *path = Some(folder(of, dir));
+        }
+    }
+}
+
+/// The recipe as a run directory keeps it: where policy and teacher lie follows from where the directory is.
 pub(crate) fn as_written(recipe: &Recipe) -> Recipe {
     let mut recipe = recipe.clone();
-    if recipe.policy.from.is_some() {
-        recipe.policy.path = None;
+    for of in StageUse::of(&recipe) {
+        of.path_mut(&mut recipe).into_iter().for_each(|path| *path = None);
     }
     recipe
+}
+
+fn folder(of: StageUse, dir: &RunDir) -> PathBuf {
+    match of {
+        StageUse::Policy => dir.start(),
+        StageUse::Teacher => dir.teacher(),
+    }
 }
 
 /// Gives the files of the policy in `from` a second name in the new folder `to`, or copies them. Files of a checkpoint are

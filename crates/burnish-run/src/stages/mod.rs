@@ -1,9 +1,11 @@
-//! Stages: the policy that a run starts from, made by another recipe, once, and kept by the hash of all that decides it.
+//! Stages: the policy that a run starts from, or its teacher, made by another recipe, once, and kept by the hash of all that
+//! decides it.
 //!
 //! ```text
-//! policy.from -> resolve: the stage's recipe, that of the stage before it ..., and their hashes (hash.rs)
-//!             -> make:    each of them is an ordinary run in `run.cache`, used, gone on with, waited for or begun
-//!             -> keep:    the run that starts from it keeps a copy of the weights (keep.rs), so that the cache may go
+//! policy.from, teacher.from
+//!     -> resolve: the stage's recipe, those of the stages before it ..., and their hashes (hash.rs)
+//!     -> make:    each of them is an ordinary run in `run.cache`, used, gone on with, waited for or begun
+//!     -> keep:    the run that comes after keeps a copy of the weights (keep.rs), so that the cache may go
 //! ```
 
 mod hash;
@@ -16,32 +18,34 @@ use std::time::Duration;
 use burnish_train::checkpoint;
 
 use crate::RunError;
-use crate::recipe::{Recipe, Source, StageRecipe};
+use crate::recipe::{Recipe, Source, StageRecipe, StageUse};
 use crate::run_dir::{self, RunDirError};
 use crate::train::{Finish, Run};
 use crate::watch::{Event, Stop, Watch};
 
-pub(crate) use keep::{as_written, keep};
+pub(crate) use keep::{as_written, keep, place};
 
 /// Between looks at a stage that another process makes.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The run that makes a policy, with those before it.
 #[derive(Debug, Clone)]
-pub struct Stage {
+pub(crate) struct Stage {
+    /// What its policy becomes.
+    of: StageUse,
     /// The recipe file.
     file: PathBuf,
-    /// Its recipe; `run.dir` is its place in the cache, `policy.from.hash` is known.
+    /// Its recipe; `run.dir` is its place in the cache, the hashes of the stages before it are known.
     recipe: Recipe,
     hash: String,
-    /// The stage that it starts from.
-    before: Option<Box<Stage>>,
+    /// The stages that it needs.
+    before: Vec<Stage>,
 }
 
-/// What came of making the policy that a run starts from.
+/// What came of making what a run starts from, and its teacher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Made {
-    /// `policy.path` is where it lies, or it was made by no recipe.
+    /// `policy.path` and `teacher.path` are where they lie, unless no recipe makes them.
     Ready,
     /// It was asked to stop; what was done is saved in `dir`.
     Stopped {
@@ -50,28 +54,41 @@ pub enum Made {
     },
 }
 
-/// Finds the stage of `policy.from`, where there is one, and writes its hash into `recipe`. Nothing is made.
+/// Finds the stages of `policy.from` and `teacher.from`, where there are any, and writes their hashes into `recipe`. Nothing
+/// is made.
 ///
 /// # Errors
-/// If a recipe is wrong, a file that it reads is not there, recipes start from each other in a circle, or
-/// `policy.from.hash` names another policy.
-pub fn resolve(recipe: &mut Recipe) -> Result<Option<Stage>, RunError> {
-    let stage = of(recipe, &mut Vec::new())?;
-    if let (Some(stage), Some(from)) = (&stage, &mut recipe.policy.from) {
-        from.hash = Some(stage.hash.clone());
-    }
-    Ok(stage.map(|stage| *stage))
+/// If a recipe is wrong, a file that it reads is not there, recipes start from each other in a circle, or a `from.hash` names
+/// another policy.
+pub fn resolve(recipe: &mut Recipe) -> Result<(), RunError> {
+    before(recipe, &mut Vec::new()).map(drop)
 }
 
-/// Makes the policy of `policy.from`, where there is one, with all the stages before it, and sets `policy.path` to it. What
-/// is there is used, what was interrupted is gone on with, and what another process makes is waited for.
+/// Makes what other recipes make for `recipe`, where they do, with all the stages before that, and sets `policy.path` and
+/// `teacher.path` to it. What is there is used, what was interrupted is gone on with, and what another process makes is
+/// waited for.
 ///
 /// # Errors
 /// As [`resolve`]; if a stage fails, or what lies in its place can't be used; if a stage is trained on tasks that `recipe`
 /// holds out.
 pub fn make(recipe: &mut Recipe, watch: &mut dyn Watch, stop: &Stop) -> Result<Made, RunError> {
-    let Some(stage) = resolve(recipe)? else { return Ok(Made::Ready) };
-    stage.make_for(recipe, watch, stop)
+    let stages = before(recipe, &mut Vec::new())?;
+    make_all(&stages, recipe, watch, stop)
+}
+
+fn make_all(
+    stages: &[Stage],
+    recipe: &mut Recipe,
+    watch: &mut dyn Watch,
+    stop: &Stop,
+) -> Result<Made, RunError> {
+    for stage in stages {
+        let made = stage.make_for(recipe, watch, stop)?;
+        if made != Made::Ready {
+            return Ok(made);
+        }
+    }
+    Ok(Made::Ready)
 }
 
 /// Where the policy of `policy.from` lies; `None` where no recipe makes it.
@@ -79,7 +96,8 @@ pub fn make(recipe: &mut Recipe, watch: &mut dyn Watch, stop: &Stop) -> Result<M
 /// # Errors
 /// As [`resolve`], and if it is not made yet.
 pub fn made(recipe: &mut Recipe) -> Result<Option<PathBuf>, RunError> {
-    let Some(stage) = resolve(recipe)? else { return Ok(None) };
+    let stages = before(recipe, &mut Vec::new())?;
+    let Some(stage) = stages.iter().find(|stage| stage.of == StageUse::Policy) else { return Ok(None) };
     let missing = || {
         let (file, dir) = (stage.file.display(), stage.dir().display());
         RunError::Refused(format!(
@@ -89,43 +107,64 @@ pub fn made(recipe: &mut Recipe) -> Result<Option<PathBuf>, RunError> {
     stage.checkpoint()?.ok_or_else(missing).map(Some)
 }
 
-/// The stage that `recipe` starts from. `above`: those that are being looked at, as they are written.
-fn of(recipe: &Recipe, above: &mut Vec<StageRecipe>) -> Result<Option<Box<Stage>>, RunError> {
-    let Some(from) = &recipe.policy.from else { return Ok(None) };
+/// The stages that `recipe` needs; their hashes are written into it. `above`: those that are being looked at, as they are
+/// written.
+fn before(recipe: &mut Recipe, above: &mut Vec<StageRecipe>) -> Result<Vec<Stage>, RunError> {
+    let mut stages = Vec::new();
+    for of in StageUse::of(recipe) {
+        let Some(from) = of.from(recipe).cloned() else { continue };
+        let stage = one(of, recipe, &from, above)?;
+        if let Some(from) = of.from_mut(recipe) {
+            from.hash = Some(stage.hash.clone());
+        }
+        stages.push(stage);
+    }
+    Ok(stages)
+}
+
+fn one(
+    of: StageUse,
+    recipe: &Recipe,
+    from: &StageRecipe,
+    above: &mut Vec<StageRecipe>,
+) -> Result<Stage, RunError> {
+    let key = of.key();
     let written = StageRecipe { hash: None, ..from.clone() };
     if let Some(first) = above.iter().position(|stage| *stage == written) {
         let files = above[first..].iter().chain([&written]).map(|stage| stage.recipe.display().to_string());
         return Err(RunError::Refused(format!(
-            "policy.from: recipes start from each other in a circle: {}",
+            "{key}: recipes start from each other in a circle: {}",
             files.collect::<Vec<_>>().join(" <- ")
         )));
     }
     above.push(written);
-    let stage = within(&from.recipe, read(recipe, from, above))?;
+    let stage = within(&from.recipe, read(of, recipe, from, above))?;
     above.pop();
     match &from.hash {
         Some(hash) if *hash != stage.hash => Err(RunError::Refused(format!(
-            "policy.from: {} makes the policy {} now, and not {hash}, as `policy.from.hash` says: the recipe or what it \
-             reads has changed; undo that, or take the hash out",
+            "{key}: {} makes the policy {} now, and not {hash}, as `{key}.hash` says: the recipe or what it reads has \
+             changed; undo that, or take the hash out",
             from.recipe.display(),
             stage.hash
         ))),
-        _ => Ok(Some(Box::new(stage))),
+        _ => Ok(stage),
     }
 }
 
-fn read(parent: &Recipe, from: &StageRecipe, above: &mut Vec<StageRecipe>) -> Result<Stage, RunError> {
+fn read(
+    of: StageUse,
+    parent: &Recipe,
+    from: &StageRecipe,
+    above: &mut Vec<StageRecipe>,
+) -> Result<Stage, RunError> {
     let mut recipe = Recipe::read(&from.recipe, &from.set)?;
     recipe.run.cache.clone_from(&parent.run.cache);
     recipe.run.threads = parent.run.threads;
-    let before = of(&recipe, above)?;
-    if let (Some(from), Some(before)) = (&mut recipe.policy.from, &before) {
-        from.hash = Some(before.hash.clone());
-    }
+    let before = before(&mut recipe, above)?;
     let hash = hash::of(&recipe)?;
     let name = from.recipe.file_stem().unwrap_or_default().to_string_lossy();
     recipe.run.dir = recipe.run.cache.join(format!("{name}-{hash}"));
-    Ok(Stage { file: from.recipe.clone(), recipe, hash, before })
+    Ok(Stage { of, file: from.recipe.clone(), recipe, hash, before })
 }
 
 fn within<T>(file: &Path, result: Result<T, RunError>) -> Result<T, RunError> {
@@ -138,20 +177,15 @@ fn within<T>(file: &Path, result: Result<T, RunError>) -> Result<T, RunError> {
 
 impl Stage {
     /// Its run directory.
-    pub fn dir(&self) -> &Path {
+    fn dir(&self) -> &Path {
         &self.recipe.run.dir
-    }
-
-    /// Its hash: 16 hexadecimal digits.
-    pub fn hash(&self) -> &str {
-        &self.hash
     }
 
     /// Its last checkpoint, where its run is finished.
     ///
     /// # Errors
     /// If what lies in its place is not what it should be.
-    pub fn checkpoint(&self) -> Result<Option<PathBuf>, RunError> {
+    fn checkpoint(&self) -> Result<Option<PathBuf>, RunError> {
         within(&self.file, self.finished())
     }
 
@@ -159,7 +193,7 @@ impl Stage {
         held_out::refuse(recipe, self)?;
         let place = format!("{} ({})", self.dir().display(), self.file.display());
         if self.checkpoint()?.is_none() {
-            watch.event(Event::Note(format!("stage {place}: making the policy to start from")));
+            watch.event(Event::Note(format!("stage {place}: making {}", self.of.name())));
             if let Some(stopped) = within(&self.file, self.run(watch, stop))? {
                 return Ok(stopped);
             }
@@ -168,7 +202,9 @@ impl Stage {
         if checkpoint.is_some() {
             watch.event(Event::Note(format!("stage {place}: there")));
         }
-        recipe.policy.path = checkpoint;
+        if let Some(path) = self.of.path_mut(recipe) {
+            *path = checkpoint;
+        }
         Ok(Made::Ready)
     }
 
@@ -211,9 +247,7 @@ impl Stage {
             run
         } else {
             let mut recipe = self.recipe.clone();
-            if let Some(before) = &self.before
-                && let stopped @ Made::Stopped { .. } = before.make_for(&mut recipe, watch, stop)?
-            {
+            if let stopped @ Made::Stopped { .. } = make_all(&self.before, &mut recipe, watch, stop)? {
                 return Ok(Begun::Stopped(stopped));
             }
             Run::start(recipe, watch)

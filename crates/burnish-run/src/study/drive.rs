@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::measure::refuse_unknown;
 use super::{PlannedRun, State};
 use crate::RunError;
+use crate::recipe::StageUse;
 use crate::stages::{self, Made};
 use crate::train::{Finish, Run};
 use crate::watch::{Stop, Watch};
@@ -43,8 +44,8 @@ pub struct Failed {
 pub fn make_stages(runs: &[PlannedRun], watch: &mut dyn Watch, stop: &Stop) -> Result<bool, RunError> {
     let mut seen = BTreeSet::new();
     for run in runs.iter().filter(|run| run.state == State::New) {
-        let hash = run.recipe.policy.from.as_ref().and_then(|from| from.hash.as_ref());
-        if hash.is_some_and(|hash| seen.insert(hash))
+        let hashes = StageUse::ALL.into_iter().filter_map(|of| of.from(&run.recipe)?.hash.as_ref());
+        if hashes.fold(false, |is_new, hash| seen.insert(hash) || is_new)
             && stages::make(&mut run.recipe.clone(), watch, stop)? != Made::Ready
         {
             return Ok(false);

@@ -11,7 +11,7 @@ pub(super) const SYSTEM: System = System {
     evidence: Evidence::Notes,
     reconstructed: &["the number of the teacher's tokens, 32, over which the student is not normalised"],
     parts: &[PartRef { family: Family::Distillation, id: "aopd" }],
-    uses: &["teacher.path", "teacher.context"],
+    uses: &["teacher.from", "teacher.path", "teacher.context"],
     environments: &["chains"],
     recipe: Some("recipes/aopd.toml"),
     set: &[],
