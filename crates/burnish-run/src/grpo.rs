@@ -253,6 +253,9 @@ impl GrpoStage {
             credit::tell(&mut rollouts, &groups, &moved, |told, kl| told.kl = kl);
             self.moved.keep(&groups, &batch);
         }
+        if needs.token_statistics {
+            credit::tell_statistics(&mut rollouts, recipe, &policy.model, &groups, &batch)?;
+        }
         if needs.greedy_reward {
             let generator = &*tasks.train_generator;
             let greedy = groups.greedy_rewards(recipe, generator, &mut greedy(), step)?;

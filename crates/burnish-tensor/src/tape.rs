@@ -1,6 +1,6 @@
 //! Runs operations forward and, if asked to, remembers how to run them backward.
 
-mod top;
+mod head_rows;
 
 use std::sync::Arc;
 

@@ -85,7 +85,8 @@ pub fn score_top<S: Borrow<Sample>>(
         });
     }
     let empty = || Target::Top { top, ids: Vec::new(), logprobs: Vec::new() };
-    targets(
+    target::check_head(model)?;
+    read_rows(
         model,
         samples,
         tokens_max,
@@ -114,7 +115,7 @@ pub fn score_hidden<S: Borrow<Sample>>(
     let head = Arc::new(TeacherHead::of(model)?);
     let width = head.width();
     let empty = || Target::Hidden { head: Arc::clone(&head), hidden: Vec::new() };
-    targets(
+    read_rows(
         model,
         samples,
         tokens_max,
@@ -128,20 +129,41 @@ pub fn score_hidden<S: Borrow<Sample>>(
     )
 }
 
-/// A target of each sample: `read` gives what a micro-batch's gathered hidden states come to, `add` appends some rows of
-/// that.
-fn targets<S: Borrow<Sample>, R>(
+/// The sum of the squared probabilities of the distribution that each scored token of each sample was drawn from, under
+/// `model` at the samples' temperatures; one entry a scored token, in order.
+///
+/// # Errors
+/// As [`score_top`].
+pub fn score_squares<S: Borrow<Sample>>(
     model: &Model,
     samples: &[S],
     tokens_max: usize,
-    empty: impl Fn() -> Target,
+) -> Result<Vec<Vec<f32>>, TrainError> {
+    target::check_head(model)?;
+    let vocab = model.vocab();
+    read_rows(
+        model,
+        samples,
+        tokens_max,
+        Vec::new,
+        |tape, batch, hidden| tape.squared_probabilities(hidden, model.head(), &batch.temperatures, vocab),
+        |own: &mut Vec<f32>, squares: &Vec<f32>, range| own.extend_from_slice(&squares[range]),
+    )
+}
+
+/// Something of each sample: `read` gives what a micro-batch's gathered hidden states come to, `add` appends some rows of
+/// that.
+fn read_rows<S: Borrow<Sample>, T, R>(
+    model: &Model,
+    samples: &[S],
+    tokens_max: usize,
+    empty: impl Fn() -> T,
     read: impl Fn(&Tape<'_>, &MicroBatch, &Var) -> R,
-    add: impl Fn(&mut Target, &R, Range<usize>),
-) -> Result<Vec<Target>, TrainError> {
+    add: impl Fn(&mut T, &R, Range<usize>),
+) -> Result<Vec<T>, TrainError> {
     let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
     check(model, &samples)?;
-    target::check_head(model)?;
-    let mut targets: Vec<Target> = samples.iter().map(|_| empty()).collect();
+    let mut targets: Vec<T> = samples.iter().map(|_| empty()).collect();
     for batch in pack(&samples, tokens_max) {
         let mut tape = Tape::inference(&model.params);
         let hidden = hidden_states(&mut tape, model, &batch);

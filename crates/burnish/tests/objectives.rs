@@ -14,6 +14,11 @@ fn overrides(method: &Value) -> Vec<String> {
     let mut overrides = vec![format!("{key}={id}")];
     match family {
         "advantage" if id == "gae" => overrides.push("critic={learning_rate=1e-3}".into()),
+        // It goes on from bare answers, and their rewards alone differ enough.
+        "advantage" if id == "vineppo" => overrides.extend([
+            "advantage.config={every=8, rollouts=2}".into(),
+            "reward.overlong_buffer.length=0".into(),
+        ]),
         "advantage" => overrides.push("train.epochs=1".into()),
         // The mean that losses of whole sequences need suits the others too.
         "objective" => overrides.push("loss.aggregation=grpo".into()),

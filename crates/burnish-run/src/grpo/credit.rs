@@ -5,9 +5,11 @@ use std::ops::Range;
 
 use burnish_core::rng::fold_bytes;
 use burnish_core::{Episode, Node, Trace};
+use burnish_model::Model;
 use burnish_rl::advantage::{
-    Advantage, AdvantageNeeds, Continuations, Estimator, Phase, Rollout, Rollouts, Step,
+    Advantage, AdvantageNeeds, Continuations, Estimator, Phase, Rollout, Rollouts, Step, TokenStatistics,
 };
+use burnish_train::score_squares;
 
 use super::batch::Batch;
 use super::critic::Estimates;
@@ -46,6 +48,34 @@ pub(super) fn rollouts(
         }
     }
     Ok(rollouts)
+}
+
+/// Tells every rollout how its tokens were drawn: their log-probs, and how concentrated the distributions were, under `model`,
+/// which has sampled them.
+///
+/// # Errors
+/// If a sample does not fit the model, or an episode has several branches.
+pub(super) fn tell_statistics(
+    rollouts: &mut [Option<Rollout>],
+    recipe: &Recipe,
+    model: &Model,
+    groups: &Groups,
+    batch: &Batch,
+) -> Result<(), RunError> {
+    let squares = score_squares(model, &batch.samples, recipe.train.micro_batch_tokens)?;
+    for (at, (sample, squares)) in batch.samples.iter().zip(squares).enumerate() {
+        let place = batch.episode(at);
+        refuse_branches(recipe, groups.played().nth(place))?;
+        let of_token = |(token, squares): (usize, f32)| TokenStatistics {
+            logprob: f64::from(sample.behavior[token]),
+            squares: f64::from(squares),
+            value: 0.0,
+        };
+        if let Some(rollout) = &mut rollouts[place] {
+            rollout.token_statistics = sample.scored().zip(squares).map(of_token).collect();
+        }
+    }
+    Ok(())
 }
 
 /// Tells every rollout what is known of its group.
@@ -134,7 +164,7 @@ pub(crate) const SUPPLIED: AdvantageNeeds = AdvantageNeeds {
     greedy_reward: true,
     wins: false,
     tasks: true,
-    token_statistics: false,
+    token_statistics: true,
     values: true,
     continuations: Some(Continuations { every: 1, rollouts: 1 }),
 };

@@ -157,6 +157,13 @@ fn check_supplied(
             advantage.estimator
         )));
     }
+    if needs.token_statistics && recipe.device != "cpu" {
+        let problem = format!(
+            "must be \"cpu\" with `{}`: no GPU sums the squares of probabilities yet",
+            advantage.estimator
+        );
+        return Err(source.error("device", problem));
+    }
     if needs.continuations.is_some() {
         let problem =
             format!("can't be with `{}`, which goes on from within bare answers", advantage.estimator);

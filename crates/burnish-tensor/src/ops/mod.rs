@@ -13,5 +13,6 @@ pub(crate) mod low_rank;
 pub(crate) mod norm;
 pub(crate) mod rope;
 pub(crate) mod scores;
+pub(crate) mod squares;
 pub(crate) mod swiglu;
 pub(crate) mod top;

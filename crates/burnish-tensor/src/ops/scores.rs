@@ -19,7 +19,7 @@ const CHUNK_LOGITS: usize = 1 << 23;
 /// Logits kept from the forward pass for the backward pass at most: 64 MiB.
 const KEPT_LOGITS_MAX: usize = 1 << 24;
 /// Elements summed in f32 before the sum goes to f64.
-const SUM_ELEMENTS: usize = 1024;
+pub(super) const SUM_ELEMENTS: usize = 1024;
 /// The logit of an excluded id: its exponential is 0 at any temperature above 1e-15, and unlike -∞ it gives 0 in
 /// `p log p`.
 const EXCLUDED: f32 = -1e20;

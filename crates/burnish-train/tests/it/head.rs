@@ -8,7 +8,7 @@ use burnish_rl::distillation::{Aopd, Gkd, HeadLoss, HeadTarget, Opd, Rest, Teach
 use burnish_rl::{Evaluation, Needs, Objective, Streams, Totals};
 use burnish_train::{
     PassConfig, Sample, SampleError, Target, TeacherHead, TrainError, Trainer, accumulate, score,
-    score_hidden, score_top,
+    score_hidden, score_squares, score_top,
 };
 
 use crate::common::{CONFIG, VOCAB, adapted, adapted_at, qwen3, random_batch, tiny_model, totals_of};
@@ -162,18 +162,24 @@ fn the_likeliest_tokens_have_the_log_probs_that_scoring_gives_them() {
     // More than there are: all.
     let whole = score_top(&model, &batch, 100, 40).unwrap();
     let some = score_top(&model, &batch, 3, 1000).unwrap();
-    for (((sample, scored), whole), some) in batch.iter().zip(scored).zip(whole).zip(some) {
+    let squares = score_squares(&model, &batch, 40).unwrap();
+    for ((((sample, scored), whole), some), squares) in
+        batch.iter().zip(scored).zip(whole).zip(some).zip(squares)
+    {
+        assert_eq!(squares.len(), sample.scored().count());
         let Target::Top { top, ids, logprobs } = whole else { panic!("likeliest tokens were asked for") };
         let Target::Top { top: few, ids: likeliest, .. } = some else { panic!("likeliest tokens") };
         assert_eq!((top, few), (VOCAB as usize - 1, 3));
         let rows = ids.chunks(top).zip(logprobs.chunks(top)).zip(likeliest.chunks(few));
-        for (((ids, logprobs), likeliest), at) in rows.zip(sample.scored()) {
+        for ((((ids, logprobs), likeliest), at), squares) in rows.zip(sample.scored()).zip(squares) {
             let mut all = ids.to_vec();
             all.sort_unstable();
             assert_eq!(all, (0..VOCAB).filter(|id| *id != 4).collect::<Vec<_>>());
             assert!(logprobs.windows(2).all(|pair| pair[0] >= pair[1]));
             let sum: f64 = logprobs.iter().map(|log| f64::from(*log).exp()).sum();
             assert!((sum - 1.0).abs() < 1e-5);
+            let squared: f64 = logprobs.iter().map(|log| (2.0 * f64::from(*log)).exp()).sum();
+            assert!((f64::from(squares) - squared).abs() < 1e-5 * squared);
             let own = ids.iter().position(|id| *id == sample.ids[at]).unwrap();
             assert!((logprobs[own] - scored[at]).abs() < 1e-5);
             assert_eq!(&ids[..few], likeliest);
@@ -291,6 +297,7 @@ fn what_an_objective_lacks_for_whole_distributions_is_named() {
     let problem = "a model of values has no distributions";
     assert_eq!(TeacherHead::of(&values).unwrap_err(), TrainError::HeadLoss { problem });
     assert_eq!(score_top(&values, &good, 3, 64).unwrap_err(), TrainError::HeadLoss { problem });
+    assert_eq!(score_squares(&values, &good, 64).unwrap_err(), TrainError::HeadLoss { problem });
     assert!(matches!(score_top(&student, &good, 0, 64), Err(TrainError::HeadLoss { .. })));
 
     /// Gives weights, and lacks the loss, or what it needs for it.
