@@ -7,6 +7,7 @@ mod critic;
 pub(crate) mod cycle;
 mod divergence;
 mod groups;
+mod judge;
 mod moved;
 mod plan;
 mod selection;
@@ -41,6 +42,7 @@ pub(crate) use credit::SUPPLIED;
 use critic::Critic;
 use divergence::Divergence;
 use groups::{Groups, Players};
+use judge::PairJudge;
 use moved::Moved;
 use plan::Planned;
 pub(crate) use plan::drafts_of_evaluation;
@@ -71,6 +73,7 @@ pub(crate) struct GrpoStage {
     teacher: Option<Teacher>,
     planned: Planned,
     critic: Option<Critic>,
+    judge: Option<PairJudge>,
     estimator: Box<dyn Estimator>,
     /// The reward components that were seen, in the order in which the estimator knows them.
     components: Vec<String>,
@@ -125,6 +128,7 @@ impl GrpoStage {
             teacher,
             planned,
             critic,
+            judge: PairJudge::new(recipe)?,
             estimator,
             components,
             moved,
@@ -261,6 +265,13 @@ impl GrpoStage {
             let greedy = groups.greedy_rewards(recipe, generator, &mut greedy(), step)?;
             metrics.extend(mean_of(&greedy).map(|mean| ("greedy_reward".to_owned(), mean)));
             credit::tell(&mut rollouts, &groups, &greedy, |told, reward| told.greedy_reward = reward);
+        }
+        if let Some(judge) = self.judge.as_ref().filter(|_| needs.wins) {
+            let compared = judge.compare(recipe, &groups, step)?;
+            metrics.extend(compared.metrics());
+            for (rollout, wins) in rollouts.iter_mut().zip(compared.wins) {
+                rollout.iter_mut().for_each(|told| told.wins.clone_from(&wins));
+            }
         }
         if let Some(ask) = needs.continuations {
             let generator = &*tasks.train_generator;

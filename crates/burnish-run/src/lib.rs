@@ -4,6 +4,7 @@
 //! training; [`benchmark`] evaluates a policy on a benchmark that has a name; [`study`] compares runs. What a run leaves is in
 //! its directory ([`run_dir`]): the resolved recipe, [`metrics`], the [`journal`], checkpoints and the [`report`].
 
+mod asked;
 pub mod benchmark;
 mod corpus;
 mod decontaminate;

@@ -4,6 +4,7 @@
 
 mod common;
 
+use burnish_run::journal::{EpisodeKind, Journal};
 use common::{Scratch, timeless_metrics};
 use serde_json::Value;
 
@@ -42,6 +43,10 @@ fn every_objective_and_advantage_that_runs_trains_a_step_and_reports_finite_numb
     assert!(running.len() > 35, "{}", running.len());
     for method in running {
         let id = method["id"].as_str().unwrap();
+        // Needs a judge that decides: `a_judge_of_pairs_decides_which_answers_are_raised`.
+        if id == "pairwise_difference" {
+            continue;
+        }
         let dir = format!("run.dir=runs/{id}");
         // These hold all their settings themselves.
         let is_alone = method["family"] == "preference" || method["family"] == "distillation";
@@ -73,7 +78,7 @@ fn an_objective_that_is_not_there_or_does_not_fit_is_refused_before_anything_sta
         (&["loss.config.epsilon=0.1"], ["`loss.config.epsilon`", "epsilon_low"]),
         (&["advantage.estimator=gae"], ["`advantage.estimator`", "[critic]"]),
         (&["critic={}"], ["`critic`", "needs no values"]),
-        (&["advantage.estimator=pairwise_difference"], ["`advantage.estimator`", "a judge of pairs"]),
+        (&["advantage.estimator=pairwise_difference"], ["`advantage.estimator`", "[judge]"]),
         (&["loss.objective=opd", "loss.beta=0"], ["`loss.objective`", "[teacher]"]),
         (&["loss.objective=opd", "loss.beta=0", "teacher={}"], ["`teacher`", "teacher.context"]),
         (&["teacher.context=skill"], ["`teacher`", "needs no teacher"]),
@@ -84,4 +89,52 @@ fn an_objective_that_is_not_there_or_does_not_fit_is_refused_before_anything_sta
         scratch.burnish(&[&["train", "grpo.toml", dir], wrong].concat()).fails_with(&parts);
         assert!(!scratch.path("runs/wrong").exists());
     }
+}
+
+#[test]
+fn a_judge_of_pairs_decides_which_answers_are_raised() {
+    let scratch = Scratch::with_policy();
+    // It has learnt to say nothing but A.
+    let row = |at: usize| format!("{{\"question\": \"{at} or {}?\", \"reply\": \"A\"}}\n", at + 1);
+    scratch.write("pairs.jsonl", (0..64).map(row).collect::<String>());
+    let judge = "[run]\ndir = \"judge\"\nthreads = 2\n[policy]\npath = \"tiny/checkpoints/step_120\"\n[env]\nid = \"chains\"\n\
+         [data]\npath = \"pairs.jsonl\"\ncolumns = { prompt = \"question\", completion = \"reply\" }\n\
+         [train]\nmethod = \"sft\"\nmax_steps = 60\nsequences_per_step = 16\n[optimizer]\nlearning_rate = 4e-3\n\
+         [rollout]\ntokens_max = 4\n[eval]\ntasks = 0\n";
+    scratch.write("judge.toml", judge);
+    scratch.burnish(&["sft", "judge.toml"]).succeeds();
+    let judge = "judge={path=\"judge/checkpoints/step_60\", prompt=\"{a} or {b}? {task}\", tokens_max=4}";
+    let train = [
+        "train",
+        "grpo.toml",
+        "advantage.estimator=pairwise_difference",
+        "eval.tasks=0",
+        "train.max_steps=1",
+    ];
+    scratch.burnish(&[&train[..], &[judge, "run.dir=runs/pairs"]].concat()).succeeds();
+    let rows = timeless_metrics(&scratch.path("runs/pairs/metrics.jsonl"));
+    let step: Value = serde_json::from_str(rows.last().unwrap()).unwrap();
+    // Four groups of four answers, each with each.
+    assert_eq!(step["judge/comparisons"], 24.0, "{step}");
+    assert_eq!((&step["judge/first"], &step["judge/unreadable"]), (&1.0.into(), &0.0.into()), "{step}");
+    let stored = Journal::open(&scratch.path("runs/pairs/run.db")).unwrap();
+    let stored = stored.episodes(1, EpisodeKind::Train).unwrap();
+    for group in stored.chunks(4) {
+        let credit: Vec<f64> = group.iter().map(|stored| stored.advantage.unwrap()).collect();
+        assert!(credit.iter().sum::<f64>().abs() < 1e-9, "{credit:?}");
+        // Shares of three siblings: thirds, whichever of them were shown first.
+        assert!(
+            credit.iter().all(|own| ((own + 0.5) * 3.0).fract().abs().min(1.0) < 1e-9
+                || ((own + 0.5) * 3.0).fract() > 1.0 - 1e-9),
+            "{credit:?}"
+        );
+    }
+    assert!(stored.iter().any(|stored| stored.advantage != Some(0.0)));
+
+    let refused =
+        |more: &[&str], parts: &[&str]| scratch.burnish(&[&train[..], more].concat()).fails_with(parts);
+    refused(&[judge, "plan.plan=skpo"], &["`plan`", "answers to one prompt"]);
+    refused(&["judge={path=\"judge/checkpoints/step_60\", prompt=\"{a}?\"}"], &["judge.prompt", "`{task}`"]);
+    refused(&["judge={}"], &["judge.endpoint", "must say which policy judges"]);
+    refused(&[judge, "advantage.estimator=grpo"], &["`judge`", "compares no pairs"]);
 }

@@ -162,7 +162,7 @@ pub(crate) const SUPPLIED: AdvantageNeeds = AdvantageNeeds {
     components: true,
     steps: true,
     greedy_reward: true,
-    wins: false,
+    wins: true,
     tasks: true,
     token_statistics: true,
     values: true,

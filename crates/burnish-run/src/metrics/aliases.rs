@@ -110,6 +110,10 @@ pub const METRICS: &[Metric] = &[
     metric("plan/reverse_success", "share", "right answers to the tasks turned round (plan `dgpo`)"),
     metric("plan/useful/{group}", "share", "running share of groups with a positive advantage, among tasks of a group (plan `lang`)"),
     metric("plan/off/{group}", "share", "whether the hints of a group are switched off (plan `lang`)"),
+    metric("judge/comparisons", "pairs", "pairs of answers that the judge compared (`[judge]`)"),
+    metric("judge/ties", "share", "of these, those that it found alike (`[judge]`)"),
+    metric("judge/unreadable", "share", "of these, those of which it named no winner and no tie; they count as ties (`[judge]`)"),
+    metric("judge/first", "share", "of those that it decided, those won by the answer that it read first (`[judge]`)"),
     metric("continuations/answers", "answers", "answers that went on from within another (estimator `vineppo`)"),
     metric("drafts/mean_length", "tokens", "sampled tokens of a draft, mean (plan `skpo`)"),
     metric("rollout_corr/kl", "nats", "sampling policy to training policy, mean over tokens (k1) (where `loss.correction` is on)")

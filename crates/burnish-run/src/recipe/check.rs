@@ -164,6 +164,27 @@ fn check_supplied(
         );
         return Err(source.error("device", problem));
     }
+    match (&recipe.judge, needs.wins) {
+        (None, true) => {
+            return Err(refused(format!(
+                "is `{}`, which needs a judge: add a table `[judge]`",
+                advantage.estimator
+            )));
+        }
+        (Some(_), false) => {
+            let problem = format!("has no use: `{}` compares no pairs", advantage.estimator);
+            return Err(source.error("judge", problem));
+        }
+        (Some(judge), true) => {
+            if recipe.plan.is_some() {
+                let problem =
+                    format!("can't be with `{}`, which compares answers to one prompt", advantage.estimator);
+                return Err(source.error("plan", problem));
+            }
+            judge.check().map_err(|(key, rule)| source.error(&format!("judge.{key}"), rule))?;
+        }
+        (None, false) => {}
+    }
     if needs.continuations.is_some() {
         let problem =
             format!("can't be with `{}`, which goes on from within bare answers", advantage.estimator);

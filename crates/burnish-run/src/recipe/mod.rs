@@ -10,6 +10,7 @@ mod difference;
 mod dynamic_sampling;
 mod evaluations;
 mod foreign;
+mod judge;
 mod metrics;
 mod policy;
 mod preset;
@@ -41,6 +42,8 @@ pub(crate) use difference::{differences, timeless};
 pub use dynamic_sampling::{DynamicSampling, FilterMetric};
 pub use evaluations::AlsoSection;
 pub(crate) use evaluations::EvalPlan;
+pub use judge::JudgeSection;
+pub(crate) use judge::PLACES;
 pub use metrics::MetricsSection;
 pub use policy::{ComputeType, PolicySection, StageRecipe};
 pub use sampling::{EvalSection, RolloutSection};
@@ -110,6 +113,9 @@ pub struct Recipe {
     /// The critic, where advantages need values (PPO).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub critic: Option<CriticSection>,
+    /// Who compares answers, where advantages come from pairs (GRPO).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge: Option<JudgeSection>,
     /// The loss (GRPO).
     #[serde(default)]
     pub loss: LossConfig,

@@ -8,24 +8,20 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use burnish_core::{Message, Policy, Role, Sampling, Task, Trace, Turn};
-use burnish_engine::LocalPolicy;
-use burnish_engine::endpoint::{ChatRequest, Endpoint, EndpointConfig};
-use burnish_model::{Loading, Trains};
-use burnish_tensor::Precision;
+use burnish_core::{Message, Role, Task};
+use burnish_engine::endpoint::EndpointConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::RunError;
+use crate::asked::{self, Asked, How};
 use crate::benchmark::policy_digests;
 use crate::files::FileError;
-use crate::policy::LoadedPolicy;
 
 /// Where the task goes in the prompt.
 const TASK: &str = "{task}";
 /// Questions about one task before its answers count as unreadable.
 const TRIES: u64 = 3;
-const LOADING: Loading = Loading { precision: Precision::F32, trains: Trains::Nothing };
 
 /// A policy that scores tasks: one of `path` and `endpoint`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -75,17 +71,7 @@ impl JudgeConfig {
         if !self.prompt.contains(TASK) {
             return wrong("prompt", "must have `{task}` where the task goes");
         }
-        if self.tokens_max == 0 {
-            return wrong("tokens_max", "must be 1 or more");
-        }
-        match (&self.path, &self.endpoint) {
-            (Some(_), Some(_)) => wrong("endpoint", "excludes `path`: give one of them"),
-            (None, None) => {
-                wrong("endpoint", "must say which policy judges; or give `path`, a model directory")
-            }
-            (Some(_), None) => Ok(()),
-            (None, Some(endpoint)) => super::check_endpoint(endpoint),
-        }
+        asked::check(self.path.as_deref(), self.endpoint.as_ref(), self.tokens_max)
     }
 
     /// The score of each task: from the file of scores in `cache`, or asked for and put there.
@@ -98,7 +84,7 @@ impl JudgeConfig {
         let keys: Vec<String> = tasks.iter().map(key).collect::<Result<_, RunError>>()?;
         let open: Vec<usize> = (0..tasks.len()).filter(|at| !known.contains_key(&keys[*at])).collect();
         if !open.is_empty() {
-            let mut judge = Judge::new(self)?;
+            let judge = Judge::new(self)?;
             let mut file = append(&path)?;
             for at in open {
                 let score = judge.score(&tasks[at])?;
@@ -172,27 +158,20 @@ struct Judge<'a> {
     policy: Asked,
 }
 
-enum Asked {
-    Local(Box<LoadedPolicy>),
-    Endpoint(Endpoint),
-}
-
 impl<'a> Judge<'a> {
     fn new(config: &'a JudgeConfig) -> Result<Self, RunError> {
-        let policy = match (&config.path, &config.endpoint) {
-            (Some(path), _) => Asked::Local(Box::new(LoadedPolicy::load(path, &LOADING)?)),
-            (None, Some(endpoint)) => Asked::Endpoint(Endpoint::new(endpoint.clone())?),
-            (None, None) => return Err(RunError::Refused("a judge needs `path` or `endpoint`".into())),
-        };
+        let policy = Asked::new(config.path.as_deref(), config.endpoint.as_ref())?;
         Ok(Judge { config, policy })
     }
 
-    fn score(&mut self, task: &Task) -> Result<u8, RunError> {
-        let question = self.config.question(task);
+    fn score(&self, task: &Task) -> Result<u8, RunError> {
+        let question = [self.config.question(task)];
         let mut answer = String::new();
         for seed in 0..TRIES {
             // Greedily first; a judge that rambles may do better another time.
-            answer = self.ask(&question, if seed == 0 { 0.0 } else { 1.0 }, seed)?;
+            let temperature = if seed == 0 { 0.0 } else { 1.0 };
+            let how = How { temperature, tokens_max: self.config.tokens_max, seed };
+            answer = self.policy.ask(&question, how)?.pop().unwrap_or_default();
             if let Some(score) = read_score(&answer) {
                 return Ok(score);
             }
@@ -202,34 +181,6 @@ impl<'a> Judge<'a> {
              `prompt` how to answer",
             task.id
         )))
-    }
-
-    fn ask(&mut self, question: &[Message], temperature: f32, seed: u64) -> Result<String, RunError> {
-        let tokens_max = self.config.tokens_max;
-        match &mut self.policy {
-            Asked::Endpoint(endpoint) => {
-                let request = ChatRequest { messages: question, temperature, tokens_max, seed };
-                Ok(endpoint.chat(&request)?.content)
-            }
-            Asked::Local(policy) => {
-                let sampling = Sampling::at(temperature, tokens_max);
-                let mut trace = Trace::new();
-                let turn = Turn {
-                    trace: &mut trace,
-                    messages: question,
-                    tools: &[],
-                    prefix: "",
-                    sampling: &sampling,
-                    seed,
-                };
-                let output = LocalPolicy::new(&policy.model, &policy.chat, 0).act(&mut [turn]).pop();
-                match output {
-                    Some(Ok(output)) => Ok(output.message.content),
-                    Some(Err(error)) => Err(RunError::Refused(format!("the judge can't be asked: {error}"))),
-                    None => Err(RunError::Refused("the judge gave no answer".into())),
-                }
-            }
-        }
     }
 }
 

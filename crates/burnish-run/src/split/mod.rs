@@ -14,7 +14,6 @@ use std::path::Path;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Task, TaskId};
-use burnish_engine::endpoint::EndpointConfig;
 use burnish_env::Generator;
 use serde::{Deserialize, Serialize};
 
@@ -161,11 +160,6 @@ fn by_rule(generator: &dyn Generator, task: &Task, name: &str) -> Result<f64, St
     };
     let number = text.trim().parse().ok().filter(|score: &f64| score.is_finite());
     number.ok_or_else(|| format!("`{name}` of task {} is {text:?}, which is no number", task.id))
-}
-
-/// The endpoint of a judge's recipe, for other users of the same kind.
-pub(crate) fn check_endpoint(endpoint: &EndpointConfig) -> Result<(), (String, String)> {
-    endpoint.check().map_err(|(key, rule)| (format!("endpoint.{key}"), rule.to_owned()))
 }
 
 #[cfg(test)]

@@ -1,14 +1,12 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
+use crate::asked::tests::server;
 use crate::corpus::demonstrated;
 use crate::recipe::{Recipe, Source};
 use crate::tasks::Tasks;
@@ -149,44 +147,6 @@ fn a_column_of_a_row_is_a_score() {
     let mut kept: Vec<&str> = part.iter().map(|task| task.prompt[0].content.as_str()).collect();
     kept.sort_unstable();
     assert_eq!(kept, ["question 5", "question 6"], "each once, although the rows came twice");
-}
-
-/// A server that answers each question with what `reply` says about its text; the address, and all that it was sent.
-fn server(reply: fn(usize, &str) -> String) -> (String, Arc<Mutex<Vec<String>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    let sent = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&sent);
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let mut reader = BufReader::new(&stream);
-            let (mut head, mut length) = (String::new(), 0);
-            while !head.ends_with("\r\n\r\n") {
-                let from = head.len();
-                assert!(reader.read_line(&mut head).unwrap() > 0);
-                if let Some(text) = head[from..].to_lowercase().strip_prefix("content-length:") {
-                    length = text.trim().parse().unwrap();
-                }
-            }
-            let mut body = vec![0; length];
-            reader.read_exact(&mut body).unwrap();
-            let question: Value = serde_json::from_slice(&body).unwrap();
-            let text = question["messages"][0]["content"].as_str().unwrap().to_owned();
-            let count = log.lock().unwrap().len();
-            log.lock().unwrap().push(String::from_utf8(body).unwrap());
-            let answer =
-                json!({"choices": [{"message": {"role": "assistant", "content": reply(count, &text)}}]})
-                    .to_string();
-            let length = answer.len();
-            write!(
-                stream,
-                "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{answer}"
-            )
-            .unwrap();
-        }
-    });
-    (url, sent)
 }
 
 fn judged(url: &str, more: &str, cache: &Path) -> Recipe {

@@ -43,7 +43,8 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
     let critic = recipe.critic.as_ref().and_then(|critic| critic.path.as_deref());
     let teacher = recipe.teacher.as_ref().filter(|teacher| teacher.from.is_none());
     let teacher = teacher.and_then(|teacher| teacher.path.as_deref());
-    for (name, path) in [("policy", path), ("critic", critic), ("teacher", teacher)] {
+    let judge = recipe.judge.as_ref().and_then(|judge| judge.path.as_deref());
+    for (name, path) in [("policy", path), ("critic", critic), ("teacher", teacher), ("judge", judge)] {
         if let Some(path) = path {
             models.insert(name, policy_digests(path)?);
         }

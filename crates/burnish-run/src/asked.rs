@@ -1,0 +1,203 @@
+//! A policy that is asked questions and not trained: a model directory, or a server with OpenAI's wire format.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use burnish_core::{Message, Policy, Sampling, Trace, Turn};
+use burnish_engine::LocalPolicy;
+use burnish_engine::endpoint::{ChatRequest, Endpoint, EndpointConfig};
+use burnish_model::{Loading, Trains};
+use burnish_tensor::Precision;
+
+use crate::RunError;
+use crate::policy::LoadedPolicy;
+
+const LOADING: Loading = Loading { precision: Precision::F32, trains: Trains::Nothing };
+/// Questions that a server is asked at once.
+const AT_ONCE: usize = 8;
+
+/// One that can be asked.
+pub(crate) enum Asked {
+    Local(Box<LoadedPolicy>),
+    Endpoint(Endpoint),
+}
+
+/// How answers are sampled.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct How {
+    pub(crate) temperature: f32,
+    pub(crate) tokens_max: usize,
+    pub(crate) seed: u64,
+}
+
+/// Checks that exactly one of the two is given, and is well formed.
+///
+/// # Errors
+/// The key that is wrong, and what it must be.
+pub(crate) fn check(
+    path: Option<&Path>,
+    endpoint: Option<&EndpointConfig>,
+    tokens_max: usize,
+) -> Result<(), (String, String)> {
+    let wrong = |key: &str, rule: &str| Err((key.to_owned(), rule.to_owned()));
+    if tokens_max == 0 {
+        return wrong("tokens_max", "must be 1 or more");
+    }
+    match (path, endpoint) {
+        (Some(_), Some(_)) => wrong("endpoint", "excludes `path`: give one of them"),
+        (None, None) => wrong("endpoint", "must say which policy judges; or give `path`, a model directory"),
+        (Some(_), None) => Ok(()),
+        (None, Some(endpoint)) => {
+            endpoint.check().map_err(|(key, rule)| (format!("endpoint.{key}"), rule.to_owned()))
+        }
+    }
+}
+
+impl Asked {
+    /// The one of the two that is given.
+    ///
+    /// # Errors
+    /// If the model can't be loaded, or the server's key is not there.
+    pub(crate) fn new(path: Option<&Path>, endpoint: Option<&EndpointConfig>) -> Result<Self, RunError> {
+        match (path, endpoint) {
+            (Some(path), _) => Ok(Asked::Local(Box::new(LoadedPolicy::load(path, &LOADING)?))),
+            (None, Some(endpoint)) => Ok(Asked::Endpoint(Endpoint::new(endpoint.clone())?)),
+            (None, None) => Err(RunError::Refused("a judge needs `path` or `endpoint`".into())),
+        }
+    }
+
+    /// What it says to each question.
+    ///
+    /// # Errors
+    /// If it can't be asked.
+    pub(crate) fn ask(&self, questions: &[Vec<Message>], how: How) -> Result<Vec<String>, RunError> {
+        match self {
+            Asked::Local(policy) => local(policy, questions, how),
+            Asked::Endpoint(endpoint) => served(endpoint, questions, how),
+        }
+    }
+}
+
+fn local(policy: &LoadedPolicy, questions: &[Vec<Message>], how: How) -> Result<Vec<String>, RunError> {
+    let sampling = Sampling::at(how.temperature, how.tokens_max);
+    let mut traces: Vec<Trace> = questions.iter().map(|_| Trace::new()).collect();
+    let turn = |(trace, messages)| Turn {
+        trace,
+        messages,
+        tools: &[],
+        prefix: "",
+        sampling: &sampling,
+        seed: how.seed,
+    };
+    let mut turns: Vec<Turn<'_>> =
+        traces.iter_mut().zip(questions.iter().map(Vec::as_slice)).map(turn).collect();
+    let outputs = LocalPolicy::new(&policy.model, &policy.chat, 0).act(&mut turns);
+    let said = |output: Result<burnish_core::TurnOutput, burnish_core::PolicyError>| {
+        let output =
+            output.map_err(|error| RunError::Refused(format!("the judge can't be asked: {error}")))?;
+        Ok(output.message.content)
+    };
+    outputs.into_iter().map(said).collect()
+}
+
+fn served(endpoint: &Endpoint, questions: &[Vec<Message>], how: How) -> Result<Vec<String>, RunError> {
+    let How { temperature, tokens_max, seed } = how;
+    let next = AtomicUsize::new(0);
+    // Each takes the next question until there is none, or one could not be asked.
+    let work = || {
+        let mut said: Vec<(usize, Result<String, RunError>)> = Vec::new();
+        while let Some((at, messages)) = {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            questions.get(at).map(|messages| (at, messages))
+        } {
+            let answer = endpoint.chat(&ChatRequest { messages, temperature, tokens_max, seed });
+            let has_failed = answer.is_err();
+            said.push((at, answer.map(|answer| answer.content).map_err(RunError::from)));
+            if has_failed {
+                next.store(questions.len(), Ordering::Relaxed);
+            }
+        }
+        said
+    };
+    let mut said: Vec<(usize, Result<String, RunError>)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..AT_ONCE.min(questions.len())).map(|_| scope.spawn(&work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
+    });
+    said.sort_by_key(|(at, _)| *at);
+    let answers: Vec<String> = said.into_iter().map(|(_, answer)| answer).collect::<Result<_, _>>()?;
+    if answers.len() < questions.len() {
+        return Err(RunError::Refused("the judge gave no answer".into()));
+    }
+    Ok(answers)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+pub(crate) mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpListener;
+    use std::sync::{Arc, Mutex};
+
+    use burnish_core::Role;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A server that answers each question with what `reply` says about its text; the address, and all that it was sent.
+    pub(crate) fn server(reply: fn(usize, &str) -> String) -> (String, Arc<Mutex<Vec<String>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&sent);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut reader = BufReader::new(&stream);
+                let (mut head, mut length) = (String::new(), 0);
+                while !head.ends_with("\r\n\r\n") {
+                    let from = head.len();
+                    assert!(reader.read_line(&mut head).unwrap() > 0);
+                    if let Some(text) = head[from..].to_lowercase().strip_prefix("content-length:") {
+                        length = text.trim().parse().unwrap();
+                    }
+                }
+                let mut body = vec![0; length];
+                reader.read_exact(&mut body).unwrap();
+                let question: Value = serde_json::from_slice(&body).unwrap();
+                let text = question["messages"][0]["content"].as_str().unwrap().to_owned();
+                let count = log.lock().unwrap().len();
+                log.lock().unwrap().push(String::from_utf8(body).unwrap());
+                let answer =
+                    json!({"choices": [{"message": {"role": "assistant", "content": reply(count, &text)}}]})
+                        .to_string();
+                let length = answer.len();
+                write!(
+                    stream,
+                    "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{answer}"
+                )
+                .unwrap();
+            }
+        });
+        (url, sent)
+    }
+
+    #[test]
+    fn many_questions_are_answered_in_their_order_and_one_that_fails_is_an_error() {
+        let (url, sent) = server(|_, text| format!("re: {text}"));
+        let endpoint: EndpointConfig =
+            serde_json::from_value(json!({"url": url, "model": "m", "retries": 0})).unwrap();
+        let asked = Asked::new(None, Some(&endpoint)).unwrap();
+        let how = How { temperature: 0.0, tokens_max: 4, seed: 1 };
+        let question = |at: usize| vec![Message::new(Role::User, format!("question {at}"))];
+        let questions: Vec<Vec<Message>> = (0..20).map(question).collect();
+        let expected: Vec<String> = (0..20).map(|at| format!("re: question {at}")).collect();
+        assert_eq!(asked.ask(&questions, how).unwrap(), expected);
+        assert_eq!(sent.lock().unwrap().len(), 20);
+        assert!(asked.ask(&[], how).unwrap().is_empty());
+
+        // Nobody listens there any more.
+        let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let endpoint = EndpointConfig { url: format!("http://{gone}/v1"), ..endpoint };
+        assert!(Asked::new(None, Some(&endpoint)).unwrap().ask(&questions, how).is_err());
+    }
+}
