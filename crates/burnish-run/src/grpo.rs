@@ -38,7 +38,6 @@ use crate::tasks::Tasks;
 use batch::Batch;
 use continued::Continued;
 use credit::Compared;
-pub(crate) use credit::SUPPLIED;
 use critic::Critic;
 use divergence::Divergence;
 use groups::{Groups, Players};

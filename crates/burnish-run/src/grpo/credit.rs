@@ -7,7 +7,7 @@ use burnish_core::rng::fold_bytes;
 use burnish_core::{Episode, Node, Trace};
 use burnish_model::Model;
 use burnish_rl::advantage::{
-    Advantage, AdvantageNeeds, Continuations, Estimator, Phase, Rollout, Rollouts, Step, TokenStatistics,
+    Advantage, AdvantageNeeds, Estimator, Phase, Rollout, Rollouts, Step, TokenStatistics,
 };
 use burnish_train::score_squares;
 
@@ -156,18 +156,6 @@ fn refuse_branches(recipe: &Recipe, episode: Option<&Episode>) -> Result<(), Run
         recipe.advantage.estimator, episode.task.0
     )))
 }
-
-/// What a run can tell an estimator, values if it has a critic. What it can't is refused before it starts.
-pub(crate) const SUPPLIED: AdvantageNeeds = AdvantageNeeds {
-    components: true,
-    steps: true,
-    greedy_reward: true,
-    wins: true,
-    tasks: true,
-    token_statistics: true,
-    values: true,
-    continuations: Some(Continuations { every: 1, rollouts: 1 }),
-};
 
 /// Adds the reward components of a step that are new to `names`, whose order stays what it is for the whole run: what an
 /// estimator has learned is about places in it.

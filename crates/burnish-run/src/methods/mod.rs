@@ -20,8 +20,6 @@ pub use scaffold::{Scaffold, ScaffoldError};
 pub use systems::{Evidence, PartRef, SYSTEMS, Status, System};
 pub use systems_page::systems;
 
-use crate::grpo::SUPPLIED;
-
 /// Something that a recipe can name.
 #[derive(Debug, Serialize)]
 pub struct Method {
@@ -30,7 +28,7 @@ pub struct Method {
     pub card: Card,
     /// What it has to be given beside log-probs and rewards.
     pub needs: Vec<&'static str>,
-    /// Can a run use it? `runs`, or `library`: tested, but no run supplies what it needs.
+    /// `runs`: a recipe that names it can be run.
     pub status: &'static str,
     /// What chooses it in a recipe.
     pub recipe: String,
@@ -42,43 +40,35 @@ pub struct Method {
 pub fn all() -> Vec<Method> {
     let advantages = ADVANTAGES.iter().map(|entry| {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
-        let missing = missing(needs);
-        let status = if missing.is_empty() { "runs" } else { "library" };
-        method(entry, advantage_needs(needs), status, "advantage.estimator")
+        method(entry, advantage_needs(needs), "advantage.estimator")
     });
     let objectives = OBJECTIVES.iter().map(|entry| {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
-        method(entry, objective_needs(needs), "runs", "loss.objective")
+        method(entry, objective_needs(needs), "loss.objective")
     });
     let preferences = PREFERENCES.iter().map(|entry| {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
-        method(entry, objective_needs(needs), "runs", "loss.objective")
+        method(entry, objective_needs(needs), "loss.objective")
     });
     let distillations = DISTILLATIONS.iter().map(|entry| {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
-        method(entry, objective_needs(needs), "runs", "loss.objective")
+        method(entry, objective_needs(needs), "loss.objective")
     });
-    let selectors = SELECTORS.iter().map(|entry| method(entry, Vec::new(), "runs", "selection.selector"));
-    let plans = PLANS.iter().map(|entry| method(entry, Vec::new(), "runs", "plan.plan"));
-    let gates = GATES.iter().map(|entry| method(entry, Vec::new(), "runs", "gate.gate"));
+    let selectors = SELECTORS.iter().map(|entry| method(entry, Vec::new(), "selection.selector"));
+    let plans = PLANS.iter().map(|entry| method(entry, Vec::new(), "plan.plan"));
+    let gates = GATES.iter().map(|entry| method(entry, Vec::new(), "gate.gate"));
     let losses = objectives.chain(preferences).chain(distillations);
     advantages.chain(losses).chain(selectors).chain(plans).chain(gates).collect()
 }
 
-fn method<T: ?Sized>(entry: &Entry<T>, needs: Vec<&'static str>, status: &'static str, key: &str) -> Method {
+fn method<T: ?Sized>(entry: &Entry<T>, needs: Vec<&'static str>, key: &str) -> Method {
     Method {
         card: entry.card,
         needs,
-        status,
+        status: "runs",
         recipe: format!("{key} = \"{}\"", entry.card.id),
         defaults: (entry.complete)(&Value::Null).unwrap_or_default(),
     }
-}
-
-/// What of `needs` no run can tell.
-pub(crate) fn missing(needs: AdvantageNeeds) -> Vec<&'static str> {
-    let supplied = advantage_needs(SUPPLIED);
-    advantage_needs(needs).into_iter().filter(|need| !supplied.contains(need)).collect()
 }
 
 fn advantage_needs(needs: AdvantageNeeds) -> Vec<&'static str> {

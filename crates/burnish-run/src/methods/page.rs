@@ -50,7 +50,7 @@ fn section(page: &mut String, method: &Method) {
     let card = &method.card;
     let _ = writeln!(page, "### `{}`: {}\n", card.id, card.title);
     let _ = writeln!(page, "```text\n{}\n```\n", card.equation);
-    let _ = writeln!(page, "- scope: {}; chosen by `{}`{}", card.scope, method.recipe, reach(method));
+    let _ = writeln!(page, "- scope: {}; chosen by `{}`", card.scope, method.recipe);
     let defaults = settings(&method.defaults);
     if !defaults.is_empty() {
         let _ = writeln!(page, "- defaults: {defaults}");
@@ -70,14 +70,6 @@ fn section(page: &mut String, method: &Method) {
         let _ = writeln!(page, "- **reconstructed**, not known to be the paper's: {guess}");
     }
     page.push('\n');
-}
-
-fn reach(method: &Method) -> &'static str {
-    if method.status == "runs" {
-        ""
-    } else {
-        " once a run supplies what it needs; a library function until then"
-    }
 }
 
 /// The leaves of settings, as `key = value`.

@@ -12,7 +12,6 @@ use burnish_rl::{LossConfig, SettingError};
 use burnish_tensor::Device;
 use serde_json::Value;
 
-use crate::methods;
 use crate::split::Split;
 
 use super::{Method, Recipe, RecipeError, Source, TeacherContext, TeacherSection, empty, evaluations};
@@ -214,12 +213,6 @@ fn check_supplied(
             return Err(source.error("critic", problem));
         }
         _ => {}
-    }
-    if let Some(what) = methods::missing(needs).first() {
-        return Err(refused(format!(
-            "is `{}`, which needs {what}: no run has that yet",
-            advantage.estimator
-        )));
     }
     Ok(())
 }

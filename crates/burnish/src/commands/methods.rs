@@ -66,13 +66,12 @@ fn list() {
     }
     println!();
     let mut before = None;
-    for Method { card, status, .. } in methods::all() {
+    for Method { card, .. } in methods::all() {
         if before != Some(card.family) {
             println!("{}{}", if before.is_some() { "\n" } else { "" }, methods::family(card.family));
             before = Some(card.family);
         }
-        let status = if status == "runs" { "" } else { " (library only)" };
-        println!("  {:28} {}{status}", card.id, card.title);
+        println!("  {:28} {}", card.id, card.title);
     }
     println!("\nburnish methods show ID   says how each is computed or composed, and chosen");
 }

@@ -1,0 +1,66 @@
+//! `[data]`: what is imitated, and how training data is compared with evaluation data.
+
+use burnish_data::{Columns, Paths, overlap};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::empty;
+use crate::split::Split;
+
+/// `[data]`
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DataSection {
+    /// SFT: a file of answers to imitate (preferences: of pairs, or of answers with a label), or a list of files: jsonl, packed with gzip or not, or parquet.
+    #[serde(skip_serializing_if = "Paths::is_empty")]
+    pub path: Paths,
+    /// SFT: which column is what: `"auto"`, or a table such as `{ prompt = "question", completion = "answer" }`.
+    pub columns: Columns,
+    /// SFT: answers that an environment's own solver gives.
+    pub demonstrations: Vec<Demonstrations>,
+    /// Comparison of training rows with evaluation rows, where both come from files.
+    pub decontaminate: Decontaminate,
+}
+
+/// `[data.decontaminate]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Decontaminate {
+    /// Words of a run that a training row must not share with an evaluation row.
+    pub ngram: usize,
+    /// What is done about a training row that overlaps with an evaluation row.
+    pub action: OverlapAction,
+}
+
+impl Default for Decontaminate {
+    fn default() -> Self {
+        Decontaminate { ngram: overlap::NGRAM, action: OverlapAction::Report }
+    }
+}
+
+/// What is done about a training row that overlaps with an evaluation row.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OverlapAction {
+    /// It is counted and reported.
+    #[default]
+    Report,
+    /// It is not trained on, either.
+    Drop,
+}
+
+/// `[[data.demonstrations]]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Demonstrations {
+    /// Id of the environment.
+    pub env: String,
+    /// How many tasks to solve.
+    pub tasks: usize,
+    /// Which part of them is imitated (`docs/split.md`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
+    /// The environment's own configuration.
+    #[serde(default = "empty")]
+    pub config: Value,
+}

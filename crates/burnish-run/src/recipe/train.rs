@@ -1,0 +1,52 @@
+//! `[train]`: how the policy learns, and from how much at once.
+
+use serde::{Deserialize, Serialize};
+
+/// How the policy learns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// Group-relative policy optimisation on the policy's own episodes.
+    Grpo,
+    /// Imitation of given answers.
+    Sft,
+    /// Given answers, of which some are better than others.
+    Preference,
+}
+
+/// `[train]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainSection {
+    /// How the policy learns.
+    pub method: Method,
+    /// Number of steps: one batch of episodes (GRPO) or of sequences (SFT) each.
+    pub max_steps: u64,
+    /// GRPO: passes over the episodes of a step.
+    #[serde(default = "one")]
+    pub epochs: usize,
+    /// GRPO: optimiser updates in one pass.
+    #[serde(default = "one")]
+    pub minibatches: usize,
+    /// SFT: sequences in a step. Preferences: rows, of one answer or a pair.
+    #[serde(default = "sequences")]
+    pub sequences_per_step: usize,
+    /// Tokens in one forward and backward pass. Bounds memory; never changes a gradient.
+    #[serde(default = "micro_batch_tokens")]
+    pub micro_batch_tokens: usize,
+    /// Keep only the hidden states between layers for the backward pass, which computes each layer again.
+    #[serde(default)]
+    pub activation_checkpointing: bool,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn sequences() -> usize {
+    64
+}
+
+fn micro_batch_tokens() -> usize {
+    8192
+}
