@@ -106,18 +106,15 @@ fn served(endpoint: &Endpoint, questions: &[Vec<Message>], how: How) -> Result<V
     // Each takes the next question until there is none, or one could not be asked.
     let work = || {
         let mut said: Vec<(usize, Result<String, RunError>)> = Vec::new();
-        while let Some((at, messages)) = {
+        loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            questions.get(at).map(|messages| (at, messages))
-        } {
+            let Some(messages) = questions.get(at) else { return said };
             let answer = endpoint.chat(&ChatRequest { messages, temperature, tokens_max, seed });
-            let has_failed = answer.is_err();
-            said.push((at, answer.map(|answer| answer.content).map_err(RunError::from)));
-            if has_failed {
+            if answer.is_err() {
                 next.store(questions.len(), Ordering::Relaxed);
             }
+            said.push((at, answer.map(|answer| answer.content).map_err(RunError::from)));
         }
-        said
     };
     let mut said: Vec<(usize, Result<String, RunError>)> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..AT_ONCE.min(questions.len())).map(|_| scope.spawn(&work)).collect();

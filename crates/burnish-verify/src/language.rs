@@ -23,12 +23,14 @@
 //! Limits: scripts stand for the one language of MGSM that they write (Ukrainian is taken for Russian, Assamese for
 //! Bengali); Latin languages other than the five are told apart only by letters that none of the five has.
 
+mod text;
+
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use crate::extract::closing;
+use text::prose;
 
 /// A language of MGSM (arXiv:2210.03057).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -95,9 +97,6 @@ pub const SHARE: f64 = 0.8;
 
 /// At least one in so many Latin words of a sentence must be known to its language.
 const KNOWN: usize = 8;
-
-/// Longest formula or piece of code on a line, in bytes; what is longer is text.
-const SPAN: usize = 2_000;
 
 /// Where weight goes that is in a language, but in none of the eleven.
 const OTHER: usize = Language::ALL.len();
@@ -349,76 +348,4 @@ fn sentences(text: &str) -> impl Iterator<Item = &str> {
         }
         Some(std::mem::take(&mut rest)).filter(|sentence| !sentence.is_empty())
     })
-}
-
-/// The text with a space for all formulas, code and tags.
-fn prose(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let skipped = match first {
-            '`' => code(rest),
-            '\\' => Some(latex(rest)),
-            '$' => dollars(rest),
-            '<' => tag(rest),
-            _ => None,
-        };
-        kept.push(if skipped.is_some() { ' ' } else { first });
-        rest = &rest[skipped.unwrap_or(first.len_utf8())..];
-    }
-    kept
-}
-
-/// The first bytes of a text, at most [`SPAN`].
-fn near(text: &str) -> &str {
-    &text[..text.floor_char_boundary(SPAN)]
-}
-
-/// Length of `open`, what follows, and `close`, where `text` begins with this.
-fn between(text: &str, open: &str, close: &str) -> Option<usize> {
-    let inner = text.strip_prefix(open)?;
-    near(inner).find(close).map(|length| open.len() + length + close.len())
-}
-
-/// Code: a block, which is cut off where it is not closed, or a span on one line.
-fn code(text: &str) -> Option<usize> {
-    if let Some(block) = text.strip_prefix("```") {
-        return Some(block.find("```").map_or(text.len(), |length| length + 6));
-    }
-    between(text, "`", "`").filter(|length| !text[..*length].contains('\n'))
-}
-
-/// A formula, or a command with the braces and brackets that follow it at once.
-fn latex(text: &str) -> usize {
-    if let Some(length) = between(text, "\\(", "\\)").or_else(|| between(text, "\\[", "\\]")) {
-        return length;
-    }
-    let name = text[1..].find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len() - 1);
-    // `\$` is a sign.
-    let mut end = 1 + name.max(usize::from(text[1..].starts_with(|c: char| c.is_ascii_punctuation())));
-    while let Some(inner) = text[end..].strip_prefix('{') {
-        let Some(length) = closing(near(inner)) else { break };
-        end += length + 2;
-    }
-    end
-}
-
-/// A formula between dollars, as pandoc reads it: no space inside the dollars and no digit after them, so that `$2 and $3`
-/// is money.
-fn dollars(text: &str) -> Option<usize> {
-    if let Some(length) = between(text, "$$", "$$") {
-        return Some(length);
-    }
-    let length = between(text, "$", "$").filter(|length| *length > 2)?;
-    let inner = &text[1..length - 1];
-    let is_tight = !inner.starts_with(char::is_whitespace) && !inner.ends_with(char::is_whitespace);
-    let is_money = text[length..].starts_with(|c: char| c.is_numeric()) || inner.contains('\n');
-    (is_tight && !is_money).then_some(length)
-}
-
-/// `<think>`, `</answer>`.
-fn tag(text: &str) -> Option<usize> {
-    let length = between(text, "<", ">")?;
-    let name = text[1..length - 1].trim_start_matches('/');
-    (!name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')).then_some(length)
 }
