@@ -19,7 +19,7 @@ pub(super) const SYSTEM: System = System {
     recipe: Some("recipes/abstention.toml"),
     set: &[],
     study: Some("recipes/studies/abstention.toml"),
-    results: &[],
+    results: &["docs/results/abstention.md"],
     reduces_to: &["Dr. GRPO, always: it is a setting and a reward, and has no code of its own"],
     status: Status::Runs,
 };

@@ -14,7 +14,7 @@ pub(super) const SYSTEM: System = System {
     recipe: Some("recipes/dereason.toml"),
     set: &[],
     study: Some("recipes/studies/dereason.toml"),
-    results: &[],
+    results: &["docs/results/dereason.md"],
     reduces_to: &["reinforcement learning alone, without a first stage and with keep = \">= 0\""],
     status: Status::Runs,
 };

@@ -19,7 +19,7 @@ pub(super) const SYSTEM: System = System {
     recipe: Some("recipes/dgpo.toml"),
     set: &[],
     study: Some("recipes/studies/dgpo.toml"),
-    results: &[],
+    results: &["docs/results/dgpo.md"],
     reduces_to: &[
         "SimPO, for one right and one wrong answer of one direction",
         "DPO, with log-ratios, a temperature of 1 and no margin",
