@@ -63,8 +63,8 @@ impl Teacher {
         groups: &Groups,
         batch: &mut Batch,
     ) -> Result<(), RunError> {
-        let shown = self.shown(recipe, generator, policy, groups, batch)?;
         let model = self.model.as_deref().unwrap_or(&policy.model);
+        let shown = self.shown(recipe, model, generator, policy, groups, batch)?;
         let samples: Vec<&Sample> = shown.iter().map(|shown| &shown.sample).collect();
         let tokens_max = recipe.train.micro_batch_tokens;
         if needs.teacher {
@@ -85,10 +85,11 @@ impl Teacher {
         Ok(())
     }
 
-    /// Every sample as the teacher reads it.
+    /// Every sample as the teacher reads it, which is `model`.
     fn shown(
         &self,
         recipe: &Recipe,
+        model: &Model,
         generator: &dyn Generator,
         policy: &LoadedPolicy,
         groups: &Groups,
@@ -119,6 +120,15 @@ impl Teacher {
                     task.id
                 )));
             };
+            let (tokens, tokens_max) = (theirs.len() + rest.len(), model.context_tokens_max());
+            if tokens > tokens_max {
+                return Err(RunError::Refused(format!(
+                    "teacher.context: with what only the teacher reads, an episode of task {} has {tokens} tokens, and its \
+                     model reads at most {tokens_max}; set rollout.turns_max or rollout.tokens_max lower, or take a model \
+                     with a longer context",
+                    task.id
+                )));
+            }
             shown.push(Shown::of(sample, own.len(), theirs, rest));
         }
         Ok(shown)
