@@ -128,12 +128,13 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
         }
     }
     complete_gate(recipe, &ranges)?;
-    let has_start = recipe.policy.path.is_some() && recipe.policy.lora.is_none();
+    let is_given = recipe.policy.path.is_some() || recipe.policy.from.is_some();
+    let has_start = is_given && recipe.policy.lora.is_none();
     let can_diverge = train_is_grpo(recipe) && has_start;
     ranges.holds(
         "metrics.weight_divergence",
         can_diverge || !recipe.metrics.weight_divergence,
-        "needs `train.method = \"grpo\"` and a `policy.path` that is trained whole, without `policy.lora`",
+        "needs `train.method = \"grpo\"` and a policy that is given and trained whole, without `policy.lora`",
     )?;
     check_policy(recipe, source)?;
     complete_environments(recipe, source)
