@@ -117,7 +117,7 @@ fn served(endpoint: &Endpoint, questions: &[Vec<Message>], how: How) -> Result<V
         }
     };
     let mut said: Vec<(usize, Result<String, RunError>)> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..AT_ONCE.min(questions.len())).map(|_| scope.spawn(&work)).collect();
+        let workers: Vec<_> = (0..AT_ONCE.min(questions.len())).map(|_| scope.spawn(work)).collect();
         workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
     });
     said.sort_by_key(|(at, _)| *at);

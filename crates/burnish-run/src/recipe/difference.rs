@@ -14,7 +14,7 @@ pub(crate) fn timeless(recipe: &Recipe) -> Value {
     recipe.run.cache = PathBuf::new();
     recipe.run.threads = 0;
     for of in StageUse::of(&recipe) {
-        if let Some(from) = of.from_mut(&mut recipe).filter(|from| from.hash.is_some()) {
+        if let Some(from) = of.made_by_mut(&mut recipe).filter(|from| from.hash.is_some()) {
             *from = StageRecipe { hash: from.hash.take(), ..StageRecipe::default() };
             of.path_mut(&mut recipe).into_iter().for_each(|path| *path = None);
         }

@@ -34,7 +34,7 @@ impl StageUse {
     }
 
     /// The recipe that makes it, where there is one.
-    pub(crate) fn from(self, recipe: &Recipe) -> Option<&StageRecipe> {
+    pub(crate) fn made_by(self, recipe: &Recipe) -> Option<&StageRecipe> {
         match self {
             StageUse::Policy => recipe.policy.from.as_ref(),
             StageUse::Teacher => recipe.teacher.as_ref()?.from.as_ref(),
@@ -42,7 +42,7 @@ impl StageUse {
     }
 
     /// The same, to be changed.
-    pub(crate) fn from_mut(self, recipe: &mut Recipe) -> Option<&mut StageRecipe> {
+    pub(crate) fn made_by_mut(self, recipe: &mut Recipe) -> Option<&mut StageRecipe> {
         match self {
             StageUse::Policy => recipe.policy.from.as_mut(),
             StageUse::Teacher => recipe.teacher.as_mut()?.from.as_mut(),
@@ -59,6 +59,6 @@ impl StageUse {
 
     /// Those of a recipe that other recipes make.
     pub(crate) fn of(recipe: &Recipe) -> Vec<StageUse> {
-        StageUse::ALL.into_iter().filter(|of| of.from(recipe).is_some()).collect()
+        StageUse::ALL.into_iter().filter(|of| of.made_by(recipe).is_some()).collect()
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
         "files": files,
         "from": recipe.policy.from.as_ref().and_then(|from| from.hash.as_ref()),
     });
-    if let Some(hash) = StageUse::Teacher.from(recipe).and_then(|from| from.hash.as_ref()) {
+    if let Some(hash) = StageUse::Teacher.made_by(recipe).and_then(|from| from.hash.as_ref()) {
         whole["teacher"] = hash.as_str().into();
     }
     Ok(burnish_env::digest(&serde_json::to_vec(&whole).map_err(failed)?))

@@ -112,9 +112,9 @@ pub fn made(recipe: &mut Recipe) -> Result<Option<PathBuf>, RunError> {
 fn before(recipe: &mut Recipe, above: &mut Vec<StageRecipe>) -> Result<Vec<Stage>, RunError> {
     let mut stages = Vec::new();
     for of in StageUse::of(recipe) {
-        let Some(from) = of.from(recipe).cloned() else { continue };
+        let Some(from) = of.made_by(recipe).cloned() else { continue };
         let stage = one(of, recipe, &from, above)?;
-        if let Some(from) = of.from_mut(recipe) {
+        if let Some(from) = of.made_by_mut(recipe) {
             from.hash = Some(stage.hash.clone());
         }
         stages.push(stage);
