@@ -16,7 +16,7 @@ pub(super) const SYSTEM: System = System {
     recipe: Some("recipes/countdown.toml"),
     set: &["selection={selector=\"insight\"}"],
     study: Some("recipes/studies/insight.toml"),
-    results: &["docs/results/insight-simulation.md"],
+    results: &["docs/results/insight-simulation.md", "docs/results/insight.md"],
     reduces_to: &["the order of difficulty alone, with weight = none, one rollout and equal evidence"],
     status: Status::Runs,
 };

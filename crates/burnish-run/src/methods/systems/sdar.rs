@@ -16,7 +16,7 @@ pub(super) const SYSTEM: System = System {
     recipe: Some("recipes/sdar.toml"),
     set: &[],
     study: Some("recipes/studies/sdar.toml"),
-    results: &["docs/results/sdar.md"],
+    results: &["docs/results/sdar.md", "docs/results/sdar-household.md"],
     reduces_to: &["GRPO, for sdar_coef = 0", "half the weight without a gate, for gate_beta = 0"],
     status: Status::Runs,
 };
