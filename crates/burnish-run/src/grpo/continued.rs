@@ -25,8 +25,8 @@ pub(super) struct Continued {
 }
 
 impl Continued {
-    /// Cuts every episode of `groups` that is trained on as `ask` says, and has `policy` go on from there. All that
-    /// begins a group of cuts is sampled in one batch.
+    /// Cuts every episode of `groups` that is trained on as `ask` says, and has `policy` go on from there. All
+    /// that are cut at one place go on in one batch.
     ///
     /// # Errors
     /// If an episode has several answers, or the policy fails.
