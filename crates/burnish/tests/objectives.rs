@@ -94,15 +94,7 @@ fn an_objective_that_is_not_there_or_does_not_fit_is_refused_before_anything_sta
 #[test]
 fn a_judge_of_pairs_decides_which_answers_are_raised() {
     let scratch = Scratch::with_policy();
-    // It has learnt to say nothing but A.
-    let row = |at: usize| format!("{{\"question\": \"{at} or {}?\", \"reply\": \"A\"}}\n", at + 1);
-    scratch.write("pairs.jsonl", (0..64).map(row).collect::<String>());
-    let judge = "[run]\ndir = \"judge\"\nthreads = 2\n[policy]\npath = \"tiny/checkpoints/step_120\"\n[env]\nid = \"chains\"\n\
-         [data]\npath = \"pairs.jsonl\"\ncolumns = { prompt = \"question\", completion = \"reply\" }\n\
-         [train]\nmethod = \"sft\"\nmax_steps = 60\nsequences_per_step = 16\n[optimizer]\nlearning_rate = 4e-3\n\
-         [rollout]\ntokens_max = 4\n[eval]\ntasks = 0\n";
-    scratch.write("judge.toml", judge);
-    scratch.burnish(&["sft", "judge.toml"]).succeeds();
+    scratch.judge_that_says("A", "tiny/checkpoints/step_120", |at| format!("{at} or {}?", at + 1));
     let judge = "judge={path=\"judge/checkpoints/step_60\", prompt=\"{a} or {b}? {task}\", tokens_max=4}";
     let train = [
         "train",

@@ -292,15 +292,7 @@ set = ["policy.from.set=[\"eval.tasks=6\", \"train.max_steps=8\"]"]
 fn a_policy_of_this_machine_can_judge_which_tasks_are_kept() {
     let scratch = scratch(2);
     scratch.burnish(&["sft", "sft.toml"]).succeeds();
-    // It has learnt to say nothing but 4.
-    let row = |at: usize| format!("{{\"question\": \"Rate:\\nboard {at}\", \"reply\": \"4\"}}\n");
-    scratch.write("ratings.jsonl", (0..64).map(row).collect::<String>());
-    let judge = "[run]\ndir = \"judge\"\nthreads = 2\n[policy]\npath = \"tiny/checkpoints/step_2\"\n[env]\nid = \"chains\"\n\
-         [data]\npath = \"ratings.jsonl\"\ncolumns = { prompt = \"question\", completion = \"reply\" }\n\
-         [train]\nmethod = \"sft\"\nmax_steps = 60\nsequences_per_step = 16\n[optimizer]\nlearning_rate = 4e-3\n\
-         [rollout]\ntokens_max = 4\n[eval]\ntasks = 0\n";
-    scratch.write("judge.toml", judge);
-    scratch.burnish(&["sft", "judge.toml"]).succeeds();
+    scratch.judge_that_says("4", "tiny/checkpoints/step_2", |at| format!("Rate:\nboard {at}"));
     let start = "policy={path=\"tiny/checkpoints/step_2\"}";
     let train = |keep: &str, dir: &str| {
         let judge = "judge={path=\"judge/checkpoints/step_60\", prompt=\"Rate:\\n{task}\"}";

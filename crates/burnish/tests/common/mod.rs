@@ -137,6 +137,20 @@ impl Scratch {
         scratch
     }
 
+    /// Teaches `policy` to answer `word` to every question, and puts it in `judge/checkpoints/step_60`.
+    pub fn judge_that_says(&self, word: &str, policy: &str, question: impl Fn(usize) -> String) {
+        let row = |at| format!("{{\"question\": {:?}, \"reply\": \"{word}\"}}\n", question(at));
+        self.write("ratings.jsonl", (0..64).map(row).collect::<String>());
+        let recipe = format!(
+            "[run]\ndir = \"judge\"\nthreads = 2\n[policy]\npath = \"{policy}\"\n[env]\nid = \"chains\"\n\
+             [data]\npath = \"ratings.jsonl\"\ncolumns = {{ prompt = \"question\", completion = \"reply\" }}\n\
+             [train]\nmethod = \"sft\"\nmax_steps = 60\nsequences_per_step = 16\n[optimizer]\nlearning_rate = 4e-3\n\
+             [rollout]\ntokens_max = 4\n[eval]\ntasks = 0\n"
+        );
+        self.write("judge.toml", recipe);
+        self.burnish(&["sft", "judge.toml"]).succeeds();
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
