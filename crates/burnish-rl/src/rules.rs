@@ -4,7 +4,7 @@
 use crate::advantage::AdvantageConfig;
 use crate::aggregation::Aggregation;
 use crate::catalogue::{self, OBJECTIVES};
-use crate::correction::{Rejected, Scope, WeightConfig, WeightLevel};
+use crate::correction::{ProximalSource, Rejected, Scope, WeightConfig, WeightLevel};
 use crate::kl::KlEstimator;
 use crate::{LossConfig, Losses, TokenLoss, Tokens};
 
@@ -15,6 +15,17 @@ pub struct Setup<'a> {
     pub loss: &'a LossConfig,
     /// `[advantage]`, complete.
     pub advantage: &'a AdvantageConfig,
+    /// By how many steps the weights that sample are behind those that are trained.
+    pub policy_lag: u64,
+    /// Are groups left out in which all rewards tie?
+    pub drops_ties: bool,
+}
+
+impl<'a> Setup<'a> {
+    /// On policy, and learning from every group.
+    pub fn on_policy(loss: &'a LossConfig, advantage: &'a AdvantageConfig) -> Self {
+        Setup { loss, advantage, policy_lag: 0, drops_ties: false }
+    }
 }
 
 /// A combination that makes no sense.
@@ -172,6 +183,51 @@ pub const RULES: &[Rule] = &[
                   `loss.top_entropy_quantile`",
         is_broken: |setup| {
             weighs_tokens_differently(setup.loss) && of_objective(setup.loss, |_, scope| scope == "sequence")
+        },
+    },
+    Rule {
+        id: "proximal-on-policy",
+        key: "loss.correction.proximal",
+        reason: "must be \"behavior\" without `rollout.policy_lag`: the weights that an update starts from are those that \
+                 sampled, and anything else comes to the same, but for rounding",
+        nearest: "leave out `loss.correction.proximal`",
+        is_broken: |setup| {
+            setup.policy_lag == 0 && setup.loss.correction.proximal != ProximalSource::Behavior
+        },
+    },
+    Rule {
+        id: "proximal-bypassed",
+        key: "loss.correction.proximal",
+        reason: "must be \"behavior\" with `loss.correction.bypass`: the policy that sampled takes the place of the \
+                 proximal one",
+        nearest: "leave out `loss.correction.proximal`",
+        is_broken: |setup| {
+            let correction = &setup.loss.correction;
+            correction.bypass && correction.proximal != ProximalSource::Behavior
+        },
+    },
+    Rule {
+        id: "correction-without-proximal",
+        key: "loss.correction.proximal",
+        reason: "must not be \"behavior\" with `rollout.policy_lag` and weights or rejections: they compare the proximal \
+                 policy with the one that sampled, which would be the same",
+        nearest: "set `loss.correction.proximal = \"recompute\"`, or `loss.correction.bypass = true`",
+        is_broken: |setup| {
+            let correction = &setup.loss.correction;
+            let compares = correction.weight.is_on() || !correction.reject.is_empty();
+            let is_same = !correction.bypass && correction.proximal == ProximalSource::Behavior;
+            setup.policy_lag > 0 && compares && is_same
+        },
+    },
+    Rule {
+        id: "dropped-ties-would-teach",
+        key: "rollout.dynamic_sampling",
+        reason: "must be off with this estimator: its baseline is not that of the group, so groups in which all rewards \
+                 tie teach as well as others, and without them the rewards that it sees are not the policy's",
+        nearest: "leave out `rollout.dynamic_sampling`",
+        is_broken: |setup| {
+            let estimator = setup.advantage.build();
+            setup.drops_ties && estimator.is_ok_and(|estimator| !estimator.compares_within_groups())
         },
     },
 ];

@@ -6,6 +6,7 @@ mod credit;
 mod critic;
 pub(crate) mod cycle;
 mod divergence;
+mod earlier;
 mod groups;
 mod judge;
 mod moved;
@@ -20,6 +21,7 @@ use burnish_core::{Episode, Task};
 use burnish_engine::LocalPolicy;
 use burnish_model::Model;
 use burnish_rl::advantage::{self, Advantage, Estimator};
+use burnish_rl::correction::ProximalSource;
 use burnish_rl::gate::{Gate, GateConfig, Proposal, Ruling};
 use burnish_rl::{LossConfig, Objective};
 use burnish_train::checkpoint::{BoxError, Checkpoint};
@@ -40,6 +42,7 @@ use continued::Continued;
 use credit::Compared;
 use critic::Critic;
 use divergence::Divergence;
+use earlier::Earlier;
 use groups::{Groups, Players};
 use judge::PairJudge;
 use moved::Moved;
@@ -80,6 +83,7 @@ pub(crate) struct GrpoStage {
     selection: Selection,
     gate: Option<Box<dyn Gate>>,
     divergence: Option<Divergence>,
+    earlier: Earlier,
     /// Weight of the KL divergence in the next step.
     kl_coef: f64,
     /// Weight of the entropy bonus in the next step, where it follows a target.
@@ -120,6 +124,8 @@ impl GrpoStage {
             gate.restore(&state["gate"])?;
         }
         let divergence = Divergence::new(recipe, &policy.model)?;
+        let lag = recipe.rollout.policy_lag;
+        let earlier = Earlier::new(lag, &policy.model, checkpoint, &state["earlier"])?;
         let components = part(&state["components"])?;
         let moved = part(&state["moved"])?;
         Ok(GrpoStage {
@@ -134,6 +140,7 @@ impl GrpoStage {
             selection,
             gate,
             divergence,
+            earlier,
             kl_coef,
             entropy_coef,
             entropy,
@@ -145,6 +152,7 @@ impl GrpoStage {
     /// # Errors
     /// If a file can't be written.
     pub(crate) fn save(&self, checkpoint: &Path, step: u64) -> Result<(), BoxError> {
+        self.earlier.save(checkpoint)?;
         self.critic.as_ref().map_or(Ok(()), |critic| critic.save(checkpoint, step))
     }
 
@@ -161,6 +169,7 @@ impl GrpoStage {
             "moved": self.moved,
             "selection": self.selection.state(),
             "gate": gate,
+            "earlier": self.earlier.state(),
         })
     }
 
@@ -205,13 +214,16 @@ impl GrpoStage {
     ) -> Result<Stepped, RunError> {
         let (rollout, loss, seed) = (&recipe.rollout, &recipe.loss, recipe.run.seed);
         // 1. Sample a group of episodes for each task.
-        let mut local =
-            LocalPolicy::new(&policy.model, &policy.chat, trainer.updates()).with_limits(rollout.limits());
+        let earlier = self.earlier.sampler(&policy.model, trainer.updates());
+        let (sampler, version) = match &earlier {
+            Some(earlier) => (&earlier.model, earlier.version),
+            None => (&policy.model, trainer.updates()),
+        };
+        let greedy = || LocalPolicy::new(sampler, &policy.chat, version).with_limits(rollout.limits());
+        let mut local = greedy();
         if !rollout.allow_off_policy {
             local = local.for_training();
         }
-        let greedy =
-            || LocalPolicy::new(&policy.model, &policy.chat, trainer.updates()).with_limits(rollout.limits());
         let players = Players { sampling: &mut local, greedy: &mut greedy() };
         let tokenizer = &policy.chat.tokenizer;
         let groups =
@@ -243,6 +255,7 @@ impl GrpoStage {
         }
         // 3. Every branch of every scored episode of a group that is kept is a sample.
         let mut batch = Batch::of(&groups, &rewards, step);
+        metrics.extend(batch.find_proximal(recipe, &policy.model, trainer.updates())?);
         let kl_coef = self.kl_coef;
         metrics.extend(self.weigh_kl(recipe, &policy.model, &groups, &mut batch, &mut rewards)?);
         // 4. Compared with each other, or with what the critic expected; the critic learns from the same numbers.
@@ -257,7 +270,9 @@ impl GrpoStage {
             self.moved.keep(&groups, &batch);
         }
         if needs.token_statistics {
-            credit::tell_statistics(&mut rollouts, recipe, &policy.model, &groups, &batch)?;
+            let is_old = recipe.loss.correction.proximal == ProximalSource::Recompute;
+            let model = if is_old { &policy.model } else { sampler };
+            credit::tell_statistics(&mut rollouts, recipe, model, &groups, &batch)?;
         }
         if needs.greedy_reward {
             let generator = &*tasks.train_generator;
@@ -321,7 +336,7 @@ impl GrpoStage {
             self.entropy_coef = loss.adaptive_entropy.next(self.entropy_coef, entropy);
             self.entropy = Some(entropy);
         }
-        // Before the first update the weights are those that sampled: what differs is the arithmetic.
+        // Before the first update the weights are those that sampled, where nothing lags: what differs is the arithmetic.
         if let Some(drift) = updates.first_drift {
             metrics.insert("sampling/sampling_logp_difference/mean".into(), drift.mean);
             metrics.insert("sampling/sampling_logp_difference/max".into(), drift.max);

@@ -73,7 +73,7 @@ impl EpisodeKl {
     pub(crate) fn add(&mut self, sample: &Sample, estimator: KlEstimator) {
         let Some(reference) = &sample.reference else { return };
         for at in sample.scored() {
-            let (policy, reference) = (f64::from(sample.behavior[at]), f64::from(reference[at]));
+            let (policy, reference) = (f64::from(sample.old(at)), f64::from(reference[at]));
             self.sum += estimator.evaluate(policy, reference).0;
             self.tokens += 1;
         }

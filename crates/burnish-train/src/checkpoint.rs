@@ -165,6 +165,15 @@ pub fn write_part(dir: &Path, step: u64, model: &Model, trainer: &Trainer) -> Re
     write(dir, step, model, trainer, &serde_json::Value::Null, &mut |_| Ok(()))
 }
 
+/// Writes the f32 masters of a model of other weights than the checkpoint's own as `file`, a new file of the checkpoint
+/// that [`Checkpoints::save`] is writing. [`Checkpoint::restore_weights`] reads it.
+///
+/// # Errors
+/// If it can't be written.
+pub fn write_weights(file: &Path, model: &Model) -> Result<(), BoxError> {
+    tensors::write_masters(file, &model.params)
+}
+
 /// The newest complete checkpoint in `dir`; `None` where there is none. Changes nothing.
 ///
 /// # Errors
@@ -250,5 +259,13 @@ impl Checkpoint {
         }
         let path = self.path.join(TENSORS_FILE);
         tensors::read(&path, self.record.updates, &mut model.params, trainer.adamw_mut())
+    }
+
+    /// Gives `model` (one like the checkpoint's) the weights that [`write_weights`] wrote as `file` of the checkpoint.
+    ///
+    /// # Errors
+    /// If a tensor is missing, misshapen or unknown. `model` is not changed then.
+    pub fn restore_weights(&self, file: &str, model: &mut Model) -> Result<(), CheckpointError> {
+        tensors::read_masters(&self.path.join(file), &mut model.params)
     }
 }

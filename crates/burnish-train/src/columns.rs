@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use burnish_rl::correction::loglinear_proximal;
 use burnish_rl::{Mark, Metric, Streams};
 
 use crate::gradient::Scores;
-use crate::{MicroBatch, Sample};
+use crate::{MicroBatch, Proximal, Sample};
 
 /// The streams of some samples, in f64, one entry a scored token.
 #[derive(Default)]
@@ -26,17 +27,22 @@ pub(crate) struct Columns {
 impl Columns {
     pub(crate) fn of(batch: &MicroBatch, samples: &[&Sample], scores: &Scores) -> Self {
         let parts = || batch.samples.iter().map(|&index| samples[index]);
-        let proximal = |sample: &Sample, at: usize| match &sample.proximal {
-            Some(proximal) => proximal[at],
-            None => sample.behavior[at],
-        };
         let given = |stream: fn(&Sample) -> Option<&Vec<f32>>| {
             let value = |sample: &Sample, at: usize| stream(sample).map_or(0.0, |all| all[at]);
             parts().all(|sample| stream(sample).is_some()).then(|| column(parts(), value))
         };
+        let policy = widen(scores.numbers());
+        let tokens = parts().flat_map(|sample| sample.scored().map(move |at| (sample, at)));
+        let proximal = |((sample, at), policy): ((&Sample, usize), &f64)| {
+            let old = f64::from(sample.old(at));
+            match &sample.proximal {
+                Proximal::Between(shares) => loglinear_proximal(old, *policy, f64::from(shares[at])),
+                Proximal::Behavior | Proximal::Known(_) => old,
+            }
+        };
         Columns {
-            policy: widen(scores.numbers()),
-            proximal: column(parts(), proximal),
+            proximal: tokens.zip(&policy).map(proximal).collect(),
+            policy,
             behavior: column(parts(), |sample, at| sample.behavior[at]),
             reference: given(|sample| sample.reference.as_ref()),
             teacher: given(|sample| sample.teacher.as_ref()),

@@ -26,7 +26,7 @@ pub use error::TrainError;
 pub use gradient::{Drift, Pass, PassConfig, accumulate};
 pub use minibatch::{minibatches, minibatches_of_groups, totals};
 pub use pack::{MicroBatch, SHARED_TOKENS_MIN, pack, pack_groups};
-pub use sample::{Sample, SampleError};
+pub use sample::{Proximal, Sample, SampleError};
 pub use score::{score, score_base, score_hidden, score_squares, score_top};
 pub use target::{Target, TeacherHead};
 pub use trainer::{Trainer, TrainerConfig, Update};

@@ -27,14 +27,36 @@ pub struct Sample {
     pub teacher: Option<Vec<f32>>,
     /// The teacher's distributions at the scored tokens, where an objective needs them.
     pub target: Option<Target>,
-    /// Log-probability at the start of the update; `behavior` stands in where it is not given, which is exact
-    /// while nothing was learned between sampling and this update.
-    pub proximal: Option<Vec<f32>>,
+    /// What is known of the log-probability at the start of the update.
+    pub proximal: Proximal,
     /// Neighbours with one number are compared with each other: the answers to a task, the two of a pair. Only an
     /// objective that asks for groups looks at it.
     pub group: usize,
     /// Which of two directions its task has ([`burnish_rl::Streams::directions`]).
     pub direction: u8,
+}
+
+/// What is known of the log-probabilities of a sample's tokens at the start of an update: under the proximal policy.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Proximal {
+    /// Those of sampling: exact while nothing was learned between sampling and this update.
+    #[default]
+    Behavior,
+    /// One of each token.
+    Known(Vec<f32>),
+    /// Of each token, how far on the way from `behavior` to the policy of the moment they are
+    /// ([`burnish_rl::correction::loglinear_share`]).
+    Between(Vec<f32>),
+}
+
+impl Proximal {
+    /// The numbers that it has, one entry a token.
+    fn stream(&self) -> Option<&Vec<f32>> {
+        match self {
+            Proximal::Behavior => None,
+            Proximal::Known(stream) | Proximal::Between(stream) => Some(stream),
+        }
+    }
 }
 
 impl Sample {
@@ -63,9 +85,18 @@ impl Sample {
             reference: None,
             teacher: None,
             target: None,
-            proximal: None,
+            proximal: Proximal::Behavior,
             group: 0,
             direction: 0,
+        }
+    }
+
+    /// Log-probability of token `at` at the start of the update, as far as it is known before the update looks: that of
+    /// sampling, where it is not.
+    pub fn old(&self, at: usize) -> f32 {
+        match &self.proximal {
+            Proximal::Known(proximal) => proximal[at],
+            Proximal::Behavior | Proximal::Between(_) => self.behavior[at],
         }
     }
 
@@ -94,7 +125,7 @@ impl Sample {
         let tokens = self.ids.len();
         let reference = self.reference.as_ref().map_or(tokens, Vec::len);
         let teacher = self.teacher.as_ref().map_or(tokens, Vec::len);
-        let proximal = self.proximal.as_ref().map_or(tokens, Vec::len);
+        let proximal = self.proximal.stream().map_or(tokens, Vec::len);
         for (stream, len) in [
             ("loss_mask", self.loss_mask.len()),
             ("behavior", self.behavior.len()),
@@ -137,7 +168,7 @@ impl Sample {
             ("advantages", Some(&self.advantages)),
             ("reference", self.reference.as_ref()),
             ("teacher", self.teacher.as_ref()),
-            ("proximal", self.proximal.as_ref()),
+            ("proximal", self.proximal.stream()),
         ]
         .into_iter()
         .filter_map(|(name, stream)| Some((name, stream?.as_slice())))

@@ -13,7 +13,7 @@ use crate::{MicroBatch, Sample, TrainError, pack};
 
 /// Log-probabilities of the scored tokens of each sample under `model`, one entry a token (0 where the token
 /// is not scored), at the samples' temperatures; under a model of values, the value of the state before each of those
-/// tokens: what [`Sample::reference`] and [`Sample::proximal`] hold.
+/// tokens: what [`Sample::reference`] and [`Proximal::Known`](crate::Proximal) hold.
 ///
 /// # Errors
 /// If a sample does not fit the model.

@@ -84,6 +84,11 @@ fn an_objective_that_is_not_there_or_does_not_fit_is_refused_before_anything_sta
         (&["teacher.context=skill"], ["`teacher`", "needs no teacher"]),
         (&["plan.plan=lng"], ["`plan.plan`", "lang"]),
         (&["preset=trl/grpo"], ["`preset`", "trl-1.16/grpo"]),
+        (&["loss.correction.proximal=recompute"], ["`loss.correction.proximal`", "proximal-on-policy"]),
+        (
+            &["rollout.dynamic_sampling.max_rounds=2", "advantage.estimator=reinforce_plus_plus"],
+            ["`rollout.dynamic_sampling`", "dropped-ties-would-teach"],
+        ),
     ] {
         let dir = "run.dir=runs/wrong";
         scratch.burnish(&[&["train", "grpo.toml", dir], wrong].concat()).fails_with(&parts);

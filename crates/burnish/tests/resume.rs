@@ -226,6 +226,23 @@ fn a_run_with_a_critic_goes_on_with_what_the_critic_has_learnt() {
 }
 
 #[test]
+fn a_run_that_samples_with_earlier_weights_has_the_same_ones_after_a_kill() {
+    let scratch = Scratch::with_policy();
+    let lagged = [
+        "train",
+        "grpo.toml",
+        "rollout.policy_lag=2",
+        "loss.correction={proximal=\"recompute\", weight={level=\"token\"}}",
+    ];
+    scratch.burnish(&[&lagged[..], &["run.dir=whole"]].concat()).succeeds();
+    assert_has_learnt(&scratch, "whole", "tiny/checkpoints/step_120", 6);
+    let killed = [&lagged[..], &["run.dir=killed"]].concat();
+    // Past the first checkpoint, which is made after 2 of the 6 steps.
+    kill_and_resume(&scratch, "killed", &killed, 5);
+    assert_same_run(&scratch, "killed", "whole", 6);
+}
+
+#[test]
 fn a_run_that_chooses_its_tasks_chooses_the_same_ones_after_a_kill() {
     let scratch = Scratch::with_policy();
     for (selector, more) in [("insight", "rollout.dynamic_sampling.max_rounds=2"), ("mopps", "eval.every=3")]

@@ -1,26 +1,31 @@
 //! The proximal policy without a forward pass: between the behavior policy and the present one, by age.
 //!
-//! **Formula.** With `v` the version of the weights that sampled the token, and `v_θ` that of the weights being trained,
-//! the proximal policy is one version older, and
+//! **Formula.** With `v` the version of the weights that sampled the token, `v_old` that of the weights that the update
+//! starts from, and `v_θ` that of the weights it ends with,
 //!
 //! ```text
-//! α   = clip((v_θ - 1 - v) / (v_θ - v), 0, 1),   0 where v ≥ v_θ or v is unknown
+//! α   = (v_old - v) / (v_θ - v),   0 where v ≥ v_old or v is unknown
 //! old = roll + α·(lp - roll)
 //! ```
 //!
-//! a constant of the derivative. A token of the version before is its own proximal (`α = 0`); the older a token is, the
-//! nearer is its proximal to the present policy.
+//! a constant of the derivative, computed anew with every `lp`. A token that the update's own weights sampled is its own
+//! proximal (`α = 0`); the older a token is, the nearer is its proximal to the present policy.
 //!
-//! **References.** AReaL's `prox_logp_method = "loglinear"`; versions are per token because weights may change in the
-//! middle of an answer.
+//! **References.** AReaL's `prox_logp_method = "loglinear"`, where a version is a step (`v_old = v_θ - 1`); versions are
+//! per token because weights may change in the middle of an answer.
 
-/// log-probability under the proximal policy of a token that weights of version `sampled` (none: unknown) gave `behavior`
-/// and those being trained, of version `current`, give `policy`, in nats.
-pub fn loglinear_proximal(behavior: f64, policy: f64, sampled: Option<u64>, current: u64) -> f64 {
-    let age = sampled.map_or(0, |sampled| current.saturating_sub(sampled));
+/// `α` of a token that weights of version `sampled` (none: unknown) drew, in an update that starts from version `proximal`
+/// and ends with version `trained`.
+pub fn loglinear_share(sampled: Option<u64>, proximal: u64, trained: u64) -> f64 {
+    let age = sampled.map_or(0, |sampled| proximal.saturating_sub(sampled));
     if age == 0 {
-        return behavior;
+        return 0.0;
     }
-    let share = (age - 1) as f64 / age as f64;
+    age as f64 / (age + trained.saturating_sub(proximal)) as f64
+}
+
+/// Log-probability under the proximal policy of a token that the policy which sampled it gave `behavior` and those being
+/// trained give `policy`, in nats, with `share` its [`loglinear_share`].
+pub fn loglinear_proximal(behavior: f64, policy: f64, share: f64) -> f64 {
     behavior + share * (policy - behavior)
 }

@@ -44,7 +44,8 @@
 //! | verl `rollout_rs = "seq_mean_k1"`, `rollout_rs_threshold = "0.99_1.01"` | `reject = [{ statistic = "seq_mean_k1", min = 0.99, max = 1.01 }]`, `rejected = "remove"` |
 //! | verl `bypass_mode` | `bypass = true` |
 //! | NeMo `seq-mask-tis` with bounds `lo`, `hi` | `weight = { level = "token", max = 1e30 }`, `reject = [{ statistic = "seq_mean_k1", min = 1/hi, max = 1/lo }]` |
-//! | AReaL `prox_logp_method = "loglinear"` | [`loglinear_proximal`] for `old` |
+//! | verl's `old_log_prob` pass, AReaL `prox_logp_method = "recompute"` | `proximal = "recompute"` |
+//! | AReaL `prox_logp_method = "loglinear"` | `proximal = "loglinear"` ([`loglinear_proximal`]) |
 //!
 //! **Differs from the frameworks.** SkyRL's `rollout_is` does not multiply a ratio of its own with the clipped loss: the
 //! ratio to the behavior *replaces* that to the proximal, which is `bypass` without a weight. In TRL the VESPO objective
@@ -65,7 +66,7 @@ mod weights;
 use serde::{Deserialize, Serialize};
 
 pub use diagnostics::Diagnostics;
-pub use loglinear::loglinear_proximal;
+pub use loglinear::{loglinear_proximal, loglinear_share};
 pub use rejection::{Rejection, Scope, Statistic};
 pub use weights::{WeightAction, WeightConfig, WeightLevel};
 
@@ -79,6 +80,8 @@ pub struct CorrectionConfig {
     /// Does the behavior policy take the place of the proximal one, in the ratio of the objective too? The proximal's
     /// log-probabilities are then not needed. Default: false.
     pub bypass: bool,
+    /// Where the log-probabilities of the proximal policy come from, where earlier weights sampled. Default: `behavior`.
+    pub proximal: ProximalSource,
     /// What the loss of a token is multiplied by. Default: nothing.
     pub weight: WeightConfig,
     /// What leaves tokens or whole sequences out: each must be passed. Default: none.
@@ -89,6 +92,19 @@ pub struct CorrectionConfig {
     /// from the behavior policy, mean over the sequence; 0 (default) is no limit. Such a sequence still counts in
     /// denominators, whatever `rejected` says.
     pub off_policy_mask_threshold: f64,
+}
+
+/// Where the log-probabilities of the proximal policy come from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProximalSource {
+    /// From sampling: the policy that sampled is the proximal one.
+    #[default]
+    Behavior,
+    /// From a pass through the weights that the update starts from.
+    Recompute,
+    /// From those of sampling and of the policy, by the age of the token: [`loglinear_proximal`].
+    Loglinear,
 }
 
 /// What becomes of a token that is left out.

@@ -93,7 +93,8 @@ fn values_out_of_range_are_refused_by_key_with_what_is_allowed() {
 
 /// What a recipe with this loss is told.
 pub(crate) fn refused(loss: &LossConfig) -> String {
-    let setup = Setup { loss, advantage: &AdvantageConfig::default() };
+    let advantage = AdvantageConfig::default();
+    let setup = Setup::on_policy(loss, &advantage);
     rules::broken(setup).map(|rule| format!("{}: {} [{}]", rule.key, rule.reason, rule.id)).collect()
 }
 

@@ -4,7 +4,9 @@ use crate::common::{clip, is_near, loss};
 use crate::off_policy::{TOLERANCE, TOLERANCE_MEANS, golden, mean};
 use burnish_rl::LossConfig;
 use burnish_rl::aggregation::Aggregation;
-use burnish_rl::correction::{CorrectionConfig, Rejected, WeightConfig, WeightLevel, loglinear_proximal};
+use burnish_rl::correction::{
+    CorrectionConfig, Rejected, WeightConfig, WeightLevel, loglinear_proximal, loglinear_share,
+};
 
 /// What verl calls so.
 pub(crate) fn aggregation(loss_agg_mode: &str) -> Aggregation {
@@ -140,11 +142,15 @@ fn importance_sampling_modes_masks_and_entropy_terms_are_those_of_trl() {
 fn a_log_linear_proximal_lies_between_behavior_and_policy_by_age() {
     for case in golden().loglinear {
         let sampled = u64::try_from(case.sampled).ok();
-        let found = loglinear_proximal(case.behavior, case.policy, sampled, case.current);
+        let share = loglinear_share(sampled, case.current - 1, case.current);
+        let found = loglinear_proximal(case.behavior, case.policy, share);
         assert!(is_near(found, case.proximal, TOLERANCE), "{} of {}", case.sampled, case.current);
     }
-    assert_eq!(loglinear_proximal(-2.0, -1.0, Some(3), 4), -2.0, "of the version before: its own proximal");
-    assert_eq!(loglinear_proximal(-2.0, -1.0, Some(2), 4), -1.5);
+    assert_eq!(loglinear_share(Some(3), 3, 4), 0.0, "of the version before: its own proximal");
+    assert_eq!(loglinear_share(Some(2), 3, 4), 0.5);
+    // Two steps behind are two steps behind, however many updates a step makes.
+    assert_eq!(loglinear_share(Some(12), 20, 24), loglinear_share(Some(3), 5, 6));
+    assert_eq!(loglinear_proximal(-2.0, -1.0, 0.5), -1.5);
 }
 
 #[test]

@@ -52,7 +52,8 @@ fn a_loss_of_whole_sequences_is_refused_with_a_sum_over_tokens_and_the_nearest_i
             ..LossConfig::default()
         };
         let loss = loss.complete().unwrap();
-        let setup = Setup { loss: &loss, advantage: &AdvantageConfig::default() };
+        let advantage = AdvantageConfig::default();
+        let setup = Setup::on_policy(&loss, &advantage);
         rules::broken(setup).map(|rule| format!("[{}]; {}", rule.id, rule.nearest)).collect::<Vec<_>>()
     };
     let cases = settings().into_iter().chain([("gspo", Value::Null), ("ppo_clip", Value::Null)]);

@@ -4,7 +4,9 @@ use crate::common::loss;
 use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::aggregation::Aggregation;
 use burnish_rl::catalogue::OBJECTIVES;
-use burnish_rl::correction::{CorrectionConfig, Rejected, Rejection, Statistic, WeightConfig, WeightLevel};
+use burnish_rl::correction::{
+    CorrectionConfig, ProximalSource, Rejected, Rejection, Statistic, WeightConfig, WeightLevel,
+};
 use burnish_rl::kl::KlEstimator;
 use burnish_rl::rules::{self, RULES, Setup};
 use burnish_rl::{LossConfig, Losses, TokenLoss, Tokens};
@@ -13,7 +15,8 @@ use std::collections::BTreeSet;
 
 /// Ids of the rules that a loss breaks.
 fn broken(loss: &LossConfig) -> Vec<&'static str> {
-    let setup = Setup { loss, advantage: &AdvantageConfig::default() };
+    let advantage = AdvantageConfig::default();
+    let setup = Setup::on_policy(loss, &advantage);
     rules::broken(setup).map(|rule| rule.id).collect()
 }
 
@@ -118,7 +121,7 @@ fn every_rule_has_a_name_of_its_own_and_says_what_to_do() {
     let ids: BTreeSet<&str> = RULES.iter().map(|rule| rule.id).collect();
     assert_eq!(ids.len(), RULES.len());
     for rule in RULES {
-        assert!(rule.key.starts_with("loss."), "{}", rule.key);
+        assert!(rule.key.starts_with("loss.") || rule.key.starts_with("rollout."), "{}", rule.key);
         let verbs = ["must ", "needs ", "has "];
         assert!(verbs.iter().any(|verb| rule.reason.starts_with(verb)), "{}", rule.reason);
         assert!(rule.nearest.contains('`'), "{}: {}", rule.id, rule.nearest);
@@ -132,11 +135,50 @@ fn a_weight_is_refused_where_the_objective_itself_is_measured_against_the_sample
         let loss = json!({ "objective": objective, "config": config, "correction": correction });
         let loss: LossConfig = serde_json::from_value(loss).unwrap();
         let loss = loss.complete().unwrap();
-        let setup = Setup { loss: &loss, advantage: &AdvantageConfig::default() };
+        let advantage = AdvantageConfig::default();
+        let setup = Setup::on_policy(&loss, &advantage);
         rules::broken(setup).any(|rule| rule.id == "weight-of-a-loss-to-the-sampler")
     };
     assert!(told("dppo_tv", json!({ "anchor": "behavior" })) && told("prime_rl_symmetric", json!({})));
     assert!(!told("dppo_tv", json!({})) && !told("ppo_clip", json!({})) && !told("reinforce", json!({})));
+}
+
+/// Ids of the rules that a recipe breaks which samples with weights of `policy_lag` steps before.
+fn broken_behind(policy_lag: u64, correction: CorrectionConfig) -> Vec<&'static str> {
+    let (loss, advantage) = (with(correction), AdvantageConfig::default());
+    rules::broken(Setup { policy_lag, ..Setup::on_policy(&loss, &advantage) }).map(|rule| rule.id).collect()
+}
+
+#[test]
+fn a_proximal_policy_is_asked_for_where_it_is_one_of_its_own_and_nowhere_else() {
+    for proximal in [ProximalSource::Recompute, ProximalSource::Loglinear] {
+        let asked = CorrectionConfig { proximal, ..weighted(WeightLevel::Token) };
+        assert_eq!(broken_behind(0, asked.clone()), ["proximal-on-policy"]);
+        assert!(broken_behind(2, asked.clone()).is_empty());
+        let bypass = CorrectionConfig { bypass: true, proximal, ..CorrectionConfig::default() };
+        assert_eq!(broken_behind(2, bypass), ["proximal-bypassed"]);
+    }
+    for compares in [weighted(WeightLevel::Sequence), rejecting(Statistic::SeqMeanK3, Rejected::Zero)] {
+        assert!(broken_behind(0, compares.clone()).is_empty(), "harmless where nothing is behind");
+        assert_eq!(broken_behind(1, compares), ["correction-without-proximal"]);
+    }
+    let masks = CorrectionConfig { off_policy_mask_threshold: 0.1, ..CorrectionConfig::default() };
+    assert!(broken_behind(1, masks).is_empty(), "it compares the sampler with the policy itself");
+}
+
+#[test]
+fn ties_are_dropped_only_where_they_would_teach_nothing() {
+    for (estimator, is_refused) in
+        [("grpo", false), ("rloo", false), ("reinforce_plus_plus", true), ("remax", true)]
+    {
+        let advantage: AdvantageConfig = serde_json::from_value(json!({ "estimator": estimator })).unwrap();
+        let (loss, advantage) = (LossConfig::default(), advantage.complete().unwrap());
+        let setup = Setup::on_policy(&loss, &advantage);
+        assert_eq!(rules::broken(setup).count(), 0);
+        let told: Vec<&str> =
+            rules::broken(Setup { drops_ties: true, ..setup }).map(|rule| rule.id).collect();
+        assert_eq!(told == ["dropped-ties-would-teach"], is_refused, "{estimator}: {told:?}");
+    }
 }
 
 #[test]

@@ -326,7 +326,9 @@ fn on_a_bound_rec_does_not_clip_and_on_the_next_number_it_does() {
 fn kimi_is_refused_under_any_other_mean_than_that_over_sequences() {
     let told = |id: &str, aggregation| {
         let loss = LossConfig { objective: id.into(), aggregation, ..LossConfig::default() };
-        let setup = Setup { loss: &loss.complete().unwrap(), advantage: &AdvantageConfig::default() };
+        let advantage = AdvantageConfig::default();
+        let loss = loss.complete().unwrap();
+        let setup = Setup::on_policy(&loss, &advantage);
         rules::broken(setup).map(|rule| rule.id).collect::<Vec<&str>>()
     };
     assert_eq!(told("opmd_kimi", Aggregation::Dapo), ["sequence-ratio-token-mean"]);

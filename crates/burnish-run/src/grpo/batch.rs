@@ -1,11 +1,16 @@
 //! From episodes to samples.
 
-use burnish_core::{Episode, Trace};
+use burnish_core::{Branch, Episode, Trace};
+use burnish_model::Model;
 use burnish_rl::advantage::Advantage;
+use burnish_rl::correction::{ProximalSource, loglinear_share};
 use burnish_rl::kl::KlEstimator;
-use burnish_train::Sample;
+use burnish_train::{Proximal, Sample, score};
 
 use super::groups::Groups;
+use crate::RunError;
+use crate::metrics::Values;
+use crate::recipe::Recipe;
 use crate::reference::EpisodeKl;
 
 /// The samples of a step: every branch of every scored episode of a group that is trained on.
@@ -27,6 +32,8 @@ struct Origin {
     episode: usize,
     /// Was an answer on it cut off?
     is_truncated: bool,
+    /// Updates that the weights had had which sampled each token, 0 where none was sampled.
+    versions: Vec<u64>,
 }
 
 impl Batch {
@@ -59,8 +66,47 @@ impl Batch {
     fn add(&mut self, played: &Episode, episode: usize, group: usize, direction: u8) {
         for branch in played.traces.iter().flat_map(Trace::branches) {
             self.samples.push(Sample { group, direction, ..Sample::from_rollout(&branch, 0.0) });
-            self.origins.push(Origin { episode, is_truncated: branch.is_truncated });
+            let Branch { is_truncated, policy_versions: versions, .. } = branch;
+            self.origins.push(Origin { episode, is_truncated, versions });
         }
+    }
+
+    /// Gives the samples what the recipe wants to know of the proximal policy, `policy`, which has had `version` updates.
+    /// Says how far behind it the weights were that sampled.
+    ///
+    /// # Errors
+    /// If a sample does not fit the model.
+    pub(super) fn find_proximal(
+        &mut self,
+        recipe: &Recipe,
+        policy: &Model,
+        version: u64,
+    ) -> Result<Values, RunError> {
+        match recipe.loss.correction.proximal {
+            ProximalSource::Behavior => {}
+            ProximalSource::Recompute => {
+                let known = score(policy, &self.samples, recipe.train.micro_batch_tokens)?;
+                for (sample, known) in self.samples.iter_mut().zip(known) {
+                    sample.proximal = Proximal::Known(known);
+                }
+            }
+            ProximalSource::Loglinear => {
+                let trained = version + (recipe.train.epochs * recipe.train.minibatches) as u64;
+                let share = |sampled: &u64| loglinear_share(Some(*sampled), version, trained) as f32;
+                for (sample, origin) in self.samples.iter_mut().zip(&self.origins) {
+                    sample.proximal = Proximal::Between(origin.versions.iter().map(share).collect());
+                }
+            }
+        }
+        if recipe.rollout.policy_lag == 0 {
+            return Ok(Values::new());
+        }
+        let of_sample = |(sample, origin): (&Sample, &Origin)| {
+            sample.scored().map(|at| version.saturating_sub(origin.versions[at]) as f64).collect::<Vec<f64>>()
+        };
+        let behind: Vec<f64> = self.samples.iter().zip(&self.origins).flat_map(of_sample).collect();
+        let mean = behind.iter().sum::<f64>() / behind.len().max(1) as f64;
+        Ok(Values::from([("sampling/updates_behind".to_owned(), mean)]))
     }
 
     /// Index of the episode of sample number `at`: the drafts stand behind all episodes, group by group.
@@ -168,7 +214,9 @@ mod tests {
             step: 0,
             samples: scored.iter().enumerate().map(sample).collect(),
             group_sizes: groups.iter().map(|group| group.len()).collect(),
-            origins: (0..scored.len()).map(|episode| Origin { episode, is_truncated: false }).collect(),
+            origins: (0..scored.len())
+                .map(|episode| Origin { episode, is_truncated: false, versions: Vec::new() })
+                .collect(),
         }
     }
 

@@ -50,8 +50,8 @@ pub(super) fn rollouts(
     Ok(rollouts)
 }
 
-/// Tells every rollout how its tokens were drawn: their log-probs, and how concentrated the distributions were, under `model`,
-/// which has sampled them.
+/// Tells every rollout how likely its tokens were: their log-probs at the start of the update, and how concentrated the
+/// distributions were, under `model`, which those log-probs are of.
 ///
 /// # Errors
 /// If a sample does not fit the model, or an episode has several branches.
@@ -67,7 +67,7 @@ pub(super) fn tell_statistics(
         let place = batch.episode(at);
         refuse_branches(recipe, groups.played().nth(place))?;
         let of_token = |(token, squares): (usize, f32)| TokenStatistics {
-            logprob: f64::from(sample.behavior[token]),
+            logprob: f64::from(sample.old(token)),
             squares: f64::from(squares),
             value: 0.0,
         };

@@ -8,7 +8,7 @@ use burnish_rl::ValueLoss;
 use burnish_rl::advantage::{Estimator, Rollout, TokenStatistics};
 use burnish_train::checkpoint::{self, BoxError, Checkpoint};
 use burnish_train::schedule::Schedule;
-use burnish_train::{Sample, Trainer, TrainerConfig, minibatches, score, totals};
+use burnish_train::{Proximal, Sample, Trainer, TrainerConfig, minibatches, score, totals};
 
 use super::batch::Batch;
 use crate::RunError;
@@ -127,7 +127,7 @@ impl Critic {
             samples.push(Sample {
                 advantages: targets,
                 behavior: values.clone(),
-                proximal: Some(values),
+                proximal: Proximal::Known(values),
                 reference: None,
                 ..sample.clone()
             });
@@ -159,7 +159,7 @@ impl Estimates {
     /// What is known of the sampled tokens of sample number `at`, and of the state after them.
     pub(super) fn of(&self, at: usize, sample: &Sample) -> (Vec<TokenStatistics>, Option<f64>) {
         let statistics = sample.scored().map(|token| TokenStatistics {
-            logprob: f64::from(sample.behavior[token]),
+            logprob: f64::from(sample.old(token)),
             value: f64::from(self.values[at][token]),
             ..TokenStatistics::default()
         });
@@ -190,7 +190,7 @@ fn with_one_token_more(sample: &Sample) -> Sample {
     more.temperatures.push(1.0);
     more.advantages.push(0.0);
     more.reference = None;
-    more.proximal = None;
+    more.proximal = Proximal::Behavior;
     more
 }
 

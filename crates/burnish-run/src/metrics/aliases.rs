@@ -184,6 +184,12 @@ pub const METRICS: &[Metric] = &[
     ),
     metric("sampling/sampling_logp_difference/max", "nats", "the largest of them"),
     metric(
+        "sampling/updates_behind",
+        "updates",
+        "by which the weights that sampled a token are behind those that the step starts from, mean over loss tokens (where \
+         `rollout.policy_lag` is set)",
+    ),
+    metric(
         "sampling/cache_waits",
         "requests",
         "times that a request waited for room in the cache; left out if 0",

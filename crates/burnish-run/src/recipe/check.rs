@@ -7,7 +7,7 @@ use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::catalogue::PREFERENCES;
 use burnish_rl::plan::{Cycle, PlanConfig};
 use burnish_rl::presets;
-use burnish_rl::rules::{self, RULES, Setup};
+use burnish_rl::rules::{self, RULES};
 use burnish_rl::{LossConfig, SettingError};
 use burnish_tensor::Device;
 use serde_json::Value;
@@ -92,13 +92,14 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
             loss.adaptive_kl.check_batch(episodes).map_err(|error| within("loss", error))?;
             let overlong = recipe.reward.overlong_buffer.check(rollout.tokens_max);
             overlong.map_err(|error| within("reward", error))?;
-            let setup = Setup { loss: &loss, advantage: &advantage };
             let shipped = recipe.preset.as_deref().and_then(|id| presets::find(id).ok());
             let is_allowed = |id: &str| {
                 recipe.allow.iter().any(|allowed| allowed == id)
                     || shipped.is_some_and(|preset| preset.allows.contains(&id))
             };
-            if let Some(rule) = rules::broken(setup).find(|rule| !is_allowed(rule.id)) {
+            if let Some(rule) =
+                rules::broken(recipe.setup(&loss, &advantage)).find(|rule| !is_allowed(rule.id))
+            {
                 let mut error = source.error(rule.key, rule.reason.to_owned());
                 let allow = format!("or `allow = [\"{}\"]` to have it all the same", rule.id);
                 error.help = Some(format!("{}, {allow}", rule.nearest));

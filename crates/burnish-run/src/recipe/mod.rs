@@ -246,10 +246,16 @@ impl Recipe {
         if self.train.method != Method::Grpo {
             return Vec::new();
         }
-        let setup = Setup { loss: &self.loss, advantage: &self.advantage };
-        rules::broken(setup)
+        rules::broken(self.setup(&self.loss, &self.advantage))
             .map(|rule| format!("`{}` {} [{}, allowed]", rule.key, rule.reason, rule.id))
             .collect()
+    }
+
+    /// What the rules look at, with these tables in the place of the recipe's.
+    fn setup<'a>(&self, loss: &'a LossConfig, advantage: &'a AdvantageConfig) -> Setup<'a> {
+        let rollout = &self.rollout;
+        let (policy_lag, drops_ties) = (rollout.policy_lag, rollout.dynamic_sampling.is_on());
+        Setup { policy_lag, drops_ties, ..Setup::on_policy(loss, advantage) }
     }
 
     /// The recipe as TOML, complete with defaults: what a run directory keeps.

@@ -43,6 +43,9 @@ pub struct RolloutSection {
     pub batch_max: usize,
     /// Most MiB of keys and values that are held while sampling. What does not fit waits.
     pub cache_mib: usize,
+    /// By how many steps the weights that sample are behind those that are trained; 0 is on policy. What an asynchronous
+    /// pipeline does, at a lag that is the same in every step and in every run.
+    pub policy_lag: u64,
     /// What happens to groups in which every episode earned the same.
     pub dynamic_sampling: DynamicSampling,
 }
@@ -65,6 +68,7 @@ impl Default for RolloutSection {
             overlong: Overlong::Refuse,
             batch_max: 256,
             cache_mib: Limits::CACHE_BYTES >> 20,
+            policy_lag: 0,
             dynamic_sampling: DynamicSampling::default(),
         }
     }

@@ -13,12 +13,22 @@ use crate::adamw::Adamw;
 /// What is kept of every trained parameter: the master weight, and the two moments under their names in torch.
 const KINDS: [&str; 3] = ["master", "exp_avg", "exp_avg_sq"];
 
+/// Writes the master weights and the optimiser's state.
 pub(super) fn write(path: &Path, params: &Params, adamw: &Adamw) -> Result<(), BoxError> {
-    params.fetch()?;
     let (exp_avg, exp_avg_sq) = (adamw.exp_avg().to_host()?, adamw.exp_avg_sq().to_host()?);
-    let buffers = [params.data(), &*exp_avg, &*exp_avg_sq];
+    params.fetch()?;
+    write_kinds(path, params, &KINDS, &[params.data(), &*exp_avg, &*exp_avg_sq])
+}
+
+/// Writes the master weights alone.
+pub(super) fn write_masters(path: &Path, params: &Params) -> Result<(), BoxError> {
+    params.fetch()?;
+    write_kinds(path, params, &KINDS[..1], &[params.data()])
+}
+
+fn write_kinds(path: &Path, params: &Params, kinds: &[&str], buffers: &[&[f32]]) -> Result<(), BoxError> {
     let mut views = Vec::new();
-    for (kind, buffer) in KINDS.iter().zip(buffers) {
+    for (kind, buffer) in kinds.iter().zip(buffers) {
         for entry in params.trained_entries() {
             let bytes = bytemuck::cast_slice(&buffer[entry.param.range()]);
             let view = TensorView::new(Dtype::F32, entry.shape.clone(), bytes)?;
@@ -38,6 +48,26 @@ pub(super) fn read(
     params: &mut Params,
     adamw: &mut Adamw,
 ) -> Result<(), CheckpointError> {
+    let [masters, exp_avg, exp_avg_sq] = read_kinds(path, params, KINDS)?;
+    params.data_mut().copy_from_slice(&masters);
+    let [exp_avg, exp_avg_sq] = [exp_avg, exp_avg_sq].map(|moment| Flat::of(params, moment));
+    adamw.restore(updates, exp_avg, exp_avg_sq);
+    Ok(())
+}
+
+/// Reads the master weights back, or changes nothing.
+pub(super) fn read_masters(path: &Path, params: &mut Params) -> Result<(), CheckpointError> {
+    let [masters] = read_kinds(path, params, ["master"])?;
+    params.data_mut().copy_from_slice(&masters);
+    Ok(())
+}
+
+/// One buffer as long as the trained parameters for each kind, in order.
+fn read_kinds<const N: usize>(
+    path: &Path,
+    params: &Params,
+    kinds: [&str; N],
+) -> Result<[Vec<f32>; N], CheckpointError> {
     let dir = path.parent().unwrap_or(path);
     let mapped = map_file(path).map_err(|source| CheckpointError::Io {
         action: "read",
@@ -46,28 +76,26 @@ pub(super) fn read(
     })?;
     let damaged = |error: SafeTensorError| CheckpointError::Incomplete {
         path: dir.to_owned(),
-        problem: format!("trainer.safetensors is damaged: {error}"),
+        problem: format!("{} is damaged: {error}", path.file_name().unwrap_or_default().display()),
     };
     let file = SafeTensors::deserialize(&mapped).map_err(damaged)?;
     let entries: Vec<ParamEntry> = params.trained_entries().cloned().collect();
-    check(&file, &entries).map_err(|problem| CheckpointError::Mismatch { path: dir.to_owned(), problem })?;
-    let [mut masters, mut exp_avg, mut exp_avg_sq] = KINDS.map(|_| params.zeros_like());
-    for (kind, buffer) in KINDS.iter().zip([&mut masters, &mut exp_avg, &mut exp_avg_sq]) {
+    let checked = check(&file, &kinds, &entries);
+    checked.map_err(|problem| CheckpointError::Mismatch { path: dir.to_owned(), problem })?;
+    let mut buffers = kinds.map(|_| params.zeros_like());
+    for (kind, buffer) in kinds.iter().zip(&mut buffers) {
         for entry in &entries {
             let view = file.tensor(&name(kind, entry)).map_err(damaged)?;
             bytemuck::cast_slice_mut(&mut buffer[entry.param.range()]).copy_from_slice(view.data());
         }
     }
-    params.data_mut().copy_from_slice(&masters);
-    let [exp_avg, exp_avg_sq] = [exp_avg, exp_avg_sq].map(|moment| Flat::of(params, moment));
-    adamw.restore(updates, exp_avg, exp_avg_sq);
-    Ok(())
+    Ok(buffers)
 }
 
 /// Does the file hold exactly the tensors of the model?
-fn check(file: &SafeTensors<'_>, entries: &[ParamEntry]) -> Result<(), String> {
+fn check(file: &SafeTensors<'_>, kinds: &[&str], entries: &[ParamEntry]) -> Result<(), String> {
     let mut unknown: BTreeSet<&str> = file.names().into_iter().collect();
-    for kind in KINDS {
+    for kind in kinds {
         for entry in entries {
             let name = name(kind, entry);
             let view = file.tensor(&name).map_err(|_| format!("tensor {name} is missing"))?;

@@ -7,7 +7,7 @@ use burnish_model::{
 use burnish_rl::{Evaluation, Objective, Streams, Totals};
 use burnish_tensor::Precision;
 use burnish_train::adamw::AdamwConfig;
-use burnish_train::{PassConfig, Sample, TrainerConfig, totals};
+use burnish_train::{PassConfig, Proximal, Sample, TrainerConfig, totals};
 
 pub(crate) const VOCAB: u32 = 19;
 
@@ -55,7 +55,7 @@ pub(crate) fn random_sample(prompt: &[u32], tail: usize, random: &mut Stream) ->
     Sample {
         ids,
         behavior,
-        proximal: Some(proximal),
+        proximal: Proximal::Known(proximal),
         teacher: None,
         target: None,
         reference: Some(reference),

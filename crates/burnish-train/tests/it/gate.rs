@@ -4,7 +4,9 @@ use burnish_model::{Architecture, Dtype, Loading, Model, Trains};
 use burnish_rl::gate::Proposal;
 use burnish_rl::nll::Nll;
 use burnish_rl::{Evaluation, LossConfig, Objective, PolicyLoss, Streams, Totals, ValueLoss};
-use burnish_train::{PassConfig, Sample, TrainError, Trainer, TrainerConfig, Update, accumulate, score};
+use burnish_train::{
+    PassConfig, Proximal, Sample, TrainError, Trainer, TrainerConfig, Update, accumulate, score,
+};
 
 use crate::common::{CONFIG, EveryStream, adapted, loaded_as, qwen3, random_batch, tiny_model, totals_of};
 
@@ -144,7 +146,7 @@ fn a_gate_sees_the_divergence_the_clipped_share_and_the_entropy_of_the_batch() {
     let batch = random_batch(4);
     let (mut kl, mut clipped, mut tokens) = (0.0, 0.0, 0.0);
     for (sample, policy) in batch.iter().zip(score(&model, &batch, 1000).unwrap()) {
-        let proximal = sample.proximal.as_ref().unwrap();
+        let Proximal::Known(proximal) = &sample.proximal else { panic!("{:?}", sample.proximal) };
         for at in sample.scored() {
             let log_ratio = f64::from(policy[at]) - f64::from(proximal[at]);
             let (ratio, advantage) = (log_ratio.exp(), sample.advantages[at]);

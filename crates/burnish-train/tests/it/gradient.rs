@@ -4,7 +4,7 @@ use burnish_rl::aggregation::Aggregation;
 use burnish_rl::nll::Nll;
 use burnish_rl::{Evaluation, LossConfig, Mark, Needs, Objective, PolicyLoss, Streams, Totals};
 use burnish_tensor::Precision;
-use burnish_train::{Pass, PassConfig, Sample, accumulate, pack, score, score_base};
+use burnish_train::{Pass, PassConfig, Proximal, Sample, accumulate, pack, score, score_base};
 
 use serde_json::json;
 
@@ -104,7 +104,7 @@ fn the_gradient_of_grpo_is_the_slope_of_its_loss_inside_the_clip_region_and_outs
     for (sample, policy) in batch.iter_mut().zip(policy) {
         let moved =
             |moves: [f32; 4]| policy.iter().zip(moves.into_iter().cycle()).map(|(a, b)| a + b).collect();
-        sample.proximal = Some(moved([-1.0, -0.05, 0.05, 1.0]));
+        sample.proximal = Proximal::Known(moved([-1.0, -0.05, 0.05, 1.0]));
         sample.reference = Some(moved([0.3, -0.2, 0.5, -0.4]));
     }
     for aggregation in [Aggregation::Grpo, Aggregation::Dapo] {
@@ -154,7 +154,8 @@ fn tokens_that_are_not_scored_never_matter_beyond_being_read() {
             sample.advantages[at] = f32::INFINITY;
             sample.temperatures[at] = 0.0;
             sample.reference.as_mut().unwrap()[at] = 1e30;
-            sample.proximal.as_mut().unwrap()[at] = -1e30;
+            let Proximal::Known(proximal) = &mut sample.proximal else { panic!("{:?}", sample.proximal) };
+            proximal[at] = -1e30;
             if at > end && end > 0 {
                 sample.ids[at] = (sample.ids[at] + 1) % 19;
             }
@@ -209,13 +210,38 @@ fn a_score_is_the_log_probability_that_the_objective_sees() {
 #[test]
 fn where_no_proximal_log_probs_are_given_those_of_sampling_stand_in() {
     let model = qwen3();
-    let with = |proximal: Option<Vec<f32>>| {
+    let with = |proximal: Proximal| {
         let sample = random_sample(&[1, 2, 3], 9, &mut Stream::new(8));
         gradient(&model, &[Sample { proximal, ..sample }], &EveryStream, 64)
     };
     let behavior = random_sample(&[1, 2, 3], 9, &mut Stream::new(8)).behavior;
-    assert_eq!(with(None), with(Some(behavior.clone())));
-    assert_ne!(with(None), with(Some(behavior.iter().map(|value| value - 0.1).collect())));
+    assert_eq!(with(Proximal::Behavior), with(Proximal::Known(behavior.clone())));
+    let moved = behavior.iter().map(|value| value - 0.1).collect();
+    assert_ne!(with(Proximal::Behavior), with(Proximal::Known(moved)));
+}
+
+#[test]
+fn a_proximal_policy_between_two_is_at_its_share_of_the_way_to_the_policy_of_the_moment() {
+    let model = qwen3();
+    let sample = random_sample(&[1, 2, 3], 9, &mut Stream::new(8));
+    let policy = score(&model, std::slice::from_ref(&sample), 64).unwrap().remove(0);
+    let with =
+        |proximal: Proximal| gradient(&model, &[Sample { proximal, ..sample.clone() }], &EveryStream, 64);
+    let shares: Vec<f32> = (0..sample.ids.len()).map(|at| [0.0, 0.25, 1.0][at % 3]).collect();
+    let behavior = &sample.behavior;
+    let between = |at: usize| behavior[at] + shares[at] * (policy[at] - behavior[at]);
+    let known = (0..sample.ids.len()).map(between).collect();
+    let ((found, slope), (expected, expected_slope)) =
+        (with(Proximal::Between(shares.clone())), with(Proximal::Known(known)));
+    assert!(
+        (found.loss - expected.loss).abs() < 1e-6 * expected.loss.abs(),
+        "{} {}",
+        found.loss,
+        expected.loss
+    );
+    assert!(relative_distance(&slope, &expected_slope) < 1e-5, "a constant of the derivative");
+    assert_ne!(with(Proximal::Between(vec![0.5; shares.len()])).0.loss, found.loss);
+    assert_eq!(with(Proximal::Between(vec![0.0; shares.len()])), with(Proximal::Behavior));
 }
 
 fn gradient_in(model: &Model, batch: &[Sample], config: PassConfig) -> Vec<f32> {

@@ -3,7 +3,7 @@
 use burnish_core::rng::Stream;
 use burnish_model::Model;
 use burnish_rl::ValueLoss;
-use burnish_train::{Sample, Trainer, score};
+use burnish_train::{Proximal, Sample, Trainer, score};
 
 use crate::common::{CONFIG, qwen3, random_batch, totals_of};
 use crate::gradient::check_on;
@@ -23,7 +23,7 @@ fn batch(model: &Model) -> Vec<Sample> {
     let values = score(model, &batch, 1000).unwrap();
     for (sample, values) in batch.iter_mut().zip(values) {
         let moves = [-0.9f32, 0.1, 0.9].into_iter().cycle();
-        sample.proximal = Some(values.iter().zip(moves).map(|(value, by)| value + by).collect());
+        sample.proximal = Proximal::Known(values.iter().zip(moves).map(|(value, by)| value + by).collect());
         sample.advantages = values.iter().map(|value| value + 3.0).collect();
         sample.reference = None;
     }

@@ -1,0 +1,75 @@
+//! Sampling that lags behind training, and what corrects for it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use burnish_run::journal::{EpisodeKind, Journal};
+use common::{Scratch, timeless_metrics};
+use serde_json::Value;
+
+const WEIGHT: &str = "loss.correction.weight={level=\"token\"}";
+
+fn train(scratch: &Scratch, dir: &str, overrides: &[&str]) {
+    let dir = format!("run.dir={dir}");
+    scratch.burnish(&[&["train", "grpo.toml", "eval.tasks=0", &dir], overrides].concat()).succeeds();
+}
+
+/// What the run in `dir` says of `name`, a number a step.
+fn of_steps(scratch: &Scratch, dir: &str, name: &str) -> Vec<f64> {
+    let rows = timeless_metrics(&scratch.path(&format!("{dir}/metrics.jsonl")));
+    let rows = rows.iter().map(|row| serde_json::from_str::<Value>(row).unwrap());
+    rows.filter(|row| row["event"] == "train").map(|row| row[name].as_f64().unwrap()).collect()
+}
+
+#[test]
+fn weights_of_earlier_steps_sample_and_the_first_steps_have_those_of_the_start() {
+    let scratch = Scratch::with_policy();
+    train(&scratch, "lagged", &["rollout.policy_lag=2", "loss.correction.proximal=recompute", WEIGHT]);
+    let journal = Journal::open(&scratch.path("lagged/run.db")).unwrap();
+    // A step makes two passes of two updates.
+    let (mut sampled, started) = (Vec::new(), [0, 4, 8, 12, 16, 20]);
+    for step in 1..=6 {
+        let stored = journal.episodes(step, EpisodeKind::Train).unwrap();
+        let nodes = stored.iter().flat_map(|stored| &stored.episode.traces).flat_map(|trace| trace.nodes());
+        let mut versions: Vec<u64> =
+            nodes.filter_map(|node| Some(node.sampled.as_ref()?.policy_version)).collect();
+        versions.dedup();
+        assert_eq!(versions.len(), 1, "step {step}: {versions:?}");
+        sampled.push(versions[0]);
+    }
+    assert_eq!(sampled, [0, 0, 0, 4, 8, 12]);
+    let behind = started.iter().zip(&sampled).map(|(started, sampled)| (started - sampled) as f64);
+    assert_eq!(of_steps(&scratch, "lagged", "sampling/updates_behind"), behind.collect::<Vec<f64>>());
+    let weights = of_steps(&scratch, "lagged", "rollout_corr/rollout_is_mean");
+    // Sampler and trainer round differently; a step moves the weights by far more.
+    let is_off = |weight: &f64| (weight - 1.0).abs() > 1e-4;
+    assert!(!is_off(&weights[0]) && weights[1..].iter().all(is_off), "{weights:?}");
+}
+
+#[test]
+fn a_proximal_policy_is_found_by_a_pass_or_by_age() {
+    let scratch = Scratch::with_policy();
+    // One update a step, so that what it sees is still what it starts from.
+    let base = [
+        "rollout.policy_lag=1",
+        "train.max_steps=2",
+        "train.epochs=1",
+        "train.minibatches=1",
+        "optimizer={learning_rate=1e-2, warmup_updates=0}",
+    ];
+    let moved = |dir: &str, own: &[&str]| {
+        train(&scratch, dir, &[&base[..], own].concat());
+        let moved = of_steps(&scratch, dir, "rollout_corr/log_ppl_abs_diff");
+        assert!(moved[0].abs() < 1e-6, "{dir}: nothing was learned yet: {moved:?}");
+        moved[1]
+    };
+    // The distance of the policy itself from the one that sampled: what a pass through it must find too.
+    let whole = moved("bypass", &["loss.correction.bypass=true"]);
+    assert!(whole.abs() > 1e-4, "{whole}");
+    let recomputed = moved("recompute", &["loss.correction.proximal=recompute", WEIGHT]);
+    assert!((recomputed - whole).abs() < 1e-6, "{recomputed} {whole}");
+    // One update old when one more is made: halfway.
+    let half = moved("loglinear", &["loss.correction.proximal=loglinear", WEIGHT]);
+    assert!((2.0 * half - whole).abs() < 1e-6, "{half} {whole}");
+}
