@@ -22,8 +22,9 @@
 //! **Reduces to.** The mean over the members that have a token `t`, where all `W` are equal and `ε = 0`.
 //!
 //! **Differs from the paper.** The norm is the paper's *logit-gradient proxy*. verl takes `π` of the policy before the
-//! update, and counts positions over the tokens of tools too; here `π` is that of sampling, and only sampled tokens
-//! have positions. verl can multiply `W` by squared off-policy weights, which are not known here. It gives a group of
+//! update; here that is so with `loss.correction.proximal = "recompute"`, else it is that of sampling. Its
+//! `optimal_token_baseline` counts positions over the tokens of tools too, its `tir_optimal_token_baseline` over sampled
+//! tokens only, as here. verl can multiply `W` by squared off-policy weights, which are not known here. It gives a group of
 //! one, and the tail of a group whose rewards are all equal, the raw reward.
 //!
 //! **References.** Li et al. 2026 (OTB), arXiv:2602.07078.
@@ -59,7 +60,7 @@ impl Part for OptimalTokenBaseline {
         paper: "Li et al. 2026, The Optimal Token Baseline, arXiv:2602.07078",
         equation: "R_i - Σ_j R_j·W_jt / (Σ_j W_jt + ε), W the running sum of 1 - 2·π + Σp²",
         scope: "group",
-        check: Check::Golden("verl 0.9 compute_optimal_token_baseline_advantage"),
+        check: Check::Golden("verl 0.9 compute_optimal_token_baseline_advantage, compute_multi_turn_optimal_token_baseline_advantage"),
         reconstructed: None,
         reduces_to: &["the mean of the members with a token t, where all W are equal"],
         file: "crates/burnish-rl/src/advantage/optimal_token_baseline.rs",

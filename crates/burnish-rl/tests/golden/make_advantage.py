@@ -94,6 +94,30 @@ class Padded:
         return [row[: member["tokens"]] for row, member in zip(advantages.tolist(), self.all)]
 
 
+class Interleaved(Padded):
+    """The same with tokens of tools between those that were sampled, which verl's mask leaves out."""
+
+    def __init__(self, groups):
+        draw = random.Random(11)
+        self.places = []
+        for member in (member for members in groups for member in members):
+            at, places = 0, []
+            for _ in range(member["tokens"]):
+                places.append(at)
+                at += 1 + draw.choice([0, 0, 1, 3])
+            self.places.append(places)
+        super().__init__(groups)
+
+    def rows(self, of, width):
+        rows = torch.zeros(len(self.all), max(places[-1] for places in self.places) + 1, dtype=torch.float64)
+        for row, member, places in zip(rows, self.all, self.places):
+            row[places] = torch.tensor(of(member), dtype=torch.float64)
+        return rows
+
+    def lists(self, advantages):
+        return [row[places].tolist() for row, places in zip(advantages, self.places)]
+
+
 class Config(dict):
     """What verl reads of an `AlgoConfig`."""
 
@@ -138,6 +162,13 @@ def by_verl(estimator, name, settings):
             **outcome, old_log_probs=padded.stream("logprob"), sum_pi_squared=padded.stream("squares"),
             handle_zero_tail=settings["handle_zero_tail"],
         )
+    if estimator == "tir_optimal_token_baseline":
+        padded = Interleaved(BATCHES[name])
+        found = core_algos.compute_multi_turn_optimal_token_baseline_advantage(
+            padded.rewards, padded.mask, index,
+            old_log_probs=padded.stream("logprob"), sum_pi_squared=padded.stream("squares"),
+            handle_zero_tail=settings["handle_zero_tail"],
+        )
     if estimator == "gdpo":
         names = ["a", "b", "c"]
         components = {name: [member["components"][at] for member in padded.all] for at, name in enumerate(names)}
@@ -167,6 +198,8 @@ def verl_cases():
         ("grpo_passk", dict(scale_by_std=False)),
         ("optimal_token_baseline", dict(handle_zero_tail=True)),
         ("optimal_token_baseline", dict(handle_zero_tail=False)),
+        ("tir_optimal_token_baseline", dict(handle_zero_tail=True)),
+        ("tir_optimal_token_baseline", dict(handle_zero_tail=False)),
         ("gdpo", dict(weights=[], scale_by_std=True, epsilon=1e-6, whiten="tokens")),
         ("gdpo", dict(weights=[1.0, 0.25, 2.0], scale_by_std=True, epsilon=1e-6, whiten="tokens")),
         ("gdpo", dict(weights=[1.0, 0.25, 2.0], scale_by_std=False, whiten="tokens")),
@@ -181,7 +214,10 @@ def verl_cases():
             if estimator == "grpo_passk" and ones:
                 continue  # which verl refuses
             found = by_verl(estimator, name, settings)
-            cases.append(dict(by="verl", estimator=estimator, settings=settings, batch=name, **found))
+            # Only sampled tokens count, so it is the estimator without tools.
+            own = estimator.removeprefix("tir_")
+            by = "verl" if own == estimator else f"verl's {estimator}"
+            cases.append(dict(by=by, estimator=own, settings=settings, batch=name, **found))
     return cases
 
 

@@ -142,7 +142,7 @@ fn importance_sampling_modes_masks_and_entropy_terms_are_those_of_trl() {
 fn a_log_linear_proximal_lies_between_behavior_and_policy_by_age() {
     for case in golden().loglinear {
         let sampled = u64::try_from(case.sampled).ok();
-        let share = loglinear_share(sampled, case.current - 1, case.current);
+        let share = loglinear_share(sampled, case.current.saturating_sub(1), case.current);
         let found = loglinear_proximal(case.behavior, case.policy, share);
         assert!(is_near(found, case.proximal, TOLERANCE), "{} of {}", case.sampled, case.current);
     }
