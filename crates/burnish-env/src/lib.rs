@@ -42,6 +42,19 @@ pub struct Bound {
     pub help: String,
 }
 
+impl Bound {
+    /// Bounds from rows of key, least, greatest, help.
+    pub(crate) fn of(rows: &[(&str, f64, f64, &str)]) -> Vec<Bound> {
+        let bound = |&(key, min, max, help): &(&str, f64, f64, &str)| Bound {
+            key: key.to_owned(),
+            min,
+            max,
+            help: help.to_owned(),
+        };
+        rows.iter().map(bound).collect()
+    }
+}
+
 /// Tasks that were made together, and what making them took.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskSet {

@@ -8,6 +8,7 @@ pub(crate) mod cycle;
 mod divergence;
 mod earlier;
 mod groups;
+mod inform;
 mod judge;
 mod moved;
 mod plan;
@@ -18,10 +19,8 @@ use std::path::Path;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Task};
-use burnish_engine::LocalPolicy;
 use burnish_model::Model;
 use burnish_rl::advantage::{self, Advantage, Estimator};
-use burnish_rl::correction::ProximalSource;
 use burnish_rl::gate::{Gate, GateConfig, Proposal, Ruling};
 use burnish_rl::{LossConfig, Objective};
 use burnish_train::checkpoint::{BoxError, Checkpoint};
@@ -38,12 +37,12 @@ use crate::reference::{Reference, mean_kl};
 use crate::summary::{Metrics, Updates, episode_metrics};
 use crate::tasks::Tasks;
 use batch::Batch;
-use continued::Continued;
 use credit::Compared;
 use critic::Critic;
 use divergence::Divergence;
 use earlier::Earlier;
 use groups::{Groups, Players};
+use inform::{Played, Sampler};
 use judge::PairJudge;
 use moved::Moved;
 use plan::Planned;
@@ -215,16 +214,11 @@ impl GrpoStage {
         let (rollout, loss, seed) = (&recipe.rollout, &recipe.loss, recipe.run.seed);
         // 1. Sample a group of episodes for each task.
         let earlier = self.earlier.sampler(&policy.model, trainer.updates());
-        let (sampler, version) = match &earlier {
-            Some(earlier) => (&earlier.model, earlier.version),
-            None => (&policy.model, trainer.updates()),
-        };
-        let greedy = || LocalPolicy::new(sampler, &policy.chat, version).with_limits(rollout.limits());
-        let mut local = greedy();
-        if !rollout.allow_off_policy {
-            local = local.for_training();
-        }
-        let players = Players { sampling: &mut local, greedy: &mut greedy() };
+        let now = (&policy.model, trainer.updates());
+        let (model, version) = earlier.as_ref().map_or(now, |earlier| (&earlier.model, earlier.version));
+        let sampler = Sampler { model, chat: &policy.chat, version, limits: rollout.limits() };
+        let mut local = sampler.training_policy(recipe);
+        let players = Players { sampling: &mut local, greedy: &mut sampler.policy() };
         let tokenizer = &policy.chat.tokenizer;
         let groups =
             Groups::sample(recipe, tasks, &mut self.selection, &self.planned, players, tokenizer, step)?;
@@ -264,37 +258,10 @@ impl GrpoStage {
         let names = &self.components;
         let mut rollouts =
             credit::rollouts(recipe, needs, names, &groups, &rewards, &batch, estimates.as_ref())?;
-        if needs.tasks {
-            let moved = self.moved.since(recipe, &policy.model, &groups)?;
-            credit::tell(&mut rollouts, &groups, &moved, |told, kl| told.kl = kl);
-            self.moved.keep(&groups, &batch);
-        }
-        if needs.token_statistics {
-            let is_old = recipe.loss.correction.proximal == ProximalSource::Recompute;
-            let model = if is_old { &policy.model } else { sampler };
-            credit::tell_statistics(&mut rollouts, recipe, model, &groups, &batch)?;
-        }
-        if needs.greedy_reward {
-            let generator = &*tasks.train_generator;
-            let greedy = groups.greedy_rewards(recipe, generator, &mut greedy(), step)?;
-            metrics.extend(mean_of(&greedy).map(|mean| ("greedy_reward".to_owned(), mean)));
-            credit::tell(&mut rollouts, &groups, &greedy, |told, reward| told.greedy_reward = reward);
-        }
-        if let Some(judge) = self.judge.as_ref().filter(|_| needs.wins) {
-            let compared = judge.compare(recipe, &groups, step)?;
-            metrics.extend(compared.metrics());
-            for (rollout, wins) in rollouts.iter_mut().zip(compared.wins) {
-                rollout.iter_mut().for_each(|told| told.wins.clone_from(&wins));
-            }
-        }
-        if let Some(ask) = needs.continuations {
-            let generator = &*tasks.train_generator;
-            let continued = Continued::sample(recipe, ask, &groups, generator, &mut local, tokenizer, step)?;
-            metrics.insert("continuations/answers".into(), continued.answers as f64);
-            *metrics.entry("tokens/sampled".into()).or_default() += continued.tokens as f64;
-            for (rollout, rewards) in rollouts.iter_mut().zip(continued.rewards) {
-                rollout.iter_mut().for_each(|told| told.continued.clone_from(&rewards));
-            }
+        let played = Played { recipe, tasks, step, groups: &groups, batch: &batch };
+        for (name, value) in self.inform(&mut rollouts, played, policy, &sampler)? {
+            // Tokens are sampled by more than one.
+            *metrics.entry(name).or_default() += value;
         }
         let compared = Compared::of(&groups, &rollouts);
         let advantages = credit::advantages(recipe, &*self.estimator, &groups, &compared)?;
@@ -370,12 +337,6 @@ fn part<T: DeserializeOwned + Default>(state: &Value) -> Result<T, RunError> {
     serde_json::from_value(state.clone()).map_err(|error| {
         RunError::Refused(format!("the checkpoint's state of the stage is damaged: {error}"))
     })
-}
-
-/// The mean of those that are there.
-fn mean_of(values: &[Option<f64>]) -> Option<f64> {
-    let known: Vec<f64> = values.iter().copied().flatten().collect();
-    (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
 }
 
 /// Updates the policy on the samples of a step: pass after pass, minibatch after minibatch, until a gate closes.

@@ -116,10 +116,7 @@ const BOUNDS: [(&str, f64, f64, &str); 12] = [
 
 /// The numbers of the configuration that may be changed.
 pub(super) fn bounds() -> Vec<Bound> {
-    BOUNDS
-        .iter()
-        .map(|&(key, min, max, help)| Bound { key: key.into(), min, max, help: help.into() })
-        .collect()
+    Bound::of(&BOUNDS)
 }
 
 impl Config {

@@ -76,12 +76,11 @@ impl Default for Config {
 }
 
 fn bounds() -> Vec<Bound> {
-    let bound = |key: &str, min, max, help: &str| Bound { key: key.into(), min, max, help: help.into() };
-    vec![
-        bound("quadruples", 1.0, 1_000.0, "most quadruples of a prompt"),
-        bound("reward.format", -10.0, 10.0, "reward of the form"),
-        bound("reward.abstention", -10.0, 10.0, "reward of a right abstention"),
-    ]
+    Bound::of(&[
+        ("quadruples", 1.0, 1_000.0, "most quadruples of a prompt"),
+        ("reward.format", -10.0, 10.0, "reward of the form"),
+        ("reward.abstention", -10.0, 10.0, "reward of a right abstention"),
+    ])
 }
 
 /// Hands out TimeQA's questions.

@@ -17,11 +17,11 @@ const DIR: &str = "earlier";
 /// The policy as it was at the beginning of the last steps, the oldest first: as many as the next step needs.
 pub(super) struct Earlier {
     lag: usize,
-    kept: VecDeque<Arc<Sampler>>,
+    kept: VecDeque<Arc<Snapshot>>,
 }
 
-/// A policy that samples.
-pub(super) struct Sampler {
+/// A policy as it was.
+pub(super) struct Snapshot {
     pub(super) model: Model,
     /// Updates that its weights have had.
     pub(super) version: u64,
@@ -44,7 +44,7 @@ impl Earlier {
         for version in part::<Vec<u64>>(state)? {
             let mut model = policy.clone();
             checkpoint.restore_weights(&file(version), &mut model)?;
-            earlier.kept.push_back(Arc::new(Sampler { model, version }));
+            earlier.kept.push_back(Arc::new(Snapshot { model, version }));
         }
         Ok(earlier)
     }
@@ -52,11 +52,11 @@ impl Earlier {
     /// What samples in a step that begins with the weights `policy`, which have had `version` updates: the weights of `lag`
     /// steps ago, in the first steps those that the run began with. None where those of now do. They are kept for later
     /// steps.
-    pub(super) fn sampler(&mut self, policy: &Model, version: u64) -> Option<Arc<Sampler>> {
+    pub(super) fn sampler(&mut self, policy: &Model, version: u64) -> Option<Arc<Snapshot>> {
         if self.lag == 0 {
             return None;
         }
-        self.kept.push_back(Arc::new(Sampler { model: policy.clone(), version }));
+        self.kept.push_back(Arc::new(Snapshot { model: policy.clone(), version }));
         if self.kept.len() <= self.lag {
             return self.kept.front().cloned();
         }

@@ -1,0 +1,103 @@
+//! What an estimator is told of the rollouts of a step beyond their rewards: what it asks for with `needs`, and nothing else.
+
+use burnish_engine::{Limits, LocalPolicy};
+use burnish_model::{Chat, Model};
+use burnish_rl::advantage::Rollout;
+use burnish_rl::correction::ProximalSource;
+
+use super::batch::Batch;
+use super::continued::Continued;
+use super::groups::Groups;
+use super::{GrpoStage, credit};
+use crate::RunError;
+use crate::metrics::Values;
+use crate::policy::LoadedPolicy;
+use crate::recipe::Recipe;
+use crate::tasks::Tasks;
+
+/// The policy that samples in a step: that which is trained, or as it was some steps ago.
+pub(super) struct Sampler<'a> {
+    pub(super) model: &'a Model,
+    pub(super) chat: &'a Chat,
+    /// Updates that its weights have had.
+    pub(super) version: u64,
+    pub(super) limits: Limits,
+}
+
+impl<'a> Sampler<'a> {
+    /// For answers that are not trained on.
+    pub(super) fn policy(&self) -> LocalPolicy<'a> {
+        LocalPolicy::new(self.model, self.chat, self.version).with_limits(self.limits.clone())
+    }
+
+    /// For rollouts.
+    pub(super) fn training_policy(&self, recipe: &Recipe) -> LocalPolicy<'a> {
+        let policy = self.policy();
+        if recipe.rollout.allow_off_policy { policy } else { policy.for_training() }
+    }
+}
+
+/// A step, as it was played.
+#[derive(Clone, Copy)]
+pub(super) struct Played<'a> {
+    pub(super) recipe: &'a Recipe,
+    pub(super) tasks: &'a Tasks,
+    /// Its number, counted from 0.
+    pub(super) step: u64,
+    pub(super) groups: &'a Groups,
+    pub(super) batch: &'a Batch,
+}
+
+impl GrpoStage {
+    /// Tells each of `rollouts` what the estimator needs. Gives metrics of what that took.
+    ///
+    /// # Errors
+    /// If a policy or a judge fails, or an episode has a form that the estimator can't work with.
+    pub(super) fn inform(
+        &mut self,
+        rollouts: &mut [Option<Rollout>],
+        played: Played<'_>,
+        policy: &LoadedPolicy,
+        sampler: &Sampler<'_>,
+    ) -> Result<Values, RunError> {
+        let Played { recipe, tasks, step, groups, batch } = played;
+        let (needs, generator) = (self.estimator.needs(), &*tasks.train_generator);
+        let mut metrics = Values::new();
+        if needs.tasks {
+            let moved = self.moved.since(recipe, &policy.model, groups)?;
+            credit::tell(rollouts, groups, &moved, |told, kl| told.kl = kl);
+            self.moved.keep(groups, batch);
+        }
+        if needs.token_statistics {
+            let is_of_update = recipe.loss.correction.proximal == ProximalSource::Recompute;
+            let model = if is_of_update { &policy.model } else { sampler.model };
+            credit::tell_statistics(rollouts, recipe, model, groups, batch)?;
+        }
+        if needs.greedy_reward {
+            let greedy = groups.greedy_rewards(recipe, generator, &mut sampler.policy(), step)?;
+            let known: Vec<f64> = greedy.iter().copied().flatten().collect();
+            if !known.is_empty() {
+                let mean = known.iter().sum::<f64>() / known.len() as f64;
+                metrics.insert("greedy_reward".to_owned(), mean);
+            }
+            credit::tell(rollouts, groups, &greedy, |told, reward| told.greedy_reward = reward);
+        }
+        if let Some(judge) = self.judge.as_ref().filter(|_| needs.wins) {
+            let compared = judge.compare(recipe, groups, step)?;
+            metrics.extend(compared.metrics());
+            for (rollout, wins) in rollouts.iter_mut().zip(compared.wins) {
+                rollout.iter_mut().for_each(|told| told.wins.clone_from(&wins));
+            }
+        }
+        if let Some(ask) = needs.continuations {
+            let (mut policy, tokenizer) = (sampler.training_policy(recipe), &sampler.chat.tokenizer);
+            let continued = Continued::sample(recipe, ask, groups, generator, &mut policy, tokenizer, step)?;
+            metrics.insert("continuations/answers".into(), continued.answers as f64);
+            metrics.insert("tokens/sampled".into(), continued.tokens as f64);
+            for (rollout, rewards) in rollouts.iter_mut().zip(continued.rewards) {
+                rollout.iter_mut().for_each(|told| told.continued.clone_from(&rewards));
+            }
+        }
+        Ok(metrics)
+    }
+}
