@@ -16,7 +16,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Post-training of reasoning models and agents with reinforcement learning, in one binary.
 #[derive(Debug, Parser)]
-#[command(version, about, max_term_width = 100)]
+#[command(version = env!("BURNISH_VERSION"), about, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -60,7 +60,9 @@ impl Part for OptimalTokenBaseline {
         paper: "Li et al. 2026, The Optimal Token Baseline, arXiv:2602.07078",
         equation: "R_i - Σ_j R_j·W_jt / (Σ_j W_jt + ε), W the running sum of 1 - 2·π + Σp²",
         scope: "group",
-        check: Check::Golden("verl 0.9 compute_optimal_token_baseline_advantage, compute_multi_turn_optimal_token_baseline_advantage"),
+        check: Check::Golden(
+            "verl 0.9 compute_optimal_token_baseline_advantage, compute_multi_turn_optimal_token_baseline_advantage",
+        ),
         reconstructed: None,
         reduces_to: &["the mean of the members with a token t, where all W are equal"],
         file: "crates/burnish-rl/src/advantage/optimal_token_baseline.rs",

@@ -1,7 +1,6 @@
 //! `burnish study`
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -73,7 +72,11 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         return Ok(());
     }
     let findings = Findings::of(&study, &study.plan()?)?;
-    let made = Made { command, machine: machine(), version: version() };
+    let made = Made {
+        command,
+        machine: machine(),
+        version: concat!("burnish ", env!("BURNISH_VERSION")).to_owned(),
+    };
     let written = findings.write(&study, &made)?;
     println!("\n{}\n", findings.success_table());
     for warning in &findings.warnings {
@@ -174,17 +177,5 @@ fn machine() -> String {
     match model {
         Some((_, model)) => format!("{cores} cores of {}", model.trim()),
         None => format!("{cores} cores"),
-    }
-}
-
-/// The program's version, and the commit of the working tree where there is one.
-fn version() -> String {
-    let version = concat!("burnish ", env!("CARGO_PKG_VERSION"));
-    let commit = Command::new("git").args(["describe", "--always", "--dirty", "--exclude=*"]).output();
-    match commit.map(|output| (output.status.success(), String::from_utf8(output.stdout))) {
-        Ok((true, Ok(commit))) if !commit.trim().is_empty() => {
-            format!("{version} (commit {})", commit.trim())
-        }
-        _ => version.to_owned(),
     }
 }
