@@ -81,6 +81,7 @@ pub struct CorrectionConfig {
     /// log-probabilities are then not needed. Default: false.
     pub bypass: bool,
     /// Where the log-probabilities of the proximal policy come from, where earlier weights sampled. Default: `behavior`.
+    #[serde(skip_serializing_if = "ProximalSource::is_behavior")]
     pub proximal: ProximalSource,
     /// What the loss of a token is multiplied by. Default: nothing.
     pub weight: WeightConfig,
@@ -105,6 +106,13 @@ pub enum ProximalSource {
     Recompute,
     /// From those of sampling and of the policy, by the age of the token: [`loglinear_proximal`].
     Loglinear,
+}
+
+impl ProximalSource {
+    /// A key that came later is left out where it says nothing, so that what was made before keeps its hash.
+    fn is_behavior(&self) -> bool {
+        *self == ProximalSource::Behavior
+    }
 }
 
 /// What becomes of a token that is left out.

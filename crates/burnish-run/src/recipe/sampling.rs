@@ -45,9 +45,15 @@ pub struct RolloutSection {
     pub cache_mib: usize,
     /// By how many steps the weights that sample are behind those that are trained; 0 is on policy. What an asynchronous
     /// pipeline does, at a lag that is the same in every step and in every run.
+    #[serde(skip_serializing_if = "is_zero")]
     pub policy_lag: u64,
     /// What happens to groups in which every episode earned the same.
     pub dynamic_sampling: DynamicSampling,
+}
+
+/// A key that came later is left out where it says nothing, so that what was made before keeps its hash.
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 impl Default for RolloutSection {
