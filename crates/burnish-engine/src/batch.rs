@@ -18,9 +18,24 @@ use crate::{Choice, Chooser, EngineError, Generated, Limits, Request, Stats};
 
 /// Sequences of a shard at least: a thread that reads all weights for fewer had better read half of them.
 const SHARD_ROWS_MIN: usize = 4;
+/// Steps that a thread does with its sequences before all are shared out anew: enough that waking threads costs nothing,
+/// and few, since sequences that end leave some threads with less to do than others.
+const ROUND_STEPS: usize = 16;
 
 /// A token, and what was asked about its distribution.
 type Chosen = (Choice, Option<TokenLogprobs>);
+
+/// The index of a request, and its answer.
+type Ended = (usize, Generated);
+
+/// What a thread made of its sequences in some steps.
+struct Round<'a> {
+    /// Those that go on, in their order.
+    sequences: Vec<Sequence<'a>>,
+    ended: Vec<Ended>,
+    steps: usize,
+    sampled_tokens: usize,
+}
 
 /// A prompt that is read once for all requests that have it.
 struct Prompt<'a> {
@@ -141,34 +156,69 @@ impl<'a> Batch<'a> {
         (self.answers.into_iter().flatten().collect(), self.stats)
     }
 
-    /// Samples one token of every active sequence.
-    pub(crate) fn step(&mut self) -> Result<(), EngineError> {
+    /// Samples the next tokens of every active sequence: one, or several where nobody waits for its place.
+    pub(crate) fn advance(&mut self) -> Result<(), EngineError> {
         self.make_room();
-        let mut sequences = std::mem::take(&mut self.active);
+        let steps = self.steps_ahead();
+        let sequences = std::mem::take(&mut self.active);
         self.stats.recomputed_tokens +=
             sequences.iter().map(|sequence| sequence.unread().len() - 1).sum::<usize>();
-        let threads = self.choosers.len();
-        let share = sequences.len().div_ceil(threads);
+        let share = sequences.len().div_ceil(self.choosers.len());
         if share < SHARD_ROWS_MIN || !self.model.params.device().is_cpu() {
-            let logits = self.forward(&mut sequences, Workers::Pool);
-            let rows: Vec<usize> = (0..sequences.len()).collect();
-            let choices = self.choose(&sequences, &logits, &rows)?;
-            self.stats.steps += 1;
-            return self.extend(sequences, choices);
+            return self.step_together(sequences);
         }
-        // Each thread reads all weights for its own sequences: nobody waits for anybody until the end of the step.
-        let mut choosers = std::mem::take(&mut self.choosers);
-        let shards = sequences.par_chunks_mut(share).zip(&mut choosers);
-        let choices: Vec<Vec<_>> = shards
-            .map(|(sequences, chooser)| {
-                let logits = self.forward(sequences, Workers::One);
-                let pairs = sequences.iter().zip(logits.data().chunks_exact(logits.cols()));
-                pairs.map(|(sequence, logits)| self.choose_one(sequence, logits, chooser)).collect()
-            })
+        // Each thread reads all weights for its own sequences: nobody waits for anybody until the end of the round.
+        let mut sequences = sequences.into_iter();
+        let shards: Vec<Vec<Sequence<'a>>> = std::iter::repeat_with(|| sequences.by_ref().take(share).collect())
+            .take_while(|shard: &Vec<_>| !shard.is_empty())
             .collect();
+        let mut choosers = std::mem::take(&mut self.choosers);
+        let shards = shards.into_par_iter().zip(&mut choosers);
+        let rounds: Vec<_> = shards.map(|(shard, chooser)| self.round(shard, steps, chooser)).collect();
         self.choosers = choosers;
+        let mut steps_done = 0;
+        for round in rounds {
+            let Round { sequences, ended, steps, sampled_tokens } = round?;
+            self.active.extend(sequences);
+            self.end(ended);
+            self.stats.sampled_tokens += sampled_tokens;
+            steps_done = steps_done.max(steps);
+        }
+        self.stats.steps += steps_done;
+        Ok(())
+    }
+
+    /// One step of all sequences, each operation of which all threads share.
+    fn step_together(&mut self, mut sequences: Vec<Sequence<'a>>) -> Result<(), EngineError> {
+        let logits = self.forward(&mut sequences, Workers::Pool);
+        let rows: Vec<usize> = (0..sequences.len()).collect();
+        let choices = self.choose(&sequences, &logits, &rows)?;
         self.stats.steps += 1;
-        self.extend(sequences, choices.into_iter().flatten().collect())
+        self.extend(sequences, choices)
+    }
+
+    /// Up to `steps` steps of some sequences, by the calling thread.
+    fn round(
+        &self,
+        sequences: Vec<Sequence<'a>>,
+        steps: usize,
+        chooser: &mut Chooser,
+    ) -> Result<Round<'a>, EngineError> {
+        let mut round = Round { sequences, ended: Vec::new(), steps: 0, sampled_tokens: 0 };
+        while round.steps < steps && !round.sequences.is_empty() {
+            let logits = self.forward(&mut round.sequences, Workers::One);
+            round.steps += 1;
+            round.sampled_tokens += round.sequences.len();
+            let rows = logits.data().chunks_exact(logits.cols());
+            for (sequence, logits) in std::mem::take(&mut round.sequences).into_iter().zip(rows) {
+                let choice = self.choose_one(&sequence, logits, chooser);
+                match self.push(sequence, choice)? {
+                    ControlFlow::Continue(sequence) => round.sequences.push(sequence),
+                    ControlFlow::Break(ended) => round.ended.push(ended),
+                }
+            }
+        }
+        Ok(round)
     }
 
     /// Reads the unread tokens of each sequence; gives the logits of what follows, `[sequences, V]`.
@@ -200,26 +250,43 @@ impl<'a> Batch<'a> {
         self.model.logits(&mut tape, &hidden)
     }
 
-    /// Appends its choice to each of `sequences`; those that have not ended then are active. `None` stands for logits
-    /// that are no distribution.
+    /// Appends its choice to each of `sequences`; those that have not ended then are active.
     fn extend(
         &mut self,
         sequences: Vec<Sequence<'a>>,
         choices: Vec<Option<Chosen>>,
     ) -> Result<(), EngineError> {
-        for (Sequence { answer, cache }, choice) in sequences.into_iter().zip(choices) {
-            let request = answer.request;
-            let asked = &self.requests[request];
-            let (choice, details) =
-                choice.ok_or(EngineError::NotFinite { request, position: answer.ids.len() })?;
-            let tokens_left = self.context_tokens_max - asked.prompt.len() - answer.ids.len();
-            self.stats.sampled_tokens += 1;
-            match answer.push(asked, choice, details, tokens_left)? {
-                ControlFlow::Continue(answer) => self.active.push(Sequence { answer, cache }),
-                ControlFlow::Break(generated) => self.answers[request] = Some(generated),
+        self.stats.sampled_tokens += sequences.len();
+        for (sequence, choice) in sequences.into_iter().zip(choices) {
+            match self.push(sequence, choice)? {
+                ControlFlow::Continue(sequence) => self.active.push(sequence),
+                ControlFlow::Break(ended) => self.end([ended]),
             }
         }
         Ok(())
+    }
+
+    /// Appends a choice to a sequence, with which it may end. `None` stands for logits that are no distribution.
+    fn push(
+        &self,
+        Sequence { answer, cache }: Sequence<'a>,
+        choice: Option<Chosen>,
+    ) -> Result<ControlFlow<Ended, Sequence<'a>>, EngineError> {
+        let request = answer.request;
+        let asked = &self.requests[request];
+        let (choice, details) =
+            choice.ok_or(EngineError::NotFinite { request, position: answer.ids.len() })?;
+        let tokens_left = self.context_tokens_max - asked.prompt.len() - answer.ids.len();
+        Ok(match answer.push(asked, choice, details, tokens_left)? {
+            ControlFlow::Continue(answer) => ControlFlow::Continue(Sequence { answer, cache }),
+            ControlFlow::Break(generated) => ControlFlow::Break((request, generated)),
+        })
+    }
+
+    fn end(&mut self, ended: impl IntoIterator<Item = Ended>) {
+        for (request, generated) in ended {
+            self.answers[request] = Some(generated);
+        }
     }
 
     /// Chooses the next token of each sequence, from its row of `logits` `[_, V]`.

@@ -25,6 +25,11 @@ impl Cache {
         self.answer.rows
     }
 
+    /// Pages that the answer has.
+    pub(crate) fn answer_pages(&self) -> usize {
+        self.answer.pages()
+    }
+
     /// Sees that there is room for `rows` tokens of the answer in all; `false` if the pool has too few pages.
     pub(crate) fn reserve(&mut self, rows: usize, pool: &Arc<Pool>) -> bool {
         self.answer.reserve(rows, pool)

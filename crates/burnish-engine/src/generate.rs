@@ -32,7 +32,7 @@ pub fn generate(
             if batch.is_empty() {
                 return Ok(batch.finish());
             }
-            batch.step()?;
+            batch.advance()?;
         }
     })
 }

@@ -3,21 +3,56 @@
 //! A large allocation that is freed goes back to the system, and comes back as pages that it must clear: in a training
 //! step that took a fifth of the time. So buffers that are dropped wait here for the next of about their size.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
 
 /// Buffers below 64 KiB are left to the allocator, which is fast there.
 const POOLED_MIN: usize = 1 << 14;
-/// Elements that wait at most: 1 GiB. What is beyond is freed.
+/// Elements that wait at most: 1 GiB. Beyond that, those that have waited longest are freed.
 const IDLE_MAX: usize = 1 << 28;
 
-static IDLE: Mutex<Idle> = Mutex::new(Idle { by_len: BTreeMap::new(), elements: 0 });
+static IDLE: Mutex<Idle> = Mutex::new(Idle { by_len: BTreeMap::new(), elements: 0, kept: 0 });
 
-/// Buffers that wait, by their true length.
+/// Buffers that wait.
 struct Idle {
-    by_len: BTreeMap<usize, Vec<Vec<f32>>>,
+    /// By their true length, the newest last, each with its number in the order in which they came.
+    by_len: BTreeMap<usize, VecDeque<(u64, Vec<f32>)>>,
     elements: usize,
+    /// Buffers that ever came.
+    kept: u64,
+}
+
+impl Idle {
+    /// The shortest of at least `class` elements, and not of twice as many: lengths that differ from batch to batch, as
+    /// those of ragged answers do, share their memory.
+    fn take(&mut self, class: usize) -> Option<Vec<f32>> {
+        let (&len, waiting) = self.by_len.range_mut(class..2 * class).next()?;
+        let (_, data) = waiting.pop_back()?;
+        if waiting.is_empty() {
+            self.by_len.remove(&len);
+        }
+        self.elements -= len;
+        Some(data)
+    }
+
+    /// Keeps a buffer; gives those that have to go for it.
+    fn keep(&mut self, data: Vec<f32>) -> Vec<Vec<f32>> {
+        self.elements += data.len();
+        self.kept += 1;
+        self.by_len.entry(data.len()).or_default().push_back((self.kept, data));
+        let mut freed = Vec::new();
+        while self.elements > IDLE_MAX {
+            let oldest = self.by_len.values_mut().min_by_key(|waiting| waiting.front().map(|(kept, _)| *kept));
+            let Some((_, data)) = oldest.and_then(VecDeque::pop_front) else { break };
+            self.elements -= data.len();
+            if self.by_len.get(&data.len()).is_some_and(VecDeque::is_empty) {
+                self.by_len.remove(&data.len());
+            }
+            freed.push(data);
+        }
+        freed
+    }
 }
 
 /// Numbers of a value on a tape. Its memory is used again once it is dropped.
@@ -36,12 +71,7 @@ impl Buffer {
             return Buffer { data: vec![0.0; len], len };
         }
         let class = class_of(len);
-        let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = idle.by_len.get_mut(&class).and_then(Vec::pop);
-        if found.is_some() {
-            idle.elements -= class;
-        }
-        drop(idle);
+        let found = IDLE.lock().unwrap_or_else(PoisonError::into_inner).take(class);
         Buffer { data: found.unwrap_or_else(|| vec![0.0; class]), len }
     }
 
@@ -72,11 +102,10 @@ impl Drop for Buffer {
         if len < POOLED_MIN || class_of(len) != len {
             return;
         }
-        let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.elements + len <= IDLE_MAX {
-            idle.elements += len;
-            idle.by_len.entry(len).or_default().push(std::mem::take(&mut self.data));
-        }
+        let data = std::mem::take(&mut self.data);
+        let freed = IDLE.lock().unwrap_or_else(PoisonError::into_inner).keep(data);
+        // Not under the lock.
+        drop(freed);
     }
 }
 
@@ -128,6 +157,22 @@ mod tests {
         assert_eq!(second[..len], vec![5.0; len]);
         drop(second);
         assert!(Buffer::zeros(len).iter().all(|&value| value == 0.0));
+    }
+
+    #[test]
+    fn the_shortest_that_is_long_enough_is_taken_and_the_oldest_go_first() {
+        let mut idle = Idle { by_len: BTreeMap::new(), elements: 0, kept: 0 };
+        for len in [30, 10, 20, 15] {
+            assert_eq!(idle.keep(vec![0.0; len]), Vec::<Vec<f32>>::new());
+        }
+        let mut take = |class| idle.take(class).map(|data| data.len());
+        assert_eq!([take(11), take(11), take(11), take(15)], [Some(15), Some(20), None, None]);
+        assert_eq!((idle.elements, idle.by_len.len()), (40, 2));
+        // Never touched, so that it takes no memory.
+        let large = vec![0.0; IDLE_MAX - 5];
+        let freed: Vec<usize> = idle.keep(large).iter().map(Vec::len).collect();
+        assert_eq!((freed, idle.elements), (vec![30, 10], IDLE_MAX - 5));
+        assert_eq!(idle.by_len.keys().copied().collect::<Vec<_>>(), [IDLE_MAX - 5]);
     }
 
     #[test]

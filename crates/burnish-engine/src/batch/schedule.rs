@@ -6,7 +6,7 @@ use burnish_tensor::{Layout, Tape, Workers};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Batch, Prefilled, Sequence};
+use super::{Batch, Prefilled, ROUND_STEPS, Sequence};
 use crate::EngineError;
 use crate::answer::Answer;
 use crate::cache::{Cache, Prefill};
@@ -190,6 +190,29 @@ impl Batch<'_> {
         }
     }
 
+    /// How many steps can be done before it must be looked again who is in the batch. Where requests wait it is one, so
+    /// that they take a place as soon as it is free; else the cache has room for all of them from now on.
+    pub(super) fn steps_ahead(&mut self) -> usize {
+        if !self.preempted.is_empty() || self.waiting_from < self.requests.len() {
+            return 1;
+        }
+        let rows = |sequence: &Sequence<'_>| {
+            let Answer { request, ids, .. } = &sequence.answer;
+            answer_rows_max(&self.requests[*request], self.context_tokens_max).min(ids.len() - 1 + ROUND_STEPS)
+        };
+        let missing = |sequence: &Sequence<'_>| {
+            pages_of(rows(sequence)).saturating_sub(sequence.cache.answer_pages())
+        };
+        let rows: Vec<usize> = self.active.iter().map(rows).collect();
+        if self.active.iter().map(missing).sum::<usize>() > self.pool.free() {
+            return 1;
+        }
+        for (sequence, rows) in self.active.iter_mut().zip(rows) {
+            sequence.cache.reserve(rows, &self.pool);
+        }
+        ROUND_STEPS
+    }
+
     /// Takes the pages of an active answer, which then waits.
     fn preempt(&mut self, at: usize) {
         let Sequence { answer, cache } = self.active.remove(at);
@@ -246,7 +269,7 @@ mod tests {
             if batch.is_empty() {
                 break;
             }
-            batch.step().unwrap();
+            batch.advance().unwrap();
             let held = bytes_held(&batch);
             assert_eq!(held, 9 * page_bytes - batch.pool.free() * page_bytes);
             greatest = greatest.max(held);
