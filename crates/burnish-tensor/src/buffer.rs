@@ -61,18 +61,23 @@ pub struct Buffer {
     /// At least `len` elements.
     data: Vec<f32>,
     len: usize,
+    /// Does its memory wait for the next, once it is dropped?
+    is_kept: bool,
 }
 
 impl Buffer {
     /// `len` elements that hold whatever was there before: for what is written before it is read.
     #[must_use]
     pub fn scratch(len: usize) -> Buffer {
-        if len < POOLED_MIN {
-            return Buffer { data: vec![0.0; len], len };
-        }
+        if len < POOLED_MIN { Buffer::from(vec![0.0; len]) } else { Buffer::kept(len) }
+    }
+
+    /// The same of any length: for the many parts of what is large as a whole.
+    #[must_use]
+    pub fn kept(len: usize) -> Buffer {
         let class = class_of(len);
         let found = IDLE.lock().unwrap_or_else(PoisonError::into_inner).take(class);
-        Buffer { data: found.unwrap_or_else(|| vec![0.0; class]), len }
+        Buffer { data: found.unwrap_or_else(|| vec![0.0; class]), len, is_kept: true }
     }
 
     /// `len` zeros.
@@ -93,13 +98,13 @@ impl Buffer {
 /// The length that a buffer of `len` elements is made with: eight steps to a doubling, so that an eighth is wasted at
 /// most.
 fn class_of(len: usize) -> usize {
+    let len = len.max(8);
     len.next_multiple_of(1 << (len.ilog2() - 3))
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let len = self.data.len();
-        if len < POOLED_MIN || class_of(len) != len {
+        if !self.is_kept {
             return;
         }
         let data = std::mem::take(&mut self.data);
@@ -117,7 +122,7 @@ impl Clone for Buffer {
 
 impl From<Vec<f32>> for Buffer {
     fn from(data: Vec<f32>) -> Self {
-        Buffer { len: data.len(), data }
+        Buffer { len: data.len(), data, is_kept: false }
     }
 }
 
@@ -188,6 +193,7 @@ mod tests {
         let short = Buffer::zeros(3);
         assert_eq!(*short.clone(), [0.0; 3]);
         let foreign = Buffer::from(vec![1.0; 9 * POOLED_MIN + 1]);
-        assert_eq!(foreign.len(), 9 * POOLED_MIN + 1);
+        assert_eq!((foreign.len(), foreign.is_kept), (9 * POOLED_MIN + 1, false));
+        assert!(!short.is_kept && Buffer::kept(3).is_kept && Buffer::scratch(POOLED_MIN).is_kept);
     }
 }

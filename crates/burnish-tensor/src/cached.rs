@@ -125,9 +125,13 @@ impl Head<'_> {
 
     #[inline(always)]
     fn heads<const H: usize>(self, q: &[f32], scores: &mut Vec<f32>, out: &mut [f32]) {
-        let (dim, stride) = (self.shape.head_dim, self.cache.len() * KV_ROWS);
-        scores.clear();
-        scores.resize(H * stride, 0.0);
+        let dim = self.shape.head_dim;
+        // Whole vectors, so that no loop over scores has a rest.
+        let stride = (self.cache.len() * KV_ROWS).next_multiple_of(vector::LANES);
+        if scores.len() < H * stride {
+            scores.resize(H * stride, 0.0);
+        }
+        let scores = &mut scores[..H * stride];
         let first = self.kv_head * dim * KV_ROWS;
         lanes::scores::<H>(q, dim, self.cache, first, stride, scores);
         let mut inverse = [0.0; H];
@@ -140,10 +144,9 @@ impl Head<'_> {
                 }
                 seen += block.rows;
             }
-            let scores = &mut scores[..seen];
-            vector::scale(scores, self.shape.scale());
-            let maximum = vector::max(scores);
-            *inverse = 1.0 / vector::exp_shifted(scores, maximum);
+            // What is not there weighs nothing.
+            scores[seen..].fill(f32::NEG_INFINITY);
+            *inverse = 1.0 / vector::exp_scaled(scores, self.shape.scale());
         }
         let values =
             lanes::Values { cache: self.cache, first, dim, soon: (self.soon.0, self.soon.1 * dim * KV_ROWS) };

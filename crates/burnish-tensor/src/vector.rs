@@ -11,7 +11,7 @@
 use pulp::Arch;
 
 /// Partial sums of a reduction.
-const LANES: usize = 32;
+pub(crate) const LANES: usize = 32;
 
 /// Runs `body` compiled for the widest vector instructions of this machine.
 #[inline(always)]
@@ -111,11 +111,17 @@ pub(crate) fn max(x: &[f32]) -> f32 {
             lanes[lane] = if block[lane] > lanes[lane] { block[lane] } else { lanes[lane] };
         }
     }
-    let mut max = f32::NEG_INFINITY;
-    for &x in lanes.iter().chain(tail) {
-        max = if x > max { x } else { max };
+    for (lane, &x) in lanes.iter_mut().zip(tail) {
+        *lane = if x > *lane { x } else { *lane };
     }
-    max
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            lanes[lane] = if lanes[lane + width] > lanes[lane] { lanes[lane + width] } else { lanes[lane] };
+        }
+        width /= 2;
+    }
+    lanes[0]
 }
 
 /// `y *= a`.
@@ -133,6 +139,26 @@ pub(crate) fn exp_shifted(x: &mut [f32], shift: f32) -> f32 {
         *x = exp(*x - shift);
     }
     sum(x)
+}
+
+/// `x = e^(scale · x - scale · max x)`, and the sum of that: a softmax before its division. The scale is above 0.
+#[inline(always)]
+pub(crate) fn exp_scaled(x: &mut [f32], scale: f32) -> f32 {
+    let shift = -scale * max(x);
+    let (blocks, tail) = x.as_chunks_mut::<LANES>();
+    let mut lanes = [0.0; LANES];
+    for block in blocks {
+        for lane in 0..LANES {
+            block[lane] = exp(block[lane].mul_add(scale, shift));
+            lanes[lane] += block[lane];
+        }
+    }
+    let mut rest = 0.0;
+    for x in tail {
+        *x = exp(x.mul_add(scale, shift));
+        rest += *x;
+    }
+    fold_lanes(lanes, rest)
 }
 
 /// `y += x`.
@@ -191,6 +217,19 @@ mod tests {
                 x.iter().map(|x| x * x).sum::<f32>()
             );
             assert_eq!(max(&x), x.last().copied().unwrap_or(f32::NEG_INFINITY));
+            let turned: Vec<f32> = x.iter().rev().copied().collect();
+            assert_eq!(max(&turned), max(&x));
+
+            let mut weights = x.clone();
+            let total = simd(
+                #[inline(always)]
+                || exp_scaled(&mut weights, 0.25),
+            );
+            let exact: Vec<f64> = x.iter().map(|&x| (0.25 * f64::from(x - max(&x))).exp()).collect();
+            assert!((f64::from(total) - exact.iter().sum::<f64>()).abs() < 1e-5);
+            for (weight, exact) in weights.iter().zip(exact) {
+                assert!((f64::from(*weight) - exact).abs() < 1e-6 * exact, "{weight} {exact}");
+            }
         }
     }
 }
