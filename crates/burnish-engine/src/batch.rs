@@ -37,6 +37,12 @@ struct Round<'a> {
     sampled_tokens: usize,
 }
 
+/// At which of its steps a thread could not go on, and why.
+struct Failed {
+    step: usize,
+    error: EngineError,
+}
+
 /// A prompt that is read once for all requests that have it.
 struct Prompt<'a> {
     ids: &'a [u32],
@@ -93,6 +99,8 @@ pub(crate) struct Batch<'a> {
     /// The request that is first in the queue and was found to have no room.
     stalled: Option<usize>,
     active: Vec<Sequence<'a>>,
+    /// Steps for which all active sequences have room, and before which nobody joins.
+    steps_ahead: usize,
     answers: Vec<Option<Generated>>,
     /// One a thread.
     choosers: Vec<Chooser>,
@@ -139,6 +147,7 @@ impl<'a> Batch<'a> {
             waiting_from: 0,
             stalled: None,
             active: Vec::new(),
+            steps_ahead: 0,
             answers: requests.iter().map(|_| None).collect(),
             landing: Landing::default(),
             choosers: (0..rayon::current_num_threads()).map(|_| Chooser::default()).collect(),
@@ -159,7 +168,9 @@ impl<'a> Batch<'a> {
     /// Samples the next tokens of every active sequence: one, or several where nobody waits for its place.
     pub(crate) fn advance(&mut self) -> Result<(), EngineError> {
         self.make_room();
-        let steps = self.steps_ahead();
+        if self.steps_ahead == 0 {
+            self.steps_ahead = self.look_ahead();
+        }
         let sequences = std::mem::take(&mut self.active);
         self.stats.recomputed_tokens +=
             sequences.iter().map(|sequence| sequence.unread().len() - 1).sum::<usize>();
@@ -169,16 +180,22 @@ impl<'a> Batch<'a> {
         }
         // Each thread reads all weights for its own sequences: nobody waits for anybody until the end of the round.
         let mut sequences = sequences.into_iter();
-        let shards: Vec<Vec<Sequence<'a>>> = std::iter::repeat_with(|| sequences.by_ref().take(share).collect())
-            .take_while(|shard: &Vec<_>| !shard.is_empty())
-            .collect();
+        let shards: Vec<Vec<Sequence<'a>>> =
+            std::iter::repeat_with(|| sequences.by_ref().take(share).collect())
+                .take_while(|shard: &Vec<_>| !shard.is_empty())
+                .collect();
         let mut choosers = std::mem::take(&mut self.choosers);
         let shards = shards.into_par_iter().zip(&mut choosers);
-        let rounds: Vec<_> = shards.map(|(shard, chooser)| self.round(shard, steps, chooser)).collect();
+        let rounds: Vec<_> = shards.map(|(shard, chooser)| self.round(shard, chooser)).collect();
         self.choosers = choosers;
+        self.steps_ahead = 0;
+        // What failed first, whichever thread met it.
+        let failed = rounds.iter().filter_map(|round| round.as_ref().err()).min_by_key(|failed| failed.step);
+        if let Some(Failed { error, .. }) = failed {
+            return Err(error.clone());
+        }
         let mut steps_done = 0;
-        for round in rounds {
-            let Round { sequences, ended, steps, sampled_tokens } = round?;
+        for Round { sequences, ended, steps, sampled_tokens } in rounds.into_iter().flatten() {
             self.active.extend(sequences);
             self.end(ended);
             self.stats.sampled_tokens += sampled_tokens;
@@ -194,25 +211,23 @@ impl<'a> Batch<'a> {
         let rows: Vec<usize> = (0..sequences.len()).collect();
         let choices = self.choose(&sequences, &logits, &rows)?;
         self.stats.steps += 1;
+        self.steps_ahead -= 1;
         self.extend(sequences, choices)
     }
 
-    /// Up to `steps` steps of some sequences, by the calling thread.
-    fn round(
-        &self,
-        sequences: Vec<Sequence<'a>>,
-        steps: usize,
-        chooser: &mut Chooser,
-    ) -> Result<Round<'a>, EngineError> {
+    /// The steps ahead of some sequences, by the calling thread.
+    fn round(&self, sequences: Vec<Sequence<'a>>, chooser: &mut Chooser) -> Result<Round<'a>, Failed> {
         let mut round = Round { sequences, ended: Vec::new(), steps: 0, sampled_tokens: 0 };
-        while round.steps < steps && !round.sequences.is_empty() {
+        while round.steps < self.steps_ahead && !round.sequences.is_empty() {
             let logits = self.forward(&mut round.sequences, Workers::One);
             round.steps += 1;
             round.sampled_tokens += round.sequences.len();
             let rows = logits.data().chunks_exact(logits.cols());
             for (sequence, logits) in std::mem::take(&mut round.sequences).into_iter().zip(rows) {
                 let choice = self.choose_one(&sequence, logits, chooser);
-                match self.push(sequence, choice)? {
+                let pushed =
+                    self.push(sequence, choice).map_err(|error| Failed { step: round.steps, error })?;
+                match pushed {
                     ControlFlow::Continue(sequence) => round.sequences.push(sequence),
                     ControlFlow::Break(ended) => round.ended.push(ended),
                 }

@@ -43,7 +43,8 @@ impl Idle {
         self.by_len.entry(data.len()).or_default().push_back((self.kept, data));
         let mut freed = Vec::new();
         while self.elements > IDLE_MAX {
-            let oldest = self.by_len.values_mut().min_by_key(|waiting| waiting.front().map(|(kept, _)| *kept));
+            let oldest =
+                self.by_len.values_mut().min_by_key(|waiting| waiting.front().map(|(kept, _)| *kept));
             let Some((_, data)) = oldest.and_then(VecDeque::pop_front) else { break };
             self.elements -= data.len();
             if self.by_len.get(&data.len()).is_some_and(VecDeque::is_empty) {

@@ -225,7 +225,8 @@ mod tests {
                 #[inline(always)]
                 || exp_scaled(&mut weights, 0.25),
             );
-            let exact: Vec<f64> = x.iter().map(|&x| (0.25 * f64::from(x - max(&x))).exp()).collect();
+            let greatest = max(&x);
+            let exact: Vec<f64> = x.iter().map(|&x| (0.25 * f64::from(x - greatest)).exp()).collect();
             assert!((f64::from(total) - exact.iter().sum::<f64>()).abs() < 1e-5);
             for (weight, exact) in weights.iter().zip(exact) {
                 assert!((f64::from(*weight) - exact).abs() < 1e-6 * exact, "{weight} {exact}");

@@ -191,18 +191,19 @@ impl Batch<'_> {
     }
 
     /// How many steps can be done before it must be looked again who is in the batch. Where requests wait it is one, so
-    /// that they take a place as soon as it is free; else the cache has room for all of them from now on.
-    pub(super) fn steps_ahead(&mut self) -> usize {
+    /// that they take a place as soon as it is free; else as many as the cache now makes room for. It follows from the
+    /// requests and the limits, and not from how sequences are shared out to threads.
+    pub(super) fn look_ahead(&mut self) -> usize {
         if !self.preempted.is_empty() || self.waiting_from < self.requests.len() {
             return 1;
         }
         let rows = |sequence: &Sequence<'_>| {
             let Answer { request, ids, .. } = &sequence.answer;
-            answer_rows_max(&self.requests[*request], self.context_tokens_max).min(ids.len() - 1 + ROUND_STEPS)
+            answer_rows_max(&self.requests[*request], self.context_tokens_max)
+                .min(ids.len() - 1 + ROUND_STEPS)
         };
-        let missing = |sequence: &Sequence<'_>| {
-            pages_of(rows(sequence)).saturating_sub(sequence.cache.answer_pages())
-        };
+        let missing =
+            |sequence: &Sequence<'_>| pages_of(rows(sequence)).saturating_sub(sequence.cache.answer_pages());
         let rows: Vec<usize> = self.active.iter().map(rows).collect();
         if self.active.iter().map(missing).sum::<usize>() > self.pool.free() {
             return 1;

@@ -265,4 +265,20 @@ fn weights_that_diverged_are_an_error() {
     model.params.get_mut(head.base)[0] = f32::NAN;
     let error = generate(&model, None, &[request(vec![1], Sampling::at(1.0, 2), 0)], &Limits::default());
     assert_eq!(error.unwrap_err(), EngineError::NotFinite { request: 0, position: 0 });
+
+    // One that can't go on once it has read a certain token: named is who did first, whatever the threads.
+    let mut untied = self::model().config;
+    untied.tie_word_embeddings = false;
+    let mut model = Model::init(untied, 5);
+    let embedding = model.params.entries()[0].param;
+    let row = &mut model.params.get_mut(embedding)[7 * embedding.cols..][..embedding.cols];
+    row.fill(f32::NAN);
+    let requests: Vec<Request> = (0..24).map(|seed| request(vec![1], Sampling::at(1.0, 40), seed)).collect();
+    let with_threads = |n| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap();
+        pool.install(|| generate(&model, None, &requests, &Limits::default()).unwrap_err())
+    };
+    let one = with_threads(1);
+    assert!(matches!(one, EngineError::NotFinite { position: 2.., .. }), "{one:?}");
+    assert_eq!([with_threads(2), with_threads(3)], [one.clone(), one]);
 }

@@ -132,6 +132,26 @@ fn preemptions_are_the_same_at_any_thread_count() {
     }
 }
 
+#[test]
+fn threads_that_go_on_by_themselves_take_the_same_steps_and_the_same_memory() {
+    // Few enough sequences at the end that threads work on each together, at another time for each number of threads.
+    let requests = requests(20);
+    let with_threads = |n| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap();
+        pool.install(|| run(&MODEL, &requests, &Limits::default()))
+    };
+    let (answers, stats) = with_threads(1);
+    let longest = answers.iter().map(|answer| answer.ids.len()).max().unwrap();
+    // A round of steps and one more: the first token of each comes from its prompt.
+    assert!(longest > 2 + 16, "{longest}");
+    assert_eq!(stats.steps, longest - 1);
+    let all: usize = requests.iter().map(needs).sum();
+    assert!(stats.cache_bytes <= all * PAGE, "{stats:?}");
+    for threads in [2, 3, 5] {
+        assert_eq!(with_threads(threads), (answers.clone(), stats));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
