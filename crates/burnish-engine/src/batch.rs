@@ -1,5 +1,6 @@
 //! The state of a batch, and one step of decoding.
 
+mod round;
 mod schedule;
 
 use burnish_core::{TokenLogprobs, rng};
@@ -15,33 +16,15 @@ use crate::cache::{Cache, Decode, Run};
 use crate::generate::{page_shape, pages_max};
 use crate::pages::{Block, Pool};
 use crate::{Choice, Chooser, EngineError, Generated, Limits, Request, Stats};
+use round::{Failed, Round, weight_bytes};
 
 /// Sequences of a shard at least: a thread that reads all weights for fewer had better read half of them.
 const SHARD_ROWS_MIN: usize = 4;
-/// Steps that a thread does with its sequences before all are shared out anew: enough that waking threads costs nothing,
-/// and few, since sequences that end leave some threads with less to do than others.
-const ROUND_STEPS: usize = 16;
-
 /// A token, and what was asked about its distribution.
 type Chosen = (Choice, Option<TokenLogprobs>);
 
 /// The index of a request, and its answer.
 type Ended = (usize, Generated);
-
-/// What a thread made of its sequences in some steps.
-struct Round<'a> {
-    /// Those that go on, in their order.
-    sequences: Vec<Sequence<'a>>,
-    ended: Vec<Ended>,
-    steps: usize,
-    sampled_tokens: usize,
-}
-
-/// At which of its steps a thread could not go on, and why.
-struct Failed {
-    step: usize,
-    error: EngineError,
-}
 
 /// A prompt that is read once for all requests that have it.
 struct Prompt<'a> {
@@ -80,6 +63,8 @@ impl Sequence<'_> {
 pub(crate) struct Batch<'a> {
     model: &'a Model,
     prepacked: Prepacked,
+    /// Bytes of weights that a step reads, about.
+    weight_bytes: usize,
     tokenizer: Option<&'a Tokenizer>,
     requests: &'a [Request],
     limits: &'a Limits,
@@ -134,6 +119,7 @@ impl<'a> Batch<'a> {
         Batch {
             model,
             prepacked: model.prepacked(),
+            weight_bytes: weight_bytes(model),
             tokenizer,
             requests,
             limits,
@@ -186,22 +172,18 @@ impl<'a> Batch<'a> {
                 .collect();
         let mut choosers = std::mem::take(&mut self.choosers);
         let shards = shards.into_par_iter().zip(&mut choosers);
-        let rounds: Vec<_> = shards.map(|(shard, chooser)| self.round(shard, chooser)).collect();
+        let rounds: Vec<Round<'a>> = shards.map(|(shard, chooser)| self.round(shard, chooser)).collect();
         self.choosers = choosers;
         self.steps_ahead = 0;
-        // What failed first, whichever thread met it.
-        let failed = rounds.iter().filter_map(|round| round.as_ref().err()).min_by_key(|failed| failed.step);
+        let Round { sequences, ended, steps, sampled_tokens, failed } =
+            rounds.into_iter().fold(Round::default(), Round::with);
         if let Some(Failed { error, .. }) = failed {
-            return Err(error.clone());
+            return Err(error);
         }
-        let mut steps_done = 0;
-        for Round { sequences, ended, steps, sampled_tokens } in rounds.into_iter().flatten() {
-            self.active.extend(sequences);
-            self.end(ended);
-            self.stats.sampled_tokens += sampled_tokens;
-            steps_done = steps_done.max(steps);
-        }
-        self.stats.steps += steps_done;
+        self.active = sequences;
+        self.end(ended);
+        self.stats.steps += steps;
+        self.stats.sampled_tokens += sampled_tokens;
         Ok(())
     }
 
@@ -213,27 +195,6 @@ impl<'a> Batch<'a> {
         self.stats.steps += 1;
         self.steps_ahead -= 1;
         self.extend(sequences, choices)
-    }
-
-    /// The steps ahead of some sequences, by the calling thread.
-    fn round(&self, sequences: Vec<Sequence<'a>>, chooser: &mut Chooser) -> Result<Round<'a>, Failed> {
-        let mut round = Round { sequences, ended: Vec::new(), steps: 0, sampled_tokens: 0 };
-        while round.steps < self.steps_ahead && !round.sequences.is_empty() {
-            let logits = self.forward(&mut round.sequences, Workers::One);
-            round.steps += 1;
-            round.sampled_tokens += round.sequences.len();
-            let rows = logits.data().chunks_exact(logits.cols());
-            for (sequence, logits) in std::mem::take(&mut round.sequences).into_iter().zip(rows) {
-                let choice = self.choose_one(&sequence, logits, chooser);
-                let pushed =
-                    self.push(sequence, choice).map_err(|error| Failed { step: round.steps, error })?;
-                match pushed {
-                    ControlFlow::Continue(sequence) => round.sequences.push(sequence),
-                    ControlFlow::Break(ended) => round.ended.push(ended),
-                }
-            }
-        }
-        Ok(round)
     }
 
     /// Reads the unread tokens of each sequence; gives the logits of what follows, `[sequences, V]`.

@@ -30,6 +30,16 @@ impl Cache {
         self.answer.pages()
     }
 
+    /// Pages that its prompt has.
+    pub(crate) fn prompt_pages(&self) -> usize {
+        self.prompt.pages()
+    }
+
+    /// Is its prompt the very one of `other`?
+    pub(crate) fn shares_prompt(&self, other: &Cache) -> bool {
+        Arc::ptr_eq(&self.prompt, &other.prompt)
+    }
+
     /// Sees that there is room for `rows` tokens of the answer in all; `false` if the pool has too few pages.
     pub(crate) fn reserve(&mut self, rows: usize, pool: &Arc<Pool>) -> bool {
         self.answer.reserve(rows, pool)

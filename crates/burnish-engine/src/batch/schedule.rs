@@ -6,7 +6,8 @@ use burnish_tensor::{Layout, Tape, Workers};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Batch, Prefilled, ROUND_STEPS, Sequence};
+use super::round::ROUND_STEPS;
+use super::{Batch, Prefilled, Sequence};
 use crate::EngineError;
 use crate::answer::Answer;
 use crate::cache::{Cache, Prefill};

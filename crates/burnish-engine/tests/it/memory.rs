@@ -152,6 +152,21 @@ fn threads_that_go_on_by_themselves_take_the_same_steps_and_the_same_memory() {
     }
 }
 
+#[test]
+fn going_through_sequences_in_parts_changes_nothing() {
+    // 48 times some 540 tokens of 512 bytes: one thread goes through them in three parts, two threads in two each.
+    let model = model_of(VOCAB, 600, 32);
+    let requests: Vec<Request> =
+        (0..48).map(|seed| request(prompt(seed, 500), Sampling::at(1.0, 40), seed)).collect();
+    let with = |threads, limits: Limits| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| run(&model, &requests, &limits))
+    };
+    let one = with(1, Limits::default());
+    assert_eq!(with(2, Limits::default()), one);
+    assert_eq!(with(1, Limits { batch_max: 4, ..Limits::default() }).0, one.0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 

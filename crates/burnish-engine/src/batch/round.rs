@@ -1,0 +1,126 @@
+//! Some steps of some sequences, by one thread.
+
+use burnish_model::Model;
+use burnish_tensor::{Precision, Workers};
+use std::ops::ControlFlow;
+
+use super::{Batch, Ended, Sequence};
+use crate::{Chooser, EngineError};
+
+/// Steps that a thread does with its sequences before all are shared out anew: enough that waking threads costs nothing,
+/// and few, since sequences that end leave some threads with less to do than others.
+pub(super) const ROUND_STEPS: usize = 16;
+/// Keys and values of sequences that stay near a core, in its share of a common cache, while it goes on with them.
+const PART_BYTES: usize = 5 << 20;
+/// Sequences of a part at least: products with fewer rows wait for weights.
+const PART_ROWS_MIN: usize = 8;
+
+/// What became of some sequences in a round.
+#[derive(Default)]
+pub(super) struct Round<'a> {
+    /// Those that go on, in their order.
+    pub(super) sequences: Vec<Sequence<'a>>,
+    pub(super) ended: Vec<Ended>,
+    pub(super) steps: usize,
+    pub(super) sampled_tokens: usize,
+    pub(super) failed: Option<Failed>,
+}
+
+/// At which of its steps a round could not go on, and why.
+pub(super) struct Failed {
+    step: usize,
+    pub(super) error: EngineError,
+}
+
+impl Round<'_> {
+    /// The two as one: what failed first, whoever met it.
+    pub(super) fn with(mut self, other: Self) -> Self {
+        self.sequences.extend(other.sequences);
+        self.ended.extend(other.ended);
+        self.steps = self.steps.max(other.steps);
+        self.sampled_tokens += other.sampled_tokens;
+        self.failed = [self.failed, other.failed].into_iter().flatten().min_by_key(|failed| failed.step);
+        self
+    }
+}
+
+impl<'a> Batch<'a> {
+    /// The steps ahead of a thread's sequences.
+    pub(super) fn round(&self, sequences: Vec<Sequence<'a>>, chooser: &mut Chooser) -> Round<'a> {
+        let each = sequences.len().div_ceil(self.parts(&sequences));
+        let mut rest = sequences.into_iter();
+        let mut round = Round::default();
+        while rest.len() > 0 {
+            round = round.with(self.steps_of(rest.by_ref().take(each).collect(), chooser));
+        }
+        round
+    }
+
+    /// In how many parts a thread goes through its sequences, all steps of one before the next.
+    fn parts(&self, sequences: &[Sequence<'a>]) -> usize {
+        let mut pages = 0;
+        for (at, sequence) in sequences.iter().enumerate() {
+            pages += sequence.cache.answer_pages();
+            let is_shared = at > 0 && sequence.cache.shares_prompt(&sequences[at - 1].cache);
+            pages += if is_shared { 0 } else { sequence.cache.prompt_pages() };
+        }
+        parts_of(sequences.len(), pages * self.pool.shape.bytes(), self.weight_bytes)
+    }
+
+    /// The steps ahead of sequences that are read together.
+    fn steps_of(&self, sequences: Vec<Sequence<'a>>, chooser: &mut Chooser) -> Round<'a> {
+        let mut round = Round { sequences, ..Round::default() };
+        while round.steps < self.steps_ahead && !round.sequences.is_empty() {
+            let logits = self.forward(&mut round.sequences, Workers::One);
+            round.steps += 1;
+            round.sampled_tokens += round.sequences.len();
+            let rows = logits.data().chunks_exact(logits.cols());
+            for (sequence, logits) in std::mem::take(&mut round.sequences).into_iter().zip(rows) {
+                let choice = self.choose_one(&sequence, logits, chooser);
+                match self.push(sequence, choice) {
+                    Ok(ControlFlow::Continue(sequence)) => round.sequences.push(sequence),
+                    Ok(ControlFlow::Break(ended)) => round.ended.push(ended),
+                    Err(error) => {
+                        return Round { failed: Some(Failed { step: round.steps, error }), ..round };
+                    }
+                }
+            }
+        }
+        round
+    }
+}
+
+/// In how many parts to go through `rows` sequences that have seen keys and values of so many bytes. Each step reads all
+/// of them, and memory is slow: parts that stay near are faster, unless that each of them reads the weights costs more
+/// than it saves.
+fn parts_of(rows: usize, cache_bytes: usize, weight_bytes: usize) -> usize {
+    let parts = cache_bytes.div_ceil(PART_BYTES).max(1);
+    let is_worth_it = parts * weight_bytes <= cache_bytes && rows >= parts * PART_ROWS_MIN;
+    if is_worth_it { parts } else { 1 }
+}
+
+/// Bytes of a model's weights as products read them.
+pub(super) fn weight_bytes(model: &Model) -> usize {
+    let element_bytes = match model.params.precision() {
+        Precision::F32 => 4,
+        Precision::Bf16 => 2,
+    };
+    model.params.entries().iter().map(|entry| entry.param.len() * element_bytes).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequences_are_parted_where_their_cache_is_large_beside_the_weights() {
+        const MIB: usize = 1 << 20;
+        // 32 sequences of a small model: at first all stay near, then two parts of them do, then three.
+        let small = |cache_mib: usize| parts_of(32, cache_mib * MIB, 7 * MIB / 2);
+        assert_eq!([0, 4, 5, 8, 12].map(small), [1, 1, 1, 2, 3]);
+        // So much that no part of eight sequences would.
+        assert_eq!(small(21), 1);
+        // The weights are more to read than the cache.
+        assert_eq!(parts_of(32, 36 * MIB, 20 * MIB), 1);
+    }
+}
