@@ -9,44 +9,71 @@ use std::sync::{Mutex, PoisonError};
 
 /// Buffers below 64 KiB are left to the allocator, which is fast there.
 const POOLED_MIN: usize = 1 << 14;
-/// Elements that wait at most: 1 GiB. Beyond that, those that have waited longest are freed.
-const IDLE_MAX: usize = 1 << 28;
+/// Elements that may wait in any case: 64 MiB.
+const IDLE_MIN: usize = 1 << 24;
 
-static IDLE: Mutex<Idle> = Mutex::new(Idle { by_len: BTreeMap::new(), elements: 0, kept: 0 });
+static IDLE: Mutex<Idle> = Mutex::new(Idle::new());
 
-/// Buffers that wait.
+/// Buffers that wait, and how many are in use.
+///
+/// In a step of training as much waits between its passes as is in use at their turn; in the next step all of it is needed
+/// again. So no more is freed than goes beyond the most that was ever in use at once, and a quarter: those that have waited
+/// longest, when a new one has to be made.
 struct Idle {
     /// By their true length, the newest last, each with its number in the order in which they came.
     by_len: BTreeMap<usize, VecDeque<(u64, Vec<f32>)>>,
-    elements: usize,
+    /// Elements that wait.
+    waiting: usize,
+    /// Elements in use.
+    used: usize,
+    /// The most that ever were.
+    used_max: usize,
     /// Buffers that ever came.
     kept: u64,
 }
 
 impl Idle {
+    const fn new() -> Self {
+        Idle { by_len: BTreeMap::new(), waiting: 0, used: 0, used_max: 0, kept: 0 }
+    }
+
+    /// A buffer of at least `class` elements, if one waits; and those that have to go if not.
+    fn lend(&mut self, class: usize) -> (Option<Vec<f32>>, Vec<Vec<f32>>) {
+        let found = self.take(class);
+        self.used += found.as_ref().map_or(class, Vec::len);
+        self.used_max = self.used_max.max(self.used);
+        let freed = if found.is_none() { self.shrink() } else { Vec::new() };
+        (found, freed)
+    }
+
     /// The shortest of at least `class` elements, and not of twice as many: lengths that differ from batch to batch, as
     /// those of ragged answers do, share their memory.
     fn take(&mut self, class: usize) -> Option<Vec<f32>> {
-        let (&len, waiting) = self.by_len.range_mut(class..2 * class).next()?;
-        let (_, data) = waiting.pop_back()?;
-        if waiting.is_empty() {
+        let (&len, same) = self.by_len.range_mut(class..2 * class).next()?;
+        let (_, data) = same.pop_back()?;
+        if same.is_empty() {
             self.by_len.remove(&len);
         }
-        self.elements -= len;
+        self.waiting -= len;
         Some(data)
     }
 
-    /// Keeps a buffer; gives those that have to go for it.
-    fn keep(&mut self, data: Vec<f32>) -> Vec<Vec<f32>> {
-        self.elements += data.len();
+    /// Takes back what was lent.
+    fn keep(&mut self, data: Vec<f32>) {
+        self.used -= data.len();
+        self.waiting += data.len();
         self.kept += 1;
         self.by_len.entry(data.len()).or_default().push_back((self.kept, data));
+    }
+
+    /// Those that have waited longest, until no more is there than may be.
+    fn shrink(&mut self) -> Vec<Vec<f32>> {
+        let bound = self.used_max / 4 * 5 + IDLE_MIN;
         let mut freed = Vec::new();
-        while self.elements > IDLE_MAX {
-            let oldest =
-                self.by_len.values_mut().min_by_key(|waiting| waiting.front().map(|(kept, _)| *kept));
+        while self.waiting > 0 && self.used + self.waiting > bound {
+            let oldest = self.by_len.values_mut().min_by_key(|same| same.front().map(|(kept, _)| *kept));
             let Some((_, data)) = oldest.and_then(VecDeque::pop_front) else { break };
-            self.elements -= data.len();
+            self.waiting -= data.len();
             if self.by_len.get(&data.len()).is_some_and(VecDeque::is_empty) {
                 self.by_len.remove(&data.len());
             }
@@ -77,7 +104,9 @@ impl Buffer {
     #[must_use]
     pub fn kept(len: usize) -> Buffer {
         let class = class_of(len);
-        let found = IDLE.lock().unwrap_or_else(PoisonError::into_inner).take(class);
+        let (found, freed) = IDLE.lock().unwrap_or_else(PoisonError::into_inner).lend(class);
+        // Not under the lock.
+        drop(freed);
         Buffer { data: found.unwrap_or_else(|| vec![0.0; class]), len, is_kept: true }
     }
 
@@ -109,9 +138,7 @@ impl Drop for Buffer {
             return;
         }
         let data = std::mem::take(&mut self.data);
-        let freed = IDLE.lock().unwrap_or_else(PoisonError::into_inner).keep(data);
-        // Not under the lock.
-        drop(freed);
+        IDLE.lock().unwrap_or_else(PoisonError::into_inner).keep(data);
     }
 }
 
@@ -165,20 +192,45 @@ mod tests {
         assert!(Buffer::zeros(len).iter().all(|&value| value == 0.0));
     }
 
+    /// Lends and takes back, without memory: lengths of what was freed.
+    fn lend(idle: &mut Idle, class: usize) -> (Vec<f32>, bool, Vec<usize>) {
+        let (found, freed) = idle.lend(class);
+        let is_new = found.is_none();
+        (found.unwrap_or_else(|| vec![0.0; class]), is_new, freed.iter().map(Vec::len).collect())
+    }
+
     #[test]
-    fn the_shortest_that_is_long_enough_is_taken_and_the_oldest_go_first() {
-        let mut idle = Idle { by_len: BTreeMap::new(), elements: 0, kept: 0 };
-        for len in [30, 10, 20, 15] {
-            assert_eq!(idle.keep(vec![0.0; len]), Vec::<Vec<f32>>::new());
+    fn the_shortest_that_is_long_enough_is_taken() {
+        let mut idle = Idle::new();
+        for data in [30, 10, 20, 15].map(|len| lend(&mut idle, len).0) {
+            idle.keep(data);
         }
         let mut take = |class| idle.take(class).map(|data| data.len());
         assert_eq!([take(11), take(11), take(11), take(15)], [Some(15), Some(20), None, None]);
-        assert_eq!((idle.elements, idle.by_len.len()), (40, 2));
-        // Never touched, so that it takes no memory.
-        let large = vec![0.0; IDLE_MAX - 5];
-        let freed: Vec<usize> = idle.keep(large).iter().map(Vec::len).collect();
-        assert_eq!((freed, idle.elements), (vec![30, 10], IDLE_MAX - 5));
-        assert_eq!(idle.by_len.keys().copied().collect::<Vec<_>>(), [IDLE_MAX - 5]);
+        assert_eq!((idle.waiting, idle.used, idle.by_len.len()), (40, 0, 2));
+    }
+
+    #[test]
+    fn what_was_in_use_at_once_waits_and_the_oldest_go_first() {
+        // Never touched, so that they take no memory.
+        let mut idle = Idle::new();
+        let large = 4 * IDLE_MIN;
+        for round in 0..3 {
+            let lent = [0, 1].map(|_| lend(&mut idle, large));
+            assert!(lent.iter().all(|(_, is_new, freed)| *is_new == (round == 0) && freed.is_empty()));
+            for (data, ..) in lent {
+                idle.keep(data);
+            }
+        }
+        // 8 were in use at once, so 11 may be there: one of 3 fits beside the two, and one of 1 does not.
+        let (third, is_new, freed) = lend(&mut idle, 3 * IDLE_MIN / 2);
+        assert_eq!((is_new, freed.len(), idle.waiting), (true, 0, 2 * large));
+        let (fourth, _, freed) = lend(&mut idle, 2 * IDLE_MIN);
+        assert_eq!((freed, idle.waiting, idle.used), (vec![large], large, 7 * IDLE_MIN / 2));
+        for data in [third, fourth] {
+            idle.keep(data);
+        }
+        assert_eq!((idle.used, idle.used_max), (0, 2 * large));
     }
 
     #[test]
