@@ -93,7 +93,7 @@ impl Pool {
                 made.count += 1;
                 match self.paged {
                     Some(_) => Memory::Gpu(made.count - 1),
-                    None => Memory::Host(Buffer::kept(self.shape.elements())),
+                    None => Memory::Host(Buffer::part(self.shape.elements())),
                 }
             }
         };

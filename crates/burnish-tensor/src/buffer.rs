@@ -4,7 +4,7 @@
 //! step that took a fifth of the time. So buffers that are dropped wait here for the next of about their size.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Mutex, PoisonError};
 
 /// Buffers below 64 KiB are left to the allocator, which is fast there.
@@ -37,19 +37,19 @@ impl Idle {
         Idle { by_len: BTreeMap::new(), waiting: 0, used: 0, used_max: 0, kept: 0 }
     }
 
-    /// A buffer of at least `class` elements, if one waits; and those that have to go if not.
-    fn lend(&mut self, class: usize) -> (Option<Vec<f32>>, Vec<Vec<f32>>) {
-        let found = self.take(class);
+    /// A buffer of a length in `range`, if one waits; if not, those that have to go for one of the least length.
+    fn lend(&mut self, range: Range<usize>) -> (Option<Vec<f32>>, Vec<Vec<f32>>) {
+        let class = range.start;
+        let found = self.take(range);
         self.used += found.as_ref().map_or(class, Vec::len);
         self.used_max = self.used_max.max(self.used);
         let freed = if found.is_none() { self.shrink() } else { Vec::new() };
         (found, freed)
     }
 
-    /// The shortest of at least `class` elements, and not of twice as many: lengths that differ from batch to batch, as
-    /// those of ragged answers do, share their memory.
-    fn take(&mut self, class: usize) -> Option<Vec<f32>> {
-        let (&len, same) = self.by_len.range_mut(class..2 * class).next()?;
+    /// The shortest of a length in `range`, the newest of those.
+    fn take(&mut self, range: Range<usize>) -> Option<Vec<f32>> {
+        let (&len, same) = self.by_len.range_mut(range).next()?;
         let (_, data) = same.pop_back()?;
         if same.is_empty() {
             self.by_len.remove(&len);
@@ -97,14 +97,25 @@ impl Buffer {
     /// `len` elements that hold whatever was there before: for what is written before it is read.
     #[must_use]
     pub fn scratch(len: usize) -> Buffer {
-        if len < POOLED_MIN { Buffer::from(vec![0.0; len]) } else { Buffer::kept(len) }
+        if len < POOLED_MIN {
+            return Buffer::from(vec![0.0; len]);
+        }
+        // Lengths that differ from batch to batch, as those of ragged answers do, share their memory.
+        let class = class_of(len);
+        Buffer::lent(len, class..2 * class)
     }
 
-    /// The same of any length: for the many parts of what is large as a whole.
+    /// The same of any length, for the many equal parts of what is large as a whole. Never the memory of a longer one.
     #[must_use]
-    pub fn kept(len: usize) -> Buffer {
+    pub fn part(len: usize) -> Buffer {
         let class = class_of(len);
-        let (found, freed) = IDLE.lock().unwrap_or_else(PoisonError::into_inner).lend(class);
+        Buffer::lent(len, class..class + 1)
+    }
+
+    /// A buffer of `len` elements whose true length is in `range`, the beginning of which is its class.
+    fn lent(len: usize, range: Range<usize>) -> Buffer {
+        let class = range.start;
+        let (found, freed) = IDLE.lock().unwrap_or_else(PoisonError::into_inner).lend(range);
         // Not under the lock.
         drop(freed);
         Buffer { data: found.unwrap_or_else(|| vec![0.0; class]), len, is_kept: true }
@@ -194,7 +205,7 @@ mod tests {
 
     /// Lends and takes back, without memory: lengths of what was freed.
     fn lend(idle: &mut Idle, class: usize) -> (Vec<f32>, bool, Vec<usize>) {
-        let (found, freed) = idle.lend(class);
+        let (found, freed) = idle.lend(class..2 * class);
         let is_new = found.is_none();
         (found.unwrap_or_else(|| vec![0.0; class]), is_new, freed.iter().map(Vec::len).collect())
     }
@@ -205,8 +216,9 @@ mod tests {
         for data in [30, 10, 20, 15].map(|len| lend(&mut idle, len).0) {
             idle.keep(data);
         }
-        let mut take = |class| idle.take(class).map(|data| data.len());
-        assert_eq!([take(11), take(11), take(11), take(15)], [Some(15), Some(20), None, None]);
+        let mut take = |range| idle.take(range).map(|data| data.len());
+        assert_eq!([take(11..12), take(11..22), take(11..22)], [None, Some(15), Some(20)]);
+        assert_eq!([take(11..22), take(15..30)], [None, None]);
         assert_eq!((idle.waiting, idle.used, idle.by_len.len()), (40, 0, 2));
     }
 
@@ -247,6 +259,6 @@ mod tests {
         assert_eq!(*short.clone(), [0.0; 3]);
         let foreign = Buffer::from(vec![1.0; 9 * POOLED_MIN + 1]);
         assert_eq!((foreign.len(), foreign.is_kept), (9 * POOLED_MIN + 1, false));
-        assert!(!short.is_kept && Buffer::kept(3).is_kept && Buffer::scratch(POOLED_MIN).is_kept);
+        assert!(!short.is_kept && Buffer::part(3).is_kept && Buffer::scratch(POOLED_MIN).is_kept);
     }
 }
