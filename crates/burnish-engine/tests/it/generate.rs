@@ -111,6 +111,14 @@ fn no_step_is_spent_on_sequences_that_ended() {
     // others take 1 + 0 + 4 + 3 = 8 steps in the other.
     assert_eq!(stats.steps, 8);
     assert_eq!(stats.sampled_tokens, 21);
+
+    // A thread that could go on by itself does not, while a request waits for the place that is free after one step.
+    let bounds = [2, 9, 9, 9, 8];
+    let requests: Vec<Request> =
+        (0..5).map(|i| request(prompt(i, 3), Sampling::at(1.0, bounds[i as usize]), i)).collect();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let (_, stats) = pool.install(|| run(&model, &requests, &Limits { batch_max: 4, ..Limits::default() }));
+    assert_eq!((stats.steps, stats.sampled_tokens), (8, 37));
 }
 
 #[test]

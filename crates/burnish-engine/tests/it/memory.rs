@@ -147,7 +147,7 @@ fn threads_that_go_on_by_themselves_take_the_same_steps_and_the_same_memory() {
     assert_eq!(stats.steps, longest - 1);
     let all: usize = requests.iter().map(needs).sum();
     assert!(stats.cache_bytes <= all * PAGE, "{stats:?}");
-    for threads in [2, 3, 5] {
+    for threads in [2, 3, 5, 8] {
         assert_eq!(with_threads(threads), (answers.clone(), stats));
     }
 }
