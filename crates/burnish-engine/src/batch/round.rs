@@ -121,6 +121,6 @@ mod tests {
         // So much that no part of eight sequences would.
         assert_eq!(small(21), 1);
         // The weights are more to read than the cache.
-        assert_eq!(parts_of(32, 36 * MIB, 20 * MIB), 1);
+        assert_eq!(parts_of(32, 9 * MIB, 20 * MIB), 1);
     }
 }
