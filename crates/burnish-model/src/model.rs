@@ -310,7 +310,7 @@ impl Model {
 
     /// Logits `[T, V]` of hidden states `[T, D]`, over the whole head, excluded ids included.
     pub fn logits(&self, tape: &mut Tape<'_>, hidden: &Var) -> Var {
-        tape.linear(hidden, self.head(), None)
+        tape.head(hidden, self.head())
     }
 
     /// Packed copies of the weights of its linear maps, for [`Tape::decoding`].

@@ -2,14 +2,14 @@
 
 use crate::Buffer;
 #[cfg(any(test, feature = "cuda"))]
-use crate::cuda;
+use crate::cuda::values::Values;
 
 /// The numbers of a value on a tape: where the parameters of the tape lie. No operation moves them by itself.
 #[derive(Clone, Debug)]
 pub(crate) enum Data {
     Host(Buffer),
     #[cfg(any(test, feature = "cuda"))]
-    Device(cuda::Buffer<f32>),
+    Device(Values),
 }
 
 /// The one of two expressions for where the parameters lie: `dispatch!(of, |gpu| on_a_gpu, on_the_host)`, where `of` has
@@ -74,7 +74,7 @@ const ELSEWHERE: &str = "an operation met a value that lies on";
 impl Data {
     /// # Panics
     /// If they lie on the host.
-    pub(crate) fn device(&self) -> &cuda::Buffer<f32> {
+    pub(crate) fn device(&self) -> &Values {
         match self {
             Data::Device(data) => data,
             Data::Host(_) => panic!("{ELSEWHERE} the host"),
@@ -83,7 +83,7 @@ impl Data {
 
     /// # Panics
     /// If they lie on the host.
-    pub(crate) fn into_device(self) -> cuda::Buffer<f32> {
+    pub(crate) fn into_device(self) -> Values {
         match self {
             Data::Device(data) => data,
             Data::Host(_) => panic!("{ELSEWHERE} the host"),
@@ -92,7 +92,7 @@ impl Data {
 
     /// # Panics
     /// If they lie on the host.
-    pub(crate) fn device_mut(&mut self) -> &mut cuda::Buffer<f32> {
+    pub(crate) fn device_mut(&mut self) -> &mut Values {
         match self {
             Data::Device(data) => data,
             Data::Host(_) => panic!("{ELSEWHERE} the host"),
@@ -107,8 +107,8 @@ impl From<Buffer> for Data {
 }
 
 #[cfg(any(test, feature = "cuda"))]
-impl From<cuda::Buffer<f32>> for Data {
-    fn from(data: cuda::Buffer<f32>) -> Self {
+impl From<Values> for Data {
+    fn from(data: Values) -> Self {
         Data::Device(data)
     }
 }

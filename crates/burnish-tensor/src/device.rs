@@ -200,7 +200,7 @@ impl Landing {
             #[cfg(any(test, feature = "cuda"))]
             crate::data::Data::Device(data) => {
                 let pinned = self.pinned.get_or_insert_with(|| Pinned::new(data.cuda()));
-                Ok(pinned.download(data.all())?)
+                Ok(pinned.download(data.all().in_f32(data.cuda()).all())?)
             }
         }
     }

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 #[cfg(any(test, feature = "cuda"))]
-use crate::cuda::{self, SliceMut, ops::elementwise, ops::optim as on_gpu};
+use crate::Precision;
+#[cfg(any(test, feature = "cuda"))]
+use crate::cuda::{SliceMut, ops::elementwise, ops::optim as on_gpu, values::Values};
 use crate::{
     DeviceError, Params,
     data::{Data, dispatch},
@@ -65,7 +67,7 @@ impl<'g> From<&'g mut Flat> for GradientsMut<'g> {
         GradientsMut(match &mut flat.0 {
             Data::Host(data) => Sink::Host(data),
             #[cfg(any(test, feature = "cuda"))]
-            Data::Device(data) => Sink::Device(data.all_mut()),
+            Data::Device(data) => Sink::Device(data.wide_mut()),
         })
     }
 }
@@ -83,7 +85,7 @@ impl Flat {
     pub fn zeros(params: &Params) -> Self {
         let data = dispatch!(
             params.device(),
-            |gpu| cuda::Buffer::zeros(gpu, params.trained_len()).into(),
+            |gpu| Values::zeros(gpu, Precision::F32, params.trained_len()).into(),
             Data::Host(params.zeros_like().into())
         );
         Flat(data)
@@ -98,7 +100,7 @@ impl Flat {
         assert_eq!(data.len(), params.trained_len(), "numbers laid out like what is trained");
         let data = dispatch!(
             params.device(),
-            |gpu| cuda::Buffer::upload(gpu, &data).into(),
+            |gpu| Values::upload(gpu, Precision::F32, &data).into(),
             Data::Host(data.into())
         );
         Flat(data)
@@ -119,7 +121,7 @@ impl Flat {
         match &self.0 {
             Data::Host(data) => Ok(Cow::Borrowed(data)),
             #[cfg(any(test, feature = "cuda"))]
-            Data::Device(data) => Ok(Cow::Owned(data.download()?)),
+            Data::Device(data) => Ok(Cow::Owned(data.wide().download(data.cuda())?)),
         }
     }
 
@@ -130,7 +132,7 @@ impl Flat {
             #[cfg(any(test, feature = "cuda"))]
             Data::Device(data) => {
                 let cuda = data.cuda().clone();
-                data.all_mut().fill_zero(&cuda);
+                data.wide_mut().fill_zero(&cuda);
             }
         }
     }
@@ -142,7 +144,7 @@ impl Flat {
             #[cfg(any(test, feature = "cuda"))]
             Data::Device(data) => {
                 let cuda = data.cuda().clone();
-                elementwise::scale(&cuda, data.all_mut(), factor);
+                elementwise::scale(&cuda, data.wide_mut(), factor);
             }
         }
     }
@@ -156,7 +158,7 @@ impl Flat {
             Data::Host(data) => Ok(optim::squared_norm(data)),
             #[cfg(any(test, feature = "cuda"))]
             Data::Device(data) => {
-                let sum = on_gpu::squared_norm(data.cuda(), data.all()).download()?;
+                let sum = on_gpu::squared_norm(data.cuda(), data.wide()).download()?;
                 Ok(sum.iter().sum())
             }
         }
@@ -180,8 +182,8 @@ impl Params {
         let [m, v] = moments;
         #[cfg(any(test, feature = "cuda"))]
         if let Some(on_gpu) = self.on_gpu_mut() {
-            let [m, v] = [m, v].map(|flat| flat.0.device_mut().slice_mut(run.clone()));
-            let grads = grads.0.device().slice(run.clone());
+            let [m, v] = [m, v].map(|flat| flat.0.device_mut().wide_mut().into_slice(run.clone()));
+            let grads = grads.0.device().wide().slice(run.clone());
             return on_gpu.adamw_step(run, grads, on_gpu::Moments { m, v }, hyper, decay);
         }
         let [m, v] = [m, v].map(|flat| &mut flat.0.host_mut()[run.clone()]);

@@ -199,7 +199,29 @@ impl<'p> Tape<'p> {
             |gpu| gpu.linear(&x.data, base, bias, shape),
             self.multiply(x, base, bias, shape)
         );
-        let y = self.push(x.rows, base.rows, data, || Op::Linear { x: x.clone(), weight: base, bias });
+        self.mapped(x, base, bias, adapter, data)
+    }
+
+    /// `x Wᵀ` of an output head, an adapter's term included: [`Tape::linear`], but f32 on every device and in every
+    /// precision, as what logits and values come to must be.
+    pub fn head(&mut self, x: &Var, weight: impl Into<Weight>) -> Var {
+        let Weight { base, adapter } = weight.into();
+        assert_eq!(x.cols, base.cols, "columns of x and of the head differ");
+        let shape = self.shape(x.rows, base);
+        let data = dispatch!(self, |gpu| gpu.head(&x.data, base, shape), self.multiply(x, base, None, shape));
+        self.mapped(x, base, None, adapter, data)
+    }
+
+    /// Records a linear map that gave `data`, and adds the term of its adapter.
+    fn mapped(
+        &mut self,
+        x: &Var,
+        weight: Param,
+        bias: Option<Param>,
+        adapter: Option<Adapter>,
+        data: Data,
+    ) -> Var {
+        let y = self.push(x.rows, weight.rows, data, || Op::Linear { x: x.clone(), weight, bias });
         match adapter {
             Some(adapter) if self.has_adapters => self.low_rank(y, x, adapter),
             _ => y,

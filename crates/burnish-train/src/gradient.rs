@@ -257,7 +257,7 @@ pub(crate) fn score_rows(
 ) -> Result<Scores, TrainError> {
     let hidden = tape.gather(hidden, &batch.rows);
     let scores = if model.is_value_model() {
-        Scores::Values(tape.linear(&hidden, model.head(), None))
+        Scores::Values(tape.head(&hidden, model.head()))
     } else {
         let (targets, temperatures) = (&batch.targets, &batch.temperatures);
         Scores::Tokens(tape.token_scores(&hidden, model.head(), targets, temperatures, model.vocab()))

@@ -88,7 +88,8 @@ pub enum ComputeType {
     /// 32 bits.
     #[default]
     F32,
-    /// Operands rounded to bf16, sums in f32; masters of what is trained stay in f32.
+    /// Operands rounded to bf16, sums in f32; masters of what is trained stay in f32. On a GPU values between operations are
+    /// bf16 too.
     Bf16,
 }
 

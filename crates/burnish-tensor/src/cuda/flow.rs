@@ -5,18 +5,18 @@ use std::sync::Arc;
 use super::{
     Buffer, SliceMut,
     ops::{attention, elementwise, embed, linear, low_rank, norm, scores},
-    product::{Elements, to_bf16},
     tape::{Gpu, Scored},
+    values::Values,
 };
 use crate::{
-    Adapter, Param, Precision, Tape, Var,
+    Adapter, Param, Tape, Var,
     backward::Op,
     ops::{linear::Shape, rope::Turn},
     tape::{ScoresRecord, Softmax},
 };
 
 /// Gradients that are not complete yet. Shared, because both terms of a sum have the gradient of the sum.
-type Slots = Vec<Option<Arc<Buffer<f32>>>>;
+type Slots = Vec<Option<Arc<Values>>>;
 
 #[expect(clippy::panic, reason = "a mistake of the program")]
 fn elsewhere() -> ! {
@@ -61,11 +61,12 @@ impl<'p> Tape<'p> {
 
     /// [`Tape::backward_from`].
     pub(crate) fn backward_from_on_gpu(self, out: &Var, d_out: &[f32], grads: SliceMut<'_, f32>) {
-        let d_out = Buffer::upload(self.on_gpu().cuda, d_out);
+        let precision = out.data.device().all().precision();
+        let d_out = Values::upload(self.on_gpu().cuda, precision, d_out);
         self.flow_back_on_gpu(out.slot, Arc::new(d_out), grads);
     }
 
-    fn flow_back_on_gpu(mut self, slot: usize, d: Arc<Buffer<f32>>, grads: SliceMut<'_, f32>) -> Slots {
+    fn flow_back_on_gpu(mut self, slot: usize, d: Arc<Values>, grads: SliceMut<'_, f32>) -> Slots {
         let mut records = std::mem::take(&mut self.records);
         let gpu = self.on_gpu();
         let mut flow = Flow { tape: &self, gpu, grads, slots: vec![None; self.slots] };
@@ -91,7 +92,7 @@ fn own_gradient(gpu: &Gpu<'_>, param: Param) -> Option<Buffer<f32>> {
 
 fn add_own(gpu: &Gpu<'_>, grads: &mut SliceMut<'_, f32>, param: Param, own: Option<Buffer<f32>>) {
     if let (Some(sum), Some(own)) = (gradient(grads, param), own) {
-        elementwise::add_assign(gpu.cuda, sum, own.all());
+        elementwise::add_assign(gpu.cuda, sum, own.all().into());
     }
 }
 
@@ -104,7 +105,7 @@ struct Flow<'a, 'p> {
 }
 
 impl<'p> Flow<'_, 'p> {
-    fn step(&mut self, op: Op<'p>, d: Arc<Buffer<f32>>) {
+    fn step(&mut self, op: Op<'p>, d: Arc<Values>) {
         let cuda = self.gpu.cuda;
         match op {
             Op::Embed { table, ids } => {
@@ -121,7 +122,7 @@ impl<'p> Flow<'_, 'p> {
             Op::RmsNorm { x, inverse_rms, weight } => {
                 let mut d = Arc::unwrap_or_clone(d);
                 let d_weight = gradient(&mut self.grads, weight);
-                let (x_data, inverse_rms) = (x.data.device().all(), inverse_rms.device().all());
+                let (x_data, inverse_rms) = (x.data.device().all(), inverse_rms.device().wide());
                 norm::backward(cuda, x_data, inverse_rms, self.gpu.params.get(weight), d.all_mut(), d_weight);
                 self.add(x.slot, Arc::new(d));
             }
@@ -134,7 +135,7 @@ impl<'p> Flow<'_, 'p> {
                 let forest = self.gpu.forest(&layout, shape.head_dim);
                 let [q_data, k_data, v_data, out] = [&q, &k, &v, &out].map(|x| x.data.device().all());
                 let inputs = attention::Inputs { q: q_data, k: k_data, v: v_data, shape, forest: &forest };
-                let log_sums = log_sums.device().all();
+                let log_sums = log_sums.device().wide();
                 let outputs = attention::Outputs { out, log_sums, d_out: d.all() };
                 let gradients = attention::backward(cuda, inputs, outputs);
                 self.add(q.slot, Arc::new(gradients.d_q));
@@ -162,7 +163,7 @@ impl<'p> Flow<'_, 'p> {
                 self.add(b, d);
             }
             Op::Gather { x, x_rows, cols, rows } => {
-                let mut d_x = Buffer::zeros(cuda, x_rows * cols);
+                let mut d_x = Values::zeros(cuda, d.all().precision(), x_rows * cols);
                 let scatter = embed::Scatter::upload(cuda, &rows, x_rows);
                 embed::backward(cuda, d_x.all_mut(), cols, &scatter, d.all());
                 self.add(x, Arc::new(d_x));
@@ -179,32 +180,22 @@ impl<'p> Flow<'_, 'p> {
         }
     }
 
-    fn linear(&mut self, x: &Var, weight: Param, bias: Option<Param>, d: &Buffer<f32>) {
+    fn linear(&mut self, x: &Var, weight: Param, bias: Option<Param>, d: &Values) {
         let cuda = self.gpu.cuda;
         let precision = self.tape.params.precision();
         let shape = Shape { rows: x.rows, inputs: weight.cols, outputs: weight.rows, precision };
-        // Rounded once for both products.
-        let short = (precision == Precision::Bf16).then(|| to_bf16(cuda, d.all()));
-        let operand: Elements<'_> = short.as_ref().map_or_else(|| d.all().into(), |short| short.all().into());
         if let Some(d_weight) = gradient(&mut self.grads, weight) {
-            linear::backward_weight(cuda, operand, x.data.device().all().into(), shape, d_weight);
+            linear::backward_weight(cuda, d.all(), x.data.device().all(), shape, d_weight);
         }
         if let Some(d_bias) = bias.and_then(|bias| gradient(&mut self.grads, bias)) {
             linear::backward_bias(cuda, d.all(), d_bias);
         }
         let d_x = self.slots[x.slot].take().map(Arc::unwrap_or_clone);
-        let d_x = linear::backward_input(cuda, operand, self.gpu.params.operand(weight), shape, d_x);
+        let d_x = linear::backward_input(cuda, d.all(), self.gpu.params.operand(weight), shape, d_x);
         self.slots[x.slot] = Some(Arc::new(d_x));
     }
 
-    fn low_rank(
-        &mut self,
-        x: &Var,
-        inner: &Buffer<f32>,
-        adapter: Adapter,
-        keys: Option<&Arc<[u64]>>,
-        d: &Buffer<f32>,
-    ) {
+    fn low_rank(&mut self, x: &Var, inner: &Values, adapter: Adapter, keys: Option<&Arc<[u64]>>, d: &Values) {
         let gpu = self.gpu.clone();
         let dropped = keys.map(|keys| gpu.dropped(adapter, keys, &x.data));
         let x_data = dropped.as_ref().unwrap_or(x.data.device());
@@ -222,7 +213,7 @@ impl<'p> Flow<'_, 'p> {
     }
 
     /// Adds `d` to the gradient of a value.
-    fn add(&mut self, slot: usize, d: Arc<Buffer<f32>>) {
+    fn add(&mut self, slot: usize, d: Arc<Values>) {
         match &mut self.slots[slot] {
             Some(sum) => {
                 elementwise::add_assign(self.gpu.cuda, Arc::make_mut(sum).all_mut(), d.all());

@@ -9,7 +9,7 @@
 //!   is queued after it goes nowhere. The driver itself reports most errors that late anyway.
 //! - A kernel adds up in an order that depends on sizes alone, and never adds floats atomically: the same calls give
 //!   the same bits.
-//! - Precision as on the CPU: operands of products with weights in f32 or bf16, sums and all else in f32.
+//! - Precision as `values` says: in bf16 what operations pass on is bf16 too, where the CPU rounds operands only.
 //!
 //! The tests run this code, launches included, against `emulate/`: a driver, an NVRTC and a cuBLAS of an emulated device,
 //! for which a C++ compiler compiles the same kernels.
@@ -31,6 +31,7 @@ pub(crate) mod tape;
 mod testing;
 #[cfg(test)]
 mod tests;
+pub(crate) mod values;
 
 use std::{
     fmt,
@@ -206,6 +207,11 @@ impl Cuda {
     #[must_use]
     pub fn memory_peak_bytes(&self) -> usize {
         lock(&self.memory).peak
+    }
+
+    #[cfg(test)]
+    fn memory_in_use_bytes(&self) -> usize {
+        lock(&self.memory).in_use
     }
 
     /// Most bytes of shared memory that a block may have.

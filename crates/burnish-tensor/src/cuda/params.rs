@@ -7,7 +7,7 @@ use half::bf16;
 use super::{
     Buffer, Cuda, CudaError, Slice,
     ops::optim::{Moments, adamw_step},
-    product::{Elements, to_bf16},
+    values::{Elements, to_bf16},
 };
 use crate::{Param, Precision, Store, optim::AdamW};
 

@@ -31,6 +31,11 @@ impl Plan {
         Plan::blocks(n.div_ceil(256).min(ELEMENT_BLOCKS_MAX), 1, 256)
     }
 
+    /// 256 threads a block, which step through `n` elements, four at a time.
+    pub(crate) fn fours(n: usize) -> Plan {
+        Plan::elements(n.div_ceil(4))
+    }
+
     /// One block a row, with threads for `cols` columns, at most 256.
     pub(crate) fn rows(rows: usize, cols: usize) -> Plan {
         Plan::blocks(rows, 1, cols.next_multiple_of(32).clamp(32, 256))

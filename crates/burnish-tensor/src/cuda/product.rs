@@ -2,39 +2,12 @@
 
 use std::sync::Arc;
 
-use cudarc::cublas::{result, sys};
-use half::bf16;
-
-use super::{Buffer, Cuda, CudaError, Element, Plan, Program, Slice, SliceMut, lock, long};
+use super::{
+    Cuda, CudaError, lock,
+    values::{Elements, ElementsMut, Values},
+};
 use crate::Precision;
-
-/// Numbers on the GPU to read.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Elements<'a> {
-    F32(Slice<'a, f32>),
-    Bf16(Slice<'a, bf16>),
-}
-
-impl<'a> From<Slice<'a, f32>> for Elements<'a> {
-    fn from(slice: Slice<'a, f32>) -> Self {
-        Elements::F32(slice)
-    }
-}
-
-impl<'a> From<Slice<'a, bf16>> for Elements<'a> {
-    fn from(slice: Slice<'a, bf16>) -> Self {
-        Elements::Bf16(slice)
-    }
-}
-
-impl Elements<'_> {
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Elements::F32(values) => values.len(),
-            Elements::Bf16(values) => values.len(),
-        }
-    }
-}
+use cudarc::cublas::{result, sys};
 
 /// A row-major matrix, or its transpose.
 #[derive(Clone, Copy, Debug)]
@@ -71,40 +44,29 @@ pub(crate) enum Write {
     Add,
 }
 
-/// bf16 of f32, rounded to nearest even.
-pub(crate) fn to_bf16(cuda: &Arc<Cuda>, x: Slice<'_, f32>) -> Buffer<bf16> {
-    let mut y = Buffer::uninit(cuda, x.len());
-    let plan = Plan::elements(x.len());
-    cuda.launch(Program::Elementwise, "to_bf16", plan, &mut [y.all_mut().into(), x.into(), long(x.len())]);
-    y
-}
-
-/// The same numbers in f32.
-pub(crate) fn to_f32(cuda: &Arc<Cuda>, x: Slice<'_, bf16>) -> Buffer<f32> {
-    let mut y = Buffer::uninit(cuda, x.len());
-    let plan = Plan::elements(x.len());
-    cuda.launch(Program::Elementwise, "to_f32", plan, &mut [y.all_mut().into(), x.into(), long(x.len())]);
-    y
-}
-
-/// `a b` in a fresh buffer.
-pub(crate) fn product(cuda: &Arc<Cuda>, precision: Precision, a: View<'_>, b: View<'_>) -> Buffer<f32> {
-    let mut out = Buffer::uninit(cuda, a.rows * b.cols);
+/// `a b` in a fresh buffer, in the type of the precision's values.
+pub(crate) fn product(cuda: &Arc<Cuda>, precision: Precision, a: View<'_>, b: View<'_>) -> Values {
+    let mut out = Values::uninit(cuda, precision, a.rows * b.cols);
     multiply(cuda, precision, out.all_mut(), Write::Set, 1.0, a, b);
     out
 }
 
 /// `out = alpha a b`, or `out += alpha a b`: `out` `[a.rows, b.cols]`, row-major. Operands are rounded to bf16 first in
-/// [`Precision::Bf16`], and are f32 in [`Precision::F32`] (without TF32); sums are f32.
-pub(crate) fn multiply(
+/// [`Precision::Bf16`], and are f32 in [`Precision::F32`] (without TF32); sums are f32, and rounded last where `out` is
+/// bf16.
+///
+/// # Panics
+/// If sizes differ, or `out` is bf16 in [`Precision::F32`].
+pub(crate) fn multiply<'o>(
     cuda: &Arc<Cuda>,
     precision: Precision,
-    mut out: SliceMut<'_, f32>,
+    out: impl Into<ElementsMut<'o>>,
     write: Write,
     alpha: f32,
     a: View<'_>,
     b: View<'_>,
 ) {
+    let mut out = out.into();
     assert_eq!(a.cols, b.rows, "inner sizes of a product");
     assert_eq!(out.len(), a.rows * b.cols, "elements of a product");
     if out.len() == 0 {
@@ -118,58 +80,15 @@ pub(crate) fn multiply(
     }
     match precision {
         Precision::F32 => {
-            let (a_data, b_data) = (in_f32(cuda, a.data), in_f32(cuda, b.data));
-            call(
-                cuda,
-                out.again(),
-                write,
-                alpha,
-                (a, a_data.address()),
-                (b, b_data.address()),
-                sys::cudaDataType::CUDA_R_32F,
-            );
+            let (a_data, b_data) = (a.data.in_f32(cuda), b.data.in_f32(cuda));
+            let (a, b) = ((a, a_data.all().address()), (b, b_data.all().address()));
+            call(cuda, out.again(), write, alpha, a, b, sys::cudaDataType::CUDA_R_32F);
         }
         Precision::Bf16 => {
-            let (a_data, b_data) = (in_bf16(cuda, a.data), in_bf16(cuda, b.data));
-            call(
-                cuda,
-                out.again(),
-                write,
-                alpha,
-                (a, a_data.address()),
-                (b, b_data.address()),
-                sys::cudaDataType::CUDA_R_16BF,
-            );
+            let (a_data, b_data) = (a.data.in_bf16(cuda), b.data.in_bf16(cuda));
+            let (a, b) = ((a, a_data.all().address()), (b, b_data.all().address()));
+            call(cuda, out.again(), write, alpha, a, b, sys::cudaDataType::CUDA_R_16BF);
         }
-    }
-}
-
-/// An operand in the type that a product needs.
-enum Operand<'a, T: Element> {
-    Given(Slice<'a, T>),
-    Made(Buffer<T>),
-}
-
-impl<T: Element> Operand<'_, T> {
-    fn address(&self) -> u64 {
-        match self {
-            Operand::Given(slice) => slice.address(),
-            Operand::Made(buffer) => buffer.all().address(),
-        }
-    }
-}
-
-fn in_f32<'a>(cuda: &Arc<Cuda>, data: Elements<'a>) -> Operand<'a, f32> {
-    match data {
-        Elements::F32(slice) => Operand::Given(slice),
-        Elements::Bf16(slice) => Operand::Made(to_f32(cuda, slice)),
-    }
-}
-
-fn in_bf16<'a>(cuda: &Arc<Cuda>, data: Elements<'a>) -> Operand<'a, bf16> {
-    match data {
-        Elements::Bf16(slice) => Operand::Given(slice),
-        Elements::F32(slice) => Operand::Made(to_bf16(cuda, slice)),
     }
 }
 
@@ -177,7 +96,7 @@ fn in_bf16<'a>(cuda: &Arc<Cuda>, data: Elements<'a>) -> Operand<'a, bf16> {
 /// `outᵀ = bᵀ aᵀ`.
 fn call(
     cuda: &Arc<Cuda>,
-    out: SliceMut<'_, f32>,
+    out: ElementsMut<'_>,
     write: Write,
     alpha: f32,
     (a, a_address): (View<'_>, u64),
@@ -191,6 +110,15 @@ fn call(
         false => sys::cublasOperation_t::CUBLAS_OP_N,
         true => sys::cublasOperation_t::CUBLAS_OP_T,
     };
+    let (out, out_type) = match out {
+        ElementsMut::F32(out) => (out.address(), sys::cudaDataType::CUDA_R_32F),
+        ElementsMut::Bf16(out) => (out.address(), sys::cudaDataType::CUDA_R_16BF),
+    };
+    // cuBLAS has no product of f32 operands into bf16.
+    assert!(
+        operands == sys::cudaDataType::CUDA_R_16BF || operands == out_type,
+        "{operands:?} into {out_type:?}"
+    );
     let beta = if write == Write::Set { 0.0_f32 } else { 1.0 };
     let blas = lock(&cuda.blas);
     // SAFETY: the views' sizes were checked against their memory when they were made, and against each other and the
@@ -211,8 +139,8 @@ fn call(
             operands,
             size(a.stored_cols()),
             (&raw const beta).cast(),
-            out.address() as *mut _,
-            sys::cudaDataType::CUDA_R_32F,
+            out as *mut _,
+            out_type,
             size(b.cols),
             sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
             sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,

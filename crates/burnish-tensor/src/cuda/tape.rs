@@ -3,7 +3,7 @@
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use super::{
-    Buffer, Cuda, Slice,
+    Buffer, Cuda,
     ops::{
         attention, elementwise, embed,
         forest::Forest,
@@ -12,6 +12,7 @@ use super::{
         scores,
     },
     params::OnGpu,
+    values::{Elements, Values},
 };
 use crate::{
     Adapter, HeadShape, Layout, Param, Params, Precision, Rope, Var, Vocab,
@@ -24,7 +25,7 @@ use crate::{
 pub(crate) struct Gpu<'p> {
     pub(crate) cuda: &'p Arc<Cuda>,
     pub(crate) params: &'p OnGpu,
-    precision: Precision,
+    pub(crate) precision: Precision,
     batch: Rc<RefCell<Batch>>,
 }
 
@@ -73,29 +74,36 @@ impl<'p> Gpu<'p> {
     }
 
     pub(crate) fn upload(&self, data: &[f32]) -> Data {
-        Buffer::upload(self.cuda, data).into()
+        Values::upload(self.cuda, self.precision, data).into()
     }
 
     pub(crate) fn embed(&self, table: Param, ids: &[u32]) -> Data {
         let ids = embed::Ids::upload(self.cuda, ids, table.rows);
-        embed::forward(self.cuda, self.params.elements(table), table.cols, &ids).into()
+        embed::forward(self.cuda, self.precision, self.params.operand(table), table.cols, &ids).into()
     }
 
     pub(crate) fn gather(&self, x: &Var, rows: &[u32]) -> Data {
         let ids = embed::Ids::upload(self.cuda, rows, x.rows);
-        embed::forward(self.cuda, x.data.device().all().into(), x.cols, &ids).into()
+        let x_data = x.data.device().all();
+        embed::forward(self.cuda, x_data.precision(), x_data, x.cols, &ids).into()
     }
 
     pub(crate) fn linear(&self, x: &Data, weight: Param, bias: Option<Param>, shape: Shape) -> Data {
         let bias = bias.map(|bias| self.params.get(bias));
-        linear::forward(self.cuda, x.device().all().into(), self.params.operand(weight), bias, shape).into()
+        linear::forward(self.cuda, x.device().all(), self.params.operand(weight), bias, shape).into()
+    }
+
+    /// Of an output head, in f32.
+    pub(crate) fn head(&self, x: &Data, weight: Param, shape: Shape) -> Data {
+        let y = linear::head(self.cuda, x.device().all(), self.params.operand(weight), shape);
+        Values::from(y).into()
     }
 
     /// The operands of an adapter's term for `x`, after dropout.
     pub(crate) fn low_rank_inputs<'a>(
         &'a self,
         adapter: Adapter,
-        x: Slice<'a, f32>,
+        x: Elements<'a>,
         rows: usize,
     ) -> low_rank::Inputs<'a> {
         low_rank::Inputs {
@@ -109,14 +117,14 @@ impl<'p> Gpu<'p> {
         }
     }
 
-    pub(crate) fn drop_out(&self, adapter: Adapter, keys: &Arc<[u64]>, x: &mut Buffer<f32>) {
+    pub(crate) fn drop_out(&self, adapter: Adapter, keys: &Arc<[u64]>, x: &mut Values) {
         let keys = self.keys(keys);
         let dropout = low_rank::Dropout { rate: adapter.dropout, keys: keys.all(), site: adapter.site };
         dropout.apply(self.cuda, x.all_mut());
     }
 
     /// `x` after dropout.
-    pub(crate) fn dropped(&self, adapter: Adapter, keys: &Arc<[u64]>, x: &Data) -> Buffer<f32> {
+    pub(crate) fn dropped(&self, adapter: Adapter, keys: &Arc<[u64]>, x: &Data) -> Values {
         let mut dropped = x.device().clone();
         self.drop_out(adapter, keys, &mut dropped);
         dropped
@@ -139,7 +147,7 @@ impl<'p> Gpu<'p> {
 
     pub(crate) fn rms_norm(&self, x: &Data, weight: Param, eps: f32) -> (Data, Data) {
         let (y, inverse_rms) = norm::forward(self.cuda, x.device().all(), self.params.get(weight), eps);
-        (y.into(), inverse_rms.into())
+        (y.into(), Values::from(inverse_rms).into())
     }
 
     pub(crate) fn rope(
@@ -166,7 +174,7 @@ impl<'p> Gpu<'p> {
         let [q, k, v] = [q, k, v].map(|x| x.data.device().all());
         let (out, log_sums) =
             attention::forward(self.cuda, attention::Inputs { q, k, v, shape, forest: &forest });
-        (out.into(), log_sums.into())
+        (out.into(), Values::from(log_sums).into())
     }
 
     pub(crate) fn swiglu(&self, gate: &Data, up: &Data) -> Data {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{Cuda, Options};
+use crate::Precision;
 
 /// Sizes of heads and tiles for which there are attention kernels: too short for a vector of four, not a multiple of
 /// 16, and in every size of tile; the last is the tile that is chosen for the tests of whole models.
@@ -14,6 +15,17 @@ pub(crate) const ATTENTION: [(usize, usize); 5] = [(6, 16), (20, 32), (32, 64), 
 
 /// Sizes of heads for which there are attention kernels on tensor cores.
 pub(crate) const ATTENTION_MMA: [usize; 2] = [16, 48];
+
+/// How values are kept, and how far off what an operation makes of them may be.
+pub(crate) const PRECISIONS: [(Precision, f64); 2] = [(Precision::F32, 1e-6), (Precision::Bf16, 1.0 / 256.0)];
+
+/// Numbers that values in this precision hold.
+pub(crate) fn rounded(precision: Precision, x: Vec<f32>) -> Vec<f32> {
+    match precision {
+        Precision::F32 => x,
+        Precision::Bf16 => x.iter().map(|&x| half::bf16::from_f32(x).to_f32()).collect(),
+    }
+}
 
 /// The shared objects, loaded for as long as the process lives, or why there are none.
 static LIBRARIES: OnceLock<Result<tempfile::TempDir, String>> = OnceLock::new();

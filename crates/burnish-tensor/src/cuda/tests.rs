@@ -107,7 +107,7 @@ fn freed_memory_is_used_again_for_its_class() {
     let again = Buffer::upload(&cuda, &[3.0_f32; 990]);
     assert_eq!(again.all().address(), address);
     // What was queued on it before comes first.
-    let sum = ops::elementwise::add(&cuda, again.all(), other.slice(0..990));
+    let sum = ops::elementwise::add(&cuda, again.all().into(), other.slice(0..990).into());
     drop((again, other));
     assert_eq!(sum.download().unwrap(), [5.0; 990]);
 }

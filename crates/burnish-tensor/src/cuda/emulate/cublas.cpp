@@ -3,6 +3,18 @@
 #include <cstdint>
 #include <cstring>
 
+static void store(void* data, int type, long long index, float x) {
+    if (type == 0) {
+        static_cast<float*>(data)[index] = x;
+        return;
+    }
+    uint32_t bits;
+    std::memcpy(&bits, &x, 4);
+    bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    bits = is_nan ? bits | 0x400000u : bits + 0x7fffu + ((bits >> 16) & 1u); // to nearest even
+    static_cast<uint16_t*>(data)[index] = (uint16_t)(bits >> 16);
+}
+
 static double element(const void* data, int type, long long index) {
     if (type == 0) return static_cast<const float*>(data)[index];
     uint32_t bits = (uint32_t)static_cast<const uint16_t*>(data)[index] << 16;
@@ -21,14 +33,14 @@ int cublasDestroy_v2(void*) { return 0; }
 int cublasSetStream_v2(void*, void*) { return 0; }
 int cublasSetWorkspace_v2(void*, void*, size_t) { return 0; }
 
-// Column-major. Types are 0 (f32) or 14 (bf16); both operands have one type, the result is f32.
+// Column-major. Types are 0 (f32) or 14 (bf16); both operands have one type, the result is f32, or bf16 as they are.
 int cublasGemmEx(void*, int a_op, int b_op, int m, int n, int k, const void* alpha, const void* a, int a_type, int lda,
                  const void* b, int b_type, int ldb, const void* beta, void* c, int c_type, int ldc, int compute, int) {
     int a_rows = a_op == 0 ? m : k, b_rows = b_op == 0 ? k : n;
     if (m <= 0 || n <= 0 || k <= 0 || lda < a_rows || ldb < b_rows || ldc < m) return 7;
-    if (a_type != b_type || (a_type != 0 && a_type != 14) || c_type != 0 || compute != 68) return 15;
+    if (a_type != b_type || (a_type != 0 && a_type != 14) || compute != 68) return 15;
+    if (c_type != 0 && (c_type != 14 || a_type != 14)) return 15;
     float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
-    float* out = static_cast<float*>(c);
     for (int column = 0; column < n; ++column)
         for (int row = 0; row < m; ++row) {
             double sum = 0.0;
@@ -37,8 +49,9 @@ int cublasGemmEx(void*, int a_op, int b_op, int m, int n, int k, const void* alp
                 double y = element(b, b_type, b_op == 0 ? i + (long long)column * ldb : column + (long long)i * ldb);
                 sum += x * y;
             }
-            float* at = out + row + (long long)column * ldc;
-            *at = (float)(scale * sum + (keep == 0.0f ? 0.0 : (double)keep * *at));
+            long long at = row + (long long)column * ldc;
+            double before = keep == 0.0f ? 0.0 : keep * element(c, c_type, at);
+            store(c, c_type, at, (float)(scale * sum + before));
         }
     return 0;
 }

@@ -1,4 +1,4 @@
-// As attention.cu, on tensor cores: operands in bf16, sums, softmax and results in f32. For HEAD_DIM a multiple of 16 up to
+// As attention.cu, on tensor cores: operands and results in bf16, sums and softmax in f32. For HEAD_DIM a multiple of 16 up to
 // 128, on cards of compute capability 8.0 and above.
 //
 // A block of 8 warps works on a tile of ROWS rows, 16 of them a warp, and walks over tiles of COLUMNS columns, of which
@@ -65,18 +65,15 @@ __device__ __forceinline__ void as_left(u32 a[4], const float left[4], const flo
 }
 
 // Writes the warp's part of `rows` rows of a head.
-__device__ __forceinline__ void store_sums(float* to, const float sums[2 * STEPS][4], int first, int rows, int width,
+__device__ __forceinline__ void store_sums(bf16* to, const float sums[2 * STEPS][4], int first, int rows, int width,
                                            int warp, int lane) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         int row = warp * 16 + lane / 4 + 8 * half;
         if (row >= rows) continue;
-        float* at = to + (i64)(first + row) * width + lane % 4 * 2;
+        bf16* at = to + (i64)(first + row) * width + lane % 4 * 2;
 #pragma unroll
-        for (int n = 0; n < 2 * STEPS; ++n) {
-            at[8 * n] = sums[n][2 * half];
-            at[8 * n + 1] = sums[n][2 * half + 1];
-        }
+        for (int n = 0; n < 2 * STEPS; ++n) *(u32*)(at + 8 * n) = pack(sums[n][2 * half], sums[n][2 * half + 1]);
     }
 }
 
@@ -124,7 +121,7 @@ __device__ __forceinline__ Walk walk_of(const int* task, const int* ranges, int 
 }
 
 // Blocks and `log_sums` as in attention.cu.
-KERNEL(256, attention_mma_forward, float* out, float* log_sums, const bf16* q, const bf16* k, const bf16* v,
+KERNEL(256, attention_mma_forward, bf16* out, float* log_sums, const bf16* q, const bf16* k, const bf16* v,
        const int* tasks, const int* ranges, int heads, int kv_heads, float scale) {
     const int* task = tasks + (i64)(gridDim.x - 1 - blockIdx.x) * 4;
     int row = task[0], rows = task[1], head = blockIdx.y, kv_head = head / (heads / kv_heads);
@@ -220,7 +217,7 @@ KERNEL(256, attention_mma_forward, float* out, float* log_sums, const bf16* q, c
 }
 
 // As attention_backward_queries.
-KERNEL(256, attention_mma_backward_queries, float* d_q, const bf16* q, const bf16* k, const bf16* v, const bf16* d_out,
+KERNEL(256, attention_mma_backward_queries, bf16* d_q, const bf16* q, const bf16* k, const bf16* v, const bf16* d_out,
        const float* log_sums, const float* row_sums, const int* tasks, const int* ranges, int heads, int kv_heads,
        float scale) {
     const int* task = tasks + (i64)(gridDim.x - 1 - blockIdx.x) * 4;
@@ -292,7 +289,7 @@ KERNEL(256, attention_mma_backward_queries, float* d_q, const bf16* q, const bf1
 }
 
 // As attention_backward_keys.
-KERNEL(256, attention_mma_backward_keys, float* d_k, float* d_v, const bf16* q, const bf16* k, const bf16* v,
+KERNEL(256, attention_mma_backward_keys, bf16* d_k, bf16* d_v, const bf16* q, const bf16* k, const bf16* v,
        const bf16* d_out, const float* log_sums, const float* row_sums, const int* tasks, const int* ranges, int heads,
        int kv_heads, float scale) {
     const int* task = tasks + (i64)blockIdx.x * 4;

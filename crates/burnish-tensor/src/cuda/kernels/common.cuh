@@ -29,6 +29,12 @@ __device__ __forceinline__ bf16 float_to_bf16(float x) {
     return (bf16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
+// Arithmetic is in f32, whatever a kernel reads and writes.
+__device__ __forceinline__ float widen(float x) { return x; }
+__device__ __forceinline__ float widen(bf16 x) { return bf16_to_float(x); }
+__device__ __forceinline__ void narrow(float* to, float x) { *to = x; }
+__device__ __forceinline__ void narrow(bf16* to, float x) { *to = float_to_bf16(x); }
+
 template <typename T>
 __device__ __forceinline__ T warp_sum(T x) {
     for (int offset = 16; offset > 0; offset >>= 1) x += __shfl_xor_sync(FULL_WARP, x, offset);

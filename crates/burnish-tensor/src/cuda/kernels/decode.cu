@@ -1,7 +1,6 @@
 // Attention of single query rows over keys and values in pages, and writing into pages.
 //
-// The cache is f32 or bf16. In bf16 the queries are rounded too, as in attention_mma.cu: sampling then sees what training
-// sees.
+// The cache is f32 or bf16, as the queries are: sampling sees what training sees.
 //
 // A page holds PAGE_ROWS rows of one layer's keys `[PAGE_ROWS, kv_heads head_dim]`, then as many of its values, at each
 // layer; `cache` points at the layer in the first page, and pages are `page_len` elements apart.
@@ -10,22 +9,17 @@
 #define SPLIT_PAGES 16
 #define SPLIT_ROWS (PAGE_ROWS * SPLIT_PAGES)
 
-__device__ __forceinline__ float widen(float x) { return x; }
-__device__ __forceinline__ float widen(bf16 x) { return bf16_to_float(x); }
-__device__ __forceinline__ void narrow(float* to, float x) { *to = x; }
-__device__ __forceinline__ void narrow(bf16* to, float x) { *to = float_to_bf16(x); }
-
 // One block a row: keys and values go to row `slots[i] % PAGE_ROWS` of page `slots[i] / PAGE_ROWS`.
 template <typename T>
-__device__ __forceinline__ void write_row(T* cache, const float* k, const float* v, const int* slots, i64 page_len,
+__device__ __forceinline__ void write_row(T* cache, const T* k, const T* v, const int* slots, i64 page_len,
                                           int width) {
     int slot = slots[blockIdx.x];
     T* to = cache + (i64)(slot / PAGE_ROWS) * page_len + (i64)(slot % PAGE_ROWS) * width;
-    const float* from_k = k + (i64)blockIdx.x * width;
-    const float* from_v = v + (i64)blockIdx.x * width;
+    const T* from_k = k + (i64)blockIdx.x * width;
+    const T* from_v = v + (i64)blockIdx.x * width;
     for (int c = threadIdx.x; c < width; c += blockDim.x) {
-        narrow(to + c, from_k[c]);
-        narrow(to + PAGE_ROWS * width + c, from_v[c]);
+        to[c] = from_k[c];
+        to[PAGE_ROWS * width + c] = from_v[c];
     }
 }
 
@@ -33,7 +27,7 @@ KERNEL(256, write_pages_f32, float* cache, const float* k, const float* v, const
     write_row(cache, k, v, slots, page_len, width);
 }
 
-KERNEL(256, write_pages_bf16, bf16* cache, const float* k, const float* v, const int* slots, i64 page_len, int width) {
+KERNEL(256, write_pages_bf16, bf16* cache, const bf16* k, const bf16* v, const int* slots, i64 page_len, int width) {
     write_row(cache, k, v, slots, page_len, width);
 }
 
@@ -42,7 +36,7 @@ KERNEL(256, write_pages_bf16, bf16* cache, const float* k, const float* v, const
 // depend on other rows. Writes unnormalised outputs `[tasks, heads, head_dim]`, and the largest scaled score and the
 // sum of exponentials `[tasks, heads, 2]`. Scores are in units of ln 2.
 template <typename T>
-__device__ __forceinline__ void attend(float* outs, float* sums, const float* q, const T* cache, const int* tasks,
+__device__ __forceinline__ void attend(float* outs, float* sums, const T* q, const T* cache, const int* tasks,
                                        const int* pages, i64 page_len, int heads, int kv_heads, int head_dim,
                                        float scale) {
     int group = heads / kv_heads, kv_head = blockIdx.y, width = kv_heads * head_dim;
@@ -52,11 +46,7 @@ __device__ __forceinline__ void attend(float* outs, float* sums, const float* q,
     const int* entries = pages + (i64)task[1] * 2;
     int count = task[2], warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     q += ((i64)task[0] * heads + (i64)kv_head * group) * head_dim;
-    for (int i = threadIdx.x; i < group * head_dim; i += blockDim.x) {
-        T rounded;
-        narrow(&rounded, q[i]);
-        queries[i] = widen(rounded) * scale;
-    }
+    for (int i = threadIdx.x; i < group * head_dim; i += blockDim.x) queries[i] = widen(q[i]) * scale;
     __syncthreads();
     const T* head = cache + kv_head * head_dim;
     for (int slot = warp; slot < count * PAGE_ROWS; slot += 4) {
@@ -108,14 +98,15 @@ KERNEL(128, decode_partial_f32, float* outs, float* sums, const float* q, const 
     attend(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 
-KERNEL(128, decode_partial_bf16, float* outs, float* sums, const float* q, const bf16* cache, const int* tasks,
+KERNEL(128, decode_partial_bf16, float* outs, float* sums, const bf16* q, const bf16* cache, const int* tasks,
        const int* pages, i64 page_len, int heads, int kv_heads, int head_dim, float scale) {
     attend(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 
 // One block for each query row and head: puts together the row's tasks `firsts[row]..firsts[row + 1]`.
-KERNEL(128, decode_combine, float* out, const float* outs, const float* sums, const int* firsts, int heads,
-       int head_dim) {
+template <typename T>
+__device__ __forceinline__ void combine(T* out, const float* outs, const float* sums, const int* firsts, int heads,
+                                        int head_dim) {
     int first = firsts[blockIdx.x], end = firsts[blockIdx.x + 1], head = blockIdx.y;
     float max = NEGATIVE_INFINITY, sum = 0.0f;
     for (int task = first; task < end; ++task) max = fmaxf(max, sums[((i64)task * heads + head) * 2]);
@@ -129,6 +120,15 @@ KERNEL(128, decode_combine, float* out, const float* outs, const float* sums, co
             float weight = exp2f(sums[((i64)task * heads + head) * 2] - max);
             x = fmaf(weight, outs[((i64)task * heads + head) * head_dim + d], x);
         }
-        out[((i64)blockIdx.x * heads + head) * head_dim + d] = x / sum;
+        narrow(out + ((i64)blockIdx.x * heads + head) * head_dim + d, x / sum);
     }
+}
+
+KERNEL(128, decode_combine_f32, float* out, const float* outs, const float* sums, const int* firsts, int heads,
+       int head_dim) {
+    combine(out, outs, sums, firsts, heads, head_dim);
+}
+KERNEL(128, decode_combine_bf16, bf16* out, const float* outs, const float* sums, const int* firsts, int heads,
+       int head_dim) {
+    combine(out, outs, sums, firsts, heads, head_dim);
 }

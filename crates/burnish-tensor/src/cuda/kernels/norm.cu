@@ -6,8 +6,9 @@ __device__ __forceinline__ float group_sum(float x, int lanes, float* shared) {
 }
 
 // y = w x / sqrt(mean(x²) + eps) for each group of `width` columns, `lanes` (32 or 256) threads a group.
-KERNEL(256, norm_forward, float* y, float* inverse_rms, const float* x, const float* weight, float eps, i64 groups,
-       int width, int lanes) {
+template <typename T>
+__device__ __forceinline__ void norm(T* y, float* inverse_rms, const T* x, const float* weight, float eps, i64 groups,
+                                     int width, int lanes) {
     __shared__ float shared[32];
     i64 group = (i64)blockIdx.x * (256 / lanes) + threadIdx.x / lanes;
     int lane = threadIdx.x % lanes;
@@ -15,16 +16,26 @@ KERNEL(256, norm_forward, float* y, float* inverse_rms, const float* x, const fl
     x += group * width;
     y += group * width;
     float sum = 0.0f;
-    for (int c = lane; c < end; c += lanes) sum = fmaf(x[c], x[c], sum);
+    for (int c = lane; c < end; c += lanes) sum = fmaf(widen(x[c]), widen(x[c]), sum);
     sum = group_sum(sum, lanes, shared);
     float r = 1.0f / sqrtf(sum / (float)width + eps);
-    for (int c = lane; c < end; c += lanes) y[c] = weight[c] * (x[c] * r);
+    for (int c = lane; c < end; c += lanes) narrow(y + c, weight[c] * (widen(x[c]) * r));
     if (end > 0 && lane == 0) inverse_rms[group] = r;
 }
 
-// `d`, the gradient of the output, becomes that of the input: r (w d) - x r³ Σ(w d x) / width.
-KERNEL(256, norm_backward, float* d, const float* x, const float* inverse_rms, const float* weight, i64 groups,
+KERNEL(256, norm_forward_f32, float* y, float* inverse_rms, const float* x, const float* weight, float eps, i64 groups,
        int width, int lanes) {
+    norm(y, inverse_rms, x, weight, eps, groups, width, lanes);
+}
+KERNEL(256, norm_forward_bf16, bf16* y, float* inverse_rms, const bf16* x, const float* weight, float eps, i64 groups,
+       int width, int lanes) {
+    norm(y, inverse_rms, x, weight, eps, groups, width, lanes);
+}
+
+// `d`, the gradient of the output, becomes that of the input: r (w d) - x r³ Σ(w d x) / width.
+template <typename T>
+__device__ __forceinline__ void norm_gradient(T* d, const T* x, const float* inverse_rms, const float* weight,
+                                              i64 groups, int width, int lanes) {
     __shared__ float shared[32];
     i64 group = (i64)blockIdx.x * (256 / lanes) + threadIdx.x / lanes;
     int lane = threadIdx.x % lanes;
@@ -32,11 +43,20 @@ KERNEL(256, norm_backward, float* d, const float* x, const float* inverse_rms, c
     x += group * width;
     d += group * width;
     float sum = 0.0f;
-    for (int c = lane; c < end; c += lanes) sum = fmaf(d[c] * weight[c], x[c], sum);
+    for (int c = lane; c < end; c += lanes) sum = fmaf(widen(d[c]) * weight[c], widen(x[c]), sum);
     sum = group_sum(sum, lanes, shared);
     float r = end > 0 ? inverse_rms[group] : 0.0f;
     float along = sum * r * r / (float)width;
-    for (int c = lane; c < end; c += lanes) d[c] = r * fmaf(x[c], -along, d[c] * weight[c]);
+    for (int c = lane; c < end; c += lanes) narrow(d + c, r * fmaf(widen(x[c]), -along, widen(d[c]) * weight[c]));
+}
+
+KERNEL(256, norm_backward_f32, float* d, const float* x, const float* inverse_rms, const float* weight, i64 groups,
+       int width, int lanes) {
+    norm_gradient(d, x, inverse_rms, weight, groups, width, lanes);
+}
+KERNEL(256, norm_backward_bf16, bf16* d, const bf16* x, const float* inverse_rms, const float* weight, i64 groups,
+       int width, int lanes) {
+    norm_gradient(d, x, inverse_rms, weight, groups, width, lanes);
 }
 
 // Sums over 8 threads of a column, in the first of them. Blocks are 32 columns by 8 threads.
@@ -50,27 +70,45 @@ __device__ __forceinline__ float column_sum(float x) {
 }
 
 // Row `blockIdx.y` of `partial`: Σ d x r over its groups, `each` of them; 32 columns a block.
-KERNEL(256, norm_weight_partial, float* partial, const float* d, const float* x, const float* inverse_rms, i64 groups,
-       i64 each, int width) {
+template <typename T>
+__device__ __forceinline__ void weight_gradient(float* partial, const T* d, const T* x, const float* inverse_rms,
+                                                i64 groups, i64 each, int width) {
     int c = blockIdx.x * 32 + threadIdx.x % 32;
     i64 end = min(groups, ((i64)blockIdx.y + 1) * each);
     float sum = 0.0f;
     if (c < width)
         for (i64 g = blockIdx.y * each + threadIdx.x / 32; g < end; g += 8)
-            sum = fmaf(d[g * width + c] * x[g * width + c], inverse_rms[g], sum);
+            sum = fmaf(widen(d[g * width + c]) * widen(x[g * width + c]), inverse_rms[g], sum);
     sum = column_sum(sum);
     if (c < width && threadIdx.x < 32) partial[(i64)blockIdx.y * width + c] = sum;
 }
 
+KERNEL(256, norm_weight_partial_f32, float* partial, const float* d, const float* x, const float* inverse_rms,
+       i64 groups, i64 each, int width) {
+    weight_gradient(partial, d, x, inverse_rms, groups, each, width);
+}
+KERNEL(256, norm_weight_partial_bf16, float* partial, const bf16* d, const bf16* x, const float* inverse_rms,
+       i64 groups, i64 each, int width) {
+    weight_gradient(partial, d, x, inverse_rms, groups, each, width);
+}
+
 // Row `blockIdx.y` of `partial`: Σ of its rows of d, `each` of them; 32 columns a block.
-KERNEL(256, rows_partial, float* partial, const float* d, i64 rows, i64 each, int width) {
+template <typename T>
+__device__ __forceinline__ void row_sums(float* partial, const T* d, i64 rows, i64 each, int width) {
     int c = blockIdx.x * 32 + threadIdx.x % 32;
     i64 end = min(rows, ((i64)blockIdx.y + 1) * each);
     float sum = 0.0f;
     if (c < width)
-        for (i64 row = blockIdx.y * each + threadIdx.x / 32; row < end; row += 8) sum += d[row * width + c];
+        for (i64 row = blockIdx.y * each + threadIdx.x / 32; row < end; row += 8) sum += widen(d[row * width + c]);
     sum = column_sum(sum);
     if (c < width && threadIdx.x < 32) partial[(i64)blockIdx.y * width + c] = sum;
+}
+
+KERNEL(256, rows_partial_f32, float* partial, const float* d, i64 rows, i64 each, int width) {
+    row_sums(partial, d, rows, each, width);
+}
+KERNEL(256, rows_partial_bf16, float* partial, const bf16* d, i64 rows, i64 each, int width) {
+    row_sums(partial, d, rows, each, width);
 }
 
 // out += Σ of the rows of `partial`.
@@ -83,11 +121,21 @@ KERNEL(256, add_partials, float* out, const float* partial, int rows, int width)
 }
 
 // One warp for each of `rows` rows: Σ a b.
-KERNEL(256, dot_rows, float* out, const float* a, const float* b, i64 rows, int width) {
+template <typename T>
+__device__ __forceinline__ void dot(float* out, const T* a, const T* b, i64 rows, int width) {
     i64 row = (i64)blockIdx.x * 8 + threadIdx.x / 32;
     float sum = 0.0f;
+    a += row * width;
+    b += row * width;
     if (row < rows)
-        for (int c = threadIdx.x % 32; c < width; c += 32) sum = fmaf(a[row * width + c], b[row * width + c], sum);
+        for (int c = threadIdx.x % 32; c < width; c += 32) sum = fmaf(widen(a[c]), widen(b[c]), sum);
     sum = warp_sum(sum);
     if (row < rows && threadIdx.x % 32 == 0) out[row] = sum;
+}
+
+KERNEL(256, dot_rows_f32, float* out, const float* a, const float* b, i64 rows, int width) {
+    dot(out, a, b, rows, width);
+}
+KERNEL(256, dot_rows_bf16, float* out, const bf16* a, const bf16* b, i64 rows, int width) {
+    dot(out, a, b, rows, width);
 }

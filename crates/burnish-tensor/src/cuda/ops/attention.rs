@@ -7,7 +7,12 @@ use half::bf16;
 use super::forest::{Forest, Method, Uploaded};
 use crate::{
     HeadShape, Layout, Precision,
-    cuda::{Argument, Buffer, Cuda, Slice, int, long, modules::Program, plan::Plan, product::to_bf16},
+    cuda::{
+        Argument, Buffer, Cuda, Slice, int, long,
+        modules::Program,
+        plan::Plan,
+        values::{Converted, Elements, Values, to_bf16, to_f32},
+    },
 };
 
 /// Threads of a block.
@@ -51,24 +56,24 @@ pub(crate) fn forest(cuda: &Arc<Cuda>, layout: &Layout, head_dim: usize, precisi
 /// Queries, keys and values of a packed batch: `[rows, heads · head_dim]`, twice `[rows, kv_heads · head_dim]`.
 #[derive(Clone, Copy)]
 pub(crate) struct Inputs<'a> {
-    pub(crate) q: Slice<'a, f32>,
-    pub(crate) k: Slice<'a, f32>,
-    pub(crate) v: Slice<'a, f32>,
+    pub(crate) q: Elements<'a>,
+    pub(crate) k: Elements<'a>,
+    pub(crate) v: Elements<'a>,
     pub(crate) shape: HeadShape,
     pub(crate) forest: &'a Forest,
 }
 
-/// A matrix as the kernels of a method take it.
+/// A matrix in the type that the kernels of a method take: they give the same.
 enum Operand<'a> {
-    F32(Slice<'a, f32>),
-    Bf16(Buffer<bf16>),
+    F32(Converted<'a, f32>),
+    Bf16(Converted<'a, bf16>),
 }
 
 impl From<&Operand<'_>> for Argument {
     fn from(operand: &Operand<'_>) -> Self {
         match operand {
-            Operand::F32(slice) => (*slice).into(),
-            Operand::Bf16(buffer) => buffer.all().into(),
+            Operand::F32(numbers) => numbers.all().into(),
+            Operand::Bf16(numbers) => numbers.all().into(),
         }
     }
 }
@@ -92,10 +97,28 @@ impl Inputs<'_> {
         assert_eq!(self.v.len(), rows * shape.kv_width(), "values are not [rows, kv_heads * head_dim]");
     }
 
-    fn operand<'a>(&self, cuda: &Arc<Cuda>, x: Slice<'a, f32>) -> Operand<'a> {
+    fn operand<'a>(&self, cuda: &Arc<Cuda>, x: Elements<'a>) -> Operand<'a> {
         match self.forest.method {
-            Method::Fma { .. } => Operand::F32(x),
-            Method::Mma => Operand::Bf16(to_bf16(cuda, x)),
+            Method::Fma { .. } => Operand::F32(x.in_f32(cuda)),
+            Method::Mma => Operand::Bf16(x.in_bf16(cuda)),
+        }
+    }
+
+    /// A result of the kernels.
+    fn result(&self, cuda: &Arc<Cuda>, len: usize) -> Values {
+        let precision = match self.forest.method {
+            Method::Fma { .. } => Precision::F32,
+            Method::Mma => Precision::Bf16,
+        };
+        Values::uninit(cuda, precision, len)
+    }
+
+    /// A result in the type of the queries.
+    fn like_queries(&self, cuda: &Arc<Cuda>, result: Values) -> Values {
+        match (self.q, result) {
+            (Elements::Bf16(_), Values::F32(wide)) => to_bf16(cuda, wide.all()).into(),
+            (Elements::F32(_), Values::Bf16(short)) => to_f32(cuda, short.all()).into(),
+            (_, result) => result,
         }
     }
 
@@ -124,9 +147,9 @@ impl Inputs<'_> {
 
 /// The output `[rows, heads · head_dim]`, and what the backward pass needs: the logarithm to base 2 of the sums of
 /// exponentials `[rows, heads]`.
-pub(crate) fn forward(cuda: &Arc<Cuda>, inputs: Inputs<'_>) -> (Buffer<f32>, Buffer<f32>) {
+pub(crate) fn forward(cuda: &Arc<Cuda>, inputs: Inputs<'_>) -> (Values, Buffer<f32>) {
     inputs.check();
-    let mut out = Buffer::uninit(cuda, inputs.q.len());
+    let mut out = inputs.result(cuda, inputs.q.len());
     let mut log_sums = Buffer::uninit(cuda, inputs.forest.rows * inputs.shape.heads);
     let operands = [inputs.q, inputs.k, inputs.v].map(|x| inputs.operand(cuda, x));
     let mut arguments = vec![out.all_mut().into(), log_sums.all_mut().into()];
@@ -139,25 +162,25 @@ pub(crate) fn forward(cuda: &Arc<Cuda>, inputs: Inputs<'_>) -> (Buffer<f32>, Buf
         shared_bytes: inputs.shared_bytes(1, 1),
     };
     inputs.launch(cuda, &pass, arguments);
-    (out, log_sums)
+    (inputs.like_queries(cuda, out), log_sums)
 }
 
 /// What the forward pass left behind, and the gradient of its output.
 #[derive(Clone, Copy)]
 pub(crate) struct Outputs<'a> {
     /// `[rows, heads · head_dim]`.
-    pub(crate) out: Slice<'a, f32>,
+    pub(crate) out: Elements<'a>,
     /// `[rows, heads]`.
     pub(crate) log_sums: Slice<'a, f32>,
     /// `[rows, heads · head_dim]`.
-    pub(crate) d_out: Slice<'a, f32>,
+    pub(crate) d_out: Elements<'a>,
 }
 
 /// Gradients of queries, keys and values.
 pub(crate) struct Gradients {
-    pub(crate) d_q: Buffer<f32>,
-    pub(crate) d_k: Buffer<f32>,
-    pub(crate) d_v: Buffer<f32>,
+    pub(crate) d_q: Values,
+    pub(crate) d_k: Values,
+    pub(crate) d_v: Values,
 }
 
 /// The gradients; probabilities are computed again.
@@ -172,7 +195,7 @@ pub(crate) fn backward(cuda: &Arc<Cuda>, inputs: Inputs<'_>, outputs: Outputs<'_
     let operands = [q, k, v, d_out].map(|x| inputs.operand(cuda, x));
     let saved = [log_sums, row_sums.all()].map(Argument::from);
 
-    let [mut d_q, mut d_k, mut d_v] = [q, k, v].map(|x| Buffer::uninit(cuda, x.len()));
+    let [mut d_q, mut d_k, mut d_v] = [q, k, v].map(|x| inputs.result(cuda, x.len()));
     let run = |pass: &Pass<'_>, gradients: &[Argument]| {
         let mut arguments = gradients.to_vec();
         arguments.extend(operands.iter().map(Argument::from));
@@ -194,16 +217,17 @@ pub(crate) fn backward(cuda: &Arc<Cuda>, inputs: Inputs<'_>, outputs: Outputs<'_
         shared_bytes,
     };
     run(&pass, &[d_k.all_mut().into(), d_v.all_mut().into()]);
+    let [d_q, d_k, d_v] = [d_q, d_k, d_v].map(|d| inputs.like_queries(cuda, d));
     Gradients { d_q, d_k, d_v }
 }
 
 /// `Σ_columns d_out ⊙ out` of each row and head.
-fn row_sums(cuda: &Arc<Cuda>, shape: HeadShape, out: Slice<'_, f32>, d_out: Slice<'_, f32>) -> Buffer<f32> {
+fn row_sums(cuda: &Arc<Cuda>, shape: HeadShape, out: Elements<'_>, d_out: Elements<'_>) -> Buffer<f32> {
     let n = out.len() / shape.head_dim;
     let mut sums = Buffer::uninit(cuda, n);
     let arguments = &mut [sums.all_mut().into(), out.into(), d_out.into(), long(n), int(shape.head_dim)];
     let plan = Plan::blocks(n.div_ceil(THREADS / 32), 1, THREADS);
-    cuda.launch(Program::Norm, "dot_rows", plan, arguments);
+    cuda.launch(Program::Norm, out.kernel(["dot_rows_f32", "dot_rows_bf16"]), plan, arguments);
     sums
 }
 
@@ -247,6 +271,8 @@ mod tests {
         shape: HeadShape,
         layout: Layout,
         method: Method,
+        /// Of the values: kernels may take other operands.
+        precision: Precision,
         tolerance: f64,
     }
 
@@ -259,19 +285,26 @@ mod tests {
             let q = rounded(random(1, rows * shape.width()).iter().map(|q| 3.0 * q).collect());
             let [k, v] = [2, 3].map(|seed| rounded(random(seed, rows * shape.kv_width())));
             let d_out = rounded(random(4, rows * shape.width()));
-            let tolerance = if method == Method::Mma { 1e-2 } else { 2e-5 };
-            Case { q, k, v, d_out, shape, layout, method, tolerance }
+            let (precision, tolerance) = match method {
+                Method::Mma => (Precision::Bf16, 1e-2),
+                Method::Fma { .. } => (Precision::F32, 2e-5),
+            };
+            Case { q, k, v, d_out, shape, layout, method, precision, tolerance }
         }
 
-        /// The output and the gradients.
+        /// The output and the gradients, of values in the case's precision.
         fn run(&self, cuda: &Arc<Cuda>) -> [Vec<f32>; 4] {
             let forest = Forest::upload(cuda, &self.layout, self.method);
-            let [q, k, v, d_out] = [&self.q, &self.k, &self.v, &self.d_out].map(|x| Buffer::upload(cuda, x));
+            let inputs = [&self.q, &self.k, &self.v, &self.d_out];
+            let [q, k, v, d_out] = inputs.map(|x| Values::upload(cuda, self.precision, x));
             let inputs = Inputs { q: q.all(), k: k.all(), v: v.all(), shape: self.shape, forest: &forest };
             let (out, log_sums) = forward(cuda, inputs);
             let outputs = Outputs { out: out.all(), log_sums: log_sums.all(), d_out: d_out.all() };
             let Gradients { d_q, d_k, d_v } = backward(cuda, inputs, outputs);
-            [out, d_q, d_k, d_v].map(|x| x.download().unwrap())
+            [out, d_q, d_k, d_v].map(|x| {
+                assert_eq!(x.all().precision(), self.precision);
+                x.download().unwrap()
+            })
         }
 
         /// Against the reference, and for the gradients against the CPU's, which are tested against the reference.
@@ -329,6 +362,21 @@ mod tests {
         let Some(cuda) = device() else { return };
         for (head_dim, tile) in ATTENTION {
             check_layouts(&cuda, head_dim, Method::Fma { tile });
+        }
+    }
+
+    #[test]
+    fn values_of_the_other_type_than_the_kernels_take_are_converted() {
+        let Some(cuda) = device() else { return };
+        let layout = || forest(&[(9, None), (20, Some(0)), (5, Some(0))]);
+        for (dim, method) in METHODS {
+            let mut case = Case::new(dim, method, (1, 2), layout());
+            case.precision = match case.precision {
+                Precision::F32 => Precision::Bf16,
+                Precision::Bf16 => Precision::F32,
+            };
+            case.tolerance = 1e-2;
+            case.check(&cuda);
         }
     }
 

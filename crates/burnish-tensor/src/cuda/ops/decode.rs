@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use half::bf16;
-
 use crate::{
     HeadShape, Precision,
-    cuda::{Argument, Buffer, Cuda, Slice, int, long, modules::Program::Decode, plan::Plan},
+    cuda::{
+        Buffer, Cuda, int, long,
+        modules::Program::Decode,
+        plan::Plan,
+        values::{Elements, ElementsMut, Values},
+    },
 };
 
 /// Rows of a page; the kernels have the same number.
@@ -19,20 +22,13 @@ const SPLIT_PAGES: usize = 16;
 const THREADS: usize = 128;
 
 /// Pages of keys and values of all layers on the GPU: at each layer `PAGE_ROWS` rows of keys `[kv_heads · head_dim]`,
-/// then as many of values.
+/// then as many of values. In the type of the precision's values.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    data: Data,
+    data: Values,
     layers: usize,
     width: usize,
     pages: usize,
-}
-
-/// In f32 or in bf16: with the precision of products, as attention on tensor cores has it in training.
-#[derive(Debug)]
-enum Data {
-    F32(Buffer<f32>),
-    Bf16(Buffer<bf16>),
 }
 
 impl Cache {
@@ -47,10 +43,7 @@ impl Cache {
         // A slot is an `int` in the kernels.
         assert!(i32::try_from(pages * PAGE_ROWS).is_ok(), "{pages} pages");
         let len = pages * Cache::page_len(layers, width);
-        let data = match precision {
-            Precision::F32 => Data::F32(Buffer::uninit(cuda, len)),
-            Precision::Bf16 => Data::Bf16(Buffer::uninit(cuda, len)),
-        };
+        let data = Values::uninit(cuda, precision, len);
         Cache { data, layers, width, pages }
     }
 
@@ -59,22 +52,15 @@ impl Cache {
         2 * layers * PAGE_ROWS * width
     }
 
-    /// One of two kernels, and the cache from the layer in the first page on, to write.
-    fn at_mut<'k>(&mut self, layer: usize, [f32, bf16]: [&'k str; 2]) -> (&'k str, Argument) {
+    /// From the layer in the first page on, to write.
+    fn at_mut(&mut self, layer: usize) -> ElementsMut<'_> {
         let first = self.first(layer);
-        match &mut self.data {
-            Data::F32(data) => (f32, data.slice_mut(first..data.len()).into()),
-            Data::Bf16(data) => (bf16, data.slice_mut(first..data.len()).into()),
-        }
+        self.data.slice_mut(first..self.data.len())
     }
 
     /// The same, to read.
-    fn at<'k>(&self, layer: usize, [f32, bf16]: [&'k str; 2]) -> (&'k str, Argument) {
-        let first = self.first(layer);
-        match &self.data {
-            Data::F32(data) => (f32, data.slice(first..data.len()).into()),
-            Data::Bf16(data) => (bf16, data.slice(first..data.len()).into()),
-        }
+    fn at(&self, layer: usize) -> Elements<'_> {
+        self.data.all().slice(self.first(layer)..self.data.len())
     }
 
     fn first(&self, layer: usize) -> usize {
@@ -105,13 +91,14 @@ pub(crate) fn write(
     cache: &mut Cache,
     layer: usize,
     slots: &Slots,
-    k: Slice<'_, f32>,
-    v: Slice<'_, f32>,
+    k: Elements<'_>,
+    v: Elements<'_>,
 ) {
     let (width, rows) = (cache.width, slots.slots.len());
     assert_eq!((k.len(), v.len()), (rows * width, rows * width), "one row for each slot");
     let page_len = Cache::page_len(cache.layers, width);
-    let (name, data) = cache.at_mut(layer, ["write_pages_f32", "write_pages_bf16"]);
+    let name = k.kernel(["write_pages_f32", "write_pages_bf16"]);
+    let data = cache.at_mut(layer).into();
     let arguments = &mut [data, k.into(), v.into(), slots.slots.all().into(), long(page_len), int(width)];
     cuda.launch(Decode, name, Plan::rows(rows, width), arguments);
 }
@@ -172,12 +159,12 @@ impl Seen {
 /// Attention of each row of `q` `[rows, heads · head_dim]` over what it sees at `layer`; shaped like `q`.
 pub(crate) fn attend(
     cuda: &Arc<Cuda>,
-    q: Slice<'_, f32>,
+    q: Elements<'_>,
     shape: HeadShape,
     cache: &Cache,
     layer: usize,
     seen: &Seen,
-) -> Buffer<f32> {
+) -> Values {
     let HeadShape { heads, kv_heads, head_dim } = shape;
     let (rows, tasks) = (seen.lists.firsts.len() - 1, seen.lists.tasks.len() / 3);
     assert_eq!(q.len(), rows * shape.width(), "queries are not [rows, heads * head_dim]");
@@ -185,12 +172,12 @@ pub(crate) fn attend(
     let mut outs = Buffer::<f32>::uninit(cuda, tasks * shape.width());
     let mut sums = Buffer::<f32>::uninit(cuda, tasks * heads * 2);
     let shared = size_of::<f32>() * shape.group() * (SPLIT_PAGES * PAGE_ROWS + head_dim);
-    let (name, data) = cache.at(layer, ["decode_partial_f32", "decode_partial_bf16"]);
+    let name = q.kernel(["decode_partial_f32", "decode_partial_bf16"]);
     let arguments = &mut [
         outs.all_mut().into(),
         sums.all_mut().into(),
         q.into(),
-        data,
+        cache.at(layer).into(),
         seen.tasks.all().into(),
         seen.pages.all().into(),
         long(Cache::page_len(cache.layers, cache.width)),
@@ -202,7 +189,7 @@ pub(crate) fn attend(
     ];
     let plan = Plan::blocks(tasks, kv_heads, THREADS).with_shared(shared);
     cuda.launch(Decode, name, plan, arguments);
-    let mut out = Buffer::uninit(cuda, q.len());
+    let mut out = Values::uninit(cuda, q.precision(), q.len());
     let arguments = &mut [
         out.all_mut().into(),
         outs.all().into(),
@@ -211,7 +198,8 @@ pub(crate) fn attend(
         int(heads),
         int(head_dim),
     ];
-    cuda.launch(Decode, "decode_combine", Plan::blocks(rows, heads, THREADS), arguments);
+    let name = q.kernel(["decode_combine_f32", "decode_combine_bf16"]);
+    cuda.launch(Decode, name, Plan::blocks(rows, heads, THREADS), arguments);
     out
 }
 
@@ -220,7 +208,7 @@ mod tests {
     use super::*;
     use crate::{
         KvBlock, KvBlockMut, Workers, cached_attention,
-        cuda::testing::device,
+        cuda::testing::{PRECISIONS, device, rounded},
         testing::{assert_close, random, wide},
     };
 
@@ -256,10 +244,6 @@ mod tests {
             prompts: &[usize],
             answers: &[usize],
         ) -> Self {
-            let rounded = |x: Vec<f32>| match precision {
-                Precision::F32 => x,
-                Precision::Bf16 => x.iter().map(|&x| bf16::from_f32(x).to_f32()).collect(),
-            };
             let width = shape.kv_width();
             let mut next = 0;
             let mut pages = |rows: usize| -> Vec<(usize, usize)> {
@@ -281,18 +265,19 @@ mod tests {
             let mut cache = Cache::new(cuda, precision, LAYERS, width, total);
             let slots = total * PAGE_ROWS;
             let (k, v) = (random(1, slots * width), random(2, slots * width));
-            let [gk, gv] = [&k, &v].map(|x| Buffer::upload(cuda, x));
+            let [gk, gv] = [&k, &v].map(|x| Values::upload(cuda, precision, x));
             let all: Vec<usize> = (0..slots).collect();
             let all = Slots::upload(cuda, &cache, &all);
             write(cuda, &mut cache, 1, &all, gk.all(), gv.all());
             let q: Vec<f32> = random(3, seen.len() * shape.width()).iter().map(|q| 3.0 * q).collect();
-            let [k, v, q] = [k, v, q].map(rounded);
+            let [k, v, q] = [k, v, q].map(|x| rounded(precision, x));
             Case { cuda: Arc::clone(cuda), shape, cache, seen, k, v, q }
         }
 
         fn run(&self, rows: std::ops::Range<usize>) -> Vec<f32> {
             let width = self.shape.width();
-            let q = Buffer::upload(&self.cuda, &self.q[rows.start * width..rows.end * width]);
+            let precision = self.cache.data.all().precision();
+            let q = Values::upload(&self.cuda, precision, &self.q[rows.start * width..rows.end * width]);
             let seen = Seen::upload(&self.cuda, &self.cache, &self.seen[rows]);
             attend(&self.cuda, q.all(), self.shape, &self.cache, 1, &seen).download().unwrap()
         }
@@ -328,9 +313,9 @@ mod tests {
         for (kv_heads, group, head_dim) in [(1, 1, 5), (2, 2, 32), (1, 7, 40)] {
             let shape = HeadShape { heads: kv_heads * group, kv_heads, head_dim };
             let long = 2 * SPLIT_PAGES * PAGE_ROWS + 5;
-            for precision in [Precision::F32, Precision::Bf16] {
+            for (precision, tolerance) in PRECISIONS {
                 let case = Case::new(&cuda, precision, shape, &[37, long], &[1, 16, 17, long]);
-                assert_close(&case.run(0..4), &wide(&case.expected()), 2e-6);
+                assert_close(&case.run(0..4), &wide(&case.expected()), 2.0 * tolerance);
             }
         }
     }
@@ -350,19 +335,13 @@ mod tests {
     #[test]
     fn rows_are_written_to_their_slot_and_layer_alone() {
         let Some(cuda) = device() else { return };
-        for precision in [Precision::F32, Precision::Bf16] {
+        for (precision, _) in PRECISIONS {
             let mut cache = Cache::new(&cuda, precision, LAYERS, 3, 2);
-            match &mut cache.data {
-                Data::F32(data) => data.all_mut().fill_zero(&cuda),
-                Data::Bf16(data) => data.all_mut().fill_zero(&cuda),
-            }
-            let [k, v] = [&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0]].map(|x| Buffer::<f32>::upload(&cuda, x));
+            cache.data.all_mut().fill_zero(&cuda);
+            let [k, v] = [&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0]].map(|x| Values::upload(&cuda, precision, x));
             let slots = Slots::upload(&cuda, &cache, &[PAGE_ROWS + 2]);
             write(&cuda, &mut cache, 1, &slots, k.all(), v.all());
-            let data: Vec<f32> = match &cache.data {
-                Data::F32(data) => data.download().unwrap(),
-                Data::Bf16(data) => data.download().unwrap().iter().map(|x| x.to_f32()).collect(),
-            };
+            let data = cache.data.download().unwrap();
             let at = Cache::page_len(LAYERS, 3) + 2 * PAGE_ROWS * 3 + 2 * 3;
             assert_eq!(data[at..at + 3], [1.0, 2.0, 3.0]);
             assert_eq!(data[at + PAGE_ROWS * 3..][..3], [4.0, 5.0, 6.0]);

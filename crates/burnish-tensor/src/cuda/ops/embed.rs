@@ -2,8 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::cuda::{
-    Buffer, Cuda, Slice, SliceMut, int, modules::Program::Gather, plan::Plan, product::Elements,
+use crate::{
+    Precision,
+    cuda::{
+        Buffer, Cuda, int,
+        modules::Program::Gather,
+        plan::Plan,
+        values::{Elements, ElementsMut, Values},
+    },
 };
 
 /// Ids on the GPU.
@@ -60,42 +66,53 @@ fn group(ids: &[u32]) -> (Vec<i32>, Vec<i32>, Vec<i32>) {
     (distinct, first, places)
 }
 
-/// `[ids, cols]`: rows of `table` `[_, cols]`.
-pub(crate) fn forward(cuda: &Arc<Cuda>, table: Elements<'_>, cols: usize, ids: &Ids) -> Buffer<f32> {
+/// `[ids, cols]`: rows of `table` `[_, cols]`, in the type of the precision's values.
+pub(crate) fn forward(
+    cuda: &Arc<Cuda>,
+    precision: Precision,
+    table: Elements<'_>,
+    cols: usize,
+    ids: &Ids,
+) -> Values {
     assert!(table.len() >= ids.bound * cols, "a table of {} rows", ids.bound);
     let rows = ids.ids.len();
-    let mut out = Buffer::uninit(cuda, rows * cols);
-    let (name, table) = match table {
-        Elements::F32(table) => ("gather_f32", table.into()),
-        Elements::Bf16(table) => ("gather_bf16", table.into()),
+    let mut out = Values::uninit(cuda, precision, rows * cols);
+    let name = match precision {
+        Precision::F32 => table.kernel(["gather_f32", "gather_widened"]),
+        Precision::Bf16 => table.kernel(["gather_rounded", "gather_bf16"]),
     };
-    let arguments = &mut [out.all_mut().into(), table, ids.ids.all().into(), int(cols)];
+    let arguments = &mut [out.all_mut().into(), table.into(), ids.ids.all().into(), int(cols)];
     cuda.launch(Gather, name, Plan::rows(rows, cols), arguments);
     out
 }
 
-/// Adds row `i` of `d_out` to row `ids[i]` of `d_table`.
-pub(crate) fn backward(
+/// Adds row `i` of `d_out` to row `ids[i]` of `d_table`, which is f32, or bf16 as `d_out` is.
+pub(crate) fn backward<'t>(
     cuda: &Arc<Cuda>,
-    d_table: SliceMut<'_, f32>,
+    d_table: impl Into<ElementsMut<'t>>,
     cols: usize,
     scatter: &Scatter,
-    d_out: Slice<'_, f32>,
+    d_out: Elements<'_>,
 ) {
+    let d_table = d_table.into();
     let Scatter { ids, first, places, bound } = scatter;
     assert!(d_table.len() >= bound * cols, "a table of {bound} rows");
     assert_eq!(d_out.len(), places.len() * cols, "one row for each id");
     let lists = [ids.all().into(), first.all().into(), places.all().into()];
     let [ids_list, first, places] = lists;
+    let name = match &d_table {
+        ElementsMut::F32(_) => d_out.kernel(["scatter_add_f32", "scatter_add_widened"]),
+        ElementsMut::Bf16(_) => "scatter_add_bf16",
+    };
     let arguments = &mut [d_table.into(), d_out.into(), ids_list, first, places, int(cols)];
-    cuda.launch(Gather, "scatter_add", Plan::blocks(ids.len(), cols.div_ceil(256), 256), arguments);
+    cuda.launch(Gather, name, Plan::blocks(ids.len(), cols.div_ceil(256), 256), arguments);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        cuda::{product::to_bf16, testing::device},
+        cuda::testing::{PRECISIONS, device, rounded},
         ops,
         testing::{random, random_ids},
     };
@@ -113,23 +130,30 @@ mod tests {
             let table = random(1, bound * cols);
             let ids = random_ids(2, n, bound);
             let d_out = random(3, n * cols);
-            let on_gpu = Buffer::upload(&cuda, &table);
             let list = Ids::upload(&cuda, &ids, bound);
-            let out = forward(&cuda, on_gpu.all().into(), cols, &list).download().unwrap();
-            assert_eq!(out, *ops::embed::forward(table.as_slice().into(), cols, &ids));
-
-            let short = to_bf16(&cuda, on_gpu.all());
-            let out = forward(&cuda, short.all().into(), cols, &list).download().unwrap();
-            let rounded: Vec<f32> = table.iter().map(|&x| half::bf16::from_f32(x).to_f32()).collect();
-            assert_eq!(out, *ops::embed::forward(rounded.as_slice().into(), cols, &ids));
-
             let scatter = Scatter::upload(&cuda, &ids, bound);
-            let mut d_table = Buffer::zeros(&cuda, table.len());
-            let d = Buffer::upload(&cuda, &d_out);
-            backward(&cuda, d_table.all_mut(), cols, &scatter, d.all());
-            let mut expected = vec![0.0; table.len()];
-            ops::embed::backward(&mut expected, cols, &ids, &d_out);
-            assert_eq!(d_table.download().unwrap(), expected);
+            for (kept, _) in PRECISIONS {
+                for (precision, _) in PRECISIONS {
+                    let on_gpu = Values::upload(&cuda, kept, &table);
+                    let out = forward(&cuda, precision, on_gpu.all(), cols, &list).download().unwrap();
+                    let table = rounded(precision, rounded(kept, table.clone()));
+                    assert_eq!(out, *ops::embed::forward(table.as_slice().into(), cols, &ids));
+                }
+            }
+            // The gradient of a table is f32, that of an activation is of its type.
+            for (given, of_table) in [
+                (Precision::F32, Precision::F32),
+                (Precision::Bf16, Precision::F32),
+                (Precision::Bf16, Precision::Bf16),
+            ] {
+                let d_out = rounded(given, d_out.clone());
+                let mut d_table = Values::zeros(&cuda, of_table, table.len());
+                let d = Values::upload(&cuda, given, &d_out);
+                backward(&cuda, d_table.all_mut(), cols, &scatter, d.all());
+                let mut expected = vec![0.0; table.len()];
+                ops::embed::backward(&mut expected, cols, &ids, &d_out);
+                assert_eq!(d_table.download().unwrap(), rounded(of_table, expected));
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use crate::cuda::{
     Buffer, Cuda, Slice, SliceMut, int, long,
     modules::Program::Norm,
     plan::{Parts, Plan, norm_lanes},
+    values::{Elements, ElementsMut, Values},
 };
 
 fn plan(groups: usize, width: usize) -> Plan {
@@ -15,14 +16,15 @@ fn plan(groups: usize, width: usize) -> Plan {
 /// The normalised `x`, and `1 / sqrt(mean(x²) + eps)` of each group of `weight.len()` columns.
 pub(crate) fn forward(
     cuda: &Arc<Cuda>,
-    x: Slice<'_, f32>,
+    x: Elements<'_>,
     weight: Slice<'_, f32>,
     eps: f32,
-) -> (Buffer<f32>, Buffer<f32>) {
+) -> (Values, Buffer<f32>) {
     let width = weight.len();
     assert!(x.len().is_multiple_of(width), "{} elements are no groups of {width}", x.len());
     let groups = x.len() / width;
-    let (mut y, mut inverse_rms) = (Buffer::uninit(cuda, x.len()), Buffer::uninit(cuda, groups));
+    let (mut y, mut inverse_rms) =
+        (Values::uninit(cuda, x.precision(), x.len()), Buffer::uninit(cuda, groups));
     let arguments = &mut [
         y.all_mut().into(),
         inverse_rms.all_mut().into(),
@@ -33,17 +35,17 @@ pub(crate) fn forward(
         int(width),
         int(norm_lanes(width)),
     ];
-    cuda.launch(Norm, "norm_forward", plan(groups, width), arguments);
+    cuda.launch(Norm, x.kernel(["norm_forward_f32", "norm_forward_bf16"]), plan(groups, width), arguments);
     (y, inverse_rms)
 }
 
 /// Turns `d`, the gradient of the output, into that of the input, and adds that of the weight to `d_weight`.
 pub(crate) fn backward(
     cuda: &Arc<Cuda>,
-    x: Slice<'_, f32>,
+    x: Elements<'_>,
     inverse_rms: Slice<'_, f32>,
     weight: Slice<'_, f32>,
-    mut d: SliceMut<'_, f32>,
+    mut d: ElementsMut<'_>,
     d_weight: Option<SliceMut<'_, f32>>,
 ) {
     let (width, groups) = (weight.len(), inverse_rms.len());
@@ -60,7 +62,8 @@ pub(crate) fn backward(
             long(each),
             int(width),
         ];
-        cuda.launch(Norm, "norm_weight_partial", Plan::blocks(width.div_ceil(32), count, 256), arguments);
+        let name = x.kernel(["norm_weight_partial_f32", "norm_weight_partial_bf16"]);
+        cuda.launch(Norm, name, Plan::blocks(width.div_ceil(32), count, 256), arguments);
         add_partials(cuda, d_weight, &partial, count);
     }
     let arguments = &mut [
@@ -72,18 +75,19 @@ pub(crate) fn backward(
         int(width),
         int(norm_lanes(width)),
     ];
-    cuda.launch(Norm, "norm_backward", plan(groups, width), arguments);
+    cuda.launch(Norm, x.kernel(["norm_backward_f32", "norm_backward_bf16"]), plan(groups, width), arguments);
 }
 
 /// `out += Σ rows of d`.
-pub(crate) fn add_row_sums(cuda: &Arc<Cuda>, out: SliceMut<'_, f32>, d: Slice<'_, f32>) {
+pub(crate) fn add_row_sums(cuda: &Arc<Cuda>, out: SliceMut<'_, f32>, d: Elements<'_>) {
     let width = out.len();
     assert!(d.len().is_multiple_of(width), "{} elements are no rows of {width}", d.len());
     let rows = d.len() / width;
     let Parts { each, count } = Parts::of(rows);
     let mut partial = Buffer::uninit(cuda, count * width);
     let arguments = &mut [partial.all_mut().into(), d.into(), long(rows), long(each), int(width)];
-    cuda.launch(Norm, "rows_partial", Plan::blocks(width.div_ceil(32), count, 256), arguments);
+    let plan = Plan::blocks(width.div_ceil(32), count, 256);
+    cuda.launch(Norm, d.kernel(["rows_partial_f32", "rows_partial_bf16"]), plan, arguments);
     add_partials(cuda, out, &partial, count);
 }
 
@@ -97,7 +101,7 @@ fn add_partials(cuda: &Arc<Cuda>, out: SliceMut<'_, f32>, partial: &Buffer<f32>,
 mod tests {
     use super::*;
     use crate::{
-        cuda::testing::device,
+        cuda::testing::{PRECISIONS, device, rounded},
         reference,
         testing::{assert_close, assert_gradient, random, weighted, wide},
     };
@@ -109,24 +113,28 @@ mod tests {
         let Some(cuda) = device() else { return };
         // Groups in a warp and in a block; more groups than a block holds; parts of several chunks.
         for (groups, width) in [(3, 5), (11, 32), (9, 33), (2, 300), (130, 4), (0, 8)] {
-            let (x, weight) = (random(1, groups * width), random(2, width));
-            let d_out = random(3, x.len());
-            let [gx, gw] = [&x, &weight].map(|x| Buffer::upload(&cuda, x));
-            let (y, inverse_rms) = forward(&cuda, gx.all(), gw.all(), EPS);
-            let of = |x: &[f64], w: &[f64]| reference::rms_norm(x, w, f64::from(EPS));
-            assert_close(&y.download().unwrap(), &of(&wide(&x), &wide(&weight)), 1e-6);
+            for (precision, tolerance) in PRECISIONS {
+                let (x, weight) = (rounded(precision, random(1, groups * width)), random(2, width));
+                let d_out = rounded(precision, random(3, x.len()));
+                let gw = Buffer::upload(&cuda, &weight);
+                let [gx, mut d] = [&x, &d_out].map(|x| Values::upload(&cuda, precision, x));
+                let (y, inverse_rms) = forward(&cuda, gx.all(), gw.all(), EPS);
+                let of = |x: &[f64], w: &[f64]| reference::rms_norm(x, w, f64::from(EPS));
+                assert_close(&y.download().unwrap(), &of(&wide(&x), &wide(&weight)), tolerance);
 
-            let mut d = Buffer::upload(&cuda, &d_out);
-            let mut d_weight = Buffer::zeros(&cuda, width);
-            let into = Some(d_weight.all_mut());
-            backward(&cuda, gx.all(), inverse_rms.all(), gw.all(), d.all_mut(), into);
-            let (d_x, d_weight) = (d.download().unwrap(), d_weight.download().unwrap());
-            let sum: f64 = d_weight.iter().map(|&d| f64::from(d)).sum();
-            assert!(sum.is_finite());
-            if x.len() < 400 {
-                assert_gradient(&d_x, &x, |x| weighted(&d_out, &of(x, &wide(&weight))), 1e-4);
+                let mut d_weight = Buffer::zeros(&cuda, width);
+                let into = Some(d_weight.all_mut());
+                backward(&cuda, gx.all(), inverse_rms.all(), gw.all(), d.all_mut(), into);
+                let (d_x, d_weight) = (d.download().unwrap(), d_weight.download().unwrap());
+                let sum: f64 = d_weight.iter().map(|&d| f64::from(d)).sum();
+                assert!(sum.is_finite());
+                if x.len() < 400 {
+                    let loss = |x: &[f64]| weighted(&d_out, &of(x, &wide(&weight)));
+                    assert_gradient(&d_x, &x, loss, 1e-4 + tolerance);
+                }
+                // Summed in f32 from what bf16 holds.
+                assert_gradient(&d_weight, &weight, |w| weighted(&d_out, &of(&wide(&x), w)), 1e-4);
             }
-            assert_gradient(&d_weight, &weight, |w| weighted(&d_out, &of(&wide(&x), w)), 1e-4);
         }
     }
 
@@ -134,23 +142,29 @@ mod tests {
     fn rows_of_zeros_and_of_huge_numbers_stay_finite() {
         let Some(cuda) = device() else { return };
         let x = [vec![0.0; 40], vec![1e18; 40]].concat();
-        let [gx, gw] = [&x, &vec![1.0; 40]].map(|x| Buffer::upload(&cuda, x));
-        let (y, _) = forward(&cuda, gx.all(), gw.all(), EPS);
-        let y = y.download().unwrap();
-        assert!(y[..40].iter().all(|&y| y == 0.0));
-        assert_close(&y[40..], &[1.0; 40], 1e-6);
+        let gw = Buffer::upload(&cuda, &[1.0; 40]);
+        for (precision, tolerance) in PRECISIONS {
+            let gx = Values::upload(&cuda, precision, &x);
+            let (y, _) = forward(&cuda, gx.all(), gw.all(), EPS);
+            let y = y.download().unwrap();
+            assert!(y[..40].iter().all(|&y| y == 0.0));
+            assert_close(&y[40..], &[1.0; 40], tolerance);
+        }
     }
 
     #[test]
     fn row_sums_cover_all_rows_and_are_added() {
         let Some(cuda) = device() else { return };
         for (rows, width) in [(1, 1), (200, 33), (513, 5), (0, 4)] {
-            let d = random(1, rows * width);
-            let mut out = Buffer::upload(&cuda, &vec![1.0; width]);
-            add_row_sums(&cuda, out.all_mut(), Buffer::upload(&cuda, &d).all());
-            let sum = |c: usize| 1.0 + d.iter().skip(c).step_by(width).map(|&d| f64::from(d)).sum::<f64>();
-            let expected: Vec<f64> = (0..width).map(sum).collect();
-            assert_close(&out.download().unwrap(), &expected, 1e-5);
+            for (precision, _) in PRECISIONS {
+                let d = rounded(precision, random(1, rows * width));
+                let mut out = Buffer::upload(&cuda, &vec![1.0; width]);
+                add_row_sums(&cuda, out.all_mut(), Values::upload(&cuda, precision, &d).all());
+                let sum =
+                    |c: usize| 1.0 + d.iter().skip(c).step_by(width).map(|&d| f64::from(d)).sum::<f64>();
+                let expected: Vec<f64> = (0..width).map(sum).collect();
+                assert_close(&out.download().unwrap(), &expected, 1e-5);
+            }
         }
     }
 }

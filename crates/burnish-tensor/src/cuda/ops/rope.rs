@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     Rope,
-    cuda::{Buffer, Cuda, SliceMut, int, modules::Program, plan::Plan},
+    cuda::{Buffer, Cuda, int, modules::Program, plan::Plan, values::ElementsMut},
     ops::rope::Turn,
 };
 
@@ -44,7 +44,7 @@ impl Angles {
 /// Rotates every head of `x` `[rows, cols]` by the angles of its row's position.
 pub(crate) fn rotate(
     cuda: &Arc<Cuda>,
-    x: SliceMut<'_, f32>,
+    x: ElementsMut<'_>,
     cols: usize,
     head_dim: usize,
     angles: &Angles,
@@ -60,6 +60,7 @@ pub(crate) fn rotate(
         return;
     }
     let sign: f32 = if turn == Turn::Forward { 1.0 } else { -1.0 };
+    let name = x.read().kernel(["rope_f32", "rope_bf16"]);
     let arguments = &mut [
         x.into(),
         angles.table.all().into(),
@@ -69,14 +70,17 @@ pub(crate) fn rotate(
         int(pairs),
         sign.into(),
     ];
-    cuda.launch(Program::Rope, "rope", Plan::rows(rows, cols / 2), arguments);
+    cuda.launch(Program::Rope, name, Plan::rows(rows, cols / 2), arguments);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        cuda::testing::device,
+        cuda::{
+            testing::{PRECISIONS, device, rounded},
+            values::Values,
+        },
         ops,
         testing::{assert_close, random, random_ids, wide},
     };
@@ -89,14 +93,17 @@ mod tests {
             let cols = heads * head_dim;
             let rope = Rope::new((0..pairs).map(|i| 100_f32.powf(-(i as f32) / 9.0)).collect(), 1.25);
             let positions = random_ids(1, rows, 3000);
-            let x = random(2, rows * cols);
             let angles = Angles::upload(&cuda, &rope, &positions);
-            for turn in [Turn::Forward, Turn::Back] {
+            let both = [Turn::Forward, Turn::Back];
+            for (turn, (precision, tolerance)) in
+                both.into_iter().flat_map(|turn| PRECISIONS.map(|of| (turn, of)))
+            {
+                let x = rounded(precision, random(2, rows * cols));
                 let mut expected = x.clone();
                 ops::rope::rotate(&mut expected, cols, head_dim, &rope, &positions, turn);
-                let mut y = Buffer::upload(&cuda, &x);
+                let mut y = Values::upload(&cuda, precision, &x);
                 rotate(&cuda, y.all_mut(), cols, head_dim, &angles, turn);
-                assert_close(&y.download().unwrap(), &wide(&expected), 1e-6);
+                assert_close(&y.download().unwrap(), &wide(&expected), tolerance);
             }
         }
     }

@@ -8,7 +8,8 @@ use crate::{
         Argument, Buffer, Cuda, CudaError, Slice, SliceMut, int,
         modules::Program::Scores,
         plan::Plan,
-        product::{Elements, View, Write, multiply},
+        product::{View, Write, multiply},
+        values::{Elements, Values},
     },
 };
 
@@ -59,7 +60,7 @@ impl Asked {
 #[derive(Clone, Copy)]
 pub(crate) struct LowRank<'a> {
     /// `scale · hidden Aᵀ`, `[rows, rank]`.
-    pub(crate) u: Slice<'a, f32>,
+    pub(crate) u: Elements<'a>,
     /// `[vocab, rank]`.
     pub(crate) b: Slice<'a, f32>,
     pub(crate) rank: usize,
@@ -68,7 +69,7 @@ pub(crate) struct LowRank<'a> {
 /// Hidden states `[rows, width]`, the head's weight `[vocab, width]`, and what is asked of each row.
 #[derive(Clone, Copy)]
 pub(crate) struct Inputs<'a> {
-    pub(crate) hidden: Slice<'a, f32>,
+    pub(crate) hidden: Elements<'a>,
     pub(crate) weight: Elements<'a>,
     pub(crate) low_rank: Option<LowRank<'a>>,
     pub(crate) precision: Precision,
@@ -174,7 +175,7 @@ pub(crate) fn backward(
     kept: Option<Buffer<f32>>,
     seeds: Seeds<'_>,
     params: ParamGradients<'_>,
-) -> (Buffer<f32>, Buffer<f32>) {
+) -> (Values, Values) {
     backward_in(cuda, inputs, rows, kept, seeds, params, chunk_rows(inputs.asked.vocab))
 }
 
@@ -186,14 +187,14 @@ fn backward_in(
     seeds: Seeds<'_>,
     mut params: ParamGradients<'_>,
     chunk: usize,
-) -> (Buffer<f32>, Buffer<f32>) {
+) -> (Values, Values) {
     let Inputs { width, precision, .. } = inputs;
     let (t, v) = (inputs.asked.rows(), inputs.asked.vocab);
     let is_kept = kept.is_some();
     let chunk = if is_kept { t.max(1) } else { chunk };
     let mut logits = kept.unwrap_or_else(|| Buffer::uninit(cuda, chunk.min(t) * v));
-    let mut d_hidden = Buffer::uninit(cuda, t * width);
-    let mut d_u = Buffer::uninit(cuda, inputs.low_rank.map_or(0, |low_rank| t * low_rank.rank));
+    let mut d_hidden = Values::uninit(cuda, precision, t * width);
+    let mut d_u = Values::uninit(cuda, precision, inputs.low_rank.map_or(0, |low_rank| t * low_rank.rank));
     for first in (0..t).step_by(chunk) {
         let n = chunk.min(t - first);
         if !is_kept {
@@ -202,7 +203,7 @@ fn backward_in(
         differentiate(cuda, inputs, first, n, logits.slice_mut(0..n * v), rows, seeds);
         // Rounded once for all products.
         let short = (precision == Precision::Bf16)
-            .then(|| crate::cuda::product::to_bf16(cuda, logits.slice(0..n * v)));
+            .then(|| crate::cuda::values::to_bf16(cuda, logits.slice(0..n * v)));
         let d_logits = match &short {
             Some(short) => View::new(short.all(), n, v),
             None => View::new(logits.slice(0..n * v), n, v),

@@ -234,6 +234,33 @@ fn updates_are_those_of_the_cpu() {
     }
 }
 
+/// In bf16 a recording tape keeps half the memory; what heads say is f32 all the same.
+#[test]
+fn values_are_kept_in_the_type_of_the_precision() {
+    let Some(cuda) = device() else { return };
+    let kept = |precision| {
+        let case = Case { precision, is_adapted: false, is_checkpointed: false, tolerance: 0.0 };
+        let mut model = Model::new(case);
+        model.params = model.params.on(&Device::from(Arc::clone(&cuda)));
+        let ids = random_ids(1, 300, VOCAB);
+        let positions: Arc<[u32]> = (0..300).collect();
+        let layout = Arc::new(Layout::causal(&[100, 200]));
+        let mut tape = Tape::recording(&model.params);
+        let before = cuda.memory_in_use_bytes();
+        let x = tape.embed(model.table, &ids);
+        let x = model.layer(&mut tape, &x, &positions, &mut |tape, [q, k, v]| {
+            tape.attention(&q, &k, &v, SHAPE, &layout)
+        });
+        let precision_of = |x: &Var| x.data.device().all().precision();
+        let logits = tape.head(&x, model.head);
+        assert_eq!((precision_of(&x), precision_of(&logits)), (precision, Precision::F32));
+        cuda.memory_in_use_bytes() - before
+    };
+    let [wide, short] = [Precision::F32, Precision::Bf16].map(kept);
+    // Half of what the operations keep; logits, statistics and lists are of the same size in both.
+    assert!(short * 10 < wide * 7, "{short} of {wide} bytes");
+}
+
 #[test]
 fn parameters_follow_from_the_host_to_the_gpu_and_back() {
     let Some(cuda) = device() else { return };

@@ -38,7 +38,7 @@ impl Case {
             [&self.hidden, &self.weight, d_logprob, d_entropy].map(|x: &[f32]| Buffer::upload(cuda, x));
         let asked = Asked::upload(cuda, &self.targets, &self.temperatures, &self.vocab);
         let inputs = Inputs {
-            hidden: hidden.all(),
+            hidden: hidden.all().into(),
             weight: weight.all().into(),
             low_rank: None,
             precision: Precision::F32,
@@ -132,7 +132,7 @@ fn the_head_of_an_adapter_has_the_gradients_of_the_cpu() {
         [&case.hidden, &case.weight, &a, &b, &d_logprob].map(|x| Buffer::upload(&cuda, x));
     let asked = Asked::upload(&cuda, &case.targets, &case.temperatures, &case.vocab);
     let term = crate::cuda::ops::low_rank::Inputs {
-        x: hidden.all(),
+        x: hidden.all().into(),
         rows: 5,
         a: ga.all(),
         b: gb.all(),
@@ -142,7 +142,7 @@ fn the_head_of_an_adapter_has_the_gradients_of_the_cpu() {
     };
     let u = crate::cuda::ops::low_rank::scaled_inner(&cuda, term);
     let inputs = Inputs {
-        hidden: hidden.all(),
+        hidden: hidden.all().into(),
         weight: weight.all().into(),
         low_rank: Some(LowRank { u: u.all(), b: gb.all(), rank }),
         precision: Precision::F32,
