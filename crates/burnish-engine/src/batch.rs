@@ -5,7 +5,7 @@ mod schedule;
 
 use burnish_core::{TokenLogprobs, rng};
 use burnish_model::{Model, Tokenizer};
-use burnish_tensor::{HeadShape, Landing, Prepacked, Tape, Var, Workers};
+use burnish_tensor::{Draw, Drawn, HeadShape, Landing, Prepacked, Tape, Var, Workers};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -191,7 +191,7 @@ impl<'a> Batch<'a> {
     fn step_together(&mut self, mut sequences: Vec<Sequence<'a>>) -> Result<(), EngineError> {
         let logits = self.forward(&mut sequences, Workers::Pool);
         let rows: Vec<usize> = (0..sequences.len()).collect();
-        let choices = self.choose(&sequences, &logits, &rows)?;
+        let choices = self.choose(&sequences, logits, &rows)?;
         self.stats.steps += 1;
         self.steps_ahead -= 1;
         self.extend(sequences, choices)
@@ -269,11 +269,20 @@ impl<'a> Batch<'a> {
     fn choose(
         &mut self,
         sequences: &[Sequence<'a>],
-        logits: &Var,
+        logits: Var,
         rows: &[usize],
     ) -> Result<Vec<Option<Chosen>>, EngineError> {
+        if let Some(draws) = self.draws(sequences, rows) {
+            let drawn = burnish_tensor::draw(logits, self.model.vocab(), &draws)?;
+            let choice = |(draw, drawn): (&Draw, Option<Drawn>)| {
+                let Drawn { id, logprob } = drawn?;
+                let behavior_logprob = if draw.temperature == 0.0 { 0.0 } else { logprob };
+                Some((Choice { id, logprob, behavior_logprob }, None))
+            };
+            return Ok(draws.iter().zip(drawn).map(choice).collect());
+        }
         let mut landing = std::mem::take(&mut self.landing);
-        let logits = landing.read(logits)?;
+        let logits = landing.read(&logits)?;
         let vocab_size = self.model.vocab().len();
         let share = sequences.len().div_ceil(self.choosers.len()).max(1);
         let mut choosers = std::mem::take(&mut self.choosers);
@@ -288,6 +297,23 @@ impl<'a> Batch<'a> {
         self.choosers = choosers;
         self.landing = landing;
         Ok(chosen.into_iter().flatten().collect())
+    }
+
+    /// What a GPU is asked, if it has the logits and can choose by itself: at a temperature, from the whole vocabulary.
+    fn draws(&self, sequences: &[Sequence<'a>], rows: &[usize]) -> Option<Vec<Draw>> {
+        if self.model.params.device().is_cpu() {
+            return None;
+        }
+        let draw = |(sequence, &row): (&Sequence<'a>, &usize)| {
+            let answer = &sequence.answer;
+            let Request { sampling, seed, .. } = &self.requests[answer.request];
+            let is_plain = !sampling.is_truncating()
+                && !answer.past().is_altering(sampling)
+                && sampling.logprobs.is_none();
+            let uniform = rng::uniform(*seed, answer.ids.len() as u64);
+            is_plain.then_some(Draw { row, temperature: sampling.temperature, uniform })
+        };
+        sequences.iter().zip(rows).map(draw).collect()
     }
 
     fn choose_one(&self, sequence: &Sequence<'a>, logits: &[f32], chooser: &mut Chooser) -> Option<Chosen> {

@@ -124,17 +124,29 @@ fn checkpoint_of(run: &Path, step: Option<u64>) -> Result<(PathBuf, u64), RunErr
     Ok((checkpoint.path().to_owned(), checkpoint.updates()))
 }
 
+/// A policy on disk.
+pub(crate) struct FoundPolicy {
+    /// The model directory.
+    pub(crate) dir: PathBuf,
+    /// How it is loaded to be sampled from.
+    pub(crate) loading: Loading,
+    /// The step of the run that it is from; 0 of a model directory.
+    pub(crate) version: u64,
+    /// What its run computes on.
+    pub(crate) device: String,
+}
+
 /// The policy in `path`, a model directory or a run directory: where it is, how it is loaded to be sampled from, and
 /// how many updates it has had in its run.
 ///
 /// # Errors
 /// If it is neither, or the run has no such checkpoint.
-pub(crate) fn policy_of(path: &Path, step: Option<u64>) -> Result<(PathBuf, Loading, u64), RunError> {
+pub(crate) fn policy_of(path: &Path, step: Option<u64>) -> Result<FoundPolicy, RunError> {
     let recipe = path.join(crate::run_dir::RECIPE);
     if recipe.is_file() {
         let recipe = Recipe::resolve(&Source::read(&recipe, &[])?)?;
         let (dir, version) = checkpoint_of(path, step)?;
-        return Ok((dir, recipe.policy.sampling(), version));
+        return Ok(FoundPolicy { dir, loading: recipe.policy.sampling(), version, device: recipe.device });
     }
     let is_model = ["config.json", "adapter_config.json"].iter().any(|file| path.join(file).is_file());
     let path_shown = path.display();
@@ -149,7 +161,8 @@ pub(crate) fn policy_of(path: &Path, step: Option<u64>) -> Result<(PathBuf, Load
             "--step {step}: {path_shown} is a model directory, which has no steps; give a run directory"
         )));
     }
-    Ok((path.to_owned(), PolicySection::default().sampling(), 0))
+    let loading = PolicySection::default().sampling();
+    Ok(FoundPolicy { dir: path.to_owned(), loading, version: 0, device: "cpu".to_owned() })
 }
 
 /// Stored episodes of a run of one kind: of `step`, or of the newest step that has any.

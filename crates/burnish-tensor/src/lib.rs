@@ -19,6 +19,7 @@ mod cached;
 mod cuda;
 mod data;
 mod device;
+mod draw;
 mod elements;
 mod flat;
 mod gemm;
@@ -48,6 +49,7 @@ pub use cached::{KV_ROWS, KvBlock, KvBlockMut, cached_attention};
 #[cfg(any(test, feature = "cuda"))]
 pub use cuda::{Cuda, CudaError};
 pub use device::{Device, DeviceError, Landing};
+pub use draw::{Draw, Drawn, draw};
 pub use elements::{Elements, ElementsMut, Precision};
 pub use flat::{Flat, GradientsMut};
 pub use gemm::Workers;

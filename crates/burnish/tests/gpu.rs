@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::Scratch;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The emulated libraries, for the heads of the tiny policy; `None` with a line that says why if there are none.
 fn emulation() -> Option<tempfile::TempDir> {
@@ -105,6 +105,41 @@ fn an_adapter_is_trained_in_bf16_with_checkpointing() {
     let overrides =
         ["policy.precision=bf16", "policy.lora={rank=2, alpha=4}", "train.activation_checkpointing=true"];
     compare(libraries.path(), &overrides, 0.2);
+}
+
+#[test]
+fn a_benchmark_is_played_as_on_the_cpu() {
+    let Some(libraries) = emulation() else { return };
+    let scratch = Scratch::with_policy();
+    let item = |n: usize| json!({"question": format!("{n} + {n} ="), "answer": format!("#### {}", 2 * n)});
+    scratch.write("sums.jsonl", (0..3).map(|n| format!("{}\n", item(n))).collect::<String>());
+    let sampling = r#"{"do_sample": true, "temperature": 0.9, "top_k": 20}"#;
+    std::fs::rename(scratch.path("tiny/checkpoints/step_120"), scratch.path("model")).unwrap();
+    scratch.write("model/generation_config.json", sampling);
+    let eval = |out: &str, more: &str| {
+        let fixed = "eval gsm8k --data sums.jsonl --policy model --samples 2 --tokens-max 12 --batch 4";
+        let arguments: Vec<&str> = fixed.split(' ').chain(["--out", out]).chain(more.split(' ')).collect();
+        let mut command = scratch.command(&arguments);
+        command.env("LD_LIBRARY_PATH", libraries.path()).env("HOME", libraries.path()).output().unwrap()
+    };
+    // Chosen on the GPU, and on the host, which filters.
+    for (name, sampling) in [("plain", "--temperature 0.9"), ("top_k", "--sampling model")] {
+        let [cpu, gpu] = ["cpu", "cuda:0"].map(|device| {
+            let out = format!("{name}_{}", &device[..3]);
+            let output = eval(&out, &format!("{sampling} --device {device}"));
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(scratch.read(&format!("{out}/items.jsonl"))).unwrap()
+        });
+        assert_eq!(cpu, gpu);
+    }
+    // Records of one device are not gone on with on another.
+    let output = eval("plain_cud", "--temperature 0.9");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("device"), "{said}");
+    let output = eval("bf16", "--temperature 0.9 --device cuda:0 --precision bf16 --limit 1");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let settings: Value = serde_json::from_slice(&scratch.read("bf16/eval.json")).unwrap();
+    assert_eq!((&settings["policy"]["precision"], &settings["device"]), (&json!("bf16"), &json!("cuda:0")));
 }
 
 #[test]

@@ -105,7 +105,7 @@ impl Batch<'_> {
             let hidden = tape.external(rows.len(), hidden.len() / rows.len(), hidden);
             let logits = self.model.logits(&mut tape, &hidden);
             drop(tape);
-            let choices = self.choose(&fresh, &logits, &picks)?;
+            let choices = self.choose(&fresh, logits, &picks)?;
             self.extend(fresh, choices)?;
         }
         let prompts = &self.prompts;

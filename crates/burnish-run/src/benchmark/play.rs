@@ -8,6 +8,7 @@ use burnish_core::{Ending, Episode, Policy, Sampling, Validity};
 use burnish_engine::{Limits, LocalPolicy};
 use burnish_env::lang::spoken;
 use burnish_env::rollout::{self, Overlong, Plan, SeedPlace};
+use burnish_tensor::{Device, Precision};
 use burnish_verify::language::{Language, SHARE};
 
 use super::cards::Benchmark;
@@ -18,8 +19,9 @@ use super::sampling::sampling;
 use super::settings::{DataSettings, PolicySettings, Settings, file_digest};
 use super::source::{self, FOLDER_VARIABLE, Items, Located, locate};
 use crate::RunError;
-use crate::inspect;
+use crate::inspect::{self, FoundPolicy};
 use crate::policy::LoadedPolicy;
+use crate::recipe::ComputeType;
 use crate::watch::{Event, Stop, Watch};
 
 /// Stage number in addresses of random numbers: benchmarks never share numbers with a run's training or evaluation.
@@ -56,6 +58,10 @@ pub struct Options {
     pub seed: u64,
     /// Sequences that are played together.
     pub batch: usize,
+    /// What computes, as `"cpu"` or `"cuda:0"`: by default what the policy's run computes on, the CPU for a model directory.
+    pub device: Option<String>,
+    /// In which precision: by default that of the policy's run, f32 for a model directory.
+    pub precision: Option<ComputeType>,
     /// Threads; 0 takes every core. Changes no result.
     pub threads: usize,
 }
@@ -85,15 +91,20 @@ pub fn evaluate(options: &Options, watch: &mut dyn Watch, stop: &Stop) -> Result
     let located = locate(options.benchmark, options.data.as_deref(), &options.languages, folder.as_deref())?;
     let read = |located| Items::read(options.benchmark, located, options.limit);
     let parts = located.iter().map(read).collect::<Result<Vec<_>, RunError>>()?;
-    let (policy_dir, loading, version) = inspect::policy_of(&options.policy, options.step)?;
+    let FoundPolicy { dir: policy_dir, mut loading, version, device } =
+        inspect::policy_of(&options.policy, options.step)?;
+    let device = options.device.clone().unwrap_or(device);
+    loading.precision = options.precision.map_or(loading.precision, Precision::from);
+    let opened = Device::open(&device)?;
     watch.event(Event::Doing("loading the policy"));
     burnish_tensor::set_threads(options.threads);
-    let policy = LoadedPolicy::load(&policy_dir, &loading)?;
+    let policy = LoadedPolicy::load(&policy_dir, &loading)?.on(&opened);
     let (sampling, sampling_from) = sampling(options, &policy.chat)?;
     let settings = Settings {
         burnish: env!("CARGO_PKG_VERSION").to_owned(),
         benchmark: options.benchmark.name.to_owned(),
         policy: PolicySettings::of(&policy_dir, &format!("{:?}", loading.precision).to_lowercase())?,
+        device,
         data: located.iter().zip(&parts).map(data_settings).collect::<Result<_, RunError>>()?,
         verifier: options.benchmark.verifier,
         language_share: parts.iter().any(|part| part.language.is_some()).then_some(SHARE),

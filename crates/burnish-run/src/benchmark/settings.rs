@@ -26,6 +26,9 @@ pub struct Settings {
     pub benchmark: String,
     /// The policy.
     pub policy: PolicySettings,
+    /// What computed; the CPU if absent.
+    #[serde(default = "cpu", skip_serializing_if = "is_cpu")]
+    pub device: String,
     /// The data files, in the order in which they are played.
     pub data: Vec<DataSettings>,
     /// What judges.
@@ -46,6 +49,14 @@ pub struct Settings {
     pub seed: u64,
     /// Sequences that are played together; another number changes the rounding of sums.
     pub batch: usize,
+}
+
+fn cpu() -> String {
+    "cpu".to_owned()
+}
+
+fn is_cpu(device: &str) -> bool {
+    device == "cpu"
 }
 
 /// The policy that is evaluated.

@@ -22,7 +22,7 @@ use super::{
 const COMMON: &str = include_str!("kernels/common.cuh");
 
 /// The kernel files.
-pub(crate) const FILES: [(&str, &str); 9] = [
+pub(crate) const FILES: [(&str, &str); 10] = [
     ("elementwise.cu", include_str!("kernels/elementwise.cu")),
     ("gather.cu", include_str!("kernels/gather.cu")),
     ("norm.cu", include_str!("kernels/norm.cu")),
@@ -30,6 +30,7 @@ pub(crate) const FILES: [(&str, &str); 9] = [
     ("scores.cu", include_str!("kernels/scores.cu")),
     ("optim.cu", include_str!("kernels/optim.cu")),
     ("decode.cu", include_str!("kernels/decode.cu")),
+    ("draw.cu", include_str!("kernels/draw.cu")),
     ("attention.cu", include_str!("kernels/attention.cu")),
     (
         "attention_mma.cu",
@@ -47,6 +48,7 @@ pub(crate) enum Program {
     Scores,
     Optim,
     Decode,
+    Draw,
     Attention { head_dim: usize, tile: usize },
     AttentionMma { head_dim: usize },
 }
@@ -61,8 +63,9 @@ impl Program {
             Program::Scores => 4,
             Program::Optim => 5,
             Program::Decode => 6,
-            Program::Attention { .. } => 7,
-            Program::AttentionMma { .. } => 8,
+            Program::Draw => 7,
+            Program::Attention { .. } => 8,
+            Program::AttentionMma { .. } => 9,
         }]
     }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use burnish_eval::{Interval, PassAtK};
 use burnish_run::benchmark::{self, BENCHMARKS, Benchmark, Consistency, Finish, Outcome, Report};
+use burnish_run::recipe::ComputeType;
 use burnish_run::watch::{Stop, Unwatched, Watch};
 use clap::Args;
 
@@ -51,6 +52,12 @@ pub(crate) struct Settings {
     /// Sequences that are played together. [default: 64]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
+    /// What computes: cpu, cuda:0 and so on. [default: as the policy's run; cpu for a model directory]
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// In which precision products are computed: f32 or bf16. [default: as the policy's run; f32 for a model directory]
+    #[arg(long, value_name = "TYPE", value_parser = precision)]
+    precision: Option<ComputeType>,
     /// Threads; 0 takes every core. Changes no result. [default: 0]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -72,10 +79,20 @@ impl Settings {
             ("--out", self.out.is_some()),
             ("--seed", self.seed.is_some()),
             ("--batch", self.batch.is_some()),
+            ("--device", self.device.is_some()),
+            ("--precision", self.precision.is_some()),
             ("--threads", self.threads.is_some()),
         ]
         .into_iter()
         .find_map(|(name, is_given)| is_given.then_some(name))
+    }
+}
+
+fn precision(name: &str) -> Result<ComputeType, &'static str> {
+    match name {
+        "f32" => Ok(ComputeType::F32),
+        "bf16" => Ok(ComputeType::Bf16),
+        _ => Err("there are f32 and bf16"),
     }
 }
 
@@ -122,6 +139,8 @@ pub(crate) fn run(benchmark: &'static Benchmark, settings: Settings, step: Optio
         out: settings.out,
         seed: settings.seed.unwrap_or(0),
         batch: settings.batch.unwrap_or(64),
+        device: settings.device,
+        precision: settings.precision,
         threads: settings.threads.unwrap_or(0),
     };
     let stop = Stop::default();

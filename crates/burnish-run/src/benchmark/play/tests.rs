@@ -37,6 +37,7 @@ impl Policy for Known {
 
 fn settings(benchmark: &Benchmark) -> Settings {
     Settings {
+        device: "cpu".to_owned(),
         burnish: String::new(),
         benchmark: benchmark.name.to_owned(),
         policy: PolicySettings { path: String::new(), files: BTreeMap::new(), precision: String::new() },

@@ -94,6 +94,11 @@ inline float __int_as_float(int x) {
     std::memcpy(&y, &x, 4);
     return y;
 }
+inline int __float_as_int(float x) {
+    int y;
+    std::memcpy(&y, &x, 4);
+    return y;
+}
 inline float __uint_as_float(unsigned x) { return __int_as_float((int)x); }
 inline unsigned __float_as_uint(float x) {
     unsigned y;

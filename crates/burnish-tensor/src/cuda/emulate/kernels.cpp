@@ -33,6 +33,11 @@ namespace optim {
 #include "../kernels/optim.cu"
 }
 #undef PROGRAM
+#define PROGRAM "draw.cu"
+namespace draw_ {
+#include "../kernels/draw.cu"
+}
+#undef PROGRAM
 #define PROGRAM "decode.cu"
 namespace decode {
 #include "../kernels/decode.cu"

@@ -19,6 +19,7 @@ extern __shared__ float4 dynamic_shared[];
 #define FULL_WARP 0xffffffffu
 #define NEGATIVE_INFINITY __int_as_float((int)0xff800000)
 #define LOG2_E 1.44269504088896340736f
+#define EXCLUDED_LOGIT -1e20f // of an id that a vocabulary does not have: its exponential is 0 at any temperature
 
 __device__ __forceinline__ float bf16_to_float(bf16 x) { return __uint_as_float((u32)x << 16); }
 

@@ -1,7 +1,5 @@
 // Log-probs and entropies of rows of logits, and their gradient, as in ops/scores.rs.
 
-#define EXCLUDED_LOGIT -1e20f
-
 // One block a row: the logits of the excluded ids.
 KERNEL(256, exclude, float* logits, const int* excluded, int count, int vocab) {
     float* z = logits + (i64)blockIdx.x * vocab;

@@ -1,0 +1,46 @@
+//! Choosing ids from logits where a GPU has them, so that they need not come to the host.
+
+#[cfg(any(test, feature = "cuda"))]
+use std::sync::Arc;
+
+#[cfg(any(test, feature = "cuda"))]
+use crate::cuda::ops;
+use crate::{DeviceError, Var, Vocab};
+
+/// What is asked of a row of logits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Draw {
+    /// Which row.
+    pub row: usize,
+    /// The temperature; 0 asks for the likeliest id, the lowest of equal ones.
+    pub temperature: f32,
+    /// In `[0, 1)`: looked up in the cumulative distribution, in the order of the ids.
+    pub uniform: f64,
+}
+
+/// An id that was drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drawn {
+    /// The id, of those that the vocabulary has.
+    pub id: u32,
+    /// Its log-prob in nats under `softmax(logits / temperature)` over them; of the likeliest at temperature 1.
+    pub logprob: f32,
+}
+
+/// Draws ids from logits `[_, vocab.len()]` on a GPU; `None` for those that are no distribution, because one is NaN or
+/// infinite. What is drawn does not depend on what else is asked. Waits for the GPU.
+///
+/// # Errors
+/// What failed on the GPU so far.
+///
+/// # Panics
+/// If there is no such row, the logits are not the vocabulary's, or they lie on the host.
+#[cfg_attr(not(any(test, feature = "cuda")), expect(clippy::panic, reason = "a mistake of the program"))]
+pub fn draw(logits: Var, vocab: &Vocab, asked: &[Draw]) -> Result<Vec<Option<Drawn>>, DeviceError> {
+    assert_eq!(logits.cols, vocab.len(), "one logit for each id");
+    assert!(asked.iter().all(|draw| draw.row < logits.rows), "a row beyond {}", logits.rows);
+    #[cfg(any(test, feature = "cuda"))]
+    return Ok(ops::draw::draw(Arc::unwrap_or_clone(logits.data).into_device(), vocab, asked)?);
+    #[cfg(not(any(test, feature = "cuda")))]
+    panic!("logits lie on the host, where a sampler chooses by itself");
+}
