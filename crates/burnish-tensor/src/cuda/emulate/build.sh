@@ -5,9 +5,11 @@
 set -euo pipefail
 folder=$1; shift
 sources=$(dirname "$0")
+# A card refuses an access to an address that is no multiple of its width; here it ends the program (SIGILL).
+aligned="-fsanitize=alignment -fsanitize-undefined-trap-on-error"
 compile() {
   local source=$1 object=$2; shift 2
-  g++ -std=c++17 -O1 -fPIC -Wno-unknown-pragmas -c "$@" "$sources/$source" -o "$folder/$object"
+  g++ -std=c++17 -O1 -fPIC -Wno-unknown-pragmas $aligned -c "$@" "$sources/$source" -o "$folder/$object"
 }
 driver=()
 add() { compile "$@"; driver+=("$folder/$2"); }

@@ -88,9 +88,11 @@ mod tests {
             let rows = 3;
             let vocab = Vocab::only(v, |id| id % gap != 1);
             let mut logits: Vec<f32> = random(1, rows * v).iter().map(|x| 6.0 * x).collect();
-            // Two that are equally likely, in different parts.
-            let top = |at: usize| v + if vocab.contains(at as u32) { at } else { at - 1 };
-            (logits[top(v / 3)], logits[top(v - 1)]) = (7.0, 7.0);
+            // Some that are equally likely: in different parts, and for one lane in its own.
+            for at in [v / 3, v / 3 + 32, v / 3 + 64, v - 1] {
+                let allowed = (0..=at.min(v - 1)).rfind(|&id| vocab.contains(id as u32)).unwrap();
+                logits[v + allowed] = 7.0;
+            }
             let uniforms = random(2, 60).into_iter().map(|x| f64::from(x.abs()) * 0.999);
             let asked: Vec<Draw> = uniforms
                 .enumerate()
