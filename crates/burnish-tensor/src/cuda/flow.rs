@@ -57,7 +57,7 @@ impl<'p> Tape<'p> {
             scores::Seeds { d_logprob: d_logprob.all(), d_entropy: d_entropy.as_ref().map(Buffer::all) };
         let inputs = gpu.score_inputs(&hidden.data, head, low_rank.as_ref(), &asked);
         let mut d_b = low_rank.as_ref().and_then(|(adapter, _)| own_gradient(&gpu, adapter.b));
-        // As on the host: what is measured leaves the gradients the same bits.
+        // As on the host, the share is what is there after less what is there before: `-(-share + before)` has its bits.
         if let (Some(share), Some(own)) = (&mut share, gradient(&mut grads, head)) {
             elementwise::scale(gpu.cuda, share.again(), -1.0);
             elementwise::add_assign(gpu.cuda, share.again(), own.read());
