@@ -95,6 +95,11 @@ fn the_head_of_a_tape_without_adapters_has_other_rows() {
         let x = inputs.hidden(&model, case, &mut tape);
         let squares = tape.squared_probabilities(&x, model.head, &inputs.temperatures, &inputs.vocab);
         let (ids, logprobs) = tape.top_scores(&x, model.head, &inputs.temperatures, &inputs.vocab, TOP);
+        // The likeliest of each row is scored under the same head.
+        let first: Vec<u32> = ids.iter().step_by(TOP).copied().collect();
+        let own: Vec<f32> = logprobs.iter().step_by(TOP).copied().collect();
+        let scores = tape.token_scores(&x, model.head, &first, &inputs.temperatures, &inputs.vocab);
+        assert_close(&own, &wide(&scores.logprobs), 1e-5);
         (squares, ids, logprobs)
     };
     let gpu = Device::from(cuda);
