@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose, Stream};
-use burnish_tensor::{HeadShape, Param, Params, Precision, Prepacked, Store, Tape, Var, Vocab, Weight};
+use burnish_tensor::{
+    Device, HeadShape, Param, Params, Precision, Prepacked, Store, Tape, Var, Vocab, Weight,
+};
 
 use crate::decoder::{Decoder, Init, head_shape};
 use crate::lora::{self, LoraConfig};
@@ -166,6 +168,12 @@ impl Model {
         }
         let dtypes = vec![config.dtype; params.entries().len()];
         Model::assemble(config, params, decoder, dtypes)
+    }
+
+    /// The same model, computed with on `device`.
+    #[must_use]
+    pub fn on(self, device: &Device) -> Self {
+        Model { params: self.params.on(device), ..self }
     }
 
     /// A model of values that begins as this one: its hidden states, and a head of zeros, so that every value is 0.

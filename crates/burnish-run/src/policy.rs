@@ -45,9 +45,8 @@ impl LoadedPolicy {
 
     /// The same policy, computed with on `device`.
     #[must_use]
-    pub fn on(mut self, device: &Device) -> Self {
-        self.model.params = std::mem::take(&mut self.model.params).on(device);
-        self
+    pub fn on(self, device: &Device) -> Self {
+        LoadedPolicy { model: self.model.on(device), ..self }
     }
 
     /// The same policy, computed in another precision.

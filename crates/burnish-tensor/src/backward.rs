@@ -50,19 +50,21 @@ impl<'p> Tape<'p> {
     /// logits is made where they are, some rows at a time. Gives the loss of each row, 0 where it has no weight; nothing
     /// without a term.
     ///
-    /// Also adds to `share`, laid out like the matrix of the head, the gradient that this matrix gets as the head, whether or
-    /// not it is trained: without what it gets as the embedding where the two are tied. `grads` are the same bits with and
-    /// without.
+    /// Also adds to `share`, laid out like the matrix of the head and lying where `grads` do, the gradient that this matrix
+    /// gets as the head, whether or not it is trained: without what it gets as the embedding where the two are tied. `grads`
+    /// are the same bits with and without.
+    ///
+    /// A term waits for a GPU; where it has failed, losses are NaN and [`Device::check`](crate::Device::check) tells why.
     ///
     /// # Panics
-    /// As [`Tape::backward`], if sizes differ, or if a term or a share is asked for on a GPU.
+    /// As [`Tape::backward`], if sizes differ, or if the share or the teacher of a term lies elsewhere.
     pub fn backward_with<'g>(
         mut self,
         scores: &TokenScores,
         d_logprob: &[f32],
         d_entropy: &[f32],
         term: Option<HeadTerm<'_>>,
-        share: Option<&mut [f32]>,
+        share: Option<GradientsMut<'_>>,
         grads: impl Into<GradientsMut<'g>>,
     ) -> Vec<f64> {
         assert!(self.is_recording, "backward needs a recording tape");
@@ -71,20 +73,26 @@ impl<'p> Tape<'p> {
         let rows = record.targets.len();
         assert_eq!(d_logprob.len(), rows, "one derivative for each log-prob");
         assert!(d_entropy.is_empty() || d_entropy.len() == rows, "one derivative for each entropy");
+        if let Some(term) = term {
+            term.check(rows, record.vocab.len());
+        }
+        if let Some(share) = &share {
+            assert_eq!(share.len(), record.head.len(), "a share laid out like the head");
+        }
+        let seeds = scores::Seeds { d_logprob, d_entropy };
         // Other scores on this tape are not differentiated: what they hold is of no more use.
         self.scores.clear();
         match grads.into().0 {
             Sink::Host(grads) => {
-                let seeds = scores::Seeds { d_logprob, d_entropy };
+                let share = share.map(|share| match share.0 {
+                    Sink::Host(share) => share,
+                    #[cfg(any(test, feature = "cuda"))]
+                    Sink::Device(_) => elsewhere(),
+                });
                 self.backward_on_host(record, seeds, term, grads, share)
             }
             #[cfg(any(test, feature = "cuda"))]
-            Sink::Device(grads) => {
-                assert!(term.is_none(), "a loss on rows of logits is computed on the CPU only");
-                assert!(share.is_none(), "the head's share is not measured on a GPU");
-                self.backward_on_gpu(record, d_logprob, d_entropy, grads);
-                Vec::new()
-            }
+            Sink::Device(grads) => self.backward_on_gpu(record, seeds, term, share, grads),
         }
     }
 
@@ -115,9 +123,6 @@ impl<'p> Tape<'p> {
         // The factor gets a buffer of its own: two parts of the flat one can't be lent at once.
         let b = low_rank.as_ref().map(|(adapter, _)| adapter.b);
         let mut d_b = b.filter(Param::is_trained).map(|b| vec![0.0; b.len()]);
-        if let Some(share) = &share {
-            assert_eq!(share.len(), head.len(), "a share laid out like the head");
-        }
         // What the head adds to a gradient that others add to as well is the difference, so that their sum stays the same
         // bits. Where nothing else is added the share is exact.
         if let (Some(share), Some(own)) = (share.as_deref_mut(), head.gradient(grads)) {
@@ -134,9 +139,6 @@ impl<'p> Tape<'p> {
             let teacher = teacher.map(|teacher| teacher.inputs(inputs, their_inner.as_deref()));
             HeadLoss { weights, loss, teacher }
         });
-        if let Some(head_loss) = &head_loss {
-            head_loss.check(temperatures.len());
-        }
         let scores::Backward { mut d_hidden, d_u, values } =
             scores::backward(inputs, &rows, logits, seeds, head_loss, params);
         if let (Some(share), Some(own)) = (share, head.gradient(grads)) {

@@ -83,10 +83,20 @@ impl Flat {
     /// Zeros for `params`.
     #[must_use]
     pub fn zeros(params: &Params) -> Self {
+        Flat::zeros_beside(params, params.trained_len())
+    }
+
+    /// `len` zeros where `params` lie: room for something else than what is trained.
+    #[must_use]
+    #[cfg_attr(
+        not(any(test, feature = "cuda")),
+        expect(unused_variables, reason = "without GPUs there is one place")
+    )]
+    pub fn zeros_beside(params: &Params, len: usize) -> Self {
         let data = dispatch!(
             params.device(),
-            |gpu| Values::zeros(gpu, Precision::F32, params.trained_len()).into(),
-            Data::Host(params.zeros_like().into())
+            |gpu| Values::zeros(gpu, Precision::F32, len).into(),
+            Data::Host(vec![0.0; len].into())
         );
         Flat(data)
     }

@@ -16,7 +16,7 @@ pub struct HeadTerm<'a> {
 #[derive(Clone, Copy)]
 pub enum RowLoss<'a> {
     /// `Σ_k p_k (log p_k - log q_k)` over the row's own `top` ids: cross-entropy with soft labels, less what does not
-    /// depend on the logits. Computed while log-probs are differentiated: it costs `top` operations a row.
+    /// depend on the logits. Computed while log-probs are differentiated, where they are: it costs `top` operations a row.
     SoftLabels {
         /// Ids a row, 1 or more.
         top: usize,
@@ -25,7 +25,8 @@ pub enum RowLoss<'a> {
         /// `[rows, top]`: `p`, 0 or more. They need not add up to 1; 0 is no entry.
         probabilities: &'a [f32],
     },
-    /// Any function of a whole row. Rows are evaluated one by one in f64, which takes far longer than a product does.
+    /// Any function of a whole row. Rows are evaluated one by one in f64, which takes far longer than a product does; of
+    /// parameters on a GPU too, whose logits come to the host for it and whose derivatives go back.
     Whole {
         /// See [`RowFunction`].
         evaluate: &'a RowFunction<'a>,
@@ -43,7 +44,7 @@ pub type RowFunction<'f> = dyn Fn(usize, &[f64], &[f64]) -> (f64, Vec<f64>) + Sy
 /// time, and divided by the same temperatures.
 #[derive(Clone, Copy)]
 pub struct TeacherRows<'a> {
-    /// Where the head lies: on the host.
+    /// Where the head lies: with the student's, on the host or on the same GPU.
     pub params: &'a Params,
     /// `[V, width]`.
     pub head: Weight,
@@ -52,6 +53,27 @@ pub struct TeacherRows<'a> {
 }
 
 impl<'a> HeadTerm<'a> {
+    /// # Panics
+    /// If its sizes are not those of `rows` rows of a head over `vocab` ids.
+    pub(crate) fn check(self, rows: usize, vocab: usize) {
+        assert_eq!(self.weights.len(), rows, "one weight for each row");
+        match self.loss {
+            RowLoss::SoftLabels { top, ids, probabilities } => {
+                assert!(top > 0, "soft labels of no id");
+                assert_eq!(
+                    (ids.len(), probabilities.len()),
+                    (rows * top, rows * top),
+                    "soft labels of each row"
+                );
+            }
+            RowLoss::Whole { teacher: None, .. } => {}
+            RowLoss::Whole { teacher: Some(TeacherRows { head, hidden, .. }), .. } => {
+                assert_eq!(head.base.rows, vocab, "student and teacher have other vocabularies");
+                assert_eq!(hidden.len(), rows * head.base.cols, "hidden states of each row");
+            }
+        }
+    }
+
     pub(crate) fn teacher(self) -> Option<TeacherRows<'a>> {
         match self.loss {
             RowLoss::SoftLabels { .. } => None,
@@ -67,13 +89,8 @@ impl<'a> TeacherRows<'a> {
     }
 
     /// What `student` is asked, of this head. `inner` is what [`TeacherRows::inner`] gave.
-    ///
-    /// # Panics
-    /// If sizes differ.
     pub(crate) fn inputs(self, student: Inputs<'a>, inner: Option<&'a [f32]>) -> Inputs<'a> {
         let TeacherRows { params, head, hidden } = self;
-        assert_eq!(head.base.rows, student.vocab.len(), "student and teacher have other vocabularies");
-        assert_eq!(hidden.len(), student.temperatures.len() * head.base.cols, "hidden states of each row");
         Inputs {
             hidden,
             weight: params.elements(head.base),

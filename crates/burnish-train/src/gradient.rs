@@ -8,7 +8,7 @@ use burnish_core::rng;
 use burnish_model::{Model, Packed};
 use burnish_rl::kl::KlEstimator;
 use burnish_rl::{Evaluation, Mark, Objective, Totals};
-use burnish_tensor::{GradientsMut, Tape, TokenScores, Var, in_pool};
+use burnish_tensor::{GradientsMut, Landing, Tape, TokenScores, Var, in_pool};
 
 use crate::columns::{Columns, MetricSums, widen};
 use crate::head_rows::{Divergence, HeadRows};
@@ -95,7 +95,7 @@ pub(crate) fn accumulate_with_share<'g, S: Borrow<Sample>>(
     totals: &Totals,
     config: PassConfig,
     grads: impl Into<GradientsMut<'g>>,
-    share: Option<&mut [f32]>,
+    share: Option<GradientsMut<'_>>,
 ) -> Result<Pass, TrainError> {
     let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
     check(model, &samples)?;
@@ -121,7 +121,7 @@ fn accumulate_checked(
     totals: &Totals,
     config: PassConfig,
     mut grads: GradientsMut<'_>,
-    mut share: Option<&mut [f32]>,
+    mut share: Option<GradientsMut<'_>>,
 ) -> Result<Pass, TrainError> {
     let mut pass = Pass::default();
     let mut metrics = MetricSums::default();
@@ -164,8 +164,10 @@ fn accumulate_checked(
         let evaluation = objective.evaluate(&columns.streams(&batch.sequences, &groups, own), totals);
         marked += batch.rows.len();
         let head_loss = HeadRows::of(objective, &evaluation, &batch, samples)?;
-        let divergence =
-            seed_backward(tape, &scores, &evaluation, head_loss, grads.again(), share.as_deref_mut())?;
+        let share = share.as_mut().map(GradientsMut::again);
+        let divergence = seed_backward(tape, &scores, &evaluation, head_loss, grads.again(), share)?;
+        // What failed on a GPU in the backward pass would come out as a loss that is no number.
+        model.params.device().check()?;
         pass.loss += evaluation.loss + divergence.weighted;
         pass.tokens += batch.ids.len();
         pass.tokens_scored += batch.rows.len();
@@ -227,8 +229,8 @@ pub(crate) fn check(model: &Model, samples: &[&Sample]) -> Result<(), TrainError
 pub(crate) enum Scores {
     /// Its log-prob and the entropy of its distribution.
     Tokens(TokenScores),
-    /// The value of the state before it, `[S, 1]`.
-    Values(Var),
+    /// The value of the state before it, `[S, 1]`, and the same numbers on the host.
+    Values(Var, Vec<f32>),
 }
 
 impl Scores {
@@ -236,7 +238,7 @@ impl Scores {
     pub(crate) fn numbers(&self) -> &[f32] {
         match self {
             Scores::Tokens(scores) => &scores.logprobs,
-            Scores::Values(values) => values.data(),
+            Scores::Values(_, values) => values,
         }
     }
 
@@ -244,7 +246,7 @@ impl Scores {
     pub(crate) fn entropies(&self) -> Vec<f64> {
         match self {
             Scores::Tokens(scores) => widen(&scores.entropies),
-            Scores::Values(values) => vec![0.0; values.rows()],
+            Scores::Values(_, values) => vec![0.0; values.len()],
         }
     }
 }
@@ -257,7 +259,9 @@ pub(crate) fn score_rows(
 ) -> Result<Scores, TrainError> {
     let hidden = tape.gather(hidden, &batch.rows);
     let scores = if model.is_value_model() {
-        Scores::Values(tape.head(&hidden, model.head()))
+        let values = tape.head(&hidden, model.head());
+        let numbers = Landing::default().read(&values)?.to_vec();
+        Scores::Values(values, numbers)
     } else {
         let (targets, temperatures) = (&batch.targets, &batch.temperatures);
         Scores::Tokens(tape.token_scores(&hidden, model.head(), targets, temperatures, model.vocab()))
@@ -288,7 +292,7 @@ fn seed_backward(
     evaluation: &Evaluation,
     head_loss: Option<HeadRows<'_>>,
     grads: GradientsMut<'_>,
-    share: Option<&mut [f32]>,
+    share: Option<GradientsMut<'_>>,
 ) -> Result<Divergence, TrainError> {
     let tokens = scores.numbers().len();
     let given = evaluation.d_policy.len();
@@ -312,7 +316,7 @@ fn seed_backward(
             let values = rows.backward(tape, scores, &d_logprob, &d_entropy, share, grads);
             return Ok(Divergence::of(&evaluation.head_weights, &values));
         }
-        (Scores::Values(values), _) => tape.backward_from(values, d_logprob, grads),
+        (Scores::Values(values, _), _) => tape.backward_from(values, d_logprob, grads),
     }
     Ok(Divergence::default())
 }

@@ -58,7 +58,7 @@ impl<'a> HeadRows<'a> {
         scores: &TokenScores,
         d_logprob: &[f32],
         d_entropy: &[f32],
-        share: Option<&mut [f32]>,
+        share: Option<GradientsMut<'_>>,
         grads: GradientsMut<'_>,
     ) -> Vec<f64> {
         let sparse = |at: usize, own: &[f64], _: &[f64]| match &self.teacher {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use burnish_model::{Model, Packed};
-use burnish_tensor::{Tape, Var};
+use burnish_tensor::{DeviceError, Landing, Tape, Var};
 
 use crate::gradient::{check, score_rows};
 use crate::target::{self, Target, TeacherHead};
@@ -70,7 +70,7 @@ fn hidden_states(tape: &mut Tape<'_>, model: &Model, batch: &MicroBatch) -> Var 
 /// reads another context scores samples of its own with the same scored tokens.
 ///
 /// # Errors
-/// If a sample does not fit the model, or it is a model of values or lies on a GPU.
+/// If a sample does not fit the model, it is a model of values, or a GPU failed.
 pub fn score_top<S: Borrow<Sample>>(
     model: &Model,
     samples: &[S],
@@ -91,7 +91,7 @@ pub fn score_top<S: Borrow<Sample>>(
         samples,
         tokens_max,
         empty,
-        |tape, batch, hidden| tape.top_scores(hidden, model.head(), &batch.temperatures, vocab, top),
+        |tape, batch, hidden| Ok(tape.top_scores(hidden, model.head(), &batch.temperatures, vocab, top)),
         |target, (ids, logprobs): &(Vec<u32>, Vec<f32>), range| {
             let range = range.start * top..range.end * top;
             if let Target::Top { ids: own, logprobs: known, .. } = target {
@@ -114,13 +114,14 @@ pub fn score_hidden<S: Borrow<Sample>>(
 ) -> Result<Vec<Target>, TrainError> {
     let head = Arc::new(TeacherHead::of(model)?);
     let width = head.width();
+    let mut landing = Landing::default();
     let empty = || Target::Hidden { head: Arc::clone(&head), hidden: Vec::new() };
     read_rows(
         model,
         samples,
         tokens_max,
         empty,
-        |_, _, hidden| hidden.data().to_vec(),
+        |_, _, hidden| Ok(landing.read(hidden)?.to_vec()),
         |target, rows: &Vec<f32>, range| {
             if let Target::Hidden { hidden, .. } = target {
                 hidden.extend_from_slice(&rows[range.start * width..range.end * width]);
@@ -146,7 +147,9 @@ pub fn score_squares<S: Borrow<Sample>>(
         samples,
         tokens_max,
         Vec::new,
-        |tape, batch, hidden| tape.squared_probabilities(hidden, model.head(), &batch.temperatures, vocab),
+        |tape, batch, hidden| {
+            Ok(tape.squared_probabilities(hidden, model.head(), &batch.temperatures, vocab))
+        },
         |own: &mut Vec<f32>, squares: &Vec<f32>, range| own.extend_from_slice(&squares[range]),
     )
 }
@@ -158,7 +161,7 @@ fn read_rows<S: Borrow<Sample>, T, R>(
     samples: &[S],
     tokens_max: usize,
     empty: impl Fn() -> T,
-    read: impl Fn(&Tape<'_>, &MicroBatch, &Var) -> R,
+    mut read: impl FnMut(&Tape<'_>, &MicroBatch, &Var) -> Result<R, DeviceError>,
     add: impl Fn(&mut T, &R, Range<usize>),
 ) -> Result<Vec<T>, TrainError> {
     let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
@@ -168,7 +171,8 @@ fn read_rows<S: Borrow<Sample>, T, R>(
         let mut tape = Tape::inference(&model.params);
         let hidden = hidden_states(&mut tape, model, &batch);
         let hidden = tape.gather(&hidden, &batch.rows);
-        let found = read(&tape, &batch, &hidden);
+        let found = read(&tape, &batch, &hidden)?;
+        model.params.device().check()?;
         for (&index, range) in batch.samples.iter().zip(&batch.sequences) {
             add(&mut targets[index], &found, range.clone());
         }

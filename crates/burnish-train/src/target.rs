@@ -57,8 +57,8 @@ impl Target {
     }
 }
 
-/// A copy of a model's head, adapter included, as it was when the hidden states were made: a policy may teach itself, and
-/// its own head moves.
+/// A copy of a model's head, adapter included, where the model lies and as it was when the hidden states were made: a policy
+/// may teach itself, and its own head moves.
 pub struct TeacherHead {
     params: Params,
     weight: Weight,
@@ -68,9 +68,10 @@ impl TeacherHead {
     /// The head of `model`.
     ///
     /// # Errors
-    /// If it is a model of values or lies on a GPU.
+    /// If it is a model of values, or what a GPU has changed can't be fetched.
     pub fn of(model: &Model) -> Result<Self, TrainError> {
         check_head(model)?;
+        model.params.fetch()?;
         let mut params = Params::new().in_precision(model.params.precision());
         let mut copy = |name: &str, param: Param| {
             let elements = model.params.elements(param);
@@ -88,6 +89,7 @@ impl TeacherHead {
             let (a, b) = (copy("a", adapter.a), copy("b", adapter.b));
             Adapter { a, b, ..adapter }
         });
+        let params = params.on(model.params.device());
         Ok(TeacherHead { params, weight: Weight { base, adapter } })
     }
 
@@ -128,11 +130,6 @@ impl fmt::Debug for TeacherHead {
 pub(crate) fn check_head(model: &Model) -> Result<(), TrainError> {
     if model.is_value_model() {
         return Err(TrainError::HeadLoss { problem: "a model of values has no distributions" });
-    }
-    if !model.params.device().is_cpu() {
-        let problem = "it runs on the CPU only; set `device = \"cpu\"`, or choose an objective that needs the teacher's \
-                       log-probs alone, such as `opd`";
-        return Err(TrainError::HeadLoss { problem });
     }
     Ok(())
 }

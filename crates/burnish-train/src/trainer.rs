@@ -7,7 +7,7 @@ use burnish_core::rng::{Address, Purpose};
 use burnish_model::Model;
 use burnish_rl::gate::Proposal;
 use burnish_rl::{Objective, Totals};
-use burnish_tensor::{Flat, optim};
+use burnish_tensor::{Flat, GradientsMut};
 
 use crate::adamw::{Adamw, AdamwConfig, clip_coefficient, grad_norm};
 use crate::gradient::{Drift, Pass, PassConfig, accumulate_with_share};
@@ -109,7 +109,7 @@ impl Trainer {
     /// optimiser does. Where it says no the gradient is dropped, and nothing has changed but time.
     ///
     /// # Errors
-    /// As [`Trainer::update`], and if the gradient of the head can't be measured: on a GPU, and of a model of values.
+    /// As [`Trainer::update`], and if it is a model of values, which has no such head.
     pub fn update_gated(
         &mut self,
         model: &mut Model,
@@ -121,9 +121,6 @@ impl Trainer {
     ) -> Result<Update, TrainError> {
         if model.is_value_model() {
             return Err(TrainError::NoHead { why: "a model of values has none" });
-        }
-        if !model.params.device().is_cpu() {
-            return Err(TrainError::NoHead { why: "no GPU computes it yet: take `device = \"cpu\"`" });
         }
         self.propose(model, minibatch, objective, totals, lr, Some(gate))
     }
@@ -149,12 +146,11 @@ impl Trainer {
             place.seed()
         });
         let config = PassConfig { dropout, ..self.config.pass };
-        let mut share = gate.is_some().then(|| vec![0.0; model.head().base.len()]);
-        let grads = &mut self.grads;
-        let pass =
-            accumulate_with_share(model, minibatch, objective, totals, config, grads, share.as_deref_mut())?;
+        let mut share = gate.is_some().then(|| Flat::zeros_beside(&model.params, model.head().base.len()));
+        let (grads, into) = (&mut self.grads, share.as_mut().map(GradientsMut::from));
+        let pass = accumulate_with_share(model, minibatch, objective, totals, config, grads, into)?;
         let grad_norm = grad_norm(&self.grads)?;
-        let head_grad_norm = share.map(|share| optim::squared_norm(&share).sqrt());
+        let head_grad_norm = share.map(|share| share.squared_norm()).transpose()?.map(f64::sqrt);
         let is_made = gate.is_none_or(|gate| {
             gate(&Proposal {
                 head_grad_norm: head_grad_norm.unwrap_or_default(),

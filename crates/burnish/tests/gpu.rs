@@ -32,37 +32,63 @@ fn metrics(scratch: &Scratch, dir: &str) -> Vec<Value> {
     rows.filter(|row| row["event"] == "train").collect()
 }
 
-/// Runs the tiny recipe on both, with small steps, and compares what they were.
+/// What is compared of every step.
+const NAMES: [&str; 5] = ["num_tokens", "loss", "grad_norm", "entropy", "reward"];
+
+/// Two steps of the tiny recipe on both, in `cpu` and `cud`: [`compare_in`].
 fn compare(libraries: &Path, overrides: &[&str], tolerance: f64) -> Scratch {
     let scratch = Scratch::with_policy();
+    let overrides = [&["train.max_steps=2"], overrides].concat();
+    compare_in(&scratch, libraries, "", &overrides, &[&NAMES[..], &["kl"]].concat(), tolerance);
+    scratch
+}
+
+/// Runs the tiny recipe on both, with small steps, in `{dir}cpu` and `{dir}cud`, and compares these numbers of them.
+fn compare_in(
+    scratch: &Scratch,
+    libraries: &Path,
+    dir: &str,
+    overrides: &[&str],
+    names: &[&str],
+    tolerance: f64,
+) {
     let run = |device: &str| {
-        let (dir, device) = (format!("run.dir={}", &device[..3]), format!("device={device}"));
-        let fixed =
-            ["train", "grpo.toml", &dir, &device, "train.max_steps=2", "eval.tasks=0", "checkpoint.every=1"];
+        let (dir, device) = (format!("run.dir={dir}{}", &device[..3]), format!("device={device}"));
+        let fixed = ["train", "grpo.toml", &dir, &device, "eval.tasks=0", "checkpoint.every=1"];
         let small =
             ["rollout.tasks_per_step=3", "train.epochs=1", "env.tasks=8", "reward.overlong_buffer.length=40"];
         let mut command = scratch.command(&[&fixed[..], &small, overrides].concat());
         let output = command.env("LD_LIBRARY_PATH", libraries).env("HOME", libraries).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{said}");
+        assert!(output.status.success(), "{overrides:?}: {said}");
         String::from_utf8_lossy(&output.stdout).into_owned() + &said
     };
     run("cpu");
     let said = run("cuda:0");
     assert!(said.contains("computing on "), "{said}");
-    let (cpu, gpu) = (metrics(&scratch, "cpu"), metrics(&scratch, "cud"));
-    assert_eq!((cpu.len(), gpu.len()), (2, 2));
+    let (cpu, gpu) = (metrics(scratch, &format!("{dir}cpu")), metrics(scratch, &format!("{dir}cud")));
+    assert!(cpu.len() == gpu.len() && !cpu.is_empty(), "{} and {} steps", cpu.len(), gpu.len());
     for (step, (cpu, gpu)) in cpu.iter().zip(&gpu).enumerate() {
-        for name in ["num_tokens", "loss", "grad_norm", "entropy", "kl", "reward"] {
-            let [cpu, gpu] = [cpu, gpu].map(|row| row[name].as_f64().unwrap_or(f64::NAN));
+        for name in names {
+            let [cpu, gpu] = [cpu, gpu].map(|row| row[*name].as_f64().unwrap_or(f64::NAN));
             let close = (cpu - gpu).abs() <= tolerance * (1.0 + cpu.abs());
-            assert!(close, "step {step}, {name}: {cpu} on the CPU, {gpu} on the GPU");
+            assert!(close, "{dir} step {step}, {name}: {cpu} on the CPU, {gpu} on the GPU");
         }
         assert!(gpu["grad_norm"].as_f64().unwrap() > 1e-2, "nothing to learn from: {gpu}");
         let drift = gpu["sampling/sampling_logp_difference/max"].as_f64().unwrap();
         assert!(drift < tolerance, "sampler and trainer differ by {drift}");
     }
-    scratch
+}
+
+/// Goes on with the run on the GPU in `cud`, without its second checkpoint: it is made again to the same bits.
+fn resume_and_compare(scratch: &Scratch, libraries: &Path, parts: &[&str]) {
+    let of = |part: &&str| masters(scratch, &format!("cud/checkpoints/step_2{part}"));
+    let before: Vec<Vec<f32>> = parts.iter().map(of).collect();
+    std::fs::remove_dir_all(scratch.path("cud/checkpoints/step_2")).unwrap();
+    let mut command = scratch.command(&["train", "--resume", "cud"]);
+    let output = command.env("LD_LIBRARY_PATH", libraries).env("HOME", libraries).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(parts.iter().map(of).eq(before), "the resumed run differs");
 }
 
 /// The masters in `trainer.safetensors` of a checkpoint.
@@ -90,13 +116,7 @@ fn a_run_on_the_gpu_is_that_of_the_cpu() {
     };
     let (apart, moved) = (distance(&gpu, &cpu), distance(&gpu, &before));
     assert!(apart < 0.1 * moved && moved > 0.0, "{apart} from the CPU's, {moved} from those before");
-    // A run that goes on from the first step ends with the same bits.
-    std::fs::remove_dir_all(scratch.path("cud/checkpoints/step_2")).unwrap();
-    let mut command = scratch.command(&["train", "--resume", "cud"]);
-    let output =
-        command.env("LD_LIBRARY_PATH", libraries.path()).env("HOME", libraries.path()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(masters(&scratch, "cud/checkpoints/step_2") == gpu, "the resumed run differs");
+    resume_and_compare(&scratch, libraries.path(), &[""]);
 }
 
 #[test]
@@ -140,6 +160,61 @@ fn a_benchmark_is_played_as_on_the_cpu() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let settings: Value = serde_json::from_slice(&scratch.read("bf16/eval.json")).unwrap();
     assert_eq!((&settings["policy"]["precision"], &settings["device"]), (&json!("bf16"), &json!("cuda:0")));
+}
+
+#[test]
+fn a_critic_and_a_gate_on_the_gpu_are_those_of_the_cpu() {
+    let Some(libraries) = emulation() else { return };
+    let scratch = Scratch::with_policy();
+    let overrides = [
+        "train.max_steps=2",
+        "advantage={estimator=\"gae\", config={lambda=0.95}}",
+        "critic={learning_rate=1e-3}",
+        "optimizer.warmup_updates=0",
+        "gate={gate=\"dgg\", config={tau=0.5, warmup=0}}",
+        "rollout.tasks_per_step=2",
+        "rollout.group_size=2",
+        "train.minibatches=1",
+    ];
+    let own = ["critic/vf_loss", "critic/vpred_mean", "critic/grad_norm", "head_grad_norm"];
+    compare_in(&scratch, libraries.path(), "", &overrides, &[&NAMES[..], &own].concat(), 1e-3);
+    let rows = metrics(&scratch, "cud");
+    assert!(rows[1]["critic/vpred_mean"].as_f64().unwrap() != 0.0, "the critic learns: {}", rows[1]);
+    assert!(rows[1]["head_grad_norm"].as_f64().unwrap() > 0.0, "{}", rows[1]);
+    resume_and_compare(&scratch, libraries.path(), &["", "/value_model"]);
+}
+
+#[test]
+fn distributions_on_the_gpu_are_compared_and_squared_as_on_the_cpu() {
+    let Some(libraries) = emulation() else { return };
+    let scratch = Scratch::with_policy();
+    let gkd = |config: &str| format!("loss={{objective=\"gkd\", config={{{config}}}}}");
+    // Soft labels; a function of whole rows beside some of the teacher's tokens, and beside all of them, of a head with an
+    // adapter.
+    for (dir, loss, more) in [
+        ("labels-", gkd("beta=0.0, rest=\"ignore\", top=6"), "train.micro_batch_tokens=128"),
+        ("sparse-", gkd("beta=0.5, top=6"), "train.epochs=1"),
+        (
+            "dense-",
+            gkd("beta=1.0"),
+            "policy.lora={rank=2, alpha=4, target_modules=[\"lm_head\", \"q_proj\"]}",
+        ),
+    ] {
+        let overrides = [
+            "train.max_steps=1",
+            "rollout.tasks_per_step=1",
+            "rollout.group_size=2",
+            "teacher.context=demonstration",
+            "loss.beta=0",
+            "train.minibatches=1",
+            &loss,
+            more,
+        ];
+        compare_in(&scratch, libraries.path(), dir, &overrides, &[&NAMES[..], &["head_loss"]].concat(), 1e-3);
+    }
+    let overrides =
+        ["train.max_steps=1", "rollout.tasks_per_step=1", "advantage={estimator=\"optimal_token_baseline\"}"];
+    compare_in(&scratch, libraries.path(), "baseline-", &overrides, &NAMES, 1e-3);
 }
 
 #[test]

@@ -35,8 +35,8 @@ pub(super) struct Estimates {
 }
 
 impl Critic {
-    /// The critic of a recipe that has one: from `checkpoint`, the directory of the recipe, or the policy with a head
-    /// of zeros.
+    /// The critic of a recipe that has one, where the policy lies: from `checkpoint`, the directory of the recipe, or the
+    /// policy with a head of zeros.
     ///
     /// # Errors
     /// If it can't be loaded.
@@ -56,6 +56,7 @@ impl Critic {
             (None, Some(path)) => load(path, &loading)?,
             (None, None) => policy.to_value_model()?,
         };
+        let model = model.on(policy.params.device());
         let mut critic = Critic {
             trainer: Trainer::new(&model, trainer),
             model,

@@ -158,13 +158,6 @@ fn check_supplied(
             advantage.estimator
         )));
     }
-    if needs.token_statistics && recipe.device != "cpu" {
-        let problem = format!(
-            "must be \"cpu\" with `{}`: no GPU sums the squares of probabilities yet",
-            advantage.estimator
-        );
-        return Err(source.error("device", problem));
-    }
     match (&recipe.judge, needs.wins) {
         (None, true) => {
             return Err(refused(format!(
@@ -253,8 +246,7 @@ fn check_critic(recipe: &Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError>
         "critic",
         is_whole,
         "needs `critic.path` beside `policy.lora`: it can't begin as a frozen base",
-    )?;
-    ranges.holds("device", recipe.device == "cpu", "must be \"cpu\" with a critic, which no GPU computes yet")
+    )
 }
 
 fn train_is_grpo(recipe: &Recipe) -> bool {
@@ -266,8 +258,6 @@ fn complete_gate(recipe: &mut Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeE
     let Some(gate) = &recipe.gate else { return Ok(()) };
     let rule = "needs `train.method = \"grpo\"`: imitation uses no batch twice";
     ranges.holds("gate", train_is_grpo(recipe), rule)?;
-    let rule = "must be \"cpu\" with a gate: no GPU measures the head's gradient yet";
-    ranges.holds("device", recipe.device == "cpu", rule)?;
     let wrong = |error: SettingError| ranges.source.refused(&format!("gate.{}", error.key), error.problem);
     recipe.gate = Some(gate.clone().complete().map_err(wrong)?);
     Ok(())

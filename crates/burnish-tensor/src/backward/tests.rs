@@ -268,7 +268,7 @@ fn the_share_of_a_tied_head_is_apart_from_what_it_gets_as_an_embedding_and_chang
         tape.backward(&scores, &d_logprob, &d_entropy, &mut plain);
         let mut tape = Tape::recording(&block.params);
         let scores = block.run(&mut tape);
-        tape.backward_with(&scores, &d_logprob, &d_entropy, None, Some(&mut share), &mut with);
+        tape.backward_with(&scores, &d_logprob, &d_entropy, None, Some((&mut share).into()), &mut with);
         assert_eq!(with, plain);
         let expected: Vec<f64> = alone.iter().map(|g| passes * f64::from(*g)).collect();
         assert_close(&share, &expected, 1e-5);
@@ -284,7 +284,7 @@ fn the_share_of_a_frozen_head_with_an_adapter_is_the_gradient_by_its_matrix() {
     let mut tape = Tape::recording(&adapted.params);
     let scores = adapted.scores(&mut tape);
     let mut grads = adapted.params.zeros_like();
-    tape.backward_with(&scores, &[1.0; 4], &[], None, Some(&mut share), &mut grads);
+    tape.backward_with(&scores, &[1.0; 4], &[], None, Some((&mut share).into()), &mut grads);
     let trained = wide(adapted.params.data());
     let base = adapted.params.get(adapted.head.base).to_vec();
     for (at, own) in share.iter().enumerate() {

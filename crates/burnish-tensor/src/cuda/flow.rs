@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use super::{
     Buffer, SliceMut,
-    ops::{attention, elementwise, embed, linear, low_rank, norm, scores},
-    tape::{Gpu, Scored},
+    ops::{attention, elementwise, embed, head_loss::HeadLoss, linear, low_rank, norm, scores},
+    tape::{Gpu, Scored, head_rows::Teacher},
     values::Values,
 };
 use crate::{
-    Adapter, Param, Tape, Var,
+    Adapter, GradientsMut, HeadTerm, Param, Tape, Var,
     backward::Op,
-    ops::{linear::Shape, rope::Turn},
+    flat::Sink,
+    ops::{self, linear::Shape, rope::Turn},
     tape::{ScoresRecord, Softmax},
 };
 
@@ -28,28 +29,49 @@ impl<'p> Tape<'p> {
         self.gpu().cloned().unwrap_or_else(|| elsewhere())
     }
 
-    /// [`Tape::backward`].
+    /// [`Tape::backward_with`].
     pub(crate) fn backward_on_gpu(
         self,
         record: ScoresRecord,
-        d_logprob: &[f32],
-        d_entropy: &[f32],
+        seeds: ops::scores::Seeds<'_>,
+        term: Option<HeadTerm<'_>>,
+        share: Option<GradientsMut<'_>>,
         mut grads: SliceMut<'_, f32>,
-    ) {
+    ) -> Vec<f64> {
         let gpu = self.on_gpu();
-        let ScoresRecord { hidden, head, low_rank, softmax, .. } = record;
-        let Softmax::Device(Scored { asked, rows, logits }) = softmax else { elsewhere() };
+        let ScoresRecord { hidden, head, low_rank, softmax, temperatures, .. } = record;
+        let Softmax::Device(Scored { asked, rows }) = softmax else { elsewhere() };
+        let mut share = share.map(|share| match share.0 {
+            Sink::Device(share) => share,
+            Sink::Host(_) => elsewhere(),
+        });
+        let teacher = term.and_then(|term| Teacher::of(&gpu, term));
+        let mut loss = term.map(|term| {
+            let theirs = teacher.as_ref().map(|teacher| teacher.inputs(&asked));
+            HeadLoss::of(gpu.cuda, term, &temperatures, head.rows, theirs)
+        });
+        let ops::scores::Seeds { d_logprob, d_entropy } = seeds;
         let d_logprob = Buffer::upload(gpu.cuda, d_logprob);
         let d_entropy = (!d_entropy.is_empty()).then(|| Buffer::upload(gpu.cuda, d_entropy));
         let seeds =
             scores::Seeds { d_logprob: d_logprob.all(), d_entropy: d_entropy.as_ref().map(Buffer::all) };
         let inputs = gpu.score_inputs(&hidden.data, head, low_rank.as_ref(), &asked);
         let mut d_b = low_rank.as_ref().and_then(|(adapter, _)| own_gradient(&gpu, adapter.b));
-        let params = scores::ParamGradients {
-            d_weight: gradient(&mut grads, head),
-            d_b: d_b.as_mut().map(Buffer::all_mut),
+        // As on the host, the share is what is there after less what is there before: `-(-share + before)` has its bits.
+        if let (Some(share), Some(own)) = (&mut share, gradient(&mut grads, head)) {
+            elementwise::scale(gpu.cuda, share.again(), -1.0);
+            elementwise::add_assign(gpu.cuda, share.again(), own.read().into());
+            elementwise::scale(gpu.cuda, share.again(), -1.0);
+        }
+        let d_weight = match &mut share {
+            Some(share) if !head.is_trained() => Some(share.again()),
+            _ => gradient(&mut grads, head),
         };
-        let (mut d_hidden, d_u) = scores::backward(gpu.cuda, inputs, &rows, logits, seeds, params);
+        let params = scores::ParamGradients { d_weight, d_b: d_b.as_mut().map(Buffer::all_mut) };
+        let (mut d_hidden, d_u) = scores::backward(gpu.cuda, inputs, rows, seeds, loss.as_mut(), params);
+        if let (Some(share), Some(own)) = (&mut share, gradient(&mut grads, head)) {
+            elementwise::add_assign(gpu.cuda, share.again(), own.read().into());
+        }
         if let Some((adapter, _)) = &low_rank {
             add_own(&gpu, &mut grads, adapter.b, d_b);
             let inputs = gpu.low_rank_inputs(*adapter, hidden.data.device().all(), hidden.rows);
@@ -57,6 +79,7 @@ impl<'p> Tape<'p> {
             low_rank::scaled_inner_backward(gpu.cuda, inputs, d_u.all(), d_hidden.all_mut(), d_a);
         }
         self.flow_back_on_gpu(hidden.slot, Arc::new(d_hidden), grads);
+        loss.map_or_else(Vec::new, |loss| gpu.losses(loss, temperatures.len()))
     }
 
     /// [`Tape::backward_from`].

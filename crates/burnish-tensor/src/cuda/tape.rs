@@ -1,5 +1,7 @@
 //! The operations of a tape on a GPU.
 
+pub(crate) mod head_rows;
+
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use super::{
@@ -62,7 +64,6 @@ impl<K, V> Kept<K, V> {
 pub(crate) struct Scored {
     pub(crate) asked: scores::Asked,
     pub(crate) rows: scores::Rows,
-    pub(crate) logits: Option<Buffer<f32>>,
 }
 
 impl<'p> Gpu<'p> {
@@ -226,13 +227,13 @@ impl<'p> Gpu<'p> {
         keep: bool,
     ) -> (Scored, Vec<f32>, Vec<f32>) {
         let inputs = self.score_inputs(hidden, head, low_rank, &asked);
-        let (rows, logits) = scores::forward(self.cuda, inputs, keep);
+        let rows = scores::forward(self.cuda, inputs, keep);
         let count = asked.rows();
         let (logprobs, entropies) = rows.download().unwrap_or_else(|error| {
             self.cuda.note(Err(error));
             (vec![f32::NAN; count], vec![f32::NAN; count])
         });
-        (Scored { asked, rows, logits }, logprobs, entropies)
+        (Scored { asked, rows }, logprobs, entropies)
     }
 
     fn angles(&self, rope: &Arc<Rope>, positions: &Arc<[u32]>) -> Rc<Angles> {

@@ -17,18 +17,6 @@ pub(crate) struct HeadLoss<'a> {
     pub(crate) teacher: Option<Inputs<'a>>,
 }
 
-impl HeadLoss<'_> {
-    /// # Panics
-    /// If its sizes are not those of `rows` rows.
-    pub(crate) fn check(&self, rows: usize) {
-        assert_eq!(self.weights.len(), rows, "one weight for each row");
-        if let RowLoss::SoftLabels { top, ids, probabilities } = self.loss {
-            assert!(top > 0, "soft labels of no id");
-            assert_eq!((ids.len(), probabilities.len()), (rows * top, rows * top), "soft labels of each row");
-        }
-    }
-}
-
 /// Turns the logits of some rows into their gradient, and writes the loss of each that has a weight.
 pub(super) fn differentiate_rows(
     inputs: Inputs<'_>,
@@ -105,12 +93,9 @@ impl Part<'_> {
             }
             RowLoss::Whole { evaluate, .. } => {
                 let theirs = theirs.get(index * z.len()..(index + 1) * z.len()).unwrap_or_default();
-                let (value, d) = whole(evaluate, at, z, theirs, temperature);
+                let (value, d) = whole(evaluate, at, [z, theirs], temperature, weight);
                 differentiate_row(z, row, inverse_temperature, d_logprob, d_entropy);
-                let factor = f64::from(weight) / f64::from(temperature);
-                for (z, d) in z.iter_mut().zip(d) {
-                    *z += (factor * d) as f32;
-                }
+                z.iter_mut().zip(d).for_each(|(z, d)| *z += d);
                 value
             }
         };
@@ -130,20 +115,23 @@ fn soft_label_loss(z: &[f32], row: &Row, temperature: f32, ids: &[u32], probabil
         .sum()
 }
 
+/// The loss of a row under a function of whole ones, and its derivative by the row's own logits, times the row's weight.
+/// `theirs` are the teacher's logits, empty where there is none.
 #[inline(never)]
-fn whole(
+pub(crate) fn whole(
     evaluate: &RowFunction<'_>,
     at: usize,
-    own: &[f32],
-    theirs: &[f32],
+    [own, theirs]: [&[f32]; 2],
     temperature: f32,
-) -> (f64, Vec<f64>) {
+    weight: f32,
+) -> (f64, Vec<f32>) {
     let scaled = |logits: &[f32]| -> Vec<f64> {
         logits.iter().map(|z| f64::from(*z) / f64::from(temperature)).collect()
     };
     let (value, d) = evaluate(at, &scaled(own), &scaled(theirs));
     assert_eq!(d.len(), own.len(), "one derivative for each logit");
-    (value, d)
+    let factor = f64::from(weight) / f64::from(temperature);
+    (value, d.into_iter().map(|d| (factor * d) as f32).collect())
 }
 
 #[cfg(test)]

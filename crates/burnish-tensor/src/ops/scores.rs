@@ -108,7 +108,7 @@ pub(crate) fn forward(inputs: Inputs<'_>, keep: bool) -> (Vec<Row>, Option<Buffe
     (rows, None)
 }
 
-pub(super) fn chunk_rows(v: usize) -> usize {
+pub(crate) fn chunk_rows(v: usize) -> usize {
     (CHUNK_LOGITS / v.max(1)).clamp(64, 512)
 }
 

@@ -1,16 +1,18 @@
 //! What rows of hidden states come to under an output head, beyond [`Tape::token_scores`]. Not recorded.
 
 use crate::{
-    Tape, Var, Vocab, Weight,
+    Adapter, Param, Tape, Var, Vocab, Weight,
+    data::dispatch,
     ops::{scores, squares, top},
 };
 
 impl Tape<'_> {
     /// The `top` likeliest ids of each row under the distributions of [`Tape::token_scores`], likeliest first (of two
-    /// alike, the smaller id), and their log-probs over the whole vocabulary: `[rows, top]` each. Not recorded.
+    /// alike, the smaller id), and their log-probs over the whole vocabulary: `[rows, top]` each. Not recorded. Waits for a
+    /// GPU; where it has failed, log-probs are NaN and [`Device::check`](crate::Device::check) tells why.
     ///
     /// # Panics
-    /// If the vocabulary has fewer ids, or the parameters lie on a GPU.
+    /// If the vocabulary has fewer ids.
     pub fn top_scores(
         &self,
         hidden: &Var,
@@ -19,14 +21,16 @@ impl Tape<'_> {
         vocab: &Vocab,
         top: usize,
     ) -> (Vec<u32>, Vec<f32>) {
-        self.with_head(hidden, head.into(), temperatures, vocab, |inputs| top::top(inputs, top))
+        let head = self.head_over(hidden, head.into(), temperatures, vocab);
+        dispatch!(
+            self,
+            |gpu| gpu.top(&hidden.data, head, temperatures, vocab, top),
+            self.with_head(hidden, head, temperatures, vocab, |inputs| top::top(inputs, top))
+        )
     }
 
     /// The sum of the squared probabilities of each row's distribution, that of [`Tape::token_scores`]: `[rows]`. Not
-    /// recorded.
-    ///
-    /// # Panics
-    /// If the parameters lie on a GPU.
+    /// recorded. Waits for a GPU; where it has failed, all are NaN and [`Device::check`](crate::Device::check) tells why.
     pub fn squared_probabilities(
         &self,
         hidden: &Var,
@@ -34,22 +38,40 @@ impl Tape<'_> {
         temperatures: &[f32],
         vocab: &Vocab,
     ) -> Vec<f32> {
-        self.with_head(hidden, head.into(), temperatures, vocab, squares::squares)
+        let head = self.head_over(hidden, head.into(), temperatures, vocab);
+        dispatch!(
+            self,
+            |gpu| gpu.squares(&hidden.data, head, temperatures, vocab),
+            self.with_head(hidden, head, temperatures, vocab, squares::squares)
+        )
     }
 
-    fn with_head<R>(
+    /// The head's own matrix, and the adapter that is part of it on this tape.
+    ///
+    /// # Panics
+    /// If sizes differ.
+    fn head_over(
         &self,
         hidden: &Var,
         head: Weight,
         temperatures: &[f32],
         vocab: &Vocab,
-        read: impl FnOnce(scores::Inputs<'_>) -> R,
-    ) -> R {
+    ) -> (Param, Option<Adapter>) {
         let Weight { base: head, adapter } = head;
         assert_eq!(head.cols, hidden.cols, "columns of the hidden states and of the head differ");
         assert_eq!(head.rows, vocab.len(), "rows of the head and ids of the vocabulary differ");
         assert_eq!(temperatures.len(), hidden.rows, "one temperature for each row");
-        let adapter = adapter.filter(|_| self.has_adapters);
+        (head, adapter.filter(|_| self.has_adapters))
+    }
+
+    fn with_head<R>(
+        &self,
+        hidden: &Var,
+        (head, adapter): (Param, Option<Adapter>),
+        temperatures: &[f32],
+        vocab: &Vocab,
+        read: impl FnOnce(scores::Inputs<'_>) -> R,
+    ) -> R {
         let inner = adapter.map(|adapter| adapter.inner(self.params, hidden.data(), hidden.rows));
         read(scores::Inputs {
             hidden: hidden.data(),

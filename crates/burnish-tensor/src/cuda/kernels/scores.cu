@@ -1,9 +1,17 @@
-// Log-probs and entropies of rows of logits, and their gradient, as in ops/scores.rs.
+// Log-probs and entropies of rows of logits, what else is read from such rows, and their gradient, as in ops/scores.rs,
+// squares.rs, top.rs and head_loss.rs.
 
 // One block a row: the logits of the excluded ids.
 KERNEL(256, exclude, float* logits, const int* excluded, int count, int vocab) {
     float* z = logits + (i64)blockIdx.x * vocab;
     for (int i = threadIdx.x; i < count; i += blockDim.x) z[excluded[i]] = EXCLUDED_LOGIT;
+}
+
+// The largest logit, in every thread. NaN is passed over: it comes out of the sums.
+__device__ __forceinline__ float row_max(const float* z, int vocab, float* shared) {
+    float max = NEGATIVE_INFINITY;
+    for (int c = threadIdx.x; c < vocab; c += blockDim.x) max = fmaxf(max, z[c]);
+    return block_max(max, shared);
 }
 
 // One block a row. `rows` gets four numbers a row: log-prob of the target, entropy, largest logit, ln Σ e^y.
@@ -13,9 +21,7 @@ KERNEL(512, score_rows, float* rows, const float* logits, const int* targets, co
     __shared__ double wide[32];
     const float* z = logits + (i64)blockIdx.x * vocab;
     float inverse = 1.0f / temperatures[blockIdx.x];
-    float max = NEGATIVE_INFINITY;
-    for (int c = threadIdx.x; c < vocab; c += blockDim.x) max = fmaxf(max, z[c]);
-    max = block_max(max, shared);
+    float max = row_max(z, vocab, shared);
     double sum = 0.0, weighted = 0.0;
     for (int c = threadIdx.x; c < vocab; c += blockDim.x) {
         float y = (z[c] - max) * inverse;
@@ -38,19 +44,145 @@ KERNEL(512, score_rows, float* rows, const float* logits, const int* targets, co
     }
 }
 
-// One block a row: logits become their gradient. `d_entropies` may be null.
-KERNEL(512, differentiate_rows, float* logits, const float* rows, const int* targets, const float* temperatures,
-       const float* d_logprobs, const float* d_entropies, int vocab) {
-    float* z = logits + (i64)blockIdx.x * vocab;
-    const float* row = rows + (i64)blockIdx.x * 4;
+// One block a row: Σ e^{2y} / (Σ e^y)².
+KERNEL(512, square_rows, float* squares, const float* logits, const float* temperatures, int vocab) {
+    __shared__ float shared[32];
+    __shared__ double wide[32];
+    const float* z = logits + (i64)blockIdx.x * vocab;
     float inverse = 1.0f / temperatures[blockIdx.x];
-    int target = targets[blockIdx.x];
-    float d_logprob = target >= 0 ? d_logprobs[blockIdx.x] : 0.0f;
-    float d_entropy = d_entropies ? d_entropies[blockIdx.x] : 0.0f;
+    float max = row_max(z, vocab, shared);
+    double sum = 0.0, squared = 0.0;
+    for (int c = threadIdx.x; c < vocab; c += blockDim.x) {
+        float e = expf((z[c] - max) * inverse);
+        sum += (double)e;
+        squared += (double)(e * e);
+    }
+    sum = block_sum(sum, wide);
+    squared = block_sum(squared, wide);
+    if (threadIdx.x == 0) squares[blockIdx.x] = (float)(squared / (sum * sum));
+}
+
+// A number for each id, larger where it is likelier and, of two alike, smaller. Floats are ordered by their bits as
+// `f32::total_cmp` does it: NaN has a place too. Never 0, and never all ones.
+__device__ __forceinline__ u64 rank_of(float z, int id) {
+    u32 bits = __float_as_uint(z);
+    u32 order = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    return (u64)order << 32 | (u32)(0x7fffffff - id);
+}
+
+// The best rank below `bound` of the ids that are this thread's; 0 where there is none.
+__device__ __forceinline__ u64 best_below(const float* z, const int* allowed, int count, u64 bound) {
+    u64 best = 0;
+    for (int i = threadIdx.x; i < count; i += blockDim.x) {
+        u64 rank = rank_of(z[allowed[i]], allowed[i]);
+        if (rank < bound && rank > best) best = rank;
+    }
+    return best;
+}
+
+// The largest of all threads of a block of whole warps, in every thread. `shared` has 32 elements.
+__device__ __forceinline__ u64 block_best(u64 x, u64* shared) {
+    for (int offset = 16; offset > 0; offset >>= 1) {
+        u64 other = __shfl_xor_sync(FULL_WARP, x, offset);
+        if (other > x) x = other;
+    }
+    __syncthreads(); // `shared` may still be read for the call before
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
+    __syncthreads();
+    u64 best = shared[0];
+    for (int warp = 1; warp < (int)blockDim.x / 32; ++warp)
+        if (shared[warp] > best) best = shared[warp];
+    return best;
+}
+
+// One block a row: the `top` likeliest of the `count` ids of `allowed`, which are at least as many, likeliest first, and
+// their log-probs over the whole vocabulary. Each thread offers the best of its own ids that is not chosen yet, and looks
+// for another when it was taken: all ids are read once, and a thread's share of them once more for each that is chosen.
+KERNEL(512, top_rows, int* ids, float* logprobs, const float* logits, const float* temperatures, const int* allowed,
+       int count, int top, int vocab) {
+    __shared__ float shared[32];
+    __shared__ double wide[32];
+    __shared__ u64 ranks[32];
+    const float* z = logits + (i64)blockIdx.x * vocab;
+    float inverse = 1.0f / temperatures[blockIdx.x];
+    float max = row_max(z, vocab, shared);
+    double sum = 0.0;
+    for (int c = threadIdx.x; c < vocab; c += blockDim.x) sum += (double)expf((z[c] - max) * inverse);
+    double log_sum = log(block_sum(sum, wide));
+    u64 own = best_below(z, allowed, count, ~0ull);
+    for (int k = 0; k < top; ++k) {
+        u64 best = block_best(own, ranks);
+        // Ranks are distinct: one thread has it.
+        if (own == best) {
+            int id = 0x7fffffff - (int)(u32)best;
+            i64 at = (i64)blockIdx.x * top + k;
+            ids[at] = id;
+            logprobs[at] =
+                (float)(((double)z[id] - (double)max) / (double)temperatures[blockIdx.x] - log_sum);
+            own = best_below(z, allowed, count, best);
+        }
+    }
+}
+
+// Logits become the derivative of what has `d_entropy` by the entropy, `d_probability` by what is proportional to the
+// probabilities, and `d_target` by the logit of the target over the temperature. Thread `t` writes the ids `t`,
+// `t + blockDim.x` and so on.
+__device__ __forceinline__ void differentiate_row(float* z, const float* row, float inverse, int target, float d_target,
+                                                  float d_probability, float d_entropy, int vocab) {
     float entropy = row[1], max = row[2], log_sum = row[3];
     for (int c = threadIdx.x; c < vocab; c += blockDim.x) {
         float log_p = (z[c] - max) * inverse - log_sum;
-        float d = -inverse * expf(log_p) * fmaf(d_entropy, log_p + entropy, d_logprob);
-        z[c] = c == target ? d + d_logprob * inverse : d;
+        float d = -inverse * expf(log_p) * fmaf(d_entropy, log_p + entropy, d_probability);
+        z[c] = c == target ? d + d_target * inverse : d;
     }
+}
+
+// One block a row: logits become their gradient. `d_entropies` may be null.
+KERNEL(512, differentiate_rows, float* logits, const float* rows, const int* targets, const float* temperatures,
+       const float* d_logprobs, const float* d_entropies, int vocab) {
+    i64 at = blockIdx.x;
+    int target = targets[at];
+    float d_logprob = target >= 0 ? d_logprobs[at] : 0.0f;
+    float d_entropy = d_entropies ? d_entropies[at] : 0.0f;
+    float inverse = 1.0f / temperatures[at];
+    differentiate_row(logits + at * vocab, rows + at * 4, inverse, target, d_logprob, d_logprob, d_entropy, vocab);
+}
+
+// As differentiate_rows, of that and of weight · Σ p (ln p - log q) over the `top` labels of each row; `values` gets the
+// sum, 0 where the weight is 0. A label with p = 0 is none.
+KERNEL(512, differentiate_labelled_rows, float* logits, double* values, const float* rows, const int* targets,
+       const float* temperatures, const float* d_logprobs, const float* d_entropies, const float* weights,
+       const int* ids, const float* probabilities, int top, int vocab) {
+    __shared__ float shared[32];
+    __shared__ double wide[32];
+    i64 at = blockIdx.x;
+    float* z = logits + at * vocab;
+    const float* row = rows + at * 4;
+    ids += at * top;
+    probabilities += at * top;
+    int target = targets[at];
+    float d_logprob = target >= 0 ? d_logprobs[at] : 0.0f;
+    float d_entropy = d_entropies ? d_entropies[at] : 0.0f;
+    float inverse = 1.0f / temperatures[at], weight = weights[at];
+    double value = 0.0;
+    float mass = 0.0f;
+    if (weight != 0.0f) { // all threads of the block alike
+        for (int k = threadIdx.x; k < top; k += blockDim.x) {
+            float p = probabilities[k];
+            mass += p;
+            if (p > 0.0f) {
+                double y = ((double)z[ids[k]] - (double)row[2]) / (double)temperatures[at];
+                value += (double)p * (log((double)p) - (y - (double)row[3]));
+            }
+        }
+        mass = block_sum(mass, shared);
+        // All threads have read their labels' logits when this is known.
+        value = block_sum(value, wide);
+    }
+    if (threadIdx.x == 0) values[at] = value;
+    differentiate_row(z, row, inverse, target, d_logprob, d_logprob - weight * mass, d_entropy, vocab);
+    if (weight == 0.0f) return;
+    // Each thread takes the labels whose logits it has written, in their order: an id may be there more than once.
+    for (int k = 0; k < top; ++k)
+        if (ids[k] % (int)blockDim.x == (int)threadIdx.x) z[ids[k]] -= weight * probabilities[k] * inverse;
 }

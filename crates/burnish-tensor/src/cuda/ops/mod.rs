@@ -9,6 +9,10 @@ pub(crate) mod draw;
 pub(crate) mod elementwise;
 pub(crate) mod embed;
 pub(crate) mod forest;
+#[cfg(test)]
+mod head_case;
+pub(crate) mod head_loss;
+pub(crate) mod head_rows;
 pub(crate) mod linear;
 pub(crate) mod low_rank;
 pub(crate) mod norm;

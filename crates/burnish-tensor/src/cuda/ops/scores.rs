@@ -7,6 +7,7 @@ use crate::{
     cuda::{
         Argument, Buffer, Cuda, CudaError, Slice, SliceMut, int,
         modules::Program::Scores,
+        ops::head_loss::HeadLoss,
         plan::Plan,
         product::{View, Write, multiply},
         values::{Elements, Values},
@@ -18,18 +19,18 @@ const CHUNK_LOGITS: usize = 1 << 26;
 /// Logits kept from the forward pass for the backward pass at most: 256 MiB.
 const KEPT_LOGITS_MAX: usize = 1 << 26;
 /// Threads that share a row.
-const THREADS: usize = 512;
+pub(super) const THREADS: usize = 512;
 /// Numbers that are known of a row: log-prob of the target, entropy, largest logit, `ln Σ e^y`.
 const NUMBERS: usize = 4;
 
 /// What is asked of each row, on the GPU.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// `-1 - id` where the vocabulary excludes it.
+    /// `-1 - id` where the vocabulary excludes it; empty where no target is asked for.
     targets: Buffer<i32>,
-    temperatures: Buffer<f32>,
+    pub(super) temperatures: Buffer<f32>,
     excluded: Buffer<i32>,
-    vocab: usize,
+    pub(super) vocab: usize,
 }
 
 impl Asked {
@@ -42,9 +43,15 @@ impl Asked {
         assert!(targets.iter().all(|&id| (id as usize) < vocab.len()), "a target is not in the vocabulary");
         let target = |&id: &u32| if vocab.contains(id) { id as i32 } else { -1 - id as i32 };
         let targets: Vec<i32> = targets.iter().map(target).collect();
+        let targets = Buffer::upload(cuda, &targets);
+        Asked { targets, ..Asked::without_targets(cuda, temperatures, vocab) }
+    }
+
+    /// One temperature a row.
+    pub(crate) fn without_targets(cuda: &Arc<Cuda>, temperatures: &[f32], vocab: &Vocab) -> Self {
         let excluded: Vec<i32> = vocab.excluded().iter().map(|&id| id as i32).collect();
         Asked {
-            targets: Buffer::upload(cuda, &targets),
+            targets: Buffer::uninit(cuda, 0),
             temperatures: Buffer::upload(cuda, temperatures),
             excluded: Buffer::upload(cuda, &excluded),
             vocab: vocab.len(),
@@ -52,7 +59,7 @@ impl Asked {
     }
 
     pub(crate) fn rows(&self) -> usize {
-        self.targets.len()
+        self.temperatures.len()
     }
 }
 
@@ -79,7 +86,7 @@ pub(crate) struct Inputs<'a> {
 
 impl Inputs<'_> {
     /// Writes the logits of `rows` rows from `first` on.
-    fn logits(&self, cuda: &Arc<Cuda>, first: usize, rows: usize, mut logits: SliceMut<'_, f32>) {
+    pub(super) fn logits(&self, cuda: &Arc<Cuda>, first: usize, rows: usize, mut logits: SliceMut<'_, f32>) {
         let (v, width, precision) = (self.asked.vocab, self.width, self.precision);
         let hidden = self.hidden.slice(first * width..(first + rows) * width);
         let weight = View::new(self.weight, v, width).transposed();
@@ -115,6 +122,8 @@ impl Inputs<'_> {
 #[derive(Debug)]
 pub(crate) struct Rows {
     numbers: Buffer<f32>,
+    /// The logits, if they were kept.
+    logits: Option<Buffer<f32>>,
 }
 
 impl Rows {
@@ -128,12 +137,12 @@ impl Rows {
     }
 }
 
-/// The rows, and the logits if `keep` is set and they are not too many.
-pub(crate) fn forward(cuda: &Arc<Cuda>, inputs: Inputs<'_>, keep: bool) -> (Rows, Option<Buffer<f32>>) {
+/// The rows; with their logits if `keep` is set and they are not too many.
+pub(crate) fn forward(cuda: &Arc<Cuda>, inputs: Inputs<'_>, keep: bool) -> Rows {
     forward_in(cuda, inputs, keep, chunk_rows(inputs.asked.vocab))
 }
 
-fn forward_in(cuda: &Arc<Cuda>, inputs: Inputs<'_>, keep: bool, chunk: usize) -> (Rows, Option<Buffer<f32>>) {
+pub(super) fn forward_in(cuda: &Arc<Cuda>, inputs: Inputs<'_>, keep: bool, chunk: usize) -> Rows {
     let (t, v) = (inputs.asked.rows(), inputs.asked.vocab);
     let keep = keep && t * v <= KEPT_LOGITS_MAX;
     let chunk = if keep { t.max(1) } else { chunk };
@@ -145,10 +154,10 @@ fn forward_in(cuda: &Arc<Cuda>, inputs: Inputs<'_>, keep: bool, chunk: usize) ->
         let rows = numbers.slice_mut(first * NUMBERS..(first + n) * NUMBERS);
         inputs.score(cuda, first, logits.slice(0..n * v), rows);
     }
-    (Rows { numbers }, keep.then_some(logits))
+    Rows { numbers, logits: keep.then_some(logits) }
 }
 
-fn chunk_rows(v: usize) -> usize {
+pub(super) fn chunk_rows(v: usize) -> usize {
     (CHUNK_LOGITS / v.max(1)).clamp(64, 4096)
 }
 
@@ -167,29 +176,31 @@ pub(crate) struct ParamGradients<'a> {
     pub(crate) d_b: Option<SliceMut<'a, f32>>,
 }
 
-/// The gradients of the hidden states and of the low-rank `u` (empty where there is none).
+/// The gradients of the hidden states and of the low-rank `u` (empty where there is none). `head` is a further loss on
+/// the rows, which learns what they lost.
 pub(crate) fn backward(
     cuda: &Arc<Cuda>,
     inputs: Inputs<'_>,
-    rows: &Rows,
-    kept: Option<Buffer<f32>>,
+    rows: Rows,
     seeds: Seeds<'_>,
+    head: Option<&mut HeadLoss<'_>>,
     params: ParamGradients<'_>,
 ) -> (Values, Values) {
-    backward_in(cuda, inputs, rows, kept, seeds, params, chunk_rows(inputs.asked.vocab))
+    backward_in(cuda, inputs, rows, seeds, head, params, chunk_rows(inputs.asked.vocab))
 }
 
-fn backward_in(
+pub(super) fn backward_in(
     cuda: &Arc<Cuda>,
     inputs: Inputs<'_>,
-    rows: &Rows,
-    kept: Option<Buffer<f32>>,
+    mut rows: Rows,
     seeds: Seeds<'_>,
+    mut head: Option<&mut HeadLoss<'_>>,
     mut params: ParamGradients<'_>,
     chunk: usize,
 ) -> (Values, Values) {
     let Inputs { width, precision, .. } = inputs;
     let (t, v) = (inputs.asked.rows(), inputs.asked.vocab);
+    let kept = rows.logits.take();
     let is_kept = kept.is_some();
     let chunk = if is_kept { t.max(1) } else { chunk };
     let mut logits = kept.unwrap_or_else(|| Buffer::uninit(cuda, chunk.min(t) * v));
@@ -200,7 +211,11 @@ fn backward_in(
         if !is_kept {
             inputs.logits(cuda, first, n, logits.slice_mut(0..n * v));
         }
-        differentiate(cuda, inputs, first, n, logits.slice_mut(0..n * v), rows, seeds);
+        let part = Part { inputs, rows: &rows, seeds, first, len: n };
+        match head.as_deref_mut() {
+            None => part.differentiate(cuda, logits.slice_mut(0..n * v)),
+            Some(head) => head.differentiate(cuda, part, logits.slice_mut(0..n * v)),
+        }
         // Rounded once for all products.
         let short = (precision == Precision::Bf16)
             .then(|| crate::cuda::values::to_bf16(cuda, logits.slice(0..n * v)));
@@ -227,28 +242,44 @@ fn backward_in(
     (d_hidden, d_u)
 }
 
-/// Turns logits into their gradient.
-fn differentiate(
-    cuda: &Arc<Cuda>,
-    inputs: Inputs<'_>,
-    first: usize,
-    n: usize,
-    logits: SliceMut<'_, f32>,
-    rows: &Rows,
-    seeds: Seeds<'_>,
-) {
-    let range = first..first + n;
-    let d_entropy = seeds.d_entropy.map(|d| d.slice(range.clone()));
-    let arguments = &mut [
-        logits.into(),
-        rows.numbers.slice(first * NUMBERS..(first + n) * NUMBERS).into(),
-        inputs.asked.targets.slice(range.clone()).into(),
-        inputs.asked.temperatures.slice(range.clone()).into(),
-        seeds.d_logprob.slice(range).into(),
-        d_entropy.map_or_else(Argument::null::<f32>, Argument::from),
-        int(inputs.asked.vocab),
-    ];
-    cuda.launch(Scores, "differentiate_rows", Plan::blocks(n, 1, THREADS), arguments);
+/// Some rows whose logits are there to be differentiated.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a> {
+    pub(super) inputs: Inputs<'a>,
+    rows: &'a Rows,
+    seeds: Seeds<'a>,
+    /// Which of all rows.
+    pub(super) first: usize,
+    pub(super) len: usize,
+}
+
+impl Part<'_> {
+    /// `len` of its rows from `start` on, counted from its first.
+    pub(super) fn rows(self, start: usize, len: usize) -> Self {
+        Part { first: self.first + start, len, ..self }
+    }
+
+    /// What kernels know of the rows: numbers, targets, temperatures, derivatives by log-probs and by entropies.
+    pub(super) fn arguments(self) -> [Argument; 5] {
+        let Part { inputs: Inputs { asked, .. }, rows, seeds, first, len } = self;
+        let range = first..first + len;
+        let d_entropy = seeds.d_entropy.map(|d| d.slice(range.clone()));
+        [
+            rows.numbers.slice(first * NUMBERS..(first + len) * NUMBERS).into(),
+            asked.targets.slice(range.clone()).into(),
+            asked.temperatures.slice(range.clone()).into(),
+            seeds.d_logprob.slice(range).into(),
+            d_entropy.map_or_else(Argument::null::<f32>, Argument::from),
+        ]
+    }
+
+    /// Turns logits into their gradient.
+    pub(super) fn differentiate(self, cuda: &Arc<Cuda>, logits: SliceMut<'_, f32>) {
+        let [rows, targets, temperatures, d_logprob, d_entropy] = self.arguments();
+        let vocab = int(self.inputs.asked.vocab);
+        let arguments = &mut [logits.into(), rows, targets, temperatures, d_logprob, d_entropy, vocab];
+        cuda.launch(Scores, "differentiate_rows", Plan::blocks(self.len, 1, THREADS), arguments);
+    }
 }
 
 #[cfg(test)]

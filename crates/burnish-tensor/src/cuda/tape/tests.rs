@@ -1,8 +1,10 @@
 //! Whole training steps on the emulated GPU beside those of the CPU.
 
+mod head;
+
 use super::*;
 use crate::{
-    Device, Flat, HeadTerm, Landing, PagedCache, RowLoss, Segment, Store, Tape, TokenScores, Weight, Workers,
+    Device, Flat, Landing, PagedCache, Segment, Store, Tape, TokenScores, Weight, Workers,
     cuda::testing::device,
     optim::AdamW,
     testing::{assert_close, random, random_ids, wide},
@@ -149,6 +151,12 @@ impl Inputs {
     }
 
     fn forward<'p>(&'p self, model: &'p Model, case: Case, tape: &mut Tape<'p>) -> TokenScores {
+        let x = self.hidden(model, case, tape);
+        tape.token_scores(&x, model.head, &self.targets, &self.temperatures, &self.vocab)
+    }
+
+    /// What the head reads.
+    fn hidden<'p>(&'p self, model: &'p Model, case: Case, tape: &mut Tape<'p>) -> Var {
         let mut x = tape.embed(model.table, &self.ids);
         let layer = move |tape: &mut Tape<'p>, x: &Var| {
             model.layer(tape, x, &self.positions, &mut |tape, [q, k, v]| {
@@ -159,8 +167,7 @@ impl Inputs {
             x = if case.is_checkpointed { tape.checkpoint(&x, layer) } else { layer(tape, &x) };
         }
         let x = tape.rms_norm(&x, model.norm, EPS);
-        let x = tape.gather(&x, &self.rows);
-        tape.token_scores(&x, model.head, &self.targets, &self.temperatures, &self.vocab)
+        tape.gather(&x, &self.rows)
     }
 }
 
@@ -310,38 +317,6 @@ fn a_value_is_not_moved_unasked_and_errors_come_out() {
     let scores = tape.token_scores(&x, model.head, &[1], &[1.0], &Arc::new(Vocab::all(VOCAB)));
     assert!(scores.logprobs[0].is_nan() && scores.entropies[0].is_nan());
     assert!(Landing::default().read(&x).is_err() && model.params.device().check().is_err());
-}
-
-#[test]
-fn a_loss_on_rows_of_logits_is_refused() {
-    let Some(cuda) = device() else { return };
-    let mut model = Model::new(cases()[0]);
-    model.params = model.params.on(&Device::from(cuda));
-    let vocab = Arc::new(Vocab::all(VOCAB));
-    let mut grads = Flat::zeros(&model.params);
-    let mut run = |is_term: bool| {
-        let mut tape = Tape::recording(&model.params);
-        let x = tape.embed(model.table, &[3]);
-        let scores = tape.token_scores(&x, model.head, &[1], &[1.0], &vocab);
-        let loss = RowLoss::SoftLabels { top: 1, ids: &[2], probabilities: &[1.0] };
-        match is_term {
-            true => drop(tape.backward_with(
-                &scores,
-                &[1.0],
-                &[],
-                Some(HeadTerm { weights: &[1.0], loss }),
-                None,
-                &mut grads,
-            )),
-            false => tape.backward(&scores, &[1.0], &[], &mut grads),
-        }
-    };
-    run(false);
-    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(true))).is_err());
-    let mut tape = Tape::inference(&model.params);
-    let x = tape.embed(model.table, &[3]);
-    let top = || tape.top_scores(&x, model.head, &[1.0], &vocab, 2);
-    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(top)).is_err());
 }
 
 /// A prompt read at once and then one token at a time gives what one pass over all gives.

@@ -166,7 +166,6 @@ impl Case {
         };
         let teacher = (kind == Kind::Reverse).then(|| self.teacher());
         let head = HeadLoss { weights: &self.weights, loss, teacher };
-        head.check(self.targets.len());
         let seeds = Seeds { d_logprob: &self.d_logprob, d_entropy: &self.d_entropy };
         let (mut d_weight, mut d_b) = (vec![0.0; self.weight.len()], vec![0.0; self.low_rank[1].len()]);
         let params = ParamGradients { d_weight: Some(&mut d_weight), d_b: Some(&mut d_b) };
