@@ -7,7 +7,7 @@ use burnish_core::{Message, Policy, Sampling, Trace, Turn};
 use burnish_engine::LocalPolicy;
 use burnish_engine::endpoint::{ChatRequest, Endpoint, EndpointConfig};
 use burnish_model::{Loading, Trains};
-use burnish_tensor::Precision;
+use burnish_tensor::{Device, Precision};
 
 use crate::RunError;
 use crate::policy::LoadedPolicy;
@@ -54,13 +54,17 @@ pub(crate) fn check(
 }
 
 impl Asked {
-    /// The one of the two that is given.
+    /// The one of the two that is given: a model is computed with on `device`.
     ///
     /// # Errors
     /// If the model can't be loaded, or the server's key is not there.
-    pub(crate) fn new(path: Option<&Path>, endpoint: Option<&EndpointConfig>) -> Result<Self, RunError> {
+    pub(crate) fn new(
+        path: Option<&Path>,
+        endpoint: Option<&EndpointConfig>,
+        device: &Device,
+    ) -> Result<Self, RunError> {
         match (path, endpoint) {
-            (Some(path), _) => Ok(Asked::Local(Box::new(LoadedPolicy::load(path, &LOADING)?))),
+            (Some(path), _) => Ok(Asked::Local(Box::new(LoadedPolicy::load(path, &LOADING)?.on(device)))),
             (None, Some(endpoint)) => Ok(Asked::Endpoint(Endpoint::new(endpoint.clone())?)),
             (None, None) => Err(RunError::Refused("a judge needs `path` or `endpoint`".into())),
         }
@@ -183,7 +187,7 @@ pub(crate) mod tests {
         let (url, sent) = server(|_, text| format!("re: {text}"));
         let endpoint: EndpointConfig =
             serde_json::from_value(json!({"url": url, "model": "m", "retries": 0})).unwrap();
-        let asked = Asked::new(None, Some(&endpoint)).unwrap();
+        let asked = Asked::new(None, Some(&endpoint), &Device::cpu()).unwrap();
         let how = How { temperature: 0.0, tokens_max: 4, seed: 1 };
         let question = |at: usize| vec![Message::new(Role::User, format!("question {at}"))];
         let questions: Vec<Vec<Message>> = (0..20).map(question).collect();
@@ -195,6 +199,6 @@ pub(crate) mod tests {
         // Nobody listens there any more.
         let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let endpoint = EndpointConfig { url: format!("http://{gone}/v1"), ..endpoint };
-        assert!(Asked::new(None, Some(&endpoint)).unwrap().ask(&questions, how).is_err());
+        assert!(Asked::new(None, Some(&endpoint), &Device::cpu()).unwrap().ask(&questions, how).is_err());
     }
 }

@@ -2,6 +2,7 @@
 
 use burnish_core::rng::{self, Address, Purpose};
 use burnish_core::{Episode, Message, Role};
+use burnish_tensor::Device;
 
 use super::groups::Groups;
 use crate::RunError;
@@ -49,7 +50,8 @@ impl PairJudge {
     /// If it can't be loaded.
     pub(super) fn new(recipe: &Recipe) -> Result<Option<Self>, RunError> {
         let Some(config) = recipe.judge.clone() else { return Ok(None) };
-        let policy = Asked::new(config.path.as_deref(), config.endpoint.as_ref())?;
+        let device = Device::open(&recipe.device)?;
+        let policy = Asked::new(config.path.as_deref(), config.endpoint.as_ref(), &device)?;
         Ok(Some(PairJudge { config, policy }))
     }
 

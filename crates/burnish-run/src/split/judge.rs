@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use burnish_core::{Message, Role, Task};
 use burnish_engine::endpoint::EndpointConfig;
+use burnish_tensor::Device;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -160,7 +161,8 @@ struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     fn new(config: &'a JudgeConfig) -> Result<Self, RunError> {
-        let policy = Asked::new(config.path.as_deref(), config.endpoint.as_ref())?;
+        // Scores are kept for every run with this judge, whatever it computes on.
+        let policy = Asked::new(config.path.as_deref(), config.endpoint.as_ref(), &Device::cpu())?;
         Ok(Judge { config, policy })
     }
 
