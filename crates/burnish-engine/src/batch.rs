@@ -20,6 +20,7 @@ use round::{Failed, Round, weight_bytes};
 
 /// Sequences of a shard at least: a thread that reads all weights for fewer had better read half of them.
 const SHARD_ROWS_MIN: usize = 4;
+
 /// A token, and what was asked about its distribution.
 type Chosen = (Choice, Option<TokenLogprobs>);
 

@@ -27,7 +27,7 @@ use crate::{
 pub(crate) struct Gpu<'p> {
     pub(crate) cuda: &'p Arc<Cuda>,
     pub(crate) params: &'p OnGpu,
-    pub(crate) precision: Precision,
+    precision: Precision,
     batch: Rc<RefCell<Batch>>,
 }
 

@@ -88,12 +88,9 @@ impl Settings {
     }
 }
 
-fn precision(name: &str) -> Result<ComputeType, &'static str> {
-    match name {
-        "f32" => Ok(ComputeType::F32),
-        "bf16" => Ok(ComputeType::Bf16),
-        _ => Err("there are f32 and bf16"),
-    }
+/// By the names of `policy.precision`.
+fn precision(name: &str) -> serde_json::Result<ComputeType> {
+    serde_json::from_value(name.into())
 }
 
 /// Prints the benchmarks.
