@@ -25,6 +25,7 @@ mod flat;
 mod gemm;
 mod head_term;
 mod layout;
+mod memory;
 mod mmap;
 mod ops;
 pub mod optim;
