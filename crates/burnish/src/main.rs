@@ -46,6 +46,8 @@ enum Command {
     /// Look into data files, and compare training data with evaluation data.
     #[command(subcommand)]
     Data(commands::data::Command),
+    /// Judge responses by a verifier, and show how both sides were read.
+    Verify(commands::verify::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Command::Methods(arguments) => commands::methods::run(arguments),
         Command::Env(command) => commands::env::run(command),
         Command::Data(command) => commands::data::run(command),
+        Command::Verify(arguments) => commands::verify::run(arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

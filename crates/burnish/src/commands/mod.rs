@@ -10,6 +10,7 @@ pub(crate) mod metrics;
 pub(crate) mod rollout;
 pub(crate) mod study;
 pub(crate) mod train;
+pub(crate) mod verify;
 
 /// What a command returns: an error is printed and ends the program with status 1.
 pub(crate) type Done = Result<(), Box<dyn std::error::Error>>;

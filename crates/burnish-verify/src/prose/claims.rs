@@ -1,0 +1,379 @@
+//! What a sentence claims of each value in it.
+
+use super::term::{term, words_from};
+use super::tokens::{Kind, Token, scaled};
+use super::words::{self, CLAUSES, CONDITIONS, COPULAS, REASONS};
+use crate::syntax::{Expr, Value};
+
+/// How much a value looks like what its sentence is about. The order is that of preference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    /// In a clause with "if".
+    Condition,
+    /// In brackets, or in a clause with "because".
+    Aside,
+    /// "in 5 days", "of the 20".
+    Adjunct,
+    Main,
+}
+
+/// A value and what is said of it.
+#[derive(Debug, Clone)]
+pub(super) struct Claim {
+    /// `None` where it is a bound, a range, or no single value.
+    pub(super) value: Option<Value>,
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) rank: Rank,
+    /// Said not to be the answer.
+    pub(super) is_negated: bool,
+    /// Only supposed: "I first thought 7".
+    pub(super) is_supposed: bool,
+    /// One of several that may be it: "18, maybe 20".
+    pub(super) is_tentative: bool,
+    /// Called the answer by what follows: "18 is the answer".
+    pub(super) is_named: bool,
+    /// It takes back what was said before: "no, 8".
+    pub(super) takes_back: bool,
+}
+
+/// Words that take back what was said, behind a stop or a comma.
+const BACK: &[&str] = &[
+    "no", "nope", "wait", "actually", "oops", "correction", "sorry", "scratch", "hmm", "hm", "hold", "rather", "instead", "i", "make",
+    "nevermind", "ah", "oh", "well", "whoops", "strike", "my",
+];
+
+/// The clause that is being read.
+struct Clause<'a> {
+    left: Vec<&'a str>,
+    rank: Rank,
+    /// Opened the sentence: it ends at the next comma.
+    is_leading: bool,
+    /// Whether a value has been read in it.
+    has_value: bool,
+    /// "which", "who": of another claim.
+    is_relative: bool,
+}
+
+/// The claims of one sentence.
+pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Claim> {
+    let mut found: Vec<Claim> = Vec::new();
+    let mut clause = Clause { left: Vec::new(), rank: Rank::Main, is_leading: false, has_value: false, is_relative: false };
+    let mut brackets: Vec<Rank> = Vec::new();
+    let mut takes_back = false;
+    let mut after_stop = true;
+    let mut index = 0;
+    while let Some(token) = tokens.get(index) {
+        match &token.kind {
+            Kind::Word(word) => {
+                if after_stop && BACK.contains(&word.as_str()) && is_taking_back(&words_from(tokens, index)) {
+                    takes_back = true;
+                }
+                if (word == "but" || word == "however" || word == "yet") && is_corrected(&words_from(tokens, index + 1)) {
+                    takes_back = true;
+                }
+                if word == "rather" && clause.left.last() == Some(&"or") {
+                    takes_back = true;
+                }
+                let was_stop = after_stop;
+                after_stop = false;
+                clause.word(word, was_stop, &found, &words_from(tokens, index + 1));
+            }
+            Kind::Comma => {
+                after_stop = true;
+                clause.comma();
+            }
+            // What is left of `-` between spaces is a dash; `term` has taken what is minus.
+            Kind::Colon | Kind::Semicolon | Kind::Dash | Kind::Sign('-') => {
+                after_stop = true;
+                let is_mark = clause.left.last().is_some_and(|word| matches!(*word, "answer" | "ans" | "result" | "total"));
+                clause.left.clear();
+                clause.has_value = false;
+                clause.is_relative = false;
+                // An explanation, where something has been said: "18 - nine eggs at $2".
+                let explains = matches!(token.kind, Kind::Dash | Kind::Sign('-')) && !found.is_empty() && !is_mark
+                    && !words_from(tokens, index + 1).first().is_some_and(|word| matches!(*word, "so" | "thus" | "therefore" | "hence" | "or" | "that" | "which" | "the" | "giving" | "making" | "leaving" | "i" | "but" | "no" | "wait" | "actually" | "not" | "it" | "it's" | "that's"));
+                clause.rank = if explains { Rank::Aside } else { Rank::Main };
+                clause.is_leading = false;
+            }
+            Kind::Open => {
+                after_stop = true;
+                brackets.push(clause.rank);
+                clause.rank = clause.rank.min(Rank::Aside);
+            }
+            Kind::Close => {
+                if let Some(rank) = brackets.pop() {
+                    clause.rank = rank;
+                }
+            }
+            Kind::Sign(sign) => {
+                match sign {
+                    '=' => clause.left.push("equals"),
+                    '<' => clause.left.extend(["more", "than"]),
+                    '+' => clause.left.push("plus"),
+                    '*' => clause.left.extend(["two", "times"]),
+                    '/' | '÷' | '^' => clause.left.extend(["two", "of"]),
+                    '±' => clause.left.extend(["plus", "or", "minus"]),
+                    _ => {}
+                }
+                after_stop = false;
+            }
+            Kind::Stop(_) => {}
+            Kind::Found(_) => {
+                let is_adjunct = words::is_adjunct(&clause.left);
+                let is_led = clause.left.last().is_some_and(|word| words::is_preposition(word));
+                let Some(term) = term(tokens, index, (is_adjunct, is_led), text) else {
+                    index += 1;
+                    continue;
+                };
+                let mut claim = claim(tokens, index, &term, &clause, wants_number);
+                claim.takes_back = takes_back;
+                claim.end = tokens[term.next.saturating_sub(1).max(index)].end;
+                claim.end = claim.end.max(token.end);
+                takes_back = false;
+                after_stop = false;
+                // "18, which is less than 20": what is said of a value leaves it as it is.
+                if clause.is_relative && claim.value.is_none() && !found.is_empty() {
+                    claim.rank = claim.rank.min(Rank::Aside);
+                }
+                if is_adjunct && clause.rank == Rank::Main && claim.rank == Rank::Main {
+                    claim.rank = Rank::Adjunct;
+                }
+                found.push(claim);
+                clause.left.clear();
+                clause.has_value = true;
+                index = term.next.max(index + 1);
+                continue;
+            }
+        }
+        index += 1;
+    }
+    found
+}
+
+impl<'a> Clause<'a> {
+    fn word(&mut self, word: &'a str, after_stop: bool, found: &[Claim], following: &[&str]) {
+        let is_first = self.left.is_empty() && !self.has_value;
+        let opens = is_first || after_stop;
+        let is_tail = matches!(self.left.last(), Some(&("or" | "and"))) && word == "so";
+        if is_tail || (word == "so" && following.first().is_some_and(|next| matches!(*next, "far" | "many" | "much" | "called"))) {
+            self.left.push(word);
+            return;
+        }
+        let starts = |list: &[&str]| list.contains(&word);
+        let is_inverted = !matches!(word, "should" | "had" | "were")
+            || following.first().is_some_and(|next| matches!(*next, "it" | "the" | "he" | "she" | "they" | "we" | "i" | "you" | "this" | "that" | "there" | "one"));
+        if starts(CONDITIONS) && is_inverted && (opens || matches!(word, "if" | "unless" | "assuming" | "whether" | "supposing")) && !is_polite(word, following) {
+            self.open(Rank::Condition, found.is_empty());
+        } else if starts(CLAUSES) || (opens && (starts(REASONS) || word == "and")) {
+            let is_adverb = matches!(word, "thus" | "therefore" | "then" | "hence") && !opens;
+            if is_adverb {
+                return;
+            }
+            let is_reason = starts(REASONS) || matches!(word, "provided");
+            // A leading preposition is no clause of its own: "With 9 eggs she makes 18."
+            if matches!(word, "as" | "for" | "with" | "from" | "after" | "by" | "when" | "once" | "via") && found.is_empty() {
+                self.left.push(word);
+                return;
+            }
+            if is_reason {
+                self.open(Rank::Aside, found.is_empty());
+            } else {
+                // Behind a reason or a condition that opened the sentence the main clause goes on.
+                let rank = match word {
+                    "which" | "who" | "whom" | "whose" | "when" | "except" => self.rank,
+                    _ => Rank::Main,
+                };
+                self.open(rank, false);
+                self.is_relative = matches!(word, "which" | "who" | "whose");
+            }
+            if matches!(word, "making" | "giving" | "leaving" | "meaning") {
+                self.left.push("gives");
+            }
+            if matches!(word, "except") {
+                self.left.push(word);
+            }
+        } else {
+            self.left.push(word);
+        }
+    }
+
+    fn open(&mut self, rank: Rank, is_leading: bool) {
+        self.left.clear();
+        self.rank = rank;
+        self.is_leading = is_leading;
+        self.has_value = false;
+        self.is_relative = false;
+    }
+
+    fn comma(&mut self) {
+        if self.is_leading {
+            self.rank = Rank::Main;
+            self.is_leading = false;
+            self.left.clear();
+            self.has_value = false;
+            return;
+        }
+        // "is, therefore, 18", "is not, as some say, 7"
+        let is_held = self.left.last().is_some_and(|word| COPULAS.contains(word) || words::NEGATIONS.contains(word) || matches!(*word, "be" | "therefore" | "answer"))
+            || self.left.iter().rev().take(5).any(|word| *word == ",");
+        if is_held && !self.has_value {
+            self.left.push(",");
+        } else {
+            self.left.clear();
+        }
+    }
+}
+
+/// "if I am not mistaken", "if you count them": the first leaves its number as it is.
+fn is_polite(word: &str, following: &[&str]) -> bool {
+    word == "if" && matches!(following.first(), Some(&("i" | "i'm" | "my" | "anything" | "memory" | "we've" | "you" | "correct" | "rounded")))
+        && following.iter().take(5).any(|word| matches!(*word, "mistaken" | "not" | "right" | "correct" | "correctly" | "rounded" | "round" | "serves" | "check" | "prefer" | "counted" | "will" | "wrong" | "like"))
+}
+
+fn is_taking_back(words: &[&str]) -> bool {
+    match words {
+        ["no" | "well" | "oh" | "ah", rest @ ..] => rest.is_empty() || matches!(rest[0], "wait" | "it" | "it's" | "that's" | "that" | "the" | "sorry" | "actually" | "make" | "i" | "rather"),
+        ["i", rest @ ..] => matches!(rest, ["mean" | "meant", ..] | ["should", "have", ..]),
+        ["my", rest @ ..] => matches!(rest, ["mistake" | "bad" | "apologies", ..]),
+        ["make", rest @ ..] => matches!(rest, ["that", ..] | ["it", ..]),
+        ["instead", ..] => true,
+        _ => true,
+    }
+}
+
+/// "but the correct answer is", "but it should be", "but in fact it is"
+fn is_corrected(words: &[&str]) -> bool {
+    words.iter().take(5).any(|word| matches!(*word, "correct" | "right" | "actual" | "actually" | "real" | "really" | "true" | "truth" | "should" | "must" | "it's" | "fact" | "proper"))
+        || matches!(words, ["it" | "that", "is" | "was", ..] | ["the", "answer", ..] | ["that's", ..])
+}
+
+fn claim(tokens: &[Token], index: usize, term: &super::term::Term, clause: &Clause<'_>, wants_number: bool) -> Claim {
+    let left: Vec<&str> = clause.left.iter().copied().filter(|word| *word != ",").collect();
+    let mut value = term.value.clone();
+    let mut right = words_from(tokens, term.next);
+    let cut = right.iter().position(|word| CLAUSES.contains(word) && *word != "then").unwrap_or(right.len());
+    let tail: Vec<&str> = right.split_off(cut);
+    let mut is_negated = words::is_negated(&left) || words::is_excluded(&left) || words::is_rejected(&right);
+    // "18, which is wrong", "7 (wrong)", "7 - no"
+    let mut beyond = term.next + right.len() + tail.len();
+    if tail.is_empty() && matches!(tokens.get(beyond).map(|token| &token.kind), Some(Kind::Comma | Kind::Open | Kind::Dash)) {
+        beyond += 1;
+        let aside = words_from(tokens, beyond);
+        let said = match aside[..] {
+            ["which" | "that" | "this" | "it", ref rest @ ..] => rest,
+            ref rest => rest,
+        };
+        let is_end = !matches!(tokens.get(beyond + aside.len()).map(|token| &token.kind), Some(Kind::Found(_)));
+        is_negated |= is_end && (aside.len() != said.len() || aside.len() <= 2) && words::is_rejected(said);
+        if is_end && aside.len() <= 5 && words::is_bound_after(&aside) && !matches!(aside.first(), Some(&("plus" | "or")) if aside.len() > 3) {
+            value = None;
+        }
+    } else if matches!(tail[..], ["which", ..]) {
+        is_negated |= words::is_rejected(&tail[1..]);
+    }
+    let sums = left.iter().rev().take(5).any(|word| {
+        matches!(*word, "sum" | "product" | "difference" | "quotient" | "average" | "mean" | "median" | "ratio" | "gcd" | "lcm" | "gcf" | "hcf" | "total")
+    });
+    let is_list_of = term.items > 1 && sums && matches!(left.last(), Some(&("of" | "between" | "the")));
+    if is_list_of || words::is_bound(&left) || words::is_bound_after(&right) {
+        value = None;
+    }
+    match multiple(&left) {
+        Some((top, bottom)) => value = value.map(|value| scaled(value, &num_rational::BigRational::new(top.into(), bottom.into()))),
+        None if matches!(left.last(), Some(&("negative" | "minus"))) => {
+            value = value.map(|value| match value {
+                Value::Quantity { expr, unit } => Value::Quantity { expr: Expr::Negative(Box::new(expr)), unit },
+                other => other,
+            });
+        }
+        None => {}
+    }
+    // "7 plus tax", "7 plus"
+    if matches!(right.iter().take(3).position(|word| matches!(*word, "plus" | "minus")), Some(at) if !right[..at].iter().any(|word| COPULAS.contains(word))) {
+        value = None;
+    }
+    if let Some(at) = right.iter().take(3).position(|word| *word == "than")
+        && at > 0
+        && matches!(right[at - 1], "more" | "less" | "fewer" | "greater" | "higher" | "lower" | "larger" | "smaller")
+        && matches!(right.get(at + 1), Some(&("that" | "this" | "it" | "twice" | "half" | "double" | "thrice" | "what")) | None)
+    {
+        value = None;
+    }
+    let mut rank = clause.rank;
+    let is_formula_with_names = wants_number && matches!(&value, Some(Value::Quantity { expr, .. }) if has_name(expr));
+    if is_formula_with_names {
+        rank = rank.min(Rank::Aside);
+    }
+    if term.is_part {
+        rank = rank.min(Rank::Adjunct);
+    }
+    let is_equal_next = matches!(tokens.get(term.next + right.len()).map(|token| &token.kind), Some(Kind::Sign('='))) && tail.is_empty();
+    if is_equal_next {
+        rank = rank.min(Rank::Aside);
+    }
+    // "would be 7 if ..." holds under a condition.
+    let is_hypothetical = left.iter().rev().take(4).any(|word| matches!(*word, "would" | "could" | "had" | "were"))
+        && tail.first().is_some_and(|word| matches!(*word, "if" | "unless") && !is_polite(word, &tail[1..]));
+    if is_hypothetical || matches!(tail[..], ["if", "and", "only", ..] | ["if", "there", "were", ..]) {
+        rank = Rank::Condition;
+    }
+    let said = named(tokens, term.next);
+    Claim {
+        value,
+        start: tokens[index].start,
+        end: tokens[index].end,
+        rank,
+        is_negated,
+        is_supposed: words::is_supposed(&left) && !left.contains(&"now"),
+        is_tentative: left.iter().rev().take(2).any(|word| matches!(*word, "maybe" | "perhaps" | "possibly" | "might" | "may" | "could" | "alternatively")),
+        is_named: said,
+        takes_back: false,
+    }
+}
+
+/// What the word before a number multiplies it by: "half of 36", "twice 9".
+fn multiple(left: &[&str]) -> Option<(i64, i64)> {
+    let mut rest = left;
+    while let [before @ .., "the" | "of" | "a" | "an" | "those" | "these" | "his" | "her" | "their"] = rest {
+        rest = before;
+    }
+    let factor = match rest {
+        [.., "one" | "a", "third"] => (1, 3),
+        [.., "one" | "a", "quarter" | "fourth"] | [.., "quarter"] => (1, 4),
+        [.., "two", "thirds"] => (2, 3),
+        [.., "three", "quarters" | "fourths"] => (3, 4),
+        [.., "half" | "halving"] => (1, 2),
+        [.., "twice" | "double" | "doubling"] => (2, 1),
+        [.., "thrice" | "triple" | "tripling" | "treble"] => (3, 1),
+        [.., "quadruple"] => (4, 1),
+        _ => return None,
+    };
+    // "the first half 7" is no product, "half the 7" is.
+    let is_noun = matches!(rest, [.., "other" | "first" | "second" | "one" | "last", "half"]) && left.last() != Some(&"of");
+    (!is_noun).then_some(factor)
+}
+
+/// Whether what follows calls the value the answer.
+fn named(tokens: &[Token], next: usize) -> bool {
+    let mut at = next;
+    let mut words: Vec<&str> = Vec::new();
+    while words.len() < 9 {
+        match tokens.get(at).map(|token| &token.kind) {
+            Some(Kind::Word(word)) => words.push(word),
+            Some(Kind::Comma | Kind::Sign('=') | Kind::Dash) if words.len() <= 2 => words.push("="),
+            _ => break,
+        }
+        at += 1;
+    }
+    let Some(answer) = words.iter().position(|word| matches!(*word, "answer" | "solution")) else { return false };
+    let before = &words[..answer];
+    let links = before.iter().any(|word| COPULAS.contains(word) || matches!(*word, "be" | "as" | "="));
+    links && !before.iter().any(|word| words::NEGATIONS.contains(word) || matches!(*word, "wrong" | "incorrect" | "so" | "and" | "but" | "if"))
+        && !words.get(answer + 1).is_some_and(|word| matches!(*word, "is" | "was" | "to"))
+        || (links && matches!(words.get(answer + 1), Some(&"to")) && before.len() <= 4 && before.first().is_some_and(|word| COPULAS.contains(word)))
+}
+
+fn has_name(expr: &Expr) -> bool {
+    matches!(expr, Expr::Symbol(_)) || expr.children().into_iter().any(has_name)
+}

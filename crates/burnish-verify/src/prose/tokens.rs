@@ -1,0 +1,576 @@
+//! Running text as words, values and the stops between them.
+
+use crate::extract;
+use crate::lex;
+use crate::numeral::{ascii_digit, exponent};
+use crate::structure::read;
+use crate::syntax::{Expr, Value};
+use crate::units;
+
+/// Longest stretch without a formula's signs that is tried as mathematics, in bytes.
+const RUN: usize = 240;
+/// Ends of such a stretch that are tried.
+const TRIES: usize = 10;
+
+/// A piece of running text and where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Token {
+    pub(super) kind: Kind,
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    /// In lower case.
+    Word(String),
+    Found(Found),
+    /// `+ - * / = < > ...` between words and values.
+    Sign(char),
+    /// `.`, `!`, `?`, or the end of a line.
+    Stop(char),
+    Comma,
+    Semicolon,
+    Colon,
+    Dash,
+    Open,
+    Close,
+}
+
+/// A value of the text.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Found {
+    /// `None` where it can't be read, or is no single value: `20-30`, `7+`, `7-fold`.
+    pub(super) value: Option<Value>,
+    /// Whether it is a number alone, not a formula or an equation.
+    pub(super) is_plain: bool,
+    /// `7th`, `7-day`: a word of which the number is a part.
+    pub(super) is_part: bool,
+}
+
+/// Words that keep their full stop.
+const ABBREVIATIONS: &[&str] = &[
+    "approx", "i.e", "e.g", "ie", "eg", "vs", "mr", "mrs", "ms", "dr", "max", "min", "etc", "st", "resp", "cf", "ca", "ans", "fig",
+    "eq", "sec", "hr", "hrs", "oz", "lb", "lbs", "ft", "in", "yd", "approx", "incl", "excl",
+];
+
+/// Splits `text` from `from` on. At most `limit` tokens.
+pub(super) fn tokens(text: &str, from: usize, limit: usize) -> Vec<Token> {
+    let formulas = extract::formulas(text);
+    let mut scanner = Scanner { text, formulas: &formulas, at: from, tokens: Vec::new() };
+    while scanner.at < text.len() && scanner.tokens.len() < limit {
+        scanner.step();
+    }
+    scanner.tokens
+}
+
+struct Scanner<'a> {
+    text: &'a str,
+    formulas: &'a [(std::ops::Range<usize>, &'a str)],
+    at: usize,
+    tokens: Vec<Token>,
+}
+
+impl Scanner<'_> {
+    fn push(&mut self, kind: Kind, end: usize) {
+        self.tokens.push(Token { kind, start: self.at, end });
+        self.at = end;
+    }
+
+    fn before(&self) -> Option<char> {
+        self.text[..self.at].chars().next_back()
+    }
+
+    fn last(&self) -> Option<&Kind> {
+        self.tokens.last().map(|token| &token.kind)
+    }
+
+    /// Whether only space and markdown stand before this place in its line.
+    fn opens_line(&self) -> bool {
+        let line = self.text[..self.at].rsplit('\n').next().unwrap_or("");
+        line.chars().all(|c| c.is_whitespace() || matches!(c, '*' | '#' | '>' | '_' | '`'))
+    }
+
+    fn step(&mut self) {
+        let rest = &self.text[self.at..];
+        let Some(c) = rest.chars().next() else { return };
+        let next = self.at + c.len_utf8();
+        if let Some((range, inner)) = self.formulas.iter().find(|(range, _)| range.start == self.at)
+            && self.formula(range.end, inner)
+        {
+            return;
+        }
+        if c.is_whitespace() {
+            if c == '\n' {
+                self.line_end();
+            }
+            self.at = next;
+            return;
+        }
+        let after = rest[c.len_utf8()..].chars().next();
+        let is_number = ascii_digit(c).is_some() || (c == '.' && after.and_then(ascii_digit).is_some());
+        if is_number && self.opens_line() && self.numbering(rest) {
+            return;
+        }
+        if matches!(c, '-' | '*' | '+' | '•' | '–') && after.is_some_and(char::is_whitespace) && self.opens_line() {
+            // The mark of an item of a list.
+            self.at = next;
+            return;
+        }
+        if let Some((end, found)) = self.mathematics() {
+            self.push(Kind::Found(found), end);
+            return;
+        }
+        if c.is_alphabetic() {
+            self.word();
+            return;
+        }
+        let is_spaced = |c: Option<char>| c.is_none_or(char::is_whitespace);
+        match c {
+            '.' if rest.starts_with("...") => {
+                let end = self.at + rest.len() - rest.trim_start_matches('.').len();
+                self.push(Kind::Dash, end);
+            }
+            '.' | '!' | '?' | '。' | '।' | '！' | '？' if self.is_stop(c, after) => {
+                let sign = if matches!(c, '?' | '？') { '?' } else { '.' };
+                self.push(Kind::Stop(sign), next);
+            }
+            ',' | '，' | '、' => self.push(Kind::Comma, next),
+            ';' | '；' => self.push(Kind::Semicolon, next),
+            ':' | '：' => self.push(Kind::Colon, next),
+            '(' | '（' | '[' => self.push(Kind::Open, next),
+            ')' | '）' | ']' => self.push(Kind::Close, next),
+            '—' | '–' | '→' | '⇒' => self.push(Kind::Dash, next),
+            '-' if rest.starts_with("--") || rest.starts_with("->") => self.push(Kind::Dash, next + 1),
+            '=' if rest.starts_with("=>") || rest.starts_with("==>") => self.push(Kind::Dash, self.at + rest.find('>').unwrap_or(0) + 1),
+            '-' | '−' if is_spaced(self.before()) && is_spaced(after) => self.push(Kind::Sign('-'), next),
+            '*' if !rest.starts_with("**") && is_spaced(self.before()) && is_spaced(after) => self.push(Kind::Sign('*'), next),
+            '×' | '·' | '⋅' => self.push(Kind::Sign('*'), next),
+            '+' | '/' | '÷' | '=' | '^' | '≈' | '±' => self.push(Kind::Sign(c), next),
+            '<' | '≤' | '>' | '≥' | '≠' => self.push(Kind::Sign('<'), next),
+            '~' if after.is_some_and(|c| c.is_ascii_digit() || units::currency(c).is_some()) => self.push(Kind::Sign('≈'), next),
+            '\\' => {
+                // What is left of a formula's signs, or a command that is no value: `\approx 7`.
+                let name: String = rest[1..].chars().take_while(char::is_ascii_alphabetic).collect();
+                let end = self.at + 1 + name.len();
+                match name.as_str() {
+                    "approx" | "sim" | "simeq" => self.push(Kind::Sign('≈'), end),
+                    "le" | "leq" | "ge" | "geq" | "lt" | "gt" | "ne" | "neq" => self.push(Kind::Sign('<'), end),
+                    "times" | "cdot" => self.push(Kind::Sign('*'), end),
+                    "div" => self.push(Kind::Sign('/'), end),
+                    "pm" => self.push(Kind::Sign('±'), end),
+                    _ => self.at = if name.is_empty() { next } else { end },
+                }
+            }
+            _ => self.at = next,
+        }
+    }
+
+    /// The end of a line ends a sentence, unless the next line goes on with it.
+    fn line_end(&mut self) {
+        let rest = self.text[self.at..].trim_start_matches([' ', '\t', '\r']);
+        let is_paragraph = rest[1..].trim_start_matches([' ', '\t', '\r']).starts_with('\n');
+        let goes_on = !is_paragraph && rest.trim_start().chars().next().is_some_and(char::is_lowercase);
+        let is_open = matches!(self.last(), None | Some(Kind::Stop(_) | Kind::Colon | Kind::Comma));
+        if !(goes_on || is_open) {
+            self.push(Kind::Stop('\n'), self.at + 1);
+        }
+    }
+
+    fn is_stop(&self, c: char, after: Option<char>) -> bool {
+        let is_last = after.is_none_or(|c| c.is_whitespace() || matches!(c, '*' | '"' | '”' | '\'' | ')' | '_' | '`' | '$' | '\\' | '<'));
+        let is_abbreviation = matches!(self.last(), Some(Kind::Word(word)) if ABBREVIATIONS.contains(&word.as_str()))
+            && !self.text[self.at + 1..].trim_start().chars().next().is_none_or(char::is_uppercase);
+        !(c == '.' && (is_abbreviation || !is_last))
+    }
+
+    /// `1.` and `1)` before the text of an item of a list.
+    fn numbering(&mut self, rest: &str) -> bool {
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let tail = rest[digits..].trim_start_matches(['*', '_']);
+        let is_mark = (1..=2).contains(&digits) && (tail.starts_with(". ") || tail.starts_with(") "));
+        let line = tail.get(2..).unwrap_or("").lines().next().unwrap_or("").trim();
+        // The only number of the text with a stop behind it is an answer: "18. She has nine eggs."
+        let is_item = line.chars().any(char::is_alphanumeric)
+            && (rest.starts_with("1.") || rest.starts_with("1)") || self.text.contains("\n1.") || self.text.contains("\n2.") || self.text.starts_with("1.") || self.text.contains("\n1)"));
+        if is_mark && is_item {
+            self.at += digits + 1;
+            return true;
+        }
+        false
+    }
+
+    fn word(&mut self) {
+        let rest = &self.text[self.at..];
+        let mut end = rest.len();
+        for (index, c) in rest.char_indices() {
+            let next = rest[index + c.len_utf8()..].chars().next();
+            let joins = matches!(c, '\'' | '’' | '-' | '.') && next.is_some_and(char::is_alphabetic) && index > 0;
+            if !(c.is_alphabetic() || joins || (index > 0 && (c.is_ascii_digit() || c == '_'))) {
+                end = index;
+                break;
+            }
+            // Scripts without spaces would make one word of a sentence.
+            if !c.is_ascii() && index > 0 && next.and_then(ascii_digit).is_some() {
+                end = index + c.len_utf8();
+                break;
+            }
+        }
+        let word = rest[..end.max(1)].to_lowercase().replace('’', "'");
+        let end = self.at + end.max(1);
+        self.push(Kind::Word(word), end);
+    }
+
+    /// A formula in its signs. `false` where it is none after all.
+    fn formula(&mut self, end: usize, inner: &str) -> bool {
+        let trimmed = inner.trim();
+        let value = extract_value(trimmed);
+        let is_readable = value.as_ref().is_some_and(|value| !has_digit_words(value));
+        if !is_readable {
+            if trimmed.ends_with(['+', '-', '–', '/', '=', '(', ',']) {
+                return false;
+            }
+            // Prose inside of a formula: `7 \text{ or more}`.
+            if inner.contains("\\text") || inner.contains("\\mbox") || inner.contains("\\mathrm") {
+                let plain = unwrapped(inner);
+                let (start, spliced) = (self.at, tokens(&plain, 0, 64));
+                if spliced.iter().any(|token| matches!(token.kind, Kind::Found(_))) && !plain.contains("\\text") {
+                    self.tokens.extend(spliced.into_iter().map(|token| Token { kind: token.kind, start, end }));
+                    self.at = end;
+                    return true;
+                }
+            }
+        }
+        let is_plain = is_plain_number(trimmed);
+        self.push(Kind::Found(Found { value, is_plain, is_part: false }), end);
+        true
+    }
+
+    /// The mathematics that starts here outside of a formula's signs.
+    fn mathematics(&self) -> Option<(usize, Found)> {
+        if self.before().is_some_and(|c| c.is_ascii_alphanumeric() || c == '_') {
+            return None;
+        }
+        let number = self.number();
+        let run = self.run();
+        match (number, run) {
+            (Some(number), Some(run)) if run.0 > number.0 => Some(run),
+            (Some(number), _) => Some(number),
+            (None, run) => run,
+        }
+    }
+
+    /// A number with sign, currency, fraction, percent sign and what is glued to it.
+    fn number(&self) -> Option<(usize, Found)> {
+        let rest = &self.text[self.at..];
+        let chars: Vec<(usize, char)> = rest.char_indices().take(480).collect();
+        let at = |index: usize| chars.get(index).map(|(_, c)| *c);
+        let digit = |index: usize| at(index).and_then(ascii_digit).is_some();
+        let mut start = 0;
+        for _ in 0..4 {
+            match at(start) {
+                Some('-' | '−' | '+') if start == 0 || at(start - 1).is_some_and(|c| units::currency(c).is_some()) => start += 1,
+                Some('\\') if at(start + 1) == Some('$') => start += 2,
+                Some(c) if units::currency(c).is_some() => {
+                    start += 1;
+                    if at(start) == Some(' ') && (digit(start + 1) || at(start + 1) == Some('-')) {
+                        start += 1;
+                    }
+                }
+                _ => break,
+            }
+        }
+        if !(digit(start) || (at(start) == Some('.') && digit(start + 1))) {
+            return None;
+        }
+        // After a letter, a digit or a bracket it is minus or a hyphen.
+        let is_signed = start > 0 && matches!(at(0), Some('-' | '−' | '+'));
+        if is_signed && self.before().is_some_and(|c| c.is_alphanumeric() || matches!(c, ')' | ']' | '}' | '%')) {
+            return None;
+        }
+        let mut end = digits(&chars, start);
+        if at(end) == Some(' ') && digit(end + 1) {
+            let second = digits(&chars, end + 1);
+            if at(second) == Some('/') && digit(second + 1) {
+                end = digits(&chars, second + 1);
+            }
+        } else if matches!(at(end), Some('/' | '⁄')) && digit(end + 1) {
+            end = digits(&chars, end + 1);
+        } else if matches!(at(end), Some('½' | '¼' | '¾')) {
+            end += 1;
+        }
+        let percent = (end..end + 3).find(|i| matches!(at(*i), Some('%' | '％')));
+        if let Some(percent) = percent
+            && (end..percent).all(|i| matches!(at(i), Some(' ' | '\\')))
+        {
+            end = percent + 1;
+        }
+        if matches!(at(end), Some('$' | '€' | '£' | '¥' | '₹' | '°')) && !self.formulas.iter().any(|(range, _)| range.start == self.at + chars[end].0) {
+            end += 1;
+        }
+        let place = |index: usize| chars.get(index).map_or(rest.len().min(chars.last().map_or(0, |(at, c)| at + c.len_utf8())), |(at, _)| *at);
+        let source = &rest[..place(end)];
+        let value = read(source.trim_end_matches('$'), true);
+        let found = |value, is_part| Found { value, is_plain: true, is_part };
+        // What is glued to it.
+        let letters: String = chars[end.min(chars.len())..].iter().map(|(_, c)| *c).take_while(|c| c.is_alphabetic() && c.is_ascii()).collect();
+        if letters.is_empty() {
+            let next = at(end);
+            return Some(match next {
+                Some('+') if !digit(end + 1) && at(end + 1) != Some(' ') => (self.at + place(end + 1), found(None, false)),
+                Some('-' | '–' | '‑') if at(end + 1).is_some_and(char::is_alphabetic) => {
+                    let word: String = chars[end + 1..].iter().map(|(_, c)| *c).take_while(|c| c.is_alphabetic() || *c == '-').collect();
+                    let end = end + 1 + word.chars().count();
+                    match word.to_lowercase().as_str() {
+                        "fold" | "odd" | "something" | "plus" | "x" => (self.at + place(end), found(None, false)),
+                        "ish" => (self.at + place(end), found(value, false)),
+                        word if units::find(word).is_some() && !rest[place(end)..].starts_with(" ") => (self.at + place(end), found(value, false)),
+                        _ => (self.at + place(end), found(value, true)),
+                    }
+                }
+                // A range, a ratio, a time.
+                Some('-' | '–' | '—' | ':' | '−') if digit(end + 1) || (at(end + 1) == Some('$') && digit(end + 2)) => {
+                    let from = if digit(end + 1) { end + 1 } else { end + 2 };
+                    (self.at + place(digits(&chars, from)), found(None, false))
+                }
+                _ => (self.at + place(end), found(value, false)),
+            });
+        }
+        let glued = end + letters.chars().count();
+        let times = |factor: i64| {
+            value.clone().map(|value| scaled(value, &crate::work::rational(factor)))
+        };
+        let is_end = !at(glued).is_some_and(|c| c.is_alphanumeric() || matches!(c, '^' | '_' | '('));
+        if !is_end {
+            return None;
+        }
+        let found = match letters.as_str() {
+            "st" | "nd" | "rd" | "th" => found(value, true),
+            "k" | "K" => found(times(1_000), false),
+            "M" | "mn" | "mln" | "MM" => found(times(1_000_000), false),
+            "bn" | "B" | "bln" => found(times(1_000_000_000), false),
+            "fold" => found(None, false),
+            "s" | "ish" => found(value, false),
+            "am" | "pm" | "AM" | "PM" => found(value, false),
+            word if units::find(word).is_some() => {
+                let with_unit = read(&rest[..place(glued)], true);
+                found(with_unit.or(value), false)
+            }
+            // `2x` is algebra.
+            word if word.len() == 1 => return None,
+            _ => found(value, true),
+        };
+        Some((self.at + place(glued), found))
+    }
+
+    /// The longest stretch from here that reads as mathematics without words.
+    fn run(&self) -> Option<(usize, Found)> {
+        let rest = &self.text[self.at..];
+        let line = rest.lines().next().unwrap_or("");
+        let line = &line[..line.floor_char_boundary(RUN)];
+        if !may_start(line) || (line.starts_with(['-', '−', '+']) && self.before().is_some_and(|c| c.is_alphanumeric() || matches!(c, ')' | ']' | '}'))) {
+            return None;
+        }
+        let mut ends = Vec::new();
+        let mut depth = 0_i32;
+        let mut chunk_start = 0;
+        let mut previous = ' ';
+        for (index, c) in line.char_indices().chain([(line.len(), ' ')]) {
+            match c {
+                '(' | '[' | '{' => depth += 1,
+                ')' | ']' | '}' => depth -= 1,
+                _ => {}
+            }
+            let is_sign = c == '$' && !(previous.is_whitespace() || "=+-−*/(".contains(previous) || previous == '\\' || index == 0);
+            let is_break = (c.is_whitespace() && depth <= 0) || index == line.len() || matches!(c, '–' | '—' | '→') || is_sign || (c == '*' && line[index..].starts_with("**") && !line[index + 2..].starts_with(|c: char| c.is_ascii_digit() || c == '('));
+            if is_break {
+                let chunk = &line[chunk_start..index];
+                if !chunk.is_empty() {
+                    if !is_mathematical(chunk, &line[index..], chunk_start == 0) {
+                        break;
+                    }
+                    ends.push(index);
+                    if (chunk.ends_with([',', ';', ':', '?', '!']) || chunk.ends_with('.')) && depth <= 0 && !chunk.ends_with("\\,") && !chunk.ends_with("\\!") {
+                        break;
+                    }
+                }
+                if !c.is_whitespace() {
+                    break;
+                }
+                chunk_start = index + c.len_utf8();
+            }
+            previous = c;
+        }
+        for end in ends.into_iter().rev().take(TRIES) {
+            let source = line[..end].trim_end_matches(|c: char| matches!(c, '.' | ',' | ';' | ':' | '?' | '"' | '”' | '*' | '`' | '_' | '\'') || c.is_whitespace());
+            let source = source.strip_suffix('!').filter(|bare| !bare.ends_with(|c: char| c.is_ascii_digit() || c == ')')).unwrap_or(source);
+            if source.is_empty() || is_range(source) {
+                continue;
+            }
+            let value = read(source, true);
+            let Some(value) = value else { continue };
+            if has_words(&value) {
+                continue;
+            }
+            let is_plain = is_plain_number(source);
+            // A name by itself is a word of the text.
+            if source.chars().count() == 1 && source.starts_with(|c: char| c.is_ascii_alphabetic()) {
+                continue;
+            }
+            // `(18)` in running text is an aside and no product.
+            if source.starts_with('(') && is_plain && !source.contains(',') {
+                continue;
+            }
+            return Some((self.at + source.len(), Found { value: Some(value), is_plain, is_part: false }));
+        }
+        None
+    }
+}
+
+/// Whether mathematics may start with this text.
+fn may_start(text: &str) -> bool {
+    let mut chars = text.chars();
+    let Some(c) = chars.next() else { return false };
+    let next = chars.next();
+    let after_space = text[c.len_utf8()..].trim_start();
+    match c {
+        '\\' => next.is_some_and(|c| c.is_ascii_alphabetic() || matches!(c, '{' | '$')),
+        '-' | '−' | '+' | '±' => next.is_some_and(|c| c.is_alphanumeric() || matches!(c, '\\' | '(' | '.' | '√' | '$')),
+        '(' | '[' | '{' | '√' | 'π' | '½' | '¼' | '¾' | '|' | '$' => next.is_some() || c == 'π' || c == '½',
+        c if c.is_ascii_digit() || c == '.' => true,
+        c if c.is_ascii_alphabetic() => {
+            let word: String = text.chars().take_while(char::is_ascii_alphabetic).collect();
+            let tail = text[word.len()..].trim_start();
+            let is_name = word.len() == 1 || lex::is_name(&word);
+            let is_followed = tail.starts_with(['=', '^', '+', '/', '<', '>', '≤', '≥', '∈', '≈', '*', '·', '×'])
+                || text[word.len()..].starts_with(['(', '^', '_'])
+                || (word.len() == 1 && tail.starts_with("- ") && word != "a" && word != "I" && word != "A")
+                || tail.starts_with("\\in") || tail.starts_with("\\le") || tail.starts_with("\\ge") || tail.starts_with("\\cdot");
+            is_name && is_followed && !tail.starts_with("**")
+        }
+        c => ('α'..='ω').contains(&c) && !after_space.is_empty(),
+    }
+}
+
+/// Whether a stretch between spaces may belong to mathematics.
+fn is_mathematical(chunk: &str, after: &str, is_first: bool) -> bool {
+    let mut letters = String::new();
+    let mut is_command = false;
+    let mut braces = 0_usize;
+    let has_other = chunk.chars().any(|c| c.is_ascii_digit() || "=^+*/()[]{}\\<>|√π".contains(c) || !c.is_ascii());
+    for c in chunk.chars().chain([' ']) {
+        if c.is_ascii_alphabetic() {
+            letters.push(c);
+            continue;
+        }
+        if !letters.is_empty() && !is_command && braces == 0 {
+            let is_known = letters.len() == 1 || lex::is_name(&letters) || (has_other && letters.len() == 2 && chunk.contains(['^', '=', '(']));
+            if !is_known {
+                return false;
+            }
+        }
+        if !letters.is_empty() && is_command && matches!(letters.as_str(), "text" | "mbox" | "textbf" | "mathrm") && c == '{' {
+            braces += 1;
+        } else if braces > 0 && c == '{' {
+            braces += 1;
+        } else if braces > 0 && c == '}' {
+            braces -= 1;
+        }
+        letters.clear();
+        is_command = c == '\\';
+    }
+    if chunk.chars().all(|c| c.is_ascii_alphabetic()) {
+        // A letter by itself is a name only beside a sign: "a" is mostly an article.
+        let is_before_sign = after.trim_start().starts_with(['=', '^', '+', '*', '/', '<', '>', '≤', '≥', '×', '·']);
+        return chunk.len() == 1 && (is_before_sign || !(is_first || matches!(chunk, "a" | "A" | "I"))) || (chunk.len() > 1 && lex::is_name(chunk));
+    }
+    chunk.chars().any(|c| c.is_alphanumeric() || "=+-−*/^()[]{}\\<>|≤≥√π×·÷≈∞∪∈±%".contains(c))
+}
+
+/// `20-30`, `20–30`: two numbers and a hyphen.
+fn is_range(source: &str) -> bool {
+    let mut parts = source.split(['-', '–', '−']);
+    let is_number = |part: Option<&str>| {
+        part.is_some_and(|part| {
+            part.contains(|c: char| c.is_ascii_digit())
+                && !part.contains(' ')
+                && part.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ',' | '$' | '%'))
+        })
+    };
+    is_number(parts.next()) && is_number(parts.next()) && parts.next().is_none()
+}
+
+fn is_plain_number(source: &str) -> bool {
+    source.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ',' | '-' | '−' | '$' | '\\' | '%' | ' ' | '(' | ')' | '{' | '}' | '!' | '/'))
+}
+
+/// A value with words in it, at any depth of lists.
+fn has_words(value: &Value) -> bool {
+    match value {
+        Value::Text(_) => true,
+        Value::List(items) | Value::Tuple(items) | Value::Set(items) | Value::Union(items) | Value::Chain(items, _) => {
+            items.iter().any(has_words)
+        }
+        _ => false,
+    }
+}
+
+/// A value of words among which digits stand: prose that was taken for a text.
+fn has_digit_words(value: &Value) -> bool {
+    match value {
+        Value::Text(words) => words.contains(|c: char| c.is_ascii_digit()) && words.contains(' '),
+        Value::List(items) | Value::Chain(items, _) => items.iter().any(has_digit_words),
+        _ => false,
+    }
+}
+
+fn extract_value(inner: &str) -> Option<Value> {
+    read(extract::stripped(inner), true)
+}
+
+/// `\text{...}` without its dress.
+pub(super) fn unwrapped(text: &str) -> String {
+    let mut plain = text.to_owned();
+    for command in ["\\text", "\\mbox", "\\mathrm", "\\textbf", "\\textit"] {
+        let open = format!("{command}{{");
+        for _ in 0..32 {
+            let Some(start) = plain.find(&open) else { break };
+            let inner = start + open.len();
+            let Some(length) = extract::closing(&plain[inner..]) else { break };
+            let content = format!(" {} ", &plain[inner..inner + length]);
+            plain.replace_range(start..=inner + length, &content);
+        }
+    }
+    plain
+}
+
+/// `value` times `factor`.
+pub(super) fn scaled(value: Value, factor: &num_rational::BigRational) -> Value {
+    let Value::Quantity { expr, unit } = value else { return value };
+    let factor = Expr::Number { value: factor.clone(), decimals: None };
+    Value::Quantity { expr: Expr::Product(vec![expr, factor]), unit }
+}
+
+/// Where the digits that start at `index` end: groups of thousands, one point, an exponent.
+fn digits(chars: &[(usize, char)], index: usize) -> usize {
+    let digit = |index: usize| chars.get(index).is_some_and(|(_, c)| ascii_digit(*c).is_some());
+    let mut end = index;
+    while digit(end) {
+        end += 1;
+    }
+    if (1..=3).contains(&(end - index)) {
+        while chars.get(end).is_some_and(|(_, c)| matches!(c, ',' | ' ' | '\u{a0}' | '\u{202f}' | '’'))
+            && (1..=3).all(|i| digit(end + i))
+            && !digit(end + 4)
+        {
+            end += 4;
+        }
+    }
+    if chars.get(end).is_some_and(|(_, c)| *c == '.') && digit(end + 1) {
+        end += 1;
+        while digit(end) {
+            end += 1;
+        }
+    }
+    end + exponent(|ahead| chars.get(end + ahead).map(|(_, c)| *c)).map_or(0, |(length, _)| length)
+}

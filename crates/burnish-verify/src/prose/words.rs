@@ -1,0 +1,410 @@
+//! What words mean for the number beside them. A word that is in none of these classes is neutral: it changes
+//! nothing, whatever it is.
+
+/// A pattern of words; alternatives of one place are parted by `|`.
+type Pattern = &'static str;
+
+/// Before a number: it is a bound, a part, an example, or close to it on one side only. What is said is not the number.
+const BOUNDS: &[Pattern] = &[
+    "more|less|fewer|greater|larger|smaller|higher|lower|bigger|longer|shorter|older|younger|later|earlier|better|worse than",
+    "more|less|fewer|greater|larger|smaller|higher|lower than or equal to",
+    "other|rather|different|else than",
+    "different|distinct from",
+    "different to",
+    "at|the least|most|minimum|maximum|best|worst|latest|earliest",
+    "at the least|most|minimum|maximum|best|worst|latest|earliest|very",
+    "at the very|absolute least|most|minimum|maximum",
+    "at a minimum|maximum",
+    "at a minimum|maximum of",
+    "minimum|maximum|min|max|minimally|maximally",
+    "a|the|minimum|maximum minimum|maximum|ceiling|floor|limit|cap|lower|upper of",
+    "lower|upper bound|limit of",
+    "over|under|above|below|beyond|past|almost|nearly|barely|hardly|scarcely|underneath|beneath",
+    "up|upwards|upward to|of",
+    "north|south|shy|short|upwards|ahead of",
+    "in|at excess of",
+    "no|not later|earlier than",
+    "within|until|till|inside|outside",
+    "within a factor of",
+    "exceed|exceeds|exceeding|exceeded|surpass|surpasses|surpassing|surpassed|top|tops|topping|topped",
+    "approach|approaches|approaching|approached|nears|nearing",
+    "capped|limited|bounded at|to|by",
+    "bounded above|below by",
+    "between|amid|amidst|betwixt",
+    "anywhere|somewhere|anything between|from|near|under|over|above|below|up",
+    "one|two|three|four|five|six|seven|eight|nine|ten|some|any|each|either|neither|none|most|many|few|several|part of",
+    "one|two|three|four|five|six|seven|eight|nine|ten times",
+    "multiple|multiples|factor|factors|divisor|divisors|power|powers|fraction|part|portion|percentage|percent|square|root|logarithm|log|reciprocal|inverse|factorial|successor|predecessor|cube|complement of",
+    "divisible|congruent|coprime|proportional by|to",
+    "coprime with|to",
+    "remainder when",
+    "double|triple|quadruple|twice|thrice|half that|this|what|as",
+    "dozen|dozens|pair|pairs|couple|hundreds|thousands|millions of",
+    "as many|much|few|little|large|high|low|big|long|great|small as",
+    "off|out by",
+    "wide|short|far of",
+    "mod|modulo",
+    "give or take",
+    "plus or minus",
+    "such as",
+    "including|included",
+    "example|instance|eg|e.g",
+    "guess|bet between",
+];
+
+/// Before a number: it is meant not to be the answer.
+const EXCLUDED: &[Pattern] = &[
+    "rather|other than",
+    "instead|ahead|out of",
+    "as opposed to",
+    "opposed to",
+    "unlike|except|excepting|besides|excluding|versus|vs|barring|without",
+    "except|save for",
+    "apart|aside from",
+    "and|but not",
+    "anything|everything|all but",
+    "far|nowhere|away from|near",
+    "scratch|forget|ignore|strike|drop|discard|skip",
+    "nowhere near|close to",
+    "nowhere close to",
+];
+
+/// Numbers behind these only say where, when or for each of what: another number of the sentence is the answer.
+const ADJUNCTS: &[Pattern] = &[
+    "per|every|each|among|amongst|throughout|during",
+    "out of",
+    "for every|each",
+    "in every|each",
+    "of the|these|those|all|his|her|their|its|our|my|your",
+    "out of the|these|those|all",
+    "for all|the|his|her|their|all|those|these",
+    "in|after|over|during|within|for|on|by the|just|only|another",
+];
+
+/// Says in one stroke that what it goes with is not so.
+pub(super) const NEGATIONS: &[&str] = &[
+    "not", "never", "neither", "nor", "isn't", "aren't", "wasn't", "weren't", "cannot", "can't", "couldn't", "won't",
+    "wouldn't", "shouldn't", "doesn't", "don't", "didn't", "hasn't", "haven't", "hadn't", "mustn't", "needn't", "ain't",
+    "isnt", "arent", "wasnt", "cant", "couldnt", "wont", "wouldnt", "shouldnt", "doesnt", "dont", "didnt", "nobody",
+    "mustnt",
+];
+
+/// Words of a clause that call its number wrong, impossible or doubted.
+const FAULTS: &[&str] = &[
+    "wrong", "wrongly", "incorrect", "incorrectly", "mistaken", "mistakenly", "mistake", "mistakes", "erroneous",
+    "erroneously", "false", "falsely", "impossible", "invalid", "doubt", "doubtful", "doubts", "unlikely", "untrue",
+    "inaccurate", "misread", "bogus", "nonsense", "absurd", "unreasonable", "fallacy", "trap", "error", "extraneous",
+    "misleading", "reject", "rejects", "rejected", "discard", "discards", "discarded", "refute", "refuted", "disproved",
+    "retract", "retracted", "withdraw", "deny", "denies", "excluded", "out-of-the-question", "implausible",
+];
+
+/// What a word of [`FAULTS`] calls wrong where a verb stands between it and the number: "the wrong answer is 7".
+const FAULTED: &[&str] = &[
+    "answer", "value", "result", "solution", "to", "that", "number", "guess", "conclusion", "figure", "reading", "response", "is",
+    "was", "would", "it", "option",
+];
+
+/// What people only supposed: their number stands back behind another one.
+const SUPPOSED: &[&str] = &[
+    "thought", "assumed", "believed", "guessed", "supposed", "expected", "initially", "originally", "first", "might",
+    "may", "maybe", "perhaps", "possibly", "could", "naively", "tempted", "previously", "earlier", "formerly",
+    "seemed", "estimated", "claims", "claimed", "says", "said", "some", "someone", "people", "others", "many",
+    "estimate", "guess", "once", "alternatively",
+];
+
+/// A clause that opens like this reasons about its numbers and does not give the answer.
+pub(super) const REASONS: &[&str] = &[
+    "because", "since", "given", "where", "while", "whereas", "although", "though", "considering", "seeing", "using",
+    "as", "due", "even", "despite", "having", "knowing", "noting", "recalling", "albeit", "per", "via",
+    "from", "with", "after", "when", "by", "once", "for", "after",
+];
+
+/// A clause that opens like this does not say that anything is so.
+pub(super) const CONDITIONS: &[&str] =
+    &["if", "unless", "assuming", "suppose", "supposing", "whether", "were", "imagine", "had", "until", "lest", "should"];
+
+/// Words at which a clause ends and another one starts.
+pub(super) const CLAUSES: &[&str] = &[
+    "but", "so", "because", "since", "whereas", "while", "although", "though", "however", "yet", "which", "who", "whom",
+    "whose", "if", "unless", "when", "where", "assuming", "whether", "hence", "thus", "therefore",
+    "then", "giving", "leaving", "making", "meaning", "given", "using", "provided", "except", "considering",
+];
+
+/// Finite verbs that say what something is.
+pub(super) const COPULAS: &[&str] = &[
+    "is", "are", "was", "were", "equals", "equalled", "makes", "made", "gives", "gave", "yields", "yielded", "totals",
+    "totalled", "gets", "got", "leaves", "becomes", "became", "means", "comes", "came", "it's", "that's", "there's",
+    "he's", "she's", "answer's", "remains", "amounts", "here's", "we're", "what's", "stands", "reads",
+    "ist", "sind", "est", "sont", "es", "son", "ni",
+];
+
+/// Infinitives and the like that a negated auxiliary has before its number: "can't be 7", "doesn't come to 7".
+const PLAIN: &[&str] = &[
+    "be", "been", "being", "equal", "equals", "come", "get", "make", "give", "yield", "total", "amount", "have", "to", "out",
+    "up", "add", "work", "turn", "result", "in", "as", "become", "sum",
+];
+
+/// Verbs and adjectives through which a negation reaches into the clause that they govern.
+const ATTITUDES: &[&str] = &[
+    "think", "believe", "say", "says", "agree", "mean", "claim", "accept", "buy", "suppose", "imply", "true", "case", "correct",
+    "right", "sure", "certain", "clear", "show", "conclude", "follow", "guarantee", "possible", "convinced", "know",
+    "feel", "assert", "nobody", "that",
+];
+
+/// Between a word that bears on a number and the number itself: articles, adverbs and other words that only lead on.
+const GLUE: &[&str] = &[
+    "a", "an", "the", "of", "just", "about", "around", "roughly", "approximately", "exactly", "only", "some", "total", "than",
+    "precisely", "or", "so", "his", "her", "their", "its", "our", "my", "your", "this", "that", "these", "those", "whole", "full",
+    "mere", "whopping", "even", "quite", "simply", "value", "number", "approx", "circa", "sum", "grand", "really", "original",
+    "any", "figure", "more", "less", "actually",
+];
+
+/// What the words after a number do to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum After {
+    /// Times so much (`dozen`), in units of a twelfth so that halves and quarters are whole.
+    Times(i64, i64),
+    /// To this power.
+    Power(i64),
+    /// Makes a bound, a ratio or a multiple of it.
+    Unclear,
+}
+
+/// Whether the words before a number make it a bound, a part, or an example of what is meant.
+pub(super) fn is_bound(left: &[&str]) -> bool {
+    if is_sole(left) {
+        return false;
+    }
+    if left.windows(4).any(|w| w[0] == "no" && matches!(w[2], "and" | "or") && w[3] == "no") {
+        return false;
+    }
+    // What is left over is no bound, and nothing is over again.
+    let is_idle = |at: usize| match left[..=at] {
+        [.., "left" | "all" | "starting" | "see" | "the", "over" | "above"] => true,
+        // "adds up to", "comes up to", "rounds up to"
+        [.., before, "up", "to"] => !matches!(before, "is" | "are" | "be" | "was" | "for" | "of" | "or" | "by" | "there's" | "it's" | "about" | "answer"),
+        _ => false,
+    };
+    reaching(left).any(|at| !is_idle(at - 1) && BOUNDS.iter().any(|pattern| ends_with(&left[..at], pattern)))
+}
+
+/// "None other than 7", "nothing but 7", "no more and no less than 7" say that it is 7.
+fn is_sole(left: &[&str]) -> bool {
+    ends_with(left, "none|nothing other|but|else than")
+        || ends_with(left, "none|nothing other|else but")
+        || ends_with(left, "no other|different than")
+        || ends_with(left, "nothing|none but")
+        || ends_with(left, "no more|less|fewer and|nor|or no less|more|fewer than")
+        || ends_with(left, "no more|less|fewer and|nor|or less|more|fewer than")
+}
+
+/// Whether the words before a number take it out.
+pub(super) fn is_excluded(left: &[&str]) -> bool {
+    if is_sole(left) {
+        return false;
+    }
+    reaching(left).any(|at| EXCLUDED.iter().any(|pattern| ends_with(&left[..at], pattern)))
+}
+
+/// Whether a number only says where, when or for each of what.
+pub(super) fn is_adjunct(left: &[&str]) -> bool {
+    reaching(left).any(|at| ADJUNCTS.iter().any(|pattern| ends_with(&left[..at], pattern)))
+}
+
+/// Whether a number behind this word and before a comma stands for itself: "in 2020, 18 came" is no list.
+pub(super) fn is_preposition(word: &str) -> bool {
+    matches!(word, "in" | "on" | "at" | "by" | "of" | "for" | "after" | "before" | "from" | "since" | "with" | "within" | "during" | "until" | "step" | "day" | "part" | "case" | "problem" | "question")
+}
+
+/// Ends of `left` with nothing but glue behind them.
+fn reaching<'a>(left: &'a [&'a str]) -> impl Iterator<Item = usize> + 'a {
+    let glued = left.iter().rev().take_while(|word| is_glue(word)).count().min(5);
+    (left.len() - glued.min(left.len())..=left.len()).filter(|at| *at > 0)
+}
+
+fn is_glue(word: &str) -> bool {
+    GLUE.contains(&word) || (word.len() > 4 && word.ends_with("ly") && !SUPPOSED.contains(&word))
+}
+
+/// Whether a negation in `left` reaches the number behind it.
+pub(super) fn is_negated(left: &[&str]) -> bool {
+    if left.windows(2).any(|pair| matches!(pair[0], "rule" | "rules" | "ruled" | "ruling") && pair[1] == "out") {
+        return true;
+    }
+    if let Some(at) = left.iter().rposition(|word| FAULTS.contains(word)) {
+        let is_cut = left[at + 1..].iter().any(|word| COPULAS.contains(word));
+        let is_meant = !is_cut || left.get(at + 1).is_some_and(|word| FAULTED.contains(word));
+        // "There is no doubt", "without a mistake", "it is not impossible".
+        let is_undone = left[at.saturating_sub(3)..at]
+            .iter()
+            .any(|word| matches!(*word, "no" | "without" | "beyond" | "any") || NEGATIONS.contains(word));
+        if is_meant || is_undone {
+            return !is_undone;
+        }
+    }
+    let Some(at) = left.iter().rposition(|word| NEGATIONS.contains(word)) else { return false };
+    let after = &left[at + 1..];
+    if after.first().is_some_and(|word| {
+        matches!(*word, "only" | "surprisingly" | "unexpectedly" | "coincidentally" | "to" | "just" | "merely" | "counting" | "including")
+            && !(after.len() == 1 && matches!(*word, "just" | "merely"))
+            && !after.contains(&"be")
+    }) {
+        return false;
+    }
+    let is_carried = after.iter().take(3).any(|word| ATTITUDES.contains(word));
+    let is_double = left[..at].iter().any(|word| NEGATIONS.contains(word));
+    let is_cut = after.iter().any(|word| COPULAS.contains(word) && *word != "equals");
+    if is_carried && !is_double {
+        return true;
+    }
+    !is_cut && !is_double && after.iter().all(|word| is_glue(word) || PLAIN.contains(word) || after.len() <= 3)
+}
+
+/// Whether the clause only supposes its number.
+pub(super) fn is_supposed(left: &[&str]) -> bool {
+    left.iter().any(|word| SUPPOSED.contains(word))
+}
+
+/// Whether what follows a number in its clause calls it wrong: `right` is the words after it.
+pub(super) fn is_rejected(right: &[&str]) -> bool {
+    // "7 is wrong", "7 dollars can't be right", "7 is not the answer", "7 would be a mistake"
+    let verb = right.iter().take(5).position(|word| {
+        COPULAS.contains(word) || NEGATIONS.contains(word)
+            || matches!(*word, "would" | "can" | "could" | "must" | "should" | "seems" | "looks" | "does" | "did" | "will" | "being" | "has")
+    });
+    if matches!(right.first(), Some(&("wrong" | "incorrect" | "false" | "fails" | "flunks" | "no"))) {
+        return true;
+    }
+    let Some(verb) = verb else { return false };
+    let rest = &right[verb..];
+    let negation = rest.iter().take(3).position(|word| NEGATIONS.contains(word));
+    let fault = rest.iter().take(9).any(|word| FAULTS.contains(word));
+    let Some(negation) = negation else {
+        let is_off = rest.iter().take(3).any(|word| matches!(*word, "too" | "off"))
+            && rest.iter().any(|word| matches!(*word, "high" | "low" | "many" | "much" | "few" | "little" | "large" | "small" | "big" | "off"));
+        return fault || is_off;
+    };
+    if fault {
+        return false;
+    }
+    let judged = rest[negation..].iter().any(|word| {
+        matches!(*word, "answer" | "right" | "correct" | "true" | "solution" | "result" | "case" | "it" | "possible" | "enough" | "work" | "works"
+            | "satisfy" | "fit" | "do" | "valid" | "accurate" | "sufficient" | "be" | "what" | "acceptable" | "hold")
+    });
+    let is_singular = verb == 0
+        && matches!(rest[0], "is" | "isn't" | "was" | "wasn't" | "can" | "can't" | "cannot" | "does" | "doesn't" | "would" | "could" | "couldn't" | "wouldn't");
+    judged || is_singular
+}
+
+/// What the words right after a number do to it, and how many of them.
+pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
+    let one = |what| Some((what, 1));
+    match *right.first()? {
+        "dozen" | "dozens" => one(After::Times(12, 1)),
+        "score" | "scores" if right.get(1).is_none_or(|word| matches!(*word, "of" | "and" | "is" | "eggs" | "years" | "people")) => {
+            one(After::Times(20, 1))
+        }
+        "gross" if right.len() < 2 || right[1] == "of" => one(After::Times(144, 1)),
+        "halves" => one(After::Times(1, 2)),
+        "thirds" => one(After::Times(1, 3)),
+        "quarters" if right.get(1).is_none_or(|word| *word == "of") => one(After::Times(1, 4)),
+        "fourths" => one(After::Times(1, 4)),
+        "fifths" => one(After::Times(1, 5)),
+        "sixths" => one(After::Times(1, 6)),
+        "sevenths" => one(After::Times(1, 7)),
+        "eighths" => one(After::Times(1, 8)),
+        "ninths" => one(After::Times(1, 9)),
+        "tenths" => one(After::Times(1, 10)),
+        "hundredths" => one(After::Times(1, 100)),
+        "thousandths" => one(After::Times(1, 1000)),
+        "squared" => one(After::Power(2)),
+        "cubed" => one(After::Power(3)),
+        "doubled" => one(After::Times(2, 1)),
+        "tripled" | "trebled" => one(After::Times(3, 1)),
+        "quadrupled" => one(After::Times(4, 1)),
+        "halved" => one(After::Times(1, 2)),
+        "half" if right.get(1) == Some(&"dozen") => Some((After::Times(6, 1), 2)),
+        "factorial" | "fold" | "ths" | "something" | "odd" | "mod" | "modulo" | "point" | "choose" => one(After::Unclear),
+        "times" => {
+            // "7 times a week" counts; "7 times that", "7 times as many", "7 times larger" multiplies.
+            let word = *right.get(1)?;
+            let multiplies = matches!(
+                word,
+                "as" | "that" | "what" | "the" | "more" | "less" | "his" | "her" | "its" | "their" | "this" | "it" | "smaller" | "itself"
+            ) || word.ends_with("er");
+            multiplies.then_some((After::Unclear, 2))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the words after a number make a bound of it: "7 or more", "7 at least", with a noun or two between.
+pub(super) fn is_bound_after(right: &[&str]) -> bool {
+    const ENDS: &[Pattern] = &[
+        "or|and more|less|fewer|greater|higher|lower|above|below|over|under|better|bigger|larger|smaller|up|upwards|upward|beyond|older|younger|longer|shorter|later|earlier|another|counting|change|less|worse|down",
+        "at least|most|minimum|maximum|best|worst|latest|earliest",
+        "at the least|most|minimum|maximum|best|worst|latest|earliest|outside",
+        "at a minimum|maximum|stretch|pinch",
+        "at the very|absolute least|most|minimum|maximum",
+        "at the very|absolute best|worst",
+        "minimum|maximum|max|tops|upwards|minimally",
+        "as a minimum|maximum|floor|ceiling|bound",
+        "as an upper|lower|absolute",
+        "as a lower|upper bound|limit",
+        "plus or minus",
+        "give or take",
+        "or possibly|maybe|perhaps|even more|less|fewer|another|higher|lower|something",
+    ];
+    (0..right.len().min(4)).any(|at| {
+        let rest = &right[at..];
+        let is_here = ENDS.iter().any(|pattern| starts_with(rest, pattern));
+        // "give or take" by itself is "about"; "at least I think so" is about the speaker.
+        is_here
+            && !(matches!(rest[0], "give") && rest.len() == 3)
+            && !(starts_with(rest, "at least|best|most|worst") && rest.len() > 3 && rest[2..].iter().any(|w| matches!(*w, "i" | "we" | "according" | "think" | "that's")))
+            && !(starts_with(rest, "maximum|minimum|max") && rest.len() > 1 && at == 0 && COPULAS.contains(&rest[1]))
+            && !right[..at].iter().any(|word| COPULAS.contains(word) || CLAUSES.contains(word))
+    })
+}
+
+fn ends_with(words: &[&str], pattern: Pattern) -> bool {
+    let count = pattern.split(' ').count();
+    words.len() >= count && matches(&words[words.len() - count..], pattern)
+}
+
+fn starts_with(words: &[&str], pattern: Pattern) -> bool {
+    let count = pattern.split(' ').count();
+    words.len() >= count && matches(&words[..count], pattern)
+}
+
+fn matches(words: &[&str], pattern: Pattern) -> bool {
+    words.iter().zip(pattern.split(' ')).all(|(word, place)| place.split('|').any(|choice| choice == *word))
+}
+
+/// Whether a word may stand between "the answer is" and the number without saying anything of its own.
+pub(super) fn is_leading(word: &str) -> bool {
+    is_glue(word)
+        || PLAIN.contains(&word)
+        || COPULAS.contains(&word)
+        || matches!(
+            word,
+            "therefore" | "thus" | "hence" | "then" | "indeed" | "still" | "now" | "also" | "course" | "i" | "think" | "believe" | "guess" | "we" | "find"
+                | "probably" | "likely" | "maybe" | "perhaps" | "fact" | "again" | "and" | "as" | "expected" | "required" | "always" | "going" | "close"
+                | "approximate" | "estimated" | "near" | "usd" | "rs" | "boxed" | "text" | "dollar" | "negative" | "minus" | "twice" | "half" | "double"
+        )
+}
+
+/// Whether a word beside a number may say something of it: inside of `\\text{...}` these words are read as prose.
+pub(super) fn is_telling(word: &str) -> bool {
+    is_glue(word)
+        || NEGATIONS.contains(&word)
+        || COPULAS.contains(&word)
+        || CLAUSES.contains(&word)
+        || FAULTS.contains(&word)
+        || matches!(
+            word,
+            "at" | "least" | "most" | "no" | "over" | "under" | "up" | "to" | "dozen" | "dozens" | "score" | "gross" | "twice" | "half" | "double" | "times"
+                | "plus" | "minus" | "between" | "almost" | "nearly" | "max" | "maximum" | "minimum" | "above" | "below" | "exceeds" | "such" | "squared"
+                | "cubed" | "doubled" | "tripled" | "halves" | "thirds" | "fewer" | "not" | "within" | "and" | "triple"
+        )
+}
