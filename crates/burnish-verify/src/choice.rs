@@ -19,7 +19,9 @@ pub(crate) fn chosen(response: &str) -> Option<Result<(char, String), String>> {
         let text = found.text.trim().to_owned();
         let letter = match found.mark {
             Mark::Phrase if prose::is_denied(response, found.start) => None,
-            Mark::Phrase => letter(extract::sentence(&text), true).or_else(|| scanned(extract::sentence(&text), true)),
+            Mark::Phrase => {
+                letter(extract::sentence(&text), true).or_else(|| scanned(extract::sentence(&text), true))
+            }
             _ => letter(&text, true).or_else(|| scanned(&text, true)),
         };
         return Some(letter.map(|letter| (letter, text.clone())).ok_or(text));
@@ -59,12 +61,21 @@ fn scanned(text: &str, is_marked: bool) -> Option<char> {
 
 fn named(text: &str, is_marked: bool) -> Vec<Named> {
     let text = plain(text);
-    let clauses = text.split([',', ';', ':', '—', '!', '?']).flat_map(|clause| clause.split(" but ")).flat_map(|clause| clause.split(". "));
+    let clauses = text
+        .split([',', ';', ':', '—', '!', '?'])
+        .flat_map(|clause| clause.split(" but "))
+        .flat_map(|clause| clause.split(". "));
     let mut found = Vec::new();
     for clause in clauses {
         let raw: Vec<&str> = clause.split_whitespace().collect();
-        let words: Vec<String> =
-            raw.iter().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric() && c != '\'').to_lowercase().replace('’', "'")).collect();
+        let words: Vec<String> = raw
+            .iter()
+            .map(|word| {
+                word.trim_matches(|c: char| !c.is_alphanumeric() && c != '\'')
+                    .to_lowercase()
+                    .replace('’', "'")
+            })
+            .collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         for (index, token) in raw.iter().enumerate() {
             let inner = token.trim_start_matches('(').trim_end_matches([')', '.', '\'']);
@@ -74,15 +85,71 @@ fn named(text: &str, is_marked: bool) -> Vec<Named> {
             let is_labelled = is_bracketed || token.ends_with(')');
             let is_last = index + 1 == raw.len() || token.ends_with('.');
             let right = &words[index + 1..];
-            let is_judged = right.iter().take(3).any(|word| matches!(*word, "is" | "was" | "must" | "would" | "seems" | "looks" | "isn't" | "cannot" | "can't"))
-                && right.iter().take(8).any(|word| matches!(*word, "answer" | "correct" | "right" | "best" | "true" | "choice" | "option" | "it" | "wrong" | "incorrect" | "false"));
+            let is_judged = right.iter().take(3).any(|word| {
+                matches!(
+                    *word,
+                    "is" | "was" | "must" | "would" | "seems" | "looks" | "isn't" | "cannot" | "can't"
+                )
+            }) && right.iter().take(8).any(|word| {
+                matches!(
+                    *word,
+                    "answer"
+                        | "correct"
+                        | "right"
+                        | "best"
+                        | "true"
+                        | "choice"
+                        | "option"
+                        | "it"
+                        | "wrong"
+                        | "incorrect"
+                        | "false"
+                )
+            });
             let before = index.checked_sub(1).map_or("", |before| words[before]);
-            let is_introduced = matches!(before, "is" | "be" | "choose" | "chose" | "pick" | "picked" | "select" | "selected" | "option" | "choice" | "answer" | "with" | "therefore" | "thus" | "hence" | "so" | "it's" | "not" | "isn't" | "say" | "letter" | "or" | "either" | "and" | "clearly" | "definitely" | "only")
+            let is_introduced = matches!(
+                before,
+                "is" | "be"
+                    | "choose"
+                    | "chose"
+                    | "pick"
+                    | "picked"
+                    | "select"
+                    | "selected"
+                    | "option"
+                    | "choice"
+                    | "answer"
+                    | "with"
+                    | "therefore"
+                    | "thus"
+                    | "hence"
+                    | "so"
+                    | "it's"
+                    | "not"
+                    | "isn't"
+                    | "say"
+                    | "letter"
+                    | "or"
+                    | "either"
+                    | "and"
+                    | "clearly"
+                    | "definitely"
+                    | "only"
+            ) || (raw.len() == 1 && text.split_whitespace().count() <= 3)
                 || (is_marked && (index == 0 || prose::is_leading(before)));
             let is_letter = letter.is_ascii_alphabetic()
                 && (letter.is_ascii_uppercase() || is_bracketed)
-                && (is_labelled || !matches!(letter, 'A' | 'I') || (letter == 'A' && (is_last || is_judged || matches!(right.first(), Some(&("or" | "and"))))));
-            if !is_letter || !(is_labelled || is_last || is_judged || matches!(before, "option" | "choice") || matches!(right.first(), Some(&("or" | "and" | "because" | "since")))) {
+                && (is_labelled
+                    || !matches!(letter, 'A' | 'I')
+                    || (letter == 'A'
+                        && (is_last || is_judged || matches!(right.first(), Some(&("or" | "and"))))));
+            if !is_letter
+                || !(is_labelled
+                    || is_last
+                    || is_judged
+                    || matches!(before, "option" | "choice")
+                    || matches!(right.first(), Some(&("or" | "and" | "because" | "since"))))
+            {
                 continue;
             }
             found.push(Named {
@@ -124,7 +191,8 @@ fn letter(text: &str, is_marked: bool) -> Option<char> {
         return None;
     }
     let words = after.to_lowercase();
-    let words: Vec<&str> = words.split(|c: char| !(c.is_alphanumeric() || c == '\'')).filter(|word| !word.is_empty()).collect();
+    let words: Vec<&str> =
+        words.split(|c: char| !(c.is_alphanumeric() || c == '\'')).filter(|word| !word.is_empty()).collect();
     (!names_another(after, letter) && !prose::denies(&[], &words)).then(|| letter.to_ascii_uppercase())
 }
 

@@ -77,14 +77,18 @@ impl Gold {
     pub fn explain(&self, response: &str) -> Explanation {
         let judgement = self.judge(response);
         let place = extract::marked(response).map_or(Place::Whole, |found| Place::of(found.mark));
-        let words = |words: &[text::Piece]| words.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let words =
+            |words: &[text::Piece]| words.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let (reference, read): (String, Read) = match &self.0 {
             Kind::Math(reference) => (reference.shown(), reference.read_of(response)),
             Kind::Choice(letter) => {
                 let chosen = choice::chosen(response);
                 let place = choice::place(response);
                 let letter_of = chosen.as_ref().and_then(|chosen| chosen.as_ref().ok());
-                (letter.to_string(), (chosen.is_some().then_some(place), letter_of.map(|(letter, _)| letter.to_string())))
+                (
+                    letter.to_string(),
+                    (chosen.is_some().then_some(place), letter_of.map(|(letter, _)| letter.to_string())),
+                )
             }
             Kind::Exact(reference) => (reference.clone(), (Some(place), judgement.answer.clone())),
             Kind::Text(reference) => {
@@ -100,8 +104,12 @@ impl Gold {
                 (value.to_string(), (Some(place), found.map(|(value, _)| value.to_string())))
             }
             Kind::Abstention(golds) => {
-                let reference = if golds.is_empty() { crate::abstention::NO_ANSWER.to_owned() } else { golds.join(", ") };
-                (crate::qa::normalised(&reference), (Some(Place::Tag), judgement.answer.as_deref().map(crate::qa::normalised)))
+                let reference =
+                    if golds.is_empty() { crate::abstention::NO_ANSWER.to_owned() } else { golds.join(", ") };
+                (
+                    crate::qa::normalised(&reference),
+                    (Some(Place::Tag), judgement.answer.as_deref().map(crate::qa::normalised)),
+                )
             }
         };
         let (place, answer) = if judgement.answer.is_some() { read } else { (None, None) };

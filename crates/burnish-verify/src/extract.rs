@@ -225,7 +225,8 @@ fn is_blank(text: &str) -> bool {
 }
 
 /// Verbs that lead to an answer: "the answer comes out to be".
-const VERBS: &[&str] = &["is", "was", "equals", "becomes", "be", "are", "'s", "equal", "comes", "works", "turns", "amounts"];
+const VERBS: &[&str] =
+    &["is", "was", "equals", "becomes", "be", "are", "'s", "equal", "comes", "works", "turns", "amounts"];
 /// What may follow such a verb and still belongs to it.
 const TAILS: &[&str] = &["be", "to", "out", "equal", "been", "is"];
 
@@ -247,7 +248,8 @@ fn introduction(after: &str) -> Option<usize> {
     // "the answer 18", "the answer of 18"
     let value = ["of ", "as ", ""].iter().find_map(|word| {
         let tail = rest.strip_prefix(word)?;
-        let is_value = tail.starts_with(|c: char| c.is_ascii_digit() || c == '$') || (tail.starts_with('-') && tail[1..].starts_with(|c: char| c.is_ascii_digit()));
+        let is_value = tail.starts_with(|c: char| c.is_ascii_digit() || c == '$')
+            || (tail.starts_with('-') && tail[1..].starts_with(|c: char| c.is_ascii_digit()));
         is_value.then_some(skipped + word.len())
     });
     if value.is_some() && skipped > 0 {
@@ -263,26 +265,36 @@ fn introduction(after: &str) -> Option<usize> {
     let window = &line[..digit.unwrap_or(line.len())];
     let words: Vec<(usize, &str)> = words(window);
     // The question may have verbs of its own; the last one before the value counts, and without a value the first.
-    let is_verb = |(_, word): &(usize, &str)| VERBS.contains(word) || word.strip_suffix("n't").is_some_and(|verb| VERBS.contains(&verb));
-    let at = if digit.is_some() { words.iter().rposition(is_verb) } else { words.iter().position(is_verb) };
+    let is_verb = |(_, word): &(usize, &str)| {
+        VERBS.contains(word) || word.strip_suffix("n't").is_some_and(|verb| VERBS.contains(&verb))
+    };
+    let is_direct = words.first().is_some_and(is_verb);
+    let at = if digit.is_some() && !is_direct {
+        words.iter().rposition(is_verb)
+    } else {
+        words.iter().position(is_verb)
+    };
     if let Some(mut at) = at {
         let (first, word) = words[at];
         // A letter, an answer of words, must follow: not "the answer is".
         // "isn't" says more than that an answer follows.
         let is_denied = word.ends_with("n't");
         let mut end = if is_denied { first } else { first + word.len() };
-        while !is_denied && let Some((start, word)) = words.get(at + 1).filter(|(_, word)| TAILS.contains(word)) {
+        while !is_denied
+            && let Some((start, word)) = words.get(at + 1).filter(|(_, word)| TAILS.contains(word))
+        {
             end = start + word.len();
             at += 1;
         }
-        let is_plain = !window[..first].contains([':', ';']) && words.len() - words.len().min(at) <= 12;
+        let is_plain = !window[..first].contains([':', ';']) && at <= 20;
         if is_plain {
             return Some(skipped + end);
         }
     }
     // "Answer (in dollars): 18"
     let colon = window.find([':', '=', '：'])?;
-    let is_label = words.iter().take_while(|(start, _)| *start < colon).count() <= 6 && !rest.starts_with(['.', '?', '!']);
+    let is_label = words.iter().take_while(|(start, _)| *start < colon).count() <= 6
+        && !rest.starts_with(['.', '?', '!']);
     is_label.then(|| skipped + colon + window[colon..].chars().next().map_or(1, char::len_utf8))
 }
 
@@ -329,7 +341,13 @@ pub(crate) fn formulas(text: &str) -> Vec<(std::ops::Range<usize>, &str)> {
         let inner = start + open.len();
         // A formula is short; looking no further keeps this linear.
         let limit = text.floor_char_boundary(inner + 1000);
-        match text[inner..limit].find(close) {
+        // `$\\$36$` is one formula about money.
+        let content = &text[inner..limit];
+        let end = content
+            .match_indices(close)
+            .map(|(at, _)| at)
+            .find(|at| open != "$" || !content[..*at].ends_with('\\'));
+        match end {
             Some(length) if open != "$" || is_formula(&text[inner..inner + length]) => {
                 at = inner + length + close.len();
                 found.push((start..at, &text[inner..inner + length]));

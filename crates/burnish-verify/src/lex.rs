@@ -298,7 +298,8 @@ impl Lexer {
 
     /// Whether `10^` or `10²` stands here.
     fn is_power_of_ten(&self) -> bool {
-        let rest: Vec<char> = self.chars[self.at..].iter().copied().filter(|c| !c.is_whitespace()).take(5).collect();
+        let rest: Vec<char> =
+            self.chars[self.at..].iter().copied().filter(|c| !c.is_whitespace()).take(5).collect();
         let is_raised = |c: &char| *c == '^' || *c == '⁻' || superscript(*c).is_some();
         match rest[..] {
             ['1', '0', '{', '}', '^'] | ['1', '0', '*', '*', _] => true,

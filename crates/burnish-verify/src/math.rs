@@ -1,8 +1,8 @@
 //! Numbers and mathematics: reads an answer out of a response and compares it.
 
 use crate::equal::same;
-use crate::extract::{self, Mark};
 use crate::explain::Place;
+use crate::extract::{self, Mark};
 use crate::prose::{self, Reading};
 use crate::relation;
 use crate::show::shown;
@@ -155,6 +155,7 @@ impl Reference {
         // Nothing but an answer follows, and nothing denies it.
         let is_last = response[marked.start..].trim_end().ends_with(marked.text.trim_end());
         if is_last
+            && !text.ends_with('!')
             && !prose::is_denied(response, marked.start)
             && let Some(value) = self.read(&text)
         {
@@ -204,7 +205,8 @@ impl Reference {
     fn read(&self, text: &str) -> Option<Value> {
         let text = if self.accounting { accounted(text) } else { text.to_owned() };
         let text = if self.decimal_comma { with_point(&text).unwrap_or(text) } else { text };
-        if !self.is_text() && prose::has_words(&text) {
+        let is_thousands = self.is_number && text.ends_with(['k', 'K', 'M', 'B']);
+        if !self.is_text() && (is_thousands || prose::has_words(&text)) {
             return None;
         }
         read(&text, self.grouped).filter(|value| self.is_text() || !is_mere_words(value))

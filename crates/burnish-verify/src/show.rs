@@ -87,7 +87,9 @@ impl Display for Expr {
             Expr::Quotient(top, bottom) => write!(f, "{}/{}", Factor(top), Factor(bottom)),
             Expr::Power(base, exponent) => write!(f, "{}^{}", Factor(base), Factor(exponent)),
             Expr::Root(radicand, index) => match index.literal() {
-                Some((two, _)) if two == BigRational::from_integer(BigInt::from(2)) => write!(f, "√({radicand})"),
+                Some((two, _)) if two == BigRational::from_integer(BigInt::from(2)) => {
+                    write!(f, "√({radicand})")
+                }
                 _ => write!(f, "root({radicand}, {index})"),
             },
             Expr::Call(function, arguments) => {
@@ -116,10 +118,16 @@ struct Factor<'a>(&'a Expr);
 impl Display for Factor<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Expr::Number { value, decimals } if value.is_negative() || (decimals.is_none() && !value.is_integer()) => {
+            Expr::Number { value, decimals }
+                if value.is_negative() || (decimals.is_none() && !value.is_integer()) =>
+            {
                 write!(f, "({})", self.0)
             }
-            Expr::Sum(_) | Expr::Product(_) | Expr::Negative(_) | Expr::Quotient(..) | Expr::PlusMinus(..) => {
+            Expr::Sum(_)
+            | Expr::Product(_)
+            | Expr::Negative(_)
+            | Expr::Quotient(..)
+            | Expr::PlusMinus(..) => {
                 write!(f, "({})", self.0)
             }
             other => write!(f, "{other}"),

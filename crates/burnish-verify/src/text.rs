@@ -14,8 +14,30 @@ const ATTEMPTS: u32 = 10_000;
 
 /// Words that lead to an answer and are no part of it: "the answer is therefore Paris".
 const LEADS: &[&str] = &[
-    "therefore", "thus", "hence", "then", "indeed", "simply", "just", "clearly", "obviously", "definitely", "certainly", "probably",
-    "likely", "surely", "actually", "of course,", "in fact", "most likely", "therefore,", "thus,", "hence,", "then,", "evidently", "presumably",
+    "therefore",
+    "thus",
+    "hence",
+    "then",
+    "indeed",
+    "simply",
+    "just",
+    "clearly",
+    "obviously",
+    "definitely",
+    "certainly",
+    "probably",
+    "likely",
+    "surely",
+    "actually",
+    "of course,",
+    "in fact",
+    "most likely",
+    "therefore,",
+    "thus,",
+    "hence,",
+    "then,",
+    "evidently",
+    "presumably",
 ];
 
 /// The candidates for a text answer: the marked one, or the whole response.
@@ -24,9 +46,18 @@ pub(crate) fn candidates(response: &str) -> Vec<String> {
         let whole = response.trim().to_owned();
         // "Paris is the answer."
         let lower = whole.to_ascii_lowercase();
-        let named = ["is the answer", "is the final answer", "is the correct answer", "is my answer", "is my final answer"];
+        let named = [
+            "is the answer",
+            "is the final answer",
+            "is the correct answer",
+            "is my answer",
+            "is my final answer",
+        ];
         let bare = lower.trim_end_matches(['.', '!']);
-        let named = named.iter().find_map(|phrase| bare.strip_suffix(phrase)).map(|before| whole[..before.len()].trim().to_owned());
+        let named = named
+            .iter()
+            .find_map(|phrase| bare.strip_suffix(phrase))
+            .map(|before| whole[..before.len()].trim().to_owned());
         let mut candidates = vec![whole];
         candidates.extend(named.filter(|named| !named.contains('\n')));
         return candidates;
@@ -277,7 +308,8 @@ mod tests {
 
     #[test]
     fn words_that_lead_to_an_answer_are_no_part_of_it() {
-        let is_found = |response: &str| candidates(response).iter().any(|found| pieces(found) == pieces("Paris"));
+        let is_found =
+            |response: &str| candidates(response).iter().any(|found| pieces(found) == pieces("Paris"));
         for response in [
             "The answer is therefore Paris.",
             "The answer is clearly **Paris**.",

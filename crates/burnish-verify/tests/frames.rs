@@ -20,13 +20,16 @@ const SOLUTIONS: usize = 1_500;
 
 /// References where the data sets are not there.
 const NUMBERS: &[&str] = &["18", "3", "70000", "540", "64", "2,125", "-5", "0.5", "160", "45"];
-const FORMULAS: &[&str] = &[r"\frac{3}{4}", r"2\sqrt{3}", "14", r"\left( 3, \frac{\pi}{2} \right)", "x^2+1", "[1,2)", r"6\pi"];
+const FORMULAS: &[&str] =
+    &[r"\frac{3}{4}", r"2\sqrt{3}", "14", r"\left( 3, \frac{\pi}{2} \right)", "x^2+1", "[1,2)", r"6\pi"];
 
 fn references() -> (Vec<String>, Vec<String>) {
     let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
     let numbers = common::shared("gsm8k").map(|data| {
         let rows = common::lines(&data.join("test.jsonl"));
-        rows.iter().map(|row| row["answer"].as_str().unwrap().rsplit("####").next().unwrap().trim().to_owned()).collect()
+        rows.iter()
+            .map(|row| row["answer"].as_str().unwrap().rsplit("####").next().unwrap().trim().to_owned())
+            .collect()
     });
     let formulas = common::shared("math500").map(|data| {
         let rows = common::lines(&data.join("math500.jsonl"));
@@ -37,8 +40,11 @@ fn references() -> (Vec<String>, Vec<String>) {
 
 /// Whether a reference is a number by its letters: what is said of it ("7 minus 1") then is another number.
 fn is_scalar(reference: &str) -> bool {
-    let bare = ["frac", "sqrt", "pi", "dfrac", "left", "right"].iter().fold(reference.to_owned(), |text, name| text.replace(&format!("\\{name}"), ""));
-    !bare.contains(|c: char| c.is_alphabetic() || ",()[]=_%^".contains(c)) && !["0", "1", "-1", "2"].contains(&reference)
+    let bare = ["frac", "sqrt", "pi", "dfrac", "left", "right"]
+        .iter()
+        .fold(reference.to_owned(), |text, name| text.replace(&format!("\\{name}"), ""));
+    !bare.contains(|c: char| c.is_alphabetic() || ",()[]=_%^".contains(c))
+        && !["0", "1", "-1", "2"].contains(&reference)
 }
 
 /// One reference in one sentence.
@@ -116,7 +122,10 @@ fn right_sentences_are_accepted_and_wrong_ones_are_not() {
         count.0 += 1;
         if judgement.is_correct != case.is_right {
             count.1 += 1;
-            faults.entry(case.set).or_default().push(format!("{} | {} | {judgement:?}", case.reference, case.response));
+            faults
+                .entry(case.set)
+                .or_default()
+                .push(format!("{} | {} | {judgement:?}", case.reference, case.response));
         }
         written += &json!({"set": case.set, "reference": case.reference, "response": case.response,
             "is_right": case.is_right, "ours": judgement.is_correct})
@@ -129,7 +138,10 @@ fn right_sentences_are_accepted_and_wrong_ones_are_not() {
     println!("{frames} sentences, {} cases", cases.len());
     for ((is_wrong, set), (count, wrong)) in &counts {
         let share = 100.0 * *wrong as f64 / *count as f64;
-        println!("{set}: {wrong} of {count} {} ({share:.2} %)", if *is_wrong { "accepted" } else { "rejected" });
+        println!(
+            "{set}: {wrong} of {count} {} ({share:.2} %)",
+            if *is_wrong { "accepted" } else { "rejected" }
+        );
     }
     for (set, faults) in &faults {
         for fault in faults.iter().take(12) {

@@ -6,13 +6,51 @@ use proptest::prelude::*;
 
 /// Words that say nothing of a number beside them.
 const NEUTRAL: &[&str] = &[
-    "therefore", "thus", "clearly", "quite", "plainly", "happily", "indeed", "exactly", "precisely", "of course", "in fact", "after all",
-    "simply", "arguably", "naturally", "in the end", "surely", "evidently", "visibly", "as we see,", "it seems", "altogether",
+    "therefore",
+    "thus",
+    "clearly",
+    "quite",
+    "plainly",
+    "happily",
+    "indeed",
+    "exactly",
+    "precisely",
+    "of course",
+    "in fact",
+    "after all",
+    "simply",
+    "arguably",
+    "naturally",
+    "in the end",
+    "surely",
+    "evidently",
+    "visibly",
+    "as we see,",
+    "it seems",
+    "altogether",
 ];
 
 const BOUNDS: &[&str] = &[
-    "at least", "at most", "more than", "less than", "no more than", "over", "under", "fewer than", "up to", "not", "never",
-    "anything but", "half of", "twice", "a multiple of", "almost", "other than", "one of", "in excess of", "greater than",
+    "at least",
+    "at most",
+    "more than",
+    "less than",
+    "no more than",
+    "over",
+    "under",
+    "fewer than",
+    "up to",
+    "not",
+    "never",
+    "anything but",
+    "half of",
+    "twice",
+    "a multiple of",
+    "almost",
+    "other than",
+    "one of",
+    "in excess of",
+    "greater than",
 ];
 
 proptest! {
@@ -77,10 +115,10 @@ fn a_number_is_what_its_sentence_says() {
         ("7 and a half", "7.5"),
         ("7 hundred", "700"),
         ("9 eggs * $2", "18"),
-        ("14% of 50", "7"),
         ("negative 7", "-7"),
         ("6.05×10⁷ metres", "60500000"),
         ("2.5k", "2500"),
+        ("14% of 100", "14"),
     ] {
         assert!(Verifier::Number.gold(value).unwrap().judge(response).is_correct, "{response} is {value}");
         assert!(!Verifier::Number.gold("7").unwrap().judge(response).is_correct, "{response} is not 7");
@@ -111,7 +149,7 @@ fn a_judgement_can_be_explained() {
     let gold = Verifier::Math.gold(r"\frac12").unwrap();
     for (response, place, answer) in [
         (r"\boxed{0.5}", Some(Place::Box), Some("0.5")),
-        ("<answer>1/2 cups</answer>", Some(Place::Tag), Some("1/2")),
+        ("<answer>1/2 cups</answer>", Some(Place::Tag), Some("1/2 cup")),
         ("#### 0.50", Some(Place::Hashes), Some("0.50")),
         ("The answer is therefore 2.", Some(Place::Phrase), Some("2")),
         ("2/4", Some(Place::Whole), Some("2/4")),

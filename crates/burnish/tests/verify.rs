@@ -11,7 +11,15 @@ use serde_json::Value;
 fn a_pair_is_judged_with_its_reading_of_both_sides() {
     let scratch = Scratch::new();
     let said = scratch
-        .burnish(&["verify", "math", "--gold", r"\frac12", "The answer is therefore 0.5.", "at least 1/2", "-0.5"])
+        .burnish(&[
+            "verify",
+            "math",
+            "--gold",
+            r"\frac12",
+            "The answer is therefore 0.5.",
+            "at least 1/2",
+            "-0.5",
+        ])
         .succeeds()
         .stdout();
     for expected in [
@@ -53,10 +61,13 @@ fn a_file_is_judged_row_by_row() {
 fn columns_can_be_named_and_errors_say_where() {
     let scratch = Scratch::new();
     scratch.write("rows.jsonl", "{\"said\": {\"text\": \"B\"}, \"right\": \"B\"}\n{\"said\": {\"text\": \"B\"}, \"right\": \"no letter\"}");
-    scratch
-        .burnish(&["verify", "choice", "--data", "rows.jsonl"])
-        .fails_with(&["rows.jsonl, line 1", "--response-column", "`said`"]);
-    let named = ["verify", "choice", "--data", "rows.jsonl", "--response-column", "said.text", "--gold-column"];
+    scratch.burnish(&["verify", "choice", "--data", "rows.jsonl"]).fails_with(&[
+        "rows.jsonl, line 1",
+        "--response-column",
+        "`said`",
+    ]);
+    let named =
+        ["verify", "choice", "--data", "rows.jsonl", "--response-column", "said.text", "--gold-column"];
     let with = |gold: &'static str| named.iter().copied().chain([gold]).collect::<Vec<_>>();
     scratch.burnish(&with("right")).fails_with(&["rows.jsonl, line 2", "no letter", "use `text`"]);
     scratch.burnish(&with("wrong")).fails_with(&["line 1", "`wrong`", "`right`"]);

@@ -35,12 +35,41 @@ pub(super) struct Claim {
     pub(super) is_named: bool,
     /// It takes back what was said before: "no, 8".
     pub(super) takes_back: bool,
+    /// Which clause of its sentence it stands in.
+    pub(super) clause: usize,
+    /// Behind a verb such as "is", or an equation.
+    pub(super) is_led: bool,
+    /// Behind a preposition.
+    pub(super) is_behind: bool,
+    /// Behind any word of its clause.
+    pub(super) has_lead: bool,
 }
 
 /// Words that take back what was said, behind a stop or a comma.
 const BACK: &[&str] = &[
-    "no", "nope", "wait", "actually", "oops", "correction", "sorry", "scratch", "hmm", "hm", "hold", "rather", "instead", "i", "make",
-    "nevermind", "ah", "oh", "well", "whoops", "strike", "my",
+    "no",
+    "nope",
+    "wait",
+    "actually",
+    "oops",
+    "correction",
+    "sorry",
+    "scratch",
+    "hmm",
+    "hm",
+    "hold",
+    "rather",
+    "instead",
+    "i",
+    "make",
+    "nevermind",
+    "in",
+    "ah",
+    "oh",
+    "well",
+    "whoops",
+    "strike",
+    "my",
 ];
 
 /// The clause that is being read.
@@ -53,12 +82,30 @@ struct Clause<'a> {
     has_value: bool,
     /// "which", "who": of another claim.
     is_relative: bool,
+    /// It stands back behind a dash alone.
+    after_dash: bool,
+    /// Counts clauses.
+    number: usize,
+    /// Behind "had she", "were it": what would be is not.
+    is_unreal: bool,
+    /// Behind "unless".
+    is_unless: bool,
 }
 
 /// The claims of one sentence.
 pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Claim> {
     let mut found: Vec<Claim> = Vec::new();
-    let mut clause = Clause { left: Vec::new(), rank: Rank::Main, is_leading: false, has_value: false, is_relative: false };
+    let mut clause = Clause {
+        left: Vec::new(),
+        rank: Rank::Main,
+        is_leading: false,
+        has_value: false,
+        is_relative: false,
+        after_dash: false,
+        number: 0,
+        is_unreal: false,
+        is_unless: false,
+    };
     let mut brackets: Vec<Rank> = Vec::new();
     let mut takes_back = false;
     let mut after_stop = true;
@@ -69,7 +116,9 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 if after_stop && BACK.contains(&word.as_str()) && is_taking_back(&words_from(tokens, index)) {
                     takes_back = true;
                 }
-                if (word == "but" || word == "however" || word == "yet") && is_corrected(&words_from(tokens, index + 1)) {
+                if matches!(word.as_str(), "but" | "however" | "yet")
+                    && is_corrected(&words_from(tokens, index + 1))
+                {
                     takes_back = true;
                 }
                 if word == "rather" && clause.left.last() == Some(&"or") {
@@ -86,15 +135,63 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
             // What is left of `-` between spaces is a dash; `term` has taken what is minus.
             Kind::Colon | Kind::Semicolon | Kind::Dash | Kind::Sign('-') => {
                 after_stop = true;
-                let is_mark = clause.left.last().is_some_and(|word| matches!(*word, "answer" | "ans" | "result" | "total"));
+                let is_mark = clause
+                    .left
+                    .last()
+                    .is_some_and(|word| matches!(*word, "answer" | "ans" | "result" | "total"));
                 clause.left.clear();
                 clause.has_value = false;
                 clause.is_relative = false;
                 // An explanation, where something has been said: "18 - nine eggs at $2".
-                let explains = matches!(token.kind, Kind::Dash | Kind::Sign('-')) && !found.is_empty() && !is_mark
-                    && !words_from(tokens, index + 1).first().is_some_and(|word| matches!(*word, "so" | "thus" | "therefore" | "hence" | "or" | "that" | "which" | "the" | "giving" | "making" | "leaving" | "i" | "but" | "no" | "wait" | "actually" | "not" | "it" | "it's" | "that's"));
-                clause.rank = if explains { Rank::Aside } else { Rank::Main };
+                let explains = matches!(token.kind, Kind::Dash | Kind::Sign('-'))
+                    && !found.is_empty()
+                    && !is_mark
+                    && !words_from(tokens, index + 1).first().is_some_and(|word| {
+                        matches!(
+                            *word,
+                            "so" | "thus"
+                                | "therefore"
+                                | "hence"
+                                | "or"
+                                | "that"
+                                | "which"
+                                | "the"
+                                | "giving"
+                                | "making"
+                                | "leaving"
+                                | "i"
+                                | "but"
+                                | "no"
+                                | "wait"
+                                | "actually"
+                                | "not"
+                                | "it"
+                                | "it's"
+                                | "that's"
+                        )
+                    });
+                // "42: the product of 6 and 7"
+                let glosses = found.len() == 1
+                    && tokens[..index].len() <= 3
+                    && matches!(tokens[0].kind, Kind::Found(_))
+                    && !words_from(tokens, index + 1).first().is_some_and(|word| {
+                        matches!(
+                            *word,
+                            "no" | "not"
+                                | "wait"
+                                | "so"
+                                | "or"
+                                | "but"
+                                | "sorry"
+                                | "actually"
+                                | "thus"
+                                | "therefore"
+                        )
+                    });
+                clause.rank = if explains || glosses { Rank::Aside } else { Rank::Main };
+                clause.after_dash = clause.rank == Rank::Aside;
                 clause.is_leading = false;
+                clause.number += 1;
             }
             Kind::Open => {
                 after_stop = true;
@@ -108,7 +205,13 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
             }
             Kind::Sign(sign) => {
                 match sign {
-                    '=' => clause.left.push("equals"),
+                    '=' => {
+                        clause.left.push("equals");
+                        // `142 – 130 = 12`: the dash was a minus.
+                        if clause.after_dash {
+                            clause.rank = Rank::Main;
+                        }
+                    }
                     '<' => clause.left.extend(["more", "than"]),
                     '+' => clause.left.push("plus"),
                     '*' => clause.left.extend(["two", "times"]),
@@ -128,6 +231,31 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 };
                 let mut claim = claim(tokens, index, &term, &clause, wants_number);
                 claim.takes_back = takes_back;
+                claim.clause = clause.number;
+                let is_chain = matches!(claim.value, Some(Value::Chain(..)));
+                claim.is_led = is_chain || clause.left.iter().any(|word| COPULAS.contains(word));
+                if clause.after_dash && claim.rank == Rank::Aside && (takes_back || is_chain) {
+                    claim.rank = Rank::Main;
+                }
+                let is_time = matches!(
+                    words_from(tokens, term.next).first().and_then(|word| crate::units::find(word)),
+                    Some("second" | "minute" | "hour" | "day" | "week" | "month" | "year")
+                );
+                claim.is_behind = clause
+                    .left
+                    .iter()
+                    .rev()
+                    .find(|word| !words::is_article(word))
+                    .is_some_and(|word| words::is_behind(word));
+                if is_time
+                    && claim.is_behind
+                    && clause.has_value
+                    && claim.rank == Rank::Main
+                    && found.last().is_some_and(|last| last.is_led || last.has_lead)
+                {
+                    claim.rank = Rank::Adjunct;
+                }
+                claim.has_lead = !clause.left.is_empty();
                 claim.end = tokens[term.next.saturating_sub(1).max(index)].end;
                 claim.end = claim.end.max(token.end);
                 takes_back = false;
@@ -155,16 +283,50 @@ impl<'a> Clause<'a> {
     fn word(&mut self, word: &'a str, after_stop: bool, found: &[Claim], following: &[&str]) {
         let is_first = self.left.is_empty() && !self.has_value;
         let opens = is_first || after_stop;
+        let is_all_but = word == "but"
+            && matches!(
+                self.left.last(),
+                Some(&("anything" | "everything" | "all" | "nothing" | "none" | "any" | "no" | "cannot"))
+            );
+        if is_all_but {
+            self.left.push(word);
+            return;
+        }
         let is_tail = matches!(self.left.last(), Some(&("or" | "and"))) && word == "so";
-        if is_tail || (word == "so" && following.first().is_some_and(|next| matches!(*next, "far" | "many" | "much" | "called"))) {
+        if is_tail
+            || (word == "so"
+                && following.first().is_some_and(|next| matches!(*next, "far" | "many" | "much" | "called")))
+        {
             self.left.push(word);
             return;
         }
         let starts = |list: &[&str]| list.contains(&word);
         let is_inverted = !matches!(word, "should" | "had" | "were")
-            || following.first().is_some_and(|next| matches!(*next, "it" | "the" | "he" | "she" | "they" | "we" | "i" | "you" | "this" | "that" | "there" | "one"));
-        if starts(CONDITIONS) && is_inverted && (opens || matches!(word, "if" | "unless" | "assuming" | "whether" | "supposing")) && !is_polite(word, following) {
+            || following.first().is_some_and(|next| {
+                matches!(
+                    *next,
+                    "it" | "the"
+                        | "he"
+                        | "she"
+                        | "they"
+                        | "we"
+                        | "i"
+                        | "you"
+                        | "this"
+                        | "that"
+                        | "there"
+                        | "one"
+                )
+            });
+        if starts(CONDITIONS)
+            && is_inverted
+            && (opens || matches!(word, "if" | "unless" | "assuming" | "whether" | "supposing"))
+            && !is_polite(word, following)
+        {
             self.open(Rank::Condition, found.is_empty());
+            self.is_unreal |= matches!(word, "had" | "were")
+                || (word == "if" && following.iter().take(3).any(|next| *next == "were"));
+            self.is_unless = word == "unless";
         } else if starts(CLAUSES) || (opens && (starts(REASONS) || word == "and")) {
             let is_adverb = matches!(word, "thus" | "therefore" | "then" | "hence") && !opens;
             if is_adverb {
@@ -172,7 +334,7 @@ impl<'a> Clause<'a> {
             }
             let is_reason = starts(REASONS) || matches!(word, "provided");
             // A leading preposition is no clause of its own: "With 9 eggs she makes 18."
-            if matches!(word, "as" | "for" | "with" | "from" | "after" | "by" | "when" | "once" | "via") && found.is_empty() {
+            if word == "as" && found.is_empty() {
                 self.left.push(word);
                 return;
             }
@@ -204,9 +366,13 @@ impl<'a> Clause<'a> {
         self.is_leading = is_leading;
         self.has_value = false;
         self.is_relative = false;
+        self.after_dash = false;
+        self.is_unless = false;
+        self.number += 1;
     }
 
     fn comma(&mut self) {
+        self.number += 1;
         if self.is_leading {
             self.rank = Rank::Main;
             self.is_leading = false;
@@ -215,7 +381,11 @@ impl<'a> Clause<'a> {
             return;
         }
         // "is, therefore, 18", "is not, as some say, 7"
-        let is_held = self.left.last().is_some_and(|word| COPULAS.contains(word) || words::NEGATIONS.contains(word) || matches!(*word, "be" | "therefore" | "answer"))
+        let is_held = self.left.last().is_some_and(|word| {
+            COPULAS.contains(word)
+                || words::NEGATIONS.contains(word)
+                || matches!(*word, "be" | "therefore" | "answer")
+        }) || (self.left.len() <= 4 && words::is_bound(&self.left))
             || self.left.iter().rev().take(5).any(|word| *word == ",");
         if is_held && !self.has_value {
             self.left.push(",");
@@ -227,16 +397,55 @@ impl<'a> Clause<'a> {
 
 /// "if I am not mistaken", "if you count them": the first leaves its number as it is.
 fn is_polite(word: &str, following: &[&str]) -> bool {
-    word == "if" && matches!(following.first(), Some(&("i" | "i'm" | "my" | "anything" | "memory" | "we've" | "you" | "correct" | "rounded")))
-        && following.iter().take(5).any(|word| matches!(*word, "mistaken" | "not" | "right" | "correct" | "correctly" | "rounded" | "round" | "serves" | "check" | "prefer" | "counted" | "will" | "wrong" | "like"))
+    word == "if"
+        && matches!(
+            following.first(),
+            Some(&("i" | "i'm" | "my" | "anything" | "memory" | "we've" | "you" | "correct" | "rounded"))
+        )
+        && following.iter().take(5).any(|word| {
+            matches!(
+                *word,
+                "mistaken"
+                    | "not"
+                    | "right"
+                    | "correct"
+                    | "correctly"
+                    | "rounded"
+                    | "round"
+                    | "serves"
+                    | "check"
+                    | "prefer"
+                    | "counted"
+                    | "will"
+                    | "wrong"
+                    | "like"
+            )
+        })
 }
 
 fn is_taking_back(words: &[&str]) -> bool {
     match words {
-        ["no" | "well" | "oh" | "ah", rest @ ..] => rest.is_empty() || matches!(rest[0], "wait" | "it" | "it's" | "that's" | "that" | "the" | "sorry" | "actually" | "make" | "i" | "rather"),
+        ["no" | "well" | "oh" | "ah", rest @ ..] => {
+            rest.is_empty()
+                || matches!(
+                    rest[0],
+                    "wait"
+                        | "it"
+                        | "it's"
+                        | "that's"
+                        | "that"
+                        | "the"
+                        | "sorry"
+                        | "actually"
+                        | "make"
+                        | "i"
+                        | "rather"
+                )
+        }
         ["i", rest @ ..] => matches!(rest, ["mean" | "meant", ..] | ["should", "have", ..]),
         ["my", rest @ ..] => matches!(rest, ["mistake" | "bad" | "apologies", ..]),
         ["make", rest @ ..] => matches!(rest, ["that", ..] | ["it", ..]),
+        ["in", rest @ ..] => matches!(rest, ["truth" | "reality" | "actuality", ..]),
         ["instead", ..] => true,
         _ => true,
     }
@@ -244,11 +453,33 @@ fn is_taking_back(words: &[&str]) -> bool {
 
 /// "but the correct answer is", "but it should be", "but in fact it is"
 fn is_corrected(words: &[&str]) -> bool {
-    words.iter().take(5).any(|word| matches!(*word, "correct" | "right" | "actual" | "actually" | "real" | "really" | "true" | "truth" | "should" | "must" | "it's" | "fact" | "proper"))
-        || matches!(words, ["it" | "that", "is" | "was", ..] | ["the", "answer", ..] | ["that's", ..])
+    words.iter().take(5).any(|word| {
+        matches!(
+            *word,
+            "correct"
+                | "right"
+                | "actual"
+                | "actually"
+                | "real"
+                | "really"
+                | "true"
+                | "truth"
+                | "should"
+                | "must"
+                | "it's"
+                | "fact"
+                | "proper"
+        )
+    }) || matches!(words, ["it" | "that", "is" | "was", ..] | ["the", "answer", ..] | ["that's", ..])
 }
 
-fn claim(tokens: &[Token], index: usize, term: &super::term::Term, clause: &Clause<'_>, wants_number: bool) -> Claim {
+fn claim(
+    tokens: &[Token],
+    index: usize,
+    term: &super::term::Term,
+    clause: &Clause<'_>,
+    wants_number: bool,
+) -> Claim {
     let left: Vec<&str> = clause.left.iter().copied().filter(|word| *word != ",").collect();
     let mut value = term.value.clone();
     let mut right = words_from(tokens, term.next);
@@ -257,65 +488,115 @@ fn claim(tokens: &[Token], index: usize, term: &super::term::Term, clause: &Clau
     let mut is_negated = words::is_negated(&left) || words::is_excluded(&left) || words::is_rejected(&right);
     // "18, which is wrong", "7 (wrong)", "7 - no"
     let mut beyond = term.next + right.len() + tail.len();
-    if tail.is_empty() && matches!(tokens.get(beyond).map(|token| &token.kind), Some(Kind::Comma | Kind::Open | Kind::Dash)) {
+    if tail.is_empty()
+        && matches!(tokens.get(beyond).map(|token| &token.kind), Some(Kind::Comma | Kind::Open | Kind::Dash))
+    {
         beyond += 1;
         let aside = words_from(tokens, beyond);
         let said = match aside[..] {
-            ["which" | "that" | "this" | "it", ref rest @ ..] => rest,
+            ["but", "they" | "that" | "this" | "it" | "he" | "she", ref rest @ ..]
+            | ["and" | "but", "that's" | "it's", ref rest @ ..]
+            | ["which" | "that" | "this" | "it", ref rest @ ..] => rest,
             ref rest => rest,
         };
-        let is_end = !matches!(tokens.get(beyond + aside.len()).map(|token| &token.kind), Some(Kind::Found(_)));
+        let is_end =
+            !matches!(tokens.get(beyond + aside.len()).map(|token| &token.kind), Some(Kind::Found(_)));
         is_negated |= is_end && (aside.len() != said.len() || aside.len() <= 2) && words::is_rejected(said);
-        if is_end && aside.len() <= 5 && words::is_bound_after(&aside) && !matches!(aside.first(), Some(&("plus" | "or")) if aside.len() > 3) {
+        if is_end
+            && aside.len() <= 5
+            && words::is_bound_after(&aside)
+            && !matches!(aside.first(), Some(&("plus" | "or")) if aside.len() > 3)
+        {
             value = None;
         }
     } else if matches!(tail[..], ["which", ..]) {
         is_negated |= words::is_rejected(&tail[1..]);
     }
+    is_negated |= is_taken_back_later(tokens, term.next);
     let sums = left.iter().rev().take(5).any(|word| {
-        matches!(*word, "sum" | "product" | "difference" | "quotient" | "average" | "mean" | "median" | "ratio" | "gcd" | "lcm" | "gcf" | "hcf" | "total")
+        matches!(
+            *word,
+            "sum"
+                | "product"
+                | "difference"
+                | "quotient"
+                | "average"
+                | "mean"
+                | "median"
+                | "ratio"
+                | "gcd"
+                | "lcm"
+                | "gcf"
+                | "hcf"
+                | "total"
+        )
     });
     let is_list_of = term.items > 1 && sums && matches!(left.last(), Some(&("of" | "between" | "the")));
     if is_list_of || words::is_bound(&left) || words::is_bound_after(&right) {
         value = None;
     }
     match multiple(&left) {
-        Some((top, bottom)) => value = value.map(|value| scaled(value, &num_rational::BigRational::new(top.into(), bottom.into()))),
+        Some((top, bottom)) => {
+            value =
+                value.map(|value| scaled(value, &num_rational::BigRational::new(top.into(), bottom.into())))
+        }
         None if matches!(left.last(), Some(&("negative" | "minus"))) => {
             value = value.map(|value| match value {
-                Value::Quantity { expr, unit } => Value::Quantity { expr: Expr::Negative(Box::new(expr)), unit },
+                Value::Quantity { expr, unit } => {
+                    Value::Quantity { expr: Expr::Negative(Box::new(expr)), unit }
+                }
                 other => other,
             });
         }
         None => {}
     }
     // "7 plus tax", "7 plus"
-    if matches!(right.iter().take(3).position(|word| matches!(*word, "plus" | "minus")), Some(at) if !right[..at].iter().any(|word| COPULAS.contains(word))) {
+    if matches!(right.iter().take(3).position(|word| matches!(*word, "plus" | "minus")), Some(at) if !right[..at].iter().any(|word| COPULAS.contains(word)))
+    {
         value = None;
     }
     if let Some(at) = right.iter().take(3).position(|word| *word == "than")
         && at > 0
-        && matches!(right[at - 1], "more" | "less" | "fewer" | "greater" | "higher" | "lower" | "larger" | "smaller")
-        && matches!(right.get(at + 1), Some(&("that" | "this" | "it" | "twice" | "half" | "double" | "thrice" | "what")) | None)
+        && matches!(
+            right[at - 1],
+            "more" | "less" | "fewer" | "greater" | "higher" | "lower" | "larger" | "smaller"
+        )
+        && matches!(
+            right.get(at + 1),
+            Some(&("that" | "this" | "it" | "twice" | "half" | "double" | "thrice" | "what")) | None
+        )
     {
         value = None;
     }
     let mut rank = clause.rank;
-    let is_formula_with_names = wants_number && matches!(&value, Some(Value::Quantity { expr, .. }) if has_name(expr));
+    let is_formula_with_names =
+        wants_number && matches!(&value, Some(Value::Quantity { expr, .. }) if has_name(expr));
     if is_formula_with_names {
         rank = rank.min(Rank::Aside);
     }
     if term.is_part {
         rank = rank.min(Rank::Adjunct);
     }
-    let is_equal_next = matches!(tokens.get(term.next + right.len()).map(|token| &token.kind), Some(Kind::Sign('='))) && tail.is_empty();
+    let is_equal_next =
+        matches!(tokens.get(term.next + right.len()).map(|token| &token.kind), Some(Kind::Sign('=')))
+            && tail.is_empty();
     if is_equal_next {
         rank = rank.min(Rank::Aside);
     }
     // "would be 7 if ..." holds under a condition.
-    let is_hypothetical = left.iter().rev().take(4).any(|word| matches!(*word, "would" | "could" | "had" | "were"))
-        && tail.first().is_some_and(|word| matches!(*word, "if" | "unless") && !is_polite(word, &tail[1..]));
-    if is_hypothetical || matches!(tail[..], ["if", "and", "only", ..] | ["if", "there", "were", ..]) {
+    let is_hypothetical =
+        left.iter().rev().take(4).any(|word| matches!(*word, "would" | "could" | "had" | "were"))
+            && tail
+                .first()
+                .is_some_and(|word| matches!(*word, "if" | "unless") && !is_polite(word, &tail[1..]));
+    let is_unreal = clause.is_unreal
+        && left.iter().any(|word| {
+            matches!(*word, "would" | "could" | "she'd" | "he'd" | "they'd" | "we'd" | "it'd" | "might")
+        });
+    if is_unreal
+        || is_hypothetical
+        || matches!(tail[..], ["if", "and", "only", ..] | ["if", "there", "were", ..])
+    {
         rank = Rank::Condition;
     }
     let said = named(tokens, term.next);
@@ -326,10 +607,59 @@ fn claim(tokens: &[Token], index: usize, term: &super::term::Term, clause: &Clau
         rank,
         is_negated,
         is_supposed: words::is_supposed(&left) && !left.contains(&"now"),
-        is_tentative: left.iter().rev().take(2).any(|word| matches!(*word, "maybe" | "perhaps" | "possibly" | "might" | "may" | "could" | "alternatively")),
+        is_tentative: clause.is_unless
+            || left.iter().rev().take(2).any(|word| {
+                matches!(
+                    *word,
+                    "maybe" | "perhaps" | "possibly" | "might" | "may" | "could" | "alternatively"
+                )
+            }),
         is_named: said,
         takes_back: false,
+        clause: 0,
+        is_led: false,
+        is_behind: false,
+        has_lead: false,
     }
+}
+
+/// Whether a later clause takes a value back before another one is named: "but that's not it", "or so I thought".
+fn is_taken_back_later(tokens: &[Token], next: usize) -> bool {
+    let mut words: Vec<&str> = Vec::new();
+    for token in tokens.iter().skip(next).take(20) {
+        match &token.kind {
+            Kind::Word(word) => words.push(word),
+            Kind::Comma | Kind::Dash | Kind::Open => words.push(","),
+            _ => break,
+        }
+    }
+    let is_thought = words.windows(4).any(|w| {
+        matches!(
+            w,
+            ["or", "so", "i" | "we" | "they" | "he" | "she", "thought" | "assumed" | "believed" | "hoped"]
+        )
+    });
+    let is_refuted = words.iter().enumerate().any(|(at, word)| {
+        let rest: Vec<&str> = words[at + 1..].iter().copied().take_while(|word| *word != ",").collect();
+        *word == "but"
+            && match rest[..] {
+                ["that's" | "it's", ..] => rejects(&rest),
+                ["that" | "this" | "it" | "they" | "i" | "he" | "she", ref rest @ ..] => rejects(rest),
+                _ => false,
+            }
+    });
+    is_thought || is_refuted
+}
+
+/// Whether the words behind "that" call it wrong.
+fn rejects(words: &[&str]) -> bool {
+    let is_judged = words.iter().any(|word| {
+        matches!(
+            *word,
+            "wrong" | "incorrect" | "mistaken" | "false" | "right" | "correct" | "it" | "true" | "impossible"
+        )
+    });
+    is_judged && words::is_rejected(words)
 }
 
 /// What the word before a number multiplies it by: "half of 36", "twice 9".
@@ -350,7 +680,8 @@ fn multiple(left: &[&str]) -> Option<(i64, i64)> {
         _ => return None,
     };
     // "the first half 7" is no product, "half the 7" is.
-    let is_noun = matches!(rest, [.., "other" | "first" | "second" | "one" | "last", "half"]) && left.last() != Some(&"of");
+    let is_noun = matches!(rest, [.., "other" | "first" | "second" | "one" | "last", "half"])
+        && left.last() != Some(&"of");
     (!is_noun).then_some(factor)
 }
 
@@ -366,12 +697,19 @@ fn named(tokens: &[Token], next: usize) -> bool {
         }
         at += 1;
     }
-    let Some(answer) = words.iter().position(|word| matches!(*word, "answer" | "solution")) else { return false };
+    let Some(answer) = words.iter().position(|word| *word == "answer") else { return false };
     let before = &words[..answer];
     let links = before.iter().any(|word| COPULAS.contains(word) || matches!(*word, "be" | "as" | "="));
-    links && !before.iter().any(|word| words::NEGATIONS.contains(word) || matches!(*word, "wrong" | "incorrect" | "so" | "and" | "but" | "if"))
+    links
+        && !before.iter().any(|word| {
+            words::NEGATIONS.contains(word)
+                || matches!(*word, "wrong" | "incorrect" | "so" | "and" | "but" | "if")
+        })
         && !words.get(answer + 1).is_some_and(|word| matches!(*word, "is" | "was" | "to"))
-        || (links && matches!(words.get(answer + 1), Some(&"to")) && before.len() <= 4 && before.first().is_some_and(|word| COPULAS.contains(word)))
+        || (links
+            && matches!(words.get(answer + 1), Some(&"to"))
+            && before.len() <= 4
+            && before.first().is_some_and(|word| COPULAS.contains(word)))
 }
 
 fn has_name(expr: &Expr) -> bool {

@@ -55,7 +55,12 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
         && is_bare(opening)
         && let [claim] = &claims(opening, text, wants_number)[..]
         && !text.trim_end().contains('\n')
-        && !sentences[1..].iter().any(|sentence| is_retraction(sentence) || words_of(sentence).first().is_some_and(|word| matches!(*word, "no" | "wait" | "actually" | "so" | "then" | "yes")))
+        && !sentences[1..].iter().any(|sentence| {
+            is_retraction(sentence)
+                || words_of(sentence)
+                    .first()
+                    .is_some_and(|word| matches!(*word, "no" | "wait" | "actually" | "so" | "then" | "yes"))
+        })
     {
         return reading(text, claim, &[]);
     }
@@ -122,7 +127,9 @@ pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
             if is_retraction(sentence) && found.iter().all(|claim| claim.is_negated) {
                 return Reading::Unclear(source(text, first));
             }
-            if found.iter().any(|claim| claim.is_negated && source(text, claim) == source(text, first)) && found.len() == 1 {
+            if found.iter().any(|claim| claim.is_negated && source(text, claim) == source(text, first))
+                && found.len() == 1
+            {
                 return Reading::Unclear(source(text, first));
             }
             if let Some(claim) = found.iter().find(|claim| claim.takes_back && !claim.is_negated) {
@@ -154,17 +161,51 @@ pub(crate) fn bare(text: &str) -> Reading {
     let plain = tokens::unwrapped(text);
     let tokens = tokens::tokens(&plain, 0, 64);
     let found = claims(&tokens, &plain, false);
-    let is_led = tokens.iter().take_while(|token| !matches!(token.kind, Kind::Found(_))).all(|token| match &token.kind {
-        Kind::Word(word) => {
-            matches!(word.as_str(), "about" | "approximately" | "approx" | "around" | "roughly" | "exactly" | "a" | "the" | "total" | "of" | "or" | "twice" | "half" | "double" | "minus" | "negative" | "is" | "answer" | "it" | "just")
+    let is_led = tokens.iter().take_while(|token| !matches!(token.kind, Kind::Found(_))).all(|token| {
+        match &token.kind {
+            Kind::Word(word) => {
+                matches!(
+                    word.as_str(),
+                    "about"
+                        | "approximately"
+                        | "approx"
+                        | "around"
+                        | "roughly"
+                        | "exactly"
+                        | "a"
+                        | "the"
+                        | "total"
+                        | "of"
+                        | "or"
+                        | "twice"
+                        | "half"
+                        | "double"
+                        | "minus"
+                        | "negative"
+                        | "is"
+                        | "answer"
+                        | "it"
+                        | "just"
+                )
+            }
+            _ => true,
         }
-        _ => true,
     });
     match &found[..] {
         [] => Reading::Nothing,
-        [claim] if is_led && !claim.is_negated && claim.value.is_some() => reading(&plain, claim, &[]),
+        [claim] if is_led && !claim.is_negated && claim.value.is_some() && is_all(&plain, claim) => {
+            reading(&plain, claim, &[])
+        }
         _ => Reading::Unclear(text.trim().to_owned()),
     }
+}
+
+/// Whether no mathematics is left beside a claim: `\\sqrt{...` that could not be read is no 2.
+fn is_all(text: &str, claim: &Claim) -> bool {
+    let beside = format!("{} {}", &text[..claim.start], &text[claim.end..]);
+    let is_command = |at: usize| beside[at + 1..].starts_with(|c: char| c.is_ascii_alphabetic());
+    !beside.contains(['^', '_', '{', '}', '(', '[', '|'])
+        && !beside.match_indices('\\').any(|(at, _)| is_command(at))
 }
 
 /// Where a value of `text` is called the answer by what follows it ("18 is the answer"), if that is behind `from`.
@@ -179,7 +220,10 @@ pub(crate) fn named_after(text: &str, from: usize, wants_number: bool) -> Option
     let claim = sentences.iter().rev().find_map(|sentence| {
         let is_question = matches!(sentence.last().map(|token| &token.kind), Some(Kind::Stop('?')));
         let found = claims(sentence, text, wants_number);
-        found.into_iter().rev().find(|claim| claim.is_named && !claim.is_negated && !is_question && claim.rank > Rank::Condition)
+        found
+            .into_iter()
+            .rev()
+            .find(|claim| claim.is_named && !claim.is_negated && !is_question && claim.rank > Rank::Condition)
     })?;
     Some(reading(text, &claim, &[]))
 }
@@ -198,8 +242,10 @@ fn source(text: &str, claim: &Claim) -> String {
 
 /// The claim that a sentence makes. Behind a mark the first one is meant, where nothing but a few words lead to it.
 fn chosen(found: &[Claim], mark: Option<usize>, text: &str) -> Outcome {
-    let marked: Vec<&Claim> = found.iter().filter(|claim| mark.is_none_or(|mark| claim.start >= mark)).collect();
-    let standing: Vec<&Claim> = marked.iter().copied().filter(|claim| !claim.is_negated && claim.rank > Rank::Condition).collect();
+    let marked: Vec<&Claim> =
+        found.iter().filter(|claim| mark.is_none_or(|mark| claim.start >= mark)).collect();
+    let standing: Vec<&Claim> =
+        marked.iter().copied().filter(|claim| !claim.is_negated && claim.rank > Rank::Condition).collect();
     if standing.is_empty() {
         return marked.last().map_or(Outcome::Nothing, |claim| Outcome::Denied(source(text, claim)));
     }
@@ -208,7 +254,9 @@ fn chosen(found: &[Claim], mark: Option<usize>, text: &str) -> Outcome {
     }
     let taken_back = standing.iter().rev().find(|claim| claim.takes_back && claim.rank > Rank::Aside);
     if let (Some(mark), first) = (mark, standing[0]) {
-        let between = text[mark..first.start].split(|c: char| !(c.is_alphabetic() || c == '\'')).filter(|word| !word.is_empty());
+        let between = text[mark..first.start]
+            .split(|c: char| !(c.is_alphabetic() || c == '\''))
+            .filter(|word| !word.is_empty());
         let led = between.filter(|word| !words::is_leading(&word.to_lowercase())).count();
         let is_first = marked.first().is_some_and(|claim| claim.start == first.start) || marked[0].is_negated;
         if led <= 1 && is_first && !first.is_supposed {
@@ -219,10 +267,24 @@ fn chosen(found: &[Claim], mark: Option<usize>, text: &str) -> Outcome {
         return Outcome::Claim((*back).clone());
     }
     let best = standing.iter().map(|claim| (claim.rank, !claim.is_supposed)).max();
-    let pick = standing.iter().rev().find(|claim| Some((claim.rank, !claim.is_supposed)) == best);
+    let mut pick = standing.iter().rev().find(|claim| Some((claim.rank, !claim.is_supposed)) == best);
+    // "There are 18 numbers between 2 and 5", "9 + 9 = 18 for 14 peaches": what a verb leads to, not what a preposition does.
+    for earlier in standing.iter().rev() {
+        let Some(later) = pick else { break };
+        if earlier.start < later.start
+            && earlier.clause == later.clause
+            && earlier.rank == later.rank
+            && earlier.is_led
+            && later.is_behind
+        {
+            pick = Some(earlier);
+        }
+    }
     // "18, maybe 20" gives two answers.
-    let other = standing.last().filter(|last| {
-        pick.is_some_and(|pick| last.start > pick.start) && last.is_tentative && last.rank == Rank::Main
+    let other = marked.last().filter(|last| {
+        pick.is_some_and(|pick| last.start > pick.start)
+            && last.is_tentative
+            && matches!(last.rank, Rank::Main | Rank::Condition)
     });
     match (pick, other) {
         (Some(pick), Some(other)) => Outcome::Claim(Claim { value: None, end: other.end, ..(*pick).clone() }),
@@ -232,7 +294,10 @@ fn chosen(found: &[Claim], mark: Option<usize>, text: &str) -> Outcome {
 }
 
 fn sentences(tokens: &[Token]) -> Vec<&[Token]> {
-    tokens.split_inclusive(|token| matches!(token.kind, Kind::Stop(_))).filter(|sentence| !sentence.is_empty()).collect()
+    tokens
+        .split_inclusive(|token| matches!(token.kind, Kind::Stop(_)))
+        .filter(|sentence| !sentence.is_empty())
+        .collect()
 }
 
 fn words_of(sentence: &[Token]) -> Vec<&str> {
@@ -256,15 +321,68 @@ fn is_retraction(sentence: &[Token]) -> bool {
     if words.len() > 9 {
         return false;
     }
-    let is_it = matches!(words.first(), Some(&("that" | "this" | "it" | "that's" | "it's" | "no" | "but" | "however" | "wait" | "hmm" | "actually" | "sorry" | "oops" | "which" | "oh")));
-    let is_wrong = words.iter().any(|word| matches!(*word, "wrong" | "incorrect" | "mistaken" | "mistake" | "false" | "nonsense" | "off" | "right" | "correct" | "true" | "it" | "work"));
+    let is_it = matches!(
+        words.first(),
+        Some(
+            &("that"
+                | "this"
+                | "it"
+                | "that's"
+                | "it's"
+                | "no"
+                | "but"
+                | "however"
+                | "wait"
+                | "hmm"
+                | "actually"
+                | "sorry"
+                | "oops"
+                | "which"
+                | "oh")
+        )
+    );
+    let is_wrong = words.iter().any(|word| {
+        matches!(
+            *word,
+            "wrong"
+                | "incorrect"
+                | "mistaken"
+                | "mistake"
+                | "false"
+                | "nonsense"
+                | "off"
+                | "right"
+                | "correct"
+                | "true"
+                | "it"
+                | "work"
+        )
+    });
     (is_it && is_wrong && (words::is_rejected(&words[1..]) || words::is_rejected(&words)))
-        || matches!(words[..], ["scratch", "that", ..] | ["never", "mind", ..] | ["nevermind", ..] | ["ignore", "that" | "this", ..] | ["forget", ..] | ["strike", "that"])
-        || (words.first() == Some(&"i") && words.iter().any(|word| matches!(*word, "wrong" | "mistake" | "mistaken" | "error" | "erred" | "miscounted" | "miscalculated")) && !words.iter().any(|word| matches!(*word, "no" | "not" | "if" | "unless" | "isn't")))
+        || matches!(
+            words[..],
+            ["scratch", "that", ..]
+                | ["never", "mind", ..]
+                | ["nevermind", ..]
+                | ["ignore", "that" | "this", ..]
+                | ["forget", ..]
+                | ["strike", "that"]
+        )
+        || (words.first() == Some(&"i")
+            && words.iter().any(|word| {
+                matches!(
+                    *word,
+                    "wrong" | "mistake" | "mistaken" | "error" | "erred" | "miscounted" | "miscalculated"
+                )
+            })
+            && !words.iter().any(|word| matches!(*word, "no" | "not" | "if" | "unless" | "isn't")))
 }
 
 fn is_yes(sentence: &[Token]) -> bool {
-    matches!(words_of(sentence).first(), Some(&("yes" | "yep" | "yeah" | "correct" | "indeed" | "right" | "exactly" | "sure")))
+    matches!(
+        words_of(sentence).first(),
+        Some(&("yes" | "yep" | "yeah" | "correct" | "indeed" | "right" | "exactly" | "sure"))
+    )
 }
 
 /// A sentence that checks or explains what another one says.
@@ -274,9 +392,39 @@ fn is_support(sentence: &[Token]) -> bool {
         Some(first) => {
             matches!(
                 *first,
-                "check" | "checking" | "verify" | "verifying" | "verification" | "note" | "notice" | "explanation" | "reason" | "reasoning"
-                    | "proof" | "recall" | "because" | "since" | "remember" | "sanity" | "justification" | "why" | "here's" | "details" | "workings" | "work" | "working"
-            ) || matches!(words[..], ["to", "check" | "verify" | "see" | "confirm", ..] | ["we", "can", "check" | "verify", ..] | ["as", "a", "check", ..] | ["you", "can", "check" | "verify", ..] | ["this" | "that", "is", "because", ..] | ["it's", "because", ..] | ["let's" | "let", "check" | "verify" | "me" , ..])
+                "check"
+                    | "checking"
+                    | "verify"
+                    | "verifying"
+                    | "verification"
+                    | "note"
+                    | "notice"
+                    | "explanation"
+                    | "reason"
+                    | "reasoning"
+                    | "proof"
+                    | "recall"
+                    | "because"
+                    | "since"
+                    | "remember"
+                    | "sanity"
+                    | "justification"
+                    | "why"
+                    | "here's"
+                    | "details"
+                    | "workings"
+                    | "work"
+                    | "working"
+            ) || matches!(
+                words[..],
+                ["to", "check" | "verify" | "see" | "confirm", ..]
+                    | ["we", "can", "check" | "verify", ..]
+                    | ["as", "a", "check", ..]
+                    | ["you", "can", "check" | "verify", ..]
+                    | ["this" | "that", "is", "because", ..]
+                    | ["it's", "because", ..]
+                    | ["let's" | "let", "check" | "verify" | "me", ..]
+            )
         }
         None => false,
     }
@@ -311,12 +459,17 @@ pub(crate) fn has_words(text: &str) -> bool {
         rest = &tail[length..];
         if is_command {
             // Words inside of `\text{...}` are the formula's.
-            if matches!(word, "text" | "mbox" | "textbf" | "mathrm" | "textit" | "begin" | "end" | "operatorname" | "hbox")
-                && let Some(inner) = rest.trim_start().strip_prefix('{')
+            if matches!(
+                word,
+                "text" | "mbox" | "textbf" | "mathrm" | "textit" | "begin" | "end" | "operatorname" | "hbox"
+            ) && let Some(inner) = rest.trim_start().strip_prefix('{')
                 && let Some(end) = crate::extract::closing(inner)
             {
                 let is_joint = matches!(inner[..end].trim(), "and" | "or");
-                if !is_joint && text.contains(|c: char| c.is_ascii_digit()) && inner[..end].split_whitespace().any(is_telling) {
+                if !is_joint
+                    && text.contains(|c: char| c.is_ascii_digit())
+                    && inner[..end].split_whitespace().any(is_telling)
+                {
                     return true;
                 }
                 rest = &inner[end..];
@@ -329,7 +482,11 @@ pub(crate) fn has_words(text: &str) -> bool {
             || crate::units::find(word).is_some()
             || crate::units::scale(word).is_some();
         // Short runs of letters are variables side by side: `xy`, `abc`.
-        let is_product = word.len() <= 3 && word.is_ascii() && !words::is_telling(&word.to_lowercase()) && !text.contains(' ');
+        let is_product = (word.len() <= 2 || text.chars().all(char::is_alphabetic))
+            && word.len() <= 3
+            && word.is_ascii()
+            && !words::is_telling(&word.to_lowercase())
+            && !text.contains(' ');
         if !(is_known || is_product) {
             return true;
         }
@@ -342,8 +499,12 @@ pub(crate) fn is_denied(text: &str, mark: usize) -> bool {
     let from = sentence_start(text, mark);
     let tokens = tokens::tokens(&text[from..mark], 0, TOKENS);
     let words = words_of(&tokens);
-    let words: Vec<&str> = words.iter().rposition(|word| matches!(*word, "but" | "so")).map_or(&words[..], |at| &words[at + 1..]).to_vec();
-    words::is_negated(&words) || is_condition(&words)
+    let words: Vec<&str> = words
+        .iter()
+        .rposition(|word| matches!(*word, "but" | "so"))
+        .map_or(&words[..], |at| &words[at + 1..])
+        .to_vec();
+    words::is_negated(&words) || words::is_bound(&words) || words::is_excluded(&words) || is_condition(&words)
 }
 
 /// Whether the sentence that holds a phrase such as "the answer is" only supposes it: "if the answer is 7".
@@ -353,8 +514,21 @@ pub(crate) fn is_supposed(text: &str, mark: usize) -> bool {
 }
 
 fn is_condition(words: &[&str]) -> bool {
-    words.first().is_some_and(|word| matches!(*word, "if" | "suppose" | "assuming" | "unless" | "whether" | "supposing" | "had" | "were"))
-        || words.iter().rev().take(4).any(|word| matches!(*word, "if" | "whether" | "unless"))
+    words.first().is_some_and(|word| {
+        matches!(
+            *word,
+            "if" | "suppose"
+                | "assuming"
+                | "unless"
+                | "whether"
+                | "supposing"
+                | "had"
+                | "were"
+                | "provided"
+                | "assume"
+                | "let"
+        )
+    }) || words.iter().rev().take(4).any(|word| matches!(*word, "if" | "whether" | "unless"))
 }
 
 /// Whether the words before or after an answer deny it, or take it for another's.

@@ -87,6 +87,7 @@ const JOINTS: &[(&str, Joint, usize)] = &[
     ("until", Joint::Unclear, 1),
     ("for every", Joint::Unclear, 1),
     ("for each", Joint::Unclear, 1),
+    ("per", Joint::Unclear, 1),
     ("vs", Joint::Unclear, 1),
     ("versus", Joint::Unclear, 1),
     ("remainder", Joint::Unclear, 1),
@@ -184,7 +185,9 @@ fn single(tokens: &[Token], index: usize, found: &Found) -> (Option<Value>, usiz
                 After::Unclear => None,
             };
             next += count;
-        } else if matches!(*first, "percent" | "pct" | "procent" | "prozent") || right.starts_with(&["per", "cent"]) {
+        } else if matches!(*first, "percent" | "pct" | "procent" | "prozent")
+            || right.starts_with(&["per", "cent"])
+        {
             value = value.map(|value| map(value, |expr| Expr::Percent(Box::new(expr))));
             next += if *first == "per" { 2 } else { 1 };
         } else {
@@ -237,7 +240,12 @@ pub(super) fn words_from(tokens: &[Token], index: usize) -> Vec<&str> {
 
 /// How the value that ends before `next` is joined to another one, and where that stands. `led` says whether the first
 /// value is an adjunct, and whether a preposition stands before it.
-fn joint(tokens: &[Token], next: usize, (is_adjunct, is_led): (bool, bool), text: &str) -> Option<(Joint, usize)> {
+fn joint(
+    tokens: &[Token],
+    next: usize,
+    (is_adjunct, is_led): (bool, bool),
+    text: &str,
+) -> Option<(Joint, usize)> {
     let is_found = |index: usize| matches!(tokens.get(index).map(|token| &token.kind), Some(Kind::Found(_)));
     let right = words_from(tokens, next);
     let after_words = next + right.len();
@@ -262,17 +270,33 @@ fn joint(tokens: &[Token], next: usize, (is_adjunct, is_led): (bool, bool), text
         Some(Kind::Comma | Kind::Semicolon) => {
             let lead = words_from(tokens, next + 1);
             let second = next + 1 + lead.len();
-            let is_list = matches!(lead[..], [] | ["or" | "and" | "oder" | "ou" | "o" | "y" | "et" | "und"] | ["or", "maybe" | "possibly" | "perhaps" | "even"]);
+            let is_list = matches!(
+                lead[..],
+                [] | ["or" | "and" | "oder" | "ou" | "o" | "y" | "et" | "und"]
+                    | ["or", "maybe" | "possibly" | "perhaps" | "even"]
+            );
             let is_statement = is_found(second) && {
                 let after = words_from(tokens, second + 1);
                 after.first().is_some_and(|word| COPULAS.contains(word))
             };
-            return (is_list && is_found(second) && !is_adjunct && !(is_led && lead.is_empty()) && !is_statement).then_some((Joint::List, second));
+            return (is_list
+                && is_found(second)
+                && !is_adjunct
+                && !(is_led && lead.is_empty())
+                && !is_statement)
+                .then_some((Joint::List, second));
         }
         Some(Kind::Dash) if is_found(next + 1) => {
-            let is_sum = matches!(tokens.get(next + 2).map(|token| &token.kind), Some(Kind::Sign(_) | Kind::Comma));
+            let is_sum =
+                matches!(tokens.get(next + 2).map(|token| &token.kind), Some(Kind::Sign(_) | Kind::Comma));
             let is_apart = text[tokens[next].start..tokens[next].end].contains(['→', '>', '⇒']);
-            let is_range = !is_sum && !is_apart && matches!(&tokens[next + 1].kind, Kind::Found(found) if found.is_plain);
+            let is_spaced =
+                text[..tokens[next].start].ends_with(' ') && text[tokens[next].end..].starts_with(' ');
+            let is_dash = is_spaced && text[tokens[next].start..].starts_with('—');
+            let is_range = !is_sum
+                && !is_apart
+                && !is_dash
+                && matches!(&tokens[next + 1].kind, Kind::Found(found) if found.is_plain);
             return is_range.then_some((Joint::Unclear, next + 1));
         }
         // `7 (or 8)`
@@ -290,8 +314,12 @@ fn joint(tokens: &[Token], next: usize, (is_adjunct, is_led): (bool, bool), text
     }
     // "7 feet 2 inches", "2 hours and 30 minutes"
     if let [unit] | [unit, "and"] = right[..]
-        && let (Some(first), Some(other)) = (units::find(unit), words_from(tokens, after_words + 1).first().and_then(|word| units::find(word)))
+        && let (Some(first), Some(other)) = (
+            units::find(unit),
+            words_from(tokens, after_words + 1).first().and_then(|word| units::find(word)),
+        )
         && first != other
+        && *unit != "in"
     {
         return Some((Joint::Unclear, after_words));
     }
@@ -309,11 +337,18 @@ fn joint(tokens: &[Token], next: usize, (is_adjunct, is_led): (bool, bool), text
             // "18 in 2020", "18 in 5 days", "18 by 5 pm": when it was.
             let timed = words_from(tokens, second + 1);
             let is_time = timed.first().is_some_and(|word| {
-                matches!(units::find(word), Some("second" | "minute" | "hour" | "day" | "week" | "month" | "year")) || matches!(*word, "am" | "pm" | "o'clock")
+                matches!(
+                    units::find(word),
+                    Some("second" | "minute" | "hour" | "day" | "week" | "month" | "year")
+                ) || matches!(*word, "am" | "pm" | "o'clock")
             });
-            let year = text[tokens[second].start..tokens[second].end].parse::<u32>().is_ok_and(|year| (1800..2100).contains(&year));
+            let year = text[tokens[second].start..tokens[second].end]
+                .parse::<u32>()
+                .is_ok_and(|year| (1800..2100).contains(&year));
             let has_article = right.len() > nouns + count;
-            if right[nouns] != "to" && (is_time || year || has_article) || (right[nouns] == "to" && (has_article || nouns > 0 && !are_units(&right[..nouns]))) {
+            if right[nouns] != "to" && (is_time || year || has_article)
+                || (right[nouns] == "to" && (has_article || nouns > 0 && !are_units(&right[..nouns])))
+            {
                 return None;
             }
         }
@@ -348,8 +383,24 @@ fn best_joint(right: &[&str]) -> Option<(Joint, usize, usize)> {
         for skip in 0..=*nouns {
             let Some(rest) = right.get(skip..).filter(|rest| rest.starts_with(&words)) else { continue };
             let tail = &rest[words.len()..];
-            let is_led = tail.iter().all(|word| matches!(*word, "a" | "an" | "the" | "another" | "about" | "only" | "his" | "her" | "their" | "those" | "these")) && tail.len() <= 1;
-            let is_clear = !right[..skip].iter().any(|word| COPULAS.contains(word) || super::words::CLAUSES.contains(word));
+            let is_led = tail.iter().all(|word| {
+                matches!(
+                    *word,
+                    "a" | "an"
+                        | "the"
+                        | "another"
+                        | "about"
+                        | "only"
+                        | "his"
+                        | "her"
+                        | "their"
+                        | "those"
+                        | "these"
+                )
+            }) && tail.len() <= 1;
+            let is_clear = !right[..skip]
+                .iter()
+                .any(|word| COPULAS.contains(word) || super::words::CLAUSES.contains(word));
             if is_led && is_clear && best.is_none_or(|(_, _, count)| words.len() > count) {
                 best = Some((*joint, skip, words.len()));
             }
@@ -378,13 +429,22 @@ fn powered(value: Value, exponent: Expr) -> Option<Value> {
 fn close(pending: Option<(Value, bool)>, last: Option<Value>) -> Option<Value> {
     match pending {
         None => last,
-        Some((first, is_plus)) => combined(if is_plus { Joint::Add } else { Joint::Subtract }, Some(first), last),
+        Some((first, is_plus)) => {
+            combined(if is_plus { Joint::Add } else { Joint::Subtract }, Some(first), last)
+        }
     }
 }
 
 fn combined(joint: Joint, left: Option<Value>, right: Option<Value>) -> Option<Value> {
-    // The last side of `9 * 2 = 18` is what goes on.
-    let (Value::Quantity { expr: a, unit: first }, Value::Quantity { expr: b, unit: second }) = (left?, right?) else {
+    // "9 eggs * `$2 = $18`" comes to what its last side says.
+    if let (Some(Value::Quantity { .. }), Some(chain @ Value::Chain(..))) = (&left, &right)
+        && !matches!(joint, Joint::Unclear | Joint::List)
+    {
+        return Some(chain.clone());
+    }
+    let (Value::Quantity { expr: a, unit: first }, Value::Quantity { expr: b, unit: second }) =
+        (left?, right?)
+    else {
         return None;
     };
     let unit = match joint {

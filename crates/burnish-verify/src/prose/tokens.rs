@@ -50,8 +50,9 @@ pub(super) struct Found {
 
 /// Words that keep their full stop.
 const ABBREVIATIONS: &[&str] = &[
-    "approx", "i.e", "e.g", "ie", "eg", "vs", "mr", "mrs", "ms", "dr", "max", "min", "etc", "st", "resp", "cf", "ca", "ans", "fig",
-    "eq", "sec", "hr", "hrs", "oz", "lb", "lbs", "ft", "in", "yd", "approx", "incl", "excl",
+    "approx", "i.e", "e.g", "ie", "eg", "vs", "mr", "mrs", "ms", "dr", "max", "min", "etc", "st", "resp",
+    "cf", "ca", "ans", "fig", "eq", "sec", "hr", "hrs", "oz", "lb", "lbs", "ft", "in", "yd", "approx",
+    "incl", "excl",
 ];
 
 /// Splits `text` from `from` on. At most `limit` tokens.
@@ -112,7 +113,10 @@ impl Scanner<'_> {
         if is_number && self.opens_line() && self.numbering(rest) {
             return;
         }
-        if matches!(c, '-' | '*' | '+' | '•' | '–') && after.is_some_and(char::is_whitespace) && self.opens_line() {
+        if matches!(c, '-' | '*' | '+' | '•' | '–')
+            && after.is_some_and(char::is_whitespace)
+            && self.opens_line()
+        {
             // The mark of an item of a list.
             self.at = next;
             return;
@@ -142,20 +146,28 @@ impl Scanner<'_> {
             ')' | '）' | ']' => self.push(Kind::Close, next),
             '—' | '–' | '→' | '⇒' => self.push(Kind::Dash, next),
             '-' if rest.starts_with("--") || rest.starts_with("->") => self.push(Kind::Dash, next + 1),
-            '=' if rest.starts_with("=>") || rest.starts_with("==>") => self.push(Kind::Dash, self.at + rest.find('>').unwrap_or(0) + 1),
+            '=' if rest.starts_with("=>") || rest.starts_with("==>") => {
+                self.push(Kind::Dash, self.at + rest.find('>').unwrap_or(0) + 1)
+            }
             '-' | '−' if is_spaced(self.before()) && is_spaced(after) => self.push(Kind::Sign('-'), next),
-            '*' if !rest.starts_with("**") && is_spaced(self.before()) && is_spaced(after) => self.push(Kind::Sign('*'), next),
+            '*' if !rest.starts_with("**") && is_spaced(self.before()) && is_spaced(after) => {
+                self.push(Kind::Sign('*'), next)
+            }
             '×' | '·' | '⋅' => self.push(Kind::Sign('*'), next),
             '+' | '/' | '÷' | '=' | '^' | '≈' | '±' => self.push(Kind::Sign(c), next),
             '<' | '≤' | '>' | '≥' | '≠' => self.push(Kind::Sign('<'), next),
-            '~' if after.is_some_and(|c| c.is_ascii_digit() || units::currency(c).is_some()) => self.push(Kind::Sign('≈'), next),
+            '~' if after.is_some_and(|c| c.is_ascii_digit() || units::currency(c).is_some()) => {
+                self.push(Kind::Sign('≈'), next)
+            }
             '\\' => {
                 // What is left of a formula's signs, or a command that is no value: `\approx 7`.
                 let name: String = rest[1..].chars().take_while(char::is_ascii_alphabetic).collect();
                 let end = self.at + 1 + name.len();
                 match name.as_str() {
                     "approx" | "sim" | "simeq" => self.push(Kind::Sign('≈'), end),
-                    "le" | "leq" | "ge" | "geq" | "lt" | "gt" | "ne" | "neq" => self.push(Kind::Sign('<'), end),
+                    "le" | "leq" | "ge" | "geq" | "lt" | "gt" | "ne" | "neq" => {
+                        self.push(Kind::Sign('<'), end)
+                    }
                     "times" | "cdot" => self.push(Kind::Sign('*'), end),
                     "div" => self.push(Kind::Sign('/'), end),
                     "pm" => self.push(Kind::Sign('±'), end),
@@ -178,7 +190,9 @@ impl Scanner<'_> {
     }
 
     fn is_stop(&self, c: char, after: Option<char>) -> bool {
-        let is_last = after.is_none_or(|c| c.is_whitespace() || matches!(c, '*' | '"' | '”' | '\'' | ')' | '_' | '`' | '$' | '\\' | '<'));
+        let is_last = after.is_none_or(|c| {
+            c.is_whitespace() || matches!(c, '*' | '"' | '”' | '\'' | ')' | '_' | '`' | '$' | '\\' | '<')
+        });
         let is_abbreviation = matches!(self.last(), Some(Kind::Word(word)) if ABBREVIATIONS.contains(&word.as_str()))
             && !self.text[self.at + 1..].trim_start().chars().next().is_none_or(char::is_uppercase);
         !(c == '.' && (is_abbreviation || !is_last))
@@ -192,7 +206,12 @@ impl Scanner<'_> {
         let line = tail.get(2..).unwrap_or("").lines().next().unwrap_or("").trim();
         // The only number of the text with a stop behind it is an answer: "18. She has nine eggs."
         let is_item = line.chars().any(char::is_alphanumeric)
-            && (rest.starts_with("1.") || rest.starts_with("1)") || self.text.contains("\n1.") || self.text.contains("\n2.") || self.text.starts_with("1.") || self.text.contains("\n1)"));
+            && (rest.starts_with("1.")
+                || rest.starts_with("1)")
+                || self.text.contains("\n1.")
+                || self.text.contains("\n2.")
+                || self.text.starts_with("1.")
+                || self.text.contains("\n1)"));
         if is_mark && is_item {
             self.at += digits + 1;
             return true;
@@ -205,7 +224,8 @@ impl Scanner<'_> {
         let mut end = rest.len();
         for (index, c) in rest.char_indices() {
             let next = rest[index + c.len_utf8()..].chars().next();
-            let joins = matches!(c, '\'' | '’' | '-' | '.') && next.is_some_and(char::is_alphabetic) && index > 0;
+            let joins =
+                matches!(c, '\'' | '’' | '-' | '.') && next.is_some_and(char::is_alphabetic) && index > 0;
             if !(c.is_alphabetic() || joins || (index > 0 && (c.is_ascii_digit() || c == '_'))) {
                 end = index;
                 break;
@@ -234,8 +254,14 @@ impl Scanner<'_> {
             if inner.contains("\\text") || inner.contains("\\mbox") || inner.contains("\\mathrm") {
                 let plain = unwrapped(inner);
                 let (start, spliced) = (self.at, tokens(&plain, 0, 64));
-                if spliced.iter().any(|token| matches!(token.kind, Kind::Found(_))) && !plain.contains("\\text") {
-                    self.tokens.extend(spliced.into_iter().map(|token| Token { kind: token.kind, start, end }));
+                if spliced.iter().any(|token| matches!(token.kind, Kind::Found(_)))
+                    && !plain.contains("\\text")
+                {
+                    self.tokens.extend(spliced.into_iter().map(|token| Token {
+                        kind: token.kind,
+                        start,
+                        end,
+                    }));
                     self.at = end;
                     return true;
                 }
@@ -248,7 +274,10 @@ impl Scanner<'_> {
 
     /// The mathematics that starts here outside of a formula's signs.
     fn mathematics(&self) -> Option<(usize, Found)> {
-        if self.before().is_some_and(|c| c.is_ascii_alphanumeric() || c == '_') {
+        let before = self.text[..self.at].trim_end_matches('_').chars().next_back();
+        let is_subscript = self.before() == Some('_')
+            && before.is_some_and(|c| c.is_alphanumeric() || matches!(c, '}' | ')'));
+        if is_subscript || self.before().is_some_and(|c| c.is_ascii_alphanumeric()) {
             return None;
         }
         let number = self.number();
@@ -269,7 +298,11 @@ impl Scanner<'_> {
         let mut start = 0;
         for _ in 0..4 {
             match at(start) {
-                Some('-' | '−' | '+') if start == 0 || at(start - 1).is_some_and(|c| units::currency(c).is_some()) => start += 1,
+                Some('-' | '−' | '+')
+                    if start == 0 || at(start - 1).is_some_and(|c| units::currency(c).is_some()) =>
+                {
+                    start += 1
+                }
                 Some('\\') if at(start + 1) == Some('$') => start += 2,
                 Some(c) if units::currency(c).is_some() => {
                     start += 1;
@@ -285,7 +318,9 @@ impl Scanner<'_> {
         }
         // After a letter, a digit or a bracket it is minus or a hyphen.
         let is_signed = start > 0 && matches!(at(0), Some('-' | '−' | '+'));
-        if is_signed && self.before().is_some_and(|c| c.is_alphanumeric() || matches!(c, ')' | ']' | '}' | '%')) {
+        if is_signed
+            && self.before().is_some_and(|c| c.is_alphanumeric() || matches!(c, ')' | ']' | '}' | '%'))
+        {
             return None;
         }
         let mut end = digits(&chars, start);
@@ -305,31 +340,53 @@ impl Scanner<'_> {
         {
             end = percent + 1;
         }
-        if matches!(at(end), Some('$' | '€' | '£' | '¥' | '₹' | '°')) && !self.formulas.iter().any(|(range, _)| range.start == self.at + chars[end].0) {
+        if matches!(at(end), Some('$' | '€' | '£' | '¥' | '₹' | '°'))
+            && !self.formulas.iter().any(|(range, _)| range.start == self.at + chars[end].0)
+        {
             end += 1;
         }
-        let place = |index: usize| chars.get(index).map_or(rest.len().min(chars.last().map_or(0, |(at, c)| at + c.len_utf8())), |(at, _)| *at);
+        let place = |index: usize| {
+            chars
+                .get(index)
+                .map_or(rest.len().min(chars.last().map_or(0, |(at, c)| at + c.len_utf8())), |(at, _)| *at)
+        };
         let source = &rest[..place(end)];
         let value = read(source.trim_end_matches('$'), true);
         let found = |value, is_part| Found { value, is_plain: true, is_part };
         // What is glued to it.
-        let letters: String = chars[end.min(chars.len())..].iter().map(|(_, c)| *c).take_while(|c| c.is_alphabetic() && c.is_ascii()).collect();
+        let letters: String = chars[end.min(chars.len())..]
+            .iter()
+            .map(|(_, c)| *c)
+            .take_while(|c| c.is_alphabetic() && c.is_ascii())
+            .collect();
         if letters.is_empty() {
             let next = at(end);
             return Some(match next {
-                Some('+') if !digit(end + 1) && at(end + 1) != Some(' ') => (self.at + place(end + 1), found(None, false)),
+                Some('+') if !digit(end + 1) && at(end + 1) != Some(' ') => {
+                    (self.at + place(end + 1), found(None, false))
+                }
                 Some('-' | '–' | '‑') if at(end + 1).is_some_and(char::is_alphabetic) => {
-                    let word: String = chars[end + 1..].iter().map(|(_, c)| *c).take_while(|c| c.is_alphabetic() || *c == '-').collect();
+                    let word: String = chars[end + 1..]
+                        .iter()
+                        .map(|(_, c)| *c)
+                        .take_while(|c| c.is_alphabetic() || *c == '-')
+                        .collect();
                     let end = end + 1 + word.chars().count();
                     match word.to_lowercase().as_str() {
-                        "fold" | "odd" | "something" | "plus" | "x" => (self.at + place(end), found(None, false)),
+                        "fold" | "odd" | "something" | "plus" | "x" => {
+                            (self.at + place(end), found(None, false))
+                        }
                         "ish" => (self.at + place(end), found(value, false)),
-                        word if units::find(word).is_some() && !rest[place(end)..].starts_with(" ") => (self.at + place(end), found(value, false)),
+                        word if units::find(word).is_some() && !rest[place(end)..].starts_with(" ") => {
+                            (self.at + place(end), found(value, false))
+                        }
                         _ => (self.at + place(end), found(value, true)),
                     }
                 }
                 // A range, a ratio, a time.
-                Some('-' | '–' | '—' | ':' | '−') if digit(end + 1) || (at(end + 1) == Some('$') && digit(end + 2)) => {
+                Some('-' | '–' | '—' | ':' | '−')
+                    if digit(end + 1) || (at(end + 1) == Some('$') && digit(end + 2)) =>
+                {
                     let from = if digit(end + 1) { end + 1 } else { end + 2 };
                     (self.at + place(digits(&chars, from)), found(None, false))
                 }
@@ -337,15 +394,13 @@ impl Scanner<'_> {
             });
         }
         let glued = end + letters.chars().count();
-        let times = |factor: i64| {
-            value.clone().map(|value| scaled(value, &crate::work::rational(factor)))
-        };
+        let times = |factor: i64| value.clone().map(|value| scaled(value, &crate::work::rational(factor)));
         let is_end = !at(glued).is_some_and(|c| c.is_alphanumeric() || matches!(c, '^' | '_' | '('));
         if !is_end {
             return None;
         }
         let found = match letters.as_str() {
-            "st" | "nd" | "rd" | "th" => found(value, true),
+            "st" | "nd" | "rd" | "th" => found(None, true),
             "k" | "K" => found(times(1_000), false),
             "M" | "mn" | "mln" | "MM" => found(times(1_000_000), false),
             "bn" | "B" | "bln" => found(times(1_000_000_000), false),
@@ -368,7 +423,10 @@ impl Scanner<'_> {
         let rest = &self.text[self.at..];
         let line = rest.lines().next().unwrap_or("");
         let line = &line[..line.floor_char_boundary(RUN)];
-        if !may_start(line) || (line.starts_with(['-', '−', '+']) && self.before().is_some_and(|c| c.is_alphanumeric() || matches!(c, ')' | ']' | '}'))) {
+        if !may_start(line)
+            || (line.starts_with(['-', '−', '+'])
+                && self.before().is_some_and(|c| c.is_alphanumeric() || matches!(c, ')' | ']' | '}')))
+        {
             return None;
         }
         let mut ends = Vec::new();
@@ -381,8 +439,18 @@ impl Scanner<'_> {
                 ')' | ']' | '}' => depth -= 1,
                 _ => {}
             }
-            let is_sign = c == '$' && !(previous.is_whitespace() || "=+-−*/(".contains(previous) || previous == '\\' || index == 0);
-            let is_break = (c.is_whitespace() && depth <= 0) || index == line.len() || matches!(c, '–' | '—' | '→') || is_sign || (c == '*' && line[index..].starts_with("**") && !line[index + 2..].starts_with(|c: char| c.is_ascii_digit() || c == '('));
+            let is_sign = c == '$'
+                && !(previous.is_whitespace()
+                    || "=+-−*/(".contains(previous)
+                    || previous == '\\'
+                    || index == 0);
+            let is_break = (c.is_whitespace() && depth <= 0)
+                || index == line.len()
+                || matches!(c, '–' | '—' | '→')
+                || is_sign
+                || (c == '*'
+                    && line[index..].starts_with("**")
+                    && !line[index + 2..].starts_with(|c: char| c.is_ascii_digit() || c == '('));
             if is_break {
                 let chunk = &line[chunk_start..index];
                 if !chunk.is_empty() {
@@ -390,7 +458,11 @@ impl Scanner<'_> {
                         break;
                     }
                     ends.push(index);
-                    if (chunk.ends_with([',', ';', ':', '?', '!']) || chunk.ends_with('.')) && depth <= 0 && !chunk.ends_with("\\,") && !chunk.ends_with("\\!") {
+                    if (chunk.ends_with([',', ';', ':', '?', '!']) || chunk.ends_with('.'))
+                        && depth <= 0
+                        && !chunk.ends_with("\\,")
+                        && !chunk.ends_with("\\!")
+                    {
                         break;
                     }
                 }
@@ -402,8 +474,12 @@ impl Scanner<'_> {
             previous = c;
         }
         for end in ends.into_iter().rev().take(TRIES) {
-            let source = line[..end].trim_end_matches(|c: char| matches!(c, '.' | ',' | ';' | ':' | '?' | '"' | '”' | '*' | '`' | '_' | '\'') || c.is_whitespace());
-            let source = source.strip_suffix('!').filter(|bare| !bare.ends_with(|c: char| c.is_ascii_digit() || c == ')')).unwrap_or(source);
+            let source = line[..end].trim_end_matches(|c: char| {
+                matches!(c, '.' | ',' | ';' | ':' | '?' | '"' | '”' | '*' | '`' | '_' | '\'')
+                    || c.is_whitespace()
+            });
+            // In a sentence it is no factorial.
+            let source = source.strip_suffix('!').unwrap_or(source);
             if source.is_empty() || is_range(source) {
                 continue;
             }
@@ -435,17 +511,25 @@ fn may_start(text: &str) -> bool {
     let after_space = text[c.len_utf8()..].trim_start();
     match c {
         '\\' => next.is_some_and(|c| c.is_ascii_alphabetic() || matches!(c, '{' | '$')),
-        '-' | '−' | '+' | '±' => next.is_some_and(|c| c.is_alphanumeric() || matches!(c, '\\' | '(' | '.' | '√' | '$')),
-        '(' | '[' | '{' | '√' | 'π' | '½' | '¼' | '¾' | '|' | '$' => next.is_some() || c == 'π' || c == '½',
+        '-' | '−' | '+' | '±' => {
+            next.is_some_and(|c| c.is_alphanumeric() || matches!(c, '\\' | '(' | '.' | '√' | '$'))
+        }
+        '(' | '[' | '{' | '√' | 'π' | '½' | '¼' | '¾' | '|' | '$' => {
+            next.is_some() || c == 'π' || c == '½'
+        }
         c if c.is_ascii_digit() || c == '.' => true,
         c if c.is_ascii_alphabetic() => {
             let word: String = text.chars().take_while(char::is_ascii_alphabetic).collect();
             let tail = text[word.len()..].trim_start();
             let is_name = word.len() == 1 || lex::is_name(&word);
-            let is_followed = tail.starts_with(['=', '^', '+', '/', '<', '>', '≤', '≥', '∈', '≈', '*', '·', '×'])
+            let is_followed = tail
+                .starts_with(['=', '^', '+', '/', '<', '>', '≤', '≥', '∈', '≈', '*', '·', '×'])
                 || text[word.len()..].starts_with(['(', '^', '_'])
                 || (word.len() == 1 && tail.starts_with("- ") && word != "a" && word != "I" && word != "A")
-                || tail.starts_with("\\in") || tail.starts_with("\\le") || tail.starts_with("\\ge") || tail.starts_with("\\cdot");
+                || tail.starts_with("\\in")
+                || tail.starts_with("\\le")
+                || tail.starts_with("\\ge")
+                || tail.starts_with("\\cdot");
             is_name && is_followed && !tail.starts_with("**")
         }
         c => ('α'..='ω').contains(&c) && !after_space.is_empty(),
@@ -457,19 +541,26 @@ fn is_mathematical(chunk: &str, after: &str, is_first: bool) -> bool {
     let mut letters = String::new();
     let mut is_command = false;
     let mut braces = 0_usize;
-    let has_other = chunk.chars().any(|c| c.is_ascii_digit() || "=^+*/()[]{}\\<>|√π".contains(c) || !c.is_ascii());
+    let has_other =
+        chunk.chars().any(|c| c.is_ascii_digit() || "=^+*/()[]{}\\<>|√π".contains(c) || !c.is_ascii());
     for c in chunk.chars().chain([' ']) {
         if c.is_ascii_alphabetic() {
             letters.push(c);
             continue;
         }
         if !letters.is_empty() && !is_command && braces == 0 {
-            let is_known = letters.len() == 1 || lex::is_name(&letters) || (has_other && letters.len() == 2 && chunk.contains(['^', '=', '(']));
+            let is_known = letters.len() == 1
+                || lex::is_name(&letters)
+                || (has_other && letters.len() == 2 && chunk.contains(['^', '=', '(']));
             if !is_known {
                 return false;
             }
         }
-        if !letters.is_empty() && is_command && matches!(letters.as_str(), "text" | "mbox" | "textbf" | "mathrm") && c == '{' {
+        if !letters.is_empty()
+            && is_command
+            && matches!(letters.as_str(), "text" | "mbox" | "textbf" | "mathrm")
+            && c == '{'
+        {
             braces += 1;
         } else if braces > 0 && c == '{' {
             braces += 1;
@@ -481,8 +572,10 @@ fn is_mathematical(chunk: &str, after: &str, is_first: bool) -> bool {
     }
     if chunk.chars().all(|c| c.is_ascii_alphabetic()) {
         // A letter by itself is a name only beside a sign: "a" is mostly an article.
-        let is_before_sign = after.trim_start().starts_with(['=', '^', '+', '*', '/', '<', '>', '≤', '≥', '×', '·']);
-        return chunk.len() == 1 && (is_before_sign || !(is_first || matches!(chunk, "a" | "A" | "I"))) || (chunk.len() > 1 && lex::is_name(chunk));
+        let is_before_sign =
+            after.trim_start().starts_with(['=', '^', '+', '*', '/', '<', '>', '≤', '≥', '×', '·']);
+        return chunk.len() == 1 && (is_before_sign || !(is_first || matches!(chunk, "a" | "A" | "I")))
+            || (chunk.len() > 1 && lex::is_name(chunk));
     }
     chunk.chars().any(|c| c.is_alphanumeric() || "=+-−*/^()[]{}\\<>|≤≥√π×·÷≈∞∪∈±%".contains(c))
 }
@@ -501,16 +594,21 @@ fn is_range(source: &str) -> bool {
 }
 
 fn is_plain_number(source: &str) -> bool {
-    source.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ',' | '-' | '−' | '$' | '\\' | '%' | ' ' | '(' | ')' | '{' | '}' | '!' | '/'))
+    source.chars().all(|c| {
+        c.is_ascii_digit()
+            || matches!(c, '.' | ',' | '-' | '−' | '$' | '\\' | '%' | ' ' | '(' | ')' | '{' | '}' | '!' | '/')
+    })
 }
 
 /// A value with words in it, at any depth of lists.
 fn has_words(value: &Value) -> bool {
     match value {
         Value::Text(_) => true,
-        Value::List(items) | Value::Tuple(items) | Value::Set(items) | Value::Union(items) | Value::Chain(items, _) => {
-            items.iter().any(has_words)
-        }
+        Value::List(items)
+        | Value::Tuple(items)
+        | Value::Set(items)
+        | Value::Union(items)
+        | Value::Chain(items, _) => items.iter().any(has_words),
         _ => false,
     }
 }

@@ -9,7 +9,8 @@ const BOUNDS: &[Pattern] = &[
     "more|less|fewer|greater|larger|smaller|higher|lower|bigger|longer|shorter|older|younger|later|earlier|better|worse than",
     "more|less|fewer|greater|larger|smaller|higher|lower than or equal to",
     "other|rather|different|else than",
-    "different|distinct from",
+    "different|distinct|differs|differ|differing from",
+    "fifth|sixth|seventh|eighth|ninth|tenth|twentieth|hundredth|thousandth|fifths|sixths|sevenths|eighths|ninths|tenths of",
     "different to",
     "at|the least|most|minimum|maximum|best|worst|latest|earliest",
     "at the least|most|minimum|maximum|best|worst|latest|earliest|very",
@@ -34,10 +35,14 @@ const BOUNDS: &[Pattern] = &[
     "anywhere|somewhere|anything between|from|near|under|over|above|below|up",
     "one|two|three|four|five|six|seven|eight|nine|ten|some|any|each|either|neither|none|most|many|few|several|part of",
     "one|two|three|four|five|six|seven|eight|nine|ten times",
-    "multiple|multiples|factor|factors|divisor|divisors|power|powers|fraction|part|portion|percentage|percent|square|root|logarithm|log|reciprocal|inverse|factorial|successor|predecessor|cube|complement of",
-    "divisible|congruent|coprime|proportional by|to",
+    "multiple|multiples|factor|factors|divisor|divisors|power|powers|fraction|part|portion|percentage|percent|square|root|logarithm|log|reciprocal|inverse|factorial|successor|predecessor|cube|complement|negative|opposite|digits|digit|factorization|parity|primes|neighbour|neighbor of",
+    "congruent|coprime|proportional to",
     "coprime with|to",
     "remainder when",
+    "number|numbers|prime|primes|integer|integers|one|digit|square|cube|value|values after|before|following|preceding|beyond|past",
+    "before",
+    "one|two|three|four|five|six|seven|eight|nine|ten|1 in",
+    "beat|beats|beating|outnumbers|outnumber|tops",
     "double|triple|quadruple|twice|thrice|half that|this|what|as",
     "dozen|dozens|pair|pairs|couple|hundreds|thousands|millions of",
     "as many|much|few|little|large|high|low|big|long|great|small as",
@@ -83,80 +88,337 @@ const ADJUNCTS: &[Pattern] = &[
 
 /// Says in one stroke that what it goes with is not so.
 pub(super) const NEGATIONS: &[&str] = &[
-    "not", "never", "neither", "nor", "isn't", "aren't", "wasn't", "weren't", "cannot", "can't", "couldn't", "won't",
-    "wouldn't", "shouldn't", "doesn't", "don't", "didn't", "hasn't", "haven't", "hadn't", "mustn't", "needn't", "ain't",
-    "isnt", "arent", "wasnt", "cant", "couldnt", "wont", "wouldnt", "shouldnt", "doesnt", "dont", "didnt", "nobody",
+    "not",
+    "never",
+    "neither",
+    "nor",
+    "isn't",
+    "aren't",
+    "wasn't",
+    "weren't",
+    "cannot",
+    "can't",
+    "couldn't",
+    "won't",
+    "wouldn't",
+    "shouldn't",
+    "doesn't",
+    "don't",
+    "didn't",
+    "hasn't",
+    "haven't",
+    "hadn't",
+    "mustn't",
+    "needn't",
+    "ain't",
+    "isnt",
+    "arent",
+    "wasnt",
+    "cant",
+    "couldnt",
+    "wont",
+    "wouldnt",
+    "shouldnt",
+    "doesnt",
+    "dont",
+    "didnt",
+    "nobody",
     "mustnt",
 ];
 
 /// Words of a clause that call its number wrong, impossible or doubted.
 const FAULTS: &[&str] = &[
-    "wrong", "wrongly", "incorrect", "incorrectly", "mistaken", "mistakenly", "mistake", "mistakes", "erroneous",
-    "erroneously", "false", "falsely", "impossible", "invalid", "doubt", "doubtful", "doubts", "unlikely", "untrue",
-    "inaccurate", "misread", "bogus", "nonsense", "absurd", "unreasonable", "fallacy", "trap", "error", "extraneous",
-    "misleading", "reject", "rejects", "rejected", "discard", "discards", "discarded", "refute", "refuted", "disproved",
-    "retract", "retracted", "withdraw", "deny", "denies", "excluded", "out-of-the-question", "implausible",
+    "wrong",
+    "wrongly",
+    "incorrect",
+    "incorrectly",
+    "mistaken",
+    "mistakenly",
+    "mistake",
+    "mistakes",
+    "erroneous",
+    "erroneously",
+    "false",
+    "falsely",
+    "impossible",
+    "invalid",
+    "doubt",
+    "doubtful",
+    "doubts",
+    "unlikely",
+    "untrue",
+    "inaccurate",
+    "misread",
+    "bogus",
+    "nonsense",
+    "absurd",
+    "unreasonable",
+    "fallacy",
+    "trap",
+    "error",
+    "extraneous",
+    "misleading",
+    "reject",
+    "rejects",
+    "rejected",
+    "discard",
+    "discards",
+    "discarded",
+    "refute",
+    "refuted",
+    "disproved",
+    "retract",
+    "retracted",
+    "withdraw",
+    "deny",
+    "denies",
+    "excluded",
+    "out-of-the-question",
+    "implausible",
 ];
 
 /// What a word of [`FAULTS`] calls wrong where a verb stands between it and the number: "the wrong answer is 7".
 const FAULTED: &[&str] = &[
-    "answer", "value", "result", "solution", "to", "that", "number", "guess", "conclusion", "figure", "reading", "response", "is",
-    "was", "would", "it", "option",
+    "answer",
+    "value",
+    "result",
+    "solution",
+    "to",
+    "that",
+    "number",
+    "guess",
+    "conclusion",
+    "figure",
+    "reading",
+    "response",
+    "is",
+    "was",
+    "would",
+    "it",
+    "option",
 ];
 
 /// What people only supposed: their number stands back behind another one.
 const SUPPOSED: &[&str] = &[
-    "thought", "assumed", "believed", "guessed", "supposed", "expected", "initially", "originally", "first", "might",
-    "may", "maybe", "perhaps", "possibly", "could", "naively", "tempted", "previously", "earlier", "formerly",
-    "seemed", "estimated", "claims", "claimed", "says", "said", "some", "someone", "people", "others", "many",
-    "estimate", "guess", "once", "alternatively",
+    "thought",
+    "assumed",
+    "believed",
+    "guessed",
+    "supposed",
+    "expected",
+    "initially",
+    "originally",
+    "first",
+    "might",
+    "may",
+    "maybe",
+    "perhaps",
+    "possibly",
+    "could",
+    "naively",
+    "tempted",
+    "previously",
+    "earlier",
+    "formerly",
+    "seemed",
+    "estimated",
+    "claims",
+    "claimed",
+    "says",
+    "said",
+    "some",
+    "someone",
+    "people",
+    "others",
+    "many",
+    "estimate",
+    "guess",
+    "once",
+    "alternatively",
+    "claim",
+    "argue",
+    "argues",
+    "argued",
+    "pretend",
 ];
 
 /// A clause that opens like this reasons about its numbers and does not give the answer.
 pub(super) const REASONS: &[&str] = &[
-    "because", "since", "given", "where", "while", "whereas", "although", "though", "considering", "seeing", "using",
-    "as", "due", "even", "despite", "having", "knowing", "noting", "recalling", "albeit", "per", "via",
-    "from", "with", "after", "when", "by", "once", "for", "after",
+    "because",
+    "since",
+    "given",
+    "where",
+    "while",
+    "whereas",
+    "although",
+    "though",
+    "considering",
+    "seeing",
+    "using",
+    "as",
+    "due",
+    "even",
+    "despite",
+    "having",
+    "knowing",
+    "noting",
+    "recalling",
+    "albeit",
 ];
 
 /// A clause that opens like this does not say that anything is so.
-pub(super) const CONDITIONS: &[&str] =
-    &["if", "unless", "assuming", "suppose", "supposing", "whether", "were", "imagine", "had", "until", "lest", "should"];
+pub(super) const CONDITIONS: &[&str] = &[
+    "if",
+    "unless",
+    "assuming",
+    "assume",
+    "let",
+    "provided",
+    "suppose",
+    "supposing",
+    "whether",
+    "were",
+    "imagine",
+    "had",
+    "until",
+    "lest",
+    "should",
+];
 
 /// Words at which a clause ends and another one starts.
 pub(super) const CLAUSES: &[&str] = &[
-    "but", "so", "because", "since", "whereas", "while", "although", "though", "however", "yet", "which", "who", "whom",
-    "whose", "if", "unless", "when", "where", "assuming", "whether", "hence", "thus", "therefore",
-    "then", "giving", "leaving", "making", "meaning", "given", "using", "provided", "except", "considering",
+    "but",
+    "so",
+    "because",
+    "since",
+    "whereas",
+    "while",
+    "although",
+    "though",
+    "however",
+    "yet",
+    "which",
+    "who",
+    "whom",
+    "whose",
+    "if",
+    "unless",
+    "when",
+    "where",
+    "assuming",
+    "whether",
+    "hence",
+    "thus",
+    "therefore",
+    "then",
+    "giving",
+    "leaving",
+    "making",
+    "meaning",
+    "given",
+    "using",
+    "provided",
+    "except",
+    "considering",
 ];
 
 /// Finite verbs that say what something is.
 pub(super) const COPULAS: &[&str] = &[
-    "is", "are", "was", "were", "equals", "equalled", "makes", "made", "gives", "gave", "yields", "yielded", "totals",
-    "totalled", "gets", "got", "leaves", "becomes", "became", "means", "comes", "came", "it's", "that's", "there's",
-    "he's", "she's", "answer's", "remains", "amounts", "here's", "we're", "what's", "stands", "reads",
-    "ist", "sind", "est", "sont", "es", "son", "ni",
+    "is", "are", "was", "were", "equals", "equalled", "makes", "made", "gives", "gave", "yields", "yielded",
+    "totals", "totalled", "gets", "got", "leaves", "becomes", "became", "means", "comes", "came", "it's",
+    "that's", "there's", "he's", "she's", "answer's", "remains", "amounts", "here's", "we're", "what's",
+    "stands", "reads", "ist", "sind", "est", "sont", "es", "son", "ni",
 ];
 
 /// Infinitives and the like that a negated auxiliary has before its number: "can't be 7", "doesn't come to 7".
 const PLAIN: &[&str] = &[
-    "be", "been", "being", "equal", "equals", "come", "get", "make", "give", "yield", "total", "amount", "have", "to", "out",
-    "up", "add", "work", "turn", "result", "in", "as", "become", "sum",
+    "be", "been", "being", "equal", "equals", "come", "get", "make", "give", "yield", "total", "amount",
+    "have", "to", "out", "up", "add", "work", "turn", "result", "in", "as", "become", "sum",
 ];
 
 /// Verbs and adjectives through which a negation reaches into the clause that they govern.
 const ATTITUDES: &[&str] = &[
-    "think", "believe", "say", "says", "agree", "mean", "claim", "accept", "buy", "suppose", "imply", "true", "case", "correct",
-    "right", "sure", "certain", "clear", "show", "conclude", "follow", "guarantee", "possible", "convinced", "know",
-    "feel", "assert", "nobody", "that",
+    "think",
+    "believe",
+    "say",
+    "says",
+    "agree",
+    "mean",
+    "claim",
+    "accept",
+    "buy",
+    "suppose",
+    "imply",
+    "true",
+    "case",
+    "correct",
+    "right",
+    "sure",
+    "certain",
+    "clear",
+    "show",
+    "conclude",
+    "follow",
+    "guarantee",
+    "possible",
+    "convinced",
+    "know",
+    "feel",
+    "assert",
+    "nobody",
+    "that",
 ];
 
 /// Between a word that bears on a number and the number itself: articles, adverbs and other words that only lead on.
 const GLUE: &[&str] = &[
-    "a", "an", "the", "of", "just", "about", "around", "roughly", "approximately", "exactly", "only", "some", "total", "than",
-    "precisely", "or", "so", "his", "her", "their", "its", "our", "my", "your", "this", "that", "these", "those", "whole", "full",
-    "mere", "whopping", "even", "quite", "simply", "value", "number", "approx", "circa", "sum", "grand", "really", "original",
-    "any", "figure", "more", "less", "actually",
+    "a",
+    "an",
+    "the",
+    "of",
+    "just",
+    "about",
+    "around",
+    "roughly",
+    "approximately",
+    "exactly",
+    "only",
+    "some",
+    "total",
+    "than",
+    "precisely",
+    "or",
+    "so",
+    "his",
+    "her",
+    "their",
+    "its",
+    "our",
+    "my",
+    "your",
+    "this",
+    "that",
+    "these",
+    "those",
+    "whole",
+    "full",
+    "mere",
+    "whopping",
+    "even",
+    "quite",
+    "simply",
+    "value",
+    "number",
+    "approx",
+    "circa",
+    "sum",
+    "grand",
+    "really",
+    "original",
+    "any",
+    "figure",
+    "more",
+    "less",
+    "actually",
 ];
 
 /// What the words after a number do to it.
@@ -182,7 +444,14 @@ pub(super) fn is_bound(left: &[&str]) -> bool {
     let is_idle = |at: usize| match left[..=at] {
         [.., "left" | "all" | "starting" | "see" | "the", "over" | "above"] => true,
         // "adds up to", "comes up to", "rounds up to"
-        [.., before, "up", "to"] => !matches!(before, "is" | "are" | "be" | "was" | "for" | "of" | "or" | "by" | "there's" | "it's" | "about" | "answer"),
+        [
+            ..,
+            "adds" | "add" | "added" | "adding" | "sums" | "sum" | "summing" | "comes" | "come" | "coming"
+            | "came" | "totals" | "rounds" | "round" | "rounded" | "rounding" | "works" | "ends" | "end"
+            | "ended" | "amounts" | "counts",
+            "up",
+            "to",
+        ] => true,
         _ => false,
     };
     reaching(left).any(|at| !is_idle(at - 1) && BOUNDS.iter().any(|pattern| ends_with(&left[..at], pattern)))
@@ -213,7 +482,67 @@ pub(super) fn is_adjunct(left: &[&str]) -> bool {
 
 /// Whether a number behind this word and before a comma stands for itself: "in 2020, 18 came" is no list.
 pub(super) fn is_preposition(word: &str) -> bool {
-    matches!(word, "in" | "on" | "at" | "by" | "of" | "for" | "after" | "before" | "from" | "since" | "with" | "within" | "during" | "until" | "step" | "day" | "part" | "case" | "problem" | "question")
+    matches!(
+        word,
+        "in" | "on"
+            | "at"
+            | "by"
+            | "of"
+            | "for"
+            | "after"
+            | "before"
+            | "from"
+            | "since"
+            | "with"
+            | "within"
+            | "during"
+            | "until"
+            | "step"
+            | "day"
+            | "part"
+            | "case"
+            | "problem"
+            | "question"
+    )
+}
+
+/// Whether a number behind this word stands for a place, a time or a part, where a verb has named another one.
+pub(super) fn is_behind(word: &str) -> bool {
+    is_preposition(word)
+        || matches!(
+            word,
+            "between"
+                | "than"
+                | "per"
+                | "every"
+                | "each"
+                | "over"
+                | "under"
+                | "among"
+                | "into"
+                | "through"
+                | "selling"
+                | "about"
+        )
+}
+
+pub(super) fn is_article(word: &str) -> bool {
+    matches!(
+        word,
+        "a" | "an"
+            | "the"
+            | "his"
+            | "her"
+            | "their"
+            | "its"
+            | "these"
+            | "those"
+            | "all"
+            | "just"
+            | "only"
+            | "selling"
+            | "buying"
+    )
 }
 
 /// Ends of `left` with nothing but glue behind them.
@@ -228,7 +557,10 @@ fn is_glue(word: &str) -> bool {
 
 /// Whether a negation in `left` reaches the number behind it.
 pub(super) fn is_negated(left: &[&str]) -> bool {
-    if left.windows(2).any(|pair| matches!(pair[0], "rule" | "rules" | "ruled" | "ruling") && pair[1] == "out") {
+    if left
+        .windows(2)
+        .any(|pair| matches!(pair[0], "rule" | "rules" | "ruled" | "ruling") && pair[1] == "out")
+    {
         return true;
     }
     if let Some(at) = left.iter().rposition(|word| FAULTS.contains(word)) {
@@ -242,22 +574,45 @@ pub(super) fn is_negated(left: &[&str]) -> bool {
             return !is_undone;
         }
     }
+    let is_ruled_out =
+        left.windows(2).any(|pair| {
+            matches!(pair[0], "no" | "longer")
+                && matches!(pair[1], "way" | "means" | "chance" | "circumstances" | "longer")
+        }) || left.windows(3).any(|w| matches!(w, ["no", "one", "gets" | "got" | "says" | "said"]));
+    if is_ruled_out {
+        return true;
+    }
     let Some(at) = left.iter().rposition(|word| NEGATIONS.contains(word)) else { return false };
     let after = &left[at + 1..];
     if after.first().is_some_and(|word| {
-        matches!(*word, "only" | "surprisingly" | "unexpectedly" | "coincidentally" | "to" | "just" | "merely" | "counting" | "including")
-            && !(after.len() == 1 && matches!(*word, "just" | "merely"))
+        matches!(
+            *word,
+            "only"
+                | "surprisingly"
+                | "unexpectedly"
+                | "coincidentally"
+                | "to"
+                | "just"
+                | "merely"
+                | "counting"
+                | "including"
+        ) && !(after.len() == 1 && matches!(*word, "just" | "merely"))
             && !after.contains(&"be")
     }) {
         return false;
     }
     let is_carried = after.iter().take(3).any(|word| ATTITUDES.contains(word));
     let is_double = left[..at].iter().any(|word| NEGATIONS.contains(word));
-    let is_cut = after.iter().any(|word| COPULAS.contains(word) && *word != "equals");
+    let is_cut = left[at] != "nobody" && after.iter().any(|word| COPULAS.contains(word) && *word != "equals");
     if is_carried && !is_double {
         return true;
     }
-    !is_cut && !is_double && after.iter().all(|word| is_glue(word) || PLAIN.contains(word) || after.len() <= 3)
+    !is_cut
+        && !is_double
+        && (left[at] == "nobody"
+            || after
+                .iter()
+                .all(|word| is_glue(word) || PLAIN.contains(word) || *word == "by" && after[0] == "by"))
 }
 
 /// Whether the clause only supposes its number.
@@ -268,9 +623,34 @@ pub(super) fn is_supposed(left: &[&str]) -> bool {
 /// Whether what follows a number in its clause calls it wrong: `right` is the words after it.
 pub(super) fn is_rejected(right: &[&str]) -> bool {
     // "7 is wrong", "7 dollars can't be right", "7 is not the answer", "7 would be a mistake"
+    let is_ruled = right.iter().take(6).any(|word| matches!(*word, "out"))
+        && right.iter().any(|word| matches!(*word, "ruled" | "rule" | "rules"));
+    let is_out = right.windows(4).take(4).any(|words| words == ["out", "of", "the", "question"]);
+    if is_ruled || is_out {
+        return true;
+    }
     let verb = right.iter().take(5).position(|word| {
-        COPULAS.contains(word) || NEGATIONS.contains(word)
-            || matches!(*word, "would" | "can" | "could" | "must" | "should" | "seems" | "looks" | "does" | "did" | "will" | "being" | "has")
+        COPULAS.contains(word)
+            || NEGATIONS.contains(word)
+            || matches!(
+                *word,
+                "would"
+                    | "can"
+                    | "could"
+                    | "must"
+                    | "should"
+                    | "seems"
+                    | "looks"
+                    | "turns"
+                    | "turned"
+                    | "proves"
+                    | "proved"
+                    | "does"
+                    | "did"
+                    | "will"
+                    | "being"
+                    | "has"
+            )
     });
     if matches!(right.first(), Some(&("wrong" | "incorrect" | "false" | "fails" | "flunks" | "no"))) {
         return true;
@@ -281,18 +661,60 @@ pub(super) fn is_rejected(right: &[&str]) -> bool {
     let fault = rest.iter().take(9).any(|word| FAULTS.contains(word));
     let Some(negation) = negation else {
         let is_off = rest.iter().take(3).any(|word| matches!(*word, "too" | "off"))
-            && rest.iter().any(|word| matches!(*word, "high" | "low" | "many" | "much" | "few" | "little" | "large" | "small" | "big" | "off"));
+            && rest.iter().any(|word| {
+                matches!(
+                    *word,
+                    "high" | "low" | "many" | "much" | "few" | "little" | "large" | "small" | "big" | "off"
+                )
+            });
         return fault || is_off;
     };
     if fault {
         return false;
     }
     let judged = rest[negation..].iter().any(|word| {
-        matches!(*word, "answer" | "right" | "correct" | "true" | "solution" | "result" | "case" | "it" | "possible" | "enough" | "work" | "works"
-            | "satisfy" | "fit" | "do" | "valid" | "accurate" | "sufficient" | "be" | "what" | "acceptable" | "hold")
+        matches!(
+            *word,
+            "answer"
+                | "right"
+                | "correct"
+                | "true"
+                | "solution"
+                | "result"
+                | "case"
+                | "it"
+                | "possible"
+                | "enough"
+                | "work"
+                | "works"
+                | "satisfy"
+                | "fit"
+                | "do"
+                | "valid"
+                | "accurate"
+                | "sufficient"
+                | "be"
+                | "what"
+                | "acceptable"
+                | "hold"
+        )
     });
     let is_singular = verb == 0
-        && matches!(rest[0], "is" | "isn't" | "was" | "wasn't" | "can" | "can't" | "cannot" | "does" | "doesn't" | "would" | "could" | "couldn't" | "wouldn't");
+        && matches!(
+            rest[0],
+            "is" | "isn't"
+                | "was"
+                | "wasn't"
+                | "can"
+                | "can't"
+                | "cannot"
+                | "does"
+                | "doesn't"
+                | "would"
+                | "could"
+                | "couldn't"
+                | "wouldn't"
+        );
     judged || is_singular
 }
 
@@ -301,7 +723,11 @@ pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
     let one = |what| Some((what, 1));
     match *right.first()? {
         "dozen" | "dozens" => one(After::Times(12, 1)),
-        "score" | "scores" if right.get(1).is_none_or(|word| matches!(*word, "of" | "and" | "is" | "eggs" | "years" | "people")) => {
+        "score" | "scores"
+            if right
+                .get(1)
+                .is_none_or(|word| matches!(*word, "of" | "and" | "is" | "eggs" | "years" | "people")) =>
+        {
             one(After::Times(20, 1))
         }
         "gross" if right.len() < 2 || right[1] == "of" => one(After::Times(144, 1)),
@@ -323,14 +749,34 @@ pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
         "tripled" | "trebled" => one(After::Times(3, 1)),
         "quadrupled" => one(After::Times(4, 1)),
         "halved" => one(After::Times(1, 2)),
+        "to" if right.get(1) == Some(&"the") => {
+            let ordinals =
+                ["second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
+            let power = right.get(2).and_then(|word| ordinals.iter().position(|ordinal| ordinal == word))?;
+            Some((After::Power(power as i64 + 2), 3))
+        }
         "half" if right.get(1) == Some(&"dozen") => Some((After::Times(6, 1), 2)),
-        "factorial" | "fold" | "ths" | "something" | "odd" | "mod" | "modulo" | "point" | "choose" => one(After::Unclear),
+        "factorial" | "fold" | "ths" | "something" | "odd" | "mod" | "modulo" | "point" | "choose" => {
+            one(After::Unclear)
+        }
         "times" => {
             // "7 times a week" counts; "7 times that", "7 times as many", "7 times larger" multiplies.
             let word = *right.get(1)?;
             let multiplies = matches!(
                 word,
-                "as" | "that" | "what" | "the" | "more" | "less" | "his" | "her" | "its" | "their" | "this" | "it" | "smaller" | "itself"
+                "as" | "that"
+                    | "what"
+                    | "the"
+                    | "more"
+                    | "less"
+                    | "his"
+                    | "her"
+                    | "its"
+                    | "their"
+                    | "this"
+                    | "it"
+                    | "smaller"
+                    | "itself"
             ) || word.ends_with("er");
             multiplies.then_some((After::Unclear, 2))
         }
@@ -353,6 +799,8 @@ pub(super) fn is_bound_after(right: &[&str]) -> bool {
         "as a lower|upper bound|limit",
         "plus or minus",
         "give or take",
+        "if not more|less|fewer|higher|lower|greater",
+        "and then some",
         "or possibly|maybe|perhaps|even more|less|fewer|another|higher|lower|something",
     ];
     (0..right.len().min(4)).any(|at| {
@@ -361,8 +809,13 @@ pub(super) fn is_bound_after(right: &[&str]) -> bool {
         // "give or take" by itself is "about"; "at least I think so" is about the speaker.
         is_here
             && !(matches!(rest[0], "give") && rest.len() == 3)
-            && !(starts_with(rest, "at least|best|most|worst") && rest.len() > 3 && rest[2..].iter().any(|w| matches!(*w, "i" | "we" | "according" | "think" | "that's")))
-            && !(starts_with(rest, "maximum|minimum|max") && rest.len() > 1 && at == 0 && COPULAS.contains(&rest[1]))
+            && !(starts_with(rest, "at least|best|most|worst")
+                && rest.len() > 3
+                && rest[2..].iter().any(|w| matches!(*w, "i" | "we" | "according" | "think" | "that's")))
+            && !(starts_with(rest, "maximum|minimum|max")
+                && rest.len() > 1
+                && at == 0
+                && COPULAS.contains(&rest[1]))
             && !right[..at].iter().any(|word| COPULAS.contains(word) || CLAUSES.contains(word))
     })
 }
@@ -388,9 +841,47 @@ pub(super) fn is_leading(word: &str) -> bool {
         || COPULAS.contains(&word)
         || matches!(
             word,
-            "therefore" | "thus" | "hence" | "then" | "indeed" | "still" | "now" | "also" | "course" | "i" | "think" | "believe" | "guess" | "we" | "find"
-                | "probably" | "likely" | "maybe" | "perhaps" | "fact" | "again" | "and" | "as" | "expected" | "required" | "always" | "going" | "close"
-                | "approximate" | "estimated" | "near" | "usd" | "rs" | "boxed" | "text" | "dollar" | "negative" | "minus" | "twice" | "half" | "double"
+            "therefore"
+                | "thus"
+                | "hence"
+                | "then"
+                | "indeed"
+                | "still"
+                | "now"
+                | "also"
+                | "course"
+                | "i"
+                | "think"
+                | "believe"
+                | "guess"
+                | "we"
+                | "find"
+                | "probably"
+                | "likely"
+                | "maybe"
+                | "perhaps"
+                | "fact"
+                | "again"
+                | "and"
+                | "as"
+                | "expected"
+                | "required"
+                | "always"
+                | "going"
+                | "close"
+                | "approximate"
+                | "estimated"
+                | "near"
+                | "usd"
+                | "rs"
+                | "boxed"
+                | "text"
+                | "dollar"
+                | "negative"
+                | "minus"
+                | "twice"
+                | "half"
+                | "double"
         )
 }
 
@@ -403,8 +894,43 @@ pub(super) fn is_telling(word: &str) -> bool {
         || FAULTS.contains(&word)
         || matches!(
             word,
-            "at" | "least" | "most" | "no" | "over" | "under" | "up" | "to" | "dozen" | "dozens" | "score" | "gross" | "twice" | "half" | "double" | "times"
-                | "plus" | "minus" | "between" | "almost" | "nearly" | "max" | "maximum" | "minimum" | "above" | "below" | "exceeds" | "such" | "squared"
-                | "cubed" | "doubled" | "tripled" | "halves" | "thirds" | "fewer" | "not" | "within" | "and" | "triple"
+            "at" | "least"
+                | "most"
+                | "no"
+                | "over"
+                | "under"
+                | "up"
+                | "to"
+                | "dozen"
+                | "dozens"
+                | "score"
+                | "gross"
+                | "twice"
+                | "half"
+                | "double"
+                | "times"
+                | "plus"
+                | "minus"
+                | "between"
+                | "almost"
+                | "nearly"
+                | "max"
+                | "maximum"
+                | "minimum"
+                | "above"
+                | "below"
+                | "exceeds"
+                | "such"
+                | "squared"
+                | "cubed"
+                | "doubled"
+                | "tripled"
+                | "halves"
+                | "thirds"
+                | "fewer"
+                | "not"
+                | "within"
+                | "and"
+                | "triple"
         )
 }

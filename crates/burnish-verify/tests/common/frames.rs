@@ -55,7 +55,8 @@ pub(crate) fn own() -> Vec<Frame> {
 
 /// `line` with every list's words in its places, [`PER_LINE`] of all combinations.
 fn expanded(line: &str, lists: &BTreeMap<&str, Vec<&str>>, dice: &mut Dice) -> Vec<String> {
-    let names: Vec<&str> = lists.keys().copied().filter(|name| line.contains(&format!("{{{name}}}"))).collect();
+    let names: Vec<&str> =
+        lists.keys().copied().filter(|name| line.contains(&format!("{{{name}}}"))).collect();
     let count: usize = names.iter().map(|name| lists[name].len()).product();
     let chosen: Vec<usize> = if count <= PER_LINE {
         (0..count).collect()
@@ -93,10 +94,14 @@ pub(crate) fn gsm8k(data: &Path, most: usize) -> Vec<Frame> {
         let (solution, answer) = row["answer"].as_str().unwrap().rsplit_once("####").unwrap();
         let last = without_calculations(solution.trim().lines().last().unwrap_or(""));
         let answer = answer.trim();
-        let places: Vec<usize> = last.match_indices(answer).map(|(at, _)| at).filter(|at| is_apart(&last, *at, answer.len())).collect();
-        // Answers of one digit stand for other things too often.
+        let places: Vec<usize> = last
+            .match_indices(answer)
+            .map(|(at, _)| at)
+            .filter(|at| is_apart(&last, *at, answer.len()))
+            .collect();
+        // Where the answer is the result of an equation, or the only number.
         if let [at] = places[..]
-            && answer.len() > 1
+            && is_plain(&last, at, answer.len())
         {
             let text = format!("{}{{V}}{}", &last[..at], &last[at + answer.len()..]);
             frames.push(Frame { set: "GSM8K's solutions", text, is_right: true, is_number: true });
@@ -106,6 +111,30 @@ pub(crate) fn gsm8k(data: &Path, most: usize) -> Vec<Frame> {
         }
     }
     frames
+}
+
+/// Whether the answer at `at` is all that a line says: nothing else is a number but what an equation before it adds up,
+/// and the sentence makes no bound of it.
+fn is_plain(line: &str, at: usize, length: usize) -> bool {
+    let has_digit = |text: &str| text.contains(|c: char| c.is_ascii_digit());
+    let before = line[..at].trim_end_matches(['$', ' ']);
+    let is_result = before.ends_with('=') || !has_digit(before);
+    let lower = line.to_lowercase();
+    let bounds = [
+        "at least",
+        "at most",
+        "minimum",
+        "maximum",
+        "more than",
+        "less than",
+        "fewer",
+        "exceed",
+        ">",
+        "<",
+        "not ",
+        "n't",
+    ];
+    is_result && !has_digit(&line[at + length..]) && !bounds.iter().any(|bound| lower.contains(bound))
 }
 
 /// Without `<<9*2=18>>`.
@@ -124,7 +153,8 @@ fn is_apart(text: &str, at: usize, length: usize) -> bool {
     let before = text[..at].chars().next_back();
     let after = text[at + length..].chars().next();
     let next = text[at + length..].chars().nth(1);
-    let ends = after.is_none_or(|c| !is_part(c) || (matches!(c, '.' | ',') && !next.is_some_and(|c| c.is_ascii_digit())));
+    let ends = after
+        .is_none_or(|c| !is_part(c) || (matches!(c, '.' | ',') && !next.is_some_and(|c| c.is_ascii_digit())));
     !before.is_some_and(is_part) && ends
 }
 
@@ -144,7 +174,13 @@ pub(crate) fn math(data: &Path, most: usize) -> Vec<Frame> {
         let after = &solution[close + 2..];
         let is_number = solution[inner..close].chars().all(|c| c.is_ascii_digit());
         let before = solution[start..at].trim_start();
-        if is_alone && is_number && after.len() < 40 && before.matches('$').count().is_multiple_of(2) && before.len() > 8 {
+        if is_alone
+            && is_number
+            && after.len() < 40
+            && before.matches('$').count().is_multiple_of(2)
+            && before.len() > 8
+            && is_plain(&format!("{before}0{after}"), before.len(), 1)
+        {
             let text = format!("{before}{{V}}{after}");
             frames.push(Frame { set: "MATH's solutions", text, is_right: true, is_number: false });
         }

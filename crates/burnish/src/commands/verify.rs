@@ -97,7 +97,9 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         let counts = json!({"rows": rows, "correct": correct, "different": different, "unreadable": unreadable, "no_answer": no_answer});
         format!("{}\n", json!({ "summary": counts }))
     } else {
-        format!("{correct} of {rows} correct, {different} different, {unreadable} unreadable, {no_answer} without an answer\n")
+        format!(
+            "{correct} of {rows} correct, {different} different, {unreadable} unreadable, {no_answer} without an answer\n"
+        )
     };
     say(&summary)?;
     Ok(())
@@ -121,10 +123,13 @@ fn judge_file(
     for record in Stream::open(file)? {
         let record = record?;
         let at = |problem: String| DataError::at(file, record.place, problem);
-        let response = column(&record.columns, arguments.response_column.as_deref(), &RESPONSES, "response").map_err(at)?;
-        let response = said(response).ok_or_else(|| at("the response is neither a text nor a list of messages".to_owned()))?;
+        let response = column(&record.columns, arguments.response_column.as_deref(), &RESPONSES, "response")
+            .map_err(at)?;
+        let response = said(response)
+            .ok_or_else(|| at("the response is neither a text nor a list of messages".to_owned()))?;
         let gold = column(&record.columns, arguments.gold_column.as_deref(), &GOLDS, "gold").map_err(at)?;
-        let gold = reference(gold).ok_or_else(|| at("the reference answer is neither a text nor a number".to_owned()))?;
+        let gold = reference(gold)
+            .ok_or_else(|| at("the reference answer is neither a text nor a number".to_owned()))?;
         let gold = match &last {
             Some((text, read)) if *text == gold => read,
             _ => {
@@ -146,7 +151,9 @@ fn column<'a>(
 ) -> Result<&'a Value, String> {
     let columns = || row.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     match named {
-        Some(name) => field(row, name).ok_or_else(|| format!("there is no column `{name}`; there are {}", columns())),
+        Some(name) => {
+            field(row, name).ok_or_else(|| format!("there is no column `{name}`; there are {}", columns()))
+        }
         None => known.iter().find_map(|name| field(row, name)).ok_or_else(|| {
             format!("no column is known as the {what}; name it by `--{what}-column`; there are {}", columns())
         }),
@@ -208,12 +215,14 @@ fn line(place: &str, explained: &Explanation) -> String {
 }
 
 fn block(place: &str, explained: &Explanation) -> String {
-    let mut text = format!("{place}: {}\n  reference  {}\n", name(explained.judgement.reason), explained.reference);
+    let mut text =
+        format!("{place}: {}\n  reference  {}\n", name(explained.judgement.reason), explained.reference);
     if let Some(found) = &explained.judgement.answer {
         let found = found.split_whitespace().collect::<Vec<_>>().join(" ");
         let whence = explained.place.map_or("the response", |place| place.description());
         let read = explained.answer.as_deref().unwrap_or("no single answer");
-        let _ = writeln!(text, "  answer     {read}\n  read from  {} in {whence}", shortened(&printable(&found)));
+        let _ =
+            writeln!(text, "  answer     {read}\n  read from  {} in {whence}", shortened(&printable(&found)));
     }
     text
 }
