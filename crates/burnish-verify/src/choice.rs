@@ -60,7 +60,8 @@ fn scanned(text: &str, is_marked: bool) -> Option<char> {
 }
 
 fn named(text: &str, is_marked: bool) -> Vec<Named> {
-    let text = plain(text);
+    // "All but B" is one phrase, "not A but B" is two.
+    let text = plain(text).replace("thing but ", "thing except ").replace("ll but ", "ll except ");
     let clauses = text
         .split([',', ';', ':', '—', '!', '?'])
         .flat_map(|clause| clause.split(" but "))
@@ -135,7 +136,9 @@ fn named(text: &str, is_marked: bool) -> Vec<Named> {
                     | "clearly"
                     | "definitely"
                     | "only"
-            ) || (raw.len() == 1 && text.split_whitespace().count() <= 3)
+            ) || (raw.len() == 1
+                && (text.split_whitespace().count() <= 3
+                    || found.last().is_some_and(|earlier: &Named| earlier.is_denied)))
                 || (is_marked && (index == 0 || prose::is_leading(before)));
             let is_letter = letter.is_ascii_alphabetic()
                 && (letter.is_ascii_uppercase() || is_bracketed)
@@ -193,7 +196,10 @@ fn letter(text: &str, is_marked: bool) -> Option<char> {
     let words = after.to_lowercase();
     let words: Vec<&str> =
         words.split(|c: char| !(c.is_alphanumeric() || c == '\'')).filter(|word| !word.is_empty()).collect();
-    (!names_another(after, letter) && !prose::denies(&[], &words)).then(|| letter.to_ascii_uppercase())
+    // "(B) False" has the option's text behind it, and no verdict on B.
+    let is_text = is_labelled && matches!(words.first(), Some(&("false" | "wrong" | "incorrect")));
+    (!names_another(after, letter) && (is_text || !prose::denies(&[], &words)))
+        .then(|| letter.to_ascii_uppercase())
 }
 
 /// Whether the rest hedges: another letter in brackets, or after "or", "and", a comma or a slash.

@@ -68,6 +68,11 @@ pub(crate) fn candidates(response: &str) -> Vec<String> {
         // A phrase is followed by its sentence's stop or stands in quotes.
         Mark::Phrase => {
             let mut candidates = vec![text.to_owned(), extract::stripped(text).to_owned()];
+            // "The answer is to reduce costs": the infinitive is the answer's.
+            let before = response[..found.start].trim_end();
+            if before.to_ascii_lowercase().ends_with(" to") {
+                candidates.push(extract::stripped(&format!("to {text}")).to_owned());
+            }
             let lower = text.to_ascii_lowercase();
             for lead in LEADS {
                 if let Some(rest) = lower.strip_prefix(lead).filter(|rest| rest.starts_with([' ', ':'])) {

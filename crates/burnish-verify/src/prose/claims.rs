@@ -41,6 +41,8 @@ pub(super) struct Claim {
     pub(super) is_led: bool,
     /// Behind a preposition.
     pub(super) is_behind: bool,
+    /// Behind a verb such as "is" or "has".
+    pub(super) has_verb: bool,
     /// Behind any word of its clause.
     pub(super) has_lead: bool,
 }
@@ -70,6 +72,8 @@ const BACK: &[&str] = &[
     "whoops",
     "strike",
     "my",
+    "on",
+    "let",
 ];
 
 /// The clause that is being read.
@@ -234,6 +238,7 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 claim.clause = clause.number;
                 let is_chain = matches!(claim.value, Some(Value::Chain(..)));
                 claim.is_led = is_chain || clause.left.iter().any(|word| COPULAS.contains(word));
+                claim.has_verb = claim.is_led || clause.left.iter().any(|word| words::is_verb(word));
                 if clause.after_dash && claim.rank == Rank::Aside && (takes_back || is_chain) {
                     claim.rank = Rank::Main;
                 }
@@ -241,12 +246,13 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     words_from(tokens, term.next).first().and_then(|word| crate::units::find(word)),
                     Some("second" | "minute" | "hour" | "day" | "week" | "month" | "year")
                 );
-                claim.is_behind = clause
-                    .left
-                    .iter()
-                    .rev()
-                    .find(|word| !words::is_article(word))
-                    .is_some_and(|word| words::is_behind(word));
+                claim.is_behind = !is_chain
+                    && clause
+                        .left
+                        .iter()
+                        .rev()
+                        .find(|word| !words::is_article(word))
+                        .is_some_and(|word| words::is_behind(word));
                 if is_time
                     && claim.is_behind
                     && clause.has_value
@@ -260,11 +266,29 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 claim.end = claim.end.max(token.end);
                 takes_back = false;
                 after_stop = false;
-                // "18, which is less than 20": what is said of a value leaves it as it is.
-                if clause.is_relative && claim.value.is_none() && !found.is_empty() {
+                // "18, which is less than 20", "which is divisible by 6": what is said of a value leaves it as it is.
+                let is_said_of = claim.value.is_none()
+                    || (claim.is_behind
+                        && !is_chain
+                        && clause.left.first().is_some_and(|word| COPULAS.contains(word)));
+                if clause.is_relative && is_said_of && !found.is_empty() {
                     claim.rank = claim.rank.min(Rank::Aside);
                 }
-                if is_adjunct && clause.rank == Rank::Main && claim.rank == Rank::Main {
+                // "36 points over 4 games", "36 students, 5 more than last year": no bounds of what was said.
+                let is_span = clause.left.len() <= 3
+                    && clause.left.last().is_some_and(|word| {
+                        matches!(*word, "over" | "under" | "within" | "between" | "above" | "below" | "until")
+                    })
+                    && !clause.left.iter().any(|word| {
+                        words::is_verb(word) || matches!(*word, "and" | "or" | "to" | "," | "now")
+                    });
+                let is_comparison = clause.left.is_empty() && clause.number > 0 && claim.value.is_none();
+                let is_set_back = (clause.has_value && (is_span || words::is_purpose(&clause.left)))
+                    || (is_comparison
+                        && found.last().is_some_and(|last| last.has_verb && last.value.is_some()));
+                let is_result = clause.left.contains(&"equals");
+                let is_adjunct = (is_adjunct || is_set_back) && !is_result;
+                if is_adjunct && !is_chain && clause.rank == Rank::Main && claim.rank == Rank::Main {
                     claim.rank = Rank::Adjunct;
                 }
                 found.push(claim);
@@ -300,6 +324,11 @@ impl<'a> Clause<'a> {
             self.left.push(word);
             return;
         }
+        // "believe it or not": no negation.
+        if word == "not" && self.left.last() == Some(&"or") {
+            self.left.pop();
+            return;
+        }
         let starts = |list: &[&str]| list.contains(&word);
         let is_inverted = !matches!(word, "should" | "had" | "were")
             || following.first().is_some_and(|next| {
@@ -330,6 +359,19 @@ impl<'a> Clause<'a> {
         } else if starts(CLAUSES) || (opens && (starts(REASONS) || word == "and")) {
             let is_adverb = matches!(word, "thus" | "therefore" | "then" | "hence") && !opens;
             if is_adverb {
+                // "If she sold 9 then she has 18": the condition ends without a comma.
+                if self.rank == Rank::Condition && self.is_leading {
+                    self.open(Rank::Main, false);
+                }
+                return;
+            }
+            // "the given points", "is provided by": no clause.
+            let is_participle = matches!(
+                word,
+                "given" | "provided" | "using" | "considering" | "making" | "giving" | "leaving" | "meaning"
+            ) && self.left.last().is_some_and(|last| is_determiner(last));
+            if is_participle {
+                self.left.push(word);
                 return;
             }
             let is_reason = starts(REASONS) || matches!(word, "provided");
@@ -395,6 +437,26 @@ impl<'a> Clause<'a> {
     }
 }
 
+fn is_determiner(word: &str) -> bool {
+    COPULAS.contains(&word)
+        || matches!(
+            word,
+            "the"
+                | "a"
+                | "an"
+                | "this"
+                | "these"
+                | "those"
+                | "its"
+                | "their"
+                | "his"
+                | "her"
+                | "our"
+                | "be"
+                | "been"
+        )
+}
+
 /// "if I am not mistaken", "if you count them": the first leaves its number as it is.
 fn is_polite(word: &str, following: &[&str]) -> bool {
     word == "if"
@@ -442,10 +504,21 @@ fn is_taking_back(words: &[&str]) -> bool {
                         | "rather"
                 )
         }
-        ["i", rest @ ..] => matches!(rest, ["mean" | "meant", ..] | ["should", "have", ..]),
+        ["i", rest @ ..] => matches!(
+            rest,
+            ["mean" | "meant", ..] | ["should", "have", ..] | ["take", "that" | "it" | "this", "back", ..]
+        ),
+        ["let", rest @ ..] => {
+            matches!(rest, ["me" | "us", "correct" | "fix" | "revise" | "amend" | "rephrase" | "redo", ..])
+        }
         ["my", rest @ ..] => matches!(rest, ["mistake" | "bad" | "apologies", ..]),
         ["make", rest @ ..] => matches!(rest, ["that", ..] | ["it", ..]),
         ["in", rest @ ..] => matches!(rest, ["truth" | "reality" | "actuality", ..]),
+        ["on", rest @ ..] => matches!(
+            rest,
+            ["second" | "further" | "closer" | "reflection" | "reconsideration" | "review", ..]
+                | ["a", "second" | "closer", ..]
+        ),
         ["instead", ..] => true,
         _ => true,
     }
@@ -532,7 +605,8 @@ fn claim(
         )
     });
     let is_list_of = term.items > 1 && sums && matches!(left.last(), Some(&("of" | "between" | "the")));
-    if is_list_of || words::is_bound(&left) || words::is_bound_after(&right) {
+    if is_list_of || words::is_called_bound(&right) || words::is_bound(&left) || words::is_bound_after(&right)
+    {
         value = None;
     }
     match multiple(&left) {
@@ -569,8 +643,7 @@ fn claim(
         value = None;
     }
     let mut rank = clause.rank;
-    let is_formula_with_names =
-        wants_number && matches!(&value, Some(Value::Quantity { expr, .. }) if has_name(expr));
+    let is_formula_with_names = wants_number && value.as_ref().is_some_and(is_formula);
     if is_formula_with_names {
         rank = rank.min(Rank::Aside);
     }
@@ -593,7 +666,11 @@ fn claim(
         && left.iter().any(|word| {
             matches!(*word, "would" | "could" | "she'd" | "he'd" | "they'd" | "we'd" | "it'd" | "might")
         });
+    let is_counterfactual =
+        left.windows(3).any(|words| matches!(words, ["would" | "could" | "might", "have", "been"]));
     if is_unreal
+        || is_counterfactual
+        || is_one_case(tokens, &tail)
         || is_hypothetical
         || matches!(tail[..], ["if", "and", "only", ..] | ["if", "there", "were", ..])
     {
@@ -618,9 +695,18 @@ fn claim(
         takes_back: false,
         clause: 0,
         is_led: false,
+        has_verb: false,
         is_behind: false,
         has_lead: false,
     }
+}
+
+/// Whether a value is that of one case of several: "7 if it is even and 8 otherwise".
+fn is_one_case(tokens: &[Token], tail: &[&str]) -> bool {
+    let count = |wanted: &str| {
+        tokens.iter().filter(|token| matches!(&token.kind, Kind::Word(word) if word == wanted)).count()
+    };
+    tail.first() == Some(&"if") && (count("if") > 1 || count("otherwise") > 0)
 }
 
 /// Whether a later clause takes a value back before another one is named: "but that's not it", "or so I thought".
@@ -710,6 +796,15 @@ fn named(tokens: &[Token], next: usize) -> bool {
             && matches!(words.get(answer + 1), Some(&"to"))
             && before.len() <= 4
             && before.first().is_some_and(|word| COPULAS.contains(word)))
+}
+
+/// A value with variables that no equation gives a value.
+fn is_formula(value: &Value) -> bool {
+    match value {
+        Value::Quantity { expr, .. } => has_name(expr),
+        Value::Tuple(items) | Value::List(items) | Value::Set(items) => items.iter().any(is_formula),
+        _ => false,
+    }
 }
 
 fn has_name(expr: &Expr) -> bool {

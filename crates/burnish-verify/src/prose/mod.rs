@@ -59,7 +59,9 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
             is_retraction(sentence)
                 || words_of(sentence)
                     .first()
-                    .is_some_and(|word| matches!(*word, "no" | "wait" | "actually" | "so" | "then" | "yes"))
+                    .is_some_and(|word| matches!(*word, "no" | "so" | "then" | "yes"))
+                || sentence.iter().any(|token| token.kind == Kind::Sign('='))
+                || claims(sentence, text, wants_number).iter().any(|claim| claim.takes_back)
         })
     {
         return reading(text, claim, &[]);
@@ -259,7 +261,15 @@ fn chosen(found: &[Claim], mark: Option<usize>, text: &str) -> Outcome {
             .filter(|word| !word.is_empty());
         let led = between.filter(|word| !words::is_leading(&word.to_lowercase())).count();
         let is_first = marked.first().is_some_and(|claim| claim.start == first.start) || marked[0].is_negated;
-        if led <= 1 && is_first && !first.is_supposed {
+        // "Answer: after 4 days he has 18": behind a mere label the sentence's own verb counts.
+        let is_overruled = !first.has_verb
+            && standing.iter().any(|later| {
+                later.start > first.start
+                    && later.has_verb
+                    && later.clause == first.clause
+                    && later.rank == Rank::Main
+            });
+        if led <= 1 && is_first && !first.is_supposed && !is_overruled {
             return Outcome::Claim(taken_back.map_or(first, |back| back).clone());
         }
     }
@@ -286,8 +296,23 @@ fn chosen(found: &[Claim], mark: Option<usize>, text: &str) -> Outcome {
             && last.is_tentative
             && matches!(last.rank, Rank::Main | Rank::Condition)
     });
+    // "Could be 18, could be 20" as well.
+    let other = other.or_else(|| {
+        let is_other = |claim: &&&Claim| {
+            pick.is_some_and(|pick| {
+                pick.is_tentative && pick.clause != claim.clause && source(text, pick) != source(text, claim)
+            }) && claim.is_tentative
+                && claim.rank == Rank::Main
+        };
+        standing.iter().find(is_other)
+    });
     match (pick, other) {
-        (Some(pick), Some(other)) => Outcome::Claim(Claim { value: None, end: other.end, ..(*pick).clone() }),
+        (Some(pick), Some(other)) => Outcome::Claim(Claim {
+            value: None,
+            start: pick.start.min(other.start),
+            end: pick.end.max(other.end),
+            ..(*pick).clone()
+        }),
         (Some(pick), None) => Outcome::Claim((*pick).clone()),
         (None, _) => Outcome::Nothing,
     }
@@ -367,6 +392,7 @@ fn is_retraction(sentence: &[Token]) -> bool {
                 | ["ignore", "that" | "this", ..]
                 | ["forget", ..]
                 | ["strike", "that"]
+                | ["i", "take", "that" | "it" | "this", "back", ..]
         )
         || (words.first() == Some(&"i")
             && words.iter().any(|word| {

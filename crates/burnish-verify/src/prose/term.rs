@@ -319,7 +319,7 @@ fn joint(
             words_from(tokens, after_words + 1).first().and_then(|word| units::find(word)),
         )
         && first != other
-        && *unit != "in"
+        && unit != "in"
     {
         return Some((Joint::Unclear, after_words));
     }
@@ -331,6 +331,10 @@ fn joint(
             // "7 of the 20" counts among them; "7 of 20" is a ratio.
             let is_part = right.len() > nouns + count;
             return (!is_part).then_some((Joint::Of, second));
+        }
+        // "7 out of the 20 stayed": a count.
+        Joint::Unclear if right[nouns..].starts_with(&["out", "of"]) && right.len() > nouns + count => {
+            return None;
         }
         Joint::Unclear if is_adjunct => return None,
         Joint::Unclear if matches!(right[nouns], "in" | "by" | "to" | "over") => {

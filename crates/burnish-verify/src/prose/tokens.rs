@@ -362,7 +362,9 @@ impl Scanner<'_> {
         if letters.is_empty() {
             let next = at(end);
             return Some(match next {
-                Some('+') if !digit(end + 1) && at(end + 1) != Some(' ') => {
+                Some('+')
+                    if !(end + 1..end + 3).any(|i| digit(i) || matches!(at(i), Some('$' | '\\' | '('))) =>
+                {
                     (self.at + place(end + 1), found(None, false))
                 }
                 Some('-' | '–' | '‑') if at(end + 1).is_some_and(char::is_alphabetic) => {

@@ -52,7 +52,7 @@ const BOUNDS: &[Pattern] = &[
     "give or take",
     "plus or minus",
     "such as",
-    "including|included",
+    "including",
     "example|instance|eg|e.g",
     "guess|bet between",
 ];
@@ -66,6 +66,9 @@ const EXCLUDED: &[Pattern] = &[
     "unlike|except|excepting|besides|excluding|versus|vs|barring|without",
     "except|save for",
     "apart|aside from",
+    "contrary|compared|opposed to",
+    "compared with",
+    "contrast to|with",
     "and|but not",
     "anything|everything|all but",
     "far|nowhere|away from|near",
@@ -173,8 +176,24 @@ const FAULTS: &[&str] = &[
     "deny",
     "denies",
     "excluded",
-    "out-of-the-question",
     "implausible",
+    "careless",
+    "naive",
+    "hasty",
+    "contradicts",
+    "contradict",
+    "contradicting",
+    "contradiction",
+    "contradictory",
+    "refuse",
+    "refuses",
+    "refused",
+    "disagree",
+    "disagrees",
+    "dispute",
+    "disputes",
+    "disputed",
+    "disbelieve",
 ];
 
 /// What a word of [`FAULTS`] calls wrong where a verb stands between it and the number: "the wrong answer is 7".
@@ -208,17 +227,12 @@ const SUPPOSED: &[&str] = &[
     "expected",
     "initially",
     "originally",
-    "first",
-    "might",
-    "may",
     "maybe",
     "perhaps",
     "possibly",
-    "could",
     "naively",
     "tempted",
     "previously",
-    "earlier",
     "formerly",
     "seemed",
     "estimated",
@@ -226,20 +240,22 @@ const SUPPOSED: &[&str] = &[
     "claimed",
     "says",
     "said",
-    "some",
-    "someone",
-    "people",
-    "others",
-    "many",
     "estimate",
     "guess",
-    "once",
     "alternatively",
     "claim",
     "argue",
     "argues",
     "argued",
     "pretend",
+];
+
+/// Who supposes, where a verb follows: "some say 7".
+const SPEAKERS: &[&str] = &["some", "someone", "people", "others", "many", "one"];
+/// What they do.
+const SAYING: &[&str] = &[
+    "say", "says", "think", "thinks", "might", "may", "would", "will", "get", "gets", "answer", "believe",
+    "claim",
 ];
 
 /// A clause that opens like this reasons about its numbers and does not give the answer.
@@ -465,6 +481,13 @@ fn is_sole(left: &[&str]) -> bool {
         || ends_with(left, "nothing|none but")
         || ends_with(left, "no more|less|fewer and|nor|or no less|more|fewer than")
         || ends_with(left, "no more|less|fewer and|nor|or less|more|fewer than")
+        || is_nothing_else(left)
+}
+
+/// "It can't be anything else than 7", "isn't anything but 7"
+fn is_nothing_else(left: &[&str]) -> bool {
+    (ends_with(left, "anything|any other|else than") || ends_with(left, "anything|any but"))
+        && left.iter().any(|word| NEGATIONS.contains(word))
 }
 
 /// Whether the words before a number take it out.
@@ -574,15 +597,17 @@ pub(super) fn is_negated(left: &[&str]) -> bool {
             return !is_undone;
         }
     }
-    let is_ruled_out =
-        left.windows(2).any(|pair| {
-            matches!(pair[0], "no" | "longer")
-                && matches!(pair[1], "way" | "means" | "chance" | "circumstances" | "longer")
-        }) || left.windows(3).any(|w| matches!(w, ["no", "one", "gets" | "got" | "says" | "said"]));
+    let is_ruled_out = left.windows(2).any(|pair| {
+        matches!(pair[0], "no" | "longer")
+            && matches!(pair[1], "way" | "means" | "chance" | "circumstances" | "longer" | "case" | "event")
+    }) || left.windows(2).any(|w| matches!(w, ["no", "one"]));
     if is_ruled_out {
         return true;
     }
     let Some(at) = left.iter().rposition(|word| NEGATIONS.contains(word)) else { return false };
+    if is_nothing_else(left) {
+        return false;
+    }
     let after = &left[at + 1..];
     if after.first().is_some_and(|word| {
         matches!(
@@ -610,14 +635,39 @@ pub(super) fn is_negated(left: &[&str]) -> bool {
     !is_cut
         && !is_double
         && (left[at] == "nobody"
-            || after
-                .iter()
-                .all(|word| is_glue(word) || PLAIN.contains(word) || *word == "by" && after[0] == "by"))
+            || after.first() == Some(&"by")
+            // One verb of whatever meaning: "doesn't reach 7", "did not pay 7".
+            || after.iter().filter(|word| !(is_glue(word) || PLAIN.contains(word))).count()
+                <= usize::from(is_auxiliary(left, at)))
+}
+
+/// Whether the negation at `at` is that of a verb that follows: "didn't", "do not", "won't".
+fn is_auxiliary(left: &[&str], at: usize) -> bool {
+    let auxiliaries = ["do", "does", "did", "will", "would", "can", "could", "should", "has", "have", "had"];
+    let before = at.checked_sub(1).map_or("", |before| left[before]);
+    (left[at] == "not" && auxiliaries.contains(&before))
+        || matches!(left[at], "cannot" | "never")
+        || (left[at] != "isn't"
+            && left[at].ends_with("n't")
+            && !matches!(left[at], "aren't" | "wasn't" | "weren't"))
 }
 
 /// Whether the clause only supposes its number.
 pub(super) fn is_supposed(left: &[&str]) -> bool {
-    left.iter().any(|word| SUPPOSED.contains(word))
+    left.iter().enumerate().any(|(at, word)| {
+        let next = left.get(at + 1).copied().unwrap_or("");
+        let before = at.checked_sub(1).map_or("", |before| left[before]);
+        match *word {
+            "might" | "may" | "could" => matches!(next, "be" | "have" | "look" | "seem"),
+            "first" | "earlier" => {
+                matches!(before, "i" | "we" | "he" | "she" | "they" | "you" | "at" | "my" | "our" | "an")
+            }
+            // "The expected value is 7" supposes nothing.
+            "expected" | "estimated" | "supposed" if matches!(before, "the" | "an" | "a" | "is") => false,
+            word if SPEAKERS.contains(&word) => SAYING.contains(&next),
+            word => SUPPOSED.contains(&word),
+        }
+    })
 }
 
 /// Whether what follows a number in its clause calls it wrong: `right` is the words after it.
@@ -626,7 +676,9 @@ pub(super) fn is_rejected(right: &[&str]) -> bool {
     let is_ruled = right.iter().take(6).any(|word| matches!(*word, "out"))
         && right.iter().any(|word| matches!(*word, "ruled" | "rule" | "rules"));
     let is_out = right.windows(4).take(4).any(|words| words == ["out", "of", "the", "question"]);
-    if is_ruled || is_out {
+    let is_senseless = right.windows(2).take(4).any(|words| matches!(words, ["no", "sense"]))
+        || matches!(right, [.., "is" | "was" | "are", "out" | "exceeded" | "surpassed" | "missed"]);
+    if is_ruled || is_out || is_senseless {
         return true;
     }
     let verb = right.iter().take(5).position(|word| {
@@ -652,7 +704,11 @@ pub(super) fn is_rejected(right: &[&str]) -> bool {
                     | "has"
             )
     });
-    if matches!(right.first(), Some(&("wrong" | "incorrect" | "false" | "fails" | "flunks" | "no"))) {
+    let is_false = rest_contradicts(right);
+    if is_false
+        || matches!(right.first(), Some(&("wrong" | "incorrect" | "false" | "fails" | "flunks")))
+        || matches!(right, ["no" | "not" | "nope"] | ["not", "quite" | "really"])
+    {
         return true;
     }
     let Some(verb) = verb else { return false };
@@ -718,6 +774,56 @@ pub(super) fn is_rejected(right: &[&str]) -> bool {
     judged || is_singular
 }
 
+/// "7 contradicts what is given", "7 leads to a contradiction"
+fn rest_contradicts(right: &[&str]) -> bool {
+    let at = right.iter().take(5).position(|word| word.starts_with("contradict"));
+    at.is_some_and(|at| {
+        !right[..at].iter().any(|word| matches!(*word, "no" | "without") || NEGATIONS.contains(word))
+    })
+}
+
+/// Whether a verb leads from the words before a number to it: what is said, not where or when.
+pub(super) fn is_verb(word: &str) -> bool {
+    COPULAS.contains(&word)
+        || matches!(
+            word,
+            "has" | "have" | "had" | "make" | "give" | "get" | "leave" | "need" | "needs" | "remain"
+        )
+}
+
+/// Whether a number behind these words, which follow another number, belongs to what is done with that one: "36 ways to
+/// pick 2 of them", "36 ways of picking 2", but not "add 9 to get 36".
+pub(super) fn is_purpose(left: &[&str]) -> bool {
+    const RESULTS: &[&str] = &[
+        "get", "obtain", "find", "produce", "arrive", "reach", "end", "form", "leave", "see", "conclude",
+        "receive",
+    ];
+    let needs = left.iter().any(|word| matches!(*word, "need" | "needs" | "needed" | "short" | "missing"));
+    // Behind a further verb, or an equals sign, something is said again.
+    let from =
+        left.iter().rposition(|word| COPULAS.contains(word)).map_or(0, |verb| left.len().min(verb + 1));
+    left[from..].windows(2).any(|pair| match pair {
+        ["to", verb] => {
+            !(is_glue(verb)
+                || PLAIN.contains(verb)
+                || RESULTS.contains(verb) && !needs
+                || verb.ends_with('s'))
+        }
+        ["of" | "for", verb] => verb.len() > 5 && verb.ends_with("ing"),
+        _ => false,
+    })
+}
+
+/// Whether the words after a number and a verb call it a bound: "7 is a lower bound", "7 is the least it can be".
+pub(super) fn is_called_bound(right: &[&str]) -> bool {
+    let right = &right[..right.len().min(8)];
+    right.windows(3).any(|words| {
+        matches!(words, ["a" | "an", "lower" | "upper", "bound" | "limit"])
+            || matches!(words, ["it" | "that" | "this", "can" | "could" | "may" | "might", "be"])
+                && right.iter().any(|word| matches!(*word, "least" | "most" | "minimum" | "maximum"))
+    })
+}
+
 /// What the words right after a number do to it, and how many of them.
 pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
     let one = |what| Some((what, 1));
@@ -749,6 +855,7 @@ pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
         "tripled" | "trebled" => one(After::Times(3, 1)),
         "quadrupled" => one(After::Times(4, 1)),
         "halved" => one(After::Times(1, 2)),
+        "below" if right.get(1) == Some(&"zero") => Some((After::Times(-1, 1), 2)),
         "to" if right.get(1) == Some(&"the") => {
             let ordinals =
                 ["second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
@@ -799,6 +906,7 @@ pub(super) fn is_bound_after(right: &[&str]) -> bool {
         "as a lower|upper bound|limit",
         "plus or minus",
         "give or take",
+        "on top of",
         "if not more|less|fewer|higher|lower|greater",
         "and then some",
         "or possibly|maybe|perhaps|even more|less|fewer|another|higher|lower|something",
