@@ -277,10 +277,26 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 // "36 points over 4 games", "36 students, 5 more than last year": no bounds of what was said.
                 let is_span = clause.left.len() <= 3
                     && clause.left.last().is_some_and(|word| {
-                        matches!(*word, "over" | "under" | "within" | "between" | "above" | "below" | "until")
+                        matches!(
+                            *word,
+                            "over" | "in" | "under" | "within" | "between" | "above" | "below" | "until"
+                        )
                     })
                     && !clause.left.iter().any(|word| {
-                        words::is_verb(word) || matches!(*word, "and" | "or" | "to" | "," | "now")
+                        words::is_verb(word)
+                            || matches!(
+                                *word,
+                                "and"
+                                    | "or"
+                                    | "result"
+                                    | "results"
+                                    | "end"
+                                    | "ends"
+                                    | "resulting"
+                                    | "to"
+                                    | ","
+                                    | "now"
+                            )
                     });
                 let is_comparison = clause.left.is_empty() && clause.number > 0 && claim.value.is_none();
                 let is_set_back = (clause.has_value && (is_span || words::is_purpose(&clause.left)))
@@ -311,7 +327,8 @@ impl<'a> Clause<'a> {
             && matches!(
                 self.left.last(),
                 Some(&("anything" | "everything" | "all" | "nothing" | "none" | "any" | "no" | "cannot"))
-            );
+            )
+            || (word == "but" && matches!(self.left[..], [.., "any" | "every" | "each", _]));
         if is_all_but {
             self.left.push(word);
             return;

@@ -71,7 +71,7 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
     let mut was_retracted = false;
     let mut is_confirmed = false;
     for (index, sentence) in sentences.iter().enumerate().rev() {
-        let is_question = matches!(sentence.last().map(|token| &token.kind), Some(Kind::Stop('?')));
+        let is_question = is_question(sentence);
         let claims = claims(sentence, text, wants_number);
         if claims.is_empty() {
             was_retracted |= is_retraction(sentence) && index > 0;
@@ -121,7 +121,7 @@ pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
         if last.end <= mark {
             continue;
         }
-        let is_question = matches!(last.kind, Kind::Stop('?'));
+        let is_question = is_question(sentence);
         let found = claims(sentence, text, wants_number);
         let is_marked = sentence[0].start < mark;
         if let Some(first) = &picked {
@@ -220,7 +220,7 @@ pub(crate) fn named_after(text: &str, from: usize, wants_number: bool) -> Option
     let tokens = tokens::tokens(text, 0, TOKENS);
     let sentences = sentences(&tokens);
     let claim = sentences.iter().rev().find_map(|sentence| {
-        let is_question = matches!(sentence.last().map(|token| &token.kind), Some(Kind::Stop('?')));
+        let is_question = is_question(sentence);
         let found = claims(sentence, text, wants_number);
         found
             .into_iter()
@@ -333,6 +333,13 @@ fn words_of(sentence: &[Token]) -> Vec<&str> {
             _ => None,
         })
         .collect()
+}
+
+/// "It is 18, right?" asks for nothing.
+fn is_question(sentence: &[Token]) -> bool {
+    let is_tag = matches!(sentence, [.., Token { kind: Kind::Comma, .. }, Token { kind: Kind::Word(word), .. }, _]
+        if matches!(word.as_str(), "right" | "correct" | "okay" | "ok" | "yes"));
+    !is_tag && matches!(sentence.last().map(|token| &token.kind), Some(Kind::Stop('?')))
 }
 
 /// A value with a word or two, and a full stop.

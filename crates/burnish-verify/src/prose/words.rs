@@ -11,7 +11,7 @@ const BOUNDS: &[Pattern] = &[
     "other|rather|different|else than",
     "different|distinct|differs|differ|differing from",
     "fifth|sixth|seventh|eighth|ninth|tenth|twentieth|hundredth|thousandth|fifths|sixths|sevenths|eighths|ninths|tenths of",
-    "different to",
+    "different|unequal to",
     "at|the least|most|minimum|maximum|best|worst|latest|earliest",
     "at the least|most|minimum|maximum|best|worst|latest|earliest|very",
     "at the very|absolute least|most|minimum|maximum",
@@ -73,6 +73,9 @@ const EXCLUDED: &[Pattern] = &[
     "anything|everything|all but",
     "far|nowhere|away from|near",
     "scratch|forget|ignore|strike|drop|discard|skip",
+    "cry from",
+    "nothing like",
+    "any|every|each number|value|integer but",
     "nowhere near|close to",
     "nowhere close to",
 ];
@@ -127,6 +130,8 @@ pub(super) const NEGATIONS: &[&str] = &[
     "didnt",
     "nobody",
     "mustnt",
+    "hardly",
+    "scarcely",
 ];
 
 /// Words of a clause that call its number wrong, impossible or doubted.
@@ -185,6 +190,8 @@ const FAULTS: &[&str] = &[
     "contradicting",
     "contradiction",
     "contradictory",
+    "myth",
+    "lie",
     "refuse",
     "refuses",
     "refused",
@@ -198,6 +205,10 @@ const FAULTS: &[&str] = &[
 
 /// What a word of [`FAULTS`] calls wrong where a verb stands between it and the number: "the wrong answer is 7".
 const FAULTED: &[&str] = &[
+    "it\'s",
+    "that\'s",
+    "this",
+    "there",
     "answer",
     "value",
     "result",
@@ -349,7 +360,7 @@ pub(super) const COPULAS: &[&str] = &[
 /// Infinitives and the like that a negated auxiliary has before its number: "can't be 7", "doesn't come to 7".
 const PLAIN: &[&str] = &[
     "be", "been", "being", "equal", "equals", "come", "get", "make", "give", "yield", "total", "amount",
-    "have", "to", "out", "up", "add", "work", "turn", "result", "in", "as", "become", "sum",
+    "have", "going", "to", "out", "up", "add", "work", "turn", "result", "in", "as", "become", "sum",
 ];
 
 /// Verbs and adjectives through which a negation reaches into the clause that they govern.
@@ -628,7 +639,8 @@ pub(super) fn is_negated(left: &[&str]) -> bool {
     }
     let is_carried = after.iter().take(3).any(|word| ATTITUDES.contains(word));
     let is_double = left[..at].iter().any(|word| NEGATIONS.contains(word));
-    let is_cut = left[at] != "nobody" && after.iter().any(|word| COPULAS.contains(word) && *word != "equals");
+    let is_cut = left[at] != "nobody"
+        && after.iter().any(|word| COPULAS.contains(word) && !matches!(*word, "equals" | "got"));
     if is_carried && !is_double {
         return true;
     }
@@ -855,6 +867,7 @@ pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
         "tripled" | "trebled" => one(After::Times(3, 1)),
         "quadrupled" => one(After::Times(4, 1)),
         "halved" => one(After::Times(1, 2)),
+        "multiplied" if right.get(1..3) == Some(&["by", "itself"]) => Some((After::Power(2), 3)),
         "below" if right.get(1) == Some(&"zero") => Some((After::Times(-1, 1), 2)),
         "to" if right.get(1) == Some(&"the") => {
             let ordinals =
@@ -884,6 +897,11 @@ pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
                     | "it"
                     | "smaller"
                     | "itself"
+                    | "two"
+                    | "three"
+                    | "four"
+                    | "five"
+                    | "ten"
             ) || word.ends_with("er");
             multiplies.then_some((After::Unclear, 2))
         }
