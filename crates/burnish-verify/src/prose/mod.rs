@@ -5,7 +5,10 @@
 //! out, a clause with "if" or "because" lets it stand back. All other words are neutral. `words` has the classes, `claims` how
 //! they reach a number, `term` what joins numbers, and this file which claim is the answer.
 
+mod claim;
 mod claims;
+mod lexicon;
+mod mathematics;
 mod term;
 mod tokens;
 mod words;

@@ -2,8 +2,9 @@
 
 use num_rational::BigRational;
 
+use super::lexicon::COPULAS;
 use super::tokens::{Found, Kind, Token, scaled};
-use super::words::{self, After, COPULAS};
+use super::words::{self, After};
 use crate::syntax::{Expr, Value};
 use crate::units::{self, Unit};
 
@@ -404,7 +405,7 @@ fn best_joint(right: &[&str]) -> Option<(Joint, usize, usize)> {
             }) && tail.len() <= 1;
             let is_clear = !right[..skip]
                 .iter()
-                .any(|word| COPULAS.contains(word) || super::words::CLAUSES.contains(word));
+                .any(|word| COPULAS.contains(word) || super::lexicon::CLAUSES.contains(word));
             if is_led && is_clear && best.is_none_or(|(_, _, count)| words.len() > count) {
                 best = Some((*joint, skip, words.len()));
             }
