@@ -1,6 +1,6 @@
 //! A row of data, whatever its columns were called.
 
-use burnish_core::{Message, Role, ToolSpec};
+use burnish_core::{Message, Role, ToolSpec, json};
 use serde_json::{Map, Value};
 
 use crate::columns::{ColumnNames, names_of, value};
@@ -170,7 +170,7 @@ fn text(value: &Value) -> Result<String, String> {
 
 /// A text as it is, anything else as JSON.
 fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value.as_str().map_or_else(|| json::text(value).unwrap_or_else(|_| value.to_string()), str::to_owned)
 }
 
 fn verdict(value: &Value) -> Result<bool, String> {
@@ -185,5 +185,5 @@ fn verdict(value: &Value) -> Result<bool, String> {
 /// The columns of which nothing is read.
 fn extra(row: &Map<String, Value>, names: &ColumnNames) -> Map<String, Value> {
     let left = row.iter().filter(|(name, _)| !names.reads(name));
-    left.map(|(name, value)| (name.clone(), value.clone())).collect()
+    left.map(|(name, value)| (name.clone(), json::rounded(value.clone()))).collect()
 }

@@ -196,7 +196,8 @@ impl Endpoint {
     /// # Errors
     /// Names the endpoint, and its status or what else went wrong.
     pub fn chat(&self, request: &ChatRequest<'_>) -> Result<ChatAnswer, EndpointError> {
-        let body = self.body(request).to_string();
+        let body = self.body(request);
+        let body = burnish_core::json::text(&body).unwrap_or_else(|_| body.to_string());
         let mut wait = Duration::from_secs_f64(self.config.retry_wait_seconds);
         let mut tries = 1;
         loop {

@@ -107,7 +107,7 @@ impl External {
     fn ask(&self, state: &mut State, request: &Request<'_>) -> Result<Map<String, Value>, String> {
         let id = state.requests;
         state.requests += 1;
-        let line = serde_json::to_string(&Line { id, request }).map_err(|error| error.to_string())?;
+        let line = burnish_core::json::text(&Line { id, request }).map_err(|error| error.to_string())?;
         // One that has ended since its last answer makes room for another, too.
         let mut process = match state.process.take_if(|process| process.is_running()) {
             Some(process) => process,

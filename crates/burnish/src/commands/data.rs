@@ -129,7 +129,8 @@ fn shown(row: &Row) -> String {
         for message in messages {
             field(&format!("{name} {}", role(message)), &message.content);
             for call in &message.tool_calls {
-                field("  calls", &format!("{} {}", call.function.name, call.function.arguments));
+                let arguments = burnish_core::json::text(&call.function.arguments).unwrap_or_default();
+                field("  calls", &format!("{} {arguments}", call.function.name));
             }
         }
     }
