@@ -93,15 +93,17 @@ impl Model {
                                train the adapter (policy.lora), or merge it first (burnish merge)";
                 return Err(ModelError::malformed(&path, problem));
             }
-            Trains::Adapter(asked, _) if !asked.agrees_with(&config) => {
-                let problem =
-                    format!("it was made with {config:?}, but {asked:?} is asked for; make them agree");
-                return Err(ModelError::malformed(&path, problem));
-            }
-            _ => {}
+            Trains::Adapter(..) | Trains::Nothing => {}
         }
         let base = adapter::base_dir(dir, &base)?;
         let mut model = Model::load_base(&base, &Loading { trains: Trains::Nothing, ..loading.clone() })?;
+        if let Trains::Adapter(asked, _) = &loading.trains {
+            let names: Vec<String> = model.decoder.linear_maps().map(|(name, _)| name.to_owned()).collect();
+            if let Some(difference) = config.difference(asked, &names) {
+                let problem = format!("its adapter has {difference}; make policy.lora agree with it");
+                return Err(ModelError::malformed(&path, problem));
+            }
+        }
         model.adapt(&config, &base).map_err(|error| ModelError::Config { path, error })?;
         model.read_adapters(dir)?;
         Ok(model)

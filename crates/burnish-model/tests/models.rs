@@ -191,6 +191,36 @@ fn a_new_model_follows_from_its_seed() {
 }
 
 #[test]
+fn what_is_written_has_the_rotary_frequencies_in_both_dialects() {
+    let check = |dir: &Path, theta: f64, scaling: Option<&str>| {
+        let text = std::fs::read_to_string(dir.join("config.json")).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["rope_theta"].as_f64(), Some(theta), "{}", dir.display());
+        assert_eq!(
+            json["rope_scaling"]["rope_type"].as_str().or(json["rope_scaling"]["type"].as_str()),
+            scaling
+        );
+        Model::load(dir).unwrap();
+    };
+    for name in GOLDEN {
+        let dir = tempfile::tempdir().unwrap();
+        let model = Model::load(&golden(name)).unwrap();
+        model.save(dir.path()).unwrap();
+        let scaling = match name {
+            SHARDED => Some("llama3"),
+            "qwen2-linear-rope" => Some("linear"),
+            _ => None,
+        };
+        check(dir.path(), model.config.rope_theta, scaling);
+    }
+    for architecture in [Architecture::Llama, Architecture::Qwen2, Architecture::Qwen3] {
+        let dir = tempfile::tempdir().unwrap();
+        Model::init(ModelConfig::new(&small(architecture, Dtype::F32)).unwrap(), 1).save(dir.path()).unwrap();
+        check(dir.path(), 10_000.0, None);
+    }
+}
+
+#[test]
 fn each_stored_type_rounds_once() {
     for (dtype, relative) in [(Dtype::F32, 0.0), (Dtype::Bf16, 1.0 / 256.0), (Dtype::F16, 1.0 / 1024.0)] {
         let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -273,7 +303,12 @@ fn transformers_loads_a_new_policy_and_computes_the_same() {
         assert!(!model.vocab().contains(chat.tokenizer.vocab_size() as u32), "the head is larger");
         let messages = [Message::system("the  robot"), Message::user("moves é right\n")];
         let text = chat.template.render(&messages, &[], true).unwrap();
-        let tool = ToolSpec { name: "look".into(), description: String::new(), parameters: json!({}) };
+        let tool = ToolSpec {
+            name: "look".into(),
+            description: String::new(),
+            parameters: json!({}),
+            more: serde_json::Map::new(),
+        };
         let tool_text = chat.template.render(&messages, &[tool], false).unwrap();
         assert_eq!(tool_text, "lookmoves é right\n");
         let ids = chat.tokenizer.encode(&text).unwrap();

@@ -13,6 +13,7 @@ use burnish_train::checkpoint;
 use crate::RunError;
 use crate::evaluate::{Evaluation, evaluate};
 use crate::journal::{EpisodeKind, Journal};
+use crate::model_path;
 use crate::policy::LoadedPolicy;
 use crate::recipe::{PolicySection, Recipe, Source};
 use crate::stages;
@@ -148,21 +149,15 @@ pub(crate) fn policy_of(path: &Path, step: Option<u64>) -> Result<FoundPolicy, R
         let (dir, version) = checkpoint_of(path, step)?;
         return Ok(FoundPolicy { dir, loading: recipe.policy.sampling(), version, device: recipe.device });
     }
-    let is_model = ["config.json", "adapter_config.json"].iter().any(|file| path.join(file).is_file());
     let path_shown = path.display();
-    if !is_model {
-        return Err(RunError::Refused(format!(
-            "--policy {path_shown}: is neither a model directory (no config.json or adapter_config.json) nor a run \
-             directory (no recipe.toml)"
-        )));
-    }
+    let located = model_path::locate(path).map_err(|error| RunError::Refused(format!("--policy {error}")))?;
     if let Some(step) = step {
         return Err(RunError::Refused(format!(
             "--step {step}: {path_shown} is a model directory, which has no steps; give a run directory"
         )));
     }
     let loading = PolicySection::default().sampling();
-    Ok(FoundPolicy { dir: path.to_owned(), loading, version: 0, device: "cpu".to_owned() })
+    Ok(FoundPolicy { dir: located.dir, loading, version: 0, device: "cpu".to_owned() })
 }
 
 /// Stored episodes of a run of one kind: of `step`, or of the newest step that has any.

@@ -18,6 +18,7 @@ pub mod journal;
 pub mod merge;
 pub mod methods;
 pub mod metrics;
+mod model_path;
 mod policy;
 mod preference;
 pub mod recipe;

@@ -7,7 +7,7 @@ use burnish_model::{Chat, ChatTemplate, Loading, Model, ModelConfig, ModelShape,
 
 use burnish_tensor::{Device, Precision};
 
-use crate::RunError;
+use crate::{RunError, model_path};
 
 /// A model with its tokenizer and chat template.
 pub struct LoadedPolicy {
@@ -18,13 +18,15 @@ pub struct LoadedPolicy {
 }
 
 impl LoadedPolicy {
-    /// Loads a Hugging Face model directory, or PEFT's adapter directory with its base. Ids that the tokenizer does
-    /// not have can't be sampled.
+    /// Loads a Hugging Face model directory, or PEFT's adapter directory with its base; of a run directory its newest
+    /// checkpoint, of an id of the hub what lies in the hub's cache. Ids that the tokenizer does not have can't be
+    /// sampled.
     ///
     /// # Errors
     /// Names the file, and the key or tensor in it.
     pub fn load(dir: &Path, loading: &Loading) -> Result<Self, RunError> {
-        let (model, chat) = burnish_model::load_policy_as(dir, loading)?;
+        let dir = model_path::locate(dir)?.dir;
+        let (model, chat) = burnish_model::load_policy_as(&dir, loading)?;
         Ok(LoadedPolicy { model, chat })
     }
 

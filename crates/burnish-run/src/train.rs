@@ -18,6 +18,7 @@ use crate::evaluate::{Evaluation, bootstrap_seed, evaluate};
 use crate::grpo::GrpoStage;
 use crate::journal::{EpisodeKind, EpisodeRow, Journal};
 use crate::metrics::{self, MetricsLog, Row, Values};
+use crate::model_path;
 use crate::policy::LoadedPolicy;
 use crate::preference::PreferenceStage;
 use crate::recipe::{Method, Recipe, Source, StageUse};
@@ -102,6 +103,7 @@ impl Run {
     /// If the policy, the data or the environment can't be used, or the directory is taken.
     pub fn start(mut recipe: Recipe, watch: &mut dyn Watch) -> Result<Self, RunError> {
         RunDir::refuse_taken(&recipe.run.dir)?;
+        model_path::pin(&mut recipe, watch)?;
         burnish_tensor::set_threads(recipe.run.threads);
         let (parts, dir) = if !StageUse::of(&recipe).is_empty() {
             // The run keeps what it starts from, and loads it from there: an adapter remembers where its base lies.

@@ -95,6 +95,22 @@ fn a_wrong_model_directory_is_refused_by_file_and_tensor() {
 }
 
 #[test]
+fn a_run_directory_names_its_newest_checkpoint() {
+    let scratch = Scratch::with_policy();
+    let train = ["train", "grpo.toml", "policy.path=tiny", "run.dir=of_run", "train.max_steps=1"];
+    scratch.burnish(&train).succeeds();
+    let kept = String::from_utf8(scratch.read("of_run/recipe.toml")).unwrap();
+    assert!(kept.contains("tiny/checkpoints/step_120"), "a later checkpoint changes nothing: {kept}");
+    let success = |path: &str| {
+        let arguments = ["eval", "grpo.toml", &format!("policy.path={path}"), "--json"];
+        let told = scratch.burnish(&arguments).succeeds().stdout();
+        serde_json::from_str::<serde_json::Value>(&told).unwrap()["success"]["mean"].clone()
+    };
+    assert_eq!(success("tiny"), success("tiny/checkpoints/step_120"));
+    refused(&scratch, &["policy.path=nobody/nothing"], &["policy.path", "`hf download nobody/nothing`"]);
+}
+
+#[test]
 fn a_prompt_that_does_not_fit_is_refused_or_dropped_as_the_recipe_says() {
     let scratch = Scratch::with_policy();
     let config = scratch.path("tiny/checkpoints/step_120/config.json");

@@ -109,7 +109,7 @@ pub(super) fn base_dir(dir: &Path, name: &str) -> Result<PathBuf, ModelError> {
     let found = candidates.into_iter().find(|path| path.join("config.json").exists());
     found.ok_or_else(|| {
         let problem = format!(
-            "`base_model_name_or_path` is {name:?}, where no config.json is; write the directory of the base model there"
+            "`base_model_name_or_path` is \"{name}\", where no config.json is; write the directory of the base model there"
         );
         ModelError::malformed(&dir.join(lora::CONFIG_FILE), problem)
     })

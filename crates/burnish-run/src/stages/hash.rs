@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::RunError;
 use crate::benchmark::policy_digests;
 use crate::files::FileError;
+use crate::model_path;
 use crate::recipe::{Recipe, StageUse};
 
 /// Raised when runs of the same recipe come to other weights than before.
@@ -46,7 +47,7 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
     let judge = recipe.judge.as_ref().and_then(|judge| judge.path.as_deref());
     for (name, path) in [("policy", path), ("critic", critic), ("teacher", teacher), ("judge", judge)] {
         if let Some(path) = path {
-            models.insert(name, policy_digests(path)?);
+            models.insert(name, policy_digests(&model_path::locate(path)?.dir)?);
         }
     }
     let files = files(recipe)?.into_iter().map(digest).collect::<Result<Vec<_>, RunError>>()?;
