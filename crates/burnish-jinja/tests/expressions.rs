@@ -70,7 +70,7 @@ fn templates_without_measure_are_refused() {
         "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}".to_owned(),
         "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}".to_owned(),
         "{{ 'a' * 1000000000 }}".to_owned(),
-        "{{ 10 ** 10 ** 10 }}".to_owned(),
+        "{{ 10 ** (10 ** 10) }}".to_owned(),
         "{{ '%1000000000d' % 1 }}".to_owned(),
         "{{ '{:1000000000}'.format(1) }}".to_owned(),
         "{{ 'a'|center(1000000000) }}".to_owned(),

@@ -124,7 +124,12 @@ fn saving_what_was_loaded_gives_the_same_bytes() {
             assert_eq!(read(dir.path(), weights), read(&golden(name), weights), "{name}");
         }
         let json = |bytes: Vec<u8>| serde_json::from_slice::<Value>(&bytes).unwrap();
-        assert_eq!(json(read(dir.path(), config)), json(read(&golden(name), config)), "{name}");
+        let mut saved = json(read(dir.path(), config));
+        let given = json(read(&golden(name), config));
+        // Readers of the hub's dialect find these two at top level; nothing else is added.
+        let added = ["rope_theta", "rope_scaling"].into_iter().filter(|key| given.get(key).is_none());
+        added.for_each(|key| drop(saved.as_object_mut().unwrap().remove(key)));
+        assert_eq!(saved, given, "{name}");
     }
 }
 
