@@ -73,7 +73,7 @@ fn parse_int(given: &str, base: i64) -> Result<BigInt> {
     };
     let Some(bare) = without_underscores(digits) else { return fail() };
     let is_octal_of_old =
-        base == 0 && prefixed.is_none() && bare.starts_with('0') && bare.trim_matches('0') != "";
+        base == 0 && prefixed.is_none() && bare.starts_with('0') && !bare.trim_matches('0').is_empty();
     if bare.is_empty() || is_octal_of_old || !bare.chars().all(|c| c.is_digit(radix as u32)) {
         return fail();
     }

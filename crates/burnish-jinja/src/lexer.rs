@@ -212,7 +212,7 @@ impl<'a> Lexer<'a> {
                     },
                     _ => {}
                 }
-                self.push(Token::Op(*op));
+                self.push(Token::Op(op));
                 self.skip(op.len());
             } else {
                 return self.fail(format!("unexpected char {first:?}"));
@@ -366,7 +366,7 @@ fn unescape(text: &str) -> std::result::Result<String, String> {
                 let number = u32::from(c);
                 out += &match number {
                     ..=0xff => format!("\\x{number:02x}"),
-                    ..=0xffff => format!("\\u{number:04x}"),
+                    0x100..=0xffff => format!("\\u{number:04x}"),
                     _ => format!("\\U{number:08x}"),
                 };
             }

@@ -294,7 +294,7 @@ impl Parser {
     fn parse_for(&mut self) -> Result<Statement> {
         let target = self.target(&["in"], false)?;
         let names = names::of_target(&target);
-        if names.iter().any(|name| *name == "loop") {
+        if names.contains(&"loop") {
             return self.fail("Can't assign to special loop variable in for-loop target");
         }
         self.expect_name("in")?;

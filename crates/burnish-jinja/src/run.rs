@@ -228,13 +228,8 @@ impl<'a> Run<'a> {
                 access::set_attribute(&self.name(namespace, scope), attribute, value)?;
             }
             Target::Tuple(targets) => {
-                if value.is_undefined() || !value.is_iterable() {
-                    if !value.is_undefined() {
-                        return type_error(format!(
-                            "cannot unpack non-iterable {} object",
-                            value.type_name()
-                        ));
-                    }
+                if !value.is_iterable() {
+                    return type_error(format!("cannot unpack non-iterable {} object", value.type_name()));
                 }
                 let values = value.items()?;
                 if values.len() < targets.len() {

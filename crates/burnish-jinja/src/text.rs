@@ -169,7 +169,7 @@ pub(crate) fn push_escape(c: char, out: &mut String) {
     let number = u32::from(c);
     out.push_str(&match number {
         ..=0xff => format!("\\x{number:02x}"),
-        ..=0xffff => format!("\\u{number:04x}"),
+        0x100..=0xffff => format!("\\u{number:04x}"),
         _ => format!("\\U{number:08x}"),
     });
 }

@@ -161,7 +161,10 @@ impl Parser {
             self.primary()?
         };
         let mut value = self.postfix(value)?;
-        while with_filter {
+        if !with_filter {
+            return Ok(value);
+        }
+        loop {
             if self.is_op("|") {
                 self.link()?;
                 value = self.filters(Some(value), false)?.unwrap_or(Expr::BadSlice);
@@ -171,10 +174,9 @@ impl Parser {
             } else if self.is_op("(") {
                 value = self.call(value)?;
             } else {
-                break;
+                return Ok(value);
             }
         }
-        Ok(value)
     }
 
     fn primary(&mut self) -> Result<Expr> {
