@@ -91,13 +91,14 @@ fn settings(values: &Value) -> String {
 }
 
 fn presets(page: &mut String) {
-    page.push_str("## Presets\n\n`preset = \"ID\"` sets these; what the recipe says itself comes first.\n\n");
-    page.push_str("| preset | is there | sets | differs in numbers |\n| --- | --- | --- | --- |\n");
+    page.push_str("## Presets\n\n`preset = \"ID\"` sets these; what the recipe says itself comes first. Those of TRL and verl are compared, as \
+                   they stand here, with the framework's own functions (`crates/burnish-rl/tests/it/presets.rs`).\n\n");
+    page.push_str("| preset | is there | sets | differs in numbers | compared with `beta` above 0 |\n| --- | --- | --- | --- | --- |\n");
     for preset in PRESETS {
         let differs =
             if preset.differs.is_empty() { "nothing known".into() } else { preset.differs.join("; ") };
         let (id, origin, sets) = (preset.id, preset.origin, settings(&(preset.settings)()));
-        let _ = writeln!(page, "| `{id}` | {origin} | {sets} | {differs} |");
+        let _ = writeln!(page, "| `{id}` | {origin} | {sets} | {differs} | {} |", preset.with_beta);
     }
 }
 

@@ -80,9 +80,13 @@ pub const METRICS: &[Metric] = &[
         "KL to the reference in the reward: mean over episodes of the mean over tokens",
     )
     .verl("actor/reward_kl_penalty"),
-    metric("clip_ratio/low_mean", "share", "loss tokens clipped at the lower bound"),
-    metric("clip_ratio/high_mean", "share", "loss tokens clipped at the upper bound"),
-    metric("clip_ratio/region_mean", "share", "loss tokens clipped at either").verl("actor/pg_clipfrac"),
+    metric("clip_ratio/low_mean", "share", "loss tokens clipped at the lower bound (`luspo`, `gspo`: sequences)"),
+    metric("clip_ratio/high_mean", "share", "loss tokens clipped at the upper bound (`luspo`, `gspo`: sequences)"),
+    metric("clip_ratio/region_mean", "share", "loss tokens clipped at either (`luspo`, `gspo`: sequences)")
+        .verl("actor/pg_clipfrac"),
+    metric("clip_ratio/dual_mean", "share", "loss tokens beyond the bound of `dual_clip`, where it is set; in none of the above")
+        .verl("actor/pg_clipfrac_lower"),
+    metric("cispo_clip_ratio", "share", "loss tokens with an advantage above 0 whose weight is that of the upper bound (`cispo`)"),
     metric("grad_norm", "loss", "2-norm of the gradient before it is clipped, mean over the updates")
         .verl("actor/grad_norm")
         .prime_rl("optim/grad_norm"),
