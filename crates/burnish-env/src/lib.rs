@@ -92,6 +92,12 @@ pub trait Generator: Send + Sync {
     /// Which numbers of the configuration may be changed, and how far.
     fn bounds(&self) -> Vec<Bound>;
 
+    /// The components that rewards of this configuration can have, which a recipe may weigh. None where only what judges
+    /// knows them.
+    fn components(&self) -> Option<Vec<String>> {
+        None
+    }
+
     /// Makes `count` tasks. The same (configuration, seed, count) gives the same bytes. Shares that the
     /// configuration asks for are met exactly up to rounding (largest remainder).
     ///

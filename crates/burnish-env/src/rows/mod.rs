@@ -114,6 +114,12 @@ impl Generator for Rows {
         settings::to_value(&self.config).unwrap_or_default()
     }
 
+    fn components(&self) -> Option<Vec<String>> {
+        let names = |component: Component| component.name().to_owned();
+        let is_known = matches!(self.config.verifier, VerifierConfig::BuiltIn(_));
+        is_known.then(|| self.config.components().into_iter().map(names).collect())
+    }
+
     fn bounds(&self) -> Vec<Bound> {
         config::bounds()
     }
