@@ -137,6 +137,10 @@ for line in sys.stdin:
     let unscored: f64 = rows.iter().map(|row| row["episodes/unscored"].as_f64().unwrap()).sum();
     assert!(unscored >= 4.0 && unscored % 4.0 == 0.0, "{unscored}");
 
+    // Only the first step shows which components such a verifier names.
+    let typo = ["train", "rows.toml", "eval.tasks=0", "run.dir=typo", "reward.weights={lenght=2.0}"];
+    scratch.burnish(&typo).fails_with(&["`reward.weights.lenght`", "did you mean `reward.weights.length`?"]);
+
     // A verifier that never works is said at every step.
     scratch.write("reward.py", "raise SystemExit('no licence')");
     let said = scratch.burnish(&["train", "rows.toml", "eval.tasks=0", "run.dir=broken"]).succeeds().stdout();

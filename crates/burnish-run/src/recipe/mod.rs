@@ -4,6 +4,7 @@
 //! out of range or a combination that makes no sense is an error that names the key and its line, before
 //! anything starts. Paths are relative to the current directory.
 
+mod blame;
 mod check;
 mod critic;
 mod data;
@@ -20,7 +21,9 @@ mod sampling;
 mod source;
 mod stage_use;
 mod teacher;
+mod too_short;
 mod train;
+mod words;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -53,6 +56,7 @@ pub use source::Source;
 pub(crate) use stage_use::StageUse;
 pub use teacher::{TeacherContext, TeacherSection};
 pub use train::{Method, TrainSection};
+pub(crate) use words::nearest;
 
 /// A recipe is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -235,20 +239,27 @@ impl Recipe {
     /// # Errors
     /// As [`Recipe::read`].
     pub fn resolve(source: &Source) -> Result<Self, RecipeError> {
+        Recipe::as_written(source).map_err(|error| blame::settled(source, error))
+    }
+
+    /// As [`Recipe::resolve`], with errors where their keys stand.
+    fn as_written(source: &Source) -> Result<Self, RecipeError> {
         let source = &preset::under(source)?;
         let mut recipe: Recipe = source.decode()?;
         check::check(&mut recipe, source)?;
         Ok(recipe)
     }
 
-    /// Combinations that make no sense, and that this recipe or its preset allows: what a person should be told.
+    /// What a person should be told: combinations that make no sense, and that this recipe or its preset allows, and what
+    /// the run is too short for.
     pub fn warnings(&self) -> Vec<String> {
-        if self.train.method != Method::Grpo {
-            return Vec::new();
+        let mut warnings = too_short::warnings(self);
+        if self.train.method == Method::Grpo {
+            let broken = rules::broken(self.setup(&self.loss, &self.advantage));
+            warnings
+                .extend(broken.map(|rule| format!("`{}` {} [{}, allowed]", rule.key, rule.reason, rule.id)));
         }
-        rules::broken(self.setup(&self.loss, &self.advantage))
-            .map(|rule| format!("`{}` {} [{}, allowed]", rule.key, rule.reason, rule.id))
-            .collect()
+        warnings
     }
 
     /// What the rules look at, with these tables in the place of the recipe's.

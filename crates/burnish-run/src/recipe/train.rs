@@ -31,7 +31,7 @@ pub struct TrainSection {
     /// SFT: sequences in a step. Preferences: rows, of one answer or a pair.
     #[serde(default = "sequences")]
     pub sequences_per_step: usize,
-    /// Tokens in one forward and backward pass. Bounds memory; never changes a gradient.
+    /// Tokens in one forward and backward pass. Bounds memory; changes a gradient by the rounding of sums only.
     #[serde(default = "micro_batch_tokens")]
     pub micro_batch_tokens: usize,
     /// Keep only the hidden states between layers for the backward pass, which computes each layer again.
