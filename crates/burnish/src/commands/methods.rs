@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use burnish_run::methods::{self, Method, SYSTEMS, Scaffold, Status, System};
+use burnish_run::methods::{self, Method, PRESETS, SYSTEMS, Scaffold, Status, System};
 use clap::{Args, Subcommand};
 
 use super::Done;
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show one: the equation, settings and source of a part, what a system is composed of.
+    /// Show one: the equation, settings and source of a part, what a system is composed of, what a preset sets.
     Show {
         /// Its id.
         id: String,
@@ -73,6 +73,10 @@ fn list() {
         }
         println!("  {:28} {}", card.id, card.title);
     }
+    println!("\nPresets: another framework's settings, `preset = \"ID\"` in a recipe");
+    for preset in PRESETS {
+        println!("  {:28} {}", preset.id, preset.origin);
+    }
     println!("\nburnish methods show ID   says how each is computed or composed, and chosen");
 }
 
@@ -80,14 +84,16 @@ fn show(id: &str) -> Done {
     let all = methods::all();
     let found: Vec<&Method> = all.iter().filter(|method| method.card.id == id).collect();
     let system = SYSTEMS.iter().find(|system| system.id == id);
-    if found.is_empty() && system.is_none() {
-        let mut known: Vec<&str> = SYSTEMS.iter().map(|system| system.id).collect();
-        for Method { card, .. } in &all {
-            if !known.contains(&card.id) {
-                known.push(card.id);
-            }
-        }
-        return Err(format!("no method is called `{id}`; there are: {}", known.join(", ")).into());
+    let preset = PRESETS.iter().find(|preset| preset.id == id);
+    if found.is_empty() && system.is_none() && preset.is_none() {
+        let meant = methods::nearest(id).map(|meant| format!("did you mean `{meant}`? ")).unwrap_or_default();
+        let known = methods::ids().join(", ");
+        return Err(
+            format!("no method and no preset is called `{id}`\n  help: {meant}There are: {known}").into()
+        );
+    }
+    if let Some(preset) = preset {
+        print!("{}", methods::preset(preset));
     }
     if let Some(system) = system {
         show_system(system, &all);
