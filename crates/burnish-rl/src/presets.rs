@@ -264,7 +264,8 @@ const VERL_KL_MEAN: &str = "with `loss.beta`: verl averages the KL by `loss_agg_
                             policy loss by sequence whatever it says; here both go by sequence";
 
 /// How verl keeps exponentials finite.
-const VERL_CLAMP: &str = "verl clamps log-ratios to ±20, where its gradient is zero; here they are not clamped";
+const VERL_CLAMP: &str =
+    "verl clamps log-ratios to ±20, where its gradient is zero; here they are not clamped";
 
 /// How verl avoids a division by zero.
 const VERL_COUNT: &str = "verl adds 1e-8 to the number of tokens of a sequence";

@@ -378,7 +378,7 @@ fn complete(
     source: &Source,
 ) -> Result<Option<Vec<String>>, RecipeError> {
     let generator = burnish_env::build(id, config).map_err(|error| match error {
-        EnvError::UnknownId { .. } => source.error(id_key, format!("is wrong: {error}")),
+        EnvError::UnknownId { .. } => source.refused(id_key, format!("is wrong: {error}")),
         EnvError::Config { key, problem } => source.refused(&format!("{config_key}.{key}"), problem),
         other => source.error(config_key, format!("is refused by the environment: {other}")),
     })?;

@@ -126,6 +126,7 @@ fn an_id_that_is_nearly_right_is_answered_with_the_right_one() {
         ("loss.aggregation=dap", "dapo"),
         ("optimizer.schedule=cosin", "cosine"),
         ("train.method=grop", "grpo"),
+        ("env.id=countdwn", "countdown"),
         ("allow=[\"k1-in-los-uncorrected\"]", "k1-in-loss-uncorrected"),
     ] {
         let error = read(SMALL, &[wrong]).unwrap_err();
