@@ -18,7 +18,7 @@ pub(crate) enum Command {
     Check(Check),
     /// Read a file to its end and show its first rows, as they are understood.
     Show {
-        /// A jsonl (packed with gzip or not) or parquet file.
+        /// A jsonl or csv file (packed with gzip or not), a tsv or a parquet file.
         file: PathBuf,
         /// How many rows to show.
         #[arg(long, default_value_t = 3)]
@@ -101,7 +101,7 @@ fn say(text: &str) -> Done {
 
 fn show(file: &Path, count: usize, columns: &Columns) -> Done {
     let mut text = String::new();
-    if let Some(first) = Stream::open(file)?.next() {
+    if let Some(first) = Stream::of(file, columns)?.next() {
         // Where they can't be found out, reading the rows says so with its place.
         if let Ok(names) = columns.of(&first?.columns) {
             text = format!("columns: {names}\n");
