@@ -190,6 +190,10 @@ pub trait Environment: Send {
     /// If the environment itself fails; a wrong action is not an error but part of the verdict.
     fn step(&mut self, action: &Message) -> Result<Step, EnvError>;
 
+    /// Says that [`Environment::verify`] will be asked for next, so that what judges can take many episodes at once. Decides
+    /// nothing about the verdict, and need not be called.
+    fn request_verdict(&mut self) {}
+
     /// Judges the episode so far.
     ///
     /// # Errors
