@@ -32,6 +32,7 @@ pub mod study;
 mod summary;
 mod tasks;
 pub mod train;
+mod unread;
 pub mod watch;
 
 pub use error::RunError;

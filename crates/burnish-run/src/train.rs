@@ -28,6 +28,7 @@ use crate::split;
 use crate::stages;
 use crate::summary::{Metrics, summary_metrics};
 use crate::tasks::Tasks;
+use crate::unread;
 use crate::watch::{Event, Stop, Watch};
 
 /// How a run ended.
@@ -446,6 +447,9 @@ impl Parts {
         let state = checkpoint.as_ref().map_or(&serde_json::Value::Null, Checkpoint::state);
         let started = state["started"].as_i64().unwrap_or_else(now);
         policy.chat.template = policy.chat.template.at(started);
+        if let Some(note) = unread::tools(&tasks, &corpus, &policy.chat.template) {
+            watch.event(Event::Note(note));
+        }
         let stage = if is_grpo {
             let config = recipe.trainer_config();
             let (schedule, state) = (schedule(recipe), &state["stage"]);
