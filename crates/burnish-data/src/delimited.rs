@@ -60,7 +60,7 @@ impl DelimitedRows {
         let is_there = self.reader.read_byte_record(&mut self.record);
         let place = Place::Line(self.reader.get_mut().line_from(begin));
         let is_there = is_there.map_err(|error| self.wrong(place, format!("can't be read: {error}")))?;
-        let last = self.record.iter().last().unwrap_or_default();
+        let last = self.record.iter().next_back().unwrap_or_default();
         match (is_there, last.ends_with(END)) {
             (false, _) => Ok(None),
             (true, true) if self.record.len() == 1 && last == END => Ok(None),
