@@ -8,14 +8,17 @@ use burnish_env::Generator;
 use burnish_env::rollout::{self, Plan, SeedPlace};
 use burnish_model::Loading;
 use burnish_tensor::Device;
-use burnish_train::checkpoint;
+use burnish_train::checkpoint::{self, Checkpoint, Extent};
+use serde_json::Value;
 
 use crate::RunError;
 use crate::evaluate::{Evaluation, evaluate};
 use crate::journal::{EpisodeKind, Journal};
 use crate::policy::LoadedPolicy;
-use crate::recipe::{PolicySection, Recipe, Source};
+use crate::recipe::paths::ENV_PATH;
+use crate::recipe::{PolicySection, Recipe};
 use crate::stages;
+use crate::stored::{self, Found};
 use crate::tasks::Tasks;
 
 /// An episode, ready to be shown.
@@ -37,6 +40,9 @@ pub struct Target {
     policy_dir: PathBuf,
     /// Updates that the weights have had in their run; 0 for a policy from elsewhere.
     version: u64,
+    /// What the run began with, where it is one.
+    start: Option<PathBuf>,
+    notes: Vec<String>,
 }
 
 impl Target {
@@ -52,11 +58,19 @@ impl Target {
             let policy_dir = made.or_else(|| recipe.policy.path.clone()).ok_or_else(|| {
                 RunError::Refused(format!("{}: gives no `policy.path` to look at", path.display()))
             })?;
-            return Ok(Target { recipe, policy_dir, version: 0 });
+            return Ok(Target { recipe, policy_dir, version: 0, start: None, notes: Vec::new() });
         }
-        let recipe = Recipe::resolve(&Source::read(&path.join(crate::run_dir::RECIPE), overrides)?)?;
-        let (policy_dir, version) = checkpoint_of(path, step)?;
-        Ok(Target { recipe, policy_dir, version })
+        let Found { recipe, mut notes } = stored::evaluate(path, overrides)?;
+        let Saved { dir, version, notes: of_checkpoint } = checkpoint_of(path, step)?;
+        notes.extend(of_checkpoint);
+        let kept = Some(path.join(crate::run_dir::START)).filter(|_| recipe.policy.from.is_some());
+        let start = kept.or_else(|| recipe.policy.path.clone());
+        Ok(Target { recipe, policy_dir: dir, version, start, notes })
+    }
+
+    /// What a person should be told about the run: what is damaged, and what is not where it was.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Where the policy is.
@@ -67,7 +81,8 @@ impl Target {
     fn load(&self) -> Result<LoadedPolicy, RunError> {
         burnish_tensor::set_threads(self.recipe.run.threads);
         let device = Device::open(&self.recipe.device)?;
-        Ok(LoadedPolicy::load(&self.policy_dir, &self.recipe.policy.sampling())?.on(&device))
+        let (dir, start) = (&self.policy_dir, self.start.as_deref());
+        Ok(LoadedPolicy::load_over(dir, start, &self.recipe.policy.sampling())?.on(&device))
     }
 
     /// Evaluates on the recipe's held-out tasks: those of the main evaluation, or of the one of `[[eval.also]]` called
@@ -113,15 +128,32 @@ impl Target {
     }
 }
 
-/// The checkpoint of a run after `step`, by default the newest, with the number of its updates.
-fn checkpoint_of(run: &Path, step: Option<u64>) -> Result<(PathBuf, u64), RunError> {
+/// A checkpoint whose model is what was saved.
+struct Saved {
+    dir: PathBuf,
+    /// Updates that the weights have had.
+    version: u64,
+    /// What a person should be told.
+    notes: Vec<String>,
+}
+
+/// The checkpoint of a run after `step`, by default the newest that is intact.
+fn checkpoint_of(run: &Path, step: Option<u64>) -> Result<Saved, RunError> {
     let checkpoints = run.join(crate::run_dir::CHECKPOINTS);
-    let checkpoint = match step {
-        Some(step) => checkpoint::Checkpoint::open(&checkpoints.join(format!("step_{step}")))?,
-        None => checkpoint::latest(&checkpoints)?
-            .ok_or_else(|| RunError::Refused(format!("{} has no checkpoint yet", run.display())))?,
+    let (checkpoint, notes) = match step {
+        Some(step) => {
+            let checkpoint = Checkpoint::open(&checkpoints.join(format!("step_{step}")))?;
+            checkpoint.verify(Extent::Model)?;
+            (checkpoint, Vec::new())
+        }
+        None => {
+            let newest = checkpoint::latest(&checkpoints, Extent::Model)?
+                .ok_or_else(|| RunError::Refused(format!("{} has no checkpoint yet", run.display())))?;
+            let notes = newest.notes();
+            (newest.checkpoint, notes)
+        }
     };
-    Ok((checkpoint.path().to_owned(), checkpoint.updates()))
+    Ok(Saved { dir: checkpoint.path().to_owned(), version: checkpoint.updates(), notes })
 }
 
 /// A policy on disk.
@@ -134,6 +166,8 @@ pub(crate) struct FoundPolicy {
     pub(crate) version: u64,
     /// What its run computes on.
     pub(crate) device: String,
+    /// What a person should be told.
+    pub(crate) notes: Vec<String>,
 }
 
 /// The policy in `path`, a model directory or a run directory: where it is, how it is loaded to be sampled from, and
@@ -142,11 +176,16 @@ pub(crate) struct FoundPolicy {
 /// # Errors
 /// If it is neither, or the run has no such checkpoint.
 pub(crate) fn policy_of(path: &Path, step: Option<u64>) -> Result<FoundPolicy, RunError> {
-    let recipe = path.join(crate::run_dir::RECIPE);
-    if recipe.is_file() {
-        let recipe = Recipe::resolve(&Source::read(&recipe, &[])?)?;
-        let (dir, version) = checkpoint_of(path, step)?;
-        return Ok(FoundPolicy { dir, loading: recipe.policy.sampling(), version, device: recipe.device });
+    if path.join(crate::run_dir::RECIPE).is_file() {
+        let recipe = stored::read(path)?;
+        let Saved { dir, version, notes } = checkpoint_of(path, step)?;
+        return Ok(FoundPolicy {
+            dir,
+            loading: recipe.policy.sampling(),
+            version,
+            device: recipe.device,
+            notes,
+        });
     }
     let is_model = ["config.json", "adapter_config.json"].iter().any(|file| path.join(file).is_file());
     let path_shown = path.display();
@@ -162,10 +201,12 @@ pub(crate) fn policy_of(path: &Path, step: Option<u64>) -> Result<FoundPolicy, R
         )));
     }
     let loading = PolicySection::default().sampling();
-    Ok(FoundPolicy { dir: path.to_owned(), loading, version: 0, device: "cpu".to_owned() })
+    let device = "cpu".to_owned();
+    Ok(FoundPolicy { dir: path.to_owned(), loading, version: 0, device, notes: Vec::new() })
 }
 
-/// Stored episodes of a run of one kind: of `step`, or of the newest step that has any.
+/// Stored episodes of a run of one kind: of `step`, or of the newest step that has any. Nothing but the journal and the recipe
+/// is looked at, and nothing is written.
 ///
 /// # Errors
 /// If there is no run in `dir`, or nothing is stored for the step.
@@ -175,8 +216,8 @@ pub fn stored(
     kind: &EpisodeKind,
     count: usize,
 ) -> Result<Vec<Shown>, RunError> {
-    let recipe = Recipe::resolve(&Source::read(&dir.join(crate::run_dir::RECIPE), &[])?)?;
-    let journal = Journal::open(&crate::run_dir::journal_in(dir))?;
+    let recipe = stored::read(dir)?;
+    let journal = Journal::open_to_read(&crate::run_dir::journal_in(dir))?;
     let recorded: Vec<u64> =
         journal.steps()?.iter().filter(|entry| entry.kind == *kind).map(|entry| entry.step).collect();
     let nothing = |what: String| {
@@ -201,13 +242,31 @@ pub fn stored(
             further.map_or((main.env, main.config), |plan| (plan.env, plan.config))
         }
     };
-    let generator = burnish_env::build(env, config)?;
+    // What is read from files, or judged by another program, is drawn from the record: neither need be there any more.
+    let generator = if makes_its_tasks(config) { Some(burnish_env::build(env, config)?) } else { None };
     let episodes = journal.episodes(step, kind.clone())?;
     Ok(episodes
         .into_iter()
         .take(count)
-        .map(|stored| shown(&*generator, stored.task, stored.episode, stored.advantage))
+        .map(|stored| match &generator {
+            Some(generator) => shown(&**generator, stored.task, stored.episode, stored.advantage),
+            None => as_recorded(stored.task, stored.episode, stored.advantage),
+        })
         .collect())
+}
+
+/// Does an environment of this configuration read no files?
+fn makes_its_tasks(config: &Value) -> bool {
+    config.get(ENV_PATH).is_none()
+}
+
+/// An episode with its conversation in the place of a drawing.
+fn as_recorded(task: Task, episode: Episode, advantage: Option<f64>) -> Shown {
+    let said = task.prompt.iter().chain(&episode.answers);
+    let lines: Vec<String> = said
+        .map(|message| format!("{}: {}", format!("{:?}", message.role).to_lowercase(), message.content))
+        .collect();
+    Shown { task, episode, drawing: lines.join("\n"), advantage }
 }
 
 /// Draws an episode with the effect of its last answer.

@@ -28,6 +28,7 @@ pub mod run_dir;
 mod sft;
 pub mod split;
 pub mod stages;
+pub mod stored;
 pub mod study;
 mod summary;
 mod tasks;

@@ -28,6 +28,16 @@ impl LoadedPolicy {
         Ok(LoadedPolicy { model, chat })
     }
 
+    /// As [`LoadedPolicy::load`] of a checkpoint of a run that began with the policy in `start`: the base of an adapter is
+    /// taken from there, wherever it lay when the checkpoint was saved.
+    ///
+    /// # Errors
+    /// As [`LoadedPolicy::load`].
+    pub fn load_over(dir: &Path, start: Option<&Path>, loading: &Loading) -> Result<Self, RunError> {
+        let (model, chat) = burnish_model::load_policy_over(dir, start, loading)?;
+        Ok(LoadedPolicy { model, chat })
+    }
+
     /// Makes a new policy with the ChatML template, whose tokenizer is trained on `texts`. `run_seed` decides
     /// its weights.
     ///

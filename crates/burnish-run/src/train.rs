@@ -1,4 +1,6 @@
-//! The loop: step, record, evaluate, save, until done or asked to stop.
+//! The loop: step, record, evaluate, save, until done or asked to stop. How it begins and goes on: `begin.rs`.
+
+mod begin;
 
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -7,7 +9,7 @@ use burnish_core::{Episode, Validity};
 use burnish_data::overlap::OverlapReport;
 use burnish_eval::{Change, Summary};
 use burnish_tensor::Device;
-use burnish_train::checkpoint::{self, Checkpoint, Checkpoints};
+use burnish_train::checkpoint::{Checkpoint, Checkpoints};
 use burnish_train::schedule::{Schedule, Warmup};
 use burnish_train::{PassConfig, Trainer, TrainerConfig};
 
@@ -20,12 +22,11 @@ use crate::journal::{EpisodeKind, EpisodeRow, Journal};
 use crate::metrics::{self, MetricsLog, Row, Values};
 use crate::policy::LoadedPolicy;
 use crate::preference::PreferenceStage;
-use crate::recipe::{Method, Recipe, Source, StageUse};
+use crate::recipe::{Method, Recipe};
 use crate::report_of_run;
 use crate::run_dir::RunDir;
 use crate::sft::SftStage;
 use crate::split;
-use crate::stages;
 use crate::summary::{Metrics, summary_metrics};
 use crate::tasks::Tasks;
 use crate::watch::{Event, Stop, Watch};
@@ -95,61 +96,6 @@ enum Stage {
 }
 
 impl Run {
-    /// Starts a new run. Its directory is made only when everything that it needs could be loaded. What other recipes make
-    /// must be there: [`stages::make`] comes first.
-    ///
-    /// # Errors
-    /// If the policy, the data or the environment can't be used, or the directory is taken.
-    pub fn start(mut recipe: Recipe, watch: &mut dyn Watch) -> Result<Self, RunError> {
-        RunDir::refuse_taken(&recipe.run.dir)?;
-        burnish_tensor::set_threads(recipe.run.threads);
-        let (parts, dir) = if !StageUse::of(&recipe).is_empty() {
-            // The run keeps what it starts from, and loads it from there: an adapter remembers where its base lies.
-            let dir = RunDir::create(&recipe.run.dir)?;
-            stages::keep(&mut recipe, &dir)?;
-            (Parts::make(&recipe, None, watch)?, dir)
-        } else {
-            let parts = Parts::make(&recipe, None, watch)?;
-            (parts, RunDir::create(&recipe.run.dir)?)
-        };
-        // With the recipe there is a run: from here on it can be resumed, wherever it is killed.
-        crate::files::write_atomic(&dir.recipe(), stages::as_written(&recipe).to_toml()?.as_bytes())?;
-        let journal = Journal::create(&dir.journal())?;
-        recipe.warnings().into_iter().for_each(|warning| watch.event(Event::Note(warning)));
-        Run::assemble(recipe, parts, dir, journal)
-    }
-
-    /// Goes on with the run in `path` from its last checkpoint, to the same weights and metrics as if it had
-    /// never stopped. Without a checkpoint it begins again.
-    ///
-    /// # Errors
-    /// If there is no run, another process works on it, or its files can't be used.
-    pub fn resume(path: &Path, watch: &mut dyn Watch) -> Result<Self, RunError> {
-        let dir = RunDir::open(path)?;
-        let mut recipe = Recipe::resolve(&Source::read(&dir.recipe(), &[])?)?;
-        stages::place(&mut recipe, &dir);
-        burnish_tensor::set_threads(recipe.run.threads);
-        // Opening first puts right what a save left that was killed half-way.
-        Checkpoints::open(dir.checkpoints(), recipe.checkpoint.keep)?;
-        let checkpoint = checkpoint::latest(&dir.checkpoints())?;
-        let step = checkpoint.as_ref().map_or(0, Checkpoint::step);
-        let mut journal = Journal::open_or_create(&dir.journal())?;
-        match checkpoint {
-            Some(_) => {
-                journal.truncate_after(step)?;
-                metrics::truncate_after(&dir, step)?;
-            }
-            // Without a checkpoint the evaluation before training is made again too.
-            None => {
-                journal.clear()?;
-                metrics::clear(&dir)?;
-            }
-        }
-        watch.event(Event::Note(format!("resuming {} after step {step}", path.display())));
-        let parts = Parts::make(&recipe, checkpoint, watch)?;
-        Run::assemble(recipe, parts, dir, journal)
-    }
-
     fn assemble(recipe: Recipe, parts: Parts, dir: RunDir, journal: Journal) -> Result<Self, RunError> {
         let Parts { tasks, policy, trainer, stage, step, tokens, started, overlap } = parts;
         Ok(Run {
@@ -201,7 +147,7 @@ impl Run {
             values.insert("num_tokens".into(), self.tokens as f64);
             values.insert("step_time".into(), started.elapsed().as_secs_f64());
             watch.event(Event::Step { step: self.step, steps_max, metrics: &values });
-            self.log("train", values)?;
+            self.log(metrics::TRAIN, values)?;
             if self.step == steps_max || is_due(self.step, self.recipe.eval.every) {
                 self.evaluate(watch)?;
             }
@@ -425,7 +371,9 @@ impl Parts {
         }
         let loading = recipe.policy.training(recipe.run.seed);
         let policy = match (&checkpoint, &recipe.policy.path, &recipe.policy.new) {
-            (Some(checkpoint), _, _) => LoadedPolicy::load(checkpoint.path(), &loading)?,
+            (Some(checkpoint), base, _) => {
+                LoadedPolicy::load_over(checkpoint.path(), base.as_deref(), &loading)?
+            }
             (None, Some(path), _) => LoadedPolicy::load(path, &loading)?,
             (None, None, Some(new)) => {
                 watch.event(Event::Doing("training the tokenizer"));

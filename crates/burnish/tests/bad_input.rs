@@ -54,8 +54,8 @@ fn a_wrong_model_directory_is_refused_by_file_and_tensor() {
         let dir = scratch.path("copy");
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir(&dir).unwrap();
-        for entry in std::fs::read_dir(&policy).unwrap() {
-            let entry = entry.unwrap();
+        let entries = std::fs::read_dir(&policy).unwrap().map(Result::unwrap);
+        for entry in entries.filter(|entry| entry.path().is_file()) {
             std::fs::copy(entry.path(), dir.join(entry.file_name())).unwrap();
         }
         dir
@@ -157,7 +157,7 @@ fn wrong_data_files_are_refused_by_the_commands_that_look_into_them() {
 fn a_full_disk_while_saving_leaves_the_previous_checkpoint_intact() {
     let scratch = Scratch::with_policy();
     scratch.burnish(&["train", "grpo.toml", "run.dir=full", "train.max_steps=2"]).succeeds();
-    let weights = scratch.read("full/checkpoints/step_2/trainer.safetensors");
+    let weights = scratch.read("full/checkpoints/step_2/trainer/trainer.safetensors");
     let recipe = String::from_utf8(scratch.read("full/recipe.toml")).unwrap();
     scratch.write("full/recipe.toml", recipe.replace("max_steps = 2", "max_steps = 4"));
     // In blocks of 512 bytes (POSIX): room for the journal, but not for the optimiser's state.
@@ -172,7 +172,7 @@ fn a_full_disk_while_saving_leaves_the_previous_checkpoint_intact() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("step 4") && error.contains("not saved"), "{error}");
-    assert!(scratch.read("full/checkpoints/step_2/trainer.safetensors") == weights);
+    assert!(scratch.read("full/checkpoints/step_2/trainer/trainer.safetensors") == weights);
     let left: Vec<_> = std::fs::read_dir(scratch.path("full/checkpoints"))
         .unwrap()
         .map(|e| e.unwrap().file_name())

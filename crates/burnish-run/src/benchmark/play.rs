@@ -91,8 +91,9 @@ pub fn evaluate(options: &Options, watch: &mut dyn Watch, stop: &Stop) -> Result
     let located = locate(options.benchmark, options.data.as_deref(), &options.languages, folder.as_deref())?;
     let read = |located| Items::read(options.benchmark, located, options.limit);
     let parts = located.iter().map(read).collect::<Result<Vec<_>, RunError>>()?;
-    let FoundPolicy { dir: policy_dir, mut loading, version, device } =
+    let FoundPolicy { dir: policy_dir, mut loading, version, device, notes } =
         inspect::policy_of(&options.policy, options.step)?;
+    notes.into_iter().for_each(|note| watch.event(Event::Note(note)));
     let device = options.device.clone().unwrap_or(device);
     loading.precision = options.precision.map_or(loading.precision, Precision::from);
     let opened = Device::open(&device)?;

@@ -1,7 +1,7 @@
 //! Everything that decides the records of an evaluation: `eval.json`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use burnish_core::Sampling;
 use burnish_model::Model;
@@ -109,21 +109,29 @@ impl PolicySettings {
 /// # Errors
 /// Names the file that can't be read.
 pub(crate) fn policy_digests(dir: &Path) -> Result<BTreeMap<String, String>, RunError> {
-    let mut files = digests(dir, "")?;
+    policy_files(dir)?.into_iter().map(|(name, path)| Ok((name, file_digest(&path)?))).collect()
+}
+
+/// All files that decide what the policy in `dir` says, by name, and those of its base where it is an adapter.
+///
+/// # Errors
+/// Names the file that can't be read.
+pub(crate) fn policy_files(dir: &Path) -> Result<BTreeMap<String, PathBuf>, RunError> {
+    let mut files = decisive_files(dir, "")?;
     if let Some(base) = Model::base_of(dir)? {
-        files.append(&mut digests(&base, "base/")?);
+        files.append(&mut decisive_files(&base, "base/")?);
     }
     Ok(files)
 }
 
-fn digests(dir: &Path, prefix: &str) -> Result<BTreeMap<String, String>, RunError> {
+fn decisive_files(dir: &Path, prefix: &str) -> Result<BTreeMap<String, PathBuf>, RunError> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(dir).map_err(FileError::on("list", dir))? {
         let path = entry.map_err(FileError::on("list", dir))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let is_decisive = DECISIVE.iter().any(|ending| name.ends_with(ending));
         if is_decisive && !name.starts_with(TRAINER) && path.is_file() {
-            files.insert(format!("{prefix}{name}"), file_digest(&path)?);
+            files.insert(format!("{prefix}{name}"), path);
         }
     }
     Ok(files)

@@ -14,10 +14,10 @@ use serde_json::Value;
 
 use crate::split::Split;
 
-use super::{Method, Recipe, RecipeError, Source, TeacherContext, TeacherSection, empty, evaluations};
+use super::{Method, Recipe, RecipeError, Source, TeacherContext, TeacherSection, Use, empty, evaluations};
 
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.
-pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeError> {
+pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(), RecipeError> {
     let ranges = Ranges { source };
     Device::check_name(&recipe.device)
         .map_err(|error| source.error("device", format!("can't be used: {error}")))?;
@@ -138,7 +138,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
         "needs `train.method = \"grpo\"` and a policy that is given and trained whole, without `policy.lora`",
     )?;
     check_policy(recipe, source)?;
-    complete_environments(recipe, source)
+    complete_environments(recipe, source, what)
 }
 
 /// Refuses an estimator that asks for what a run can't tell it.
@@ -309,9 +309,11 @@ fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
     }
 }
 
-fn complete_environments(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeError> {
+fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(), RecipeError> {
     check_split(recipe.env.split.as_ref(), "env", source)?;
-    complete(&recipe.env.id.clone(), "env.id", &mut recipe.env.config, "env.config", source)?;
+    if what == Use::Training || recipe.eval.config.is_none() {
+        complete(&recipe.env.id.clone(), "env.id", &mut recipe.env.config, "env.config", source)?;
+    }
     if let Some(config) = &mut recipe.eval.config {
         complete(&recipe.env.id, "env.id", config, "eval.config", source)?;
     }
@@ -323,6 +325,9 @@ fn complete_environments(recipe: &mut Recipe, source: &Source) -> Result<(), Rec
         let Some(config) = &mut also.config else { continue };
         let id = also.env.as_ref().unwrap_or(&recipe.env.id);
         complete(id, &format!("{table}.env"), config, &format!("{table}.config"), source)?;
+    }
+    if what == Use::Evaluation {
+        return Ok(());
     }
     for (index, set) in recipe.data.demonstrations.iter_mut().enumerate() {
         let table = format!("data.demonstrations[{index}]");

@@ -2,7 +2,7 @@
 //!
 //! [`Recipe`] is the whole schema. It is read strictly ([`Recipe::read`]): an unknown key, a wrong type, a value
 //! out of range or a combination that makes no sense is an error that names the key and its line, before
-//! anything starts. Paths are relative to the current directory.
+//! anything starts. Paths are relative to the current directory, and `~` is the home directory ([`expand`]).
 
 mod check;
 mod critic;
@@ -14,6 +14,7 @@ mod foreign;
 mod judge;
 mod metrics;
 mod optimizer;
+pub(crate) mod paths;
 mod policy;
 mod preset;
 mod sampling;
@@ -39,7 +40,7 @@ use crate::split::Split;
 
 pub use critic::CriticSection;
 pub use data::{DataSection, Decontaminate, Demonstrations, OverlapAction};
-pub(crate) use difference::{differences, timeless};
+pub(crate) use difference::{Difference, all_differences, differences, timeless};
 pub use dynamic_sampling::{DynamicSampling, FilterMetric};
 pub use evaluations::AlsoSection;
 pub(crate) use evaluations::EvalPlan;
@@ -47,6 +48,7 @@ pub use judge::JudgeSection;
 pub(crate) use judge::PLACES;
 pub use metrics::MetricsSection;
 pub use optimizer::OptimizerSection;
+pub use paths::expand;
 pub use policy::{ComputeType, PolicySection, StageRecipe};
 pub use sampling::{EvalSection, RolloutSection};
 pub use source::Source;
@@ -140,6 +142,18 @@ pub struct Recipe {
     /// What is logged.
     #[serde(default)]
     pub metrics: MetricsSection,
+    /// Data files of a run that lie elsewhere than when it began: where they lie, and as what its tasks know them.
+    #[serde(skip)]
+    pub(crate) moved: BTreeMap<String, String>,
+}
+
+/// What a recipe is read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// To train, and evaluate meanwhile.
+    Training,
+    /// To evaluate a policy that is there.
+    Evaluation,
 }
 
 /// `[run]`
@@ -235,9 +249,15 @@ impl Recipe {
     /// # Errors
     /// As [`Recipe::read`].
     pub fn resolve(source: &Source) -> Result<Self, RecipeError> {
-        let source = &preset::under(source)?;
+        Recipe::resolve_for(source, Use::Training)
+    }
+
+    /// As [`Recipe::resolve`]; of data files only those that `what` takes are looked at.
+    pub(crate) fn resolve_for(source: &Source, what: Use) -> Result<Self, RecipeError> {
+        let mut source = preset::under(source)?;
+        paths::expand_all(&mut source)?;
         let mut recipe: Recipe = source.decode()?;
-        check::check(&mut recipe, source)?;
+        check::check(&mut recipe, &source, what)?;
         Ok(recipe)
     }
 

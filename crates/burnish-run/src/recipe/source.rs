@@ -130,6 +130,24 @@ impl Source {
         fill(&mut self.values, below);
     }
 
+    /// All values.
+    pub(crate) fn values(&self) -> &Value {
+        &self.values
+    }
+
+    /// Puts other values in the place of those that were written.
+    pub(crate) fn replace(&mut self, values: Value) {
+        self.values = values;
+    }
+
+    /// Was the value of `key`, or of something in it or around it, given as an override?
+    pub(crate) fn is_overridden(&self, key: &str) -> bool {
+        let within = |inner: &str, outer: &str| {
+            inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        self.overrides.keys().any(|given| within(key, given) || within(given, key))
+    }
+
     /// The value at a path, where there is one.
     pub fn get(&self, key: &str) -> Option<&Value> {
         key.split('.').try_fold(&self.values, |place, part| place.get(part))

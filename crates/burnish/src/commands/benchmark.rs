@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use burnish_eval::{Interval, PassAtK};
 use burnish_run::benchmark::{self, BENCHMARKS, Benchmark, Consistency, Finish, Outcome, Report};
 use burnish_run::recipe::ComputeType;
-use burnish_run::watch::{Stop, Unwatched, Watch};
+use burnish_run::watch::{Event, Stop, Watch};
 use clap::Args;
 
 use super::Done;
@@ -17,10 +17,10 @@ use crate::signals;
 #[command(next_help_heading = "Benchmarks")]
 pub(crate) struct Settings {
     /// The policy: a model directory, or a run directory.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = super::path())]
     policy: Option<PathBuf>,
     /// The data: a file, or a folder with files of the usual names. By default $BURNISH_DATA/NAME.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = super::path())]
     data: Option<PathBuf>,
     /// Samples of each item. [default: 1]
     #[arg(long, value_name = "N")]
@@ -44,7 +44,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "LANG", value_delimiter = ',')]
     lang: Vec<String>,
     /// Keep a record of every item in this directory; the same command again goes on where it was stopped.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = super::path())]
     out: Option<PathBuf>,
     /// Seed of everything random. [default: 0]
     #[arg(long, value_name = "S")]
@@ -143,7 +143,7 @@ pub(crate) fn run(benchmark: &'static Benchmark, settings: Settings, step: Optio
     let stop = Stop::default();
     signals::listen(stop.clone(), signals::Work::Evaluation)?;
     // With --json nothing but the object goes to stdout.
-    let mut watch: Box<dyn Watch> = if json { Box::new(Unwatched) } else { Box::new(Progress::new()) };
+    let mut watch: Box<dyn Watch> = if json { Box::new(NotesAside) } else { Box::new(Progress::new()) };
     match benchmark::evaluate(&options, &mut *watch, &stop)? {
         Finish::Done(report) if json => println!("{}", serde_json::to_string(&*report)?),
         Finish::Done(report) => say(&options, &report),
@@ -216,5 +216,16 @@ fn in_words(outcome: Outcome) -> &'static str {
         Outcome::NoAnswer => "without an answer",
         Outcome::Unreadable => "with an unreadable answer",
         Outcome::PromptTooLong => "not begun (the prompt is too long)",
+    }
+}
+
+/// Says what is worth reading, and nothing else, where it spoils no JSON.
+struct NotesAside;
+
+impl Watch for NotesAside {
+    fn event(&mut self, event: Event<'_>) {
+        if let Event::Note(note) = event {
+            super::say_notes(&[note]);
+        }
     }
 }

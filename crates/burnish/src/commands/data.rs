@@ -19,6 +19,7 @@ pub(crate) enum Command {
     /// Read a file to its end and show its first rows, as they are understood.
     Show {
         /// A jsonl (packed with gzip or not) or parquet file.
+        #[arg(value_parser = super::path())]
         file: PathBuf,
         /// How many rows to show.
         #[arg(long, default_value_t = 3)]
@@ -33,10 +34,10 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// Files of training rows.
-    #[arg(required = true)]
+    #[arg(required = true, value_parser = super::path())]
     training: Vec<PathBuf>,
     /// Files of evaluation rows.
-    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
+    #[arg(long, required = true, num_args = 1.., value_name = "FILE", value_parser = super::path())]
     against: Vec<PathBuf>,
     /// Words of a run that a training row must not share with an evaluation row.
     #[arg(long, default_value_t = NGRAM as u16, value_parser = clap::value_parser!(u16).range(1..))]

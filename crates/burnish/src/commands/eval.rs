@@ -13,7 +13,7 @@ use crate::progress::evaluation_line;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// A recipe, a run directory, or the name of a benchmark (--list). What exists as a path is a path.
-    #[arg(required_unless_present = "list")]
+    #[arg(required_unless_present = "list", value_parser = super::path())]
     target: Option<PathBuf>,
     /// Of a recipe: changes, `key.sub=value`.
     overrides: Vec<String>,
@@ -62,6 +62,7 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         .into());
     }
     let target = inspect::Target::open(path, &arguments.overrides, arguments.step)?;
+    super::say_notes(target.notes());
     let summary = target.evaluate(arguments.also.as_deref())?.summary;
     if arguments.json {
         println!("{}", serde_json::to_string(&summary)?);

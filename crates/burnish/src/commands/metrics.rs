@@ -12,6 +12,7 @@ use super::Done;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// A run directory.
+    #[arg(value_parser = super::path())]
     run: PathBuf,
     /// Whose names the metrics get: trl, verl or prime-rl.
     #[arg(long, default_value = "trl", value_parser = names)]

@@ -1,5 +1,9 @@
 //! One file a command.
 
+use std::path::PathBuf;
+
+use clap::builder::{PathBufValueParser, TypedValueParser};
+
 pub(crate) mod benchmark;
 pub(crate) mod data;
 pub(crate) mod env;
@@ -13,3 +17,13 @@ pub(crate) mod train;
 
 /// What a command returns: an error is printed and ends the program with status 1.
 pub(crate) type Done = Result<(), Box<dyn std::error::Error>>;
+
+/// Reads an argument that is a path as the paths of recipes are read: `--out=~/x` reaches the program as it stands.
+pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| burnish_run::recipe::expand(&path))
+}
+
+/// Says what a person should know beside the result, where it spoils no output that is read by a program.
+pub(crate) fn say_notes(notes: &[String]) {
+    notes.iter().for_each(|note| eprintln!("note: {note}"));
+}

@@ -13,12 +13,12 @@ use super::Done;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// A recipe whose policy plays its environment.
-    #[arg(required_unless_present = "from")]
+    #[arg(required_unless_present = "from", value_parser = super::path())]
     recipe: Option<PathBuf>,
     /// Changes of the recipe, `key.sub=value`.
     overrides: Vec<String>,
     /// Show stored episodes of this run instead.
-    #[arg(long, value_name = "RUN_DIR", conflicts_with = "recipe")]
+    #[arg(long, value_name = "RUN_DIR", conflicts_with = "recipe", value_parser = super::path())]
     from: Option<PathBuf>,
     /// Of a run: the step (the newest by default).
     #[arg(long, requires = "from")]
@@ -45,7 +45,9 @@ pub(crate) fn run(arguments: Arguments) -> Done {
             inspect::stored(dir, arguments.step, &kind, arguments.count)?
         }
         (None, Some(recipe)) => {
-            inspect::Target::open(recipe, &arguments.overrides, None)?.sample(arguments.count)?
+            let target = inspect::Target::open(recipe, &arguments.overrides, None)?;
+            super::say_notes(target.notes());
+            target.sample(arguments.count)?
         }
         (None, None) => return Err("give a recipe, or a run directory with --from".into()),
     };

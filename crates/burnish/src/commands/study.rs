@@ -17,7 +17,7 @@ use crate::signals;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The study: a TOML file.
-    #[arg(required_unless_present = "index")]
+    #[arg(required_unless_present = "index", value_parser = super::path())]
     file: Option<PathBuf>,
     /// Changes of the study file, `study.seeds=1`.
     overrides: Vec<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with_all = ["dry_run", "only", "jobs"])]
     report_only: bool,
     /// Make no run; write `DIR/README.md`, one table over all studies whose results lie in DIR.
-    #[arg(long, value_name = "DIR", exclusive = true)]
+    #[arg(long, value_name = "DIR", exclusive = true, value_parser = super::path())]
     index: Option<PathBuf>,
 }
 
