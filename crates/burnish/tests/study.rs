@@ -272,6 +272,8 @@ fn what_is_wrong_with_a_study_is_said_before_anything_starts() {
         ),
         ("dir = \"runs\"", "reach = 50", &["study.toml:9", "study.reach", "at most 1"]),
         ("grpo.toml", "none.toml", &["none.toml", "can't be read"]),
+        ("dir = \"runs\"", "dir = \"\"", &["study.toml:9", "`study.dir` is empty"]),
+        ("dir = \"runs\"", "dir = \"~eve/runs\"", &["study.toml:9", "`study.dir`", "`eve`"]),
     ] {
         let changed = STUDY.replacen(from, to, 1);
         assert_ne!(changed, STUDY);

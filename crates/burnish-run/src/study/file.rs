@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::columns;
 use crate::RunError;
-use crate::recipe::{Recipe, RecipeError, Source};
+use crate::recipe::{Recipe, RecipeError, Source, expand};
 use crate::stages;
 
 /// Keys of a recipe that a study sets itself.
@@ -142,7 +142,12 @@ impl Study {
     /// Names the key and its line. What is wrong with recipes of arms is said of all arms at once.
     pub fn read(path: &Path, overrides: &[String]) -> Result<Self, RunError> {
         let source = Source::read(path, overrides)?.of_no_recipe();
-        let File { study: section, arms } = source.decode()?;
+        let File { study: mut section, arms } = source.decode()?;
+        let paths = [("recipe", Some(&mut section.recipe)), ("results", Some(&mut section.results))];
+        for (key, path) in paths.into_iter().chain([("dir", section.dir.as_mut())]) {
+            let Some(path) = path else { continue };
+            *path = expand(path).map_err(|problem| source.error(&format!("study.{key}"), problem))?;
+        }
         check_section(&source, &section, &arms)?;
         let baseline = arms.iter().position(|arm| arm.name == section.baseline).ok_or_else(|| {
             let names: Vec<&str> = arms.iter().map(|arm| &*arm.name).collect();

@@ -77,11 +77,12 @@ impl Run {
         watch.event(Event::Note(format!("resuming {} after step {step}", path.display())));
         let parts = Parts::make(&recipe, checkpoint, watch)?;
         // Only now that all could be loaded is anything in the directory changed.
+        let has_lost_metrics = parts.step > 0 && metrics::read(&dir.metrics())?.is_empty();
         let (mut journal, set_aside) = Journal::recover(&dir.journal())?;
         let is_empty = set_aside.is_none() && parts.step > 0 && journal.is_empty()?;
-        let lost = is_empty.then(|| lost(&dir.journal()));
-        set_aside.into_iter().chain(lost).for_each(|told| watch.event(Event::Note(told)));
-        if parts.step > 0 && metrics::read(&dir.metrics())?.is_empty() {
+        let emptied = is_empty.then(|| lost(&dir.journal()));
+        set_aside.into_iter().chain(emptied).for_each(|told| watch.event(Event::Note(told)));
+        if has_lost_metrics {
             watch.event(Event::Note(lost(&dir.metrics())));
         }
         resumed.keep(&dir)?;
