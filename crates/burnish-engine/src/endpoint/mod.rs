@@ -52,6 +52,18 @@ fn retry_wait_seconds() -> f64 {
 }
 
 impl EndpointConfig {
+    /// A model at an address, asked with the usual patience.
+    pub fn new(url: impl Into<String>, model: impl Into<String>, api_key_env: Option<String>) -> Self {
+        EndpointConfig {
+            url: url.into(),
+            model: model.into(),
+            api_key_env,
+            timeout_seconds: timeout_seconds(),
+            retries: retries(),
+            retry_wait_seconds: retry_wait_seconds(),
+        }
+    }
+
     /// Checks the ranges.
     ///
     /// # Errors

@@ -20,9 +20,9 @@
 //! {"id": 0, "error": "why this could not be judged"}
 //! ```
 //!
-//! Without `success`, an episode succeeds when its `reward` (or the sum of its `rewards`) is above 0. Whatever
-//! else happens (a crash, no answer in time, a line that is no answer, another id, a reward that is no finite
-//! number) makes the verdict *unscored*, with the reason and the end of stderr, and never ends a run. A process
+//! Without `success` none is reported, and results are told by the reward; what needs a yes or a no takes a `reward` (or
+//! a sum of `rewards`) above 0 for one. Whatever else happens (a crash, no answer in time, a line that is no answer, another
+//! id, a reward that is no finite number) makes the verdict *unscored*, with the reason and the end of stderr. A process
 //! that crashed, hung or wrote a bad line is killed, and the next request starts another. The order of requests
 //! is not promised, so a verdict should depend on its request alone.
 //!

@@ -181,11 +181,13 @@ fn read_verdict(answer: &Map<String, Value>) -> Result<Verdict, String> {
     if rewards.is_empty() {
         return Err("the verifier's answer has neither `reward` nor `rewards`".to_owned());
     }
-    let success = match field("success") {
-        Some(success) => success.as_bool().ok_or("the verifier's `success` must be true or false")?,
-        None => rewards.get("reward").copied().unwrap_or_else(|| rewards.values().sum()) > 0.0,
-    };
-    let mut verdict = Verdict { rewards, success, ..Verdict::scored("", 0.0, false) };
+    let stated = field("success")
+        .map(|success| success.as_bool().ok_or("the verifier's `success` must be true or false"))
+        .transpose()?;
+    // What needs a yes or a no gets one, but a reward above 0 is no success that could be reported.
+    let is_positive = || rewards.get("reward").copied().unwrap_or_else(|| rewards.values().sum()) > 0.0;
+    let (success, has_success) = (stated.unwrap_or_else(is_positive), stated.is_some());
+    let mut verdict = Verdict { rewards, success, has_success, ..Verdict::scored("", 0.0, false) };
     if let Some(flags) = field("flags") {
         let flags = flags.as_object().ok_or("the verifier's `flags` must be a table of true or false")?;
         for (name, flag) in flags {
@@ -228,9 +230,12 @@ mod tests {
     }
 
     #[test]
-    fn one_reward_is_called_reward_and_succeeds_above_zero() {
+    fn one_reward_is_called_reward_and_success_is_reported_only_where_it_is_stated() {
         let good = verdict(json!({"id": 3, "reward": 0.5})).unwrap();
-        assert_eq!(good, Verdict::scored("reward", 0.5, true));
+        assert_eq!(good, Verdict { has_success: false, ..Verdict::scored("reward", 0.5, true) });
+        let stated = verdict(json!({"id": 3, "reward": 0.5, "success": true})).unwrap();
+        assert_eq!(stated, Verdict::scored("reward", 0.5, true));
+        assert!(!verdict(json!({"id": 3, "reward": 1, "success": null})).unwrap().has_success);
         assert!(!verdict(json!({"id": 3, "reward": 0})).unwrap().success);
         assert!(!verdict(json!({"id": 3, "reward": 1, "success": false})).unwrap().success);
     }
