@@ -14,6 +14,11 @@ use crate::stages;
 /// Keys of a recipe that a study sets itself.
 const SET_BY_STUDY: [&str; 2] = ["run.dir", "run.seed"];
 
+/// Most seeds of a study.
+const SEEDS_MAX: u64 = 10_000;
+/// Most runs side by side.
+pub const JOBS_MAX: usize = 256;
+
 /// A study, with every arm's recipe resolved.
 #[derive(Debug, Clone)]
 pub struct Study {
@@ -125,7 +130,13 @@ impl TryFrom<Value> for Seeds {
             Value::Array(items) => {
                 items.iter().map(Value::as_u64).collect::<Option<_>>().ok_or_else(wrong)?
             }
-            count => (1..=count.as_u64().ok_or_else(wrong)?).collect(),
+            count => {
+                let count = count.as_u64().ok_or_else(wrong)?;
+                if count > SEEDS_MAX {
+                    return Err(format!("must be {SEEDS_MAX} seeds or less (it is {count})"));
+                }
+                (1..=count).collect()
+            }
         };
         let different: BTreeSet<u64> = seeds.iter().copied().collect();
         if seeds.is_empty() || different.len() < seeds.len() {
@@ -214,8 +225,9 @@ fn check_section(source: &Source, section: &Section, arms: &[ArmSection]) -> Res
     if !is_file_name(&section.id) {
         return Err(source.error("study.id", NAME_RULE.into()));
     }
-    if section.jobs == 0 {
-        return Err(source.error("study.jobs", "must be 1 or more".into()));
+    if !(1..=JOBS_MAX).contains(&section.jobs) {
+        let rule = format!("must be 1 to {JOBS_MAX} (it is {})", section.jobs);
+        return Err(source.error("study.jobs", rule));
     }
     if section.reach.is_some_and(|score| !(score > 0.0 && score <= 1.0)) {
         return Err(source.error("study.reach", "must be a success rate, above 0 and at most 1".into()));
