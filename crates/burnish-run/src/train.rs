@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use burnish_core::{Episode, Validity};
+use burnish_core::Episode;
 use burnish_data::overlap::OverlapReport;
 use burnish_eval::{Change, Summary};
 use burnish_tensor::Device;
@@ -28,6 +28,7 @@ use crate::split;
 use crate::stages;
 use crate::summary::{Metrics, summary_metrics};
 use crate::tasks::Tasks;
+use crate::unscored::{Unscored, UnscoredSteps};
 use crate::watch::{Event, Stop, Watch};
 
 /// How a run ended.
@@ -53,6 +54,10 @@ pub struct Outcome {
     pub method: Method,
     /// Steps done.
     pub steps: u64,
+    /// Updates that the policy has had: 0 where nothing was learnt.
+    pub updates: u64,
+    /// Training episodes that could not be judged.
+    pub unscored: UnscoredSteps,
     /// Held-out tasks before training.
     pub before: Option<Summary>,
     /// Held-out tasks after training.
@@ -85,6 +90,10 @@ pub struct Run {
     started: i64,
     /// Training rows that overlap with evaluation rows.
     overlap: Option<OverlapReport>,
+    /// Steps of which no episode could be judged.
+    unscored: Unscored,
+    /// Was a checkpoint due in a step of which no episode could be judged?
+    owes_save: bool,
 }
 
 /// What a step does.
@@ -151,7 +160,7 @@ impl Run {
     }
 
     fn assemble(recipe: Recipe, parts: Parts, dir: RunDir, journal: Journal) -> Result<Self, RunError> {
-        let Parts { tasks, policy, trainer, stage, step, tokens, started, overlap } = parts;
+        let Parts { tasks, policy, trainer, stage, step, tokens, started, overlap, unscored } = parts;
         Ok(Run {
             schedule: schedule(&recipe),
             metrics: MetricsLog::open(&dir, &recipe, step)?,
@@ -168,6 +177,8 @@ impl Run {
             tokens,
             started,
             overlap,
+            unscored,
+            owes_save: false,
         })
     }
 
@@ -202,13 +213,21 @@ impl Run {
             values.insert("step_time".into(), started.elapsed().as_secs_f64());
             watch.event(Event::Step { step: self.step, steps_max, metrics: &values });
             self.log("train", values)?;
+            if self.unscored.streak() > 0 {
+                let most = self.recipe.train.unscored_steps_max;
+                self.unscored.check(self.step, steps_max, most, self.saved, self.dir.path())?;
+            }
             if self.step == steps_max || is_due(self.step, self.recipe.eval.every) {
                 self.evaluate(watch)?;
             }
             // Asked once: what is saved and what is said must agree.
             let is_stopping = stop.is_asked();
-            if self.step == steps_max || is_stopping || is_due(self.step, self.recipe.checkpoint.every) {
+            // While nothing can be judged nothing is saved: once the reward is put right, these steps are made again.
+            let is_due = self.owes_save || is_due(self.step, self.recipe.checkpoint.every);
+            self.owes_save = is_due && self.unscored.streak() > 0;
+            if self.step == steps_max || is_stopping || (is_due && !self.owes_save) {
                 self.save(watch)?;
+                self.owes_save = false;
             }
             if is_stopping && self.step < steps_max {
                 return Ok(Finish::Interrupted { step: self.step });
@@ -228,11 +247,8 @@ impl Run {
                 let drafts = self.rows(&done.drafts, |at| (at, done.advantages[done.episodes.len() + at]));
                 let rows: Vec<EpisodeRow<'_>> = rows.into_iter().chain(drafts).collect();
                 self.journal.record_step(step + 1, EpisodeKind::Train, &done.tasks, &rows)?;
-                if let Some(reason) = all_unscored(&done.episodes) {
-                    watch.event(Event::Note(format!(
-                        "step {}: no episode could be scored, so nothing was learnt: {reason}",
-                        step + 1
-                    )));
+                if let Some(note) = self.unscored.see(step + 1, &done.episodes) {
+                    watch.event(Event::Note(note));
                 }
                 if let Some(note) = done.note {
                     watch.event(Event::Note(format!("step {}: {note}", step + 1)));
@@ -307,7 +323,10 @@ impl Run {
             Stage::Grpo(stage) => stage.state(),
             Stage::Sft(_) | Stage::Preference(_) => serde_json::Value::Null,
         };
-        let state = serde_json::json!({ "tokens": self.tokens, "stage": stage, "started": self.started });
+        let mut state = serde_json::json!({ "tokens": self.tokens, "stage": stage, "started": self.started });
+        if self.unscored.streak() > 0 {
+            state["unscored_steps"] = self.unscored.streak().into();
+        }
         let path =
             self.checkpoints.save(self.step, &self.policy.model, &self.trainer, &state, &mut write_more)?;
         self.saved = Some(self.step);
@@ -331,6 +350,8 @@ impl Run {
             checkpoint: self.dir.checkpoint(self.step),
             method: self.recipe.train.method,
             steps: self.step,
+            updates: self.trainer.updates(),
+            unscored: UnscoredSteps::of(&metrics::read(&self.dir.metrics())?),
             change: Change::between(&before, &after, weights, seed),
             before: summed(&before),
             after: summed(&after),
@@ -338,17 +359,6 @@ impl Run {
         };
         report_of_run::write(&self.recipe, &self.dir, &self.journal, &self.tasks, &outcome)?;
         Ok(outcome)
-    }
-}
-
-/// Why the first episode was not scored, where none was.
-fn all_unscored(episodes: &[Episode]) -> Option<&str> {
-    if episodes.iter().any(|episode| episode.verdict.is_scored()) {
-        return None;
-    }
-    match &episodes.first()?.verdict.validity {
-        Validity::Unscored { reason } => Some(reason),
-        Validity::Scored => None,
     }
 }
 
@@ -386,6 +396,7 @@ struct Parts {
     tokens: u64,
     started: i64,
     overlap: Option<OverlapReport>,
+    unscored: Unscored,
 }
 
 impl Parts {
@@ -477,7 +488,8 @@ impl Parts {
             Stage::Sft(stage)
         };
         let tokens = state["tokens"].as_u64().unwrap_or(0);
-        Ok(Parts { tasks, policy, trainer, stage, step, tokens, started, overlap })
+        let unscored = Unscored::after(state["unscored_steps"].as_u64().unwrap_or(0));
+        Ok(Parts { tasks, policy, trainer, stage, step, tokens, started, overlap, unscored })
     }
 }
 

@@ -14,7 +14,9 @@ use serde_json::Value;
 
 use crate::split::Split;
 
-use super::{Method, Recipe, RecipeError, Source, TeacherContext, TeacherSection, empty, evaluations};
+use super::{
+    Method, Recipe, RecipeError, Source, TeacherContext, TeacherSection, bounds, empty, evaluations,
+};
 
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.
 pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeError> {
@@ -29,6 +31,8 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
             return Err(source.error("allow", problem));
         }
     }
+    bounds::check(recipe, source)?;
+    ranges.at_least_one("train.unscored_steps_max", train.unscored_steps_max as usize)?;
     ranges.at_least_one("train.max_steps", train.max_steps as usize)?;
     ranges.at_least_one("train.epochs", train.epochs)?;
     ranges.at_least_one("train.minibatches", train.minibatches)?;

@@ -4,6 +4,7 @@
 //! out of range or a combination that makes no sense is an error that names the key and its line, before
 //! anything starts. Paths are relative to the current directory.
 
+pub(crate) mod bounds;
 mod check;
 mod critic;
 mod data;
@@ -37,6 +38,7 @@ use serde_json::Value;
 
 use crate::split::Split;
 
+pub use bounds::TASKS_MAX;
 pub use critic::CriticSection;
 pub use data::{DataSection, Decontaminate, Demonstrations, OverlapAction};
 pub(crate) use difference::{differences, timeless};

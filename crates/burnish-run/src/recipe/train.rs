@@ -37,6 +37,18 @@ pub struct TrainSection {
     /// Keep only the hidden states between layers for the backward pass, which computes each layer again.
     #[serde(default)]
     pub activation_checkpointing: bool,
+    /// GRPO: so many steps in a row of which no episode could be judged end the run: nothing is learnt from them.
+    #[serde(default = "unscored_steps", skip_serializing_if = "is_unscored_steps")]
+    pub unscored_steps_max: u64,
+}
+
+fn unscored_steps() -> u64 {
+    3
+}
+
+/// A key that came later is left out where it says nothing, so that what was made before keeps its hash.
+fn is_unscored_steps(steps: &u64) -> bool {
+    *steps == unscored_steps()
 }
 
 fn one() -> usize {

@@ -15,9 +15,10 @@ const FORMAT: u32 = 1;
 
 /// Keys that decide no weight: where things lie, how fast they are made, what is written down meanwhile. Evaluation counts
 /// where it decides which tasks are held out.
-const IDLE: [(&str, &[&str]); 5] = [
+const IDLE: [(&str, &[&str]); 6] = [
     ("run", &["dir", "cache", "threads"]),
     ("eval", &["every"]),
+    ("train", &["unscored_steps_max"]),
     ("policy", &["path", "from"]),
     ("teacher", &["path", "from"]),
     ("", &["metrics", "checkpoint"]),
@@ -112,6 +113,7 @@ mod tests {
             "checkpoint.every=1",
             "checkpoint.keep=1",
             "eval.every=2",
+            "train.unscored_steps_max=9",
         ] {
             assert_eq!(hash(&[idle]), plain, "{idle}");
         }
