@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use burnish_core::{Episode, Task};
 use burnish_engine::LocalPolicy;
+use burnish_engine::endpoint::EndpointConfig;
 use burnish_env::Generator;
 use burnish_env::rollout::{self, Plan, SeedPlace};
 use burnish_model::Loading;
@@ -11,7 +12,6 @@ use burnish_tensor::Device;
 use burnish_train::checkpoint;
 
 use crate::RunError;
-use crate::evaluate::{Evaluation, evaluate};
 use crate::journal::{EpisodeKind, Journal};
 use crate::policy::LoadedPolicy;
 use crate::recipe::{PolicySection, Recipe, Source};
@@ -31,12 +31,22 @@ pub struct Shown {
     pub advantage: Option<f64>,
 }
 
-/// A recipe and the directory of the policy to look at.
+/// A recipe and the policy to look at.
 pub struct Target {
     recipe: Recipe,
-    policy_dir: PathBuf,
-    /// Updates that the weights have had in their run; 0 for a policy from elsewhere.
-    version: u64,
+    player: Player,
+}
+
+/// Who plays.
+pub(crate) enum Player {
+    /// A model directory.
+    Model {
+        dir: PathBuf,
+        /// Updates that the weights have had in their run; 0 for a policy from elsewhere.
+        version: u64,
+    },
+    /// A server that is asked.
+    Endpoint(EndpointConfig),
 }
 
 impl Target {
@@ -52,50 +62,102 @@ impl Target {
             let policy_dir = made.or_else(|| recipe.policy.path.clone()).ok_or_else(|| {
                 RunError::Refused(format!("{}: gives no `policy.path` to look at", path.display()))
             })?;
-            return Ok(Target { recipe, policy_dir, version: 0 });
+            return Ok(Target { recipe, player: Player::Model { dir: policy_dir, version: 0 } });
         }
-        let recipe = Recipe::resolve(&Source::read(&path.join(crate::run_dir::RECIPE), overrides)?)?;
-        let (policy_dir, version) = checkpoint_of(path, step)?;
-        Ok(Target { recipe, policy_dir, version })
+        let recipe = recipe_of(path, overrides)?;
+        let (dir, version) = checkpoint_of(path, step)?;
+        Ok(Target { recipe, player: Player::Model { dir, version } })
+    }
+
+    /// As [`Target::open`], with another policy than the recipe's or the run's: a model directory, or a run directory, whose
+    /// checkpoint of `step` (by default the newest) is taken.
+    ///
+    /// # Errors
+    /// If the recipe is wrong, or there is no policy.
+    pub fn with_policy(
+        path: &Path,
+        overrides: &[String],
+        policy: &Path,
+        step: Option<u64>,
+    ) -> Result<Self, RunError> {
+        let recipe = recipe_of(path, overrides)?;
+        let FoundPolicy { dir, version, .. } = policy_of(policy, step)?;
+        Ok(Target { recipe, player: Player::Model { dir, version } })
+    }
+
+    /// As [`Target::open`], with a policy that is asked at an address.
+    ///
+    /// # Errors
+    /// If the recipe is wrong.
+    pub fn asking(path: &Path, overrides: &[String], endpoint: EndpointConfig) -> Result<Self, RunError> {
+        Ok(Target { recipe: recipe_of(path, overrides)?, player: Player::Endpoint(endpoint) })
+    }
+
+    /// What decides how it plays.
+    pub(crate) fn recipe(&self) -> &Recipe {
+        &self.recipe
+    }
+
+    /// Who plays.
+    pub(crate) fn player(&self) -> &Player {
+        &self.player
     }
 
     /// Where the policy is.
-    pub fn policy_dir(&self) -> &Path {
-        &self.policy_dir
+    pub fn policy_shown(&self) -> String {
+        match &self.player {
+            Player::Model { dir, .. } => dir.display().to_string(),
+            Player::Endpoint(endpoint) => format!("{} at {}", endpoint.model, endpoint.url),
+        }
     }
 
-    fn load(&self) -> Result<LoadedPolicy, RunError> {
-        burnish_tensor::set_threads(self.recipe.run.threads);
-        let device = Device::open(&self.recipe.device)?;
-        Ok(LoadedPolicy::load(&self.policy_dir, &self.recipe.policy.sampling())?.on(&device))
-    }
-
-    /// Evaluates on the recipe's held-out tasks: those of the main evaluation, or of the one of `[[eval.also]]` called
-    /// `name`.
+    /// The policy, where it is a model that can be loaded.
     ///
     /// # Errors
-    /// If the policy or the tasks can't be used, or no evaluation is called so.
-    pub fn evaluate(&self, name: Option<&str>) -> Result<Evaluation, RunError> {
-        let tasks = Tasks::make(&self.recipe, false)?;
-        evaluate(&self.recipe, &self.load()?, self.version, tasks.evaluation(name)?)
+    /// If it can't be.
+    pub(crate) fn load(&self) -> Result<LoadedPolicy, RunError> {
+        let Player::Model { dir, .. } = &self.player else {
+            return Err(RunError::Refused("an endpoint is asked and can't be loaded".into()));
+        };
+        burnish_tensor::set_threads(self.recipe.run.threads);
+        let device = Device::open(&self.recipe.device)?;
+        Ok(LoadedPolicy::load(dir, &self.recipe.policy.sampling())?.on(&device))
     }
 
-    /// Samples one episode of each of `count` held-out tasks, at the temperature of training.
+    /// Refuses to evaluate where no task is held out.
+    ///
+    /// # Errors
+    /// Names the key.
+    pub(crate) fn refuse_nothing_held_out(&self) -> Result<(), RunError> {
+        if self.holds_out() {
+            return Ok(());
+        }
+        let problem =
+            "eval.tasks: is 0, so there is nothing to evaluate on; say how many, as in `eval.tasks=200`";
+        Err(RunError::Refused(problem.into()))
+    }
+
+    /// Samples one episode of each of `count` held-out tasks, at the temperature of training; of the first tasks of training
+    /// where the recipe holds none out.
     ///
     /// # Errors
     /// If the policy or the tasks can't be used.
     pub fn sample(&self, count: usize) -> Result<Vec<Shown>, RunError> {
         let recipe = &self.recipe;
-        let tasks = Tasks::make(recipe, false)?;
-        let set = tasks.main();
-        let chosen: Vec<Task> = set.tasks.iter().take(count).cloned().collect();
+        let tasks = Tasks::make(recipe, !self.holds_out())?;
+        let (generator, from) = if self.holds_out() {
+            (&*tasks.main().generator, &tasks.main().tasks)
+        } else {
+            (&*tasks.train_generator, &tasks.train)
+        };
+        let chosen: Vec<Task> = from.iter().take(count).cloned().collect();
         let policy = self.load()?;
-        let mut local =
-            LocalPolicy::new(&policy.model, &policy.chat, self.version).with_limits(recipe.rollout.limits());
+        let mut local = LocalPolicy::new(&policy.model, &policy.chat, self.version())
+            .with_limits(recipe.rollout.limits());
         let episodes = rollout::play(
             &mut local,
             &Plan {
-                generator: &*set.generator,
+                generator,
                 tasks: &chosen,
                 rollouts: 1,
                 sampling: &recipe.rollout.sampling(),
@@ -108,9 +170,30 @@ impl Target {
         Ok(chosen
             .into_iter()
             .zip(episodes)
-            .map(|(task, episode)| shown(&*set.generator, task, episode, None))
+            .map(|(task, episode)| shown(generator, task, episode, None))
             .collect())
     }
+
+    fn version(&self) -> u64 {
+        match &self.player {
+            Player::Model { version, .. } => *version,
+            Player::Endpoint(_) => 0,
+        }
+    }
+
+    /// Does the recipe hold tasks out for evaluation?
+    pub fn holds_out(&self) -> bool {
+        self.recipe.eval.tasks > 0
+    }
+}
+
+/// The recipe in a file, or of a run.
+///
+/// # Errors
+/// If it is wrong.
+fn recipe_of(path: &Path, overrides: &[String]) -> Result<Recipe, RunError> {
+    let file = if path.is_dir() { path.join(crate::run_dir::RECIPE) } else { path.to_owned() };
+    Ok(Recipe::resolve(&Source::read(&file, overrides)?)?)
 }
 
 /// The checkpoint of a run after `step`, by default the newest, with the number of its updates.
