@@ -129,19 +129,13 @@ fn step_line(metrics: &Values) -> String {
     parts.join("  ")
 }
 
-/// Success with its interval, and what else matters.
+/// The result with its interval, then what counts as a failure unread and what does not count.
 pub(crate) fn evaluation_line(summary: &Summary) -> String {
-    let mut line = match &summary.success {
-        Some(interval) => format!(
-            "success {:.1} % [{:.1}, {:.1}]",
-            100.0 * interval.mean,
-            100.0 * interval.low,
-            100.0 * interval.high
-        ),
+    let result = match summary.leading() {
+        Some(level) => {
+            format!("{} {}", summary.headline.name(), summary.headline.level_with_range(level))
+        }
         None => "nothing could be scored".to_owned(),
     };
-    if summary.unscored > 0 {
-        line.push_str(&format!(", {} unscored", summary.unscored));
-    }
-    line
+    [vec![result], summary.left_out()].concat().join("; ")
 }

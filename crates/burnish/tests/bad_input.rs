@@ -110,8 +110,11 @@ fn a_prompt_that_does_not_fit_is_refused_or_dropped_as_the_recipe_says() {
         "overlong",
     ]);
     let dropped = ["train", "grpo.toml", "run.dir=dropped", "rollout.overlong=drop"];
-    let said = scratch.burnish(&dropped).succeeds().stdout();
-    assert!(said.contains("nothing could be scored"), "{said}");
+    let failed =
+        scratch.burnish(&dropped).fails_with(&["steps 1 to 3", "tokens", "`train.unscored_steps_max`"]);
+    let said = failed.stdout();
+    let evaluated = "success 0.0 % [0.0, 0.0]; 8 of 8 episodes counted as a failure: the prompt does not fit";
+    assert!(said.contains(evaluated), "{said}");
 }
 
 #[test]

@@ -137,11 +137,16 @@ for line in sys.stdin:
     let unscored: f64 = rows.iter().map(|row| row["episodes/unscored"].as_f64().unwrap()).sum();
     assert!(unscored >= 4.0 && unscored % 4.0 == 0.0, "{unscored}");
 
-    // A verifier that never works is said at every step.
+    // A verifier that never works is said at every step, and ends the run.
     scratch.write("reward.py", "raise SystemExit('no licence')");
-    let said = scratch.burnish(&["train", "rows.toml", "eval.tasks=0", "run.dir=broken"]).succeeds().stdout();
-    assert_eq!(said.matches("no episode could be scored").count(), 6, "{said}");
-    assert!(said.contains("no licence"), "{said}");
+    let failed = scratch.burnish(&["train", "rows.toml", "eval.tasks=0", "run.dir=broken"]).fails_with(&[
+        "steps 1 to 3",
+        "no licence",
+        "burnish train --resume broken",
+    ]);
+    let said = failed.stdout();
+    assert_eq!(said.matches("no episode could be scored").count(), 3, "{said}");
+    assert!(said.contains("no licence") && !said.contains("the trained policy"), "{said}");
 }
 
 #[test]

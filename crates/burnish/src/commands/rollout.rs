@@ -35,6 +35,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Done {
+    if arguments.count == 0 {
+        return Err("--count must be 1 or more: with 0 there is nothing to show".into());
+    }
     let shown = match (&arguments.from, &arguments.recipe) {
         (Some(dir), _) => {
             let kind = match (arguments.also, arguments.eval) {
@@ -45,7 +48,11 @@ pub(crate) fn run(arguments: Arguments) -> Done {
             inspect::stored(dir, arguments.step, &kind, arguments.count)?
         }
         (None, Some(recipe)) => {
-            inspect::Target::open(recipe, &arguments.overrides, None)?.sample(arguments.count)?
+            let target = inspect::Target::open(recipe, &arguments.overrides, None)?;
+            if !target.holds_out() {
+                eprintln!("the recipe holds no tasks out (`eval.tasks = 0`): these are tasks of training");
+            }
+            target.sample(arguments.count)?
         }
         (None, None) => return Err("give a recipe, or a run directory with --from".into()),
     };
@@ -68,7 +75,11 @@ fn show(shown: &Shown) {
                 verdict.rewards.iter().map(|(name, value)| format!("{name} {value}")).collect();
             let flags: Vec<&str> =
                 verdict.flags.iter().filter(|(_, on)| **on).map(|(name, _)| name.as_str()).collect();
-            let outcome = if verdict.success { "success" } else { "failure" };
+            let outcome = match (verdict.has_success, verdict.success) {
+                (true, true) => "success",
+                (true, false) => "failure",
+                (false, _) => "judged",
+            };
             println!("--- {outcome}; rewards: {}; flags: {}", rewards.join(", "), flags.join(", "));
         }
     }

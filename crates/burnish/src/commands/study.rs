@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ARM")]
     only: Option<String>,
     /// Runs side by side, each with its share of the cores, instead of `study.jobs`.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=study::JOBS_MAX as i64))]
     jobs: Option<u16>,
     /// Make no run; write the page of what is finished.
     #[arg(long, conflicts_with_all = ["dry_run", "only", "jobs"])]
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         version: concat!("burnish ", env!("BURNISH_VERSION")).to_owned(),
     };
     let written = findings.write(&study, &made)?;
-    println!("\n{}\n", findings.success_table());
+    println!("\n{}\n", findings.headline_table());
     for warning in &findings.warnings {
         println!("{warning}");
     }

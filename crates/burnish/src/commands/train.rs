@@ -85,17 +85,21 @@ fn say_outcome(outcome: &Outcome) {
         println!("held-out tasks before: {}", evaluation_line(before));
         println!("held-out tasks after:  {}", evaluation_line(after));
     }
-    if let Some(change) = &outcome.change {
-        println!(
-            "change:                {:+.1} points [{:+.1}, {:+.1}] (95 %, paired bootstrap over tasks)",
-            100.0 * change.success.mean,
-            100.0 * change.success.low,
-            100.0 * change.success.high
-        );
+    if let Some((change, leading)) = outcome.change.and_then(|change| Some((change, change.leading()?))) {
+        let said = change.headline.change_with_range(leading);
+        println!("change:                {said} (95 %, paired bootstrap over {} tasks)", change.tasks);
+    }
+    if let Some(unscored) = outcome.unscored.told() {
+        println!("{unscored}");
     }
     println!();
     println!("{dir}/report.html                 curves and drawn episodes");
-    println!("{}   the trained policy, a Hugging Face directory", outcome.checkpoint.display());
+    let what = if outcome.updates > 0 {
+        "the trained policy, a Hugging Face directory"
+    } else {
+        "the policy as it was before, a Hugging Face directory: no update was made, so nothing was learnt"
+    };
+    println!("{}   {what}", outcome.checkpoint.display());
     let kind = if outcome.method == Method::Grpo { "" } else { " --eval" };
     println!("burnish rollout --from {dir} --step {}{kind}   shows what it did last", outcome.steps);
     if outcome.method == Method::Grpo {
