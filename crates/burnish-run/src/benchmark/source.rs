@@ -336,7 +336,7 @@ mod tests {
         assert!(items.tasks[0].prompt[0].content.starts_with("1+1?\n\nPlease reason"));
         for (columns, parts) in [
             ("auto", &["mine.jsonl", "--columns prompt=QUESTION,answer=ANSWER"][..]),
-            ("prompt=qq,answer=gold.value", &["no column `qq`", "answer, gold, q"]),
+            ("prompt=qq,answer=gold.value", &["no column `qq`", "q, gold, answer"]),
             ("prompt=q", &["--columns", "a question and a reference"]),
             ("prompt=q,answer=answer,tools=x", &["--columns", "no other"]),
             ("prompt=q,answer=answer", &["mine.jsonl", "line 1"]),

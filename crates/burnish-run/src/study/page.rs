@@ -305,7 +305,7 @@ mod tests {
         let found = findings(vec![arm("base", baseline.to_vec(), None), up]);
         let page = found.headline_table();
         assert!(page.starts_with("| arm | seeds | reward | difference |"), "{page}");
-        assert!(page.contains("| up | 2 | 0.488 [") && page.contains("| +0.350 ["), "{page}");
+        assert!(page.contains("| up | 2 | 0.487 [") && page.contains("| +0.350 ["), "{page}");
         assert!(page.contains("**better**") && !page.contains('%'), "{page}");
         let apart = Findings { rewards_comparable: false, ..found };
         assert_eq!(apart.headline_table(), NOT_COMPARED);
