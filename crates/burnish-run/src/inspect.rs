@@ -17,6 +17,7 @@ use crate::policy::LoadedPolicy;
 use crate::recipe::{PolicySection, Recipe, Source};
 use crate::stages;
 use crate::tasks::Tasks;
+use crate::text::{shell_path, shell_word};
 
 /// An episode, ready to be shown.
 #[derive(Debug, Clone)]
@@ -48,7 +49,9 @@ impl Target {
     pub fn open(path: &Path, overrides: &[String], step: Option<u64>) -> Result<Self, RunError> {
         if !path.is_dir() {
             let mut recipe = Recipe::read(path, overrides)?;
-            let made = stages::made(&mut recipe)?;
+            let changes = overrides.iter().map(|change| format!(" {}", shell_word(change)));
+            let train = format!("burnish train {}{}", shell_path(path), changes.collect::<String>());
+            let made = stages::made(&mut recipe, &train)?;
             let policy_dir = made.or_else(|| recipe.policy.path.clone()).ok_or_else(|| {
                 RunError::Refused(format!("{}: gives no `policy.path` to look at", path.display()))
             })?;

@@ -31,6 +31,7 @@ pub mod stages;
 pub mod study;
 mod summary;
 mod tasks;
+pub mod text;
 pub mod train;
 pub mod watch;
 

@@ -14,6 +14,7 @@ use crate::recipe::{Method, Recipe};
 use crate::report::{DrawnEpisode, Evaluated, EvaluatedStep, Report};
 use crate::run_dir::RunDir;
 use crate::tasks::Tasks;
+use crate::text::shell_path;
 use crate::train::Outcome;
 
 /// Episodes that the report draws.
@@ -30,7 +31,7 @@ pub(crate) fn write(
     let mut sets = tasks.evaluations.iter().map(|set| evaluated(recipe, journal, set));
     let main = sets.next().transpose()?.unwrap_or_default();
     let further = sets.collect::<Result<Vec<_>, RunError>>()?;
-    let name = dir.path().display();
+    let (name, quoted) = (dir.path().display(), shell_path(dir.path()));
     let kind = if recipe.train.method == Method::Grpo { "" } else { " --eval" };
     let overlap =
         outcome.overlap.as_ref().map(|report| decontaminate::notes(recipe, report)).unwrap_or_default();
@@ -46,10 +47,10 @@ pub(crate) fn write(
             overlap,
             vec![
             format!(
-                "`burnish rollout --from {name} --step N{kind}` shows the episodes of a step, token by token."
+                "`burnish rollout --from {quoted} --step N{kind}` shows the episodes of a step, token by token."
             ),
             format!(
-                "`burnish eval {name}` evaluates its newest checkpoint, as it stands in the file, again."
+                "`burnish eval {quoted}` evaluates its newest checkpoint, as it stands in the file, again."
             ),
             format!("{} is a model directory that transformers loads.", outcome.checkpoint.display()),
         ]]

@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use crate::files::{self, FileError};
+use crate::text::shell_path;
 
 /// Name of the resolved recipe in a run directory.
 pub const RECIPE: &str = "recipe.toml";
@@ -42,7 +43,7 @@ pub enum RunDirError {
     /// A run is there already.
     #[error(
         "`{}` already holds a run: continue it with `burnish train --resume {}`, or choose another `run.dir`",
-        path.display(), path.display()
+        path.display(), shell_path(path)
     )]
     Exists {
         /// The directory.

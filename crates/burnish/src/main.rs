@@ -2,9 +2,16 @@
 //!
 //! Only this crate knows arguments, colours and signals; everything else is in `burnish-run`.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+#[macro_use]
+mod out;
+
 mod commands;
+mod program;
 mod progress;
 mod signals;
+mod words;
 
 use std::process::ExitCode;
 
@@ -49,7 +56,25 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(asked) => return answer(&asked),
+    };
+    let done = run(arguments.command).and_then(|()| {
+        out::finish()
+            .map_err(|error| format!("stdout: not all that was printed could be written: {error}").into())
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", program::as_called(&words::plain(&error.to_string())));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> commands::Done {
+    match command {
         Command::Train(arguments) => commands::train::run(arguments, None),
         Command::Sft(arguments) => commands::train::run(arguments, Some(burnish_run::recipe::Method::Sft)),
         Command::Study(arguments) => commands::study::run(arguments),
@@ -60,12 +85,15 @@ fn main() -> ExitCode {
         Command::Methods(arguments) => commands::methods::run(arguments),
         Command::Env(command) => commands::env::run(command),
         Command::Data(command) => commands::data::run(command),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
     }
+}
+
+/// Help, the version, or what is wrong with the arguments.
+fn answer(asked: &clap::Error) -> ExitCode {
+    if asked.use_stderr() {
+        eprint!("{}", words::plain(&asked.to_string()));
+    } else {
+        print!("{asked}");
+    }
+    u8::try_from(asked.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }

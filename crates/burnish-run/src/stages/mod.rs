@@ -91,17 +91,17 @@ fn make_all(
     Ok(Made::Ready)
 }
 
-/// Where the policy of `policy.from` lies; `None` where no recipe makes it.
+/// Where the policy of `policy.from` lies; `None` where no recipe makes it. `command` makes it, where it is not there.
 ///
 /// # Errors
 /// As [`resolve`], and if it is not made yet.
-pub fn made(recipe: &mut Recipe) -> Result<Option<PathBuf>, RunError> {
+pub fn made(recipe: &mut Recipe, command: &str) -> Result<Option<PathBuf>, RunError> {
     let stages = before(recipe, &mut Vec::new())?;
     let Some(stage) = stages.iter().find(|stage| stage.of == StageUse::Policy) else { return Ok(None) };
     let missing = || {
         let (file, dir) = (stage.file.display(), stage.dir().display());
         RunError::Refused(format!(
-            "policy.from: what {file} makes is not there yet (`{dir}`); `burnish train` makes it"
+            "policy.from: what {file} makes is not there yet (`{dir}`); `{command}` makes it, and trains from it"
         ))
     };
     stage.checkpoint()?.ok_or_else(missing).map(Some)

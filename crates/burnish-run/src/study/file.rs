@@ -10,6 +10,7 @@ use super::columns;
 use crate::RunError;
 use crate::recipe::{Recipe, RecipeError, Source};
 use crate::stages;
+use crate::text::{shell_path, shell_word};
 
 /// Keys of a recipe that a study sets itself.
 const SET_BY_STUDY: [&str; 2] = ["run.dir", "run.seed"];
@@ -19,6 +20,8 @@ const SET_BY_STUDY: [&str; 2] = ["run.dir", "run.seed"];
 pub struct Study {
     /// The file that it was read from.
     pub file: PathBuf,
+    /// What was changed of it.
+    pub overrides: Vec<String>,
     /// Names its files.
     pub id: String,
     /// The heading of its page.
@@ -179,6 +182,7 @@ impl Study {
         let file = path.to_owned();
         Ok(Study {
             file,
+            overrides: overrides.to_vec(),
             id,
             title,
             claim,
@@ -192,6 +196,12 @@ impl Study {
             metrics,
             arms: resolved,
         })
+    }
+
+    /// The command that makes it, as a shell takes it.
+    pub fn command(&self) -> String {
+        let changes = self.overrides.iter().map(|change| format!(" {}", shell_word(change)));
+        format!("burnish study {}{}", shell_path(&self.file), changes.collect::<String>())
     }
 
     /// The arm with a name.

@@ -118,9 +118,9 @@ impl Findings {
         let runs_finished = measured.iter().map(Vec::len).sum();
         if runs_finished == 0 {
             return Err(RunError::Refused(format!(
-                "{} has no finished run yet: `burnish study {}` makes them",
+                "{} has no finished run yet: `{}` makes them",
                 study.dir.display(),
-                study.file.display()
+                study.command()
             )));
         }
         for run in runs.iter().filter(|run| run.state == State::Finished) {

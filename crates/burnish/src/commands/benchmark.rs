@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::Done;
 use crate::progress::Progress;
-use crate::signals;
+use crate::{out, program, signals};
 
 /// How a benchmark is played. All of it is for benchmarks only.
 #[derive(Debug, Args)]
@@ -29,7 +29,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "K", value_delimiter = ',')]
     k: Vec<usize>,
     /// Temperature; must be above 0 for more than one sample. [default: 0, greedy]
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
     temperature: Option<f32>,
     /// `model`: sample as the model's generation_config.json says.
     #[arg(long, value_name = "model", value_parser = ["model"], conflicts_with = "temperature")]
@@ -145,12 +145,11 @@ pub(crate) fn run(benchmark: &'static Benchmark, settings: Settings, step: Optio
     // With --json nothing but the object goes to stdout.
     let mut watch: Box<dyn Watch> = if json { Box::new(Unwatched) } else { Box::new(Progress::new()) };
     match benchmark::evaluate(&options, &mut *watch, &stop)? {
-        Finish::Done(report) if json => println!("{}", serde_json::to_string(&*report)?),
+        Finish::Done(report) if json => out::json(&serde_json::to_string(&*report)?),
         Finish::Done(report) => say(&options, &report),
         Finish::Interrupted { done, items } => {
             let hint = if is_kept {
-                let again: Vec<String> = std::env::args().skip(1).collect();
-                format!("go on with the same command: burnish {}", again.join(" "))
+                format!("go on with the same command: {}", program::again())
             } else {
                 "nothing was kept, as there is no --out DIR".to_owned()
             };

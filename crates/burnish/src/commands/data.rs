@@ -1,7 +1,6 @@
 //! `burnish data check|show`
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use burnish_core::{Message, Role};
@@ -10,6 +9,7 @@ use burnish_data::{Columns, Row, Stream, for_each_row};
 use clap::{Args, Subcommand};
 
 use super::Done;
+use crate::out;
 
 /// What to do with data files.
 #[derive(Debug, Subcommand)]
@@ -71,7 +71,8 @@ fn run_check(check: &Check) -> Done {
     }
     let report = counter.report();
     if check.json {
-        return say(&format!("{}\n", serde_json::to_string(&report)?));
+        out::json(&serde_json::to_string(&report)?);
+        return Ok(());
     }
     let mut text = String::new();
     for file in &report.files {
@@ -87,16 +88,8 @@ fn run_check(check: &Check) -> Done {
     if report.common_runs > 0 {
         writeln!(text, "{} runs of words that many evaluation rows share do not count", report.common_runs)?;
     }
-    writeln!(text, "{}", report.summary())?;
-    say(&text)
-}
-
-/// Prints `text`. A reader that has seen enough (`| head`) is no error.
-fn say(text: &str) -> Done {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        said => Ok(said?),
-    }
+    println!("{text}{}", report.summary());
+    Ok(())
 }
 
 fn show(file: &Path, count: usize, columns: &Columns) -> Done {
@@ -114,7 +107,8 @@ fn show(file: &Path, count: usize, columns: &Columns) -> Done {
             text += &format!("\n{place}\n{}", shown(&row));
         }
     })?;
-    say(&format!("{text}\n{}: {rows} rows\n", file.display()))
+    println!("{text}\n{}: {rows} rows", file.display());
+    Ok(())
 }
 
 fn shown(row: &Row) -> String {

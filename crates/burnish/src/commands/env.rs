@@ -22,7 +22,7 @@ pub(crate) enum Command {
         #[arg(long, default_value_t = 200)]
         tasks: usize,
         /// Seed of the tasks.
-        #[arg(long, default_value_t = 0)]
+        #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
         seed: u64,
     },
 }

@@ -7,6 +7,7 @@ use burnish_run::inspect;
 use clap::Args;
 
 use super::{Done, benchmark};
+use crate::out;
 use crate::progress::evaluation_line;
 
 /// What to evaluate.
@@ -61,10 +62,17 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         )
         .into());
     }
+    if let Some(step) = arguments.step.filter(|_| path.is_file()) {
+        return Err(format!(
+            "--step {step}: `{}` is a file, which has no steps; give a run directory",
+            path.display()
+        )
+        .into());
+    }
     let target = inspect::Target::open(path, &arguments.overrides, arguments.step)?;
     let summary = target.evaluate(arguments.also.as_deref())?.summary;
     if arguments.json {
-        println!("{}", serde_json::to_string(&summary)?);
+        out::json(&serde_json::to_string(&summary)?);
         return Ok(());
     }
     println!("policy   {}", target.policy_dir().display());

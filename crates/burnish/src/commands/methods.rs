@@ -6,6 +6,8 @@ use burnish_run::methods::{self, Method, SYSTEMS, Scaffold, Status, System};
 use clap::{Args, Subcommand};
 
 use super::Done;
+use crate::out;
+use crate::program::as_called;
 
 /// What to list.
 #[derive(Debug, Args)]
@@ -44,13 +46,13 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         Some(Command::Show { id }) => show(&id),
         Some(Command::New { family, id }) => begin(&family, &id),
         None if arguments.json => {
-            println!("{}", serde_json::to_string_pretty(&methods::json()?)?);
+            out::json(&serde_json::to_string_pretty(&methods::json()?)?);
             Ok(())
         }
         None => {
             match arguments.page.as_deref() {
-                Some("methods") => print!("{}", methods::systems()),
-                Some(_) => print!("{}", methods::objectives()),
+                Some("methods") => out::file(&methods::systems()),
+                Some(_) => out::file(&methods::objectives()),
                 None => list(),
             }
             Ok(())
@@ -73,7 +75,10 @@ fn list() {
         }
         println!("  {:28} {}", card.id, card.title);
     }
-    println!("\nburnish methods show ID   says how each is computed or composed, and chosen");
+    println!(
+        "\n{}   says how each is computed or composed, and chosen",
+        as_called("burnish methods show ID")
+    );
 }
 
 fn show(id: &str) -> Done {
@@ -124,10 +129,10 @@ fn show_system(system: &System, parts: &[Method]) {
     println!("reduces to  {}", said(system.reduces_to));
     println!("played on   {}", said(system.environments));
     if let Some(command) = system.command() {
-        println!("command     {command}");
+        println!("command     {}", as_called(&command));
     }
     if let Some(study) = system.study {
-        println!("study       burnish study {study}");
+        println!("study       {}", as_called(&format!("burnish study {study}")));
     }
     println!("results     {}", said(system.results));
     println!("paper       {}", system.paper);
@@ -147,16 +152,14 @@ fn begin(family: &str, id: &str) -> Done {
     }
     if family == "system" {
         println!("\nnext: name its paper, its parts and its recipe in the card;");
-        println!(
-            "then: cargo fmt && burnish methods --page methods > docs/methods.md && cargo test -p burnish-run"
-        );
+        let page = as_called("burnish methods --page methods > docs/methods.md");
+        println!("then: cargo fmt && {page} && cargo test -p burnish-run");
         return Ok(());
     }
     println!(
         "\nnext: write the equation into its head and its code, a test of each `reduces to`, golden numbers;"
     );
-    println!(
-        "then: cargo fmt && cargo test -p burnish-rl && burnish methods --page objectives > docs/objectives.md"
-    );
+    let page = as_called("burnish methods --page objectives > docs/objectives.md");
+    println!("then: cargo fmt && cargo test -p burnish-rl && {page}");
     Ok(())
 }

@@ -21,16 +21,16 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "RUN_DIR", conflicts_with = "recipe")]
     from: Option<PathBuf>,
     /// Of a run: the step (the newest by default).
-    #[arg(long, requires = "from")]
+    #[arg(long, requires = "from", conflicts_with = "recipe")]
     step: Option<u64>,
     /// Of a run: held-out episodes instead of training episodes.
-    #[arg(long, requires = "from")]
+    #[arg(long, requires = "from", conflicts_with = "recipe")]
     eval: bool,
     /// Of a run: episodes of the evaluation of `[[eval.also]]` that is called so.
-    #[arg(long, value_name = "NAME", requires = "from", conflicts_with = "eval")]
+    #[arg(long, value_name = "NAME", requires = "from", conflicts_with_all = ["eval", "recipe"])]
     also: Option<String>,
     /// How many episodes.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 4, value_parser = super::at_least_one)]
     count: usize,
 }
 

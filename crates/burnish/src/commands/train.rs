@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use burnish_run::recipe::{Method, Recipe};
 use burnish_run::run_dir::RunDir;
 use burnish_run::stages::{self, Made};
+use burnish_run::text::shell_path;
 use burnish_run::train::{Finish, Outcome, Run};
 use burnish_run::watch::Stop;
 use clap::Args;
 
 use super::Done;
+use crate::program::as_called;
 use crate::progress::{Progress, evaluation_line};
-use crate::signals;
+use crate::{out, signals};
 
 /// What to train.
 #[derive(Debug, Args)]
@@ -46,7 +48,7 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
             check_method(&recipe, method)?;
             if arguments.dry_run {
                 stages::resolve(&mut recipe)?;
-                print!("{}", recipe.to_toml()?);
+                out::file(&recipe.to_toml()?);
                 return Ok(());
             }
             RunDir::refuse_taken(&recipe.run.dir)?;
@@ -61,8 +63,8 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
     match run.drive(&mut progress, &stop)? {
         Finish::Done(outcome) => say_outcome(&outcome),
         Finish::Interrupted { step } => {
-            let dir = run.dir().display();
-            println!("stopped after step {step} and saved; go on with: burnish train --resume {dir}");
+            let again = as_called(&format!("burnish train --resume {}", shell_path(run.dir())));
+            println!("stopped after step {step} and saved; go on with: {again}");
         }
     }
     Ok(())
@@ -97,7 +99,8 @@ fn say_outcome(outcome: &Outcome) {
     println!("{dir}/report.html                 curves and drawn episodes");
     println!("{}   the trained policy, a Hugging Face directory", outcome.checkpoint.display());
     let kind = if outcome.method == Method::Grpo { "" } else { " --eval" };
-    println!("burnish rollout --from {dir} --step {}{kind}   shows what it did last", outcome.steps);
+    let show = format!("burnish rollout --from {} --step {}{kind}", shell_path(&outcome.dir), outcome.steps);
+    println!("{}   shows what it did last", as_called(&show));
     if outcome.method == Method::Grpo {
         println!(
             "next: another seed (run.seed=2 run.dir=...), harder boards (env.config...), or your own verifier"

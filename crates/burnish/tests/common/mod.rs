@@ -167,6 +167,8 @@ impl Scratch {
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_burnish"));
         command.args(arguments).current_dir(self.dir.path()).stdin(Stdio::null());
+        // As a person calls it, and not as a program of this test's cargo.
+        command.env_remove("CARGO");
         command
     }
 
