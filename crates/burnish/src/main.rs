@@ -21,6 +21,9 @@ use clap::{Parser, Subcommand};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Exit status where the arguments are wrong, before anything is done.
+const WRONG_ARGUMENTS: u8 = 2;
+
 /// Post-training of reasoning models and agents with reinforcement learning, in one binary.
 #[derive(Debug, Parser)]
 #[command(version = env!("BURNISH_VERSION"), about, max_term_width = 100)]
@@ -56,15 +59,19 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(asked) => return answer(&asked),
+    let done = match Arguments::try_parse() {
+        Ok(arguments) => run(arguments.command),
+        Err(asked) if asked.use_stderr() => {
+            eprint!("{}", words::plain(&asked.to_string()));
+            return ExitCode::from(WRONG_ARGUMENTS);
+        }
+        // Help, or the version.
+        Err(asked) => {
+            print!("{asked}");
+            Ok(())
+        }
     };
-    let done = run(arguments.command).and_then(|()| {
-        out::finish()
-            .map_err(|error| format!("stdout: not all that was printed could be written: {error}").into())
-    });
-    match done {
+    match done.and_then(|()| out::finish()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {}", program::as_called(&words::plain(&error.to_string())));
@@ -86,14 +93,4 @@ fn run(command: Command) -> commands::Done {
         Command::Env(command) => commands::env::run(command),
         Command::Data(command) => commands::data::run(command),
     }
-}
-
-/// Help, the version, or what is wrong with the arguments.
-fn answer(asked: &clap::Error) -> ExitCode {
-    if asked.use_stderr() {
-        eprint!("{}", words::plain(&asked.to_string()));
-    } else {
-        print!("{asked}");
-    }
-    u8::try_from(asked.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }

@@ -10,6 +10,8 @@ use std::sync::{Mutex, PoisonError};
 
 use burnish_run::text::{plain_json, visible};
 
+use crate::commands::Done;
+
 /// Writes to stdout, through the door.
 macro_rules! print {
     ($($text:tt)*) => { $crate::out::text(format_args!($($text)*)) };
@@ -73,9 +75,11 @@ fn write(text: &str) {
 ///
 /// # Errors
 /// Why some of it did not, such as a full disk.
-pub(crate) fn finish() -> io::Result<()> {
+pub(crate) fn finish() -> Done {
     match LOST.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        Some(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
+        Some(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(format!("stdout: not all that was printed could be written: {error}").into())
+        }
         _ => Ok(()),
     }
 }

@@ -27,7 +27,7 @@ fn a_wrong_recipe_is_refused_by_key() {
     refused(&scratch, &["env.config.agents=9"], &["env.config.agents"]);
     refused(&scratch, &["env.config.sizes.2.hole_ratio=7"], &["hole_ratio"]);
     refused(&scratch, &["gate={gate=\"dwd\"}"], &["gate.gate", "dgg"]);
-    refused(&scratch, &["gate={}"], &["gate", "missing field"]);
+    refused(&scratch, &["gate={}"], &["gate", "lacks the key `gate`"]);
     refused(&scratch, &["gate={gate=\"dgg\", config={taw=1}}"], &["gate.config.taw", "tau"]);
     refused(&scratch, &["gate={gate=\"dgg\"}", "gate.config.tau=inf"], &["gate.config.tau", "in quotes"]);
     refused(&scratch, &["gate={gate=\"dgg\", config={decay=2}}"], &["gate.config.decay", "1 or less"]);
@@ -181,4 +181,116 @@ fn a_full_disk_while_saving_leaves_the_previous_checkpoint_intact() {
     // With room again the run goes on.
     scratch.burnish(&["train", "--resume", "full"]).succeeds();
     assert!(scratch.path("full/checkpoints/step_4/model.safetensors").exists());
+}
+
+/// What people read is written for people: no names of types, no dumps of values.
+#[test]
+fn no_message_speaks_the_language_of_the_program() {
+    let scratch = Scratch::new();
+    scratch.write("grpo.toml", TINY_GRPO);
+    scratch.write("rows.jsonl", "{\"prompt\": \"a\", \"answer\": \"1\"}\n");
+    scratch.write("empty.toml", "");
+    let sections = [
+        "run",
+        "policy",
+        "env",
+        "train",
+        "rollout",
+        "loss",
+        "optimizer",
+        "eval",
+        "checkpoint",
+        "data",
+        "reward",
+        "critic",
+        "teacher",
+        "gate",
+        "metrics",
+        "advantage",
+        "advantage.config",
+        "loss.config",
+        "env.config",
+        "env.config.sizes",
+        "env.config.reward",
+        "policy.lora",
+        "policy.new",
+        "eval.also",
+        "data.demonstrations",
+        "run.seed",
+        "run.threads",
+        "train.max_steps",
+        "train.epochs",
+        "rollout.temperature",
+        "rollout.stop",
+        "rollout.group_size",
+        "optimizer.learning_rate",
+        "optimizer.schedule",
+        "policy.precision",
+        "policy.path",
+        "reward.weights",
+        "eval.tasks",
+        "data.path",
+        "env.config.agents",
+        "checkpoint.keep",
+        "train.method",
+    ];
+    let mut messages = Vec::new();
+    for key in sections {
+        for value in ["3.5", "-1", "x", "[1]", "[[1]]", "{}", "{zzz=1}", "true", ""] {
+            let change = format!("{key}={value}");
+            let output = scratch.command(&["train", "grpo.toml", "--dry-run", &change]).output().unwrap();
+            messages.push((change, String::from_utf8(output.stderr).unwrap()));
+        }
+    }
+    for line in [
+        "train empty.toml",
+        "study grpo.toml",
+        "env show chains x=1",
+        "env show chains steps=3",
+        "env show chains --tasks x",
+        "env show chains --seed -1",
+        "env show rows path=rows.jsonl verifier=3",
+        "data show rows.jsonl --columns x=y",
+        "data show rows.jsonl --count x",
+        "eval gsm8k --samples x",
+        "eval gsm8k --temperature x",
+        "eval gsm8k --k ,",
+        "rollout grpo.toml --count 0",
+        "rollout grpo.toml --step 3",
+        "eval grpo.toml --step 3",
+        "methods show grpo",
+        "methods show ppo_clip",
+    ] {
+        let output = scratch.command(&line.split(' ').collect::<Vec<_>>()).output().unwrap();
+        let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+        messages.push((line.to_owned(), said));
+    }
+    let refused = messages.iter().filter(|(_, message)| message.starts_with("error: ")).count();
+    assert!(refused > 200, "{refused}");
+    for (line, message) in messages {
+        for word in [
+            "f64",
+            "f32",
+            "u64",
+            "usize",
+            "struct ",
+            "enum ",
+            "Some(",
+            "None",
+            "Golden(",
+            "Oracle(",
+            "Os {",
+            "::",
+            "invalid type",
+            "invalid digit",
+            "a sequence",
+            "a map",
+            "panicked",
+            " with 7 elements",
+            "untagged",
+        ] {
+            let said = message.replace("`f32` or `bf16`", "");
+            assert!(!said.contains(word), "burnish {line}: `{word}` is in: {message}");
+        }
+    }
 }

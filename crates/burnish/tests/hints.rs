@@ -109,7 +109,7 @@ fn the_hint_of_a_study_without_runs_makes_them() {
     scratch.write(
         "my study.toml",
         "[study]\nid = \"s\"\ntitle = \"S\"\nclaim = \"C.\"\nrecipe = \"grpo.toml\"\nset = [\"train.max_steps=1\"]\n\
-         baseline = \"a\"\ndir = \"runs\"\nresults = \"results\"\nseeds = 1\n[[arms]]\nname = \"a\"\n",
+         baseline = \"a\"\ndir = \"runs\"\nresults = \"results\"\nseeds = 1\n[[arms]]\nname = \"a\"\n[[arms]]\nname = \"b\"\n",
     );
     let dir = format!("study.dir={NAME}");
     let none = run(&scratch, &["study", "my study.toml", "--report-only", &dir]);

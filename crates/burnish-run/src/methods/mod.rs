@@ -15,7 +15,7 @@ use burnish_rl::{Card, Family, Needs};
 use serde::Serialize;
 use serde_json::Value;
 
-pub use page::objectives;
+pub use page::{compared, objectives};
 pub use scaffold::{Scaffold, ScaffoldError};
 pub use systems::{Evidence, PartRef, SYSTEMS, Status, System};
 pub use systems_page::systems;

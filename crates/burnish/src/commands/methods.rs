@@ -105,7 +105,7 @@ fn show(id: &str) -> Done {
         println!("defaults    {defaults}");
         println!("needs       {}", if needs.is_empty() { "nothing more".into() } else { needs.join(", ") });
         println!("status      {status}");
-        println!("compared    {:?}", card.check);
+        println!("compared    {}", methods::compared(card.check));
         if let Some(guess) = card.reconstructed {
             println!("guessed     {guess}");
         }
