@@ -17,6 +17,8 @@ use crate::words;
 const LINE_EVERY_WITH_BAR: Duration = Duration::from_secs(10);
 /// Without one, where lines are all that there is.
 const LINE_EVERY: Duration = Duration::from_secs(1);
+/// On a screen that is narrower than this, lines that stay are broken: less of a step would say nothing.
+const LINE_ROOM_MIN: usize = 40;
 /// Columns between parts of a line.
 const GAP: &str = "  ";
 
@@ -42,6 +44,11 @@ impl Progress {
             Some(bar) => bar.suspend(|| println!("{line}")),
             None => println!("{line}"),
         }
+    }
+
+    /// Columns of the terminal.
+    fn width(&self) -> usize {
+        self.terminal.as_ref().map_or(usize::MAX, |terminal| usize::from(terminal.size().1))
     }
 
     fn step(&mut self, step: u64, steps_max: u64, metrics: &Values) {
@@ -74,15 +81,17 @@ impl Progress {
         let is_due = self.last_line.is_none_or(|last| last.elapsed() >= every);
         if is_due || done == all {
             self.last_line = Some(Instant::now());
-            let count = [format!("{unit} {done}/{all}")];
-            let line: Vec<&str> =
-                count.iter().chain(parts).chain(&rate).chain(&left).map(String::as_str).collect();
-            self.say(&line.join(GAP));
+            let all_parts: Vec<String> =
+                parts.iter().cloned().chain(rate.clone()).chain(left.clone()).collect();
+            // On a screen a line is one line; what has no room there stands in `metrics.jsonl`.
+            let is_screen = self.terminal.is_some() && std::io::stdout().is_terminal();
+            let room = if is_screen { self.width().max(LINE_ROOM_MIN) } else { usize::MAX };
+            self.say(&fitted(format!("{unit} {done}/{all}"), &all_parts, room));
         }
-        if let Some(terminal) = &self.terminal {
+        if self.terminal.is_some() {
             let (begin, _) = self.start.unwrap_or((0, Instant::now()));
+            let width = self.width();
             let bar = self.bar.get_or_insert_with(|| ProgressBar::new(all).with_position(begin));
-            let width = usize::from(terminal.size().1);
             // Time left is what a person looks for first.
             let shown: Vec<String> = left.into_iter().chain(parts.iter().cloned()).chain(rate).collect();
             let (template, message) = bar_line(unit, done, all, &shown, width);
@@ -133,15 +142,19 @@ fn bar_line(unit: &str, done: u64, all: u64, parts: &[String], width: usize) -> 
         _ => ("{wide_msg}", 0),
     };
     // The last column stays free: some terminals go to the next line when it is written.
-    let room = width.saturating_sub(bar + 1);
-    let mut message = format!("{unit} {done}/{all}");
+    (template, fitted(format!("{unit} {done}/{all}"), parts, width.saturating_sub(bar + 1)))
+}
+
+/// `first`, and as many of the parts as there is room for.
+fn fitted(first: String, parts: &[String], room: usize) -> String {
+    let mut line = first;
     for part in parts {
-        if message.chars().count() + GAP.len() + part.chars().count() > room {
+        if line.chars().count() + GAP.len() + part.chars().count() > room {
             break;
         }
-        message = format!("{message}{GAP}{part}");
+        line = format!("{line}{GAP}{part}");
     }
-    (template, message)
+    line
 }
 
 /// How fast it goes, over all that this process has done.

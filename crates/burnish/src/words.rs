@@ -49,7 +49,11 @@ fn expected(rest: &str) -> Option<(String, usize)> {
         rest.strip_prefix("string \"").map_or(0, |text| rest.len() - text.len() + quoted_length(text));
     let found = &rest[..within + rest[within..].find(EXPECTED)?];
     let (wanted, taken) = wanted(&rest[found.len() + EXPECTED.len()..]);
-    Some((format!("is {}, and must be {wanted}", value(found)), found.len() + EXPECTED.len() + taken))
+    let words = match taken {
+        0 => format!("is {}, and must be ", value(found)),
+        _ => format!("must be {wanted}, not {}", value(found)),
+    };
+    Some((words, found.len() + EXPECTED.len() + taken))
 }
 
 /// Where a text ends that is written with its quotes escaped.
@@ -102,10 +106,13 @@ fn value(found: &str) -> Cow<'_, str> {
         }
     }
     match found {
-        "null" | "unit value" | "Option value" => "no number or text (null, nan or inf)".into(),
+        "unit value" | "Option value" => "null".into(),
         "sequence" => "a list".into(),
         "map" => "a table".into(),
-        _ => found.strip_prefix("string ").unwrap_or(found).into(),
+        _ => match found.strip_prefix("string ") {
+            Some(text) => format!("the text {text}").into(),
+            None => found.into(),
+        },
     }
 }
 
@@ -187,20 +194,20 @@ mod tests {
     #[test]
     fn no_word_of_the_language_is_left() {
         for (message, words) in [
-            (said!(u64, json!("x")), "is \"x\", and must be a whole number, 0 or more"),
-            (said!(usize, json!(-1)), "is -1, and must be a whole number, 0 or more"),
-            (said!(i32, json!(1.5)), "is 1.5, and must be a whole number"),
-            (said!(f64, json!(null)), "is no number or text (null, nan or inf), and must be a number"),
-            (said!(f32, json!([1])), "is a list, and must be a number"),
-            (said!(bool, json!({})), "is a table, and must be true or false"),
-            (said!(String, json!(3)), "is 3, and must be text"),
-            (said!(Vec<String>, json!(true)), "is true, and must be a list"),
+            (said!(u64, json!("x")), "must be a whole number, 0 or more, not the text \"x\""),
+            (said!(usize, json!(-1)), "must be a whole number, 0 or more, not -1"),
+            (said!(i32, json!(1.5)), "must be a whole number, not 1.5"),
+            (said!(f64, json!(null)), "must be a number, not null"),
+            (said!(f32, json!([1])), "must be a number, not a list"),
+            (said!(bool, json!({})), "must be true or false, not a table"),
+            (said!(String, json!(3)), "must be text, not 3"),
+            (said!(Vec<String>, json!(true)), "must be a list, not true"),
             (
                 said!(BTreeMap<String, f64>, json!("a\", expected b")),
-                "is \"a\\\", expected b\", and must be a table",
+                "must be a table, not the text \"a\\\", expected b\"",
             ),
-            (said!(std::path::PathBuf, json!(1)), "is 1, and must be a path"),
-            (said!(std::num::NonZeroU32, json!(0)), "is 0, and must be a whole number other than 0"),
+            (said!(std::path::PathBuf, json!(1)), "must be a path, not 1"),
+            (said!(std::num::NonZeroU32, json!(0)), "must be a whole number other than 0, not 0"),
             (said!([f64; 3], json!([1])), "has 1 item, and must be a list of length 3"),
         ] {
             assert_eq!(message, words);
@@ -212,7 +219,7 @@ mod tests {
             ),
             (
                 "`run` invalid type: integer `3`, expected struct RunSection\n  help: x",
-                "`run` is 3, and must be a table of keys\n  help: x",
+                "`run` must be a table of keys, not 3\n  help: x",
             ),
             ("unknown variant `f16`, expected `f32` or `bf16`", "is `f16`, and must be `f32` or `bf16`"),
             (
@@ -223,7 +230,7 @@ mod tests {
             ("duplicate field `a` at line 1 column 3", "has the key `a` twice at line 1 column 3"),
             (
                 "invalid type: map, expected u8 at line 2 column 9",
-                "is a table, and must be a whole number, 0 or more at line 2 column 9",
+                "must be a whole number, 0 or more, not a table at line 2 column 9",
             ),
             (
                 "invalid value 'x' for '--k <K>': invalid digit found in string",
