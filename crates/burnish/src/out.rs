@@ -1,5 +1,5 @@
-//! The one door to the terminal: what is printed shows control characters instead of sending them, and a reader that
-//! goes away (`| head`, a closed terminal) ends nothing but the printing.
+//! The one door to the terminal: what is printed shows control characters instead of sending them, a reader that goes
+//! away (`| head`, a closed terminal) ends nothing but the printing, and a bar stands below all lines, whoever prints them.
 //!
 //! In this crate `print!`, `println!`, `eprint!` and `eprintln!` are the ones below. The standard library's panic when nobody
 //! reads; `clippy::print_stdout` and `print_stderr`, which know only those, are on in `main.rs`.
@@ -9,6 +9,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 
 use burnish_run::text::{plain_json, visible};
+use indicatif::ProgressBar;
 
 use crate::commands::Done;
 
@@ -32,6 +33,24 @@ macro_rules! eprintln {
 
 /// Why stdout takes nothing any more.
 static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
+/// The bar that is on the screen.
+static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// From now on lines are printed above `bar`; with `None` there is none, and the last one is taken away.
+pub(crate) fn keep_below(bar: Option<ProgressBar>) {
+    let last = std::mem::replace(&mut *BAR.lock().unwrap_or_else(PoisonError::into_inner), bar.clone());
+    if let (Some(last), None) = (last, bar) {
+        last.finish_and_clear();
+    }
+}
+
+fn above_bar(print: impl FnOnce()) {
+    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match bar {
+        Some(bar) => bar.suspend(print),
+        None => print(),
+    }
+}
 
 /// Text for people.
 pub(crate) fn text(text: Arguments<'_>) {
@@ -55,7 +74,9 @@ pub(crate) fn file(text: &str) {
 
 /// Text to stderr. There is nowhere to say that it could not be written.
 pub(crate) fn error(text: &str) {
-    let _ = io::stderr().write_all(visible(text).as_bytes());
+    above_bar(|| {
+        let _ = io::stderr().write_all(visible(text).as_bytes());
+    });
 }
 
 /// Does stdout still have a reader? Whoever only prints may stop where it has none.
@@ -64,11 +85,13 @@ pub(crate) fn is_read() -> bool {
 }
 
 fn write(text: &str) {
-    let mut lost = LOST.lock().unwrap_or_else(PoisonError::into_inner);
-    if lost.is_none() {
-        let mut stdout = io::stdout().lock();
-        *lost = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).err();
-    }
+    above_bar(|| {
+        let mut lost = LOST.lock().unwrap_or_else(PoisonError::into_inner);
+        if lost.is_none() {
+            let mut stdout = io::stdout().lock();
+            *lost = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).err();
+        }
+    });
 }
 
 /// To be called last: if all that was printed got out, or whoever read it had enough.

@@ -11,7 +11,7 @@ use console::Term;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::program::as_called;
-use crate::words;
+use crate::{out, words};
 
 /// Beside a bar, a line that stays at most this often.
 const LINE_EVERY_WITH_BAR: Duration = Duration::from_secs(10);
@@ -19,6 +19,8 @@ const LINE_EVERY_WITH_BAR: Duration = Duration::from_secs(10);
 const LINE_EVERY: Duration = Duration::from_secs(1);
 /// On a screen that is narrower than this, lines that stay are broken: less of a step would say nothing.
 const LINE_ROOM_MIN: usize = 40;
+/// Columns that a terminal writes behind the bar when Ctrl-C is pressed, and the last one: some go to the next line with it.
+const ECHO: usize = 3;
 /// Columns between parts of a line.
 const GAP: &str = "  ";
 
@@ -38,11 +40,10 @@ impl Progress {
         Progress { terminal, bar: None, last_line: None, start: None }
     }
 
-    /// A line that stays. The bar stands below it again.
-    fn say(&self, line: &str) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| println!("{line}")),
-            None => println!("{line}"),
+    /// Takes the bar away.
+    fn clear(&mut self) {
+        if self.bar.take().is_some() {
+            out::keep_below(None);
         }
     }
 
@@ -86,12 +87,13 @@ impl Progress {
             // On a screen a line is one line; what has no room there stands in `metrics.jsonl`.
             let is_screen = self.terminal.is_some() && std::io::stdout().is_terminal();
             let room = if is_screen { self.width().max(LINE_ROOM_MIN) } else { usize::MAX };
-            self.say(&fitted(format!("{unit} {done}/{all}"), &all_parts, room));
+            println!("{}", fitted(format!("{unit} {done}/{all}"), &all_parts, room));
         }
         if self.terminal.is_some() {
             let (begin, _) = self.start.unwrap_or((0, Instant::now()));
             let width = self.width();
             let bar = self.bar.get_or_insert_with(|| ProgressBar::new(all).with_position(begin));
+            out::keep_below(Some(bar.clone()));
             // Time left is what a person looks for first.
             let shown: Vec<String> = left.into_iter().chain(parts.iter().cloned()).chain(rate).collect();
             let (template, message) = bar_line(unit, done, all, &shown, width);
@@ -102,24 +104,28 @@ impl Progress {
             bar.set_position(done);
         }
         if done == all {
-            if let Some(bar) = self.bar.take() {
-                bar.finish_and_clear();
-            }
+            self.clear();
             // What comes next, such as the run after a stage, has another length.
             (self.start, self.last_line) = (None, None);
         }
     }
 }
 
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 impl Watch for Progress {
     fn event(&mut self, event: Event<'_>) {
         match event {
-            Event::Doing(what) => self.say(&format!("{what} ...")),
-            Event::Note(line) => self.say(&as_called(&words::plain(&line))),
+            Event::Doing(what) => println!("{what} ..."),
+            Event::Note(line) => println!("{}", as_called(&words::plain(&line))),
             Event::Step { step, steps_max, metrics } => self.step(step, steps_max, metrics),
             Event::Evaluated { step, name, summary } => {
                 let name = name.map(|name| format!(" `{}`", visible_line(name))).unwrap_or_default();
-                self.say(&format!("evaluation{name} after {step} steps: {}", evaluation_line(summary)));
+                println!("evaluation{name} after {step} steps: {}", evaluation_line(summary));
             }
             Event::Items { done, items, success, tokens_per_second } => {
                 self.items(done, items, success, tokens_per_second);
@@ -137,12 +143,11 @@ impl Watch for Progress {
 /// would read as another number.
 fn bar_line(unit: &str, done: u64, all: u64, parts: &[String], width: usize) -> (&'static str, String) {
     let (template, bar) = match width {
-        100.. => ("{bar:24} {wide_msg}", 25),
-        60.. => ("{bar:12} {wide_msg}", 13),
-        _ => ("{wide_msg}", 0),
+        100.. => ("{bar:24} {msg}", 25),
+        60.. => ("{bar:12} {msg}", 13),
+        _ => ("{msg}", 0),
     };
-    // The last column stays free: some terminals go to the next line when it is written.
-    (template, fitted(format!("{unit} {done}/{all}"), parts, width.saturating_sub(bar + 1)))
+    (template, fitted(format!("{unit} {done}/{all}"), parts, width.saturating_sub(bar + ECHO)))
 }
 
 /// `first`, and as many of the parts as there is room for.

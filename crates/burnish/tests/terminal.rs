@@ -112,16 +112,18 @@ fn names_that_are_no_text_are_named_as_far_as_they_are() {
     }
 }
 
-/// Runs the arguments after the width in a terminal that is so wide, and prints what the terminal got.
+/// Runs the arguments after the first two in a terminal that is as wide as the first says, and prints what the terminal got.
+/// Presses Ctrl-C when it shows the second.
 const IN_TERMINAL: &str = r#"
 import fcntl, os, pty, struct, sys, termios
 pid, terminal = pty.fork()
 if pid == 0:
     # Not before the terminal has its width.
     sys.stdin.readline()
-    os.execv(sys.argv[2], sys.argv[2:])
+    os.execv(sys.argv[3], sys.argv[3:])
 fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, int(sys.argv[1]), 0, 0))
 os.write(terminal, b"\n")
+shown, wait_for = b"", sys.argv[2].encode()
 while True:
     try:
         some = os.read(terminal, 65536)
@@ -130,6 +132,10 @@ while True:
     if not some:
         break
     sys.stdout.buffer.write(some)
+    shown += some
+    if wait_for and wait_for in shown:
+        os.write(terminal, b"\x03")
+        wait_for = b""
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 "#;
 
@@ -144,24 +150,90 @@ fn unsteered(text: &str) -> String {
     plain
 }
 
+fn has_python() -> bool {
+    let has = Command::new("python3").arg("--version").output().is_ok();
+    if !has {
+        println!("skipped: there is no python3");
+    }
+    has
+}
+
+fn in_terminal(scratch: &Scratch, width: usize, stop_at: &str, arguments: &[&str]) -> String {
+    let mut command = Command::new("python3");
+    command.args(["-c", IN_TERMINAL, &width.to_string(), stop_at, env!("CARGO_BIN_EXE_burnish")]);
+    command.args(arguments).current_dir(scratch.path(".")).env("TERM", "xterm").env_remove("CARGO");
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The rows of a terminal after it got this, with those that it has scrolled away.
+fn screen(shown: &str, width: usize) -> Vec<String> {
+    let (mut rows, mut row, mut column) = (vec![vec![' '; width]], 0, 0);
+    let mut characters = shown.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\r' => column = 0,
+            '\n' => row += 1,
+            '\u{1b}' => {
+                let mut sequence = String::new();
+                for next in characters.by_ref().skip(1) {
+                    sequence.push(next);
+                    if next.is_ascii_alphabetic() {
+                        break;
+                    }
+                }
+                match &*sequence {
+                    "2K" => rows[row] = vec![' '; width],
+                    "K" => rows[row].truncate(column),
+                    "1A" => row -= 1,
+                    other => assert!(other.starts_with('?') || other == "0m", "{other:?}"),
+                }
+                rows[row].resize(width, ' ');
+            }
+            other => {
+                if column == width {
+                    (row, column) = (row + 1, 0);
+                }
+                rows.resize(rows.len().max(row + 1), vec![' '; width]);
+                rows[row][column] = other;
+                column += 1;
+            }
+        }
+        rows.resize(rows.len().max(row + 1), vec![' '; width]);
+    }
+    rows.iter().map(|row| row.iter().collect::<String>().trim_end().to_owned()).collect()
+}
+
+#[test]
+fn ctrl_c_leaves_no_bar_behind() {
+    if !has_python() {
+        return;
+    }
+    let scratch = Scratch::with_policy();
+    for width in [60, 100] {
+        let dir = format!("run.dir=stopped-{width}");
+        let arguments = ["train", "grpo.toml", &dir, "train.max_steps=400", "eval.tasks=2"];
+        let left = screen(&in_terminal(&scratch, width, "step 3/400", &arguments), width);
+        assert!(!left.iter().any(|row| row.contains(['█', '░'])), "{width}: {left:#?}");
+        for line in ["finishing this step, then saving; once more to stop at once", "stopped after step "] {
+            assert!(left.iter().any(|row| row.starts_with(line)), "{width}: `{line}` is not in {left:#?}");
+        }
+    }
+}
+
 #[test]
 fn a_bar_fits_its_terminal_and_leaves_lines_behind() {
-    if Command::new("python3").arg("--version").output().is_err() {
-        println!("skipped: there is no python3");
+    if !has_python() {
         return;
     }
     let scratch = Scratch::with_policy();
     for width in [20, 40, 80, 120, 200] {
         let dir = format!("run.dir=wide-{width}");
-        let mut command = Command::new("python3");
-        command.args(["-c", IN_TERMINAL, &width.to_string(), env!("CARGO_BIN_EXE_burnish")]);
-        command
-            .args(["train", "grpo.toml", &dir, "eval.tasks=2"])
-            .current_dir(scratch.path("."))
-            .env("TERM", "xterm");
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let shown = String::from_utf8(output.stdout).unwrap();
+        let shown = in_terminal(&scratch, width, "", &["train", "grpo.toml", &dir, "eval.tasks=2"]);
+        let left = screen(&shown, width);
+        assert!(!left.iter().any(|row| row.contains(['█', '░'])), "{width}: {left:#?}");
+        assert_eq!(left.iter().filter(|row| row.starts_with("evaluation after ")).count(), 3, "{left:#?}");
         let lines: Vec<String> = shown.split(['\r', '\n']).map(unsteered).collect();
         let steps = |line: &&String| line.contains("step ") && line.contains("/6");
         // The bar is drawn over and over; of the first and the last step a line stays.
