@@ -13,14 +13,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::program::as_called;
 use crate::{out, words};
 
-/// Beside a bar, a line that stays at most this often.
+/// Above a bar, a line that stays at most this often.
 const LINE_EVERY_WITH_BAR: Duration = Duration::from_secs(10);
 /// Without one, where lines are all that there is.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 /// On a screen that is narrower than this, lines that stay are broken: less of a step would say nothing.
 const LINE_ROOM_MIN: usize = 40;
-/// Columns that a terminal writes behind the bar when Ctrl-C is pressed, and the last one: some go to the next line with it.
-const ECHO: usize = 3;
 /// Columns between parts of a line.
 const GAP: &str = "  ";
 
@@ -78,14 +76,15 @@ impl Progress {
             Some(pace) => (Some(pace.rate(unit)), Some(pace.left())),
             None => (None, None),
         };
-        let every = if self.terminal.is_some() { LINE_EVERY_WITH_BAR } else { LINE_EVERY };
+        // Lines that go into a file are all that there is to read later, whatever stands on the screen.
+        let is_screen = self.terminal.is_some() && std::io::stdout().is_terminal();
+        let every = if is_screen { LINE_EVERY_WITH_BAR } else { LINE_EVERY };
         let is_due = self.last_line.is_none_or(|last| last.elapsed() >= every);
         if is_due || done == all {
             self.last_line = Some(Instant::now());
             let all_parts: Vec<String> =
                 parts.iter().cloned().chain(rate.clone()).chain(left.clone()).collect();
             // On a screen a line is one line; what has no room there stands in `metrics.jsonl`.
-            let is_screen = self.terminal.is_some() && std::io::stdout().is_terminal();
             let room = if is_screen { self.width().max(LINE_ROOM_MIN) } else { usize::MAX };
             println!("{}", fitted(format!("{unit} {done}/{all}"), &all_parts, room));
         }
@@ -147,7 +146,8 @@ fn bar_line(unit: &str, done: u64, all: u64, parts: &[String], width: usize) -> 
         60.. => ("{bar:12} {msg}", 13),
         _ => ("{msg}", 0),
     };
-    (template, fitted(format!("{unit} {done}/{all}"), parts, width.saturating_sub(bar + ECHO)))
+    // The last column stays free: some terminals go to the next line when it is written.
+    (template, fitted(format!("{unit} {done}/{all}"), parts, width.saturating_sub(bar + 1)))
 }
 
 /// `first`, and as many of the parts as there is room for.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use burnish_core::{Message, Role};
 use burnish_data::overlap::{Counter, NGRAM, Overlap};
 use burnish_data::{Columns, Row, Stream, for_each_row};
+use burnish_run::text::visible_line;
 use clap::{Args, Subcommand};
 
 use super::Done;
@@ -132,7 +133,9 @@ fn shown(row: &Row) -> String {
     }
     row.label.iter().for_each(|label| field("label", &label.to_string()));
     row.tools.iter().for_each(|tool| field("tool", &tool.name));
-    row.extra.iter().for_each(|(name, value)| field(&format!("extra {name}"), &value.to_string()));
+    row.extra
+        .iter()
+        .for_each(|(name, value)| field(&format!("extra {}", visible_line(name)), &value.to_string()));
     lines.concat()
 }
 
