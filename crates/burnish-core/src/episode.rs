@@ -38,6 +38,11 @@ pub struct Episode {
 }
 
 impl Episode {
+    /// Did nothing of it take place, because its prompt does not fit the policy's context window?
+    pub fn is_prompt_too_long(&self) -> bool {
+        self.ending == Ending::ContextOverflow && self.answers.is_empty()
+    }
+
     /// Number of policy turns.
     pub fn turns(&self) -> usize {
         self.answers.len()

@@ -10,6 +10,7 @@
 //! [`Episode`] (all of it together), [`Policy`] (whatever answers), and [`rng`] (addressed randomness).
 
 mod episode;
+pub mod json;
 mod message;
 mod policy;
 pub mod rng;

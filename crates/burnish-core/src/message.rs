@@ -96,4 +96,7 @@ pub struct ToolSpec {
     pub description: String,
     /// JSON schema of the arguments.
     pub parameters: serde_json::Value,
+    /// Further keys (`strict`, `return`), which a template prints with the others.
+    #[serde(flatten)]
+    pub more: serde_json::Map<String, serde_json::Value>,
 }

@@ -17,6 +17,11 @@ pub enum Validity {
     },
 }
 
+/// Verdicts that were stored before environments could do without success have it.
+fn yes() -> bool {
+    true
+}
+
 /// What a verifier found in an episode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
@@ -26,6 +31,10 @@ pub struct Verdict {
     pub rewards: BTreeMap<String, f64>,
     /// Did it succeed in the sense that the environment reports as success?
     pub success: bool,
+    /// Does the environment report success at all? Where it gives a reward and nothing else, `success` says whether that
+    /// is above 0, for what needs a yes or a no, and is no result: the reward is.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub has_success: bool,
     /// Named yes/no findings (parse_error, vertex_conflict ...), reported as rates.
     pub flags: BTreeMap<String, bool>,
     /// What was wrong, in words that the policy could be shown.
@@ -41,6 +50,7 @@ impl Verdict {
             validity: Validity::Scored,
             rewards: BTreeMap::from([(reward_name.into(), reward)]),
             success,
+            has_success: true,
             flags: BTreeMap::new(),
             feedback: None,
             error_turn: None,
@@ -53,6 +63,7 @@ impl Verdict {
             validity: Validity::Unscored { reason: reason.into() },
             rewards: BTreeMap::new(),
             success: false,
+            has_success: true,
             flags: BTreeMap::new(),
             feedback: None,
             error_turn: None,

@@ -6,6 +6,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::fmt;
 
+use crate::Template;
+use crate::messages::kind;
+
 /// Which columns of a file are read: found out from their names, or named.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Columns {
@@ -24,6 +27,15 @@ pub struct ColumnNames {
     /// What the policy gets: a text (one user message), or a list of messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
+    /// Instead of `prompt`: one user message made of several columns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_template: Option<Template>,
+    /// A system message before the prompt, made of columns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_template: Option<Template>,
+    /// Instead of `completion`: an answer to imitate that is made of several columns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completion_template: Option<Template>,
     /// A whole conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<String>,
@@ -74,13 +86,27 @@ impl Columns {
         }
     }
 
-    /// Reads `NAME=COLUMN,NAME=COLUMN`, or `auto`: the form of the command line.
+    /// Are columns named, and all by their numbers, as where a file has no header?
+    pub(crate) fn are_numbers(&self) -> bool {
+        let is_number = |name: &String| name.parse::<usize>().is_ok();
+        match self {
+            Columns::Auto => false,
+            Columns::Named(names) => {
+                names.pairs().into_iter().filter_map(|(_, name)| name.as_ref()).all(is_number)
+            }
+        }
+    }
+
+    /// Reads `NAME=COLUMN,NAME=COLUMN`, a JSON table, or `auto`: the forms of the command line.
     ///
     /// # Errors
     /// If it is not of this form, or a name is not known.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text == "auto" {
             return Ok(Columns::Auto);
+        }
+        if text.trim_start().starts_with('{') {
+            return serde_json::from_str(text).map_err(|error| error.to_string());
         }
         let pair = |pair: &str| {
             let (name, column) = pair.split_once('=').ok_or_else(|| {
@@ -107,6 +133,9 @@ impl ColumnNames {
             answer,
             tools,
             source,
+            prompt_template: _,
+            system_template: _,
+            completion_template: _,
         } = self;
         [
             ("prompt", prompt),
@@ -122,6 +151,16 @@ impl ColumnNames {
         ]
     }
 
+    /// The templates with their names.
+    pub(crate) fn templates(&self) -> impl Iterator<Item = (&'static str, &Template)> {
+        let all = [
+            ("prompt_template", &self.prompt_template),
+            ("system_template", &self.system_template),
+            ("completion_template", &self.completion_template),
+        ];
+        all.into_iter().filter_map(|(name, template)| Some((name, template.as_ref()?)))
+    }
+
     /// Are the same columns read for everything that makes a row what it is? Tools and source may come and go.
     pub(crate) fn is_like(&self, other: &ColumnNames) -> bool {
         self.pairs()[..8] == other.pairs()[..8]
@@ -130,6 +169,7 @@ impl ColumnNames {
     /// Is something read from this column?
     pub(crate) fn reads(&self, column: &str) -> bool {
         self.pairs().iter().any(|(_, name)| name.as_deref() == Some(column))
+            || self.templates().any(|(_, template)| template.columns().contains(column))
     }
 }
 
@@ -137,7 +177,11 @@ impl ColumnNames {
 impl fmt::Display for ColumnNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = self.pairs().into_iter().filter_map(|(what, name)| Some((what, name.as_ref()?)));
-        let parts: Vec<String> = named.map(|(what, name)| format!("{what} from \"{name}\"")).collect();
+        let mut parts: Vec<String> = named.map(|(what, name)| format!("{what} from \"{name}\"")).collect();
+        for (what, template) in self.templates() {
+            let columns: Vec<String> = template.columns().iter().map(|name| format!("\"{name}\"")).collect();
+            parts.push(format!("{} from {}", what.trim_end_matches("_template"), columns.join(" and ")));
+        }
         f.write_str(&parts.join(", "))
     }
 }
@@ -153,6 +197,7 @@ pub(crate) fn value<'r>(row: &'r Map<String, Value>, name: &str) -> Option<&'r V
 }
 
 fn find(row: &Map<String, Value>) -> Result<ColumnNames, String> {
+    refuse_unread(row)?;
     let is_there = |name: &str| value(row, name).is_some();
     let only = |names: &[&str], what: &str| -> Result<Option<String>, String> {
         let found: Vec<&str> = names.iter().copied().filter(|name| is_there(name)).collect();
@@ -199,7 +244,71 @@ fn find(row: &Map<String, Value>) -> Result<ColumnNames, String> {
     let source =
         SOURCE.into_iter().find(|name| value(row, name).is_some_and(Value::is_string)).map(str::to_owned);
     let tools = optional("tools");
-    Ok(ColumnNames { prompt, messages, text, completion, chosen, rejected, label, answer, tools, source })
+    let (prompt_template, system_template, completion_template) = (None, None, None);
+    Ok(ColumnNames {
+        prompt,
+        prompt_template,
+        system_template,
+        completion_template,
+        messages,
+        text,
+        completion,
+        chosen,
+        rejected,
+        label,
+        answer,
+        tools,
+        source,
+    })
+}
+
+/// Columns that other programs put before the policy, and that are not read by themselves: what to write instead.
+const UNREAD: [(&str, &str); 9] = [
+    ("images", "images can't be read; to go on without them, name the columns that are to be read"),
+    ("image", "images can't be read; to go on without them, name the columns that are to be read"),
+    ("videos", "videos can't be read; to go on without them, name the columns that are to be read"),
+    ("audios", "sounds can't be read; to go on without them, name the columns that are to be read"),
+    ("audio", "sounds can't be read; to go on without them, name the columns that are to be read"),
+    (
+        "chat_template_kwargs",
+        "variables of the chat template can't differ from row to row; to go on without them, name the columns that are to \
+         be read",
+    ),
+    (
+        "system",
+        "it is not read by itself: name the columns with `system_template = \"{{system}}\"` beside `prompt`, or without it",
+    ),
+    (
+        "system_prompt",
+        "it is not read by itself: name the columns with `system_template = \"{{system_prompt}}\"` beside `prompt`, or \
+         without it",
+    ),
+    (
+        "instruction",
+        "it is not read by itself: name the columns, such as `columns = { prompt_template = \"{{instruction}}{% if input \
+         %}\\n{{input}}{% endif %}\", completion = \"output\" }`",
+    ),
+];
+
+/// A row from which something would be left out that was meant for the policy must not pass without a word.
+fn refuse_unread(row: &Map<String, Value>) -> Result<(), String> {
+    let holds = |value: &Value| match value {
+        Value::Null => false,
+        Value::String(text) => !text.trim().is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        // Parquet gives a table all fields.
+        Value::Object(fields) => fields.values().any(|value| !value.is_null()),
+        Value::Bool(_) | Value::Number(_) => false,
+    };
+    match UNREAD
+        .into_iter()
+        .find_map(|(name, advice)| Some((name, advice, row.get(name).filter(|it| holds(it))?)))
+    {
+        Some((name, advice, value)) => {
+            Err(format!("has a column `{name}` that holds {}: {advice}", kind(value)))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Does a `label` say yes or no about a completion, and not what the right answer is?
@@ -207,6 +316,9 @@ fn is_verdict(label: Option<&Value>, has_completion: bool) -> bool {
     match label {
         Some(Value::Bool(_)) => true,
         Some(Value::Number(number)) => has_completion && matches!(number.as_f64(), Some(0.0 | 1.0)),
+        Some(Value::String(text)) => {
+            has_completion && ["true", "false"].contains(&text.trim().to_lowercase().as_str())
+        }
         None => has_completion,
         Some(_) => false,
     }
@@ -261,13 +373,33 @@ impl<'de> Deserialize<'de> for Columns {
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Columns, A::Error> {
                 let names = ColumnNames::deserialize(MapAccessDeserializer::new(map))?;
                 let opens = [&names.prompt, &names.messages, &names.text, &names.chosen];
-                if opens.iter().all(|name| name.is_none()) {
+                if opens.iter().all(|name| name.is_none()) && names.prompt_template.is_none() {
                     return Err(A::Error::custom(
-                        "names no column to start from: give `prompt`, `messages`, `text` or `chosen`",
+                        "names no column to start from: give `prompt`, `prompt_template`, `messages`, `text` or `chosen`",
                     ));
                 }
-                if names.prompt.is_some() && names.messages.is_some() {
-                    return Err(A::Error::custom("`prompt` and `messages` exclude each other"));
+                let template = |template: &Option<Template>| template.is_some();
+                let exclude = [
+                    (names.prompt.is_some(), names.messages.is_some(), "`prompt` and `messages`"),
+                    (
+                        names.prompt.is_some(),
+                        template(&names.prompt_template),
+                        "`prompt` and `prompt_template`",
+                    ),
+                    (
+                        names.messages.is_some(),
+                        template(&names.prompt_template),
+                        "`messages` and `prompt_template`",
+                    ),
+                    (names.text.is_some(), template(&names.system_template), "`text` and `system_template`"),
+                    (
+                        names.completion.is_some(),
+                        template(&names.completion_template),
+                        "`completion` and `completion_template`",
+                    ),
+                ];
+                if let Some((.., pair)) = exclude.into_iter().find(|(one, other, _)| *one && *other) {
+                    return Err(A::Error::custom(format_args!("{pair} exclude each other")));
                 }
                 if names.chosen.is_some() != names.rejected.is_some() {
                     return Err(A::Error::custom("`chosen` and `rejected` need each other"));

@@ -24,7 +24,11 @@ struct Dialect {
 
 impl Dialect {
     fn of_first(columns: &Columns, first: &Map<String, Value>) -> Result<Self, String> {
-        Ok(Dialect { columns: columns.clone(), names: columns.of(first)? })
+        let names = columns.of(first)?;
+        for (what, template) in names.templates() {
+            template.check(first).map_err(|problem| format!("{problem} (`columns.{what}` reads it)"))?;
+        }
+        Ok(Dialect { columns: columns.clone(), names })
     }
 
     /// Reads a row, which must have the columns of the first.
@@ -49,7 +53,7 @@ impl Dataset {
     pub fn open(paths: &[PathBuf], columns: &Columns) -> Result<Self, DataError> {
         let mut files = Vec::new();
         for path in paths {
-            let table = Table::open(path)?;
+            let table = Table::of(path, columns)?;
             if table.is_empty() {
                 return Err(empty(path));
             }
@@ -142,7 +146,7 @@ pub fn for_each_row(
     mut each: impl FnMut(Place, Row),
 ) -> Result<(), DataError> {
     let mut dialect = None;
-    for record in Stream::open(path)? {
+    for record in Stream::of(path, columns)? {
         let Record { place, columns: row } = record?;
         let wrong = |problem: String| DataError::at(path, place, problem);
         let dialect = match &dialect {

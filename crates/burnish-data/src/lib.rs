@@ -1,12 +1,13 @@
 //! Rows from files: what a policy is asked, imitates, prefers or is judged by.
 //!
-//! A [`Table`] reaches any row of a jsonl, gzipped jsonl or parquet file by its number and holds 8 bytes a row; a
+//! A [`Table`] reaches any row of a jsonl, csv, tsv or parquet file by its number and holds 8 bytes a row; a
 //! [`Stream`] reads one after the other. [`Columns`] says which column is what: the names of TRL, verl, OpenRLHF,
 //! slime and verifiers are known, others can be given. A [`Dataset`] is several files as [`Row`]s; [`order`]
 //! shuffles them; [`overlap`] compares training rows with evaluation rows.
 
 mod columns;
 mod dataset;
+mod delimited;
 mod error;
 mod lines;
 mod messages;
@@ -17,6 +18,7 @@ mod row;
 mod shuffle;
 mod stream;
 mod table;
+mod template;
 mod words;
 
 pub use columns::{ColumnNames, Columns};
@@ -27,3 +29,4 @@ pub use row::Row;
 pub use shuffle::order;
 pub use stream::{Record, Stream};
 pub use table::Table;
+pub use template::Template;

@@ -1,5 +1,6 @@
 //! Files of lines: one JSON object on each, or texts between tabs.
 
+use burnish_core::json;
 use serde_json::{Map, Value};
 use std::io::BufRead;
 
@@ -72,7 +73,7 @@ impl<R: BufRead> Lines<R> {
 /// If it is not UTF-8, not JSON or no object: says at which column.
 pub(crate) fn parse(line: &[u8]) -> Result<Map<String, Value>, String> {
     let text = utf8(line)?;
-    match serde_json::from_str(text) {
+    match json::parse(text) {
         Ok(Value::Object(columns)) => Ok(columns),
         _ if text.starts_with('[') => {
             Err("must be a JSON object; of a file that is one list, `jq -c '.[]'` makes lines".to_owned())

@@ -1,6 +1,6 @@
 //! Messages, tools and texts as columns hold them.
 
-use burnish_core::{Message, Role, ToolSpec};
+use burnish_core::{Message, Role, ToolSpec, json};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -22,7 +22,8 @@ pub(crate) fn read(value: &Value, role: Role) -> Result<Vec<Message>, String> {
     }
 }
 
-/// One message. Parquet gives every message all fields, so nulls count as absent; a content in parts is joined.
+/// One message. A null in it counts as absent (parquet gives every message all fields), but what a tool is called with
+/// stays as it is: there a null is a value. A content in parts is joined.
 fn one(message: &Value) -> Result<Message, String> {
     let Value::Object(fields) = message else {
         return Err(format!("must be a table with `role` and `content`, not {}", kind(message)));
@@ -31,6 +32,14 @@ fn one(message: &Value) -> Result<Message, String> {
     if let Some(Value::Array(parts)) = fields.get("content") {
         let text = parts.iter().map(text_part).collect::<Result<String, _>>()?;
         fields.insert("content".to_owned(), Value::String(text));
+    }
+    if let Some(Value::Array(calls)) = fields.get_mut("tool_calls") {
+        for call in calls.iter_mut().filter_map(Value::as_object_mut) {
+            *call = without_nulls(call);
+            if let Some(Value::Object(function)) = call.get_mut("function") {
+                function.retain(|name, value| name == "arguments" || !value.is_null());
+            }
+        }
     }
     Message::deserialize(Value::Object(fields)).map_err(|error| error.to_string())
 }
@@ -49,16 +58,11 @@ fn text_part(part: &Value) -> Result<&str, String> {
 }
 
 fn without_nulls(fields: &Map<String, Value>) -> Map<String, Value> {
-    let kept = fields.iter().filter(|(_, value)| !value.is_null());
-    kept.map(|(name, value)| (name.clone(), denulled(value))).collect()
-}
-
-fn denulled(value: &Value) -> Value {
-    match value {
-        Value::Object(fields) => Value::Object(without_nulls(fields)),
-        Value::Array(items) => Value::Array(items.iter().map(denulled).collect()),
-        other => other.clone(),
-    }
+    fields
+        .iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 /// Tools: a list of function schemas, bare or as `{"type": "function", "function": {...}}`, or the JSON text of
@@ -70,7 +74,7 @@ pub(crate) fn tools(value: &Value) -> Result<Vec<ToolSpec>, String> {
     let parsed;
     let value = match value {
         Value::String(text) => {
-            parsed = serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))?;
+            parsed = json::parse(text).map_err(|error| format!("is not JSON: {error}"))?;
             &parsed
         }
         value => value,
@@ -79,7 +83,11 @@ pub(crate) fn tools(value: &Value) -> Result<Vec<ToolSpec>, String> {
         return Err(format!("must be a list of tools, not {}", kind(value)));
     };
     let tool = |(at, tool): (usize, &Value)| {
-        let spec = denulled(tool.get("function").unwrap_or(tool));
+        // Nulls within the schema are values of it (`"default": null`).
+        let spec = match tool.get("function").unwrap_or(tool) {
+            Value::Object(fields) => Value::Object(without_nulls(fields)),
+            other => other.clone(),
+        };
         ToolSpec::deserialize(spec).map_err(|error| format!("tool {}: {error}", at + 1))
     };
     tools.iter().enumerate().map(tool).collect()

@@ -8,6 +8,9 @@
 //! | decimals | text, with all digits |
 //! | dates, times, timestamps | ISO 8601 text; timestamps in UTC end with `Z` |
 //! | bytes | text where they are UTF-8, else their hexadecimal digits |
+//!
+//! A struct has all its fields in every row. In what a tool is called with (`arguments`) and in its schema (`parameters`)
+//! a field without a value is one that was never there, so it is left out; a map says itself what it holds.
 
 use chrono::{DateTime, NaiveDateTime, NaiveTime, SecondsFormat, TimeDelta};
 use parquet::basic::{LogicalType, TimeUnit};
@@ -128,7 +131,9 @@ fn to_json(field: &Field, kind: Option<&parquet::schema::types::TypePtr>) -> Val
         Field::Group(row) => {
             let kinds = kind.filter(|kind| kind.is_group()).map(Type::get_fields).unwrap_or_default();
             let column = |(at, (name, field)): (usize, (&String, &Field))| {
-                (name.clone(), to_json(field, kinds.get(at)))
+                let value = to_json(field, kinds.get(at));
+                let is_open = ["arguments", "parameters"].contains(&name.as_str());
+                (name.clone(), if is_open { without_absent(value, field) } else { value })
             };
             Value::Object(row.get_column_iter().enumerate().map(column).collect())
         }
@@ -154,6 +159,24 @@ fn to_json(field: &Field, kind: Option<&parquet::schema::types::TypePtr>) -> Val
             }
             Value::Object(object)
         }
+    }
+}
+
+/// The value without the fields of structs that have none.
+fn without_absent(value: Value, field: &Field) -> Value {
+    match (value, field) {
+        (Value::Object(columns), Field::Group(row)) => {
+            let columns = columns.into_iter().zip(row.get_column_iter());
+            let there = columns.filter(|((_, value), _)| !value.is_null());
+            Value::Object(
+                there.map(|((name, value), (_, field))| (name, without_absent(value, field))).collect(),
+            )
+        }
+        (Value::Array(items), Field::ListInternal(list)) => {
+            let items = items.into_iter().zip(list.elements());
+            Value::Array(items.map(|(item, field)| without_absent(item, field)).collect())
+        }
+        (value, _) => value,
     }
 }
 

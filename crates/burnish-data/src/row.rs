@@ -1,10 +1,10 @@
 //! A row of data, whatever its columns were called.
 
-use burnish_core::{Message, Role, ToolSpec};
+use burnish_core::{Message, Role, ToolSpec, json};
 use serde_json::{Map, Value};
 
 use crate::columns::{ColumnNames, names_of, value};
-use crate::messages;
+use crate::{Template, messages};
 
 /// A row: what the policy is asked, and what is known about the answer.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -52,9 +52,19 @@ impl Row {
             extra: extra(row, names),
             ..Row::default()
         };
+        let written = |what: &str, template: &Option<Template>| -> Result<Option<String>, String> {
+            let text = template.as_ref().map(|template| template.render(row)).transpose();
+            text.map_err(|problem| format!("`columns.{what}`: {problem}"))
+        };
         read.completion = said(&names.completion, Role::Assistant)?;
+        if let Some(text) = written("completion_template", &names.completion_template)? {
+            read.completion = Some(vec![Message::assistant(text)]);
+        }
         if let Some(prompt) = said(&names.prompt, Role::User)? {
             read.prompt = prompt;
+        }
+        if let Some(text) = written("prompt_template", &names.prompt_template)? {
+            read.prompt = vec![Message::user(text)];
         }
         if let Some(conversation) = said(&names.messages, Role::User)? {
             read.prompt = conversation;
@@ -70,8 +80,20 @@ impl Row {
         }
         if read.text.is_none() && read.prompt.iter().all(|message| message.content.is_empty()) {
             let opening = [&names.prompt, &names.messages, &names.chosen];
-            let name = opening.into_iter().flatten().next().map(String::as_str).unwrap_or_default();
-            return Err(format!("column `{name}` holds an empty prompt"));
+            return Err(match opening.into_iter().flatten().next() {
+                Some(name) if names.prompt_template.is_none() => {
+                    format!("column `{name}` holds an empty prompt")
+                }
+                _ => "`columns.prompt_template` makes an empty prompt of it".to_owned(),
+            });
+        }
+        if let Some(text) = written("system_template", &names.system_template)? {
+            if read.prompt.first().is_some_and(|message| message.role == Role::System) {
+                return Err(
+                    "begins with a system message, and `columns.system_template` gives another".to_owned()
+                );
+            }
+            read.prompt.insert(0, Message::system(text));
         }
         Ok(read)
     }
@@ -170,10 +192,13 @@ fn text(value: &Value) -> Result<String, String> {
 
 /// A text as it is, anything else as JSON.
 fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value.as_str().map_or_else(|| json::text(value).unwrap_or_else(|_| value.to_string()), str::to_owned)
 }
 
 fn verdict(value: &Value) -> Result<bool, String> {
+    // A text, as every field of a csv file is, says the same in words.
+    let said = value.as_str().and_then(|text| serde_json::from_str(&text.trim().to_lowercase()).ok());
+    let value = said.as_ref().unwrap_or(value);
     match (value.as_bool(), value.as_f64()) {
         (Some(is_good), _) => Ok(is_good),
         (None, Some(0.0)) => Ok(false),
@@ -185,5 +210,5 @@ fn verdict(value: &Value) -> Result<bool, String> {
 /// The columns of which nothing is read.
 fn extra(row: &Map<String, Value>, names: &ColumnNames) -> Map<String, Value> {
     let left = row.iter().filter(|(name, _)| !names.reads(name));
-    left.map(|(name, value)| (name.clone(), value.clone())).collect()
+    left.map(|(name, value)| (name.clone(), json::rounded(value.clone()))).collect()
 }

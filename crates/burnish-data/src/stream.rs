@@ -6,43 +6,53 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 
+use crate::delimited::DelimitedRows;
 use crate::lines::{Lines, parse, parse_tabs};
 use crate::parquet::ParquetRows;
-use crate::{DataError, Place};
+use crate::{Columns, DataError, Place};
 
 /// Bytes that are read from a file at once.
-const BUFFER_BYTES: usize = 1 << 17;
+pub(crate) const BUFFER_BYTES: usize = 1 << 17;
 
-/// How a file is written. Its first bytes decide, not its name; only tab-separated text is known by `.tsv`.
+/// How a file is written. Its first bytes decide, not its name; only fields between commas or tabs are known by `.csv` and
+/// `.tsv`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) struct Format {
+    pub(crate) layout: Layout,
+    /// Is it packed with gzip?
+    pub(crate) is_packed: bool,
+}
+
+/// What stands in a file, unpacked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layout {
     /// One JSON object a line.
     Jsonl,
-    /// The same, packed with gzip.
-    GzippedJsonl,
-    /// Texts between tabs, one row a line, without a header.
-    Tsv,
+    /// Texts between tabs, one row a line, without a header and without quoting.
+    Tabs,
+    /// Fields between this byte, with a header and quoting.
+    Delimited(u8),
     Parquet,
 }
 
 /// Reads the columns of one line.
 pub(crate) type Parser = fn(&[u8]) -> Result<Map<String, Value>, String>;
 
-impl Format {
-    /// What reads a line of this format, unpacked. Parquet is unpacked to JSON.
+impl Layout {
+    /// What reads a line of this layout. What is no file of lines is unpacked to JSON.
     pub(crate) fn parser(self) -> Parser {
         match self {
-            Format::Tsv => parse_tabs,
-            Format::Jsonl | Format::GzippedJsonl | Format::Parquet => parse,
+            Layout::Tabs => parse_tabs,
+            Layout::Jsonl | Layout::Delimited(_) | Layout::Parquet => parse,
         }
     }
 }
 
-/// Opens `path` and finds out how it is written.
+/// Opens `path` and finds out how it is written. A `.tsv` has a header where `is_headed`.
 ///
 /// # Errors
 /// If it can't be read, or is named `.parquet` or `.gz` and is not.
-pub(crate) fn open(path: &Path) -> Result<(File, Format), DataError> {
+pub(crate) fn open(path: &Path, is_headed: bool) -> Result<(File, Format), DataError> {
     let failed = DataError::io(path, "read");
     let mut file = File::open(path).map_err(&failed)?;
     let mut magic = [0; 4];
@@ -54,30 +64,30 @@ pub(crate) fn open(path: &Path) -> Result<(File, Format), DataError> {
         }
     }
     file.rewind().map_err(&failed)?;
-    let format = match magic {
-        [b'P', b'A', b'R', b'1'] => Format::Parquet,
-        [0x1f, 0x8b, ..] => Format::GzippedJsonl,
-        _ => Format::Jsonl,
-    };
-    let named = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
-    match (named.as_deref(), format) {
-        (Some("tsv"), Format::Jsonl) => Ok((file, Format::Tsv)),
-        (Some("parquet"), Format::Jsonl | Format::GzippedJsonl | Format::Tsv) => {
-            Err(DataError::file(path, "is not a parquet file: it does not begin with `PAR1`"))
-        }
-        (Some("gz"), Format::Jsonl | Format::Tsv | Format::Parquet) => {
-            Err(DataError::file(path, "is not packed with gzip, as its name says"))
-        }
-        _ => Ok((file, format)),
+    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let is_packed = magic.starts_with(&[0x1f, 0x8b]);
+    if name.ends_with(".gz") && !is_packed {
+        return Err(DataError::file(path, "is not packed with gzip, as its name says"));
     }
+    let layout = match name.trim_end_matches(".gz").rsplit_once('.').map(|(_, extension)| extension) {
+        _ if &magic == b"PAR1" => Layout::Parquet,
+        Some("parquet") => {
+            return Err(DataError::file(path, "is not a parquet file: it does not begin with `PAR1`"));
+        }
+        Some("csv") => Layout::Delimited(b','),
+        Some("tsv") if is_headed => Layout::Delimited(b'\t'),
+        Some("tsv") => Layout::Tabs,
+        _ => Layout::Jsonl,
+    };
+    Ok((file, Format { layout, is_packed }))
 }
 
-/// The bytes of a file of lines, unpacked.
+/// The bytes of a file, unpacked.
 pub(crate) fn unpacked(file: File, format: Format) -> Box<dyn BufRead + Send> {
     let file = BufReader::with_capacity(BUFFER_BYTES, file);
-    match format {
-        Format::GzippedJsonl => Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(file))),
-        Format::Jsonl | Format::Tsv | Format::Parquet => Box::new(file),
+    match format.is_packed {
+        true => Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(file))),
+        false => Box::new(file),
     }
 }
 
@@ -90,7 +100,7 @@ pub struct Record {
     pub columns: Map<String, Value>,
 }
 
-/// Reads a jsonl file, one packed with gzip, a tsv file, or a parquet file, row by row. Holds one line, or one page of each
+/// Reads a file of jsonl, csv or tsv, packed with gzip or not, or a parquet file, row by row. Holds one line, or one page of each
 /// column; the size of the file does not matter.
 ///
 /// After an error no more rows come.
@@ -101,20 +111,39 @@ pub struct Stream {
 
 enum Rows {
     Lines(Lines<Box<dyn BufRead + Send>>, Parser),
+    Delimited(Box<DelimitedRows>),
     Parquet(Box<ParquetRows>),
     Over,
 }
 
 impl Stream {
-    /// Opens a file.
+    /// Opens a file. A `.tsv` is taken to have no header.
     ///
     /// # Errors
     /// If it can't be read, or is not of the kind that its name says.
     pub fn open(path: &Path) -> Result<Self, DataError> {
-        let (file, format) = open(path)?;
-        let rows = match format {
-            Format::Parquet => Rows::Parquet(Box::new(ParquetRows::open(path, file)?)),
-            lines => Rows::Lines(Lines::new(unpacked(file, lines)), lines.parser()),
+        Stream::with_header(path, false)
+    }
+
+    /// Opens a file of which `columns` are read: a `.tsv` has a header, unless they are named by number.
+    ///
+    /// # Errors
+    /// As [`Stream::open`].
+    pub fn of(path: &Path, columns: &Columns) -> Result<Self, DataError> {
+        Stream::with_header(path, !columns.are_numbers())
+    }
+
+    fn with_header(path: &Path, is_headed: bool) -> Result<Self, DataError> {
+        let (file, format) = open(path, is_headed)?;
+        let rows = match format.layout {
+            Layout::Parquet => Rows::Parquet(Box::new(ParquetRows::open(path, file)?)),
+            Layout::Delimited(delimiter) => {
+                let bytes = Box::new(unpacked(file, format));
+                Rows::Delimited(Box::new(DelimitedRows::open(path, bytes, delimiter)?))
+            }
+            Layout::Jsonl | Layout::Tabs => {
+                Rows::Lines(Lines::new(unpacked(file, format)), format.layout.parser())
+            }
         };
         Ok(Stream { path: path.to_owned(), rows })
     }
@@ -127,6 +156,7 @@ impl Iterator for Stream {
         let next = match &mut self.rows {
             Rows::Over => None,
             Rows::Parquet(rows) => rows.next(),
+            Rows::Delimited(rows) => rows.next(),
             Rows::Lines(lines, parser) => match lines.next() {
                 Ok(None) => None,
                 Ok(Some(line)) => Some(match parser(line.bytes) {

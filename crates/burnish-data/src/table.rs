@@ -6,15 +6,16 @@ use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use crate::delimited::DelimitedRows;
 use crate::lines::Lines;
 use crate::parquet::ParquetRows;
-use crate::stream::{Format, open, unpacked};
-use crate::{DataError, Place};
+use crate::stream::{Format, Layout, open, unpacked};
+use crate::{Columns, DataError, Place, Record};
 
 /// The rows of one file, each reachable at once.
 ///
-/// Held are 8 bytes a row: where its line begins. A jsonl or tsv file is read in place. What has no lines to go to (gzip,
-/// parquet) is unpacked once, row by row, as jsonl into an unnamed temporary file, which ends with the table: a
+/// Held are 8 bytes a row: where its line begins. A jsonl file, or a tsv file without a header, is read in place. What has no
+/// lines to go to (csv, gzip, parquet) is unpacked once, row by row, as jsonl into an unnamed temporary file, which ends with the table: a
 /// shuffled pass would otherwise unpack a whole row group for every row. `TMPDIR` says where; it should be a disk.
 #[derive(Debug)]
 pub struct Table {
@@ -26,27 +27,46 @@ pub struct Table {
 }
 
 impl Table {
-    /// Opens a file and notes where its rows are. They are not parsed yet.
+    /// Opens a file and notes where its rows are. They are not parsed yet. A `.tsv` is taken to have no header.
     ///
     /// # Errors
     /// If the file can't be read or unpacked.
     pub fn open(path: &Path) -> Result<Self, DataError> {
-        let (file, format) = open(path)?;
+        Table::with_header(path, false)
+    }
+
+    /// Opens a file of which `columns` are read: a `.tsv` has a header, unless they are named by number.
+    ///
+    /// # Errors
+    /// As [`Table::open`].
+    pub fn of(path: &Path, columns: &Columns) -> Result<Self, DataError> {
+        Table::with_header(path, !columns.are_numbers())
+    }
+
+    fn with_header(path: &Path, is_headed: bool) -> Result<Self, DataError> {
+        let (file, format) = open(path, is_headed)?;
         let unpack = || tempfile::tempfile().map_err(DataError::io(path, "unpacked into a temporary file"));
-        let (lines, offsets) = match format {
-            Format::Jsonl | Format::Tsv => {
-                let offsets = find_rows(path, &file)?;
-                (file, offsets)
-            }
-            Format::GzippedJsonl => {
+        let (lines, offsets) = match format.layout {
+            Layout::Jsonl | Layout::Tabs if format.is_packed => {
                 let mut unpacked = unpack()?;
                 copy_lines(path, file, &mut unpacked)?;
                 let offsets = find_rows(path, &unpacked)?;
                 (unpacked, offsets)
             }
-            Format::Parquet => {
+            Layout::Jsonl | Layout::Tabs => {
+                let offsets = find_rows(path, &file)?;
+                (file, offsets)
+            }
+            Layout::Delimited(delimiter) => {
+                let mut rows = DelimitedRows::open(path, Box::new(unpacked(file, format)), delimiter)?;
                 let unpacked = unpack()?;
-                let offsets = write_rows(path, ParquetRows::open(path, file)?, &unpacked)?;
+                let offsets = write_rows(path, || rows.next(), &unpacked)?;
+                (unpacked, offsets)
+            }
+            Layout::Parquet => {
+                let mut rows = ParquetRows::open(path, file)?;
+                let unpacked = unpack()?;
+                let offsets = write_rows(path, || rows.next(), &unpacked)?;
                 (unpacked, offsets)
             }
         };
@@ -91,7 +111,7 @@ impl Table {
         }
         let first = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
         // Places are looked up only for errors: to number a line means to count those before it.
-        self.format.parser()(first.trim_ascii_end()).map_err(|problem| self.error(index, problem))
+        self.format.layout.parser()(first.trim_ascii_end()).map_err(|problem| self.error(index, problem))
     }
 
     /// An error about row number `index`.
@@ -107,10 +127,24 @@ impl Table {
     /// # Errors
     /// If the file can't be read.
     pub fn place(&self, index: usize) -> Result<Place, DataError> {
-        if self.format == Format::Parquet {
-            return Ok(Place::Row(index as u64 + 1));
-        }
         let failed = DataError::io(&self.path, "read again");
+        match self.format.layout {
+            Layout::Parquet => return Ok(Place::Row(index as u64 + 1)),
+            Layout::Delimited(delimiter) => {
+                let file = File::open(&self.path).map_err(&failed)?;
+                let bytes = Box::new(unpacked(file, self.format));
+                let mut rows = DelimitedRows::open(&self.path, bytes, delimiter)?;
+                let mut place = Place::Line(1);
+                for _ in 0..=index {
+                    match rows.next() {
+                        Some(row) => place = row?.place,
+                        None => break,
+                    }
+                }
+                return Ok(place);
+            }
+            Layout::Jsonl | Layout::Tabs => {}
+        }
         let begin = self.offsets.get(index).copied().unwrap_or_default();
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.rewind().map_err(&failed)?;
@@ -141,18 +175,22 @@ fn find_rows(path: &Path, mut file: &File) -> Result<Vec<u64>, DataError> {
 }
 
 fn copy_lines(path: &Path, packed: File, unpacked_file: &mut File) -> Result<(), DataError> {
-    let mut stream = unpacked(packed, Format::GzippedJsonl);
+    let mut stream = unpacked(packed, Format { layout: Layout::Jsonl, is_packed: true });
     std::io::copy(&mut stream, unpacked_file)
         .map(drop)
         .map_err(DataError::io(path, "unpacked into a temporary file"))
 }
 
-fn write_rows(path: &Path, mut rows: ParquetRows, unpacked: &File) -> Result<Vec<u64>, DataError> {
+fn write_rows(
+    path: &Path,
+    mut next: impl FnMut() -> Option<Result<Record, DataError>>,
+    unpacked: &File,
+) -> Result<Vec<u64>, DataError> {
     let failed = DataError::io(path, "unpacked into a temporary file");
     let mut file = BufWriter::with_capacity(1 << 17, unpacked);
     let mut offsets = vec![0];
     let mut end = 0;
-    while let Some(record) = rows.next() {
+    while let Some(record) = next() {
         let line = format!("{}\n", Value::Object(record?.columns));
         file.write_all(line.as_bytes()).map_err(&failed)?;
         end += line.len() as u64;

@@ -44,3 +44,38 @@ pub fn kind(id: &str) -> Result<&'static Kind, EnvError> {
 pub fn build(id: &str, config: &serde_json::Value) -> Result<Box<dyn Generator>, EnvError> {
     (kind(id)?.build)(config)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burnish_core::Message;
+    use serde_json::json;
+
+    #[test]
+    fn verdicts_have_the_components_that_environments_say() {
+        let mut played = 0;
+        let changes = [("household", json!({"progress": true, "invalid": "count"}))];
+        let defaults = CATALOGUE.iter().map(|kind| (kind.id, (kind.defaults)()));
+        for (id, config) in defaults.chain(changes) {
+            // Some need files.
+            let Ok(generator) = build(id, &config) else { continue };
+            let Ok(set) = generator.tasks(0, 2) else { continue };
+            let said = generator.components().unwrap();
+            for task in &set.tasks {
+                let mut environment = generator.environment();
+                environment.reset(task, 0).unwrap();
+                environment.step(&Message::assistant("I don't know.")).unwrap();
+                let verdict = environment.verify().unwrap();
+                assert_eq!(verdict.rewards.keys().cloned().collect::<Vec<_>>(), sorted(&said), "{id}");
+                played += 1;
+            }
+        }
+        assert!(played >= 8, "{played}");
+    }
+
+    fn sorted(names: &[String]) -> Vec<String> {
+        let mut names = names.to_vec();
+        names.sort();
+        names
+    }
+}

@@ -92,6 +92,12 @@ pub trait Generator: Send + Sync {
     /// Which numbers of the configuration may be changed, and how far.
     fn bounds(&self) -> Vec<Bound>;
 
+    /// The components that rewards of this configuration can have, which a recipe may weigh. None where only what judges
+    /// knows them.
+    fn components(&self) -> Option<Vec<String>> {
+        None
+    }
+
     /// Makes `count` tasks. The same (configuration, seed, count) gives the same bytes. Shares that the
     /// configuration asks for are met exactly up to rounding (largest remainder).
     ///
@@ -189,6 +195,10 @@ pub trait Environment: Send {
     /// # Errors
     /// If the environment itself fails; a wrong action is not an error but part of the verdict.
     fn step(&mut self, action: &Message) -> Result<Step, EnvError>;
+
+    /// Says that [`Environment::verify`] will be asked for next, so that what judges can take many episodes at once. Decides
+    /// nothing about the verdict, and need not be called.
+    fn request_verdict(&mut self) {}
 
     /// Judges the episode so far.
     ///

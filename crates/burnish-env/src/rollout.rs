@@ -207,7 +207,21 @@ fn play_round(
         }
         waiting = again;
     }
+    judge(players);
     Ok(players.iter().any(Player::is_running))
+}
+
+/// Judges the episodes that are over, all of them at once where what judges can do that.
+fn judge(players: &mut [Player<'_>]) {
+    let is_judged = |player: &&mut Player<'_>| player.over.is_some() && player.outcome.is_none();
+    players.iter_mut().filter(is_judged).for_each(|player| player.environment.request_verdict());
+    for player in players.iter_mut().filter(is_judged) {
+        let Some(ending) = player.over else { continue };
+        match player.environment.verify() {
+            Ok(verdict) => player.outcome = Some((ending, verdict)),
+            Err(error) => player.fail(&error),
+        }
+    }
 }
 
 /// One episode being played.
@@ -222,6 +236,8 @@ struct Player<'a> {
     messages: Vec<Message>,
     trace: Trace,
     answers: Vec<Message>,
+    /// How it ended, where nothing more is played. It may yet have to be judged.
+    over: Option<Ending>,
     outcome: Option<(Ending, Verdict)>,
 }
 
@@ -240,6 +256,7 @@ impl<'a> Player<'a> {
             messages: Vec::new(),
             trace: Trace::new(),
             answers: Vec::new(),
+            over: None,
             outcome: None,
         };
         match player.environment.reset(task, address.seed()) {
@@ -253,7 +270,7 @@ impl<'a> Player<'a> {
     }
 
     fn is_running(&self) -> bool {
-        self.outcome.is_none()
+        self.over.is_none() && self.outcome.is_none()
     }
 
     fn turn<'t>(&'t mut self, plan: &'t Plan<'_>) -> Turn<'t> {
@@ -304,10 +321,7 @@ impl<'a> Player<'a> {
     }
 
     fn end(&mut self, ending: Ending) {
-        match self.environment.verify() {
-            Ok(verdict) => self.outcome = Some((ending, verdict)),
-            Err(error) => self.fail(&error),
-        }
+        self.over = Some(ending);
     }
 
     fn fail(&mut self, error: &EnvError) {

@@ -25,7 +25,8 @@ use burnish_core::{Episode, TaskId};
 use serde::{Deserialize, Serialize};
 
 use crate::bootstrap::{Interval, LEVEL, RESAMPLES, quantile};
-use crate::summary::{group_by_task, reward_of, success_of, task_means};
+use crate::measure::Measure;
+use crate::summary::{Groups, counted_by_task, reward_of, scored_by_task, success_of, task_means};
 
 /// 97.5th percentile of the standard normal distribution: two-sided 5 %.
 const Z_SIZE: f64 = 1.96;
@@ -35,23 +36,29 @@ const Z_POWER: f64 = 0.84;
 /// One number for each task, of each seed: what an arm of a study came to.
 pub type Scores = BTreeMap<u64, BTreeMap<TaskId, f64>>;
 
-/// What each task came to in one evaluation: mean over its scored episodes. Tasks without one are left out.
+/// What each task came to in one evaluation: mean over its episodes that count. Tasks without one are left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskScores {
-    /// Share of the episodes that succeeded.
+    /// Share of the episodes that succeeded; empty where the environment does not report success. A prompt that does not
+    /// fit the context window is a failure.
     pub success: BTreeMap<TaskId, f64>,
-    /// Weighted sum of the reward components.
+    /// Weighted sum of the reward components, over the scored episodes.
     pub reward: BTreeMap<TaskId, f64>,
 }
 
 impl TaskScores {
     /// Of `episodes`, in any order; `weights` are those of [`burnish_core::Verdict::total`].
     pub fn of(episodes: &[Episode], weights: &BTreeMap<String, f64>) -> Self {
-        let groups = group_by_task(episodes);
-        let by_task = |value: &dyn Fn(&Episode) -> f64| {
-            groups.keys().map(|task| (*task).clone()).zip(task_means(&groups, value)).collect()
+        let by_task = |groups: &Groups<'_>, value: &dyn Fn(&Episode) -> f64| {
+            groups.keys().map(|task| (*task).clone()).zip(task_means(groups, value)).collect()
         };
-        TaskScores { success: by_task(&success_of), reward: by_task(&|episode| reward_of(episode, weights)) }
+        TaskScores {
+            success: match Measure::of(episodes) {
+                Measure::Success => by_task(&counted_by_task(episodes), &success_of),
+                Measure::Reward => BTreeMap::new(),
+            },
+            reward: by_task(&scored_by_task(episodes), &|episode| reward_of(episode, weights)),
+        }
     }
 }
 
@@ -164,7 +171,7 @@ fn sample_std(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::tests::{episode, unscored};
+    use crate::summary::tests::{bare, episode, too_long, unscored};
     use proptest::prelude::*;
 
     fn id(task: usize) -> TaskId {
@@ -306,8 +313,19 @@ mod tests {
     }
 
     #[test]
-    fn the_scores_of_a_task_are_means_over_its_scored_episodes() {
+    fn the_scores_of_a_task_are_means_over_its_episodes_that_count() {
         let episodes = [episode("a", true, 1.0), unscored("a"), episode("a", false, 0.0), unscored("b")];
+        let with = |more: Episode| {
+            let episodes: Vec<Episode> = episodes.iter().cloned().chain([more]).collect();
+            TaskScores::of(&episodes, &BTreeMap::new())
+        };
+        let c = TaskId("c".into());
+        assert_eq!(
+            (with(too_long("c")).success.get(&c), with(too_long("c")).reward.get(&c)),
+            (Some(&0.0), None)
+        );
+        let bare = TaskScores::of(&[bare("a", 0.5)], &BTreeMap::new());
+        assert_eq!((bare.success.len(), bare.reward.len()), (0, 1));
         let found = TaskScores::of(&episodes, &BTreeMap::from([("valid".into(), 2.0)]));
         let a = TaskId("a".into());
         assert_eq!(found.success, BTreeMap::from([(a.clone(), 0.5)]));

@@ -12,11 +12,16 @@
 //! Evals", arXiv:2411.00640). Every number here is therefore a mean over tasks of the mean over a task's
 //! episodes, and [`bootstrap`] resamples tasks.
 //!
+//! An episode whose prompt does not fit the policy's context window counts as a failure, as in benchmarks: the policy did not
+//! solve the task. An episode that could not be judged (a verifier that is down) says nothing and is in no mean. Both are
+//! counted beside every result ([`Summary::prompt_too_long`], [`Summary::unscored`]).
+//!
 //! This crate sees episodes only: no policy, no tensors, no files.
 
 pub mod bootstrap;
 mod change;
 mod effect;
+mod measure;
 mod pass_at_k;
 mod spread;
 mod summary;
@@ -24,5 +29,6 @@ mod summary;
 pub use bootstrap::Interval;
 pub use change::Change;
 pub use effect::{Estimate, Scores, TaskScores, Verdict};
+pub use measure::Measure;
 pub use pass_at_k::{Counted, PassAtK, pass_at_k};
-pub use summary::{Slice, Summary, is_cut_short};
+pub use summary::{Slice, Summary, is_cut_short, is_success};

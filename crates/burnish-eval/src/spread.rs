@@ -6,9 +6,9 @@ use burnish_core::Episode;
 
 use crate::bootstrap::{self, Interval};
 use crate::pass_at_k::pass_at_k;
-use crate::summary::{Groups, mean};
+use crate::summary::{Groups, is_success, mean};
 
-/// pass@k for k = 2, 4, 8 ... and the most scored episodes of any task, each over the tasks that have so many.
+/// pass@k for k = 2, 4, 8 ... and the most episodes of any task that count, each over the tasks that have so many.
 pub(crate) fn pass_at(groups: &Groups<'_>, seed: u64) -> BTreeMap<usize, Interval> {
     let most = groups.values().map(Vec::len).max().unwrap_or(0);
     let powers = (1..usize::BITS).map(|power| 1 << power).take_while(|k| *k < most);
@@ -16,7 +16,7 @@ pub(crate) fn pass_at(groups: &Groups<'_>, seed: u64) -> BTreeMap<usize, Interva
         let estimates: Vec<f64> = groups
             .values()
             .filter_map(|episodes| {
-                let correct = episodes.iter().filter(|episode| episode.verdict.success).count();
+                let correct = episodes.iter().filter(|episode| is_success(episode)).count();
                 pass_at_k(episodes.len(), correct, k)
             })
             .collect();

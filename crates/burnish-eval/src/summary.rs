@@ -2,30 +2,42 @@
 
 use std::collections::BTreeMap;
 
-use burnish_core::{Ending, Episode, Task, TaskId};
+use burnish_core::{Ending, Episode, Task, TaskId, Validity};
 use serde::{Deserialize, Serialize};
 
 use crate::bootstrap::{self, Interval};
+use crate::measure::Measure;
 use crate::spread;
 
 /// What the episodes of one evaluation amount to.
 ///
-/// Every mean and rate is a mean over tasks of the mean over a task's scored episodes, so that a task counts
-/// once however many of its episodes could be scored. Unscored episodes enter no number but [`Self::unscored`].
+/// Every mean and rate is a mean over tasks of the mean over a task's episodes, so that a task counts once however many of
+/// its episodes could be scored. An episode whose prompt does not fit the context window counts as a failure without
+/// flags; it has no reward and no answer, and so is in no mean of these. What could not be judged enters no number
+/// but [`Self::unscored`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Tasks with at least one scored episode.
+    /// What the environment tells the result by.
+    #[serde(default)]
+    pub headline: Measure,
+    /// Tasks with at least one episode that counts.
     pub tasks: usize,
-    /// Scored episodes.
+    /// Episodes that count: those that were judged, and those whose prompt was too long.
     pub episodes: usize,
+    /// Of these, episodes that did not begin because their prompt does not fit the context window.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub prompt_too_long: usize,
     /// Episodes that could not be judged.
     pub unscored: usize,
-    /// Most scored episodes of any one task: the k of [`Self::success`] read as mean@k.
+    /// Why they could not be judged, and how many: the most frequent reasons.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unscored_reasons: BTreeMap<String, usize>,
+    /// Most episodes of any one task that count: the k of [`Self::success`] read as mean@k.
     pub rollouts_max: usize,
-    /// Success rate over tasks: mean@k. `None` where nothing was scored.
+    /// Success rate over tasks: mean@k. `None` where nothing counts, or the environment does not report success.
     pub success: Option<Interval>,
-    /// pass@k by k, for 2, 4, 8 ... and [`Self::rollouts_max`], each over the tasks with at least k scored episodes; empty
-    /// where a task has one.
+    /// pass@k by k, for 2, 4, 8 ... and [`Self::rollouts_max`], each over the tasks with at least k episodes that count;
+    /// empty where a task has one, or the environment does not report success.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pass_at: BTreeMap<usize, Interval>,
     /// Different answers to a task over its scored episodes, over the tasks with at least two; `None` where there is none.
@@ -45,7 +57,7 @@ pub struct Summary {
     pub surprisal_mean: Option<f64>,
     /// Rate of episodes that a limit cut short ([`is_cut_short`]).
     pub truncated_rate: Option<f64>,
-    /// Success by label and value: `by_label["size"]["4"]`.
+    /// The headline's measure by label and value: `by_label["size"]["4"]`.
     pub by_label: BTreeMap<String, BTreeMap<String, Slice>>,
     /// Rate of each flag over the tasks that share a value of a label: `flags_by_label["size"]["4"]["parse_error"]`. The
     /// values of a label split the tasks, so these rates are over disjoint sets (rate of abstentions where there is an
@@ -57,10 +69,14 @@ pub struct Summary {
 /// The tasks that share one value of a label.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
-    /// Tasks with at least one scored episode.
+    /// Tasks with at least one episode that counts.
     pub tasks: usize,
-    /// Success rate over these tasks.
-    pub success: Interval,
+    /// Success rate over these tasks, where that is the headline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub success: Option<Interval>,
+    /// Reward over these tasks, where that is the headline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reward: Option<Interval>,
 }
 
 impl Summary {
@@ -70,28 +86,108 @@ impl Summary {
     /// [`Self::by_label`]. `weights` are those of [`burnish_core::Verdict::total`]. `seed` is an address of
     /// `Purpose::Bootstrap`.
     pub fn of(tasks: &[Task], episodes: &[Episode], weights: &BTreeMap<String, f64>, seed: u64) -> Self {
-        let groups = group_by_task(episodes);
-        let mean_of = |value: &dyn Fn(&Episode) -> f64| mean(&task_means(&groups, value));
-        let success = task_means(&groups, &success_of);
-        let reward = task_means(&groups, &|episode| reward_of(episode, weights));
-        let scored: usize = groups.values().map(Vec::len).sum();
+        let headline = Measure::of(episodes);
+        let (groups, scored) = (counted_by_task(episodes), scored_by_task(episodes));
+        let mean_of = |value: &dyn Fn(&Episode) -> f64| mean(&task_means(&scored, value));
+        let reward = task_means(&scored, &|episode| reward_of(episode, weights));
+        // Without success there is none to speak of.
+        let has_success = headline == Measure::Success;
+        let success = if has_success { task_means(&groups, &success_of) } else { Vec::new() };
+        let leading: BTreeMap<&TaskId, f64> = if has_success {
+            groups.keys().copied().zip(success.iter().copied()).collect()
+        } else {
+            scored.keys().copied().zip(reward.iter().copied()).collect()
+        };
+        let counted: usize = groups.values().map(Vec::len).sum();
         Summary {
+            headline,
             tasks: groups.len(),
-            episodes: scored,
-            unscored: episodes.len() - scored,
+            episodes: counted,
+            prompt_too_long: episodes.iter().filter(|episode| episode.is_prompt_too_long()).count(),
+            unscored: episodes.len() - counted,
+            unscored_reasons: unscored_reasons(episodes),
             rollouts_max: groups.values().map(Vec::len).max().unwrap_or(0),
             success: bootstrap::mean(&success, seed),
-            pass_at: spread::pass_at(&groups, seed),
-            distinct_rate: spread::distinct(&groups),
+            pass_at: if has_success { spread::pass_at(&groups, seed) } else { BTreeMap::new() },
+            distinct_rate: spread::distinct(&scored),
             reward: bootstrap::mean(&reward, seed),
-            rewards: named_means(&groups, |episode| &episode.verdict.rewards, |reward| *reward),
+            rewards: named_means(&scored, |episode| &episode.verdict.rewards, |reward| *reward),
             flags: flag_rates(&groups),
             completion_tokens_mean: mean_of(&|episode| episode.sampled_tokens() as f64),
-            surprisal_mean: spread::surprisal(&groups),
+            surprisal_mean: spread::surprisal(&scored),
             truncated_rate: mean_of(&|episode| f64::from(u8::from(is_cut_short(episode)))),
-            by_label: by_label(tasks, groups.keys().copied().zip(success).collect(), seed),
+            by_label: by_label(tasks, &leading, headline, seed),
             flags_by_label: flags_by_label(tasks, &groups),
         }
+    }
+
+    /// The result: the headline's measure with its interval. `None` where nothing could be judged.
+    pub fn leading(&self) -> Option<Interval> {
+        match self.headline {
+            Measure::Success => self.success,
+            Measure::Reward => self.reward,
+        }
+    }
+
+    /// What does not count, or counts as a failure without an answer, in words; empty where there is nothing of that.
+    pub fn left_out(&self) -> Vec<String> {
+        let mut said = Vec::new();
+        let all = self.episodes + self.unscored;
+        if self.prompt_too_long > 0 {
+            let what = match self.headline {
+                Measure::Success => "counted as a failure",
+                Measure::Reward => "without a reward, in no mean of rewards",
+            };
+            said.push(format!(
+                "{} of {all} episodes {what}: the prompt does not fit the context window",
+                self.prompt_too_long
+            ));
+        }
+        if self.unscored > 0 {
+            let mut reasons: Vec<(&String, &usize)> = self.unscored_reasons.iter().collect();
+            reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+            let reasons: Vec<String> = match &reasons[..] {
+                [(reason, count)] if **count == self.unscored => vec![(*reason).clone()],
+                _ => reasons.iter().map(|(reason, count)| format!("{reason} ({count})")).collect(),
+            };
+            said.push(format!(
+                "{} of {all} episodes unscored, in no mean: {}",
+                self.unscored,
+                reasons.join("; ")
+            ));
+        }
+        said
+    }
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// Reasons that are kept, and how much of each.
+const REASONS_MAX: usize = 4;
+const REASON_CHARS_MAX: usize = 160;
+
+/// Why episodes that began could not be judged: the most frequent reasons, each the beginning of its first line.
+fn unscored_reasons(episodes: &[Episode]) -> BTreeMap<String, usize> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for episode in episodes.iter().filter(|episode| !episode.is_prompt_too_long()) {
+        if let Validity::Unscored { reason } = &episode.verdict.validity {
+            *counts.entry(shortened(reason)).or_default() += 1;
+        }
+    }
+    let mut ranked: Vec<(String, usize)> = counts.into_iter().collect();
+    ranked.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    ranked.truncate(REASONS_MAX);
+    ranked.into_iter().collect()
+}
+
+/// The beginning of the first line, without control characters.
+fn shortened(reason: &str) -> String {
+    let line = reason.lines().next().unwrap_or_default().replace(char::is_control, "\u{fffd}");
+    match line.char_indices().nth(REASON_CHARS_MAX) {
+        Some((end, _)) => format!("{} ...", &line[..end]),
+        None => line,
     }
 }
 
@@ -106,12 +202,22 @@ pub fn is_cut_short(episode: &Episode) -> bool {
             .any(|sampled| sampled.stop.is_truncated())
 }
 
-/// The scored episodes of each task that has any.
+/// The episodes of each task that has any.
 pub(crate) type Groups<'a> = BTreeMap<&'a TaskId, Vec<&'a Episode>>;
 
-pub(crate) fn group_by_task(episodes: &[Episode]) -> Groups<'_> {
+/// The episodes that were judged: those that have a reward.
+pub(crate) fn scored_by_task(episodes: &[Episode]) -> Groups<'_> {
+    group(episodes.iter().filter(|episode| episode.verdict.is_scored()))
+}
+
+/// The episodes that succeeded or failed: those that were judged, and those whose prompt the policy could not read.
+pub(crate) fn counted_by_task(episodes: &[Episode]) -> Groups<'_> {
+    group(episodes.iter().filter(|episode| episode.verdict.is_scored() || episode.is_prompt_too_long()))
+}
+
+fn group<'a>(episodes: impl Iterator<Item = &'a Episode>) -> Groups<'a> {
     let mut groups = Groups::new();
-    for episode in episodes.iter().filter(|episode| episode.verdict.is_scored()) {
+    for episode in episodes {
         groups.entry(&episode.task).or_default().push(episode);
     }
     groups
@@ -126,11 +232,16 @@ pub(crate) fn task_means(groups: &Groups<'_>, value: &dyn Fn(&Episode) -> f64) -
 }
 
 pub(crate) fn success_of(episode: &Episode) -> f64 {
-    f64::from(u8::from(episode.verdict.success))
+    f64::from(u8::from(is_success(episode)))
+}
+
+/// Did it succeed, as its environment reports? What is not said to be a success is none.
+pub fn is_success(episode: &Episode) -> bool {
+    episode.verdict.success && episode.verdict.has_success
 }
 
 pub(crate) fn reward_of(episode: &Episode, weights: &BTreeMap<String, f64>) -> f64 {
-    // Groups hold scored episodes only, which have a total.
+    // Only scored episodes are asked, which have a total.
     episode.verdict.total(weights).unwrap_or(f64::NAN)
 }
 
@@ -182,19 +293,20 @@ fn flags_by_label(
 
 fn by_label(
     tasks: &[Task],
-    success: BTreeMap<&TaskId, f64>,
+    values_of: &BTreeMap<&TaskId, f64>,
+    headline: Measure,
     seed: u64,
 ) -> BTreeMap<String, BTreeMap<String, Slice>> {
     // By id, so that a task that is listed twice counts once.
     let labels: BTreeMap<&TaskId, _> = tasks.iter().map(|task| (&task.id, &task.labels)).collect();
     let mut values: BTreeMap<&String, BTreeMap<&String, Vec<f64>>> = BTreeMap::new();
     for (id, labels) in labels {
-        let Some(&success) = success.get(id) else { continue };
+        let Some(&number) = values_of.get(id) else { continue };
         for (label, value) in labels {
-            values.entry(label).or_default().entry(value).or_default().push(success);
+            values.entry(label).or_default().entry(value).or_default().push(number);
         }
     }
-    let slice = |values: &Vec<f64>| Slice::of(values, seed);
+    let slice = |values: &Vec<f64>| Slice::of(values, headline, seed);
     values
         .into_iter()
         .map(|(label, slices)| {
@@ -205,204 +317,19 @@ fn by_label(
 }
 
 impl Slice {
-    fn of(success: &[f64], seed: u64) -> Option<Self> {
-        Some(Slice { tasks: success.len(), success: bootstrap::mean(success, seed)? })
+    fn of(values: &[f64], headline: Measure, seed: u64) -> Option<Self> {
+        let (tasks, interval) = (values.len(), Some(bootstrap::mean(values, seed)?));
+        Some(match headline {
+            Measure::Success => Slice { tasks, success: interval, reward: None },
+            Measure::Reward => Slice { tasks, success: None, reward: interval },
+        })
+    }
+
+    /// The headline's measure over these tasks.
+    pub fn leading(&self) -> Option<Interval> {
+        self.success.or(self.reward)
     }
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use burnish_core::{Node, Sampled, Source, StopReason, Trace, Verdict};
-    use proptest::prelude::*;
-
-    pub(crate) fn episode(task: &str, success: bool, reward: f64) -> Episode {
-        Episode {
-            task: TaskId(task.into()),
-            rollout: 0,
-            traces: Vec::new(),
-            verdict: Verdict::scored("valid", reward, success),
-            ending: Ending::Completed,
-            answers: Vec::new(),
-        }
-    }
-
-    pub(crate) fn unscored(task: &str) -> Episode {
-        Episode { verdict: Verdict::unscored("hung"), ..episode(task, false, 0.0) }
-    }
-
-    fn task(id: &str, labels: &[(&str, &str)]) -> Task {
-        Task {
-            id: TaskId(id.into()),
-            environment: "test".into(),
-            prompt: Vec::new(),
-            truth: Default::default(),
-            labels: labels.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
-        }
-    }
-
-    pub(crate) fn sampled_trace(tokens: usize, stop: StopReason) -> Trace {
-        let mut trace = Trace::new();
-        let context = Node {
-            parent: None,
-            text: String::new(),
-            ids: vec![1; 5],
-            sources: vec![Source::User; 5],
-            sampled: None,
-        };
-        let parent = Some(trace.push(context).unwrap());
-        let sampled = Sampled { logprobs: vec![-1.0; tokens], policy_version: 0, temperature: 1.0, stop };
-        let answer = Node {
-            parent,
-            text: String::new(),
-            ids: vec![1; tokens],
-            sources: vec![Source::Policy; tokens],
-            sampled: Some(sampled),
-        };
-        trace.push(answer).unwrap();
-        trace
-    }
-
-    fn means(summary: &Summary) -> (f64, f64) {
-        (summary.success.unwrap().mean, summary.reward.unwrap().mean)
-    }
-
-    #[test]
-    fn a_task_counts_once_however_many_of_its_episodes_were_scored() {
-        let episodes =
-            [episode("a", true, 1.0), unscored("a"), episode("b", false, 0.5), episode("b", false, 0.0)];
-        let summary = Summary::of(&[], &episodes, &BTreeMap::new(), 1);
-        assert_eq!(means(&summary), (0.5, 0.625));
-        assert_eq!((summary.tasks, summary.episodes, summary.unscored, summary.rollouts_max), (2, 3, 1, 2));
-    }
-
-    #[test]
-    fn a_task_without_a_scored_episode_is_left_out_and_its_episodes_are_counted() {
-        let episodes = [episode("a", true, 1.0), unscored("b"), unscored("b")];
-        let summary = Summary::of(&[task("b", &[("size", "4")])], &episodes, &BTreeMap::new(), 1);
-        assert_eq!(means(&summary), (1.0, 1.0));
-        assert_eq!((summary.tasks, summary.unscored), (1, 2));
-        assert!(summary.by_label.is_empty());
-    }
-
-    #[test]
-    fn nothing_scored_gives_no_numbers_instead_of_zeros() {
-        for episodes in [vec![], vec![unscored("a")]] {
-            let summary = Summary::of(&[], &episodes, &BTreeMap::new(), 1);
-            let expected = Summary { unscored: episodes.len(), ..Summary::default() };
-            assert_eq!(summary, expected);
-        }
-    }
-
-    #[test]
-    fn rewards_are_weighted_in_the_total_and_reported_bare_by_name() {
-        let mut long = episode("a", true, 1.0);
-        long.verdict.rewards.insert("length".into(), 0.5);
-        let weights = BTreeMap::from([("length".into(), 4.0)]);
-        let summary = Summary::of(&[], &[long, episode("b", true, 1.0)], &weights, 1);
-        assert_eq!(summary.reward.unwrap().mean, 2.0);
-        assert_eq!(summary.rewards, BTreeMap::from([("length".into(), 0.25), ("valid".into(), 1.0)]));
-    }
-
-    #[test]
-    fn flags_are_rates_over_tasks_and_a_missing_flag_counts_as_no() {
-        let mut wrong = episode("a", false, 0.0);
-        wrong.verdict.flags = BTreeMap::from([("parse_error".into(), true), ("hole".into(), false)]);
-        let episodes = [wrong, episode("a", true, 1.0), episode("b", true, 1.0)];
-        let summary = Summary::of(&[], &episodes, &BTreeMap::new(), 1);
-        assert_eq!(summary.flags, BTreeMap::from([("hole".into(), 0.0), ("parse_error".into(), 0.25)]));
-    }
-
-    #[test]
-    fn tokens_and_cut_off_answers_are_read_from_the_traces() {
-        let mut long = episode("a", false, 0.0);
-        long.traces = vec![sampled_trace(7, StopReason::TokensMax), sampled_trace(4, StopReason::EndToken)];
-        let mut short = episode("b", false, 0.0);
-        short.traces = vec![sampled_trace(3, StopReason::EndToken)];
-        let mut overflow = episode("c", false, 0.0);
-        overflow.ending = Ending::ContextOverflow;
-        let turns_max = Episode { ending: Ending::TurnsMax, ..episode("d", false, 0.0) };
-        let summary = Summary::of(&[], &[long, short, overflow, turns_max], &BTreeMap::new(), 1);
-        assert_eq!(summary.completion_tokens_mean, Some(14.0 / 4.0));
-        assert_eq!(summary.truncated_rate, Some(0.5));
-    }
-
-    #[test]
-    fn labels_split_the_tasks() {
-        let tasks = [
-            task("a", &[("size", "4"), ("agents", "2")]),
-            task("b", &[("size", "4"), ("agents", "3")]),
-            task("c", &[("size", "10")]),
-            task("c", &[("size", "10")]),
-        ];
-        let episodes = [
-            episode("a", true, 1.0),
-            episode("b", false, 0.0),
-            episode("c", true, 1.0),
-            episode("elsewhere", false, 0.0),
-        ];
-        let by_label = Summary::of(&tasks, &episodes, &BTreeMap::new(), 1).by_label;
-        let of = |label: &str, value: &str| {
-            let slice: Slice = by_label[label][value];
-            (slice.tasks, slice.success.mean)
-        };
-        assert_eq!(of("size", "4"), (2, 0.5));
-        assert_eq!(of("size", "10"), (1, 1.0));
-        assert_eq!(of("agents", "3"), (1, 0.0));
-        assert_eq!(by_label.len(), 2);
-    }
-
-    #[test]
-    fn one_who_always_abstains_does_so_on_all_unanswerable_and_on_all_answerable_tasks() {
-        let abstention = |id: &str, abstained: bool, answerable: bool| {
-            let success = abstained != answerable;
-            let mut episode = episode(id, success, 0.0);
-            episode.verdict.flags = BTreeMap::from([("abstained".into(), abstained)]);
-            episode
-        };
-        let tasks = [
-            task("a", &[("answerable", "yes")]),
-            task("b", &[("answerable", "yes")]),
-            task("c", &[("answerable", "no")]),
-            task("never played", &[("answerable", "perhaps")]),
-        ];
-        let rates = |abstained: [bool; 3]| {
-            let episodes = [
-                abstention("a", abstained[0], true),
-                abstention("b", abstained[1], true),
-                abstention("c", abstained[2], false),
-                unscored("c"),
-            ];
-            let summary = Summary::of(&tasks, &episodes, &BTreeMap::new(), 1);
-            assert_eq!(summary.flags_by_label["answerable"].len(), 2);
-            let rate = |value: &str| summary.flags_by_label["answerable"][value]["abstained"];
-            (rate("no"), rate("yes"), summary.by_label["answerable"]["yes"].success.mean)
-        };
-        assert_eq!(rates([true, true, true]), (1.0, 1.0, 0.0));
-        assert_eq!(rates([true, false, true]), (1.0, 0.5, 0.5));
-        assert_eq!(rates([false, false, false]), (0.0, 0.0, 1.0));
-        let bare = Summary::of(&tasks, &[episode("a", true, 1.0)], &BTreeMap::new(), 1);
-        assert!(bare.flags_by_label.is_empty());
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(24))]
-        #[test]
-        fn the_order_of_episodes_changes_nothing(
-            results in prop::collection::vec((0u8..6, any::<bool>(), 0.0f64..1.0), 1..20), seed: u64,
-        ) {
-            // Within a task the order stays: floating-point sums are not associative.
-            let episodes: Vec<Episode> = results
-                .iter()
-                .map(|(task, success, reward)| episode(&format!("t{task}"), *success, *reward))
-                .collect();
-            let mut sorted = episodes.clone();
-            sorted.sort_by(|a, b| b.task.cmp(&a.task));
-            let weights = BTreeMap::new();
-            prop_assert_eq!(
-                Summary::of(&[], &episodes, &weights, seed),
-                Summary::of(&[], &sorted, &weights, seed)
-            );
-        }
-    }
-}
+pub(crate) mod tests;

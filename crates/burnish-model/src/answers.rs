@@ -1,21 +1,16 @@
 //! Where generation blocks lie in a rendered text.
 //!
-//! The filter behind such a block gets its body. To find where bodies lie in the rendered text it puts a mark
-//! before and after each, two characters that neither the template nor anything given to it contains;
+//! To find where the texts of such blocks lie in the rendered text, a mark is put before and after each, two characters that neither the template nor anything given to it contains;
 //! [`take_out`] reads and removes them.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use minijinja::Environment;
-
-use crate::jinja::GENERATION;
-
 /// Two characters that stand before and after a body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Marks {
-    open: char,
-    close: char,
+    pub(crate) open: char,
+    pub(crate) close: char,
 }
 
 impl Marks {
@@ -26,14 +21,6 @@ impl Marks {
         let mut free = ('\u{f0000}'..='\u{ffffd}').filter(|c| !used.contains(c));
         Some(Marks { open: free.next()?, close: free.next()? })
     }
-}
-
-/// Makes generation blocks part of the environment: with marks around each body, or without.
-pub(crate) fn add_filter(environment: &mut Environment<'static>, marks: Option<Marks>) {
-    environment.add_filter(GENERATION, move |body: String| match marks {
-        Some(Marks { open, close }) => format!("{open}{body}{close}"),
-        None => body,
-    });
 }
 
 /// The text without marks, and the bytes of it that stood between them. `None` if the marks do not come in

@@ -116,9 +116,12 @@ fn load_template(dir: &Path, tokenizer_config: &Map<String, Value>) -> Result<Ch
     }
     let Some((source, path)) = found.remove("default") else {
         let problem = match found.is_empty() {
-            true => "there is no chat template: neither chat_template.jinja, nor `chat_template` in \
-                     tokenizer_config.json"
-                .to_string(),
+            true => format!(
+                "there is no chat template: neither {TEMPLATE}, nor `chat_template` in tokenizer_config.json; a base \
+                 model often has none. Put one into {} (that of the chat model of its family, or ChatML: \
+                 docs/chat-templates.md has it), and see that the model has its end token",
+                dir.join(TEMPLATE).display()
+            ),
             false => {
                 let names: Vec<String> = found.into_keys().collect();
                 format!(

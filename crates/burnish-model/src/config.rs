@@ -2,7 +2,7 @@
 //!
 //! Two dialects exist. The hub's has `rope_theta` and `torch_dtype` at top level; that of transformers 5 has
 //! `rope_parameters: {rope_theta, rope_type}` and `dtype`. Both are read. The file's JSON is kept, so that
-//! writing it back loses nothing.
+//! writing it back loses nothing; written back, it has the base and the scaling of the rotary frequencies in both.
 //!
 //! Every key is of one of three kinds: it is understood and checked here; it is on the list of keys that do not
 //! change the computation ([`HARMLESS`]); or it is an error, unless its value is `null` or `false`, which say
@@ -260,7 +260,7 @@ impl ModelConfig {
         Ok(ModelConfig { json, ..config })
     }
 
-    /// The configuration of a new model, as transformers 5 writes it.
+    /// The configuration of a new model, as transformers 5 writes it, with `rope_theta` for transformers 4 too.
     ///
     /// # Errors
     /// As [`ModelConfig::from_json`], if the sizes do not fit each other.
@@ -277,6 +277,7 @@ impl ModelConfig {
         set("num_key_value_heads", json!(shape.num_key_value_heads));
         set("head_dim", json!(shape.head_dim));
         set("max_position_embeddings", json!(shape.max_position_embeddings));
+        set("rope_theta", json!(shape.rope_theta));
         set("rope_parameters", json!({ "rope_theta": shape.rope_theta, "rope_type": "default" }));
         set("rms_norm_eps", json!(1e-6));
         set("hidden_act", json!("silu"));
@@ -307,7 +308,29 @@ impl ModelConfig {
     }
 
     pub(crate) fn save(&self, dir: &Path) -> Result<(), ModelError> {
-        files::write_json(&dir.join("config.json"), &self.json)
+        files::write_json(&dir.join("config.json"), &self.json_for_both())
+    }
+
+    /// The JSON, with what readers of the hub's dialect (transformers 4, serving engines) look for at top level, where
+    /// it stands in `rope_parameters` alone.
+    fn json_for_both(&self) -> Value {
+        let mut json = self.json.clone();
+        let Some(map) = json.as_object_mut() else { return json };
+        let is_absent = |map: &Map<String, Value>, key: &str| map.get(key).is_none_or(Value::is_null);
+        if is_absent(map, "rope_theta") {
+            let named = map.get("rope_parameters").and_then(|parameters| parameters.get("rope_theta"));
+            let theta = named.cloned().unwrap_or_else(|| json!(self.rope_theta));
+            map.insert("rope_theta".into(), theta);
+        }
+        if is_absent(map, "rope_scaling")
+            && self.rope_scaling != RopeScaling::Default
+            && let Some(parameters) = map.get("rope_parameters").and_then(Value::as_object)
+        {
+            let mut scaling = parameters.clone();
+            scaling.shift_remove("rope_theta");
+            map.insert("rope_scaling".into(), Value::Object(scaling));
+        }
+        json
     }
 }
 

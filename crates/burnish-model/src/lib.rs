@@ -11,18 +11,15 @@ mod answers;
 mod attend;
 mod chat;
 mod chat_files;
-mod clock;
 mod config;
 mod config_keys;
 mod decoder;
 mod error;
 mod files;
 mod generation;
-mod jinja;
 mod lora;
 mod model;
 mod provenance;
-mod pyjson;
 mod rope;
 mod shards;
 mod template;
@@ -56,12 +53,26 @@ pub fn load_policy(dir: &Path) -> Result<(Model, Chat), ModelError> {
 /// # Errors
 /// As [`Model::load_as`] and [`Chat::load`], and if the tokenizer has ids that the model has not.
 pub fn load_policy_as(dir: &Path, loading: &Loading) -> Result<(Model, Chat), ModelError> {
-    let chat_dir = match Model::base_of(dir)? {
+    load_policy_over(dir, None, loading)
+}
+
+/// As [`load_policy_as`]. The base of an adapter that was trained from `start` is that, or the base of the adapter there,
+/// wherever it lay then.
+///
+/// # Errors
+/// As [`load_policy_as`].
+pub fn load_policy_over(
+    dir: &Path,
+    start: Option<&Path>,
+    loading: &Loading,
+) -> Result<(Model, Chat), ModelError> {
+    let base = Model::base_or(dir, start)?;
+    let chat_dir = match base.clone() {
         Some(base) if !dir.join("tokenizer.json").exists() => base,
         _ => dir.to_owned(),
     };
     let chat = Chat::load(&chat_dir)?;
-    let mut model = Model::load_as(dir, loading)?;
+    let mut model = Model::load_with(dir, base, loading)?;
     if model.is_value_model() {
         let problem = "it is a model of values: nothing can be sampled from it";
         return Err(ModelError::malformed(&dir.join("config.json"), problem));

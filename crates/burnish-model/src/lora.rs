@@ -62,7 +62,10 @@ impl fmt::Display for Targets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Targets::Pattern(pattern) => write!(f, "\"{pattern}\""),
-            Targets::Names(names) => write!(f, "{names:?}"),
+            Targets::Names(names) => {
+                let names: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+                write!(f, "[{}]", names.join(", "))
+            }
         }
     }
 }
@@ -94,16 +97,27 @@ impl LoraConfig {
         Ok(())
     }
 
-    /// Does `other` ask for the same? PEFT keeps the targets as a set, whose order changes from file to file.
-    pub(crate) fn agrees_with(&self, other: &LoraConfig) -> bool {
-        let in_order = |config: &LoraConfig| {
-            let mut config = config.clone();
-            if let Targets::Names(names) = &mut config.target_modules {
-                names.sort_unstable();
+    /// What `asked` wants otherwise, in words; `None` where it wants the same. Targets are compared by the maps among
+    /// `names` that they choose: PEFT writes the names that `"all-linear"` stood for, as a set without an order.
+    pub(crate) fn difference(&self, asked: &LoraConfig, names: &[String]) -> Option<String> {
+        let mut found = Vec::new();
+        let mut compare = |key: &str, own: String, wanted: String| {
+            if own != wanted {
+                found.push(format!("{key} {own}, not {wanted}"));
             }
-            config
         };
-        in_order(self) == in_order(other)
+        compare("rank", self.rank.to_string(), asked.rank.to_string());
+        compare("alpha", self.alpha.to_string(), asked.alpha.to_string());
+        compare("dropout", self.dropout.to_string(), asked.dropout.to_string());
+        compare("rslora", self.rslora.to_string(), asked.rslora.to_string());
+        let is_same = match (self.targets(names), asked.targets(names)) {
+            (Ok(own), Ok(wanted)) => own == wanted,
+            _ => self.target_modules == asked.target_modules,
+        };
+        if !is_same {
+            compare("target_modules", self.target_modules.to_string(), asked.target_modules.to_string());
+        }
+        (!found.is_empty()).then(|| found.join(", "))
     }
 
     /// Which of the linear maps `names` are adapted.
@@ -134,7 +148,19 @@ impl LoraConfig {
                         );
                     }
                 };
-                names.iter().map(|name| regex.is_match(name).unwrap_or(false)).collect()
+                let mut chosen = Vec::new();
+                for name in names {
+                    match regex.is_match(name) {
+                        Ok(is_match) => chosen.push(is_match),
+                        Err(error) => {
+                            return invalid(
+                                pattern.clone(),
+                                format!("an expression that can be matched ({error})"),
+                            );
+                        }
+                    }
+                }
+                chosen
             }
             Targets::Names(ends) => {
                 let is_end = |name: &str, end: &str| {
@@ -143,7 +169,7 @@ impl LoraConfig {
                 for end in ends {
                     if !names.iter().any(|name| is_end(name, end)) {
                         return invalid(
-                            format!("{end:?}"),
+                            format!("\"{end}\""),
                             format!("the end of a linear map's name; there are {}", known()),
                         );
                     }
@@ -228,11 +254,18 @@ fn from_peft(value: &Value) -> Result<(LoraConfig, String), ConfigError> {
         let value = map.get(key).ok_or_else(|| missing(key, "a number"))?;
         value.as_f64().ok_or_else(|| unsupported(key, value, "a number"))
     };
+    let given = |key: &str| map.get(key).filter(|value| !value.is_null());
+    let rank = map.get("r").ok_or_else(|| missing("r", "a whole number"))?;
     let mut config = LoraConfig {
-        rank: number("r")? as usize,
+        rank: rank.as_u64().ok_or_else(|| unsupported("r", rank, "a whole number"))? as usize,
         alpha: number("lora_alpha")?,
-        dropout: map.get("lora_dropout").and_then(Value::as_f64).unwrap_or(0.0),
-        rslora: map.get("use_rslora").and_then(Value::as_bool).unwrap_or(false),
+        dropout: given("lora_dropout").map_or(Ok(0.0), |_| number("lora_dropout"))?,
+        rslora: match given("use_rslora") {
+            None => false,
+            Some(value) => {
+                value.as_bool().ok_or_else(|| unsupported("use_rslora", value, "true or false"))?
+            }
+        },
         target_modules: Targets::default(),
     };
     let targets = map
@@ -305,6 +338,34 @@ mod tests {
         assert_eq!(adapted(ends(&["mlp.up_proj", "lm_head"])), [&*names()[2], &*names()[5], HEAD]);
         let pattern = r"model\.layers\.1\.self_attn\.(?!q)._proj";
         assert_eq!(adapted(Targets::Pattern(pattern.into())), [&*names()[4]]);
+    }
+
+    #[test]
+    fn what_peft_makes_of_all_linear_is_all_linear() {
+        let ends = |ends: &[&str]| Targets::Names(ends.iter().map(|end| end.to_string()).collect());
+        let asked = config(Targets::default());
+        let of_peft = config(ends(&["v_proj", "up_proj", "q_proj"]));
+        assert_eq!(of_peft.difference(&asked, &names()), None);
+        let fewer = LoraConfig { rank: 8, rslora: true, ..config(ends(&["v_proj", "q_proj"])) };
+        assert_eq!(
+            fewer.difference(&asked, &names()).unwrap(),
+            "rank 8, not 4, rslora true, not false, target_modules [\"v_proj\", \"q_proj\"], not \"all-linear\""
+        );
+    }
+
+    #[test]
+    fn settings_of_another_type_are_refused() {
+        let json = config(Targets::default()).to_peft(Path::new("base"));
+        for (key, wrong) in [("r", json!(4.5)), ("lora_dropout", json!("0.1")), ("use_rslora", json!("yes"))]
+        {
+            let mut json = json.clone();
+            json[key] = wrong;
+            let error = from_peft(&json).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{key}`")), "{error}");
+        }
+        let mut json = json.clone();
+        json["target_modules"] = json!("all-linear");
+        assert_eq!(from_peft(&json).unwrap().0.target_modules, Targets::default());
     }
 
     #[test]

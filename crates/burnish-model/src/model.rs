@@ -75,7 +75,16 @@ impl Model {
     /// # Errors
     /// Names the file, and the key or tensor that is wrong. The weights are checked before memory is taken.
     pub fn load_as(dir: &Path, loading: &Loading) -> Result<Self, ModelError> {
-        if !dir.join(lora::CONFIG_FILE).exists() {
+        Model::load_with(dir, Model::base_of(dir)?, loading)
+    }
+
+    /// As [`Model::load_as`], where the base of an adapter is known.
+    pub(crate) fn load_with(
+        dir: &Path,
+        base: Option<PathBuf>,
+        loading: &Loading,
+    ) -> Result<Self, ModelError> {
+        let Some(base) = base else {
             let mut model = Model::load_base(dir, loading)?;
             if let Trains::Adapter(config, seed) = &loading.trains {
                 model.adapt(config, dir).map_err(|error| {
@@ -84,24 +93,25 @@ impl Model {
                 model.init_adapters(*seed);
             }
             return Ok(model);
-        }
+        };
         let path = dir.join(lora::CONFIG_FILE);
-        let (config, base) = LoraConfig::read_peft(dir)?;
+        let (config, _) = LoraConfig::read_peft(dir)?;
         match &loading.trains {
             Trains::All => {
                 let problem = "it holds an adapter, whose base can't be trained with it; \
                                train the adapter (policy.lora), or merge it first (burnish merge)";
                 return Err(ModelError::malformed(&path, problem));
             }
-            Trains::Adapter(asked, _) if !asked.agrees_with(&config) => {
-                let problem =
-                    format!("it was made with {config:?}, but {asked:?} is asked for; make them agree");
+            Trains::Adapter(..) | Trains::Nothing => {}
+        }
+        let mut model = Model::load_base(&base, &Loading { trains: Trains::Nothing, ..loading.clone() })?;
+        if let Trains::Adapter(asked, _) = &loading.trains {
+            let names: Vec<String> = model.decoder.linear_maps().map(|(name, _)| name.to_owned()).collect();
+            if let Some(difference) = config.difference(asked, &names) {
+                let problem = format!("its adapter has {difference}; make policy.lora agree with it");
                 return Err(ModelError::malformed(&path, problem));
             }
-            _ => {}
         }
-        let base = adapter::base_dir(dir, &base)?;
-        let mut model = Model::load_base(&base, &Loading { trains: Trains::Nothing, ..loading.clone() })?;
         model.adapt(&config, &base).map_err(|error| ModelError::Config { path, error })?;
         model.read_adapters(dir)?;
         Ok(model)
@@ -117,6 +127,16 @@ impl Model {
         }
         let (_, base) = LoraConfig::read_peft(dir)?;
         adapter::base_dir(dir, &base).map(Some)
+    }
+
+    /// As [`Model::base_of`]; where `start` is a model directory, that is the base, and where it is an adapter's, its base is.
+    pub(crate) fn base_or(dir: &Path, start: Option<&Path>) -> Result<Option<PathBuf>, ModelError> {
+        let is_adapter = dir.join(lora::CONFIG_FILE).exists();
+        match start.filter(|start| is_adapter && *start != dir) {
+            Some(start) if start.join(lora::CONFIG_FILE).exists() => Model::base_of(start),
+            Some(start) if start.join("config.json").exists() => Ok(Some(start.to_owned())),
+            _ => Model::base_of(dir),
+        }
     }
 
     fn load_base(dir: &Path, loading: &Loading) -> Result<Self, ModelError> {
@@ -233,7 +253,10 @@ impl Model {
             (&*entry.name, Stored { dtype: Dtype::F32, shape: &entry.shape, params: &self.params, weight })
         });
         weights::save(dir, lora::WEIGHTS_FILE, tensors)?;
-        files::write_json(&dir.join(lora::CONFIG_FILE), &config.to_peft(base))
+        files::write_json(
+            &dir.join(lora::CONFIG_FILE),
+            &config.to_peft(&std::path::absolute(base).unwrap_or_else(|_| base.clone())),
+        )
     }
 
     /// Writes the whole model with its adapters merged into the weights: `config.json` and `model.safetensors`.

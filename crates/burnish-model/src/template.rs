@@ -5,14 +5,13 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::SystemTime;
 
+use burnish_core::json::long_digits;
 use burnish_core::{Message, ToolSpec};
-use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Serde, Value, ValueKind};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State};
+use burnish_jinja::{Dict, Options, Template, Value};
 use serde_json::json;
 
 use crate::answers::{self, Marks};
-use crate::{ChatError, ModelError, clock, jinja, pyjson};
+use crate::{ChatError, ModelError};
 
 /// The ChatML template: each message between `<|im_start|>ROLE\n` and `<|im_end|>\n`, nothing else.
 pub const CHATML: &str = include_str!("chatml.jinja");
@@ -24,16 +23,16 @@ const TOOL_USE: &str = "tool_use";
 
 /// A compiled chat template with the variables that it is given.
 ///
-/// The environment is that of `transformers` 5.23: `trim_blocks`, `lstrip_blocks`, loop controls,
-/// `raise_exception`, `strftime_now`, `tojson` as `json.dumps` writes, Python's string methods; booleans and
-/// `None` print as in Python; `{% generation %}` blocks say which text is the assistant's.
+/// The environment is that of `transformers` 5.23 (see `burnish_jinja`); `{% generation %}` blocks say which text is
+/// the assistant's.
 #[derive(Debug, Clone)]
 pub struct ChatTemplate {
     /// The templates by name, as they were given.
     sources: BTreeMap<String, String>,
-    environment: Environment<'static>,
-    /// Names of the templates that have generation blocks.
-    tracked: Vec<&'static str>,
+    /// Those that conversations are rendered with.
+    templates: BTreeMap<&'static str, Template>,
+    /// What `strftime_now` takes for now, in seconds since 1970 (UTC).
+    now: i64,
     /// Special tokens and options that the template may read.
     variables: BTreeMap<String, serde_json::Value>,
 }
@@ -54,14 +53,13 @@ impl ChatTemplate {
     /// # Errors
     /// If the template does not compile.
     pub fn new(source: impl Into<String>, path: &Path) -> Result<Self, ModelError> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let template = ChatTemplate {
             sources: BTreeMap::new(),
-            environment: environment()
-                .map_err(|error| ModelError::Template { path: path.into(), problem: explained(&error) })?,
-            tracked: Vec::new(),
+            templates: BTreeMap::new(),
+            now: 0,
             variables: BTreeMap::new(),
         };
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         template.at(now.as_secs() as i64).with_named(DEFAULT, source, path)
     }
 
@@ -78,13 +76,9 @@ impl ChatTemplate {
     ) -> Result<Self, ModelError> {
         let source = source.into();
         if let Some(name) = [DEFAULT, TOOL_USE].into_iter().find(|known| *known == name) {
-            // Jinja reads any line end as a line feed.
-            let (rewritten, has_tags) = jinja::rewrite(&source.replace("\r\n", "\n").replace('\r', "\n"));
-            self.tracked.retain(|tracked| *tracked != name);
-            self.tracked.extend(has_tags.then_some(name));
-            self.environment
-                .add_template_owned(name, rewritten)
-                .map_err(|error| ModelError::Template { path: path.into(), problem: explained(&error) })?;
+            let template = Template::new(&source)
+                .map_err(|error| ModelError::Template { path: path.into(), problem: error.to_string() })?;
+            self.templates.insert(name, template);
         }
         self.sources.insert(name.into(), source);
         Ok(self)
@@ -101,8 +95,7 @@ impl ChatTemplate {
     /// Sets what `strftime_now` takes for now, in seconds since 1970 (UTC). Without it, that is the time when the
     /// template was compiled; a run sets the time of its start, so that resuming it renders the same prompts.
     pub fn at(mut self, unix_seconds: i64) -> Self {
-        self.environment
-            .add_function("strftime_now", move |format: String| clock::strftime(&format, unix_seconds));
+        self.now = unix_seconds;
         self
     }
 
@@ -125,7 +118,7 @@ impl ChatTemplate {
 
     /// Does the template say, by generation blocks, which text is the assistant's?
     pub fn marks_answers(&self, tools: &[ToolSpec]) -> bool {
-        self.tracked.contains(&self.name(tools))
+        self.templates.get(self.name(tools)).is_some_and(Template::has_generation)
     }
 
     /// Renders a conversation. With `add_generation_prompt` the text ends where the assistant speaks next.
@@ -139,7 +132,7 @@ impl ChatTemplate {
         add_generation_prompt: bool,
     ) -> Result<String, ChatError> {
         let context = self.context(messages, tools, add_generation_prompt);
-        render_in(&self.environment, self.name(tools), &context)
+        self.render_in(self.name(tools), &context, None)
     }
 
     /// Renders a conversation, and finds what its generation blocks wrote.
@@ -161,9 +154,7 @@ impl ChatTemplate {
         let texts = self.sources.values().map(String::as_str).chain([given.as_str(), text.as_str()]);
         let unclear = || ChatError::Render("it is not clear what its generation blocks write".into());
         let marks = Marks::absent_from(texts).ok_or_else(unclear)?;
-        let mut marking = self.environment.clone();
-        answers::add_filter(&mut marking, Some(marks));
-        let marked = render_in(&marking, self.name(tools), &context)?;
+        let marked = self.render_in(self.name(tools), &context, Some(marks))?;
         match answers::take_out(&marked, marks) {
             Some((unmarked, assistant)) if unmarked == text => Ok(Rendered { text, assistant }),
             _ => Err(unclear()),
@@ -173,6 +164,23 @@ impl ChatTemplate {
     /// The name of the template of a conversation.
     fn name(&self, tools: &[ToolSpec]) -> &'static str {
         if !tools.is_empty() && self.sources.contains_key(TOOL_USE) { TOOL_USE } else { DEFAULT }
+    }
+
+    fn render_in(
+        &self,
+        name: &str,
+        context: &BTreeMap<&str, serde_json::Value>,
+        marks: Option<Marks>,
+    ) -> Result<String, ChatError> {
+        let mut variables = Dict::default();
+        for (name, json) in context {
+            variables.set(name, value(json));
+        }
+        let options = Options { now: self.now, marks: marks.map(|marks| (marks.open, marks.close)) };
+        let Some(template) = self.templates.get(name) else {
+            return Err(ChatError::Render(format!("there is no template `{name}`")));
+        };
+        template.render(&variables, &options).map_err(|error| ChatError::Render(error.to_string()))
     }
 
     fn context(
@@ -194,24 +202,43 @@ impl ChatTemplate {
     }
 }
 
-fn render_in(
-    environment: &Environment<'static>,
-    name: &str,
-    context: &BTreeMap<&str, serde_json::Value>,
-) -> Result<String, ChatError> {
-    environment
-        .get_template(name)
-        .and_then(|template| template.render(Value::from(Serde(context))))
-        .map_err(|error| ChatError::Render(explained(&error)))
+/// A value of JSON as a template's.
+fn value(json: &serde_json::Value) -> Value {
+    match json {
+        serde_json::Value::Null => Value::None,
+        serde_json::Value::Bool(value) => Value::Bool(*value),
+        serde_json::Value::Number(number) => match (number.as_i64(), number.is_f64()) {
+            (Some(number), _) => Value::Int(number),
+            (None, false) => Value::integer(&number.to_string()).unwrap_or(Value::None),
+            (None, true) => Value::Float(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        serde_json::Value::String(text) => Value::text(text.as_str()),
+        serde_json::Value::Array(items) => Value::list(items.iter().map(value).collect()),
+        serde_json::Value::Object(map) => match long_digits(json).and_then(Value::integer) {
+            Some(number) => number,
+            None => {
+                let mut dict = Dict::default();
+                for (key, item) in map {
+                    dict.set(key, value(item));
+                }
+                Value::dict(dict)
+            }
+        },
+    }
 }
 
 /// A message as templates read it: `tool_calls` only where there are some, thoughts only where they are kept
 /// apart, under both names that templates use.
 fn message_json(message: &Message) -> serde_json::Value {
-    let mut json = json!({ "role": message.role, "content": message.content });
+    let mut json = json!({});
+    // transformers puts the second name first.
+    if let Some(thoughts) = &message.reasoning_content {
+        json["thinking"] = json!(thoughts);
+    }
+    json["role"] = json!(message.role);
+    json["content"] = json!(message.content);
     if let Some(thoughts) = &message.reasoning_content {
         json["reasoning_content"] = json!(thoughts);
-        json["thinking"] = json!(thoughts);
     }
     if !message.tool_calls.is_empty() {
         json["tool_calls"] = message
@@ -238,54 +265,6 @@ fn message_json(message: &Message) -> serde_json::Value {
 /// A tool as an OpenAI function schema.
 fn tool_json(tool: &ToolSpec) -> serde_json::Value {
     json!({ "type": "function", "function": tool })
-}
-
-fn environment() -> Result<Environment<'static>, Error> {
-    let mut environment = Environment::new();
-    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-    environment.set_formatter(print_as_python);
-    environment.add_filter("tojson", |value: &Value, kwargs: Kwargs| pyjson::tojson(value, kwargs));
-    environment.add_filter("string", |value: &Value| python_text(value).unwrap_or_else(|| value.to_string()));
-    environment.add_test("iterable", |value: &Value| !value.is_none() && value.try_iter().is_ok());
-    environment.add_function("raise_exception", |problem: String| -> Result<String, Error> {
-        Err(Error::new(ErrorKind::InvalidOperation, problem))
-    });
-    answers::add_filter(&mut environment, None);
-    environment.add_filter(jinja::LOOPED, |value: Value| match value.is_none() {
-        true => Err(Error::new(ErrorKind::InvalidOperation, "None can't be looped over")),
-        false => Ok(value),
-    });
-    Ok(environment)
-}
-
-fn print_as_python(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
-    match python_text(value) {
-        Some(text) => out.write_str(&text).map_err(Error::from),
-        None => minijinja::escape_formatter(out, state, value),
-    }
-}
-
-/// The text of a value, where Python prints it in another way than the template engine.
-fn python_text(value: &Value) -> Option<String> {
-    match value.kind() {
-        ValueKind::Bool => Some(if value.is_true() { "True" } else { "False" }.into()),
-        ValueKind::None => Some("None".into()),
-        ValueKind::Number if !value.is_integer() => f64::try_from(value.clone()).ok().map(pyjson::float),
-        _ => None,
-    }
-}
-
-/// An error with its cause, on one line.
-fn explained(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text += &format!(": {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]
@@ -337,7 +316,7 @@ mod tests {
     fn a_template_that_does_not_compile_names_its_file_and_line() {
         let error =
             ChatTemplate::new("a\n{% if %}", Path::new("dir/chat_template.jinja")).unwrap_err().to_string();
-        assert!(error.starts_with("dir/chat_template.jinja: ") && error.contains(":2"), "{error}");
+        assert!(error.starts_with("dir/chat_template.jinja: ") && error.contains("(line 2)"), "{error}");
     }
 
     fn answers(source: &str, messages: &[Message]) -> Result<(String, Vec<String>), ChatError> {
@@ -395,7 +374,12 @@ mod tests {
         let path = Path::new("test");
         let two = template("{% generation %}a{% endgeneration %}").with_named("tool_use", "b", path).unwrap();
         let three = two.with_named("rag", "{% if %}", path).unwrap();
-        let tool = ToolSpec { name: "t".into(), description: String::new(), parameters: json!({}) };
+        let tool = ToolSpec {
+            name: "t".into(),
+            description: String::new(),
+            parameters: json!({}),
+            more: serde_json::Map::new(),
+        };
         assert_eq!(three.render(&[], &[], false).unwrap(), "a");
         assert_eq!(three.render(&[], std::slice::from_ref(&tool), false).unwrap(), "b");
         assert!(three.marks_answers(&[]) && !three.marks_answers(&[tool]));

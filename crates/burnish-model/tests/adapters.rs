@@ -132,7 +132,7 @@ fn an_adapter_is_saved_and_read_back_over_its_base() {
     assert!(whole.contains("burnish merge"), "{whole}");
     let other = Trains::Adapter(LoraConfig { rank: 5, ..config }, 9);
     let error = Model::load_as(dir.path(), &Loading { trains: other, ..Loading::default() }).unwrap_err();
-    assert!(error.to_string().contains("rank: 5"), "{error}");
+    assert!(error.to_string().contains("its adapter has rank 3, not 5"), "{error}");
 }
 
 #[test]

@@ -75,7 +75,12 @@ fn a_template_in_the_tokenizers_configuration_is_found() {
 }
 
 fn tool() -> ToolSpec {
-    ToolSpec { name: "look".into(), description: String::new(), parameters: json!({}) }
+    ToolSpec {
+        name: "look".into(),
+        description: String::new(),
+        parameters: json!({}),
+        more: serde_json::Map::new(),
+    }
 }
 
 #[test]

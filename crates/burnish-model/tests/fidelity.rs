@@ -95,6 +95,7 @@ fn play(chat: &Chat, kind: Kind) -> &'static str {
         name: "look".into(),
         description: "Looks.".into(),
         parameters: json!({ "type": "object", "properties": {} }),
+        more: serde_json::Map::new(),
     };
     let tools = if kind.has_tools { vec![tool] } else { Vec::new() };
     let answer = match kind.thinks {

@@ -28,7 +28,8 @@ struct Matrix {
 }
 
 fn matrix() -> Matrix {
-    serde_json::from_str(include_str!("golden/chat_matrix.json")).unwrap()
+    let matrix = burnish_core::json::parse(include_str!("golden/chat_matrix.json")).unwrap();
+    serde_json::from_value(matrix).unwrap()
 }
 
 fn chat(source: &str) -> Chat {

@@ -14,7 +14,8 @@
 //! | `abs` | `\|x\|` | `sign(x)`, 0 at 0 |
 //! | `k1+`, `k3+`, `abs+` | that of the name | `x`: that of `k2` |
 //!
-//! With `kl_clamp` = `c`, a value beyond `±c` is `±c` and its derivative 0, that of a `+` staying `x`. Times the ratio `r = exp(lp - old)` (`use_bias_correction_kl`), value and derivative are `r·k` and `r·(k + k')`.
+//! With `kl_clamp` = `c`, a value beyond `±c` is `±c` and its derivative 0, that of a `+` staying `x`. Times the ratio `r = exp(lp - old)` (`use_bias_correction_kl`), value and
+//! derivative are `r·k` and `r·(k + k')`; where the objective's ratio is that of a sequence, see [`crate::PolicyLoss`].
 //!
 //! **Which to use.** A good estimate of the value need not have a good gradient. In expectation over tokens that the
 //! policy sampled, the gradient that an estimator *in the loss* gives is

@@ -57,5 +57,5 @@ pub use loss_config::LossConfig;
 pub use policy_loss::PolicyLoss;
 pub use seam::{Evaluation, Mark, Metric, Needs, Objective, Streams, Totals};
 pub use settings::Part;
-pub use token_loss::{Bound, Losses, TokenLoss, Tokens};
+pub use token_loss::{Bound, Losses, Ratio, TokenLoss, Tokens};
 pub use value_loss::ValueLoss;

@@ -23,9 +23,9 @@ pub struct LossConfig {
     pub beta: f64,
     /// What stands for the KL divergence of a token. Default: `k3`.
     pub kl_estimator: KlEstimator,
-    /// Is the KL multiplied by the ratio? With k1 and k3 its expected gradient is then that of the KL divergence,
-    /// under whatever policy the tokens were sampled; see [`crate::kl`]. Default: true, as in TRL 1.16 (earlier
-    /// versions and the paper: false).
+    /// Is the KL multiplied by the ratio of the objective ([`crate::Ratio`])? With k1 and k3, and the ratio of a token,
+    /// its expected gradient is then that of the KL divergence, under whatever policy the tokens were sampled; see
+    /// [`crate::kl`]. Default: true, as in TRL 1.16 (earlier versions and the paper: false).
     pub use_bias_correction_kl: bool,
     /// Is the KL of a sequence taken off its reward before groups are compared, instead of standing in the loss?
     /// [`crate::PolicyLoss`] then knows no reference. Default: false.

@@ -9,16 +9,20 @@
 //!
 //! ```text
 //! loss = Σ (w·ℓ + β·kl) / D  -  entropy_coef·Σ H / N  -  positive_nll_coef·Σ_{A > 0} lp / N⁺
-//! kl   = r·k      (or k alone, without `use_bias_correction_kl`),   r = exp(lp - old)
+//! kl   = r·k      (or k alone, without `use_bias_correction_kl`)
 //! ```
 //!
 //! with `k` an estimator of [`crate::kl`], by default `k3 = exp(ref - lp) - (ref - lp) - 1`, and `D` that of
 //! [`crate::aggregation`]. `w` is 1 unless [`crate::correction`] or `top_entropy_quantile` ([`crate::entropy`]) say
 //! otherwise. `N` is the number of tokens of the optimiser batch that have the bonus: all, or those within the quantile;
-//! with `use_entropy_aggregation` it is `D`. `N⁺` is the number of its tokens with an advantage above 0.
+//! with `use_entropy_aggregation` it is `D`. `N⁺` is the number of its tokens with an advantage above 0. `r` is the ratio of
+//! the objective: `exp(lp - old)` of each token, but in [`crate::objective::Gspo`] and [`crate::objective::Luspo`] `s`, that of
+//! the sequence, as in TRL ([`crate::Ratio`]). `luspo`, whose `ℓ` has the length of the sequence as a factor, has it at the KL
+//! too.
 //!
 //! **Derivative.** `w·∂ℓ/∂lp`, plus `β` times `∂kl/∂lp`, that is `r·(k + ∂k/∂lp)` (for k3: `-r·(ref - lp)`), or
-//! `∂k/∂lp` alone, less `positive_nll_coef / N⁺`; by the entropy, `-entropy_coef / N`. `w` is a constant.
+//! `∂k/∂lp` alone, less `positive_nll_coef / N⁺`; by the entropy, `-entropy_coef / N`. `w` is a constant. Each of the `n` tokens
+//! of a sequence moves `s`, and with it the KL of all: `∂(Σ s·k)/∂lp_t = s·(∂k_t/∂lp_t + Σ k / n)`.
 //!
 //! **Differs from the papers.** The defaults are TRL's: `β = 0`, `dapo` aggregation. GRPO's paper averages over each
 //! sequence and does not correct the KL: `aggregation = "grpo"`, `beta = 0.04`, `use_bias_correction_kl = false`. The
@@ -27,8 +31,10 @@
 //! imitated too; its `N⁺` is that of a micro-batch. TRL's bonus with several micro-batches is the mean of their means.
 //!
 //! **Metrics**, named and defined as in TRL 1.16, each the mean over loss tokens: `clip_ratio/low_mean`,
-//! `clip_ratio/high_mean`, `clip_ratio/region_mean`, `entropy`, and `kl` (of the formula) where `β > 0`. With
-//! no entropy bonus, TRL's `policy_loss` is the loss. With `top_entropy_quantile`, `entropy_top` is the entropy of the
+//! `clip_ratio/high_mean`, `clip_ratio/region_mean`, `entropy`, and `kl` (of the formula, without `luspo`'s factor) where `β >
+//! 0`. Where sequences are clipped as a whole, `clip_ratio/*` are means over sequences, those without a loss token too. What
+//! the third bound of dual-clip PPO takes is in none of them, but in `clip_ratio/dual_mean`, which TRL does not have. With no
+//! entropy bonus, TRL's `policy_loss` is the loss. With `top_entropy_quantile`, `entropy_top` is the entropy of the
 //! tokens within it; with a correction, those of [`crate::correction::Diagnostics`].
 //!
 //! **Example.**
@@ -58,8 +64,8 @@ use crate::correction::{Corrected, Diagnostics};
 use crate::entropy::quantile;
 use crate::kl;
 use crate::{
-    Bound, Evaluation, LossConfig, Losses, Mark, Metric, Needs, Objective, SettingError, Streams, TokenLoss,
-    Totals, seam,
+    Bound, Evaluation, LossConfig, Losses, Mark, Metric, Needs, Objective, Ratio, SettingError, Streams,
+    TokenLoss, Tokens, Totals, seam,
 };
 
 /// The objective. See the head of this file.
@@ -80,9 +86,29 @@ impl PolicyLoss {
         Ok(PolicyLoss { token_loss, config })
     }
 
-    fn kl(&self, policy: f64, proximal: f64, reference: f64) -> (f64, f64) {
-        let kl = self.config.kl_estimator.evaluate_clamped(policy, reference, self.config.kl_clamp);
-        if self.config.use_bias_correction_kl { kl::times_ratio(kl, policy - proximal) } else { kl }
+    /// The KL of each token of a sequence, and the derivative of their *sum* by its log-probability.
+    fn kls(&self, tokens: &Tokens<'_>, reference: impl Iterator<Item = f64>) -> Vec<(f64, f64)> {
+        let LossConfig { kl_estimator, kl_clamp, use_bias_correction_kl, .. } = self.config;
+        let kl =
+            |(policy, reference): (&f64, f64)| kl_estimator.evaluate_clamped(*policy, reference, kl_clamp);
+        let mut kls: Vec<(f64, f64)> = tokens.policy.iter().zip(reference).map(kl).collect();
+        let ratio = self.token_loss.ratio();
+        match ratio {
+            _ if !use_bias_correction_kl => {}
+            Ratio::Token => {
+                let all = kls.iter_mut().enumerate();
+                all.for_each(|(at, kl)| *kl = kl::times_ratio(*kl, tokens.log_ratio(at)));
+            }
+            Ratio::Sequence | Ratio::SequenceAtToken => {
+                let log_ratio = tokens.mean_log_ratio();
+                let mean = kls.iter().map(|(kl, _)| kl).sum::<f64>() / tokens.len().max(1) as f64;
+                for kl in &mut kls {
+                    let moved = if ratio == Ratio::Sequence { mean } else { kl.0 };
+                    *kl = (log_ratio.exp() * kl.0, log_ratio.exp() * (kl.1 + moved));
+                }
+            }
+        }
+        kls
     }
 
     fn trains_on_forks_only(&self) -> bool {
@@ -207,6 +233,7 @@ impl Objective for PolicyLoss {
         let unit_tokens = self.unit_tokens(&sequences, streams.groups);
         assert_eq!(unit_tokens.len(), sequences.len(), "the aggregation needs groups");
         let mut evaluation = Evaluation::zero(streams.policy.len());
+        let clips_sequences = self.token_loss.ratio() == Ratio::Sequence;
         let (mut means, mut diagnostics) = (Means::default(), Diagnostics::default());
         for (sequence, unit_tokens) in sequences.iter().zip(unit_tokens) {
             if let Some((all, corrected)) = &sequence.corrected {
@@ -220,15 +247,17 @@ impl Objective for PolicyLoss {
             let mut losses = Losses::zero(tokens.len());
             self.token_loss.losses(&tokens, &mut losses);
             let denominator = config.aggregation.denominator(unit_tokens, &totals);
+            let kls = reference.map(|all| self.kls(&tokens, columns.positions.iter().map(|at| all[*at])));
+            let kl_weight = self.token_loss.kl_weight(tokens.len());
             for (own, &at) in columns.positions.iter().enumerate() {
                 let mark = streams.marks.get(at).copied().unwrap_or_default();
                 let weight = mark.weight * sequence.weights[own];
                 let mut value = times(weight, losses.value[own]);
                 let mut derivative = times(weight, losses.d_policy[own]);
-                if let Some(reference) = reference {
-                    let (kl, d_kl) = self.kl(tokens.policy[own], tokens.proximal[own], reference[at]);
-                    value += mark.kl * beta * kl;
-                    derivative += mark.kl * beta * d_kl;
+                if let Some(kls) = &kls {
+                    let (kl, d_kl) = kls[own];
+                    value += mark.kl * beta * kl_weight * kl;
+                    derivative += mark.kl * beta * kl_weight * d_kl;
                     means.kl += kl;
                 }
                 evaluation.loss += value / denominator;
@@ -245,11 +274,16 @@ impl Objective for PolicyLoss {
                     evaluation.loss += d_nll * tokens.policy[own];
                     evaluation.d_policy[at] += d_nll;
                 }
-                means.add(tokens.entropy[own], losses.clipped[own], mark.entropy != 0.0);
+                means.add(tokens.entropy[own], mark.entropy != 0.0);
             }
+            means.clip(&losses.clipped, clips_sequences);
             losses.metrics.into_iter().for_each(|metric| seam::add(&mut evaluation.metrics, metric));
         }
-        evaluation.metrics.extend(means.metrics(reference.is_some(), self.trains_on_forks_only()));
+        // This part's share of all sequences, also of those without a loss token, which are in no part.
+        let tokens = streams.loss_mask.iter().filter(|in_loss| **in_loss).count() as f64;
+        let share = totals.sequences as f64 * tokens / totals.tokens.max(1) as f64;
+        let clipped = if clips_sequences { share } else { means.tokens };
+        evaluation.metrics.extend(means.metrics(clipped, reference.is_some(), self.trains_on_forks_only()));
         evaluation.metrics.extend(diagnostics.metrics());
         evaluation
     }
@@ -270,7 +304,7 @@ fn times(weight: f64, value: f64) -> f64 {
     if weight == 0.0 { 0.0 } else { weight * value }
 }
 
-/// Sums over loss tokens.
+/// Sums over loss tokens; of what was clipped, over sequences where these are clipped as a whole.
 #[derive(Default)]
 struct Means {
     tokens: f64,
@@ -283,29 +317,36 @@ struct Means {
 }
 
 impl Means {
-    fn add(&mut self, entropy: f64, clipped: Option<Bound>, is_fork: bool) {
+    fn add(&mut self, entropy: f64, is_fork: bool) {
         self.tokens += 1.0;
         self.entropy += entropy;
         if is_fork {
             self.forks += 1.0;
             self.fork_entropy += entropy;
         }
-        self.clipped_low += f64::from(clipped == Some(Bound::Low));
-        self.clipped_high += f64::from(clipped == Some(Bound::High));
     }
 
-    fn metrics(&self, with_kl: bool, with_forks: bool) -> Vec<Metric> {
+    /// Adds a sequence whose tokens were clipped so.
+    fn clip(&mut self, clipped: &[Option<Bound>], by_sequence: bool) {
+        let count = |bound| clipped.iter().filter(|clipped| **clipped == Some(bound)).count() as f64;
+        let share = if by_sequence { clipped.len() as f64 } else { 1.0 };
+        self.clipped_low += count(Bound::Low) / share;
+        self.clipped_high += count(Bound::High) / share;
+    }
+
+    /// `clipped` is the number of tokens, or of sequences, that could be.
+    fn metrics(&self, clipped: f64, with_kl: bool, with_forks: bool) -> Vec<Metric> {
         let mut sums = vec![
-            ("entropy", self.entropy),
-            ("clip_ratio/low_mean", self.clipped_low),
-            ("clip_ratio/high_mean", self.clipped_high),
-            ("clip_ratio/region_mean", self.clipped_low + self.clipped_high),
+            ("entropy", self.entropy, self.tokens),
+            ("clip_ratio/low_mean", self.clipped_low, clipped),
+            ("clip_ratio/high_mean", self.clipped_high, clipped),
+            ("clip_ratio/region_mean", self.clipped_low + self.clipped_high, clipped),
         ];
         if with_kl {
-            sums.push(("kl", self.kl));
+            sums.push(("kl", self.kl, self.tokens));
         }
         let mut metrics: Vec<Metric> =
-            sums.into_iter().map(|(name, sum)| Metric { name, sum, weight: self.tokens }).collect();
+            sums.into_iter().map(|(name, sum, weight)| Metric { name, sum, weight }).collect();
         if with_forks {
             metrics.push(Metric { name: "entropy_top", sum: self.fork_entropy, weight: self.forks });
         }

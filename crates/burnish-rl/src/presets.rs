@@ -1,9 +1,9 @@
 //! What other frameworks compute under a name, as settings: `preset = "trl-1.16/grpo"`.
 //!
 //! A preset is `[loss]` and `[advantage]` of a recipe; what the recipe says itself comes first. It is the mathematics
-//! of the framework's defaults, not its learning rate or batch size. Its parts, not the presets as such, were compared
-//! with the framework's own functions (`crates/burnish-rl/tests/golden`); what can't be the same is in
-//! [`Preset::differs`].
+//! of the framework's defaults, not its learning rate or batch size. The presets of TRL and verl, as they stand here, were
+//! compared with the framework's own functions, and the parts of prime-rl's (`crates/burnish-rl/tests/golden`); what can't be
+//! the same is in [`Preset::differs`].
 
 use serde_json::{Value, json};
 
@@ -22,6 +22,8 @@ pub struct Preset {
     pub allows: &'static [&'static str],
     /// What differs numerically from that framework, one sentence each.
     pub differs: &'static [&'static str],
+    /// What was compared with the framework's own function where `beta` is above 0; "nothing", and why, where none was.
+    pub with_beta: &'static str,
 }
 
 /// Every preset, by framework.
@@ -32,6 +34,7 @@ pub const PRESETS: &[Preset] = &[
         settings: || json!({ "loss": { "objective": "ppo_clip", "aggregation": "dapo" } }),
         allows: &[],
         differs: &[],
+        with_beta: TRL_BETA,
     },
     Preset {
         id: "trl-1.16/grpo",
@@ -39,6 +42,7 @@ pub const PRESETS: &[Preset] = &[
         settings: || json!({ "loss": { "objective": "ppo_clip", "aggregation": "grpo" } }),
         allows: &[],
         differs: &[],
+        with_beta: TRL_BETA,
     },
     Preset {
         id: "trl-1.16/bnpo",
@@ -49,6 +53,7 @@ pub const PRESETS: &[Preset] = &[
             "TRL divides by the tokens of each micro-batch, so its gradient depends on their size; here by those \
                     of the update",
         ],
+        with_beta: TRL_BETA,
     },
     Preset {
         id: "trl-1.16/dr_grpo",
@@ -61,6 +66,7 @@ pub const PRESETS: &[Preset] = &[
         },
         allows: &[],
         differs: &[],
+        with_beta: TRL_BETA,
     },
     Preset {
         id: "trl-1.16/gspo",
@@ -74,6 +80,7 @@ pub const PRESETS: &[Preset] = &[
         },
         allows: &[],
         differs: &[],
+        with_beta: TRL_BETA,
     },
     Preset {
         id: "trl-1.16/cispo",
@@ -87,6 +94,7 @@ pub const PRESETS: &[Preset] = &[
         },
         allows: &[],
         differs: &[],
+        with_beta: TRL_BETA,
     },
     Preset {
         id: "trl-1.16/sapo",
@@ -94,6 +102,7 @@ pub const PRESETS: &[Preset] = &[
         settings: || json!({ "loss": { "objective": "sapo", "aggregation": "grpo" } }),
         allows: &[],
         differs: &[],
+        with_beta: TRL_BETA,
     },
     Preset {
         id: "trl-1.16/luspo",
@@ -107,6 +116,7 @@ pub const PRESETS: &[Preset] = &[
         },
         allows: &[],
         differs: &[],
+        with_beta: TRL_BETA,
     },
     Preset {
         id: "trl-1.16/vespo",
@@ -115,6 +125,7 @@ pub const PRESETS: &[Preset] = &[
         allows: &[],
         differs: &["TRL takes the weight of a sampler that differs into the exponent of its `phi`; here \
                     `loss.correction.weight` multiplies the loss, as it does elsewhere"],
+        with_beta: TRL_BETA,
     },
     Preset {
         id: "verl-0.9/grpo",
@@ -125,15 +136,15 @@ pub const PRESETS: &[Preset] = &[
                     "objective": "ppo_clip",
                     "aggregation": "bnpo",
                     "use_bias_correction_kl": false,
+                    "kl_clamp": 10.0,
                     "config": { "dual_clip": 3.0 },
                 },
                 "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6, "group_of_one": "raw" } },
             })
         },
         allows: &[],
-        differs: &[
-            "verl clamps log-ratios to ±20 and k3 to ±10, where its gradient is zero; here nothing is clamped",
-        ],
+        differs: &[VERL_CLAMP],
+        with_beta: VERL_BETA,
     },
     Preset {
         id: "verl-0.9/gspo",
@@ -144,7 +155,8 @@ pub const PRESETS: &[Preset] = &[
                     "objective": "gspo",
                     "aggregation": "grpo",
                     "use_bias_correction_kl": false,
-                    "config": { "level": "sequence", "epsilon_low": 0.2, "epsilon_high": 0.2 },
+                    "kl_clamp": 10.0,
+                    "config": { "level": "token", "epsilon_low": 0.2, "epsilon_high": 0.2 },
                 },
                 "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6, "group_of_one": "raw" } },
             })
@@ -155,23 +167,26 @@ pub const PRESETS: &[Preset] = &[
             "the bounds are verl's defaults; the paper's are 3e-4 and 4e-4",
             VERL_COUNT,
         ],
+        with_beta: VERL_BETA,
     },
     Preset {
         id: "verl-0.9/geo_mean",
-        origin: "`actor.policy_loss.loss_mode=geo_mean`",
+        origin: "`actor.policy_loss.loss_mode=geo_mean`, `actor.loss_agg_mode=seq-mean-token-mean`",
         settings: || {
             json!({
                 "loss": {
                     "objective": "gmpo",
                     "aggregation": "grpo",
                     "use_bias_correction_kl": false,
+                    "kl_clamp": 10.0,
                     "config": { "epsilon_low": 0.2, "epsilon_high": 0.2 },
                 },
                 "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6, "group_of_one": "raw" } },
             })
         },
         allows: &[],
-        differs: &["the bounds are verl's defaults; the paper's are 0.4", VERL_COUNT],
+        differs: &["the bounds are verl's defaults; the paper's are 0.4", VERL_COUNT, VERL_KL_MEAN],
+        with_beta: VERL_BETA,
     },
     Preset {
         id: "verl-0.9/cispo",
@@ -182,6 +197,7 @@ pub const PRESETS: &[Preset] = &[
                     "objective": "cispo",
                     "aggregation": "bnpo",
                     "use_bias_correction_kl": false,
+                    "kl_clamp": 10.0,
                     "config": { "bounds": "two_sided", "epsilon_low": 0.2, "epsilon_high": 0.2 },
                 },
                 "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6, "group_of_one": "raw" } },
@@ -189,18 +205,25 @@ pub const PRESETS: &[Preset] = &[
         },
         allows: &[],
         differs: &[VERL_CLAMP],
+        with_beta: VERL_BETA,
     },
     Preset {
         id: "verl-0.9/sapo",
-        origin: "`actor.policy_loss.loss_mode=sapo`",
+        origin: "`actor.policy_loss.loss_mode=sapo`, `actor.loss_agg_mode=seq-mean-token-mean`",
         settings: || {
             json!({
-                "loss": { "objective": "sapo", "aggregation": "grpo", "use_bias_correction_kl": false },
+                "loss": {
+                    "objective": "sapo",
+                    "aggregation": "grpo",
+                    "use_bias_correction_kl": false,
+                    "kl_clamp": 10.0,
+                },
                 "advantage": { "estimator": "grpo", "config": { "epsilon": 1e-6, "group_of_one": "raw" } },
             })
         },
         allows: &[],
-        differs: &[VERL_CLAMP, VERL_COUNT],
+        differs: &[VERL_CLAMP, VERL_COUNT, VERL_KL_MEAN],
+        with_beta: VERL_BETA,
     },
     Preset {
         id: "prime-rl/default",
@@ -224,11 +247,25 @@ pub const PRESETS: &[Preset] = &[
         },
         allows: &[],
         differs: &["the value of the loss (its gradient is the same): ours is that of verl's surrogate"],
+        with_beta: "nothing: prime-rl has no KL to a reference, and what `loss.beta` adds is ours; its `kl_tau` was compared",
     },
 ];
 
+/// `compute_loss` of `GRPOTrainer`.
+const TRL_BETA: &str =
+    "loss, gradient and `kl` of `GRPOTrainer.compute_loss`, with `use_bias_correction_kl` and without";
+
+/// `ppo_loss`.
+const VERL_BETA: &str =
+    "loss and gradient of `ppo_loss` with `use_kl_loss` and `kl_loss_type = \"low_var_kl\"`";
+
+/// verl's mean of the KL where that of the policy's loss is fixed.
+const VERL_KL_MEAN: &str = "with `loss.beta`: verl averages the KL by `loss_agg_mode`, `token-mean` unless it is set, and its \
+                            policy loss by sequence whatever it says; here both go by sequence";
+
 /// How verl keeps exponentials finite.
-const VERL_CLAMP: &str = "verl clamps log-ratios to ±20, where its gradient is zero; here nothing is clamped";
+const VERL_CLAMP: &str =
+    "verl clamps log-ratios to ±20, where its gradient is zero; here they are not clamped";
 
 /// How verl avoids a division by zero.
 const VERL_COUNT: &str = "verl adds 1e-8 to the number of tokens of a sequence";

@@ -70,7 +70,7 @@ impl Streams<'_> {
 }
 
 /// What an objective may know about the whole optimiser batch while it sees only a part of it. Counted before
-/// the first part is evaluated, so that the size of micro-batches never changes a gradient.
+/// the first part is evaluated, so that the size of micro-batches changes a gradient by the rounding of sums only.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Totals {
     /// Sequences in the optimiser batch (one minibatch).

@@ -63,6 +63,19 @@ impl Tokens<'_> {
     }
 }
 
+/// What an objective compares with the policy at the start of the update, and with which derivative. It corrects the KL
+/// ([`crate::LossConfig::use_bias_correction_kl`]), and a ratio of a whole sequence is clipped once a sequence.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Ratio {
+    /// Each token's own: `exp(lp - old)`.
+    #[default]
+    Token,
+    /// One for all tokens of a sequence, which each of them moves: `s = exp(1/n · Σ_t (lp_t - old_t))`.
+    Sequence,
+    /// The same value, which in the derivative is each token's own: `sg(s)·exp(lp - sg(lp))`.
+    SequenceAtToken,
+}
+
 /// The bound of a trust region that a token has crossed, so that it counts no longer, or only as the bound does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
@@ -79,7 +92,7 @@ pub struct Losses {
     pub value: Vec<f64>,
     /// Derivative of the *sum* of `value` with respect to each token's policy log-probability.
     pub d_policy: Vec<f64>,
-    /// Which bound the token has crossed, for `clip_ratio/*`.
+    /// Which bound the token has crossed, for `clip_ratio/*`; the third bound of dual-clip PPO is none of them.
     pub clipped: Vec<Option<Bound>>,
     /// Further named numbers.
     pub metrics: Vec<Metric>,
@@ -112,6 +125,17 @@ pub trait TokenLoss: Send + Sync {
     /// sequences, given to each of their tokens, needs the mean over sequences. [`crate::rules`] refuses others.
     fn aggregation(&self) -> Option<Aggregation> {
         None
+    }
+
+    /// The ratio that it compares.
+    fn ratio(&self) -> Ratio {
+        Ratio::Token
+    }
+
+    /// What the KL of each token is multiplied by in a sequence of `tokens` tokens, so that it weighs as much as the loss
+    /// beside it: other than 1 where the formula has a factor that undoes the mean.
+    fn kl_weight(&self, _tokens: usize) -> f64 {
+        1.0
     }
 
     /// One detached number a token of a whole optimiser batch, where the formula depends on all of them (a

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use burnish_core::{Message, Policy, Sampling, Trace, Turn};
 use burnish_engine::LocalPolicy;
-use burnish_engine::endpoint::{ChatRequest, Endpoint, EndpointConfig};
+use burnish_engine::endpoint::{ChatAnswer, ChatRequest, Endpoint, EndpointConfig, EndpointError};
 use burnish_model::{Loading, Trains};
 use burnish_tensor::{Device, Precision};
 
@@ -106,30 +106,46 @@ fn local(policy: &LoadedPolicy, questions: &[Vec<Message>], how: How) -> Result<
 
 fn served(endpoint: &Endpoint, questions: &[Vec<Message>], how: How) -> Result<Vec<String>, RunError> {
     let How { temperature, tokens_max, seed } = how;
-    let next = AtomicUsize::new(0);
-    // Each takes the next question until there is none, or one could not be asked.
-    let work = || {
-        let mut said: Vec<(usize, Result<String, RunError>)> = Vec::new();
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(messages) = questions.get(at) else { return said };
-            let answer = endpoint.chat(&ChatRequest { messages, temperature, tokens_max, seed });
-            if answer.is_err() {
-                next.store(questions.len(), Ordering::Relaxed);
-            }
-            said.push((at, answer.map(|answer| answer.content).map_err(RunError::from)));
-        }
-    };
-    let mut said: Vec<(usize, Result<String, RunError>)> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..AT_ONCE.min(questions.len())).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
-    });
-    said.sort_by_key(|(at, _)| *at);
-    let answers: Vec<String> = said.into_iter().map(|(_, answer)| answer).collect::<Result<_, _>>()?;
-    if answers.len() < questions.len() {
+    let request = |messages| ChatRequest { messages, temperature, tokens_max, seed };
+    let requests: Vec<ChatRequest<'_>> = questions.iter().map(|messages| request(messages)).collect();
+    let answers = ask_at_once(endpoint, &requests, |_| true);
+    let said: Vec<String> =
+        answers.into_iter().flatten().map(|answer| answer.map(|it| it.content)).collect::<Result<_, _>>()?;
+    if said.len() < questions.len() {
         return Err(RunError::Refused("the judge gave no answer".into()));
     }
-    Ok(answers)
+    Ok(said)
+}
+
+/// What a server answers to each request, several asked at once. After a failure that `ends` it no further one is sent: what
+/// was not sent has no answer.
+pub(crate) fn ask_at_once(
+    endpoint: &Endpoint,
+    requests: &[ChatRequest<'_>],
+    ends: fn(&EndpointError) -> bool,
+) -> Vec<Option<Result<ChatAnswer, EndpointError>>> {
+    let next = AtomicUsize::new(0);
+    // Each takes the next request until there is none, or one could not be asked.
+    let work = || {
+        let mut said = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(request) = requests.get(at) else { return said };
+            let answer = endpoint.chat(request);
+            if answer.as_ref().is_err_and(ends) {
+                next.store(requests.len(), Ordering::Relaxed);
+            }
+            said.push((at, answer));
+        }
+    };
+    let mut answers: Vec<Option<Result<ChatAnswer, EndpointError>>> = requests.iter().map(|_| None).collect();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..AT_ONCE.min(requests.len())).map(|_| scope.spawn(work)).collect();
+        for (at, answer) in workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()) {
+            answers[at] = Some(answer);
+        }
+    });
+    answers
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use burnish_core::{Message, Role, Task, TaskId, ToolSpec};
 use burnish_data::overlap::{Counter, Overlap, OverlapReport};
 use burnish_data::{DataError, Dataset, Row};
 use burnish_env::Generator;
+use burnish_env::rollout::{self, SeedPlace};
 
 use crate::RunError;
 use crate::preference::comparable;
@@ -30,8 +31,8 @@ pub(crate) struct Corpus {
     rows: Option<Dataset>,
     /// Rows that are used, where not all are.
     kept: Option<Vec<usize>>,
-    /// Episodes of solvers.
-    solved: Vec<Vec<Message>>,
+    /// Episodes of solvers, with the tools that the environment offers in each.
+    solved: Vec<(Vec<Message>, Vec<ToolSpec>)>,
     /// What is to be said of the splits.
     pub(crate) parts: Vec<String>,
 }
@@ -108,7 +109,8 @@ impl Corpus {
                 _ => false,
             };
             if !(drops && overlaps) {
-                self.solved.push(episode);
+                let seeds = SeedPlace { run: recipe.run.seed, stage: 0, step: 0, task_offset: 0 };
+                self.solved.push((episode, rollout::opened(&*generator, &task, seeds, 0)?.tools));
             }
         }
         if is_demonstrated {
@@ -168,8 +170,8 @@ impl Corpus {
                 Ok(Conversation { messages, first, tools: row.tools })
             }
             _ => {
-                let messages = self.solved[index - self.rows_len()].clone();
-                Ok(Conversation { messages, first: 0, tools: Vec::new() })
+                let (messages, tools) = self.solved[index - self.rows_len()].clone();
+                Ok(Conversation { messages, first: 0, tools })
             }
         }
     }

@@ -1,7 +1,9 @@
 //! Evaluation: episodes on held-out tasks, summed up with an interval.
 
-use burnish_core::Episode;
+use std::ops::Range;
+
 use burnish_core::rng::{Address, Purpose};
+use burnish_core::{Episode, Policy};
 use burnish_engine::LocalPolicy;
 use burnish_env::rollout::{self, Overlong, Plan, SeedPlace};
 use burnish_eval::Summary;
@@ -40,31 +42,45 @@ pub(crate) fn evaluate(
 ) -> Result<Evaluation, RunError> {
     let mut local =
         LocalPolicy::new(&policy.model, &policy.chat, version).with_limits(recipe.rollout.limits());
+    let episodes = play(recipe, &mut local, set, 0..set.tasks.len())?;
+    let summary = Summary::of(&set.tasks, &episodes, &recipe.reward.weights, bootstrap_seed(recipe));
+    Ok(Evaluation { episodes, summary })
+}
+
+/// Plays some tasks of a set, task by task. What is played of a task does not depend on which others are.
+///
+/// # Errors
+/// If episodes can't be played.
+pub(crate) fn play(
+    recipe: &Recipe,
+    policy: &mut dyn Policy,
+    set: &EvalSet,
+    tasks: Range<usize>,
+) -> Result<Vec<Episode>, RunError> {
     let plan = Plan {
         generator: &*set.generator,
-        tasks: &set.tasks,
+        tasks: &set.tasks[tasks.clone()],
         rollouts: set.rollouts,
         sampling: &set.sampling,
         turns_max: recipe.rollout.turns_max,
-        // A held-out task that does not fit counts as unscored; it does not end a long run.
+        // A held-out task that does not fit counts as a failure; it does not end a long run.
         overlong: Overlong::Drop,
         openings: &[],
         seeds: SeedPlace {
             run: recipe.eval.seed,
             stage: EVALUATION_STAGE,
             step: set.place(),
-            task_offset: 0,
+            task_offset: tasks.start as u64,
         },
     };
-    let begun = drafts_of_evaluation(recipe, &plan, &mut local)?;
-    let mut episodes = rollout::play(&mut local, &Plan { openings: &begun.openings, ..plan })?;
+    let begun = drafts_of_evaluation(recipe, &plan, policy)?;
+    let mut episodes = rollout::play(policy, &Plan { openings: &begun.openings, ..plan })?;
     // What a draft took belongs to the first answer that reads it.
     for (episode, draft) in episodes.chunks_mut(plan.rollouts).zip(begun.drafts) {
         episode[0].traces.extend(draft.traces);
     }
     if recipe.eval.cycle && set.can_be_turned() {
-        episodes = cycle::mark(&mut local, &plan, episodes)?;
+        episodes = cycle::mark(policy, &plan, episodes)?;
     }
-    let summary = Summary::of(&set.tasks, &episodes, &recipe.reward.weights, bootstrap_seed(recipe));
-    Ok(Evaluation { episodes, summary })
+    Ok(episodes)
 }

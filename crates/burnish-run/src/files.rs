@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Ending of the temporary files that [`write_atomic`] makes; their names start with a dot.
-const TEMPORARY_SUFFIX: &str = ".burnish-tmp";
+pub(crate) const TEMPORARY_SUFFIX: &str = ".burnish-tmp";
 
 /// A file could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -88,13 +88,16 @@ pub fn remove_leftovers(dir: &Path) -> Result<(), FileError> {
     for entry in fs::read_dir(dir).map_err(FileError::on("list", dir))? {
         let entry = entry.map_err(FileError::on("list", dir))?;
         if is_temporary(&entry.file_name()) {
-            fs::remove_file(entry.path()).map_err(FileError::on("remove", &entry.path()))?;
+            let path = entry.path();
+            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            removed.map_err(FileError::on("remove", &path))?;
         }
     }
     Ok(())
 }
 
-fn is_temporary(name: &std::ffi::OsStr) -> bool {
+/// Is a file of this name one that an interrupted write left?
+pub(crate) fn is_temporary(name: &std::ffi::OsStr) -> bool {
     let name = name.as_encoded_bytes();
     name.starts_with(b".") && name.ends_with(TEMPORARY_SUFFIX.as_bytes())
 }

@@ -39,8 +39,10 @@ use crate::tasks::Tasks;
 use batch::Batch;
 use credit::Compared;
 use critic::Critic;
+pub(crate) use cycle::COHERENT;
 use divergence::Divergence;
 use earlier::Earlier;
+pub(crate) use groups::OVERLONG;
 use groups::{Groups, Players};
 use inform::{Played, Sampler};
 use judge::PairJudge;
@@ -255,6 +257,7 @@ impl GrpoStage {
         // 4. Compared with each other, or with what the critic expected; the critic learns from the same numbers.
         let estimates = self.critic.as_ref().map(|critic| critic.estimate(recipe, &batch)).transpose()?;
         credit::name_components(&mut self.components, episodes);
+        credit::check_weights(recipe, &self.components)?;
         let names = &self.components;
         let mut rollouts =
             credit::rollouts(recipe, needs, names, &groups, &rewards, &batch, estimates.as_ref())?;

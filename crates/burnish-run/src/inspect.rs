@@ -4,19 +4,24 @@ use std::path::{Path, PathBuf};
 
 use burnish_core::{Episode, Task};
 use burnish_engine::LocalPolicy;
+use burnish_engine::endpoint::EndpointConfig;
 use burnish_env::Generator;
 use burnish_env::rollout::{self, Plan, SeedPlace};
 use burnish_model::Loading;
 use burnish_tensor::Device;
-use burnish_train::checkpoint;
+use burnish_train::checkpoint::{self, Checkpoint, Extent};
+use serde_json::Value;
 
 use crate::RunError;
-use crate::evaluate::{Evaluation, evaluate};
 use crate::journal::{EpisodeKind, Journal};
+use crate::model_path;
 use crate::policy::LoadedPolicy;
-use crate::recipe::{PolicySection, Recipe, Source};
+use crate::recipe::paths::ENV_PATH;
+use crate::recipe::{PolicySection, Recipe};
 use crate::stages;
+use crate::stored::{self, Found};
 use crate::tasks::Tasks;
+use crate::text::{shell_path, shell_word};
 
 /// An episode, ready to be shown.
 #[derive(Debug, Clone)]
@@ -31,12 +36,25 @@ pub struct Shown {
     pub advantage: Option<f64>,
 }
 
-/// A recipe and the directory of the policy to look at.
+/// A recipe and the policy to look at.
 pub struct Target {
     recipe: Recipe,
-    policy_dir: PathBuf,
-    /// Updates that the weights have had in their run; 0 for a policy from elsewhere.
-    version: u64,
+    player: Player,
+    /// What its run began with, where the policy is of a run.
+    start: Option<PathBuf>,
+    notes: Vec<String>,
+}
+
+/// Who plays.
+pub(crate) enum Player {
+    /// A model directory.
+    Model {
+        dir: PathBuf,
+        /// Updates that the weights have had in their run; 0 for a policy from elsewhere.
+        version: u64,
+    },
+    /// A server that is asked.
+    Endpoint(EndpointConfig),
 }
 
 impl Target {
@@ -48,54 +66,119 @@ impl Target {
     pub fn open(path: &Path, overrides: &[String], step: Option<u64>) -> Result<Self, RunError> {
         if !path.is_dir() {
             let mut recipe = Recipe::read(path, overrides)?;
-            let made = stages::made(&mut recipe)?;
+            let changes = overrides.iter().map(|change| format!(" {}", shell_word(change)));
+            let train = format!("burnish train {}{}", shell_path(path), changes.collect::<String>());
+            let made = stages::made(&mut recipe, &train)?;
             let policy_dir = made.or_else(|| recipe.policy.path.clone()).ok_or_else(|| {
                 RunError::Refused(format!("{}: gives no `policy.path` to look at", path.display()))
             })?;
-            return Ok(Target { recipe, policy_dir, version: 0 });
+            let player = Player::Model { dir: policy_dir, version: 0 };
+            return Ok(Target { recipe, player, start: None, notes: Vec::new() });
         }
-        let recipe = Recipe::resolve(&Source::read(&path.join(crate::run_dir::RECIPE), overrides)?)?;
-        let (policy_dir, version) = checkpoint_of(path, step)?;
-        Ok(Target { recipe, policy_dir, version })
+        let Found { recipe, mut notes } = stored::evaluate(path, overrides)?;
+        let Saved { dir, version, notes: of_checkpoint } = checkpoint_of(path, step)?;
+        notes.extend(of_checkpoint);
+        let start = start_of(path, &recipe);
+        Ok(Target { recipe, player: Player::Model { dir, version }, start, notes })
+    }
+
+    /// As [`Target::open`], with another policy than the recipe's or the run's: a model directory, or a run directory, whose
+    /// checkpoint of `step` (by default the newest) is taken.
+    ///
+    /// # Errors
+    /// If the recipe is wrong, or there is no policy.
+    pub fn with_policy(
+        path: &Path,
+        overrides: &[String],
+        policy: &Path,
+        step: Option<u64>,
+    ) -> Result<Self, RunError> {
+        let Found { recipe, mut notes } = recipe_of(path, overrides)?;
+        let FoundPolicy { dir, version, start, notes: of_policy, .. } = policy_of(policy, step)?;
+        notes.extend(of_policy);
+        Ok(Target { recipe, player: Player::Model { dir, version }, start, notes })
+    }
+
+    /// As [`Target::open`], with a policy that is asked at an address.
+    ///
+    /// # Errors
+    /// If the recipe is wrong.
+    pub fn asking(path: &Path, overrides: &[String], endpoint: EndpointConfig) -> Result<Self, RunError> {
+        let Found { recipe, notes } = recipe_of(path, overrides)?;
+        Ok(Target { recipe, player: Player::Endpoint(endpoint), start: None, notes })
+    }
+
+    /// What a person should be told about the run: what is damaged, and what is not where it was.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// What decides how it plays.
+    pub(crate) fn recipe(&self) -> &Recipe {
+        &self.recipe
+    }
+
+    /// Who plays.
+    pub(crate) fn player(&self) -> &Player {
+        &self.player
     }
 
     /// Where the policy is.
-    pub fn policy_dir(&self) -> &Path {
-        &self.policy_dir
+    pub fn policy_shown(&self) -> String {
+        match &self.player {
+            Player::Model { dir, .. } => dir.display().to_string(),
+            Player::Endpoint(endpoint) => format!("{} at {}", endpoint.model, endpoint.url),
+        }
     }
 
-    fn load(&self) -> Result<LoadedPolicy, RunError> {
-        burnish_tensor::set_threads(self.recipe.run.threads);
-        let device = Device::open(&self.recipe.device)?;
-        Ok(LoadedPolicy::load(&self.policy_dir, &self.recipe.policy.sampling())?.on(&device))
-    }
-
-    /// Evaluates on the recipe's held-out tasks: those of the main evaluation, or of the one of `[[eval.also]]` called
-    /// `name`.
+    /// The policy, where it is a model that can be loaded.
     ///
     /// # Errors
-    /// If the policy or the tasks can't be used, or no evaluation is called so.
-    pub fn evaluate(&self, name: Option<&str>) -> Result<Evaluation, RunError> {
-        let tasks = Tasks::make(&self.recipe, false)?;
-        evaluate(&self.recipe, &self.load()?, self.version, tasks.evaluation(name)?)
+    /// If it can't be.
+    pub(crate) fn load(&self) -> Result<LoadedPolicy, RunError> {
+        let Player::Model { dir, .. } = &self.player else {
+            return Err(RunError::Refused("an endpoint is asked and can't be loaded".into()));
+        };
+        burnish_tensor::set_threads(self.recipe.run.threads);
+        let device = Device::open(&self.recipe.device)?;
+        let start = self.start.as_deref();
+        Ok(LoadedPolicy::load_over(dir, start, &self.recipe.policy.sampling())?.on(&device))
     }
 
-    /// Samples one episode of each of `count` held-out tasks, at the temperature of training.
+    /// Refuses to evaluate where no task is held out.
+    ///
+    /// # Errors
+    /// Names the key.
+    pub(crate) fn refuse_nothing_held_out(&self) -> Result<(), RunError> {
+        if self.holds_out() {
+            return Ok(());
+        }
+        let problem =
+            "eval.tasks: is 0, so there is nothing to evaluate on; say how many, as in `eval.tasks=200`";
+        Err(RunError::Refused(problem.into()))
+    }
+
+    /// Samples one episode of each of `count` held-out tasks, at the temperature of training; of the first tasks of training
+    /// where the recipe holds none out.
     ///
     /// # Errors
     /// If the policy or the tasks can't be used.
     pub fn sample(&self, count: usize) -> Result<Vec<Shown>, RunError> {
         let recipe = &self.recipe;
-        let tasks = Tasks::make(recipe, false)?;
-        let set = tasks.main();
-        let chosen: Vec<Task> = set.tasks.iter().take(count).cloned().collect();
+        let tasks = Tasks::make(recipe, !self.holds_out())?;
+        let (generator, from) = if self.holds_out() {
+            (&*tasks.main().generator, &tasks.main().tasks)
+        } else {
+            (&*tasks.train_generator, &tasks.train)
+        };
+        let chosen: Vec<Task> = from.iter().take(count).cloned().collect();
         let policy = self.load()?;
-        let mut local =
-            LocalPolicy::new(&policy.model, &policy.chat, self.version).with_limits(recipe.rollout.limits());
+        let mut local = LocalPolicy::new(&policy.model, &policy.chat, self.version())
+            .with_limits(recipe.rollout.limits());
         let episodes = rollout::play(
             &mut local,
             &Plan {
-                generator: &*set.generator,
+                generator,
                 tasks: &chosen,
                 rollouts: 1,
                 sampling: &recipe.rollout.sampling(),
@@ -108,20 +191,66 @@ impl Target {
         Ok(chosen
             .into_iter()
             .zip(episodes)
-            .map(|(task, episode)| shown(&*set.generator, task, episode, None))
+            .map(|(task, episode)| shown(generator, task, episode, None))
             .collect())
+    }
+
+    fn version(&self) -> u64 {
+        match &self.player {
+            Player::Model { version, .. } => *version,
+            Player::Endpoint(_) => 0,
+        }
+    }
+
+    /// Does the recipe hold tasks out for evaluation?
+    pub fn holds_out(&self) -> bool {
+        self.recipe.eval.tasks > 0
     }
 }
 
-/// The checkpoint of a run after `step`, by default the newest, with the number of its updates.
-fn checkpoint_of(run: &Path, step: Option<u64>) -> Result<(PathBuf, u64), RunError> {
+/// The recipe in a file, or of a run.
+///
+/// # Errors
+/// If it is wrong.
+fn recipe_of(path: &Path, overrides: &[String]) -> Result<Found, RunError> {
+    if path.is_dir() {
+        return stored::evaluate(path, overrides);
+    }
+    Ok(Found { recipe: Recipe::read(path, overrides)?, notes: Vec::new() })
+}
+
+/// What the run in `path` began with: an adapter's base may lie there.
+fn start_of(path: &Path, recipe: &Recipe) -> Option<PathBuf> {
+    let kept = Some(path.join(crate::run_dir::START)).filter(|_| recipe.policy.from.is_some());
+    kept.or_else(|| recipe.policy.path.clone())
+}
+
+/// A checkpoint whose model is what was saved.
+struct Saved {
+    dir: PathBuf,
+    /// Updates that the weights have had.
+    version: u64,
+    /// What a person should be told.
+    notes: Vec<String>,
+}
+
+/// The checkpoint of a run after `step`, by default the newest that is intact.
+fn checkpoint_of(run: &Path, step: Option<u64>) -> Result<Saved, RunError> {
     let checkpoints = run.join(crate::run_dir::CHECKPOINTS);
-    let checkpoint = match step {
-        Some(step) => checkpoint::Checkpoint::open(&checkpoints.join(format!("step_{step}")))?,
-        None => checkpoint::latest(&checkpoints)?
-            .ok_or_else(|| RunError::Refused(format!("{} has no checkpoint yet", run.display())))?,
+    let (checkpoint, notes) = match step {
+        Some(step) => {
+            let checkpoint = Checkpoint::open(&checkpoints.join(format!("step_{step}")))?;
+            checkpoint.verify(Extent::Model)?;
+            (checkpoint, Vec::new())
+        }
+        None => {
+            let newest = checkpoint::latest(&checkpoints, Extent::Model)?
+                .ok_or_else(|| RunError::Refused(format!("{} has no checkpoint yet", run.display())))?;
+            let notes = newest.notes();
+            (newest.checkpoint, notes)
+        }
     };
-    Ok((checkpoint.path().to_owned(), checkpoint.updates()))
+    Ok(Saved { dir: checkpoint.path().to_owned(), version: checkpoint.updates(), notes })
 }
 
 /// A policy on disk.
@@ -134,6 +263,10 @@ pub(crate) struct FoundPolicy {
     pub(crate) version: u64,
     /// What its run computes on.
     pub(crate) device: String,
+    /// What its run began with, where it is of one.
+    pub(crate) start: Option<PathBuf>,
+    /// What a person should be told.
+    pub(crate) notes: Vec<String>,
 }
 
 /// The policy in `path`, a model directory or a run directory: where it is, how it is loaded to be sampled from, and
@@ -142,30 +275,33 @@ pub(crate) struct FoundPolicy {
 /// # Errors
 /// If it is neither, or the run has no such checkpoint.
 pub(crate) fn policy_of(path: &Path, step: Option<u64>) -> Result<FoundPolicy, RunError> {
-    let recipe = path.join(crate::run_dir::RECIPE);
-    if recipe.is_file() {
-        let recipe = Recipe::resolve(&Source::read(&recipe, &[])?)?;
-        let (dir, version) = checkpoint_of(path, step)?;
-        return Ok(FoundPolicy { dir, loading: recipe.policy.sampling(), version, device: recipe.device });
+    if path.join(crate::run_dir::RECIPE).is_file() {
+        let recipe = stored::read(path)?;
+        let Saved { dir, version, notes } = checkpoint_of(path, step)?;
+        return Ok(FoundPolicy {
+            dir,
+            loading: recipe.policy.sampling(),
+            version,
+            start: start_of(path, &recipe),
+            device: recipe.device,
+            notes,
+        });
     }
-    let is_model = ["config.json", "adapter_config.json"].iter().any(|file| path.join(file).is_file());
     let path_shown = path.display();
-    if !is_model {
-        return Err(RunError::Refused(format!(
-            "--policy {path_shown}: is neither a model directory (no config.json or adapter_config.json) nor a run \
-             directory (no recipe.toml)"
-        )));
-    }
+    let located = model_path::locate(path).map_err(|error| RunError::Refused(format!("--policy {error}")))?;
     if let Some(step) = step {
         return Err(RunError::Refused(format!(
             "--step {step}: {path_shown} is a model directory, which has no steps; give a run directory"
         )));
     }
     let loading = PolicySection::default().sampling();
-    Ok(FoundPolicy { dir: path.to_owned(), loading, version: 0, device: "cpu".to_owned() })
+    let device = "cpu".to_owned();
+    let notes = located.note.into_iter().collect();
+    Ok(FoundPolicy { dir: located.dir, loading, version: 0, device, start: None, notes })
 }
 
-/// Stored episodes of a run of one kind: of `step`, or of the newest step that has any.
+/// Stored episodes of a run of one kind: of `step`, or of the newest step that has any. Nothing but the journal and the recipe
+/// is looked at, and nothing is written.
 ///
 /// # Errors
 /// If there is no run in `dir`, or nothing is stored for the step.
@@ -175,8 +311,8 @@ pub fn stored(
     kind: &EpisodeKind,
     count: usize,
 ) -> Result<Vec<Shown>, RunError> {
-    let recipe = Recipe::resolve(&Source::read(&dir.join(crate::run_dir::RECIPE), &[])?)?;
-    let journal = Journal::open(&crate::run_dir::journal_in(dir))?;
+    let recipe = stored::read(dir)?;
+    let journal = Journal::open_to_read(&crate::run_dir::journal_in(dir))?;
     let recorded: Vec<u64> =
         journal.steps()?.iter().filter(|entry| entry.kind == *kind).map(|entry| entry.step).collect();
     let nothing = |what: String| {
@@ -201,13 +337,31 @@ pub fn stored(
             further.map_or((main.env, main.config), |plan| (plan.env, plan.config))
         }
     };
-    let generator = burnish_env::build(env, config)?;
+    // What is read from files, or judged by another program, is drawn from the record: neither need be there any more.
+    let generator = if makes_its_tasks(config) { Some(burnish_env::build(env, config)?) } else { None };
     let episodes = journal.episodes(step, kind.clone())?;
     Ok(episodes
         .into_iter()
         .take(count)
-        .map(|stored| shown(&*generator, stored.task, stored.episode, stored.advantage))
+        .map(|stored| match &generator {
+            Some(generator) => shown(&**generator, stored.task, stored.episode, stored.advantage),
+            None => as_recorded(stored.task, stored.episode, stored.advantage),
+        })
         .collect())
+}
+
+/// Does an environment of this configuration read no files?
+fn makes_its_tasks(config: &Value) -> bool {
+    config.get(ENV_PATH).is_none()
+}
+
+/// An episode with its conversation in the place of a drawing.
+fn as_recorded(task: Task, episode: Episode, advantage: Option<f64>) -> Shown {
+    let said = task.prompt.iter().chain(&episode.answers);
+    let lines: Vec<String> = said
+        .map(|message| format!("{}: {}", format!("{:?}", message.role).to_lowercase(), message.content))
+        .collect();
+    Shown { task, episode, drawing: lines.join("\n"), advantage }
 }
 
 /// Draws an episode with the effect of its last answer.

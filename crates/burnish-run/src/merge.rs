@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use burnish_model::{Loading, Model};
-use burnish_train::checkpoint;
+use burnish_train::checkpoint::{self, Extent};
 
 use crate::RunError;
 use crate::files::FileError;
@@ -12,18 +12,19 @@ use crate::policy::LoadedPolicy;
 use crate::recipe::PolicySection;
 
 /// Merges the adapter in `source` (an adapter's directory, or a run whose newest checkpoint has one) into its base, and
-/// writes a model directory to `output`, which appears when it is complete. Gives the adapter's directory.
+/// writes a model directory to `output`, which appears when it is complete. Gives the adapter's directory, and what a person
+/// should be told.
 ///
 /// # Errors
 /// If there is no adapter, its files can't be used, or `output` exists or can't be written.
-pub fn merge(source: &Path, output: &Path) -> Result<PathBuf, RunError> {
+pub fn merge(source: &Path, output: &Path) -> Result<(PathBuf, Vec<String>), RunError> {
     if output.exists() {
         return Err(RunError::Refused(format!("{} exists already; name a new directory", output.display())));
     }
     let checkpoints = source.join(crate::run_dir::CHECKPOINTS);
-    let adapter = match checkpoint::latest(&checkpoints)? {
-        Some(checkpoint) => checkpoint.path().to_owned(),
-        None => source.to_owned(),
+    let (adapter, notes) = match checkpoint::latest(&checkpoints, Extent::Model)? {
+        Some(newest) => (newest.checkpoint.path().to_owned(), newest.notes()),
+        None => (source.to_owned(), Vec::new()),
     };
     if Model::base_of(&adapter)?.is_none() {
         return Err(RunError::Refused(format!(
@@ -48,5 +49,5 @@ pub fn merge(source: &Path, output: &Path) -> Result<PathBuf, RunError> {
         // The first error is the one to report.
         let _ = fs::remove_dir_all(&partial);
     }
-    written.map(|()| adapter)
+    written.map(|()| (adapter, notes))
 }

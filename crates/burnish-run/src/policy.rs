@@ -7,7 +7,7 @@ use burnish_model::{Chat, ChatTemplate, Loading, Model, ModelConfig, ModelShape,
 
 use burnish_tensor::{Device, Precision};
 
-use crate::RunError;
+use crate::{RunError, model_path};
 
 /// A model with its tokenizer and chat template.
 pub struct LoadedPolicy {
@@ -18,13 +18,24 @@ pub struct LoadedPolicy {
 }
 
 impl LoadedPolicy {
-    /// Loads a Hugging Face model directory, or PEFT's adapter directory with its base. Ids that the tokenizer does
-    /// not have can't be sampled.
+    /// Loads a Hugging Face model directory, or PEFT's adapter directory with its base; of a run directory its newest
+    /// checkpoint, of an id of the hub what lies in the hub's cache. Ids that the tokenizer does not have can't be
+    /// sampled.
     ///
     /// # Errors
     /// Names the file, and the key or tensor in it.
     pub fn load(dir: &Path, loading: &Loading) -> Result<Self, RunError> {
-        let (model, chat) = burnish_model::load_policy_as(dir, loading)?;
+        LoadedPolicy::load_over(dir, None, loading)
+    }
+
+    /// As [`LoadedPolicy::load`] of a checkpoint of a run that began with the policy in `start`: the base of an adapter is
+    /// taken from there, wherever it lay when the checkpoint was saved.
+    ///
+    /// # Errors
+    /// As [`LoadedPolicy::load`].
+    pub fn load_over(dir: &Path, start: Option<&Path>, loading: &Loading) -> Result<Self, RunError> {
+        let dir = model_path::locate(dir)?.dir;
+        let (model, chat) = burnish_model::load_policy_over(&dir, start, loading)?;
         Ok(LoadedPolicy { model, chat })
     }
 

@@ -1,7 +1,7 @@
 //! What the report of a complete run shows.
 
 use burnish_core::Episode;
-use burnish_eval::{Change, Summary};
+use burnish_eval::{Change, Measure, Summary, is_success};
 
 use crate::RunError;
 use crate::decontaminate;
@@ -14,6 +14,7 @@ use crate::recipe::{Method, Recipe};
 use crate::report::{DrawnEpisode, Evaluated, EvaluatedStep, Report};
 use crate::run_dir::RunDir;
 use crate::tasks::Tasks;
+use crate::text::shell_path;
 use crate::train::Outcome;
 
 /// Episodes that the report draws.
@@ -30,7 +31,7 @@ pub(crate) fn write(
     let mut sets = tasks.evaluations.iter().map(|set| evaluated(recipe, journal, set));
     let main = sets.next().transpose()?.unwrap_or_default();
     let further = sets.collect::<Result<Vec<_>, RunError>>()?;
-    let name = dir.path().display();
+    let (name, quoted) = (dir.path().display(), shell_path(dir.path()));
     let kind = if recipe.train.method == Method::Grpo { "" } else { " --eval" };
     let overlap =
         outcome.overlap.as_ref().map(|report| decontaminate::notes(recipe, report)).unwrap_or_default();
@@ -40,16 +41,17 @@ pub(crate) fn write(
         rows: metrics::read(&dir.metrics())?,
         main,
         further: further.into_iter().filter(|further| !further.steps.is_empty()).collect(),
-        episodes: drawn(journal, tasks, outcome.steps)?,
+        episodes: drawn(recipe, journal, tasks, outcome.steps)?,
         notes: [
+            outcome.unscored.told().into_iter().collect(),
             recipe.warnings(),
             overlap,
             vec![
             format!(
-                "`burnish rollout --from {name} --step N{kind}` shows the episodes of a step, token by token."
+                "`burnish rollout --from {quoted} --step N{kind}` shows the episodes of a step, token by token."
             ),
             format!(
-                "`burnish eval {name}` evaluates its newest checkpoint, as it stands in the file, again."
+                "`burnish eval {quoted}` evaluates its newest checkpoint, as it stands in the file, again."
             ),
             format!("{} is a model directory that transformers loads.", outcome.checkpoint.display()),
         ]]
@@ -78,17 +80,39 @@ pub(crate) fn episodes_of(journal: &Journal, step: u64, kind: EpisodeKind) -> Re
     Ok(journal.episodes(step, kind)?.into_iter().map(|stored| stored.episode).collect())
 }
 
-/// Held-out episodes of the last evaluation: half of them successes and half failures, where there are both.
-fn drawn(journal: &Journal, tasks: &Tasks, step: u64) -> Result<Vec<DrawnEpisode>, RunError> {
-    let (successes, failures): (Vec<Episode>, Vec<Episode>) = episodes_of(journal, step, EpisodeKind::Eval)?
-        .into_iter()
-        .partition(|episode| episode.verdict.success);
+/// Held-out episodes of the last evaluation: half of them successes and half failures, where there are both. Where there is no
+/// success, those with the greatest and the least reward.
+fn drawn(
+    recipe: &Recipe,
+    journal: &Journal,
+    tasks: &Tasks,
+    step: u64,
+) -> Result<Vec<DrawnEpisode>, RunError> {
+    let mut episodes = episodes_of(journal, step, EpisodeKind::Eval)?;
+    let weights = &recipe.reward.weights;
+    let total = |episode: &Episode| episode.verdict.total(weights);
+    let measure = Measure::of(&episodes);
+    let (successes, failures): (Vec<Episode>, Vec<Episode>) = match measure {
+        Measure::Success => episodes.into_iter().partition(is_success),
+        Measure::Reward => {
+            episodes.retain(|episode| episode.verdict.is_scored());
+            episodes.sort_by(|one, other| total(other).unwrap_or(0.0).total_cmp(&total(one).unwrap_or(0.0)));
+            let worse = episodes.split_off(episodes.len().div_ceil(2));
+            (episodes, worse.into_iter().rev().collect())
+        }
+    };
     let half = EPISODES_DRAWN / 2;
     let chosen = successes.into_iter().take(half).chain(failures.into_iter().take(half));
     Ok(chosen
         .filter_map(|episode| {
             let task = tasks.main().tasks.iter().find(|task| task.id == episode.task)?.clone();
-            let outcome = if episode.verdict.success { "success" } else { "failure" };
+            let outcome = match (measure, total(&episode)) {
+                (_, None) if episode.is_prompt_too_long() => "failure: the prompt does not fit".to_owned(),
+                (_, None) => "unscored".to_owned(),
+                (Measure::Success, _) if is_success(&episode) => "success".to_owned(),
+                (Measure::Success, _) => "failure".to_owned(),
+                (Measure::Reward, Some(reward)) => format!("reward {reward:.3}"),
+            };
             let feedback =
                 episode.verdict.feedback.clone().map(|text| format!("\n{text}")).unwrap_or_default();
             let title = format!("{}: {outcome}", task.id);

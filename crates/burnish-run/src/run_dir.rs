@@ -1,25 +1,43 @@
 //! The directory of a run: its files, and the lock that keeps a second process off it.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use crate::files::{self, FileError};
+use crate::text::shell_path;
+use crate::{metrics, stored};
 
 /// Name of the resolved recipe in a run directory.
 pub const RECIPE: &str = "recipe.toml";
 /// Name of the directory of all checkpoints in a run directory.
 pub const CHECKPOINTS: &str = "checkpoints";
 /// Name of the directory of the policy that a run started from, where another recipe made it.
-const START: &str = "start";
+pub(crate) const START: &str = "start";
 /// Name of the directory of its teacher, where another recipe made it.
-const TEACHER: &str = "teacher";
+pub(crate) const TEACHER: &str = "teacher";
 const LOCK: &str = "run.lock";
+const METRICS: &str = "metrics.jsonl";
+const TENSORBOARD: &str = "tensorboard";
+const JOURNAL: &str = "run.db";
+const REPORT: &str = "report.html";
+
+/// What becomes of a run that is where a new one is to be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Taken {
+    /// It stays, and the new one is refused.
+    #[default]
+    Refused,
+    /// It is removed.
+    Removed,
+}
 
 /// The directory of a run, held by this process until the value is dropped.
 ///
 /// ```text
 /// recipe.toml           the resolved recipe; written last at creation: a directory with it is a run
+/// run.json              how the run began: from which folder paths are seen, and digests of all files that decide it
 /// metrics.jsonl         one line of numbers a step or evaluation
 /// tensorboard/          the same numbers as event files
 /// run.db                the journal (SQLite)
@@ -41,8 +59,9 @@ pub struct RunDir {
 pub enum RunDirError {
     /// A run is there already.
     #[error(
-        "`{}` already holds a run: continue it with `burnish train --resume {}`, or choose another `run.dir`",
-        path.display(), path.display()
+        "`{}` already holds a run: go on with it with `burnish train --resume {}`, remove it and begin again with \
+         --overwrite, or choose another `run.dir`",
+        path.display(), shell_path(path)
     )]
     Exists {
         /// The directory.
@@ -50,8 +69,8 @@ pub enum RunDirError {
     },
     /// Something else is there.
     #[error(
-        "`{}` is not empty (it holds `{entry}`) and is no run that could be resumed: choose another `run.dir`, \
-         or empty it",
+        "`{}` is not empty: it holds `{entry}`, which no run has written; choose another `run.dir`, or empty it \
+         (--overwrite removes runs only)",
         path.display()
     )]
     NotEmpty {
@@ -61,7 +80,8 @@ pub enum RunDirError {
         entry: String,
     },
     /// There is no run to resume.
-    #[error("`{}` holds no run: it has no `recipe.toml`; is it the `run.dir` of a run?", path.display())]
+    #[error("`{}` holds no run: it has no `recipe.toml`; is it the `run.dir` of a run? One that stopped before it had begun \
+             is begun with the same command again", path.display())]
     Missing {
         /// The directory.
         path: PathBuf,
@@ -83,45 +103,85 @@ pub enum RunDirError {
 }
 
 impl RunDir {
-    /// Checks, without making anything, that a new run may use `path`: that nothing is there yet.
+    /// Checks, without making anything, that a new run may use `path`: that nothing is there yet, or nothing but what a run
+    /// wrote that had done no step. With `taken`, a run may be there.
     ///
     /// # Errors
     /// If there is a run or anything else, or it can't be seen.
-    pub fn refuse_taken(path: &Path) -> Result<(), RunDirError> {
+    pub fn refuse_taken(path: &Path, taken: Taken) -> Result<(), RunDirError> {
         let failed = || FileError::on("list", path);
-        if path.join(RECIPE).exists() {
-            return Err(RunDirError::Exists { path: path.to_owned() });
-        }
         let entries = match fs::read_dir(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             entries => entries.map_err(failed())?,
         };
+        // A folder without a lock is nothing that a run made, whatever its files are called: only an empty one is free.
+        let (is_run, was_locked) = (path.join(RECIPE).exists(), path.join(LOCK).is_file());
+        let mut has_begun = is_run && (!was_locked || has_done_a_step(path));
         for entry in entries {
-            let entry = entry.map_err(failed())?;
-            if !is_left_by_a_false_start(&entry) {
-                let entry = entry.file_name().to_string_lossy().into_owned();
-                return Err(RunDirError::NotEmpty { path: path.to_owned(), entry });
+            let name = entry.map_err(failed())?.file_name();
+            let holds = |name: &OsStr| {
+                let entry = name.to_string_lossy().into_owned();
+                RunDirError::NotEmpty { path: path.to_owned(), entry }
+            };
+            let is_own = is_written_by_runs(&name) && (was_locked || (is_run && taken == Taken::Refused));
+            if !is_own {
+                return Err(holds(&name));
+            }
+            if name == CHECKPOINTS && !is_empty(&path.join(&name)) {
+                // Checkpoints whose recipe is gone: nobody removes them by accident.
+                if !is_run {
+                    return Err(holds(&name));
+                }
+                has_begun = true;
             }
         }
-        Ok(())
+        match taken {
+            Taken::Refused if has_begun => Err(RunDirError::Exists { path: path.to_owned() }),
+            _ => Ok(()),
+        }
     }
 
-    /// Makes the directory of a new run, with its parents, and takes its lock.
+    /// Makes the directory of a new run, with its parents, and takes its lock. What a run left that had done no step is
+    /// removed, and with `taken` any run.
     ///
     /// Write `recipe.toml` last of the files that a run starts with: [`RunDir::open`] takes it as the sign that
     /// there is a run.
     ///
     /// # Errors
     /// If the directory holds a run or anything else, another process holds it, or it can't be made.
-    pub fn create(path: &Path) -> Result<Self, RunDirError> {
+    pub fn create(path: &Path, taken: Taken) -> Result<Self, RunDirError> {
         // Before anything is made, so that a directory that isn't ours stays as it is; and again under the lock,
         // because another process may have been faster.
-        RunDir::refuse_taken(path)?;
+        RunDir::refuse_taken(path, taken)?;
         make_dir(path)?;
         let run = RunDir::lock(path)?;
-        RunDir::refuse_taken(path)?;
+        RunDir::refuse_taken(path, taken)?;
+        run.clear()?;
         make_dir(&run.checkpoints())?;
         Ok(run)
+    }
+
+    /// Removes all that runs write, but the lock. The recipe goes first: what is left of a process that is killed
+    /// meanwhile is no run any more, and a new one may begin there.
+    fn clear(&self) -> Result<(), FileError> {
+        let recipe = self.recipe();
+        if recipe.exists() {
+            // Checkpoints without a recipe would be taken for somebody's own: they go with it.
+            let doomed = self.path.join(format!(".{CHECKPOINTS}.0{}", files::TEMPORARY_SUFFIX));
+            if self.checkpoints().exists() {
+                remove(&doomed)?;
+                fs::rename(self.checkpoints(), &doomed)
+                    .map_err(FileError::on("remove", &self.checkpoints()))?;
+            }
+            remove(&recipe)?;
+        }
+        for entry in fs::read_dir(&self.path).map_err(FileError::on("list", &self.path))? {
+            let entry = entry.map_err(FileError::on("list", &self.path))?;
+            if entry.file_name() != LOCK {
+                remove(&entry.path())?;
+            }
+        }
+        Ok(())
     }
 
     /// Opens the directory of an existing run to continue it, takes its lock, and removes what interrupted
@@ -160,6 +220,14 @@ impl RunDir {
         Ok(RunDir { path: path.to_owned(), _lock: file })
     }
 
+    /// Removes what says that the run is finished, where it is not any more.
+    ///
+    /// # Errors
+    /// If the file can't be removed.
+    pub fn reopen(&self, goes_on: bool) -> Result<(), FileError> {
+        if goes_on { remove(&self.report()) } else { Ok(()) }
+    }
+
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
@@ -177,7 +245,7 @@ impl RunDir {
 
     /// The directory of TensorBoard's event files; made with the first of them.
     pub fn tensorboard(&self) -> PathBuf {
-        self.path.join("tensorboard")
+        self.path.join(TENSORBOARD)
     }
 
     /// The journal ([`crate::journal`]).
@@ -213,29 +281,54 @@ impl RunDir {
 
 /// The metrics of the run in `dir`, for readers that need no lock.
 pub fn metrics_in(dir: &Path) -> PathBuf {
-    dir.join("metrics.jsonl")
+    dir.join(METRICS)
 }
 
 /// The journal of the run in `dir`, for readers that need no lock.
 pub fn journal_in(dir: &Path) -> PathBuf {
-    dir.join("run.db")
+    dir.join(JOURNAL)
 }
 
 /// The report of the run in `dir`, for readers that need no lock: there is one when the run is finished.
 pub fn report_in(dir: &Path) -> PathBuf {
-    dir.join("report.html")
+    dir.join(REPORT)
 }
 
 fn make_dir(path: &Path) -> Result<(), FileError> {
     fs::create_dir_all(path).map_err(FileError::on("create directory", path))
 }
 
-/// A process that stops before it has written its recipe leaves its lock file, the policy to start from, its
-/// teacher, and no checkpoints.
-fn is_left_by_a_false_start(entry: &fs::DirEntry) -> bool {
-    let name = entry.file_name();
-    let is_empty = || fs::read_dir(entry.path()).is_ok_and(|mut entries| entries.next().is_none());
-    [LOCK, START, TEACHER].iter().any(|own| name == *own) || (name == CHECKPOINTS && is_empty())
+/// What runs write, beside the files of the journal and temporary ones.
+const WRITTEN: [&str; 9] =
+    [LOCK, RECIPE, stored::FILE, METRICS, TENSORBOARD, CHECKPOINTS, START, TEACHER, REPORT];
+
+/// Does a run write something that is called so?
+fn is_written_by_runs(name: &OsStr) -> bool {
+    let of_journal = name.to_str().and_then(|name| name.strip_prefix(JOURNAL));
+    let is_journal = of_journal.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.']));
+    WRITTEN.iter().any(|own| name == *own) || is_journal || files::is_temporary(name)
+}
+
+fn is_empty(dir: &Path) -> bool {
+    fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+/// Has the run in `dir` done a step? Where that can't be read, it may have.
+fn has_done_a_step(dir: &Path) -> bool {
+    metrics::read(&metrics_in(dir)).map_or(true, |rows| rows.iter().any(|row| row.event == metrics::TRAIN))
+}
+
+/// Removes a file or a directory with all that is in it, where it is there.
+fn remove(path: &Path) -> Result<(), FileError> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FileError::on("remove", path)(error)),
+        _ => Ok(()),
+    }
 }
 
 fn write_pid(file: &mut File) -> io::Result<()> {
@@ -252,133 +345,4 @@ fn read_pid(file: &mut File) -> Option<u32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn create_run(path: &Path) -> RunDir {
-        let run = RunDir::create(path).unwrap();
-        fs::write(run.recipe(), "").unwrap();
-        run
-    }
-
-    #[test]
-    fn a_new_run_gets_its_directory_and_paths_inside_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("runs/first");
-        let run = RunDir::create(&path).unwrap();
-        assert!(run.checkpoints().is_dir());
-        assert_eq!(run.checkpoint(12), path.join("checkpoints/step_12"));
-        for file in [run.recipe(), run.metrics(), run.tensorboard(), run.journal(), run.report()] {
-            assert_eq!(file.parent(), Some(path.as_path()));
-        }
-    }
-
-    #[test]
-    fn an_existing_run_is_not_overwritten_and_the_error_says_how_to_go_on() {
-        let dir = tempfile::tempdir().unwrap();
-        drop(create_run(dir.path()));
-        let message = RunDir::create(dir.path()).unwrap_err().to_string();
-        assert!(message.contains(&format!("--resume {}", dir.path().display())), "{message}");
-        assert!(message.contains("`run.dir`"), "{message}");
-    }
-
-    #[test]
-    fn a_directory_of_something_else_is_refused_and_stays_as_it_was() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("thesis.tex"), "x").unwrap();
-        let message = RunDir::create(dir.path()).unwrap_err().to_string();
-        assert!(message.contains("thesis.tex"), "{message}");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-        let file = dir.path().join("thesis.tex");
-        let message = RunDir::create(&file).unwrap_err().to_string();
-        assert!(message.contains("thesis.tex"), "{message}");
-    }
-
-    #[test]
-    fn a_run_that_stopped_before_it_had_written_anything_can_be_created_again() {
-        let dir = tempfile::tempdir().unwrap();
-        drop(RunDir::create(dir.path()).unwrap());
-        let run = RunDir::create(dir.path()).unwrap();
-        fs::create_dir(run.checkpoint(1)).unwrap();
-        drop(run);
-        let message = RunDir::create(dir.path()).unwrap_err().to_string();
-        assert!(message.contains("`checkpoints`"), "{message}");
-    }
-
-    #[test]
-    fn looking_whether_a_directory_is_taken_makes_nothing() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("new/run");
-        RunDir::refuse_taken(&path).unwrap();
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn only_a_run_can_be_opened() {
-        let dir = tempfile::tempdir().unwrap();
-        for path in [dir.path().to_owned(), dir.path().join("missing")] {
-            let error = RunDir::open(&path).unwrap_err();
-            assert!(matches!(error, RunDirError::Missing { .. }), "{error}");
-        }
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn the_lock_keeps_a_second_holder_off_and_ends_with_the_first() {
-        let dir = tempfile::tempdir().unwrap();
-        let run = create_run(dir.path());
-        let error = RunDir::open(dir.path()).unwrap_err();
-        assert!(
-            matches!(&error, RunDirError::Locked { pid, .. } if *pid == Some(std::process::id())),
-            "{error}"
-        );
-        let message = error.to_string();
-        assert!(message.contains(&dir.path().display().to_string()), "{message}");
-        drop(run);
-        RunDir::open(dir.path()).unwrap();
-    }
-
-    #[test]
-    fn opening_removes_what_an_interrupted_write_left() {
-        let dir = tempfile::tempdir().unwrap();
-        drop(create_run(dir.path()));
-        let leftover = dir.path().join(".report.html.1-0.burnish-tmp");
-        fs::write(&leftover, "half").unwrap();
-        RunDir::open(dir.path()).unwrap();
-        assert!(!leftover.exists());
-    }
-
-    /// The child of `a_lock_of_another_process_is_seen_and_ends_when_that_process_is_killed`; does nothing when
-    /// it is run by itself.
-    #[test]
-    fn in_a_child_that_holds_the_lock() {
-        let Some(path) = std::env::var_os("BURNISH_TEST_RUN_DIR") else { return };
-        let _run = RunDir::open(Path::new(&path)).unwrap();
-        println!("holding");
-        // Until the parent kills this process, or goes away itself.
-        let _ = io::stdin().read(&mut [0]);
-    }
-
-    #[test]
-    fn a_lock_of_another_process_is_seen_and_ends_when_that_process_is_killed() {
-        use std::io::{BufRead, BufReader};
-        use std::process::{Command, Stdio};
-        let dir = tempfile::tempdir().unwrap();
-        drop(create_run(dir.path()));
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "run_dir::tests::in_a_child_that_holds_the_lock", "--nocapture"])
-            .env("BURNISH_TEST_RUN_DIR", dir.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(lines.map_while(Result::ok).any(|line| line.contains("holding")));
-
-        let error = RunDir::open(dir.path()).unwrap_err();
-        assert!(matches!(&error, RunDirError::Locked { pid, .. } if *pid == Some(child.id())), "{error}");
-        child.kill().unwrap();
-        child.wait().unwrap();
-        RunDir::open(dir.path()).unwrap();
-    }
-}
+mod tests;

@@ -103,7 +103,13 @@ fn samples_of(corpus: &Corpus, chat: &Chat, conversation: usize) -> Result<Vec<S
 mod tests {
     use std::collections::BTreeSet;
 
-    use burnish_core::Role;
+    use std::path::Path;
+
+    use burnish_core::{Role, Sampling};
+    use burnish_engine::LocalPolicy;
+    use burnish_env::rollout::{self, Overlong, Plan, SeedPlace};
+    use burnish_model::ChatTemplate;
+    use serde_json::json;
 
     use super::*;
     use crate::recipe::Source;
@@ -147,6 +153,70 @@ mod tests {
             let answers = messages.iter().filter(|message| message.role == Role::Assistant);
             let wanted: String = answers.map(|message| message.content.clone() + "<|im_end|>").collect();
             assert_eq!(chat.tokenizer.decode(&scored, false).unwrap(), wanted);
+        }
+    }
+    /// A template that says which tools there are.
+    const WITH_TOOLS: &str = "{% for tool in tools or [] %}<tool>{{ tool | tojson }}\n{% endfor %}\
+        {% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}\
+        {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+    #[test]
+    fn of_a_row_with_tools_a_rollout_reads_what_is_imitated_after() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.jsonl");
+        let tool = |name: &str| json!({"name": name, "description": "Does it.", "parameters": {"type": "object", "properties": {}}});
+        let row = |ask: &str, tools: serde_json::Value| {
+            json!({"prompt": ask, "completion": "yes", "answer": "yes", "tools": tools}).to_string() + "\n"
+        };
+        let rows = [
+            row("Two?", json!([tool("add"), {"type": "function", "function": tool("wait")}])),
+            row("None?", json!(null)),
+            row("As text?", json!(json!([tool("look")]).to_string())),
+        ];
+        std::fs::write(&path, rows.concat()).unwrap();
+        let text = format!(
+            "run.dir = \"x\"\ntrain = {{ method = \"sft\", max_steps = 1 }}\nenv.id = \"household\"\n\
+             [data]\npath = {path:?}\n[[data.demonstrations]]\nenv = \"rows\"\ntasks = 3\n\
+             [data.demonstrations.config]\npath = {path:?}\nverifier = \"exact\"\n{}",
+            RECIPE[RECIPE.find("[policy.new]").unwrap()..].split("[[data").next().unwrap()
+        );
+        let recipe = Recipe::resolve(&Source::parse("r.toml", &text, &[]).unwrap()).unwrap();
+        let (corpus, _) = Corpus::open(&recipe, &BTreeSet::new(), None).unwrap();
+        let shape = recipe.policy.new.as_ref().unwrap();
+        let mut policy = LoadedPolicy::create(shape, &corpus.texts().unwrap(), 1).unwrap();
+        policy.chat.template = ChatTemplate::new(WITH_TOOLS, Path::new("tools.jinja")).unwrap();
+
+        let set = &recipe.data.demonstrations[0];
+        let generator = burnish_env::build(&set.env, &set.config).unwrap();
+        let mut tasks = generator.tasks(1, 3).unwrap().tasks;
+        tasks.sort_by_key(|task| rows.iter().position(|row| row.contains(&task.prompt[0].content)));
+        let plan = Plan {
+            generator: &*generator,
+            tasks: &tasks,
+            rollouts: 1,
+            sampling: &Sampling::greedy(2),
+            turns_max: 1,
+            overlong: Overlong::Refuse,
+            seeds: SeedPlace { run: 1, stage: 0, step: 0, task_offset: 0 },
+            openings: &[],
+        };
+        let mut local = LocalPolicy::new(&policy.model, &policy.chat, 0);
+        let episodes = rollout::play(&mut local, &plan).unwrap();
+        assert_eq!((episodes.len(), corpus.len()), (3, 6), "three rows, and three again as demonstrations");
+        let imitated: Vec<Vec<u32>> = (0..corpus.len())
+            .map(|conversation| {
+                let sample = samples_of(&corpus, &policy.chat, conversation).unwrap().remove(0);
+                let first = sample.scored().next().unwrap();
+                sample.ids[..first].to_vec()
+            })
+            .collect();
+        for (at, episode) in episodes.iter().enumerate() {
+            let unsampled = episode.traces[0].nodes().iter().filter(|node| node.sampled.is_none());
+            let read: Vec<u32> = unsampled.flat_map(|node| node.ids.clone()).collect();
+            assert_eq!(read, imitated[at]);
+            let prompt = policy.chat.tokenizer.decode(&read, false).unwrap();
+            assert_eq!(prompt.matches("<tool>").count(), [2, 0, 1][at], "{prompt}");
+            assert!(imitated[3..].contains(&read), "a demonstration has the tools, too");
         }
     }
 }

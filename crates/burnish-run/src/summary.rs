@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use burnish_core::{Episode, Task};
-use burnish_eval::Summary;
+use burnish_eval::{Measure, Summary, is_success};
 use burnish_rl::gate::Ruling;
 use burnish_train::{Drift, Update};
 
@@ -36,7 +36,9 @@ pub(crate) fn episode_metrics(
     // Where nothing was scored there is no rate: a verifier that is down must not look like a policy that fails.
     if !scored.is_empty() {
         put("reward", mean(&totals));
-        put("success", share(&scored, |episode| episode.verdict.success));
+    }
+    if !scored.is_empty() && Measure::of(scored.iter().copied()) == Measure::Success {
+        put("success", share(&scored, is_success));
     }
     let flags: BTreeSet<&String> = scored.iter().flat_map(|episode| episode.verdict.flags.keys()).collect();
     for flag in flags {
@@ -170,7 +172,8 @@ pub(crate) fn summary_metrics(summary: &Summary, set: &EvalSet) -> Values {
     }
     for (label, slices) in &summary.by_label {
         for (value, slice) in slices.iter().filter(|_| (2..=LABEL_VALUES_MAX).contains(&slices.len())) {
-            put(format!("by_label/{label}/{value}"), slice.success.mean);
+            let leading = slice.leading().map(|interval| interval.mean);
+            leading.into_iter().for_each(|mean| put(format!("by_label/{label}/{value}"), mean));
         }
     }
     for (label, slices) in &summary.flags_by_label {
@@ -192,6 +195,9 @@ pub(crate) fn summary_metrics(summary: &Summary, set: &EvalSet) -> Values {
         value.into_iter().for_each(|value| put(name.to_owned(), value));
     }
     put("unscored".into(), summary.unscored as f64);
+    if summary.prompt_too_long > 0 {
+        put("prompt_too_long".into(), summary.prompt_too_long as f64);
+    }
     metrics
 }
 
@@ -224,7 +230,7 @@ mod tests {
 
     fn summary(values: usize) -> Summary {
         let interval = Interval { mean: 0.5, low: 0.25, high: 0.75 };
-        let slice = Slice { tasks: 2, success: interval };
+        let slice = Slice { tasks: 2, success: Some(interval), reward: None };
         let flags = BTreeMap::from([("parse_error".to_owned(), 0.125)]);
         let of = |at: usize| at.to_string();
         Summary {
@@ -235,6 +241,7 @@ mod tests {
             surprisal_mean: Some(0.3),
             distinct_rate: Some(0.6),
             truncated_rate: Some(0.1),
+            prompt_too_long: 3,
             by_label: BTreeMap::from([("size".into(), (0..values).map(|at| (of(at), slice)).collect())]),
             flags_by_label: BTreeMap::from([(
                 "size".into(),
@@ -258,6 +265,7 @@ mod tests {
             (number("eval/distinct"), number("eval/completions/clipped_ratio")),
             (Some(0.6), Some(0.1))
         );
+        assert_eq!(number("eval/prompt_too_long"), Some(3.0));
         assert_eq!(number("eval/entropy"), None, "greedy answers have none");
         let warm = summary_metrics(&summary(4), tasks.evaluation(Some("warm")).unwrap());
         assert_eq!((warm.get("eval/warm/entropy"), warm.get("eval/warm/success")), (Some(&0.3), Some(&0.5)));

@@ -13,7 +13,7 @@ use crate::split::Split;
 
 /// The tasks of a run. No training task is an evaluation task.
 pub(crate) struct Tasks {
-    /// Plays and draws the training tasks.
+    /// Plays and draws the training tasks; without them, those of the main evaluation.
     pub(crate) train_generator: Box<dyn Generator>,
     /// Training tasks, in a fixed order.
     pub(crate) train: Vec<Task>,
@@ -29,11 +29,18 @@ impl Tasks {
     /// # Errors
     /// If a configuration cannot yield its tasks, or every training task is held out.
     pub(crate) fn make(recipe: &Recipe, needs_training: bool) -> Result<Self, RunError> {
-        let train_generator = burnish_env::build(&recipe.env.id, &recipe.env.config)?;
+        // Where nothing is trained, training data need not be there.
+        let config = if needs_training { &recipe.env.config } else { recipe.evaluation().config };
+        let train_generator = burnish_env::build(&recipe.env.id, config)?;
         if let Some(reason) = train_generator.evaluation_only().filter(|_| needs_training) {
             return Err(RunError::Refused(format!("env.id: {reason}")));
         }
-        let mut evaluations = vec![EvalSet::make(&recipe.evaluation(), recipe.eval.seed)?];
+        let make_set = |plan: &EvalPlan<'_>| -> Result<EvalSet, RunError> {
+            let mut set = EvalSet::make(plan, recipe.eval.seed)?;
+            as_known(recipe, &mut set.tasks);
+            Ok(set)
+        };
+        let mut evaluations = vec![make_set(&recipe.evaluation())?];
         let main = &evaluations[0];
         if recipe.eval.cycle && !main.tasks.is_empty() && !main.can_be_turned() {
             return Err(RunError::Refused(format!(
@@ -43,7 +50,7 @@ impl Tasks {
             )));
         }
         for plan in recipe.further_evaluations() {
-            let set = EvalSet::make(&plan, recipe.eval.seed)?;
+            let set = make_set(&plan)?;
             refuse_others_of_the_same_name(&evaluations, &set, &plan)?;
             evaluations.push(set);
         }
@@ -54,7 +61,8 @@ impl Tasks {
             let own = || Address::new(recipe.run.seed, Purpose::Task).seed();
             let seed = split.map_or_else(own, Split::seed_of_tasks);
             let reserved = ids(&evaluations);
-            let made = tasks_of(&*train_generator, seed, recipe.env.tasks, "env.config")?;
+            let mut made = tasks_of(&*train_generator, seed, recipe.env.tasks, "env.config")?;
+            as_known(recipe, &mut made);
             let count = made.len();
             train = made.into_iter().filter(|task| !reserved.contains(&task.id)).collect();
             if plays_both_directions(recipe)? {
@@ -156,6 +164,16 @@ impl Tasks {
         let mut order: Vec<usize> = (0..self.train.len()).collect();
         Stream::new(address.seed()).shuffle(&mut order);
         order.into_iter().map(|at| &self.train[at])
+    }
+}
+
+/// Gives tasks the labels that they had when the run began, where their files lie elsewhere now: by these the journal tells
+/// tasks apart.
+fn as_known(recipe: &Recipe, tasks: &mut [Task]) {
+    for label in tasks.iter_mut().flat_map(|task| task.labels.values_mut()) {
+        if let Some(known_as) = recipe.moved.get(label) {
+            label.clone_from(known_as);
+        }
     }
 }
 

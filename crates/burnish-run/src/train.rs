@@ -1,13 +1,15 @@
-//! The loop: step, record, evaluate, save, until done or asked to stop.
+//! The loop: step, record, evaluate, save, until done or asked to stop. How it begins and goes on: `begin.rs`.
+
+mod begin;
 
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use burnish_core::{Episode, Validity};
+use burnish_core::Episode;
 use burnish_data::overlap::OverlapReport;
 use burnish_eval::{Change, Summary};
 use burnish_tensor::Device;
-use burnish_train::checkpoint::{self, Checkpoint, Checkpoints};
+use burnish_train::checkpoint::{Checkpoint, Checkpoints};
 use burnish_train::schedule::{Schedule, Warmup};
 use burnish_train::{PassConfig, Trainer, TrainerConfig};
 
@@ -20,14 +22,15 @@ use crate::journal::{EpisodeKind, EpisodeRow, Journal};
 use crate::metrics::{self, MetricsLog, Row, Values};
 use crate::policy::LoadedPolicy;
 use crate::preference::PreferenceStage;
-use crate::recipe::{Method, Recipe, Source, StageUse};
+use crate::recipe::{Method, Recipe};
 use crate::report_of_run;
 use crate::run_dir::RunDir;
 use crate::sft::SftStage;
 use crate::split;
-use crate::stages;
 use crate::summary::{Metrics, summary_metrics};
 use crate::tasks::Tasks;
+use crate::unread;
+use crate::unscored::{Unscored, UnscoredSteps};
 use crate::watch::{Event, Stop, Watch};
 
 /// How a run ended.
@@ -53,6 +56,10 @@ pub struct Outcome {
     pub method: Method,
     /// Steps done.
     pub steps: u64,
+    /// Updates that the policy has had: 0 where nothing was learnt.
+    pub updates: u64,
+    /// Training episodes that could not be judged.
+    pub unscored: UnscoredSteps,
     /// Held-out tasks before training.
     pub before: Option<Summary>,
     /// Held-out tasks after training.
@@ -85,6 +92,10 @@ pub struct Run {
     started: i64,
     /// Training rows that overlap with evaluation rows.
     overlap: Option<OverlapReport>,
+    /// Steps of which no episode could be judged.
+    unscored: Unscored,
+    /// Was a checkpoint due in a step of which no episode could be judged?
+    owes_save: bool,
 }
 
 /// What a step does.
@@ -95,63 +106,8 @@ enum Stage {
 }
 
 impl Run {
-    /// Starts a new run. Its directory is made only when everything that it needs could be loaded. What other recipes make
-    /// must be there: [`stages::make`] comes first.
-    ///
-    /// # Errors
-    /// If the policy, the data or the environment can't be used, or the directory is taken.
-    pub fn start(mut recipe: Recipe, watch: &mut dyn Watch) -> Result<Self, RunError> {
-        RunDir::refuse_taken(&recipe.run.dir)?;
-        burnish_tensor::set_threads(recipe.run.threads);
-        let (parts, dir) = if !StageUse::of(&recipe).is_empty() {
-            // The run keeps what it starts from, and loads it from there: an adapter remembers where its base lies.
-            let dir = RunDir::create(&recipe.run.dir)?;
-            stages::keep(&mut recipe, &dir)?;
-            (Parts::make(&recipe, None, watch)?, dir)
-        } else {
-            let parts = Parts::make(&recipe, None, watch)?;
-            (parts, RunDir::create(&recipe.run.dir)?)
-        };
-        // With the recipe there is a run: from here on it can be resumed, wherever it is killed.
-        crate::files::write_atomic(&dir.recipe(), stages::as_written(&recipe).to_toml()?.as_bytes())?;
-        let journal = Journal::create(&dir.journal())?;
-        recipe.warnings().into_iter().for_each(|warning| watch.event(Event::Note(warning)));
-        Run::assemble(recipe, parts, dir, journal)
-    }
-
-    /// Goes on with the run in `path` from its last checkpoint, to the same weights and metrics as if it had
-    /// never stopped. Without a checkpoint it begins again.
-    ///
-    /// # Errors
-    /// If there is no run, another process works on it, or its files can't be used.
-    pub fn resume(path: &Path, watch: &mut dyn Watch) -> Result<Self, RunError> {
-        let dir = RunDir::open(path)?;
-        let mut recipe = Recipe::resolve(&Source::read(&dir.recipe(), &[])?)?;
-        stages::place(&mut recipe, &dir);
-        burnish_tensor::set_threads(recipe.run.threads);
-        // Opening first puts right what a save left that was killed half-way.
-        Checkpoints::open(dir.checkpoints(), recipe.checkpoint.keep)?;
-        let checkpoint = checkpoint::latest(&dir.checkpoints())?;
-        let step = checkpoint.as_ref().map_or(0, Checkpoint::step);
-        let mut journal = Journal::open_or_create(&dir.journal())?;
-        match checkpoint {
-            Some(_) => {
-                journal.truncate_after(step)?;
-                metrics::truncate_after(&dir, step)?;
-            }
-            // Without a checkpoint the evaluation before training is made again too.
-            None => {
-                journal.clear()?;
-                metrics::clear(&dir)?;
-            }
-        }
-        watch.event(Event::Note(format!("resuming {} after step {step}", path.display())));
-        let parts = Parts::make(&recipe, checkpoint, watch)?;
-        Run::assemble(recipe, parts, dir, journal)
-    }
-
     fn assemble(recipe: Recipe, parts: Parts, dir: RunDir, journal: Journal) -> Result<Self, RunError> {
-        let Parts { tasks, policy, trainer, stage, step, tokens, started, overlap } = parts;
+        let Parts { tasks, policy, trainer, stage, step, tokens, started, overlap, unscored } = parts;
         Ok(Run {
             schedule: schedule(&recipe),
             metrics: MetricsLog::open(&dir, &recipe, step)?,
@@ -168,6 +124,8 @@ impl Run {
             tokens,
             started,
             overlap,
+            unscored,
+            owes_save: false,
         })
     }
 
@@ -201,14 +159,22 @@ impl Run {
             values.insert("num_tokens".into(), self.tokens as f64);
             values.insert("step_time".into(), started.elapsed().as_secs_f64());
             watch.event(Event::Step { step: self.step, steps_max, metrics: &values });
-            self.log("train", values)?;
+            self.log(metrics::TRAIN, values)?;
+            if self.unscored.streak() > 0 {
+                let most = self.recipe.train.unscored_steps_max;
+                self.unscored.check(self.step, steps_max, most, self.saved, self.dir.path())?;
+            }
             if self.step == steps_max || is_due(self.step, self.recipe.eval.every) {
                 self.evaluate(watch)?;
             }
             // Asked once: what is saved and what is said must agree.
             let is_stopping = stop.is_asked();
-            if self.step == steps_max || is_stopping || is_due(self.step, self.recipe.checkpoint.every) {
+            // While nothing can be judged nothing is saved: once the reward is put right, these steps are made again.
+            let is_due = self.owes_save || is_due(self.step, self.recipe.checkpoint.every);
+            self.owes_save = is_due && self.unscored.streak() > 0;
+            if self.step == steps_max || is_stopping || (is_due && !self.owes_save) {
                 self.save(watch)?;
+                self.owes_save = false;
             }
             if is_stopping && self.step < steps_max {
                 return Ok(Finish::Interrupted { step: self.step });
@@ -228,11 +194,8 @@ impl Run {
                 let drafts = self.rows(&done.drafts, |at| (at, done.advantages[done.episodes.len() + at]));
                 let rows: Vec<EpisodeRow<'_>> = rows.into_iter().chain(drafts).collect();
                 self.journal.record_step(step + 1, EpisodeKind::Train, &done.tasks, &rows)?;
-                if let Some(reason) = all_unscored(&done.episodes) {
-                    watch.event(Event::Note(format!(
-                        "step {}: no episode could be scored, so nothing was learnt: {reason}",
-                        step + 1
-                    )));
+                if let Some(note) = self.unscored.see(step + 1, &done.episodes) {
+                    watch.event(Event::Note(note));
                 }
                 if let Some(note) = done.note {
                     watch.event(Event::Note(format!("step {}: {note}", step + 1)));
@@ -307,7 +270,10 @@ impl Run {
             Stage::Grpo(stage) => stage.state(),
             Stage::Sft(_) | Stage::Preference(_) => serde_json::Value::Null,
         };
-        let state = serde_json::json!({ "tokens": self.tokens, "stage": stage, "started": self.started });
+        let mut state = serde_json::json!({ "tokens": self.tokens, "stage": stage, "started": self.started });
+        if self.unscored.streak() > 0 {
+            state["unscored_steps"] = self.unscored.streak().into();
+        }
         let path =
             self.checkpoints.save(self.step, &self.policy.model, &self.trainer, &state, &mut write_more)?;
         self.saved = Some(self.step);
@@ -331,6 +297,8 @@ impl Run {
             checkpoint: self.dir.checkpoint(self.step),
             method: self.recipe.train.method,
             steps: self.step,
+            updates: self.trainer.updates(),
+            unscored: UnscoredSteps::of(&metrics::read(&self.dir.metrics())?),
             change: Change::between(&before, &after, weights, seed),
             before: summed(&before),
             after: summed(&after),
@@ -338,17 +306,6 @@ impl Run {
         };
         report_of_run::write(&self.recipe, &self.dir, &self.journal, &self.tasks, &outcome)?;
         Ok(outcome)
-    }
-}
-
-/// Why the first episode was not scored, where none was.
-fn all_unscored(episodes: &[Episode]) -> Option<&str> {
-    if episodes.iter().any(|episode| episode.verdict.is_scored()) {
-        return None;
-    }
-    match &episodes.first()?.verdict.validity {
-        Validity::Unscored { reason } => Some(reason),
-        Validity::Scored => None,
     }
 }
 
@@ -386,6 +343,7 @@ struct Parts {
     tokens: u64,
     started: i64,
     overlap: Option<OverlapReport>,
+    unscored: Unscored,
 }
 
 impl Parts {
@@ -425,7 +383,9 @@ impl Parts {
         }
         let loading = recipe.policy.training(recipe.run.seed);
         let policy = match (&checkpoint, &recipe.policy.path, &recipe.policy.new) {
-            (Some(checkpoint), _, _) => LoadedPolicy::load(checkpoint.path(), &loading)?,
+            (Some(checkpoint), base, _) => {
+                LoadedPolicy::load_over(checkpoint.path(), base.as_deref(), &loading)?
+            }
             (None, Some(path), _) => LoadedPolicy::load(path, &loading)?,
             (None, None, Some(new)) => {
                 watch.event(Event::Doing("training the tokenizer"));
@@ -446,6 +406,9 @@ impl Parts {
         let state = checkpoint.as_ref().map_or(&serde_json::Value::Null, Checkpoint::state);
         let started = state["started"].as_i64().unwrap_or_else(now);
         policy.chat.template = policy.chat.template.at(started);
+        if let Some(note) = unread::tools(&tasks, &corpus, &policy.chat.template) {
+            watch.event(Event::Note(note));
+        }
         let stage = if is_grpo {
             let config = recipe.trainer_config();
             let (schedule, state) = (schedule(recipe), &state["stage"]);
@@ -477,7 +440,8 @@ impl Parts {
             Stage::Sft(stage)
         };
         let tokens = state["tokens"].as_u64().unwrap_or(0);
-        Ok(Parts { tasks, policy, trainer, stage, step, tokens, started, overlap })
+        let unscored = Unscored::after(state["unscored_steps"].as_u64().unwrap_or(0));
+        Ok(Parts { tasks, policy, trainer, stage, step, tokens, started, overlap, unscored })
     }
 }
 

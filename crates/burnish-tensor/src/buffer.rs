@@ -7,8 +7,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Mutex, PoisonError};
 
-use crate::memory;
-
 /// Buffers below 64 KiB are left to the allocator, which is fast there.
 const POOLED_MIN: usize = 1 << 14;
 /// Elements that may wait in any case: 64 MiB.
@@ -120,7 +118,7 @@ impl Buffer {
         let (found, freed) = IDLE.lock().unwrap_or_else(PoisonError::into_inner).lend(range);
         // Not under the lock.
         drop(freed);
-        Buffer { data: found.unwrap_or_else(|| memory::zeros(class)), len, is_kept: true }
+        Buffer { data: found.unwrap_or_else(|| vec![0.0; class]), len, is_kept: true }
     }
 
     /// `len` zeros.

@@ -96,7 +96,7 @@ impl Flat {
         let data = dispatch!(
             params.device(),
             |gpu| Values::zeros(gpu, Precision::F32, len).into(),
-            Data::Host(crate::memory::zeros(len).into())
+            Data::Host(vec![0.0; len].into())
         );
         Flat(data)
     }

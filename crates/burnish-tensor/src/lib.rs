@@ -25,7 +25,6 @@ mod flat;
 mod gemm;
 mod head_term;
 mod layout;
-mod memory;
 mod mmap;
 mod ops;
 pub mod optim;

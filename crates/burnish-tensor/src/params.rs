@@ -187,14 +187,10 @@ impl Params {
 
     /// Takes memory for `len` more elements of a buffer at once, so that it does not grow by copying.
     pub fn reserve(&mut self, store: Store, len: usize) {
-        fn grow<T>(data: &mut Vec<T>, len: usize) {
-            data.reserve_exact(len);
-            crate::memory::in_large_pages(data.spare_capacity_mut());
-        }
         match store {
-            Store::Trained => grow(self.change(), len),
-            Store::Frozen => grow(&mut self.frozen, len),
-            Store::FrozenBf16 => grow(&mut self.frozen_bf16, len),
+            Store::Trained => self.change().reserve_exact(len),
+            Store::Frozen => self.frozen.reserve_exact(len),
+            Store::FrozenBf16 => self.frozen_bf16.reserve_exact(len),
         }
     }
 
@@ -309,6 +305,6 @@ impl Params {
     /// A buffer of zeros laid out like what is trained, e.g. for gradients.
     #[must_use]
     pub fn zeros_like(&self) -> Vec<f32> {
-        crate::memory::zeros(self.trained_len)
+        vec![0.0; self.trained_len]
     }
 }

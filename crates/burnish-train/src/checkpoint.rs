@@ -1,13 +1,17 @@
 //! Checkpoints that survive anything: `checkpoints/step_N/`, there completely or not at all.
 //!
-//! A checkpoint is a Hugging Face directory (`config.json`, `model.safetensors`, tokenizer files) with two
-//! files more: `trainer.safetensors` holds the f32 masters of the weights and the optimiser's state,
-//! `trainer.json` the counts, the hyperparameters, the caller's own state and the size of every file. A run
-//! that is restored from it continues to the same bits as if it had never stopped.
+//! A checkpoint is a Hugging Face directory (`config.json`, `model.safetensors`, tokenizer files) with a folder
+//! more: `trainer/trainer.safetensors` holds the f32 masters of the weights and the optimiser's state,
+//! `trainer/trainer.json` the counts, the hyperparameters, the caller's own state, and the size and the digest of
+//! every file. They have a folder of their own because servers take every `*.safetensors` beside `config.json` for
+//! weights of the model. A run that is restored from it continues to the same bits as if it had never stopped.
+//!
+//! Checkpoints of format 1, with both files beside the weights and sizes without digests, are read too.
 //!
 //! It is written beside its place, synced to the disk, and then renamed; only then are old ones removed. So
 //! a crash or a full disk at any moment leaves the previous checkpoint intact.
 
+mod digest;
 mod directory;
 mod tensors;
 
@@ -22,7 +26,13 @@ use crate::Trainer;
 use crate::adamw::AdamwConfig;
 use directory::io;
 
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// The format without digests, whose record and tensors lie beside the weights.
+const FORMAT_BESIDE: u32 = 1;
+/// The folder of what the trainer needs and the model does not.
+const TRAINER_DIR: &str = "trainer";
+/// Key of the record's own digest in its file.
+const DIGEST_KEY: &str = "digest";
 const RECORD_FILE: &str = "trainer.json";
 const TENSORS_FILE: &str = "trainer.safetensors";
 
@@ -33,7 +43,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// The file system refused.
-    #[error("could not {action} {path}: {source}")]
+    #[error("could not {action} {}: {source}", path.display())]
     Io {
         /// What was tried.
         action: &'static str,
@@ -51,7 +61,7 @@ pub enum CheckpointError {
         source: BoxError,
     },
     /// A file is missing, cut off or damaged.
-    #[error("{path} is not a complete checkpoint: {problem}; use an earlier one")]
+    #[error("{} is not a complete checkpoint: {problem}", path.display())]
     Incomplete {
         /// The checkpoint's directory.
         path: PathBuf,
@@ -59,7 +69,7 @@ pub enum CheckpointError {
         problem: String,
     },
     /// The checkpoint is of another model or another setting.
-    #[error("the checkpoint {path} does not fit: {problem}")]
+    #[error("the checkpoint {} does not fit: {problem}", path.display())]
     Mismatch {
         /// The checkpoint's directory.
         path: PathBuf,
@@ -76,8 +86,58 @@ struct Record {
     updates: u64,
     adamw: AdamwConfig,
     state: serde_json::Value,
-    /// Size in bytes of every other file.
-    files: BTreeMap<String, u64>,
+    /// Every other file, by its path in the checkpoint.
+    files: BTreeMap<String, Stamp>,
+}
+
+/// What a file must be.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Stamp {
+    /// Format 1: its size in bytes.
+    Size(u64),
+    /// Its size and the digest of its content.
+    Content { bytes: u64, digest: String },
+}
+
+impl Stamp {
+    fn bytes(&self) -> u64 {
+        match self {
+            Stamp::Size(bytes) | Stamp::Content { bytes, .. } => *bytes,
+        }
+    }
+}
+
+impl Record {
+    /// The record with its own digest, as its file holds it.
+    fn to_json(&self) -> Result<Vec<u8>, BoxError> {
+        let mut value = serde_json::to_value(self)?;
+        let digest = digest::of_value(&value);
+        value[DIGEST_KEY] = digest.into();
+        Ok(serde_json::to_vec_pretty(&value)?)
+    }
+
+    fn from_json(text: &[u8]) -> Result<Self, String> {
+        let damaged = |error: serde_json::Error| format!("can't be understood: {error}");
+        let mut value: serde_json::Value = serde_json::from_slice(text).map_err(damaged)?;
+        let stated = value.as_object_mut().and_then(|record| record.shift_remove(DIGEST_KEY));
+        let own = digest::of_value(&value);
+        let record: Record = serde_json::from_value(value).map_err(damaged)?;
+        if record.format != FORMAT_BESIDE && stated.as_ref().and_then(|digest| digest.as_str()) != Some(&own)
+        {
+            return Err("is damaged: its content does not have the digest that it states".into());
+        }
+        Ok(record)
+    }
+}
+
+/// What of a checkpoint is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// The model with its tokenizer.
+    Model,
+    /// All of it, to go on with training.
+    Whole,
 }
 
 /// The directory that holds a run's checkpoints. One process at a time may have it open.
@@ -143,17 +203,28 @@ fn write(
     model.params.fetch()?;
     model.save(partial)?;
     write_more(partial)?;
-    tensors::write(&partial.join(TENSORS_FILE), &model.params, trainer.adamw())?;
+    let own = partial.join(TRAINER_DIR);
+    directory::make_empty(&own)?;
+    tensors::write(&own.join(TENSORS_FILE), &model.params, trainer.adamw())?;
     let record = Record {
         format: FORMAT,
         step,
         updates: trainer.updates(),
         adamw: trainer.config().adamw,
         state: state.clone(),
-        files: directory::sizes(partial)?,
+        files: stamps(partial)?,
     };
-    fs::write(partial.join(RECORD_FILE), serde_json::to_vec_pretty(&record)?)?;
+    fs::write(own.join(RECORD_FILE), record.to_json()?)?;
     Ok(directory::sync(partial)?)
+}
+
+/// Every file under `dir`, by its path there.
+fn stamps(dir: &Path) -> Result<BTreeMap<String, Stamp>, CheckpointError> {
+    let stamp = |path: &Path| {
+        let (bytes, digest) = digest::of_file(path).map_err(io("read", path))?;
+        Ok(Stamp::Content { bytes, digest })
+    };
+    directory::files(dir)?.iter().map(|path| Ok((directory::name_in(dir, path), stamp(path)?))).collect()
 }
 
 /// Writes a further model with its trainer into `dir`, a new folder of the checkpoint that [`Checkpoints::save`] is
@@ -174,47 +245,75 @@ pub fn write_weights(file: &Path, model: &Model) -> Result<(), BoxError> {
     tensors::write_masters(file, &model.params)
 }
 
-/// The newest complete checkpoint in `dir`; `None` where there is none. Changes nothing.
+/// The newest checkpoint that is intact, and what was passed over for it.
+#[derive(Debug)]
+pub struct Newest {
+    /// The checkpoint.
+    pub checkpoint: Checkpoint,
+    /// Why each newer one can't be used, the newest first: to be told.
+    pub passed_over: Vec<CheckpointError>,
+}
+
+impl Newest {
+    /// What a person should be told about what was passed over: a line each.
+    pub fn notes(&self) -> Vec<String> {
+        let used = self.checkpoint.step();
+        self.passed_over
+            .iter()
+            .map(|error| format!("damaged checkpoint: {error}; the one of step {used} is used instead"))
+            .collect()
+    }
+}
+
+/// The newest checkpoint in `dir` whose files of `extent` are what was saved; `None` where there is none. Changes nothing.
 ///
 /// # Errors
-/// If the file system refuses, or there are checkpoints but none is complete.
-pub fn latest(dir: &Path) -> Result<Option<Checkpoint>, CheckpointError> {
+/// If the file system refuses, or there are checkpoints but none is intact.
+pub fn latest(dir: &Path, extent: Extent) -> Result<Option<Newest>, CheckpointError> {
     if !dir.exists() {
         return Ok(None);
     }
-    let mut newest_error = None;
+    let mut passed_over = Vec::new();
     for step in directory::steps(dir)?.into_iter().rev() {
-        match Checkpoint::open(&directory::place(dir, step)) {
-            Ok(checkpoint) => return Ok(Some(checkpoint)),
-            Err(error) => newest_error = newest_error.or(Some(error)),
+        let intact = Checkpoint::open(&directory::place(dir, step))
+            .and_then(|checkpoint| checkpoint.verify(extent).map(|()| checkpoint));
+        match intact {
+            Ok(checkpoint) => return Ok(Some(Newest { checkpoint, passed_over })),
+            Err(error) => passed_over.push(error),
         }
     }
-    newest_error.map_or(Ok(None), Err)
+    passed_over.into_iter().next().map_or(Ok(None), Err)
 }
 
 /// A complete checkpoint on the disk.
 #[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
+    /// Where the trainer's own files lie.
+    own: PathBuf,
     record: Record,
 }
 
 impl Checkpoint {
-    /// Opens the checkpoint directory `path` and checks that every file is there in full.
+    /// Opens the checkpoint directory `path` and checks that every file is there in full. What is in them is checked by
+    /// [`Checkpoint::verify`].
     ///
     /// # Errors
     /// If a file is missing, unreadable, or has another size than when it was saved.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         let incomplete = |problem| CheckpointError::Incomplete { path: path.to_owned(), problem };
-        let text = fs::read(path.join(RECORD_FILE))
-            .map_err(|error| incomplete(format!("{RECORD_FILE} can't be read: {error}")))?;
-        let record: Record = serde_json::from_slice(&text)
-            .map_err(|error| incomplete(format!("{RECORD_FILE} can't be understood: {error}")))?;
-        if record.format != FORMAT {
+        let beside = path.join(RECORD_FILE).is_file();
+        let own = if beside { path.to_owned() } else { path.join(TRAINER_DIR) };
+        let name = directory::name_in(path, &own.join(RECORD_FILE));
+        let text = fs::read(own.join(RECORD_FILE))
+            .map_err(|error| incomplete(format!("{name} can't be read: {error}")))?;
+        let record = Record::from_json(&text).map_err(|problem| incomplete(format!("{name} {problem}")))?;
+        if ![FORMAT_BESIDE, FORMAT].contains(&record.format) {
             let problem = format!("it has format {}, but this version reads {FORMAT}", record.format);
             return Err(CheckpointError::Mismatch { path: path.to_owned(), problem });
         }
-        for (name, &size) in &record.files {
+        for (name, stamp) in &record.files {
+            let size = stamp.bytes();
             let found = fs::metadata(path.join(name))
                 .map_err(|error| incomplete(format!("{name} can't be read: {error}")))?
                 .len();
@@ -222,7 +321,27 @@ impl Checkpoint {
                 return Err(incomplete(format!("{name} has {found} bytes instead of {size}")));
             }
         }
-        Ok(Checkpoint { path: path.to_owned(), record })
+        Ok(Checkpoint { path: path.to_owned(), own, record })
+    }
+
+    /// Reads the files of `extent` and checks that their content is what was saved. Format 1 has nothing to check it with.
+    ///
+    /// # Errors
+    /// Names the file that is damaged or can't be read.
+    pub fn verify(&self, extent: Extent) -> Result<(), CheckpointError> {
+        for (name, stamp) in &self.record.files {
+            let Stamp::Content { digest, .. } = stamp else { continue };
+            if extent == Extent::Model && name.contains('/') {
+                continue;
+            }
+            let file = self.path.join(name);
+            let (_, found) = digest::of_file(&file).map_err(io("read", &file))?;
+            if found != *digest {
+                let problem = format!("{name} is damaged: its content is not what was saved");
+                return Err(CheckpointError::Incomplete { path: self.path.clone(), problem });
+            }
+        }
+        Ok(())
     }
 
     /// The directory, from which [`Model::load`] reads.
@@ -254,10 +373,10 @@ impl Checkpoint {
     pub fn restore(&self, model: &mut Model, trainer: &mut Trainer) -> Result<(), CheckpointError> {
         let (saved, wanted) = (&self.record.adamw, &trainer.config().adamw);
         if saved != wanted {
-            let problem = format!("it was trained with {saved:?}, but {wanted:?} is asked for");
+            let problem = format!("it was trained with {}", differing(saved, wanted));
             return Err(CheckpointError::Mismatch { path: self.path.clone(), problem });
         }
-        let path = self.path.join(TENSORS_FILE);
+        let path = self.own.join(TENSORS_FILE);
         tensors::read(&path, self.record.updates, &mut model.params, trainer.adamw_mut())
     }
 
@@ -268,4 +387,19 @@ impl Checkpoint {
     pub fn restore_weights(&self, file: &str, model: &mut Model) -> Result<(), CheckpointError> {
         tensors::read_masters(&self.path.join(file), &mut model.params)
     }
+}
+
+/// The hyperparameters that differ, as a recipe names them: `beta2 0.999, but 0.95 is asked for`.
+fn differing(saved: &AdamwConfig, wanted: &AdamwConfig) -> String {
+    let values = |config: &AdamwConfig| {
+        [
+            ("beta1", config.beta1),
+            ("beta2", config.beta2),
+            ("epsilon", config.epsilon),
+            ("weight_decay", config.weight_decay),
+        ]
+    };
+    let pairs = values(saved).into_iter().zip(values(wanted)).filter(|(saved, wanted)| saved != wanted);
+    let said = pairs.map(|((name, saved), (_, wanted))| format!("{name} {saved}, but {wanted} is asked for"));
+    said.collect::<Vec<_>>().join("; ")
 }

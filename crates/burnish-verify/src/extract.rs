@@ -24,16 +24,26 @@ pub(crate) enum Mark {
 pub(crate) struct Marked {
     pub(crate) text: String,
     pub(crate) mark: Mark,
+    /// Where the text behind a phrase starts in the response.
+    pub(crate) start: usize,
 }
 
 /// Steps 1 to 4. `None` if nothing marks an answer.
 pub(crate) fn marked(response: &str) -> Option<Marked> {
-    let found = |mark| move |text: String| Marked { text, mark };
+    let found = |mark| move |text: String| Marked { text, mark, start: 0 };
     boxed(response)
         .map(found(Mark::Boxed))
         .or_else(|| tagged(response).map(found(Mark::Tag)))
         .or_else(|| hashes(response).map(found(Mark::Hashes)))
-        .or_else(|| phrase(response).map(found(Mark::Phrase)))
+        .or_else(|| {
+            let (start, _) = phrase_at(response)?;
+            Some(Marked { text: phrase(response, start)?, mark: Mark::Phrase, start })
+        })
+}
+
+/// Where the answer behind the last phrase of `response` starts.
+pub(crate) fn earlier_phrase(response: &str) -> Option<usize> {
+    phrase_at(response).map(|(start, _)| start)
 }
 
 /// The content of the last box, with those joined to it.
@@ -197,8 +207,7 @@ fn phrase_at(response: &str) -> Option<(usize, usize)> {
     other.max(english)
 }
 
-fn phrase(response: &str) -> Option<String> {
-    let (start, _) = phrase_at(response)?;
+fn phrase(response: &str, start: usize) -> Option<String> {
     let rest = response[start..].trim_start_matches([' ', '*', '\n', '\r', '\t', ':', '_', '：']);
     // A display may take several lines.
     for (open, close) in [("$$", "$$"), ("\\[", "\\]"), ("```", "```")] {
@@ -215,27 +224,96 @@ fn is_blank(text: &str) -> bool {
     text.trim_start_matches([' ', '*', '\n', '\r', ':', '.']).is_empty()
 }
 
-/// Length of what stands between "answer" and the answer itself, if this is such a phrase.
+/// Verbs that lead to an answer: "the answer comes out to be".
+const VERBS: &[&str] =
+    &["is", "was", "equals", "becomes", "be", "are", "'s", "equal", "comes", "works", "turns", "amounts"];
+/// What may follow such a verb and still belongs to it.
+const TAILS: &[&str] = &["be", "to", "out", "equal", "been", "is"];
+
+/// Length of what stands between "answer" and the answer itself, if this is such a phrase: `:`, `=`, a dash, or words up
+/// to a verb such as "is" ("the answer to the question, then, must be").
 fn introduction(after: &str) -> Option<usize> {
     let skipped = after.len() - after.trim_start_matches([' ', '*', '_', '`']).len();
     let rest = &after[skipped..];
-    let is_end = |text: &str| !text.starts_with(|c: char| c.is_alphanumeric());
     if rest.starts_with([':', '=', '：']) {
-        return Some(skipped + rest.chars().next().map_or(0, char::len_utf8));
+        let length = rest.chars().next().map_or(0, char::len_utf8);
+        // `answer => 18`
+        return Some(skipped + length + usize::from(rest.starts_with("=>")));
     }
-    if let Some(more) = rest.strip_prefix("is")
-        && is_end(more)
-    {
-        return Some(skipped + 2);
+    for dash in ["- ", "– ", "— ", "–", "—", "->", "-->", "→", "⇒"] {
+        if rest.starts_with(dash) {
+            return Some(skipped + dash.len());
+        }
     }
-    // "The answer to the question is ..."
+    // "the answer 18", "the answer of 18"
+    let value = ["of ", "as ", ""].iter().find_map(|word| {
+        let tail = rest.strip_prefix(word)?;
+        let is_value = tail.starts_with(|c: char| c.is_ascii_digit() || c == '$')
+            || (tail.starts_with('-') && tail[1..].starts_with(|c: char| c.is_ascii_digit()));
+        is_value.then_some(skipped + word.len())
+    });
+    if value.is_some() && skipped > 0 {
+        return value;
+    }
+    // Words up to the first value of the sentence.
     let line = rest.lines().next().unwrap_or("");
-    if ["to ", "for ", "of ", "in ", "we "].iter().any(|word| line.starts_with(word)) {
-        let limit = line.char_indices().nth(80).map_or(line.len(), |(index, _)| index);
-        let is = line[..limit].find(" is ").filter(|at| !line[..*at].contains(". "))?;
-        return Some(skipped + is + " is ".len());
+    let limit = line.char_indices().nth(120).map_or(line.len(), |(index, _)| index);
+    let line = &line[..limit];
+    let stop = [". ", "? ", "! "].iter().filter_map(|stop| line.find(stop)).min().unwrap_or(line.len());
+    let line = &line[..stop];
+    let digit = line.find(|c: char| c.is_ascii_digit() || matches!(c, '$' | '\\'));
+    let window = &line[..digit.unwrap_or(line.len())];
+    let words: Vec<(usize, &str)> = words(window);
+    // The question may have verbs of its own; the last one before the value counts, and without a value the first.
+    let is_verb = |(_, word): &(usize, &str)| {
+        VERBS.contains(word) || word.strip_suffix("n't").is_some_and(|verb| VERBS.contains(&verb))
+    };
+    let is_direct = words.first().is_some_and(is_verb);
+    let at = if digit.is_some() && !is_direct {
+        words.iter().rposition(is_verb)
+    } else {
+        words.iter().position(is_verb)
+    };
+    if let Some(mut at) = at {
+        let (first, word) = words[at];
+        // A letter, an answer of words, must follow: not "the answer is".
+        // "isn't" says more than that an answer follows.
+        let is_denied = word.ends_with("n't");
+        let mut end = if is_denied { first } else { first + word.len() };
+        while !is_denied
+            && let Some((start, word)) = words.get(at + 1).filter(|(_, word)| TAILS.contains(word))
+        {
+            end = start + word.len();
+            at += 1;
+        }
+        let is_plain = !window[..first].contains([':', ';']) && at <= 20;
+        if is_plain {
+            return Some(skipped + end);
+        }
     }
-    None
+    // "Answer (in dollars): 18"
+    let colon = window.find([':', '=', '：'])?;
+    let is_label = words.iter().take_while(|(start, _)| *start < colon).count() <= 6
+        && !rest.starts_with(['.', '?', '!']);
+    is_label.then(|| skipped + colon + window[colon..].chars().next().map_or(1, char::len_utf8))
+}
+
+/// The words of `text` with their places; `'s` is a word of its own.
+fn words(text: &str) -> Vec<(usize, &str)> {
+    let is_part = |c: char| c.is_alphabetic() || matches!(c, '\'' | '’');
+    let mut words = Vec::new();
+    let mut start = None;
+    for (index, c) in text.char_indices().chain([(text.len(), ' ')]) {
+        match (start, is_part(c)) {
+            (None, true) => start = Some(index),
+            (Some(from), false) => {
+                words.push((from, &text[from..index]));
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    words
 }
 
 /// The formulas of `text` (`$..$`, `$$..$$`, `\(..\)`, `\[..\]`) with their places, delimiters included.
@@ -263,7 +341,13 @@ pub(crate) fn formulas(text: &str) -> Vec<(std::ops::Range<usize>, &str)> {
         let inner = start + open.len();
         // A formula is short; looking no further keeps this linear.
         let limit = text.floor_char_boundary(inner + 1000);
-        match text[inner..limit].find(close) {
+        // `$\\$36$` is one formula about money.
+        let content = &text[inner..limit];
+        let end = content
+            .match_indices(close)
+            .map(|(at, _)| at)
+            .find(|at| open != "$" || !content[..*at].ends_with('\\'));
+        match end {
             Some(length) if open != "$" || is_formula(&text[inner..inner + length]) => {
                 at = inner + length + close.len();
                 found.push((start..at, &text[inner..inner + length]));

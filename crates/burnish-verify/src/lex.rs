@@ -175,8 +175,8 @@ impl Lexer {
             'π' => Token::Constant(Constant::Pi),
             '√' => Token::Sqrt,
             '&' => Token::Ampersand,
-            '²' => return self.superscript(2),
-            '³' => return self.superscript(3),
+            '⁻' | '⁺' => return self.superscript(c),
+            c if superscript(c).is_some() => return self.superscript(c),
             '½' => return self.vulgar(1, 2),
             '¼' => return self.vulgar(1, 4),
             '¾' => return self.vulgar(3, 4),
@@ -216,9 +216,22 @@ impl Lexer {
         })
     }
 
-    fn superscript(&mut self, power: i64) -> Option<()> {
+    /// `²`, `⁻¹²`: as a power.
+    fn superscript(&mut self, first: char) -> Option<()> {
+        let mut digits = match first {
+            '⁻' => "-".to_owned(),
+            first => superscript(first).map(String::from).unwrap_or_default(),
+        };
+        while let Some(digit) = self.peek(0).and_then(superscript) {
+            digits.push(digit);
+            self.at += 1;
+        }
+        let power: i64 = digits.parse().ok()?;
         self.push(Token::Caret);
-        self.push(small(power));
+        if power < 0 {
+            self.push(Token::Minus);
+        }
+        self.push(small(power.checked_abs()?));
         Some(())
     }
 
@@ -264,6 +277,11 @@ impl Lexer {
             self.push(Token::Words(word));
             return Some(());
         }
+        // `6.05 x 10^7`
+        if matches!(word.as_str(), "x" | "X") && after_value && self.is_power_of_ten() {
+            self.push(Token::Times);
+            return Some(());
+        }
         if let Some(token) = named(&word) {
             self.push(token);
             return Some(());
@@ -276,6 +294,18 @@ impl Lexer {
             self.push(letter(c));
         }
         Some(())
+    }
+
+    /// Whether `10^` or `10²` stands here.
+    fn is_power_of_ten(&self) -> bool {
+        let rest: Vec<char> =
+            self.chars[self.at..].iter().copied().filter(|c| !c.is_whitespace()).take(5).collect();
+        let is_raised = |c: &char| *c == '^' || *c == '⁻' || superscript(*c).is_some();
+        match rest[..] {
+            ['1', '0', '{', '}', '^'] | ['1', '0', '*', '*', _] => true,
+            ['1', '0', ref rest @ ..] => rest.first().is_some_and(is_raised),
+            _ => false,
+        }
     }
 
     fn command(&mut self) -> Option<()> {
@@ -387,6 +417,11 @@ impl Lexer {
     }
 }
 
+/// Whether `word` is a name of mathematics without a backslash: `sqrt`, `pi`, `sin`.
+pub(crate) fn is_name(word: &str) -> bool {
+    !matches!(word, "and" | "or") && named(word).is_some_and(|token| token != Token::Percent)
+}
+
 fn small(value: i64) -> Token {
     Token::Number { value: crate::work::rational(value), decimals: None, digits: value.to_string() }
 }
@@ -398,6 +433,11 @@ pub(crate) fn letter(c: char) -> Token {
         'i' => Token::Constant(Constant::I),
         c => Token::Symbol(c.to_string()),
     }
+}
+
+/// The digit that a raised digit stands for.
+fn superscript(c: char) -> Option<char> {
+    "⁰¹²³⁴⁵⁶⁷⁸⁹".chars().zip('0'..='9').find_map(|(raised, digit)| (raised == c).then_some(digit))
 }
 
 /// Names that need no backslash.

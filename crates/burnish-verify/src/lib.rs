@@ -17,6 +17,7 @@ pub mod abstention;
 mod choice;
 mod commands;
 mod equal;
+mod explain;
 mod expression;
 mod extract;
 mod json;
@@ -30,6 +31,7 @@ mod prose;
 pub mod qa;
 mod relation;
 mod sample;
+mod show;
 mod structure;
 mod syntax;
 mod text;
@@ -37,6 +39,8 @@ mod units;
 mod work;
 
 use serde::{Deserialize, Serialize};
+
+pub use explain::{Explanation, Place};
 
 /// How a response is compared with a reference answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

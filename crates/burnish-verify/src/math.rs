@@ -1,15 +1,15 @@
 //! Numbers and mathematics: reads an answer out of a response and compares it.
 
 use crate::equal::same;
+use crate::explain::Place;
 use crate::extract::{self, Mark};
 use crate::prose::{self, Reading};
+use crate::relation;
+use crate::show::shown;
 use crate::structure::read;
 use crate::syntax::{Expr, Value};
 use crate::text;
 use crate::work::Work;
-
-/// Most formulas that are taken as one list.
-const FORMULAS: usize = 64;
 
 /// A reference, read once.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +22,8 @@ pub(crate) struct Reference {
     decimal_comma: bool,
     /// Whether `(5)` is -5.
     accounting: bool,
+    /// Whether it is one number, so that a formula with variables beside it is passed over.
+    is_number: bool,
 }
 
 /// What came of a comparison.
@@ -50,12 +52,13 @@ impl Reference {
         let grouped = !matches!(value, Value::List(_) | Value::Set(_));
         let decimal_comma = matches!(value, Value::Quantity { .. });
         let words = text::words(reference);
-        Ok(Reference { value, words, grouped, decimal_comma, accounting: number_only })
+        let is_number = matches!(&value, Value::Quantity { expr, .. } if is_number(expr));
+        Ok(Reference { value, words, grouped, decimal_comma, accounting: number_only, is_number })
     }
 
     /// Judges `response`.
     pub(crate) fn judge(&self, response: &str, work: &mut Work) -> Outcome {
-        let Some((reading, source)) = self.reading(response) else {
+        let Some((reading, source, _)) = self.reading(response) else {
             return Outcome { answer: None, is_same: false };
         };
         // Prose takes `3,5` for two numbers; against one number it is a decimal.
@@ -71,111 +74,153 @@ impl Reference {
         Outcome { answer: Some((source, reading.is_some() || is_same)), is_same }
     }
 
-    /// The answer's value (if it can be read) and its text. `None` if there is no answer.
-    fn reading(&self, response: &str) -> Option<(Option<Value>, String)> {
-        if let Some(found) = extract::marked(response) {
-            let text = extract::stripped(&found.text).to_owned();
-            if let Some(value) = self.read(&text) {
-                return Some((Some(value), text));
+    /// How the reference was read.
+    pub(crate) fn shown(&self) -> String {
+        shown(&self.value)
+    }
+
+    /// Where the answer of `response` was found, and how it was read.
+    pub(crate) fn read_of(&self, response: &str) -> (Option<Place>, Option<String>) {
+        match self.reading(response) {
+            None => (None, None),
+            Some((value, source, place)) => {
+                let decimal = if self.decimal_comma { with_point(&source) } else { None };
+                let value = decimal.and_then(|text| read(&text, true)).or(value);
+                (Some(place), value.as_ref().map(shown))
             }
-            // A box holds an answer and no prose: "any number such as 2" is not 2.
-            let reading =
-                if found.mark == Mark::Boxed { Reading::Nothing } else { self.in_prose(&found.text) };
-            match reading {
-                Reading::Value(value, source) => return Some((Some(value), source)),
-                Reading::Unclear(source) => return Some((None, source)),
-                // "The answer is correct." marks nothing; a box always does.
-                Reading::Nothing if found.mark == Mark::Phrase && !self.is_text() => {}
-                Reading::Nothing if found.mark == Mark::Phrase => {
-                    return Some((None, extract::sentence(&text).to_owned()));
-                }
-                Reading::Nothing => return Some((None, text)),
-            }
-        } else if response.len() <= 400
-            && let Some(value) = self.read(extract::stripped(response))
-        {
-            return Some((Some(value), extract::stripped(response).to_owned()));
         }
-        self.last(response)
+    }
+
+    /// The answer's value (if it can be read), its text, and where it was found. `None` if there is no answer.
+    fn reading(&self, response: &str) -> Option<Found> {
+        let Some(marked) = extract::marked(response) else {
+            if let Some(said) = self.said_in_words(response) {
+                return Some((Some(self.value.clone()), said, Place::Whole));
+            }
+            let bare = extract::stripped(response);
+            let whole = if response.len() <= 400 { self.read(bare) } else { None };
+            if self.is_text() {
+                let last = prose::last(response, false);
+                if let Reading::Value(value @ Value::Text(_), source) = last {
+                    return Some((Some(value), source, Place::Last));
+                }
+            }
+            if let Some(value) = whole {
+                return Some((Some(value), bare.to_owned(), Place::Whole));
+            }
+            if let Some(reading) = prose::named_after(response, 0, self.is_number) {
+                return found(reading, Place::Phrase);
+            }
+            return found(prose::last(response, self.is_number), Place::Last);
+        };
+        let text = extract::stripped(&marked.text).to_owned();
+        let place = Place::of(marked.mark);
+        if marked.mark == Mark::Phrase {
+            return self.after_phrase(response, &marked, text);
+        }
+        if let Some(value) = self.read(&text) {
+            return Some((Some(value), text, place));
+        }
+        // A box holds an answer and no prose: "any number such as 2" is not 2.
+        let reading = if marked.mark == Mark::Boxed {
+            prose::bare(&marked.text)
+        } else {
+            prose::after(&marked.text, 0, self.is_number)
+        };
+        found(reading, place).or(Some((None, text, place)))
+    }
+
+    fn after_phrase(&self, response: &str, marked: &extract::Marked, text: String) -> Option<Found> {
+        // "18 is the answer. To answer it one has to ...": the later of the two counts.
+        if let Some(reading) = prose::named_after(response, marked.start, self.is_number) {
+            return found(reading, Place::Phrase);
+        }
+        if let Some(said) = self.said_in_words(response) {
+            return Some((Some(self.value.clone()), said, Place::Phrase));
+        }
+        if self.is_text() {
+            let reading = prose::after(response, marked.start, false);
+            if let Reading::Value(value @ Value::Text(_), source) = reading {
+                return Some((Some(value), source, Place::Phrase));
+            }
+            if prose::is_denied(response, marked.start) {
+                return Some((None, text, Place::Phrase));
+            }
+            if let Some(value) = self.read(&text) {
+                return Some((Some(value), text, Place::Phrase));
+            }
+            let said = extract::sentence(&text).to_owned();
+            return Some((None, said, Place::Phrase));
+        }
+        // Nothing but an answer follows, and nothing denies it.
+        let is_last = response[marked.start..].trim_end().ends_with(marked.text.trim_end());
+        if is_last
+            && !text.ends_with('!')
+            && !prose::is_denied(response, marked.start)
+            && let Some(value) = self.read(&text)
+        {
+            return Some((Some(value), text, Place::Phrase));
+        }
+        let mut start = marked.start;
+        let mut end = response.len();
+        let mut unclear = None;
+        for _ in 0..4 {
+            match prose::after(&response[..end], start, self.is_number) {
+                Reading::Value(value, source) => return Some((Some(value), source, Place::Phrase)),
+                Reading::Unclear(source) => unclear = unclear.or(Some(source)),
+                Reading::Nothing => {}
+            }
+            // A phrase under a condition ("if the answer is 7"), or with nothing behind it, gives way to one before it.
+            if unclear.is_some() && !prose::is_supposed(response, start) {
+                break;
+            }
+            let Some(earlier) = extract::earlier_phrase(&response[..start]) else { break };
+            end = start;
+            start = earlier;
+        }
+        if let Some(source) = unclear {
+            return Some((None, source, Place::Phrase));
+        }
+        if let Some(value) = self.read(&text) {
+            return Some((Some(value), text, Place::Phrase));
+        }
+        // "The answer is correct." marks nothing.
+        found(prose::last(response, self.is_number), Place::Last)
+    }
+
+    /// The marked text, or that before "is the answer", where its words are those of a reference of words or of one letter.
+    fn said_in_words(&self, response: &str) -> Option<String> {
+        if !(self.is_text() || relation::is_name(&self.value)) || self.words.is_empty() {
+            return None;
+        }
+        let candidates = text::candidates(response);
+        candidates.into_iter().find(|candidate| text::words(extract::stripped(candidate)) == self.words)
     }
 
     fn is_text(&self) -> bool {
         matches!(self.value, Value::Text(_))
     }
 
+    /// Reads a text that is nothing but an answer.
     fn read(&self, text: &str) -> Option<Value> {
         let text = if self.accounting { accounted(text) } else { text.to_owned() };
         let text = if self.decimal_comma { with_point(&text).unwrap_or(text) } else { text };
+        let is_thousands = self.is_number && text.ends_with(['k', 'K', 'M', 'B']);
+        if !self.is_text() && (is_thousands || prose::has_words(&text)) {
+            return None;
+        }
         read(&text, self.grouped).filter(|value| self.is_text() || !is_mere_words(value))
     }
+}
 
-    /// The first formula or number of a sentence that is known to hold the answer.
-    fn in_prose(&self, text: &str) -> Reading {
-        let sentence = extract::sentence(text);
-        let clean = extract::stripped(sentence);
-        if clean.starts_with("not ") {
-            return Reading::Unclear(clean.to_owned());
-        }
-        if let Some(value) = self.read(clean) {
-            return Reading::Value(value, clean.to_owned());
-        }
-        let formulas = extract::formulas(text);
-        let number = prose::first(text);
-        if let Some((range, _)) = formulas.first() {
-            let is_number_earlier = match &number {
-                Reading::Value(_, source) | Reading::Unclear(source) => {
-                    text.find(source.as_str()).is_some_and(|at| at < range.start)
-                }
-                Reading::Nothing => false,
-            };
-            if !is_number_earlier && let Some(found) = self.joined(text, &formulas, 0, true) {
-                return Reading::Value(found.0, found.1);
-            }
-        }
-        number
-    }
+/// A value (if it can be read), its text, and where it was found.
+type Found = (Option<Value>, String, Place);
 
-    /// The last formula or number that can be read.
-    fn last(&self, response: &str) -> Option<(Option<Value>, String)> {
-        let (number, number_at) = prose::last(response);
-        let formulas = extract::formulas(response);
-        for index in (0..formulas.len()).rev().take(8) {
-            let (range, _) = &formulas[index];
-            if number != Reading::Nothing && number_at >= range.end {
-                break;
-            }
-            if let Some((value, source)) = self.joined(response, &formulas, index, false) {
-                return Some((Some(value), source));
-            }
-        }
-        match number {
-            Reading::Value(value, source) => Some((Some(value), source)),
-            Reading::Unclear(source) => Some((None, source)),
-            Reading::Nothing => None,
-        }
-    }
-
-    /// The formula at `index` and those joined to it (after it, or before it) as one answer.
-    fn joined(
-        &self,
-        text: &str,
-        formulas: &[(std::ops::Range<usize>, &str)],
-        index: usize,
-        forward: bool,
-    ) -> Option<(Value, String)> {
-        let (mut first, mut last) = (index, index);
-        let is_joined = |left: usize, right: usize| {
-            extract::is_connective(&text[formulas[left].0.end..formulas[right].0.start])
-        };
-        while forward && last + 1 < formulas.len().min(index + FORMULAS) && is_joined(last, last + 1) {
-            last += 1;
-        }
-        while !forward && first > index.saturating_sub(FORMULAS) && is_joined(first - 1, first) {
-            first -= 1;
-        }
-        let source =
-            formulas[first..=last].iter().map(|(_, inner)| inner.trim()).collect::<Vec<_>>().join(", ");
-        self.read(extract::stripped(&source)).map(|value| (value, source))
+fn found(reading: Reading, place: Place) -> Option<Found> {
+    match reading {
+        Reading::Value(value, source) => Some((Some(value), source, place)),
+        Reading::Unclear(source) => Some((None, source, place)),
+        Reading::Nothing => None,
     }
 }
 

@@ -7,6 +7,8 @@ use crate::lex::{Lexer, Token};
 
 /// Most digits of one number.
 const DIGITS: usize = 400;
+/// Largest exponent of E-notation.
+const EXPONENT: i32 = 400;
 
 impl Lexer {
     /// How many characters a separator of thousands takes at `ahead`, if three digits and no fourth follow.
@@ -93,6 +95,13 @@ impl Lexer {
             value += BigRational::new(block.parse().ok()?, period * BigInt::from(10).pow(places));
             decimals = None;
         }
+        if let Some((length, power)) = exponent(|ahead| self.peek(ahead)) {
+            self.at += length;
+            let shift = BigRational::from_integer(BigInt::from(10).pow(power.unsigned_abs()));
+            value = if power < 0 { value / shift } else { value * shift };
+            decimals = decimals.and_then(|places| u32::try_from(i64::from(places) - i64::from(power)).ok());
+            digits = value.to_string();
+        }
         self.push(Token::Number { value, decimals, digits });
         Some(())
     }
@@ -106,6 +115,25 @@ impl Lexer {
         let is_block = !block.is_empty() && block.chars().all(|c| c.is_ascii_digit());
         is_block.then(|| (block.to_owned(), "\\overline{".len() + end + 1))
     }
+}
+
+/// The length of an exponent (`e7`, `E-3`, `e+05`) and its value, where one starts. It is one only right behind digits and
+/// where no letter or digit follows, so that `2e` and `2ex` stay algebra.
+pub(crate) fn exponent(char_at: impl Fn(usize) -> Option<char>) -> Option<(usize, i32)> {
+    if !matches!(char_at(0), Some('e' | 'E')) {
+        return None;
+    }
+    let is_signed = matches!(char_at(1), Some('+' | '-' | '−'));
+    let start = 1 + usize::from(is_signed);
+    let mut end = start;
+    while char_at(end).is_some_and(|c| c.is_ascii_digit()) && end < start + 5 {
+        end += 1;
+    }
+    let follows = char_at(end).is_some_and(|c| c.is_alphanumeric() || matches!(c, '^' | '_' | '(' | '\\'));
+    let digits: String = (start..end).filter_map(&char_at).collect();
+    let power: i32 = digits.parse().ok().filter(|power| *power <= EXPONENT)?;
+    let is_negative = matches!(char_at(1), Some('-' | '−'));
+    (!follows).then_some((end, if is_negative { -power } else { power }))
 }
 
 /// Digits of the scripts that MGSM's languages use.

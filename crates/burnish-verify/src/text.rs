@@ -4,20 +4,83 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 
 use crate::extract::{self, Mark};
-use crate::numeral::ascii_digit;
+use crate::numeral::{ascii_digit, exponent};
+use crate::prose;
 
 /// Longest response that is compared as text, in bytes.
 const LENGTH: usize = 1 << 16;
 /// Attempts to split a response into the items of a list.
 const ATTEMPTS: u32 = 10_000;
 
+/// Words that lead to an answer and are no part of it: "the answer is therefore Paris".
+const LEADS: &[&str] = &[
+    "therefore",
+    "thus",
+    "hence",
+    "then",
+    "indeed",
+    "simply",
+    "just",
+    "clearly",
+    "obviously",
+    "definitely",
+    "certainly",
+    "probably",
+    "likely",
+    "surely",
+    "actually",
+    "of course,",
+    "in fact",
+    "most likely",
+    "therefore,",
+    "thus,",
+    "hence,",
+    "then,",
+    "evidently",
+    "presumably",
+];
+
 /// The candidates for a text answer: the marked one, or the whole response.
 pub(crate) fn candidates(response: &str) -> Vec<String> {
-    let Some(found) = extract::marked(response) else { return vec![response.trim().to_owned()] };
+    let Some(found) = extract::marked(response) else {
+        let whole = response.trim().to_owned();
+        // "Paris is the answer."
+        let lower = whole.to_ascii_lowercase();
+        let named = [
+            "is the answer",
+            "is the final answer",
+            "is the correct answer",
+            "is my answer",
+            "is my final answer",
+        ];
+        let bare = lower.trim_end_matches(['.', '!']);
+        let named = named
+            .iter()
+            .find_map(|phrase| bare.strip_suffix(phrase))
+            .map(|before| whole[..before.len()].trim().to_owned());
+        let mut candidates = vec![whole];
+        candidates.extend(named.filter(|named| !named.contains('\n')));
+        return candidates;
+    };
     let text = found.text.trim();
     match found.mark {
+        Mark::Phrase if prose::is_denied(response, found.start) => vec![format!("not {text}")],
         // A phrase is followed by its sentence's stop or stands in quotes.
-        Mark::Phrase => vec![text.to_owned(), extract::stripped(text).to_owned()],
+        Mark::Phrase => {
+            let mut candidates = vec![text.to_owned(), extract::stripped(text).to_owned()];
+            // "The answer is to reduce costs": the infinitive is the answer's.
+            let before = response[..found.start].trim_end();
+            if before.to_ascii_lowercase().ends_with(" to") {
+                candidates.push(extract::stripped(&format!("to {text}")).to_owned());
+            }
+            let lower = text.to_ascii_lowercase();
+            for lead in LEADS {
+                if let Some(rest) = lower.strip_prefix(lead).filter(|rest| rest.starts_with([' ', ':'])) {
+                    candidates.push(extract::stripped(&text[text.len() - rest.len()..]).to_owned());
+                }
+            }
+            candidates
+        }
         _ => vec![text.to_owned()],
     }
 }
@@ -49,6 +112,16 @@ pub(crate) enum Piece {
     Word(String),
     Number(BigRational),
     Percent,
+}
+
+impl std::fmt::Display for Piece {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Piece::Word(word) => f.write_str(word),
+            Piece::Number(value) => write!(f, "{value}"),
+            Piece::Percent => f.write_str("%"),
+        }
+    }
 }
 
 /// A text without case, punctuation, articles and spacing; numbers by value, `(3)` as -3 where it stands alone.
@@ -144,7 +217,13 @@ fn number(chars: &[char], start: usize) -> (Option<BigRational>, usize) {
         }
     }
     let value = (digits.len() <= 100).then(|| digits.parse::<BigInt>().ok()).flatten();
-    (value.map(|value| BigRational::new(value, BigInt::from(10).pow(places))), end)
+    let mut value = value.map(|value| BigRational::new(value, BigInt::from(10).pow(places)));
+    if let Some((length, power)) = exponent(|ahead| chars.get(end + ahead).copied()) {
+        end += length;
+        let shift = BigRational::from_integer(BigInt::from(10).pow(power.unsigned_abs()));
+        value = value.map(|value| if power < 0 { value / shift } else { value * shift });
+    }
+    (value, end)
 }
 
 /// `-5`, `-$5`, and accountants' `(5)`, `$ (5)`; `- 5` is an item of a list.
@@ -212,6 +291,8 @@ mod tests {
             ("$ (3.5)", "-$3.50"),
             ("- 5 apples", "5 Apples"),
             ("75%", "75 percent"),
+            ("6.05e7 years", "60,500,000 years"),
+            ("1E-3", "0.001"),
             (r"\text{Paris}", "paris"),
             ("the Group’s", "group's"),
         ];
@@ -227,6 +308,31 @@ mod tests {
         ];
         for (a, b) in other {
             assert_ne!(pieces(a), pieces(b), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn words_that_lead_to_an_answer_are_no_part_of_it() {
+        let is_found =
+            |response: &str| candidates(response).iter().any(|found| pieces(found) == pieces("Paris"));
+        for response in [
+            "The answer is therefore Paris.",
+            "The answer is clearly **Paris**.",
+            "Paris is the answer.",
+            "Paris",
+        ] {
+            assert!(is_found(response), "{response}");
+        }
+        for response in [
+            "The answer is not Paris.",
+            "The answer isn't Paris.",
+            "I don't think the answer is Paris.",
+            "The wrong answer is Paris.",
+            "If the answer is Paris, I am lost.",
+            "Not Paris is the answer.",
+            "Paris isn't the answer.",
+        ] {
+            assert!(!is_found(response), "{response}");
         }
     }
 

@@ -2,9 +2,16 @@
 //!
 //! Only this crate knows arguments, colours and signals; everything else is in `burnish-run`.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+#[macro_use]
+mod out;
+
 mod commands;
+mod program;
 mod progress;
 mod signals;
+mod words;
 
 use std::process::ExitCode;
 
@@ -13,6 +20,9 @@ use clap::{Parser, Subcommand};
 // Large temporaries of a step are reused instead of being handed back to the system.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Exit status where the arguments are wrong, before anything is done.
+const WRONG_ARGUMENTS: u8 = 2;
 
 /// Post-training of reasoning models and agents with reinforcement learning, in one binary.
 #[derive(Debug, Parser)]
@@ -46,10 +56,34 @@ enum Command {
     /// Look into data files, and compare training data with evaluation data.
     #[command(subcommand)]
     Data(commands::data::Command),
+    /// Judge responses by a verifier, and show how both sides were read.
+    Verify(commands::verify::Arguments),
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
+    let done = match Arguments::try_parse() {
+        Ok(arguments) => run(arguments.command),
+        Err(asked) if asked.use_stderr() => {
+            eprint!("{}", words::plain(&asked.to_string()));
+            return ExitCode::from(WRONG_ARGUMENTS);
+        }
+        // Help, or the version.
+        Err(asked) => {
+            print!("{asked}");
+            Ok(())
+        }
+    };
+    match done.and_then(|()| out::finish()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", program::as_called(&words::plain(&error.to_string())));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> commands::Done {
+    match command {
         Command::Train(arguments) => commands::train::run(arguments, None),
         Command::Sft(arguments) => commands::train::run(arguments, Some(burnish_run::recipe::Method::Sft)),
         Command::Study(arguments) => commands::study::run(arguments),
@@ -60,12 +94,6 @@ fn main() -> ExitCode {
         Command::Methods(arguments) => commands::methods::run(arguments),
         Command::Env(command) => commands::env::run(command),
         Command::Data(command) => commands::data::run(command),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
+        Command::Verify(arguments) => commands::verify::run(arguments),
     }
 }

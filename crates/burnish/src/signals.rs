@@ -1,10 +1,10 @@
 //! Ctrl-C: the first finishes what is under way and saves, the second stops at once.
 
-use std::io::Write;
-
 use burnish_run::watch::Stop;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+
+use crate::out;
 
 /// Exit status of a run that a second signal ended.
 const STOPPED_AT_ONCE: i32 = 130;
@@ -39,15 +39,12 @@ pub(crate) fn listen(stop: Stop, work: Work) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     std::thread::spawn(move || {
         for _ in signals.forever() {
-            // Nothing is left to do when the terminal is gone.
-            let _ = if stop.is_asked() {
-                writeln!(std::io::stderr(), "\nstopped at once; {}", work.left())
-            } else {
-                writeln!(std::io::stderr(), "\n{}; once more to stop at once", work.finishing())
-            };
             if stop.is_asked() {
+                out::keep_below(None);
+                eprintln!("stopped at once; {}", work.left());
                 std::process::exit(STOPPED_AT_ONCE);
             }
+            eprintln!("{}; once more to stop at once", work.finishing());
             stop.ask();
         }
     });

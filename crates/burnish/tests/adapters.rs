@@ -25,7 +25,7 @@ fn a_run_on_an_adapter_resumes_evaluates_and_merges() {
         train(&part, "checkpoint.every=3");
         std::fs::remove_dir_all(scratch.path(&format!("{part}/checkpoints/step_6"))).unwrap();
         scratch.burnish(&["train", "--resume", &part]).succeeds();
-        for file in ["adapter_model.safetensors", "trainer.safetensors"] {
+        for file in ["adapter_model.safetensors", "trainer/trainer.safetensors"] {
             let of = |dir: &str| scratch.read(&format!("{dir}/checkpoints/step_6/{file}"));
             assert!(of(&whole) == of(&part), "{file} differs");
         }

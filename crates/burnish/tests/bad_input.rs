@@ -27,7 +27,7 @@ fn a_wrong_recipe_is_refused_by_key() {
     refused(&scratch, &["env.config.agents=9"], &["env.config.agents"]);
     refused(&scratch, &["env.config.sizes.2.hole_ratio=7"], &["hole_ratio"]);
     refused(&scratch, &["gate={gate=\"dwd\"}"], &["gate.gate", "dgg"]);
-    refused(&scratch, &["gate={}"], &["gate", "missing field"]);
+    refused(&scratch, &["gate={}"], &["gate", "lacks the key `gate`"]);
     refused(&scratch, &["gate={gate=\"dgg\", config={taw=1}}"], &["gate.config.taw", "tau"]);
     refused(&scratch, &["gate={gate=\"dgg\"}", "gate.config.tau=inf"], &["gate.config.tau", "in quotes"]);
     refused(&scratch, &["gate={gate=\"dgg\", config={decay=2}}"], &["gate.config.decay", "1 or less"]);
@@ -54,8 +54,8 @@ fn a_wrong_model_directory_is_refused_by_file_and_tensor() {
         let dir = scratch.path("copy");
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir(&dir).unwrap();
-        for entry in std::fs::read_dir(&policy).unwrap() {
-            let entry = entry.unwrap();
+        let entries = std::fs::read_dir(&policy).unwrap().map(Result::unwrap);
+        for entry in entries.filter(|entry| entry.path().is_file()) {
             std::fs::copy(entry.path(), dir.join(entry.file_name())).unwrap();
         }
         dir
@@ -95,6 +95,22 @@ fn a_wrong_model_directory_is_refused_by_file_and_tensor() {
 }
 
 #[test]
+fn a_run_directory_names_its_newest_checkpoint() {
+    let scratch = Scratch::with_policy();
+    let train = ["train", "grpo.toml", "policy.path=tiny", "run.dir=of_run", "train.max_steps=1"];
+    scratch.burnish(&train).succeeds();
+    let kept = String::from_utf8(scratch.read("of_run/recipe.toml")).unwrap();
+    assert!(kept.contains("tiny/checkpoints/step_120"), "a later checkpoint changes nothing: {kept}");
+    let success = |path: &str| {
+        let arguments = ["eval", "grpo.toml", &format!("policy.path={path}"), "--json"];
+        let told = scratch.burnish(&arguments).succeeds().stdout();
+        serde_json::from_str::<serde_json::Value>(&told).unwrap()["success"]["mean"].clone()
+    };
+    assert_eq!(success("tiny"), success("tiny/checkpoints/step_120"));
+    refused(&scratch, &["policy.path=nobody/nothing"], &["policy.path", "`hf download nobody/nothing`"]);
+}
+
+#[test]
 fn a_prompt_that_does_not_fit_is_refused_or_dropped_as_the_recipe_says() {
     let scratch = Scratch::with_policy();
     let config = scratch.path("tiny/checkpoints/step_120/config.json");
@@ -110,8 +126,11 @@ fn a_prompt_that_does_not_fit_is_refused_or_dropped_as_the_recipe_says() {
         "overlong",
     ]);
     let dropped = ["train", "grpo.toml", "run.dir=dropped", "rollout.overlong=drop"];
-    let said = scratch.burnish(&dropped).succeeds().stdout();
-    assert!(said.contains("nothing could be scored"), "{said}");
+    let failed =
+        scratch.burnish(&dropped).fails_with(&["steps 1 to 3", "tokens", "`train.unscored_steps_max`"]);
+    let said = failed.stdout();
+    let evaluated = "success 0.0 % [0.0, 0.0]; 8 of 8 episodes counted as a failure: the prompt does not fit";
+    assert!(said.contains(evaluated), "{said}");
 }
 
 #[test]
@@ -157,7 +176,7 @@ fn wrong_data_files_are_refused_by_the_commands_that_look_into_them() {
 fn a_full_disk_while_saving_leaves_the_previous_checkpoint_intact() {
     let scratch = Scratch::with_policy();
     scratch.burnish(&["train", "grpo.toml", "run.dir=full", "train.max_steps=2"]).succeeds();
-    let weights = scratch.read("full/checkpoints/step_2/trainer.safetensors");
+    let weights = scratch.read("full/checkpoints/step_2/trainer/trainer.safetensors");
     let recipe = String::from_utf8(scratch.read("full/recipe.toml")).unwrap();
     scratch.write("full/recipe.toml", recipe.replace("max_steps = 2", "max_steps = 4"));
     // In blocks of 512 bytes (POSIX): room for the journal, but not for the optimiser's state.
@@ -172,7 +191,7 @@ fn a_full_disk_while_saving_leaves_the_previous_checkpoint_intact() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("step 4") && error.contains("not saved"), "{error}");
-    assert!(scratch.read("full/checkpoints/step_2/trainer.safetensors") == weights);
+    assert!(scratch.read("full/checkpoints/step_2/trainer/trainer.safetensors") == weights);
     let left: Vec<_> = std::fs::read_dir(scratch.path("full/checkpoints"))
         .unwrap()
         .map(|e| e.unwrap().file_name())
@@ -181,4 +200,116 @@ fn a_full_disk_while_saving_leaves_the_previous_checkpoint_intact() {
     // With room again the run goes on.
     scratch.burnish(&["train", "--resume", "full"]).succeeds();
     assert!(scratch.path("full/checkpoints/step_4/model.safetensors").exists());
+}
+
+/// What people read is written for people: no names of types, no dumps of values.
+#[test]
+fn no_message_speaks_the_language_of_the_program() {
+    let scratch = Scratch::new();
+    scratch.write("grpo.toml", TINY_GRPO);
+    scratch.write("rows.jsonl", "{\"prompt\": \"a\", \"answer\": \"1\"}\n");
+    scratch.write("empty.toml", "");
+    let sections = [
+        "run",
+        "policy",
+        "env",
+        "train",
+        "rollout",
+        "loss",
+        "optimizer",
+        "eval",
+        "checkpoint",
+        "data",
+        "reward",
+        "critic",
+        "teacher",
+        "gate",
+        "metrics",
+        "advantage",
+        "advantage.config",
+        "loss.config",
+        "env.config",
+        "env.config.sizes",
+        "env.config.reward",
+        "policy.lora",
+        "policy.new",
+        "eval.also",
+        "data.demonstrations",
+        "run.seed",
+        "run.threads",
+        "train.max_steps",
+        "train.epochs",
+        "rollout.temperature",
+        "rollout.stop",
+        "rollout.group_size",
+        "optimizer.learning_rate",
+        "optimizer.schedule",
+        "policy.precision",
+        "policy.path",
+        "reward.weights",
+        "eval.tasks",
+        "data.path",
+        "env.config.agents",
+        "checkpoint.keep",
+        "train.method",
+    ];
+    let mut messages = Vec::new();
+    for key in sections {
+        for value in ["3.5", "-1", "x", "[1]", "[[1]]", "{}", "{zzz=1}", "true", ""] {
+            let change = format!("{key}={value}");
+            let output = scratch.command(&["train", "grpo.toml", "--dry-run", &change]).output().unwrap();
+            messages.push((change, String::from_utf8(output.stderr).unwrap()));
+        }
+    }
+    for line in [
+        "train empty.toml",
+        "study grpo.toml",
+        "env show chains x=1",
+        "env show chains steps=3",
+        "env show chains --tasks x",
+        "env show chains --seed -1",
+        "env show rows path=rows.jsonl verifier=3",
+        "data show rows.jsonl --columns x=y",
+        "data show rows.jsonl --count x",
+        "eval gsm8k --samples x",
+        "eval gsm8k --temperature x",
+        "eval gsm8k --k ,",
+        "rollout grpo.toml --count 0",
+        "rollout grpo.toml --step 3",
+        "eval grpo.toml --step 3",
+        "methods show grpo",
+        "methods show ppo_clip",
+    ] {
+        let output = scratch.command(&line.split(' ').collect::<Vec<_>>()).output().unwrap();
+        let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+        messages.push((line.to_owned(), said));
+    }
+    let refused = messages.iter().filter(|(_, message)| message.starts_with("error: ")).count();
+    assert!(refused > 200, "{refused}");
+    for (line, message) in messages {
+        for word in [
+            "f64",
+            "f32",
+            "u64",
+            "usize",
+            "struct ",
+            "enum ",
+            "Some(",
+            "None",
+            "Golden(",
+            "Oracle(",
+            "Os {",
+            "::",
+            "invalid type",
+            "invalid digit",
+            "a sequence",
+            "a map",
+            "panicked",
+            " with 7 elements",
+            "untagged",
+        ] {
+            let said = message.replace("`f32` or `bf16`", "");
+            assert!(!said.contains(word), "burnish {line}: `{word}` is in: {message}");
+        }
+    }
 }

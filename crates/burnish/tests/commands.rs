@@ -137,11 +137,20 @@ for line in sys.stdin:
     let unscored: f64 = rows.iter().map(|row| row["episodes/unscored"].as_f64().unwrap()).sum();
     assert!(unscored >= 4.0 && unscored % 4.0 == 0.0, "{unscored}");
 
-    // A verifier that never works is said at every step.
+    // Only the first step shows which components such a verifier names.
+    let typo = ["train", "rows.toml", "eval.tasks=0", "run.dir=typo", "reward.weights={lenght=2.0}"];
+    scratch.burnish(&typo).fails_with(&["`reward.weights.lenght`", "did you mean `reward.weights.length`?"]);
+
+    // A verifier that never works is said at every step, and ends the run.
     scratch.write("reward.py", "raise SystemExit('no licence')");
-    let said = scratch.burnish(&["train", "rows.toml", "eval.tasks=0", "run.dir=broken"]).succeeds().stdout();
-    assert_eq!(said.matches("no episode could be scored").count(), 6, "{said}");
-    assert!(said.contains("no licence"), "{said}");
+    let failed = scratch.burnish(&["train", "rows.toml", "eval.tasks=0", "run.dir=broken"]).fails_with(&[
+        "steps 1 to 3",
+        "no licence",
+        "burnish train --resume broken",
+    ]);
+    let said = failed.stdout();
+    assert_eq!(said.matches("no episode could be scored").count(), 3, "{said}");
+    assert!(said.contains("no licence") && !said.contains("the trained policy"), "{said}");
 }
 
 #[test]
@@ -246,7 +255,8 @@ fn training_rows_that_hold_evaluation_rows_are_reported_and_dropped() {
         "eval.tasks=6",
         "data.decontaminate.action=drop",
     ];
-    let said = scratch.burnish(&grpo).succeeds().stdout();
+    // Nothing judges them, which ends the run after its only step.
+    let said = scratch.burnish(&grpo).fails_with(&["step 1", "no verifier is set"]).stdout();
     assert!(said.contains("3 of 15 training rows") && said.contains("dropped"), "{said}");
 }
 

@@ -141,6 +141,62 @@ fn every_block_of_toml_on_the_pages_is_accepted() {
     }
 }
 
+/// Files with this ending below a folder of the repository.
+fn files(folder: &str, ends: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(root().join(folder)).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            found.extend(files(&format!("{folder}/{name}"), ends));
+        } else if path.extension().is_some_and(|end| ends.iter().any(|own| end == *own)) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// Users have the repository and nothing beside it.
+#[test]
+fn no_page_and_no_recipe_needs_a_folder_beside_the_repository() {
+    let mut pages = vec![root().join("README.md"), root().join("models/starter/README.md")];
+    pages.extend(files("docs", &["md", "toml", "py", "sh"]));
+    pages.extend(files("recipes", &["toml"]));
+    assert!(pages.len() > 100, "{}", pages.len());
+    for page in pages {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for word in ["../shared", "shared/data", "/work/"] {
+            let line = text.lines().find(|line| line.contains(word));
+            assert!(line.is_none(), "{}: {line:?}", page.display());
+        }
+    }
+}
+
+/// What a recipe trains on without a word about where it comes from is there.
+#[test]
+fn every_recipe_is_complete() {
+    for path in files("recipes", &["toml"]) {
+        let path = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+        let command = if path.contains("studies/") { "study" } else { "train" };
+        let output = burnish(&[command, &path, "--dry-run"]);
+        assert!(output.status.success(), "{path}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn what_the_readme_names_is_there() {
+    let readme = page("README.md");
+    let words = readme.split(|end: char| end.is_whitespace() || "`(),;".contains(end));
+    let mut named = 0;
+    for word in words.map(|word| word.trim_end_matches(['.', ':'])) {
+        if ["docs/", "recipes/", "models/", "bench/"].iter().any(|folder| word.starts_with(folder)) {
+            assert!(root().join(word).exists(), "README.md names {word}");
+            named += 1;
+        }
+    }
+    assert!(named > 25, "{named}");
+}
+
 #[test]
 fn both_pages_train_on_the_same_rows() {
     for rows in ["problems", "problems_eval"] {

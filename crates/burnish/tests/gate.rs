@@ -35,13 +35,13 @@ fn of(rows: &[Value], name: &str) -> Vec<f64> {
 
 #[track_caller]
 fn assert_same_learning(scratch: &Scratch, one: &str, other: &str, without: &[&str]) {
-    for file in ["model.safetensors", "trainer.safetensors"] {
+    for file in ["model.safetensors", "trainer/trainer.safetensors"] {
         let of = |dir: &str| scratch.read(&format!("{dir}/checkpoints/step_6/{file}"));
         assert!(of(one) == of(other), "{file} of {one} differs from that of {other}");
     }
     assert_eq!(metrics(scratch, one, without), metrics(scratch, other, without));
     let updates = |dir: &str| {
-        let record = scratch.read(&format!("{dir}/checkpoints/step_6/trainer.json"));
+        let record = scratch.read(&format!("{dir}/checkpoints/step_6/trainer/trainer.json"));
         serde_json::from_slice::<Value>(&record).unwrap()["updates"].clone()
     };
     assert_eq!(updates(one), updates(other));

@@ -91,9 +91,9 @@ fn resume_and_compare(scratch: &Scratch, libraries: &Path, parts: &[&str]) {
     assert!(parts.iter().map(of).eq(before), "the resumed run differs");
 }
 
-/// The masters in `trainer.safetensors` of a checkpoint.
+/// The masters in `trainer/trainer.safetensors` of a checkpoint.
 fn masters(scratch: &Scratch, checkpoint: &str) -> Vec<f32> {
-    let file = scratch.read(&format!("{checkpoint}/trainer.safetensors"));
+    let file = scratch.read(&format!("{checkpoint}/trainer/trainer.safetensors"));
     let tensors = safetensors::SafeTensors::deserialize(&file).unwrap();
     let mut names: Vec<&str> =
         tensors.names().into_iter().filter(|name| name.starts_with("master.")).collect();

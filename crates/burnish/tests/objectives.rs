@@ -135,3 +135,16 @@ fn a_judge_of_pairs_decides_which_answers_are_raised() {
     refused(&["judge={}"], &["judge.endpoint", "must say which policy judges"]);
     refused(&[judge, "advantage.estimator=grpo"], &["`judge`", "compares no pairs"]);
 }
+
+#[test]
+fn methods_shows_presets_and_knows_what_was_meant() {
+    let scratch = Scratch::new();
+    let list = scratch.burnish(&["methods"]).succeeds().stdout();
+    let shown = scratch.burnish(&["methods", "show", "trl-1.16/gspo"]).succeeds().stdout();
+    assert!(list.contains("trl-1.16/gspo") && list.contains("importance_sampling_level"), "{list}");
+    for said in ["objective = \"gspo\"", "[loss.config]", "importance_sampling_level", "beta > 0", "differs"]
+    {
+        assert!(shown.contains(said), "{said}: {shown}");
+    }
+    scratch.burnish(&["methods", "show", "gpso"]).fails_with(&["did you mean `gspo`?"]);
+}

@@ -7,13 +7,13 @@ mod common;
 use std::process::{Child, Stdio};
 
 use burnish_run::journal::{EpisodeKind, Journal};
-use common::{Scratch, timeless_metrics, timeless_scalars, wait_until};
+use common::{Scratch, as_before, timeless_metrics, timeless_scalars, wait_until};
 use serde_json::Value;
 
 /// Weights, optimiser state and metrics of the run in `dir` equal those of the run in `whole`.
 #[track_caller]
 fn assert_same_run(scratch: &Scratch, dir: &str, whole: &str, step: u64) {
-    for file in ["model.safetensors", "trainer.safetensors"] {
+    for file in ["model.safetensors", "trainer/trainer.safetensors"] {
         let of = |dir: &str| scratch.read(&format!("{dir}/checkpoints/step_{step}/{file}"));
         assert!(of(dir) == of(whole), "{file} of {dir} differs from that of {whole}");
     }
@@ -188,6 +188,7 @@ fn what_a_gate_has_seen_and_where_the_weights_began_survive_a_kill() {
     assert!(of("gate/closed").contains(&1.0), "the gate has closed: {:?}", of("gate/z"));
     assert!(of("divergence/lm_head").windows(2).all(|pair| pair[0] != pair[1]), "{rows:?}");
     // A state that is not there is not taken for an empty one.
+    as_before(&scratch.path("whole/checkpoints/step_6"));
     let record = "whole/checkpoints/step_6/trainer.json";
     let mut saved: serde_json::Value = serde_json::from_slice(&scratch.read(record)).unwrap();
     saved["state"]["stage"]["gate"] = serde_json::Value::Null;
@@ -212,7 +213,7 @@ fn a_run_with_a_critic_goes_on_with_what_the_critic_has_learnt() {
     // Past the first checkpoint, which is made after 2 of the 6 steps.
     kill_and_resume(&scratch, "killed", &killed, 5);
     assert_same_run(&scratch, "killed", "whole", 6);
-    for file in ["model.safetensors", "trainer.safetensors"] {
+    for file in ["model.safetensors", "trainer/trainer.safetensors"] {
         let of = |dir: &str| scratch.read(&format!("{dir}/checkpoints/step_6/value_model/{file}"));
         assert!(of("killed") == of("whole"), "{file} of the critic differs");
     }
@@ -331,6 +332,13 @@ fn two_processes_never_share_a_run_directory() {
     let mut child = start(&scratch, "grpo.toml", "shared");
     wait_until("the run has begun", || scratch.path("shared/recipe.toml").exists());
     scratch.burnish(&["train", "--resume", "shared"]).fails_with(&["shared", "in use"]);
+    for more in [&[][..], &["--overwrite"]] {
+        let again = [&["train", "grpo.toml", "run.dir=shared"], more].concat();
+        // Whether the first has done a step meanwhile or not.
+        let error = scratch.burnish(&again).fails_with(&["shared"]).stderr();
+        assert!(error.contains("in use") || (more.is_empty() && error.contains("--resume")), "{error}");
+    }
+    wait_until("it has done a step", || metric_lines(&scratch, "shared") >= 2);
     child.kill().unwrap();
     child.wait().unwrap();
     scratch.burnish(&["train", "grpo.toml", "run.dir=shared"]).fails_with(&["shared", "--resume"]);

@@ -210,7 +210,8 @@ fn an_interrupt_saves_and_begins_no_further_run_and_a_run_that_fails_does_not_en
     assert!(killed.success());
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("goes on from here: burnish study long.toml"), "{said}");
+    let again = said.lines().find(|line| line.contains("goes on from here: ")).unwrap_or_default();
+    assert!(output.status.success() && again.ends_with("burnish study long.toml study.dir=long"), "{said}");
     assert!(std::fs::read_dir(first.join("checkpoints")).unwrap().next().is_some(), "it saved");
     assert!(!first.join("report.html").exists() && !scratch.path("long/fast").exists());
     assert!(!scratch.path("results").exists(), "nothing is reported of half a run");
@@ -272,6 +273,8 @@ fn what_is_wrong_with_a_study_is_said_before_anything_starts() {
         ),
         ("dir = \"runs\"", "reach = 50", &["study.toml:9", "study.reach", "at most 1"]),
         ("grpo.toml", "none.toml", &["none.toml", "can't be read"]),
+        ("dir = \"runs\"", "dir = \"\"", &["study.toml:9", "`study.dir` is empty"]),
+        ("dir = \"runs\"", "dir = \"~eve/runs\"", &["study.toml:9", "`study.dir`", "`eve`"]),
     ] {
         let changed = STUDY.replacen(from, to, 1);
         assert_ne!(changed, STUDY);

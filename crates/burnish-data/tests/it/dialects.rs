@@ -159,3 +159,27 @@ fn message_content_in_parts_is_joined_and_nulls_are_absent() {
         "{error}"
     );
 }
+
+/// What a tool is called with, and its schema, are the policy's to read: nulls, long numbers and the order of keys stay.
+#[test]
+fn what_tools_are_called_with_stays_as_it_is() {
+    let arguments = r#"{"z":null,"a":[null,{"b":null}],"n":123456789012345678901234567890,"f":1.0,"m":-0.0}"#;
+    let parameters =
+        r#"{"type":"object","properties":{"a":{"default":null,"maximum":36893488147419103232}}}"#;
+    let line = format!(
+        r#"{{"messages":[{{"role":"user","content":"a","name":null}},{{"role":"assistant","content":null,"tool_calls":[{{"id":null,"type":"function","function":{{"name":"f","arguments":{arguments}}}}}]}}],"tools":[{{"type":"function","function":{{"name":"f","description":"d","parameters":{parameters},"strict":true,"return":null}}}}],"answer":123456789012345678901234567890,"more":123456789012345678901234567890}}"#
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rows.jsonl");
+    std::fs::write(&path, line + "\n").unwrap();
+    let data = burnish_data::Dataset::open(&[path], &Columns::Auto).unwrap();
+    let row = data.row(0).unwrap();
+    let completion = row.completion.unwrap();
+    let call = &completion[0].tool_calls[0];
+    assert_eq!(burnish_core::json::text(&call.function.arguments).unwrap(), arguments);
+    assert_eq!(burnish_core::json::text(&row.tools[0].parameters).unwrap(), parameters);
+    assert_eq!(serde_json::to_value(&row.tools[0].more).unwrap(), json!({"strict": true}));
+    assert_eq!((call.id.as_ref(), completion[0].content.as_str()), (None, ""));
+    assert_eq!(row.answer.as_deref(), Some("123456789012345678901234567890"));
+    assert_eq!(row.extra["more"], serde_json::json!(1.234_567_890_123_456_8e29), "a number as ever");
+}

@@ -4,9 +4,11 @@
 
 mod bad_input;
 mod common;
+mod delimited;
 mod dialects;
 mod memory;
 mod overlap;
 mod parquet;
 mod real;
 mod tables;
+mod templates;

@@ -52,6 +52,18 @@ fn retry_wait_seconds() -> f64 {
 }
 
 impl EndpointConfig {
+    /// A model at an address, asked with the usual patience.
+    pub fn new(url: impl Into<String>, model: impl Into<String>, api_key_env: Option<String>) -> Self {
+        EndpointConfig {
+            url: url.into(),
+            model: model.into(),
+            api_key_env,
+            timeout_seconds: timeout_seconds(),
+            retries: retries(),
+            retry_wait_seconds: retry_wait_seconds(),
+        }
+    }
+
     /// Checks the ranges.
     ///
     /// # Errors
@@ -196,7 +208,8 @@ impl Endpoint {
     /// # Errors
     /// Names the endpoint, and its status or what else went wrong.
     pub fn chat(&self, request: &ChatRequest<'_>) -> Result<ChatAnswer, EndpointError> {
-        let body = self.body(request).to_string();
+        let body = self.body(request);
+        let body = burnish_core::json::text(&body).unwrap_or_else(|_| body.to_string());
         let mut wait = Duration::from_secs_f64(self.config.retry_wait_seconds);
         let mut tries = 1;
         loop {

@@ -289,6 +289,10 @@ impl Generator for Chains {
         to_value(&self.config).unwrap_or_default()
     }
 
+    fn components(&self) -> Option<Vec<String>> {
+        Some(self.config.rewards.iter().map(|component| component.name().to_owned()).collect())
+    }
+
     fn bounds(&self) -> Vec<Bound> {
         bounds()
     }

@@ -109,6 +109,10 @@ impl Generator for Countdown {
         to_value(&self.config).unwrap_or_default()
     }
 
+    fn components(&self) -> Option<Vec<String>> {
+        Some(vec!["answer".to_owned()])
+    }
+
     fn bounds(&self) -> Vec<Bound> {
         bounds()
     }

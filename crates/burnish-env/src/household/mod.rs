@@ -104,6 +104,15 @@ impl Generator for Household {
         settings::to_value(&self.config).unwrap_or_default()
     }
 
+    fn components(&self) -> Option<Vec<String>> {
+        let given = [
+            ("success", true),
+            ("progress", self.config.progress),
+            ("invalid", self.config.invalid != InvalidReward::Off),
+        ];
+        Some(given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name.to_owned()).collect())
+    }
+
     fn bounds(&self) -> Vec<Bound> {
         config::bounds()
     }

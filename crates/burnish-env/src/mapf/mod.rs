@@ -95,6 +95,10 @@ impl Generator for Mapf {
         play::json(&self.config)
     }
 
+    fn components(&self) -> Option<Vec<String>> {
+        Some(vec!["plan".to_owned()])
+    }
+
     fn bounds(&self) -> Vec<Bound> {
         config::bounds()
     }

@@ -8,8 +8,9 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 
 use super::ID;
+use super::choice::VerifierConfig;
 use super::compared::gold;
-use super::config::{Config, VerifierConfig, label};
+use super::config::{Config, label};
 use crate::EnvError;
 use crate::digest::digest;
 use crate::lang::{LANGUAGE, RESOURCE, Resource};
@@ -44,10 +45,11 @@ impl Rows {
             if row.prompt.is_empty() {
                 return Err(wrong("is plain text without a prompt, which nobody can answer".into()));
             }
-            if let VerifierConfig::BuiltIn(verifier) = config.verifier {
+            let judge = config.verifier.of(&columns).map_err(wrong)?;
+            if let VerifierConfig::BuiltIn(verifier) = judge {
                 check_truth(verifier, row.answer.as_deref()).map_err(wrong)?;
             }
-            if demonstration(&row).is_none() && !config.verifier.judges() {
+            if demonstration(&row).is_none() && !judge.judges() {
                 return Err(wrong(
                     "has no answer to imitate, and nothing judges one: set `verifier`, or \
                      `columns.completion`"

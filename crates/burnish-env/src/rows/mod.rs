@@ -1,11 +1,11 @@
-//! Tasks from files, judged by an external command: a reward without writing Rust.
+//! Tasks from files, judged by a built-in verifier or by an external command: a reward without writing Rust.
 //!
-//! Files are jsonl, packed with gzip or not, tsv, or parquet, with the columns of TRL, verl, OpenRLHF, slime and
+//! Files are jsonl or csv, packed with gzip or not, tsv, or parquet, with the columns of TRL, verl, OpenRLHF, slime and
 //! verifiers, or columns by name; see [`burnish_data`]. Rows stay in their files: what is held does not grow with
-//! them.
+//! them. The policy reads a row's tools beside its prompt.
 //!
-//! The command is started with the first request and kept; all environments of a generator share it. For each episode it reads
-//! one line of JSON from stdin
+//! A command is started with the first request and kept; all environments of a generator share its processes, of which each
+//! works on one line at a time. For each episode one of them reads one line of JSON from stdin
 //!
 //! ```json
 //! {"id": 0, "task": {the row}, "prompt": [messages], "completion": "the answer's text", "messages": [all],
@@ -20,14 +20,17 @@
 //! {"id": 0, "error": "why this could not be judged"}
 //! ```
 //!
-//! Without `success`, an episode succeeds when its `reward` (or the sum of its `rewards`) is above 0. Whatever
-//! else happens (a crash, no answer in time, a line that is no answer, another id, a reward that is no finite
-//! number) makes the verdict *unscored*, with the reason and the end of stderr, and never ends a run. A process
-//! that crashed, hung or wrote a bad line is killed, and the next request starts another. The order of requests
-//! is not promised, so a verdict should depend on its request alone.
+//! With `batch`, a line holds a list of such requests, and the answer a list of such answers, in any order.
+//!
+//! Without `success` none is reported, and results are told by the reward; what needs a yes or a no takes a `reward` (or
+//! a sum of `rewards`) above 0 for one. Whatever else happens (a crash, no answer in time, a line that is no answer, another
+//! id, a reward that is no finite number) makes the verdict *unscored*, with the reason and the end of stderr. A process
+//! that crashed, hung or wrote a bad line is killed, and the next request starts another. Neither the order of requests nor
+//! who gets them is promised, so a verdict should depend on its request alone. Processes end with this one, however it ends.
 //!
 //! A built-in verifier compares with the row's answer instead. It may be accompanied by a check of the language of the
-//! answer; then rows have the labels, rewards and hints that LANG needs (`docs/environments/rows.md`).
+//! answer; then rows have the labels, rewards and hints that LANG needs (`docs/environments/rows.md`). A column may say which
+//! verifier judges a row.
 //!
 //! Rows that all carry an answer to imitate need no command; episodes are then unscored.
 //!
@@ -41,13 +44,16 @@
 //!     print(json.dumps({"id": request["id"], "reward": float(right)}), flush=True)
 //! ```
 
+mod choice;
 mod compared;
 mod config;
 mod data;
+mod guard;
+mod pool;
 mod process;
 mod verifier;
 
-use burnish_core::{Message, Role, Task, Verdict};
+use burnish_core::{Message, Role, Task, ToolSpec, Verdict};
 use burnish_data::{Columns, Row};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -55,10 +61,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::{Bound, CellReport, EnvError, Environment, Generator, Kind, Step, TaskSet, settings};
+use pool::Ticket;
 use verifier::{Judge, Request, judge_of};
 
+pub use choice::{ByColumn, CommandConfig, VerifierConfig};
 pub use compared::reference;
-pub use config::{CommandConfig, Component, Config, VerifierConfig};
+pub use config::{Component, Config};
 
 /// Id of the environment.
 const ID: &str = "rows";
@@ -66,7 +74,7 @@ const ID: &str = "rows";
 /// The environment in the catalogue.
 pub const KIND: Kind = Kind {
     id: ID,
-    summary: "Tasks from jsonl or parquet files, judged by your own command.",
+    summary: "Tasks from jsonl, csv or parquet files, judged by a built-in verifier or your own command.",
     defaults: || settings::to_value(&Config::default()).unwrap_or_default(),
     build,
 };
@@ -114,6 +122,12 @@ impl Generator for Rows {
         settings::to_value(&self.config).unwrap_or_default()
     }
 
+    fn components(&self) -> Option<Vec<String>> {
+        let names = |component: Component| component.name().to_owned();
+        let is_known = matches!(self.config.verifier, VerifierConfig::BuiltIn(_));
+        is_known.then(|| self.config.components().into_iter().map(names).collect())
+    }
+
     fn bounds(&self) -> Vec<Bound> {
         config::bounds()
     }
@@ -133,7 +147,8 @@ impl Generator for Rows {
 
     fn environment(&self) -> Box<dyn Environment> {
         let verifier = Arc::clone(&self.verifier);
-        Box::new(Judged { verifier, columns: self.config.columns.clone(), state: State::default() })
+        let columns = self.config.columns.clone();
+        Box::new(Judged { verifier, columns, state: State::default(), ticket: None })
     }
 
     fn demonstrate(&self, task: &Task) -> Option<Message> {
@@ -156,10 +171,13 @@ impl Generator for Rows {
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {
         let mut lines: Vec<String> =
             task.prompt.iter().map(|message| said(message.role, &message.content)).collect();
+        let state = State::of(task, &self.config.columns);
+        lines.extend(state.tools.iter().map(|tool| format!("tool: {} ({})", tool.name, tool.description)));
         if let Some(answer) = answer {
-            let state = State::of(task, &self.config.columns).answered(Message::assistant(answer));
+            let state = state.answered(Message::assistant(answer));
             lines.push(said(Role::Assistant, answer));
-            lines.push(format!("judged: {}", summary(&state.judge(&*self.verifier))));
+            lines
+                .push(format!("judged: {}", summary(&state.request(|request| self.verifier.judge(request)))));
         }
         lines.join("\n")
     }
@@ -184,6 +202,8 @@ struct Judged {
     verifier: Arc<dyn Judge>,
     columns: Columns,
     state: State,
+    /// The request for a verdict that is on its way.
+    ticket: Option<Ticket>,
 }
 
 /// All that changes in an episode.
@@ -194,6 +214,9 @@ struct State {
     prompt: Vec<Message>,
     /// The ground truth of the row.
     truth: Option<String>,
+    /// The tools of the row, which the policy reads beside the prompt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<ToolSpec>,
     /// What the policy said.
     answer: Option<Message>,
 }
@@ -201,18 +224,20 @@ struct State {
 impl State {
     fn of(task: &Task, columns: &Columns) -> Self {
         let read = |row| Row::read(row, &columns.of(row).ok()?).ok();
-        let truth = task.truth.as_object().and_then(read).and_then(|row| row.answer);
-        State { row: task.truth.clone(), prompt: task.prompt.clone(), truth, answer: None }
+        let read = task.truth.as_object().and_then(read);
+        let (truth, tools) = read.map(|row| (row.answer, row.tools)).unwrap_or_default();
+        State { row: task.truth.clone(), prompt: task.prompt.clone(), truth, tools, answer: None }
     }
 
     fn answered(self, answer: Message) -> Self {
         State { answer: Some(answer), ..self }
     }
 
-    fn judge(&self, verifier: &dyn Judge) -> Verdict {
+    /// What a verifier is asked.
+    fn request<T>(&self, ask: impl FnOnce(&Request<'_>) -> T) -> T {
         let messages: Vec<Message> = self.prompt.iter().chain(&self.answer).cloned().collect();
         let completion = self.answer.as_ref().map_or("", |answer| &answer.content);
-        verifier.judge(&Request {
+        ask(&Request {
             task: &self.row,
             prompt: &self.prompt,
             completion,
@@ -224,17 +249,30 @@ impl State {
 
 impl Environment for Judged {
     fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
+        self.ticket = None;
         self.state = State::of(task, &self.columns);
         Ok(task.prompt.clone())
     }
 
+    fn tools(&self) -> Vec<ToolSpec> {
+        self.state.tools.clone()
+    }
+
     fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
+        self.ticket = None;
         self.state.answer = Some(action.clone());
         Ok(Step::Done)
     }
 
+    fn request_verdict(&mut self) {
+        self.ticket = self.state.request(|request| self.verifier.enlist(request));
+    }
+
     fn verify(&mut self) -> Result<Verdict, EnvError> {
-        Ok(self.state.judge(&*self.verifier))
+        Ok(match self.ticket.take() {
+            Some(ticket) => ticket.wait(),
+            None => self.state.request(|request| self.verifier.judge(request)),
+        })
     }
 
     fn snapshot(&self) -> Value {
@@ -244,6 +282,7 @@ impl Environment for Judged {
     fn restore(&mut self, snapshot: &Value) -> Result<(), EnvError> {
         self.state = State::deserialize(snapshot)
             .map_err(|error| EnvError::Foreign(format!("not a snapshot of {ID}: {error}")))?;
+        self.ticket = None;
         Ok(())
     }
 }

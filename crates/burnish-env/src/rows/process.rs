@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use super::guard::Guard;
+
 /// Bytes of the end of stderr that are kept.
 const STDERR_BYTES_MAX: usize = 2_048;
 
@@ -38,6 +40,8 @@ pub(super) struct Process {
     child: Child,
     /// Has the child been waited for? Its id may then be another's.
     is_reaped: bool,
+    /// Kills the command if we are killed; gone with the command.
+    guard: Option<Guard>,
     /// Lines on their way to stdin. Written by a thread of its own, so that a command that does not read
     /// can't block us.
     requests: SyncSender<String>,
@@ -67,6 +71,7 @@ impl Process {
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut builder, 0);
         let mut child = builder.spawn()?;
+        let guard = Some(Guard::over(&child));
         let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
         let stdin = child.stdin.take().ok_or_else(closed)?;
         let stdout = child.stdout.take().ok_or_else(closed)?;
@@ -81,6 +86,7 @@ impl Process {
         Ok(Process {
             child,
             is_reaped: false,
+            guard,
             requests: writer(stdin),
             answers: reader(stdout),
             stderr,
@@ -107,7 +113,10 @@ impl Process {
     /// Has the command not ended yet?
     pub(super) fn is_running(&mut self) -> bool {
         let is_running = matches!(self.child.try_wait(), Ok(None));
-        self.is_reaped |= !is_running;
+        if !is_running {
+            self.is_reaped = true;
+            self.guard = None;
+        }
         is_running
     }
 
@@ -123,14 +132,13 @@ impl Process {
         if self.is_reaped {
             return;
         }
+        self.guard = None;
         // Without this, a shell's children would live on.
         #[cfg(unix)]
-        let _ = Command::new("kill")
-            .args(["-KILL", "--", &format!("-{}", self.child.id())])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
+        let _ = rustix::process::kill_process_group(
+            rustix::process::Pid::from_child(&self.child),
+            rustix::process::Signal::KILL,
+        );
         let _ = self.child.kill();
         let _ = self.child.wait();
         self.is_reaped = true;

@@ -1,18 +1,18 @@
-//! What judges: the seam for verifiers, and the external one: requests, answers, and what is made of silence.
+//! What judges: the seam for verifiers, and the requests and answers of an external one.
 
 use burnish_core::{Message, Verdict};
+use burnish_verify::Verifier;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use super::choice::{ByColumn, VerifierConfig};
 use super::compared::Compared;
-use super::config::{CommandConfig, Config, VerifierConfig};
-use super::process::{Process, find_program};
+use super::config::Config;
+use super::pool::{Pool, Ticket};
 use crate::EnvError;
-use crate::settings::config_error;
 
 /// What is judged.
 #[derive(Debug, Serialize)]
@@ -29,6 +29,12 @@ pub(super) struct Request<'a> {
 pub(super) trait Judge: Debug + Send + Sync {
     /// The judgement; whatever goes wrong makes it unscored.
     fn judge(&self, request: &Request<'_>) -> Verdict;
+
+    /// Takes a request on that may be judged together with others; `None` where nothing is gained by that.
+    fn enlist(&self, request: &Request<'_>) -> Option<Ticket> {
+        let _ = request;
+        None
+    }
 }
 
 /// The judge that the configuration asks for.
@@ -37,9 +43,58 @@ pub(super) trait Judge: Debug + Send + Sync {
 /// If there can be none: names the key.
 pub(super) fn judge_of(config: &Config) -> Result<Arc<dyn Judge>, EnvError> {
     match &config.verifier {
+        VerifierConfig::Column(by) => Ok(Arc::new(Chosen::new(by, config)?)),
+        verifier => one(verifier, config, "verifier"),
+    }
+}
+
+/// The judge that stands under `key`.
+fn one(verifier: &VerifierConfig, config: &Config, key: &str) -> Result<Arc<dyn Judge>, EnvError> {
+    match verifier {
         VerifierConfig::BuiltIn(verifier) => Ok(Arc::new(Compared::new(*verifier, config))),
-        VerifierConfig::Command(command) if command.command.is_empty() => Ok(Arc::new(Nobody)),
-        VerifierConfig::Command(command) => Ok(Arc::new(External::new(config, command)?)),
+        VerifierConfig::Command(command) if !command.command.is_empty() => {
+            Ok(Arc::new(External(Arc::new(Pool::new(config.folder(), command, key)?))))
+        }
+        VerifierConfig::Command(_) | VerifierConfig::Column(_) => Ok(Arc::new(Nobody)),
+    }
+}
+
+/// Judges each row as a column of it says.
+#[derive(Debug)]
+struct Chosen {
+    by: ByColumn,
+    /// The verifiers by what the column says.
+    judges: BTreeMap<String, Arc<dyn Judge>>,
+}
+
+impl Chosen {
+    fn new(by: &ByColumn, config: &Config) -> Result<Self, EnvError> {
+        let mut judges: BTreeMap<String, Arc<dyn Judge>> = BTreeMap::new();
+        for verifier in Verifier::ALL {
+            judges.insert(verifier.name().to_owned(), Arc::new(Compared::new(verifier, config)));
+        }
+        for (value, verifier) in &by.map {
+            judges.insert(value.clone(), one(verifier, config, &format!("verifier.map.{value}"))?);
+        }
+        Ok(Chosen { by: by.clone(), judges })
+    }
+
+    fn of(&self, request: &Request<'_>) -> Result<&dyn Judge, String> {
+        let value = self.by.value(request.task.as_object().ok_or("the task is no row")?)?;
+        self.judges
+            .get(&value)
+            .map(|judge| &**judge)
+            .ok_or_else(|| format!("no verifier is called `{value}`"))
+    }
+}
+
+impl Judge for Chosen {
+    fn judge(&self, request: &Request<'_>) -> Verdict {
+        self.of(request).map_or_else(Verdict::unscored, |judge| judge.judge(request))
+    }
+
+    fn enlist(&self, request: &Request<'_>) -> Option<Ticket> {
+        self.of(request).ok()?.enlist(request)
     }
 }
 
@@ -53,117 +108,82 @@ impl Judge for Nobody {
     }
 }
 
-/// A line to the verifier.
-#[derive(Serialize)]
-struct Line<'a> {
-    id: u64,
-    #[serde(flatten)]
-    request: &'a Request<'a>,
-}
-
-/// A command: one process, started with the first request, and again when it fails.
+/// A command.
 #[derive(Debug)]
-struct External {
-    config: CommandConfig,
-    folder: Option<PathBuf>,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    process: Option<Process>,
-    /// Has the process answered since it was started?
-    is_fresh: bool,
-    requests: u64,
-}
-
-impl External {
-    /// Nothing is started yet.
-    ///
-    /// # Errors
-    /// If there is no such program.
-    fn new(config: &Config, command: &CommandConfig) -> Result<Self, EnvError> {
-        let external = External {
-            config: command.clone(),
-            folder: config.folder().map(PathBuf::from),
-            state: Mutex::new(State { process: None, is_fresh: true, requests: 0 }),
-        };
-        find_program(&command.command, external.folder.as_deref())
-            .map_err(|error| config_error("verifier.command", &external.not_started(&error)))?;
-        Ok(external)
-    }
-
-    fn launch(&self) -> Result<Process, String> {
-        Process::start(&self.config.command, self.folder.as_deref()).map_err(|error| self.not_started(&error))
-    }
-
-    fn not_started(&self, error: &std::io::Error) -> String {
-        let place = self.folder.as_ref().map(|folder| format!(" in {}", folder.display()));
-        let command = self.config.command.join(" ");
-        format!("`{command}` can't be started{}: {error}", place.unwrap_or_default())
-    }
-
-    /// One exchange. A process that fails in it is killed; the next request starts another.
-    fn ask(&self, state: &mut State, request: &Request<'_>) -> Result<Map<String, Value>, String> {
-        let id = state.requests;
-        state.requests += 1;
-        let line = serde_json::to_string(&Line { id, request }).map_err(|error| error.to_string())?;
-        // One that has ended since its last answer makes room for another, too.
-        let mut process = match state.process.take_if(|process| process.is_running()) {
-            Some(process) => process,
-            None => {
-                state.process = None;
-                state.is_fresh = true;
-                self.launch()?
-            }
-        };
-        let answer = process
-            .ask(line, self.config.patience(state.is_fresh))
-            .map_err(|silence| silence.to_string())
-            .and_then(|line| read_answer(&line, id));
-        match answer {
-            Ok(answer) => {
-                state.is_fresh = false;
-                state.process = Some(process);
-                Ok(answer)
-            }
-            Err(problem) => match process.stop() {
-                tail if tail.is_empty() => Err(problem),
-                tail => Err(format!("{problem}; its stderr ends:\n{tail}")),
-            },
-        }
-    }
-}
+struct External(Arc<Pool>);
 
 impl Judge for External {
     fn judge(&self, request: &Request<'_>) -> Verdict {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.ask(&mut state, request)
-            .and_then(|answer| read_verdict(&answer))
-            .unwrap_or_else(Verdict::unscored)
+        Ticket::new(&self.0, request).wait()
+    }
+
+    fn enlist(&self, request: &Request<'_>) -> Option<Ticket> {
+        Some(Ticket::new(&self.0, request))
     }
 }
 
-/// The answer to request `id`.
-fn read_answer(line: &str, id: u64) -> Result<Map<String, Value>, String> {
-    let refuse = |what: String| Err(format!("the verifier's line {what}: {}", shortened(line)));
-    let answer = match serde_json::from_str(line) {
-        Ok(Value::Object(answer)) => answer,
-        Ok(_) => return refuse("is not a JSON object".to_owned()),
-        Err(_) if line.contains("NaN") || line.contains("Infinity") => {
-            return refuse("has a number that is not finite, which JSON does not know".to_owned());
-        }
-        Err(error) => return refuse(format!("is not JSON ({error}); only answers may go to stdout")),
-    };
-    match answer.get("id") {
-        Some(given) if given.as_u64() == Some(id) => Ok(answer),
-        Some(given) => refuse(format!("answers request {given}, not {id}")),
-        None => refuse("has no `id`".to_owned()),
+/// What a verifier's process answers to one request, or what is wrong with that.
+pub(super) type Answer = Result<Map<String, Value>, String>;
+
+/// The answer to request `id`, alone on its line.
+pub(super) fn read_answer(line: &str, id: u64) -> Answer {
+    match parse(line)? {
+        Value::Object(answer) => match id_of(&answer) {
+            Ok(given) if given == id => Ok(answer),
+            Ok(given) => Err(refused(line, &format!("answers request {given}, not {id}"))),
+            Err(problem) => Err(refused(line, &problem)),
+        },
+        _ => Err(refused(line, "is not a JSON object")),
     }
+}
+
+/// The answers to the requests `ids`, in their order, from the list on one line. Whoever got none is told so.
+///
+/// # Errors
+/// If the line is no list of answers to these requests, each at most once: the whole line is then worth nothing.
+pub(super) fn read_answers(line: &str, ids: &[u64]) -> Result<Vec<Answer>, String> {
+    let Value::Array(answers) = parse(line)? else {
+        return Err(refused(line, "is not a JSON list, as `verifier.batch` asks for"));
+    };
+    let mut found: BTreeMap<u64, Map<String, Value>> = BTreeMap::new();
+    for answer in answers {
+        let Value::Object(answer) = answer else {
+            return Err(refused(line, "holds something that is not a JSON object"));
+        };
+        let id = id_of(&answer).map_err(|problem| refused(line, &problem))?;
+        if !ids.contains(&id) {
+            return Err(refused(line, &format!("answers request {id}, which was not in the batch")));
+        }
+        if found.insert(id, answer).is_some() {
+            return Err(refused(line, &format!("answers request {id} twice")));
+        }
+    }
+    let missing = |id: &u64| format!("the verifier's list has no answer to request {id}");
+    Ok(ids.iter().map(|id| found.remove(id).ok_or_else(|| missing(id))).collect())
+}
+
+fn parse(line: &str) -> Result<Value, String> {
+    serde_json::from_str(line).map_err(|error| match line.contains("NaN") || line.contains("Infinity") {
+        true => refused(line, "has a number that is not finite, which JSON does not know"),
+        false => refused(line, &format!("is not JSON ({error}); only answers may go to stdout")),
+    })
+}
+
+fn id_of(answer: &Map<String, Value>) -> Result<u64, String> {
+    match answer.get("id") {
+        Some(id) => {
+            id.as_u64().ok_or_else(|| format!("answers request {id}, which is no number of a request"))
+        }
+        None => Err("has no `id`".to_owned()),
+    }
+}
+
+fn refused(line: &str, what: &str) -> String {
+    format!("the verifier's line {what}: {}", shortened(line))
 }
 
 /// The verdict that an answer states.
-fn read_verdict(answer: &Map<String, Value>) -> Result<Verdict, String> {
+pub(super) fn read_verdict(answer: &Map<String, Value>) -> Result<Verdict, String> {
     let field = |key: &str| answer.get(key).filter(|value| !value.is_null());
     if let Some(reason) = field("error") {
         return Err(format!("the verifier could not judge: {}", as_text(reason)));
@@ -181,11 +201,13 @@ fn read_verdict(answer: &Map<String, Value>) -> Result<Verdict, String> {
     if rewards.is_empty() {
         return Err("the verifier's answer has neither `reward` nor `rewards`".to_owned());
     }
-    let success = match field("success") {
-        Some(success) => success.as_bool().ok_or("the verifier's `success` must be true or false")?,
-        None => rewards.get("reward").copied().unwrap_or_else(|| rewards.values().sum()) > 0.0,
-    };
-    let mut verdict = Verdict { rewards, success, ..Verdict::scored("", 0.0, false) };
+    let stated = field("success")
+        .map(|success| success.as_bool().ok_or("the verifier's `success` must be true or false"))
+        .transpose()?;
+    // What needs a yes or a no gets one, but a reward above 0 is no success that could be reported.
+    let is_positive = || rewards.get("reward").copied().unwrap_or_else(|| rewards.values().sum()) > 0.0;
+    let (success, has_success) = (stated.unwrap_or_else(is_positive), stated.is_some());
+    let mut verdict = Verdict { rewards, success, has_success, ..Verdict::scored("", 0.0, false) };
     if let Some(flags) = field("flags") {
         let flags = flags.as_object().ok_or("the verifier's `flags` must be a table of true or false")?;
         for (name, flag) in flags {
@@ -228,9 +250,12 @@ mod tests {
     }
 
     #[test]
-    fn one_reward_is_called_reward_and_succeeds_above_zero() {
+    fn one_reward_is_called_reward_and_success_is_reported_only_where_it_is_stated() {
         let good = verdict(json!({"id": 3, "reward": 0.5})).unwrap();
-        assert_eq!(good, Verdict::scored("reward", 0.5, true));
+        assert_eq!(good, Verdict { has_success: false, ..Verdict::scored("reward", 0.5, true) });
+        let stated = verdict(json!({"id": 3, "reward": 0.5, "success": true})).unwrap();
+        assert_eq!(stated, Verdict::scored("reward", 0.5, true));
+        assert!(!verdict(json!({"id": 3, "reward": 1, "success": null})).unwrap().has_success);
         assert!(!verdict(json!({"id": 3, "reward": 0})).unwrap().success);
         assert!(!verdict(json!({"id": 3, "reward": 1, "success": false})).unwrap().success);
     }
@@ -261,5 +286,23 @@ mod tests {
         assert!(nan.contains("not finite"), "{nan}");
         let long = read_answer(&"é".repeat(500), 3).unwrap_err();
         assert!(long.ends_with("é..."), "{long}");
+    }
+
+    #[test]
+    fn a_list_of_answers_is_sorted_out_by_their_ids() {
+        let line = r#"[{"id": 8, "reward": 1}, {"id": 6, "reward": 0}]"#;
+        let answers = read_answers(line, &[6, 7, 8]).unwrap();
+        assert_eq!(answers[0].as_ref().unwrap()["reward"], 0);
+        assert_eq!(answers[1], Err("the verifier's list has no answer to request 7".into()));
+        assert_eq!(answers[2].as_ref().unwrap()["reward"], 1);
+        let refuse = |line: &str, expected: &str| {
+            let error = read_answers(line, &[6, 7]).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        };
+        refuse(r#"{"id": 6, "reward": 1}"#, "is not a JSON list, as `verifier.batch` asks for");
+        refuse(r#"[{"id": 6}, {"id": 6}]"#, "answers request 6 twice");
+        refuse(r#"[{"id": 5, "reward": 1}]"#, "answers request 5, which was not in the batch");
+        refuse("[3]", "holds something that is not a JSON object");
+        refuse(r#"[{"reward": 1}]"#, "has no `id`");
     }
 }

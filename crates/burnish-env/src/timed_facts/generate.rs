@@ -116,6 +116,10 @@ impl Generator for TimedFacts {
         to_value(&self.config).unwrap_or_default()
     }
 
+    fn components(&self) -> Option<Vec<String>> {
+        Some(["answer", "format"].map(str::to_owned).into())
+    }
+
     fn bounds(&self) -> Vec<Bound> {
         bounds()
     }

@@ -175,6 +175,10 @@ impl Generator for TimeQa {
         to_value(&self.config).unwrap_or_default()
     }
 
+    fn components(&self) -> Option<Vec<String>> {
+        Some(["answer", "format"].map(str::to_owned).into())
+    }
+
     fn bounds(&self) -> Vec<Bound> {
         bounds()
     }

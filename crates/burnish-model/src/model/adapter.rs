@@ -103,14 +103,28 @@ impl Model {
     }
 }
 
-/// The directory of an adapter's base: as it is named, or seen from the adapter's directory.
+/// The directory of an adapter's base: as it is named, seen from the adapter's directory, or where it lies if both were
+/// moved together.
 pub(super) fn base_dir(dir: &Path, name: &str) -> Result<PathBuf, ModelError> {
-    let candidates = [PathBuf::from(name), dir.join(name)];
+    let candidates = [PathBuf::from(name), dir.join(name)].into_iter().chain(moved_together(dir, name));
     let found = candidates.into_iter().find(|path| path.join("config.json").exists());
     found.ok_or_else(|| {
         let problem = format!(
-            "`base_model_name_or_path` is {name:?}, where no config.json is; write the directory of the base model there"
+            "`base_model_name_or_path` is \"{name}\", where no config.json is; write the directory of the base model there"
         );
         ModelError::malformed(&dir.join(lora::CONFIG_FILE), problem)
     })
+}
+
+/// Where a base of this absolute name lies if the folder that holds it and the adapter was moved, the nearest to the
+/// name first. Of the name at least two parts must have stayed.
+fn moved_together(dir: &Path, name: &str) -> Vec<PathBuf> {
+    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    let name = Path::new(name);
+    if !name.is_absolute() {
+        return Vec::new();
+    }
+    let parts: Vec<_> = name.components().skip(1).collect();
+    let ends = (0..parts.len().saturating_sub(1)).map(|from| parts[from..].iter().collect::<PathBuf>());
+    ends.flat_map(|end| dir.ancestors().skip(1).map(|above| above.join(&end)).collect::<Vec<_>>()).collect()
 }

@@ -41,7 +41,8 @@ TOOLS = [
             "properties": {
                 "city": {"type": "string", "description": "Where", "enum": ["Bern", "Z\u00fcrich"]},
                 "days": {"type": "integer", "default": 1},
-                "places": {"type": "array", "items": {"type": "string"}, "nullable": True},
+                "places": {"type": "array", "items": {"type": "string"}, "nullable": True, "default": None},
+                "limit": {"type": "integer", "maximum": 123456789012345678901234567890, "minimum": -0.0},
             },
             "required": ["city"],
         },
@@ -78,6 +79,15 @@ def tool(content, id="call00001"):
 
 SYSTEM = {"role": "system", "content": "Be brief.\n"}
 BERN = call({"city": "Bern", "days": 2, "exact": 0.00001, "safe": True, "place": None, "more": ["\u00e9", {"a": 1.0}]})
+HARD = call(
+    {
+        "nothing": None,
+        "numbers": [1.0, -0.0, 0, 1e-7, 1e22, 1e16, 123456789012345678901234567890, -9223372036854775809, 18446744073709551615],
+        "texts": ["\u2028 \x7f \ud55c \U0001f600 \\ \" ' </script>", "", None],
+        "z": {"b": None, "a": {"deep": [None, {"x": None}], "empty": [], "none": {}}},
+        "A key": True,
+    }
+)
 TEXT = call('{"city": "Bern"}', id="call00002")
 EMPTY = call({}, name="stop", id="call00003")
 THOUGHT = "<think>\nadd\n</think>\n\n"
@@ -98,6 +108,8 @@ CONVERSATIONS = [
     [user("Weather?"), assistant(THOUGHT + "Let me see.", calls=[BERN]), tool("sunny"), assistant("x"), user("y")],
     [user("Weather?"), assistant("Both.", calls=[BERN, TEXT]), tool("a"), tool("b", "call00002"), assistant("c")],
     [user("Stop!"), assistant("Yes", calls=[EMPTY]), tool("")],
+    [user("Weather?"), assistant("", calls=[HARD])],
+    [user("Weather?"), assistant("x", calls=[HARD, BERN]), tool("null"), tool("-0.0", "call00002"), assistant("c"), user("d")],
     [user("Weather?"), assistant("", calls=[call({"city": "Bern"}, id="1")]), tool("sunny", "1")],
     [assistant("Hello, how can I help?"), user("hi")],
     [user("a"), user("<tool_response>\nx\n</tool_response>"), assistant(THOUGHT + "c")],

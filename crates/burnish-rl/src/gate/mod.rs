@@ -58,7 +58,8 @@ pub struct Proposal {
     pub grad_norm: f64,
     /// Mean over loss tokens of `k3`, estimating the divergence of the policy from the proximal one, which sampled.
     pub kl: f64,
-    /// Share of loss tokens beyond a bound of the objective; 0 where the objective has none.
+    /// Share of loss tokens beyond a bound of the objective, of sequences where these are clipped as a whole; 0 where the
+    /// objective has none.
     pub clip_fraction: f64,
     /// Mean entropy over loss tokens, in nats.
     pub entropy: f64,

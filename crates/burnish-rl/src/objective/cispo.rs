@@ -24,8 +24,8 @@
 //!
 //! **Differs from the frameworks.** In TRL the default `epsilon_high` of 0.2 is then a cap of 0.2, which scales even
 //! tokens that have not moved; a cap below 1 is refused here. A token counts in `clip_ratio/*` when its ratio is
-//! beyond a bound, as in verl; TRL's `cispo_clip_ratio` counts those with `A > 0` alone. verl clamps the
-//! log-ratio to ±20 first.
+//! beyond a bound, as in verl, whatever the advantage; in `cispo_clip_ratio`, TRL's, when it is above the upper one and
+//! `A > 0`. verl clamps the log-ratio to ±20 first.
 //!
 //! **References.** MiniMax 2025 (MiniMax-M1), arXiv:2506.13585, eq. 4 and 5.
 
@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use super::common::check_epsilons;
 use crate::settings::require;
-use crate::{Bound, Card, Check, Family, Losses, Part, SettingError, TokenLoss, Tokens};
+use crate::{Bound, Card, Check, Family, Losses, Metric, Part, SettingError, TokenLoss, Tokens};
 
 /// What the ratio is clipped to: the table in the head of this file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,6 +123,7 @@ impl Cispo {
 impl TokenLoss for Cispo {
     fn losses(&self, tokens: &Tokens<'_>, losses: &mut Losses) {
         let (low, high) = self.interval();
+        let mut raised = 0.0;
         for at in 0..tokens.len() {
             let ratio = tokens.detached_log_ratio(at).exp();
             let derivative = -ratio.clamp(low, high) * tokens.advantage[at];
@@ -133,6 +134,9 @@ impl TokenLoss for Cispo {
                 _ if ratio > high => Some(Bound::High),
                 _ => None,
             };
+            raised += f64::from(ratio > high && tokens.advantage[at] > 0.0);
         }
+        let weight = tokens.len() as f64;
+        losses.metrics.push(Metric { name: "cispo_clip_ratio", sum: raised, weight });
     }
 }

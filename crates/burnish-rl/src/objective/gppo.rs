@@ -88,12 +88,9 @@ impl TokenLoss for Gppo {
     fn losses(&self, tokens: &Tokens<'_>, losses: &mut Losses) {
         self.ppo_clip().losses(tokens, losses);
         for at in 0..tokens.len() {
-            let is_above_dual = self.dual_clip > 0.0
-                && tokens.advantage[at] < 0.0
-                && tokens.log_ratio(at).exp() > self.dual_clip;
             let beta = match losses.clipped[at] {
                 Some(Bound::Low) => self.beta1,
-                Some(Bound::High) if !is_above_dual => self.beta2,
+                Some(Bound::High) => self.beta2,
                 _ => continue,
             };
             let clipped = beta * losses.value[at];

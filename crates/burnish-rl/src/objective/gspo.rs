@@ -23,8 +23,9 @@
 //!
 //! **Differs from the frameworks.** The bounds are the paper's; TRL and verl keep the 0.2 of single tokens, which a
 //! ratio that is normalised by length hardly ever reaches. TRL's `importance_sampling_level = "sequence"` is
-//! `sequence`, and leaves the aggregation to the user; verl's `gspo` is `token`, always with that mean, and
-//! clamps `log s` to at most 10. With a KL in the loss TRL corrects it by `s`, we by the ratio of the token.
+//! `sequence`, and leaves the aggregation to the user; verl's `gspo` is `token`, with the mean of `loss_agg_mode`, and
+//! clamps `log s` to at most 10. A KL in the loss is corrected by `s`, as in TRL, each token of which moves it: by `s_t` with
+//! `token`. With `sequence`, `clip_ratio/*` count sequences, as TRL's; with `token`, tokens, as verl's.
 //!
 //! **References.** Zheng et al. 2025, Group Sequence Policy Optimization, arXiv:2507.18071, eq. 5 to 7 and 13 to 14.
 
@@ -33,7 +34,7 @@ use serde::{Deserialize, Serialize};
 use super::clipped_surrogate;
 use super::common::{check_epsilons, sequence_surrogate};
 use crate::aggregation::Aggregation;
-use crate::{Card, Check, Family, Losses, Part, SettingError, TokenLoss, Tokens};
+use crate::{Card, Check, Family, Losses, Part, Ratio, SettingError, TokenLoss, Tokens};
 
 /// What of a sequence its ratio moves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,6 +87,13 @@ impl Part for Gspo {
 impl TokenLoss for Gspo {
     fn aggregation(&self) -> Option<Aggregation> {
         Some(Aggregation::Grpo)
+    }
+
+    fn ratio(&self) -> Ratio {
+        match self.level {
+            Level::Sequence => Ratio::Sequence,
+            Level::Token => Ratio::SequenceAtToken,
+        }
     }
 
     fn losses(&self, tokens: &Tokens<'_>, losses: &mut Losses) {

@@ -19,8 +19,8 @@
 //! count the length twice; [`crate::rules`] refuses it.
 //!
 //! **Differs from the frameworks.** Not from TRL 1.16's `luspo` with `importance_sampling_level = "sequence"`, which
-//! it asks for with a warning. Its default bounds are 0.2; ours are the paper's. As in `gspo`, TRL corrects a KL
-//! in the loss by `s`, and here it adds the KL of all tokens of a sequence, not their mean.
+//! it asks for with a warning. Its default bounds are 0.2; ours are the paper's. As there, a KL in the loss is corrected by
+//! `s`, and is that of all tokens of a sequence, not their mean; `clip_ratio/*` count sequences.
 //!
 //! **References.** Length-Unbiased Sequence Policy Optimization, 2026, arXiv:2602.05261, section 5.1 for the bounds.
 
@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use super::common::{check_epsilons, sequence_surrogate};
 use crate::aggregation::Aggregation;
-use crate::{Card, Check, Family, Losses, Part, SettingError, TokenLoss, Tokens};
+use crate::{Card, Check, Family, Losses, Part, Ratio, SettingError, TokenLoss, Tokens};
 
 /// LUSPO. See the head of this file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -68,6 +68,14 @@ impl Part for Luspo {
 impl TokenLoss for Luspo {
     fn aggregation(&self) -> Option<Aggregation> {
         Some(Aggregation::Grpo)
+    }
+
+    fn ratio(&self) -> Ratio {
+        Ratio::Sequence
+    }
+
+    fn kl_weight(&self, tokens: usize) -> f64 {
+        tokens as f64
     }
 
     fn losses(&self, tokens: &Tokens<'_>, losses: &mut Losses) {

@@ -36,7 +36,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::settings::require;
-use crate::{Bound, Card, Check, Family, Losses, Part, SettingError, TokenLoss, Tokens};
+use crate::{Bound, Card, Check, Family, Losses, Metric, Part, SettingError, TokenLoss, Tokens};
 
 /// The clipped surrogate. See the head of this file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -83,11 +83,12 @@ impl Part for PpoClip {
 
 impl TokenLoss for PpoClip {
     fn losses(&self, tokens: &Tokens<'_>, losses: &mut Losses) {
+        let mut dual = 0.0;
         for at in 0..tokens.len() {
             let (ratio, advantage) = (tokens.log_ratio(at).exp(), tokens.advantage[at]);
             if self.dual_clip > 0.0 && advantage < 0.0 && ratio > self.dual_clip {
                 losses.value[at] = -self.dual_clip * advantage;
-                losses.clipped[at] = Some(Bound::High);
+                dual += 1.0;
                 continue;
             }
             let (value, clipped) =
@@ -96,6 +97,10 @@ impl TokenLoss for PpoClip {
             // r = exp(lp - old) is its own derivative.
             losses.d_policy[at] = if clipped.is_some() { 0.0 } else { value };
             losses.clipped[at] = clipped;
+        }
+        if self.dual_clip > 0.0 {
+            let weight = tokens.len() as f64;
+            losses.metrics.push(Metric { name: "clip_ratio/dual_mean", sum: dual, weight });
         }
     }
 }

@@ -25,6 +25,7 @@ mod objective_config;
 mod off_policy;
 mod plan;
 mod preference;
+mod presets;
 mod rdpo;
 mod reductions;
 mod research;

@@ -23,5 +23,5 @@ pub use records::{Outcome, Record, Sample};
 pub use report::Report;
 pub use sampling::SamplingFrom;
 pub use settings::Settings;
-pub(crate) use settings::policy_digests;
+pub(crate) use settings::{PolicySettings, file_digest, policy_digests, policy_files};
 pub use source::{Items, Located, locate};

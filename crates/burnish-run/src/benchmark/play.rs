@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use burnish_core::{Ending, Episode, Policy, Sampling, Validity};
+use burnish_data::Columns;
 use burnish_engine::{Limits, LocalPolicy};
 use burnish_env::lang::spoken;
 use burnish_env::rollout::{self, Overlong, Plan, SeedPlace};
@@ -13,7 +14,7 @@ use burnish_verify::language::{Language, SHARE};
 
 use super::cards::Benchmark;
 use super::language::Spoken;
-use super::records::{Outcome, Record, Records, Sample};
+use super::records::{Outcome, Record, Sample};
 use super::report::Report;
 use super::sampling::sampling;
 use super::settings::{DataSettings, PolicySettings, Settings, file_digest};
@@ -22,6 +23,8 @@ use crate::RunError;
 use crate::inspect::{self, FoundPolicy};
 use crate::policy::LoadedPolicy;
 use crate::recipe::ComputeType;
+use crate::recipe::bounds::{BATCH_MAX, ROLLOUTS_MAX, THREADS_MAX, TOKENS_MAX};
+use crate::records::Records;
 use crate::watch::{Event, Stop, Watch};
 
 /// Stage number in addresses of random numbers: benchmarks never share numbers with a run's training or evaluation.
@@ -34,6 +37,9 @@ pub struct Options {
     pub benchmark: &'static Benchmark,
     /// Its data: a file, or a folder. Without it, the folder of the benchmark in `$BURNISH_DATA`.
     pub data: Option<PathBuf>,
+    /// Which column holds the question (as `prompt`) and which the reference (as `answer`); the benchmark's own names where
+    /// none is given.
+    pub columns: Columns,
     /// Languages; all of them where none is given.
     pub languages: Vec<String>,
     /// A model directory, or a run directory.
@@ -89,23 +95,28 @@ pub fn evaluate(options: &Options, watch: &mut dyn Watch, stop: &Stop) -> Result
     let ks = ks(options)?;
     let folder = std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from);
     let located = locate(options.benchmark, options.data.as_deref(), &options.languages, folder.as_deref())?;
-    let read = |located| Items::read(options.benchmark, located, options.limit);
+    let read = |located| Items::read_as(options.benchmark, located, &options.columns, options.limit);
     let parts = located.iter().map(read).collect::<Result<Vec<_>, RunError>>()?;
-    let FoundPolicy { dir: policy_dir, mut loading, version, device } =
+    let FoundPolicy { dir: policy_dir, mut loading, version, device, start, notes } =
         inspect::policy_of(&options.policy, options.step)?;
+    notes.into_iter().for_each(|note| watch.event(Event::Note(note)));
     let device = options.device.clone().unwrap_or(device);
     loading.precision = options.precision.map_or(loading.precision, Precision::from);
     let opened = Device::open(&device)?;
     watch.event(Event::Doing("loading the policy"));
     burnish_tensor::set_threads(options.threads);
-    let policy = LoadedPolicy::load(&policy_dir, &loading)?.on(&opened);
+    let policy = LoadedPolicy::load_over(&policy_dir, start.as_deref(), &loading)?.on(&opened);
     let (sampling, sampling_from) = sampling(options, &policy.chat)?;
     let settings = Settings {
         burnish: env!("CARGO_PKG_VERSION").to_owned(),
         benchmark: options.benchmark.name.to_owned(),
         policy: PolicySettings::of(&policy_dir, &format!("{:?}", loading.precision).to_lowercase())?,
         device,
-        data: located.iter().zip(&parts).map(data_settings).collect::<Result<_, RunError>>()?,
+        data: located
+            .iter()
+            .zip(&parts)
+            .map(|part| data_settings(part, &options.columns))
+            .collect::<Result<_, RunError>>()?,
         verifier: options.benchmark.verifier,
         language_share: parts.iter().any(|part| part.language.is_some()).then_some(SHARE),
         limit: options.limit,
@@ -120,7 +131,7 @@ pub fn evaluate(options: &Options, watch: &mut dyn Watch, stop: &Stop) -> Result
     let ids: Vec<&str> = parts.iter().flat_map(|part| &part.tasks).map(|task| task.id.0.as_str()).collect();
     let (mut file, mut records) = match &options.out {
         Some(dir) => {
-            let (file, kept) = Records::open(dir, &settings, &ids, &ends)?;
+            let (file, kept) = Records::open::<Record, _>(dir, &settings, &ids, &ends)?;
             (Some(file), kept)
         }
         None => (None, Vec::new()),
@@ -156,6 +167,15 @@ fn ks(options: &Options) -> Result<Vec<usize>, RunError> {
     if options.samples == 0 || options.batch == 0 {
         return refuse("--samples and --batch must be 1 or more".into());
     }
+    let counts = [
+        ("--samples", options.samples, ROLLOUTS_MAX),
+        ("--batch", options.batch, BATCH_MAX),
+        ("--threads", options.threads, THREADS_MAX),
+        ("--tokens-max", options.tokens_max.unwrap_or(0), TOKENS_MAX),
+    ];
+    if let Some((name, count, most)) = counts.iter().find(|(_, count, most)| *count as u64 > *most) {
+        return refuse(format!("{name} {count}: must be {most} or less"));
+    }
     if options.limit == Some(0) {
         return refuse("--limit must be 1 or more".into());
     }
@@ -174,8 +194,12 @@ fn ks(options: &Options) -> Result<Vec<usize>, RunError> {
     Ok(ks)
 }
 
-fn data_settings((located, items): (&Located, &Items)) -> Result<DataSettings, RunError> {
+fn data_settings((located, items): (&Located, &Items), columns: &Columns) -> Result<DataSettings, RunError> {
     Ok(DataSettings {
+        columns: match columns {
+            Columns::Auto => None,
+            Columns::Named(names) => Some((**names).clone()),
+        },
         path: located.path.display().to_string(),
         digest: file_digest(&located.path)?,
         items: items.tasks.len(),

@@ -1,13 +1,13 @@
 //! Everything that decides the records of an evaluation: `eval.json`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use burnish_core::Sampling;
+use burnish_data::ColumnNames;
 use burnish_model::Model;
 use burnish_verify::Verifier;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::sampling::SamplingFrom;
 use crate::RunError;
@@ -79,6 +79,9 @@ pub struct DataSettings {
     pub path: String,
     /// Digest of its whole content.
     pub digest: String,
+    /// The columns that were named; those of the benchmark if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<ColumnNames>,
     /// Items that are played.
     pub items: usize,
     /// The language, where the benchmark has several.
@@ -98,7 +101,7 @@ impl PolicySettings {
     ///
     /// # Errors
     /// Names the file that can't be read.
-    pub(super) fn of(dir: &Path, precision: &str) -> Result<Self, RunError> {
+    pub(crate) fn of(dir: &Path, precision: &str) -> Result<Self, RunError> {
         let files = policy_digests(dir)?;
         Ok(PolicySettings { path: dir.display().to_string(), files, precision: precision.to_owned() })
     }
@@ -109,21 +112,29 @@ impl PolicySettings {
 /// # Errors
 /// Names the file that can't be read.
 pub(crate) fn policy_digests(dir: &Path) -> Result<BTreeMap<String, String>, RunError> {
-    let mut files = digests(dir, "")?;
+    policy_files(dir)?.into_iter().map(|(name, path)| Ok((name, file_digest(&path)?))).collect()
+}
+
+/// All files that decide what the policy in `dir` says, by name, and those of its base where it is an adapter.
+///
+/// # Errors
+/// Names the file that can't be read.
+pub(crate) fn policy_files(dir: &Path) -> Result<BTreeMap<String, PathBuf>, RunError> {
+    let mut files = decisive_files(dir, "")?;
     if let Some(base) = Model::base_of(dir)? {
-        files.append(&mut digests(&base, "base/")?);
+        files.append(&mut decisive_files(&base, "base/")?);
     }
     Ok(files)
 }
 
-fn digests(dir: &Path, prefix: &str) -> Result<BTreeMap<String, String>, RunError> {
+fn decisive_files(dir: &Path, prefix: &str) -> Result<BTreeMap<String, PathBuf>, RunError> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(dir).map_err(FileError::on("list", dir))? {
         let path = entry.map_err(FileError::on("list", dir))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let is_decisive = DECISIVE.iter().any(|ending| name.ends_with(ending));
         if is_decisive && !name.starts_with(TRAINER) && path.is_file() {
-            files.insert(format!("{prefix}{name}"), file_digest(&path)?);
+            files.insert(format!("{prefix}{name}"), path);
         }
     }
     Ok(files)
@@ -133,42 +144,6 @@ fn digests(dir: &Path, prefix: &str) -> Result<BTreeMap<String, String>, RunErro
 ///
 /// # Errors
 /// If it can't be read.
-pub(super) fn file_digest(path: &Path) -> Result<String, RunError> {
+pub(crate) fn file_digest(path: &Path) -> Result<String, RunError> {
     Ok(burnish_env::file_digest(path).map_err(FileError::on("read", path))?)
-}
-
-impl Settings {
-    /// Where `stored` differs from these settings, one line each; empty where records may be shared.
-    pub(super) fn differences(&self, stored: &Settings) -> Result<Vec<String>, serde_json::Error> {
-        let (mut before, mut now) = (BTreeMap::new(), BTreeMap::new());
-        flatten("", &serde_json::to_value(stored)?, &mut before);
-        flatten("", &serde_json::to_value(self)?, &mut now);
-        let absent = "absent".to_owned();
-        let keys: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
-        Ok(keys
-            .into_iter()
-            .filter(|key| key.rsplit('.').next() != Some("path"))
-            .filter_map(|key| {
-                let (was, is) = (before.get(key).unwrap_or(&absent), now.get(key).unwrap_or(&absent));
-                (was != is).then(|| format!("`{key}` was {was} and is {is}"))
-            })
-            .collect())
-    }
-}
-
-/// Every leaf of a value by its path; the names of files, which have dots, are leaves of their own.
-fn flatten(path: &str, value: &Value, leaves: &mut BTreeMap<String, String>) {
-    let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
-    match value {
-        Value::Object(fields) => fields.iter().for_each(|(key, value)| flatten(&below(key), value, leaves)),
-        Value::Array(items) => {
-            items
-                .iter()
-                .enumerate()
-                .for_each(|(index, value)| flatten(&below(&index.to_string()), value, leaves));
-        }
-        leaf => {
-            leaves.insert(path.to_owned(), leaf.to_string());
-        }
-    }
 }

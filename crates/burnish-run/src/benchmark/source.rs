@@ -126,10 +126,29 @@ impl Items {
     /// If the file can't be read, lacks the benchmark's columns, or has a reference that can't be compared with:
     /// names file and line.
     pub fn read(benchmark: &Benchmark, located: &Located, limit: Option<usize>) -> Result<Self, RunError> {
+        Items::read_as(benchmark, located, &Columns::Auto, limit)
+    }
+
+    /// As [`Items::read`], where the columns may have other names than the benchmark's.
+    ///
+    /// # Errors
+    /// As [`Items::read`]; also if other columns are named than those of the question and the reference.
+    pub fn read_as(
+        benchmark: &Benchmark,
+        located: &Located,
+        columns: &Columns,
+        limit: Option<usize>,
+    ) -> Result<Self, RunError> {
         if let Some(input) = benchmark.timeqa {
+            if *columns != Columns::Auto {
+                return Err(RunError::Refused(format!(
+                    "--columns: {} is read from TimeQA's own file, which has no columns to name",
+                    benchmark.name
+                )));
+            }
             return Items::of_timeqa(benchmark, located, input, limit);
         }
-        let (columns, labels) = columns_of(benchmark, &located.path)?;
+        let (columns, labels) = columns_of(benchmark, &located.path, columns)?;
         let language = located.part.language.and_then(Language::of);
         let config = Config {
             path: Paths(vec![located.path.clone()]),
@@ -213,33 +232,62 @@ fn task(
 
 type Labels = Vec<(&'static str, &'static str)>;
 
-/// Which of the benchmark's columns the file has.
-fn columns_of(benchmark: &Benchmark, path: &Path) -> Result<(ColumnNames, Labels), RunError> {
+/// The columns of the question and of the reference, where these two are named and no others.
+fn pair_of(names: &ColumnNames) -> Result<(&str, &str), RunError> {
+    let only =
+        ColumnNames { prompt: names.prompt.clone(), answer: names.answer.clone(), ..ColumnNames::default() };
+    match (&names.prompt, &names.answer) {
+        (Some(question), Some(answer)) if *names == only => Ok((question, answer)),
+        _ => Err(RunError::Refused(
+            "--columns: a benchmark has a question and a reference; write such as `prompt=question,answer=answer`, and no \
+             other"
+                .into(),
+        )),
+    }
+}
+
+/// Which of the benchmark's columns the file has, or of those that are `named`.
+fn columns_of(
+    benchmark: &Benchmark,
+    path: &Path,
+    named: &Columns,
+) -> Result<(ColumnNames, Labels), RunError> {
     let first = Stream::open(path)?.next().transpose()?;
     let first = first.ok_or_else(|| DataError::file(path, "has no rows"))?.columns;
     let has = |column: &str| first.contains_key(column);
-    let pair = benchmark.columns.iter().find(|(question, answer)| has(question) && has(answer));
+    let labels = benchmark.labels.iter().filter(|(column, _)| has(column)).copied().collect();
+    let found = || first.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let pair = match named {
+        Columns::Auto => {
+            benchmark.columns.iter().find(|(question, answer)| has(question) && has(answer)).copied()
+        }
+        Columns::Named(names) => Some(pair_of(names)?),
+    };
     let Some((question, answer)) = pair else {
         let wanted: Vec<String> = benchmark
             .columns
             .iter()
             .map(|(question, answer)| format!("`{question}` and `{answer}`"))
             .collect();
-        let found: Vec<&str> = first.keys().map(String::as_str).collect();
         let problem = format!(
-            "has the columns {}; {} needs {}",
-            found.join(", "),
+            "has the columns {}; {} needs {}; name others with --columns prompt=QUESTION,answer=ANSWER",
+            found(),
             benchmark.name,
             wanted.join(", or ")
         );
         return Err(DataError::file(path, problem).into());
     };
+    // A field of a column (`a.b`) is looked up in each row.
+    let is_missing = |column: &&str| !has(column) && !column.split('.').next().is_some_and(has);
+    if let Some(column) = [question, answer].iter().find(|column| is_missing(column)) {
+        let problem = format!("has no column `{column}` (--columns); it has {}", found());
+        return Err(DataError::file(path, problem).into());
+    }
     let columns = ColumnNames {
-        prompt: Some((*question).to_owned()),
-        answer: Some((*answer).to_owned()),
+        prompt: Some(question.to_owned()),
+        answer: Some(answer.to_owned()),
         ..ColumnNames::default()
     };
-    let labels = benchmark.labels.iter().filter(|(column, _)| has(column)).copied().collect();
     Ok((columns, labels))
 }
 
@@ -269,6 +317,33 @@ mod tests {
         assert_eq!(items.references, ["2", "2"]);
         assert!(items.tasks[0].prompt[0].content.starts_with("1+1?\n\nPlease reason step by step"));
         assert!(items.tasks[0].labels.is_empty());
+    }
+
+    #[test]
+    fn a_file_of_ones_own_is_read_by_the_columns_that_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mine.jsonl");
+        std::fs::write(&path, "{\"q\": \"1+1?\", \"gold\": {\"value\": \"2\"}, \"answer\": \"no\"}\n")
+            .unwrap();
+        let benchmark = find("gsm8k").unwrap();
+        let located = locate(benchmark, Some(&path), &[], None).unwrap();
+        let read = |columns: &str| {
+            Items::read_as(benchmark, &located[0], &Columns::parse(columns).unwrap(), None)
+                .map_err(|error| error.to_string())
+        };
+        let items = read("prompt=q,answer=gold.value").unwrap();
+        assert_eq!(items.references, ["2"]);
+        assert!(items.tasks[0].prompt[0].content.starts_with("1+1?\n\nPlease reason"));
+        for (columns, parts) in [
+            ("auto", &["mine.jsonl", "--columns prompt=QUESTION,answer=ANSWER"][..]),
+            ("prompt=qq,answer=gold.value", &["no column `qq`", "q, gold, answer"]),
+            ("prompt=q", &["--columns", "a question and a reference"]),
+            ("prompt=q,answer=answer,tools=x", &["--columns", "no other"]),
+            ("prompt=q,answer=answer", &["mine.jsonl", "line 1"]),
+        ] {
+            let error = read(columns).err().unwrap();
+            assert!(parts.iter().all(|part| error.contains(part)), "{columns}: {error}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::batch::Batch;
 use super::critic::Estimates;
 use super::groups::Groups;
 use crate::RunError;
-use crate::recipe::Recipe;
+use crate::recipe::{Recipe, nearest};
 
 /// What the estimator is told about everything that was played ([`Groups::played`]); nothing of those whose group is left
 /// out.
@@ -163,6 +163,28 @@ pub(super) fn name_components(names: &mut Vec<String>, episodes: &[Episode]) {
     let found: BTreeSet<&String> =
         episodes.iter().flat_map(|episode| episode.verdict.rewards.keys()).collect();
     names.extend(found.into_iter().filter(|name| !names.contains(name)).cloned().collect::<Vec<_>>());
+}
+
+/// Refuses a weight that is of none of the components that rewards had so far, once any had one. Where an environment
+/// knows its components, the recipe was refused before; what judges may name its own.
+///
+/// # Errors
+/// Names the components that there are, and the nearest.
+pub(super) fn check_weights(recipe: &Recipe, names: &[String]) -> Result<(), RunError> {
+    // An evaluation elsewhere may have other components.
+    if names.is_empty() || recipe.eval.also.iter().any(|also| also.env.is_some()) {
+        return Ok(());
+    }
+    let Some(unknown) = recipe.reward.weights.keys().find(|name| !names.contains(name)) else {
+        return Ok(());
+    };
+    let meant = nearest(unknown, names.iter().map(String::as_str));
+    let meant = meant.map(|name| format!(" (did you mean `reward.weights.{name}`?)")).unwrap_or_default();
+    Err(RunError::Refused(format!(
+        "`reward.weights.{unknown}` weighs a component that no reward has had; they have: {}{meant}. Where only some answers \
+         have it, let the others have it too, as 0",
+        names.join(", ")
+    )))
 }
 
 fn rollout(

@@ -16,7 +16,7 @@ const REVERSE_STAGE: u64 = 1 << 35;
 const CYCLE_STAGE: u64 = 1 << 36;
 
 /// The reward component of an answer that is right and leads back.
-const COHERENT: &str = "coherent";
+pub(crate) const COHERENT: &str = "coherent";
 
 /// The flag of an answer that leads back.
 const CLOSES: &str = "cycle";

@@ -255,7 +255,7 @@ fn varies(recipe: &Recipe, group: &[Episode]) -> bool {
 }
 
 /// The reward component that punishes overlong answers.
-const OVERLONG: &str = "overlong";
+pub(crate) const OVERLONG: &str = "overlong";
 
 /// Gives every scored episode the component, for its longest answer.
 ///

@@ -39,8 +39,17 @@ pub enum JournalProblem {
         expected: i64,
     },
     /// The bytes are no database, or no longer one.
-    #[error("it is damaged or not a journal ({0}): restore it, or start a new run")]
-    Corrupt(rusqlite::Error),
+    #[error("it is damaged or not a journal ({0})")]
+    Corrupt(String),
+    /// What was recorded last can't be read where nothing can be written.
+    #[error(
+        "what was recorded last is in its log (`run.db-wal`), which can't be read where nothing can be written ({0}): copy \
+         the whole run directory, and look at the copy"
+    )]
+    Log(rusqlite::Error),
+    /// A damaged journal could not be set aside.
+    #[error("it is damaged, and can't be renamed to make place for a new one: {0}")]
+    Aside(std::io::Error),
     /// A value can't be what burnish wrote, or can't be written so that it would be read back the same.
     #[error("{what} {problem}")]
     Value {
@@ -70,7 +79,9 @@ pub enum JournalProblem {
 impl From<rusqlite::Error> for JournalProblem {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
-            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => JournalProblem::Corrupt(error),
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+                JournalProblem::Corrupt(error.to_string())
+            }
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => JournalProblem::Busy,
             _ => JournalProblem::Sqlite(error),
         }

@@ -111,6 +111,53 @@ impl Journal {
         Ok(Journal { path: path.to_owned(), db: connect().on(path)? })
     }
 
+    /// Opens the journal at `path` to read it, without a need to write anything beside it. Another process may record in it
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// As [`Journal::open`].
+    pub fn open_to_read(path: &Path) -> Result<Self, JournalError> {
+        let connect = || {
+            if !path.is_file() {
+                return Err(JournalProblem::Missing);
+            }
+            let db = read_only(path)?;
+            schema::check(&db).map_err(|problem| match problem {
+                // Without the file of shared memory, which can't be made here.
+                JournalProblem::Sqlite(error) if has_log(path) => JournalProblem::Log(error),
+                other => other,
+            })?;
+            check_pages(&db)?;
+            Ok(db)
+        };
+        Ok(Journal { path: path.to_owned(), db: connect().on(path)? })
+    }
+
+    /// Opens the journal of a run that goes on, whatever became of it: it is made where there is none, and one that is
+    /// damaged is set aside for a new one. Gives what a person should be told then.
+    ///
+    /// # Errors
+    /// If it is another program's database or another version wrote it, or a file can't be made.
+    pub fn recover(path: &Path) -> Result<(Self, Option<String>), JournalError> {
+        let opened = Journal::open_or_create(path).and_then(|journal| {
+            check_pages(&journal.db).on(path)?;
+            Ok(journal)
+        });
+        let problem = match opened {
+            Err(JournalError { problem: problem @ JournalProblem::Corrupt(_), .. }) => problem,
+            opened => return Ok((opened?, None)),
+        };
+        let aside = set_aside(path)
+            .map_err(|error| JournalError { path: path.to_owned(), problem: JournalProblem::Aside(error) })?;
+        let told = format!(
+            "damaged journal: `{}`: {problem}; it is kept as `{}`, and a new one begins here, without the episodes of \
+             earlier steps",
+            path.display(),
+            aside.display()
+        );
+        Ok((Journal::create(path)?, Some(told)))
+    }
+
     /// Opens the journal at `path`; makes it where there is none, or where a process was killed while it made it.
     ///
     /// # Errors
@@ -147,6 +194,58 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     db.pragma_update(None, "synchronous", "NORMAL")?;
     db.pragma_update(None, "foreign_keys", true)?;
     Ok(db)
+}
+
+/// Opens a database as it stands in the file system. SQLite reads a log only with a file of shared memory beside it, which
+/// it makes; where there is no log nobody writes, and the file alone is all there is.
+fn read_only(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = if has_log(path) {
+        Connection::open_with_flags(path, flags)?
+    } else {
+        let uri = format!("file:{}?immutable=1", escaped(&path.to_string_lossy()));
+        Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)?
+    };
+    db.busy_timeout(BUSY_TIMEOUT)?;
+    Ok(db)
+}
+
+/// Are there records that are not in the file itself yet?
+fn has_log(path: &Path) -> bool {
+    std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0)
+}
+
+/// A path as a part of a URI.
+fn escaped(path: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-~".contains(&byte);
+    let byte = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    path.bytes().map(byte).collect()
+}
+
+/// The file of the same name with this ending.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// Looks through the whole file: damage that no statement happens to meet is found too.
+fn check_pages(db: &Connection) -> Result<(), JournalProblem> {
+    let found: String = db.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+    if found == "ok" { Ok(()) } else { Err(JournalProblem::Corrupt(found.replace('\n', " "))) }
+}
+
+/// Gives the database and its log names under which nobody looks for them; where the database is now.
+fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
+    let free = (1..).map(|at| beside(path, &format!(".damaged-{at}"))).find(|aside| !aside.exists());
+    let aside = free.unwrap_or_else(|| beside(path, ".damaged"));
+    for ending in ["-wal", "-shm", ""] {
+        match std::fs::rename(beside(path, ending), beside(&aside, ending)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(aside)
 }
 
 #[cfg(test)]

@@ -90,6 +90,15 @@ impl Journal {
         read_tally(&self.db).on(&self.path)
     }
 
+    /// Is nothing recorded?
+    ///
+    /// # Errors
+    /// If the file can't be read or is damaged.
+    pub fn is_empty(&self) -> Result<bool, JournalError> {
+        let query = "SELECT NOT EXISTS (SELECT 1 FROM episodes) AND NOT EXISTS (SELECT 1 FROM updates)";
+        self.db.query_row(query, [], |row| row.get(0)).on(&self.path)
+    }
+
     /// The updates of a step, in order.
     ///
     /// # Errors

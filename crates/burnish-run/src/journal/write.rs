@@ -172,7 +172,7 @@ fn insert_episode(
         ":rollout": episode.rollout,
         ":ending": value(&what, codec::name(&episode.ending))?,
         ":answers": value(&what, codec::json(&episode.answers))?,
-        ":success": episode.verdict.success,
+        ":success": burnish_eval::is_success(episode),
         ":reward": reward,
         ":advantage": advantage,
         ":verdict": value(&what, codec::json(&episode.verdict))?,

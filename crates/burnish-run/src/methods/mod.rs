@@ -3,19 +3,22 @@
 
 mod compare;
 mod page;
+mod preset;
 mod scaffold;
 mod systems;
 mod systems_page;
 
 use burnish_rl::advantage::AdvantageNeeds;
 use burnish_rl::catalogue::{
-    ADVANTAGES, DISTILLATIONS, Entry, GATES, OBJECTIVES, PLANS, PREFERENCES, SELECTORS,
+    ADVANTAGES, DISTILLATIONS, Entry, GATES, OBJECTIVES, PLANS, PREFERENCES, SELECTORS, cards,
 };
 use burnish_rl::{Card, Family, Needs};
 use serde::Serialize;
 use serde_json::Value;
 
-pub use page::objectives;
+pub use burnish_rl::presets::PRESETS;
+pub use page::{compared, objectives};
+pub use preset::preset;
 pub use scaffold::{Scaffold, ScaffoldError};
 pub use systems::{Evidence, PartRef, SYSTEMS, Status, System};
 pub use systems_page::systems;
@@ -98,7 +101,29 @@ fn named(needs: &[(bool, &'static str)]) -> Vec<&'static str> {
     needs.iter().filter(|(is_needed, _)| *is_needed).map(|(_, name)| *name).collect()
 }
 
-/// The catalogue as JSON: `parts`, and `systems` with what their parts need.
+/// Every id: of systems, of parts and of presets.
+pub fn ids() -> Vec<&'static str> {
+    let mut ids: Vec<&str> = SYSTEMS.iter().map(|system| system.id).collect();
+    for id in cards().iter().map(|card| card.id).chain(PRESETS.iter().map(|preset| preset.id)) {
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    ids
+}
+
+/// The id that was probably meant by one that there is not.
+pub fn nearest(id: &str) -> Option<&'static str> {
+    // People leave out the framework's version.
+    let of_preset =
+        |known: &&str| known.split_once('/').is_some_and(|(_, name)| id.ends_with(&format!("/{name}")));
+    let ids = ids();
+    let (first, _) = id.split_once(['/', '-']).unwrap_or((id, ""));
+    let preset = ids.iter().find(|known| id.contains('/') && of_preset(known) && known.starts_with(first));
+    preset.copied().or_else(|| crate::recipe::nearest(id, ids.iter().copied()))
+}
+
+/// The catalogue as JSON: `parts`, `systems` with what their parts need, and `presets`.
 ///
 /// # Errors
 /// If a card can't be written as JSON.
@@ -111,7 +136,20 @@ pub fn json() -> Result<Value, serde_json::Error> {
         Ok(card)
     });
     let systems = systems.collect::<Result<Vec<Value>, serde_json::Error>>()?;
-    Ok(serde_json::json!({ "parts": parts, "systems": systems }))
+    let presets: Vec<Value> = PRESETS
+        .iter()
+        .map(|preset| {
+            serde_json::json!({
+                "id": preset.id,
+                "origin": preset.origin,
+                "settings": (preset.settings)(),
+                "allows": preset.allows,
+                "differs": preset.differs,
+                "with_beta": preset.with_beta,
+            })
+        })
+        .collect();
+    Ok(serde_json::json!({ "parts": parts, "systems": systems, "presets": presets }))
 }
 
 /// What a member of a family is called, for people.
@@ -137,5 +175,32 @@ pub fn family(family: Family) -> &'static str {
         Family::Selector => "Selection of tasks",
         Family::Gate => "Gates of updates",
         Family::Plan => "Plans of rollouts",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_that_is_nearly_right_leads_to_the_right_one_of_every_family() {
+        for (given, meant) in [
+            ("gpso", "gspo"),
+            ("GSPO", "gspo"),
+            ("rlo", "rloo"),
+            ("insihgt", "insight"),
+            ("mdp", "mdpo"),
+            ("trl-1.16/gpso", "trl-1.16/gspo"),
+            ("trl/gspo", "trl-1.16/gspo"),
+            ("trl-1.17/dr_grpo", "trl-1.16/dr_grpo"),
+            ("verl-0.9/geo-mean", "verl-0.9/geo_mean"),
+            ("verl/cispo", "verl-0.9/cispo"),
+        ] {
+            assert_eq!(nearest(given), Some(meant), "{given}");
+        }
+        assert_eq!(nearest("zzz"), None);
+        let ids = ids();
+        let cards = cards().len();
+        assert!(ids.len() > cards && ids.contains(&"trl-1.16/gspo") && ids.contains(&SYSTEMS[0].id));
     }
 }

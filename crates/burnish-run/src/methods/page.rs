@@ -61,11 +61,8 @@ fn section(page: &mut String, method: &Method) {
     if !card.reduces_to.is_empty() {
         let _ = writeln!(page, "- reduces to: {}", card.reduces_to.join("; "));
     }
-    let checked = match card.check {
-        Check::Golden(what) => format!("compared with {what}"),
-        Check::Oracle(what) => format!("compared with an independent implementation: {what}"),
-    };
-    let _ = writeln!(page, "- {checked}; source: {}; code: `{}`", card.paper, card.file);
+    let checked = compared(card.check);
+    let _ = writeln!(page, "- compared {checked}; source: {}; code: `{}`", card.paper, card.file);
     if let Some(guess) = card.reconstructed {
         let _ = writeln!(page, "- **reconstructed**, not known to be the paper's: {guess}");
     }
@@ -91,13 +88,14 @@ fn settings(values: &Value) -> String {
 }
 
 fn presets(page: &mut String) {
-    page.push_str("## Presets\n\n`preset = \"ID\"` sets these; what the recipe says itself comes first.\n\n");
-    page.push_str("| preset | is there | sets | differs in numbers |\n| --- | --- | --- | --- |\n");
+    page.push_str("## Presets\n\n`preset = \"ID\"` sets these; what the recipe says itself comes first. Those of TRL and verl are compared, as \
+                   they stand here, with the framework's own functions (`crates/burnish-rl/tests/it/presets.rs`).\n\n");
+    page.push_str("| preset | is there | sets | differs in numbers | compared with `beta` above 0 |\n| --- | --- | --- | --- | --- |\n");
     for preset in PRESETS {
         let differs =
             if preset.differs.is_empty() { "nothing known".into() } else { preset.differs.join("; ") };
         let (id, origin, sets) = (preset.id, preset.origin, settings(&(preset.settings)()));
-        let _ = writeln!(page, "| `{id}` | {origin} | {sets} | {differs} |");
+        let _ = writeln!(page, "| `{id}` | {origin} | {sets} | {differs} | {} |", preset.with_beta);
     }
 }
 
@@ -123,6 +121,14 @@ fn rules(page: &mut String) {
     page.push_str("| id | key | why | nearest |\n| --- | --- | --- | --- |\n");
     for rule in RULES {
         let _ = writeln!(page, "| `{}` | `{}` | {} | {} |", rule.id, rule.key, rule.reason, rule.nearest);
+    }
+}
+
+/// What the numbers of a part were compared with, for people.
+pub fn compared(check: Check) -> String {
+    match check {
+        Check::Golden(what) => format!("with {what}"),
+        Check::Oracle(what) => format!("with an independent implementation: {what}"),
     }
 }
 

@@ -49,7 +49,11 @@ pub const METRICS: &[Metric] = &[
     metric("frac_reward_zero_std", "share", "episodes in groups whose rewards are all equal"),
     metric("rewards/{component}/mean", "reward", "mean of one component of the reward, unweighted"),
     metric("rewards/{component}/std", "reward", "its standard deviation over the step (n - 1)"),
-    metric("success", "share", "scored episodes that solved their task"),
+    metric(
+        "success",
+        "share",
+        "scored episodes that solved their task (where the environment reports success)",
+    ),
     metric("flags/{flag}", "share", "scored episodes for which the environment raised the flag"),
     metric("tasks", "tasks", "tasks of the step").prime_rl("progress/problems"),
     metric("episodes", "episodes", "episodes of the step").prime_rl("progress/samples"),
@@ -80,9 +84,13 @@ pub const METRICS: &[Metric] = &[
         "KL to the reference in the reward: mean over episodes of the mean over tokens",
     )
     .verl("actor/reward_kl_penalty"),
-    metric("clip_ratio/low_mean", "share", "loss tokens clipped at the lower bound"),
-    metric("clip_ratio/high_mean", "share", "loss tokens clipped at the upper bound"),
-    metric("clip_ratio/region_mean", "share", "loss tokens clipped at either").verl("actor/pg_clipfrac"),
+    metric("clip_ratio/low_mean", "share", "loss tokens clipped at the lower bound (`luspo`, `gspo`: sequences)"),
+    metric("clip_ratio/high_mean", "share", "loss tokens clipped at the upper bound (`luspo`, `gspo`: sequences)"),
+    metric("clip_ratio/region_mean", "share", "loss tokens clipped at either (`luspo`, `gspo`: sequences)")
+        .verl("actor/pg_clipfrac"),
+    metric("clip_ratio/dual_mean", "share", "loss tokens beyond the bound of `dual_clip`, where it is set; in none of the above")
+        .verl("actor/pg_clipfrac_lower"),
+    metric("cispo_clip_ratio", "share", "loss tokens with an advantage above 0 whose weight is that of the upper bound (`cispo`)"),
     metric("grad_norm", "loss", "2-norm of the gradient before it is clipped, mean over the updates")
         .verl("actor/grad_norm")
         .prime_rl("optim/grad_norm"),
@@ -254,12 +262,12 @@ pub const METRICS: &[Metric] = &[
     metric(
         "eval/success",
         "share",
-        "held-out tasks solved: mean over tasks of the mean over a task's episodes",
+        "held-out tasks solved: mean over tasks of the mean over a task's episodes (where the environment reports success)",
     )
     .verl("val-core/{env}/acc/mean@{k}"),
     metric("eval/success/low", "share", "lower end of its 95 % interval"),
     metric("eval/success/high", "share", "upper end of its 95 % interval"),
-    metric("eval/reward", "reward", "weighted reward on held-out tasks, averaged as `eval/success`")
+    metric("eval/reward", "reward", "weighted reward on held-out tasks, mean over tasks of the mean over scored episodes")
         .verl("val-aux/{env}/reward/mean@{k}")
         .prime_rl("eval/{env}/avg@{k}"),
     metric("eval/reward/low", "reward", "lower end of its 95 % interval"),
@@ -282,7 +290,7 @@ pub const METRICS: &[Metric] = &[
     metric(
         "eval/by_label/{label}/{value}",
         "share",
-        "`eval/success` over the tasks with one value of a label (labels with 2 to 8 values)",
+        "`eval/success` (else `eval/reward`) over the tasks with one value of a label (labels with 2 to 8 values)",
     ),
     metric(
         "eval/flags_by_label/{label}/{value}/{flag}",
@@ -311,7 +319,12 @@ pub const METRICS: &[Metric] = &[
         "share",
         "episodes in which a limit cut an answer short, averaged as `eval/success`",
     ),
-    metric("eval/unscored", "episodes", "held-out episodes that could not be judged"),
+    metric("eval/unscored", "episodes", "held-out episodes that could not be judged; they are in no mean"),
+    metric(
+        "eval/prompt_too_long",
+        "episodes",
+        "held-out episodes whose prompt does not fit the context window; they count as failures (where there are any)",
+    ),
     metric(FURTHER, "", "any of these, of the evaluation of `[[eval.also]]` called so"),
     metric("data/overlap/rows", "rows", "training rows that were compared with evaluation rows"),
     metric("data/overlap/overlapping", "rows", "of these, rows that share a run of words with one"),

@@ -19,14 +19,18 @@ use std::path::Path;
 
 use crate::RunError;
 use crate::files::{FileError, write_atomic};
-use crate::recipe::{Recipe, Source};
-use crate::run_dir::{self, RunDir, RunDirError};
+use crate::recipe::Recipe;
+use crate::run_dir::{self, RunDir};
+use crate::stored;
 
 use aliases::{Aliases, Names};
 use jsonl::LinesLog;
 use tensorboard::EventsLog;
 
 pub use jsonl::read;
+
+/// The event of a training step.
+pub const TRAIN: &str = "train";
 
 /// Numbers by name, in the order of the names.
 pub type Values = BTreeMap<String, f64>;
@@ -92,11 +96,8 @@ impl MetricsLog {
 /// # Errors
 /// If there is no run, or its files can't be read.
 pub fn of_run(dir: &Path, names: Names) -> Result<Vec<Row>, RunError> {
-    let recipe = dir.join(run_dir::RECIPE);
-    if !recipe.is_file() {
-        return Err(RunDirError::Missing { path: dir.to_owned() }.into());
-    }
-    let aliases = Aliases::of_run(&Recipe::resolve(&Source::read(&recipe, &[])?)?, names);
+    // The recipe alone: nothing that it names need be there.
+    let aliases = Aliases::of_run(&stored::read(dir)?, names);
     let rows = read(&run_dir::metrics_in(dir))?;
     Ok(rows.into_iter().map(|row| Row { values: aliases.rename(&row), ..row }).collect())
 }

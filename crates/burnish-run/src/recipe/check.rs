@@ -12,12 +12,16 @@ use burnish_rl::{LossConfig, SettingError};
 use burnish_tensor::Device;
 use serde_json::Value;
 
+use crate::grpo::{COHERENT, OVERLONG};
 use crate::split::Split;
 
-use super::{Method, Recipe, RecipeError, Source, TeacherContext, TeacherSection, empty, evaluations};
+use super::{
+    Method, Recipe, RecipeError, Source, TeacherContext, TeacherSection, Use, bounds, empty, evaluations,
+    nearest,
+};
 
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.
-pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeError> {
+pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(), RecipeError> {
     let ranges = Ranges { source };
     Device::check_name(&recipe.device)
         .map_err(|error| source.error("device", format!("can't be used: {error}")))?;
@@ -25,10 +29,12 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
     for id in &recipe.allow {
         let known: Vec<&str> = RULES.iter().map(|rule| rule.id).collect();
         if !known.contains(&id.as_str()) {
-            let problem = format!("names no rule: \"{id}\"; there are: {}", known.join(", "));
-            return Err(source.error("allow", problem));
+            let problem = format!("names no rule: `{id}`; there are: {}", known.join(", "));
+            return Err(source.refused("allow", problem));
         }
     }
+    bounds::check(recipe, source)?;
+    ranges.at_least_one("train.unscored_steps_max", train.unscored_steps_max as usize)?;
     ranges.at_least_one("train.max_steps", train.max_steps as usize)?;
     ranges.at_least_one("train.epochs", train.epochs)?;
     ranges.at_least_one("train.minibatches", train.minibatches)?;
@@ -138,7 +144,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeEr
         "needs `train.method = \"grpo\"` and a policy that is given and trained whole, without `policy.lora`",
     )?;
     check_policy(recipe, source)?;
-    complete_environments(recipe, source)
+    complete_environments(recipe, source, what)
 }
 
 /// Refuses an estimator that asks for what a run can't tell it.
@@ -309,11 +315,15 @@ fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
     }
 }
 
-fn complete_environments(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeError> {
+fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(), RecipeError> {
     check_split(recipe.env.split.as_ref(), "env", source)?;
-    complete(&recipe.env.id.clone(), "env.id", &mut recipe.env.config, "env.config", source)?;
+    let id = recipe.env.id.clone();
+    let mut components = Vec::new();
+    if what == Use::Training || recipe.eval.config.is_none() {
+        components.push(complete(&id, "env.id", &mut recipe.env.config, "env.config", source)?);
+    }
     if let Some(config) = &mut recipe.eval.config {
-        complete(&recipe.env.id, "env.id", config, "eval.config", source)?;
+        components.push(complete(&id, "env.id", config, "eval.config", source)?);
     }
     for (index, also) in recipe.eval.also.iter_mut().enumerate() {
         let table = format!("eval.also[{index}]");
@@ -321,8 +331,14 @@ fn complete_environments(recipe: &mut Recipe, source: &Source) -> Result<(), Rec
             also.config.get_or_insert_with(empty);
         }
         let Some(config) = &mut also.config else { continue };
-        let id = also.env.as_ref().unwrap_or(&recipe.env.id);
-        complete(id, &format!("{table}.env"), config, &format!("{table}.config"), source)?;
+        let id = also.env.as_ref().unwrap_or(&id);
+        components.push(complete(id, &format!("{table}.env"), config, &format!("{table}.config"), source)?);
+    }
+    if let Some(known) = components.into_iter().collect::<Option<Vec<_>>>() {
+        check_weights(recipe, known.concat(), source)?;
+    }
+    if what == Use::Evaluation {
+        return Ok(());
     }
     for (index, set) in recipe.data.demonstrations.iter_mut().enumerate() {
         let table = format!("data.demonstrations[{index}]");
@@ -338,25 +354,45 @@ fn complete_environments(recipe: &mut Recipe, source: &Source) -> Result<(), Rec
     Ok(())
 }
 
+/// Refuses the weight of a component that no reward has.
+fn check_weights(recipe: &Recipe, mut known: Vec<String>, source: &Source) -> Result<(), RecipeError> {
+    let plan = recipe.plan.as_ref().and_then(|plan| plan.build().ok());
+    let added = [
+        (OVERLONG, recipe.reward.overlong_buffer.is_on()),
+        (COHERENT, plan.is_some_and(|plan| plan.cycle().is_some())),
+    ];
+    known.extend(added.into_iter().filter(|(_, is_on)| *is_on).map(|(name, _)| name.to_owned()));
+    known.sort();
+    known.dedup();
+    let Some(unknown) = recipe.reward.weights.keys().find(|name| !known.contains(name)) else {
+        return Ok(());
+    };
+    let meant = nearest(unknown, known.iter().map(String::as_str));
+    let problem = format!("weighs a component that no reward has; there are: {}", known.join(", "));
+    let help = meant.map(|name| format!("did you mean `reward.weights.{name}`?"));
+    Err(RecipeError { help, ..source.error(&format!("reward.weights.{unknown}"), problem) })
+}
+
 fn check_split(split: Option<&Split>, table: &str, source: &Source) -> Result<(), RecipeError> {
     let checked = split.map_or(Ok(()), Split::check);
     checked.map_err(|(key, rule)| source.error(&format!("{table}.split.{key}"), rule))
 }
 
+/// Completes the configuration of an environment; gives the components of its rewards, where they are known.
 fn complete(
     id: &str,
     id_key: &str,
     config: &mut Value,
     config_key: &str,
     source: &Source,
-) -> Result<(), RecipeError> {
+) -> Result<Option<Vec<String>>, RecipeError> {
     let generator = burnish_env::build(id, config).map_err(|error| match error {
-        EnvError::UnknownId { .. } => source.error(id_key, format!("is wrong: {error}")),
+        EnvError::UnknownId { .. } => source.refused(id_key, format!("is wrong: {error}")),
         EnvError::Config { key, problem } => source.refused(&format!("{config_key}.{key}"), problem),
         other => source.error(config_key, format!("is refused by the environment: {other}")),
     })?;
     *config = generator.config();
-    Ok(())
+    Ok(generator.components())
 }
 
 struct Ranges<'a> {

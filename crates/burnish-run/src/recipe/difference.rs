@@ -22,20 +22,52 @@ pub(crate) fn timeless(recipe: &Recipe) -> Value {
     serde_json::to_value(&recipe).unwrap_or_default()
 }
 
+/// A key whose values differ.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Difference {
+    /// The key.
+    pub(crate) key: String,
+    /// Its value in the one recipe; absent where it has none.
+    pub(crate) there: Option<Value>,
+    /// Its value in the other.
+    pub(crate) here: Option<Value>,
+}
+
+impl Difference {
+    /// Both values in words.
+    pub(crate) fn values(&self) -> (String, String) {
+        let shown =
+            |value: &Option<Value>| value.as_ref().map_or_else(|| "absent".to_owned(), Value::to_string);
+        (shown(&self.there), shown(&self.here))
+    }
+}
+
 /// The keys whose values differ, with both values; three of them at most.
 pub(crate) fn differences(there: &Value, here: &Value) -> Vec<String> {
     const SHOWN: usize = 3;
-    let mut found = Vec::new();
-    collect("", Some(there), Some(here), &mut found);
-    let more = found.len().saturating_sub(SHOWN);
-    found.truncate(SHOWN);
-    if more > 0 {
-        found.push(format!("and {more} more"));
+    let all = all_differences(there, here);
+    let mut found: Vec<String> = all
+        .iter()
+        .take(SHOWN)
+        .map(|difference| {
+            let (there, here) = difference.values();
+            format!("`{}`: {there} there, {here} now", difference.key)
+        })
+        .collect();
+    if all.len() > SHOWN {
+        found.push(format!("and {} more", all.len() - SHOWN));
     }
     found
 }
 
-fn collect(key: &str, there: Option<&Value>, here: Option<&Value>, found: &mut Vec<String>) {
+/// The keys whose values differ. Lists are compared whole.
+pub(crate) fn all_differences(there: &Value, here: &Value) -> Vec<Difference> {
+    let mut found = Vec::new();
+    collect("", Some(there), Some(here), &mut found);
+    found
+}
+
+fn collect(key: &str, there: Option<&Value>, here: Option<&Value>, found: &mut Vec<Difference>) {
     if let (Some(Value::Object(one)), Some(Value::Object(other))) = (there, here) {
         let mut names: Vec<&String> = one.keys().chain(other.keys()).collect();
         names.sort();
@@ -45,8 +77,7 @@ fn collect(key: &str, there: Option<&Value>, here: Option<&Value>, found: &mut V
             collect(&key, one.get(name), other.get(name), found);
         }
     } else if there != here {
-        let shown = |value: Option<&Value>| value.map_or_else(|| "absent".to_owned(), Value::to_string);
-        found.push(format!("`{key}`: {} there, {} now", shown(there), shown(here)));
+        found.push(Difference { key: key.to_owned(), there: there.cloned(), here: here.cloned() });
     }
 }
 

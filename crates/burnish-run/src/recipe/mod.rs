@@ -2,8 +2,10 @@
 //!
 //! [`Recipe`] is the whole schema. It is read strictly ([`Recipe::read`]): an unknown key, a wrong type, a value
 //! out of range or a combination that makes no sense is an error that names the key and its line, before
-//! anything starts. Paths are relative to the current directory.
+//! anything starts. Paths are relative to the current directory, and `~` is the home directory ([`expand`]).
 
+mod blame;
+pub(crate) mod bounds;
 mod check;
 mod critic;
 mod data;
@@ -14,13 +16,16 @@ mod foreign;
 mod judge;
 mod metrics;
 mod optimizer;
+pub(crate) mod paths;
 mod policy;
 mod preset;
 mod sampling;
 mod source;
 mod stage_use;
 mod teacher;
+mod too_short;
 mod train;
+mod words;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -37,9 +42,10 @@ use serde_json::Value;
 
 use crate::split::Split;
 
+pub use bounds::TASKS_MAX;
 pub use critic::CriticSection;
 pub use data::{DataSection, Decontaminate, Demonstrations, OverlapAction};
-pub(crate) use difference::{differences, timeless};
+pub(crate) use difference::{Difference, all_differences, differences, timeless};
 pub use dynamic_sampling::{DynamicSampling, FilterMetric};
 pub use evaluations::AlsoSection;
 pub(crate) use evaluations::EvalPlan;
@@ -47,12 +53,14 @@ pub use judge::JudgeSection;
 pub(crate) use judge::PLACES;
 pub use metrics::MetricsSection;
 pub use optimizer::OptimizerSection;
+pub use paths::expand;
 pub use policy::{ComputeType, PolicySection, StageRecipe};
 pub use sampling::{EvalSection, RolloutSection};
 pub use source::Source;
 pub(crate) use stage_use::StageUse;
 pub use teacher::{TeacherContext, TeacherSection};
 pub use train::{Method, TrainSection};
+pub(crate) use words::nearest;
 
 /// A recipe is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -140,6 +148,18 @@ pub struct Recipe {
     /// What is logged.
     #[serde(default)]
     pub metrics: MetricsSection,
+    /// Data files of a run that lie elsewhere than when it began: where they lie, and as what its tasks know them.
+    #[serde(skip)]
+    pub(crate) moved: BTreeMap<String, String>,
+}
+
+/// What a recipe is read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// To train, and evaluate meanwhile.
+    Training,
+    /// To evaluate a policy that is there.
+    Evaluation,
 }
 
 /// `[run]`
@@ -235,20 +255,33 @@ impl Recipe {
     /// # Errors
     /// As [`Recipe::read`].
     pub fn resolve(source: &Source) -> Result<Self, RecipeError> {
-        let source = &preset::under(source)?;
+        Recipe::resolve_for(source, Use::Training)
+    }
+
+    /// As [`Recipe::resolve`]; of data files only those that `what` takes are looked at.
+    pub(crate) fn resolve_for(source: &Source, what: Use) -> Result<Self, RecipeError> {
+        Recipe::as_written(source, what).map_err(|error| blame::settled(source, what, error))
+    }
+
+    /// As [`Recipe::resolve_for`], with errors where their keys stand.
+    fn as_written(source: &Source, what: Use) -> Result<Self, RecipeError> {
+        let mut source = preset::under(source)?;
+        paths::expand_all(&mut source)?;
         let mut recipe: Recipe = source.decode()?;
-        check::check(&mut recipe, source)?;
+        check::check(&mut recipe, &source, what)?;
         Ok(recipe)
     }
 
-    /// Combinations that make no sense, and that this recipe or its preset allows: what a person should be told.
+    /// What a person should be told: combinations that make no sense, and that this recipe or its preset allows, and what
+    /// the run is too short for.
     pub fn warnings(&self) -> Vec<String> {
-        if self.train.method != Method::Grpo {
-            return Vec::new();
+        let mut warnings = too_short::warnings(self);
+        if self.train.method == Method::Grpo {
+            let broken = rules::broken(self.setup(&self.loss, &self.advantage));
+            warnings
+                .extend(broken.map(|rule| format!("`{}` {} [{}, allowed]", rule.key, rule.reason, rule.id)));
         }
-        rules::broken(self.setup(&self.loss, &self.advantage))
-            .map(|rule| format!("`{}` {} [{}, allowed]", rule.key, rule.reason, rule.id))
-            .collect()
+        warnings
     }
 
     /// What the rules look at, with these tables in the place of the recipe's.

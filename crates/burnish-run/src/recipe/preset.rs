@@ -15,7 +15,7 @@ pub(super) fn under(source: &Source) -> Result<Source, RecipeError> {
     let Some(id) = source.get("preset").and_then(Value::as_str) else {
         return Ok(source);
     };
-    let preset = presets::find(id).map_err(|error| source.error(&error.key, error.problem))?;
+    let preset = presets::find(id).map_err(|error| source.refused(&error.key, error.problem))?;
     let mut settings = (preset.settings)();
     for (table, choice) in [("loss", "objective"), ("advantage", "estimator")] {
         let own = source.get(&format!("{table}.{choice}"));
@@ -25,6 +25,11 @@ pub(super) fn under(source: &Source) -> Result<Source, RecipeError> {
         {
             table.remove("config");
         }
+    }
+    // The bound of a KL in the loss has no use where the recipe takes the KL off the reward.
+    let in_reward = source.get("loss.use_kl_in_reward").and_then(Value::as_bool).unwrap_or_default();
+    if let Some(loss) = settings["loss"].as_object_mut().filter(|_| in_reward) {
+        loss.remove("kl_clamp");
     }
     source.underlay(settings);
     Ok(source)
@@ -50,8 +55,17 @@ mod tests {
             let recipe = read(SMALL, &[&format!("preset=\"{}\"", preset.id)]);
             assert!(recipe.is_ok(), "{}: {recipe:?}", preset.id);
         }
-        let error = read(SMALL, &["preset=trl/grpo"]).unwrap_err();
-        assert!(error.contains("`preset`") && error.contains("trl-1.16/grpo"), "{error}");
+        let error = read(SMALL, &["preset=trl-1.16/gpro"]).unwrap_err();
+        assert!(error.contains("`preset`") && error.contains("did you mean `trl-1.16/grpo`?"), "{error}");
+    }
+
+    #[test]
+    fn the_bound_of_a_kl_in_the_loss_is_left_out_where_it_is_taken_off_the_reward() {
+        let preset = "preset=verl-0.9/grpo";
+        assert_eq!(read(SMALL, &[preset, "loss.beta=0.1"]).unwrap().loss.kl_clamp, 10.0);
+        let in_reward = ["loss.beta=0.1", "loss.use_kl_in_reward=true", "loss.kl_estimator=k1"];
+        let recipe = read(SMALL, &[&[preset][..], &in_reward].concat()).unwrap();
+        assert!(recipe.loss.kl_clamp == 0.0 && recipe.warnings().is_empty(), "{:?}", recipe.warnings());
     }
 
     #[test]

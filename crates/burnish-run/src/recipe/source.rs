@@ -7,15 +7,18 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toml_edit::{Document, Item, TableLike};
 
-use super::{RecipeError, foreign};
+use super::{RecipeError, foreign, words};
 
 /// A recipe as it was written: values by path, and the line of every key, so that an error found late still
 /// points at the person's text.
 #[derive(Debug, Clone)]
 pub struct Source {
     file: String,
+    text: String,
     values: Value,
     lines: BTreeMap<String, usize>,
+    /// As they were given.
+    given: Vec<String>,
     overrides: BTreeMap<String, String>,
     /// Is an unknown key looked up among those that other frameworks have for a recipe's?
     knows_habits: bool,
@@ -43,7 +46,7 @@ impl Source {
     /// As [`Source::read`], from text that is already there; `file` is its name in errors.
     ///
     /// # Errors
-    /// If the text is not TOML or an override has no `=`.
+    /// If the text is not TOML, a number is not finite, or an override has no `=`.
     pub fn parse(file: &str, text: &str, overrides: &[String]) -> Result<Self, RecipeError> {
         let not_toml = |error: toml_edit::TomlError| {
             let line = error.span().map(|span| line_of(text, span.start));
@@ -54,12 +57,47 @@ impl Source {
         note_lines(document.as_table(), "", text, &mut lines);
         let values = toml_edit::de::from_str(text)
             .map_err(|error| RecipeError::file(file, None, error.message().to_owned()))?;
-        let mut source =
-            Source { file: file.to_owned(), values, lines, overrides: BTreeMap::new(), knows_habits: true };
+        let mut source = Source {
+            file: file.to_owned(),
+            text: text.to_owned(),
+            values,
+            lines,
+            given: overrides.to_vec(),
+            overrides: BTreeMap::new(),
+            knows_habits: true,
+        };
+        let mut infinite = words::not_finite(document.as_table());
         for text in overrides {
-            source.apply(text)?;
+            let key = source.apply(text)?;
+            infinite.retain(|path, _| *path != key && !is_below(path, &key));
+            let (_, value) = text.split_once('=').unwrap_or_default();
+            if let Ok(document) = Document::parse(format!("value = {value}")) {
+                let found = words::not_finite(document.as_table());
+                infinite.extend(
+                    found.into_iter().map(|(path, number)| (path.replacen("value", &key, 1), number)),
+                );
+            }
         }
-        Ok(source)
+        match infinite.first_key_value() {
+            None => Ok(source),
+            Some((key, number)) => Err(RecipeError {
+                help: Some("give a finite number; a text that reads so stands in quotes".into()),
+                ..source.error(key, format!("is `{number}`, which is no finite number"))
+            }),
+        }
+    }
+
+    /// The same without override number `at`.
+    pub(super) fn without(&self, at: usize) -> Option<Source> {
+        let mut given = self.given.clone();
+        (at < given.len()).then(|| given.remove(at))?;
+        let source = Source::parse(&self.file, &self.text, &given).ok()?;
+        Some(Source { knows_habits: self.knows_habits, ..source })
+    }
+
+    /// The overrides as they were given.
+    pub(super) fn given(&self) -> &[String] {
+        &self.given
     }
 
     /// The same text, read as something else than a recipe.
@@ -69,7 +107,8 @@ impl Source {
         self
     }
 
-    fn apply(&mut self, text: &str) -> Result<(), RecipeError> {
+    /// Applies an override; gives the path of its key.
+    fn apply(&mut self, text: &str) -> Result<String, RecipeError> {
         let malformed = |problem: &str| RecipeError {
             place: format!("override `{text}`"),
             problem: problem.to_owned(),
@@ -108,10 +147,10 @@ impl Source {
         }
         *place = value;
         // What the file says there, and below, no longer holds.
-        let below = format!("{key}.");
-        self.lines.retain(|path, _| *path != key && !path.starts_with(&below));
-        self.overrides.insert(key, text.to_owned());
-        Ok(())
+        self.lines.retain(|path, _| *path != key && !is_below(path, &key));
+        self.overrides.retain(|path, _| *path != key && !is_below(path, &key));
+        self.overrides.insert(key.clone(), text.to_owned());
+        Ok(key)
     }
 
     /// Gives keys that are absent the values of `below`, table by table.
@@ -128,6 +167,24 @@ impl Source {
             }
         }
         fill(&mut self.values, below);
+    }
+
+    /// All values.
+    pub(crate) fn values(&self) -> &Value {
+        &self.values
+    }
+
+    /// Puts other values in the place of those that were written.
+    pub(crate) fn replace(&mut self, values: Value) {
+        self.values = values;
+    }
+
+    /// Was the value of `key`, or of something in it or around it, given as an override?
+    pub(crate) fn is_overridden(&self, key: &str) -> bool {
+        let within = |inner: &str, outer: &str| {
+            inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        self.overrides.keys().any(|given| within(key, given) || within(given, key))
     }
 
     /// The value at a path, where there is one.
@@ -154,7 +211,10 @@ impl Source {
     pub(super) fn refused(&self, key: &str, message: String) -> RecipeError {
         match unknown_field(&message) {
             Some((field, known)) => self.unknown_key(key, &field, &known),
-            None => self.error(key, message),
+            None => {
+                let help = words::nearest_choice(&message).map(|name| format!("did you mean `{name}`?"));
+                RecipeError { help, ..self.error(key, words::of(&message)) }
+            }
         }
     }
 
@@ -163,15 +223,11 @@ impl Source {
         let table = table.strip_suffix(field).map_or(table, |parent| parent.trim_end_matches('.'));
         let key = if table.is_empty() { field.to_owned() } else { format!("{table}.{field}") };
         let mut error = self.error(&key, "is not a known key".into());
-        let nearest = known
-            .iter()
-            .map(|candidate| (strsim::jaro_winkler(field, candidate), candidate))
-            .max_by(|a, b| a.0.total_cmp(&b.0))
-            .filter(|(similarity, _)| *similarity > 0.75);
-        let habit = foreign::help(field).filter(|_| self.knows_habits);
+        let nearest = words::nearest(field, known.iter().map(String::as_str));
+        let habit = foreign::help(&key, self.get(&key)).filter(|_| self.knows_habits);
         error.help = Some(match (habit, nearest) {
             (Some(habit), _) => format!("{habit}. Keys of this table: {}", known.join(", ")),
-            (None, Some((_, name))) => format!("did you mean `{name}`? Keys here: {}", known.join(", ")),
+            (None, Some(name)) => format!("did you mean `{name}`? Keys here: {}", known.join(", ")),
             (None, None) => format!("keys here: {}", known.join(", ")),
         });
         error
@@ -184,22 +240,33 @@ impl Source {
         RecipeError { place, problem, help: None }
     }
 
-    /// Where `key` was written, or the nearest table around it: an override, or a line of the file.
+    /// Where `key` was written, or the nearest table around it: an override, or a line of the file. A table that only
+    /// overrides have made is where they are.
     fn place(&self, key: &str) -> String {
         let mut key = key;
         loop {
+            let is_written = |text: &String| format!("override `{text}`");
             if let Some(text) = self.overrides.get(key) {
-                return format!("override `{text}`");
+                return is_written(text);
             }
             if let Some(line) = self.lines.get(key) {
                 return format!("{}:{line}", self.file);
             }
-            match key.rfind('.') {
+            let below = self.overrides.iter().find(|(path, _)| !key.is_empty() && is_below(path, key));
+            if let Some((_, text)) = below {
+                return is_written(text);
+            }
+            match key.rfind(['.', '[']) {
                 Some(end) => key = &key[..end],
                 None => return self.file.clone(),
             }
         }
     }
+}
+
+/// Does `path` lie in the table or the list at `key`?
+fn is_below(path: &str, key: &str) -> bool {
+    path.strip_prefix(key).is_some_and(|rest| rest.starts_with(['.', '[']))
 }
 
 fn line_of(text: &str, offset: usize) -> usize {
@@ -321,6 +388,58 @@ mod tests {
         assert!(error.contains("override `train={max_step=2}`"), "{error}");
         let error = decode("[train]\nmax_steps = 1\n", &["train.max_steps.x=2"]).unwrap_err();
         assert!(error.contains("no table"), "{error}");
+    }
+
+    #[test]
+    fn what_stands_in_a_list_or_a_table_that_an_override_gives_is_that_overrides() {
+        let text = "[[eval.also]]\nname = \"a\"\n[env]\nid = \"countdown\"\n";
+        let place = |change: &str, key: &str| {
+            Source::parse("r.toml", text, &[change.to_owned()]).unwrap().error(key, "is wrong".into()).place
+        };
+        let whole = "eval.also=[{name=\"b\"}]";
+        assert_eq!(place(whole, "eval.also[0].name"), format!("override `{whole}`"));
+        assert_eq!(place(whole, "eval.also[0].env"), format!("override `{whole}`"));
+        assert_eq!(place("eval.also.0.env=x", "eval.also[0].env"), "override `eval.also.0.env=x`");
+        assert_eq!(place("eval.also.0.env=x", "eval.also[0].name"), "r.toml:2");
+        assert_eq!(place("critic.optim.lr=1", "critic.optim"), "override `critic.optim.lr=1`");
+        // What is missing in a table of the file is the file's.
+        assert_eq!(place("env.tasks=1", "env"), "r.toml:3");
+    }
+
+    #[test]
+    fn a_number_that_is_not_finite_is_named_with_its_key_wherever_it_stands() {
+        for number in ["nan", "inf", "-inf", "+nan"] {
+            let error = decode(&format!("[train]\nmax_steps = 1\nname = {number}\n"), &[]).unwrap_err();
+            let said = "`train.name` is `";
+            assert!(error.starts_with("toy.toml:3: ") && error.contains(said), "{error}");
+            assert!(error.contains("no finite number"), "{error}");
+            for change in [
+                format!("train.max_steps={number}"),
+                format!("train={{max_steps=1, name={number}}}"),
+                format!("train.name=[[1, {number}]]"),
+            ] {
+                let error = decode("[train]\nmax_steps = 1\n", &[&change]).unwrap_err();
+                let place = format!("override `{change}`");
+                assert!(error.starts_with(&place) && error.contains("no finite number"), "{error}");
+            }
+        }
+        assert!(decode("[train]\nmax_steps = nan\n", &["train.max_steps=1"]).is_ok());
+        assert!(decode("[train]\nmax_steps = 1\nname = \"nan\"\n", &[]).is_ok());
+        assert!(decode("[train]\nmax_steps = 1\n", &["train.name=\"inf\""]).is_ok());
+    }
+
+    #[test]
+    fn a_wrong_type_is_said_in_words() {
+        for (value, said) in [
+            ("\"many\"", "must be a whole number, 0 or more, not the text \"many\""),
+            ("1.5", "must be a whole number, 0 or more, not 1.5"),
+            ("-1", "must be a whole number, 0 or more, not -1"),
+            ("[1]", "must be a whole number, 0 or more, not a list"),
+            ("true", "must be a whole number, 0 or more, not true"),
+        ] {
+            let error = decode(&format!("[train]\nmax_steps = {value}\n"), &[]).unwrap_err();
+            assert!(error.contains(said), "{value}: {error}");
+        }
     }
 
     #[test]

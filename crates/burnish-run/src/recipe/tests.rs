@@ -74,6 +74,67 @@ fn values_out_of_range_name_the_key_and_the_range() {
 }
 
 #[test]
+fn the_weight_of_a_component_that_no_reward_has_is_refused_with_the_nearest() {
+    for (wrong, meant) in [
+        ("reward.weights={nope=1.0}", "there are: answer"),
+        ("reward.weights.anser=1.0", "did you mean `reward.weights.answer`?"),
+        ("reward.weights={answer=1.0, overlong=0.5}", "`reward.weights.overlong`"),
+    ] {
+        let error = read(SMALL, &[wrong]).unwrap_err();
+        assert!(error.starts_with(&format!("override `{wrong}`")) && error.contains(meant), "{error}");
+    }
+    assert!(read(SMALL, &["reward.weights.answer=0.5"]).is_ok());
+    assert!(read(SMALL, &["reward.overlong_buffer.length=9", "reward.weights.overlong=0.5"]).is_ok());
+    // That of an evaluation elsewhere counts there.
+    let elsewhere = ["eval.also=[{name=\"maps\", env=\"mapf-frozenlake\"}]", "reward.weights.plan=0.5"];
+    assert!(read(SMALL, &elsewhere).is_ok(), "{:?}", read(SMALL, &elsewhere));
+}
+
+#[test]
+fn every_number_that_is_not_finite_is_refused_by_its_key() {
+    let recipe = read(SMALL, &["critic={}", "advantage.estimator=gae"]).unwrap().to_toml().unwrap();
+    let resolved = serde_json::to_value(read(&recipe, &[]).unwrap()).unwrap();
+    let mut numbers = Vec::new();
+    collect_numbers("", &resolved, &mut numbers);
+    assert!(numbers.len() > 60, "{}", numbers.len());
+    for key in numbers {
+        for number in ["nan", "inf", "-inf"] {
+            let error = read(SMALL, &[&format!("{key}={number}")]).unwrap_err();
+            let said = format!("override `{key}={number}`: `{key}` is `{number}`, which is no finite number");
+            assert!(error.starts_with(&said), "{error}");
+        }
+    }
+}
+
+fn collect_numbers(path: &str, value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(table) => table.iter().for_each(|(name, value)| {
+            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            collect_numbers(&path, value, found);
+        }),
+        Value::Number(_) => found.push(path.to_owned()),
+        _ => {}
+    }
+}
+
+#[test]
+fn an_id_that_is_nearly_right_is_answered_with_the_right_one() {
+    for (wrong, meant) in [
+        ("loss.objective=gpso", "gspo"),
+        ("advantage.estimator=rlo", "rloo"),
+        ("selection.selector=insihgt", "insight"),
+        ("loss.aggregation=dap", "dapo"),
+        ("optimizer.schedule=cosin", "cosine"),
+        ("train.method=grop", "grpo"),
+        ("env.id=countdwn", "countdown"),
+        ("allow=[\"k1-in-los-uncorrected\"]", "k1-in-loss-uncorrected"),
+    ] {
+        let error = read(SMALL, &[wrong]).unwrap_err();
+        assert!(error.contains(&format!("did you mean `{meant}`?")), "{wrong}: {error}");
+    }
+}
+
+#[test]
 fn settings_that_contradict_each_other_are_refused_by_key() {
     for (wrong, key) in [
         (

@@ -31,12 +31,24 @@ pub struct TrainSection {
     /// SFT: sequences in a step. Preferences: rows, of one answer or a pair.
     #[serde(default = "sequences")]
     pub sequences_per_step: usize,
-    /// Tokens in one forward and backward pass. Bounds memory; never changes a gradient.
+    /// Tokens in one forward and backward pass. Bounds memory; changes a gradient by the rounding of sums only.
     #[serde(default = "micro_batch_tokens")]
     pub micro_batch_tokens: usize,
     /// Keep only the hidden states between layers for the backward pass, which computes each layer again.
     #[serde(default)]
     pub activation_checkpointing: bool,
+    /// GRPO: so many steps in a row of which no episode could be judged end the run: nothing is learnt from them.
+    #[serde(default = "unscored_steps", skip_serializing_if = "is_unscored_steps")]
+    pub unscored_steps_max: u64,
+}
+
+fn unscored_steps() -> u64 {
+    3
+}
+
+/// A key that came later is left out where it says nothing, so that what was made before keeps its hash.
+fn is_unscored_steps(steps: &u64) -> bool {
+    *steps == unscored_steps()
 }
 
 fn one() -> usize {

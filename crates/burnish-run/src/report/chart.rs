@@ -27,6 +27,8 @@ pub(super) struct Curve {
     pub(super) bars: Vec<(u64, f64, f64)>,
     /// Does the vertical axis begin at 0?
     pub(super) from_zero: bool,
+    /// Was it set or counted, and not measured? Then nothing in it is noise, and no point is averaged with others.
+    pub(super) is_exact: bool,
 }
 
 /// Draws a curve, or says why it can't be drawn.
@@ -39,7 +41,7 @@ pub(super) fn svg(curve: &Curve) -> Result<String, String> {
 type Failure<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
 
 fn draw<'a>(curve: &Curve, svg: &'a mut String) -> Result<(), Failure<'a>> {
-    let points = thinned(&curve.points);
+    let points = thinned(curve);
     let (x_low, x_high) = steps(&points, &curve.bars);
     let (y_low, y_high) = bounds(curve, &points);
     let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
@@ -67,7 +69,10 @@ fn draw<'a>(curve: &Curve, svg: &'a mut String) -> Result<(), Failure<'a>> {
         PathElement::new(vec![(*step, *low), (*step, *high)], LINE.mix(0.45).stroke_width(6))
     });
     chart.draw_series(bars)?;
-    if points.len() > POINTS_BARE_MAX {
+    let is_long = points.len() > POINTS_BARE_MAX;
+    if is_long && curve.is_exact {
+        chart.draw_series(LineSeries::new(points.iter().copied(), LINE.stroke_width(5)))?;
+    } else if is_long {
         chart.draw_series(LineSeries::new(points.iter().copied(), LINE.mix(0.3).stroke_width(2)))?;
         chart.draw_series(LineSeries::new(smoothed(&points), LINE.stroke_width(5)))?;
     } else {
@@ -106,9 +111,25 @@ fn bounds(curve: &Curve, points: &[(u64, f64)]) -> (f64, f64) {
     if is_usable { (low_end, high_end) } else { (0.0, 1.0) }
 }
 
-/// At most [`POINTS_MAX`] points: means over runs of neighbours of equal length.
-fn thinned(points: &[(u64, f64)]) -> Vec<(u64, f64)> {
+/// At most [`POINTS_MAX`] points: means over runs of neighbours of equal length. Of a curve that is exact, for every two runs
+/// the least and the greatest point, so that no value is drawn that was not there and no peak is lost.
+fn thinned(curve: &Curve) -> Vec<(u64, f64)> {
+    let points = &curve.points;
     let run = points.len().div_ceil(POINTS_MAX).max(1);
+    if run == 1 {
+        return points.clone();
+    }
+    if curve.is_exact {
+        let ends = |run: &[(u64, f64)]| {
+            let by_value = |one: &&(u64, f64), other: &&(u64, f64)| one.1.total_cmp(&other.1);
+            let mut ends: Vec<(u64, f64)> =
+                run.iter().min_by(by_value).into_iter().chain(run.iter().max_by(by_value)).copied().collect();
+            ends.sort_by_key(|(step, _)| *step);
+            ends.dedup();
+            ends
+        };
+        return points.chunks(2 * run).flat_map(ends).collect();
+    }
     points
         .chunks(run)
         .map(|run| (run[run.len() / 2].0, run.iter().map(|(_, value)| value).sum::<f64>() / run.len() as f64))
@@ -180,7 +201,7 @@ mod tests {
             let close = vec![(0, value), (1, value.next_up()), (2, value.next_down())];
             let far = vec![(0, value), (1, -0.06 * value)];
             for points in [close, far] {
-                let curve = Curve { points, bars: Vec::new(), from_zero: false };
+                let curve = Curve { points, ..Curve::default() };
                 assert!(svg(&curve).is_ok(), "{value}");
             }
         }
@@ -221,11 +242,36 @@ mod tests {
     #[test]
     fn long_curves_are_thinned_without_moving_their_mean() {
         let points: Vec<(u64, f64)> = (0..4 * POINTS_MAX as u64).map(|step| (step, step as f64)).collect();
-        let thin = thinned(&points);
+        let measured = |points: &[(u64, f64)]| Curve { points: points.to_vec(), ..Curve::default() };
+        let thin = thinned(&measured(&points));
         assert_eq!(thin.len(), POINTS_MAX);
         let mean = |points: &[(u64, f64)]| points.iter().map(|p| p.1).sum::<f64>() / points.len() as f64;
         assert!((mean(&thin) - mean(&points)).abs() < 1e-9);
-        assert_eq!(thinned(&points[..7]), points[..7]);
+        assert_eq!(thinned(&measured(&points[..7])), points[..7]);
+    }
+
+    /// The numbers of `points="x,y x,y ..."` of every line in the drawing.
+    fn lines(svg: &str) -> Vec<usize> {
+        let lines = svg.split("<polyline").skip(1).filter_map(|line| line.split("points=\"").nth(1));
+        let counts = lines.map(|line| line.split('"').next().unwrap_or_default().split_whitespace().count());
+        counts.filter(|count| *count > 2).collect()
+    }
+
+    #[test]
+    fn a_schedule_is_drawn_as_it_is_with_its_corner() {
+        // Warm-up, then a decay: the corner is the point of it, and a fit in a window would round it off.
+        let rate = |step: u64| if step < 10 { step as f64 / 10.0 } else { 1.0 - (step - 10) as f64 / 90.0 };
+        let points: Vec<(u64, f64)> = (0..100).map(|step| (step, rate(step))).collect();
+        let exact = Curve { points, from_zero: true, is_exact: true, ..Curve::default() };
+        assert_eq!(lines(&svg(&exact).unwrap()), [100], "one line, through every point");
+        assert_eq!(lines(&svg(&Curve { is_exact: false, ..exact }).unwrap()), [100, 100]);
+        // A long one is thinned to values that were there; one step that stands out stays.
+        let mut points: Vec<(u64, f64)> = (0..5000).map(|step| (step, (step / 1000) as f64)).collect();
+        points[1234].1 = 9.0;
+        let exact = Curve { points: points.clone(), is_exact: true, ..Curve::default() };
+        let thin = thinned(&exact);
+        assert!(thin.len() <= POINTS_MAX && thin.iter().all(|point| points.contains(point)));
+        assert!(thin.contains(&(1234, 9.0)) && thin.is_sorted_by_key(|(step, _)| *step));
     }
 
     #[test]
@@ -253,6 +299,7 @@ mod tests {
             points: (0..3).map(|step| (step, 0.2 * step as f64)).collect(),
             bars: vec![(1, 0.1, 0.3)],
             from_zero: true,
+            is_exact: false,
         };
         let svg = svg(&curve).unwrap();
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
@@ -271,7 +318,7 @@ mod tests {
             points in prop::collection::btree_map(any::<u64>(), prop::num::f64::NORMAL, 0..40),
             from_zero: bool,
         ) {
-            let curve = Curve { points: points.into_iter().collect(), bars: Vec::new(), from_zero };
+            let curve = Curve { points: points.into_iter().collect(), from_zero, ..Curve::default() };
             prop_assert!(svg(&curve).is_ok());
         }
 
@@ -280,7 +327,7 @@ mod tests {
             values in prop::collection::vec(-1e6f64..1e6, 1..20), from_zero: bool,
         ) {
             let points: Vec<(u64, f64)> = (0..).zip(values).collect();
-            let curve = Curve { points, bars: vec![(0, -3.0, 3.0)], from_zero };
+            let curve = Curve { points, bars: vec![(0, -3.0, 3.0)], from_zero, ..Curve::default() };
             let (low, high) = bounds(&curve, &curve.points);
             prop_assert!(low < high && low <= -3.0 && high >= 3.0);
             prop_assert!(curve.points.iter().all(|(_, value)| (low..=high).contains(value)));

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::panels::{Panel, main_panels, other_panels};
 use super::{DrawnEpisode, Report, chart, tables};
+use crate::text::visible;
 
 const STYLE: &str = include_str!("style.css");
 
@@ -38,18 +39,16 @@ pub(super) fn page(report: &Report) -> String {
     )
 }
 
-/// Text as HTML text or attribute. Characters that no HTML may hold are replaced.
+/// Text as HTML text or attribute. Characters that no HTML may hold, or that reorder what is read, are shown.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
+    for character in visible(text).chars() {
         match character {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            '\n' | '\t' => escaped.push(character),
-            control if control.is_control() => escaped.push('\u{fffd}'),
             other => escaped.push(other),
         }
     }
@@ -146,7 +145,8 @@ mod tests {
     #[test]
     fn text_stays_text() {
         assert_eq!(escape("<b a='1' c=\"2\">&amp;"), "&lt;b a=&#39;1&#39; c=&quot;2&quot;&gt;&amp;amp;");
-        assert_eq!(escape("a\n\tb\0\u{1b}c"), "a\n\tb\u{fffd}\u{fffd}c");
+        assert_eq!(escape("a\n\tb\0\u{1b}c"), "a\n\tb␀␛c");
+        assert_eq!(escape("\u{202e}<"), "&lt;U+202E&gt;&lt;");
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(crate) use chart::tick;
 
 use std::path::Path;
 
-use burnish_eval::{Change, Summary};
+use burnish_eval::{Change, Measure, Summary};
 
 use crate::files::{FileError, write_atomic};
 use crate::metrics::Row;
@@ -46,6 +46,15 @@ pub struct Evaluated {
     pub steps: Vec<EvaluatedStep>,
     /// What changed between the first and the last step, paired by task.
     pub change: Option<Change>,
+}
+
+impl Evaluated {
+    /// What its results are told by: success where any of its evaluations reports it.
+    pub(crate) fn headline(&self) -> Measure {
+        let mut judged = self.steps.iter().filter(|at| at.summary.leading().is_some()).peekable();
+        let is_success = judged.peek().is_none() || judged.any(|at| at.summary.headline == Measure::Success);
+        if is_success { Measure::Success } else { Measure::Reward }
+    }
 }
 
 /// An evaluation and when it was made.

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use burnish_eval::Measure;
+
 use crate::metrics::Row;
 
 use super::chart::Curve;
@@ -32,8 +34,26 @@ const fn known(metric: &'static str, title: &'static str, hint: &'static str, fr
     Known { metric, title, hint, from_zero }
 }
 
+/// Numbers that a run sets or counts and does not measure: there is no noise in them that a smooth line could take out.
+const EXACT: [&str; 9] = [
+    "learning_rate",
+    "critic/lr",
+    "kl_coef",
+    "entropy_coef",
+    "tasks",
+    "episodes",
+    "num_tokens",
+    "sampling/updates_behind",
+    "selection/pool",
+];
+
+fn is_exact(metric: &str) -> bool {
+    // Which groups a plan still helps follows from thresholds, as a schedule does.
+    EXACT.contains(&metric) || metric.starts_with("plan/off/")
+}
+
 /// The curves worth a look in every run that has them, most telling first.
-const KNOWN: [Known; 13] = [
+const KNOWN: [Known; 14] = [
     known("reward", "Reward", "Mean over the episodes of a step. Should rise, with noise.", false),
     known("success", "Success in training", "On the tasks and at the temperature of training.", true),
     known(
@@ -80,6 +100,12 @@ const KNOWN: [Known; 13] = [
         false,
     ),
     known("mean_token_accuracy", "Token accuracy", "Share of tokens predicted first.", false),
+    known(
+        "episodes/unscored",
+        "Episodes left unscored",
+        "They could not be judged, and are not learnt from. Look at why: `burnish rollout --from`.",
+        true,
+    ),
     known("learning_rate", "Learning rate", "As scheduled.", true),
     known("step_time", "Seconds a step", "Longer steps come from longer completions.", true),
 ];
@@ -89,7 +115,12 @@ pub(super) fn main_panels(report: &Report) -> Vec<Panel> {
     let series = series(&report.rows);
     let known = KNOWN.iter().filter_map(|known| {
         let points = series.get(known.metric)?.clone();
-        let curve = Curve { points, bars: Vec::new(), from_zero: known.from_zero };
+        // A run in which everything was judged has nothing to show there.
+        if known.metric == "episodes/unscored" && points.iter().all(|(_, count)| *count == 0.0) {
+            return None;
+        }
+        let is_exact = is_exact(known.metric);
+        let curve = Curve { points, bars: Vec::new(), from_zero: known.from_zero, is_exact };
         Some(Panel { title: known.title.to_owned(), hint: known.hint, curve })
     });
     let evaluated = std::iter::once(&report.main).chain(&report.further);
@@ -105,27 +136,34 @@ pub(super) fn other_panels(rows: &[Row]) -> Vec<Panel> {
         .map(|(name, points)| Panel {
             title: name.to_owned(),
             hint: "",
-            curve: Curve { points, ..Curve::default() },
+            curve: Curve { points, is_exact: is_exact(name), ..Curve::default() },
         })
         .collect()
 }
 
 fn held_out(evaluated: &Evaluated) -> Option<Panel> {
-    let successes: Vec<_> = evaluated
+    let measure = evaluated.headline();
+    let levels: Vec<_> = evaluated
         .steps
         .iter()
-        .filter_map(|evaluated| Some((evaluated.step, evaluated.summary.success?)))
-        .filter(|(_, success)| [success.mean, success.low, success.high].iter().all(|end| end.is_finite()))
+        .filter(|at| at.summary.headline == measure)
+        .filter_map(|at| Some((at.step, at.summary.leading()?)))
+        .filter(|(_, level)| [level.mean, level.low, level.high].iter().all(|end| end.is_finite()))
         .collect();
     let curve = Curve {
-        points: successes.iter().map(|(step, success)| (*step, success.mean)).collect(),
-        bars: successes.iter().map(|(step, success)| (*step, success.low, success.high)).collect(),
-        from_zero: true,
+        points: levels.iter().map(|(step, level)| (*step, level.mean)).collect(),
+        bars: levels.iter().map(|(step, level)| (*step, level.low, level.high)).collect(),
+        from_zero: measure == Measure::Success,
+        is_exact: false,
+    };
+    let title = match measure {
+        Measure::Success => "Success",
+        Measure::Reward => "Reward",
     };
     (!curve.points.is_empty()).then(|| Panel {
         title: match &evaluated.name {
-            None => "Success on held-out tasks".to_owned(),
-            Some(name) => format!("Success: {name}"),
+            None => format!("{title} on held-out tasks"),
+            Some(name) => format!("{title}: {name}"),
         },
         hint: match evaluated.name {
             None => "With the 95 % interval over tasks. The curve that counts.",
@@ -174,6 +212,26 @@ mod tests {
     fn numbers_of_evaluations_do_not_mix_into_the_curves_of_training() {
         let rows = [row(0, "eval", &[("reward", 9.0)]), row(1, "train", &[("reward", 0.5)])];
         assert_eq!(main_panels(&of(rows))[0].curve.points, [(1, 0.5)]);
+    }
+
+    #[test]
+    fn what_is_set_and_not_measured_is_drawn_as_it_is() {
+        let names = ["reward", "learning_rate", "kl_coef", "num_tokens", "plan/off/easy", "grad_norm"];
+        let rows =
+            [0.5, 0.25].map(|value| row((4.0 * value) as u64, "train", &names.map(|name| (name, value))));
+        let report = of(rows);
+        let panels: Vec<Panel> = [main_panels(&report), other_panels(&report.rows)].concat();
+        let exact: Vec<&str> =
+            panels.iter().filter(|panel| panel.curve.is_exact).map(|panel| &*panel.title).collect();
+        assert_eq!(exact, ["Learning rate", "kl_coef", "num_tokens", "plan/off/easy"]);
+        assert_eq!(panels.len(), names.len());
+    }
+
+    #[test]
+    fn unscored_episodes_are_a_curve_where_there_are_any() {
+        let with = |count| of([row(1, "train", &[("episodes/unscored", count)])]);
+        assert_eq!(titles(&main_panels(&with(3.0))), ["Episodes left unscored"]);
+        assert!(main_panels(&with(0.0)).is_empty());
     }
 
     #[test]

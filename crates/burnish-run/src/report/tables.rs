@@ -2,41 +2,67 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use burnish_eval::{Change, Interval, Slice, Summary};
+use burnish_eval::{Change, Interval, Measure, Slice, Summary};
 
 use super::html::escape;
 use super::{Evaluated, EvaluatedStep};
 
 /// The line under the heading: what the run came to.
 pub(super) fn headline(main: &Evaluated) -> String {
-    let success = |at: &EvaluatedStep| at.summary.success;
     let (first, last) = (main.steps.first(), main.steps.last());
-    let (Some(before), Some(after)) = (first.and_then(success), last.and_then(success)) else {
-        return "<p class=\"lead soft\">No evaluation on held-out tasks.</p>".to_owned();
+    let measure = main.headline();
+    let level = |at: Option<&EvaluatedStep>| level_of(&at?.summary, measure);
+    let (Some(before), Some(after)) = (level(first), level(last)) else {
+        let why = match last {
+            Some(at) => format!("No held-out task could be judged: {}", at.summary.left_out().join("; ")),
+            None => "No evaluation on held-out tasks".to_owned(),
+        };
+        return format!("<p class=\"lead soft\">{}.</p>", escape(&why));
     };
     let tasks = last.map_or(0, |at| at.summary.tasks);
+    let name = capital(measure);
+    let left_out: String = last
+        .map(|at| at.summary.left_out())
+        .unwrap_or_default()
+        .iter()
+        .map(|line| format!("<p class=\"soft\">{}.</p>\n", escape(line)))
+        .collect();
     if main.steps.len() < 2 {
         return format!(
-            "<p class=\"lead\">Success on {tasks} held-out tasks: <b>{}</b> ({}).</p>",
-            percent(before.mean),
-            percent_range(before)
+            "<p class=\"lead\">{name} on {tasks} held-out tasks: <b>{}</b> ({}).</p>\n{left_out}",
+            measure.level(before.mean),
+            level_range(before, measure)
         );
     }
-    let change = match main.change {
-        Some(change) => format!(
-            ", a change of <b class=\"{}\">{} points</b> (95 % interval {}, paired over {} tasks)",
-            verdict_class(change.success),
-            signed(100.0 * change.success.mean, 1),
-            points_range(change.success),
-            change.tasks
+    let change = match main.change.and_then(|change| Some((change.tasks, change.leading()?))) {
+        Some((tasks, change)) => format!(
+            ", a change of <b class=\"{}\">{}{}</b> (95 % interval {}, paired over {tasks} tasks)",
+            verdict_class(change),
+            measure.signed(change.mean),
+            if measure == Measure::Success { " points" } else { "" },
+            change_range(change, measure),
         ),
         None => String::new(),
     };
     format!(
-        "<p class=\"lead\">Success on {tasks} held-out tasks: {} before, <b>{}</b> after{change}.</p>",
-        percent(before.mean),
-        percent(after.mean)
+        "<p class=\"lead\">{name} on {tasks} held-out tasks: {} before, <b>{}</b> after{change}.</p>\n{left_out}",
+        measure.level(before.mean),
+        measure.level(after.mean)
     )
+}
+
+fn capital(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Success => "Success",
+        Measure::Reward => "Reward",
+    }
+}
+
+fn level_of(summary: &Summary, measure: Measure) -> Option<Interval> {
+    match measure {
+        Measure::Success => summary.success,
+        Measure::Reward => summary.reward,
+    }
 }
 
 /// Good or bad only where the interval leaves out 0.
@@ -54,33 +80,32 @@ fn verdict_class(change: Interval) -> &'static str {
 pub(super) fn results(evaluated: &Evaluated) -> String {
     let Some(columns) = Columns::of(evaluated) else { return String::new() };
     let change = evaluated.change;
-    let mut lines = vec![
-        columns.interval(
+    let mut lines = Vec::new();
+    // An environment that reports no success has no row for it.
+    if evaluated.headline() == Measure::Success {
+        lines.push(columns.interval(
             "Success",
             |summary| summary.success,
             percent_with_range,
             |change| {
-                format!(
+                let points = change.success?;
+                Some(format!(
                     "{} points ({})",
-                    signed(100.0 * change.success.mean, 1),
-                    points_range(change.success)
-                )
+                    signed(100.0 * points.mean, 1),
+                    change_range(points, Measure::Success)
+                ))
             },
-        ),
-        columns.interval(
-            "Reward",
-            |summary| summary.reward,
-            number_with_range,
-            |change| {
-                format!(
-                    "{} ({} – {})",
-                    signed(change.reward.mean, 3),
-                    signed(change.reward.low, 3),
-                    signed(change.reward.high, 3)
-                )
-            },
-        ),
-    ];
+        ));
+    }
+    lines.push(columns.interval(
+        "Reward",
+        |summary| summary.reward,
+        number_with_range,
+        |change| {
+            let reward = change.reward?;
+            Some(format!("{} ({})", signed(reward.mean, 3), change_range(reward, Measure::Reward)))
+        },
+    ));
     let ks: BTreeSet<usize> = columns.all().flat_map(|summary| summary.pass_at.keys().copied()).collect();
     for k in ks {
         let of = |summary: &Summary| Some(summary.pass_at.get(&k)?.mean);
@@ -106,6 +131,13 @@ pub(super) fn results(evaluated: &Evaluated) -> String {
     lines.push(columns.rate("Episodes cut short", |summary| summary.truncated_rate));
     lines.push(columns.count("Tasks", |summary| summary.tasks));
     lines.push(columns.count("Episodes", |summary| summary.episodes));
+    if columns.all().any(|summary| summary.prompt_too_long > 0) {
+        let name = match evaluated.headline() {
+            Measure::Success => "Episodes whose prompt does not fit, counted as failures",
+            Measure::Reward => "Episodes whose prompt does not fit, without a reward",
+        };
+        lines.push(columns.count(name, |summary| summary.prompt_too_long));
+    }
     lines.push(columns.count("Episodes left unscored", |summary| summary.unscored));
     let note = if change.is_some() {
         "<p class=\"soft\">Ranges are 95 % bootstrap intervals over tasks; that of the change pairs the same \
@@ -120,7 +152,7 @@ pub(super) fn results(evaluated: &Evaluated) -> String {
     format!("<h2>{heading}</h2>\n{}{note}\n", columns.table("", &lines))
 }
 
-/// Success and flags by label, before and after.
+/// The headline's measure and flags by label, before and after.
 pub(super) fn breakdown(main: &Evaluated) -> String {
     let Some(columns) = Columns::of(main) else { return String::new() };
     let labels: BTreeSet<&String> = columns.all().flat_map(|summary| summary.by_label.keys()).collect();
@@ -163,7 +195,8 @@ pub(super) fn breakdown(main: &Evaluated) -> String {
         let table = columns.table("", &flags);
         format!("<details><summary>Flags by kind of task ({})</summary>\n{table}</details>\n", flags.len())
     };
-    format!("<h2>Success by kind of task</h2>\n{}{flags}", columns.table("tasks", &lines))
+    let name = capital(main.headline());
+    format!("<h2>{name} by kind of task</h2>\n{}{flags}", columns.table("tasks", &lines))
 }
 
 /// The rates of flags where a label has a value.
@@ -228,9 +261,9 @@ impl<'a> Columns<'a> {
         name: &str,
         of: impl Fn(&Summary) -> Option<Interval>,
         show: impl Fn(Interval) -> String,
-        show_change: impl Fn(Change) -> String,
+        show_change: impl Fn(Change) -> Option<String>,
     ) -> Vec<String> {
-        let change = self.change.map(show_change);
+        let change = self.change.and_then(show_change);
         self.line(name, |summary| of(summary).map(&show), change)
     }
 
@@ -249,10 +282,16 @@ impl<'a> Columns<'a> {
     }
 
     fn slice(&self, name: &str, of: impl Fn(&Summary) -> Option<Slice>) -> Vec<String> {
-        let mean = |summary: &Summary| Some(of(summary)?.success.mean);
-        let change = self.difference(&mean).map(|change| format!("{} points", signed(100.0 * change, 1)));
-        let mut cells =
-            self.line(name, |summary| of(summary).map(|slice| percent_with_range(slice.success)), change);
+        let mean = |summary: &Summary| Some(of(summary)?.leading()?.mean);
+        let is_reward = self.all().filter_map(&of).any(|slice| slice.reward.is_some());
+        let change = self.difference(&mean).map(|change| {
+            if is_reward { signed(change, 3) } else { format!("{} points", signed(100.0 * change, 1)) }
+        });
+        let show = |slice: Slice| {
+            let rate = slice.success.map(percent_with_range);
+            rate.or_else(|| slice.reward.map(number_with_range))
+        };
+        let mut cells = self.line(name, |summary| show(of(summary)?), change);
         let tasks = self.all().filter_map(&of).map(|slice| slice.tasks).max().unwrap_or(0);
         cells.insert(1, tasks.to_string());
         cells
@@ -285,8 +324,13 @@ fn percent(rate: f64) -> String {
     format!("{:.1} %", 100.0 * rate)
 }
 
-fn percent_range(interval: Interval) -> String {
-    format!("95 % interval {:.1} – {:.1} %", 100.0 * interval.low, 100.0 * interval.high)
+fn level_range(interval: Interval, measure: Measure) -> String {
+    match measure {
+        Measure::Success => {
+            format!("95 % interval {:.1} – {:.1} %", 100.0 * interval.low, 100.0 * interval.high)
+        }
+        Measure::Reward => format!("95 % interval {:.3} – {:.3}", interval.low, interval.high),
+    }
 }
 
 fn percent_with_range(interval: Interval) -> String {
@@ -302,8 +346,8 @@ fn number_with_range(interval: Interval) -> String {
     format!("{:.3} <span class=\"soft\">({:.3} – {:.3})</span>", interval.mean, interval.low, interval.high)
 }
 
-fn points_range(interval: Interval) -> String {
-    format!("{} – {}", signed(100.0 * interval.low, 1), signed(100.0 * interval.high, 1))
+fn change_range(interval: Interval, measure: Measure) -> String {
+    format!("{} – {}", measure.signed(interval.low), measure.signed(interval.high))
 }
 
 /// With its sign, also when it is positive; `+0.0` where it rounds to 0.

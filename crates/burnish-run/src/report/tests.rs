@@ -10,8 +10,12 @@ fn interval(mean: f64) -> Interval {
     Interval { mean, low: mean - 0.05, high: mean + 0.05 }
 }
 
+fn changed(tasks: usize, by: f64) -> Change {
+    Change { headline: Measure::Success, tasks, success: Some(interval(by)), reward: Some(interval(by)) }
+}
+
 fn evaluated(step: u64, success: f64) -> EvaluatedStep {
-    let slice = Slice { tasks: 64, success: interval(success) };
+    let slice = Slice { tasks: 64, success: Some(interval(success)), reward: None };
     let sizes = ["10", "4", "6"].map(|size| (size.to_owned(), slice));
     let summary = Summary {
         tasks: 200,
@@ -59,7 +63,7 @@ pub(super) fn example() -> Report {
         main: Evaluated {
             name: None,
             steps: [0, 40, 80, 120].map(|step| evaluated(step, 0.31 + 0.3 * step as f64 / 120.0)).into(),
-            change: Some(Change { tasks: 200, success: interval(0.3), reward: interval(0.3) }),
+            change: Some(changed(200, 0.3)),
         },
         further: Vec::new(),
         episodes: vec![
@@ -145,6 +149,35 @@ fn a_run_with_nothing_to_show_still_has_a_page() {
     let main = Evaluated { steps: vec![unscored], ..Evaluated::default() };
     let html = Report { main, ..Report::default() }.html();
     assert!(html.contains("<td>–</td>"));
+    assert!(html.contains("No held-out task could be judged: 3 of 3 episodes unscored"), "{html}");
+}
+
+#[test]
+fn where_the_environment_reports_no_success_the_reward_leads_everywhere() {
+    let mut report = example();
+    for at in &mut report.main.steps {
+        let summary = &mut at.summary;
+        (summary.headline, summary.success) = (Measure::Reward, None);
+        for slice in summary.by_label.values_mut().flat_map(BTreeMap::values_mut) {
+            (slice.reward, slice.success) = (slice.success, None);
+        }
+    }
+    report.main.change = Some(Change { headline: Measure::Reward, success: None, ..changed(200, 1.04) });
+    report.main.steps[3].summary.prompt_too_long = 7;
+    let html = report.html();
+    for text in [
+        "Reward on 200 held-out tasks: 0.410 before, <b>0.710</b> after",
+        "a change of <b class=\"good\">+1.040</b> (95 % interval +0.990 – +1.090, paired over 200 tasks)",
+        "Reward on held-out tasks",
+        "Reward by kind of task",
+        "7 of 400 episodes without a reward, in no mean of rewards: the prompt does not fit",
+        "<td>0.310 <span",
+    ] {
+        assert!(html.contains(text), "{text} is missing: {html}");
+    }
+    for text in ["Success on", "Success by kind", "<th scope=\"row\">Success</th>"] {
+        assert!(!html.contains(text), "{text}");
+    }
 }
 
 #[test]
@@ -161,7 +194,7 @@ fn one_evaluation_is_shown_without_a_comparison() {
 fn a_gain_is_called_good_only_where_its_interval_leaves_out_zero() {
     let class = |mean: f64| {
         let mut report = example();
-        report.main.change = Some(Change { tasks: 9, success: interval(mean), reward: interval(mean) });
+        report.main.change = Some(changed(9, mean));
         let html = report.html();
         ["good", "bad", "soft"].into_iter().find(|class| html.contains(&format!("<b class=\"{class}\">")))
     };
@@ -178,7 +211,7 @@ fn a_further_evaluation_has_its_own_table_and_curve_and_flags_are_shown_by_label
     let mut last = evaluated(120, 0.8);
     last.summary.pass_at = BTreeMap::from([(8, interval(0.9))]);
     last.summary.distinct_rate = Some(0.25);
-    let change = Some(Change { tasks: 200, success: interval(0.4), reward: interval(0.4) });
+    let change = Some(changed(200, 0.4));
     let steps = vec![evaluated(0, 0.4), last];
     report.further = vec![Evaluated { name: Some("retention".into()), steps, change }];
     let rates = BTreeMap::from([("abstained".to_owned(), 0.125)]);

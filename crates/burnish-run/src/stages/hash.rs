@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::RunError;
 use crate::benchmark::policy_digests;
 use crate::files::FileError;
+use crate::model_path;
 use crate::recipe::{Recipe, StageUse};
 
 /// Raised when runs of the same recipe come to other weights than before.
@@ -15,9 +16,10 @@ const FORMAT: u32 = 1;
 
 /// Keys that decide no weight: where things lie, how fast they are made, what is written down meanwhile. Evaluation counts
 /// where it decides which tasks are held out.
-const IDLE: [(&str, &[&str]); 5] = [
+const IDLE: [(&str, &[&str]); 6] = [
     ("run", &["dir", "cache", "threads"]),
     ("eval", &["every"]),
+    ("train", &["unscored_steps_max"]),
     ("policy", &["path", "from"]),
     ("teacher", &["path", "from"]),
     ("", &["metrics", "checkpoint"]),
@@ -46,7 +48,7 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
     let judge = recipe.judge.as_ref().and_then(|judge| judge.path.as_deref());
     for (name, path) in [("policy", path), ("critic", critic), ("teacher", teacher), ("judge", judge)] {
         if let Some(path) = path {
-            models.insert(name, policy_digests(path)?);
+            models.insert(name, policy_digests(&model_path::locate(path)?.dir)?);
         }
     }
     let files = files(recipe)?.into_iter().map(digest).collect::<Result<Vec<_>, RunError>>()?;
@@ -112,6 +114,7 @@ mod tests {
             "checkpoint.every=1",
             "checkpoint.keep=1",
             "eval.every=2",
+            "train.unscored_steps_max=9",
         ] {
             assert_eq!(hash(&[idle]), plain, "{idle}");
         }

@@ -15,7 +15,7 @@ mod keep;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use burnish_train::checkpoint;
+use burnish_train::checkpoint::{self, Extent, Newest};
 
 use crate::RunError;
 use crate::recipe::{Recipe, Source, StageRecipe, StageUse};
@@ -91,17 +91,17 @@ fn make_all(
     Ok(Made::Ready)
 }
 
-/// Where the policy of `policy.from` lies; `None` where no recipe makes it.
+/// Where the policy of `policy.from` lies; `None` where no recipe makes it. `command` makes it, where it is not there.
 ///
 /// # Errors
 /// As [`resolve`], and if it is not made yet.
-pub fn made(recipe: &mut Recipe) -> Result<Option<PathBuf>, RunError> {
+pub fn made(recipe: &mut Recipe, command: &str) -> Result<Option<PathBuf>, RunError> {
     let stages = before(recipe, &mut Vec::new())?;
     let Some(stage) = stages.iter().find(|stage| stage.of == StageUse::Policy) else { return Ok(None) };
     let missing = || {
         let (file, dir) = (stage.file.display(), stage.dir().display());
         RunError::Refused(format!(
-            "policy.from: what {file} makes is not there yet (`{dir}`); `burnish train` makes it"
+            "policy.from: what {file} makes is not there yet (`{dir}`); `{command}` makes it, and trains from it"
         ))
     };
     stage.checkpoint()?.ok_or_else(missing).map(Some)
@@ -240,9 +240,9 @@ impl Stage {
 
     fn begin(&self, watch: &mut dyn Watch, stop: &Stop) -> Result<Begun, RunError> {
         let begun = if self.dir().join(run_dir::RECIPE).is_file() {
-            let run = Run::resume(self.dir(), watch);
-            if let Ok(run) = &run {
-                self.check(run.recipe())?;
+            let run = Run::resume(self.dir(), &[], watch);
+            if run.is_ok() {
+                self.check(&self.written()?)?;
             }
             run
         } else {
@@ -267,15 +267,24 @@ impl Stage {
         if !run_dir::report_in(dir).is_file() {
             return Ok(None);
         }
-        let there = Source::read(&dir.join(run_dir::RECIPE), &[]).and_then(|source| Recipe::resolve(&source));
-        self.check(&there.map_err(|error| self.broken(error.to_string()))?)?;
+        self.check(&self.written()?)?;
         let checkpoints = dir.join(run_dir::CHECKPOINTS);
-        match checkpoint::latest(&checkpoints).map_err(|error| self.broken(error.to_string()))? {
-            Some(checkpoint) if checkpoint.step() == self.recipe.train.max_steps => {
-                Ok(Some(checkpoint.path().to_owned()))
+        let newest = checkpoint::latest(&checkpoints, Extent::Model);
+        match newest.map_err(|error| self.broken(error.to_string()))? {
+            Some(newest) if newest.checkpoint.step() == self.recipe.train.max_steps => {
+                Ok(Some(newest.checkpoint.path().to_owned()))
+            }
+            Some(Newest { passed_over, .. }) if !passed_over.is_empty() => {
+                Err(self.broken(passed_over[0].to_string()))
             }
             _ => Err(self.broken("its run is finished, but its last checkpoint is not there".into())),
         }
+    }
+
+    /// The recipe of the run that lies in its place, as it was written.
+    fn written(&self) -> Result<Recipe, RunError> {
+        let source = Source::read(&self.dir().join(run_dir::RECIPE), &[]);
+        source.and_then(|source| Recipe::resolve(&source)).map_err(|error| self.broken(error.to_string()))
     }
 
     /// Is what lies in its place the run of its recipe?

@@ -123,7 +123,7 @@ fn make(
                     Made::Stopped { .. } => return Ok(false),
                 }
             }
-            State::Begun | State::Finished => Run::resume(planned.dir(), watch)?,
+            State::Begun | State::Finished => Run::resume(planned.dir(), &[], watch)?,
         };
         Ok(matches!(run.drive(watch, stop)?, Finish::Done(_)))
     })

@@ -8,17 +8,25 @@ use serde_json::Value;
 
 use super::columns;
 use crate::RunError;
-use crate::recipe::{Recipe, RecipeError, Source};
+use crate::recipe::{Recipe, RecipeError, Source, expand};
 use crate::stages;
+use crate::text::{shell_path, shell_word};
 
 /// Keys of a recipe that a study sets itself.
 const SET_BY_STUDY: [&str; 2] = ["run.dir", "run.seed"];
+
+/// Most seeds of a study.
+const SEEDS_MAX: u64 = 10_000;
+/// Most runs side by side.
+pub const JOBS_MAX: usize = 256;
 
 /// A study, with every arm's recipe resolved.
 #[derive(Debug, Clone)]
 pub struct Study {
     /// The file that it was read from.
     pub file: PathBuf,
+    /// What was changed of it.
+    pub overrides: Vec<String>,
     /// Names its files.
     pub id: String,
     /// The heading of its page.
@@ -125,7 +133,13 @@ impl TryFrom<Value> for Seeds {
             Value::Array(items) => {
                 items.iter().map(Value::as_u64).collect::<Option<_>>().ok_or_else(wrong)?
             }
-            count => (1..=count.as_u64().ok_or_else(wrong)?).collect(),
+            count => {
+                let count = count.as_u64().ok_or_else(wrong)?;
+                if count > SEEDS_MAX {
+                    return Err(format!("must be {SEEDS_MAX} seeds or less (it is {count})"));
+                }
+                (1..=count).collect()
+            }
         };
         let different: BTreeSet<u64> = seeds.iter().copied().collect();
         if seeds.is_empty() || different.len() < seeds.len() {
@@ -142,7 +156,12 @@ impl Study {
     /// Names the key and its line. What is wrong with recipes of arms is said of all arms at once.
     pub fn read(path: &Path, overrides: &[String]) -> Result<Self, RunError> {
         let source = Source::read(path, overrides)?.of_no_recipe();
-        let File { study: section, arms } = source.decode()?;
+        let File { study: mut section, arms } = source.decode()?;
+        let paths = [("recipe", Some(&mut section.recipe)), ("results", Some(&mut section.results))];
+        for (key, path) in paths.into_iter().chain([("dir", section.dir.as_mut())]) {
+            let Some(path) = path else { continue };
+            *path = expand(path).map_err(|problem| source.error(&format!("study.{key}"), problem))?;
+        }
         check_section(&source, &section, &arms)?;
         let baseline = arms.iter().position(|arm| arm.name == section.baseline).ok_or_else(|| {
             let names: Vec<&str> = arms.iter().map(|arm| &*arm.name).collect();
@@ -179,6 +198,7 @@ impl Study {
         let file = path.to_owned();
         Ok(Study {
             file,
+            overrides: overrides.to_vec(),
             id,
             title,
             claim,
@@ -192,6 +212,12 @@ impl Study {
             metrics,
             arms: resolved,
         })
+    }
+
+    /// The command that makes it, as a shell takes it.
+    pub fn command(&self) -> String {
+        let changes = self.overrides.iter().map(|change| format!(" {}", shell_word(change)));
+        format!("burnish study {}{}", shell_path(&self.file), changes.collect::<String>())
     }
 
     /// The arm with a name.
@@ -214,8 +240,9 @@ fn check_section(source: &Source, section: &Section, arms: &[ArmSection]) -> Res
     if !is_file_name(&section.id) {
         return Err(source.error("study.id", NAME_RULE.into()));
     }
-    if section.jobs == 0 {
-        return Err(source.error("study.jobs", "must be 1 or more".into()));
+    if !(1..=JOBS_MAX).contains(&section.jobs) {
+        let rule = format!("must be 1 to {JOBS_MAX} (it is {})", section.jobs);
+        return Err(source.error("study.jobs", rule));
     }
     if section.reach.is_some_and(|score| !(score > 0.0 && score <= 1.0)) {
         return Err(source.error("study.reach", "must be a success rate, above 0 and at most 1".into()));

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use burnish_eval::{Estimate, Scores, Verdict};
+use burnish_eval::{Estimate, Measure, Scores, Verdict};
 use serde::{Deserialize, Serialize};
 
 use super::measure::unknown_in;
@@ -14,15 +14,6 @@ use crate::files::{FileError, write_atomic};
 /// Budgets of arms that differ by more than this share of the baseline's are warned of.
 const BUDGET_SLACK: f64 = 0.05;
 
-/// What is compared on held-out tasks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Measure {
-    /// Share of the episodes that succeeded.
-    Success,
-    /// Weighted sum of the reward components.
-    Reward,
-}
-
 /// What a study found.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Findings {
@@ -32,6 +23,9 @@ pub struct Findings {
     pub title: String,
     /// What was tested.
     pub claim: String,
+    /// What the results are told by: the reward where the environment reports no success.
+    #[serde(default, skip_serializing_if = "is_success")]
+    pub headline: Measure,
     /// Name of the arm that the others are compared with.
     pub baseline: String,
     /// Runs that are finished.
@@ -50,6 +44,11 @@ pub struct Findings {
     pub arms: Vec<ArmFindings>,
     /// What a reader must know before believing the table, a sentence each.
     pub warnings: Vec<String>,
+}
+
+/// Pages that were written before rewards could lead have success.
+fn is_success(headline: &Measure) -> bool {
+    *headline == Measure::Success
 }
 
 /// What came of one arm.
@@ -118,9 +117,9 @@ impl Findings {
         let runs_finished = measured.iter().map(Vec::len).sum();
         if runs_finished == 0 {
             return Err(RunError::Refused(format!(
-                "{} has no finished run yet: `burnish study {}` makes them",
+                "{} has no finished run yet: `{}` makes them",
                 study.dir.display(),
-                study.file.display()
+                study.command()
             )));
         }
         for run in runs.iter().filter(|run| run.state == State::Finished) {
@@ -129,6 +128,10 @@ impl Findings {
                 return Err(unknown_in(run.dir(), &found.unknown));
             }
         }
+        // One run that has success makes it the measure.
+        let mut judged = measured.iter().flatten().filter(|run| run.is_judged()).peekable();
+        let is_success = judged.peek().is_none() || judged.any(|run| run.headline == Measure::Success);
+        let headline = if is_success { Measure::Success } else { Measure::Reward };
         let seed = bootstrap_seed(&study.arms[study.baseline].recipe);
         let baseline = measured[study.baseline].clone();
         let arms: Vec<ArmFindings> = study
@@ -145,6 +148,7 @@ impl Findings {
             id: study.id.clone(),
             title: study.title.clone(),
             claim: study.claim.clone(),
+            headline,
             baseline: study.arms[study.baseline].name.clone(),
             runs_finished,
             runs_planned: runs.len(),
@@ -169,6 +173,34 @@ impl Findings {
         for name in self.metrics.iter().filter(|name| runs().all(|run| !run.metrics.contains_key(*name))) {
             warnings.push(format!("`{name}` is in no run that is finished."));
         }
+        if let Some(score) = self.reach.filter(|_| self.headline == Measure::Reward) {
+            warnings.push(format!(
+                "`study.reach = {score}` is a success rate, and the environment reports no success: nothing is said of it."
+            ));
+        }
+        let kept = |run: &&Measured| run.prompt_too_long > 0;
+        let too_long: usize = runs().filter(kept).map(|run| run.prompt_too_long).max().unwrap_or(0);
+        if too_long > 0 {
+            warnings.push(format!(
+                "{} of {} runs were evaluated with prompts that do not fit the context window, up to {too_long} episodes in a \
+                 run: {}.",
+                runs().filter(kept).count(),
+                runs().count(),
+                match self.headline {
+                    Measure::Success => "they count as failures",
+                    Measure::Reward => "they have no reward and are in no mean",
+                }
+            ));
+        }
+        for run in runs().filter(|run| run.unscored > 0 && run.is_judged()) {
+            let arm = self.arms.iter().find(|arm| arm.runs.iter().any(|other| std::ptr::eq(other, run)));
+            warnings.push(format!(
+                "`{}`, seed {}: {} held-out episodes of the last evaluation could not be judged and are in no mean.",
+                arm.map_or("", |arm| &arm.name),
+                run.seed,
+                run.unscored
+            ));
+        }
         for arm in &self.arms {
             let Some(budget) = arm.budget_relative else { continue };
             let unequal = budget.unequal();
@@ -180,7 +212,7 @@ impl Findings {
                     self.baseline
                 ));
             }
-            for run in arm.runs.iter().filter(|run| run.scores.success.is_empty()) {
+            for run in arm.runs.iter().filter(|run| !run.is_judged()) {
                 warnings.push(format!(
                     "`{}`, seed {}: no held-out task could be scored; the run is in no mean.",
                     arm.name, run.seed
@@ -190,7 +222,10 @@ impl Findings {
         let once: Vec<String> = self
             .arms
             .iter()
-            .filter(|arm| arm.success.difference.is_some_and(|difference| difference.estimate.seeds == 1))
+            .filter(|arm| {
+                let compared = arm.compared(self.headline);
+                compared.difference.is_some_and(|difference| difference.estimate.seeds == 1)
+            })
             .map(|arm| format!("`{}`", arm.name))
             .collect();
         if !once.is_empty() {
@@ -202,9 +237,17 @@ impl Findings {
         warnings
     }
 
-    /// Held-out success of every arm, as a table in Markdown.
-    pub fn success_table(&self) -> String {
-        super::page::table(self, Measure::Success)
+    /// Held-out success of every arm, or its reward where that leads, as a table in Markdown.
+    pub fn headline_table(&self) -> String {
+        if self.is_compared() {
+            return super::page::table(self, self.headline);
+        }
+        super::page::NOT_COMPARED.to_owned()
+    }
+
+    /// Are the arms' results numbers of the same thing?
+    pub(super) fn is_compared(&self) -> bool {
+        self.headline == Measure::Success || self.rewards_comparable
     }
 
     /// Writes the page, its plot, and the findings as data (`ID.json`) into the folder for results; the paths of all three.
@@ -325,6 +368,9 @@ pub(super) mod tests {
         let by_task = |scale: f64| (0..40).map(|t| (TaskId(format!("t{t}")), scale * value(t))).collect();
         Measured {
             seed,
+            headline: Measure::Success,
+            prompt_too_long: 0,
+            unscored: 0,
             scores: TaskScores { success: by_task(1.0), reward: by_task(0.5) },
             curve: vec![(0, 0.1), (4, solved as f64 / 40.0)],
             budget: Budget { generated, forward_backward: 2.0, seconds: 3.0, ..Budget::default() },
@@ -349,10 +395,12 @@ pub(super) mod tests {
     }
 
     pub(crate) fn findings(arms: Vec<ArmFindings>) -> Findings {
+        let headline = arms.iter().flat_map(|arm| &arm.runs).map(|run| run.headline).next();
         let findings = Findings {
             id: "x".into(),
             title: "X".into(),
             claim: "Y helps.".into(),
+            headline: headline.unwrap_or_default(),
             baseline: arms[0].name.clone(),
             runs_finished: 4,
             runs_planned: 4,
@@ -381,6 +429,29 @@ pub(super) mod tests {
         let [unequal, once] = &found.warnings[..] else { panic!("{:?}", found.warnings) };
         assert!(unequal.contains("`longer` used +20.0 % tokens generated"), "{unequal}");
         assert!(once.contains("One seed only (`longer`)"), "{once}");
+    }
+
+    /// As [`measured`], where the environment gives rewards alone.
+    pub(crate) fn rewarded(seed: u64, solved: usize) -> Measured {
+        let mut run = measured(seed, solved, 1.0);
+        run.headline = Measure::Reward;
+        run.scores.success.clear();
+        run
+    }
+
+    #[test]
+    fn what_is_counted_otherwise_is_said() {
+        let mut base = measured(1, 10, 100.0);
+        (base.prompt_too_long, base.unscored) = (9, 4);
+        let found = findings(vec![arm("base", vec![base, measured(2, 9, 100.0)], None)]);
+        let said = found.warnings.join("\n");
+        assert!(
+            said.contains("1 of 2 runs") && said.contains("up to 9 episodes") && said.contains("as failures"),
+            "{said}"
+        );
+        assert!(said.contains("`base`, seed 1: 4 held-out episodes"), "{said}");
+        let found = Findings { reach: Some(0.5), ..findings(vec![arm("base", vec![rewarded(1, 10)], None)]) };
+        assert!(found.warnings().join("\n").contains("`study.reach = 0.5` is a success rate"));
     }
 
     #[test]

@@ -98,15 +98,22 @@ fn rows(text: &mut String, findings: &Findings) {
         let _ = write!(study, " ({runs_finished} of {runs_planned} runs)");
     }
     for arm in findings.arms.iter().filter(|arm| arm.name != *baseline) {
-        let [effect, detectable, verdict] = match &arm.success.difference {
+        let measure = findings.headline;
+        let unit = if measure == Measure::Reward { " of reward" } else { "" };
+        let compared = arm.compared(measure);
+        let difference = compared.difference.filter(|_| findings.is_compared());
+        let [effect, detectable, verdict] = match &difference {
             Some(found) => [
-                shown_difference(found.estimate, Measure::Success),
-                shown_detectable(found, Measure::Success),
+                shown_difference(found.estimate, measure) + unit,
+                shown_detectable(found, measure),
                 verdict(arm, found.verdict),
             ],
+            None if !findings.is_compared() => {
+                [none(), none(), "not compared: rewards are weighed differently".to_owned()]
+            }
             None => [none(), none(), "not compared yet".to_owned()],
         };
-        let seeds = arm.success.difference.map_or(0, |found| found.estimate.seeds);
+        let seeds = difference.map_or(0, |found| found.estimate.seeds);
         let share = arm.budget_relative.and_then(|budget| budget.generated);
         let share = share.map(|share| format!(" ({:.0} %)", 100.0 * share)).unwrap_or_default();
         let generated = count(arm.budget.generated);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use burnish_core::{Episode, Task, TaskId};
-use burnish_eval::{Summary, TaskScores};
+use burnish_eval::{Measure, Summary, TaskScores};
 use serde::{Deserialize, Serialize};
 
 use super::PlannedRun;
@@ -57,10 +57,19 @@ impl Budget {
 pub struct Measured {
     /// Its seed.
     pub seed: u64,
+    /// What its environment tells the result by.
+    #[serde(skip)]
+    pub headline: Measure,
+    /// Episodes of the last evaluation whose prompt does not fit the context window.
+    #[serde(skip)]
+    pub prompt_too_long: usize,
+    /// Episodes of the last evaluation that began and could not be judged.
+    #[serde(skip)]
+    pub unscored: usize,
     /// The last evaluation, task by task.
     #[serde(skip)]
     pub scores: TaskScores,
-    /// Held-out success after so many steps.
+    /// Held-out success after so many steps; the reward where that leads.
     pub curve: Vec<(u64, f64)>,
     /// What training used.
     pub budget: Budget,
@@ -94,6 +103,11 @@ pub(super) fn unknown_in(dir: &Path, unknown: &[String]) -> RunError {
 }
 
 impl Measured {
+    /// Could any task of the last evaluation be judged?
+    pub(super) fn is_judged(&self) -> bool {
+        !(self.scores.success.is_empty() && self.scores.reward.is_empty())
+    }
+
     /// Reads a finished run, with the names of further `metrics` and a success rate to `reach`.
     ///
     /// # Errors
@@ -116,8 +130,14 @@ impl Measured {
         };
         let sum = |name: &str| -> f64 { of_event(&rows, "train", name).map(|(_, value)| value).sum() };
         // Where a step has a number twice, the later one counts.
+        let headline = Measure::of(&episodes);
+        let level = format!("eval/{}", headline.name());
         let curve: Vec<(u64, f64)> =
-            of_event(&rows, "eval", "eval/success").collect::<BTreeMap<_, _>>().into_iter().collect();
+            of_event(&rows, "eval", &level).collect::<BTreeMap<_, _>>().into_iter().collect();
+        let reach = reach.filter(|_| headline == Measure::Success);
+        let prompt_too_long = episodes.iter().filter(|episode| episode.is_prompt_too_long()).count();
+        let unscored =
+            episodes.iter().filter(|episode| !episode.verdict.is_scored()).count() - prompt_too_long;
         Ok(Measured {
             seed: run.seed,
             reached: reach.map(|score| Reached::of(score, &curve, &rows)),
@@ -126,6 +146,9 @@ impl Measured {
                 .filter_map(|name| Some((name.clone(), numbers.as_ref()?.get(name)?)))
                 .collect(),
             unknown: metrics.iter().filter_map(|name| numbers.as_ref()?.why_unknown(name)).collect(),
+            headline,
+            prompt_too_long,
+            unscored,
             scores: TaskScores::of(&episodes, &run.recipe.reward.weights),
             curve,
             budget: Budget {

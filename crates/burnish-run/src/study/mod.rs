@@ -23,9 +23,10 @@ mod plan;
 mod plot;
 mod reach;
 
+pub use burnish_eval::Measure;
 pub use drive::{Failed, Ran, make_stages, run};
-pub use file::{Arm, Study};
-pub use findings::{ArmFindings, Findings, Measure};
+pub use file::{Arm, JOBS_MAX, Study};
+pub use findings::{ArmFindings, Findings};
 pub use index::{index, write_index};
 pub use measure::{Budget, Measured};
 pub use page::Made;

@@ -28,17 +28,26 @@ pub(super) fn markdown(findings: &Findings, study: &Study, made: &Made) -> Strin
             findings.warnings.iter().map(|warning| format!("- **{warning}**")).collect::<Vec<_>>().join("\n"),
         );
     }
-    parts.push(format!("## Success on held-out tasks\n\n{}", table(findings, Measure::Success)));
-    parts.push(format!("![held-out success over training steps]({}.svg)", findings.id));
-    parts.push("Lines are means over seeds, bands reach from the least to the greatest seed.".to_owned());
-    if findings.rewards_comparable {
-        parts.push(format!("## Reward on held-out tasks\n\n{}", table(findings, Measure::Reward)));
-    } else {
-        parts.push(
-            "Arms weigh the components of reward differently, so their rewards are not compared.".to_owned(),
-        );
+    let leading = findings.headline;
+    if leading == Measure::Reward {
+        parts.push("The environment reports no success: results are told by the reward.".to_owned());
     }
-    if let Some(score) = findings.reach {
+    let heading = |measure| match measure {
+        Measure::Success => "## Success on held-out tasks",
+        Measure::Reward => "## Reward on held-out tasks",
+    };
+    if findings.is_compared() {
+        parts.push(format!("{}\n\n{}", heading(leading), table(findings, leading)));
+    }
+    parts.push(format!("![held-out {} over training steps]({}.svg)", leading.name(), findings.id));
+    parts.push("Lines are means over seeds, bands reach from the least to the greatest seed.".to_owned());
+    if findings.rewards_comparable && leading == Measure::Success {
+        parts.push(format!("{}\n\n{}", heading(Measure::Reward), table(findings, Measure::Reward)));
+    }
+    if !findings.rewards_comparable {
+        parts.push(NOT_COMPARED.to_owned());
+    }
+    if let Some(score) = findings.reach.filter(|_| leading == Measure::Success) {
         parts.push(super::reach::section(findings, score));
     }
     if !findings.metrics.is_empty() {
@@ -49,6 +58,9 @@ pub(super) fn markdown(findings: &Findings, study: &Study, made: &Made) -> Strin
     parts.push(format!("## How to read this\n\n{HOW}"));
     parts.join("\n\n") + "\n"
 }
+
+pub(super) const NOT_COMPARED: &str =
+    "Arms weigh the components of reward differently, so their rewards are not compared.";
 
 const METRICS: &str = "\
 Means over the seeds of an arm, in brackets from the least to the greatest. They are not compared, and there are no intervals. \
@@ -71,13 +83,15 @@ bootstrap standard errors of the difference: a true effect of that size leaves a
 corrected for the number of arms: of 20 arms without an effect, one is expected to look better or worse.";
 
 fn head(findings: &Findings, study: &Study, made: &Made) -> String {
-    let tasks = findings.arms.iter().filter_map(|arm| arm.success.level).map(|level| level.tasks).max();
+    let measure = findings.headline;
+    let tasks =
+        findings.arms.iter().filter_map(|arm| arm.compared(measure).level).map(|level| level.tasks).max();
     let before: Vec<f64> = findings
         .arms
         .iter()
         .flat_map(|arm| &arm.runs)
         .filter_map(|run| run.curve.first().filter(|(step, _)| *step == 0))
-        .map(|(_, success)| *success)
+        .map(|(_, level)| *level)
         .collect();
     let mut lines = vec![format!(
         "Made by `{}` with {} on {}: {} of {} runs, {} held-out tasks, base recipe `{}`{}.",
@@ -92,7 +106,7 @@ fn head(findings: &Findings, study: &Study, made: &Made) -> String {
     )];
     if !before.is_empty() {
         let mean = before.iter().sum::<f64>() / before.len() as f64;
-        lines.push(format!("Before training: {:.1} %.", 100.0 * mean));
+        lines.push(format!("Before training: {}.", measure.level(mean)));
     }
     lines.join("\n")
 }
@@ -136,15 +150,6 @@ fn shown(value: f64, measure: Measure) -> String {
     }
 }
 
-fn signed(value: f64, measure: Measure) -> String {
-    let text = match measure {
-        Measure::Success => format!("{:+.1}", 100.0 * value),
-        Measure::Reward => format!("{value:+.3}"),
-    };
-    // What rounds to 0 from below would read as a loss.
-    if text.trim_start_matches('-').parse() == Ok(0.0) { text.replacen('-', "+", 1) } else { text }
-}
-
 fn shown_level(level: Estimate, measure: Measure) -> String {
     let [mean, low, high] =
         [level.interval.mean, level.interval.low, level.interval.high].map(|value| shown(value, measure));
@@ -156,7 +161,7 @@ fn shown_level(level: Estimate, measure: Measure) -> String {
 
 pub(super) fn shown_difference(found: Estimate, measure: Measure) -> String {
     let [mean, low, high] =
-        [found.interval.mean, found.interval.low, found.interval.high].map(|value| signed(value, measure));
+        [found.interval.mean, found.interval.low, found.interval.high].map(|value| measure.signed(value));
     format!("{mean} [{low}, {high}]")
 }
 
@@ -266,7 +271,7 @@ pub(super) fn in_cell(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::findings::tests::{arm, findings, measured};
+    use super::super::findings::tests::{arm, findings, measured, rewarded};
     use super::*;
 
     #[test]
@@ -294,6 +299,19 @@ mod tests {
     }
 
     #[test]
+    fn rewards_lead_where_the_environment_reports_no_success() {
+        let baseline = [rewarded(1, 10), rewarded(2, 12)];
+        let up = arm("up", vec![rewarded(1, 38), rewarded(2, 40)], Some(&baseline));
+        let found = findings(vec![arm("base", baseline.to_vec(), None), up]);
+        let page = found.headline_table();
+        assert!(page.starts_with("| arm | seeds | reward | difference |"), "{page}");
+        assert!(page.contains("| up | 2 | 0.487 [") && page.contains("| +0.350 ["), "{page}");
+        assert!(page.contains("**better**") && !page.contains('%'), "{page}");
+        let apart = Findings { rewards_comparable: false, ..found };
+        assert_eq!(apart.headline_table(), NOT_COMPARED);
+    }
+
+    #[test]
     fn further_numbers_are_means_over_the_seeds_that_have_them() {
         let mut runs = [measured(1, 10, 1.0), measured(2, 12, 1.0)];
         for (run, value) in runs.iter_mut().zip([0.25, 0.75]) {
@@ -313,6 +331,5 @@ mod tests {
     fn counts_are_short_and_cells_stay_cells() {
         assert_eq!([999.0, 12_345.0, 2_500_000.0, -0.0].map(count), ["999", "12.3 k", "2.50 M", "0"]);
         assert_eq!(in_cell("a | b\nc"), "a \\| b c");
-        assert_eq!(signed(-0.0001, Measure::Success), "+0.0");
     }
 }

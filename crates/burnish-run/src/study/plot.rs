@@ -1,11 +1,11 @@
-//! Held-out success over training steps, one line an arm, as SVG.
+//! Held-out success (or reward, where that leads) over training steps, one line an arm, as SVG.
 
 use std::collections::BTreeMap;
 
 use plotters::prelude::*;
 use plotters::style::FontFamily;
 
-use super::{ArmFindings, Findings};
+use super::{ArmFindings, Findings, Measure};
 
 const WIDTH: u32 = 960;
 const PLOT_HEIGHT: u32 = 440;
@@ -29,7 +29,7 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(0x9a, 0x74, 0x2b),
 ];
 
-/// A step with the mean, the least and the greatest of the seeds, in percent.
+/// A step with the mean, the least and the greatest of the seeds; success in percent.
 type Point = (u64, f64, f64, f64);
 
 /// Draws the plot, or says why it can't be drawn.
@@ -42,11 +42,26 @@ pub(super) fn svg(findings: &Findings) -> Result<String, String> {
 type Failure<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
 
 fn draw<'a>(findings: &Findings, svg: &'a mut String) -> Result<(), Failure<'a>> {
-    let curves: Vec<(usize, Vec<Point>)> = findings.arms.iter().map(curve).enumerate().collect();
+    let measure = findings.headline;
+    let curves: Vec<(usize, Vec<Point>)> =
+        findings.arms.iter().map(|arm| curve(arm, measure)).enumerate().collect();
     let steps_max = curves.iter().flat_map(|(_, curve)| curve).map(|point| point.0).max().unwrap_or(0).max(1);
-    let highest = curves.iter().flat_map(|(_, curve)| curve).map(|point| point.3).fold(0.0, f64::max);
+    let values = || curves.iter().flat_map(|(_, curve)| curve);
+    let highest = values().map(|point| point.3).fold(0.0, f64::max);
+    let lowest = values().map(|point| point.2).fold(0.0, f64::min);
     // Room above, but no rate is above 100 %.
-    let top = if highest > 0.0 { (1.1 * highest).min(100.0) } else { 1.0 };
+    let ceiling = if measure == Measure::Success { 100.0 } else { f64::INFINITY };
+    let top = if highest > 0.0 {
+        (1.1 * highest).min(ceiling)
+    } else if lowest < 0.0 {
+        0.0
+    } else {
+        1.0
+    };
+    let y_desc = match measure {
+        Measure::Success => "held-out success, %",
+        Measure::Reward => "held-out reward",
+    };
     let size = (WIDTH, PLOT_HEIGHT + LEGEND_HEIGHT * findings.arms.len() as u32 + MARGIN as u32);
     let root = SVGBackend::with_string(svg, size).into_drawing_area();
     let (plot, legend) = root.split_vertically(PLOT_HEIGHT);
@@ -56,7 +71,7 @@ fn draw<'a>(findings: &Findings, svg: &'a mut String) -> Result<(), Failure<'a>>
         .margin_right(3 * MARGIN)
         .x_label_area_size(58)
         .y_label_area_size(90)
-        .build_cartesian_2d(0..steps_max, 0.0..top)?;
+        .build_cartesian_2d(0..steps_max, 1.1 * lowest..top)?;
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -66,7 +81,7 @@ fn draw<'a>(findings: &Findings, svg: &'a mut String) -> Result<(), Failure<'a>>
         .x_labels(8)
         .y_labels(6)
         .x_desc("training steps")
-        .y_desc("held-out success, %")
+        .y_desc(y_desc)
         .y_label_formatter(&|value| crate::report::tick(*value))
         .label_style(font())
         .axis_desc_style(font())
@@ -91,7 +106,7 @@ fn draw<'a>(findings: &Findings, svg: &'a mut String) -> Result<(), Failure<'a>>
         let swatch = vec![(left, y), (left + 40, y)];
         legend.draw(&PathElement::new(swatch, COLOURS[arm % COLOURS.len()].stroke_width(5)))?;
         legend.draw(&Text::new(
-            label(&findings.arms[arm], curve),
+            label(&findings.arms[arm], curve, measure),
             (left + 54, y - FONT_SIZE as i32 / 2 + 3),
             font(),
         ))?;
@@ -107,22 +122,26 @@ fn ranked(curves: &[(usize, Vec<Point>)]) -> Vec<(usize, &[Point])> {
     ranked
 }
 
-fn label(arm: &ArmFindings, curve: &[Point]) -> String {
+fn label(arm: &ArmFindings, curve: &[Point], measure: Measure) -> String {
     let seeds = match arm.runs.len() {
         1 => "1 seed".to_owned(),
         seeds => format!("{seeds} seeds"),
     };
     match curve.last() {
-        Some((_, mean, low, high)) => format!("{}: {mean:.1} %  ({low:.1} to {high:.1}, {seeds})", arm.name),
+        Some((_, mean, low, high)) => match measure {
+            Measure::Success => format!("{}: {mean:.1} %  ({low:.1} to {high:.1}, {seeds})", arm.name),
+            Measure::Reward => format!("{}: {mean:.3}  ({low:.3} to {high:.3}, {seeds})", arm.name),
+        },
         None => format!("{}: no run yet", arm.name),
     }
 }
 
 /// At each step that all runs of the arm evaluated.
-fn curve(arm: &ArmFindings) -> Vec<Point> {
+fn curve(arm: &ArmFindings, measure: Measure) -> Vec<Point> {
+    let scale = if measure == Measure::Success { 100.0 } else { 1.0 };
     let mut by_step: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-    for (step, success) in arm.runs.iter().flat_map(|run| &run.curve) {
-        by_step.entry(*step).or_default().push(100.0 * success);
+    for (step, level) in arm.runs.iter().flat_map(|run| &run.curve) {
+        by_step.entry(*step).or_default().push(scale * level);
     }
     by_step
         .into_iter()
@@ -130,14 +149,14 @@ fn curve(arm: &ArmFindings) -> Vec<Point> {
         .map(|(step, values)| {
             let mean = values.iter().sum::<f64>() / values.len() as f64;
             let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-            (step, mean, low, values.iter().copied().fold(0.0, f64::max))
+            (step, mean, low, values.iter().copied().fold(f64::NEG_INFINITY, f64::max))
         })
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::findings::tests::{arm, findings, measured};
+    use super::super::findings::tests::{arm, findings, measured, rewarded};
     use super::*;
 
     #[test]
@@ -157,7 +176,7 @@ mod tests {
         );
         assert!(!svg.contains("<b>"), "names are text: {svg}");
         assert!(svg.find("up: 75") < svg.find("base "), "the best stands first");
-        assert_eq!(curve(&found.arms[0]), [(0, 10.0, 10.0, 10.0), (4, 37.5, 25.0, 50.0)]);
+        assert_eq!(curve(&found.arms[0], Measure::Success), [(0, 10.0, 10.0, 10.0), (4, 37.5, 25.0, 50.0)]);
         for colour in &COLOURS[..2] {
             assert!(svg.contains(&format!("#{:02X}{:02X}{:02X}", colour.0, colour.1, colour.2)));
         }
@@ -167,6 +186,16 @@ mod tests {
     fn a_step_that_a_run_did_not_evaluate_is_left_out() {
         let mut sparse = measured(2, 20, 1.0);
         sparse.curve.remove(0);
-        assert_eq!(curve(&arm("a", vec![measured(1, 10, 1.0), sparse], None)).len(), 1);
+        let arm = arm("a", vec![measured(1, 10, 1.0), sparse], None);
+        assert_eq!(curve(&arm, Measure::Success).len(), 1);
+    }
+
+    #[test]
+    fn rewards_are_no_percentages_and_may_be_below_zero() {
+        let mut run = rewarded(1, 10);
+        run.curve = vec![(0, -2.0), (4, -0.5)];
+        let svg = svg(&findings(vec![arm("a", vec![run], None)])).unwrap();
+        assert!(svg.contains("a: -0.500  (-0.500 to -0.500, 1 seed)"), "{svg}");
+        assert!(svg.contains("held-out reward") && !svg.contains('%'), "{svg}");
     }
 }

@@ -3,7 +3,6 @@
 //! `.step_N.partial` is being written or removed; `.step_N.replaced` is an earlier `step_N` during the moment
 //! in which a new one takes its place.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -74,15 +73,10 @@ pub(super) fn recover(dir: &Path) -> Result<(), CheckpointError> {
     Ok(())
 }
 
-/// Size in bytes of every file under `dir`, by its path there.
-pub(super) fn sizes(dir: &Path) -> Result<BTreeMap<String, u64>, CheckpointError> {
-    let mut sizes = BTreeMap::new();
-    for path in files(dir)? {
-        let size = fs::metadata(&path).map_err(io("read", &path))?.len();
-        let name = path.strip_prefix(dir).unwrap_or(&path).to_string_lossy().into_owned();
-        sizes.insert(name, size);
-    }
-    Ok(sizes)
+/// The path of a file under `dir`, seen from there, with `/` on every system.
+pub(super) fn name_in(dir: &Path, path: &Path) -> String {
+    let parts = path.strip_prefix(dir).unwrap_or(path).iter().map(OsStr::to_string_lossy);
+    parts.collect::<Vec<_>>().join("/")
 }
 
 /// Waits until all under `dir` is on the disk.
@@ -100,7 +94,8 @@ fn sync_one(path: &Path) -> Result<(), CheckpointError> {
     File::open(path).and_then(|file| file.sync_all()).map_err(io("sync", path))
 }
 
-fn files(dir: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
+/// All files under `dir`.
+pub(super) fn files(dir: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).map_err(io("read", dir))? {
         let path = entry.map_err(io("read", dir))?.path();

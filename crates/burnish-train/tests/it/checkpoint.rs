@@ -4,7 +4,7 @@ use std::path::Path;
 use burnish_model::{Architecture, Dtype, Model};
 use burnish_rl::nll::Nll;
 use burnish_train::adamw::AdamwConfig;
-use burnish_train::checkpoint::{BoxError, Checkpoint, CheckpointError, Checkpoints, latest};
+use burnish_train::checkpoint::{BoxError, Checkpoint, CheckpointError, Checkpoints, Extent, Newest};
 use burnish_train::{Trainer, TrainerConfig};
 use serde_json::{Value, json};
 
@@ -37,6 +37,11 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
+/// The newest checkpoint of which all is intact.
+fn latest(dir: &Path) -> Result<Option<Newest>, CheckpointError> {
+    burnish_train::checkpoint::latest(dir, Extent::Whole)
+}
+
 /// A model and a trainer in the middle of a run, and a place for its checkpoints.
 struct Run {
     dir: tempfile::TempDir,
@@ -58,7 +63,7 @@ impl Run {
     }
 
     fn latest_step(&self) -> Option<u64> {
-        latest(self.dir.path()).unwrap().map(|checkpoint| checkpoint.step())
+        latest(self.dir.path()).unwrap().map(|newest| newest.checkpoint.step())
     }
 }
 
@@ -74,7 +79,7 @@ fn a_restored_run_continues_to_the_same_bits_whatever_the_type_of_the_file() {
         let path = checkpoints.save(3, &model, &trainer, &state, &mut write_tokenizer).unwrap();
         train(&mut model, &mut trainer, 3..5);
 
-        let checkpoint = latest(&dir.path().join("checkpoints")).unwrap().unwrap();
+        let checkpoint = latest(&dir.path().join("checkpoints")).unwrap().unwrap().checkpoint;
         assert_eq!((checkpoint.path(), checkpoint.step(), checkpoint.state()), (path.as_path(), 3, &state));
         let mut again = Model::load(checkpoint.path()).unwrap();
         let mut trainer_again = Trainer::new(&again, CONFIG);
@@ -152,7 +157,7 @@ fn a_checkpoint_of_the_same_step_is_replaced() {
     assert_eq!(names(run.dir.path()), ["step_1"]);
     let mut model = qwen3();
     let mut trainer = Trainer::new(&model, CONFIG);
-    latest(run.dir.path()).unwrap().unwrap().restore(&mut model, &mut trainer).unwrap();
+    latest(run.dir.path()).unwrap().unwrap().checkpoint.restore(&mut model, &mut trainer).unwrap();
     assert_eq!(bits(model.params.data()), bits(run.model.params.data()));
     assert_eq!(trainer.updates(), 2);
 }
@@ -162,13 +167,13 @@ fn a_damaged_checkpoint_is_passed_over_for_an_earlier_one_and_named_where_there_
     let run = Run::new();
     run.save(1, 0).unwrap();
     let newer = run.save(2, 0).unwrap();
-    let tensors = newer.join("trainer.safetensors");
+    let tensors = newer.join("trainer/trainer.safetensors");
     let bytes = fs::read(&tensors).unwrap();
     fs::write(&tensors, &bytes[..bytes.len() - 1]).unwrap();
     assert_eq!(run.latest_step(), Some(1));
     fs::remove_file(run.dir.path().join("step_1/tokenizer.json")).unwrap();
     let error = latest(run.dir.path()).unwrap_err().to_string();
-    assert!(error.contains("step_2") && error.contains("trainer.safetensors has"), "{error}");
+    assert!(error.contains("step_2") && error.contains("trainer/trainer.safetensors has"), "{error}");
 }
 
 #[test]
@@ -198,7 +203,10 @@ fn a_checkpoint_of_another_model_or_setting_is_refused_and_the_difference_named(
     assert!(plain.contains("k_norm.weight is not a parameter"), "{plain}");
     let adamw = AdamwConfig { beta2: 0.5, ..CONFIG.adamw };
     let setting = restore_refused(qwen3(), TrainerConfig { adamw, ..CONFIG });
-    assert!(setting.contains("beta2: 0.5"), "{setting}");
+    assert!(
+        setting.contains("beta2 0.95, but 0.5 is asked for") && !setting.contains("AdamwConfig"),
+        "{setting}"
+    );
 }
 
 #[test]
@@ -206,5 +214,79 @@ fn a_run_without_tokenizer_files_can_be_saved() {
     let run = Run::new();
     let checkpoints = Checkpoints::open(run.dir.path(), 0).unwrap();
     let path = checkpoints.save(0, &run.model, &run.trainer, &Value::Null, &mut nothing_more).unwrap();
-    assert_eq!(names(&path), ["config.json", "model.safetensors", "trainer.json", "trainer.safetensors"]);
+    assert_eq!(names(&path), ["config.json", "model.safetensors", "trainer"]);
+    assert_eq!(names(&path.join("trainer")), ["trainer.json", "trainer.safetensors"]);
+}
+
+/// Every file under a directory.
+fn files(dir: &Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn a_bit_that_flips_in_any_file_is_found_named_and_passed_over() {
+    let run = Run::new();
+    run.save(1, 0).unwrap();
+    let newer = run.save(2, 0).unwrap();
+    let all = files(&newer);
+    assert_eq!(all.len(), 5, "{all:?}");
+    for file in all {
+        let name = file.strip_prefix(&newer).unwrap().to_str().unwrap().to_owned();
+        let whole = fs::read(&file).unwrap();
+        // Digits of the record are changed to others, so that it can still be read.
+        let places: Vec<usize> = match name.as_str() {
+            "trainer/trainer.json" => (0..whole.len()).filter(|at| whole[*at].is_ascii_digit()).collect(),
+            _ => vec![0, whole.len() / 2, whole.len() - 1],
+        };
+        for at in places {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            fs::write(&file, &damaged).unwrap();
+            let newest = latest(run.dir.path()).unwrap().unwrap();
+            let notes = newest.notes().join("\n");
+            assert_eq!(newest.checkpoint.step(), 1, "{name}, byte {at}");
+            assert!(notes.contains("step_2") && notes.contains(&name), "{name}, byte {at}: {notes}");
+            // Whoever only samples from the model needs nothing of the trainer.
+            let of_model = burnish_train::checkpoint::latest(run.dir.path(), Extent::Model).unwrap().unwrap();
+            let is_trainers = name == "trainer/trainer.safetensors";
+            assert_eq!(of_model.checkpoint.step(), if is_trainers { 2 } else { 1 }, "{name}, byte {at}");
+        }
+        fs::write(&file, &whole).unwrap();
+        assert!(latest(run.dir.path()).unwrap().unwrap().passed_over.is_empty());
+    }
+}
+
+/// Makes a checkpoint one of format 1: the trainer's files beside the weights, and sizes alone.
+fn as_before(path: &Path) {
+    let record = fs::read(path.join("trainer/trainer.json")).unwrap();
+    let mut record: Value = serde_json::from_slice(&record).unwrap();
+    record["format"] = 1.into();
+    let record = record.as_object_mut().unwrap();
+    record.shift_remove("digest");
+    let files = record["files"].as_object().unwrap().iter();
+    let sizes = files.map(|(name, stamp)| (name.replace("trainer/", ""), stamp["bytes"].clone()));
+    record["files"] = Value::Object(sizes.collect());
+    fs::rename(path.join("trainer/trainer.safetensors"), path.join("trainer.safetensors")).unwrap();
+    fs::write(path.join("trainer.json"), serde_json::to_vec_pretty(&record).unwrap()).unwrap();
+    fs::remove_dir_all(path.join("trainer")).unwrap();
+}
+
+#[test]
+fn a_checkpoint_of_the_layout_before_is_restored() {
+    let mut run = Run::new();
+    let path = run.save(1, 0).unwrap();
+    as_before(&path);
+    assert!(names(&path).contains(&"trainer.safetensors".to_owned()));
+    let mut model = qwen3();
+    let mut trainer = Trainer::new(&model, CONFIG);
+    let newest = latest(run.dir.path()).unwrap().unwrap();
+    newest.checkpoint.restore(&mut model, &mut trainer).unwrap();
+    train(&mut run.model, &mut run.trainer, 1..3);
+    train(&mut model, &mut trainer, 1..3);
+    assert_eq!(bits(model.params.data()), bits(run.model.params.data()));
+    // The next one has the layout of now.
+    let next = run.save(2, 1).unwrap();
+    assert!(!next.join("trainer.safetensors").exists());
+    assert_eq!(names(run.dir.path()), ["step_2"]);
 }

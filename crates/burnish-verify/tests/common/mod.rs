@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub(crate) mod frames;
+
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +30,13 @@ pub(crate) fn gzipped(path: &Path) -> Value {
     let mut text = String::new();
     flate2::read::GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
     serde_json::from_str(&text).unwrap()
+}
+
+/// The text of a gzipped file.
+pub(crate) fn gunzipped(path: &Path) -> String {
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
+    text
 }
 
 /// A small generator of numbers (SplitMix64), so that a test is the same on every machine.

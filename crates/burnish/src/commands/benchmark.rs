@@ -2,26 +2,38 @@
 
 use std::path::PathBuf;
 
+use burnish_data::Columns;
 use burnish_eval::{Interval, PassAtK};
 use burnish_run::benchmark::{self, BENCHMARKS, Benchmark, Consistency, Finish, Outcome, Report};
+use burnish_run::items::EndpointConfig;
 use burnish_run::recipe::ComputeType;
-use burnish_run::watch::{Stop, Unwatched, Watch};
+use burnish_run::watch::{Event, Stop, Watch};
 use clap::Args;
 
 use super::Done;
 use crate::progress::Progress;
-use crate::signals;
+use crate::{out, program, signals};
 
-/// How a benchmark is played. All of it is for benchmarks only.
+/// How a benchmark is played, and who plays it or a recipe's held-out tasks.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Benchmarks")]
+#[command(next_help_heading = "Benchmarks and policies")]
 pub(crate) struct Settings {
-    /// The policy: a model directory, or a run directory.
-    #[arg(long, value_name = "DIR")]
-    policy: Option<PathBuf>,
+    /// The policy: a model directory (also an adapter's), a run directory, or, of a recipe, http(s)://HOST/v1: a server with
+    /// OpenAI's chat completions.
+    #[arg(long, value_name = "POLICY", value_parser = super::path())]
+    pub(crate) policy: Option<PathBuf>,
+    /// Of a server: the model's name there.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Of a server: the environment variable that holds its key.
+    #[arg(long, value_name = "VARIABLE")]
+    api_key_env: Option<String>,
     /// The data: a file, or a folder with files of the usual names. By default $BURNISH_DATA/NAME.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = super::path())]
     data: Option<PathBuf>,
+    /// Which column is what, where they have other names than the benchmark's: `prompt=question,answer=answer`.
+    #[arg(long, value_name = "NAMES", value_parser = Columns::parse)]
+    columns: Option<Columns>,
     /// Samples of each item. [default: 1]
     #[arg(long, value_name = "N")]
     samples: Option<usize>,
@@ -29,7 +41,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "K", value_delimiter = ',')]
     k: Vec<usize>,
     /// Temperature; must be above 0 for more than one sample. [default: 0, greedy]
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
     temperature: Option<f32>,
     /// `model`: sample as the model's generation_config.json says.
     #[arg(long, value_name = "model", value_parser = ["model"], conflicts_with = "temperature")]
@@ -44,8 +56,8 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "LANG", value_delimiter = ',')]
     lang: Vec<String>,
     /// Keep a record of every item in this directory; the same command again goes on where it was stopped.
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", value_parser = super::path())]
+    pub(crate) out: Option<PathBuf>,
     /// Seed of everything random. [default: 0]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
@@ -64,27 +76,59 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// The first of these options that was given: a recipe has none of them.
-    pub(crate) fn first_given(&self) -> Option<&'static str> {
+    /// The first option that was given of those that a recipe has keys for, or nothing like it, and what to write instead.
+    pub(crate) fn first_of_benchmarks(&self) -> Option<(&'static str, &'static str)> {
         [
-            ("--policy", self.policy.is_some()),
-            ("--data", self.data.is_some()),
-            ("--samples", self.samples.is_some()),
-            ("--k", !self.k.is_empty()),
-            ("--temperature", self.temperature.is_some()),
-            ("--sampling", self.sampling.is_some()),
-            ("--tokens-max", self.tokens_max.is_some()),
-            ("--limit", self.limit.is_some()),
-            ("--lang", !self.lang.is_empty()),
-            ("--out", self.out.is_some()),
-            ("--seed", self.seed.is_some()),
-            ("--batch", self.batch.is_some()),
-            ("--device", self.device.is_some()),
-            ("--precision", self.precision.is_some()),
-            ("--threads", self.threads.is_some()),
+            ("--data", self.data.is_some(), "the recipe names its data, as `eval.config.path`"),
+            ("--columns", self.columns.is_some(), "the recipe names its columns, as `env.config.columns`"),
+            ("--samples", self.samples.is_some(), "write `eval.rollouts=N`"),
+            ("--k", !self.k.is_empty(), "pass@k is shown for 2, 4, 8 ... up to `eval.rollouts`"),
+            ("--temperature", self.temperature.is_some(), "write `eval.temperature=T`"),
+            ("--sampling", self.sampling.is_some(), "write `eval.temperature=T`, `eval.top_k=N` and so on"),
+            ("--tokens-max", self.tokens_max.is_some(), "write `rollout.tokens_max=N`"),
+            ("--limit", self.limit.is_some(), "write `eval.tasks=N`"),
+            ("--lang", !self.lang.is_empty(), "its tasks are those of the recipe"),
+            ("--seed", self.seed.is_some(), "write `eval.seed=S`"),
+            ("--batch", self.batch.is_some(), "write `rollout.batch_max=N`"),
         ]
         .into_iter()
-        .find_map(|(name, is_given)| is_given.then_some(name))
+        .find_map(|(name, is_given, instead)| is_given.then_some((name, instead)))
+    }
+
+    /// The options that are keys of a recipe under other names.
+    pub(crate) fn as_overrides(&self) -> Vec<String> {
+        let precision = self.precision.map(|precision| match precision {
+            ComputeType::F32 => "f32",
+            ComputeType::Bf16 => "bf16",
+        });
+        [
+            self.device.as_ref().map(|device| format!("device=\"{device}\"")),
+            precision.map(|precision| format!("policy.precision={precision}")),
+            self.threads.map(|threads| format!("run.threads={threads}")),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// The server, where the policy is one.
+    pub(crate) fn endpoint(&self) -> Result<Option<EndpointConfig>, Box<dyn std::error::Error>> {
+        let url = self.policy.as_ref().and_then(|policy| policy.to_str());
+        let url = url.filter(|url| url.starts_with("http://") || url.starts_with("https://"));
+        let Some(url) = url else {
+            let given = [("--model", self.model.is_some()), ("--api-key-env", self.api_key_env.is_some())];
+            return match given.into_iter().find(|(_, is_given)| *is_given) {
+                Some((option, _)) => {
+                    Err(format!("{option} is for a server: give its address with --policy http://HOST/v1")
+                        .into())
+                }
+                None => Ok(None),
+            };
+        };
+        let Some(model) = self.model.clone() else {
+            return Err(format!("--policy {url}: which model? Give its name there with --model NAME").into());
+        };
+        Ok(Some(EndpointConfig::new(url, model, self.api_key_env.clone())))
     }
 }
 
@@ -113,6 +157,14 @@ pub(crate) fn list() -> Done {
 
 /// Evaluates a policy on a benchmark.
 pub(crate) fn run(benchmark: &'static Benchmark, settings: Settings, step: Option<u64>, json: bool) -> Done {
+    if let Some(endpoint) = settings.endpoint()? {
+        return Err(format!(
+            "--policy {}: a benchmark by name needs a model or run directory; a server can be asked by evaluating a recipe \
+             whose environment is `rows`: burnish eval RECIPE.toml --policy {} --model {}",
+            endpoint.url, endpoint.url, endpoint.model
+        )
+        .into());
+    }
     let Some(policy) = settings.policy else {
         return Err(format!(
             "{}: which policy? Give a model or run directory with --policy DIR",
@@ -124,6 +176,7 @@ pub(crate) fn run(benchmark: &'static Benchmark, settings: Settings, step: Optio
     let options = benchmark::Options {
         benchmark,
         data: settings.data,
+        columns: settings.columns.unwrap_or_default(),
         languages: settings.lang,
         policy,
         step,
@@ -143,21 +196,23 @@ pub(crate) fn run(benchmark: &'static Benchmark, settings: Settings, step: Optio
     let stop = Stop::default();
     signals::listen(stop.clone(), signals::Work::Evaluation)?;
     // With --json nothing but the object goes to stdout.
-    let mut watch: Box<dyn Watch> = if json { Box::new(Unwatched) } else { Box::new(Progress::new()) };
+    let mut watch: Box<dyn Watch> = if json { Box::new(NotesAside) } else { Box::new(Progress::new()) };
     match benchmark::evaluate(&options, &mut *watch, &stop)? {
-        Finish::Done(report) if json => println!("{}", serde_json::to_string(&*report)?),
+        Finish::Done(report) if json => out::json(&serde_json::to_string(&*report)?),
         Finish::Done(report) => say(&options, &report),
-        Finish::Interrupted { done, items } => {
-            let hint = if is_kept {
-                let again: Vec<String> = std::env::args().skip(1).collect();
-                format!("go on with the same command: burnish {}", again.join(" "))
-            } else {
-                "nothing was kept, as there is no --out DIR".to_owned()
-            };
-            eprintln!("stopped after {done} of {items} items; {hint}");
-        }
+        Finish::Interrupted { done, items } => say_interrupted(done, items, is_kept),
     }
     Ok(())
+}
+
+/// Says how far an evaluation came that was asked to stop.
+pub(crate) fn say_interrupted(done: usize, items: usize, is_kept: bool) {
+    let hint = if is_kept {
+        format!("go on with the same command: {}", program::again())
+    } else {
+        "nothing was kept, as there is no --out DIR".to_owned()
+    };
+    eprintln!("stopped after {done} of {items} items; {hint}");
 }
 
 fn say(options: &benchmark::Options, report: &Report) {
@@ -216,5 +271,16 @@ fn in_words(outcome: Outcome) -> &'static str {
         Outcome::NoAnswer => "without an answer",
         Outcome::Unreadable => "with an unreadable answer",
         Outcome::PromptTooLong => "not begun (the prompt is too long)",
+    }
+}
+
+/// Says what is worth reading, and nothing else, where it spoils no JSON.
+struct NotesAside;
+
+impl Watch for NotesAside {
+    fn event(&mut self, event: Event<'_>) {
+        if let Event::Note(note) = event {
+            super::say_notes(&[note]);
+        }
     }
 }

@@ -1,15 +1,16 @@
 //! `burnish data check|show`
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use burnish_core::{Message, Role};
 use burnish_data::overlap::{Counter, NGRAM, Overlap};
 use burnish_data::{Columns, Row, Stream, for_each_row};
+use burnish_run::text::visible_line;
 use clap::{Args, Subcommand};
 
 use super::Done;
+use crate::out;
 
 /// What to do with data files.
 #[derive(Debug, Subcommand)]
@@ -18,7 +19,8 @@ pub(crate) enum Command {
     Check(Check),
     /// Read a file to its end and show its first rows, as they are understood.
     Show {
-        /// A jsonl (packed with gzip or not) or parquet file.
+        /// A jsonl or csv file (packed with gzip or not), a tsv or a parquet file.
+        #[arg(value_parser = super::path())]
         file: PathBuf,
         /// How many rows to show.
         #[arg(long, default_value_t = 3)]
@@ -33,10 +35,10 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// Files of training rows.
-    #[arg(required = true)]
+    #[arg(required = true, value_parser = super::path())]
     training: Vec<PathBuf>,
     /// Files of evaluation rows.
-    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
+    #[arg(long, required = true, num_args = 1.., value_name = "FILE", value_parser = super::path())]
     against: Vec<PathBuf>,
     /// Words of a run that a training row must not share with an evaluation row.
     #[arg(long, default_value_t = NGRAM as u16, value_parser = clap::value_parser!(u16).range(1..))]
@@ -71,7 +73,8 @@ fn run_check(check: &Check) -> Done {
     }
     let report = counter.report();
     if check.json {
-        return say(&format!("{}\n", serde_json::to_string(&report)?));
+        out::json(&serde_json::to_string(&report)?);
+        return Ok(());
     }
     let mut text = String::new();
     for file in &report.files {
@@ -87,21 +90,13 @@ fn run_check(check: &Check) -> Done {
     if report.common_runs > 0 {
         writeln!(text, "{} runs of words that many evaluation rows share do not count", report.common_runs)?;
     }
-    writeln!(text, "{}", report.summary())?;
-    say(&text)
-}
-
-/// Prints `text`. A reader that has seen enough (`| head`) is no error.
-fn say(text: &str) -> Done {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        said => Ok(said?),
-    }
+    println!("{text}{}", report.summary());
+    Ok(())
 }
 
 fn show(file: &Path, count: usize, columns: &Columns) -> Done {
     let mut text = String::new();
-    if let Some(first) = Stream::open(file)?.next() {
+    if let Some(first) = Stream::of(file, columns)?.next() {
         // Where they can't be found out, reading the rows says so with its place.
         if let Ok(names) = columns.of(&first?.columns) {
             text = format!("columns: {names}\n");
@@ -114,7 +109,8 @@ fn show(file: &Path, count: usize, columns: &Columns) -> Done {
             text += &format!("\n{place}\n{}", shown(&row));
         }
     })?;
-    say(&format!("{text}\n{}: {rows} rows\n", file.display()))
+    println!("{text}\n{}: {rows} rows", file.display());
+    Ok(())
 }
 
 fn shown(row: &Row) -> String {
@@ -129,7 +125,8 @@ fn shown(row: &Row) -> String {
         for message in messages {
             field(&format!("{name} {}", role(message)), &message.content);
             for call in &message.tool_calls {
-                field("  calls", &format!("{} {}", call.function.name, call.function.arguments));
+                let arguments = burnish_core::json::text(&call.function.arguments).unwrap_or_default();
+                field("  calls", &format!("{} {arguments}", call.function.name));
             }
         }
     }
@@ -138,7 +135,9 @@ fn shown(row: &Row) -> String {
     }
     row.label.iter().for_each(|label| field("label", &label.to_string()));
     row.tools.iter().for_each(|tool| field("tool", &tool.name));
-    row.extra.iter().for_each(|(name, value)| field(&format!("extra {name}"), &value.to_string()));
+    row.extra
+        .iter()
+        .for_each(|(name, value)| field(&format!("extra {}", visible_line(name)), &value.to_string()));
     lines.concat()
 }
 

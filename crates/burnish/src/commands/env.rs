@@ -2,6 +2,7 @@
 
 use burnish_core::Role;
 use burnish_env::{CATALOGUE, Generator};
+use burnish_run::recipe::TASKS_MAX;
 use clap::Subcommand;
 use serde_json::Value;
 
@@ -22,7 +23,7 @@ pub(crate) enum Command {
         #[arg(long, default_value_t = 200)]
         tasks: usize,
         /// Seed of the tasks.
-        #[arg(long, default_value_t = 0)]
+        #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
         seed: u64,
     },
 }
@@ -63,6 +64,9 @@ fn show(id: &str, overrides: &[String], count: usize, seed: u64) -> Done {
 }
 
 fn show_tasks(generator: &dyn Generator, count: usize, seed: u64) -> Done {
+    if count as u64 > TASKS_MAX {
+        return Err(format!("--tasks {count}: must be {TASKS_MAX} or less").into());
+    }
     let set = generator.tasks(seed, count)?;
     println!("\nacceptance, {count} tasks:");
     for cell in &set.cells {

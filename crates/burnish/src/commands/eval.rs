@@ -2,22 +2,26 @@
 
 use std::path::{Path, PathBuf};
 
-use burnish_eval::Summary;
+use burnish_eval::{Measure, Summary};
 use burnish_run::inspect;
+use burnish_run::items::Evaluated;
+use burnish_run::watch::{Stop, Unwatched, Watch};
 use clap::Args;
 
+use super::benchmark::say_interrupted;
 use super::{Done, benchmark};
-use crate::progress::evaluation_line;
+use crate::progress::{Progress, evaluation_line};
+use crate::{out, signals};
 
 /// What to evaluate.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// A recipe, a run directory, or the name of a benchmark (--list). What exists as a path is a path.
-    #[arg(required_unless_present = "list")]
+    #[arg(required_unless_present = "list", value_parser = super::path())]
     target: Option<PathBuf>,
     /// Of a recipe: changes, `key.sub=value`.
     overrides: Vec<String>,
-    /// Of a run: the checkpoint after this step instead of the newest.
+    /// Of a run (that of --policy, where it is given): the checkpoint after this step instead of the newest.
     #[arg(long)]
     step: Option<u64>,
     /// The evaluation of `[[eval.also]]` that is called so, instead of the main one.
@@ -53,25 +57,66 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         }
         return benchmark::run(benchmark, arguments.benchmark, arguments.step, arguments.json);
     }
-    if let Some(option) = arguments.benchmark.first_given() {
+    of_recipe(path, &arguments)
+}
+
+/// Evaluates on the held-out tasks of a recipe or a run.
+fn of_recipe(path: &Path, arguments: &Arguments) -> Done {
+    let settings = &arguments.benchmark;
+    if let Some((option, instead)) = settings.first_of_benchmarks() {
         return Err(format!(
-            "{option} is for benchmarks (`burnish eval --list`), and `{}` is a path; how a recipe is evaluated stands in \
-             its [eval]",
+            "{option} is for benchmarks (`burnish eval --list`), and `{}` is a path; {instead}",
             path.display()
         )
         .into());
     }
-    let target = inspect::Target::open(path, &arguments.overrides, arguments.step)?;
-    let summary = target.evaluate(arguments.also.as_deref())?.summary;
-    if arguments.json {
-        println!("{}", serde_json::to_string(&summary)?);
-        return Ok(());
+    if let Some(step) = arguments.step.filter(|_| settings.policy.is_none() && path.is_file()) {
+        return Err(format!(
+            "--step {step}: `{}` is a file, which has no steps; give a run directory",
+            path.display()
+        )
+        .into());
     }
-    println!("policy   {}", target.policy_dir().display());
-    println!("tasks    {} ({} episodes)", summary.tasks, summary.episodes);
-    println!("result   {}", evaluation_line(&summary));
-    say_details(&summary);
-    Ok(())
+    let overrides: Vec<String> = arguments.overrides.iter().cloned().chain(settings.as_overrides()).collect();
+    let target = match (&settings.policy, settings.endpoint()?) {
+        (_, Some(endpoint)) if arguments.step.is_some() => {
+            return Err(format!("--step: {} is a server, which has no steps", endpoint.url).into());
+        }
+        (_, Some(endpoint)) => inspect::Target::asking(path, &overrides, endpoint)?,
+        (Some(policy), None) => inspect::Target::with_policy(path, &overrides, policy, arguments.step)?,
+        (None, None) => inspect::Target::open(path, &overrides, arguments.step)?,
+    };
+    super::say_notes(target.notes());
+    let stop = Stop::default();
+    if settings.out.is_some() {
+        signals::listen(stop.clone(), signals::Work::Evaluation)?;
+    }
+    // With --json nothing but the object goes to stdout; what takes a moment needs no progress.
+    let is_quiet = arguments.json || (settings.out.is_none() && settings.policy.is_none());
+    let mut watch: Box<dyn Watch> = if is_quiet { Box::new(Unwatched) } else { Box::new(Progress::new()) };
+    let also = arguments.also.as_deref();
+    let summary = match target.evaluate_items(also, settings.out.as_deref(), &mut *watch, &stop)? {
+        Evaluated::Done(summary) => summary,
+        Evaluated::Interrupted { done, items } => {
+            say_interrupted(done, items, settings.out.is_some());
+            return Ok(());
+        }
+    };
+    if arguments.json {
+        out::json(&serde_json::to_string(&summary)?);
+    } else {
+        println!("policy   {}", target.policy_shown());
+        println!("tasks    {} ({} episodes)", summary.tasks, summary.episodes);
+        println!("result   {}", evaluation_line(&summary));
+        say_details(&summary);
+        if let Some(out) = &settings.out {
+            println!("records  {}", out.join("items.jsonl").display());
+        }
+    }
+    match summary.leading() {
+        Some(_) => Ok(()),
+        None => Err(format!("nothing could be scored: {}", summary.left_out().join("; ")).into()),
+    }
 }
 
 /// What looks like a name and not like a path: one part without an ending.
@@ -93,13 +138,13 @@ fn say_details(summary: &Summary) {
     for (name, rate) in &summary.flags {
         println!("flag     {name}: {:.1} %", 100.0 * rate);
     }
+    let measure = summary.headline;
     for (label, values) in &summary.by_label {
         for (value, slice) in values {
-            println!(
-                "success  {label}={value}: {:.1} % of {} tasks",
-                100.0 * slice.success.mean,
-                slice.tasks
-            );
+            let Some(level) = slice.leading() else { continue };
+            let (level, tasks) = (measure.level(level.mean), slice.tasks);
+            let of = if measure == Measure::Success { "of" } else { "over" };
+            println!("{:8} {label}={value}: {level} {of} {tasks} tasks", measure.name());
         }
     }
     for (label, values) in &summary.flags_by_label {

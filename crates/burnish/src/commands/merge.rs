@@ -11,13 +11,16 @@ use super::Done;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// A run directory whose policy was trained with `policy.lora`, or an adapter's directory (PEFT).
+    #[arg(value_parser = super::path())]
     source: PathBuf,
     /// The model directory to make; it must not exist yet.
+    #[arg(value_parser = super::path())]
     output: PathBuf,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Done {
-    let adapter = merge::merge(&arguments.source, &arguments.output)?;
+    let (adapter, notes) = merge::merge(&arguments.source, &arguments.output)?;
+    super::say_notes(&notes);
     println!("merged {} into its base: {}", adapter.display(), arguments.output.display());
     Ok(())
 }

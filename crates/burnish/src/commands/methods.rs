@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use burnish_run::methods::{self, Method, SYSTEMS, Scaffold, Status, System};
+use burnish_run::methods::{self, Method, PRESETS, SYSTEMS, Scaffold, Status, System};
 use clap::{Args, Subcommand};
 
 use super::Done;
+use crate::out;
+use crate::program::as_called;
 
 /// What to list.
 #[derive(Debug, Args)]
@@ -24,7 +26,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show one: the equation, settings and source of a part, what a system is composed of.
+    /// Show one: the equation, settings and source of a part, what a system is composed of, what a preset sets.
     Show {
         /// Its id.
         id: String,
@@ -44,13 +46,13 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         Some(Command::Show { id }) => show(&id),
         Some(Command::New { family, id }) => begin(&family, &id),
         None if arguments.json => {
-            println!("{}", serde_json::to_string_pretty(&methods::json()?)?);
+            out::json(&serde_json::to_string_pretty(&methods::json()?)?);
             Ok(())
         }
         None => {
             match arguments.page.as_deref() {
-                Some("methods") => print!("{}", methods::systems()),
-                Some(_) => print!("{}", methods::objectives()),
+                Some("methods") => out::file(&methods::systems()),
+                Some(_) => out::file(&methods::objectives()),
                 None => list(),
             }
             Ok(())
@@ -73,21 +75,30 @@ fn list() {
         }
         println!("  {:28} {}", card.id, card.title);
     }
-    println!("\nburnish methods show ID   says how each is computed or composed, and chosen");
+    println!("\nPresets: another framework's settings, `preset = \"ID\"` in a recipe");
+    for preset in PRESETS {
+        println!("  {:28} {}", preset.id, preset.origin);
+    }
+    println!(
+        "\n{}   says how each is computed or composed, and chosen",
+        as_called("burnish methods show ID")
+    );
 }
 
 fn show(id: &str) -> Done {
     let all = methods::all();
     let found: Vec<&Method> = all.iter().filter(|method| method.card.id == id).collect();
     let system = SYSTEMS.iter().find(|system| system.id == id);
-    if found.is_empty() && system.is_none() {
-        let mut known: Vec<&str> = SYSTEMS.iter().map(|system| system.id).collect();
-        for Method { card, .. } in &all {
-            if !known.contains(&card.id) {
-                known.push(card.id);
-            }
-        }
-        return Err(format!("no method is called `{id}`; there are: {}", known.join(", ")).into());
+    let preset = PRESETS.iter().find(|preset| preset.id == id);
+    if found.is_empty() && system.is_none() && preset.is_none() {
+        let meant = methods::nearest(id).map(|meant| format!("did you mean `{meant}`? ")).unwrap_or_default();
+        let known = methods::ids().join(", ");
+        return Err(
+            format!("no method and no preset is called `{id}`\n  help: {meant}There are: {known}").into()
+        );
+    }
+    if let Some(preset) = preset {
+        print!("{}", methods::preset(preset));
     }
     if let Some(system) = system {
         show_system(system, &all);
@@ -100,7 +111,7 @@ fn show(id: &str) -> Done {
         println!("defaults    {defaults}");
         println!("needs       {}", if needs.is_empty() { "nothing more".into() } else { needs.join(", ") });
         println!("status      {status}");
-        println!("compared    {:?}", card.check);
+        println!("compared    {}", methods::compared(card.check));
         if let Some(guess) = card.reconstructed {
             println!("guessed     {guess}");
         }
@@ -124,10 +135,10 @@ fn show_system(system: &System, parts: &[Method]) {
     println!("reduces to  {}", said(system.reduces_to));
     println!("played on   {}", said(system.environments));
     if let Some(command) = system.command() {
-        println!("command     {command}");
+        println!("command     {}", as_called(&command));
     }
     if let Some(study) = system.study {
-        println!("study       burnish study {study}");
+        println!("study       {}", as_called(&format!("burnish study {study}")));
     }
     println!("results     {}", said(system.results));
     println!("paper       {}", system.paper);
@@ -147,16 +158,14 @@ fn begin(family: &str, id: &str) -> Done {
     }
     if family == "system" {
         println!("\nnext: name its paper, its parts and its recipe in the card;");
-        println!(
-            "then: cargo fmt && burnish methods --page methods > docs/methods.md && cargo test -p burnish-run"
-        );
+        let page = as_called("burnish methods --page methods > docs/methods.md");
+        println!("then: cargo fmt && {page} && cargo test -p burnish-run");
         return Ok(());
     }
     println!(
         "\nnext: write the equation into its head and its code, a test of each `reduces to`, golden numbers;"
     );
-    println!(
-        "then: cargo fmt && cargo test -p burnish-rl && burnish methods --page objectives > docs/objectives.md"
-    );
+    let page = as_called("burnish methods --page objectives > docs/objectives.md");
+    println!("then: cargo fmt && cargo test -p burnish-rl && {page}");
     Ok(())
 }

@@ -1,17 +1,18 @@
 //! `burnish metrics`
 
-use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
 use burnish_run::metrics::{self, aliases::Names};
 use clap::Args;
 
 use super::Done;
+use crate::out;
 
 /// Which run, and whose names.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// A run directory.
+    #[arg(value_parser = super::path())]
     run: PathBuf,
     /// Whose names the metrics get: trl, verl or prime-rl.
     #[arg(long, default_value = "trl", value_parser = names)]
@@ -23,12 +24,10 @@ fn names(text: &str) -> Result<Names, String> {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Done {
-    let mut out = std::io::stdout().lock();
     for row in metrics::of_run(&arguments.run, arguments.names)? {
-        match out.write_all(row.to_line().as_bytes()) {
-            // Whoever reads, as `head` does, has enough.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => break,
-            written => written?,
+        out::json(row.to_line().trim_end());
+        if !out::is_read() {
+            break;
         }
     }
     Ok(())

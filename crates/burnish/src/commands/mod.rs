@@ -1,5 +1,9 @@
 //! One file a command.
 
+use std::path::PathBuf;
+
+use clap::builder::{PathBufValueParser, TypedValueParser};
+
 pub(crate) mod benchmark;
 pub(crate) mod data;
 pub(crate) mod env;
@@ -10,6 +14,22 @@ pub(crate) mod metrics;
 pub(crate) mod rollout;
 pub(crate) mod study;
 pub(crate) mod train;
+pub(crate) mod verify;
+
+/// Reads how many of something are wanted, where none makes no sense.
+pub(crate) fn at_least_one(text: &str) -> Result<usize, &'static str> {
+    text.parse().ok().filter(|count| *count > 0).ok_or("must be a whole number, 1 or more")
+}
 
 /// What a command returns: an error is printed and ends the program with status 1.
 pub(crate) type Done = Result<(), Box<dyn std::error::Error>>;
+
+/// Reads an argument that is a path as the paths of recipes are read: `--out=~/x` reaches the program as it stands.
+pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| burnish_run::recipe::expand(&path))
+}
+
+/// Says what a person should know beside the result, where it spoils no output that is read by a program.
+pub(crate) fn say_notes(notes: &[String]) {
+    notes.iter().for_each(|note| eprintln!("note: {note}"));
+}

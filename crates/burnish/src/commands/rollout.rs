@@ -13,24 +13,24 @@ use super::Done;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// A recipe whose policy plays its environment.
-    #[arg(required_unless_present = "from")]
+    #[arg(required_unless_present = "from", value_parser = super::path())]
     recipe: Option<PathBuf>,
     /// Changes of the recipe, `key.sub=value`.
     overrides: Vec<String>,
     /// Show stored episodes of this run instead.
-    #[arg(long, value_name = "RUN_DIR", conflicts_with = "recipe")]
+    #[arg(long, value_name = "RUN_DIR", conflicts_with = "recipe", value_parser = super::path())]
     from: Option<PathBuf>,
     /// Of a run: the step (the newest by default).
-    #[arg(long, requires = "from")]
+    #[arg(long, requires = "from", conflicts_with = "recipe")]
     step: Option<u64>,
     /// Of a run: held-out episodes instead of training episodes.
-    #[arg(long, requires = "from")]
+    #[arg(long, requires = "from", conflicts_with = "recipe")]
     eval: bool,
     /// Of a run: episodes of the evaluation of `[[eval.also]]` that is called so.
-    #[arg(long, value_name = "NAME", requires = "from", conflicts_with = "eval")]
+    #[arg(long, value_name = "NAME", requires = "from", conflicts_with_all = ["eval", "recipe"])]
     also: Option<String>,
     /// How many episodes.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 4, value_parser = super::at_least_one)]
     count: usize,
 }
 
@@ -45,7 +45,12 @@ pub(crate) fn run(arguments: Arguments) -> Done {
             inspect::stored(dir, arguments.step, &kind, arguments.count)?
         }
         (None, Some(recipe)) => {
-            inspect::Target::open(recipe, &arguments.overrides, None)?.sample(arguments.count)?
+            let target = inspect::Target::open(recipe, &arguments.overrides, None)?;
+            super::say_notes(target.notes());
+            if !target.holds_out() {
+                eprintln!("the recipe holds no tasks out (`eval.tasks = 0`): these are tasks of training");
+            }
+            target.sample(arguments.count)?
         }
         (None, None) => return Err("give a recipe, or a run directory with --from".into()),
     };
@@ -68,7 +73,11 @@ fn show(shown: &Shown) {
                 verdict.rewards.iter().map(|(name, value)| format!("{name} {value}")).collect();
             let flags: Vec<&str> =
                 verdict.flags.iter().filter(|(_, on)| **on).map(|(name, _)| name.as_str()).collect();
-            let outcome = if verdict.success { "success" } else { "failure" };
+            let outcome = match (verdict.has_success, verdict.success) {
+                (true, true) => "success",
+                (true, false) => "failure",
+                (false, _) => "judged",
+            };
             println!("--- {outcome}; rewards: {}; flags: {}", rewards.join(", "), flags.join(", "));
         }
     }

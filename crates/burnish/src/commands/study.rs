@@ -1,23 +1,23 @@
 //! `burnish study`
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use burnish_run::study::{self, Findings, Made, PlannedRun, Ran, State, Study};
 use burnish_run::watch::{Event, Stop, Watch};
 use clap::Args;
-use indicatif::HumanDuration;
 
 use super::Done;
-use crate::progress::{Progress, evaluation_line, print_line};
-use crate::signals;
+use crate::program::as_called;
+use crate::progress::{Progress, evaluation_line, in_time};
+use crate::{program, signals, words};
 
 /// What to study.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The study: a TOML file.
-    #[arg(required_unless_present = "index")]
+    #[arg(required_unless_present = "index", value_parser = super::path())]
     file: Option<PathBuf>,
     /// Changes of the study file, `study.seeds=1`.
     overrides: Vec<String>,
@@ -28,13 +28,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ARM")]
     only: Option<String>,
     /// Runs side by side, each with its share of the cores, instead of `study.jobs`.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=study::JOBS_MAX as i64))]
     jobs: Option<u16>,
     /// Make no run; write the page of what is finished.
     #[arg(long, conflicts_with_all = ["dry_run", "only", "jobs"])]
     report_only: bool,
     /// Make no run; write `DIR/README.md`, one table over all studies whose results lie in DIR.
-    #[arg(long, value_name = "DIR", exclusive = true)]
+    #[arg(long, value_name = "DIR", exclusive = true, value_parser = super::path())]
     index: Option<PathBuf>,
 }
 
@@ -54,31 +54,31 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         say_plan(&study, &runs);
         return Ok(());
     }
-    let command = command_line(&file, &arguments.overrides);
     let ran = if arguments.report_only {
         Ran::default()
     } else {
         make_runs(&study, &runs, arguments.jobs.map_or(study.jobs, usize::from))?
     };
     for failed in &ran.failed {
-        eprintln!("error: arm `{}`, seed {}: {}", failed.arm, failed.seed, failed.error);
+        let error = as_called(&words::plain(&failed.error.to_string()));
+        eprintln!("error: arm `{}`, seed {}: {error}", failed.arm, failed.seed);
     }
     if let Some(error) = ran.refused {
         return Err(error.into());
     }
     if ran.is_stopped {
-        println!("stopped and saved; the same command goes on from here: {command}");
+        println!("stopped and saved; the same command goes on from here: {}", program::again());
         println!("with --report-only it writes the page of what is finished");
         return Ok(());
     }
     let findings = Findings::of(&study, &study.plan()?)?;
     let made = Made {
-        command,
+        command: study.command(),
         machine: machine(),
         version: concat!("burnish ", env!("BURNISH_VERSION")).to_owned(),
     };
     let written = findings.write(&study, &made)?;
-    println!("\n{}\n", findings.success_table());
+    println!("\n{}\n", findings.headline_table());
     for warning in &findings.warnings {
         println!("{warning}");
     }
@@ -89,18 +89,6 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         0 => Ok(()),
         failed => Err(format!("{failed} runs could not go on, and are not in the table").into()),
     }
-}
-
-fn command_line(file: &Path, overrides: &[String]) -> String {
-    let mut words = vec!["burnish".to_owned(), "study".to_owned(), file.display().to_string()];
-    words.extend(overrides.iter().map(|change| in_shell(change)));
-    words.join(" ")
-}
-
-/// The word as a shell takes it for one.
-fn in_shell(word: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=,:+@%".contains(&byte);
-    if word.bytes().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 fn say_plan(study: &Study, runs: &[PlannedRun]) {
@@ -139,10 +127,10 @@ fn make_runs(study: &Study, runs: &[PlannedRun], jobs: usize) -> Result<Ran, Box
             0 => String::new(),
             done => {
                 let left = start.elapsed().as_secs_f64() / done as f64 * (open - done) as f64;
-                format!(" (about {} left)", HumanDuration(Duration::from_secs_f64(left)))
+                format!(" (about {} left)", in_time(Duration::from_secs_f64(left)))
             }
         };
-        print_line(&format!("run {number} of {open}: {} seed {}{left}", run.name, run.seed));
+        println!("run {number} of {open}: {} seed {}{left}", run.name, run.seed);
         if jobs == 1 {
             Box::new(Progress::new())
         } else {
@@ -160,9 +148,9 @@ struct Prefixed {
 impl Watch for Prefixed {
     fn event(&mut self, event: Event<'_>) {
         match event {
-            Event::Note(line) => print_line(&format!("{}: {line}", self.prefix)),
+            Event::Note(line) => println!("{}: {}", self.prefix, as_called(&words::plain(&line))),
             Event::Evaluated { step, name: None, summary } => {
-                print_line(&format!("{}: after {step} steps: {}", self.prefix, evaluation_line(summary)));
+                println!("{}: after {step} steps: {}", self.prefix, evaluation_line(summary));
             }
             _ => {}
         }

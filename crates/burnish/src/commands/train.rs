@@ -1,22 +1,24 @@
 //! `burnish train` and `burnish sft`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use burnish_run::recipe::{Method, Recipe};
-use burnish_run::run_dir::RunDir;
+use burnish_run::recipe::{self, Method, Recipe};
+use burnish_run::run_dir::{RunDir, Taken};
 use burnish_run::stages::{self, Made};
+use burnish_run::text::shell_path;
 use burnish_run::train::{Finish, Outcome, Run};
 use burnish_run::watch::Stop;
 use clap::Args;
 
 use super::Done;
+use crate::program::as_called;
 use crate::progress::{Progress, evaluation_line};
-use crate::signals;
+use crate::{out, signals};
 
 /// What to train.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The recipe: a TOML file.
+    /// The recipe: a TOML file. With --resume, a change of the run's recipe.
     #[arg(required_unless_present = "resume")]
     recipe: Option<PathBuf>,
     /// Changes of the recipe, `key.sub=value`.
@@ -24,9 +26,13 @@ pub(crate) struct Arguments {
     /// Print the resolved recipe and stop.
     #[arg(long)]
     dry_run: bool,
-    /// Go on with the run in this directory, from its last checkpoint.
-    #[arg(long, value_name = "RUN_DIR", conflicts_with_all = ["recipe", "dry_run"])]
+    /// Go on with the run in this directory, from its last checkpoint. Changes may follow: `train.max_steps=80` makes it
+    /// longer.
+    #[arg(long, value_name = "RUN_DIR", conflicts_with = "dry_run", value_parser = super::path())]
     resume: Option<PathBuf>,
+    /// Remove the run that is in `run.dir`, and begin again. What is no run is never removed.
+    #[arg(long, conflicts_with = "resume")]
+    overwrite: bool,
 }
 
 pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
@@ -36,36 +42,51 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
         signals::listen(stop.clone(), signals::Work::Training)?;
     }
     let mut run = match (&arguments.resume, &arguments.recipe) {
-        (Some(dir), _) => {
-            let run = Run::resume(dir, &mut progress)?;
+        (Some(dir), first) => {
+            let changes = changes(first.as_deref(), &arguments.overrides)?;
+            let run = Run::resume(dir, &changes, &mut progress)?;
             check_method(run.recipe(), method)?;
             run
         }
         (None, Some(path)) => {
-            let mut recipe = Recipe::read(path, &arguments.overrides)?;
+            let path = recipe::expand(path).map_err(|problem| format!("the recipe {problem}"))?;
+            let mut recipe = Recipe::read(&path, &arguments.overrides)?;
             check_method(&recipe, method)?;
             if arguments.dry_run {
                 stages::resolve(&mut recipe)?;
-                print!("{}", recipe.to_toml()?);
+                out::file(&recipe.to_toml()?);
                 return Ok(());
             }
-            RunDir::refuse_taken(&recipe.run.dir)?;
+            let taken = if arguments.overwrite { Taken::Removed } else { Taken::Refused };
+            RunDir::refuse_taken(&recipe.run.dir, taken)?;
             if let Made::Stopped { dir } = stages::make(&mut recipe, &mut progress, &stop)? {
                 println!("stopped while {} was made; the same command goes on from there", dir.display());
                 return Ok(());
             }
-            Run::start(recipe, &mut progress)?
+            Run::start_in(recipe, taken, &mut progress)?
         }
         (None, None) => return Err("give a recipe, or a run directory with --resume".into()),
     };
     match run.drive(&mut progress, &stop)? {
         Finish::Done(outcome) => say_outcome(&outcome),
         Finish::Interrupted { step } => {
-            let dir = run.dir().display();
-            println!("stopped after step {step} and saved; go on with: burnish train --resume {dir}");
+            let again = as_called(&format!("burnish train --resume {}", shell_path(run.dir())));
+            println!("stopped after step {step} and saved; go on with: {again}");
         }
     }
     Ok(())
+}
+
+/// What stands where a recipe would, and what follows, are changes of the recipe of a run that goes on.
+fn changes(first: Option<&Path>, rest: &[String]) -> Result<Vec<String>, String> {
+    let first = first.map(|first| first.to_string_lossy().into_owned());
+    match first {
+        Some(first) if !first.contains('=') => Err(format!(
+            "{first}: a run that is resumed has its recipe; after --resume RUN_DIR come changes only, such as \
+             train.max_steps=80"
+        )),
+        first => Ok(first.into_iter().chain(rest.iter().cloned()).collect()),
+    }
 }
 
 /// `burnish sft` runs imitation only.
@@ -85,19 +106,24 @@ fn say_outcome(outcome: &Outcome) {
         println!("held-out tasks before: {}", evaluation_line(before));
         println!("held-out tasks after:  {}", evaluation_line(after));
     }
-    if let Some(change) = &outcome.change {
-        println!(
-            "change:                {:+.1} points [{:+.1}, {:+.1}] (95 %, paired bootstrap over tasks)",
-            100.0 * change.success.mean,
-            100.0 * change.success.low,
-            100.0 * change.success.high
-        );
+    if let Some((change, leading)) = outcome.change.and_then(|change| Some((change, change.leading()?))) {
+        let said = change.headline.change_with_range(leading);
+        println!("change:                {said} (95 %, paired bootstrap over {} tasks)", change.tasks);
+    }
+    if let Some(unscored) = outcome.unscored.told() {
+        println!("{unscored}");
     }
     println!();
     println!("{dir}/report.html                 curves and drawn episodes");
-    println!("{}   the trained policy, a Hugging Face directory", outcome.checkpoint.display());
+    let what = if outcome.updates > 0 {
+        "the trained policy, a Hugging Face directory"
+    } else {
+        "the policy as it was before, a Hugging Face directory: no update was made, so nothing was learnt"
+    };
+    println!("{}   {what}", outcome.checkpoint.display());
     let kind = if outcome.method == Method::Grpo { "" } else { " --eval" };
-    println!("burnish rollout --from {dir} --step {}{kind}   shows what it did last", outcome.steps);
+    let show = format!("burnish rollout --from {} --step {}{kind}", shell_path(&outcome.dir), outcome.steps);
+    println!("{}   shows what it did last", as_called(&show));
     if outcome.method == Method::Grpo {
         println!(
             "next: another seed (run.seed=2 run.dir=...), harder boards (env.config...), or your own verifier"

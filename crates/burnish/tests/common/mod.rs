@@ -167,6 +167,8 @@ impl Scratch {
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_burnish"));
         command.args(arguments).current_dir(self.dir.path()).stdin(Stdio::null());
+        // As a person calls it, and not as a program of this test's cargo.
+        command.env_remove("CARGO");
         command
     }
 
@@ -183,6 +185,10 @@ pub struct Finished {
 }
 
 impl Finished {
+    pub fn of(arguments: &[&str], output: Output) -> Self {
+        Finished { what: arguments.join(" "), output }
+    }
+
     pub fn stdout(&self) -> String {
         String::from_utf8_lossy(&self.output.stdout).into_owned()
     }
@@ -299,4 +305,20 @@ fn fields(mut message: &[u8]) -> Vec<(u64, u64, &[u8])> {
 pub fn timeless_scalars(dir: &Path) -> Vec<(u64, String, u32)> {
     let all = scalars(dir).into_iter().filter(|scalar| !scalar.tag.contains("time"));
     all.map(|scalar| (scalar.step, scalar.tag, scalar.value.to_bits())).collect()
+}
+
+/// Makes a checkpoint what burnish wrote before checkpoints had digests: the trainer's files beside the weights, and sizes
+/// alone.
+pub fn as_before(checkpoint: &Path) {
+    let record = std::fs::read(checkpoint.join("trainer/trainer.json")).unwrap();
+    let mut record: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&record).unwrap();
+    record["format"] = 1.into();
+    record.remove("digest");
+    let files = record["files"].as_object().unwrap().iter();
+    let sizes = files.map(|(name, stamp)| (name.replace("trainer/", ""), stamp["bytes"].clone()));
+    record["files"] = sizes.collect();
+    let own = checkpoint.join("trainer");
+    std::fs::rename(own.join("trainer.safetensors"), checkpoint.join("trainer.safetensors")).unwrap();
+    std::fs::write(checkpoint.join("trainer.json"), serde_json::to_vec(&record).unwrap()).unwrap();
+    std::fs::remove_dir_all(own).unwrap();
 }

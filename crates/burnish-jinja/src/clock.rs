@@ -1,6 +1,6 @@
 //! `strftime` of a fixed time, for templates that write the date.
 
-use minijinja::{Error, ErrorKind};
+use crate::error::{Error, Result};
 
 const MONTHS: [&str; 12] = [
     "January",
@@ -68,7 +68,7 @@ impl Date {
 ///
 /// # Errors
 /// Names a code that is not supported.
-pub(crate) fn strftime(format: &str, unix_seconds: i64) -> Result<String, Error> {
+pub(crate) fn strftime(format: &str, unix_seconds: i64) -> Result<String> {
     let date = Date::at(unix_seconds);
     let mut out = String::new();
     let mut chars = format.chars();
@@ -85,7 +85,7 @@ pub(crate) fn strftime(format: &str, unix_seconds: i64) -> Result<String, Error>
             let dash = if is_bare { "-" } else { "" };
             let code = code.map(String::from).unwrap_or_default();
             let problem = format!("strftime_now: code %{dash}{code} is not supported");
-            return Err(Error::new(ErrorKind::InvalidOperation, problem));
+            return Err(Error::other(problem));
         };
         match text.trim_start_matches(['0', ' ']) {
             _ if !is_bare => out += &text,

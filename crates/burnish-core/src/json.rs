@@ -1,0 +1,146 @@
+//! JSON whose whole numbers may have any number of digits.
+//!
+//! A [`Value`] holds numbers of 64 bits, and makes a float of a longer whole number. Data can hold those (identities,
+//! hashes), and a policy reads their digits. So [`parse`] keeps such a number as an object of one key,
+//! `$burnish::integer`, with its digits; [`text`] writes it as the number that it was. (The feature
+//! `arbitrary_precision` of `serde_json` would change how every number of the program is read, and breaks `flatten` and
+//! `untagged`.)
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// The key of an object that stands for a long whole number.
+const LONG: &str = "$burnish::integer";
+
+/// Reads JSON.
+///
+/// # Errors
+/// As `serde_json`.
+pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
+    match marked(text) {
+        Cow::Borrowed(text) => serde_json::from_str(text),
+        // What is wrong is looked for in the text itself, whose columns are the person's.
+        Cow::Owned(marked) => serde_json::from_str(&marked).or_else(|_| serde_json::from_str(text)),
+    }
+}
+
+/// Writes JSON, with long whole numbers as their digits.
+///
+/// # Errors
+/// As `serde_json`.
+pub fn text<T: Serialize + ?Sized>(value: &T) -> Result<String, serde_json::Error> {
+    let mut text = serde_json::to_string(value)?;
+    // In a text the quotes would have backslashes before them, so this stands for nothing else.
+    let open = format!("{{\"{LONG}\":\"");
+    while let Some(at) = text.find(&open) {
+        let digits = at + open.len();
+        let Some(length) = text[digits..].find("\"}") else { break };
+        text.replace_range(digits + length..digits + length + 2, "");
+        text.replace_range(at..digits, "");
+    }
+    Ok(text)
+}
+
+/// The digits of a long whole number; `None` for every other value.
+pub fn long_digits(value: &Value) -> Option<&str> {
+    let map = value.as_object().filter(|map| map.len() == 1)?;
+    let digits = map.get(LONG)?.as_str()?;
+    is_whole(digits).then_some(digits)
+}
+
+/// The value with the nearest float in place of each long whole number.
+#[must_use]
+pub fn rounded(value: Value) -> Value {
+    if let Some(number) = long_digits(&value).and_then(|digits| digits.parse::<f64>().ok()) {
+        return json!(number);
+    }
+    match value {
+        Value::Array(items) => Value::Array(items.into_iter().map(rounded).collect()),
+        Value::Object(map) => {
+            Value::Object(map.into_iter().map(|(key, value)| (key, rounded(value))).collect::<Map<_, _>>())
+        }
+        value => value,
+    }
+}
+
+fn is_whole(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The text with every whole number that a [`Value`] can't hold as an object; -0, which is a whole number too, as 0.
+fn marked(text: &str) -> Cow<'_, str> {
+    let bytes = text.as_bytes();
+    let mut out = String::new();
+    let mut copied = 0;
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => {
+                at += 1;
+                while at < bytes.len() && bytes[at] != b'"' {
+                    at += if bytes[at] == b'\\' { 2 } else { 1 };
+                }
+                at += 1;
+            }
+            b'-' | b'0'..=b'9' => {
+                let begin = at;
+                while at < bytes.len() && matches!(bytes[at], b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9')
+                {
+                    at += 1;
+                }
+                let number = &text[begin..at];
+                let is_long = number.len() >= 19
+                    && is_whole(number)
+                    && !number.trim_start_matches('-').starts_with('0')
+                    && number.parse::<i64>().is_err()
+                    && number.parse::<u64>().is_err();
+                if is_long || number == "-0" {
+                    out += &text[copied..begin];
+                    out += &if is_long { format!("{{\"{LONG}\":\"{number}\"}}") } else { "0".to_owned() };
+                    copied = at;
+                }
+            }
+            _ => at += 1,
+        }
+    }
+    if copied == 0 { Cow::Borrowed(text) } else { Cow::Owned(out + &text[copied..]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_whole_numbers_keep_their_digits() {
+        let given = r#"{"a":[18446744073709551616,-9223372036854775809,18446744073709551615],"b":"1e5 \"99999999999999999999\\","c":{"d":123456789012345678901234567890}}"#;
+        let value = parse(given).unwrap();
+        assert_eq!(long_digits(&value["a"][0]), Some("18446744073709551616"));
+        assert_eq!(long_digits(&value["a"][1]), Some("-9223372036854775809"));
+        assert_eq!(value["a"][2], json!(u64::MAX));
+        assert_eq!(value["b"], "1e5 \"99999999999999999999\\");
+        assert_eq!(text(&value).unwrap(), given);
+        assert_eq!(rounded(value)["c"]["d"], json!(123_456_789_012_345_678_901_234_567_890_f64));
+    }
+
+    #[test]
+    fn other_numbers_are_read_as_ever() {
+        let floats = "[1.0, -0.0, 1e20, 12345678901234567890.5, 1E400]";
+        assert!(parse(floats).is_err(), "no float is so great");
+        let floats = "[1.0, -0.0, 1e20, 12345678901234567890.5]";
+        assert_eq!(parse(floats).unwrap(), serde_json::from_str::<Value>(floats).unwrap());
+        assert_eq!(parse("[-0, 7]").unwrap(), json!([0, 7]));
+        assert_eq!(parse("-0").unwrap().to_string(), "0");
+    }
+
+    #[test]
+    fn an_error_names_the_place_in_the_text_itself() {
+        let error = parse(r#"{"a": 123456789012345678901234567890, "b": }"#).unwrap_err();
+        assert_eq!(error.column(), 44);
+        for broken in ["\"", "\"\\", "[00000000000000000000000]", "-", "{\"a\": 1234567890123456789012-3}"] {
+            assert!(parse(broken).is_err(), "{broken}");
+        }
+    }
+}

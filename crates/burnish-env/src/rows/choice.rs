@@ -1,0 +1,255 @@
+//! What judges, as a configuration says it: by name, by command, or row by row.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use burnish_verify::Verifier;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+
+use super::config::{bounds, label};
+use super::data::column;
+use crate::EnvError;
+use crate::settings::{check_bounds, config_error};
+
+/// What judges: the name of a built-in verifier, or a table for a command of one's own, or for a choice by a column.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum VerifierConfig {
+    /// Compares the answer with the row's: `number`, `math`, `choice`, `exact`, `text`, `json`, `abstention`.
+    BuiltIn(Verifier),
+    /// An external command.
+    Command(CommandConfig),
+    /// A column of each row says which.
+    Column(ByColumn),
+}
+
+/// A command that judges.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommandConfig {
+    /// Program and arguments (`["python3", "reward.py"]`); no shell is involved. Empty: nothing judges.
+    pub command: Vec<String>,
+    /// Longest wait for one line of judgement, in seconds.
+    pub timeout_seconds: f64,
+    /// What a freshly started process gets on top of that, for its imports.
+    pub startup_seconds: f64,
+    /// Processes that judge side by side, each started when it is needed. Left out: one a core, at least 4 and at most 8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<usize>,
+    /// Requests that go together: a line then holds a list of up to so many, and so does the answer. Left out: a line
+    /// holds one request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<usize>,
+}
+
+/// A verifier for each row, by what a column says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ByColumn {
+    /// The column.
+    pub column: String,
+    /// The verifiers of some of its values. Every other value is the name of a built-in verifier.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub map: BTreeMap<String, VerifierConfig>,
+}
+
+/// Processes of a command where the configuration does not say: hangs and servers are waited for by several even on a
+/// small machine, and memory is spent on no more than that.
+const WORKERS: std::ops::RangeInclusive<usize> = 4..=8;
+
+impl Default for CommandConfig {
+    fn default() -> Self {
+        CommandConfig {
+            command: Vec::new(),
+            timeout_seconds: 10.0,
+            startup_seconds: 30.0,
+            workers: None,
+            batch: None,
+        }
+    }
+}
+
+impl CommandConfig {
+    /// Most processes that judge side by side.
+    pub(super) fn workers(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.workers.unwrap_or_else(|| cores().clamp(*WORKERS.start(), *WORKERS.end()))
+    }
+
+    /// How long to wait for a judgement.
+    pub(super) fn patience(&self, is_fresh: bool) -> Duration {
+        Duration::from_secs_f64(self.timeout_seconds + if is_fresh { self.startup_seconds } else { 0.0 })
+    }
+}
+
+impl VerifierConfig {
+    /// Does anything judge?
+    pub(super) fn judges(&self) -> bool {
+        match self {
+            VerifierConfig::BuiltIn(_) | VerifierConfig::Column(_) => true,
+            VerifierConfig::Command(command) => !command.command.is_empty(),
+        }
+    }
+
+    /// Checks what the types do not; the verifier stands under `key`.
+    ///
+    /// # Errors
+    /// Names the first key that is missing or out of its bounds.
+    pub(super) fn check(&self, key: &str) -> Result<(), EnvError> {
+        match self {
+            VerifierConfig::BuiltIn(_) => Ok(()),
+            VerifierConfig::Command(command) => {
+                if command.command.first().is_some_and(String::is_empty) {
+                    let example = "name the program that judges, such as [\"python3\", \"reward.py\"]";
+                    return Err(config_error(&format!("{key}.command"), example));
+                }
+                check_bounds(&json!({"verifier": command}), &bounds()).map_err(|error| below(key, error))
+            }
+            VerifierConfig::Column(ByColumn { column, .. }) if column.is_empty() => {
+                let problem = "name the column that says which verifier judges a row";
+                Err(config_error(&format!("{key}.column"), problem))
+            }
+            VerifierConfig::Column(ByColumn { map, .. }) => map.iter().try_for_each(|(value, verifier)| {
+                let key = format!("{key}.map.{value}");
+                match verifier {
+                    VerifierConfig::Column(_) => {
+                        Err(config_error(&key, "a column can't send a row to another column"))
+                    }
+                    verifier if !verifier.judges() => {
+                        let problem = "name the program that judges, such as [\"python3\", \"reward.py\"]";
+                        Err(config_error(&format!("{key}.command"), problem))
+                    }
+                    verifier => verifier.check(&key),
+                }
+            }),
+        }
+    }
+
+    /// What judges a row.
+    ///
+    /// # Errors
+    /// If a column is to say it, and does not.
+    pub(super) fn of(&self, row: &Map<String, Value>) -> Result<VerifierConfig, String> {
+        let VerifierConfig::Column(by) = self else { return Ok(self.clone()) };
+        let value = by.value(row)?;
+        if let Some(verifier) = by.map.get(&value) {
+            return Ok(verifier.clone());
+        }
+        named(&value).map(VerifierConfig::BuiltIn).ok_or_else(|| {
+            format!(
+                "column `{}`: no verifier is called `{value}`; possible is one of {}, or name one for it in `verifier.map`",
+                by.column,
+                names()
+            )
+        })
+    }
+}
+
+impl ByColumn {
+    /// What the column says of a row.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub(super) fn value(&self, row: &Map<String, Value>) -> Result<String, String> {
+        column(row, &self.column, "verifier.column").map(label)
+    }
+}
+
+/// An error on a key of `verifier`, where that stands under `key`.
+fn below(key: &str, error: EnvError) -> EnvError {
+    match error {
+        EnvError::Config { key: inner, problem } => {
+            EnvError::Config { key: inner.replacen("verifier", key, 1), problem }
+        }
+        other => other,
+    }
+}
+
+fn named(name: &str) -> Option<Verifier> {
+    Verifier::ALL.into_iter().find(|verifier| verifier.name() == name)
+}
+
+fn names() -> String {
+    Verifier::ALL.map(Verifier::name).join(", ")
+}
+
+/// The table as it is written: of a command, or of a column.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Table {
+    command: Vec<String>,
+    timeout_seconds: f64,
+    startup_seconds: f64,
+    workers: Option<usize>,
+    batch: Option<usize>,
+    column: Option<String>,
+    map: Option<BTreeMap<String, VerifierConfig>>,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        let CommandConfig { command, timeout_seconds, startup_seconds, workers, batch } =
+            CommandConfig::default();
+        Table { command, timeout_seconds, startup_seconds, workers, batch, column: None, map: None }
+    }
+}
+
+impl Table {
+    fn read(self) -> Result<VerifierConfig, &'static str> {
+        let Table { command, timeout_seconds, startup_seconds, workers, batch, column, map } = self;
+        let command = CommandConfig { command, timeout_seconds, startup_seconds, workers, batch };
+        match (column, map) {
+            (None, None) => Ok(VerifierConfig::Command(command)),
+            _ if command != CommandConfig::default() => Err(
+                "verifier: `column` goes with `map` alone: a command for some values of the column, and how long to wait \
+                 for it, stand in `map`",
+            ),
+            (column, map) => Ok(VerifierConfig::Column(ByColumn {
+                column: column.unwrap_or_default(),
+                map: map.unwrap_or_default(),
+            })),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for VerifierConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NameOrTable;
+
+        impl<'de> Visitor<'de> for NameOrTable {
+            type Value = VerifierConfig;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let names = names();
+                write!(
+                    f,
+                    "one of {names}, or a table such as {{ command = [\"python3\", \"reward.py\"] }} or {{ column = \"kind\" }}"
+                )
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<VerifierConfig, E> {
+                named(name).map(VerifierConfig::BuiltIn).ok_or_else(|| {
+                    E::custom(format_args!("no verifier is called `{name}`; possible is {}", Expected(&self)))
+                })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<VerifierConfig, A::Error> {
+                Table::deserialize(MapAccessDeserializer::new(map))?.read().map_err(A::Error::custom)
+            }
+        }
+
+        struct Expected<'a>(&'a NameOrTable);
+
+        impl fmt::Display for Expected<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.expecting(f)
+            }
+        }
+
+        deserializer.deserialize_any(NameOrTable)
+    }
+}

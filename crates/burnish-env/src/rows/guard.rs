@@ -1,0 +1,42 @@
+//! What ends a command's processes when this process can no longer do so, because it was killed.
+
+use std::process::{Child, Command, Stdio};
+
+/// A shell that waits for the end of its stdin, whose other end only this process holds, and then kills a group of
+/// processes. It needs nothing from the command, which may ignore its own stdin, and reaches what the command has started.
+///
+/// Where no shell can be started there is no guard: the command then outlives a kill, as any other would.
+#[derive(Debug)]
+pub(super) struct Guard(Option<Child>);
+
+/// It is in a group of its own, so that what is sent to ours or to the command's does not reach it.
+const SCRIPT: &str = "trap '' HUP INT TERM; read -r _; kill -s KILL -- \"-$1\"";
+
+impl Guard {
+    /// Watches over the group of `leader`.
+    pub(super) fn over(leader: &Child) -> Self {
+        let mut shell = Command::new("/bin/sh");
+        shell
+            .args(["-c", SCRIPT, "burnish-guard", &leader.id().to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        #[cfg(unix)]
+        {
+            std::os::unix::process::CommandExt::process_group(&mut shell, 0);
+            Guard(shell.spawn().ok())
+        }
+        #[cfg(not(unix))]
+        Guard(None)
+    }
+}
+
+/// A guard that is no longer needed must not see the end of its stdin: the number of the group may be another's by then.
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(shell) = &mut self.0 {
+            let _ = shell.kill();
+            let _ = shell.wait();
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! A recipe's evaluation item by item: a record of each, kept as it is played.
+//!
+//! Tasks are played in chunks whose borders depend on the recipe alone, and a random number depends on the task and the rollout
+//! alone; so an evaluation that was stopped and goes on ends with the same bits.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+use std::time::Instant;
+
+use burnish_core::{
+    Ending, Episode, Message, Node, Policy, Sampled, Source, StopReason, Task, TaskId, Trace, Verdict,
+};
+use burnish_engine::LocalPolicy;
+use burnish_eval::{Measure, Summary, is_cut_short, is_success};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::RunError;
+use crate::benchmark::{PolicySettings, file_digest};
+use crate::eval_set::EvalSet;
+use crate::evaluate::{bootstrap_seed, play};
+use crate::inspect::{Player, Target};
+use crate::recipe::Recipe;
+use crate::records::{Item, Records, unwritable};
+use crate::served::Served;
+use crate::tasks::Tasks;
+use crate::watch::{Event, Stop, Watch};
+
+pub use burnish_engine::endpoint::EndpointConfig;
+
+/// Chunks are so many times what is sampled at once: the last answers of a chunk are waited for.
+const BATCHES: usize = 4;
+
+/// A task with its episodes: a line of `items.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ItemRecord {
+    /// The task.
+    pub id: String,
+    /// By which results are broken down.
+    pub labels: BTreeMap<String, String>,
+    /// The messages that the policy got, before its chat template.
+    pub prompt: Vec<Message>,
+    /// The episodes.
+    pub samples: Vec<PlayedSample>,
+}
+
+/// One episode.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlayedSample {
+    /// What the policy said, turn by turn.
+    pub answers: Vec<Message>,
+    /// Of several turns or agents, all that was said, as text in the policy's chat format.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub transcript: String,
+    /// What came of it.
+    pub outcome: PlayedOutcome,
+    /// The weighted reward; null where it could not be judged.
+    pub reward: Option<f64>,
+    /// What the verifier found.
+    pub verdict: Verdict,
+    /// Why it ended.
+    pub ending: Ending,
+    /// Did a limit cut an answer short?
+    pub is_cut_short: bool,
+    /// Tokens sampled; null where a server does not tell.
+    pub tokens: Option<usize>,
+    /// -log p of the sampled tokens, mean; null where there are none.
+    pub surprisal: Option<f64>,
+}
+
+/// What came of an episode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlayedOutcome {
+    /// It solved its task.
+    Success,
+    /// It did not.
+    Failure,
+    /// It has a reward, from an environment that reports no success.
+    Judged,
+    /// It could not be judged, and is in no mean.
+    Unscored,
+    /// The prompt does not fit the policy's context window: a failure.
+    PromptTooLong,
+}
+
+impl Item for ItemRecord {
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl PlayedSample {
+    fn of(episode: &Episode, weights: &BTreeMap<String, f64>, has_tokens: bool) -> Self {
+        let verdict = episode.verdict.clone();
+        let outcome = if episode.is_prompt_too_long() {
+            PlayedOutcome::PromptTooLong
+        } else if !verdict.is_scored() {
+            PlayedOutcome::Unscored
+        } else if is_success(episode) {
+            PlayedOutcome::Success
+        } else if verdict.has_success {
+            PlayedOutcome::Failure
+        } else {
+            PlayedOutcome::Judged
+        };
+        let nodes = || episode.traces.iter().flat_map(Trace::nodes);
+        let logprobs: Vec<f64> = nodes()
+            .filter_map(|node| node.sampled.as_ref())
+            .flat_map(|sampled| &sampled.logprobs)
+            .map(|logprob| f64::from(*logprob))
+            .collect();
+        let is_long = episode.answers.len() > 1 || episode.traces.len() > 1;
+        PlayedSample {
+            answers: episode.answers.clone(),
+            transcript: if is_long { nodes().map(|node| &*node.text).collect() } else { String::new() },
+            outcome,
+            reward: verdict.total(weights),
+            verdict,
+            ending: episode.ending,
+            is_cut_short: is_cut_short(episode),
+            tokens: has_tokens.then_some(logprobs.len()),
+            surprisal: (!logprobs.is_empty()).then(|| -logprobs.iter().sum::<f64>() / logprobs.len() as f64),
+        }
+    }
+
+    /// The episode as far as a summary looks at it: of its tokens there is the count and the mean.
+    fn episode(&self, task: &TaskId, rollout: usize) -> Episode {
+        let mut trace = Trace::new();
+        if let (Some(tokens), Some(surprisal)) = (self.tokens.filter(|tokens| *tokens > 0), self.surprisal) {
+            let stop = if self.is_cut_short { StopReason::TokensMax } else { StopReason::EndToken };
+            let logprobs = vec![-surprisal as f32; tokens];
+            let sampled = Sampled { logprobs, policy_version: 0, temperature: 1.0, stop };
+            let (ids, sources) = (vec![0; tokens], vec![Source::Policy; tokens]);
+            // A root of equal lengths is always taken.
+            let _ =
+                trace.push(Node { parent: None, text: String::new(), ids, sources, sampled: Some(sampled) });
+        }
+        Episode {
+            task: task.clone(),
+            rollout,
+            traces: vec![trace],
+            verdict: self.verdict.clone(),
+            ending: self.ending,
+            answers: self.answers.clone(),
+        }
+    }
+}
+
+/// Everything that decides the records: `eval.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    burnish: String,
+    /// What is played and how, from the recipe.
+    evaluation: Value,
+    /// Its files, or where it is asked.
+    policy: Value,
+    device: String,
+    /// Digests of the data files by name.
+    data: BTreeMap<String, String>,
+    /// Tasks that are played together.
+    chunk: usize,
+}
+
+/// How an evaluation ended.
+#[derive(Debug)]
+pub enum Evaluated {
+    /// Every task was played.
+    Done(Box<Summary>),
+    /// It was asked to stop.
+    Interrupted {
+        /// Tasks that are done, and kept where there is a directory for them.
+        done: usize,
+        /// Tasks in all.
+        items: usize,
+    },
+}
+
+impl Target {
+    /// Evaluates on the recipe's held-out tasks: those of the main evaluation, or of the one of `[[eval.also]]` called
+    /// `name`. With `out`, a record of every task is kept there, and what an earlier process kept is not played again.
+    ///
+    /// # Errors
+    /// If the policy or the tasks can't be used, no evaluation is called so, or `out` holds something else.
+    pub fn evaluate_items(
+        &self,
+        name: Option<&str>,
+        out: Option<&Path>,
+        watch: &mut dyn Watch,
+        stop: &Stop,
+    ) -> Result<Evaluated, RunError> {
+        let recipe = self.recipe();
+        self.refuse_nothing_held_out()?;
+        watch.event(Event::Doing("making tasks"));
+        let tasks = Tasks::make(recipe, false)?;
+        let set = tasks.evaluation(name)?;
+        let size = (BATCHES * recipe.rollout.batch_max / set.rollouts).max(1);
+        let ids: Vec<&str> = set.tasks.iter().map(|task| task.id.0.as_str()).collect();
+        let chunks: Vec<Range<usize>> =
+            (0..ids.len()).step_by(size).map(|from| from..ids.len().min(from + size)).collect();
+        let ends: Vec<usize> = chunks.iter().map(|chunk| chunk.end).collect();
+        // The policy first: where it can't be used nothing is written.
+        watch.event(Event::Doing("loading the policy"));
+        let loaded;
+        let mut served;
+        let mut local;
+        let policy: &mut dyn Policy = match self.player() {
+            Player::Endpoint(config) => {
+                served = Served::new(config, recipe, set)?;
+                &mut served
+            }
+            Player::Model { version, .. } => {
+                loaded = self.load()?;
+                local = LocalPolicy::new(&loaded.model, &loaded.chat, *version)
+                    .with_limits(recipe.rollout.limits());
+                &mut local
+            }
+        };
+        let keeping = match out {
+            Some(dir) => {
+                let settings = settings(self, set, size)?;
+                Some(Records::open::<ItemRecord, _>(dir, &settings, &ids, &ends)?)
+            }
+            None => None,
+        };
+        let (mut file, kept) = keeping.map_or((None, Vec::new()), |(file, kept)| (Some(file), kept));
+        let begin = kept.len();
+        if begin > 0 {
+            watch.event(Event::Note(format!("{begin} of {} tasks are there already", ids.len())));
+        }
+        let mut played = Played { set, weights: &recipe.reward.weights, episodes: Vec::new(), tokens: 0 };
+        played.add(&kept);
+        let has_tokens = matches!(self.player(), Player::Model { .. });
+        let start = Instant::now();
+        for chunk in chunks.into_iter().filter(|chunk| chunk.end > begin) {
+            if stop.is_asked() {
+                return Ok(Evaluated::Interrupted { done: chunk.start, items: ids.len() });
+            }
+            let end = chunk.end;
+            let episodes = play(recipe, policy, set, chunk.clone())?;
+            played.tokens += episodes.iter().map(Episode::sampled_tokens).sum::<usize>();
+            match &mut file {
+                // What is summed up is what was kept, so that nothing depends on which process played it.
+                Some(file) => {
+                    let records = records(&set.tasks[chunk], &episodes, played.weights, has_tokens);
+                    file.append(&records)?;
+                    played.add(&records);
+                }
+                None => played.episodes.extend(episodes),
+            }
+            watch.event(played.event(end, start));
+        }
+        let mut summary =
+            Summary::of(&set.tasks, &played.episodes, &recipe.reward.weights, bootstrap_seed(recipe));
+        if !has_tokens {
+            summary.completion_tokens_mean = None;
+        }
+        if let Some(file) = &file {
+            file.finish(&summary)?;
+        }
+        Ok(Evaluated::Done(Box::new(summary)))
+    }
+}
+
+/// What was played so far.
+struct Played<'a> {
+    set: &'a EvalSet,
+    weights: &'a BTreeMap<String, f64>,
+    episodes: Vec<Episode>,
+    /// Tokens that this process sampled.
+    tokens: usize,
+}
+
+impl Played<'_> {
+    fn add(&mut self, records: &[ItemRecord]) {
+        for record in records {
+            let task = TaskId(record.id.clone());
+            let episodes =
+                record.samples.iter().enumerate().map(|(rollout, sample)| sample.episode(&task, rollout));
+            self.episodes.extend(episodes);
+        }
+    }
+
+    fn event(&self, done: usize, start: Instant) -> Event<'static> {
+        let episodes = self.episodes.len();
+        let successes = self.episodes.iter().filter(|episode| is_success(episode)).count();
+        let is_rate = episodes > 0 && Measure::of(&self.episodes) == Measure::Success;
+        Event::Items {
+            done,
+            items: self.set.tasks.len(),
+            success: is_rate.then(|| successes as f64 / episodes as f64),
+            tokens_per_second: self.tokens as f64 / start.elapsed().as_secs_f64().max(1e-9),
+        }
+    }
+}
+
+fn records(
+    tasks: &[Task],
+    episodes: &[Episode],
+    weights: &BTreeMap<String, f64>,
+    has_tokens: bool,
+) -> Vec<ItemRecord> {
+    let rollouts = (episodes.len() / tasks.len().max(1)).max(1);
+    let record = |(task, episodes): (&Task, &[Episode])| ItemRecord {
+        id: task.id.0.clone(),
+        labels: task.labels.clone(),
+        prompt: task.prompt.clone(),
+        samples: episodes.iter().map(|episode| PlayedSample::of(episode, weights, has_tokens)).collect(),
+    };
+    tasks.iter().zip(episodes.chunks(rollouts)).map(record).collect()
+}
+
+fn settings(target: &Target, set: &EvalSet, chunk: usize) -> Result<Settings, RunError> {
+    let recipe: &Recipe = target.recipe();
+    let policy = match target.player() {
+        Player::Endpoint(endpoint) => json!({ "url": endpoint.url, "model": endpoint.model }),
+        Player::Model { dir, .. } => {
+            let precision = format!("{:?}", recipe.policy.sampling().precision).to_lowercase();
+            serde_json::to_value(PolicySettings::of(dir, &precision)?).map_err(unwritable)?
+        }
+    };
+    let mut data = BTreeMap::new();
+    for file in set.generator.files() {
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        data.insert(name, file_digest(&file)?);
+    }
+    let evaluation = json!({
+        "name": set.name,
+        "env": set.generator.id(),
+        "config": set.generator.config(),
+        "tasks": set.tasks.len(),
+        "seed": recipe.eval.seed,
+        "rollouts": set.rollouts,
+        "sampling": set.sampling,
+        "turns_max": recipe.rollout.turns_max,
+        "weights": recipe.reward.weights,
+        "plan": recipe.plan.as_ref().filter(|_| recipe.eval.draft),
+        "cycle": recipe.eval.cycle,
+    });
+    Ok(Settings {
+        burnish: env!("CARGO_PKG_VERSION").to_owned(),
+        evaluation,
+        policy,
+        device: recipe.device.clone(),
+        data,
+        chunk,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn episode(verdict: Verdict, ending: Ending, logprobs: &[f32]) -> Episode {
+        let mut trace = Trace::new();
+        let count = logprobs.len();
+        let stop = if ending == Ending::Truncated { StopReason::TokensMax } else { StopReason::EndToken };
+        let sampled = Sampled { logprobs: logprobs.to_vec(), policy_version: 3, temperature: 1.0, stop };
+        let (ids, sources) = (vec![7; count], vec![Source::Policy; count]);
+        trace.push(Node { parent: None, text: "said".into(), ids, sources, sampled: Some(sampled) }).unwrap();
+        let answers =
+            if ending == Ending::ContextOverflow { vec![] } else { vec![Message::assistant("said")] };
+        Episode { task: TaskId("a".into()), rollout: 0, traces: vec![trace], verdict, ending, answers }
+    }
+
+    #[test]
+    fn a_record_says_what_came_of_an_episode_and_its_summary_is_that_of_the_episode() {
+        let bare = Verdict { has_success: false, ..Verdict::scored("reward", 0.5, true) };
+        let cases = [
+            (Verdict::scored("valid", 1.0, true), Ending::Completed, PlayedOutcome::Success),
+            (Verdict::scored("valid", 0.25, false), Ending::Truncated, PlayedOutcome::Failure),
+            (bare, Ending::Completed, PlayedOutcome::Judged),
+            (Verdict::unscored("hung"), Ending::Completed, PlayedOutcome::Unscored),
+            (Verdict::unscored("too long"), Ending::ContextOverflow, PlayedOutcome::PromptTooLong),
+        ];
+        let weights = BTreeMap::from([("valid".to_owned(), 2.0)]);
+        for (verdict, ending, outcome) in cases {
+            let whole = episode(verdict, ending, &[-0.5, -1.0, -0.25]);
+            let sample = PlayedSample::of(&whole, &weights, true);
+            assert_eq!((sample.outcome, sample.reward), (outcome, whole.verdict.total(&weights)));
+            let line = serde_json::to_string(&sample).unwrap();
+            let read: PlayedSample = serde_json::from_str(&line).unwrap();
+            assert_eq!(read, sample, "{line}");
+            let of = |episode: Episode| {
+                let mut summary = Summary::of(&[], &[episode], &weights, 1);
+                // A mean in place of the tokens' own numbers.
+                let surprisal = summary.surprisal_mean.take();
+                (summary, surprisal.unwrap_or(0.0))
+            };
+            let (expected, found) = (of(whole), of(read.episode(&TaskId("a".into()), 0)));
+            assert_eq!(expected.0, found.0, "{line}");
+            assert!((expected.1 - found.1).abs() < 1e-6, "{line}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Where the model lies that a recipe or a person names: a model directory, a run, or an id of the Hugging Face hub, which
+//! is looked for where `hf download` puts it. Nothing is downloaded here.
+
+use std::path::{Component, Path, PathBuf};
+
+use burnish_train::checkpoint::{self, Extent};
+
+use crate::RunError;
+use crate::recipe::Recipe;
+use crate::run_dir::{CHECKPOINTS, RECIPE};
+use crate::watch::{Event, Watch};
+
+/// A model directory, and what to say where another name led to it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Located {
+    pub(crate) dir: PathBuf,
+    pub(crate) note: Option<String>,
+}
+
+/// Finds the model directory that `given` names.
+///
+/// # Errors
+/// If there is none: says what is missing, or how to download it.
+pub(crate) fn locate(given: &Path) -> Result<Located, RunError> {
+    locate_in(given, hub_cache().as_deref())
+}
+
+/// Puts the directories in place of other names of the models that a run starts from, so that the run goes on with the
+/// same ones whatever comes after.
+///
+/// # Errors
+/// As [`locate`].
+pub(crate) fn pin(recipe: &mut Recipe, watch: &mut dyn Watch) -> Result<(), RunError> {
+    let teacher = recipe.teacher.as_mut().and_then(|teacher| teacher.path.as_mut());
+    let paths = [("policy.path", recipe.policy.path.as_mut()), ("teacher.path", teacher)];
+    for (key, path) in paths {
+        let Some(path) = path else { continue };
+        let found = locate(path).map_err(|error| RunError::Refused(format!("{key}: {error}")));
+        let Located { dir, note } = found?;
+        if let Some(note) = note {
+            watch.event(Event::Note(format!("{key}: {note}")));
+            *path = dir;
+        }
+    }
+    Ok(())
+}
+
+/// The folder of the hub's cache, by the variables that `huggingface_hub` reads.
+fn hub_cache() -> Option<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    variable("HF_HUB_CACHE")
+        .or_else(|| variable("HUGGINGFACE_HUB_CACHE"))
+        .or_else(|| variable("HF_HOME").map(|home| home.join("hub")))
+        .or_else(|| variable("XDG_CACHE_HOME").map(|cache| cache.join("huggingface/hub")))
+        .or_else(|| std::env::home_dir().map(|home| home.join(".cache/huggingface/hub")))
+}
+
+fn is_model(dir: &Path) -> bool {
+    ["config.json", "adapter_config.json"].iter().any(|file| dir.join(file).is_file())
+}
+
+fn locate_in(given: &Path, cache: Option<&Path>) -> Result<Located, RunError> {
+    if is_model(given) {
+        check_whole(given)?;
+        return Ok(Located { dir: given.to_owned(), note: None });
+    }
+    if given.is_dir() {
+        return match given.join(RECIPE).is_file() || given.join(CHECKPOINTS).is_dir() {
+            true => of_run(given),
+            false => Err(RunError::Refused(format!(
+                "{}: is neither a model directory (no config.json or adapter_config.json) nor a run directory (no {RECIPE})",
+                given.display()
+            ))),
+        };
+    }
+    let shown = given.display();
+    if given.exists() {
+        return Err(RunError::Refused(format!(
+            "{shown}: is a file; name the directory of a model, with config.json, weights and tokenizer.json"
+        )));
+    }
+    let Some(id) = hub_id(given) else {
+        return Err(RunError::Refused(format!("{shown}: there is no such directory")));
+    };
+    match cache.map(|cache| (cache, cached(&id, cache))) {
+        Some((_, Some(dir))) if is_model(&dir) => {
+            check_whole(&dir)
+                .map_err(|error| RunError::Refused(format!("{error}; `hf download {id}` completes it")))?;
+            let note = Some(format!("{id} is taken from the hub's cache: {}", dir.display()));
+            Ok(Located { dir, note })
+        }
+        found => {
+            let looked = found
+                .map(|(cache, _)| format!(", nor a model `{id}` in the hub's cache {}", cache.display()));
+            Err(RunError::Refused(format!(
+                "{shown}: there is no such directory{}; `hf download {id}` puts a model of the Hugging Face hub there, \
+                 and `hf download {id} --local-dir DIR` into a directory to name instead",
+                looked.unwrap_or_default()
+            )))
+        }
+    }
+}
+
+/// The newest complete checkpoint of a run.
+fn of_run(run: &Path) -> Result<Located, RunError> {
+    match checkpoint::latest(&run.join(CHECKPOINTS), Extent::Model)? {
+        Some(newest) => {
+            let (dir, step) = (newest.checkpoint.path().to_owned(), newest.checkpoint.step());
+            let taken = format!(
+                "{} is a run directory; its newest checkpoint is taken, step {step}: {}",
+                run.display(),
+                dir.display()
+            );
+            let note = newest.notes().into_iter().chain([taken]).collect::<Vec<_>>().join("; ");
+            Ok(Located { dir, note: Some(note) })
+        }
+        None => Err(RunError::Refused(format!(
+            "{}: is a run directory without a checkpoint yet (`checkpoint.every` says when one is saved)",
+            run.display()
+        ))),
+    }
+}
+
+/// The id of a model on the hub that a path could be: `NAME` or `ORGANISATION/NAME`.
+fn hub_id(given: &Path) -> Option<String> {
+    let parts: Vec<&str> = given
+        .components()
+        .map(|part| match part {
+            Component::Normal(part) => part.to_str(),
+            _ => None,
+        })
+        .collect::<Option<_>>()?;
+    let is_name = |part: &&str| {
+        part.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    };
+    (parts.len() <= 2 && !parts.is_empty() && parts.iter().all(is_name)).then(|| parts.join("/"))
+}
+
+/// The snapshot of a model in the hub's cache: that of its main branch, else the only one there is.
+fn cached(id: &str, cache: &Path) -> Option<PathBuf> {
+    let folder = cache.join(format!("models--{}", id.replace('/', "--")));
+    let snapshots = folder.join("snapshots");
+    if let Ok(revision) = std::fs::read_to_string(folder.join("refs/main")) {
+        let dir = snapshots.join(revision.trim());
+        if dir.is_dir() {
+            return Some(dir);
+        }
+    }
+    let mut all = std::fs::read_dir(snapshots).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    let only = all.next()?;
+    all.next().is_none().then_some(only)
+}
+
+/// Names at once what a model directory lacks.
+fn check_whole(dir: &Path) -> Result<(), RunError> {
+    let has = |file: &str| dir.join(file).is_file();
+    if has("adapter_config.json") {
+        return match has("adapter_model.safetensors") {
+            true => Ok(()),
+            false => {
+                Err(RunError::Refused(format!("{}: adapter_model.safetensors is missing", dir.display())))
+            }
+        };
+    }
+    let mut missing = Vec::new();
+    let mut advice = String::new();
+    if !has("model.safetensors") && !has("model.safetensors.index.json") {
+        missing.push("model.safetensors (or model.safetensors.index.json with its files)");
+        if has("pytorch_model.bin") || has("pytorch_model.bin.index.json") {
+            advice +=
+                "; its weights are a pickle of PyTorch: `save_pretrained` of transformers writes safetensors";
+        }
+    }
+    if !has("tokenizer.json") {
+        missing.push("tokenizer.json");
+        if has("tokenizer.model") || has("vocab.json") {
+            advice += "; its tokenizer is of an older form: `AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)` of \
+                       transformers writes tokenizer.json";
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let verb = if missing.len() == 1 { "is" } else { "are" };
+    Err(RunError::Refused(format!("{}: {} {verb} missing{advice}", dir.display(), missing.join(" and "))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// A directory with files of these names.
+    fn directory(at: &Path, files: &[&str]) {
+        fs::create_dir_all(at).unwrap();
+        files.iter().for_each(|file| fs::write(at.join(file), "{}").unwrap());
+    }
+
+    const WHOLE: [&str; 3] = ["config.json", "model.safetensors", "tokenizer.json"];
+
+    #[track_caller]
+    fn refused(given: &Path, cache: Option<&Path>, parts: &[&str]) {
+        let error = locate_in(given, cache).unwrap_err().to_string();
+        for part in parts {
+            assert!(error.contains(part), "`{part}` is not in: {error}");
+        }
+    }
+
+    #[test]
+    fn a_model_directory_is_itself_and_what_it_lacks_is_named_at_once() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = scratch.path().join("model");
+        directory(&dir, &WHOLE);
+        assert_eq!(locate_in(&dir, None).unwrap(), Located { dir: dir.clone(), note: None });
+        let bare = scratch.path().join("bare");
+        directory(&bare, &["config.json", "vocab.json", "pytorch_model.bin"]);
+        refused(
+            &bare,
+            None,
+            &["model.safetensors", "tokenizer.json are missing", "save_pretrained", "pickle"],
+        );
+        let adapter = scratch.path().join("adapter");
+        directory(&adapter, &["adapter_config.json"]);
+        refused(&adapter, None, &["adapter_model.safetensors is missing"]);
+        let empty = scratch.path().join("empty");
+        directory(&empty, &[]);
+        refused(&empty, None, &["neither a model directory", "nor a run directory"]);
+        refused(&dir.join("config.json"), None, &["is a file"]);
+        refused(&scratch.path().join("nothing"), None, &["no such directory"]);
+    }
+
+    #[test]
+    fn an_id_of_the_hub_is_looked_for_in_its_cache() {
+        let scratch = tempfile::tempdir().unwrap();
+        let cache = scratch.path();
+        let id = Path::new("Qwen/Qwen3-0.6B-of-nobody");
+        refused(
+            id,
+            Some(cache),
+            &["`hf download Qwen/Qwen3-0.6B-of-nobody`", "--local-dir", &cache.display().to_string()],
+        );
+        let folder = cache.join("models--Qwen--Qwen3-0.6B-of-nobody");
+        let (old, new) = (folder.join("snapshots/0ld"), folder.join("snapshots/n3w"));
+        directory(&old, &WHOLE);
+        let found = locate_in(id, Some(cache)).unwrap();
+        assert_eq!(found.dir, old, "the only one there is");
+        assert!(found.note.unwrap().contains("hub's cache"));
+        directory(&new, &WHOLE);
+        directory(&folder.join("refs"), &[]);
+        fs::write(folder.join("refs/main"), "n3w\n").unwrap();
+        assert_eq!(locate_in(id, Some(cache)).unwrap().dir, new);
+        fs::remove_file(new.join("tokenizer.json")).unwrap();
+        refused(
+            id,
+            Some(cache),
+            &["tokenizer.json is missing", "`hf download Qwen/Qwen3-0.6B-of-nobody` completes it"],
+        );
+        for path in ["../x/y", "/nothing/at/all", "./a/b", "a/b/c", "a b"] {
+            assert!(
+                !locate_in(Path::new(path), Some(cache)).unwrap_err().to_string().contains("hf download"),
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_run_without_a_checkpoint_says_so() {
+        let scratch = tempfile::tempdir().unwrap();
+        directory(scratch.path(), &[RECIPE]);
+        refused(scratch.path(), None, &["without a checkpoint"]);
+    }
+}

@@ -1,0 +1,119 @@
+//! What deserialisers say, in the words of people; and what was probably meant.
+
+use std::collections::BTreeMap;
+
+use toml_edit::{Item, TableLike, Value};
+
+/// The message of a deserialiser about a wrong type, for people; any other as it is.
+pub(super) fn of(message: &str) -> String {
+    let in_words = || {
+        let said =
+            message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "))?;
+        let (found, expected) = said.rsplit_once(", expected ")?;
+        Some(format!("must be {}, not {}", kind(expected)?, given(found)))
+    };
+    in_words().unwrap_or_else(|| message.to_owned())
+}
+
+/// What serde calls a type.
+fn kind(expected: &str) -> Option<&'static str> {
+    Some(match expected {
+        "f32" | "f64" => "a number",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "a boolean" => "true or false",
+        "a string" => "a text",
+        "path string" => "a path",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        _ if expected.starts_with("struct ") => "a table",
+        _ => return None,
+    })
+}
+
+/// What serde calls a value.
+fn given(found: &str) -> String {
+    match found {
+        "map" => "a table".to_owned(),
+        "sequence" => "a list".to_owned(),
+        "null" | "unit value" => "nothing".to_owned(),
+        _ => match found.strip_prefix("string ") {
+            Some(text) => format!("the text {text}"),
+            None => found.split('`').nth(1).unwrap_or(found).to_owned(),
+        },
+    }
+}
+
+/// Which of `known` was probably meant.
+pub(crate) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let given = given.to_lowercase();
+    let near = known.into_iter().map(|name| (strsim::jaro_winkler(&given, &name.to_lowercase()), name));
+    let near = near.filter(|(similarity, _)| *similarity > 0.75);
+    near.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
+}
+
+/// Which of the choices that a message lists was probably meant: serde's about a variant, and ours about an id.
+pub(super) fn nearest_choice(message: &str) -> Option<String> {
+    let (given, known) = match message.strip_prefix("unknown variant `") {
+        Some(rest) => {
+            let (given, rest) = rest.split_once('`')?;
+            (given, rest.split('`').skip(1).step_by(2).collect::<Vec<_>>())
+        }
+        None => {
+            let (before, list) = message.split_once("; there are: ")?;
+            (before.split('`').nth_back(1)?, list.split(", ").collect())
+        }
+    };
+    nearest(given, known).map(str::to_owned)
+}
+
+/// The numbers of a table that are not finite, by their paths. JSON, which values become, has none.
+pub(super) fn not_finite(table: &dyn TableLike) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    in_table(table, "", &mut found);
+    found
+}
+
+fn in_table(table: &dyn TableLike, prefix: &str, found: &mut BTreeMap<String, String>) {
+    for (name, item) in table.iter() {
+        let path = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
+        match item {
+            Item::Value(value) => in_value(value, &path, found),
+            Item::Table(inner) => in_table(inner, &path, found),
+            Item::ArrayOfTables(tables) => {
+                for (at, inner) in tables.iter().enumerate() {
+                    in_table(inner, &format!("{path}[{at}]"), found);
+                }
+            }
+            Item::None => {}
+        }
+    }
+}
+
+fn in_value(value: &Value, path: &str, found: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Float(number) if !number.value().is_finite() => {
+            found.insert(path.to_owned(), number.value().to_string().to_lowercase());
+        }
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(at, item)| in_value(item, &format!("{path}[{at}]"), found));
+        }
+        Value::InlineTable(table) => in_table(table, path, found),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_are_read_from_both_kinds_of_message() {
+        let said = |message: &str| nearest_choice(message).unwrap_or_default();
+        assert_eq!(said("unknown variant `cosin`, expected one of `constant`, `linear`, `cosine`"), "cosine");
+        assert_eq!(said("unknown variant `grp`, expected `grpo` or `sft`"), "grpo");
+        assert_eq!(said("is no id of the catalogue: `gpso`; there are: grpo, gspo, luspo"), "gspo");
+        assert_eq!(said("unknown variant `zebra`, expected `cpu`"), "");
+        assert_eq!(said("must be 1 or more"), "");
+    }
+}

@@ -1,0 +1,223 @@
+//! The directory of an evaluation: `eval.json`, `items.jsonl` with one line an item, `summary.json`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::RunError;
+use crate::files::{FileError, remove_leftovers, write_atomic};
+
+const SETTINGS: &str = "eval.json";
+const ITEMS: &str = "items.jsonl";
+const SUMMARY: &str = "summary.json";
+
+/// Keys that say where something lies. They are noted for people and are not compared: digests say what lies there.
+const PLACES: [&str; 2] = ["path", "base_dir"];
+
+/// A line of `items.jsonl`.
+pub(crate) trait Item: Serialize + DeserializeOwned {
+    /// The item that it is the record of.
+    fn id(&self) -> &str;
+}
+
+/// The directory of an evaluation, held by this process: the records file is locked while it is open.
+#[derive(Debug)]
+pub(crate) struct Records {
+    dir: PathBuf,
+    path: PathBuf,
+    file: File,
+}
+
+impl Records {
+    /// Opens `dir`, new or with the records of an evaluation of equal settings. `ids` are the items in their order, and
+    /// `ends` the ends of their chunks. Returns the records of the chunks that are complete; what follows them (the
+    /// part of a chunk, half a line) is cut off.
+    ///
+    /// # Errors
+    /// If another evaluation or anything else is there, another process works there, or a record is not what it
+    /// must be.
+    pub(crate) fn open<R: Item, S: Serialize + DeserializeOwned>(
+        dir: &Path,
+        settings: &S,
+        ids: &[&str],
+        ends: &[usize],
+    ) -> Result<(Self, Vec<R>), RunError> {
+        fs::create_dir_all(dir).map_err(FileError::on("create directory", dir))?;
+        let settings_path = dir.join(SETTINGS);
+        let is_new = !settings_path.exists();
+        if is_new {
+            refuse_other(dir)?;
+        }
+        let path = dir.join(ITEMS);
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).open(&path);
+        let file = file.map_err(FileError::on("open", &path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(RunError::Refused(format!(
+                    "`{}` is in use by another burnish process: wait for it or stop it, or choose another --out",
+                    dir.display()
+                )));
+            }
+            Err(TryLockError::Error(error)) => return Err(FileError::on("lock", &path)(error).into()),
+        }
+        remove_leftovers(dir)?;
+        let mut records = Records { dir: dir.to_owned(), path, file };
+        if is_new {
+            write_atomic(&settings_path, &pretty(settings)?)?;
+        } else {
+            check_settings(dir, &settings_path, settings)?;
+        }
+        let kept = records.resume(ids, ends)?;
+        Ok((records, kept))
+    }
+
+    /// Reads the records and cuts off what does not make a whole chunk.
+    fn resume<R: Item>(&mut self, ids: &[&str], ends: &[usize]) -> Result<Vec<R>, RunError> {
+        let failed = || FileError::on("read", &self.path);
+        let mut bytes = Vec::new();
+        self.file.read_to_end(&mut bytes).map_err(failed())?;
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        let mut kept = Vec::new();
+        // Where each record ends.
+        let mut offsets = vec![0];
+        for line in bytes[..whole].split_inclusive(|byte| *byte == b'\n') {
+            let number = kept.len() + 1;
+            let refuse = |problem: String| {
+                RunError::Refused(format!(
+                    "{}, line {number}: {problem}; mend it, or choose another --out",
+                    self.path.display()
+                ))
+            };
+            let record: R =
+                serde_json::from_slice(line).map_err(|error| refuse(format!("is no record: {error}")))?;
+            match ids.get(kept.len()) {
+                Some(id) if *id == record.id() => {}
+                Some(id) => {
+                    return Err(refuse(format!(
+                        "is the record of `{}`, where that of `{id}` must be",
+                        record.id()
+                    )));
+                }
+                None => return Err(refuse(format!("there are {} items only", ids.len()))),
+            }
+            kept.push(record);
+            offsets.push(offsets.last().copied().unwrap_or(0) + line.len() as u64);
+        }
+        let complete = ends.iter().copied().take_while(|end| *end <= kept.len()).last().unwrap_or(0);
+        kept.truncate(complete);
+        let end = offsets.get(complete).copied().unwrap_or(0);
+        self.file.set_len(end).map_err(FileError::on("shorten", &self.path))?;
+        self.file.seek(SeekFrom::Start(end)).map_err(failed())?;
+        Ok(kept)
+    }
+
+    /// Adds the records of a chunk; on return they are on the disk.
+    ///
+    /// # Errors
+    /// If they can't be written.
+    pub(crate) fn append(&mut self, records: &[impl Item]) -> Result<(), RunError> {
+        let mut lines = Vec::new();
+        for record in records {
+            serde_json::to_writer(&mut lines, record).map_err(unwritable)?;
+            lines.push(b'\n');
+        }
+        let written = self.file.write_all(&lines).and_then(|()| self.file.sync_data());
+        Ok(written.map_err(FileError::on("write", &self.path))?)
+    }
+
+    /// Writes `summary.json`.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    pub(crate) fn finish(&self, summary: &impl Serialize) -> Result<(), RunError> {
+        Ok(write_atomic(&self.dir.join(SUMMARY), &pretty(summary)?)?)
+    }
+}
+
+fn pretty(value: &impl Serialize) -> Result<Vec<u8>, RunError> {
+    let mut text = serde_json::to_vec_pretty(value).map_err(unwritable)?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+pub(crate) fn unwritable(error: serde_json::Error) -> RunError {
+    RunError::Refused(format!("can't be written as JSON: {error}"))
+}
+
+/// A directory without settings must be empty but for what a false start leaves.
+fn refuse_other(dir: &Path) -> Result<(), RunError> {
+    for entry in fs::read_dir(dir).map_err(FileError::on("list", dir))? {
+        let entry = entry.map_err(FileError::on("list", dir))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_empty = || entry.metadata().is_ok_and(|metadata| metadata.len() == 0);
+        let is_left_over = (name == ITEMS && is_empty()) || name.starts_with(&format!(".{SETTINGS}."));
+        if !is_left_over {
+            return Err(RunError::Refused(format!(
+                "`{}` is not empty (it holds `{name}`) and holds no evaluation: choose another --out, or empty it",
+                dir.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn check_settings<S: Serialize + DeserializeOwned>(
+    dir: &Path,
+    path: &Path,
+    settings: &S,
+) -> Result<(), RunError> {
+    let bytes = fs::read(path).map_err(FileError::on("read", path))?;
+    let refuse = |problem: String| RunError::Refused(format!("{}: {problem}", path.display()));
+    let stored: S = serde_json::from_slice(&bytes)
+        .map_err(|error| refuse(format!("is no evaluation's: {error}; choose another --out")))?;
+    let differences = differences(settings, &stored).map_err(unwritable)?;
+    if differences.is_empty() {
+        return Ok(());
+    }
+    Err(RunError::Refused(format!(
+        "`{}` holds an evaluation with other settings: {}. Give the same, or choose another --out",
+        dir.display(),
+        differences.join(", ")
+    )))
+}
+
+/// Where `stored` differs from these settings, one line each; empty where records may be shared. Paths are not compared.
+fn differences<S: Serialize>(settings: &S, stored: &S) -> Result<Vec<String>, serde_json::Error> {
+    let (mut before, mut now) = (BTreeMap::new(), BTreeMap::new());
+    flatten("", &serde_json::to_value(stored)?, &mut before);
+    flatten("", &serde_json::to_value(settings)?, &mut now);
+    let absent = "absent".to_owned();
+    let keys: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    Ok(keys
+        .into_iter()
+        .filter(|key| !key.split('.').any(|part| PLACES.contains(&part)))
+        .filter_map(|key| {
+            let (was, is) = (before.get(key).unwrap_or(&absent), now.get(key).unwrap_or(&absent));
+            (was != is).then(|| format!("`{key}` was {was} and is {is}"))
+        })
+        .collect())
+}
+
+/// Every leaf of a value by its path; the names of files, which have dots, are leaves of their own.
+fn flatten(path: &str, value: &Value, leaves: &mut BTreeMap<String, String>) {
+    let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| flatten(&below(key), value, leaves)),
+        Value::Array(items) => {
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(index, value)| flatten(&below(&index.to_string()), value, leaves));
+        }
+        leaf => {
+            leaves.insert(path.to_owned(), leaf.to_string());
+        }
+    }
+}

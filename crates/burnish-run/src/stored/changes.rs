@@ -1,0 +1,209 @@
+//! What may change in the recipe of a run that has begun.
+
+use std::path::Path;
+
+use burnish_train::schedule::Decay;
+use serde_json::Value;
+
+use super::inputs;
+use super::record::{Change, Record};
+use crate::RunError;
+use crate::recipe::{Difference, Method, Recipe, Source, all_differences, paths};
+use crate::stages;
+
+/// Keys that decide nothing of what a step does: where things lie, how fast they are made, how long the run is, and what is
+/// written down or measured meanwhile.
+const FREE: &[&str] = &[
+    "run.dir",
+    "run.cache",
+    "run.threads",
+    "train.max_steps",
+    "eval.every",
+    "checkpoint.every",
+    "checkpoint.keep",
+    "metrics.tensorboard",
+    "metrics.names",
+    "rollout.batch_max",
+    "rollout.cache_mib",
+    "policy.from.recipe",
+    "teacher.from.recipe",
+    "judge.endpoint.url",
+];
+
+/// Ends of keys that say how patiently another process or a server is asked, and in which way.
+const FREE_ENDS: &[&str] = &[
+    ".timeout_seconds",
+    ".startup_seconds",
+    ".retries",
+    ".retry_wait_seconds",
+    ".api_key_env",
+    ".base_dir",
+    ".verifier.command",
+];
+
+/// Keys that a person is told of: those that are changed for a reason.
+const TOLD: &str = "`train.max_steps`, `eval.every`, `checkpoint.*`, `run.threads`, `metrics.tensorboard`, `metrics.names`, \
+                    and where files lie";
+
+/// What was changed.
+#[derive(Debug, Default)]
+pub(super) struct Changed {
+    /// What a person should be told.
+    pub(super) notes: Vec<String>,
+    pub(super) list: Vec<Change>,
+}
+
+/// What differs between the recipe of `record` and `written`, as it stands in `recipe.toml` with overrides, of the run in
+/// `dir` that saved `step` steps.
+///
+/// # Errors
+/// If something differs that may not.
+pub(super) fn between(
+    record: &Record,
+    written: &Recipe,
+    source: &Source,
+    dir: &Path,
+    step: Option<u64>,
+) -> Result<Changed, RunError> {
+    let began: Recipe = Source::parse(super::FILE, &record.recipe, &[])?.decode()?;
+    let places = path_keys(written)?;
+    let all = all_differences(&value(&began), &value(written));
+    let (free, fixed): (Vec<Difference>, Vec<Difference>) =
+        all.into_iter().partition(|difference| may_change(difference, &places));
+    if !fixed.is_empty() {
+        return Err(refused(&fixed, source, dir, step));
+    }
+    accepted(&free, &began, written, dir, step)
+}
+
+/// What overrides change in a run whose beginning is not recorded.
+///
+/// # Errors
+/// If something differs that may not.
+pub(super) fn without_record(
+    dir: &Path,
+    overrides: &[String],
+    written: &Recipe,
+    step: Option<u64>,
+) -> Result<Changed, RunError> {
+    let began: Recipe = super::source(dir, &[])?.decode()?;
+    let source = super::source(dir, overrides)?;
+    let places = path_keys(written)?;
+    let all = all_differences(&value(&began), &value(written));
+    let (free, fixed): (Vec<Difference>, Vec<Difference>) =
+        all.into_iter().partition(|difference| may_change(difference, &places));
+    if !fixed.is_empty() {
+        return Err(refused(&fixed, &source, dir, step));
+    }
+    accepted(&free, &began, written, dir, step)
+}
+
+fn value(recipe: &Recipe) -> Value {
+    serde_json::to_value(stages::as_written(recipe)).unwrap_or_default()
+}
+
+/// The keys of data files and models, whose content is compared instead; lists of files as a whole.
+fn path_keys(recipe: &Recipe) -> Result<Vec<String>, RunError> {
+    let mut keys = Vec::new();
+    paths::each(&mut value(recipe), &mut |place| {
+        let input = inputs::at(&place);
+        keys.extend(input.map(
+            |input| match input.key.strip_suffix(']').and_then(|key| key.rsplit_once('[')) {
+                Some((list, _)) => list.to_owned(),
+                None => input.key,
+            },
+        ));
+        Ok::<(), RunError>(())
+    })?;
+    Ok(keys)
+}
+
+fn may_change(Difference { key, there, here }: &Difference, places: &[String]) -> bool {
+    // As many files as before, whose content is compared.
+    let is_moved = || match (there, here) {
+        (Some(Value::Array(there)), Some(Value::Array(here))) => there.len() == here.len(),
+        (there, here) => [there, here].into_iter().all(|value| value.as_ref().is_some_and(Value::is_string)),
+    };
+    let is_free = FREE.contains(&key.as_str()) || FREE_ENDS.iter().any(|end| key.ends_with(end));
+    is_free || (places.contains(key) && is_moved())
+}
+
+fn refused(fixed: &[Difference], source: &Source, dir: &Path, step: Option<u64>) -> RunError {
+    let lines: Vec<String> = fixed
+        .iter()
+        .map(|difference| {
+            let (was, is) = difference.values();
+            let place = source.error(&difference.key, String::new()).place;
+            format!("  `{}`: {was} when the run began, {is} now ({place})", difference.key)
+        })
+        .collect();
+    let start = match step {
+        Some(step) => {
+            let checkpoint = dir.join(crate::run_dir::CHECKPOINTS).join(format!("step_{step}"));
+            format!("a new run whose `policy.path` is `{}`", checkpoint.display())
+        }
+        None => "a new run".to_owned(),
+    };
+    RunError::Refused(format!(
+        "the recipe of `{}` was changed in what decides its steps:\n{}\nundo that, or begin {start}; only these may change \
+         in a run that has begun: {TOLD}",
+        dir.display(),
+        lines.join("\n")
+    ))
+}
+
+fn accepted(
+    free: &[Difference],
+    began: &Recipe,
+    written: &Recipe,
+    dir: &Path,
+    step: Option<u64>,
+) -> Result<Changed, RunError> {
+    let mut changed = Changed::default();
+    for difference in free.iter().filter(|difference| difference.key != "run.dir") {
+        let (was, is) = difference.values();
+        changed.notes.push(format!("changed: `{}` was {was}, and is {is} from now on", difference.key));
+        changed.list.push(Change {
+            step: 0,
+            key: difference.key.clone(),
+            was: difference.there.clone(),
+            is: difference.here.clone(),
+        });
+    }
+    let (steps, done) = (written.train.max_steps, step.unwrap_or(0));
+    if steps == began.train.max_steps {
+        return Ok(changed);
+    }
+    if steps < done.max(1) {
+        return Err(RunError::Refused(format!(
+            "`train.max_steps` = {steps}: `{}` has done {done} steps already; give {} or more",
+            dir.display(),
+            done.max(1)
+        )));
+    }
+    let depends = depends_on_length(written);
+    if !depends.is_empty() && done > 0 {
+        changed.notes.push(format!(
+            "{} follow{} `train.max_steps`: from step {} on they are those of a run of {steps} steps, and those before were \
+             of one of {}; a run that had {steps} from its start would come to other weights",
+            depends.join(" and "),
+            if depends.len() == 1 { "s" } else { "" },
+            done + 1,
+            began.train.max_steps
+        ));
+    }
+    Ok(changed)
+}
+
+/// What of a recipe depends on the number of its steps.
+fn depends_on_length(recipe: &Recipe) -> Vec<String> {
+    let mut found = Vec::new();
+    if recipe.optimizer.schedule != Decay::Constant {
+        let name = serde_json::to_value(recipe.optimizer.schedule).unwrap_or_default();
+        found.push(format!("the learning rate (`optimizer.schedule` = {name})"));
+    }
+    if let Some(plan) = recipe.plan.as_ref().filter(|_| recipe.train.method == Method::Grpo) {
+        found.push(format!("what is sampled (`plan.plan` = \"{}\")", plan.plan));
+    }
+    found
+}

@@ -1,0 +1,198 @@
+//! The files that decide a run, and whether they are what they were.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::RunError;
+use crate::benchmark::policy_files;
+use crate::files::FileError;
+use crate::recipe::paths::{self, PathKind, PathPlace};
+use crate::recipe::{Method, Recipe};
+use crate::run_dir::{START, TEACHER};
+
+/// A file from this size on that was not touched since it was read is not read again.
+const LARGE: u64 = 64 << 20;
+
+/// A data file or a model directory that decides a run.
+#[derive(Debug, Clone)]
+pub(super) struct Input {
+    /// The key that names it.
+    pub(super) key: String,
+    /// Where it lies now.
+    pub(super) path: PathBuf,
+    pub(super) kind: PathKind,
+}
+
+/// What an input held.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Recorded {
+    pub(super) key: String,
+    /// Where it lay when the run began, as it was written: the tasks of a data file may be labelled so.
+    pub(super) path: PathBuf,
+    /// Its files by name; a data file has none.
+    files: BTreeMap<String, Stamp>,
+}
+
+/// What a file held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Stamp {
+    bytes: u64,
+    digest: String,
+    /// When it was written, in nanoseconds since 1970. Decides nothing but whether a large file is read again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    modified: Option<u64>,
+}
+
+/// Size and time of a file.
+fn touched(path: &Path) -> Result<(u64, Option<u64>), FileError> {
+    let found = fs::metadata(path).map_err(FileError::on("read", path))?;
+    let since = found.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    Ok((found.len(), since.and_then(|since| u64::try_from(since.as_nanos()).ok())))
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Result<Self, FileError> {
+        let (bytes, modified) = touched(path)?;
+        let digest = burnish_env::file_digest(path).map_err(FileError::on("read", path))?;
+        Ok(Stamp { bytes, digest, modified })
+    }
+
+    /// Does the file hold what it held?
+    fn fits(&self, path: &Path) -> Result<bool, FileError> {
+        let (bytes, modified) = touched(path)?;
+        if bytes != self.bytes {
+            return Ok(false);
+        }
+        let is_untouched = modified.is_some() && modified == self.modified;
+        Ok((bytes >= LARGE && is_untouched) || Stamp::of(path)?.digest == self.digest)
+    }
+}
+
+impl Input {
+    /// Its files by name.
+    fn files(&self) -> Result<BTreeMap<String, PathBuf>, RunError> {
+        match self.kind {
+            PathKind::Model => policy_files(&self.path),
+            _ => Ok(BTreeMap::from([(String::new(), self.path.clone())])),
+        }
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// Names the file that can't be read.
+    pub(super) fn record(self) -> Result<Recorded, RunError> {
+        let files = self.files()?.into_iter().map(|(name, path)| Ok((name, Stamp::of(&path)?)));
+        let files = files.collect::<Result<_, RunError>>()?;
+        Ok(Recorded { key: self.key, path: self.path, files })
+    }
+}
+
+impl Recorded {
+    /// How what `input` holds differs from this; `None` if it does not.
+    ///
+    /// # Errors
+    /// Names the file that can't be read.
+    pub(super) fn difference(&self, input: &Input) -> Result<Option<String>, RunError> {
+        let there = input.files()?;
+        let named = |name: &str| {
+            let path = if name.is_empty() { input.path.clone() } else { input.path.join(name) };
+            format!("`{}`: `{}`", self.key, there.get(name).unwrap_or(&path).display())
+        };
+        for (name, stamp) in &self.files {
+            let Some(path) = there.get(name) else {
+                return Ok(Some(format!(
+                    "{} was there when the run began, and is not any more",
+                    named(name)
+                )));
+            };
+            if !stamp.fits(path)? {
+                return Ok(Some(format!("{} is not what it was when the run began", named(name))));
+            }
+        }
+        let new = there.keys().find(|name| !self.files.contains_key(*name));
+        Ok(new.map(|name| format!("{} was not there when the run began", named(name))))
+    }
+}
+
+/// The model directory that a run keeps under `name`.
+pub(super) fn kept(name: &str, path: &Path) -> Input {
+    Input { key: name.to_owned(), path: path.to_owned(), kind: PathKind::Model }
+}
+
+/// The input that a path of a recipe names, as it is written there.
+pub(super) fn at(place: &PathPlace<'_>) -> Option<Input> {
+    let is_input = matches!(place.kind, PathKind::Model | PathKind::Data) && !place.value.is_empty();
+    let path = place.folder.as_ref().map_or_else(PathBuf::new, PathBuf::from).join(&*place.value);
+    is_input.then(|| Input { key: place.key.clone(), path, kind: place.kind })
+}
+
+/// All inputs of a recipe that are needed, and the policies that the run directory `dir` keeps.
+///
+/// # Errors
+/// Names the file that can't be read.
+pub(super) fn of(recipe: &mut Value, dir: &Path, needs: &Needs) -> Result<Vec<Recorded>, RunError> {
+    let mut inputs = Vec::new();
+    paths::each(recipe, &mut |place| {
+        inputs.extend(at(&place).filter(|input| needs.has(&input.key)));
+        Ok::<(), RunError>(())
+    })?;
+    for name in [START, TEACHER] {
+        inputs.extend(Some(dir.join(name)).filter(|path| path.is_dir()).map(|path| kept(name, &path)));
+    }
+    inputs.into_iter().map(Input::record).collect()
+}
+
+/// Which inputs are needed for what is to be done.
+#[derive(Debug)]
+pub(super) struct Needs {
+    /// Keys that are, with all below them.
+    only: Option<Vec<String>>,
+    /// Keys that are not.
+    without: Vec<&'static str>,
+}
+
+impl Needs {
+    /// All.
+    pub(super) fn everything() -> Self {
+        Needs { only: None, without: Vec::new() }
+    }
+
+    /// To go on with training, from a checkpoint or from the start.
+    ///
+    /// # Errors
+    /// If the loss is wrong.
+    pub(super) fn training(recipe: &Recipe, has_checkpoint: bool) -> Result<Self, RunError> {
+        let needs_reference = recipe.train.method != Method::Sft
+            && (recipe.loss.beta != 0.0 || recipe.loss.build()?.needs().reference);
+        let needs_start = needs_reference || recipe.policy.lora.is_some() || recipe.metrics.weight_divergence;
+        let mut without = Vec::new();
+        if has_checkpoint {
+            // What they had become is in the checkpoint.
+            without.extend((!needs_start).then_some("policy.path"));
+            without.push("critic.path");
+        }
+        Ok(Needs { only: None, without })
+    }
+
+    /// To evaluate a checkpoint.
+    pub(super) fn evaluation(recipe: &Recipe) -> Self {
+        let main = recipe.evaluation().config_key;
+        let further = recipe.further_evaluations().into_iter().map(|plan| plan.config_key);
+        let base = recipe.policy.lora.as_ref().map(|_| "policy.path".to_owned());
+        Needs { only: Some([main].into_iter().chain(further).chain(base).collect()), without: Vec::new() }
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        let is_below = |outer: &str| {
+            key.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        let is_asked_for = self.only.as_ref().is_none_or(|only| only.iter().any(|outer| is_below(outer)));
+        is_asked_for && !self.without.iter().any(|outer| is_below(outer))
+    }
+}

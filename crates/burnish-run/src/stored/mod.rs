@@ -1,0 +1,239 @@
+//! What a run directory says about how its run began, so that the run can be moved, shared and gone on with anywhere.
+//!
+//! ```text
+//! recipe.toml   the recipe: paths as they were written, relative to the folder that run.json names
+//! run.json      that folder, the recipe as the run uses it, the digests of all files that decide the run, and what was
+//!               changed since (record.rs)
+//!
+//! read      the recipe alone: neither data nor models are looked at
+//! evaluate  what evaluations need is looked up (locate.rs)
+//! resume    changes of the recipe are accepted or refused (changes.rs), everything is looked up and compared (inputs.rs)
+//! ```
+//!
+//! Runs of versions before this have no run.json: their paths are relative to the current directory, and nothing is compared
+//! until they have been resumed once.
+
+mod changes;
+mod inputs;
+mod locate;
+mod record;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::RunError;
+use crate::files::{FileError, write_atomic};
+use crate::recipe::{Recipe, Source, Use, paths};
+use crate::run_dir::{self, RunDir, RunDirError};
+use crate::stages;
+use crate::text::shell_path;
+
+pub(crate) use record::{FILE, Record};
+
+use changes::Changed;
+use inputs::Needs;
+use locate::Located;
+
+/// The key of the run directory, which says itself where it lies.
+const RUN_DIR: &str = "run.dir";
+
+/// The recipe of the run in `dir`, to look at what is recorded: nothing that it names need be there.
+///
+/// # Errors
+/// If there is no run, or its recipe is no recipe.
+pub fn read(dir: &Path) -> Result<Recipe, RunError> {
+    Ok(source(dir, &[])?.decode()?)
+}
+
+fn source(dir: &Path, overrides: &[String]) -> Result<Source, RunError> {
+    let file = dir.join(run_dir::RECIPE);
+    if !file.is_file() {
+        return Err(RunDirError::Missing { path: dir.to_owned() }.into());
+    }
+    Ok(Source::read(&file, overrides)?)
+}
+
+/// A recipe with its paths as they are now, and what a person should be told.
+pub(crate) struct Found {
+    pub(crate) recipe: Recipe,
+    pub(crate) notes: Vec<String>,
+}
+
+/// The recipe of the run in `dir`, with `overrides`, to evaluate its policy: the files of its evaluations are looked up.
+///
+/// # Errors
+/// If there is no run, its recipe is wrong, or a file is not there or has changed.
+pub(crate) fn evaluate(dir: &Path, overrides: &[String]) -> Result<Found, RunError> {
+    let mut source = from_here(source(dir, overrides)?)?;
+    let record = Record::read(dir)?;
+    let command = format!("burnish eval {}", shell_path(dir));
+    let needs = Needs::evaluation(&source.decode()?);
+    let Located { found, mut notes, moved } =
+        locate::all(&mut source, record.as_ref(), dir, &command, &needs)?;
+    if let Some(record) = &record {
+        for (input, _) in found.into_iter().filter(|(_, is_right)| !is_right) {
+            match record.compare(&input)? {
+                Some(problem) if source.is_overridden(&input.key) => {
+                    notes.push(format!("{problem}: this evaluation is of other data than the run's"));
+                }
+                Some(problem) => return Err(changed(&problem, &command, &input.key)),
+                None => {}
+            }
+        }
+    }
+    let mut recipe = Recipe::resolve_for(&source, Use::Evaluation)?;
+    recipe.moved = moved;
+    Ok(Found { recipe, notes })
+}
+
+fn changed(problem: &str, command: &str, key: &str) -> RunError {
+    RunError::Refused(format!(
+        "{problem}, which decides what the run does: put the file back as it was, or say where it lies now: \
+         {command} {}=PATH",
+        base_key(key)
+    ))
+}
+
+/// The key that an override names: that of the list, for an item of one.
+fn base_key(key: &str) -> String {
+    let list = key.strip_suffix(']').and_then(|key| key.rsplit_once('[')).map_or(key, |(list, _)| list);
+    list.replace('[', ".").replace(']', "")
+}
+
+/// Makes paths of overrides absolute: they are relative to where they were typed, and not to where the run began.
+fn from_here(mut source: Source) -> Result<Source, RunError> {
+    paths::expand_all(&mut source)?;
+    let mut values = source.values().clone();
+    paths::each(&mut values, &mut |place| {
+        if source.is_overridden(&place.key) && !place.value.is_empty() && place.key != RUN_DIR {
+            *place.value = absolute(Path::new(&*place.value)).to_string_lossy().into_owned();
+        }
+        Ok::<(), RunError>(())
+    })?;
+    source.replace(values);
+    Ok(source)
+}
+
+/// An absolute path to the same, without a look at the disk.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Writes down how the run of `recipe`, as it stands in the text of its recipe, begins in the directory `dir`.
+///
+/// # Errors
+/// If a file that decides the run can't be read, or the record can't be written.
+pub(crate) fn begin(recipe: &Recipe, text: &str, dir: &RunDir) -> Result<(), RunError> {
+    let mut values = serde_json::to_value(stages::as_written(recipe)).unwrap_or(Value::Null);
+    let inputs = inputs::of(&mut values, dir.path(), &Needs::everything())?;
+    Record::new(text, dir.path(), inputs).write(dir.path())
+}
+
+/// Refuses a recipe that reads what lies in its own run directory: it would be removed before it is read.
+///
+/// # Errors
+/// Names the key.
+pub(crate) fn refuse_inside(recipe: &Recipe) -> Result<(), RunError> {
+    let dir = absolute(&recipe.run.dir);
+    let mut values = serde_json::to_value(stages::as_written(recipe)).unwrap_or(Value::Null);
+    paths::each(&mut values, &mut |place| match inputs::at(&place) {
+        Some(input) if absolute(&input.path).starts_with(&dir) => Err(RunError::Refused(format!(
+            "`{}`: `{}` lies in the run directory `{}`, which a new run takes for itself: choose another `run.dir`",
+            input.key,
+            input.path.display(),
+            recipe.run.dir.display()
+        ))),
+        _ => Ok(()),
+    })
+}
+
+/// A run that goes on.
+pub(crate) struct Resumed {
+    pub(crate) found: Found,
+    /// What is to be written when everything that the run needs could be loaded.
+    change: Option<Pending>,
+}
+
+/// A record, and the text of the recipe where overrides changed it.
+struct Pending {
+    record: Record,
+    text: Option<String>,
+}
+
+/// The recipe of the run in `dir`, with `overrides`, to go on with its training after `step` steps; none were saved where
+/// there is no step. Whatever decides the run is looked up and compared with what it began with.
+///
+/// # Errors
+/// If the recipe was changed in what may not change, or a file is not there or has changed.
+pub(crate) fn resume(dir: &RunDir, overrides: &[String], step: Option<u64>) -> Result<Resumed, RunError> {
+    let path = dir.path();
+    let mut source = from_here(source(path, overrides)?)?;
+    if source.is_overridden(RUN_DIR) {
+        let problem = "can't be given to a run that is there: move or rename its directory instead";
+        return Err(source.error(RUN_DIR, problem.into()).into());
+    }
+    let command = format!("burnish train --resume {}", shell_path(path));
+    let written: Recipe = source.decode()?;
+    let record = Record::read(path)?;
+    let Changed { notes, list } = match &record {
+        Some(record) => changes::between(record, &written, &source, path, step)?,
+        None => changes::without_record(path, overrides, &written, step)?,
+    };
+    let needs = Needs::training(&written, step.is_some())?;
+    let mut located = locate::all(&mut source, record.as_ref(), path, &command, &needs)?;
+    let mut pending = record.clone().unwrap_or_else(|| Record::new("", path, Vec::new()));
+    for (input, is_right) in located.found {
+        let problem = if is_right { None } else { pending.compare(&input)? };
+        if let Some(problem) = problem {
+            return Err(changed(&problem, &command, &input.key));
+        }
+        pending.note(input)?;
+    }
+    for (name, kept) in [(run_dir::START, dir.start()), (run_dir::TEACHER, dir.teacher())] {
+        if kept.is_dir() {
+            let input = inputs::kept(name, &kept);
+            if let Some(problem) = pending.compare(&input)? {
+                return Err(RunError::Refused(format!(
+                    "{problem}: the run can't be gone on with; restore the folder, or begin another run"
+                )));
+            }
+            pending.note(input)?;
+        }
+    }
+    let text = if overrides.is_empty() {
+        std::fs::read_to_string(dir.recipe()).map_err(FileError::on("read", &dir.recipe()))?
+    } else {
+        stages::as_written(&written).to_toml()?
+    };
+    pending.accept(&text, step.unwrap_or(0), list);
+    let is_new = record.as_ref() != Some(&pending);
+    let rewritten = (!overrides.is_empty()).then_some(text);
+    let change = is_new.then_some(Pending { record: pending, text: rewritten });
+
+    let mut recipe = Recipe::resolve(&source)?;
+    recipe.moved = located.moved;
+    located.notes.splice(0..0, notes);
+    if record.is_none() {
+        located.notes.push(format!(
+            "an earlier burnish began this run: whether its recipe or its data have changed since is not known; \
+             from now on they are compared with what they are today ({FILE})"
+        ));
+    }
+    Ok(Resumed { found: Found { recipe, notes: located.notes }, change })
+}
+
+impl Resumed {
+    /// Writes down what was changed.
+    ///
+    /// # Errors
+    /// If a file can't be written.
+    pub(crate) fn keep(&self, dir: &RunDir) -> Result<(), RunError> {
+        let Some(Pending { record, text }) = &self.change else { return Ok(()) };
+        // The recipe first: a process that is killed in between leaves a recipe that was edited, which is listed again.
+        if let Some(text) = text {
+            write_atomic(&dir.recipe(), text.as_bytes())?;
+        }
+        record.write(dir.path())
+    }
+}

@@ -1,0 +1,143 @@
+//! Text for people: what a terminal or a page must not obey, and words that a shell must take as they are.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+/// Text in which every character that could steer a terminal, or reorder a line, is shown instead of obeyed. Line ends
+/// and tabs stay. It is for everything that came from data, models, files and servers, and for messages that quote them.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    replaced(text, |character| match character {
+        '\n' | '\t' => None,
+        // The signs that Unicode has for control characters: ␛ for the one that begins escape sequences.
+        '\0'..='\u{1f}' => char::from_u32(0x2400 + u32::from(character)).map(String::from),
+        '\u{7f}' => Some("␡".to_owned()),
+        _ if steers(character) => Some(format!("<U+{:04X}>", u32::from(character))),
+        _ => None,
+    })
+}
+
+/// As [`visible`], and on one line: for names and labels that stand inside a line.
+pub fn visible_line(text: &str) -> String {
+    visible(text).replace('\n', "␊").replace('\t', "␉")
+}
+
+/// JSON with the same value, in which every character that [`visible`] would show is an escape.
+pub fn plain_json(json: &str) -> Cow<'_, str> {
+    // Outside of strings JSON has none of these but line ends and tabs; inside there are no raw ones below a blank.
+    replaced(json, |character| steers(character).then(|| format!("\\u{:04x}", u32::from(character))))
+}
+
+/// Does a terminal take it for a command, or does it change the order in which a line is shown? Beside the control
+/// characters below the blank: DEL, those of ISO 6429's second set (0x9b begins a sequence as `ESC [` does), line and
+/// paragraph separators, and what embeds, overrides or isolates a direction of writing.
+fn steers(character: char) -> bool {
+    let is_direction = matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    is_direction || matches!(character, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}')
+}
+
+fn replaced(text: &str, by: impl Fn(char) -> Option<String>) -> Cow<'_, str> {
+    if text.chars().all(|character| by(character).is_none()) {
+        return Cow::Borrowed(text);
+    }
+    let shown = |character| by(character).map_or(Cow::Owned(String::from(character)), Cow::Owned);
+    Cow::Owned(text.chars().map(shown).collect())
+}
+
+/// The word as a shell takes it for one, so that a command that is shown can be pasted.
+pub fn shell_word(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=,:+@%".contains(&byte);
+    if !word.is_empty() && !word.starts_with('=') && word.bytes().all(is_plain) {
+        return word.to_owned();
+    }
+    if word.chars().any(|character| character.is_control() || steers(character)) {
+        return escaped_word(word.as_bytes());
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// As [`shell_word`]; a path that a program could take for an option begins with `./`.
+pub fn shell_path(path: &Path) -> String {
+    let Some(text) = path.to_str() else { return escaped_word(path.as_os_str().as_encoded_bytes()) };
+    if text.starts_with('-') { shell_word(&format!("./{text}")) } else { shell_word(text) }
+}
+
+/// For what can't be written out, such as names that are not UTF-8: `$'...'`, which POSIX has since 2024 and every common
+/// shell before.
+fn escaped_word(word: &[u8]) -> String {
+    let escaped = |byte: &u8| match byte {
+        b'\'' | b'\\' => format!("\\{}", char::from(*byte)),
+        b' '..=b'~' => char::from(*byte).to_string(),
+        // Three digits, always: what follows may be a digit.
+        byte => format!("\\{byte:03o}"),
+    };
+    format!("$'{}'", word.iter().map(escaped).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn what_steers_a_terminal_is_shown_and_all_else_stays() {
+        for plain in ["", "a\n\tb", "π ≤ ½, „ü“", "日本語", "שלום", "\u{200d}👩\u{200d}🚀"]
+        {
+            assert_eq!(visible(plain), plain);
+        }
+        assert_eq!(visible("\u{1b}[2J\u{1b}]0;x\u{7}"), "␛[2J␛]0;x␇");
+        assert_eq!(visible("a\r\nb\u{8}\0\u{7f}"), "a␍\nb␈␀␡");
+        assert_eq!(visible("\u{9b}31m\u{202e}b\u{2066}"), "<U+009B>31m<U+202E>b<U+2066>");
+        assert_eq!(visible_line("a\nb\tc\u{1b}"), "a␊b␉c␛");
+    }
+
+    #[test]
+    fn every_control_character_is_shown() {
+        for character in ('\0'..='\u{10ffff}').filter(|character| character.is_control()) {
+            let is_layout = matches!(character, '\n' | '\t');
+            assert_eq!(visible(&character.to_string()).contains(character), is_layout, "{character:?}");
+        }
+    }
+
+    #[test]
+    fn json_keeps_its_value() {
+        let value = serde_json::json!({"a\u{9b}": "\u{202e}\u{1b}[31m\n\u{7f}\\ \" ü", "n": [1, null]});
+        for json in [value.to_string(), serde_json::to_string_pretty(&value).unwrap_or_default()] {
+            let plain = plain_json(&json);
+            assert!(!plain.chars().any(|character| steers(character) || character == '\u{1b}'), "{plain}");
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&plain).unwrap(), value);
+        }
+    }
+
+    /// What the shells of this machine make of a word.
+    #[cfg(unix)]
+    #[test]
+    fn a_shell_takes_a_word_as_it_is() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+        let words: [&[u8]; 10] = [
+            b"runs/x-1.2_a",
+            b"",
+            b"my runs/it's",
+            b"policy.lora={rank=4, alpha=8}",
+            b"$HOME `ls` \"x\" \\ !",
+            b"~/x",
+            b"*?[a]",
+            "grüße/日本".as_bytes(),
+            b"a\nb\x1b[31m'7",
+            b"\xff\xfe9 x",
+        ];
+        for word in words {
+            let path = Path::new(OsStr::from_bytes(word));
+            let written = shell_path(path);
+            let script = format!("printf %s {written}");
+            let Ok(output) = Command::new("bash").arg("-c").arg(&script).output() else {
+                println!("skipped: no bash, or python3, to try words with");
+                return;
+            };
+            assert_eq!(output.stdout, word, "{written}");
+            assert!(!written.chars().any(char::is_control), "{written:?}");
+        }
+        assert_eq!(shell_path(Path::new("-x")), "./-x");
+        assert_eq!(shell_word("run.seed=2"), "run.seed=2");
+    }
+}

@@ -1,0 +1,272 @@
+//! What is said of one value: the words on both sides of it.
+
+use super::claims::{Claim, Clause, Rank, is_polite};
+use super::lexicon::{CLAUSES, COPULAS, NEGATIONS};
+use super::term::{Term, words_from};
+use super::tokens::{Kind, Token, scaled};
+use super::words;
+use crate::syntax::{Expr, Value};
+
+pub(super) fn claim(
+    tokens: &[Token],
+    index: usize,
+    term: &Term,
+    clause: &Clause<'_>,
+    wants_number: bool,
+) -> Claim {
+    let left: Vec<&str> = clause.left.iter().copied().filter(|word| *word != ",").collect();
+    let mut value = term.value.clone();
+    let mut right = words_from(tokens, term.next);
+    let cut = right.iter().position(|word| CLAUSES.contains(word) && *word != "then").unwrap_or(right.len());
+    let tail: Vec<&str> = right.split_off(cut);
+    let mut is_negated = words::is_negated(&left) || words::is_excluded(&left) || words::is_rejected(&right);
+    // "18, which is wrong", "7 (wrong)", "7 - no"
+    let mut beyond = term.next + right.len() + tail.len();
+    if tail.is_empty()
+        && matches!(tokens.get(beyond).map(|token| &token.kind), Some(Kind::Comma | Kind::Open | Kind::Dash))
+    {
+        beyond += 1;
+        let aside = words_from(tokens, beyond);
+        let said = match aside[..] {
+            ["but", "they" | "that" | "this" | "it" | "he" | "she", ref rest @ ..]
+            | ["and" | "but", "that's" | "it's", ref rest @ ..]
+            | ["which" | "that" | "this" | "it", ref rest @ ..] => rest,
+            ref rest => rest,
+        };
+        let is_end =
+            !matches!(tokens.get(beyond + aside.len()).map(|token| &token.kind), Some(Kind::Found(_)));
+        is_negated |= is_end && (aside.len() != said.len() || aside.len() <= 2) && words::is_rejected(said);
+        if is_end
+            && aside.len() <= 5
+            && words::is_bound_after(&aside)
+            && !matches!(aside.first(), Some(&("plus" | "or")) if aside.len() > 3)
+        {
+            value = None;
+        }
+    } else if matches!(tail[..], ["which", ..]) {
+        is_negated |= words::is_rejected(&tail[1..]);
+    }
+    is_negated |= is_taken_back_later(tokens, term.next);
+    let sums = left.iter().rev().take(5).any(|word| {
+        matches!(
+            *word,
+            "sum"
+                | "product"
+                | "difference"
+                | "quotient"
+                | "average"
+                | "mean"
+                | "median"
+                | "ratio"
+                | "gcd"
+                | "lcm"
+                | "gcf"
+                | "hcf"
+                | "total"
+        )
+    });
+    let is_list_of = term.items > 1 && sums && matches!(left.last(), Some(&("of" | "between" | "the")));
+    if is_list_of || words::is_called_bound(&right) || words::is_bound(&left) || words::is_bound_after(&right)
+    {
+        value = None;
+    }
+    match multiple(&left) {
+        Some((top, bottom)) => {
+            value =
+                value.map(|value| scaled(value, &num_rational::BigRational::new(top.into(), bottom.into())))
+        }
+        None if matches!(left.last(), Some(&("negative" | "minus"))) => {
+            value = value.map(|value| match value {
+                Value::Quantity { expr, unit } => {
+                    Value::Quantity { expr: Expr::Negative(Box::new(expr)), unit }
+                }
+                other => other,
+            });
+        }
+        None => {}
+    }
+    // "7 plus tax", "7 plus"
+    if matches!(right.iter().take(3).position(|word| matches!(*word, "plus" | "minus")), Some(at) if !right[..at].iter().any(|word| COPULAS.contains(word)))
+    {
+        value = None;
+    }
+    if let Some(at) = right.iter().take(3).position(|word| *word == "than")
+        && at > 0
+        && matches!(
+            right[at - 1],
+            "more" | "less" | "fewer" | "greater" | "higher" | "lower" | "larger" | "smaller"
+        )
+        && matches!(
+            right.get(at + 1),
+            Some(&("that" | "this" | "it" | "twice" | "half" | "double" | "thrice" | "what")) | None
+        )
+    {
+        value = None;
+    }
+    let mut rank = clause.rank;
+    let is_formula_with_names = wants_number && value.as_ref().is_some_and(is_formula);
+    if is_formula_with_names {
+        rank = rank.min(Rank::Aside);
+    }
+    if term.is_part {
+        rank = rank.min(Rank::Adjunct);
+    }
+    let is_equal_next =
+        matches!(tokens.get(term.next + right.len()).map(|token| &token.kind), Some(Kind::Sign('=')))
+            && tail.is_empty();
+    if is_equal_next {
+        rank = rank.min(Rank::Aside);
+    }
+    // "would be 7 if ..." holds under a condition.
+    let is_hypothetical =
+        left.iter().rev().take(4).any(|word| matches!(*word, "would" | "could" | "had" | "were"))
+            && tail
+                .first()
+                .is_some_and(|word| matches!(*word, "if" | "unless") && !is_polite(word, &tail[1..]));
+    let is_unreal = clause.is_unreal
+        && left.iter().any(|word| {
+            matches!(*word, "would" | "could" | "she'd" | "he'd" | "they'd" | "we'd" | "it'd" | "might")
+        });
+    let is_counterfactual =
+        left.windows(3).any(|words| matches!(words, ["would" | "could" | "might", "have", "been"]));
+    if is_unreal
+        || is_counterfactual
+        || is_one_case(tokens, &tail)
+        || is_hypothetical
+        || matches!(tail[..], ["if", "and", "only", ..] | ["if", "there", "were", ..])
+    {
+        rank = Rank::Condition;
+    }
+    let said = named(tokens, term.next);
+    Claim {
+        value,
+        start: tokens[index].start,
+        end: tokens[index].end,
+        rank,
+        is_negated,
+        is_supposed: words::is_supposed(&left) && !left.contains(&"now"),
+        is_tentative: clause.is_unless
+            || left.iter().rev().take(2).any(|word| {
+                matches!(
+                    *word,
+                    "maybe" | "perhaps" | "possibly" | "might" | "may" | "could" | "alternatively"
+                )
+            }),
+        is_named: said,
+        takes_back: false,
+        clause: 0,
+        is_led: false,
+        has_verb: false,
+        is_behind: false,
+        has_lead: false,
+    }
+}
+
+/// Whether a value is that of one case of several: "7 if it is even and 8 otherwise".
+fn is_one_case(tokens: &[Token], tail: &[&str]) -> bool {
+    let count = |wanted: &str| {
+        tokens.iter().filter(|token| matches!(&token.kind, Kind::Word(word) if word == wanted)).count()
+    };
+    tail.first() == Some(&"if") && (count("if") > 1 || count("otherwise") > 0)
+}
+
+/// Whether a later clause takes a value back before another one is named: "but that's not it", "or so I thought".
+fn is_taken_back_later(tokens: &[Token], next: usize) -> bool {
+    let mut words: Vec<&str> = Vec::new();
+    for token in tokens.iter().skip(next).take(20) {
+        match &token.kind {
+            Kind::Word(word) => words.push(word),
+            Kind::Comma | Kind::Dash | Kind::Open => words.push(","),
+            _ => break,
+        }
+    }
+    let is_thought = words.windows(4).any(|w| {
+        matches!(
+            w,
+            ["or", "so", "i" | "we" | "they" | "he" | "she", "thought" | "assumed" | "believed" | "hoped"]
+        )
+    });
+    let is_refuted = words.iter().enumerate().any(|(at, word)| {
+        let rest: Vec<&str> = words[at + 1..].iter().copied().take_while(|word| *word != ",").collect();
+        *word == "but"
+            && match rest[..] {
+                ["that's" | "it's", ..] => rejects(&rest),
+                ["that" | "this" | "it" | "they" | "i" | "he" | "she", ref rest @ ..] => rejects(rest),
+                _ => false,
+            }
+    });
+    is_thought || is_refuted
+}
+
+/// Whether the words behind "that" call it wrong.
+fn rejects(words: &[&str]) -> bool {
+    let is_judged = words.iter().any(|word| {
+        matches!(
+            *word,
+            "wrong" | "incorrect" | "mistaken" | "false" | "right" | "correct" | "it" | "true" | "impossible"
+        )
+    });
+    is_judged && words::is_rejected(words)
+}
+
+/// What the word before a number multiplies it by: "half of 36", "twice 9".
+fn multiple(left: &[&str]) -> Option<(i64, i64)> {
+    let mut rest = left;
+    while let [before @ .., "the" | "of" | "a" | "an" | "those" | "these" | "his" | "her" | "their"] = rest {
+        rest = before;
+    }
+    let factor = match rest {
+        [.., "one" | "a", "third"] => (1, 3),
+        [.., "one" | "a", "quarter" | "fourth"] | [.., "quarter"] => (1, 4),
+        [.., "two", "thirds"] => (2, 3),
+        [.., "three", "quarters" | "fourths"] => (3, 4),
+        [.., "half" | "halving"] => (1, 2),
+        [.., "twice" | "double" | "doubling"] => (2, 1),
+        [.., "thrice" | "triple" | "tripling" | "treble"] => (3, 1),
+        [.., "quadruple"] => (4, 1),
+        _ => return None,
+    };
+    // "the first half 7" is no product, "half the 7" is.
+    let is_noun = matches!(rest, [.., "other" | "first" | "second" | "one" | "last", "half"])
+        && left.last() != Some(&"of");
+    (!is_noun).then_some(factor)
+}
+
+/// Whether what follows calls the value the answer.
+fn named(tokens: &[Token], next: usize) -> bool {
+    let mut at = next;
+    let mut words: Vec<&str> = Vec::new();
+    while words.len() < 9 {
+        match tokens.get(at).map(|token| &token.kind) {
+            Some(Kind::Word(word)) => words.push(word),
+            Some(Kind::Comma | Kind::Sign('=') | Kind::Dash) if words.len() <= 2 => words.push("="),
+            _ => break,
+        }
+        at += 1;
+    }
+    let Some(answer) = words.iter().position(|word| *word == "answer") else { return false };
+    let before = &words[..answer];
+    let links = before.iter().any(|word| COPULAS.contains(word) || matches!(*word, "be" | "as" | "="));
+    links
+        && !before.iter().any(|word| {
+            NEGATIONS.contains(word) || matches!(*word, "wrong" | "incorrect" | "so" | "and" | "but" | "if")
+        })
+        && !words.get(answer + 1).is_some_and(|word| matches!(*word, "is" | "was" | "to"))
+        || (links
+            && matches!(words.get(answer + 1), Some(&"to"))
+            && before.len() <= 4
+            && before.first().is_some_and(|word| COPULAS.contains(word)))
+}
+
+/// A value with variables that no equation gives a value.
+fn is_formula(value: &Value) -> bool {
+    match value {
+        Value::Quantity { expr, .. } => has_name(expr),
+        Value::Tuple(items) | Value::List(items) | Value::Set(items) => items.iter().any(is_formula),
+        _ => false,
+    }
+}
+
+fn has_name(expr: &Expr) -> bool {
+    matches!(expr, Expr::Symbol(_)) || expr.children().into_iter().any(has_name)
+}

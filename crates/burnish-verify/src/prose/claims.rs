@@ -1,0 +1,565 @@
+//! What a sentence claims of each value in it.
+
+use super::claim::claim;
+use super::lexicon::{CLAUSES, CONDITIONS, COPULAS, NEGATIONS, REASONS};
+use super::term::{term, words_from};
+use super::tokens::{Kind, Token};
+use super::words;
+use crate::syntax::Value;
+
+/// How much a value looks like what its sentence is about. The order is that of preference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    /// In a clause with "if".
+    Condition,
+    /// In brackets, or in a clause with "because".
+    Aside,
+    /// "in 5 days", "of the 20".
+    Adjunct,
+    Main,
+}
+
+/// A value and what is said of it.
+#[derive(Debug, Clone)]
+pub(super) struct Claim {
+    /// `None` where it is a bound, a range, or no single value.
+    pub(super) value: Option<Value>,
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) rank: Rank,
+    /// Said not to be the answer.
+    pub(super) is_negated: bool,
+    /// Only supposed: "I first thought 7".
+    pub(super) is_supposed: bool,
+    /// One of several that may be it: "18, maybe 20".
+    pub(super) is_tentative: bool,
+    /// Called the answer by what follows: "18 is the answer".
+    pub(super) is_named: bool,
+    /// It takes back what was said before: "no, 8".
+    pub(super) takes_back: bool,
+    /// Which clause of its sentence it stands in.
+    pub(super) clause: usize,
+    /// Behind a verb such as "is", or an equation.
+    pub(super) is_led: bool,
+    /// Behind a preposition.
+    pub(super) is_behind: bool,
+    /// Behind a verb such as "is" or "has".
+    pub(super) has_verb: bool,
+    /// Behind any word of its clause.
+    pub(super) has_lead: bool,
+}
+
+/// Words that take back what was said, behind a stop or a comma.
+const BACK: &[&str] = &[
+    "no",
+    "nope",
+    "wait",
+    "actually",
+    "oops",
+    "correction",
+    "sorry",
+    "scratch",
+    "hmm",
+    "hm",
+    "hold",
+    "rather",
+    "instead",
+    "i",
+    "make",
+    "nevermind",
+    "in",
+    "ah",
+    "oh",
+    "well",
+    "whoops",
+    "strike",
+    "my",
+    "on",
+    "let",
+];
+
+/// The clause that is being read.
+pub(super) struct Clause<'a> {
+    pub(super) left: Vec<&'a str>,
+    pub(super) rank: Rank,
+    /// Opened the sentence: it ends at the next comma.
+    pub(super) is_leading: bool,
+    /// Whether a value has been read in it.
+    pub(super) has_value: bool,
+    /// "which", "who": of another claim.
+    pub(super) is_relative: bool,
+    /// It stands back behind a dash alone.
+    pub(super) after_dash: bool,
+    /// Counts clauses.
+    pub(super) number: usize,
+    /// Behind "had she", "were it": what would be is not.
+    pub(super) is_unreal: bool,
+    /// Behind "unless".
+    pub(super) is_unless: bool,
+}
+
+/// The claims of one sentence.
+pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Claim> {
+    let mut found: Vec<Claim> = Vec::new();
+    let mut clause = Clause {
+        left: Vec::new(),
+        rank: Rank::Main,
+        is_leading: false,
+        has_value: false,
+        is_relative: false,
+        after_dash: false,
+        number: 0,
+        is_unreal: false,
+        is_unless: false,
+    };
+    let mut brackets: Vec<Rank> = Vec::new();
+    let mut takes_back = false;
+    let mut after_stop = true;
+    let mut index = 0;
+    while let Some(token) = tokens.get(index) {
+        match &token.kind {
+            Kind::Word(word) => {
+                if after_stop && BACK.contains(&word.as_str()) && is_taking_back(&words_from(tokens, index)) {
+                    takes_back = true;
+                }
+                if matches!(word.as_str(), "but" | "however" | "yet")
+                    && is_corrected(&words_from(tokens, index + 1))
+                {
+                    takes_back = true;
+                }
+                if word == "rather" && clause.left.last() == Some(&"or") {
+                    takes_back = true;
+                }
+                let was_stop = after_stop;
+                after_stop = false;
+                clause.word(word, was_stop, &found, &words_from(tokens, index + 1));
+            }
+            Kind::Comma => {
+                after_stop = true;
+                clause.comma();
+            }
+            // What is left of `-` between spaces is a dash; `term` has taken what is minus.
+            Kind::Colon | Kind::Semicolon | Kind::Dash | Kind::Sign('-') => {
+                after_stop = true;
+                let is_mark = clause
+                    .left
+                    .last()
+                    .is_some_and(|word| matches!(*word, "answer" | "ans" | "result" | "total"));
+                clause.left.clear();
+                clause.has_value = false;
+                clause.is_relative = false;
+                // An explanation, where something has been said: "18 - nine eggs at $2".
+                let explains = matches!(token.kind, Kind::Dash | Kind::Sign('-'))
+                    && !found.is_empty()
+                    && !is_mark
+                    && !words_from(tokens, index + 1).first().is_some_and(|word| {
+                        matches!(
+                            *word,
+                            "so" | "thus"
+                                | "therefore"
+                                | "hence"
+                                | "or"
+                                | "that"
+                                | "which"
+                                | "the"
+                                | "giving"
+                                | "making"
+                                | "leaving"
+                                | "i"
+                                | "but"
+                                | "no"
+                                | "wait"
+                                | "actually"
+                                | "not"
+                                | "it"
+                                | "it's"
+                                | "that's"
+                        )
+                    });
+                // "42: the product of 6 and 7"
+                let glosses = found.len() == 1
+                    && tokens[..index].len() <= 3
+                    && matches!(tokens[0].kind, Kind::Found(_))
+                    && !words_from(tokens, index + 1).first().is_some_and(|word| {
+                        matches!(
+                            *word,
+                            "no" | "not"
+                                | "wait"
+                                | "so"
+                                | "or"
+                                | "but"
+                                | "sorry"
+                                | "actually"
+                                | "thus"
+                                | "therefore"
+                        )
+                    });
+                clause.rank = if explains || glosses { Rank::Aside } else { Rank::Main };
+                clause.after_dash = clause.rank == Rank::Aside;
+                clause.is_leading = false;
+                clause.number += 1;
+            }
+            Kind::Open => {
+                after_stop = true;
+                brackets.push(clause.rank);
+                clause.rank = clause.rank.min(Rank::Aside);
+            }
+            Kind::Close => {
+                if let Some(rank) = brackets.pop() {
+                    clause.rank = rank;
+                }
+            }
+            Kind::Sign(sign) => {
+                match sign {
+                    '=' => {
+                        clause.left.push("equals");
+                        // `142 – 130 = 12`: the dash was a minus.
+                        if clause.after_dash {
+                            clause.rank = Rank::Main;
+                        }
+                    }
+                    '<' => clause.left.extend(["more", "than"]),
+                    '+' => clause.left.push("plus"),
+                    '*' => clause.left.extend(["two", "times"]),
+                    '/' | '÷' | '^' => clause.left.extend(["two", "of"]),
+                    '±' => clause.left.extend(["plus", "or", "minus"]),
+                    _ => {}
+                }
+                after_stop = false;
+            }
+            Kind::Stop(_) => {}
+            Kind::Found(_) => {
+                let is_adjunct = words::is_adjunct(&clause.left);
+                let is_led = clause.left.last().is_some_and(|word| words::is_preposition(word));
+                let Some(term) = term(tokens, index, (is_adjunct, is_led), text) else {
+                    index += 1;
+                    continue;
+                };
+                let mut claim = claim(tokens, index, &term, &clause, wants_number);
+                claim.takes_back = takes_back;
+                claim.clause = clause.number;
+                let is_chain = matches!(claim.value, Some(Value::Chain(..)));
+                claim.is_led = is_chain || clause.left.iter().any(|word| COPULAS.contains(word));
+                claim.has_verb = claim.is_led || clause.left.iter().any(|word| words::is_verb(word));
+                if clause.after_dash && claim.rank == Rank::Aside && (takes_back || is_chain) {
+                    claim.rank = Rank::Main;
+                }
+                let is_time = matches!(
+                    words_from(tokens, term.next).first().and_then(|word| crate::units::find(word)),
+                    Some("second" | "minute" | "hour" | "day" | "week" | "month" | "year")
+                );
+                claim.is_behind = !is_chain
+                    && clause
+                        .left
+                        .iter()
+                        .rev()
+                        .find(|word| !words::is_article(word))
+                        .is_some_and(|word| words::is_behind(word));
+                if is_time
+                    && claim.is_behind
+                    && clause.has_value
+                    && claim.rank == Rank::Main
+                    && found.last().is_some_and(|last| last.is_led || last.has_lead)
+                {
+                    claim.rank = Rank::Adjunct;
+                }
+                claim.has_lead = !clause.left.is_empty();
+                claim.end = tokens[term.next.saturating_sub(1).max(index)].end;
+                claim.end = claim.end.max(token.end);
+                takes_back = false;
+                after_stop = false;
+                // "18, which is less than 20", "which is divisible by 6": what is said of a value leaves it as it is.
+                let is_said_of = claim.value.is_none()
+                    || (claim.is_behind
+                        && !is_chain
+                        && clause.left.first().is_some_and(|word| COPULAS.contains(word)));
+                if clause.is_relative && is_said_of && !found.is_empty() {
+                    claim.rank = claim.rank.min(Rank::Aside);
+                }
+                // "36 points over 4 games", "36 students, 5 more than last year": no bounds of what was said.
+                let is_span = clause.left.len() <= 3
+                    && clause.left.last().is_some_and(|word| {
+                        matches!(
+                            *word,
+                            "over" | "in" | "under" | "within" | "between" | "above" | "below" | "until"
+                        )
+                    })
+                    && !clause.left.iter().any(|word| {
+                        words::is_verb(word)
+                            || matches!(
+                                *word,
+                                "and"
+                                    | "or"
+                                    | "result"
+                                    | "results"
+                                    | "end"
+                                    | "ends"
+                                    | "resulting"
+                                    | "to"
+                                    | ","
+                                    | "now"
+                            )
+                    });
+                let is_comparison = clause.left.is_empty() && clause.number > 0 && claim.value.is_none();
+                let is_set_back = (clause.has_value && (is_span || words::is_purpose(&clause.left)))
+                    || (is_comparison
+                        && found.last().is_some_and(|last| last.has_verb && last.value.is_some()));
+                let is_result = clause.left.contains(&"equals");
+                let is_adjunct = (is_adjunct || is_set_back) && !is_result;
+                if is_adjunct && !is_chain && clause.rank == Rank::Main && claim.rank == Rank::Main {
+                    claim.rank = Rank::Adjunct;
+                }
+                found.push(claim);
+                clause.left.clear();
+                clause.has_value = true;
+                index = term.next.max(index + 1);
+                continue;
+            }
+        }
+        index += 1;
+    }
+    found
+}
+
+impl<'a> Clause<'a> {
+    fn word(&mut self, word: &'a str, after_stop: bool, found: &[Claim], following: &[&str]) {
+        let is_first = self.left.is_empty() && !self.has_value;
+        let opens = is_first || after_stop;
+        let is_all_but = word == "but"
+            && (matches!(
+                self.left.last(),
+                Some(&("anything" | "everything" | "all" | "nothing" | "none" | "any" | "no" | "cannot"))
+            ) || matches!(self.left[..], [.., "any" | "every" | "each", _]));
+        if is_all_but {
+            self.left.push(word);
+            return;
+        }
+        let is_tail = matches!(self.left.last(), Some(&("or" | "and"))) && word == "so";
+        if is_tail
+            || (word == "so"
+                && following.first().is_some_and(|next| matches!(*next, "far" | "many" | "much" | "called")))
+        {
+            self.left.push(word);
+            return;
+        }
+        // "believe it or not": no negation.
+        if word == "not" && self.left.last() == Some(&"or") {
+            self.left.pop();
+            return;
+        }
+        let starts = |list: &[&str]| list.contains(&word);
+        let is_inverted = !matches!(word, "should" | "had" | "were")
+            || following.first().is_some_and(|next| {
+                matches!(
+                    *next,
+                    "it" | "the"
+                        | "he"
+                        | "she"
+                        | "they"
+                        | "we"
+                        | "i"
+                        | "you"
+                        | "this"
+                        | "that"
+                        | "there"
+                        | "one"
+                )
+            });
+        if starts(CONDITIONS)
+            && is_inverted
+            && (opens || matches!(word, "if" | "unless" | "assuming" | "whether" | "supposing"))
+            && !is_polite(word, following)
+        {
+            self.open(Rank::Condition, found.is_empty());
+            self.is_unreal |= matches!(word, "had" | "were")
+                || (word == "if" && following.iter().take(3).any(|next| *next == "were"));
+            self.is_unless = word == "unless";
+        } else if starts(CLAUSES) || (opens && (starts(REASONS) || word == "and")) {
+            let is_adverb = matches!(word, "thus" | "therefore" | "then" | "hence") && !opens;
+            if is_adverb {
+                // "If she sold 9 then she has 18": the condition ends without a comma.
+                if self.rank == Rank::Condition && self.is_leading {
+                    self.open(Rank::Main, false);
+                }
+                return;
+            }
+            // "the given points", "is provided by": no clause.
+            let is_participle = matches!(
+                word,
+                "given" | "provided" | "using" | "considering" | "making" | "giving" | "leaving" | "meaning"
+            ) && self.left.last().is_some_and(|last| is_determiner(last));
+            if is_participle {
+                self.left.push(word);
+                return;
+            }
+            let is_reason = starts(REASONS) || matches!(word, "provided");
+            // A leading preposition is no clause of its own: "With 9 eggs she makes 18."
+            if word == "as" && found.is_empty() {
+                self.left.push(word);
+                return;
+            }
+            if is_reason {
+                self.open(Rank::Aside, found.is_empty());
+            } else {
+                // Behind a reason or a condition that opened the sentence the main clause goes on.
+                let rank = match word {
+                    "which" | "who" | "whom" | "whose" | "when" | "except" => self.rank,
+                    _ => Rank::Main,
+                };
+                self.open(rank, false);
+                self.is_relative = matches!(word, "which" | "who" | "whose");
+            }
+            if matches!(word, "making" | "giving" | "leaving" | "meaning") {
+                self.left.push("gives");
+            }
+            if matches!(word, "except") {
+                self.left.push(word);
+            }
+        } else {
+            self.left.push(word);
+        }
+    }
+
+    fn open(&mut self, rank: Rank, is_leading: bool) {
+        self.left.clear();
+        self.rank = rank;
+        self.is_leading = is_leading;
+        self.has_value = false;
+        self.is_relative = false;
+        self.after_dash = false;
+        self.is_unless = false;
+        self.number += 1;
+    }
+
+    fn comma(&mut self) {
+        self.number += 1;
+        if self.is_leading {
+            self.rank = Rank::Main;
+            self.is_leading = false;
+            self.left.clear();
+            self.has_value = false;
+            return;
+        }
+        // "is, therefore, 18", "is not, as some say, 7"
+        let is_held = self.left.last().is_some_and(|word| {
+            COPULAS.contains(word)
+                || NEGATIONS.contains(word)
+                || matches!(*word, "be" | "therefore" | "answer")
+        }) || (self.left.len() <= 4 && words::is_bound(&self.left))
+            || self.left.iter().rev().take(5).any(|word| *word == ",");
+        if is_held && !self.has_value {
+            self.left.push(",");
+        } else {
+            self.left.clear();
+        }
+    }
+}
+
+fn is_determiner(word: &str) -> bool {
+    COPULAS.contains(&word)
+        || matches!(
+            word,
+            "the"
+                | "a"
+                | "an"
+                | "this"
+                | "these"
+                | "those"
+                | "its"
+                | "their"
+                | "his"
+                | "her"
+                | "our"
+                | "be"
+                | "been"
+        )
+}
+
+/// "if I am not mistaken", "if you count them": the first leaves its number as it is.
+pub(super) fn is_polite(word: &str, following: &[&str]) -> bool {
+    word == "if"
+        && matches!(
+            following.first(),
+            Some(&("i" | "i'm" | "my" | "anything" | "memory" | "we've" | "you" | "correct" | "rounded"))
+        )
+        && following.iter().take(5).any(|word| {
+            matches!(
+                *word,
+                "mistaken"
+                    | "not"
+                    | "right"
+                    | "correct"
+                    | "correctly"
+                    | "rounded"
+                    | "round"
+                    | "serves"
+                    | "check"
+                    | "prefer"
+                    | "counted"
+                    | "will"
+                    | "wrong"
+                    | "like"
+            )
+        })
+}
+
+fn is_taking_back(words: &[&str]) -> bool {
+    match words {
+        ["no" | "well" | "oh" | "ah", rest @ ..] => {
+            rest.is_empty()
+                || matches!(
+                    rest[0],
+                    "wait"
+                        | "it"
+                        | "it's"
+                        | "that's"
+                        | "that"
+                        | "the"
+                        | "sorry"
+                        | "actually"
+                        | "make"
+                        | "i"
+                        | "rather"
+                )
+        }
+        ["i", rest @ ..] => matches!(
+            rest,
+            ["mean" | "meant", ..] | ["should", "have", ..] | ["take", "that" | "it" | "this", "back", ..]
+        ),
+        ["let", rest @ ..] => {
+            matches!(rest, ["me" | "us", "correct" | "fix" | "revise" | "amend" | "rephrase" | "redo", ..])
+        }
+        ["my", rest @ ..] => matches!(rest, ["mistake" | "bad" | "apologies", ..]),
+        ["make", rest @ ..] => matches!(rest, ["that", ..] | ["it", ..]),
+        ["in", rest @ ..] => matches!(rest, ["truth" | "reality" | "actuality", ..]),
+        ["on", rest @ ..] => matches!(
+            rest,
+            ["second" | "further" | "closer" | "reflection" | "reconsideration" | "review", ..]
+                | ["a", "second" | "closer", ..]
+        ),
+        ["instead", ..] => true,
+        _ => true,
+    }
+}
+
+/// "but the correct answer is", "but it should be", "but in fact it is"
+fn is_corrected(words: &[&str]) -> bool {
+    words.iter().take(5).any(|word| {
+        matches!(
+            *word,
+            "correct"
+                | "right"
+                | "actual"
+                | "actually"
+                | "real"
+                | "really"
+                | "true"
+                | "truth"
+                | "should"
+                | "must"
+                | "it's"
+                | "fact"
+                | "proper"
+        )
+    }) || matches!(words, ["it" | "that", "is" | "was", ..] | ["the", "answer", ..] | ["that's", ..])
+}

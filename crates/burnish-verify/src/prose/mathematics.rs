@@ -1,0 +1,378 @@
+//! Numbers and formulas outside of a formula's signs.
+
+use super::tokens::{Found, Scanner, scaled};
+use crate::lex;
+use crate::numeral::{ascii_digit, exponent};
+use crate::structure::read;
+use crate::syntax::Value;
+use crate::units;
+
+/// Longest stretch without a formula's signs that is tried as mathematics, in bytes.
+const RUN: usize = 240;
+/// Ends of such a stretch that are tried.
+const TRIES: usize = 10;
+
+impl Scanner<'_> {
+    /// The mathematics that starts here outside of a formula's signs.
+    pub(super) fn mathematics(&self) -> Option<(usize, Found)> {
+        let before = self.text[..self.at].trim_end_matches('_').chars().next_back();
+        let is_subscript = self.before() == Some('_')
+            && before.is_some_and(|c| c.is_alphanumeric() || matches!(c, '}' | ')'));
+        if is_subscript || self.before().is_some_and(|c| c.is_ascii_alphanumeric()) {
+            return None;
+        }
+        let number = self.number();
+        let run = self.run();
+        match (number, run) {
+            (Some(number), Some(run)) if run.0 > number.0 => Some(run),
+            (Some(number), _) => Some(number),
+            (None, run) => run,
+        }
+    }
+
+    /// A number with sign, currency, fraction, percent sign and what is glued to it.
+    fn number(&self) -> Option<(usize, Found)> {
+        let rest = &self.text[self.at..];
+        let chars: Vec<(usize, char)> = rest.char_indices().take(480).collect();
+        let at = |index: usize| chars.get(index).map(|(_, c)| *c);
+        let digit = |index: usize| at(index).and_then(ascii_digit).is_some();
+        let mut start = 0;
+        for _ in 0..4 {
+            match at(start) {
+                Some('-' | '−' | '+')
+                    if start == 0 || at(start - 1).is_some_and(|c| units::currency(c).is_some()) =>
+                {
+                    start += 1
+                }
+                Some('\\') if at(start + 1) == Some('$') => start += 2,
+                Some(c) if units::currency(c).is_some() => {
+                    start += 1;
+                    if at(start) == Some(' ') && (digit(start + 1) || at(start + 1) == Some('-')) {
+                        start += 1;
+                    }
+                }
+                _ => break,
+            }
+        }
+        if !(digit(start) || (at(start) == Some('.') && digit(start + 1))) {
+            return None;
+        }
+        // After a letter, a digit or a bracket it is minus or a hyphen.
+        let is_signed = start > 0 && matches!(at(0), Some('-' | '−' | '+'));
+        if is_signed
+            && self.before().is_some_and(|c| c.is_alphanumeric() || matches!(c, ')' | ']' | '}' | '%'))
+        {
+            return None;
+        }
+        let mut end = digits(&chars, start);
+        if at(end) == Some(' ') && digit(end + 1) {
+            let second = digits(&chars, end + 1);
+            if at(second) == Some('/') && digit(second + 1) {
+                end = digits(&chars, second + 1);
+            }
+        } else if matches!(at(end), Some('/' | '⁄')) && digit(end + 1) {
+            end = digits(&chars, end + 1);
+        } else if matches!(at(end), Some('½' | '¼' | '¾')) {
+            end += 1;
+        }
+        let percent = (end..end + 3).find(|i| matches!(at(*i), Some('%' | '％')));
+        if let Some(percent) = percent
+            && (end..percent).all(|i| matches!(at(i), Some(' ' | '\\')))
+        {
+            end = percent + 1;
+        }
+        if matches!(at(end), Some('$' | '€' | '£' | '¥' | '₹' | '°'))
+            && !self.formulas.iter().any(|(range, _)| range.start == self.at + chars[end].0)
+        {
+            end += 1;
+        }
+        let place = |index: usize| {
+            chars
+                .get(index)
+                .map_or(rest.len().min(chars.last().map_or(0, |(at, c)| at + c.len_utf8())), |(at, _)| *at)
+        };
+        let source = &rest[..place(end)];
+        let value = read(source.trim_end_matches('$'), true);
+        let found = |value, is_part| Found { value, is_plain: true, is_part };
+        // What is glued to it.
+        let letters: String = chars[end.min(chars.len())..]
+            .iter()
+            .map(|(_, c)| *c)
+            .take_while(|c| c.is_alphabetic() && c.is_ascii())
+            .collect();
+        if letters.is_empty() {
+            let next = at(end);
+            return Some(match next {
+                Some('+')
+                    if !(end + 1..end + 3).any(|i| digit(i) || matches!(at(i), Some('$' | '\\' | '('))) =>
+                {
+                    (self.at + place(end + 1), found(None, false))
+                }
+                Some('-' | '–' | '‑') if at(end + 1).is_some_and(char::is_alphabetic) => {
+                    let word: String = chars[end + 1..]
+                        .iter()
+                        .map(|(_, c)| *c)
+                        .take_while(|c| c.is_alphabetic() || *c == '-')
+                        .collect();
+                    let end = end + 1 + word.chars().count();
+                    match word.to_lowercase().as_str() {
+                        "fold" | "odd" | "something" | "plus" | "x" => {
+                            (self.at + place(end), found(None, false))
+                        }
+                        "ish" => (self.at + place(end), found(value, false)),
+                        word if units::find(word).is_some() && !rest[place(end)..].starts_with(" ") => {
+                            (self.at + place(end), found(value, false))
+                        }
+                        _ => (self.at + place(end), found(value, true)),
+                    }
+                }
+                // A range, a ratio, a time.
+                Some('-' | '–' | '—' | ':' | '−')
+                    if digit(end + 1) || (at(end + 1) == Some('$') && digit(end + 2)) =>
+                {
+                    let from = if digit(end + 1) { end + 1 } else { end + 2 };
+                    (self.at + place(digits(&chars, from)), found(None, false))
+                }
+                _ => (self.at + place(end), found(value, false)),
+            });
+        }
+        let glued = end + letters.chars().count();
+        let times = |factor: i64| value.clone().map(|value| scaled(value, &crate::work::rational(factor)));
+        let is_end = !at(glued).is_some_and(|c| c.is_alphanumeric() || matches!(c, '^' | '_' | '('));
+        if !is_end {
+            return None;
+        }
+        let found = match letters.as_str() {
+            "st" | "nd" | "rd" | "th" => found(None, true),
+            "k" | "K" => found(times(1_000), false),
+            "M" | "mn" | "mln" | "MM" => found(times(1_000_000), false),
+            "bn" | "B" | "bln" => found(times(1_000_000_000), false),
+            "fold" => found(None, false),
+            "s" | "ish" => found(value, false),
+            "am" | "pm" | "AM" | "PM" => found(value, false),
+            word if units::find(word).is_some() => {
+                let with_unit = read(&rest[..place(glued)], true);
+                found(with_unit.or(value), false)
+            }
+            // `2x` is algebra.
+            word if word.len() == 1 => return None,
+            _ => found(value, true),
+        };
+        Some((self.at + place(glued), found))
+    }
+
+    /// The longest stretch from here that reads as mathematics without words.
+    fn run(&self) -> Option<(usize, Found)> {
+        let rest = &self.text[self.at..];
+        let line = rest.lines().next().unwrap_or("");
+        let line = &line[..line.floor_char_boundary(RUN)];
+        if !may_start(line)
+            || (line.starts_with(['-', '−', '+'])
+                && self.before().is_some_and(|c| c.is_alphanumeric() || matches!(c, ')' | ']' | '}')))
+        {
+            return None;
+        }
+        let mut ends = Vec::new();
+        let mut depth = 0_i32;
+        let mut chunk_start = 0;
+        let mut previous = ' ';
+        for (index, c) in line.char_indices().chain([(line.len(), ' ')]) {
+            match c {
+                '(' | '[' | '{' => depth += 1,
+                ')' | ']' | '}' => depth -= 1,
+                _ => {}
+            }
+            let is_sign = c == '$'
+                && !(previous.is_whitespace()
+                    || "=+-−*/(".contains(previous)
+                    || previous == '\\'
+                    || index == 0);
+            let is_break = (c.is_whitespace() && depth <= 0)
+                || index == line.len()
+                || matches!(c, '–' | '—' | '→')
+                || is_sign
+                || (c == '*'
+                    && line[index..].starts_with("**")
+                    && !line[index + 2..].starts_with(|c: char| c.is_ascii_digit() || c == '('));
+            if is_break {
+                let chunk = &line[chunk_start..index];
+                if !chunk.is_empty() {
+                    if !is_mathematical(chunk, &line[index..], chunk_start == 0) {
+                        break;
+                    }
+                    ends.push(index);
+                    if (chunk.ends_with([',', ';', ':', '?', '!']) || chunk.ends_with('.'))
+                        && depth <= 0
+                        && !chunk.ends_with("\\,")
+                        && !chunk.ends_with("\\!")
+                    {
+                        break;
+                    }
+                }
+                if !c.is_whitespace() {
+                    break;
+                }
+                chunk_start = index + c.len_utf8();
+            }
+            previous = c;
+        }
+        for end in ends.into_iter().rev().take(TRIES) {
+            let source = line[..end].trim_end_matches(|c: char| {
+                matches!(c, '.' | ',' | ';' | ':' | '?' | '"' | '”' | '*' | '`' | '_' | '\'')
+                    || c.is_whitespace()
+            });
+            // In a sentence it is no factorial.
+            let source = source.strip_suffix('!').unwrap_or(source);
+            if source.is_empty() || is_range(source) {
+                continue;
+            }
+            let value = read(source, true);
+            let Some(value) = value else { continue };
+            if has_words(&value) {
+                continue;
+            }
+            let is_plain = is_plain_number(source);
+            // A name by itself is a word of the text.
+            if source.chars().count() == 1 && source.starts_with(|c: char| c.is_ascii_alphabetic()) {
+                continue;
+            }
+            // `(18)` in running text is an aside and no product.
+            if source.starts_with('(') && is_plain && !source.contains(',') {
+                continue;
+            }
+            return Some((self.at + source.len(), Found { value: Some(value), is_plain, is_part: false }));
+        }
+        None
+    }
+}
+
+/// Whether mathematics may start with this text.
+fn may_start(text: &str) -> bool {
+    let mut chars = text.chars();
+    let Some(c) = chars.next() else { return false };
+    let next = chars.next();
+    let after_space = text[c.len_utf8()..].trim_start();
+    match c {
+        '\\' => next.is_some_and(|c| c.is_ascii_alphabetic() || matches!(c, '{' | '$')),
+        '-' | '−' | '+' | '±' => {
+            next.is_some_and(|c| c.is_alphanumeric() || matches!(c, '\\' | '(' | '.' | '√' | '$'))
+        }
+        '(' | '[' | '{' | '√' | 'π' | '½' | '¼' | '¾' | '|' | '$' => {
+            next.is_some() || c == 'π' || c == '½'
+        }
+        c if c.is_ascii_digit() || c == '.' => true,
+        c if c.is_ascii_alphabetic() => {
+            let word: String = text.chars().take_while(char::is_ascii_alphabetic).collect();
+            let tail = text[word.len()..].trim_start();
+            let is_name = word.len() == 1 || lex::is_name(&word);
+            let is_followed = tail
+                .starts_with(['=', '^', '+', '/', '<', '>', '≤', '≥', '∈', '≈', '*', '·', '×'])
+                || text[word.len()..].starts_with(['(', '^', '_'])
+                || (word.len() == 1 && tail.starts_with("- ") && word != "a" && word != "I" && word != "A")
+                || tail.starts_with("\\in")
+                || tail.starts_with("\\le")
+                || tail.starts_with("\\ge")
+                || tail.starts_with("\\cdot");
+            is_name && is_followed && !tail.starts_with("**")
+        }
+        c => ('α'..='ω').contains(&c) && !after_space.is_empty(),
+    }
+}
+
+/// Whether a stretch between spaces may belong to mathematics.
+fn is_mathematical(chunk: &str, after: &str, is_first: bool) -> bool {
+    let mut letters = String::new();
+    let mut is_command = false;
+    let mut braces = 0_usize;
+    let has_other =
+        chunk.chars().any(|c| c.is_ascii_digit() || "=^+*/()[]{}\\<>|√π".contains(c) || !c.is_ascii());
+    for c in chunk.chars().chain([' ']) {
+        if c.is_ascii_alphabetic() {
+            letters.push(c);
+            continue;
+        }
+        if !letters.is_empty() && !is_command && braces == 0 {
+            let is_known = letters.len() == 1
+                || lex::is_name(&letters)
+                || (has_other && letters.len() == 2 && chunk.contains(['^', '=', '(']));
+            if !is_known {
+                return false;
+            }
+        }
+        let opens_text = !letters.is_empty()
+            && is_command
+            && matches!(letters.as_str(), "text" | "mbox" | "textbf" | "mathrm");
+        if c == '{' && (opens_text || braces > 0) {
+            braces += 1;
+        } else if braces > 0 && c == '}' {
+            braces -= 1;
+        }
+        letters.clear();
+        is_command = c == '\\';
+    }
+    if chunk.chars().all(|c| c.is_ascii_alphabetic()) {
+        // A letter by itself is a name only beside a sign: "a" is mostly an article.
+        let is_before_sign =
+            after.trim_start().starts_with(['=', '^', '+', '*', '/', '<', '>', '≤', '≥', '×', '·']);
+        return chunk.len() == 1 && (is_before_sign || !(is_first || matches!(chunk, "a" | "A" | "I")))
+            || (chunk.len() > 1 && lex::is_name(chunk));
+    }
+    chunk.chars().any(|c| c.is_alphanumeric() || "=+-−*/^()[]{}\\<>|≤≥√π×·÷≈∞∪∈±%".contains(c))
+}
+
+/// `20-30`, `20–30`: two numbers and a hyphen.
+fn is_range(source: &str) -> bool {
+    let mut parts = source.split(['-', '–', '−']);
+    let is_number = |part: Option<&str>| {
+        part.is_some_and(|part| {
+            part.contains(|c: char| c.is_ascii_digit())
+                && !part.contains(' ')
+                && part.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ',' | '$' | '%'))
+        })
+    };
+    is_number(parts.next()) && is_number(parts.next()) && parts.next().is_none()
+}
+
+pub(super) fn is_plain_number(source: &str) -> bool {
+    source.chars().all(|c| {
+        c.is_ascii_digit()
+            || matches!(c, '.' | ',' | '-' | '−' | '$' | '\\' | '%' | ' ' | '(' | ')' | '{' | '}' | '!' | '/')
+    })
+}
+
+/// A value with words in it, at any depth of lists.
+fn has_words(value: &Value) -> bool {
+    match value {
+        Value::Text(_) => true,
+        Value::List(items)
+        | Value::Tuple(items)
+        | Value::Set(items)
+        | Value::Union(items)
+        | Value::Chain(items, _) => items.iter().any(has_words),
+        _ => false,
+    }
+}
+
+/// Where the digits that start at `index` end: groups of thousands, one point, an exponent.
+fn digits(chars: &[(usize, char)], index: usize) -> usize {
+    let digit = |index: usize| chars.get(index).is_some_and(|(_, c)| ascii_digit(*c).is_some());
+    let mut end = index;
+    while digit(end) {
+        end += 1;
+    }
+    if (1..=3).contains(&(end - index)) {
+        while chars.get(end).is_some_and(|(_, c)| matches!(c, ',' | ' ' | '\u{a0}' | '\u{202f}' | '’'))
+            && (1..=3).all(|i| digit(end + i))
+            && !digit(end + 4)
+        {
+            end += 4;
+        }
+    }
+    if chars.get(end).is_some_and(|(_, c)| *c == '.') && digit(end + 1) {
+        end += 1;
+        while digit(end) {
+            end += 1;
+        }
+    }
+    end + exponent(|ahead| chars.get(end + ahead).map(|(_, c)| *c)).map_or(0, |(length, _)| length)
+}

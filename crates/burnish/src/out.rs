@@ -1,0 +1,108 @@
+//! The one door to the terminal: what is printed shows control characters instead of sending them, a reader that goes
+//! away (`| head`, a closed terminal) ends nothing but the printing, and a bar stands below all lines, whoever prints them.
+//!
+//! In this crate `print!`, `println!`, `eprint!` and `eprintln!` are the ones below. The standard library's panic when nobody
+//! reads; `clippy::print_stdout` and `print_stderr`, which know only those, are on in `main.rs`.
+
+use std::fmt::Arguments;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
+
+use burnish_run::text::{plain_json, visible};
+use indicatif::ProgressBar;
+
+use crate::commands::Done;
+
+/// Writes to stdout, through the door.
+macro_rules! print {
+    ($($text:tt)*) => { $crate::out::text(format_args!($($text)*)) };
+}
+/// Writes a line to stdout, through the door.
+macro_rules! println {
+    () => { $crate::out::text(format_args!("\n")) };
+    ($($text:tt)*) => { $crate::out::line(format_args!($($text)*)) };
+}
+/// Writes to stderr, through the door.
+macro_rules! eprint {
+    ($($text:tt)*) => { $crate::out::error(&format!($($text)*)) };
+}
+/// Writes a line to stderr, through the door.
+macro_rules! eprintln {
+    ($($text:tt)*) => { $crate::out::error(&format!("{}\n", format_args!($($text)*))) };
+}
+
+/// Why stdout takes nothing any more.
+static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
+/// The bar that is on the screen.
+static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// From now on lines are printed above `bar`; with `None` there is none, and the last one is taken away.
+pub(crate) fn keep_below(bar: Option<ProgressBar>) {
+    let last = std::mem::replace(&mut *BAR.lock().unwrap_or_else(PoisonError::into_inner), bar.clone());
+    if let (Some(last), None) = (last, bar) {
+        last.finish_and_clear();
+    }
+}
+
+fn above_bar(print: impl FnOnce()) {
+    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match bar {
+        Some(bar) => bar.suspend(print),
+        None => print(),
+    }
+}
+
+/// Text for people.
+pub(crate) fn text(text: Arguments<'_>) {
+    write(&visible(&text.to_string()));
+}
+
+/// A line for people.
+pub(crate) fn line(text: Arguments<'_>) {
+    write(&visible(&format!("{text}\n")));
+}
+
+/// JSON for programs, as a line.
+pub(crate) fn json(json: &str) {
+    write(&plain_json(&format!("{json}\n")));
+}
+
+/// A file for programs: exact where a program reads it, shown where a person does.
+pub(crate) fn file(text: &str) {
+    if io::stdout().is_terminal() { write(&visible(text)) } else { write(text) }
+}
+
+/// Text to stderr. There is nowhere to say that it could not be written.
+pub(crate) fn error(text: &str) {
+    above_bar(|| {
+        let _ = io::stderr().write_all(visible(text).as_bytes());
+    });
+}
+
+/// Does stdout still have a reader? Whoever only prints may stop where it has none.
+pub(crate) fn is_read() -> bool {
+    LOST.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+}
+
+fn write(text: &str) {
+    above_bar(|| {
+        let mut lost = LOST.lock().unwrap_or_else(PoisonError::into_inner);
+        if lost.is_none() {
+            let mut stdout = io::stdout().lock();
+            *lost = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).err();
+        }
+    });
+}
+
+/// To be called last: if all that was printed got out, or whoever read it had enough.
+///
+/// # Errors
+/// Why some of it did not, such as a full disk.
+pub(crate) fn finish() -> Done {
+    match LOST.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        Some(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(format!("stdout: not all that was printed could be written: {error}").into())
+        }
+        _ => Ok(()),
+    }
+}
