@@ -163,3 +163,23 @@ fn a_judgement_can_be_explained() {
         assert_eq!(explained.reference, "1/2");
     }
 }
+
+#[test]
+fn tags_and_the_marks_of_quotations_are_no_comparisons() {
+    let gold = Verifier::Number.gold("18").unwrap();
+    for response in [
+        "</think>18",
+        "<think>9 eggs at 2</think>\n\nShe makes 18 dollars",
+        "<b>18</b>",
+        "She makes <span class=\"n\">18</span> dollars",
+        "<|start_header_id|>18<|im_end|>",
+        "> 18",
+        "Thus the total:\n> **18**",
+        "<p>So it is 18</p>",
+    ] {
+        assert!(gold.judge(response).is_correct, "{response}");
+    }
+    for response in ["It is > 18", "So x < 18", "It is > 18 <b>indeed</b>", "17 < x"] {
+        assert!(!gold.judge(response).is_correct, "{response}");
+    }
+}

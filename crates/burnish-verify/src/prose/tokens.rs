@@ -60,6 +60,27 @@ pub(super) fn tokens(text: &str, from: usize, limit: usize) -> Vec<Token> {
     scanner.tokens
 }
 
+/// Tags that stand inside a sentence.
+const INLINE_TAGS: &[&str] = &[
+    "b", "i", "u", "em", "strong", "mark", "code", "span", "font", "sub", "sup", "small", "big", "tt", "kbd",
+    "a",
+];
+
+/// Length of the tag at the start of `text`, and whether a sentence goes on through it: `<b>`, `</think>`, `<|im_end|>`.
+/// `a<b` and `x < y and z > 3` are none.
+fn tag(text: &str) -> Option<(usize, bool)> {
+    let inner = &text[1..text.find('>')?];
+    let bare = inner.trim_start_matches(['/', '|']);
+    let name_length =
+        bare.find(|c: char| !(c.is_ascii_alphanumeric() || "_-".contains(c))).unwrap_or(bare.len());
+    let (name, rest) = bare.split_at(name_length);
+    let is_tag = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && inner.len() <= 80
+        && !inner.contains(['<', '\n'])
+        && (matches!(rest.trim(), "" | "/" | "|") || (rest.starts_with(' ') && rest.contains('=')));
+    is_tag.then(|| (inner.len() + 2, INLINE_TAGS.contains(&name.to_ascii_lowercase().as_str())))
+}
+
 pub(super) struct Scanner<'a> {
     pub(super) text: &'a str,
     pub(super) formulas: &'a [(std::ops::Range<usize>, &'a str)],
@@ -113,6 +134,22 @@ impl Scanner<'_> {
             && self.opens_line()
         {
             // The mark of an item of a list.
+            self.at = next;
+            return;
+        }
+        if c == '<'
+            && let Some((length, is_inline)) = tag(rest)
+        {
+            let end = self.at + length;
+            if is_inline || matches!(self.last(), None | Some(Kind::Stop(_))) {
+                self.at = end;
+            } else {
+                self.push(Kind::Stop('\n'), end);
+            }
+            return;
+        }
+        if c == '>' && self.opens_line() {
+            // The mark of a quotation.
             self.at = next;
             return;
         }
