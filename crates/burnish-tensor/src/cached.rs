@@ -23,6 +23,29 @@ pub struct KvBlock<'a> {
     pub rows: usize,
 }
 
+impl KvBlock<'_> {
+    /// Its rows as they were written, keys and values `[rows, kv_heads · head_dim]`.
+    ///
+    /// # Panics
+    /// If sizes do not fit.
+    pub fn read(&self, head_dim: usize, k: &mut [f32], v: &mut [f32]) {
+        let width = self.k.len() / KV_ROWS;
+        assert!(
+            k.len() == self.rows * width && v.len() == k.len(),
+            "room for other rows than the block has"
+        );
+        for (row, (k, v)) in k.chunks_exact_mut(width).zip(v.chunks_exact_mut(width)).enumerate() {
+            for (k, keys) in k.iter_mut().zip(self.k.chunks_exact(KV_ROWS)) {
+                *k = keys[row];
+            }
+            let values = self.v.chunks_exact(KV_ROWS * head_dim);
+            for (v, values) in v.chunks_exact_mut(head_dim).zip(values) {
+                v.copy_from_slice(&values[row * head_dim..][..head_dim]);
+            }
+        }
+    }
+}
+
 /// The same, to be filled.
 #[derive(Debug)]
 pub struct KvBlockMut<'a> {
@@ -224,6 +247,19 @@ mod tests {
             let mut out = vec![f32::NAN; lens.len() * shape.width()];
             cached_attention(&last_rows(&q), shape, &caches, &mut out, Workers::Pool);
             assert_close(&out, &wide(&last_rows(&packed)), 2e-6);
+
+            // What was written is read back.
+            for (filled, segment) in filled.iter().zip(layout.segments()) {
+                let mut read = (Vec::new(), Vec::new());
+                for block in filled.blocks() {
+                    let (mut k, mut v) = (vec![0.0; block.rows * width], vec![0.0; block.rows * width]);
+                    block.read(shape.head_dim, &mut k, &mut v);
+                    read.0.extend(k);
+                    read.1.extend(v);
+                }
+                let rows = segment.rows().start * width..segment.rows().end * width;
+                prop_assert_eq!((&read.0[..], &read.1[..]), (&k[rows.clone()], &v[rows]));
+            }
 
             // A row, and a head, is given the same alone.
             let mut alone = vec![f32::NAN; shape.width()];

@@ -56,7 +56,7 @@ pub use gemm::Workers;
 pub use head_term::{HeadTerm, RowFunction, RowLoss, TeacherRows};
 pub use layout::{Layout, LayoutError, Segment};
 pub use mmap::{Mapped, map_file};
-pub use ops::attention::HeadShape;
+pub use ops::attention::{HeadShape, continued_attention};
 pub use paged::{PageSlots, PagedCache, PagesSeen};
 pub use parallel::{in_pool, set_threads, with_threads};
 pub use params::{Param, ParamEntry, Params, Store};

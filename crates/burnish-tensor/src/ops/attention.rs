@@ -71,10 +71,18 @@ pub(crate) struct QueryBlock {
 
 /// The query rows of `segment`, cut into blocks.
 pub(crate) fn query_blocks(layout: &Layout, segment: usize) -> impl Iterator<Item = QueryBlock> {
+    query_blocks_after(layout, segment, 0)
+}
+
+/// The query rows of `segment` behind its first `past`. They are cut where they are cut with `past` 0, so that a row
+/// finds the same blocks of keys.
+fn query_blocks_after(layout: &Layout, segment: usize, past: usize) -> impl Iterator<Item = QueryBlock> {
     let rows = layout.segments()[segment].rows();
-    let end = rows.end;
-    rows.step_by(QUERY_ROWS)
-        .map(move |start| QueryBlock { segment, rows: start..end.min(start + QUERY_ROWS) })
+    let (first, end) = (rows.start + past, rows.end);
+    (rows.start + past / QUERY_ROWS * QUERY_ROWS..end)
+        .step_by(QUERY_ROWS)
+        .map(move |start| QueryBlock { segment, rows: start.max(first)..end.min(start + QUERY_ROWS) })
+        .filter(|block| !block.rows.is_empty())
 }
 
 /// Key rows that some of a block's queries see.
@@ -148,8 +156,14 @@ pub(crate) fn head_rows<'a>(
 /// The output `[rows, heads · head_dim]`, and the log-sum-exp of the scaled scores `[rows, heads]`, which the
 /// backward pass needs.
 pub(crate) fn forward(inputs: Inputs<'_>) -> (Buffer, Buffer) {
+    forward_after(inputs, &[])
+}
+
+/// As [`forward`], where the first `pasts[i]` rows of segment `i` have keys and values but no queries: `q`, the output
+/// and the log-sum-exp leave them out. A row is given what [`forward`] gives it, to the bit.
+fn forward_after(inputs: Inputs<'_>, pasts: &[usize]) -> (Buffer, Buffer) {
     let Inputs { q, k, v, shape, layout } = inputs;
-    let rows = layout.rows();
+    let rows = layout.rows() - pasts.iter().sum::<usize>();
     assert!(
         shape.heads.is_multiple_of(shape.kv_heads),
         "{} heads over {} key heads",
@@ -157,11 +171,11 @@ pub(crate) fn forward(inputs: Inputs<'_>) -> (Buffer, Buffer) {
         shape.kv_heads
     );
     assert_eq!(q.len(), rows * shape.width(), "queries are not [rows, heads * head_dim]");
-    assert_eq!(k.len(), rows * shape.kv_width(), "keys are not [rows, kv_heads * head_dim]");
-    assert_eq!(v.len(), rows * shape.kv_width(), "values are not [rows, kv_heads * head_dim]");
+    assert_eq!(k.len(), layout.rows() * shape.kv_width(), "keys are not [rows, kv_heads * head_dim]");
+    assert_eq!(v.len(), layout.rows() * shape.kv_width(), "values are not [rows, kv_heads * head_dim]");
     let mut out = Buffer::scratch(q.len());
     let mut log_sums = Buffer::scratch(rows * shape.heads);
-    tasks(layout, shape, &mut out, &mut log_sums).into_par_iter().for_each_init(
+    tasks(layout, pasts, shape, &mut out, &mut log_sums).into_par_iter().for_each_init(
         || Buffer::scratch(QUERY_ROWS * KEY_ROWS),
         |scores, mut task| {
             for kv_head in 0..shape.kv_heads {
@@ -172,9 +186,30 @@ pub(crate) fn forward(inputs: Inputs<'_>) -> (Buffer, Buffer) {
     (out, log_sums)
 }
 
+/// Attention of sequences whose first rows were read before: segment `i` of `layout`, which has no parents, has keys and
+/// values `[rows, kv_heads · head_dim]` of all its rows, and queries `[rows, heads · head_dim]` of those behind the first
+/// `pasts[i]` alone. Gives what mixes their values, shaped like `q`; to the bit what attention of the whole segments gives
+/// these rows.
+///
+/// # Panics
+/// If sizes do not fit.
+pub fn continued_attention(
+    q: &[f32],
+    k: &[f32],
+    v: &[f32],
+    shape: HeadShape,
+    layout: &Layout,
+    pasts: &[usize],
+) -> Buffer {
+    assert_eq!(pasts.len(), layout.segments().len(), "one past for each segment");
+    forward_after(Inputs { q, k, v, shape, layout }, pasts).0
+}
+
 /// Some query blocks of one segment, and their rows of the outputs, all heads.
 struct Task<'a> {
     blocks: Vec<QueryBlock>,
+    /// Rows of the batch before these blocks that have no queries.
+    skipped: usize,
     out: &'a mut [f32],
     log_sums: &'a mut [f32],
 }
@@ -182,22 +217,28 @@ struct Task<'a> {
 /// The query blocks of all segments, some to a task; fewer where there would not be tasks for all threads.
 fn tasks<'a>(
     layout: &Layout,
+    pasts: &[usize],
     shape: HeadShape,
     mut out: &'a mut [f32],
     mut log_sums: &'a mut [f32],
 ) -> Vec<Task<'a>> {
+    let past = |segment: usize| pasts.get(segment).copied().unwrap_or(0);
     let segments = 0..layout.segments().len();
     let blocks: Vec<Vec<QueryBlock>> =
-        segments.map(|segment| query_blocks(layout, segment).collect()).collect();
+        segments.map(|segment| query_blocks_after(layout, segment, past(segment)).collect()).collect();
     let all: usize = blocks.iter().map(Vec::len).sum();
     let each = (all / (4 * rayon::current_num_threads())).clamp(1, TASK_BLOCKS);
     let mut tasks = Vec::new();
-    for blocks in blocks.iter().flat_map(|blocks| blocks.chunks(each)) {
-        let rows: usize = blocks.iter().map(|block| block.rows.len()).sum();
-        let (own_out, rest_out) = out.split_at_mut(rows * shape.width());
-        let (own_sums, rest_sums) = log_sums.split_at_mut(rows * shape.heads);
-        tasks.push(Task { blocks: blocks.to_vec(), out: own_out, log_sums: own_sums });
-        (out, log_sums) = (rest_out, rest_sums);
+    let mut skipped = 0;
+    for (segment, blocks) in blocks.iter().enumerate() {
+        skipped += past(segment);
+        for blocks in blocks.chunks(each) {
+            let rows: usize = blocks.iter().map(|block| block.rows.len()).sum();
+            let (own_out, rest_out) = out.split_at_mut(rows * shape.width());
+            let (own_sums, rest_sums) = log_sums.split_at_mut(rows * shape.heads);
+            tasks.push(Task { blocks: blocks.to_vec(), skipped, out: own_out, log_sums: own_sums });
+            (out, log_sums) = (rest_out, rest_sums);
+        }
     }
     tasks
 }
@@ -222,7 +263,8 @@ impl Task<'_> {
                 }
                 for (member, softmax) in softmaxes.iter_mut().enumerate() {
                     let head = kv_head * group + member;
-                    let q = head_rows(q, &block.rows, head, dim, width);
+                    let asking = block.rows.start - self.skipped..block.rows.end - self.skipped;
+                    let q = head_rows(q, &asking, head, dim, width);
                     let scores = &mut scores[..len * n];
                     let to = ViewMut::new(scores, len, n);
                     multiply_packed(to, Write::Set, shape.scale(), q, k.first(dim, n), Workers::One);
@@ -295,6 +337,40 @@ impl OnlineSoftmax {
             }
             self.sums[row] += vector::exp_shifted(seen, maximum);
             self.maxima[row] = maximum;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::random;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+
+        #[test]
+        fn rows_behind_a_past_are_given_the_bits_of_the_whole(
+            lens in prop::collection::vec((1_usize..700, 0_usize..700), 1..4),
+            kv_heads in 1_usize..3, group in 1_usize..4, head_dim in 1_usize..40,
+        ) {
+            let shape = HeadShape { heads: kv_heads * group, kv_heads, head_dim };
+            let (lens, pasts): (Vec<usize>, Vec<usize>) =
+                lens.into_iter().map(|(len, past)| (len, past % len)).unzip();
+            let layout = Layout::causal(&lens);
+            let q = random(1, layout.rows() * shape.width());
+            let [k, v] = [2, 3].map(|seed| random(seed, layout.rows() * shape.kv_width()));
+            let (whole, _) = forward(Inputs { q: &q, k: &k, v: &v, shape, layout: &layout });
+            let behind = |data: &[f32]| -> Vec<f32> {
+                let rows = layout.segments().iter().zip(&pasts);
+                let rows = rows.flat_map(|(segment, past)| segment.start + past..segment.start + segment.len);
+                rows.flat_map(|row| data[row * shape.width()..][..shape.width()].to_vec()).collect()
+            };
+            let continued = continued_attention(&behind(&q), &k, &v, shape, &layout, &pasts);
+            let bits = |data: &[f32]| -> Vec<u32> { data.iter().map(|x| x.to_bits()).collect() };
+            prop_assert_eq!(bits(&continued), bits(&behind(&whole)));
         }
     }
 }
