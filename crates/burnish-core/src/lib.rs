@@ -14,6 +14,8 @@ pub mod json;
 mod message;
 mod policy;
 pub mod rng;
+mod sampling;
+mod script;
 pub mod settings;
 mod task;
 mod trace;
@@ -22,8 +24,10 @@ mod verdict;
 pub use episode::{Ending, Episode};
 pub use message::{FunctionCall, Message, Role, ToolCall, ToolSpec};
 pub use policy::{
-    LOGPROBS_MAX, Policy, PolicyError, Sampling, SamplingError, TokenLogprobs, Turn, TurnOutput,
+    Abilities, Answered, Policy, PolicyError, TokenLogprobs, Turn, TurnId, TurnOutput, answer_all,
 };
+pub use sampling::{LOGPROBS_MAX, Sampling, SamplingError};
+pub use script::{Said, Script};
 pub use task::{Task, TaskId};
 pub use trace::{Branch, Node, NodeId, Sampled, Source, StopReason, Trace, TraceError};
 pub use verdict::{Validity, Verdict};

@@ -1,164 +1,9 @@
 //! The policy as its users see it: messages in, messages out, and a token-exact record of how.
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::{Message, StopReason, ToolSpec, Trace};
-
-/// Most alternatives that [`Sampling::logprobs`] may ask for.
-pub const LOGPROBS_MAX: usize = 1000;
-
-/// How tokens are chosen, and when an answer ends.
-///
-/// A token is chosen from the logits in this order: ids that must not come yet (`min_tokens`), penalties,
-/// temperature, `top_k`, `top_p`, `min_p`. The penalties are vLLM's, the filters those of `transformers`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Sampling {
-    /// Divides the logits. 0 means greedy.
-    pub temperature: f32,
-    /// Keep only the `top_k` likeliest tokens; 0 keeps all.
-    #[serde(default)]
-    pub top_k: usize,
-    /// Keep the smallest set of likeliest tokens whose probability reaches `top_p`; 1 keeps all.
-    #[serde(default = "one")]
-    pub top_p: f32,
-    /// Drop tokens less likely than `min_p` times the likeliest; 0 keeps all.
-    #[serde(default)]
-    pub min_p: f32,
-    /// Divides a positive logit, and multiplies another, of every id that stands in the prompt or the answer
-    /// so far; 1 changes nothing.
-    #[serde(default = "one")]
-    pub repetition_penalty: f32,
-    /// Is taken off the logit of every id that stands in the answer so far; 0 changes nothing.
-    #[serde(default)]
-    pub presence_penalty: f32,
-    /// Is taken off the logit of an id once for each time that it stands in the answer so far; 0 changes
-    /// nothing.
-    #[serde(default)]
-    pub frequency_penalty: f32,
-    /// Most tokens that one turn may sample.
-    pub tokens_max: usize,
-    /// Tokens before which no end token is sampled and no stop string counts.
-    #[serde(default)]
-    pub min_tokens: usize,
-    /// Texts that end the answer, wherever tokens cut them.
-    #[serde(default)]
-    pub stop: Vec<String>,
-    /// Whether the message keeps the stop string that ended it.
-    #[serde(default)]
-    pub include_stop: bool,
-    /// Ids that end the answer, besides the policy's own end tokens; the message does not have them.
-    #[serde(default)]
-    pub stop_token_ids: Vec<u32>,
-    /// Whether the policy's own end tokens are like all others.
-    #[serde(default)]
-    pub ignore_eos: bool,
-    /// Report each token's rank and this many of the likeliest ids with their log-probs; see
-    /// [`TokenLogprobs`].
-    #[serde(default)]
-    pub logprobs: Option<usize>,
-}
-
-fn one() -> f32 {
-    1.0
-}
-
-impl Sampling {
-    /// Untruncated sampling at `temperature`, up to `tokens_max` tokens.
-    pub fn at(temperature: f32, tokens_max: usize) -> Self {
-        Sampling {
-            temperature,
-            top_k: 0,
-            top_p: 1.0,
-            min_p: 0.0,
-            repetition_penalty: 1.0,
-            presence_penalty: 0.0,
-            frequency_penalty: 0.0,
-            tokens_max,
-            min_tokens: 0,
-            stop: Vec::new(),
-            include_stop: false,
-            stop_token_ids: Vec::new(),
-            ignore_eos: false,
-            logprobs: None,
-        }
-    }
-
-    /// The likeliest token each time, up to `tokens_max` tokens.
-    pub fn greedy(tokens_max: usize) -> Self {
-        Sampling::at(0.0, tokens_max)
-    }
-
-    /// Does any filter cut the distribution?
-    pub fn is_truncating(&self) -> bool {
-        self.top_k > 0 || self.top_p < 1.0 || self.min_p > 0.0
-    }
-
-    /// Does any penalty change the logits?
-    pub fn is_penalising(&self) -> bool {
-        self.repetition_penalty != 1.0 || self.presence_penalty != 0.0 || self.frequency_penalty != 0.0
-    }
-
-    /// Checks that every token is drawn from the policy's whole distribution at the temperature, so that its
-    /// recorded log-prob is that of what was done.
-    ///
-    /// # Errors
-    /// Names the first field that changes the distribution.
-    pub fn check_on_policy(&self) -> Result<(), SamplingError> {
-        let off_policy = [
-            ("temperature", self.temperature == 0.0, "above 0 in a rollout that is trained on"),
-            ("top_k", self.top_k > 0, "0 in a rollout that is trained on"),
-            ("top_p", self.top_p < 1.0, "1 in a rollout that is trained on"),
-            ("min_p", self.min_p > 0.0, "0 in a rollout that is trained on"),
-            ("repetition_penalty", self.repetition_penalty != 1.0, "1 in a rollout that is trained on"),
-            ("presence_penalty", self.presence_penalty != 0.0, "0 in a rollout that is trained on"),
-            ("frequency_penalty", self.frequency_penalty != 0.0, "0 in a rollout that is trained on"),
-            ("min_tokens", self.min_tokens > 0, "0 in a rollout that is trained on"),
-        ];
-        match off_policy.into_iter().find(|&(_, is_off_policy, _)| is_off_policy) {
-            Some((field, _, range)) => Err(SamplingError { field, range }),
-            None => Ok(()),
-        }
-    }
-
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    /// Names the first field that is out of range, and the range.
-    pub fn check(&self) -> Result<(), SamplingError> {
-        let logprobs_max = self.logprobs.unwrap_or(0);
-        let rules = [
-            ("temperature", self.temperature.is_finite() && self.temperature >= 0.0, "0 or more"),
-            ("top_p", self.top_p > 0.0 && self.top_p <= 1.0, "above 0 and at most 1"),
-            ("min_p", (0.0..=1.0).contains(&self.min_p), "0 to 1"),
-            (
-                "repetition_penalty",
-                self.repetition_penalty.is_normal() && self.repetition_penalty > 0.0,
-                "above 0 (1 changes nothing)",
-            ),
-            ("presence_penalty", (-2.0..=2.0).contains(&self.presence_penalty), "-2 to 2"),
-            ("frequency_penalty", (-2.0..=2.0).contains(&self.frequency_penalty), "-2 to 2"),
-            ("tokens_max", self.tokens_max > 0, "1 or more"),
-            ("min_tokens", self.min_tokens <= self.tokens_max, "at most tokens_max"),
-            ("stop", self.stop.iter().all(|stop| !stop.is_empty()), "a list of texts, none of them empty"),
-            ("logprobs", logprobs_max <= LOGPROBS_MAX, "at most 1000"),
-        ];
-        match rules.into_iter().find(|&(_, holds, _)| !holds) {
-            Some((field, _, range)) => Err(SamplingError { field, range }),
-            None => Ok(()),
-        }
-    }
-}
-
-/// A sampling parameter is out of its range.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("sampling.{field} must be {range}")]
-pub struct SamplingError {
-    /// Which field.
-    pub field: &'static str,
-    /// What it may be.
-    pub range: &'static str,
-}
+use crate::{Message, Sampling, SamplingError, StopReason, ToolSpec, Trace};
 
 /// What a policy thought of one token that it sampled. Log-probs are in nats.
 #[derive(Debug, Clone, PartialEq)]
@@ -174,20 +19,20 @@ pub struct TokenLogprobs {
     pub behavior: f32,
 }
 
-/// One turn that is wanted from a policy.
-#[derive(Debug)]
-pub struct Turn<'a> {
-    /// The record of this agent so far; the policy extends it with what it read and what it sampled.
-    pub trace: &'a mut Trace,
+/// One turn that is wanted from a policy: everything that decides its answer.
+#[derive(Debug, Clone)]
+pub struct Turn {
+    /// The record of this agent so far. It comes back with the answer, extended by what the policy read and what it sampled.
+    pub trace: Trace,
     /// The whole conversation so far, the newest message last.
-    pub messages: &'a [Message],
+    pub messages: Arc<Vec<Message>>,
     /// Tools that may be called.
-    pub tools: &'a [ToolSpec],
+    pub tools: Arc<Vec<ToolSpec>>,
     /// What the answer begins with: the policy reads it as its own words, but has not sampled it. The answer's message
     /// has it; the trace marks it as [`Source::Hint`](crate::Source::Hint).
-    pub prefix: &'a str,
+    pub prefix: String,
     /// How to choose tokens.
-    pub sampling: &'a Sampling,
+    pub sampling: Arc<Sampling>,
     /// Seed of the turn: the token at position `i` of the turn is chosen with `rng::uniform(seed, i)`.
     pub seed: u64,
 }
@@ -203,13 +48,150 @@ pub struct TurnOutput {
     pub logprobs: Vec<TokenLogprobs>,
 }
 
-/// Whatever answers: a local model, a remote server, a script in a test.
+/// A turn that was submitted to a policy, in the order of submission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TurnId(pub u64);
+
+/// A turn that is over.
+#[derive(Debug)]
+pub struct Answered {
+    /// Which one.
+    pub id: TurnId,
+    /// Its trace: where the turn failed, as it was submitted.
+    pub trace: Trace,
+    /// What was answered.
+    pub result: Result<TurnOutput, PolicyError>,
+}
+
+/// What a policy can do, as it declares it. What a turn asks for beyond that is refused, not left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Abilities {
+    /// It records in the trace which ids it read and sampled.
+    pub token_ids: bool,
+    /// It records the log-prob of each id.
+    pub logprobs: bool,
+    /// The seed decides its answer.
+    pub seed: bool,
+    /// It goes on from the beginning of an answer ([`Turn::prefix`]).
+    pub prefix: bool,
+    /// It stops at texts and ids.
+    pub stop: bool,
+    /// It applies penalties and filters.
+    pub filters: bool,
+    /// It is told of tools.
+    pub tools: bool,
+}
+
+impl Abilities {
+    /// Everything.
+    pub const ALL: Abilities = Abilities {
+        token_ids: true,
+        logprobs: true,
+        seed: true,
+        prefix: true,
+        stop: true,
+        filters: true,
+        tools: true,
+    };
+
+    /// Conversations in, text out, and nothing else.
+    pub const TEXT: Abilities = Abilities {
+        token_ids: false,
+        logprobs: false,
+        seed: false,
+        prefix: false,
+        stop: false,
+        filters: false,
+        tools: false,
+    };
+
+    /// Checks that all that a turn asks for can be done.
+    ///
+    /// # Errors
+    /// Names the first thing that can't.
+    pub fn check(self, turn: &Turn) -> Result<(), PolicyError> {
+        let sampling = &*turn.sampling;
+        let is_stopping = !sampling.stop.is_empty() || !sampling.stop_token_ids.is_empty() || sampling.ignore_eos;
+        let is_filtering = sampling.is_truncating() || sampling.is_penalising() || sampling.min_tokens > 0;
+        let asked = [
+            (!turn.prefix.is_empty(), self.prefix, "go on from the beginning of an answer"),
+            (is_stopping, self.stop, "be told where to stop (`stop`, `stop_token_ids`, `ignore_eos`)"),
+            (
+                is_filtering,
+                self.filters,
+                "filter or penalise tokens (`top_k`, `top_p`, `min_p`, `min_tokens`, penalties)",
+            ),
+            (sampling.logprobs.is_some(), self.logprobs, "report log-probs (`logprobs`)"),
+            (!turn.tools.is_empty(), self.tools, "be told of tools, and the environment has some"),
+        ];
+        match asked.into_iter().find(|(is_asked, can, _)| *is_asked && !can) {
+            Some((_, _, what)) => Err(PolicyError::Unable(what)),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that its answers can be trained on.
+    ///
+    /// # Errors
+    /// If it does not say which ids it sampled, or how likely they were.
+    pub fn check_trainable(self) -> Result<(), PolicyError> {
+        if !self.token_ids {
+            return Err(PolicyError::Unable(
+                "say which token ids it read and sampled, so its answers can't be trained on; it can judge, play a user, \
+                 teach by text and be evaluated",
+            ));
+        }
+        if !self.logprobs {
+            return Err(PolicyError::Unable(
+                "say the log-probs of what it sampled, so its answers can't be trained on",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Whatever answers: a model in this process, a server, a script in a test.
+///
+/// Turns are submitted one at a time, at any time, and come back when they are over, in any order. What a turn is given
+/// depends on the turn alone, not on which others are under way.
 pub trait Policy {
-    /// Answers every turn, one result for each, in order. A turn that fails leaves its trace as it was.
-    fn act(&mut self, turns: &mut [Turn<'_>]) -> Vec<Result<TurnOutput, PolicyError>>;
+    /// What it can do.
+    fn abilities(&self) -> Abilities;
 
     /// Number of updates that the weights have had.
     fn version(&self) -> u64;
+
+    /// Takes a turn. One that can't be answered comes back with its error.
+    fn submit(&mut self, turn: Turn) -> TurnId;
+
+    /// The turns that are over since the last call. Waits for nobody: a model in this process does a piece of its work
+    /// meanwhile, a server's answers are looked for.
+    fn poll(&mut self) -> Vec<Answered>;
+
+    /// The same, of at least one turn: empty only where none is under way.
+    fn wait(&mut self) -> Vec<Answered>;
+
+    /// Gives a turn up: it does not come back. Whether it was under way.
+    fn cancel(&mut self, id: TurnId) -> bool;
+}
+
+/// Submits all turns and waits for them: their traces and results, in order. None may be under way before.
+pub fn answer_all(
+    policy: &mut dyn Policy,
+    turns: impl IntoIterator<Item = Turn>,
+) -> Vec<(Trace, Result<TurnOutput, PolicyError>)> {
+    let ids: Vec<TurnId> = turns.into_iter().map(|turn| policy.submit(turn)).collect();
+    let mut answers: BTreeMap<TurnId, Answered> = BTreeMap::new();
+    while answers.len() < ids.len() {
+        let answered = policy.wait();
+        if answered.is_empty() {
+            break;
+        }
+        answers.extend(answered.into_iter().map(|answered| (answered.id, answered)));
+    }
+    let lost = || (Trace::new(), Err(PolicyError::Failed("it lost the turn".into())));
+    let mut take = |id: &TurnId| answers.remove(id).map(|answered| (answered.trace, answered.result));
+    ids.iter().map(|id| take(id).unwrap_or_else(lost)).collect()
 }
 
 /// Why a policy could not answer.
@@ -229,42 +211,10 @@ pub enum PolicyError {
     /// The sampling parameters are out of range.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
+    /// The turn asks for what the policy can't do.
+    #[error("the policy can't {0}")]
+    Unable(&'static str),
     /// The policy itself failed.
     #[error("the policy failed: {0}")]
     Failed(String),
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_field_out_of_range_is_named() {
-        let good = Sampling::at(1.0, 4);
-        assert_eq!(good.check(), Ok(()));
-        let wrong = [
-            ("temperature", Sampling { temperature: f32::INFINITY, ..good.clone() }),
-            ("top_p", Sampling { top_p: 0.0, ..good.clone() }),
-            ("min_p", Sampling { min_p: 1.5, ..good.clone() }),
-            ("repetition_penalty", Sampling { repetition_penalty: 0.0, ..good.clone() }),
-            ("repetition_penalty", Sampling { repetition_penalty: f32::NAN, ..good.clone() }),
-            ("presence_penalty", Sampling { presence_penalty: 2.5, ..good.clone() }),
-            ("frequency_penalty", Sampling { frequency_penalty: f32::NAN, ..good.clone() }),
-            ("tokens_max", Sampling { tokens_max: 0, ..good.clone() }),
-            ("min_tokens", Sampling { min_tokens: 5, ..good.clone() }),
-            ("stop", Sampling { stop: vec!["a".into(), String::new()], ..good.clone() }),
-            ("logprobs", Sampling { logprobs: Some(LOGPROBS_MAX + 1), ..good.clone() }),
-        ];
-        for (field, sampling) in wrong {
-            assert_eq!(sampling.check().unwrap_err().field, field);
-        }
-    }
-
-    #[test]
-    fn what_was_written_before_a_field_was_there_still_reads() {
-        let old = r#"{"temperature":0.5,"top_k":3,"top_p":0.9,"min_p":0.1,"tokens_max":7}"#;
-        let expected = Sampling { top_k: 3, top_p: 0.9, min_p: 0.1, ..Sampling::at(0.5, 7) };
-        assert_eq!(serde_json::from_str::<Sampling>(old).unwrap(), expected);
-        assert!(serde_json::from_str::<Sampling>(r#"{"temperature":1,"tokens_max":1,"stops":[]}"#).is_err());
-    }
 }

@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         tie_word_embeddings: true,
         dtype: Dtype::F32,
     };
-    let model = Model::init(ModelConfig::new(&shape)?, 0);
+    let model = Arc::new(Model::init(ModelConfig::new(&shape)?, 0));
     println!("{batch} requests of {prompt_tokens} + {answer_tokens} tokens");
     for group in [1, 8] {
         let requests: Vec<Request> = (0..batch)

@@ -1,7 +1,9 @@
 //! Keys and values of tokens that were already read, as attention meets them.
 
 use burnish_model::{Attend, Packed};
-use burnish_tensor::{HeadShape, KvBlock, PageSlots, PagesSeen, Tape, Var, cached_attention};
+use burnish_tensor::{
+    Buffer, HeadShape, KvBlock, Layout, PageSlots, PagesSeen, Tape, Var, cached_attention, continued_attention,
+};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -45,14 +47,9 @@ impl Cache {
         self.answer.reserve(rows, pool)
     }
 
-    #[cfg(test)]
+    /// What the prompt left behind.
     pub(crate) fn prompt(&self) -> &Arc<Block> {
         &self.prompt
-    }
-
-    #[cfg(test)]
-    pub(crate) fn answer(&self) -> &Block {
-        &self.answer
     }
 
     /// What the prompt left behind.
@@ -67,23 +64,28 @@ impl Cache {
 }
 
 /// Attention of a prefill: prompts packed one after the other, each seeing itself, whose keys and values are
-/// kept.
+/// kept. Of a prompt whose beginning was read before only the rest is in the pack.
 pub(crate) struct Prefill {
-    packed: Packed,
+    /// The prompts, each from its first token on.
+    whole: Packed,
+    /// How many tokens of each were read before.
+    pasts: Vec<usize>,
     prompts: Vec<Block>,
     /// Where keys and values go on a GPU: the same at every layer.
     slots: Option<PageSlots>,
 }
 
 impl Prefill {
-    /// `prompts` are empty, with room for the tokens of their segments.
-    pub(crate) fn new(packed: Packed, prompts: Vec<Block>) -> Self {
-        Prefill { packed, prompts, slots: None }
+    /// Of `prompts` of these lengths, which have what was read before, and room for the rest.
+    pub(crate) fn new(lens: &[usize], shape: HeadShape, prompts: Vec<Block>) -> Self {
+        let pasts = prompts.iter().map(|prompt| prompt.rows).collect();
+        let whole = Packed { layout: Arc::new(Layout::causal(lens)), shape };
+        Prefill { whole, pasts, prompts, slots: None }
     }
 
     /// What each prompt left behind, in the order of the pack.
     pub(crate) fn into_blocks(mut self) -> Vec<Block> {
-        for (segment, block) in self.packed.layout.segments().iter().zip(&mut self.prompts) {
+        for (segment, block) in self.whole.layout.segments().iter().zip(&mut self.prompts) {
             block.rows = segment.len;
         }
         self.prompts
@@ -92,8 +94,8 @@ impl Prefill {
 
 impl Attend for Prefill {
     fn attend(&mut self, tape: &mut Tape<'_>, layer: usize, q: Var, k: Var, v: Var) -> Var {
-        let Prefill { packed, prompts, slots } = self;
-        let segments = packed.layout.segments();
+        let Prefill { whole, pasts, prompts, slots } = self;
+        let segments = whole.layout.segments();
         if let Some(cache) = prompts.iter().find_map(Block::paged) {
             let slots = slots.get_or_insert_with(|| {
                 let blocks = segments.iter().zip(&*prompts);
@@ -102,14 +104,38 @@ impl Attend for Prefill {
                 tape.page_slots(cache, &rows)
             });
             tape.write_pages(cache, layer, slots, &k, &v);
-            return packed.attend(tape, layer, q, k, v);
+            return whole.attend(tape, layer, q, k, v);
         }
         let width = k.cols();
-        segments.par_iter().zip(prompts).for_each(|(segment, block)| {
-            let rows = segment.start * width..(segment.start + segment.len) * width;
-            block.write(layer, 0, &k.data()[rows.clone()], &v.data()[rows]);
+        let mut start = 0;
+        let unread: Vec<_> = segments
+            .iter()
+            .zip(&*pasts)
+            .map(|(segment, past)| {
+                let rows = start * width..(start + segment.len - past) * width;
+                start += segment.len - past;
+                rows
+            })
+            .collect();
+        prompts.par_iter_mut().zip(&*pasts).zip(unread).for_each(|((block, &past), rows)| {
+            block.write(layer, past, &k.data()[rows.clone()], &v.data()[rows]);
         });
-        packed.attend(tape, layer, q, k, v)
+        if pasts.iter().all(|&past| past == 0) {
+            return whole.attend(tape, layer, q, k, v);
+        }
+        let elements = whole.layout.rows() * width;
+        let (mut keys, mut values) = (Buffer::part(elements), Buffer::part(elements));
+        let (mut rest_k, mut rest_v) = (&mut *keys, &mut *values);
+        let mut parts = Vec::with_capacity(segments.len());
+        for (segment, block) in segments.iter().zip(&*prompts) {
+            let (own_k, k) = rest_k.split_at_mut(segment.len * width);
+            let (own_v, v) = rest_v.split_at_mut(segment.len * width);
+            parts.push((block, own_k, own_v));
+            (rest_k, rest_v) = (k, v);
+        }
+        parts.into_par_iter().for_each(|(block, k, v)| block.read(layer, k, v));
+        let mixed = continued_attention(q.data(), &keys, &values, whole.shape, &whole.layout, pasts);
+        tape.external(q.rows(), q.cols(), mixed)
     }
 }
 
@@ -193,7 +219,6 @@ mod tests {
     use super::*;
     use crate::pages::PageShape;
     use burnish_model::Model;
-    use burnish_tensor::Layout;
     use serde::Deserialize;
     use std::path::Path;
 
@@ -249,9 +274,7 @@ mod tests {
         };
 
         let (ids, positions) = inputs(&read);
-        let layout = Arc::new(Layout::causal(prefilled));
-        let mut prefill =
-            Prefill::new(Packed { layout, shape }, prefilled.iter().map(|&len| room(len)).collect());
+        let mut prefill = Prefill::new(prefilled, shape, prefilled.iter().map(|&len| room(len)).collect());
         assert_rows_close(&logits(model, &ids, &positions, &mut prefill), golden, &read, vocab_size);
 
         let blocks = prefill.into_blocks().into_iter().map(Arc::new);

@@ -286,7 +286,7 @@ mod tests {
         let mut seen = Seen::in_prompt(&(0..50).collect::<Vec<u32>>());
         (20..70).chain(40..60).for_each(|id| seen.push(id));
         let forbidden: [&[u32]; 2] = [&[3, 55, 1000], &[99]];
-        let past = Past { seen: Some(&seen), forbidden: &forbidden };
+        let past = Past { seen: Some(&seen), forbidden };
 
         let mut penalised = logits.clone();
         past.alter(&mut penalised, &sampling);
@@ -314,12 +314,12 @@ mod tests {
         let sampling = Sampling { presence_penalty: 1.0, ..Sampling::greedy(1) };
         let mut seen = Seen::default();
         seen.push(1);
-        let past = |forbidden| Past { seen: Some(&seen), forbidden };
+        let past = |forbidden: [&'static [u32]; 2]| Past { seen: Some(&seen), forbidden };
         let vocab = Vocab::all(3);
         let id = |past| Chooser::default().choose(&logits, &vocab, &sampling, past, 0.0).map(|c| c.id);
-        assert_eq!(id(past(&[])), Some(2));
-        assert_eq!(id(past(&[&[2]])), Some(1));
-        assert_eq!(id(past(&[&[2, 1], &[0]])), None);
+        assert_eq!(id(past([&[], &[]])), Some(2));
+        assert_eq!(id(past([&[2], &[]])), Some(1));
+        assert_eq!(id(past([&[2, 1], &[0]])), None);
     }
 
     #[test]
@@ -330,7 +330,7 @@ mod tests {
         let vocab = Vocab::only(60, |id| id != 5);
         let sampling = Sampling { top_k: 12, repetition_penalty: 3.0, ..Sampling::at(1.3, 1) };
         let seen = Seen::in_prompt(&[1, 2, 3, 4]);
-        let past = Past { seen: Some(&seen), forbidden: &[] };
+        let past = Past { seen: Some(&seen), forbidden: [&[], &[]] };
         let mut allowed = logits.clone();
         allowed[5] = f32::NEG_INFINITY;
         let p = softmax(&allowed, 1.3);

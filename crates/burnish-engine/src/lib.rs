@@ -9,7 +9,6 @@
 //! the cache has, nor the number of threads. `docs/sampling.md` defines every parameter.
 
 mod answer;
-mod batch;
 mod cache;
 mod choose;
 pub mod endpoint;
@@ -20,12 +19,15 @@ mod pages;
 mod past;
 mod policy;
 mod request;
+mod sampler;
 mod text;
 mod top;
+mod tree;
 
 pub use choose::{Choice, Chooser};
 pub use error::EngineError;
 pub use generate::generate;
 pub use past::{Past, Seen};
 pub use policy::LocalPolicy;
-pub use request::{Generated, Limits, Request, Stats};
+pub use request::{Generated, Limits, Request, RequestId, Stats};
+pub use sampler::{Ended, Sampler};

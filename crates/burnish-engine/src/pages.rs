@@ -1,6 +1,7 @@
 //! Memory of the cache: pages of one size, out of one bounded pool.
 
-use burnish_tensor::{Buffer, KV_ROWS as PAGE_ROWS, KvBlock, KvBlockMut, PagedCache, Params};
+pub(crate) use burnish_tensor::KV_ROWS as PAGE_ROWS;
+use burnish_tensor::{Buffer, KvBlock, KvBlockMut, PagedCache, Params};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -73,6 +74,16 @@ impl Pool {
         }
     }
 
+    /// Are its pages on a GPU?
+    pub(crate) fn is_paged(&self) -> bool {
+        self.paged.is_some()
+    }
+
+    /// All pages that there may be.
+    pub(crate) fn pages_max(&self) -> usize {
+        self.pages_max
+    }
+
     /// Pages that could be taken now.
     pub(crate) fn free(&self) -> usize {
         let made = self.made();
@@ -109,7 +120,7 @@ impl Pool {
 
 /// Room for [`PAGE_ROWS`] tokens at every layer; goes back to its pool when dropped.
 #[derive(Debug)]
-struct Page {
+pub(crate) struct Page {
     memory: Memory,
     pool: Arc<Pool>,
 }
@@ -131,6 +142,12 @@ impl Page {
         }
     }
 
+    /// Bytes of its buffer on the host.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(self.data())
+    }
+
     /// Its number on the GPU; 0 where it has none.
     fn number(&self) -> usize {
         match self.memory {
@@ -147,58 +164,86 @@ impl Drop for Page {
     }
 }
 
-/// Keys (after norm and rotation) and values of a run of tokens, at every layer.
+/// Keys (after norm and rotation) and values of a run of tokens, at every layer. Its first pages may be those of others too.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
-    pages: Vec<Page>,
+    /// Full pages, which nobody writes to any more.
+    shared: Vec<Arc<Page>>,
+    /// Those behind them.
+    own: Vec<Page>,
     /// Tokens whose keys and values are there at every layer.
     pub(crate) rows: usize,
 }
 
 impl Block {
+    /// One that begins with these pages, all of them full.
+    pub(crate) fn after(shared: Vec<Arc<Page>>) -> Self {
+        Block { rows: shared.len() * PAGE_ROWS, shared, own: Vec::new() }
+    }
+
+    /// Makes its full pages such that others can have them: `keep` takes each, with its place, and gives the one that is
+    /// held from then on.
+    pub(crate) fn share(&mut self, mut keep: impl FnMut(usize, Arc<Page>) -> Arc<Page>) {
+        let full = self.rows / PAGE_ROWS - self.shared.len();
+        for page in self.own.drain(..full) {
+            let page = keep(self.shared.len(), Arc::new(page));
+            self.shared.push(page);
+        }
+    }
+
+    /// The pages that others may have too.
+    pub(crate) fn shared(&self) -> &[Arc<Page>] {
+        &self.shared
+    }
+
+    /// Its pages, first to last.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Page> {
+        self.shared.iter().map(Arc::as_ref).chain(&self.own)
+    }
+
     /// Sees that there is room for `rows` tokens in all. `false` if the pool has too few pages; those that were
     /// taken stay.
     pub(crate) fn reserve(&mut self, rows: usize, pool: &Arc<Pool>) -> bool {
-        while self.pages.len() < pages_of(rows) {
+        while self.pages() < pages_of(rows) {
             let Some(page) = pool.take() else { return false };
-            self.pages.push(page);
+            self.own.push(page);
         }
         true
     }
 
     pub(crate) fn pages(&self) -> usize {
-        self.pages.len()
+        self.shared.len() + self.own.len()
     }
 
     /// The cache on a GPU that its pages are numbers in, if they are.
     pub(crate) fn paged(&self) -> Option<&PagedCache> {
-        self.pages.first()?.pool.paged.as_ref()
+        self.all().next()?.pool.paged.as_ref()
     }
 
     /// Where these rows are in that cache.
     pub(crate) fn slots(&self, rows: Range<usize>) -> impl Iterator<Item = usize> {
-        rows.map(|row| self.pages[row / PAGE_ROWS].number() * PAGE_ROWS + row % PAGE_ROWS)
+        let number = |index: usize| match index.checked_sub(self.shared.len()) {
+            None => self.shared[index].number(),
+            Some(index) => self.own[index].number(),
+        };
+        rows.map(move |row| number(row / PAGE_ROWS) * PAGE_ROWS + row % PAGE_ROWS)
     }
 
     /// The pages of the first `rows` rows in that cache, each with how many it has of them.
     pub(crate) fn numbers(&self, rows: usize) -> impl Iterator<Item = (usize, usize)> {
         let used = move |index: usize| (rows - index * PAGE_ROWS).min(PAGE_ROWS);
-        self.pages[..pages_of(rows)].iter().enumerate().map(move |(index, page)| (page.number(), used(index)))
+        let pages = self.all().take(pages_of(rows)).enumerate();
+        pages.map(move |(index, page)| (page.number(), used(index)))
     }
 
-    /// Bytes of its buffers.
-    #[cfg(test)]
-    pub(crate) fn bytes(&self) -> usize {
-        self.pages.iter().map(|page| size_of_val(page.data())).sum()
-    }
 
-    /// Writes keys and values `[rows, width]` of `layer` at the rows from `start` on, for which there is room.
+    /// Writes keys and values `[rows, width]` of `layer` at the rows from `start` on, which lie on pages of its own.
     pub(crate) fn write(&mut self, layer: usize, start: usize, k: &[f32], v: &[f32]) {
-        let Some(page) = self.pages.first() else { return };
+        let Some(page) = self.own.first() else { return };
         let PageShape { width, head_dim, .. } = page.pool.shape;
         let half = PAGE_ROWS * width;
-        for (row, (key, value)) in (start..).zip(k.chunks_exact(width).zip(v.chunks_exact(width))) {
-            let layers = self.pages[row / PAGE_ROWS].data_mut();
+        for (row, (key, value)) in (start - self.shared.len() * PAGE_ROWS..).zip(k.chunks_exact(width).zip(v.chunks_exact(width))) {
+            let layers = self.own[row / PAGE_ROWS].data_mut();
             let (k, v) = layers[2 * layer * half..2 * (layer + 1) * half].split_at_mut(half);
             KvBlockMut { k, v }.write(row % PAGE_ROWS, head_dim, key, value);
         }
@@ -206,11 +251,22 @@ impl Block {
 
     /// The first `rows` rows at `layer`.
     pub(crate) fn at(&self, layer: usize, rows: usize) -> impl Iterator<Item = KvBlock<'_>> {
-        self.pages[..pages_of(rows)].iter().enumerate().map(move |(index, page)| {
+        self.all().take(pages_of(rows)).enumerate().map(move |(index, page)| {
             let half = PAGE_ROWS * page.pool.shape.width;
             let (k, v) = page.data()[2 * layer * half..2 * (layer + 1) * half].split_at(half);
             KvBlock { k, v, rows: (rows - index * PAGE_ROWS).min(PAGE_ROWS) }
         })
+    }
+
+    /// Copies keys and values `[rows, width]` of the first rows at `layer`.
+    pub(crate) fn read(&self, layer: usize, k: &mut [f32], v: &mut [f32]) {
+        let Some(page) = self.all().next() else { return };
+        let PageShape { width, head_dim, .. } = page.pool.shape;
+        let rows = k.len() / width;
+        let (k, v) = (k.chunks_mut(PAGE_ROWS * width), v.chunks_mut(PAGE_ROWS * width));
+        for (block, (k, v)) in self.at(layer, rows).zip(k.zip(v)) {
+            block.read(head_dim, k, v);
+        }
     }
 }
 
@@ -229,7 +285,7 @@ mod tests {
         assert!(!b.reserve(2 * PAGE_ROWS, &pool));
         assert_eq!((a.pages(), b.pages(), pool.free()), (2, 1, 0));
         let held: usize =
-            [&a, &b].iter().flat_map(|block| &block.pages).map(|page| page.data().len() * 4).sum();
+            [&a, &b].iter().flat_map(|block| block.all()).map(Page::bytes).sum();
         assert_eq!((pool.bytes_made(), held), (3 * SHAPE.bytes(), 3 * SHAPE.bytes()));
         drop(a);
         assert_eq!(pool.free(), 2);

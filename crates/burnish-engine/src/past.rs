@@ -45,18 +45,18 @@ pub struct Past<'a> {
     /// What penalties go by, where there are any.
     pub seen: Option<&'a Seen>,
     /// Ids that must not come yet.
-    pub forbidden: &'a [&'a [u32]],
+    pub forbidden: [&'a [u32]; 2],
 }
 
 impl Past<'_> {
     /// Does it change any logit?
     pub(crate) fn is_altering(&self, sampling: &Sampling) -> bool {
-        !self.forbidden.is_empty() || (self.seen.is_some() && sampling.is_penalising())
+        self.forbidden.iter().any(|ids| !ids.is_empty()) || (self.seen.is_some() && sampling.is_penalising())
     }
 
     /// Changes `logits` `[V]`.
     pub(crate) fn alter(&self, logits: &mut [f32], sampling: &Sampling) {
-        for &id in self.forbidden.iter().copied().flatten() {
+        for &id in self.forbidden.into_iter().flatten() {
             if let Some(logit) = logits.get_mut(id as usize) {
                 *logit = f32::NEG_INFINITY;
             }
@@ -106,8 +106,8 @@ mod tests {
             };
             let mut seen = Seen::in_prompt(&case.prompt);
             case.answer.iter().for_each(|&id| seen.push(id));
-            let end_ids = [case.end_ids.as_slice()];
-            let forbidden = if case.answer.len() < case.min_tokens { &end_ids[..] } else { &[] };
+            let is_early = case.answer.len() < case.min_tokens;
+            let forbidden = if is_early { [case.end_ids.as_slice(), &[]] } else { [&[][..]; 2] };
             let mut logits = case.logits.clone();
             Past { seen: Some(&seen), forbidden }.alter(&mut logits, &sampling);
             for (id, (ours, theirs)) in logits.iter().zip(&case.altered).enumerate() {

@@ -1,39 +1,55 @@
-use burnish_core::{Policy, PolicyError, Sampled, StopReason, Trace, Turn, TurnOutput};
-use burnish_model::{Chat, ChatError, Model};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::{Generated, Limits, Request, Stats, generate};
+use burnish_core::{
+    Abilities, Answered, Policy, PolicyError, Sampled, Sampling, StopReason, Trace, Turn, TurnId, TurnOutput,
+};
+use burnish_model::{Chat, ChatError, Model};
 
-/// A model in this process, spoken to through its chat format.
-pub struct LocalPolicy<'a> {
-    model: &'a Model,
-    chat: &'a Chat,
+use crate::{EngineError, Generated, Limits, Request, RequestId, Sampler, Stats};
+
+/// A model in this process, spoken to through its chat format: an open batch over one snapshot of its weights.
+///
+/// It works while it is polled or waited for. What it keeps (packed weights, the cache) goes with it, so it is dropped before
+/// the weights are updated.
+pub struct LocalPolicy {
+    model: Arc<Model>,
+    chat: Arc<Chat>,
     version: u64,
     limits: Limits,
-    is_training: bool,
     end_ids: Arc<[u32]>,
-    stats: Stats,
+    /// Made with the first turn.
+    sampler: Option<Sampler>,
+    asked: BTreeMap<RequestId, Asked>,
+    over: Vec<Answered>,
+    submitted: u64,
 }
 
-impl<'a> LocalPolicy<'a> {
+/// A turn under way.
+struct Asked {
+    id: TurnId,
+    /// As it was submitted: given back where the turn fails.
+    before: Trace,
+    /// With the prompt at its head.
+    trace: Trace,
+    prefix: String,
+    sampling: Arc<Sampling>,
+}
+
+impl LocalPolicy {
     /// The policy of `model`, whose weights have had `version` updates.
-    pub fn new(model: &'a Model, chat: &'a Chat, version: u64) -> Self {
+    pub fn new(model: &Arc<Model>, chat: &Arc<Chat>, version: u64) -> Self {
         LocalPolicy {
-            model,
-            chat,
+            model: Arc::clone(model),
+            chat: Arc::clone(chat),
             version,
             limits: Limits::default(),
-            is_training: false,
             end_ids: chat.end_ids().into(),
-            stats: Stats::default(),
+            sampler: None,
+            asked: BTreeMap::new(),
+            over: Vec::new(),
+            submitted: 0,
         }
-    }
-
-    /// For rollouts that are trained on: refuses sampling that is not from the model's whole distribution
-    /// ([`burnish_core::Sampling::check_on_policy`]), because the recorded log-probs would not be those of what was done.
-    pub fn for_training(mut self) -> Self {
-        self.is_training = true;
-        self
     }
 
     /// With bounds on batch and context.
@@ -44,29 +60,50 @@ impl<'a> LocalPolicy<'a> {
 
     /// What all turns so far took.
     pub fn stats(&self) -> Stats {
-        self.stats
+        self.sampler.as_ref().map_or_else(Stats::default, Sampler::stats)
+    }
+
+    /// Submits the request for a turn; gives the trace with its prompt at the head.
+    fn begin(&mut self, turn: &Turn) -> Result<(RequestId, Trace), PolicyError> {
+        let (trace, request) = self.read(turn)?;
+        let failed = |error: EngineError| PolicyError::Failed(error.to_string());
+        let sampler = match &mut self.sampler {
+            Some(sampler) => sampler,
+            none => {
+                let tokenizer = Some(Arc::clone(&self.chat.tokenizer));
+                let sampler = Sampler::new(Arc::clone(&self.model), tokenizer, self.limits.clone());
+                none.insert(sampler.map_err(failed)?)
+            }
+        };
+        Ok((sampler.submit(request).map_err(failed)?, trace))
     }
 
     /// The trace with the prompt of the turn at its head, and the request for the answer.
-    fn read(&self, turn: &Turn<'_>) -> Result<(Trace, Request), PolicyError> {
+    fn read(&self, turn: &Turn) -> Result<(Trace, Request), PolicyError> {
         turn.sampling.check()?;
-        if self.is_training {
-            turn.sampling.check_on_policy()?;
-        }
         let mut trace = turn.trace.clone();
         let rendered = |error: ChatError| PolicyError::Render(error.to_string());
-        let mut prompt = self.chat.extend(&mut trace, turn.messages, turn.tools).map_err(rendered)?;
+        let mut prompt = self.chat.extend(&mut trace, &turn.messages, &turn.tools).map_err(rendered)?;
         if !turn.prefix.is_empty() {
-            self.chat.begin_answer(&mut trace, turn.prefix).map_err(rendered)?;
+            self.chat.begin_answer(&mut trace, &turn.prefix).map_err(rendered)?;
             prompt = trace.head_ids();
         }
-        let tokens_max = self.limits.context_tokens_max(self.model).saturating_sub(1);
+        let tokens_max = self.limits.context_tokens_max(&self.model).saturating_sub(1);
         if prompt.len() > tokens_max {
             return Err(PolicyError::PromptTooLong { tokens: prompt.len(), tokens_max });
         }
-        let sampling = turn.sampling.clone();
+        let sampling = Sampling::clone(&turn.sampling);
         let end_ids = Arc::clone(&self.end_ids);
         Ok((trace, Request { prompt, sampling, seed: turn.seed, end_ids }))
+    }
+
+    fn finish(&self, asked: Asked, answer: Result<Generated, EngineError>) -> Answered {
+        let Asked { id, before, mut trace, prefix, sampling } = asked;
+        let answer = answer.map_err(|error| PolicyError::Failed(error.to_string()));
+        match answer.and_then(|answer| self.record(&mut trace, answer, &prefix, &sampling)) {
+            Ok(output) => Answered { id, trace, result: Ok(output) },
+            Err(error) => Answered { id, trace: before, result: Err(error) },
+        }
     }
 
     /// Appends the answer to the trace.
@@ -74,9 +111,9 @@ impl<'a> LocalPolicy<'a> {
         &self,
         trace: &mut Trace,
         answer: Generated,
-        turn: &Turn<'_>,
+        prefix: &str,
+        sampling: &Sampling,
     ) -> Result<TurnOutput, PolicyError> {
-        let sampling = turn.sampling;
         let Generated { ids, logprobs, stop, text, details } = answer;
         let temperature = if sampling.temperature == 0.0 { 1.0 } else { sampling.temperature };
         let sampled = Sampled { logprobs, policy_version: self.version, temperature, stop };
@@ -91,45 +128,76 @@ impl<'a> LocalPolicy<'a> {
             _ => self.chat.record(trace, ids, sampled),
         };
         let mut message = message.map_err(|error| PolicyError::Failed(error.to_string()))?;
-        message.content.insert_str(0, turn.prefix);
+        message.content.insert_str(0, prefix);
         Ok(TurnOutput { message, stop, logprobs: details })
+    }
+
+    /// One piece of the sampler's work.
+    fn advance(&mut self) {
+        let Some(sampler) = &mut self.sampler else { return };
+        match sampler.advance() {
+            Ok(ended) => {
+                for (request, answer) in ended {
+                    if let Some(asked) = self.asked.remove(&request) {
+                        let answered = self.finish(asked, answer);
+                        self.over.push(answered);
+                    }
+                }
+            }
+            Err(error) => {
+                for asked in std::mem::take(&mut self.asked).into_values() {
+                    let answered = self.finish(asked, Err(error.clone()));
+                    self.over.push(answered);
+                }
+            }
+        }
     }
 }
 
-impl Policy for LocalPolicy<'_> {
-    fn act(&mut self, turns: &mut [Turn<'_>]) -> Vec<Result<TurnOutput, PolicyError>> {
-        let mut requests = Vec::with_capacity(turns.len());
-        let traces: Vec<Result<Trace, PolicyError>> = turns
-            .iter()
-            .map(|turn| {
-                let (trace, request) = self.read(turn)?;
-                requests.push(request);
-                Ok(trace)
-            })
-            .collect();
-        let (answers, failure) =
-            match generate(self.model, Some(&self.chat.tokenizer), &requests, &self.limits) {
-                Ok((answers, stats)) => {
-                    self.stats += stats;
-                    (answers, String::new())
-                }
-                Err(error) => (Vec::new(), error.to_string()),
-            };
-        let mut answers = answers.into_iter();
-        turns
-            .iter_mut()
-            .zip(traces)
-            .map(|(turn, trace)| {
-                let mut trace = trace?;
-                let answer = answers.next().ok_or_else(|| PolicyError::Failed(failure.clone()))?;
-                let output = self.record(&mut trace, answer, turn)?;
-                *turn.trace = trace;
-                Ok(output)
-            })
-            .collect()
+impl Policy for LocalPolicy {
+    fn abilities(&self) -> Abilities {
+        Abilities::ALL
     }
 
     fn version(&self) -> u64 {
         self.version
+    }
+
+    fn submit(&mut self, turn: Turn) -> TurnId {
+        let id = TurnId(self.submitted);
+        self.submitted += 1;
+        match self.begin(&turn) {
+            Ok((request, trace)) => {
+                let Turn { trace: before, prefix, sampling, .. } = turn;
+                self.asked.insert(request, Asked { id, before, trace, prefix, sampling });
+            }
+            Err(error) => self.over.push(Answered { id, trace: turn.trace, result: Err(error) }),
+        }
+        id
+    }
+
+    fn poll(&mut self) -> Vec<Answered> {
+        if self.over.is_empty() {
+            self.advance();
+        }
+        std::mem::take(&mut self.over)
+    }
+
+    fn wait(&mut self) -> Vec<Answered> {
+        while self.over.is_empty() && !self.asked.is_empty() {
+            self.advance();
+        }
+        std::mem::take(&mut self.over)
+    }
+
+    fn cancel(&mut self, id: TurnId) -> bool {
+        let under_way = self.asked.iter().find(|(_, asked)| asked.id == id).map(|(request, _)| *request);
+        if let (Some(request), Some(sampler)) = (under_way, &mut self.sampler) {
+            self.asked.remove(&request);
+            return sampler.cancel(request);
+        }
+        let before = self.over.len();
+        self.over.retain(|answered| answered.id != id);
+        self.over.len() < before
     }
 }

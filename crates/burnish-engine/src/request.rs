@@ -3,6 +3,8 @@ use burnish_model::Model;
 use std::ops::AddAssign;
 use std::sync::Arc;
 
+use crate::EngineError;
+
 /// One answer that is wanted.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -15,6 +17,22 @@ pub struct Request {
     /// The policy's own end tokens, which end the answer unless [`Sampling::ignore_eos`]; the one that did is
     /// part of it.
     pub end_ids: Arc<[u32]>,
+}
+
+/// Which request of a [`Sampler`](crate::Sampler), in the order in which they came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub(crate) u64);
+
+impl RequestId {
+    /// How many came before it.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Most tokens of an answer that are ever in the cache: the last is never read.
+pub(crate) fn answer_rows_max(sampling: &Sampling, prompt_tokens: usize, context_tokens_max: usize) -> usize {
+    sampling.tokens_max.min(context_tokens_max - prompt_tokens) - 1
 }
 
 /// An answer.
@@ -52,6 +70,17 @@ impl Limits {
     /// 224 KiB each, that holds 18,720 tokens.
     pub const CACHE_BYTES: usize = 4 << 30;
 
+    /// # Errors
+    /// If one leaves no room to work in.
+    pub(crate) fn check(&self) -> Result<(), EngineError> {
+        for (field, limit) in [("batch_max", self.batch_max), ("prefill_tokens_max", self.prefill_tokens_max)] {
+            if limit == 0 {
+                return Err(EngineError::Limit { field });
+            }
+        }
+        Ok(())
+    }
+
     /// The longest context under these limits and the model's own.
     pub(crate) fn context_tokens_max(&self, model: &Model) -> usize {
         self.context_tokens_max.unwrap_or(usize::MAX).min(model.context_tokens_max())
@@ -69,12 +98,14 @@ impl Default for Limits {
     }
 }
 
-/// What a batch took.
+/// What sampling took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Prompt tokens read; a prompt that several requests share counts once, unless its cache had to make room
-    /// between them.
-    pub prefill_tokens: usize,
+    /// Tokens of the prompts of all requests that were answered or begun.
+    pub prompt_tokens: usize,
+    /// Those of them that were read: not those of a beginning that the cache had, nor those of a prompt that was read for
+    /// another request which waited beside it.
+    pub prompt_tokens_read: usize,
     /// Tokens sampled.
     pub sampled_tokens: usize,
     /// Decoding steps, each one pass over the sequences that were active.
@@ -91,7 +122,8 @@ pub struct Stats {
 
 impl AddAssign for Stats {
     fn add_assign(&mut self, other: Stats) {
-        self.prefill_tokens += other.prefill_tokens;
+        self.prompt_tokens += other.prompt_tokens;
+        self.prompt_tokens_read += other.prompt_tokens_read;
         self.sampled_tokens += other.sampled_tokens;
         self.steps += other.steps;
         self.waits += other.waits;

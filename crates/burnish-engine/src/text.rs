@@ -1,6 +1,7 @@
 //! The text of an answer while it is sampled, and the stop strings in it.
 
 use burnish_model::{ChatError, Tokenizer};
+use std::sync::Arc;
 
 /// U+FFFD, which stands for bytes that are not, or not yet, a character.
 const UNFINISHED: char = char::REPLACEMENT_CHARACTER;
@@ -10,8 +11,8 @@ const CHARACTER_TOKENS_MAX: usize = 4;
 
 /// Text of ids that come one by one. Each id costs the decoding of a few ids, however long the text is.
 #[derive(Debug)]
-struct Detokenizer<'a> {
-    tokenizer: &'a Tokenizer,
+struct Detokenizer {
+    tokenizer: Arc<Tokenizer>,
     /// Ids whose text is settled, kept because a tokenizer may write a token in another way at the beginning
     /// of a text.
     context: Vec<u32>,
@@ -22,8 +23,8 @@ struct Detokenizer<'a> {
     settled: usize,
 }
 
-impl<'a> Detokenizer<'a> {
-    fn new(tokenizer: &'a Tokenizer) -> Self {
+impl Detokenizer {
+    fn new(tokenizer: Arc<Tokenizer>) -> Self {
         Detokenizer { tokenizer, context: Vec::new(), pending: Vec::new(), text: String::new(), settled: 0 }
     }
 
@@ -85,10 +86,10 @@ impl<'a> Detokenizer<'a> {
 
 /// Watches an answer for stop strings, wherever tokens cut them.
 #[derive(Debug)]
-pub(crate) struct StopStrings<'a> {
-    stop: &'a [String],
+pub(crate) struct StopStrings {
+    stop: Vec<String>,
     include: bool,
-    detokenizer: Detokenizer<'a>,
+    detokenizer: Detokenizer,
     /// Bytes of the text in which a stop string does not count: those of the first `min_tokens` tokens, and
     /// those that were searched.
     searched: usize,
@@ -96,15 +97,15 @@ pub(crate) struct StopStrings<'a> {
     min_tokens: usize,
 }
 
-impl<'a> StopStrings<'a> {
+impl StopStrings {
     pub(crate) fn new(
-        tokenizer: &'a Tokenizer,
-        stop: &'a [String],
+        tokenizer: Arc<Tokenizer>,
+        stop: &[String],
         include: bool,
         min_tokens: usize,
     ) -> Self {
         StopStrings {
-            stop,
+            stop: stop.to_vec(),
             include,
             detokenizer: Detokenizer::new(tokenizer),
             searched: 0,
@@ -139,15 +140,15 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::LazyLock;
 
-    static TOKENIZER: LazyLock<Tokenizer> = LazyLock::new(|| {
+    static TOKENIZER: LazyLock<Arc<Tokenizer>> = LazyLock::new(|| {
         let texts = ["the answer is done", "<answer>42</answer> the end", "naïve café, 5 € for ten"];
-        Tokenizer::train_bpe(&texts, 330, &["<|im_end|>"]).unwrap()
+        Arc::new(Tokenizer::train_bpe(&texts, 330, &["<|im_end|>"]).unwrap())
     });
 
     /// After how many ids a stop string is complete, and the text then.
     fn run(ids: &[u32], stop: &[&str], include: bool, min_tokens: usize) -> Option<(usize, String)> {
         let stop: Vec<String> = stop.iter().map(|&stop| stop.to_owned()).collect();
-        let mut stops = StopStrings::new(&TOKENIZER, &stop, include, min_tokens);
+        let mut stops = StopStrings::new(Arc::clone(&TOKENIZER), &stop, include, min_tokens);
         ids.iter().enumerate().find_map(|(at, &id)| Some((at + 1, stops.push(id).unwrap()?)))
     }
 
@@ -235,7 +236,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_text_is_that_of_all_ids(ids in prop::collection::vec(0u32..265, 0..80)) {
-            let mut detokenizer = Detokenizer::new(&TOKENIZER);
+            let mut detokenizer = Detokenizer::new(Arc::clone(&TOKENIZER));
             for at in 0..ids.len() {
                 detokenizer.push(ids[at]).unwrap();
                 prop_assert!(detokenizer.pending.len() <= 2 * CHARACTER_TOKENS_MAX + 1);

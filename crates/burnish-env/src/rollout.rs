@@ -1,9 +1,12 @@
-//! Plays episodes: a policy in environments, in lock-step, so that every round is one batched call.
+//! Plays episodes: a policy in environments, side by side.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{
-    Ending, Episode, Message, Policy, PolicyError, Role, Sampling, Task, TaskId, ToolSpec, Trace, Turn,
-    TurnOutput, Verdict,
+    Answered, Ending, Episode, Message, Policy, PolicyError, Role, Sampling, Task, TaskId, ToolSpec, Trace, Turn,
+    TurnId, TurnOutput, Verdict,
 };
 use serde::{Deserialize, Serialize};
 
@@ -141,27 +144,25 @@ pub enum RolloutError {
         /// What the policy said.
         source: PolicyError,
     },
-    /// The policy answered another number of turns than it was asked.
-    #[error("the policy was asked for {asked} turns and gave {given} results")]
-    Results {
-        /// Turns asked for.
-        asked: usize,
-        /// Results given.
-        given: usize,
+    /// The policy did not answer.
+    #[error("the policy has nothing under way, but {turns} turns were not answered")]
+    Lost {
+        /// Turns without an answer.
+        turns: usize,
     },
     /// The plan allows no turn.
     #[error("turns_max must be 1 or more")]
     NoTurns,
 }
 
-/// Plays every task of the plan `rollouts` times, all in lock-step: each round is one call of the policy.
+/// Plays every task of the plan `rollouts` times, all of them side by side: an episode whose turn is over goes on at once.
 ///
 /// Returns the episodes ordered by task, then by rollout. An environment that fails ends its own episode as
 /// unscored with [`Ending::EnvironmentError`]; the others go on. A truncated answer is still handed to the
 /// environment and judged.
 ///
 /// # Errors
-/// If the policy fails, or a prompt does not fit under [`Overlong::Refuse`].
+/// If the policy fails, or a prompt does not fit under [`Overlong::Refuse`]. What is under way then is given up.
 pub fn play(policy: &mut dyn Policy, plan: &Plan<'_>) -> Result<Vec<Episode>, RolloutError> {
     if plan.turns_max == 0 {
         return Err(RolloutError::NoTurns);
@@ -169,59 +170,54 @@ pub fn play(policy: &mut dyn Policy, plan: &Plan<'_>) -> Result<Vec<Episode>, Ro
     let mut players: Vec<Player<'_>> = (0..plan.tasks.len())
         .flat_map(|task| (0..plan.rollouts).map(move |rollout| Player::start(plan, task, rollout)))
         .collect();
-    for _ in 0..plan.turns_max {
-        if !play_round(policy, plan, &mut players)? {
-            break;
-        }
+    let mut under_way = BTreeMap::new();
+    let played = play_all(policy, plan, &mut players, &mut under_way);
+    if let Err(error) = played {
+        under_way.into_keys().for_each(|id| {
+            policy.cancel(id);
+        });
+        return Err(error);
     }
     Ok(players.into_iter().map(Player::into_episode).collect())
 }
 
-/// One turn of every episode that still runs. Returns whether any does afterwards.
-fn play_round(
+/// Plays until every episode is over, then judges them. `under_way` says whose each turn is.
+fn play_all(
     policy: &mut dyn Policy,
     plan: &Plan<'_>,
     players: &mut [Player<'_>],
-) -> Result<bool, RolloutError> {
-    let mut waiting: Vec<&mut Player<'_>> = players.iter_mut().filter(|player| player.is_running()).collect();
-    // More than one pass only where `truncate` shortened a conversation, which then asks again.
-    while !waiting.is_empty() {
-        let results = {
-            let mut turns: Vec<Turn<'_>> = waiting.iter_mut().map(|player| player.turn(plan)).collect();
-            policy.act(&mut turns)
-        };
-        if results.len() != waiting.len() {
-            return Err(RolloutError::Results { asked: waiting.len(), given: results.len() });
+    under_way: &mut BTreeMap<TurnId, usize>,
+) -> Result<(), RolloutError> {
+    let sampling = Arc::new(plan.sampling.clone());
+    for (at, player) in players.iter_mut().enumerate().filter(|(_, player)| player.is_running()) {
+        under_way.insert(policy.submit(player.turn(&sampling)), at);
+    }
+    while !under_way.is_empty() {
+        let answered = policy.wait();
+        if answered.is_empty() {
+            return Err(RolloutError::Lost { turns: under_way.len() });
         }
-        let mut again = Vec::new();
-        for (player, result) in waiting.into_iter().zip(results) {
+        for Answered { id, trace, result } in answered {
+            let Some(at) = under_way.remove(&id) else { continue };
+            let player = &mut players[at];
+            player.trace = trace;
             match result {
                 Ok(output) => player.take(output, plan.turns_max),
                 Err(PolicyError::PromptTooLong { tokens, tokens_max }) => {
-                    if player.make_room(plan.overlong, tokens, tokens_max)? {
-                        again.push(player);
-                    }
+                    player.make_room(plan.overlong, tokens, tokens_max)?;
                 }
                 Err(source) => return Err(player.policy_error(source)),
             }
-        }
-        waiting = again;
-    }
-    judge(players);
-    Ok(players.iter().any(Player::is_running))
-}
-
-/// Judges the episodes that are over, all of them at once where what judges can do that.
-fn judge(players: &mut [Player<'_>]) {
-    let is_judged = |player: &&mut Player<'_>| player.over.is_some() && player.outcome.is_none();
-    players.iter_mut().filter(is_judged).for_each(|player| player.environment.request_verdict());
-    for player in players.iter_mut().filter(is_judged) {
-        let Some(ending) = player.over else { continue };
-        match player.environment.verify() {
-            Ok(verdict) => player.outcome = Some((ending, verdict)),
-            Err(error) => player.fail(&error),
+            if player.is_running() {
+                under_way.insert(policy.submit(player.turn(&sampling)), at);
+            } else if player.is_to_be_judged() {
+                // What judges may begin while others still play.
+                player.environment.request_verdict();
+            }
         }
     }
+    players.iter_mut().filter(|player| player.is_to_be_judged()).for_each(Player::judge);
+    Ok(())
 }
 
 /// One episode being played.
@@ -232,8 +228,9 @@ struct Player<'a> {
     address: Address,
     environment: Box<dyn Environment>,
     prefix: &'a str,
-    tools: Vec<ToolSpec>,
-    messages: Vec<Message>,
+    tools: Arc<Vec<ToolSpec>>,
+    messages: Arc<Vec<Message>>,
+    /// With the policy while it answers.
     trace: Trace,
     answers: Vec<Message>,
     /// How it ended, where nothing more is played. It may yet have to be judged.
@@ -252,8 +249,8 @@ impl<'a> Player<'a> {
             address,
             environment: plan.generator.environment(),
             prefix: opening.map_or("", |opening| &opening.prefix),
-            tools: Vec::new(),
-            messages: Vec::new(),
+            tools: Arc::default(),
+            messages: Arc::default(),
             trace: Trace::new(),
             answers: Vec::new(),
             over: None,
@@ -261,8 +258,9 @@ impl<'a> Player<'a> {
         };
         match player.environment.reset(task, address.seed()) {
             Ok(messages) => {
-                player.messages = opening.and_then(|opening| opening.messages.clone()).unwrap_or(messages);
-                player.tools = player.environment.tools();
+                let messages = opening.and_then(|opening| opening.messages.clone()).unwrap_or(messages);
+                player.messages = Arc::new(messages);
+                player.tools = Arc::new(player.environment.tools());
             }
             Err(error) => player.fail(&error),
         }
@@ -273,14 +271,28 @@ impl<'a> Player<'a> {
         self.over.is_none() && self.outcome.is_none()
     }
 
-    fn turn<'t>(&'t mut self, plan: &'t Plan<'_>) -> Turn<'t> {
+    /// Is it over, and not judged yet?
+    fn is_to_be_judged(&self) -> bool {
+        self.over.is_some() && self.outcome.is_none()
+    }
+
+    fn judge(&mut self) {
+        let Some(ending) = self.over else { return };
+        match self.environment.verify() {
+            Ok(verdict) => self.outcome = Some((ending, verdict)),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// The turn that is next. The trace goes with it.
+    fn turn(&mut self, sampling: &Arc<Sampling>) -> Turn {
         let place = Address { turn: self.answers.len() as u64, purpose: Purpose::Sample, ..self.address };
         Turn {
-            trace: &mut self.trace,
-            messages: &self.messages,
-            tools: &self.tools,
-            prefix: if self.answers.is_empty() { self.prefix } else { "" },
-            sampling: plan.sampling,
+            trace: std::mem::take(&mut self.trace),
+            messages: Arc::clone(&self.messages),
+            tools: Arc::clone(&self.tools),
+            prefix: if self.answers.is_empty() { self.prefix.to_owned() } else { String::new() },
+            sampling: Arc::clone(sampling),
             seed: place.seed(),
         }
     }
@@ -289,25 +301,26 @@ impl<'a> Player<'a> {
     fn take(&mut self, output: TurnOutput, turns_max: usize) {
         self.answers.push(output.message.clone());
         let step = self.environment.step(&output.message);
-        self.messages.push(output.message);
+        let messages = Arc::make_mut(&mut self.messages);
+        messages.push(output.message);
         match step {
             Err(error) => self.fail(&error),
             Ok(_) if output.stop.is_truncated() => self.end(Ending::Truncated),
             Ok(Step::Done) => self.end(Ending::Completed),
             Ok(Step::Continue(_)) if self.answers.len() >= turns_max => self.end(Ending::TurnsMax),
-            Ok(Step::Continue(messages)) => self.messages.extend(messages),
+            Ok(Step::Continue(further)) => messages.extend(further),
         }
     }
 
-    /// Deals with a conversation that does not fit. Returns whether the turn is to be asked for again.
+    /// Deals with a conversation that does not fit: it is shortened, or the episode ends.
     fn make_room(
         &mut self,
         overlong: Overlong,
         tokens: usize,
         tokens_max: usize,
-    ) -> Result<bool, RolloutError> {
-        if overlong == Overlong::Truncate && drop_oldest(&mut self.messages) {
-            return Ok(true);
+    ) -> Result<(), RolloutError> {
+        if overlong == Overlong::Truncate && drop_oldest(Arc::make_mut(&mut self.messages)) {
+            return Ok(());
         }
         if !self.answers.is_empty() {
             self.end(Ending::ContextOverflow);
@@ -317,7 +330,7 @@ impl<'a> Player<'a> {
             let reason = format!("the prompt has {tokens} tokens, but at most {tokens_max} fit");
             self.outcome = Some((Ending::ContextOverflow, Verdict::unscored(reason)));
         }
-        Ok(false)
+        Ok(())
     }
 
     fn end(&mut self, ending: Ending) {

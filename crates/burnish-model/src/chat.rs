@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use burnish_core::{Message, Node, NodeId, Role, Sampled, Source, ToolSpec, Trace};
 use serde_json::{Map, Value, json};
@@ -21,7 +22,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Chat {
     /// Text to ids and back.
-    pub tokenizer: Tokenizer,
+    pub tokenizer: Arc<Tokenizer>,
     /// Messages to text.
     pub template: ChatTemplate,
     end_ids: Vec<u32>,
@@ -80,6 +81,7 @@ impl Chat {
             .map_err(|error| ModelError::malformed(Path::new(place), error.to_string()))?;
         let template = chat_files::special_tokens(&tokenizer_config)
             .fold(template, |template, (name, token)| template.with_variable(name, json!(token)));
+        let tokenizer = Arc::new(tokenizer);
         Ok(Chat { tokenizer, template, end_ids, end_texts, tokenizer_config, generation_config })
     }
 

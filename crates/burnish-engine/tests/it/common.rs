@@ -1,8 +1,8 @@
 //! A small random model, and requests to it.
 
-use burnish_core::{Sampling, rng};
-use burnish_engine::{Generated, Limits, Request, Stats, generate};
-use burnish_model::{Model, ModelConfig, Packed};
+use burnish_core::{Message, PolicyError, Sampling, Trace, Turn, TurnOutput, answer_all, rng};
+use burnish_engine::{Generated, Limits, LocalPolicy, Request, Stats, generate};
+use burnish_model::{Chat, ChatTemplate, Model, ModelConfig, Packed, Tokenizer};
 use burnish_tensor::{Layout, Tape};
 use serde_json::json;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ pub(crate) const VOCAB: usize = 97;
 pub(crate) const CONTEXT: usize = 64;
 
 /// Two layers of Qwen3 with weights large enough that its distributions are neither flat nor certain.
-pub(crate) fn model() -> Model {
-    model_of(VOCAB, CONTEXT, 32)
+pub(crate) fn model() -> Arc<Model> {
+    Arc::new(model_of(VOCAB, CONTEXT, 32))
 }
 
 /// The same with other sizes; `hidden_size` is that of the residual stream.
@@ -59,8 +59,41 @@ pub(crate) fn mixed_requests() -> Vec<Request> {
         .collect()
 }
 
-pub(crate) fn run(model: &Model, requests: &[Request], limits: &Limits) -> (Vec<Generated>, Stats) {
+pub(crate) fn run(model: &Arc<Model>, requests: &[Request], limits: &Limits) -> (Vec<Generated>, Stats) {
     generate(model, None, requests, limits).unwrap()
+}
+
+/// ChatML over a small vocabulary.
+pub(crate) fn chat() -> Arc<Chat> {
+    let texts = ["the robot moves left, right, up or down", "a hole in the ice; the goal is at the end"];
+    let tokenizer = Tokenizer::train_bpe(&texts, 280, &["<|im_start|>", "<|im_end|>", "<|pad|>"]).unwrap();
+    Arc::new(Chat::new(tokenizer, ChatTemplate::chatml().unwrap(), &["<|im_end|>"], "<|pad|>").unwrap())
+}
+
+/// What a turn asks for: a conversation without tools.
+pub(crate) fn turn(trace: Trace, messages: &[Message], sampling: &Sampling, seed: u64) -> Turn {
+    Turn {
+        trace,
+        messages: Arc::new(messages.to_vec()),
+        tools: Arc::default(),
+        prefix: String::new(),
+        sampling: Arc::new(sampling.clone()),
+        seed,
+    }
+}
+
+/// Acts on one conversation.
+pub(crate) fn act(
+    policy: &mut LocalPolicy,
+    trace: &mut Trace,
+    messages: &[Message],
+    sampling: &Sampling,
+    seed: u64,
+) -> Result<TurnOutput, PolicyError> {
+    let turn = turn(std::mem::take(trace), messages, sampling, seed);
+    let (after, result) = answer_all(policy, [turn]).pop().unwrap();
+    *trace = after;
+    result
 }
 
 /// Logits `[T, V]` of a whole sequence in one pass.

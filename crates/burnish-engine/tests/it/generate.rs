@@ -63,7 +63,7 @@ fn joining_and_leaving_change_no_answer() {
         let (few, narrow) = run(&model, &requests, &limits);
         assert_same_answers(&together, &few);
         assert_eq!(narrow.sampled_tokens, wide.sampled_tokens);
-        assert_eq!(narrow.prefill_tokens, wide.prefill_tokens);
+        assert_eq!(narrow.prompt_tokens, wide.prompt_tokens);
     }
 }
 
@@ -75,6 +75,7 @@ fn log_probs_are_bit_equal_at_any_batch_size_order_and_thread_count() {
         let mut model = model_of(33_000, CONTEXT, 128);
         model.params = model.params.in_precision(precision);
         assert!(model.params.elements(model.head().base).len() > 1 << 22);
+        let model = Arc::new(model);
         let requests: Vec<Request> = (0..24)
             .map(|i| Request {
                 prompt: prompt(i / 2, 1 + (7 * i as usize) % 40),
@@ -127,7 +128,7 @@ fn requests_with_one_prompt_share_its_prefill_and_nothing_else() {
     let group: Vec<Request> =
         (0..8).map(|seed| request(prompt(1, 12), Sampling::at(1.0, 20), seed)).collect();
     let (shared, stats) = run(&model, &group, &Limits::default());
-    assert_eq!(stats.prefill_tokens, 12);
+    assert_eq!(stats.prompt_tokens_read, 12);
     let separate: Vec<Generated> = group
         .iter()
         .flat_map(|request| run(&model, std::slice::from_ref(request), &Limits::default()).0)
@@ -139,7 +140,7 @@ fn requests_with_one_prompt_share_its_prefill_and_nothing_else() {
 #[test]
 fn the_same_schedule_is_bit_equal_at_any_thread_count() {
     // Wide enough that products are split over threads.
-    let model = model_of(VOCAB, CONTEXT, 256);
+    let model = Arc::new(model_of(VOCAB, CONTEXT, 256));
     let requests = mixed_requests();
     let limits = Limits { batch_max: 20, ..Limits::default() };
     let with_threads = |n| {
@@ -159,8 +160,9 @@ fn the_same_schedule_is_bit_equal_at_any_thread_count() {
 
 #[test]
 fn the_trainer_recomputes_the_log_probabilities_of_the_sampler() {
-    let mut model = model();
+    let mut model = model_of(VOCAB, CONTEXT, 32);
     model.restrict_vocab(|id| id % 5 != 0);
+    let model = Arc::new(model);
     let requests = mixed_requests();
     let (answers, _) = run(&model, &requests, &Limits::default());
     for (request, answer) in requests.iter().zip(&answers) {
@@ -188,8 +190,9 @@ fn score(model: &Model, request: &Request, answer: &Generated) -> Vec<f32> {
 
 #[test]
 fn excluded_ids_are_not_sampled() {
-    let mut model = model();
+    let mut model = model_of(VOCAB, CONTEXT, 32);
     model.restrict_vocab(|id| id % 7 == 2);
+    let model = Arc::new(model);
     let (answers, _) = run(&model, &mixed_requests(), &Limits::default());
     assert!(answers.iter().flat_map(|answer| &answer.ids).all(|id| id % 7 == 2));
 }
@@ -268,19 +271,20 @@ fn requests_that_can_not_be_answered_are_named() {
 
 #[test]
 fn weights_that_diverged_are_an_error() {
-    let mut model = model();
+    let mut model = model_of(VOCAB, CONTEXT, 32);
     let head = model.head();
     model.params.get_mut(head.base)[0] = f32::NAN;
-    let error = generate(&model, None, &[request(vec![1], Sampling::at(1.0, 2), 0)], &Limits::default());
+    let error = generate(&Arc::new(model), None, &[request(vec![1], Sampling::at(1.0, 2), 0)], &Limits::default());
     assert_eq!(error.unwrap_err(), EngineError::NotFinite { request: 0, position: 0 });
 
-    // One that can't go on once it has read a certain token: named is who did first, whatever the threads.
-    let mut untied = self::model().config;
+    // One that can't go on once it has read a certain token: named is the first request, whatever the threads.
+    let mut untied = self::model().config.clone();
     untied.tie_word_embeddings = false;
     let mut model = Model::init(untied, 5);
     let embedding = model.params.entries()[0].param;
     let row = &mut model.params.get_mut(embedding)[7 * embedding.cols..][..embedding.cols];
     row.fill(f32::NAN);
+    let model = Arc::new(model);
     let requests: Vec<Request> = (0..24).map(|seed| request(vec![1], Sampling::at(1.0, 40), seed)).collect();
     let with_threads = |n| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap();

@@ -16,7 +16,7 @@ struct Golden {
 
 fn check(name: &str) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../burnish-model/tests/golden").join(name);
-    let model = Model::load(&dir).unwrap();
+    let model = Arc::new(Model::load(&dir).unwrap());
     let golden: Golden =
         serde_json::from_str(&std::fs::read_to_string(dir.join("expected.json")).unwrap()).unwrap();
     let requests: Vec<Request> = golden

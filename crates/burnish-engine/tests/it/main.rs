@@ -10,5 +10,6 @@ mod common;
 mod generate;
 mod greedy;
 mod memory;
+mod open;
 mod policy;
 mod stops;

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 /// Bytes of a page of [`model`]: two layers of keys and values, 2 heads of 16 columns, 16 tokens, in f32.
 const PAGE: usize = 2 * 2 * 32 * 16 * 4;
 
-static MODEL: LazyLock<burnish_model::Model> = LazyLock::new(model);
+static MODEL: LazyLock<Arc<burnish_model::Model>> = LazyLock::new(model);
 
 fn pages(count: usize) -> Limits {
     Limits { cache_bytes: count * PAGE, ..Limits::default() }
@@ -155,7 +155,7 @@ fn threads_that_go_on_by_themselves_take_the_same_steps_and_the_same_memory() {
 #[test]
 fn going_through_sequences_in_parts_changes_nothing() {
     // 48 times some 540 tokens of 512 bytes: one thread goes through them in three parts, two threads in two each.
-    let model = model_of(VOCAB, 600, 32);
+    let model = Arc::new(model_of(VOCAB, 600, 32));
     let requests: Vec<Request> =
         (0..48).map(|seed| request(prompt(seed, 500), Sampling::at(1.0, 40), seed)).collect();
     let with = |threads, limits: Limits| {

@@ -1,33 +1,18 @@
 //! What `LocalPolicy` promises, with ChatML and a small random model.
 
-use burnish_core::{Message, Policy, PolicyError, Sampling, Source, StopReason, Trace, Turn, TurnOutput};
+use crate::common::{act, chat, model_of, turn};
+use burnish_core::{Message, Policy, PolicyError, Sampling, Source, StopReason, Trace, Turn, answer_all};
 use burnish_engine::{Limits, LocalPolicy};
-use burnish_model::{Chat, ChatTemplate, Model, Tokenizer};
+use burnish_model::{Chat, Model};
+use std::sync::Arc;
 
 const CONTEXT: usize = 200;
 
-fn chat() -> Chat {
-    let texts = ["the robot moves left, right, up or down", "a hole in the ice; the goal is at the end"];
-    let tokenizer = Tokenizer::train_bpe(&texts, 280, &["<|im_start|>", "<|im_end|>", "<|pad|>"]).unwrap();
-    Chat::new(tokenizer, ChatTemplate::chatml().unwrap(), &["<|im_end|>"], "<|pad|>").unwrap()
-}
-
 /// The head has more rows than the tokenizer has ids.
-fn model(chat: &Chat) -> Model {
-    let mut model = crate::common::model_of(400, CONTEXT, 32);
+fn model(chat: &Chat) -> Arc<Model> {
+    let mut model = model_of(400, CONTEXT, 32);
     model.restrict_vocab(|id| chat.tokenizer.id_exists(id));
-    model
-}
-
-/// Acts on one conversation.
-fn act(
-    policy: &mut LocalPolicy<'_>,
-    trace: &mut Trace,
-    messages: &[Message],
-    sampling: &Sampling,
-    seed: u64,
-) -> Result<TurnOutput, PolicyError> {
-    policy.act(&mut [Turn { trace, messages, tools: &[], prefix: "", sampling, seed }]).pop().unwrap()
+    Arc::new(model)
 }
 
 #[test]
@@ -49,7 +34,7 @@ fn a_turn_records_what_was_read_and_what_was_sampled() {
     assert_eq!(sampled.stop, output.stop);
     assert!(answer.sources.iter().all(|source| *source == Source::Policy));
     assert!(answer.ids.iter().all(|&id| chat.tokenizer.id_exists(id)));
-    assert_eq!(policy.stats().prefill_tokens, prompt.ids.len());
+    assert_eq!(policy.stats().prompt_tokens_read, prompt.ids.len());
     assert_eq!(policy.stats().sampled_tokens, answer.ids.len());
 }
 
@@ -86,20 +71,11 @@ fn the_beginning_of_an_answer_is_read_and_returned_but_never_sampled() {
     let chat = chat();
     let model = model(&chat);
     let mut policy = LocalPolicy::new(&model, &chat, 0);
-    let mut trace = Trace::new();
     let mut messages = vec![Message::user("the goal is left")];
     let sampling = Sampling::at(1.0, 6);
-    let output = {
-        let turn = Turn {
-            trace: &mut trace,
-            messages: &messages,
-            tools: &[],
-            prefix: "a hole in ",
-            sampling: &sampling,
-            seed: 3,
-        };
-        policy.act(&mut [turn]).pop().unwrap().unwrap()
-    };
+    let begun = Turn { prefix: "a hole in ".into(), ..turn(Trace::new(), &messages, &sampling, 3) };
+    let (mut trace, output) = answer_all(&mut policy, [begun]).pop().unwrap();
+    let output = output.unwrap();
     let [prompt, hint, answer] = trace.nodes() else { panic!("{} nodes", trace.nodes().len()) };
     assert!(hint.sources.iter().all(|source| *source == Source::Hint) && hint.sampled.is_none());
     assert_eq!(chat.tokenizer.decode(&hint.ids, false).unwrap(), "a hole in ");
@@ -125,21 +101,10 @@ fn a_turn_that_fails_leaves_its_trace_and_the_other_turns_as_they_are() {
     let bad = Sampling { top_p: 0.0, ..good.clone() };
     let short = [Message::user("left")];
     let long = [Message::user("zq".repeat(CONTEXT))];
-    let mut traces = vec![Trace::new(); 4];
-    let mut turns: Vec<Turn<'_>> = traces
-        .iter_mut()
-        .zip([(&short, &good), (&long, &good), (&short, &bad), (&short, &good)])
-        .zip([5, 6, 7, 8])
-        .map(|((trace, (messages, sampling)), seed)| Turn {
-            trace,
-            messages,
-            tools: &[],
-            prefix: "",
-            sampling,
-            seed,
-        })
-        .collect();
-    let outputs = LocalPolicy::new(&model, &chat, 0).act(&mut turns);
+    let asked = [(&short, &good, 5), (&long, &good, 6), (&short, &bad, 7), (&short, &good, 8)];
+    let turns = asked.map(|(messages, sampling, seed)| turn(Trace::new(), messages, sampling, seed));
+    let (traces, outputs): (Vec<_>, Vec<_>) =
+        answer_all(&mut LocalPolicy::new(&model, &chat, 0), turns).into_iter().unzip();
 
     assert!(
         matches!(outputs[1], Err(PolicyError::PromptTooLong { tokens, tokens_max: 199 }) if tokens > 400),
@@ -174,31 +139,4 @@ fn a_bound_on_the_context_cuts_answers_and_refuses_prompts() {
     let mut policy = LocalPolicy::new(&model, &chat, 0).with_limits(at_most(prompt_len));
     let refused = act(&mut policy, &mut Trace::new(), &messages, &Sampling::at(1.0, 50), 3);
     assert!(matches!(refused, Err(PolicyError::PromptTooLong { .. })), "{refused:?}");
-}
-
-#[test]
-fn rollouts_that_are_trained_on_refuse_to_cut_the_distribution() {
-    let chat = chat();
-    let model = model(&chat);
-    let messages = [Message::user("left")];
-    let whole = Sampling::at(1.0, 4);
-    let mut policy = LocalPolicy::new(&model, &chat, 0).for_training();
-    assert!(act(&mut policy, &mut Trace::new(), &messages, &whole, 0).is_ok());
-    let cut = [
-        ("top_k", Sampling { top_k: 50, ..whole.clone() }),
-        ("top_p", Sampling { top_p: 0.9, ..whole.clone() }),
-        ("min_p", Sampling { min_p: 0.1, ..whole.clone() }),
-        ("temperature", Sampling::greedy(4)),
-        ("repetition_penalty", Sampling { repetition_penalty: 1.1, ..whole.clone() }),
-        ("presence_penalty", Sampling { presence_penalty: 0.1, ..whole.clone() }),
-        ("frequency_penalty", Sampling { frequency_penalty: -0.1, ..whole.clone() }),
-        ("min_tokens", Sampling { min_tokens: 1, ..whole.clone() }),
-    ];
-    for (field, sampling) in cut {
-        let mut trace = Trace::new();
-        let refused = act(&mut policy, &mut trace, &messages, &sampling, 0);
-        assert!(matches!(&refused, Err(PolicyError::Sampling(error)) if error.field == field), "{refused:?}");
-        assert_eq!(trace, Trace::new());
-        assert!(act(&mut LocalPolicy::new(&model, &chat, 0), &mut trace, &messages, &sampling, 0).is_ok());
-    }
 }

@@ -1,30 +1,30 @@
 //! Stop strings, stop tokens, `min_tokens`, penalties and details, as a request asks for them.
 
-use crate::common::*;
-use burnish_core::{Message, Policy, Sampling, Source, StopReason, Trace, Turn};
+use crate::common::{VOCAB, chat, full_logits, model, model_of, prompt, request, run};
+use burnish_core::{Message, Sampling, Source, StopReason, Trace};
 use burnish_engine::{Chooser, EngineError, Limits, LocalPolicy, Past, Request, Seen, generate};
-use burnish_model::{Chat, ChatTemplate, Model, Tokenizer};
+use burnish_model::{Chat, Model};
 use std::sync::Arc;
 
-fn chat() -> Chat {
-    let texts = ["the robot moves left, right, up or down", "a hole in the ice; the goal is at the end"];
-    let tokenizer = Tokenizer::train_bpe(&texts, 280, &["<|im_start|>", "<|im_end|>", "<|pad|>"]).unwrap();
-    Chat::new(tokenizer, ChatTemplate::chatml().unwrap(), &["<|im_end|>"], "<|pad|>").unwrap()
-}
-
 /// A model that says printable ASCII and `<|im_end|>`.
-fn model_of_chat(chat: &Chat) -> Model {
+fn model_of_chat(chat: &Chat) -> Arc<Model> {
     let mut model = model_of(300, 300, 32);
     model.restrict_vocab(|id| {
         let is_text = |text: String| text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
         id != 0 && id != 2 && chat.tokenizer.token(id).is_some_and(is_text)
     });
-    model
+    Arc::new(model)
 }
 
-fn act(chat: &Chat, model: &Model, trace: &mut Trace, messages: &[Message], sampling: &Sampling) -> Acted {
-    let turn = Turn { trace, messages, tools: &[], prefix: "", sampling, seed: 4 };
-    let output = LocalPolicy::new(model, chat, 0).act(&mut [turn]).pop().unwrap().unwrap();
+fn act(
+    chat: &Arc<Chat>,
+    model: &Arc<Model>,
+    trace: &mut Trace,
+    messages: &[Message],
+    sampling: &Sampling,
+) -> Acted {
+    let mut policy = LocalPolicy::new(model, chat, 0);
+    let output = crate::common::act(&mut policy, trace, messages, sampling, 4).unwrap();
     let node = trace.nodes().last().unwrap();
     Acted {
         text: output.message.content.clone(),
@@ -167,7 +167,7 @@ fn penalties_go_by_the_prompt_and_the_answer_so_far_and_the_record_by_neither() 
         let mut seen = Seen::in_prompt(&request.prompt);
         for (i, &id) in answer.ids.iter().enumerate() {
             let row = &logits[(request.prompt.len() + i - 1) * VOCAB..][..VOCAB];
-            let past = Past { seen: Some(&seen), forbidden: &[] };
+            let past = Past { seen: Some(&seen), forbidden: [&[], &[]] };
             let uniform = burnish_core::rng::uniform(request.seed, i as u64);
             let expected = chooser.choose(row, model.vocab(), &sampling, past, uniform).unwrap();
             let details = chooser.details(row, expected, 4);

@@ -4,8 +4,8 @@ use burnish_model::Model;
 use burnish_tensor::{Precision, Workers};
 use std::ops::ControlFlow;
 
-use super::{Batch, Ended, Sequence};
-use crate::{Chooser, EngineError};
+use super::{Ended, Sampler, Sequence};
+use crate::Chooser;
 
 /// Steps that a thread does with its sequences before all are shared out anew: enough that waking threads costs nothing,
 /// and few, since sequences that end leave some threads with less to do than others.
@@ -17,36 +17,28 @@ const PART_ROWS_MIN: usize = 8;
 
 /// What became of some sequences in a round.
 #[derive(Default)]
-pub(super) struct Round<'a> {
+pub(super) struct Round {
     /// Those that go on, in their order.
-    pub(super) sequences: Vec<Sequence<'a>>,
+    pub(super) sequences: Vec<Sequence>,
     pub(super) ended: Vec<Ended>,
     pub(super) steps: usize,
     pub(super) sampled_tokens: usize,
-    pub(super) failed: Option<Failed>,
 }
 
-/// At which of its steps a round could not go on, and why.
-pub(super) struct Failed {
-    step: usize,
-    pub(super) error: EngineError,
-}
-
-impl Round<'_> {
-    /// The two as one: what failed first, whoever met it.
+impl Round {
+    /// The two as one.
     pub(super) fn with(mut self, other: Self) -> Self {
         self.sequences.extend(other.sequences);
         self.ended.extend(other.ended);
         self.steps = self.steps.max(other.steps);
         self.sampled_tokens += other.sampled_tokens;
-        self.failed = [self.failed, other.failed].into_iter().flatten().min_by_key(|failed| failed.step);
         self
     }
 }
 
-impl<'a> Batch<'a> {
+impl Sampler {
     /// The steps ahead of a thread's sequences.
-    pub(super) fn round(&self, sequences: Vec<Sequence<'a>>, chooser: &mut Chooser) -> Round<'a> {
+    pub(super) fn round(&self, sequences: Vec<Sequence>, chooser: &mut Chooser) -> Round {
         let each = sequences.len().div_ceil(self.parts(&sequences));
         let mut rest = sequences.into_iter();
         let mut round = Round::default();
@@ -57,7 +49,7 @@ impl<'a> Batch<'a> {
     }
 
     /// In how many parts a thread goes through its sequences, all steps of one before the next.
-    fn parts(&self, sequences: &[Sequence<'a>]) -> usize {
+    fn parts(&self, sequences: &[Sequence]) -> usize {
         let mut pages = 0;
         for (at, sequence) in sequences.iter().enumerate() {
             pages += sequence.cache.answer_pages();
@@ -68,7 +60,7 @@ impl<'a> Batch<'a> {
     }
 
     /// The steps ahead of sequences that are read together.
-    fn steps_of(&self, sequences: Vec<Sequence<'a>>, chooser: &mut Chooser) -> Round<'a> {
+    fn steps_of(&self, sequences: Vec<Sequence>, chooser: &mut Chooser) -> Round {
         let mut round = Round { sequences, ..Round::default() };
         while round.steps < self.steps_ahead && !round.sequences.is_empty() {
             let logits = self.forward(&mut round.sequences, Workers::One);
@@ -78,11 +70,8 @@ impl<'a> Batch<'a> {
             for (sequence, logits) in std::mem::take(&mut round.sequences).into_iter().zip(rows) {
                 let choice = self.choose_one(&sequence, logits, chooser);
                 match self.push(sequence, choice) {
-                    Ok(ControlFlow::Continue(sequence)) => round.sequences.push(sequence),
-                    Ok(ControlFlow::Break(ended)) => round.ended.push(ended),
-                    Err(error) => {
-                        return Round { failed: Some(Failed { step: round.steps, error }), ..round };
-                    }
+                    ControlFlow::Continue(sequence) => round.sequences.push(sequence),
+                    ControlFlow::Break(ended) => round.ended.push(ended),
                 }
             }
         }

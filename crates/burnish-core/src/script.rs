@@ -1,0 +1,82 @@
+//! A policy that answers by rule.
+
+use crate::{
+    Abilities, Answered, Message, Node, Policy, PolicyError, Sampled, Source, StopReason, Turn, TurnId, TurnOutput,
+};
+
+/// What a [`Script`] says: a text, and why it ends there.
+pub type Said = Result<(String, StopReason), PolicyError>;
+
+/// Answers each turn with what a function says to it. It is asked when the turn is submitted.
+#[derive(Debug)]
+pub struct Script<F> {
+    answer: F,
+    /// What each answer is recorded as, where it is.
+    ids: Option<Vec<u32>>,
+    submitted: u64,
+    over: Vec<Answered>,
+}
+
+impl<F: FnMut(&Turn) -> Said> Script<F> {
+    /// One that gives texts and no ids.
+    pub fn new(answer: F) -> Self {
+        Script { answer, ids: None, submitted: 0, over: Vec::new() }
+    }
+
+    /// One whose every answer stands in the trace as these ids, sampled with certainty.
+    pub fn recorded_as(ids: Vec<u32>, answer: F) -> Self {
+        Script { ids: Some(ids), ..Script::new(answer) }
+    }
+
+    fn act(&mut self, turn: &mut Turn) -> Result<TurnOutput, PolicyError> {
+        self.abilities().check(turn)?;
+        let (text, stop) = (self.answer)(turn)?;
+        if let Some(ids) = &self.ids {
+            let logprobs = vec![0.0; ids.len()];
+            let sampled = Sampled { logprobs, policy_version: 0, temperature: 1.0, stop };
+            let node = Node {
+                parent: turn.trace.head(),
+                text: text.clone(),
+                ids: ids.clone(),
+                sources: vec![Source::Policy; ids.len()],
+                sampled: Some(sampled),
+            };
+            turn.trace.push(node).map_err(|error| PolicyError::Failed(error.to_string()))?;
+        }
+        let message = Message::assistant(format!("{}{text}", turn.prefix));
+        Ok(TurnOutput { message, stop, logprobs: Vec::new() })
+    }
+}
+
+impl<F: FnMut(&Turn) -> Said> Policy for Script<F> {
+    fn abilities(&self) -> Abilities {
+        let is_recorded = self.ids.is_some();
+        Abilities { token_ids: is_recorded, logprobs: false, ..Abilities::ALL }
+    }
+
+    fn version(&self) -> u64 {
+        0
+    }
+
+    fn submit(&mut self, mut turn: Turn) -> TurnId {
+        let id = TurnId(self.submitted);
+        self.submitted += 1;
+        let result = self.act(&mut turn);
+        self.over.push(Answered { id, trace: turn.trace, result });
+        id
+    }
+
+    fn poll(&mut self) -> Vec<Answered> {
+        std::mem::take(&mut self.over)
+    }
+
+    fn wait(&mut self) -> Vec<Answered> {
+        self.poll()
+    }
+
+    fn cancel(&mut self, id: TurnId) -> bool {
+        let before = self.over.len();
+        self.over.retain(|answered| answered.id != id);
+        self.over.len() < before
+    }
+}

@@ -1,0 +1,395 @@
+//! An open batch: requests come and go while it decodes.
+
+mod prompts;
+mod round;
+mod schedule;
+
+use burnish_core::{SamplingError, TokenLogprobs, rng};
+use burnish_model::{Model, Tokenizer};
+use burnish_tensor::{Draw, Drawn, HeadShape, Landing, PagedCache, Prepacked, Tape, Var, Workers, in_pool};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::answer::Answer;
+use crate::cache::{Cache, Decode, Run};
+use crate::pages::{PageShape, Pool, pages_of};
+use crate::request::answer_rows_max;
+use crate::tree::Tree;
+use crate::{Choice, Chooser, EngineError, Generated, Limits, Request, RequestId, Stats};
+use prompts::Prompts;
+use round::{Round, weight_bytes};
+
+/// Sequences of a shard at least: a thread that reads all weights for fewer had better read half of them.
+const SHARD_ROWS_MIN: usize = 4;
+
+/// A token, and what was asked about its distribution.
+type Chosen = (Choice, Option<TokenLogprobs>);
+
+/// A request that is over, and how.
+pub type Ended = (RequestId, Result<Generated, EngineError>);
+
+/// An active answer.
+struct Sequence {
+    answer: Answer,
+    cache: Cache,
+}
+
+impl Sequence {
+    /// Tokens of the answer that are to be read next: the newest, or all of them after a preemption.
+    fn unread(&self) -> &[u32] {
+        &self.answer.ids[self.cache.answer_rows()..]
+    }
+}
+
+/// Samples from one snapshot of a model's weights, for requests that come and go.
+///
+/// It works when it is told to ([`Sampler::advance`]) and has no thread of its own, so that who works with it decides what
+/// else is done meanwhile, and nothing depends on clocks. Prompts that are not cached are packed without padding and read
+/// once each. Sequences decode together; one that ends leaves at once and the next waiting request takes its place. Where
+/// the cache has no room for it, it waits. Where it has no room for all that are active, the youngest leave, wait before all
+/// others, and later read their prompt and what they sampled once more; their tokens and recorded log-probs stay.
+///
+/// Full pages of prompts stay in a tree after their requests have ended, as many as were ever in use at once, so that a later
+/// prompt with the same beginning reads the rest alone. It is given the same bits as without. On a GPU whole prompts
+/// are read.
+///
+/// With the model on a GPU the cache is there, in one piece, and a step waits for the GPU once: for its logits.
+pub struct Sampler {
+    model: Arc<Model>,
+    tokenizer: Option<Arc<Tokenizer>>,
+    limits: Limits,
+    /// Made when it is first needed, and kept.
+    prepacked: Option<Prepacked>,
+    /// Bytes of weights that a step reads, about.
+    weight_bytes: usize,
+    shape: HeadShape,
+    context_tokens_max: usize,
+    pool: Arc<Pool>,
+    tree: Tree,
+    /// Most pages that were in use at once.
+    pages_used_max: usize,
+    prompts: Prompts,
+    /// Those that have not joined yet, or had to leave. The latter come first, since they joined before.
+    waiting: BTreeMap<RequestId, Answer>,
+    /// The request that is first in the queue and was found to have no room.
+    stalled: Option<RequestId>,
+    active: Vec<Sequence>,
+    /// Steps for which all active sequences have room, and before which nobody joins.
+    steps_ahead: usize,
+    ended: Vec<Ended>,
+    /// One a thread.
+    choosers: Vec<Chooser>,
+    /// Where what a GPU computed arrives.
+    landing: Landing,
+    next_id: u64,
+    stats: Stats,
+}
+
+impl Sampler {
+    /// Of a model. Stop strings need a `tokenizer`.
+    ///
+    /// # Errors
+    /// If a limit is 0.
+    pub fn new(
+        model: Arc<Model>,
+        tokenizer: Option<Arc<Tokenizer>>,
+        limits: Limits,
+    ) -> Result<Self, EngineError> {
+        limits.check()?;
+        let pool = Pool::new(page_shape(&model), limits.cache_bytes);
+        Ok(Sampler {
+            tokenizer,
+            prepacked: None,
+            weight_bytes: weight_bytes(&model),
+            shape: model.head_shape(),
+            context_tokens_max: limits.context_tokens_max(&model),
+            pool: Arc::new(pool),
+            tree: Tree::default(),
+            pages_used_max: 0,
+            prompts: Prompts::default(),
+            waiting: BTreeMap::new(),
+            stalled: None,
+            active: Vec::new(),
+            steps_ahead: 0,
+            ended: Vec::new(),
+            choosers: Vec::new(),
+            landing: Landing::default(),
+            next_id: 0,
+            stats: Stats::default(),
+            model,
+            limits,
+        })
+    }
+
+    /// Takes a request, which joins with the next [`Sampler::advance`] if there is room.
+    ///
+    /// # Errors
+    /// If it is out of range (empty or overlong prompt, unknown id, sampling parameters) or could never fit into the cache.
+    pub fn submit(&mut self, request: Request) -> Result<RequestId, EngineError> {
+        let id = RequestId(self.next_id);
+        self.check(id.index(), &request)?;
+        self.next_id += 1;
+        let prompt = self.prompts.wait(Arc::from(&*request.prompt), id);
+        self.stats.prompt_tokens += prompt.len();
+        self.waiting.insert(id, Answer::new(id, request, prompt, self.tokenizer.as_ref()));
+        Ok(id)
+    }
+
+    /// Gives a request up. `false` if it is over already, or was never there.
+    pub fn cancel(&mut self, id: RequestId) -> bool {
+        if let Some(answer) = self.waiting.remove(&id) {
+            self.prompts.leave(&answer.prompt);
+            self.prompts.forget();
+            self.stalled = self.stalled.filter(|stalled| *stalled != id);
+            return true;
+        }
+        let at = self.active.iter().position(|sequence| sequence.answer.id == id);
+        at.map(|at| self.active.remove(at)).is_some()
+    }
+
+    /// Is nothing left to do?
+    pub fn is_idle(&self) -> bool {
+        self.active.is_empty() && self.waiting.is_empty() && self.ended.is_empty()
+    }
+
+    /// What all requests so far took.
+    pub fn stats(&self) -> Stats {
+        Stats { cache_bytes: self.stats.cache_bytes.max(self.pool.bytes_made()), ..self.stats }
+    }
+
+    /// Lets requests join where there is room, and samples the next tokens of every active one: one, or several where nobody
+    /// waits. Gives the requests that are over with that, in no particular order; none where there is nothing to do.
+    ///
+    /// # Errors
+    /// If a GPU fails: all requests are lost then. What concerns one request alone is that request's result.
+    pub fn advance(&mut self) -> Result<Vec<Ended>, EngineError> {
+        let done = in_pool(|| {
+            self.join()?;
+            if self.active.is_empty() { Ok(()) } else { self.step() }
+        });
+        if let Err(error) = done {
+            self.active.clear();
+            self.waiting.clear();
+            self.ended.clear();
+            self.prompts = Prompts::default();
+            return Err(error);
+        }
+        Ok(std::mem::take(&mut self.ended))
+    }
+
+    fn check(&self, request: usize, asked: &Request) -> Result<(), EngineError> {
+        let Request { prompt, sampling, .. } = asked;
+        let vocab_size = self.model.vocab().len();
+        let tokens_max = self.context_tokens_max.saturating_sub(1);
+        let tokens = prompt.len();
+        if tokens == 0 {
+            return Err(EngineError::EmptyPrompt { request });
+        }
+        if tokens > tokens_max {
+            return Err(EngineError::PromptTooLong { request, tokens, tokens_max });
+        }
+        if let Some(position) = prompt.iter().position(|&id| id as usize >= vocab_size) {
+            return Err(EngineError::UnknownId { request, position, id: prompt[position], vocab_size });
+        }
+        sampling.check().map_err(|source| EngineError::Sampling { request, source })?;
+        if sampling.stop_token_ids.iter().any(|&id| id as usize >= vocab_size) {
+            let source = SamplingError { field: "stop_token_ids", range: "ids that the model knows" };
+            return Err(EngineError::Sampling { request, source });
+        }
+        if self.tokenizer.is_none() && !sampling.stop.is_empty() {
+            return Err(EngineError::NoTokenizer { request });
+        }
+        let answer_rows = answer_rows_max(sampling, tokens, self.context_tokens_max);
+        let pages = pages_of(tokens) + pages_of(answer_rows);
+        let page_bytes = self.pool.shape.bytes();
+        if pages > self.limits.cache_bytes / page_bytes {
+            return Err(EngineError::CacheTooSmall {
+                request,
+                tokens,
+                answer_tokens: answer_rows + 1,
+                least_bytes: pages * page_bytes,
+                cache_bytes: self.limits.cache_bytes,
+            });
+        }
+        Ok(())
+    }
+
+    /// Samples the next tokens of every active sequence: one, or several where nobody waits for its place.
+    fn step(&mut self) -> Result<(), EngineError> {
+        self.make_room();
+        if self.steps_ahead == 0 {
+            self.steps_ahead = self.look_ahead();
+        }
+        let sequences = std::mem::take(&mut self.active);
+        self.stats.recomputed_tokens +=
+            sequences.iter().map(|sequence| sequence.unread().len() - 1).sum::<usize>();
+        let share = sequences.len().div_ceil(self.choosers.len());
+        if share < SHARD_ROWS_MIN || !self.model.params.device().is_cpu() {
+            return self.step_together(sequences);
+        }
+        // Each thread reads all weights for its own sequences: nobody waits for anybody until the end of the round.
+        let mut sequences = sequences.into_iter();
+        let shards: Vec<Vec<Sequence>> =
+            std::iter::repeat_with(|| sequences.by_ref().take(share).collect())
+                .take_while(|shard: &Vec<_>| !shard.is_empty())
+                .collect();
+        let mut choosers = std::mem::take(&mut self.choosers);
+        let shards = shards.into_par_iter().zip(&mut choosers);
+        let rounds: Vec<Round> = shards.map(|(shard, chooser)| self.round(shard, chooser)).collect();
+        self.choosers = choosers;
+        self.steps_ahead = 0;
+        let Round { sequences, ended, steps, sampled_tokens } =
+            rounds.into_iter().fold(Round::default(), Round::with);
+        self.active = sequences;
+        self.ended.extend(ended);
+        self.stats.steps += steps;
+        self.stats.sampled_tokens += sampled_tokens;
+        Ok(())
+    }
+
+    /// One step of all sequences, each operation of which all threads share.
+    fn step_together(&mut self, mut sequences: Vec<Sequence>) -> Result<(), EngineError> {
+        let logits = self.forward(&mut sequences, Workers::Pool);
+        let rows: Vec<usize> = (0..sequences.len()).collect();
+        let choices = self.choose(&sequences, logits, &rows)?;
+        self.stats.steps += 1;
+        self.steps_ahead -= 1;
+        self.extend(sequences, choices);
+        Ok(())
+    }
+
+    /// Reads the unread tokens of each sequence; gives the logits of what follows, `[sequences, V]`.
+    fn forward(&self, sequences: &mut [Sequence], workers: Workers) -> Var {
+        let ids: Vec<u32> = sequences.iter().flat_map(Sequence::unread).copied().collect();
+        let lens: Vec<usize> = sequences.iter().map(|sequence| sequence.unread().len()).collect();
+        let positions: Arc<[u32]> = sequences
+            .iter()
+            .flat_map(|sequence| {
+                let end = sequence.answer.prompt.len() + sequence.answer.ids.len();
+                (end - sequence.unread().len()) as u32..end as u32
+            })
+            .collect();
+        let caches = sequences.iter_mut().map(|sequence| &mut sequence.cache);
+        let runs = caches.zip(&lens).map(|(cache, &rows)| Run { cache, rows }).collect();
+        let mut mixer = Decode::new(self.shape, runs);
+        let mut tape = self.decoding(workers);
+        let mut hidden = self.model.forward(&mut tape, &ids, &positions, &mut mixer);
+        mixer.commit();
+        // The next token of each follows from the last that it read.
+        if ids.len() != lens.len() {
+            let mut end = 0;
+            let last = lens.iter().map(|&len| {
+                end += len as u32;
+                end - 1
+            });
+            hidden = tape.gather(&hidden, &last.collect::<Vec<u32>>());
+        }
+        self.model.logits(&mut tape, &hidden)
+    }
+
+    /// A tape for few rows.
+    fn decoding(&self, workers: Workers) -> Tape<'_> {
+        let params = &self.model.params;
+        match &self.prepacked {
+            Some(prepacked) => Tape::decoding(params, prepacked, workers),
+            None => Tape::inference(params),
+        }
+    }
+
+    /// Appends its choice to each of `sequences`; those that have not ended then are active.
+    fn extend(&mut self, sequences: Vec<Sequence>, choices: Vec<Option<Chosen>>) {
+        self.stats.sampled_tokens += sequences.len();
+        for (sequence, choice) in sequences.into_iter().zip(choices) {
+            match self.push(sequence, choice) {
+                ControlFlow::Continue(sequence) => self.active.push(sequence),
+                ControlFlow::Break(ended) => self.ended.push(ended),
+            }
+        }
+    }
+
+    /// Appends a choice to a sequence, with which it may end. `None` stands for logits that are no distribution.
+    fn push(&self, mut sequence: Sequence, choice: Option<Chosen>) -> ControlFlow<Ended, Sequence> {
+        let answer = &mut sequence.answer;
+        let id = answer.id;
+        let Some((choice, details)) = choice else {
+            let error = EngineError::NotFinite { request: id.index(), position: answer.ids.len() };
+            return ControlFlow::Break((id, Err(error)));
+        };
+        match answer.push(choice, details, self.context_tokens_max) {
+            Ok(ControlFlow::Continue(())) => ControlFlow::Continue(sequence),
+            Ok(ControlFlow::Break(generated)) => ControlFlow::Break((id, Ok(generated))),
+            Err(error) => ControlFlow::Break((id, Err(error))),
+        }
+    }
+
+    /// Chooses the next token of each sequence, from its row of `logits` `[_, V]`.
+    fn choose(
+        &mut self,
+        sequences: &[Sequence],
+        logits: Var,
+        rows: &[usize],
+    ) -> Result<Vec<Option<Chosen>>, EngineError> {
+        if let Some(draws) = self.draws(sequences, rows) {
+            let drawn = burnish_tensor::draw(logits, self.model.vocab(), &draws)?;
+            let choice = |(draw, drawn): (&Draw, Option<Drawn>)| {
+                let Drawn { id, logprob } = drawn?;
+                let behavior_logprob = if draw.temperature == 0.0 { 0.0 } else { logprob };
+                Some((Choice { id, logprob, behavior_logprob }, None))
+            };
+            return Ok(draws.iter().zip(drawn).map(choice).collect());
+        }
+        let mut landing = std::mem::take(&mut self.landing);
+        let logits = landing.read(&logits)?;
+        let vocab_size = self.model.vocab().len();
+        let share = sequences.len().div_ceil(self.choosers.len()).max(1);
+        let mut choosers = std::mem::take(&mut self.choosers);
+        let parts = sequences.par_chunks(share).zip(rows.par_chunks(share)).zip(&mut choosers);
+        let chosen: Vec<Vec<_>> = parts
+            .map(|((sequences, rows), chooser)| {
+                let row = |row: usize| &logits[row * vocab_size..][..vocab_size];
+                let pairs = sequences.iter().zip(rows);
+                pairs.map(|(sequence, &at)| self.choose_one(sequence, row(at), chooser)).collect()
+            })
+            .collect();
+        self.choosers = choosers;
+        self.landing = landing;
+        Ok(chosen.into_iter().flatten().collect())
+    }
+
+    /// What a GPU is asked, if it has the logits and can choose by itself: at a temperature, from the whole vocabulary.
+    fn draws(&self, sequences: &[Sequence], rows: &[usize]) -> Option<Vec<Draw>> {
+        if self.model.params.device().is_cpu() {
+            return None;
+        }
+        let draw = |(sequence, &row): (&Sequence, &usize)| {
+            let answer = &sequence.answer;
+            let sampling = &answer.sampling;
+            let is_plain = !sampling.is_truncating()
+                && !answer.past().is_altering(sampling)
+                && sampling.logprobs.is_none();
+            let uniform = rng::uniform(answer.seed, answer.ids.len() as u64);
+            is_plain.then_some(Draw { row, temperature: sampling.temperature, uniform })
+        };
+        sequences.iter().zip(rows).map(draw).collect()
+    }
+
+    fn choose_one(&self, sequence: &Sequence, logits: &[f32], chooser: &mut Chooser) -> Option<Chosen> {
+        let answer = &sequence.answer;
+        let uniform = rng::uniform(answer.seed, answer.ids.len() as u64);
+        let choice = chooser.choose(logits, self.model.vocab(), &answer.sampling, answer.past(), uniform)?;
+        Some((choice, answer.sampling.logprobs.map(|n| chooser.details(logits, choice, n))))
+    }
+}
+
+/// Shape of the pages that hold a model's keys and values.
+fn page_shape(model: &Model) -> PageShape {
+    let HeadShape { kv_heads, head_dim, .. } = model.head_shape();
+    PageShape {
+        layers: model.config.num_hidden_layers,
+        width: kv_heads * head_dim,
+        head_dim,
+        element_bytes: PagedCache::element_bytes(&model.params),
+    }
+}
