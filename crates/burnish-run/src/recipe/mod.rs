@@ -320,4 +320,4 @@ fn drop_nulls(value: &mut Value) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

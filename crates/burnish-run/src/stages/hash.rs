@@ -89,17 +89,10 @@ fn digest(path: impl AsRef<Path>) -> Result<String, RunError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe::Source;
-
-    const SFT: &str = "[run]\ndir = \"x\"\n[policy.new]\narchitecture = \"qwen3\"\nvocab_size = 320\nhidden_size = 64\n\
-        intermediate_size = 128\nnum_hidden_layers = 2\nnum_attention_heads = 4\nnum_key_value_heads = 2\nhead_dim = 16\n\
-        max_position_embeddings = 256\nrope_theta = 10000.0\ntie_word_embeddings = true\ndtype = \"bf16\"\n[env]\nid = \"countdown\"\n\
-        [[data.demonstrations]]\nenv = \"countdown\"\ntasks = 8\n[train]\nmethod = \"sft\"\nmax_steps = 3\n";
+    use crate::recipe::tests::{SFT, read};
 
     fn hash(overrides: &[&str]) -> String {
-        let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
-        let source = Source::parse("r.toml", SFT, &overrides).unwrap();
-        of(&Recipe::resolve(&source).unwrap()).unwrap()
+        of(&read(SFT, overrides).unwrap()).unwrap()
     }
 
     #[test]
