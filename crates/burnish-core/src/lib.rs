@@ -12,6 +12,7 @@
 mod episode;
 pub mod json;
 mod message;
+pub mod names;
 mod policy;
 pub mod rng;
 pub mod settings;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use burnish_core::names::nearest;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toml_edit::{Document, Item, TableLike};
@@ -223,7 +224,7 @@ impl Source {
         let table = table.strip_suffix(field).map_or(table, |parent| parent.trim_end_matches('.'));
         let key = if table.is_empty() { field.to_owned() } else { format!("{table}.{field}") };
         let mut error = self.error(&key, "is not a known key".into());
-        let nearest = words::nearest(field, known.iter().map(String::as_str));
+        let nearest = nearest(field, known.iter().map(String::as_str));
         let habit = foreign::help(&key, self.get(&key)).filter(|_| self.knows_habits);
         error.help = Some(match (habit, nearest) {
             (Some(habit), _) => format!("{habit}. Keys of this table: {}", known.join(", ")),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use burnish_core::names::nearest;
 use toml_edit::{Item, TableLike, Value};
 
 /// The message of a deserialiser about a wrong type, for people; any other as it is.
@@ -42,14 +43,6 @@ fn given(found: &str) -> String {
             None => found.split('`').nth(1).unwrap_or(found).to_owned(),
         },
     }
-}
-
-/// Which of `known` was probably meant.
-pub(crate) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let given = given.to_lowercase();
-    let near = known.into_iter().map(|name| (strsim::jaro_winkler(&given, &name.to_lowercase()), name));
-    let near = near.filter(|(similarity, _)| *similarity > 0.75);
-    near.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
 }
 
 /// Which of the choices that a message lists was probably meant: serde's about a variant, and ours about an id.
