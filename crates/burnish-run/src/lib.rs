@@ -41,6 +41,7 @@ pub mod train;
 mod unread;
 mod unscored;
 pub mod watch;
+pub mod words;
 
 pub use error::RunError;
 pub use evaluate::Evaluation;

@@ -9,6 +9,7 @@ use serde_json::Value;
 use toml_edit::{Document, Item, TableLike};
 
 use super::{RecipeError, foreign, words};
+use crate::words::plain;
 
 /// A recipe as it was written: values by path, and the line of every key, so that an error found late still
 /// points at the person's text.
@@ -214,7 +215,7 @@ impl Source {
             Some((field, known)) => self.unknown_key(key, &field, &known),
             None => {
                 let help = words::nearest_choice(&message).map(|name| format!("did you mean `{name}`?"));
-                RecipeError { help, ..self.error(key, words::of(&message)) }
+                RecipeError { help, ..self.error(key, plain(&message)) }
             }
         }
     }
