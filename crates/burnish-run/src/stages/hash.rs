@@ -20,7 +20,7 @@ const IDLE: [(&str, &[&str]); 6] = [
     ("run", &["dir", "cache", "threads"]),
     ("eval", &["every"]),
     ("train", &["unscored_steps_max"]),
-    ("policy", &["path", "from"]),
+    ("policy", &["path", "from", "chat_template"]),
     ("teacher", &["path", "from"]),
     ("", &["metrics", "checkpoint"]),
 ];
@@ -61,6 +61,9 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
     });
     if let Some(hash) = StageUse::Teacher.made_by(recipe).and_then(|from| from.hash.as_ref()) {
         whole["teacher"] = hash.as_str().into();
+    }
+    if let Some(template) = &recipe.policy.chat_template {
+        whole["chat_template"] = digest(template)?.into();
     }
     Ok(burnish_env::digest(&serde_json::to_vec(&whole).map_err(failed)?))
 }
@@ -123,6 +126,20 @@ mod tests {
         ] {
             assert_ne!(hash(&[decisive]), plain, "{decisive}");
         }
+    }
+
+    #[test]
+    fn a_chat_template_counts_by_what_it_says_and_not_by_where_it_lies() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            hash(&[&format!("policy.chat_template={}", path.display())])
+        };
+        let first = write("a.jinja", "{{ messages }}");
+        assert_ne!(first, hash(&[]));
+        assert_eq!(write("b.jinja", "{{ messages }}"), first);
+        assert_ne!(write("a.jinja", "{{ messages[0] }}"), first);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::run_dir::{START, TEACHER};
 /// A file from this size on that was not touched since it was read is not read again.
 const LARGE: u64 = 64 << 20;
 
-/// A data file or a model directory that decides a run.
+/// A data file, a chat template or a model directory that decides a run.
 #[derive(Debug, Clone)]
 pub(super) struct Input {
     /// The key that names it.
@@ -35,7 +35,7 @@ pub(super) struct Recorded {
     pub(super) key: String,
     /// Where it lay when the run began, as it was written: the tasks of a data file may be labelled so.
     pub(super) path: PathBuf,
-    /// Its files by name; a data file has none.
+    /// Its files by name; what is one file has none.
     files: BTreeMap<String, Stamp>,
 }
 
@@ -136,7 +136,8 @@ pub(super) fn kept(name: &str, path: &Path) -> Input {
 
 /// The input that a path of a recipe names, as it is written there.
 pub(super) fn at(place: &PathPlace<'_>) -> Option<Input> {
-    let is_input = matches!(place.kind, PathKind::Model | PathKind::Data) && !place.value.is_empty();
+    let is_input = matches!(place.kind, PathKind::Model | PathKind::Template | PathKind::Data)
+        && !place.value.is_empty();
     let path = place.folder.as_ref().map_or_else(PathBuf::new, PathBuf::from).join(&*place.value);
     is_input.then(|| Input { key: place.key.clone(), path, kind: place.kind })
 }
@@ -184,7 +185,7 @@ impl Needs {
         if has_checkpoint {
             // What they had become is in the checkpoint.
             without.extend((!needs_start).then_some("policy.path"));
-            without.push("critic.path");
+            without.extend(["critic.path", "policy.chat_template"]);
         }
         Ok(Needs { only: None, without })
     }
