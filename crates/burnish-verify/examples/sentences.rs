@@ -49,7 +49,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         let verdict = if sentence.right { "rejected" } else { "accepted" };
         let place = explained.place.map_or("nowhere", |place| place.description());
         let read = explained.answer.as_deref().unwrap_or("unreadable");
-        println!("{verdict} [{}] {} | {:?} | {read}, in {place}", sentence.kind, sentence.gold, sentence.response);
+        println!(
+            "{verdict} [{}] {} | {:?} | {read}, in {place}",
+            sentence.kind, sentence.gold, sentence.response
+        );
         *kinds.entry(sentence.kind).or_default() += 1;
     }
     for (kind, missed) in kinds.iter().filter(|(kind, _)| !kind.is_empty()) {

@@ -1,10 +1,17 @@
 //! What is said of one value: the words on both sides of it.
 
-use super::claims::{Claim, Clause, Rank, is_polite};
+use super::behind::{is_bound_after, is_called_bound};
+use super::claims::{Claim, Rank};
+use super::clause::{Clause, is_polite};
+
 use super::lexicon::{CLAUSES, COPULAS, NEGATIONS};
+
 use super::term::{Term, words_from};
+
 use super::tokens::{Kind, Token, scaled};
-use super::words;
+
+use super::{negation, words};
+
 use crate::syntax::{Expr, Value};
 
 pub(super) fn claim(
@@ -19,7 +26,8 @@ pub(super) fn claim(
     let mut right = words_from(tokens, term.next);
     let cut = right.iter().position(|word| CLAUSES.contains(word) && *word != "then").unwrap_or(right.len());
     let tail: Vec<&str> = right.split_off(cut);
-    let mut is_negated = words::is_negated(&left) || words::is_excluded(&left) || words::is_rejected(&right);
+    let mut is_negated =
+        negation::is_negated(&left) || words::is_excluded(&left) || negation::is_rejected(&right);
     // "18, which is wrong", "7 (wrong)", "7 - no"
     let mut beyond = term.next + right.len() + tail.len();
     if tail.is_empty()
@@ -35,18 +43,19 @@ pub(super) fn claim(
         };
         let is_end =
             !matches!(tokens.get(beyond + aside.len()).map(|token| &token.kind), Some(Kind::Found(_)));
-        is_negated |= is_end && (aside.len() != said.len() || aside.len() <= 2) && words::is_rejected(said);
+        is_negated |=
+            is_end && (aside.len() != said.len() || aside.len() <= 2) && negation::is_rejected(said);
         if is_end
             && aside.len() <= 5
-            && words::is_bound_after(&aside)
+            && is_bound_after(&aside)
             && !matches!(aside.first(), Some(&("plus" | "or")) if aside.len() > 3)
         {
             value = None;
         }
     } else if matches!(tail[..], ["which", ..]) {
-        is_negated |= words::is_rejected(&tail[1..]);
+        is_negated |= negation::is_rejected(&tail[1..]);
     }
-    is_negated |= is_taken_back_later(tokens, term.next);
+    is_negated |= negation::is_taken_back_later(tokens, term.next);
     let sums = left.iter().rev().take(5).any(|word| {
         matches!(
             *word,
@@ -66,8 +75,7 @@ pub(super) fn claim(
         )
     });
     let is_list_of = term.items > 1 && sums && matches!(left.last(), Some(&("of" | "between" | "the")));
-    if is_list_of || words::is_called_bound(&right) || words::is_bound(&left) || words::is_bound_after(&right)
-    {
+    if is_list_of || is_called_bound(&right) || words::is_bound(&left) || is_bound_after(&right) {
         value = None;
     }
     match multiple(&left) {
@@ -144,7 +152,7 @@ pub(super) fn claim(
         end: tokens[index].end,
         rank,
         is_negated,
-        is_supposed: words::is_supposed(&left) && !left.contains(&"now"),
+        is_supposed: negation::is_supposed(&left) && !left.contains(&"now"),
         is_tentative: clause.is_unless
             || left.iter().rev().take(2).any(|word| {
                 matches!(
@@ -168,45 +176,6 @@ fn is_one_case(tokens: &[Token], tail: &[&str]) -> bool {
         tokens.iter().filter(|token| matches!(&token.kind, Kind::Word(word) if word == wanted)).count()
     };
     tail.first() == Some(&"if") && (count("if") > 1 || count("otherwise") > 0)
-}
-
-/// Whether a later clause takes a value back before another one is named: "but that's not it", "or so I thought".
-fn is_taken_back_later(tokens: &[Token], next: usize) -> bool {
-    let mut words: Vec<&str> = Vec::new();
-    for token in tokens.iter().skip(next).take(20) {
-        match &token.kind {
-            Kind::Word(word) => words.push(word),
-            Kind::Comma | Kind::Dash | Kind::Open => words.push(","),
-            _ => break,
-        }
-    }
-    let is_thought = words.windows(4).any(|w| {
-        matches!(
-            w,
-            ["or", "so", "i" | "we" | "they" | "he" | "she", "thought" | "assumed" | "believed" | "hoped"]
-        )
-    });
-    let is_refuted = words.iter().enumerate().any(|(at, word)| {
-        let rest: Vec<&str> = words[at + 1..].iter().copied().take_while(|word| *word != ",").collect();
-        *word == "but"
-            && match rest[..] {
-                ["that's" | "it's", ..] => rejects(&rest),
-                ["that" | "this" | "it" | "they" | "i" | "he" | "she", ref rest @ ..] => rejects(rest),
-                _ => false,
-            }
-    });
-    is_thought || is_refuted
-}
-
-/// Whether the words behind "that" call it wrong.
-fn rejects(words: &[&str]) -> bool {
-    let is_judged = words.iter().any(|word| {
-        matches!(
-            *word,
-            "wrong" | "incorrect" | "mistaken" | "false" | "right" | "correct" | "it" | "true" | "impossible"
-        )
-    });
-    is_judged && words::is_rejected(words)
 }
 
 /// What the word before a number multiplies it by: "half of 36", "twice 9".

@@ -2,9 +2,9 @@
 
 use num_rational::BigRational;
 
+use super::behind::{After, after};
 use super::lexicon::COPULAS;
 use super::tokens::{Found, Kind, Token, scaled};
-use super::words::{self, After};
 use crate::syntax::{Expr, Value};
 use crate::units::{self, Unit};
 
@@ -177,7 +177,7 @@ fn single(tokens: &[Token], index: usize, found: &Found) -> (Option<Value>, usiz
             let factor = crate::work::rational(num_bigint::BigInt::from(10).pow(scale));
             value = value.map(|value| scaled(value, &factor));
             next += 1;
-        } else if let Some((what, count)) = words::after(&right) {
+        } else if let Some((what, count)) = after(&right) {
             value = match what {
                 After::Times(top, bottom) => {
                     value.map(|value| scaled(value, &BigRational::new(top.into(), bottom.into())))

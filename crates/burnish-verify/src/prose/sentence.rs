@@ -1,0 +1,123 @@
+//! Sentences, and what kind of sentence one is.
+
+use super::tokens::{Kind, Token};
+
+/// What is read of the sentence before a mark, in bytes.
+const BEHIND: usize = 400;
+
+pub(super) fn sentences(tokens: &[Token]) -> Vec<&[Token]> {
+    tokens
+        .split_inclusive(|token| matches!(token.kind, Kind::Stop(_)))
+        .filter(|sentence| !sentence.is_empty())
+        .collect()
+}
+
+pub(super) fn words_of(sentence: &[Token]) -> Vec<&str> {
+    sentence
+        .iter()
+        .filter_map(|token| match &token.kind {
+            Kind::Word(word) => Some(word.as_str()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// "It is 18, right?" asks for nothing.
+pub(super) fn is_question(sentence: &[Token]) -> bool {
+    let is_tag = matches!(sentence, [.., Token { kind: Kind::Comma, .. }, Token { kind: Kind::Word(word), .. }, _]
+        if matches!(word.as_str(), "right" | "correct" | "okay" | "ok" | "yes"));
+    !is_tag && matches!(sentence.last().map(|token| &token.kind), Some(Kind::Stop('?')))
+}
+
+/// A value with a word or two, and a full stop.
+pub(super) fn is_bare(sentence: &[Token]) -> bool {
+    matches!(sentence, [Token { kind: Kind::Found(_), .. }, between @ .., Token { kind: Kind::Stop('.'), .. }] if between.len() <= 2 && words_of(between).len() == between.len())
+}
+
+pub(super) fn is_yes(sentence: &[Token]) -> bool {
+    matches!(
+        words_of(sentence).first(),
+        Some(&("yes" | "yep" | "yeah" | "correct" | "indeed" | "right" | "exactly" | "sure"))
+    )
+}
+
+/// A sentence that checks or explains what another one says.
+pub(super) fn is_support(sentence: &[Token]) -> bool {
+    let words = words_of(sentence);
+    match words.first() {
+        Some(first) => {
+            matches!(
+                *first,
+                "check"
+                    | "checking"
+                    | "verify"
+                    | "verifying"
+                    | "verification"
+                    | "note"
+                    | "notice"
+                    | "explanation"
+                    | "reason"
+                    | "reasoning"
+                    | "proof"
+                    | "recall"
+                    | "because"
+                    | "since"
+                    | "remember"
+                    | "sanity"
+                    | "justification"
+                    | "why"
+                    | "here's"
+                    | "details"
+                    | "workings"
+                    | "work"
+                    | "working"
+            ) || matches!(
+                words[..],
+                ["to", "check" | "verify" | "see" | "confirm", ..]
+                    | ["we", "can", "check" | "verify", ..]
+                    | ["as", "a", "check", ..]
+                    | ["you", "can", "check" | "verify", ..]
+                    | ["this" | "that", "is", "because", ..]
+                    | ["it's", "because", ..]
+                    | ["let's" | "let", "check" | "verify" | "me", ..]
+            )
+        }
+        None => false,
+    }
+}
+
+/// A place from which `text` is read whole: the start of a line, or of a word.
+pub(super) fn tail_start(text: &str, from: usize) -> usize {
+    if from == 0 {
+        return 0;
+    }
+    let from = text.floor_char_boundary(from);
+    let near = &text[from..text.floor_char_boundary((from + 1_000).min(text.len()))];
+    near.find('\n').or_else(|| near.find(' ')).map_or(from, |at| from + at + 1)
+}
+
+/// Where the sentence that holds `mark` starts.
+pub(super) fn sentence_start(text: &str, mark: usize) -> usize {
+    let low = text.floor_char_boundary(mark.saturating_sub(BEHIND));
+    let before = &text[low..mark];
+    let stops = [". ", ".\n", "! ", "? ", "?\n", "!\n", "\n\n", "。", "। "];
+    stops.iter().filter_map(|stop| before.rfind(stop).map(|at| low + at + stop.len())).max().unwrap_or(low)
+}
+
+pub(super) fn is_condition(words: &[&str]) -> bool {
+    words.first().is_some_and(|word| {
+        matches!(
+            *word,
+            "if" | "suppose"
+                | "assuming"
+                | "unless"
+                | "whether"
+                | "supposing"
+                | "had"
+                | "were"
+                | "provided"
+                | "assume"
+                | "let"
+        )
+    }) || words.iter().rev().take(4).any(|word| matches!(*word, "if" | "whether" | "unless"))
+}
