@@ -93,6 +93,9 @@ impl Reference {
 
     /// The answer's value (if it can be read), its text, and where it was found. `None` if there is no answer.
     fn reading(&self, response: &str) -> Option<Found> {
+        // "Seven of them are left."
+        let in_digits = if self.is_number { prose::in_digits(response) } else { None };
+        let response = in_digits.as_deref().unwrap_or(response);
         let Some(marked) = extract::marked(response) else {
             if let Some(said) = self.said_in_words(response) {
                 return Some((Some(self.value.clone()), said, Place::Whole));

@@ -91,7 +91,7 @@ pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
 pub(super) fn is_called_bound(right: &[&str]) -> bool {
     let right = &right[..right.len().min(8)];
     right.windows(3).any(|words| {
-        matches!(words, ["a" | "an", "lower" | "upper", "bound" | "limit"])
+        matches!(words, ["a" | "an" | "the", "lower" | "upper", "bound" | "limit"])
             || matches!(words, ["it" | "that" | "this", "can" | "could" | "may" | "might", "be"])
                 && right.iter().any(|word| matches!(*word, "least" | "most" | "minimum" | "maximum"))
     })
@@ -115,6 +115,8 @@ pub(super) fn is_bound_after(right: &[&str]) -> bool {
         "on top of",
         "if not more|less|fewer|higher|lower|greater",
         "and then some",
+        "or else more|less|fewer",
+        "and change",
         "or possibly|maybe|perhaps|even more|less|fewer|another|higher|lower|something",
     ];
     (0..right.len().min(4)).any(|at| {

@@ -6,7 +6,7 @@ use super::clause::Clause;
 use super::lexicon::COPULAS;
 use super::retraction::{BACK, is_corrected, is_taking_back};
 
-use super::term::{term, words_from};
+use super::term::{Lead, term, words_from};
 
 use super::tokens::{Kind, Token};
 
@@ -189,7 +189,13 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
             Kind::Found(_) => {
                 let is_adjunct = words::is_adjunct(&clause.left);
                 let is_led = clause.left.last().is_some_and(|word| words::is_preposition(word));
-                let Some(term) = term(tokens, index, (is_adjunct, is_led), text) else {
+                let lead = Lead {
+                    is_adjunct,
+                    is_led,
+                    is_change: words::is_change(&clause.left),
+                    has_words: clause.left.iter().any(|word| !words::is_article(word)),
+                };
+                let Some(term) = term(tokens, index, lead, text) else {
                     index += 1;
                     continue;
                 };

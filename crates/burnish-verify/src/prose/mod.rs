@@ -16,15 +16,18 @@ mod clause;
 mod lexicon;
 mod mathematics;
 mod negation;
+mod numerals;
 mod retraction;
 mod sentence;
 mod term;
 mod tokens;
 mod words;
 
+pub(crate) use numerals::in_digits;
+
 use choose::{Outcome, chosen};
 use claims::{Claim, Rank, claims};
-use retraction::is_retraction;
+use retraction::{is_no, is_retraction};
 use sentence::{
     is_bare, is_condition, is_question, is_support, is_yes, sentence_start, sentences, tail_start, words_of,
 };
@@ -83,7 +86,7 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
         let is_question = is_question(sentence);
         let claims = claims(sentence, text, wants_number);
         if claims.is_empty() {
-            was_retracted |= is_retraction(sentence) && index > 0;
+            was_retracted |= index > 0 && (is_retraction(sentence) || is_no(sentence));
             is_confirmed = is_yes(sentence);
             continue;
         }
@@ -98,7 +101,9 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
         is_confirmed = false;
         let is_support = is_support(sentence) && index > 0;
         match chosen(&claims, None, text) {
-            Outcome::Claim(claim) if was_retracted => return Reading::Unclear(source(text, &claim)),
+            Outcome::Claim(claim) if was_retracted || is_cut_off(&tokens) => {
+                return Reading::Unclear(source(text, &claim));
+            }
             Outcome::Claim(claim) if is_support || claim.rank <= Rank::Aside => {
                 if fallback.is_none() {
                     fallback = Some(claim);
@@ -125,6 +130,9 @@ pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
     let sentences = sentences(&tokens);
     let mut picked: Option<Claim> = None;
     let mut denied: Vec<String> = Vec::new();
+    let mut was_retracted = false;
+    // Whether the sentence before said something of a number.
+    let mut was_claimed = true;
     for sentence in &sentences {
         let Some(last) = sentence.last() else { continue };
         if last.end <= mark {
@@ -134,10 +142,25 @@ pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
         let found = claims(sentence, text, wants_number);
         let is_marked = sentence[0].start < mark;
         if let Some(first) = &picked {
-            // What is taken back in a later sentence: "Wait, it is 8."
-            if is_retraction(sentence) && found.iter().all(|claim| claim.is_negated) {
-                return Reading::Unclear(source(text, first));
+            // What a later sentence takes back, another one may say: "I forgot the tax. It is 8."
+            let is_open = was_retracted || first.is_supposed;
+            if is_open
+                && !is_question
+                && let Outcome::Claim(claim) = chosen(&found, None, text)
+            {
+                if claim.rank > Rank::Aside && !is_support(sentence) {
+                    was_retracted = false;
+                    picked = Some(claim);
+                }
+                continue;
             }
+            if found.iter().all(|claim| claim.is_negated) && is_retraction(sentence)
+                || (found.is_empty() && is_no(sentence) && was_claimed)
+            {
+                was_retracted = true;
+                continue;
+            }
+            was_claimed = !found.is_empty();
             if found.iter().any(|claim| claim.is_negated && source(text, claim) == source(text, first))
                 && found.len() == 1
             {
@@ -162,8 +185,21 @@ pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
         }
     }
     match picked {
+        Some(claim) if was_retracted || is_cut_off(&tokens) => Reading::Unclear(source(text, &claim)),
         Some(claim) => reading(text, &claim, &denied),
         None => denied.into_iter().next().map_or(Reading::Nothing, Reading::Unclear),
+    }
+}
+
+/// Whether a text breaks off before its result: "which gives"
+fn is_cut_off(tokens: &[tokens::Token]) -> bool {
+    match tokens {
+        [.., tokens::Token { kind: Kind::Sign('='), .. }] => true,
+        [.., tokens::Token { kind: Kind::Word(word), .. }] => {
+            matches!(word.as_str(), "gives" | "equals" | "yields" | "by" | "is" | "which")
+                && !matches!(tokens, [.., tokens::Token { kind: Kind::Word(it), .. }, _] if matches!(it.as_str(), "it" | "that" | "this" | "there" | "answer"))
+        }
+        _ => false,
     }
 }
 

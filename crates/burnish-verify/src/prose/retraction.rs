@@ -1,8 +1,9 @@
-//! What takes back something said before: "no, 8", "scratch that".
+//! What takes back something said before: "no, 8", "scratch that", "there is no such number".
 
+use super::lexicon::{COPULAS, FAULTS, NEGATIONS, OPERATIONS, Pattern};
 use super::negation::is_rejected;
-use super::sentence::words_of;
-use super::tokens::Token;
+use super::tokens::{Kind, Token};
+use super::words::starts_with;
 
 /// Words that take back what was said, behind a stop or a comma.
 pub(super) const BACK: &[&str] = &[
@@ -14,6 +15,7 @@ pub(super) const BACK: &[&str] = &[
     "correction",
     "sorry",
     "scratch",
+    "scrap",
     "hmm",
     "hm",
     "hold",
@@ -31,8 +33,261 @@ pub(super) const BACK: &[&str] = &[
     "my",
     "on",
     "let",
+    "edit",
+    "update",
+    "erratum",
+    "apologies",
 ];
 
+/// Words that open a sentence and leave its meaning as it is.
+const INTERJECTIONS: &[&str] = &[
+    "no",
+    "nope",
+    "wait",
+    "actually",
+    "oops",
+    "sorry",
+    "hmm",
+    "hm",
+    "ah",
+    "oh",
+    "well",
+    "whoops",
+    "but",
+    "and",
+    "however",
+    "yet",
+    "so",
+    "ok",
+    "okay",
+    "right",
+    "now",
+    "then",
+    "though",
+    "unfortunately",
+    "alas",
+    "still",
+    "please",
+    "apologies",
+    "also",
+    "again",
+    "let's",
+    "just",
+    "hold",
+    "on",
+    "stop",
+    "argh",
+    "ugh",
+    "damn",
+    "sadly",
+];
+
+/// What leads to a judgement: "I see that this is too high".
+const NOTICING: &[Pattern] = &[
+    "i|we see|notice|realize|realise|think|find|believe|realized|realised|noticed|suspect that",
+    "i|we see|notice|realize|realise|think|find|believe|realized|realised|noticed|suspect now",
+    "i|we now|just|also see|notice|realize|realise|think|find|believe|realized|realised|noticed|suspect",
+    "i|we see|notice|realize|realise|think|find|believe|realized|realised|noticed|suspect",
+    "it turns out that",
+    "it turns out",
+    "turns out",
+    "on second thought",
+];
+
+/// Words that discard what was said, at the start of a clause.
+const DISCARDS: &[Pattern] = &[
+    "scratch|ignore|forget|disregard|strike|scrap|discard|delete|dismiss that|this|it|these|what|my|all|everything",
+    "scratch|ignore|forget|disregard|strike|scrap|discard|delete|dismiss the above|answer|previous|last",
+    "never mind",
+    "nevermind",
+    "forget",
+    "i|we take|took that|it|this back",
+    "i|we take|took back",
+    "i|we retract|withdraw",
+    "i|we stand corrected",
+    "i|we need|have|must|should|want to redo|restart|recompute|recalculate|rethink|revise|correct",
+    "let me|us redo|restart|recompute|recalculate|rethink|revise|start|begin",
+    "do not|don't use|trust|count|quote that|this|it|me",
+    "i|we don't|cannot|can't know",
+    "i|we do not know",
+    "not|wrong|incorrect so|quite|again|answer",
+];
+
+/// Words for an error, which the speaker says to have made.
+const ERRORS: &[&str] = &[
+    "wrong",
+    "wrongly",
+    "mistake",
+    "mistakes",
+    "mistaken",
+    "error",
+    "erred",
+    "miscounted",
+    "miscalculated",
+    "misread",
+    "misremembered",
+    "misunderstood",
+    "misinterpreted",
+    "overlooked",
+    "forgot",
+    "forgotten",
+    "missed",
+    "messed",
+    "slipped",
+    "botched",
+    "neglected",
+    "confused",
+    "incorrectly",
+    "slip",
+    "mixed",
+    "goofed",
+    "swapped",
+    "misplaced",
+    "typo",
+];
+
+/// Phrases that say that there is no answer, anywhere in a sentence.
+const GIVING_UP: &[Pattern] = &[
+    "no such number|value|integer|x|n|thing|answer|solution|pair|digit|prime|price|amount",
+    "no valid|real|integer|possible|consistent solution|solutions|answer|value",
+    "is|are|has|have|exists|there's no solution|solutions|answer",
+    "not|without enough|sufficient information|data|facts",
+    "insufficient information|data",
+    "too little information|data",
+    "cannot|can't|couldn't be determined|known|solved|answered|calculated|computed|settled|decided|deduced|inferred",
+    "can|could not|never be determined|known|solved|answered|calculated|computed|settled|decided|deduced|inferred",
+    "impossible|unable to determine|know|tell|solve|answer|calculate|compute|decide",
+    "no way to determine|know|tell|solve|answer|calculate|compute|decide|say",
+    "is|are|remains|stays|remain|left unknown|undetermined|indeterminate|unsolvable|unanswerable",
+    "something|somewhere|anything else entirely",
+    "it's|is|be something else|different",
+    "should|must|has|ought be|to higher|lower|larger|smaller|bigger|different|something",
+    "doesn't|don't say|tell|state|mention which|whether",
+];
+
+/// What a clause says of what was said before it: that it is wrong.
+const JUDGEMENTS: &[&str] = &[
+    "wrong",
+    "incorrect",
+    "mistaken",
+    "mistake",
+    "false",
+    "nonsense",
+    "off",
+    "right",
+    "correct",
+    "true",
+    "it",
+    "work",
+    "works",
+    "too",
+    "match",
+    "matches",
+    "satisfy",
+    "satisfies",
+    "fit",
+    "fits",
+    "impossible",
+    "possible",
+    "hold",
+    "holds",
+    "sense",
+    "joke",
+    "guess",
+    "lie",
+    "absurd",
+    "answer",
+    "error",
+    "solution",
+    "contradicts",
+    "contradiction",
+];
+
+/// "That is wrong.", "Scratch that.", "I made a mistake.", "There is no such number."
+pub(super) fn is_retraction(sentence: &[Token]) -> bool {
+    let words: Vec<&str> = sentence
+        .iter()
+        .map(|token| match &token.kind {
+            Kind::Word(word) => word.as_str(),
+            _ => ",",
+        })
+        .collect();
+    let plain: Vec<&str> = words.iter().copied().filter(|word| *word != ",").collect();
+    if plain.len() > 22 {
+        return false;
+    }
+    let gives_up =
+        GIVING_UP.iter().any(|pattern| (0..plain.len()).any(|at| starts_with(&plain[at..], pattern)));
+    gives_up
+        || is_unfinished(&plain)
+        || words.split(|word| *word == ",").any(|clause| !clause.is_empty() && is_retracting(clause))
+}
+
+fn is_retracting(clause: &[&str]) -> bool {
+    let opening = clause.iter().take_while(|word| INTERJECTIONS.contains(word)).count();
+    let mut said = &clause[opening..];
+    if let Some(pattern) = NOTICING.iter().find(|pattern| starts_with(said, pattern)) {
+        said = &said[pattern.split(' ').count()..];
+    }
+    if DISCARDS.iter().any(|pattern| starts_with(said, pattern)) {
+        return true;
+    }
+    is_own_error(said) || is_judged_wrong(said)
+}
+
+/// "I made a mistake", "we forgot the tax"
+fn is_own_error(said: &[&str]) -> bool {
+    let is_own = matches!(said.first(), Some(&("i" | "we" | "i've" | "we've" | "i'd" | "my")));
+    let is_error = said.iter().take(7).any(|word| ERRORS.contains(word));
+    let is_undone = said.iter().any(|word| {
+        NEGATIONS.contains(word)
+            || matches!(*word, "no" | "if" | "unless" | "whether" | "without" | "hope" | "any")
+    });
+    is_own && is_error && !is_undone
+}
+
+/// "That can't be right", "this result is too high"
+fn is_judged_wrong(said: &[&str]) -> bool {
+    let subject = match said {
+        ["that's" | "it's" | "isn't", ..] => 0,
+        [
+            "that" | "this" | "it" | "which" | "they" | "these" | "those",
+            "result" | "answer" | "value" | "number" | "figure" | "total",
+            ..,
+        ]
+        | ["my", _, ..]
+        | ["the", "above" | "result" | "answer" | "value" | "former" | "last" | "previous" | "first", ..] => {
+            2
+        }
+        ["that" | "this" | "it" | "which" | "they" | "these" | "those", ..] => 1,
+        _ => return false,
+    };
+    let rest = &said[subject..];
+    let is_about_it = rest.iter().any(|word| JUDGEMENTS.contains(word) || FAULTS.contains(word));
+    said.len() <= 12 && is_about_it && is_rejected(rest)
+}
+
+/// "Now we only have to multiply by the number of weeks": what was said is no result yet.
+fn is_unfinished(words: &[&str]) -> bool {
+    let is_owed = |at: usize| {
+        words[at.saturating_sub(5)..at].iter().any(|word| {
+            matches!(*word, "need" | "needs" | "have" | "must" | "remains" | "left" | "still" | "let's")
+        })
+    };
+    let at = words.iter().position(|word| OPERATIONS.contains(word));
+    at.is_some_and(|at| {
+        is_owed(at) && !words[at..].iter().any(|word| COPULAS.contains(word) || *word == "get")
+    })
+}
+
+/// Whether a sentence is nothing but "No."
+pub(super) fn is_no(sentence: &[Token]) -> bool {
+    matches!(sentence, [Token { kind: Kind::Word(word), .. }, ..] if matches!(word.as_str(), "no" | "nope" | "nah"))
+        && sentence.iter().filter(|token| matches!(token.kind, Kind::Word(_))).count() == 1
+        && !sentence.iter().any(|token| matches!(token.kind, Kind::Found(_)))
+}
+
+/// Whether these words, of which the first is one of [`BACK`], take back what was said before.
 pub(super) fn is_taking_back(words: &[&str]) -> bool {
     match words {
         ["no" | "well" | "oh" | "ah", rest @ ..] => {
@@ -67,7 +322,7 @@ pub(super) fn is_taking_back(words: &[&str]) -> bool {
             ["second" | "further" | "closer" | "reflection" | "reconsideration" | "review", ..]
                 | ["a", "second" | "closer", ..]
         ),
-        ["instead", ..] => true,
+        ["update" | "edit", rest @ ..] => rest.is_empty(),
         _ => true,
     }
 }
@@ -92,68 +347,4 @@ pub(super) fn is_corrected(words: &[&str]) -> bool {
                 | "proper"
         )
     }) || matches!(words, ["it" | "that", "is" | "was", ..] | ["the", "answer", ..] | ["that's", ..])
-}
-
-/// "That is wrong.", "Scratch that.", "I made a mistake."
-pub(super) fn is_retraction(sentence: &[Token]) -> bool {
-    let words = words_of(sentence);
-    if words.len() > 9 {
-        return false;
-    }
-    let is_it = matches!(
-        words.first(),
-        Some(
-            &("that"
-                | "this"
-                | "it"
-                | "that's"
-                | "it's"
-                | "no"
-                | "but"
-                | "however"
-                | "wait"
-                | "hmm"
-                | "actually"
-                | "sorry"
-                | "oops"
-                | "which"
-                | "oh")
-        )
-    );
-    let is_wrong = words.iter().any(|word| {
-        matches!(
-            *word,
-            "wrong"
-                | "incorrect"
-                | "mistaken"
-                | "mistake"
-                | "false"
-                | "nonsense"
-                | "off"
-                | "right"
-                | "correct"
-                | "true"
-                | "it"
-                | "work"
-        )
-    });
-    (is_it && is_wrong && (is_rejected(&words[1..]) || is_rejected(&words)))
-        || matches!(
-            words[..],
-            ["scratch", "that", ..]
-                | ["never", "mind", ..]
-                | ["nevermind", ..]
-                | ["ignore", "that" | "this", ..]
-                | ["forget", ..]
-                | ["strike", "that"]
-                | ["i", "take", "that" | "it" | "this", "back", ..]
-        )
-        || (words.first() == Some(&"i")
-            && words.iter().any(|word| {
-                matches!(
-                    *word,
-                    "wrong" | "mistake" | "mistaken" | "error" | "erred" | "miscounted" | "miscalculated"
-                )
-            })
-            && !words.iter().any(|word| matches!(*word, "no" | "not" | "if" | "unless" | "isn't")))
 }

@@ -60,8 +60,6 @@ pub(super) fn is_support(sentence: &[Token]) -> bool {
                     | "reasoning"
                     | "proof"
                     | "recall"
-                    | "because"
-                    | "since"
                     | "remember"
                     | "sanity"
                     | "justification"
@@ -77,6 +75,14 @@ pub(super) fn is_support(sentence: &[Token]) -> bool {
                     | ["we", "can", "check" | "verify", ..]
                     | ["as", "a", "check", ..]
                     | ["you", "can", "check" | "verify", ..]
+                    | [
+                        "you" | "we" | "one",
+                        "can" | "could",
+                        "see" | "get" | "find" | "confirm" | "check" | "verify",
+                        "this" | "that" | "it",
+                        ..
+                    ]
+                    | ["you" | "we" | "one", "can" | "could", "also", ..]
                     | ["this" | "that", "is", "because", ..]
                     | ["it's", "because", ..]
                     | ["let's" | "let", "check" | "verify" | "me", ..]

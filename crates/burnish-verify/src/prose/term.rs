@@ -37,6 +37,8 @@ enum Joint {
     /// "half of 7", "3/4 of 20"; of a whole number it is a ratio.
     Of,
     List,
+    /// Behind a verb of change: "from 70 to 75" is 75.
+    Become,
     /// A range, a ratio, a remainder: no single value.
     Unclear,
 }
@@ -115,8 +117,20 @@ const JOINTS: &[(&str, Joint, usize)] = &[
     ("à", Joint::Unclear, 1),
 ];
 
+/// What the words before a value say of how it is joined to the next one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lead {
+    pub(super) is_adjunct: bool,
+    /// A preposition stands before it.
+    pub(super) is_led: bool,
+    /// A verb of change does: "rose from 70 to 75".
+    pub(super) is_change: bool,
+    /// Any other word than an article does.
+    pub(super) has_words: bool,
+}
+
 /// Reads the value at `index` of `tokens` with all that is joined to it.
-pub(super) fn term(tokens: &[Token], index: usize, led: (bool, bool), text: &str) -> Option<Term> {
+pub(super) fn term(tokens: &[Token], index: usize, lead: Lead, text: &str) -> Option<Term> {
     let Kind::Found(found) = &tokens.get(index)?.kind else { return None };
     let mut list: Vec<Option<Value>> = Vec::new();
     let mut is_part = found.is_part;
@@ -124,7 +138,7 @@ pub(super) fn term(tokens: &[Token], index: usize, led: (bool, bool), text: &str
     // `+` and `-` wait until products are done: the left side of the last of them.
     let mut pending: Option<(Value, bool)> = None;
     for _ in 0..OPERATIONS {
-        let Some((joint, second)) = joint(tokens, next, led, text) else { break };
+        let Some((joint, second)) = joint(tokens, next, lead, text) else { break };
         let Kind::Found(other) = &tokens[second].kind else { break };
         is_part &= other.is_part;
         let (right, after) = single(tokens, second, other);
@@ -141,6 +155,7 @@ pub(super) fn term(tokens: &[Token], index: usize, led: (bool, bool), text: &str
                 pending = close(pending.take(), current).map(|value| (value, joint == Joint::Add));
                 current = if pending.is_some() { right } else { None };
             }
+            Joint::Become => current = right,
             joint => current = combined(joint, current, right),
         }
     }
@@ -239,14 +254,9 @@ pub(super) fn words_from(tokens: &[Token], index: usize) -> Vec<&str> {
         .collect()
 }
 
-/// How the value that ends before `next` is joined to another one, and where that stands. `led` says whether the first
-/// value is an adjunct, and whether a preposition stands before it.
-fn joint(
-    tokens: &[Token],
-    next: usize,
-    (is_adjunct, is_led): (bool, bool),
-    text: &str,
-) -> Option<(Joint, usize)> {
+/// How the value that ends before `next` is joined to another one, and where that stands.
+fn joint(tokens: &[Token], next: usize, lead: Lead, text: &str) -> Option<(Joint, usize)> {
+    let Lead { is_adjunct, is_led, is_change, has_words } = lead;
     let is_found = |index: usize| matches!(tokens.get(index).map(|token| &token.kind), Some(Kind::Found(_)));
     let right = words_from(tokens, next);
     let after_words = next + right.len();
@@ -276,9 +286,12 @@ fn joint(
                 [] | ["or" | "and" | "oder" | "ou" | "o" | "y" | "et" | "und"]
                     | ["or", "maybe" | "possibly" | "perhaps" | "even"]
             );
+            // "40, 5 fewer than Tom": a remark.
             let is_statement = is_found(second) && {
                 let after = words_from(tokens, second + 1);
                 after.first().is_some_and(|word| COPULAS.contains(word))
+                    || is_compared(&after)
+                    || (!lead.is_empty() && has_words && is_statement(&after))
             };
             return (is_list
                 && is_found(second)
@@ -337,6 +350,8 @@ fn joint(
         Joint::Unclear if right[nouns..].starts_with(&["out", "of"]) && right.len() > nouns + count => {
             return None;
         }
+        // "rose from 70 to 75", "rose by 5 to 75", "took it from 70 apples up to 75"
+        Joint::Unclear if is_change && right[nouns] == "to" => return Some((Joint::Become, second)),
         Joint::Unclear if is_adjunct => return None,
         Joint::Unclear if matches!(right[nouns], "in" | "by" | "to" | "over") => {
             // "18 in 2020", "18 in 5 days", "18 by 5 pm": when it was.
@@ -366,6 +381,10 @@ fn joint(
         Joint::List if right[nouns] == "and" => {
             // "9 and 18 is what she gets": still a list; "3 more and 18 eggs are left" is not.
             let after = words_from(tokens, second + 1);
+            // "Take 14 from 50 and 36 are left": two clauses.
+            if has_words && is_statement(&after) {
+                return None;
+            }
             if nouns > 0 || after.first().is_some_and(|word| matches!(*word, "more" | "others")) {
                 return Some((Joint::Unclear, second));
             }
@@ -373,6 +392,37 @@ fn joint(
         _ => {}
     }
     Some((joint, second))
+}
+
+/// Whether the words behind a number go on with a verb of which it is the subject: "36 are left", "36 apples remain".
+fn is_statement(after: &[&str]) -> bool {
+    let verb = after.iter().take(3).position(|word| {
+        COPULAS.contains(word)
+            || matches!(
+                *word,
+                "remain"
+                    | "remained"
+                    | "stay"
+                    | "stayed"
+                    | "left"
+                    | "survive"
+                    | "survived"
+                    | "come"
+                    | "go"
+                    | "went"
+            )
+    });
+    verb.is_some_and(|verb| !after[..verb].contains(&"of"))
+}
+
+/// "5 fewer than Tom", "3 times as many"
+fn is_compared(after: &[&str]) -> bool {
+    after.iter().take(3).any(|word| {
+        matches!(
+            *word,
+            "more" | "fewer" | "less" | "greater" | "higher" | "lower" | "short" | "above" | "below"
+        )
+    }) && after.iter().take(4).any(|word| matches!(*word, "than" | "of"))
 }
 
 /// "5 dollars to 7 dollars"

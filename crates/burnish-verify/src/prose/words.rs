@@ -2,7 +2,8 @@
 //! nothing, whatever it is.
 
 use super::lexicon::{
-    ADJUNCTS, BOUNDS, CLAUSES, COPULAS, EXCLUDED, FAULTS, GLUE, NEGATIONS, PLAIN, Pattern, SUPPOSED,
+    ADJUNCTS, BOUNDS, CHANGES, CLAUSES, COPULAS, EXCLUDED, FAULTS, GLUE, NEGATIONS, PLAIN, Pattern,
+    STRETCHES, SUPPOSED,
 };
 
 /// Whether the words before a number make it a bound, a part, or an example of what is meant.
@@ -280,4 +281,10 @@ pub(super) fn is_telling(word: &str) -> bool {
                 | "and"
                 | "triple"
         )
+}
+
+/// Whether a verb of change stands before a number: "rose from 70", "is up 5".
+pub(super) fn is_change(left: &[&str]) -> bool {
+    CHANGES.iter().any(|pattern| (0..left.len()).any(|at| starts_with(&left[at..], pattern)))
+        && !left.iter().any(|word| STRETCHES.contains(word))
 }
