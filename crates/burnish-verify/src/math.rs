@@ -96,6 +96,7 @@ impl Reference {
         // "Seven of them are left."
         let in_digits = if self.is_number { prose::in_digits(response) } else { None };
         let response = in_digits.as_deref().unwrap_or(response);
+        let response = if self.is_number { without_label(response) } else { response };
         let Some(marked) = extract::marked(response) else {
             if let Some(said) = self.said_in_words(response) {
                 return Some((Some(self.value.clone()), said, Place::Whole));
@@ -208,6 +209,12 @@ impl Reference {
     fn read(&self, text: &str) -> Option<Value> {
         let text = if self.accounting { accounted(text) } else { text.to_owned() };
         let text = if self.decimal_comma { with_point(&text).unwrap_or(text) } else { text };
+        // "48 (6 × 8)" is no product.
+        let is_explained =
+            self.is_number && text.contains(" (") && text.starts_with(|c: char| c.is_ascii_digit());
+        if is_explained || (self.is_number && text.contains("!=")) {
+            return None;
+        }
         let is_thousands = self.is_number && text.ends_with(['k', 'K', 'M', 'B']);
         if !self.is_text() && (is_thousands || prose::has_words(&text)) {
             return None;
@@ -250,6 +257,16 @@ fn with_point(text: &str) -> Option<String> {
         && !rest[decimals..].contains([',', '.', ';'])
         && !rest[decimals..].contains(|c: char| c.is_ascii_digit());
     is_number.then(|| format!("{whole}.{rest}"))
+}
+
+/// A response without the letter of its question: "(b) 48".
+fn without_label(response: &str) -> &str {
+    let bare = response.trim_start();
+    let inner = bare.strip_prefix('(').unwrap_or(bare);
+    match inner.as_bytes() {
+        [b'a'..=b'h', b')', b' ', ..] => inner[2..].trim_start(),
+        _ => response,
+    }
 }
 
 /// Accountants write -5 as (5): `$(5)`, `$ (3.5)`, `(66)%`.

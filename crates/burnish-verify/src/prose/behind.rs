@@ -1,6 +1,6 @@
 //! What the words right behind a number make of it.
 
-use super::lexicon::{CLAUSES, COPULAS, Pattern};
+use super::lexicon::{CLAUSES, COPULAS, NUMERALS, Pattern};
 use super::words::starts_with;
 
 /// What the words after a number do to it.
@@ -45,6 +45,12 @@ pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
         "tripled" | "trebled" => one(After::Times(3, 1)),
         "quadrupled" => one(After::Times(4, 1)),
         "halved" => one(After::Times(1, 2)),
+        "cut" | "split" | "divided" | "multiplied" | "raised" | "reduced" | "increased" | "decreased"
+        | "lowered" | "diminished" | "augmented"
+            if is_worked_on(right) =>
+        {
+            one(After::Unclear)
+        }
         "multiplied" if right.get(1..3) == Some(&["by", "itself"]) => Some((After::Power(2), 3)),
         "below" if right.get(1) == Some(&"zero") => Some((After::Times(-1, 1), 2)),
         "to" if right.get(1) == Some(&"the") => {
@@ -115,6 +121,9 @@ pub(super) fn is_bound_after(right: &[&str]) -> bool {
         "on top of",
         "if not more|less|fewer|higher|lower|greater",
         "and then some",
+        "with a|another|an further|extra|additional|more",
+        "with added|removed|taken",
+        "as a factor|divisor|multiple|digit|root",
         "or else more|less|fewer",
         "and change",
         "or possibly|maybe|perhaps|even more|less|fewer|another|higher|lower|something",
@@ -134,4 +143,24 @@ pub(super) fn is_bound_after(right: &[&str]) -> bool {
                 && COPULAS.contains(&rest[1]))
             && !right[..at].iter().any(|word| COPULAS.contains(word) || CLAUSES.contains(word))
     })
+}
+
+/// Whether a participle behind a number goes on with how much it is changed by: "75 reduced by a third", "75 cut in half".
+fn is_worked_on(right: &[&str]) -> bool {
+    let amount = match right {
+        [_, "by" | "in" | "into", amount @ ..]
+        | [_, "evenly" | "again" | "further", "by" | "in" | "into", amount @ ..] => amount,
+        _ => return false,
+    };
+    let amount = match amount {
+        ["a" | "an", rest @ ..] => rest,
+        rest => rest,
+    };
+    amount.first().is_some_and(|word| {
+        NUMERALS.contains(word)
+            || matches!(
+                *word,
+                "half" | "third" | "quarter" | "fifth" | "tenth" | "another" | "few" | "hundred" | "dozen"
+            )
+    }) && !matches!(amount, [_, "people" | "children" | "friends" | "kids" | "of", ..])
 }

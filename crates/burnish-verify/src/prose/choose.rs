@@ -17,7 +17,7 @@ pub(super) fn chosen(found: &[Claim], mark: Option<usize>, text: &str) -> Outcom
         found.iter().filter(|claim| mark.is_none_or(|mark| claim.start >= mark)).collect();
     let standing: Vec<&Claim> =
         marked.iter().copied().filter(|claim| !claim.is_negated && claim.rank > Rank::Condition).collect();
-    if standing.is_empty() {
+    if standing.iter().all(|claim| claim.is_reported && !claim.is_named) {
         return marked.last().map_or(Outcome::Nothing, |claim| Outcome::Denied(source(text, claim)));
     }
     if let Some(named) = standing.iter().rev().find(|claim| claim.is_named) {
@@ -45,16 +45,15 @@ pub(super) fn chosen(found: &[Claim], mark: Option<usize>, text: &str) -> Outcom
     if let Some(back) = taken_back {
         return Outcome::Claim((*back).clone());
     }
-    let best = standing.iter().map(|claim| (claim.rank, !claim.is_supposed)).max();
-    let mut pick = standing.iter().rev().find(|claim| Some((claim.rank, !claim.is_supposed)) == best);
+    let best = standing.iter().map(|claim| (claim.rank, !is_doubted(claim))).max();
+    let mut pick = standing.iter().rev().find(|claim| Some((claim.rank, !is_doubted(claim))) == best);
     // "There are 18 numbers between 2 and 5", "9 + 9 = 18 for 14 peaches": what a verb leads to, not what a preposition does.
     for earlier in standing.iter().rev() {
         let Some(later) = pick else { break };
         if earlier.start < later.start
             && earlier.clause == later.clause
             && earlier.rank == later.rank
-            && earlier.is_led
-            && later.is_behind
+            && (earlier.is_led && later.is_behind || earlier.value.is_some() && later.is_attached)
         {
             pick = Some(earlier);
         }
@@ -85,4 +84,9 @@ pub(super) fn chosen(found: &[Claim], mark: Option<usize>, text: &str) -> Outcom
         (Some(pick), None) => Outcome::Claim((*pick).clone()),
         (None, _) => Outcome::Nothing,
     }
+}
+
+/// Whether someone else states a claim, or someone once did.
+fn is_doubted(claim: &Claim) -> bool {
+    claim.is_supposed || claim.is_reported
 }

@@ -4,12 +4,13 @@ use super::behind::{is_bound_after, is_called_bound};
 use super::claims::{Claim, Rank};
 use super::clause::{Clause, is_polite};
 
-use super::lexicon::{CLAUSES, COPULAS, NEGATIONS};
+use super::lexicon::{CLAUSES, COPULAS, LABELS, NEGATIONS, OPERATIONS};
 
 use super::term::{Term, words_from};
 
 use super::tokens::{Kind, Token, scaled};
 
+use super::retraction::is_unfinished;
 use super::{negation, words};
 
 use crate::syntax::{Expr, Value};
@@ -74,7 +75,14 @@ pub(super) fn claim(
                 | "total"
         )
     });
-    let is_list_of = term.items > 1 && sums && matches!(left.last(), Some(&("of" | "between" | "the")));
+    // "the sum of 48 and the tax"
+    let is_summand = term.items == 1
+        && sums
+        && matches!(left.last(), Some(&("of" | "between")))
+        && right.first() == Some(&"and")
+        && right.len() > 1;
+    let is_list_of =
+        is_summand || term.items > 1 && sums && matches!(left.last(), Some(&("of" | "between" | "the")));
     if is_list_of || is_called_bound(&right) || words::is_bound(&left) || is_bound_after(&right) {
         value = None;
     }
@@ -111,6 +119,9 @@ pub(super) fn claim(
     {
         value = None;
     }
+    if is_changed_by(&tokens[term.next.min(tokens.len())..]) {
+        value = None;
+    }
     let mut rank = clause.rank;
     let is_formula_with_names = wants_number && value.as_ref().is_some_and(is_formula);
     if is_formula_with_names {
@@ -118,6 +129,15 @@ pub(super) fn claim(
     }
     if term.is_part {
         rank = rank.min(Rank::Adjunct);
+    }
+    // "page 36", "divide 48 by the number of guests"
+    let is_planned = words::is_plan(&clause.left, clause.number) || is_unfinished(&right);
+    if is_planned
+        || left.last().is_some_and(|word| LABELS.contains(word))
+        || is_operand(&left, &right)
+        || (words::is_start(&left) && !term.is_change)
+    {
+        rank = Rank::Condition;
     }
     let is_equal_next =
         matches!(tokens.get(term.next + right.len()).map(|token| &token.kind), Some(Kind::Sign('=')))
@@ -131,12 +151,28 @@ pub(super) fn claim(
             && tail
                 .first()
                 .is_some_and(|word| matches!(*word, "if" | "unless") && !is_polite(word, &tail[1..]));
+    // "40 is what you get if you forget the tax"
+    let is_pitfall = right.windows(3).any(|words| {
+        matches!(
+            words,
+            ["what", "you" | "we" | "one" | "they" | "people", "get" | "gets" | "would" | "obtain" | "find"]
+        )
+    }) && tail.first().is_some_and(|word| matches!(*word, "if" | "when"));
+    is_negated |= is_pitfall;
     let is_unreal = clause.is_unreal
         && left.iter().any(|word| {
             matches!(*word, "would" | "could" | "she'd" | "he'd" | "they'd" | "we'd" | "it'd" | "might")
         });
-    let is_counterfactual =
-        left.windows(3).any(|words| matches!(words, ["would" | "could" | "might", "have", "been"]));
+    let is_counterfactual = left.windows(3).any(|words| match words {
+        ["would" | "could" | "might", "have", "been"] => true,
+        // "If it had rained, it would have shown 20."
+        [
+            "would" | "could" | "might" | "they'd" | "she'd" | "he'd" | "it'd" | "we'd" | "i'd",
+            "have",
+            verb,
+        ] => clause.is_unreal && !words::is_article(verb),
+        _ => false,
+    });
     if is_unreal
         || is_counterfactual
         || is_one_case(tokens, &tail)
@@ -153,6 +189,7 @@ pub(super) fn claim(
         rank,
         is_negated,
         is_supposed: negation::is_supposed(&left) && !left.contains(&"now"),
+        is_reported: negation::is_reported(&clause.left),
         is_tentative: clause.is_unless
             || left.iter().rev().take(2).any(|word| {
                 matches!(
@@ -167,7 +204,43 @@ pub(super) fn claim(
         has_verb: false,
         is_behind: false,
         has_lead: false,
+        is_attached: false,
     }
+}
+
+/// "75 with 5 added", "75 with 5 apples taken off"
+fn is_changed_by(rest: &[Token]) -> bool {
+    let [Token { kind: Kind::Word(with), .. }, Token { kind: Kind::Found(_), .. }, ..] = rest else {
+        return false;
+    };
+    with == "with"
+        && words_from(rest, 2).iter().take(3).any(|word| {
+            matches!(
+                *word,
+                "added"
+                    | "taken"
+                    | "removed"
+                    | "subtracted"
+                    | "deducted"
+                    | "more"
+                    | "extra"
+                    | "less"
+                    | "off"
+                    | "top"
+            )
+        })
+}
+
+/// Whether a value is only worked with, so that what comes of it has not been said yet: "divide 48 by the number of guests".
+fn is_operand(left: &[&str], right: &[&str]) -> bool {
+    let is_worked = |words: &[&str]| {
+        let glue = words.iter().rev().take_while(|word| words::is_article(word)).count();
+        words[..words.len() - glue].last().is_some_and(|word| OPERATIONS.contains(word))
+    };
+    let is_second = matches!(left, [.., "by" | "from" | "to"]) && is_worked(&left[..left.len() - 1]);
+    let is_first =
+        is_worked(left) && right.iter().take(4).any(|word| matches!(*word, "by" | "from" | "to" | "into"));
+    is_first || is_second
 }
 
 /// Whether a value is that of one case of several: "7 if it is even and 8 otherwise".

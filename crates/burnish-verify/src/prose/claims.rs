@@ -6,7 +6,7 @@ use super::clause::Clause;
 use super::lexicon::COPULAS;
 use super::retraction::{BACK, is_corrected, is_taking_back};
 
-use super::term::{Lead, term, words_from};
+use super::term::{self, Lead, words_from};
 
 use super::tokens::{Kind, Token};
 
@@ -40,6 +40,8 @@ pub(super) struct Claim {
     pub(super) is_supposed: bool,
     /// One of several that may be it: "18, maybe 20".
     pub(super) is_tentative: bool,
+    /// Stated by someone else: "her brother says 7".
+    pub(super) is_reported: bool,
     /// Called the answer by what follows: "18 is the answer".
     pub(super) is_named: bool,
     /// It takes back what was said before: "no, 8".
@@ -52,6 +54,8 @@ pub(super) struct Claim {
     pub(super) is_behind: bool,
     /// Behind a verb such as "is" or "has".
     pub(super) has_verb: bool,
+    /// Right behind "with", "for" or "against", where a number stands before that: "48 bottles with 24 litres".
+    pub(super) is_attached: bool,
     /// Behind any word of its clause.
     pub(super) has_lead: bool,
 }
@@ -69,9 +73,13 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
         number: 0,
         is_unreal: false,
         is_unless: false,
+        is_need: false,
+        is_change: false,
     };
     let mut brackets: Vec<Rank> = Vec::new();
     let mut takes_back = false;
+    // Behind "according to Tom".
+    let mut is_attributed = false;
     let mut after_stop = true;
     let mut index = 0;
     while let Some(token) = tokens.get(index) {
@@ -88,6 +96,10 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 if word == "rather" && clause.left.last() == Some(&"or") {
                     takes_back = true;
                 }
+                is_attributed |= word == "according"
+                    && matches!(words_from(tokens, index + 1)[..], ["to", who, ..]
+                        if !matches!(who, "the" | "this" | "our" | "my" | "these" | "what" | "that"));
+                is_attributed &= word != "but";
                 let was_stop = after_stop;
                 after_stop = false;
                 clause.word(word, was_stop, &found, &words_from(tokens, index + 1));
@@ -99,6 +111,11 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
             // What is left of `-` between spaces is a dash; `term` has taken what is minus.
             Kind::Colon | Kind::Semicolon | Kind::Dash | Kind::Sign('-') => {
                 after_stop = true;
+                let is_breakdown = token.kind == Kind::Colon
+                    && found
+                        .iter()
+                        .any(|claim| claim.has_lead && claim.rank == Rank::Main && claim.value.is_some())
+                    && is_breakdown(&tokens[index..]);
                 let is_mark = clause
                     .left
                     .last()
@@ -152,7 +169,7 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                                 | "therefore"
                         )
                     });
-                clause.rank = if explains || glosses { Rank::Aside } else { Rank::Main };
+                clause.rank = if explains || glosses || is_breakdown { Rank::Aside } else { Rank::Main };
                 clause.after_dash = clause.rank == Rank::Aside;
                 clause.is_leading = false;
                 clause.number += 1;
@@ -188,19 +205,22 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
             Kind::Stop(_) => {}
             Kind::Found(_) => {
                 let is_adjunct = words::is_adjunct(&clause.left);
-                let is_led = clause.left.last().is_some_and(|word| words::is_preposition(word));
+                let is_led = clause.left.last().is_some_and(|word| words::is_preposition(word))
+                    && !matches!(clause.left[..], [.., "one" | "any" | "either" | "some", "of"]);
                 let lead = Lead {
                     is_adjunct,
                     is_led,
-                    is_change: words::is_change(&clause.left),
+                    is_change: clause.is_change || words::is_change(&clause.left),
+                    wants_number,
                     has_words: clause.left.iter().any(|word| !words::is_article(word)),
                 };
-                let Some(term) = term(tokens, index, lead, text) else {
+                let Some(term) = term::term(tokens, index, lead, text) else {
                     index += 1;
                     continue;
                 };
                 let mut claim = claim(tokens, index, &term, &clause, wants_number);
                 claim.takes_back = takes_back;
+                claim.is_reported |= is_attributed;
                 claim.clause = clause.number;
                 let is_chain = matches!(claim.value, Some(Value::Chain(..)));
                 claim.is_led = is_chain || clause.left.iter().any(|word| COPULAS.contains(word));
@@ -217,7 +237,7 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                         .left
                         .iter()
                         .rev()
-                        .find(|word| !words::is_article(word))
+                        .find(|word| !words::is_light(word))
                         .is_some_and(|word| words::is_behind(word));
                 if is_time
                     && claim.is_behind
@@ -227,6 +247,10 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 {
                     claim.rank = Rank::Adjunct;
                 }
+                claim.is_attached = clause.has_value
+                    && matches!(clause.left[..], [.., "with" | "for" | "against"])
+                    && !clause.left.iter().any(|word| words::is_verb(word) || words::is_change(&[word]))
+                    && !matches!(&claim.value, Some(Value::Quantity { unit: Some(unit), .. }) if unit.name == "dollar");
                 claim.has_lead = !clause.left.is_empty();
                 claim.end = tokens[term.next.saturating_sub(1).max(index)].end;
                 claim.end = claim.end.max(token.end);
@@ -237,6 +261,16 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     || (claim.is_behind
                         && !is_chain
                         && clause.left.first().is_some_and(|word| COPULAS.contains(word)));
+                // "36 is divisible by 4"
+                let is_predicate = clause.has_value
+                    && claim.value.is_none()
+                    && clause.left.first().is_some_and(|word| COPULAS.contains(word))
+                    && clause.left.len() > 1
+                    && words::is_behind(clause.left[clause.left.len() - 1])
+                    && found.last().is_some_and(|last| last.value.is_some() && !last.is_negated);
+                if is_predicate {
+                    claim.rank = claim.rank.min(Rank::Aside);
+                }
                 if clause.is_relative && is_said_of && !found.is_empty() {
                     claim.rank = claim.rank.min(Rank::Aside);
                 }
@@ -265,7 +299,27 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                             )
                     });
                 let is_comparison = clause.left.is_empty() && clause.number > 0 && claim.value.is_none();
-                let is_set_back = (clause.has_value && (is_span || words::is_purpose(&clause.left)))
+                let behind = words_from(tokens, term.next);
+                let is_apposed = index > 0
+                    && matches!(tokens[index - 1].kind, Kind::Comma)
+                    && !is_chain
+                    && !claim.takes_back
+                    && !claim.is_named
+                    && !term::is_statement(&behind)
+                    && !words::is_summing_up(&behind);
+                let is_remark = clause.number > 0
+                    && found.iter().any(|earlier| {
+                        earlier.rank == Rank::Main && !earlier.is_negated && earlier.value.is_some()
+                    })
+                    && (is_apposed
+                        || words::is_comparing(&clause.left)
+                        || term::is_compared(&words_from(tokens, term.next))
+                            && matches!(
+                                clause.left[..],
+                                [] | ["that" | "that's" | "which" | "this" | "and", ..]
+                            ));
+                let is_set_back = is_remark
+                    || (clause.has_value && (is_span || words::is_purpose(&clause.left, clause.is_need)))
                     || (is_comparison
                         && found.last().is_some_and(|last| last.has_verb && last.value.is_some()));
                 let is_result = clause.left.contains(&"equals");
@@ -273,6 +327,8 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 if is_adjunct && !is_chain && clause.rank == Rank::Main && claim.rank == Rank::Main {
                     claim.rank = Rank::Adjunct;
                 }
+                clause.is_change |= words::is_change(&clause.left);
+                clause.is_need |= words::is_need(&clause.left, &words_from(tokens, term.next));
                 found.push(claim);
                 clause.left.clear();
                 clause.has_value = true;
@@ -283,4 +339,16 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
         index += 1;
     }
     found
+}
+
+/// Whether what follows a colon only gives the parts of what was said: "48 in total: 40 for the meal and 8 for the tip".
+fn is_breakdown(rest: &[Token]) -> bool {
+    let count = rest.iter().filter(|token| matches!(token.kind, Kind::Found(_))).count();
+    count >= 2
+        && !rest.iter().any(|token| match &token.kind {
+            Kind::Word(word) => COPULAS.contains(&word.as_str()) || word == "so",
+            Kind::Sign('=') => true,
+            Kind::Found(found) => matches!(found.value, Some(Value::Chain(..))),
+            _ => false,
+        })
 }

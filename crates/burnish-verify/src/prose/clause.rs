@@ -20,6 +20,10 @@ pub(super) struct Clause<'a> {
     pub(super) number: usize,
     /// Behind "had she", "were it": what would be is not.
     pub(super) is_unreal: bool,
+    /// A value has been read of which more is needed: "she needs 4 to reach 48".
+    pub(super) is_need: bool,
+    /// A verb of change has been read in it: "marked down 52 from 100 to 48".
+    pub(super) is_change: bool,
     /// Behind "unless".
     pub(super) is_unless: bool,
 }
@@ -50,6 +54,40 @@ impl<'a> Clause<'a> {
             self.left.pop();
             return;
         }
+        // "If we count 20 on each side we get 40": a second subject opens the main clause.
+        let is_subject =
+            matches!(word, "we" | "you" | "i" | "she" | "he" | "they" | "it" | "there" | "that" | "this");
+        if is_subject
+            && self.rank == Rank::Condition
+            && self.is_leading
+            && self.has_value
+            && !self.left.last().is_some_and(|last| {
+                matches!(
+                    *last,
+                    "than"
+                        | "that"
+                        | "which"
+                        | "as"
+                        | "what"
+                        | "who"
+                        | "when"
+                        | "and"
+                        | "of"
+                        | "to"
+                        | "with"
+                        | "for"
+                        | "in"
+                        | "from"
+                        | "or"
+                        | "before"
+                        | "after"
+                )
+            })
+        {
+            self.open(Rank::Main, false);
+            self.left.push(word);
+            return;
+        }
         let starts = |list: &[&str]| list.contains(&word);
         let is_inverted = !matches!(word, "should" | "had" | "were")
             || following.first().is_some_and(|next| {
@@ -75,7 +113,7 @@ impl<'a> Clause<'a> {
         {
             self.open(Rank::Condition, found.is_empty());
             self.is_unreal |= matches!(word, "had" | "were")
-                || (word == "if" && following.iter().take(3).any(|next| *next == "were"));
+                || (word == "if" && following.iter().take(5).any(|next| matches!(*next, "were" | "had")));
             self.is_unless = word == "unless";
         } else if starts(CLAUSES) || (opens && (starts(REASONS) || word == "and")) {
             let is_adverb = matches!(word, "thus" | "therefore" | "then" | "hence") && !opens;
@@ -102,7 +140,7 @@ impl<'a> Clause<'a> {
                 return;
             }
             if is_reason {
-                self.open(Rank::Aside, found.is_empty());
+                self.open(Rank::Aside, found.is_empty() || is_first);
             } else {
                 // Behind a reason or a condition that opened the sentence the main clause goes on.
                 let rank = match word {
@@ -131,11 +169,14 @@ impl<'a> Clause<'a> {
         self.is_relative = false;
         self.after_dash = false;
         self.is_unless = false;
+        self.is_need = false;
+        self.is_change = false;
         self.number += 1;
     }
 
     pub(super) fn comma(&mut self) {
         self.number += 1;
+        self.is_change = false;
         if self.is_leading {
             self.rank = Rank::Main;
             self.is_leading = false;
@@ -173,6 +214,11 @@ fn is_determiner(word: &str) -> bool {
                 | "his"
                 | "her"
                 | "our"
+                | "any"
+                | "each"
+                | "every"
+                | "no"
+                | "some"
                 | "be"
                 | "been"
         )

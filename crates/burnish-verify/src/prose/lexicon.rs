@@ -12,7 +12,9 @@ pub(super) const BOUNDS: &[Pattern] = &[
     "comes|came|come|gets|got close to",
     "depends|depend|relies|hinges|based|rests|rhymes|rhyme on|upon|with",
     "goes|fits|divides into",
-    "divides|precedes|follows|contains",
+    "precedes",
+    "answer|number|result divides|contains|includes|has",
+    "numbers|values|ones|something|anything like",
     "ends|begins|starts|ending|beginning|starting|end|begin|start in",
     "answer|number|integer ends|begins|starts|ending|beginning|starting with",
     "tops out at",
@@ -71,6 +73,8 @@ pub(super) const BOUNDS: &[Pattern] = &[
 
 /// Before a number: it is meant not to be the answer.
 pub(super) const EXCLUDED: &[Pattern] = &[
+    "was|were supposed|meant|expected|going|due to be",
+    "let's assume|suppose",
     "exclude|excludes|eliminate|eliminates|dismiss|disregard|omit|avoid",
     "used to be",
     "wish|wishes|wished it|they|that|there were|was",
@@ -151,6 +155,8 @@ pub(super) const NEGATIONS: &[&str] = &[
 
 /// Words of a clause that call its number wrong, impossible or doubted.
 pub(super) const FAULTS: &[&str] = &[
+    "wrongful",
+    "tempting",
     "overestimate",
     "underestimate",
     "distractor",
@@ -320,7 +326,6 @@ pub(super) const REASONS: &[&str] = &[
     "due",
     "even",
     "despite",
-    "having",
     "knowing",
     "noting",
     "recalling",
@@ -494,8 +499,10 @@ pub(super) const CHANGES: &[Pattern] = &[
     "go|goes|went|gone|going|move|moves|moved|moving|advance|advances|advanced|improves|improved",
     "bring|brings|brought|bringing|take|takes|took|taken|taking|turn|turns|turned|push|pushes|pushed",
     "get|gets|got|comes|came|drives|drove|drain|drains|drained|fill|fills|filled|warms|warmed|cools|cooled|heats|heated",
-    "up|down|back",
 ];
+
+/// Where a change goes, with or without such a verb: "up from 60 to 75".
+pub(super) const DIRECTIONS: &[&str] = &["up", "down", "back"];
 
 /// Verbs behind which "from 70 to 75" is a stretch and no change.
 pub(super) const STRETCHES: &[&str] = &[
@@ -582,6 +589,9 @@ pub(super) const TENS: &[&str] =
 
 /// Verbs and phrases by which someone else states a number: "her brother says 42".
 pub(super) const REPORTING: &[&str] = &[
+    "mentions",
+    "states",
+    "asks",
     "says",
     "said",
     "claims",
@@ -700,4 +710,10 @@ pub(super) const LABELS: &[&str] = &[
     "lane",
     "channel",
     "locker",
+];
+
+/// Verbs of lacking: what stands behind them is what is missing, and a goal may follow.
+pub(super) const NEEDS: &[&str] = &[
+    "need", "needs", "needed", "lack", "lacks", "want", "wants", "require", "requires", "required",
+    "missing", "takes", "take", "save", "short", "misses",
 ];

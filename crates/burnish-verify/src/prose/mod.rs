@@ -29,7 +29,8 @@ use choose::{Outcome, chosen};
 use claims::{Claim, Rank, claims};
 use retraction::{is_no, is_retraction};
 use sentence::{
-    is_bare, is_condition, is_question, is_support, is_yes, sentence_start, sentences, tail_start, words_of,
+    is_bare, is_condition, is_question, is_remark, is_support, is_yes, sentence_start, sentences, tail_start,
+    words_of,
 };
 use tokens::Kind;
 
@@ -99,7 +100,7 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
             continue;
         }
         is_confirmed = false;
-        let is_support = is_support(sentence) && index > 0;
+        let is_support = index > 0 && (is_support(sentence) || is_remark(sentence));
         match chosen(&claims, None, text) {
             Outcome::Claim(claim) if was_retracted || is_cut_off(&tokens) => {
                 return Reading::Unclear(source(text, &claim));
@@ -143,7 +144,7 @@ pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
         let is_marked = sentence[0].start < mark;
         if let Some(first) = &picked {
             // What a later sentence takes back, another one may say: "I forgot the tax. It is 8."
-            let is_open = was_retracted || first.is_supposed;
+            let is_open = was_retracted || first.is_supposed || first.is_reported;
             if is_open
                 && !is_question
                 && let Outcome::Claim(claim) = chosen(&found, None, text)
@@ -196,8 +197,21 @@ fn is_cut_off(tokens: &[tokens::Token]) -> bool {
     match tokens {
         [.., tokens::Token { kind: Kind::Sign('='), .. }] => true,
         [.., tokens::Token { kind: Kind::Word(word), .. }] => {
-            matches!(word.as_str(), "gives" | "equals" | "yields" | "by" | "is" | "which")
-                && !matches!(tokens, [.., tokens::Token { kind: Kind::Word(it), .. }, _] if matches!(it.as_str(), "it" | "that" | "this" | "there" | "answer"))
+            matches!(
+                word.as_str(),
+                "gives"
+                    | "equals"
+                    | "yields"
+                    | "by"
+                    | "is"
+                    | "which"
+                    | "and"
+                    | "plus"
+                    | "minus"
+                    | "times"
+                    | "because"
+                    | "or"
+            ) && !matches!(tokens, [.., tokens::Token { kind: Kind::Word(it), .. }, _] if matches!(it.as_str(), "it" | "that" | "this" | "there" | "answer"))
         }
         _ => false,
     }

@@ -1,6 +1,9 @@
 //! What takes a number out: a negation or a fault before it, a rejection behind it, a later clause.
 
-use super::lexicon::{ATTITUDES, COPULAS, FAULTED, FAULTS, NEGATIONS, PLAIN, SAYING, SPEAKERS, SUPPOSED};
+use super::lexicon::{
+    ATTITUDES, COPULAS, FAULTED, FAULTS, NEGATIONS, OWN_REPORTERS, PLAIN, REPORTING, SAYING, SPEAKERS,
+    SUPPOSED,
+};
 use super::tokens::{Kind, Token};
 use super::words::{is_glue, is_nothing_else};
 
@@ -12,9 +15,11 @@ pub(super) fn is_negated(left: &[&str]) -> bool {
     {
         return true;
     }
-    if let Some(at) = left.iter().rposition(|word| FAULTS.contains(word)) {
+    let fault = left.iter().rposition(|word| FAULTS.contains(word));
+    if let Some(at) = fault.filter(|at| !is_measured(left, *at)) {
         let is_cut = left[at + 1..].iter().any(|word| COPULAS.contains(word));
-        let is_meant = !is_cut || left.get(at + 1).is_some_and(|word| FAULTED.contains(word));
+        let next = left.get(at + 1).copied().unwrap_or("");
+        let is_meant = !is_cut || FAULTED.contains(&next) || REPORTING.contains(&next);
         // "There is no doubt", "without a mistake", "it is not impossible".
         let is_undone = left[at.saturating_sub(3)..at]
             .iter()
@@ -28,7 +33,8 @@ pub(super) fn is_negated(left: &[&str]) -> bool {
             && matches!(pair[1], "way" | "means" | "chance" | "circumstances" | "longer" | "case" | "event")
     }) || left.windows(2).any(|w| matches!(w, ["no", "one"]));
     if is_ruled_out {
-        return true;
+        // "There is no way it isn't 40."
+        return !left.iter().any(|word| word.ends_with("n't"));
     }
     let Some(at) = left.iter().rposition(|word| NEGATIONS.contains(word)) else { return false };
     if is_nothing_else(left) {
@@ -68,9 +74,62 @@ pub(super) fn is_negated(left: &[&str]) -> bool {
                 <= usize::from(is_auxiliary(left, at)))
 }
 
+/// Whether a fault is the thing that has the number: "the error turned out to be 0.04".
+fn is_measured(left: &[&str], at: usize) -> bool {
+    let is_subject =
+        at > 0 && matches!(left[at - 1], "the" | "its" | "relative" | "absolute" | "maximum" | "average");
+    let next = left.get(at + 1).copied().unwrap_or("");
+    let is_stated =
+        COPULAS.contains(&next) || matches!(next, "turned" | "turns" | "of" | "amounted" | "amounts");
+    is_subject
+        && matches!(left[at], "error" | "mistakes" | "doubt" | "trap")
+        && is_stated
+        && !left[at + 2..]
+            .iter()
+            .any(|word| matches!(*word, "say" | "saying" | "that" | "answer" | "take" | "taking"))
+}
+
+/// Whether somebody else states the number, or someone who no longer holds it: "her brother says 42", "I thought it was 42".
+pub(super) fn is_reported(left: &[&str]) -> bool {
+    let left = &left[left.iter().rposition(|word| *word == ",").map_or(0, |at| at + 1)..];
+    let Some(at) = left.iter().position(|word| REPORTING.contains(word)) else { return false };
+    let is_between = |word: &&str| {
+        !SPEAKERS.contains(word)
+            && matches!(
+                *word,
+                "would" | "might" | "could" | "may" | "will" | "once" | "still" | "first" | "all" | "at"
+            )
+            || is_glue(word)
+    };
+    let subject = left[..at].iter().rev().find(|word| !is_between(word)).copied();
+    let is_base = matches!(left[at], "say" | "claim" | "think" | "believe" | "guess" | "wish" | "hope");
+    match subject {
+        // "I thought it was 40", but "I think it is 40".
+        Some("i" | "we") => {
+            matches!(left[at], "thought" | "assumed" | "supposed" | "hoped" | "wished" | "wish" | "believed")
+        }
+        Some(word) if OWN_REPORTERS.contains(&word) => false,
+        Some(word) if is_base => {
+            matches!(
+                word,
+                "they" | "some" | "many" | "people" | "others" | "students" | "most" | "one" | "someone"
+            )
+        }
+        Some(_) => true,
+        // The subject stands before a comma: "Her brother, who can't add, says 42."
+        None => matches!(
+            left[at],
+            "says" | "said" | "claims" | "claimed" | "insists" | "insisted" | "reckons" | "thinks"
+        ),
+    }
+}
+
 /// Whether the negation at `at` is that of a verb that follows: "didn't", "do not", "won't".
 fn is_auxiliary(left: &[&str], at: usize) -> bool {
-    let auxiliaries = ["do", "does", "did", "will", "would", "can", "could", "should", "has", "have", "had"];
+    let auxiliaries = [
+        "do", "does", "did", "will", "would", "can", "could", "should", "has", "have", "had", "must", "may",
+        "might", "shall", "need",
+    ];
     let before = at.checked_sub(1).map_or("", |before| left[before]);
     (left[at] == "not" && auxiliaries.contains(&before))
         || matches!(left[at], "cannot" | "never")
@@ -133,15 +192,36 @@ pub(super) fn is_rejected(right: &[&str]) -> bool {
     });
     let is_false = rest_contradicts(right);
     if is_false
-        || matches!(right.first(), Some(&("wrong" | "incorrect" | "false" | "fails" | "flunks")))
+        || matches!(
+            right.first(),
+            Some(
+                &("wrong"
+                    | "incorrect"
+                    | "false"
+                    | "fails"
+                    | "flunks"
+                    | "violates"
+                    | "overshoots"
+                    | "undershoots"
+                    | "misses")
+            )
+        )
         || matches!(right, ["no" | "not" | "nope"] | ["not", "quite" | "really"])
+    {
+        return true;
+    }
+    if matches!(right, ["falls" | "fell" | "comes" | "came", "short", ..] | ["is" | "was", "far", "from", ..])
     {
         return true;
     }
     let Some(verb) = verb else { return false };
     let rest = &right[verb..];
     let negation = rest.iter().take(3).position(|word| NEGATIONS.contains(word));
-    let fault = rest.iter().take(9).any(|word| FAULTS.contains(word));
+    let fault = rest
+        .iter()
+        .take(9)
+        .position(|word| FAULTS.contains(word))
+        .is_some_and(|at| !matches!(rest[..at], [.., "no" | "without"] | [.., "without", "any" | "a"]));
     let Some(negation) = negation else {
         let is_off = rest.iter().take(3).any(|word| matches!(*word, "too" | "off"))
             && rest.iter().any(|word| {
@@ -231,6 +311,19 @@ pub(super) fn is_taken_back_later(tokens: &[Token], next: usize) -> bool {
             && match rest[..] {
                 ["that's" | "it's", ..] => rejects(&rest),
                 ["that" | "this" | "it" | "they" | "i" | "he" | "she", ref rest @ ..] => rejects(rest),
+                [word] => NEGATIONS.contains(&word),
+                [
+                    "the",
+                    "answer" | "result" | "number" | "value" | "total",
+                    "is" | "was",
+                    "lower" | "higher" | "smaller" | "larger" | "bigger" | "different" | "less" | "more",
+                    ..,
+                ] => true,
+                ["the" | "his" | "her" | "their", _, ref rest @ ..] => {
+                    rest.iter().any(|word| matches!(*word, "wrong" | "mistaken" | "incorrect"))
+                        && is_rejected(rest)
+                }
+                [word, ..] => FAULTS.contains(&word),
                 _ => false,
             }
     });

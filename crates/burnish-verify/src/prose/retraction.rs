@@ -216,8 +216,14 @@ pub(super) fn is_retraction(sentence: &[Token]) -> bool {
     if plain.len() > 22 {
         return false;
     }
-    let gives_up =
-        GIVING_UP.iter().any(|pattern| (0..plain.len()).any(|at| starts_with(&plain[at..], pattern)));
+    // "How many pears are there?"
+    let is_asked = matches!(sentence.last().map(|token| &token.kind), Some(Kind::Stop('?')))
+        && matches!(
+            plain[..],
+            ["how", "many" | "much" | "long" | "far" | "old" | "often", ..] | ["what", "is" | "are", ..]
+        );
+    let gives_up = is_asked
+        || GIVING_UP.iter().any(|pattern| (0..plain.len()).any(|at| starts_with(&plain[at..], pattern)));
     gives_up
         || is_unfinished(&plain)
         || words.split(|word| *word == ",").any(|clause| !clause.is_empty() && is_retracting(clause))
@@ -263,20 +269,33 @@ fn is_judged_wrong(said: &[&str]) -> bool {
         _ => return false,
     };
     let rest = &said[subject..];
+    // "It is easy to go wrong here."
+    if rest.windows(2).any(|pair| {
+        pair[1] == "to"
+            && matches!(pair[0], "easy" | "hard" | "difficult" | "tempting" | "common" | "possible")
+    }) {
+        return false;
+    }
     let is_about_it = rest.iter().any(|word| JUDGEMENTS.contains(word) || FAULTS.contains(word));
     said.len() <= 12 && is_about_it && is_rejected(rest)
 }
 
 /// "Now we only have to multiply by the number of weeks": what was said is no result yet.
-fn is_unfinished(words: &[&str]) -> bool {
+pub(super) fn is_unfinished(words: &[&str]) -> bool {
     let is_owed = |at: usize| {
         words[at.saturating_sub(5)..at].iter().any(|word| {
             matches!(*word, "need" | "needs" | "have" | "must" | "remains" | "left" | "still" | "let's")
         })
     };
-    let at = words.iter().position(|word| OPERATIONS.contains(word));
+    let is_operation = |word: &&str| {
+        OPERATIONS.contains(word)
+            || matches!(*word, "added" | "subtracted" | "deducted" | "multiplied" | "divided")
+    };
+    let at = words.iter().position(|word| is_operation(&word));
+    let is_next = matches!(words.first(), Some(&("then" | "next" | "now" | "afterwards" | "finally")));
     at.is_some_and(|at| {
-        is_owed(at) && !words[at..].iter().any(|word| COPULAS.contains(word) || *word == "get")
+        (is_owed(at) || (is_next && at <= 3 && OPERATIONS.contains(&words[at])))
+            && !words[at..].iter().any(|word| COPULAS.contains(word) || *word == "get")
     })
 }
 

@@ -1,5 +1,6 @@
 //! Sentences, and what kind of sentence one is.
 
+use super::lexicon::COPULAS;
 use super::tokens::{Kind, Token};
 
 /// What is read of the sentence before a mark, in bytes.
@@ -31,14 +32,51 @@ pub(super) fn is_question(sentence: &[Token]) -> bool {
 
 /// A value with a word or two, and a full stop.
 pub(super) fn is_bare(sentence: &[Token]) -> bool {
-    matches!(sentence, [Token { kind: Kind::Found(_), .. }, between @ .., Token { kind: Kind::Stop('.'), .. }] if between.len() <= 2 && words_of(between).len() == between.len())
+    matches!(sentence, [Token { kind: Kind::Found(_), .. }, between @ .., Token { kind: Kind::Stop('.'), .. }] if between.len() <= 2 && words_of(between).len() == between.len() && !words_of(between).iter().any(|word| COPULAS.contains(word)))
 }
 
 pub(super) fn is_yes(sentence: &[Token]) -> bool {
+    if matches!(
+        words_of(sentence)[..],
+        ["it" | "that", "is" | "does" | "was"] | ["it" | "that", "is", "indeed" | "so"]
+    ) {
+        return true;
+    }
     matches!(
         words_of(sentence).first(),
         Some(&("yes" | "yep" | "yeah" | "correct" | "indeed" | "right" | "exactly" | "sure"))
     )
+}
+
+/// "That is 8 more than last week.", "That's well above the 40 she hoped for.": a remark on what was said.
+pub(super) fn is_remark(sentence: &[Token]) -> bool {
+    let words = words_of(sentence);
+    let is_about_it = matches!(words[..], ["that" | "this", "is" | "was", ..] | ["that's", ..]);
+    is_about_it
+        && words.iter().take(6).any(|word| {
+            matches!(
+                *word,
+                "more"
+                    | "less"
+                    | "fewer"
+                    | "higher"
+                    | "lower"
+                    | "above"
+                    | "below"
+                    | "over"
+                    | "under"
+                    | "times"
+                    | "within"
+                    | "greater"
+                    | "twice"
+                    | "half"
+                    | "almost"
+                    | "nearly"
+                    | "smaller"
+                    | "larger"
+            )
+        })
+        && !words.iter().any(|word| matches!(*word, "so" | "total" | "answer"))
 }
 
 /// A sentence that checks or explains what another one says.

@@ -22,6 +22,8 @@ pub(super) struct Term {
     pub(super) next: usize,
     pub(super) items: usize,
     pub(super) is_part: bool,
+    /// What a change led to: "from 70 to 75".
+    pub(super) is_change: bool,
 }
 
 /// What stands between two values.
@@ -127,6 +129,8 @@ pub(super) struct Lead {
     pub(super) is_change: bool,
     /// Any other word than an article does.
     pub(super) has_words: bool,
+    /// The reference is a number, so that of two equations about different things the last one counts.
+    pub(super) wants_number: bool,
 }
 
 /// Reads the value at `index` of `tokens` with all that is joined to it.
@@ -134,6 +138,7 @@ pub(super) fn term(tokens: &[Token], index: usize, lead: Lead, text: &str) -> Op
     let Kind::Found(found) = &tokens.get(index)?.kind else { return None };
     let mut list: Vec<Option<Value>> = Vec::new();
     let mut is_part = found.is_part;
+    let mut is_change = false;
     let (mut current, mut next) = single(tokens, index, found);
     // `+` and `-` wait until products are done: the left side of the last of them.
     let mut pending: Option<(Value, bool)> = None;
@@ -145,28 +150,34 @@ pub(super) fn term(tokens: &[Token], index: usize, lead: Lead, text: &str) -> Op
         next = after;
         match joint {
             Joint::List => {
-                list.push(close(pending.take(), current));
+                let first = close(pending.take(), current);
+                if !(lead.wants_number && are_steps(first.as_ref(), right.as_ref())) {
+                    list.push(first);
+                }
                 current = right;
                 if list.len() >= LIST {
-                    return Some(Term { value: None, next, items: list.len(), is_part });
+                    return Some(Term { value: None, next, items: list.len(), is_part, is_change });
                 }
             }
             Joint::Add | Joint::Subtract => {
                 pending = close(pending.take(), current).map(|value| (value, joint == Joint::Add));
                 current = if pending.is_some() { right } else { None };
             }
-            Joint::Become => current = right,
+            Joint::Become => {
+                is_change = true;
+                current = right;
+            }
             joint => current = combined(joint, current, right),
         }
     }
     let last = close(pending, current);
     if list.is_empty() {
-        return Some(Term { value: last, next, items: 1, is_part });
+        return Some(Term { value: last, next, items: 1, is_part, is_change });
     }
     list.push(last);
     let items = list.len();
     let value = list.into_iter().collect::<Option<Vec<Value>>>().map(flattened);
-    Some(Term { value, next, items, is_part })
+    Some(Term { value, next, items, is_part, is_change })
 }
 
 fn flattened(items: Vec<Value>) -> Value {
@@ -256,7 +267,7 @@ pub(super) fn words_from(tokens: &[Token], index: usize) -> Vec<&str> {
 
 /// How the value that ends before `next` is joined to another one, and where that stands.
 fn joint(tokens: &[Token], next: usize, lead: Lead, text: &str) -> Option<(Joint, usize)> {
-    let Lead { is_adjunct, is_led, is_change, has_words } = lead;
+    let Lead { is_adjunct, is_led, is_change, has_words, .. } = lead;
     let is_found = |index: usize| matches!(tokens.get(index).map(|token| &token.kind), Some(Kind::Found(_)));
     let right = words_from(tokens, next);
     let after_words = next + right.len();
@@ -394,8 +405,16 @@ fn joint(tokens: &[Token], next: usize, lead: Lead, text: &str) -> Option<(Joint
     Some((joint, second))
 }
 
+/// Two equations of which the second follows: "2x + 4 = 100 and x = 48".
+fn are_steps(first: Option<&Value>, second: Option<&Value>) -> bool {
+    match (first, second) {
+        (Some(Value::Chain(first, _)), Some(Value::Chain(second, _))) => first.first() != second.first(),
+        _ => false,
+    }
+}
+
 /// Whether the words behind a number go on with a verb of which it is the subject: "36 are left", "36 apples remain".
-fn is_statement(after: &[&str]) -> bool {
+pub(super) fn is_statement(after: &[&str]) -> bool {
     let verb = after.iter().take(3).position(|word| {
         COPULAS.contains(word)
             || matches!(
@@ -411,12 +430,13 @@ fn is_statement(after: &[&str]) -> bool {
                     | "go"
                     | "went"
             )
+            || (word.len() > 4 && word.ends_with("ed"))
     });
     verb.is_some_and(|verb| !after[..verb].contains(&"of"))
 }
 
 /// "5 fewer than Tom", "3 times as many"
-fn is_compared(after: &[&str]) -> bool {
+pub(super) fn is_compared(after: &[&str]) -> bool {
     after.iter().take(3).any(|word| {
         matches!(
             *word,

@@ -2,8 +2,8 @@
 //! nothing, whatever it is.
 
 use super::lexicon::{
-    ADJUNCTS, BOUNDS, CHANGES, CLAUSES, COPULAS, EXCLUDED, FAULTS, GLUE, NEGATIONS, PLAIN, Pattern,
-    STRETCHES, SUPPOSED,
+    ADJUNCTS, BOUNDS, CHANGES, CLAUSES, COPULAS, DIRECTIONS, EXCLUDED, FAULTS, GLUE, NEEDS, NEGATIONS, PLAIN,
+    Pattern, STRETCHES, SUPPOSED,
 };
 
 /// Whether the words before a number make it a bound, a part, or an example of what is meant.
@@ -26,6 +26,9 @@ pub(super) fn is_bound(left: &[&str]) -> bool {
             "up",
             "to",
         ] => true,
+        // "brought it up to 100", but "it takes up to 100"
+        [.., "takes" | "took" | "take" | "get" | "gets" | "got", "up", "to"] => false,
+        [ref before @ .., "up", "to"] => has_change(before),
         _ => false,
     };
     reaching(left).any(|at| !is_idle(at - 1) && BOUNDS.iter().any(|pattern| ends_with(&left[..at], pattern)))
@@ -147,25 +150,37 @@ pub(super) fn is_verb(word: &str) -> bool {
 
 /// Whether a number behind these words, which follow another number, belongs to what is done with that one: "36 ways to
 /// pick 2 of them", "36 ways of picking 2", but not "add 9 to get 36".
-pub(super) fn is_purpose(left: &[&str]) -> bool {
+pub(super) fn is_purpose(left: &[&str], is_need: bool) -> bool {
     const RESULTS: &[&str] = &[
         "get", "obtain", "find", "produce", "arrive", "reach", "end", "form", "leave", "see", "conclude",
         "receive",
     ];
-    let needs = left.iter().any(|word| matches!(*word, "need" | "needs" | "needed" | "short" | "missing"));
     // Behind a further verb, or an equals sign, something is said again.
     let from =
         left.iter().rposition(|word| COPULAS.contains(word)).map_or(0, |verb| left.len().min(verb + 1));
     left[from..].windows(2).any(|pair| match pair {
         ["to", verb] => {
-            !(is_glue(verb)
-                || PLAIN.contains(verb)
-                || RESULTS.contains(verb) && !needs
-                || verb.ends_with('s'))
+            if is_need {
+                !(is_glue(verb) || matches!(*verb, "be"))
+            } else {
+                !(is_glue(verb) || PLAIN.contains(verb) || RESULTS.contains(verb) || verb.ends_with('s'))
+            }
         }
-        ["of" | "for", verb] => verb.len() > 5 && verb.ends_with("ing"),
+        ["of" | "for" | "by" | "from" | "without" | "when" | "while", verb] => {
+            verb.len() > 5 && verb.ends_with("ing")
+        }
+        // "4 more would bring it to 48"
+        ["bring" | "brings" | "make" | "makes" | "take" | "takes" | "get" | "gets", _] => is_need,
         _ => false,
     })
+}
+
+/// Whether a number is what is lacking: "needs 4", "is missing 4", "4 more".
+pub(super) fn is_need(left: &[&str], right: &[&str]) -> bool {
+    let glue =
+        left.iter().rev().take_while(|word| is_glue(word) || matches!(**word, "another" | "at")).count();
+    left[..left.len() - glue].last().is_some_and(|word| NEEDS.contains(word))
+        || (left.is_empty() && matches!(right.first(), Some(&("more" | "extra" | "further" | "additional"))))
 }
 
 fn ends_with(words: &[&str], pattern: Pattern) -> bool {
@@ -285,6 +300,62 @@ pub(super) fn is_telling(word: &str) -> bool {
 
 /// Whether a verb of change stands before a number: "rose from 70", "is up 5".
 pub(super) fn is_change(left: &[&str]) -> bool {
-    CHANGES.iter().any(|pattern| (0..left.len()).any(|at| starts_with(&left[at..], pattern)))
+    (has_change(left) || left.iter().any(|word| DIRECTIONS.contains(word)))
         && !left.iter().any(|word| STRETCHES.contains(word))
+        && !matches!(left, [.., "take" | "takes", "from"])
+}
+
+fn has_change(left: &[&str]) -> bool {
+    left.iter().any(|word| CHANGES.iter().any(|pattern| matches(&[word], pattern)))
+}
+
+/// Whether a number is where a change starts: "rose from 75", "is up from 30".
+pub(super) fn is_start(left: &[&str]) -> bool {
+    matches!(left, [.., "from"]) && is_change(left)
+}
+
+/// Whether the words before a number only compare what was said before it: "40, up from 30", "40, from 70 to 75".
+pub(super) fn is_comparing(left: &[&str]) -> bool {
+    const OPENINGS: &[Pattern] = &[
+        "up|down|back from",
+        "from",
+        "compared to|with",
+        "as against",
+        "against",
+        "well|far|just|still under|over|above|below|short",
+    ];
+    left.len() <= 6 && OPENINGS.iter().any(|pattern| starts_with(left, pattern))
+}
+
+/// Whether the words behind a number call it a result: "48 in all".
+pub(super) fn is_summing_up(right: &[&str]) -> bool {
+    right.iter().take(4).any(|word| {
+        matches!(*word, "all" | "total" | "altogether" | "overall" | "answer" | "result" | "together")
+    })
+}
+
+/// Whether a word between a preposition and its number says nothing: "from the original 100".
+pub(super) fn is_light(word: &str) -> bool {
+    is_article(word) || (is_glue(word) && !is_behind(word) && !COPULAS.contains(&word))
+}
+
+/// Whether the words before a number only say what to do with it: "start with 48", "substitute 48".
+pub(super) fn is_plan(left: &[&str], clause: usize) -> bool {
+    const OPENERS: &[&str] = &[
+        "first", "now", "then", "so", "we", "you", "let's", "to", "and", "next", "just", "can", "could",
+        "let", "us",
+    ];
+    const PLANS: &[Pattern] = &[
+        "start|begin with|from|at|off",
+        "plug in|into",
+        "substitute|try|test|check|pick|consider|insert|suppose|imagine",
+        "set x|n|y|k|it to",
+        "round|take",
+    ];
+    let said = &left[left.iter().take_while(|word| OPENERS.contains(word)).count()..];
+    let is_order = PLANS.iter().any(|pattern| {
+        starts_with(said, pattern) && said[pattern.split(' ').count()..].iter().all(|word| is_light(word))
+    });
+    // "pick any number, say 48"
+    (is_order && !matches!(left, ["we", "take"] | ["to", ..])) || (clause > 0 && left == ["say"])
 }
