@@ -219,7 +219,8 @@ impl Reference {
         if !self.is_text() && (is_thousands || prose::has_words(&text)) {
             return None;
         }
-        read(&text, self.grouped).filter(|value| self.is_text() || !is_mere_words(value))
+        let text = if self.is_number { prose::without_unit(&text) } else { &text };
+        read(text, self.grouped).filter(|value| self.is_text() || !is_mere_words(value))
     }
 }
 

@@ -10,7 +10,6 @@ use super::term::{Term, words_from};
 
 use super::tokens::{Kind, Token, scaled};
 
-use super::retraction::is_unfinished;
 use super::{negation, words};
 
 use crate::syntax::{Expr, Value};
@@ -131,7 +130,8 @@ pub(super) fn claim(
         rank = rank.min(Rank::Adjunct);
     }
     // "page 36", "divide 48 by the number of guests"
-    let is_planned = words::is_plan(&clause.left, clause.number) || is_unfinished(&right);
+    let is_planned =
+        words::is_plan(&clause.left, clause.number) || negation::is_unfinished_later(tokens, term.next);
     if is_planned
         || left.last().is_some_and(|word| LABELS.contains(word))
         || is_operand(&left, &right)

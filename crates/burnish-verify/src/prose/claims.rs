@@ -225,6 +225,7 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 let is_chain = matches!(claim.value, Some(Value::Chain(..)));
                 claim.is_led = is_chain || clause.left.iter().any(|word| COPULAS.contains(word));
                 claim.has_verb = claim.is_led || clause.left.iter().any(|word| words::is_verb(word));
+                claim.is_supposed &= !is_chain;
                 if clause.after_dash && claim.rank == Rank::Aside && (takes_back || is_chain) {
                     claim.rank = Rank::Main;
                 }
@@ -233,6 +234,7 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     Some("second" | "minute" | "hour" | "day" | "week" | "month" | "year")
                 );
                 claim.is_behind = !is_chain
+                    && !term.is_change
                     && clause
                         .left
                         .iter()
@@ -300,7 +302,8 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     });
                 let is_comparison = clause.left.is_empty() && clause.number > 0 && claim.value.is_none();
                 let behind = words_from(tokens, term.next);
-                let is_apposed = index > 0
+                let is_apposed = clause.has_value
+                    && index > 0
                     && matches!(tokens[index - 1].kind, Kind::Comma)
                     && !is_chain
                     && !claim.takes_back
@@ -322,7 +325,7 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     || (clause.has_value && (is_span || words::is_purpose(&clause.left, clause.is_need)))
                     || (is_comparison
                         && found.last().is_some_and(|last| last.has_verb && last.value.is_some()));
-                let is_result = clause.left.contains(&"equals");
+                let is_result = clause.left.contains(&"equals") || term.is_change;
                 let is_adjunct = (is_adjunct || is_set_back) && !is_result;
                 if is_adjunct && !is_chain && clause.rank == Rank::Main && claim.rank == Rank::Main {
                     claim.rank = Rank::Adjunct;

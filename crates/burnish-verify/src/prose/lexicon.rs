@@ -489,6 +489,7 @@ pub(super) const GLUE: &[&str] = &[
 
 /// Verbs of change: "rose from 70 to 75", "was cut by 5 to 75". What they lead to is the number.
 pub(super) const CHANGES: &[Pattern] = &[
+    "double|doubles|doubled|triple|triples|tripled|halve|halves|halved|quadruples|quadrupled",
     "rise|rises|rose|risen|rising|climb|climbs|climbed|climbing|grow|grows|grew|grown|growing",
     "fall|falls|fell|fallen|falling|drop|drops|dropped|dropping|sink|sinks|sank|sunk|plunges|plunged",
     "increase|increases|increased|increasing|decrease|decreases|decreased|decreasing",
@@ -589,6 +590,7 @@ pub(super) const TENS: &[&str] =
 
 /// Verbs and phrases by which someone else states a number: "her brother says 42".
 pub(super) const REPORTING: &[&str] = &[
+    "argue",
     "mentions",
     "states",
     "asks",
@@ -613,8 +615,6 @@ pub(super) const REPORTING: &[&str] = &[
     "announced",
     "told",
     "tells",
-    "wrote",
-    "writes",
     "reported",
     "reports",
     "supposed",

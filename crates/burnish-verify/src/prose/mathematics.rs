@@ -287,7 +287,7 @@ impl Scanner<'_> {
 }
 
 /// An equation without the one letter of a unit at its end: `10 + 38 = 48 m`.
-fn without_unit(source: &str) -> &str {
+pub(crate) fn without_unit(source: &str) -> &str {
     let bare = source.trim_end_matches(['²', '³']);
     let number = bare.strip_suffix([' ']).unwrap_or(bare).strip_suffix(['m', 'g', 's', 'l', 'L', 'h']);
     match number.and_then(|number| number.strip_suffix(' ')) {

@@ -23,6 +23,7 @@ mod term;
 mod tokens;
 mod words;
 
+pub(crate) use mathematics::without_unit;
 pub(crate) use numerals::in_digits;
 
 use choose::{Outcome, chosen};
@@ -208,7 +209,6 @@ fn is_cut_off(tokens: &[tokens::Token]) -> bool {
                     | "and"
                     | "plus"
                     | "minus"
-                    | "times"
                     | "because"
                     | "or"
             ) && !matches!(tokens, [.., tokens::Token { kind: Kind::Word(it), .. }, _] if matches!(it.as_str(), "it" | "that" | "this" | "there" | "answer"))

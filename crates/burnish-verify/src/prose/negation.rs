@@ -4,6 +4,7 @@ use super::lexicon::{
     ATTITUDES, COPULAS, FAULTED, FAULTS, NEGATIONS, OWN_REPORTERS, PLAIN, REPORTING, SAYING, SPEAKERS,
     SUPPOSED,
 };
+use super::retraction::is_unfinished;
 use super::tokens::{Kind, Token};
 use super::words::{is_glue, is_nothing_else};
 
@@ -99,10 +100,11 @@ pub(super) fn is_reported(left: &[&str]) -> bool {
                 *word,
                 "would" | "might" | "could" | "may" | "will" | "once" | "still" | "first" | "all" | "at"
             )
-            || is_glue(word)
+            || (is_glue(word) && !SPEAKERS.contains(word))
     };
     let subject = left[..at].iter().rev().find(|word| !is_between(word)).copied();
-    let is_base = matches!(left[at], "say" | "claim" | "think" | "believe" | "guess" | "wish" | "hope");
+    let is_base =
+        matches!(left[at], "say" | "argue" | "claim" | "think" | "believe" | "guess" | "wish" | "hope");
     match subject {
         // "I thought it was 40", but "I think it is 40".
         Some("i" | "we") => {
@@ -287,6 +289,16 @@ fn rest_contradicts(right: &[&str]) -> bool {
     at.is_some_and(|at| {
         !right[..at].iter().any(|word| matches!(*word, "no" | "without") || NEGATIONS.contains(word))
     })
+}
+
+/// Whether a later clause of the sentence says that something is still to be done: "to which the tax has to be added".
+pub(super) fn is_unfinished_later(tokens: &[Token], next: usize) -> bool {
+    let rest = tokens.iter().skip(next).take(20).map_while(|token| match &token.kind {
+        Kind::Word(word) => Some(word.as_str()),
+        Kind::Comma | Kind::Dash => Some(","),
+        _ => None,
+    });
+    rest.collect::<Vec<_>>().split(|word| *word == ",").any(is_unfinished)
 }
 
 /// Whether a later clause takes a value back before another one is named: "but that's not it", "or so I thought".

@@ -284,7 +284,10 @@ fn is_judged_wrong(said: &[&str]) -> bool {
 pub(super) fn is_unfinished(words: &[&str]) -> bool {
     let is_owed = |at: usize| {
         words[at.saturating_sub(5)..at].iter().any(|word| {
-            matches!(*word, "need" | "needs" | "have" | "must" | "remains" | "left" | "still" | "let's")
+            matches!(
+                *word,
+                "need" | "needs" | "have" | "has" | "must" | "remains" | "left" | "still" | "let's"
+            )
         })
     };
     let is_operation = |word: &&str| {

@@ -267,7 +267,7 @@ pub(super) fn words_from(tokens: &[Token], index: usize) -> Vec<&str> {
 
 /// How the value that ends before `next` is joined to another one, and where that stands.
 fn joint(tokens: &[Token], next: usize, lead: Lead, text: &str) -> Option<(Joint, usize)> {
-    let Lead { is_adjunct, is_led, is_change, has_words, .. } = lead;
+    let Lead { is_adjunct, is_led, is_change, has_words, wants_number } = lead;
     let is_found = |index: usize| matches!(tokens.get(index).map(|token| &token.kind), Some(Kind::Found(_)));
     let right = words_from(tokens, next);
     let after_words = next + right.len();
@@ -298,12 +298,20 @@ fn joint(tokens: &[Token], next: usize, lead: Lead, text: &str) -> Option<(Joint
                     | ["or", "maybe" | "possibly" | "perhaps" | "even"]
             );
             // "40, 5 fewer than Tom": a remark.
-            let is_statement = is_found(second) && {
-                let after = words_from(tokens, second + 1);
-                after.first().is_some_and(|word| COPULAS.contains(word))
-                    || is_compared(&after)
-                    || (!lead.is_empty() && has_words && is_statement(&after))
+            // "is wrapped 8, 12 - 8 = 4": an equation behind a mere number starts anew.
+            let is_equation = |at: usize| {
+                matches!(&tokens[at].kind, Kind::Found(Found { value: Some(Value::Chain(..)), .. }))
             };
+            let starts_anew =
+                wants_number && is_found(second) && is_equation(second) && !is_equation(next - 1);
+            let is_statement = starts_anew
+                || is_found(second) && {
+                    let after = words_from(tokens, second + 1);
+                    after.first().is_some_and(|word| COPULAS.contains(word))
+                        || is_compared(&after)
+                        || matches!(after[..], ["of", "which" | "whom" | "them" | "these", ..])
+                        || (!lead.is_empty() && has_words && is_statement(&after))
+                };
             return (is_list
                 && is_found(second)
                 && !is_adjunct

@@ -317,6 +317,10 @@ pub(super) fn is_start(left: &[&str]) -> bool {
 /// Whether the words before a number only compare what was said before it: "40, up from 30", "40, from 70 to 75".
 pub(super) fn is_comparing(left: &[&str]) -> bool {
     const OPENINGS: &[Pattern] = &[
+        "including|excluding|counting|with|each|besides",
+        "not including|counting",
+        "of which",
+        "twice|double|half|thrice what|as|the|that",
         "up|down|back from",
         "from",
         "compared to|with",
@@ -324,11 +328,17 @@ pub(super) fn is_comparing(left: &[&str]) -> bool {
         "against",
         "well|far|just|still under|over|above|below|short",
     ];
-    left.len() <= 6 && OPENINGS.iter().any(|pattern| starts_with(left, pattern))
+    left.len() <= 7
+        && !left.iter().any(|word| COPULAS.contains(word))
+        && OPENINGS.iter().any(|pattern| starts_with(left, pattern))
 }
 
 /// Whether the words behind a number call it a result: "48 in all".
 pub(super) fn is_summing_up(right: &[&str]) -> bool {
+    // "40 before tax, 44 after": the other case.
+    if matches!(right, ["after" | "before" | "otherwise" | "with" | "without", ..]) {
+        return true;
+    }
     right.iter().take(4).any(|word| {
         matches!(*word, "all" | "total" | "altogether" | "overall" | "answer" | "result" | "together")
     })
