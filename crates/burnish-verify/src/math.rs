@@ -219,7 +219,7 @@ impl Reference {
         if !self.is_text() && (is_thousands || prose::has_words(&text)) {
             return None;
         }
-        let text = if self.is_number { prose::without_unit(&text) } else { &text };
+        let text = if self.is_number { exclaimed(prose::without_unit(&text)) } else { &text };
         read(text, self.grouped).filter(|value| self.is_text() || !is_mere_words(value))
     }
 }
@@ -267,6 +267,16 @@ fn without_label(response: &str) -> &str {
     match inner.as_bytes() {
         [b'a'..=b'h', b')', b' ', ..] => inner[2..].trim_start(),
         _ => response,
+    }
+}
+
+/// "36!" is an exclamation: the factorial of more than 20 is nobody's answer.
+fn exclaimed(text: &str) -> &str {
+    match text.strip_suffix('!') {
+        Some(number) if number.trim_start_matches('$').parse::<f64>().is_ok_and(|number| number > 20.0) => {
+            number
+        }
+        _ => text,
     }
 }
 

@@ -4,7 +4,7 @@ use super::behind::{is_bound_after, is_called_bound};
 use super::claims::{Claim, Rank};
 use super::clause::{Clause, is_polite};
 
-use super::lexicon::{CLAUSES, COPULAS, LABELS, NEGATIONS, OPERATIONS};
+use super::lexicon::{CLAUSES, COPULAS, LABELS, NEGATIONS, OPERATIONS, STREETS};
 
 use super::term::{Term, words_from};
 
@@ -41,6 +41,9 @@ pub(super) fn claim(
             | ["which" | "that" | "this" | "it", ref rest @ ..] => rest,
             ref rest => rest,
         };
+        if matches!(aside[..], ["doubled" | "tripled" | "halved" | "squared" | "cubed" | "quadrupled"]) {
+            value = None;
+        }
         let is_end =
             !matches!(tokens.get(beyond + aside.len()).map(|token| &token.kind), Some(Kind::Found(_)));
         is_negated |=
@@ -52,7 +55,7 @@ pub(super) fn claim(
         {
             value = None;
         }
-    } else if matches!(tail[..], ["which", ..]) {
+    } else if matches!(tail[..], ["which" | "given", ..]) {
         is_negated |= negation::is_rejected(&tail[1..]);
     }
     is_negated |= negation::is_taken_back_later(tokens, term.next);
@@ -85,7 +88,8 @@ pub(super) fn claim(
     if is_list_of || is_called_bound(&right) || words::is_bound(&left) || is_bound_after(&right) {
         value = None;
     }
-    match multiple(&left) {
+    let is_after_word = index > 0 && matches!(tokens[index - 1].kind, Kind::Word(_));
+    match multiple(&left).filter(|_| is_after_word) {
         Some((top, bottom)) => {
             value =
                 value.map(|value| scaled(value, &num_rational::BigRational::new(top.into(), bottom.into())))
@@ -132,7 +136,14 @@ pub(super) fn claim(
     // "page 36", "divide 48 by the number of guests"
     let is_planned =
         words::is_plan(&clause.left, clause.number) || negation::is_unfinished_later(tokens, term.next);
+    let is_street = right.iter().take(3).any(|word| STREETS.contains(word));
+    let is_numbered =
+        matches!(left[..], [.., verb, "number"] if !words::is_light(verb) && !COPULAS.contains(&verb));
+    let is_compound = term.is_part && matches!(left.last(), Some(&("the" | "this" | "his" | "her" | "that")));
     if is_planned
+        || is_street
+        || is_numbered
+        || is_compound
         || left.last().is_some_and(|word| LABELS.contains(word))
         || is_operand(&left, &right)
         || (words::is_start(&left) && !term.is_change)
@@ -188,7 +199,8 @@ pub(super) fn claim(
         end: tokens[index].end,
         rank,
         is_negated,
-        is_supposed: negation::is_supposed(&left) && !left.contains(&"now"),
+        is_supposed: (negation::is_supposed(&left) && !left.contains(&"now"))
+            || matches!(right[..], [.., "before" | "earlier" | "previously" | "originally" | "initially"]),
         is_reported: negation::is_reported(&clause.left),
         is_tentative: clause.is_unless
             || left.iter().rev().take(2).any(|word| {

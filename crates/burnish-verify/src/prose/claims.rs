@@ -251,6 +251,7 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 }
                 claim.is_attached = clause.has_value
                     && matches!(clause.left[..], [.., "with" | "for" | "against"])
+                    && !clause.left.contains(&"and")
                     && !clause.left.iter().any(|word| words::is_verb(word) || words::is_change(&[word]))
                     && !matches!(&claim.value, Some(Value::Quantity { unit: Some(unit), .. }) if unit.name == "dollar");
                 claim.has_lead = !clause.left.is_empty();
@@ -265,8 +266,22 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                         && clause.left.first().is_some_and(|word| COPULAS.contains(word)));
                 // "36 is divisible by 4"
                 let is_predicate = clause.has_value
-                    && claim.value.is_none()
-                    && clause.left.first().is_some_and(|word| COPULAS.contains(word))
+                    && !term.is_change
+                    && !clause.left.iter().any(|word| {
+                        matches!(
+                            *word,
+                            "total"
+                                | "sum"
+                                | "result"
+                                | "about"
+                                | "equal"
+                                | "gives"
+                                | "and"
+                                | "or"
+                                | "equals"
+                        )
+                    })
+                    && clause.left.first().is_some_and(|word| matches!(*word, "is" | "are" | "was" | "were"))
                     && clause.left.len() > 1
                     && words::is_behind(clause.left[clause.left.len() - 1])
                     && found.last().is_some_and(|last| last.value.is_some() && !last.is_negated);

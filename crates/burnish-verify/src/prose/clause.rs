@@ -41,6 +41,17 @@ impl<'a> Clause<'a> {
             self.left.push(word);
             return;
         }
+        // "not yet 36"
+        if word == "yet" && self.left.last().is_some_and(|last| NEGATIONS.contains(last) || *last == "as") {
+            self.left.push(word);
+            return;
+        }
+        // "in case it is 36"
+        if word == "case" && self.left.last() == Some(&"in") && !following.is_empty() && following[0] != "of"
+        {
+            self.open(Rank::Condition, found.is_empty());
+            return;
+        }
         let is_tail = matches!(self.left.last(), Some(&("or" | "and"))) && word == "so";
         if is_tail
             || (word == "so"

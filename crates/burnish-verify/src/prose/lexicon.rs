@@ -404,6 +404,7 @@ pub(super) const PLAIN: &[&str] = &[
 
 /// Verbs and adjectives through which a negation reaches into the clause that they govern.
 pub(super) const ATTITUDES: &[&str] = &[
+    "tell",
     "think",
     "believe",
     "say",
@@ -679,6 +680,18 @@ pub(super) const OWN_REPORTERS: &[&str] = &[
 
 /// Nouns whose number is a name: "page 36".
 pub(super) const LABELS: &[&str] = &[
+    "psalm",
+    "verse",
+    "act",
+    "scene",
+    "article",
+    "paragraph",
+    "appendix",
+    "item",
+    "interstate",
+    "terminal",
+    "hall",
+    "suite",
     "page",
     "pages",
     "step",
@@ -717,3 +730,6 @@ pub(super) const NEEDS: &[&str] = &[
     "need", "needs", "needed", "lack", "lacks", "want", "wants", "require", "requires", "required",
     "missing", "takes", "take", "save", "short", "misses",
 ];
+
+/// Behind a number: it is an address.
+pub(super) const STREETS: &[&str] = &["street", "avenue", "ave", "boulevard", "blvd"];

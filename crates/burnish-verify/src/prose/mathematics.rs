@@ -277,7 +277,15 @@ impl Scanner<'_> {
                 continue;
             }
             // `(18)` in running text is an aside and no product.
-            if source.starts_with('(') && is_plain && !source.contains(',') {
+            let is_measure = source.split_once(' ').is_some_and(|(number, unit)| {
+                is_plain_number(number) && unit.trim_end_matches(')').chars().all(char::is_alphabetic)
+            });
+            let is_plain_aside = is_plain || is_measure;
+            // "48 (6 × 8)" is no product.
+            if source.contains(" (") && source.starts_with(|c: char| c.is_ascii_digit()) {
+                continue;
+            }
+            if source.starts_with('(') && is_plain_aside && !source.contains(',') {
                 continue;
             }
             return Some((self.at + source.len(), Found { value: Some(value), is_plain, is_part: false }));

@@ -59,6 +59,11 @@ pub(super) fn is_negated(left: &[&str]) -> bool {
     }) {
         return false;
     }
+    if matches!(after, ["all" | "every" | "each" | "yet" | "even", ..])
+        && after.iter().skip(1).all(|word| is_glue(word))
+    {
+        return true;
+    }
     let is_carried = after.iter().take(3).any(|word| ATTITUDES.contains(word));
     let is_double = left[..at].iter().any(|word| NEGATIONS.contains(word));
     let is_cut = left[at] != "nobody"
@@ -209,6 +214,11 @@ pub(super) fn is_rejected(right: &[&str]) -> bool {
             )
         )
         || matches!(right, ["no" | "not" | "nope"] | ["not", "quite" | "really"])
+    {
+        return true;
+    }
+    if matches!(right, ["is" | "was", "a" | "just" | "only" | "merely", ..])
+        && right.iter().take(5).any(|word| matches!(*word, "guess" | "conjecture" | "hunch" | "placeholder"))
     {
         return true;
     }

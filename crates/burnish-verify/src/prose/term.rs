@@ -221,6 +221,11 @@ fn single(tokens: &[Token], index: usize, found: &Found) -> (Option<Value>, usiz
             break;
         }
     }
+    // "12 degrees below zero"
+    if matches!(words_from(tokens, next)[..], [_, "below", "zero", ..]) {
+        value = value.map(|value| scaled(value, &crate::work::rational(-1)));
+        next += 3;
+    }
     // "7 and a half"
     let right = words_from(tokens, next);
     let half = right.iter().position(|word| *word == "and").filter(|at| *at <= 1).map(|at| &right[at..]);
@@ -325,7 +330,8 @@ fn joint(tokens: &[Token], next: usize, lead: Lead, text: &str) -> Option<(Joint
             let is_apart = text[tokens[next].start..tokens[next].end].contains(['→', '>', '⇒']);
             let is_spaced =
                 text[..tokens[next].start].ends_with(' ') && text[tokens[next].end..].starts_with(' ');
-            let is_dash = is_spaced && text[tokens[next].start..].starts_with('—');
+            let is_dash = text[tokens[next].start..].starts_with("..")
+                || is_spaced && text[tokens[next].start..].starts_with('—');
             let is_range = !is_sum
                 && !is_apart
                 && !is_dash

@@ -31,6 +31,16 @@ pub(super) fn is_bound(left: &[&str]) -> bool {
         [ref before @ .., "up", "to"] => has_change(before),
         _ => false,
     };
+    // "fewer people than 36"
+    if let [before @ .., "than"] = left
+        && before
+            .iter()
+            .rev()
+            .take(4)
+            .any(|word| matches!(*word, "more" | "fewer" | "less" | "greater" | "higher" | "lower"))
+    {
+        return true;
+    }
     reaching(left).any(|at| !is_idle(at - 1) && BOUNDS.iter().any(|pattern| ends_with(&left[..at], pattern)))
 }
 
@@ -340,7 +350,21 @@ pub(super) fn is_summing_up(right: &[&str]) -> bool {
         return true;
     }
     right.iter().take(4).any(|word| {
-        matches!(*word, "all" | "total" | "altogether" | "overall" | "answer" | "result" | "together")
+        matches!(
+            *word,
+            "all"
+                | "now"
+                | "today"
+                | "left"
+                | "remaining"
+                | "eventually"
+                | "total"
+                | "altogether"
+                | "overall"
+                | "answer"
+                | "result"
+                | "together"
+        )
     })
 }
 
