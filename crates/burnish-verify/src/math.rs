@@ -220,7 +220,9 @@ impl Reference {
             return None;
         }
         let text = if self.is_number { exclaimed(prose::without_unit(&text)) } else { &text };
-        read(text, self.grouped).filter(|value| self.is_text() || !is_mere_words(value))
+        read(text, self.grouped)
+            .map(|value| if self.is_number { last_step(value) } else { value })
+            .filter(|value| self.is_text() || !is_mere_words(value))
     }
 }
 
@@ -268,6 +270,29 @@ fn without_label(response: &str) -> &str {
         [b'a'..=b'h', b')', b' ', ..] => inner[2..].trim_start(),
         _ => response,
     }
+}
+
+/// The last of several equations: "35 - 12 = 23, 23 + 4 = 27".
+fn last_step(value: Value) -> Value {
+    match value {
+        Value::List(mut items) if are_steps(&items) => match items.pop() {
+            Some(last) => last,
+            None => Value::List(items),
+        },
+        other => other,
+    }
+}
+
+/// Whether equations follow from each other, rather than to give one thing several values.
+fn are_steps(items: &[Value]) -> bool {
+    let left = |value: &Value| match value {
+        Value::Chain(sides, _) => sides.first().cloned(),
+        _ => None,
+    };
+    items.len() > 1
+        && items.windows(2).all(|pair| {
+            left(&pair[0]).is_some() && left(&pair[1]).is_some() && left(&pair[0]) != left(&pair[1])
+        })
 }
 
 /// "36!" is an exclamation: the factorial of more than 20 is nobody's answer.

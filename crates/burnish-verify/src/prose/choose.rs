@@ -60,9 +60,7 @@ pub(super) fn chosen(found: &[Claim], mark: Option<usize>, text: &str) -> Outcom
     }
     // "18, maybe 20" gives two answers.
     let other = marked.last().filter(|last| {
-        pick.is_some_and(|pick| last.start > pick.start)
-            && last.is_tentative
-            && matches!(last.rank, Rank::Main | Rank::Condition)
+        pick.is_some_and(|pick| last.start > pick.start) && last.is_tentative && last.rank != Rank::Adjunct
     });
     // "Could be 18, could be 20" as well.
     let other = other.or_else(|| {

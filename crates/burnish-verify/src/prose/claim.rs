@@ -137,8 +137,10 @@ pub(super) fn claim(
     let is_planned =
         words::is_plan(&clause.left, clause.number) || negation::is_unfinished_later(tokens, term.next);
     let is_street = right.iter().take(3).any(|word| STREETS.contains(word));
-    let is_numbered =
-        matches!(left[..], [.., verb, "number"] if !words::is_light(verb) && !COPULAS.contains(&verb));
+    let is_numbered = matches!(
+        left[..],
+        [.., "wears" | "wore" | "jersey" | "bus" | "room" | "house" | "phone" | "player", "number"]
+    );
     let is_compound = term.is_part && matches!(left.last(), Some(&("the" | "this" | "his" | "her" | "that")));
     if is_planned
         || is_street
@@ -169,7 +171,9 @@ pub(super) fn claim(
             ["what", "you" | "we" | "one" | "they" | "people", "get" | "gets" | "would" | "obtain" | "find"]
         )
     }) && tail.first().is_some_and(|word| matches!(*word, "if" | "when"));
-    is_negated |= is_pitfall;
+    // "27 would only be right if she had kept them"
+    let is_unmet = matches!(right[..], ["would", ..]) && tail.first() == Some(&"if");
+    is_negated |= is_pitfall || is_unmet;
     let is_unreal = clause.is_unreal
         && left.iter().any(|word| {
             matches!(*word, "would" | "could" | "she'd" | "he'd" | "they'd" | "we'd" | "it'd" | "might")
@@ -303,7 +307,9 @@ fn named(tokens: &[Token], next: usize) -> bool {
     let links = before.iter().any(|word| COPULAS.contains(word) || matches!(*word, "be" | "as" | "="));
     links
         && !before.iter().any(|word| {
-            NEGATIONS.contains(word) || matches!(*word, "wrong" | "incorrect" | "so" | "and" | "but" | "if")
+            matches!(*word, "half" | "part" | "step")
+                || NEGATIONS.contains(word)
+                || matches!(*word, "wrong" | "incorrect" | "so" | "and" | "but" | "if")
         })
         && !words.get(answer + 1).is_some_and(|word| matches!(*word, "is" | "was" | "to"))
         || (links

@@ -116,6 +116,13 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                         .iter()
                         .any(|claim| claim.has_lead && claim.rank == Rank::Main && claim.value.is_some())
                     && is_breakdown(&tokens[index..]);
+                // "It's 27: adding 9 gives 36."
+                let is_explained = token.kind == Kind::Colon
+                    && found.last().is_some_and(|claim| {
+                        claim.is_led && claim.value.is_some() && !claim.is_negated && claim.rank == Rank::Main
+                    })
+                    && index > 0
+                    && matches!(&tokens[index - 1].kind, Kind::Found(found) if found.is_plain);
                 let is_mark = clause
                     .left
                     .last()
@@ -153,6 +160,7 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     });
                 // "42: the product of 6 and 7"
                 let glosses = found.len() == 1
+                    && found[0].value.is_some()
                     && tokens[..index].len() <= 3
                     && matches!(tokens[0].kind, Kind::Found(_))
                     && !words_from(tokens, index + 1).first().is_some_and(|word| {
@@ -169,7 +177,11 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                                 | "therefore"
                         )
                     });
-                clause.rank = if explains || glosses || is_breakdown { Rank::Aside } else { Rank::Main };
+                clause.rank = if explains || glosses || is_breakdown || is_explained {
+                    Rank::Aside
+                } else {
+                    Rank::Main
+                };
                 clause.after_dash = clause.rank == Rank::Aside;
                 clause.is_leading = false;
                 clause.number += 1;
@@ -220,12 +232,16 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 };
                 let mut claim = claim(tokens, index, &term, &clause, wants_number);
                 claim.takes_back = takes_back;
+                if takes_back && claim.rank == Rank::Aside {
+                    claim.rank = Rank::Main;
+                }
                 claim.is_reported |= is_attributed;
                 claim.clause = clause.number;
                 let is_chain = matches!(claim.value, Some(Value::Chain(..)));
                 claim.is_led = is_chain || clause.left.iter().any(|word| COPULAS.contains(word));
                 claim.has_verb = claim.is_led || clause.left.iter().any(|word| words::is_verb(word));
                 claim.is_supposed &= !is_chain;
+                claim.is_reported &= !is_chain;
                 if clause.after_dash && claim.rank == Rank::Aside && (takes_back || is_chain) {
                     claim.rank = Rank::Main;
                 }

@@ -244,6 +244,14 @@ pub(super) const FAULTS: &[&str] = &[
 
 /// What a word of [`FAULTS`] calls wrong where a verb stands between it and the number: "the wrong answer is 7".
 pub(super) const FAULTED: &[&str] = &[
+    "count",
+    "total",
+    "sum",
+    "estimate",
+    "approach",
+    "calculation",
+    "attempt",
+    "price",
     "it\'s",
     "that\'s",
     "this",

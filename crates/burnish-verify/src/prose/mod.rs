@@ -28,7 +28,7 @@ pub(crate) use numerals::in_digits;
 
 use choose::{Outcome, chosen};
 use claims::{Claim, Rank, claims};
-use retraction::{is_no, is_retraction};
+use retraction::{is_doubting, is_no, is_retraction};
 use sentence::{
     is_bare, is_condition, is_question, is_remark, is_support, is_yes, sentence_start, sentences, tail_start,
     words_of,
@@ -133,6 +133,7 @@ pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
     let mut picked: Option<Claim> = None;
     let mut denied: Vec<String> = Vec::new();
     let mut was_retracted = false;
+    let mut is_reopened = false;
     // Whether the sentence before said something of a number.
     let mut was_claimed = true;
     for sentence in &sentences {
@@ -145,7 +146,7 @@ pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
         let is_marked = sentence[0].start < mark;
         if let Some(first) = &picked {
             // What a later sentence takes back, another one may say: "I forgot the tax. It is 8."
-            let is_open = was_retracted || first.is_supposed || first.is_reported;
+            let is_open = was_retracted || is_reopened || first.is_supposed || first.is_reported;
             if is_open
                 && !is_question
                 && let Outcome::Claim(claim) = chosen(&found, None, text)
@@ -163,6 +164,8 @@ pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
                 continue;
             }
             was_claimed = !found.is_empty();
+            // "Wait, I counted one twice. It's 27."
+            is_reopened |= found.is_empty() && is_doubting(sentence);
             if found.iter().any(|claim| claim.is_negated && source(text, claim) == source(text, first))
                 && found.len() == 1
             {

@@ -4,7 +4,7 @@ use super::lexicon::{
     ATTITUDES, COPULAS, FAULTED, FAULTS, NEGATIONS, OWN_REPORTERS, PLAIN, REPORTING, SAYING, SPEAKERS,
     SUPPOSED,
 };
-use super::retraction::is_unfinished;
+use super::retraction::{is_order, is_unfinished};
 use super::tokens::{Kind, Token};
 use super::words::{is_glue, is_nothing_else};
 
@@ -28,6 +28,50 @@ pub(super) fn is_negated(left: &[&str]) -> bool {
         if is_meant || is_undone {
             return !is_undone;
         }
+    }
+    let is_unsupported = left.windows(2).any(|pair| {
+        matches!(
+            pair,
+            [
+                "no",
+                "reason"
+                    | "evidence"
+                    | "indication"
+                    | "proof"
+                    | "sign"
+                    | "support"
+                    | "basis"
+                    | "justification"
+            ]
+        )
+    });
+    let is_empty_subject = match left {
+        ["nothing" | "nobody" | "none", verb, ..] => {
+            !COPULAS.contains(verb) && !is_glue(verb) && !matches!(*verb, "but" | "other" | "else")
+        }
+        ["no", noun, _, ..] => {
+            !matches!(
+                *noun,
+                "matter"
+                    | "doubt"
+                    | "wonder"
+                    | "problem"
+                    | "need"
+                    | "question"
+                    | "surprise"
+                    | "less"
+                    | "fewer"
+                    | "more"
+                    | "other"
+                    | "wait"
+                    | "worries"
+            ) && !left.iter().any(|word| COPULAS.contains(word))
+                && !left.contains(&",")
+        }
+        _ => false,
+    };
+    if is_unsupported || is_empty_subject {
+        return true;
     }
     let is_ruled_out = left.windows(2).any(|pair| {
         matches!(pair[0], "no" | "longer")
@@ -98,6 +142,38 @@ fn is_measured(left: &[&str], at: usize) -> bool {
 /// Whether somebody else states the number, or someone who no longer holds it: "her brother says 42", "I thought it was 42".
 pub(super) fn is_reported(left: &[&str]) -> bool {
     let left = &left[left.iter().rposition(|word| *word == ",").map_or(0, |at| at + 1)..];
+    let is_given_up = left.windows(2).any(|pair| {
+        matches!(
+            pair,
+            ["i" | "we", "almost" | "nearly"]
+                | ["you'd" | "one'd" | "they'd", "think" | "expect" | "guess" | "assume"]
+        )
+    }) || left.windows(3).any(|words| {
+        matches!(
+            words,
+            [
+                "you" | "one" | "they" | "people" | "many",
+                "would" | "might" | "could",
+                "think" | "expect" | "guess" | "assume"
+            ] | [
+                "my" | "our" | "his" | "her" | "their",
+                "first" | "initial" | "original" | "earlier" | "previous",
+                "guess"
+                    | "thought"
+                    | "answer"
+                    | "attempt"
+                    | "estimate"
+                    | "try"
+                    | "count"
+                    | "result"
+                    | "idea"
+                    | "instinct"
+            ]
+        )
+    });
+    if is_given_up {
+        return true;
+    }
     let Some(at) = left.iter().position(|word| REPORTING.contains(word)) else { return false };
     let is_between = |word: &&str| {
         !SPEAKERS.contains(word)
@@ -222,6 +298,9 @@ pub(super) fn is_rejected(right: &[&str]) -> bool {
     {
         return true;
     }
+    if is_partial(right) {
+        return true;
+    }
     if matches!(right, ["falls" | "fell" | "comes" | "came", "short", ..] | ["is" | "was", "far", "from", ..])
     {
         return true;
@@ -293,6 +372,24 @@ pub(super) fn is_rejected(right: &[&str]) -> bool {
     judged || is_singular
 }
 
+/// "27 is only the first step", "27 is half the answer"
+fn is_partial(right: &[&str]) -> bool {
+    let ["is" | "was" | "are", rest @ ..] = right else { return false };
+    let glue = rest
+        .iter()
+        .take_while(|word| {
+            matches!(**word, "only" | "just" | "merely" | "but" | "a" | "an" | "the" | "our" | "one")
+        })
+        .count();
+    match rest[glue..] {
+        ["intermediate" | "partial" | "subtotal" | "preliminary", ..] => true,
+        ["first" | "halfway", "step" | "part" | "half" | "stage", ..] => true,
+        ["part" | "half" | "step" | "beginning" | "start", "of", "the" | "it" | "that" | "what", ..] => true,
+        ["half", "the", ..] => true,
+        _ => false,
+    }
+}
+
 /// "7 contradicts what is given", "7 leads to a contradiction"
 fn rest_contradicts(right: &[&str]) -> bool {
     let at = right.iter().take(5).position(|word| word.starts_with("contradict"));
@@ -305,10 +402,13 @@ fn rest_contradicts(right: &[&str]) -> bool {
 pub(super) fn is_unfinished_later(tokens: &[Token], next: usize) -> bool {
     let rest = tokens.iter().skip(next).take(20).map_while(|token| match &token.kind {
         Kind::Word(word) => Some(word.as_str()),
-        Kind::Comma | Kind::Dash => Some(","),
+        Kind::Comma | Kind::Dash | Kind::Semicolon => Some(","),
         _ => None,
     });
-    rest.collect::<Vec<_>>().split(|word| *word == ",").any(is_unfinished)
+    let rest: Vec<&str> = rest.collect();
+    let mut clauses = rest.split(|word| *word == ",");
+    let is_owed = clauses.next().is_some_and(is_unfinished);
+    is_owed || clauses.any(|clause| is_unfinished(clause) || is_order(clause))
 }
 
 /// Whether a later clause takes a value back before another one is named: "but that's not it", "or so I thought".
@@ -332,6 +432,7 @@ pub(super) fn is_taken_back_later(tokens: &[Token], next: usize) -> bool {
         *word == "but"
             && match rest[..] {
                 ["that's" | "it's", ..] => rejects(&rest),
+                ["i" | "we", "disagree" | "object" | "doubt" | "refuse", ..] => true,
                 ["that" | "this" | "it" | "they" | "i" | "he" | "she", ref rest @ ..] => rejects(rest),
                 [word] => NEGATIONS.contains(&word),
                 [

@@ -105,6 +105,7 @@ const DISCARDS: &[Pattern] = &[
     "i|we take|took back",
     "i|we retract|withdraw",
     "i|we stand corrected",
+    "i|we disagree|object",
     "i|we need|have|must|should|want to redo|restart|recompute|recalculate|rethink|revise|correct",
     "let me|us redo|restart|recompute|recalculate|rethink|revise|start|begin",
     "do not|don't use|trust|count|quote that|this|it|me",
@@ -162,6 +163,7 @@ const GIVING_UP: &[Pattern] = &[
     "something|somewhere|anything else entirely",
     "it's|is|be something else|different",
     "should|must|has|ought be|to higher|lower|larger|smaller|bigger|different|something",
+    "question|problem asks|wants for|about|us",
     "doesn't|don't say|tell|state|mention which|whether",
 ];
 
@@ -369,4 +371,29 @@ pub(super) fn is_corrected(words: &[&str]) -> bool {
                 | "proper"
         )
     }) || matches!(words, ["it" | "that", "is" | "was", ..] | ["the", "answer", ..] | ["that's", ..])
+}
+
+/// "Wait, let me look at this again.": what follows may be another answer, and what was said stands until then.
+pub(super) fn is_doubting(sentence: &[Token]) -> bool {
+    matches!(sentence, [Token { kind: Kind::Word(word), .. }, ..]
+        if matches!(word.as_str(), "wait" | "hmm" | "hm" | "oops" | "hold" | "no" | "sorry" | "actually" | "whoops"))
+}
+
+/// "but add one for the end post", "then multiply by the number of sides"
+pub(super) fn is_order(clause: &[&str]) -> bool {
+    let opening = clause
+        .iter()
+        .take_while(|word| {
+            matches!(
+                **word,
+                "but" | "then" | "and" | "now" | "next" | "we" | "you" | "just" | "don't" | "forget" | "to"
+            )
+        })
+        .count();
+    let said = &clause[opening..];
+    said.first().is_some_and(|word| OPERATIONS.contains(word) && !word.ends_with("ing"))
+        && said.len() > 1
+        && !said
+            .iter()
+            .any(|word| COPULAS.contains(word) || matches!(*word, "get" | "verify" | "check" | "see"))
 }

@@ -104,6 +104,7 @@ pub(super) fn is_support(sentence: &[Token]) -> bool {
                     | "why"
                     | "here's"
                     | "details"
+                    | "indeed"
                     | "workings"
                     | "work"
                     | "working"
@@ -123,6 +124,13 @@ pub(super) fn is_support(sentence: &[Token]) -> bool {
                     | ["you" | "we" | "one", "can" | "could", "also", ..]
                     | ["this" | "that", "is", "because", ..]
                     | ["it's", "because", ..]
+                    | [
+                        "this" | "that" | "it" | "which",
+                        "agrees" | "matches" | "fits" | "checks" | "confirms" | "works",
+                        ..
+                    ]
+                    | ["this" | "that" | "it", "makes", "sense", ..]
+                    | ["this" | "that" | "it", "is", "consistent" | "right" | "correct", ..]
                     | ["let's" | "let", "check" | "verify" | "me", ..]
             )
         }

@@ -137,6 +137,13 @@ impl Scanner<'_> {
             self.at = next;
             return;
         }
+        // What is struck through is not said.
+        if let Some(struck) = rest.strip_prefix("~~")
+            && let Some(length) = struck.find("~~")
+        {
+            self.at += length + 4;
+            return;
+        }
         if c == '<'
             && let Some((length, is_inline)) = tag(rest)
         {
@@ -187,6 +194,8 @@ impl Scanner<'_> {
             }
             '×' | '·' | '⋅' => self.push(Kind::Sign('*'), next),
             '+' | '/' | '÷' | '=' | '^' | '≈' | '±' => self.push(Kind::Sign(c), next),
+            '&' => self.push(Kind::Word("and".to_owned()), next),
+            '~' if self.before().is_some_and(|c| c.is_ascii_digit()) => self.push(Kind::Dash, next),
             '!' if rest.starts_with("!=") => self.push(Kind::Sign('<'), next + 1),
             '<' | '≤' | '>' | '≥' | '≠' => self.push(Kind::Sign('<'), next),
             '~' if after.is_some_and(|c| c.is_ascii_digit() || units::currency(c).is_some()) => {

@@ -32,7 +32,8 @@ pub(super) fn is_bound(left: &[&str]) -> bool {
         _ => false,
     };
     // "fewer people than 36"
-    if let [before @ .., "than"] = left
+    let ends = left.iter().rev().take_while(|word| is_article(word)).count();
+    if let [before @ .., "than"] = &left[..left.len() - ends]
         && before
             .iter()
             .rev()
@@ -330,6 +331,7 @@ pub(super) fn is_comparing(left: &[&str]) -> bool {
         "including|excluding|counting|with|each|besides",
         "not including|counting",
         "of which",
+        "two|three|four|five|six|seven|eight|nine|ten|many times",
         "twice|double|half|thrice what|as|the|that",
         "up|down|back from",
         "from",
