@@ -381,13 +381,13 @@ fn is_partial(right: &[&str]) -> bool {
             matches!(**word, "only" | "just" | "merely" | "but" | "a" | "an" | "the" | "our" | "one")
         })
         .count();
-    match rest[glue..] {
-        ["intermediate" | "partial" | "subtotal" | "preliminary", ..] => true,
-        ["first" | "halfway", "step" | "part" | "half" | "stage", ..] => true,
-        ["part" | "half" | "step" | "beginning" | "start", "of", "the" | "it" | "that" | "what", ..] => true,
-        ["half", "the", ..] => true,
-        _ => false,
-    }
+    matches!(
+        rest[glue..],
+        ["intermediate" | "partial" | "subtotal" | "preliminary", ..]
+            | ["first" | "halfway", "step" | "part" | "half" | "stage", ..]
+            | ["part" | "half" | "step" | "beginning" | "start", "of", "the" | "it" | "that" | "what", ..]
+            | ["half", "the", ..]
+    )
 }
 
 /// "7 contradicts what is given", "7 leads to a contradiction"

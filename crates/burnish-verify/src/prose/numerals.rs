@@ -100,7 +100,7 @@ fn number(words: &[Piece], index: usize, text: &str) -> Option<(u64, usize)> {
     while at == index || is_joined(at) {
         if let Some(small) = small(word(at)) {
             // "five six" are two numbers.
-            let is_next = group % 10 != 0 || (group % 100 != 0 && small >= 10);
+            let is_next = !group.is_multiple_of(10) || (!group.is_multiple_of(100) && small >= 10);
             if is_found && is_next {
                 break;
             }
@@ -116,7 +116,7 @@ fn number(words: &[Piece], index: usize, text: &str) -> Option<(u64, usize)> {
                 group = 0;
             }
         } else if word(at) == "and"
-            && group % 100 == 0
+            && group.is_multiple_of(100)
             && is_found
             && whole + group >= 100
             && small(word(at + 1)).is_some()

@@ -296,7 +296,7 @@ pub(super) fn is_unfinished(words: &[&str]) -> bool {
         OPERATIONS.contains(word)
             || matches!(*word, "added" | "subtracted" | "deducted" | "multiplied" | "divided")
     };
-    let at = words.iter().position(|word| is_operation(&word));
+    let at = words.iter().position(is_operation);
     let is_next = matches!(words.first(), Some(&("then" | "next" | "now" | "afterwards" | "finally")));
     at.is_some_and(|at| {
         (is_owed(at) || (is_next && at <= 3 && OPERATIONS.contains(&words[at])))
