@@ -111,6 +111,7 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
             // What is left of `-` between spaces is a dash; `term` has taken what is minus.
             Kind::Colon | Kind::Semicolon | Kind::Dash | Kind::Sign('-') => {
                 after_stop = true;
+                let is_arrow = text[token.start..token.end].contains(['→', '⇒', '>']);
                 let is_breakdown = token.kind == Kind::Colon
                     && found
                         .iter()
@@ -177,7 +178,7 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                                 | "therefore"
                         )
                     });
-                clause.rank = if explains || glosses || is_breakdown || is_explained {
+                clause.rank = if (explains || glosses || is_breakdown || is_explained) && !is_arrow {
                     Rank::Aside
                 } else {
                     Rank::Main
@@ -240,6 +241,14 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 let is_chain = matches!(claim.value, Some(Value::Chain(..)));
                 claim.is_led = is_chain || clause.left.iter().any(|word| COPULAS.contains(word));
                 claim.has_verb = claim.is_led || clause.left.iter().any(|word| words::is_verb(word));
+                // "The maximum of 18 is reached at x = 3."
+                if is_chain
+                    && wants_number
+                    && !found.is_empty()
+                    && matches!(clause.left[..], [.., "at" | "when" | "for" | "where"])
+                {
+                    claim.rank = claim.rank.min(Rank::Adjunct);
+                }
                 claim.is_supposed &= !is_chain;
                 claim.is_reported &= !is_chain;
                 if clause.after_dash && claim.rank == Rank::Aside && (takes_back || is_chain) {
@@ -301,7 +310,12 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     && clause.left.len() > 1
                     && words::is_behind(clause.left[clause.left.len() - 1])
                     && found.last().is_some_and(|last| last.value.is_some() && !last.is_negated);
-                if is_predicate {
+                let is_outdone = clause.has_value
+                    && matches!(
+                        clause.left[..],
+                        ["beats" | "exceeds" | "tops" | "surpasses" | "outnumbers" | "beat", ..]
+                    );
+                if is_predicate || is_outdone {
                     claim.rank = claim.rank.min(Rank::Aside);
                 }
                 if clause.is_relative && is_said_of && !found.is_empty() {
@@ -356,6 +370,13 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     || (clause.has_value && (is_span || words::is_purpose(&clause.left, clause.is_need)))
                     || (is_comparison
                         && found.last().is_some_and(|last| last.has_verb && last.value.is_some()));
+                // "18 of the integers from 1 to 100", "18 such integers between 1 and 100"
+                let is_stretch = clause.has_value
+                    && !term.is_change
+                    && claim.value.is_none()
+                    && matches!(clause.left[..], [.., "from" | "between"])
+                    && !clause.left.iter().any(|word| words::is_verb(word) || *word == "and");
+                let is_set_back = is_set_back || is_stretch;
                 let is_result = clause.left.contains(&"equals") || term.is_change;
                 let is_adjunct = (is_adjunct || is_set_back) && !is_result;
                 if is_adjunct && !is_chain && clause.rank == Rank::Main && claim.rank == Rank::Main {

@@ -46,6 +46,20 @@ impl<'a> Clause<'a> {
             self.left.push(word);
             return;
         }
+        // "18 ounces after 6 were poured out", "18 marbles, of which 11 are Ivo's"
+        if matches!(word, "after" | "before" | "once")
+            && self.has_value
+            && !after_stop
+            && !found.is_empty()
+            && self.rank == Rank::Main
+        {
+            self.open(Rank::Adjunct, true);
+            return;
+        }
+        if matches!(word, "which" | "whom") && self.left.last() == Some(&"of") && !found.is_empty() {
+            self.open(Rank::Aside, false);
+            return;
+        }
         // "in case it is 36"
         if word == "case" && self.left.last() == Some(&"in") && !following.is_empty() && following[0] != "of"
         {
@@ -69,7 +83,7 @@ impl<'a> Clause<'a> {
         let is_subject =
             matches!(word, "we" | "you" | "i" | "she" | "he" | "they" | "it" | "there" | "that" | "this");
         if is_subject
-            && self.rank == Rank::Condition
+            && matches!(self.rank, Rank::Condition | Rank::Adjunct)
             && self.is_leading
             && self.has_value
             && !self.left.last().is_some_and(|last| {
@@ -187,7 +201,8 @@ impl<'a> Clause<'a> {
 
     pub(super) fn comma(&mut self) {
         self.number += 1;
-        self.is_change = false;
+        // "The count doubles, from 9 to 18."
+        self.is_change = !self.has_value && words::is_change(&self.left);
         if self.is_leading {
             self.rank = Rank::Main;
             self.is_leading = false;

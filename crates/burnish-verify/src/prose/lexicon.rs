@@ -101,6 +101,7 @@ pub(super) const EXCLUDED: &[Pattern] = &[
 
 /// Numbers behind these only say where, when or for each of what: another number of the sentence is the answer.
 pub(super) const ADJUNCTS: &[Pattern] = &[
+    "of the|these|those|his|her|their|its first|last|next|other|remaining",
     "per|every|each|among|amongst|throughout|during",
     "out of",
     "for every|each",
@@ -831,6 +832,8 @@ pub(super) const OWN_REPORTERS: &[&str] = &[
 
 /// Nouns whose number is a name: "page 36".
 pub(super) const LABELS: &[&str] = &[
+    "exit",
+    "bullet",
     "psalm",
     "verse",
     "act",

@@ -53,15 +53,23 @@ impl Scanner<'_> {
                 break;
             }
         }
+        // "18 m/s"
+        if let Some(per) = tail.strip_prefix('/') {
+            let length = per.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(per.len());
+            if matches!(&per[..length], "s" | "h" | "hr" | "min" | "sec" | "kg" | "m" | "L") {
+                tail = per[length..].trim_start_matches(['²', '³']);
+                power = 0;
+            }
+        }
         // "5 m + 2" is algebra.
         let is_end = tail.chars().next().is_none_or(|c| !(c.is_alphanumeric() || "^_(/'’-".contains(c)))
             && !tail.trim_start().starts_with(['=', '+', '*', '/', '^', '<', '>', '-', '−', '·', '×']);
-        let is_apart = is_degree || power > 1 || rest.starts_with(' ');
+        let is_apart = is_degree || power != 1 || rest.starts_with(' ');
         let Some(Value::Quantity { expr, unit }) = found.value.clone() else { return (end, found) };
         if !(is_end && is_apart && found.is_plain) {
             return (end, found);
         }
-        let named = units::find(&letter.to_string()).map(|name| Unit { name, power });
+        let named = units::find(&letter.to_string()).filter(|_| power > 0).map(|name| Unit { name, power });
         let unit = if is_degree { None } else { unit.or(named) };
         (self.text.len() - tail.len(), Found { value: Some(Value::Quantity { expr, unit }), ..found })
     }

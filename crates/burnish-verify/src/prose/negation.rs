@@ -4,7 +4,7 @@ use super::lexicon::{
     ATTITUDES, COPULAS, FAULTED, FAULTS, NEGATIONS, OWN_REPORTERS, PLAIN, REPORTING, SAYING, SPEAKERS,
     SUPPOSED,
 };
-use super::retraction::{is_order, is_unfinished};
+use super::retraction::{OVERLOOKING, is_order, is_retracting, is_unfinished};
 use super::tokens::{Kind, Token};
 use super::words::{is_glue, is_nothing_else};
 
@@ -432,6 +432,7 @@ pub(super) fn is_taken_back_later(tokens: &[Token], next: usize) -> bool {
         *word == "but"
             && match rest[..] {
                 ["that's" | "it's", ..] => rejects(&rest),
+                ["that" | "this" | "it", verb, ..] if OVERLOOKING.contains(&verb) => true,
                 ["i" | "we", "disagree" | "object" | "doubt" | "refuse", ..] => true,
                 ["that" | "this" | "it" | "they" | "i" | "he" | "she", ref rest @ ..] => rejects(rest),
                 [word] => NEGATIONS.contains(&word),
@@ -443,14 +444,21 @@ pub(super) fn is_taken_back_later(tokens: &[Token], next: usize) -> bool {
                     ..,
                 ] => true,
                 ["the" | "his" | "her" | "their", _, ref rest @ ..] => {
-                    rest.iter().any(|word| matches!(*word, "wrong" | "mistaken" | "incorrect"))
-                        && is_rejected(rest)
+                    rest.iter().any(|word| {
+                        matches!(*word, "wrong" | "mistaken" | "incorrect" | "error" | "mistake" | "typo")
+                    }) && is_rejected(rest)
                 }
                 [word, ..] => FAULTS.contains(&word),
                 _ => false,
             }
     });
-    is_thought || is_refuted
+    let is_final = !matches!(tokens.get(next + words.len()).map(|token| &token.kind), Some(Kind::Found(_)));
+    let is_withdrawn = is_final
+        && words
+            .split(|word| *word == ",")
+            .skip(1)
+            .any(|clause| !clause.is_empty() && !clause.contains(&"know") && is_retracting(clause));
+    is_thought || is_refuted || is_withdrawn
 }
 
 /// Whether the words behind "that" call it wrong.

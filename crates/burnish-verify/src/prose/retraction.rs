@@ -203,6 +203,8 @@ const JUDGEMENTS: &[&str] = &[
     "solution",
     "contradicts",
     "contradiction",
+    "be",
+    "add",
 ];
 
 /// "That is wrong.", "Scratch that.", "I made a mistake.", "There is no such number."
@@ -231,7 +233,7 @@ pub(super) fn is_retraction(sentence: &[Token]) -> bool {
         || words.split(|word| *word == ",").any(|clause| !clause.is_empty() && is_retracting(clause))
 }
 
-fn is_retracting(clause: &[&str]) -> bool {
+pub(super) fn is_retracting(clause: &[&str]) -> bool {
     let opening = clause.iter().take_while(|word| INTERJECTIONS.contains(word)).count();
     let mut said = &clause[opening..];
     if let Some(pattern) = NOTICING.iter().find(|pattern| starts_with(said, pattern)) {
@@ -253,6 +255,10 @@ fn is_own_error(said: &[&str]) -> bool {
     });
     is_own && is_error && !is_undone
 }
+
+/// What a wrong answer does to a part of the question.
+pub(super) const OVERLOOKING: &[&str] =
+    &["ignores", "misses", "forgets", "overlooks", "neglects", "omits", "violates"];
 
 /// "That can't be right", "this result is too high"
 fn is_judged_wrong(said: &[&str]) -> bool {
@@ -277,6 +283,12 @@ fn is_judged_wrong(said: &[&str]) -> bool {
             && matches!(pair[0], "easy" | "hard" | "difficult" | "tempting" | "common" | "possible")
     }) {
         return false;
+    }
+    if rest.iter().any(|word| matches!(*word, "else" | "other" | "another" | "anything")) {
+        return false;
+    }
+    if rest.first().is_some_and(|word| OVERLOOKING.contains(word)) {
+        return true;
     }
     let is_about_it = rest.iter().any(|word| JUDGEMENTS.contains(word) || FAULTS.contains(word));
     said.len() <= 12 && is_about_it && is_rejected(rest)

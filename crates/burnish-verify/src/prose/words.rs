@@ -26,6 +26,9 @@ pub(super) fn is_bound(left: &[&str]) -> bool {
             "up",
             "to",
         ] => true,
+        // "its maximum of 18 is reached"
+        [.., "the" | "its" | "their", "maximum" | "minimum", "of"]
+        | [.., "the" | "its" | "their", "maximum" | "minimum"] => true,
         // "brought it up to 100", but "it takes up to 100"
         [.., "takes" | "took" | "take" | "get" | "gets" | "got", "up", "to"] => false,
         [ref before @ .., "up", "to"] => has_change(before),
@@ -72,6 +75,11 @@ pub(super) fn is_excluded(left: &[&str]) -> bool {
 
 /// Whether a number only says where, when or for each of what.
 pub(super) fn is_adjunct(left: &[&str]) -> bool {
+    // "gives each 18"
+    if matches!(left, [.., verb, "each"] if COPULAS.contains(verb) || matches!(*verb, "pay" | "pays" | "give" | "get"))
+    {
+        return false;
+    }
     reaching(left).any(|at| ADJUNCTS.iter().any(|pattern| ends_with(&left[..at], pattern)))
 }
 
@@ -331,6 +339,7 @@ pub(super) fn is_comparing(left: &[&str]) -> bool {
         "including|excluding|counting|with|each|besides",
         "not including|counting",
         "of which",
+        "beating|topping|exceeding|surpassing|besting",
         "two|three|four|five|six|seven|eight|nine|ten|many times",
         "twice|double|half|thrice what|as|the|that",
         "up|down|back from",
