@@ -9,9 +9,11 @@
 //! [`Trace`] (the token-exact record of one agent's run), [`Verdict`] (what a verifier found),
 //! [`Episode`] (all of it together), [`Policy`] (whatever answers), and [`rng`] (addressed randomness).
 
+pub mod digest;
 mod episode;
 pub mod json;
 mod message;
+pub mod names;
 mod policy;
 pub mod rng;
 mod sampling;

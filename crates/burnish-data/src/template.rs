@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use burnish_core::names::nearest;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior};
@@ -14,9 +15,6 @@ use serde_json::{Map, Value};
 use crate::columns::names_of;
 
 const NAME: &str = "template";
-
-/// Names that are close enough to be meant.
-const LIKENESS_MIN: f64 = 0.75;
 
 /// A text with places for columns, in the language of chat templates (Jinja): `Question: {{question}}`.
 ///
@@ -63,9 +61,7 @@ impl Template {
         let Some(missing) = self.columns().into_iter().find(|name| !row.contains_key(name)) else {
             return Ok(());
         };
-        let likeness = |name: &&String| strsim::jaro_winkler(name, &missing);
-        let nearest = row.keys().max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
-        let nearest = nearest.filter(|name| likeness(name) >= LIKENESS_MIN);
+        let nearest = nearest(&missing, row.keys().map(String::as_str));
         let nearest = nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
         Err(format!("has no column `{missing}`; the columns are: {}{nearest}", names_of(row)))
     }

@@ -48,8 +48,29 @@ pub fn build(id: &str, config: &serde_json::Value) -> Result<Box<dyn Generator>,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Bound;
     use burnish_core::Message;
     use serde_json::json;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_defaults_are_allowed_and_every_bound_names_a_number_of_them() {
+        let mut named = BTreeSet::new();
+        for kind in CATALOGUE {
+            let config = (kind.defaults)();
+            // Some need files.
+            let Ok(generator) = build(kind.id, &config) else { continue };
+            for Bound { key, min, max, .. } in generator.bounds() {
+                // The sizes of boards stand under their number.
+                let path = format!("/{}", key.replace('*', "4").replace('.', "/"));
+                let value = config.pointer(&path).and_then(serde_json::Value::as_f64);
+                assert!(value.is_some_and(|value| (min..=max).contains(&value)), "{}: {key}", kind.id);
+                named.insert(kind.id);
+            }
+        }
+        let named: Vec<&str> = named.into_iter().collect();
+        assert_eq!(named, ["chains", "countdown", "household", "mapf-frozenlake", "timed_facts"]);
+    }
 
     #[test]
     fn verdicts_have_the_components_that_environments_say() {

@@ -14,6 +14,7 @@ mod error;
 pub mod household;
 pub mod lang;
 pub mod mapf;
+mod one_turn;
 pub mod rollout;
 pub mod rows;
 mod settings;

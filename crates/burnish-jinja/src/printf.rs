@@ -1,5 +1,8 @@
 //! `format % values`, as Python's texts format.
 
+use std::iter::Peekable;
+use std::str::Chars;
+
 use num_bigint::BigInt;
 use num_traits::{Signed, ToPrimitive};
 
@@ -87,34 +90,12 @@ pub(crate) fn format(format: &str, given: &Value, is_markup: bool) -> Result<Str
                 _ => directive.is_zero_padded = true,
             }
         }
-        let mut number = |values: &mut Values<'_>| -> Result<Option<i64>> {
-            if chars.next_if_eq(&'*').is_some() {
-                return values.number().map(Some);
-            }
-            let mut text = String::new();
-            while let Some(digit) = chars.next_if(char::is_ascii_digit) {
-                text.push(digit);
-            }
-            if text.is_empty() {
-                return Ok(None);
-            }
-            text.parse().map(Some).or_else(|_| value_error("width too big"))
-        };
-        let width = number(&mut values)?.unwrap_or(0);
+        let width = number(&mut chars, &mut values, "width")?.unwrap_or(0);
         directive.is_left |= width < 0;
         directive.width = bounded(width.unsigned_abs())?;
         if chars.next_if_eq(&'.').is_some() {
-            let mut number = |values: &mut Values<'_>| -> Result<Option<i64>> {
-                if chars.next_if_eq(&'*').is_some() {
-                    return values.number().map(Some);
-                }
-                let mut text = String::new();
-                while let Some(digit) = chars.next_if(char::is_ascii_digit) {
-                    text.push(digit);
-                }
-                text.parse().map(Some).or(Ok(None))
-            };
-            directive.precision = Some(bounded(number(&mut values)?.unwrap_or(0).max(0) as u64)?);
+            let precision = number(&mut chars, &mut values, "precision")?.unwrap_or(0);
+            directive.precision = Some(bounded(precision.max(0) as u64)?);
         }
         while chars.next_if(|c| "hlL".contains(*c)).is_some() {}
         let Some(code) = chars.next() else { return value_error("incomplete format") };
@@ -130,6 +111,21 @@ pub(crate) fn format(format: &str, given: &Value, is_markup: bool) -> Result<Str
         return type_error("not all arguments converted during string formatting");
     }
     Ok(out)
+}
+
+/// A width or a precision: digits, or `*` for the next value; `None` where there is neither.
+fn number(chars: &mut Peekable<Chars<'_>>, values: &mut Values<'_>, what: &str) -> Result<Option<i64>> {
+    if chars.next_if_eq(&'*').is_some() {
+        return values.number().map(Some);
+    }
+    let mut text = String::new();
+    while let Some(digit) = chars.next_if(char::is_ascii_digit) {
+        text.push(digit);
+    }
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).or_else(|_| value_error(format!("{what} too big")))
 }
 
 /// What Python takes for a mapping here: anything with items by key that is neither a tuple nor a text.

@@ -72,6 +72,8 @@ fn templates_without_measure_are_refused() {
         "{{ 'a' * 1000000000 }}".to_owned(),
         "{{ 10 ** (10 ** 10) }}".to_owned(),
         "{{ '%1000000000d' % 1 }}".to_owned(),
+        "{{ '%99999999999999999999d' % 1 }}".to_owned(),
+        "{{ '%.99999999999999999999f' % 1 }}".to_owned(),
         "{{ '{:1000000000}'.format(1) }}".to_owned(),
         "{{ 'a'|center(1000000000) }}".to_owned(),
         "{% set ns = namespace(x='a') %}{% for i in range(100) %}{% set ns.x = ns.x + ns.x %}{% endfor %}"

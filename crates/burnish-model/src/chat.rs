@@ -32,6 +32,11 @@ pub struct Chat {
     pub(crate) generation_config: Option<GenerationConfig>,
 }
 
+fn with_special_tokens(template: ChatTemplate, tokenizer_config: &Map<String, Value>) -> ChatTemplate {
+    chat_files::special_tokens(tokenizer_config)
+        .fold(template, |template, (name, token)| template.with_variable(name, json!(token)))
+}
+
 impl Chat {
     /// A chat of its own making. The first of `end_tokens` is the one that the template closes an answer with.
     ///
@@ -79,10 +84,15 @@ impl Chat {
             .map(|id| tokenizer.decode(&[*id], false))
             .collect::<Result<_, _>>()
             .map_err(|error| ModelError::malformed(Path::new(place), error.to_string()))?;
-        let template = chat_files::special_tokens(&tokenizer_config)
-            .fold(template, |template, (name, token)| template.with_variable(name, json!(token)));
+        let template = with_special_tokens(template, &tokenizer_config);
         let tokenizer = Arc::new(tokenizer);
         Ok(Chat { tokenizer, template, end_ids, end_texts, tokenizer_config, generation_config })
+    }
+
+    /// The same chat with another template, which is given the special tokens.
+    #[must_use]
+    pub fn with_template(self, template: ChatTemplate) -> Self {
+        Chat { template: with_special_tokens(template, &self.tokenizer_config), ..self }
     }
 
     /// Ids that end an answer.

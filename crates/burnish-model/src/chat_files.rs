@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::generation::GenerationConfig;
 use crate::{Chat, ChatTemplate, ModelError, Tokenizer, files};
 
-const TEMPLATE: &str = "chat_template.jinja";
+pub(crate) const TEMPLATE: &str = "chat_template.jinja";
 const MORE_TEMPLATES: &str = "additional_chat_templates";
 
 impl Chat {
@@ -20,10 +20,18 @@ impl Chat {
     /// # Errors
     /// Names the file, and what is missing or wrong in it.
     pub fn load(dir: &Path) -> Result<Self, ModelError> {
+        Chat::load_with(dir, None)
+    }
+
+    /// As [`Chat::load`], with `template` in place of all templates of the directory, where it is given.
+    ///
+    /// # Errors
+    /// As [`Chat::load`].
+    pub fn load_with(dir: &Path, template: Option<ChatTemplate>) -> Result<Self, ModelError> {
         let tokenizer = Tokenizer::load(&dir.join("tokenizer.json"))?;
         let tokenizer_config = read_tokenizer_config(dir)?;
         check_added_tokens(&dir.join("tokenizer_config.json"), &tokenizer_config, &tokenizer)?;
-        let template = load_template(dir, &tokenizer_config)?;
+        let template = template.map_or_else(|| load_template(dir, &tokenizer_config), Ok)?;
         let generation_config = GenerationConfig::load(dir)?;
         let (end_ids, place) = read_end_ids(
             dir,
@@ -115,21 +123,12 @@ fn load_template(dir: &Path, tokenizer_config: &Map<String, Value>) -> Result<Ch
         found = templates_in(&dir.join("tokenizer_config.json"), tokenizer_config.get("chat_template"))?;
     }
     let Some((source, path)) = found.remove("default") else {
-        let problem = match found.is_empty() {
-            true => format!(
-                "there is no chat template: neither {TEMPLATE}, nor `chat_template` in tokenizer_config.json; a base \
-                 model often has none. Put one into {} (that of the chat model of its family, or ChatML: \
-                 docs/chat-templates.md has it), and see that the model has its end token",
-                dir.join(TEMPLATE).display()
-            ),
-            false => {
-                let names: Vec<String> = found.into_keys().collect();
-                format!(
-                    "no chat template is named `default`, only {}; put it into {TEMPLATE}",
-                    names.join(", ")
-                )
-            }
-        };
+        if found.is_empty() {
+            return Err(ModelError::NoTemplate { path: dir.into() });
+        }
+        let names: Vec<String> = found.into_keys().collect();
+        let problem =
+            format!("no chat template is named `default`, only {}; put it into {TEMPLATE}", names.join(", "));
         return Err(ModelError::malformed(dir, problem));
     };
     found.into_iter().try_fold(ChatTemplate::new(source, &path)?, |template, (name, (source, path))| {

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::chat_files::TEMPLATE;
+
 /// A model directory could not be read, or not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
@@ -22,6 +24,18 @@ pub enum ModelError {
         path: PathBuf,
         /// What is wrong, and what to do.
         problem: String,
+    },
+    /// A directory holds no chat template.
+    #[error(
+        "{}: there is no chat template: neither {TEMPLATE}, nor `chat_template` in tokenizer_config.json; a base model \
+         often has none. Put one into {} (that of the chat model of its family, or ChatML: docs/chat-templates.md has \
+         it), and see that the model has its end token",
+        .path.display(),
+        .path.join(TEMPLATE).display()
+    )]
+    NoTemplate {
+        /// The directory.
+        path: PathBuf,
     },
     /// A key of a configuration is missing, malformed, or asks for something that is not supported.
     #[error("{}: {error}", .path.display())]

@@ -53,17 +53,18 @@ pub fn load_policy(dir: &Path) -> Result<(Model, Chat), ModelError> {
 /// # Errors
 /// As [`Model::load_as`] and [`Chat::load`], and if the tokenizer has ids that the model has not.
 pub fn load_policy_as(dir: &Path, loading: &Loading) -> Result<(Model, Chat), ModelError> {
-    load_policy_over(dir, None, loading)
+    load_policy_over(dir, None, None, loading)
 }
 
 /// As [`load_policy_as`]. The base of an adapter that was trained from `start` is that, or the base of the adapter there,
-/// wherever it lay then.
+/// wherever it lay then. `template` is taken in place of the directory's, which need have none then.
 ///
 /// # Errors
 /// As [`load_policy_as`].
 pub fn load_policy_over(
     dir: &Path,
     start: Option<&Path>,
+    template: Option<ChatTemplate>,
     loading: &Loading,
 ) -> Result<(Model, Chat), ModelError> {
     let base = Model::base_or(dir, start)?;
@@ -71,7 +72,7 @@ pub fn load_policy_over(
         Some(base) if !dir.join("tokenizer.json").exists() => base,
         _ => dir.to_owned(),
     };
-    let chat = Chat::load(&chat_dir)?;
+    let chat = Chat::load_with(&chat_dir, template)?;
     let mut model = Model::load_with(dir, base, loading)?;
     if model.is_value_model() {
         let problem = "it is a model of values: nothing can be sampled from it";

@@ -11,7 +11,7 @@ use burnish_jinja::{Dict, Options, Template, Value};
 use serde_json::json;
 
 use crate::answers::{self, Marks};
-use crate::{ChatError, ModelError};
+use crate::{ChatError, ModelError, files};
 
 /// The ChatML template: each message between `<|im_start|>ROLE\n` and `<|im_end|>\n`, nothing else.
 pub const CHATML: &str = include_str!("chatml.jinja");
@@ -61,6 +61,14 @@ impl ChatTemplate {
             variables: BTreeMap::new(),
         };
         template.at(now.as_secs() as i64).with_named(DEFAULT, source, path)
+    }
+
+    /// Reads and compiles the template in a file.
+    ///
+    /// # Errors
+    /// Names the file: it can't be read, or does not compile.
+    pub fn read(path: &Path) -> Result<Self, ModelError> {
+        ChatTemplate::new(files::read_text(path)?, path)
     }
 
     /// Adds a template by name. That of the name `tool_use` is taken for conversations with tools, as in

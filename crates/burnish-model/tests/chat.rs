@@ -61,6 +61,12 @@ fn runs(chat: &Chat, node: &Node) -> Vec<(Source, String)> {
     runs.into_iter().map(|(source, ids)| (source, chat.tokenizer.decode(&ids, false).unwrap())).collect()
 }
 
+/// The texts of one source, in the order of the nodes.
+fn texts(chat: &Chat, trace: &Trace, source: Source) -> Vec<String> {
+    let all = trace.nodes().iter().flat_map(|node| runs(chat, node));
+    all.filter(|(of, _)| *of == source).map(|(_, text)| text).collect()
+}
+
 fn text_of(trace: &Trace) -> String {
     trace.path(trace.head().unwrap()).iter().map(|id| trace.nodes()[id.0].text.as_str()).collect()
 }
@@ -184,9 +190,7 @@ fn qwen3_keeps_thoughts_between_tool_calls_and_the_trace_does_not_fork() {
         messages.extend([message, Message::new(Role::Tool, "right")]);
     }
     assert_eq!(trace.branches().len(), 1);
-    let tools = trace.nodes().iter().flat_map(|node| runs(&chat, node));
-    let tools: Vec<_> = tools.filter(|(source, _)| *source == Source::Tool).collect();
-    assert_eq!(tools, vec![(Source::Tool, "right".to_string()); 2]);
+    assert_eq!(texts(&chat, &trace, Source::Tool), ["right", "right"]);
 }
 
 #[test]
@@ -253,13 +257,7 @@ fn a_demonstrated_conversation_is_one_branch_with_its_end_tokens() {
     ];
     let mut trace = Trace::new();
     chat.demonstrate(&mut trace, &messages, &[]).unwrap();
-    let demonstrated: Vec<_> = trace
-        .nodes()
-        .iter()
-        .flat_map(|node| runs(&chat, node))
-        .filter(|(source, _)| *source == Source::Demonstration)
-        .map(|(_, text)| text)
-        .collect();
+    let demonstrated = texts(&chat, &trace, Source::Demonstration);
     assert_eq!(demonstrated, ["world<|im_end|>", "the answer<|im_end|>"]);
     assert_eq!(trace.branches().len(), 1);
 
@@ -283,14 +281,7 @@ fn an_earlier_answer_can_be_part_of_the_prompt() {
     ];
     let mut trace = Trace::new();
     chat.demonstrate_from(&mut trace, &messages, 2, &[]).unwrap();
-    let imitated: String = trace
-        .nodes()
-        .iter()
-        .flat_map(|node| runs(&chat, node))
-        .filter(|(source, _)| *source == Source::Demonstration)
-        .map(|(_, text)| text)
-        .collect();
-    assert_eq!(imitated, "the answer<|im_end|>");
+    assert_eq!(texts(&chat, &trace, Source::Demonstration).concat(), "the answer<|im_end|>");
     // What is read is the same.
     let mut whole = Trace::new();
     chat.demonstrate(&mut whole, &messages, &[]).unwrap();

@@ -150,63 +150,24 @@ pub(crate) fn ask_at_once(
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-pub(crate) mod tests {
-    use std::io::{BufRead, BufReader, Read, Write};
+mod tests {
     use std::net::TcpListener;
-    use std::sync::{Arc, Mutex};
 
     use burnish_core::Role;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
-
-    /// A server that answers each question with what `reply` says about its text; the address, and all that it was sent.
-    pub(crate) fn server(reply: fn(usize, &str) -> String) -> (String, Arc<Mutex<Vec<String>>>) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let sent = Arc::new(Mutex::new(Vec::new()));
-        let log = Arc::clone(&sent);
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                let mut reader = BufReader::new(&stream);
-                let (mut head, mut length) = (String::new(), 0);
-                while !head.ends_with("\r\n\r\n") {
-                    let from = head.len();
-                    assert!(reader.read_line(&mut head).unwrap() > 0);
-                    if let Some(text) = head[from..].to_lowercase().strip_prefix("content-length:") {
-                        length = text.trim().parse().unwrap();
-                    }
-                }
-                let mut body = vec![0; length];
-                reader.read_exact(&mut body).unwrap();
-                let question: Value = serde_json::from_slice(&body).unwrap();
-                let text = question["messages"][0]["content"].as_str().unwrap().to_owned();
-                let count = log.lock().unwrap().len();
-                log.lock().unwrap().push(String::from_utf8(body).unwrap());
-                let answer =
-                    json!({"choices": [{"message": {"role": "assistant", "content": reply(count, &text)}}]})
-                        .to_string();
-                let length = answer.len();
-                write!(
-                    stream,
-                    "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{answer}"
-                )
-                .unwrap();
-            }
-        });
-        (url, sent)
-    }
+    use crate::test_server::{question, said, serve};
 
     #[test]
     fn many_questions_are_answered_in_their_order_and_one_that_fails_is_an_error() {
-        let (url, sent) = server(|_, text| format!("re: {text}"));
+        let (url, sent) = serve(|_, asked| said(&format!("re: {}", question(asked))));
         let endpoint: EndpointConfig =
             serde_json::from_value(json!({"url": url, "model": "m", "retries": 0})).unwrap();
         let asked = Asked::new(None, Some(&endpoint), &Device::cpu()).unwrap();
         let how = How { temperature: 0.0, tokens_max: 4, seed: 1 };
-        let question = |at: usize| vec![Message::new(Role::User, format!("question {at}"))];
-        let questions: Vec<Vec<Message>> = (0..20).map(question).collect();
+        let message = |at: usize| vec![Message::new(Role::User, format!("question {at}"))];
+        let questions: Vec<Vec<Message>> = (0..20).map(message).collect();
         let expected: Vec<String> = (0..20).map(|at| format!("re: question {at}")).collect();
         assert_eq!(asked.ask(&questions, how).unwrap(), expected);
         assert_eq!(sent.lock().unwrap().len(), 20);

@@ -114,7 +114,7 @@ impl GrpoStage {
         let entropy = state["entropy"].as_f64();
         let planned = Planned::new(recipe, &state["plan"])?;
         let teacher = Teacher::new(recipe, policy)?;
-        let reference = Reference::new(recipe)?;
+        let reference = Reference::new(recipe, &policy.chat)?;
         let mut estimator = recipe.advantage.build()?;
         if !state["estimator"].is_null() {
             estimator.restore(&state["estimator"])?;

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::RunError;
 use crate::journal::{EpisodeKind, Journal};
 use crate::model_path;
-use crate::policy::LoadedPolicy;
+use crate::policy::{LoadedPolicy, named_template};
 use crate::recipe::paths::ENV_PATH;
 use crate::recipe::{PolicySection, Recipe};
 use crate::stages;
@@ -42,6 +42,8 @@ pub struct Target {
     player: Player,
     /// What its run began with, where the policy is of a run.
     start: Option<PathBuf>,
+    /// The recipe's chat template, where the policy is of no run: the checkpoints of a run have theirs.
+    template: Option<PathBuf>,
     notes: Vec<String>,
 }
 
@@ -73,13 +75,14 @@ impl Target {
                 RunError::Refused(format!("{}: gives no `policy.path` to look at", path.display()))
             })?;
             let player = Player::Model { dir: policy_dir, version: 0 };
-            return Ok(Target { recipe, player, start: None, notes: Vec::new() });
+            let template = recipe.policy.chat_template.clone();
+            return Ok(Target { recipe, player, start: None, template, notes: Vec::new() });
         }
         let Found { recipe, mut notes } = stored::evaluate(path, overrides)?;
         let Saved { dir, version, notes: of_checkpoint } = checkpoint_of(path, step)?;
         notes.extend(of_checkpoint);
         let start = start_of(path, &recipe);
-        Ok(Target { recipe, player: Player::Model { dir, version }, start, notes })
+        Ok(Target { recipe, player: Player::Model { dir, version }, start, template: None, notes })
     }
 
     /// As [`Target::open`], with another policy than the recipe's or the run's: a model directory, or a run directory, whose
@@ -96,7 +99,8 @@ impl Target {
         let Found { recipe, mut notes } = recipe_of(path, overrides)?;
         let FoundPolicy { dir, version, start, notes: of_policy, .. } = policy_of(policy, step)?;
         notes.extend(of_policy);
-        Ok(Target { recipe, player: Player::Model { dir, version }, start, notes })
+        let template = recipe.policy.chat_template.clone().filter(|_| !is_run(policy));
+        Ok(Target { recipe, player: Player::Model { dir, version }, start, template, notes })
     }
 
     /// As [`Target::open`], with a policy that is asked at an address.
@@ -105,7 +109,7 @@ impl Target {
     /// If the recipe is wrong.
     pub fn asking(path: &Path, overrides: &[String], endpoint: EndpointConfig) -> Result<Self, RunError> {
         let Found { recipe, notes } = recipe_of(path, overrides)?;
-        Ok(Target { recipe, player: Player::Endpoint(endpoint), start: None, notes })
+        Ok(Target { recipe, player: Player::Endpoint(endpoint), start: None, template: None, notes })
     }
 
     /// What a person should be told about the run: what is damaged, and what is not where it was.
@@ -121,6 +125,11 @@ impl Target {
     /// Who plays.
     pub(crate) fn player(&self) -> &Player {
         &self.player
+    }
+
+    /// The file of the chat template that is taken in place of the policy's own.
+    pub(crate) fn template(&self) -> Option<&Path> {
+        self.template.as_deref()
     }
 
     /// Where the policy is.
@@ -141,8 +150,12 @@ impl Target {
         };
         burnish_tensor::set_threads(self.recipe.run.threads);
         let device = Device::open(&self.recipe.device)?;
-        let start = self.start.as_deref();
-        Ok(LoadedPolicy::load_over(dir, start, &self.recipe.policy.sampling())?.on(&device))
+        let loading = self.recipe.policy.sampling();
+        let policy = match &self.start {
+            Some(start) => LoadedPolicy::load_over(dir, Some(start), &loading)?,
+            None => LoadedPolicy::begin(dir, named_template(self.template())?, &loading)?,
+        };
+        Ok(policy.on(&device))
     }
 
     /// Refuses to evaluate where no task is held out.
@@ -219,6 +232,10 @@ fn recipe_of(path: &Path, overrides: &[String]) -> Result<Found, RunError> {
     Ok(Found { recipe: Recipe::read(path, overrides)?, notes: Vec::new() })
 }
 
+fn is_run(path: &Path) -> bool {
+    path.join(crate::run_dir::RECIPE).is_file()
+}
+
 /// What the run in `path` began with: an adapter's base may lie there.
 fn start_of(path: &Path, recipe: &Recipe) -> Option<PathBuf> {
     let kept = Some(path.join(crate::run_dir::START)).filter(|_| recipe.policy.from.is_some());
@@ -275,7 +292,7 @@ pub(crate) struct FoundPolicy {
 /// # Errors
 /// If it is neither, or the run has no such checkpoint.
 pub(crate) fn policy_of(path: &Path, step: Option<u64>) -> Result<FoundPolicy, RunError> {
-    if path.join(crate::run_dir::RECIPE).is_file() {
+    if is_run(path) {
         let recipe = stored::read(path)?;
         let Saved { dir, version, notes } = checkpoint_of(path, step)?;
         return Ok(FoundPolicy {

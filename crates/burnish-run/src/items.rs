@@ -320,7 +320,11 @@ fn settings(target: &Target, set: &EvalSet, chunk: usize) -> Result<Settings, Ru
         Player::Endpoint(endpoint) => json!({ "url": endpoint.url, "model": endpoint.model }),
         Player::Model { dir, .. } => {
             let precision = format!("{:?}", recipe.policy.sampling().precision).to_lowercase();
-            serde_json::to_value(PolicySettings::of(dir, &precision)?).map_err(unwritable)?
+            let mut own = PolicySettings::of(dir, &precision)?;
+            if let Some(template) = target.template() {
+                own.files.insert("policy.chat_template".to_owned(), file_digest(template)?);
+            }
+            serde_json::to_value(own).map_err(unwritable)?
         }
     };
     let mut data = BTreeMap::new();

@@ -36,11 +36,15 @@ pub mod stored;
 pub mod study;
 mod summary;
 mod tasks;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod test_server;
 pub mod text;
 pub mod train;
 mod unread;
 mod unscored;
 pub mod watch;
+pub mod words;
 
 pub use error::RunError;
 pub use evaluate::Evaluation;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use burnish_core::rng::{Address, Purpose};
-use burnish_model::{Chat, ChatTemplate, Loading, Model, ModelConfig, ModelShape, Tokenizer};
+use burnish_model::{Chat, ChatTemplate, Loading, Model, ModelConfig, ModelError, ModelShape, Tokenizer};
 
 use burnish_tensor::{Device, Precision};
 
@@ -34,8 +34,46 @@ impl LoadedPolicy {
     /// # Errors
     /// As [`LoadedPolicy::load`].
     pub fn load_over(dir: &Path, start: Option<&Path>, loading: &Loading) -> Result<Self, RunError> {
+        LoadedPolicy::read(dir, start, None, loading)
+    }
+
+    /// As [`LoadedPolicy::load`], with `template` in place of those of the directory.
+    ///
+    /// # Errors
+    /// As [`LoadedPolicy::load`].
+    pub(crate) fn load_with(
+        dir: &Path,
+        template: &ChatTemplate,
+        loading: &Loading,
+    ) -> Result<Self, RunError> {
+        LoadedPolicy::read(dir, None, Some(template.clone()), loading)
+    }
+
+    /// The policy that a recipe begins with, from `dir`: `template` is what its `policy.chat_template` names.
+    ///
+    /// # Errors
+    /// As [`LoadedPolicy::load`].
+    pub(crate) fn begin(
+        dir: &Path,
+        template: Option<ChatTemplate>,
+        loading: &Loading,
+    ) -> Result<Self, RunError> {
+        LoadedPolicy::read(dir, None, template, loading).map_err(|error| match error {
+            RunError::Model(error @ ModelError::NoTemplate { .. }) => RunError::Refused(format!(
+                "{error}; or name the file of one in the recipe: `policy.chat_template`"
+            )),
+            error => error,
+        })
+    }
+
+    fn read(
+        dir: &Path,
+        start: Option<&Path>,
+        template: Option<ChatTemplate>,
+        loading: &Loading,
+    ) -> Result<Self, RunError> {
         let dir = model_path::locate(dir)?.dir;
-        let (model, chat) = burnish_model::load_policy_over(&dir, start, loading)?;
+        let (model, chat) = burnish_model::load_policy_over(&dir, start, template, loading)?;
         Ok(LoadedPolicy { model, chat })
     }
 
@@ -60,11 +98,28 @@ impl LoadedPolicy {
         LoadedPolicy { model: self.model.on(device), ..self }
     }
 
+    /// The same policy with another template, where one is given.
+    pub(crate) fn with_template(self, template: Option<ChatTemplate>) -> Self {
+        match template {
+            Some(template) => LoadedPolicy { chat: self.chat.with_template(template), ..self },
+            None => self,
+        }
+    }
+
     /// The same policy, computed in another precision.
     pub(crate) fn in_precision(mut self, precision: Precision) -> Self {
         self.model.params = std::mem::take(&mut self.model.params).in_precision(precision);
         self
     }
+}
+
+/// The chat template in the file that `policy.chat_template` names.
+///
+/// # Errors
+/// Names the key and the file: it can't be read, or is no template.
+pub(crate) fn named_template(file: Option<&Path>) -> Result<Option<ChatTemplate>, RunError> {
+    let read = file.map(ChatTemplate::read).transpose();
+    read.map_err(|error| RunError::Refused(format!("policy.chat_template: {error}")))
 }
 
 const PAD: &str = "<|endoftext|>";

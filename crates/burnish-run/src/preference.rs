@@ -62,7 +62,7 @@ impl PreferenceStage {
                  {context_tokens_max} tokens"
             )));
         }
-        let reference = Reference::new(recipe)?;
+        let reference = Reference::new(recipe, chat)?;
         Ok((PreferenceStage { corpus, rows, objective, reference }, overlong))
     }
 

@@ -1,6 +1,6 @@
 //! The policy before training, and how far training has led away from it.
 
-use burnish_model::Model;
+use burnish_model::{Chat, Model};
 use burnish_rl::kl::KlEstimator;
 use burnish_tensor::Device;
 use burnish_train::{Sample, score, score_base};
@@ -18,11 +18,12 @@ pub(crate) enum Reference {
 }
 
 impl Reference {
-    /// The policy of a recipe before training; none where the recipe weighs no distance from it.
+    /// The policy of a recipe before training; none where the recipe weighs no distance from it. `chat` is the policy's: what
+    /// is scored was written by its template.
     ///
     /// # Errors
     /// If it can't be loaded.
-    pub(crate) fn new(recipe: &Recipe) -> Result<Option<Self>, RunError> {
+    pub(crate) fn new(recipe: &Recipe, chat: &Chat) -> Result<Option<Self>, RunError> {
         let is_needed = recipe.loss.beta != 0.0 || recipe.loss.build()?.needs().reference;
         if !is_needed {
             return Ok(None);
@@ -34,7 +35,8 @@ impl Reference {
         if recipe.policy.lora.is_some() && Model::base_of(path)?.is_none() {
             return Ok(Some(Reference::WithoutAdapter));
         }
-        let policy = LoadedPolicy::load(path, &recipe.policy.sampling())?.on(&Device::open(&recipe.device)?);
+        let policy = LoadedPolicy::load_with(path, &chat.template, &recipe.policy.sampling())?;
+        let policy = policy.on(&Device::open(&recipe.device)?);
         Ok(Some(Reference::Copy(Box::new(policy.model))))
     }
 

@@ -20,7 +20,7 @@ use crate::evaluate::{Evaluation, bootstrap_seed, evaluate};
 use crate::grpo::GrpoStage;
 use crate::journal::{EpisodeKind, EpisodeRow, Journal};
 use crate::metrics::{self, MetricsLog, Row, Values};
-use crate::policy::LoadedPolicy;
+use crate::policy::{LoadedPolicy, named_template};
 use crate::preference::PreferenceStage;
 use crate::recipe::{Method, Recipe};
 use crate::report_of_run;
@@ -352,6 +352,11 @@ impl Parts {
         checkpoint: Option<Checkpoint>,
         watch: &mut dyn Watch,
     ) -> Result<Self, RunError> {
+        // A checkpoint has the template that its run began with.
+        let template = match &checkpoint {
+            Some(_) => None,
+            None => named_template(recipe.policy.chat_template.as_deref())?,
+        };
         watch.event(Event::Doing("making tasks"));
         let is_grpo = recipe.train.method == Method::Grpo;
         let mut tasks = Tasks::make(recipe, is_grpo)?;
@@ -386,11 +391,11 @@ impl Parts {
             (Some(checkpoint), base, _) => {
                 LoadedPolicy::load_over(checkpoint.path(), base.as_deref(), &loading)?
             }
-            (None, Some(path), _) => LoadedPolicy::load(path, &loading)?,
+            (None, Some(path), _) => LoadedPolicy::begin(path, template, &loading)?,
             (None, None, Some(new)) => {
                 watch.event(Event::Doing("training the tokenizer"));
                 let made = LoadedPolicy::create(new, &corpus.texts()?, recipe.run.seed)?;
-                made.in_precision(loading.precision)
+                made.with_template(template).in_precision(loading.precision)
             }
             (None, None, None) => return Err(RunError::Refused("policy: needs `path` or `new`".into())),
         };

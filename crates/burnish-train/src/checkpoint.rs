@@ -6,7 +6,8 @@
 //! every file. They have a folder of their own because servers take every `*.safetensors` beside `config.json` for
 //! weights of the model. A run that is restored from it continues to the same bits as if it had never stopped.
 //!
-//! Checkpoints of format 1, with both files beside the weights and sizes without digests, are read too.
+//! Checkpoints of format 1, with both files beside the weights and sizes without digests, are read too, and so are
+//! digests by the rule before this one.
 //!
 //! It is written beside its place, synced to the disk, and then renamed; only then are old ones removed. So
 //! a crash or a full disk at any moment leaves the previous checkpoint intact.
@@ -19,6 +20,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use burnish_core::digest::Rule;
 use burnish_model::Model;
 use serde::{Deserialize, Serialize};
 
@@ -112,7 +114,7 @@ impl Record {
     /// The record with its own digest, as its file holds it.
     fn to_json(&self) -> Result<Vec<u8>, BoxError> {
         let mut value = serde_json::to_value(self)?;
-        let digest = digest::of_value(&value);
+        let digest = digest::of_value(&value, Rule::Xxh3);
         value[DIGEST_KEY] = digest.into();
         Ok(serde_json::to_vec_pretty(&value)?)
     }
@@ -121,10 +123,10 @@ impl Record {
         let damaged = |error: serde_json::Error| format!("can't be understood: {error}");
         let mut value: serde_json::Value = serde_json::from_slice(text).map_err(damaged)?;
         let stated = value.as_object_mut().and_then(|record| record.shift_remove(DIGEST_KEY));
-        let own = digest::of_value(&value);
+        let stated = stated.as_ref().and_then(|digest| digest.as_str());
+        let is_intact = stated.is_some_and(|digest| digest::of_value(&value, Rule::of(digest)) == digest);
         let record: Record = serde_json::from_value(value).map_err(damaged)?;
-        if record.format != FORMAT_BESIDE && stated.as_ref().and_then(|digest| digest.as_str()) != Some(&own)
-        {
+        if record.format != FORMAT_BESIDE && !is_intact {
             return Err("is damaged: its content does not have the digest that it states".into());
         }
         Ok(record)
@@ -221,7 +223,7 @@ fn write(
 /// Every file under `dir`, by its path there.
 fn stamps(dir: &Path) -> Result<BTreeMap<String, Stamp>, CheckpointError> {
     let stamp = |path: &Path| {
-        let (bytes, digest) = digest::of_file(path).map_err(io("read", path))?;
+        let (bytes, digest) = digest::of_file(path, Rule::Xxh3).map_err(io("read", path))?;
         Ok(Stamp::Content { bytes, digest })
     };
     directory::files(dir)?.iter().map(|path| Ok((directory::name_in(dir, path), stamp(path)?))).collect()
@@ -335,7 +337,7 @@ impl Checkpoint {
                 continue;
             }
             let file = self.path.join(name);
-            let (_, found) = digest::of_file(&file).map_err(io("read", &file))?;
+            let (_, found) = digest::of_file(&file, Rule::of(digest)).map_err(io("read", &file))?;
             if found != *digest {
                 let problem = format!("{name} is damaged: its content is not what was saved");
                 return Err(CheckpointError::Incomplete { path: self.path.clone(), problem });

@@ -197,7 +197,9 @@ fn phrase_at(response: &str) -> Option<(usize, usize)> {
     for _ in 0..64 {
         let Some(at) = lower[..end].rfind("answer") else { break };
         let after = at + "answer".len();
-        let start = introduction(&lower[after..]).map(|length| (after + length, at));
+        let before = lower[..at].trim_end_matches([' ', '*', '_']);
+        let before = before.rsplit(|c: char| !c.is_alphabetic()).next().unwrap_or("");
+        let start = introduction(&lower[after..], before).map(|length| (after + length, at));
         if start.is_some_and(|(start, _)| !is_blank(&response[start..])) {
             english = start;
             break;
@@ -230,9 +232,44 @@ const VERBS: &[&str] =
 /// What may follow such a verb and still belongs to it.
 const TAILS: &[&str] = &["be", "to", "out", "equal", "been", "is"];
 
-/// Length of what stands between "answer" and the answer itself, if this is such a phrase: `:`, `=`, a dash, or words up
+/// Before "answer": one that is given up.
+const GIVEN_UP: &[&str] =
+    &["earlier", "previous", "first", "old", "initial", "original", "former", "wrong", "incorrect", "prior"];
+/// Before "answer" where it is a noun.
+const NOUN_LEADS: &[&str] = &[
+    "the",
+    "an",
+    "my",
+    "our",
+    "your",
+    "his",
+    "her",
+    "their",
+    "final",
+    "correct",
+    "right",
+    "exact",
+    "numerical",
+    "numeric",
+    "only",
+    "possible",
+    "same",
+    "single",
+    "true",
+    "actual",
+    "obvious",
+    "unique",
+    "desired",
+    "required",
+    "approximate",
+];
+
+/// Length of what stands between "answer" (behind the word `before`) and the answer itself, if this is such a phrase: `:`, `=`, a dash, or words up
 /// to a verb such as "is" ("the answer to the question, then, must be").
-fn introduction(after: &str) -> Option<usize> {
+fn introduction(after: &str, before: &str) -> Option<usize> {
+    if GIVEN_UP.contains(&before) {
+        return None;
+    }
     let skipped = after.len() - after.trim_start_matches([' ', '*', '_', '`']).len();
     let rest = &after[skipped..];
     if rest.starts_with([':', '=', '：']) {
@@ -253,7 +290,9 @@ fn introduction(after: &str) -> Option<usize> {
         is_value.then_some(skipped + word.len())
     });
     if value.is_some() && skipped > 0 {
-        return value;
+        // "People answer 45" has a verb.
+        let is_noun = before.is_empty() || NOUN_LEADS.contains(&before);
+        return if is_noun { value } else { None };
     }
     // Words up to the first value of the sentence.
     let line = rest.lines().next().unwrap_or("");

@@ -93,6 +93,10 @@ impl Reference {
 
     /// The answer's value (if it can be read), its text, and where it was found. `None` if there is no answer.
     fn reading(&self, response: &str) -> Option<Found> {
+        // "Seven of them are left."
+        let in_digits = if self.is_number { prose::in_digits(response) } else { None };
+        let response = in_digits.as_deref().unwrap_or(response);
+        let response = if self.is_number { without_label(response) } else { response };
         let Some(marked) = extract::marked(response) else {
             if let Some(said) = self.said_in_words(response) {
                 return Some((Some(self.value.clone()), said, Place::Whole));
@@ -205,11 +209,20 @@ impl Reference {
     fn read(&self, text: &str) -> Option<Value> {
         let text = if self.accounting { accounted(text) } else { text.to_owned() };
         let text = if self.decimal_comma { with_point(&text).unwrap_or(text) } else { text };
+        // "48 (6 × 8)" is no product.
+        let is_explained =
+            self.is_number && text.contains(" (") && text.starts_with(|c: char| c.is_ascii_digit());
+        if is_explained || (self.is_number && text.contains("!=")) {
+            return None;
+        }
         let is_thousands = self.is_number && text.ends_with(['k', 'K', 'M', 'B']);
         if !self.is_text() && (is_thousands || prose::has_words(&text)) {
             return None;
         }
-        read(&text, self.grouped).filter(|value| self.is_text() || !is_mere_words(value))
+        let text = if self.is_number { exclaimed(prose::without_unit(&text)) } else { &text };
+        read(text, self.grouped)
+            .map(|value| if self.is_number { last_step(value) } else { value })
+            .filter(|value| self.is_text() || !is_mere_words(value))
     }
 }
 
@@ -247,6 +260,49 @@ fn with_point(text: &str) -> Option<String> {
         && !rest[decimals..].contains([',', '.', ';'])
         && !rest[decimals..].contains(|c: char| c.is_ascii_digit());
     is_number.then(|| format!("{whole}.{rest}"))
+}
+
+/// A response without the letter of its question: "(b) 48".
+fn without_label(response: &str) -> &str {
+    let bare = response.trim_start();
+    let inner = bare.strip_prefix('(').unwrap_or(bare);
+    match inner.as_bytes() {
+        [b'a'..=b'h', b')', b' ', ..] => inner[2..].trim_start(),
+        _ => response,
+    }
+}
+
+/// The last of several equations: "35 - 12 = 23, 23 + 4 = 27".
+fn last_step(value: Value) -> Value {
+    match value {
+        Value::List(mut items) if are_steps(&items) => match items.pop() {
+            Some(last) => last,
+            None => Value::List(items),
+        },
+        other => other,
+    }
+}
+
+/// Whether equations follow from each other, rather than to give one thing several values.
+fn are_steps(items: &[Value]) -> bool {
+    let left = |value: &Value| match value {
+        Value::Chain(sides, _) => sides.first().cloned(),
+        _ => None,
+    };
+    items.len() > 1
+        && items.windows(2).all(|pair| {
+            left(&pair[0]).is_some() && left(&pair[1]).is_some() && left(&pair[0]) != left(&pair[1])
+        })
+}
+
+/// "36!" is an exclamation: the factorial of more than 20 is nobody's answer.
+fn exclaimed(text: &str) -> &str {
+    match text.strip_suffix('!') {
+        Some(number) if number.trim_start_matches('$').parse::<f64>().is_ok_and(|number| number > 20.0) => {
+            number
+        }
+        _ => text,
+    }
 }
 
 /// Accountants write -5 as (5): `$(5)`, `$ (3.5)`, `(66)%`.

@@ -183,3 +183,30 @@ fn tags_and_the_marks_of_quotations_are_no_comparisons() {
         assert!(!gold.judge(response).is_correct, "{response}");
     }
 }
+
+/// Sentences of `sentences.txt`, all of which are judged as a person judged them.
+#[test]
+fn sentences_of_every_class_are_read_as_people_read_them() {
+    let mut class = "";
+    let mut faults = Vec::new();
+    let mut count = 0;
+    for line in include_str!("sentences.txt").lines() {
+        if let Some(name) = line.strip_prefix("## ") {
+            class = name;
+        }
+        let (is_right, rest) = match line.split_once(' ') {
+            Some(("+", rest)) => (true, rest),
+            Some(("-", rest)) => (false, rest),
+            _ => continue,
+        };
+        let (reference, response) = rest.split_once(" | ").unwrap();
+        let response = response.replace("\\n", "\n");
+        let judgement = Verifier::Number.gold(reference).unwrap().judge(&response);
+        count += 1;
+        if judgement.is_correct != is_right {
+            faults.push(format!("{class}: {reference} | {response} | {judgement:?}"));
+        }
+    }
+    assert!(count > 500, "{count} sentences");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}

@@ -11,10 +11,10 @@ mod commands;
 mod program;
 mod progress;
 mod signals;
-mod words;
 
 use std::process::ExitCode;
 
+use burnish_run::words::plain;
 use clap::{Parser, Subcommand};
 
 // Large temporaries of a step are reused instead of being handed back to the system.
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     let done = match Arguments::try_parse() {
         Ok(arguments) => run(arguments.command),
         Err(asked) if asked.use_stderr() => {
-            eprint!("{}", words::plain(&asked.to_string()));
+            eprint!("{}", plain(&asked.to_string()));
             return ExitCode::from(WRONG_ARGUMENTS);
         }
         // Help, or the version.
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     match done.and_then(|()| out::finish()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", program::as_called(&words::plain(&error.to_string())));
+            eprintln!("error: {}", program::as_called(&plain(&error.to_string())));
             ExitCode::FAILURE
         }
     }

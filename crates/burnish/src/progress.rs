@@ -7,11 +7,12 @@ use burnish_eval::Summary;
 use burnish_run::metrics::Values;
 use burnish_run::text::visible_line;
 use burnish_run::watch::{Event, Watch};
+use burnish_run::words::plain;
 use console::Term;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::out;
 use crate::program::as_called;
-use crate::{out, words};
 
 /// Above a bar, a line that stays at most this often.
 const LINE_EVERY_WITH_BAR: Duration = Duration::from_secs(10);
@@ -120,7 +121,7 @@ impl Watch for Progress {
     fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Doing(what) => println!("{what} ..."),
-            Event::Note(line) => println!("{}", as_called(&words::plain(&line))),
+            Event::Note(line) => println!("{}", as_called(&plain(&line))),
             Event::Step { step, steps_max, metrics } => self.step(step, steps_max, metrics),
             Event::Evaluated { step, name, summary } => {
                 let name = name.map(|name| format!(" `{}`", visible_line(name))).unwrap_or_default();

@@ -90,8 +90,15 @@ fn every_key_in_the_tables_exists_and_has_the_default_that_is_said() {
     for (page_path, recipe) in PAGES {
         let ours = resolved(recipe, &[OPTIONAL]);
         let with_critic = resolved(recipe, &["advantage={estimator=\"gae\"}", "critic={}"]);
-        let with_gate =
-            resolved(recipe, &["gate={gate=\"dgg\"}", "eval.also=[{name=\"more\"}]", "eval.cycle=true"]);
+        let with_gate = resolved(
+            recipe,
+            &[
+                "gate={gate=\"dgg\"}",
+                "eval.also=[{name=\"more\"}]",
+                "eval.cycle=true",
+                "policy.chat_template=chat.jinja",
+            ],
+        );
         let (mut keys, mut compared) = (0, 0);
         for row in rows(&page(page_path)) {
             let [_, _, key_cell, default_cell, ..] = &row[..] else { panic!("{page_path}: {row:?}") };

@@ -3,13 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
-
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
-use std::sync::{Arc, Mutex};
+#[path = "../../burnish-run/src/test_server.rs"]
+mod test_server;
 
 use common::Scratch;
 use serde_json::{Value, json};
+use test_server::{Reply, question, said, serve};
 
 fn summary(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -93,49 +92,16 @@ fn an_adapter_is_a_policy_and_a_recipe_needs_none_of_its_own() {
     scratch.burnish(&["eval", "sft.toml"]).fails_with(&["policy.path"]);
 }
 
-/// Answers every question with its first number, once it was told the limit is not passed; refuses what is longer.
-fn server() -> (String, Arc<Mutex<Vec<Value>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    let sent = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&sent);
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let mut reader = BufReader::new(&stream);
-            let (mut head, mut length) = (String::new(), 0);
-            while !head.ends_with("\r\n\r\n") {
-                let from = head.len();
-                assert!(reader.read_line(&mut head).unwrap() > 0);
-                if let Some(text) = head[from..].to_lowercase().strip_prefix("content-length:") {
-                    length = text.trim().parse().unwrap();
-                }
-            }
-            let mut body = vec![0; length];
-            reader.read_exact(&mut body).unwrap();
-            let asked: Value = serde_json::from_slice(&body).unwrap();
-            let text = asked["messages"][0]["content"].as_str().unwrap().to_owned();
-            log.lock().unwrap().push(asked);
-            let number: String =
-                text.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
-            let (status, answer) = if text.len() > 500 {
-                let message =
-                    "This model's maximum context length is 100 tokens. However, you requested 700 tokens";
-                ("400 Bad Request", json!({"error": {"message": message}}))
-            } else {
-                let message = json!({"role": "assistant", "content": format!("It is {number}")});
-                ("200 OK", json!({"choices": [{"message": message, "finish_reason": "stop"}]}))
-            };
-            let answer = answer.to_string();
-            let length = answer.len();
-            write!(
-                stream,
-                "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{answer}"
-            )
-            .unwrap();
-        }
-    });
-    (url, sent)
+/// Answers every question with its first number; refuses what is longer than its context.
+fn answered(_: usize, asked: &Value) -> Reply {
+    let text = question(asked);
+    if text.len() > 500 {
+        let message = "This model's maximum context length is 100 tokens. However, you requested 700 tokens";
+        return ("400 Bad Request", json!({"error": {"message": message}}));
+    }
+    let number: String =
+        text.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
+    said(&format!("It is {number}"))
 }
 
 #[test]
@@ -152,7 +118,7 @@ fn a_server_is_asked_for_every_answer() {
         "[run]\ndir = \"x\"\n[policy]\npath = \"none\"\n[train]\nmethod = \"grpo\"\nmax_steps = 1\n[env]\nid = \"rows\"\n\
          config = { path = \"rows.jsonl\", verifier = \"number\" }\n[rollout]\ntokens_max = 9\n[eval]\ntasks = 12\n",
     );
-    let (url, sent) = server();
+    let (url, sent) = serve(answered);
     let ask = ["eval", "rows.toml", "--policy", &url, "--model", "served", "--out", "asked"];
     let said = scratch.burnish(&ask).succeeds().stdout();
     assert!(said.contains(&format!("policy   served at {url}")), "{said}");

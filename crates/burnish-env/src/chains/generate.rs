@@ -9,12 +9,12 @@ use super::answer::{stated, work};
 use super::config::{Config, bounds};
 use super::draw::{Cell, cells, draw};
 use super::facts::Facts;
-use super::judge::judge;
-use super::play::Game;
+use super::judge::{Style, judge};
 use super::problem::{Direction, Move, Operand, Operator, Part, Problem, Step, TaskKind, carry_out};
 use super::{ID, Truth, answer_text, language};
 use crate::digest::digest;
 use crate::lang::{LANGUAGE, RESOURCE};
+use crate::one_turn::{OneTurn, text_of};
 use crate::settings::{config_error, to_value};
 use crate::{Bound, CellReport, EnvError, Environment, Generator, TaskSet};
 
@@ -316,7 +316,11 @@ impl Generator for Chains {
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(Game::new(self.config.rewards.clone(), self.config.style_correlation))
+        let (rewards, correlation) = (self.config.rewards.clone(), self.config.style_correlation);
+        Box::new(OneTurn::new(ID, Truth::of, move |truth: &Truth, answer| {
+            let text = text_of(answer);
+            Ok(judge(truth, text).verdict(&rewards, Style { correlation, name: &name(truth)? }, text))
+        }))
     }
 
     /// Wrong for the share `demonstration_errors` of the tasks.

@@ -20,7 +20,6 @@ mod facts;
 mod generate;
 mod judge;
 pub mod language;
-mod play;
 mod problem;
 
 use burnish_core::Task;

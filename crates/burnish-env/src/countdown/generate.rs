@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use super::config::{Cell, Config, bounds};
 use super::draw::{Drawn, Miss, draw};
-use super::{Game, ID, State, Truth};
+use super::{ID, Truth};
 use crate::digest::digest;
+use crate::one_turn::{OneTurn, text_of};
 use crate::settings::{config_error, to_value};
 use crate::{Bound, CellReport, EnvError, Environment, Generator, TaskSet};
 
@@ -140,7 +141,10 @@ impl Generator for Countdown {
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(Game { reward: self.config.reward, state: State::default() })
+        let reward = self.config.reward;
+        Box::new(OneTurn::new(ID, Truth::of, move |truth: &Truth, answer| {
+            Ok(truth.puzzle.judge(text_of(answer)).verdict(&reward))
+        }))
     }
 
     fn demonstrate(&self, task: &Task) -> Option<Message> {

@@ -15,11 +15,11 @@ mod puzzle;
 mod rational;
 mod solve;
 
-use burnish_core::{Message, Task, Verdict};
+use burnish_core::Task;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{EnvError, Environment, Generator, Kind, Step, settings};
+use crate::{EnvError, Generator, Kind, settings};
 
 pub use config::{Config, PromptStyle, Range, Reward};
 pub use expression::{Expression, Operation, Operator, ParseError, Place, parse};
@@ -65,48 +65,5 @@ impl Truth {
             Some(text) => parse(text, i128::from(self.puzzle.target)).ok(),
             None => solve(&self.puzzle),
         }
-    }
-}
-
-/// Plays one puzzle: one turn, one answer.
-struct Game {
-    reward: Reward,
-    state: State,
-}
-
-/// All that changes in an episode.
-#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct State {
-    puzzle: Option<Puzzle>,
-    answer: Option<String>,
-}
-
-impl Environment for Game {
-    fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
-        self.state = State { puzzle: Some(Truth::of(task)?.puzzle), answer: None };
-        Ok(task.prompt.clone())
-    }
-
-    fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
-        self.state.answer = Some(action.content.clone());
-        Ok(Step::Done)
-    }
-
-    fn verify(&mut self) -> Result<Verdict, EnvError> {
-        let Some(puzzle) = &self.state.puzzle else {
-            return Err(EnvError::Failed(format!("{ID}: verify before reset")));
-        };
-        Ok(puzzle.judge(self.state.answer.as_deref().unwrap_or_default()).verdict(&self.reward))
-    }
-
-    fn snapshot(&self) -> Value {
-        settings::to_value(&self.state).unwrap_or_default()
-    }
-
-    fn restore(&mut self, snapshot: &Value) -> Result<(), EnvError> {
-        self.state = State::deserialize(snapshot)
-            .map_err(|error| EnvError::Foreign(format!("not a snapshot of {ID}: {error}")))?;
-        Ok(())
     }
 }

@@ -447,13 +447,7 @@ mod episodes {
     }
 
     #[test]
-    fn bounds_name_keys_of_the_configuration_and_hold_the_defaults() {
-        let defaults = (KIND.defaults)();
-        assert_eq!(defaults, play::json(&MapfConfig::default()));
-        for bound in generator(json!({})).bounds() {
-            let path = format!("/{}", bound.key.replace('*', "4").replace('.', "/"));
-            let value = defaults.pointer(&path).unwrap().as_f64().unwrap();
-            assert!((bound.min..=bound.max).contains(&value), "{}", bound.key);
-        }
+    fn the_defaults_are_those_of_the_type() {
+        assert_eq!((KIND.defaults)(), play::json(&MapfConfig::default()));
     }
 }

@@ -10,8 +10,9 @@ use serde_json::Value;
 use super::ID;
 use super::config::{Config, bounds};
 use super::draw::{Cell, draw};
-use super::play::{Play, State, Truth, verdict};
+use super::play::{Truth, judge, verdict};
 use crate::digest::digest;
+use crate::one_turn::OneTurn;
 use crate::settings::{config_error, to_value};
 use crate::{Bound, CellReport, EnvError, Environment, Generator, TaskSet};
 
@@ -139,7 +140,11 @@ impl Generator for TimedFacts {
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(Play { reward: self.config.reward, state: State::default() })
+        let reward = self.config.reward;
+        Box::new(OneTurn::new(ID, Truth::of, move |truth: &Truth, answer| {
+            let golds = truth.golds();
+            Ok(verdict(&judge(&golds, answer), &reward, &golds))
+        }))
     }
 
     fn demonstrate(&self, task: &Task) -> Option<Message> {

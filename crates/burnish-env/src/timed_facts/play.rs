@@ -3,12 +3,11 @@
 use burnish_core::{Message, Task, Verdict};
 use burnish_verify::abstention::{self, Finding, NO_ANSWER};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::ID;
 use super::config::{PromptStyle, Reward};
 use super::facts::{Fact, Question};
-use crate::{EnvError, Environment, Step, settings};
+use crate::EnvError;
 
 /// What is known about a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,48 +105,4 @@ pub(crate) fn verdict(finding: &Finding, reward: &Reward, golds: &[&str]) -> Ver
         }
     };
     verdict
-}
-
-/// Plays timed facts: one turn, one answer.
-pub(super) struct Play {
-    pub(super) reward: Reward,
-    pub(super) state: State,
-}
-
-/// All that changes in an episode.
-#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct State {
-    truth: Option<Truth>,
-    answer: Option<Message>,
-}
-
-impl Environment for Play {
-    fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
-        self.state = State { truth: Some(Truth::of(task)?), answer: None };
-        Ok(task.prompt.clone())
-    }
-
-    fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
-        self.state.answer = Some(action.clone());
-        Ok(Step::Done)
-    }
-
-    fn verify(&mut self) -> Result<Verdict, EnvError> {
-        let Some(truth) = &self.state.truth else {
-            return Err(EnvError::Failed(format!("{ID}: verify before reset")));
-        };
-        let golds = truth.golds();
-        Ok(verdict(&judge(&golds, self.state.answer.as_ref()), &self.reward, &golds))
-    }
-
-    fn snapshot(&self) -> Value {
-        settings::to_value(&self.state).unwrap_or_default()
-    }
-
-    fn restore(&mut self, snapshot: &Value) -> Result<(), EnvError> {
-        self.state = State::deserialize(snapshot)
-            .map_err(|error| EnvError::Foreign(format!("not a snapshot of {ID}: {error}")))?;
-        Ok(())
-    }
 }

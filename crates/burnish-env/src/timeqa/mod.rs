@@ -18,9 +18,10 @@ use burnish_verify::qa::joined;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::one_turn::OneTurn;
 use crate::settings::{self, check_bounds, config_error, to_value};
 use crate::timed_facts::{Reward, judge, verdict};
-use crate::{Bound, CellReport, EnvError, Environment, Generator, Kind, Step, TaskSet};
+use crate::{Bound, CellReport, EnvError, Environment, Generator, Kind, TaskSet};
 
 pub use rules::{Quadruple, Span, quadruples};
 
@@ -193,7 +194,8 @@ impl Generator for TimeQa {
     }
 
     fn environment(&self) -> Box<dyn Environment> {
-        Box::new(Play { reward: self.config.reward, state: State::default() })
+        let reward = self.config.reward;
+        Box::new(OneTurn::new(ID, Truth::of, move |truth, answer| Ok(truth.judge(answer, &reward))))
     }
 
     fn demonstrate(&self, _: &Task) -> Option<Message> {
@@ -214,47 +216,5 @@ impl Generator for TimeQa {
             );
         }
         text
-    }
-}
-
-struct Play {
-    reward: Reward,
-    state: State,
-}
-
-/// All that changes in an episode.
-#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct State {
-    truth: Option<Truth>,
-    answer: Option<Message>,
-}
-
-impl Environment for Play {
-    fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
-        self.state = State { truth: Some(Truth::of(task)?), answer: None };
-        Ok(task.prompt.clone())
-    }
-
-    fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
-        self.state.answer = Some(action.clone());
-        Ok(Step::Done)
-    }
-
-    fn verify(&mut self) -> Result<Verdict, EnvError> {
-        let Some(truth) = &self.state.truth else {
-            return Err(EnvError::Failed(format!("{ID}: verify before reset")));
-        };
-        Ok(truth.judge(self.state.answer.as_ref(), &self.reward))
-    }
-
-    fn snapshot(&self) -> Value {
-        to_value(&self.state).unwrap_or_default()
-    }
-
-    fn restore(&mut self, snapshot: &Value) -> Result<(), EnvError> {
-        self.state = State::deserialize(snapshot)
-            .map_err(|error| EnvError::Foreign(format!("not a snapshot of {ID}: {error}")))?;
-        Ok(())
     }
 }

@@ -47,6 +47,11 @@ fn beliefs() -> impl Strategy<Value = Belief> {
     (count(), count()).prop_map(|(alpha, beta)| belief(alpha, beta))
 }
 
+/// Both counts 1 or more.
+fn from_one() -> impl Strategy<Value = Belief> {
+    beliefs().prop_map(|own| belief(own.alpha.max(1.0), own.beta.max(1.0)))
+}
+
 /// Relative error, absolute where the number is below 1e-300.
 #[track_caller]
 fn assert_close(found: f64, expected: f64, tolerance: f64, what: &str) {
@@ -189,8 +194,16 @@ proptest! {
         }
     }
 
+    /// `I_1 = h(φ̄) - E[h(Φ)]`, h is concave, and at the same mean less evidence is more spread in the convex order.
     #[test]
-    fn evidence_lowers_information_at_the_same_mean(own in beliefs(), more in 1.01..4.0f64, rollouts in 1..12usize) {
+    fn evidence_lowers_information_of_one_rollout_at_the_same_mean(own in beliefs(), more in 1.01..4.0f64) {
+        let later = belief(own.alpha * more, own.beta * more);
+        prop_assert!(later.information(1) < own.information(1));
+    }
+
+    /// Counts of 1 or more, as beliefs with the default prior have: with several rollouts it is not so of all below a half.
+    #[test]
+    fn evidence_lowers_information_at_the_same_mean(own in from_one(), more in 1.01..4.0f64, rollouts in 1..12usize) {
         let later = belief(own.alpha * more, own.beta * more);
         prop_assert!(later.information(rollouts) < own.information(rollouts));
     }
@@ -203,6 +216,21 @@ proptest! {
         let at = |distance: f64| belief((0.5 - distance) * n, (0.5 + distance) * n).information(rollouts);
         prop_assert!(at(nearer) > at(further), "{} and {}", at(nearer), at(further));
     }
+}
+
+#[test]
+fn several_rollouts_tell_less_of_a_belief_that_one_rollout_decides() {
+    // With next to no evidence a task is all but surely always solved or never: one rollout tells which, and more add
+    // nothing.
+    for rollouts in [1, 12] {
+        let found = belief(1e-6, 1e-6).information(rollouts);
+        assert!((found - std::f64::consts::LN_2).abs() < 1e-4, "{found} of {rollouts}");
+    }
+    let (decided, open) = (belief(0.05, 0.05), belief(0.5, 0.5));
+    assert!(decided.information(1) > open.information(1));
+    assert!(decided.information(12) < open.information(12));
+    assert_close(decided.information(12), 1.0259, 1e-4, "decided");
+    assert_close(open.information(12), 1.1286, 1e-4, "open");
 }
 
 #[test]

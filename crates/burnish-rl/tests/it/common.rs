@@ -7,9 +7,61 @@ use burnish_rl::{
     Evaluation, LossConfig, Losses, Mark, Objective, PolicyLoss, Streams, TokenLoss, Tokens, Totals,
 };
 use proptest::prelude::*;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ops::Range;
+
+/// Batches of a golden file, and what frameworks make of them, by framework.
+#[derive(Deserialize)]
+pub(crate) struct Golden<C> {
+    pub(crate) batches: BTreeMap<String, Rows>,
+    pub(crate) cases: BTreeMap<String, Vec<C>>,
+}
+
+/// The streams of some sequences as golden files hold them: `[rows][columns]`, padded. Files leave out what their cases
+/// do not read.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rows {
+    pub(crate) policy: Vec<Vec<f64>>,
+    #[serde(default)]
+    pub(crate) proximal: Vec<Vec<f64>>,
+    #[serde(default)]
+    pub(crate) behavior: Vec<Vec<f64>>,
+    #[serde(default)]
+    pub(crate) reference: Vec<Vec<f64>>,
+    #[serde(default)]
+    pub(crate) entropy: Vec<Vec<f64>>,
+    /// Numbers or truths.
+    pub(crate) mask: Vec<Vec<Value>>,
+    #[serde(default)]
+    pub(crate) advantages: Vec<f64>,
+    #[serde(default)]
+    pub(crate) label: Vec<f64>,
+}
+
+impl Rows {
+    /// With 0 for what is left out.
+    pub(crate) fn batch(&self) -> Batch {
+        let (rows, columns) = (self.policy.len(), self.policy[0].len());
+        let or_zeros = |stream: &[Vec<f64>]| match stream {
+            [] => vec![0.0; rows * columns],
+            stream => stream.concat(),
+        };
+        let advantage = |row: usize| self.advantages.get(row).copied().unwrap_or(0.0);
+        Batch {
+            policy: self.policy.concat(),
+            proximal: or_zeros(&self.proximal),
+            reference: or_zeros(&self.reference),
+            entropy: or_zeros(&self.entropy),
+            advantage: (0..rows).flat_map(|row| vec![advantage(row); columns]).collect(),
+            loss_mask: self.mask.concat().iter().map(|flag| *flag == 1 || *flag == true).collect(),
+            sequences: (0..rows).map(|row| row * columns..(row + 1) * columns).collect(),
+            ..Batch::default()
+        }
+    }
+}
 
 /// The streams of some sequences, owned.
 #[derive(Debug, Clone, Default)]

@@ -1,7 +1,7 @@
 //! Off-policy corrections: verl's and TRL's own numbers, made by `tests/golden/make_correction.py`, and what is refused.
 
 use crate::common::{clip, is_near, loss};
-use crate::off_policy::{TOLERANCE, TOLERANCE_MEANS, golden, mean};
+use crate::off_policy::{OffPolicy, TOLERANCE, TOLERANCE_MEANS, golden, mean};
 use burnish_rl::LossConfig;
 use burnish_rl::aggregation::Aggregation;
 use burnish_rl::correction::{
@@ -22,7 +22,7 @@ pub(crate) fn aggregation(loss_agg_mode: &str) -> Aggregation {
 #[test]
 fn weights_and_rejections_are_those_of_verl() {
     let golden = golden();
-    let batch = golden.batch.batch();
+    let batch = OffPolicy::of_rows(&golden.batch);
     let (mut weighted, mut rejecting) = (0, 0);
     for case in golden.verl_corrections {
         let config = case.correction;
@@ -50,7 +50,7 @@ fn weights_and_rejections_are_those_of_verl() {
 #[test]
 fn diagnostics_are_those_of_verl() {
     let golden = golden();
-    let batch = golden.batch.batch();
+    let batch = OffPolicy::of_rows(&golden.batch);
     let mut compared = 0;
     for case in golden.verl_corrections.into_iter().filter(|case| case.correction.is_on()) {
         let what = format!("{:?}", case.correction);
@@ -70,7 +70,7 @@ fn diagnostics_are_those_of_verl() {
 #[test]
 fn corrected_losses_and_gradients_are_those_of_verl() {
     let golden = golden();
-    let batch = golden.batch.batch();
+    let batch = OffPolicy::of_rows(&golden.batch);
     let cases = golden.verl_losses;
     assert_eq!(cases.len(), 19);
     for case in cases {
@@ -99,7 +99,7 @@ fn corrected_losses_and_gradients_are_those_of_verl() {
 #[test]
 fn aggregations_are_those_of_verl() {
     let golden = golden();
-    let batch = golden.batch.batch();
+    let batch = OffPolicy::of_rows(&golden.batch);
     let totals = batch.totals(golden.tokens_max);
     assert_eq!(golden.aggregations.len(), 5);
     for case in golden.aggregations {
@@ -122,7 +122,7 @@ fn aggregations_are_those_of_verl() {
 #[test]
 fn importance_sampling_modes_masks_and_entropy_terms_are_those_of_trl() {
     let golden = golden();
-    let batch = golden.batch.batch();
+    let batch = OffPolicy::of_rows(&golden.batch);
     assert_eq!(golden.trl_losses.len(), 20);
     for case in golden.trl_losses {
         let config = LossConfig { config: clip(0.2, 0.28), ..case.loss };
@@ -155,7 +155,7 @@ fn a_log_linear_proximal_lies_between_behavior_and_policy_by_age() {
 
 #[test]
 fn in_bypass_mode_every_weight_and_rejection_is_of_the_policy_itself() {
-    let batch = golden().batch.batch();
+    let batch = OffPolicy::of_rows(&golden().batch);
     let weight = WeightConfig { level: WeightLevel::Token, max: 1e9, ..WeightConfig::default() };
     let bypass = CorrectionConfig { bypass: true, weight, ..CorrectionConfig::default() };
     let decoupled = CorrectionConfig { bypass: false, ..bypass.clone() };

@@ -3,7 +3,7 @@
 
 use crate::common::{is_near, loss};
 use crate::correction::aggregation;
-use crate::off_policy::{AdaptiveCase, TOLERANCE, TOLERANCE_MEANS, golden, mean};
+use crate::off_policy::{AdaptiveCase, OffPolicy, TOLERANCE, TOLERANCE_MEANS, golden, mean};
 use burnish_rl::LossConfig;
 use burnish_rl::entropy::{AdaptiveEntropy, quantile};
 
@@ -42,7 +42,7 @@ fn a_quantile_is_that_of_the_definition() {
 
 #[test]
 fn imitation_is_the_mean_nll_of_the_tokens_with_a_positive_advantage() {
-    let batch = golden().batch.batch();
+    let batch = OffPolicy::of_rows(&golden().batch);
     let with =
         |coef| batch.evaluate(&loss(LossConfig { positive_nll_coef: coef, ..LossConfig::default() }), 9);
     let streams = batch.streams();
@@ -57,7 +57,7 @@ fn imitation_is_the_mean_nll_of_the_tokens_with_a_positive_advantage() {
 
 #[test]
 fn only_tokens_of_high_entropy_are_trained_on_and_all_keep_their_distance() {
-    let batch = golden().batch.batch();
+    let batch = OffPolicy::of_rows(&golden().batch);
     let objective = loss(LossConfig { top_entropy_quantile: 0.0, ..LossConfig::default() });
     let found = batch.evaluate(&objective, 9);
     let streams = batch.streams();
@@ -85,7 +85,7 @@ fn bounds_of_the_coefficient_that_cross_are_refused() {
 #[test]
 fn a_bonus_by_the_aggregation_has_the_denominators_of_verl() {
     let golden = golden();
-    let batch = golden.batch.batch();
+    let batch = OffPolicy::of_rows(&golden.batch);
     for case in golden.aggregations {
         let config = LossConfig {
             aggregation: aggregation(&case.loss_agg_mode),

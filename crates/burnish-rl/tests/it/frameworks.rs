@@ -1,6 +1,6 @@
 //! Numbers of the frameworks' own functions, made by `tests/golden/make_objectives.py`.
 
-use crate::common::{Batch, Columns, is_near, loss};
+use crate::common::{Columns, Golden, is_near, loss};
 use burnish_rl::aggregation::Aggregation;
 use burnish_rl::catalogue::{self, OBJECTIVES};
 use burnish_rl::{Bound, Check, LossConfig, Objective, Totals};
@@ -10,21 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Both sides compute in f64, and the file has 14 digits.
 const TOLERANCE: f64 = 1e-11;
-
-#[derive(Deserialize)]
-struct Golden {
-    batches: BTreeMap<String, Rows>,
-    cases: BTreeMap<String, Vec<Case>>,
-}
-
-/// `[rows][columns]`, padded.
-#[derive(Deserialize)]
-struct Rows {
-    policy: Vec<Vec<f64>>,
-    proximal: Vec<Vec<f64>>,
-    mask: Vec<Vec<u8>>,
-    advantages: Vec<f64>,
-}
 
 #[derive(Deserialize)]
 struct Case {
@@ -39,26 +24,8 @@ struct Case {
 }
 
 #[expect(clippy::unwrap_used, reason = "the file is part of the test")]
-fn golden() -> Golden {
+fn golden() -> Golden<Case> {
     serde_json::from_str(include_str!("../golden/objectives.json")).unwrap()
-}
-
-impl Rows {
-    fn batch(&self) -> Batch {
-        let columns = self.policy[0].len();
-        let positions = self.policy.len() * columns;
-        Batch {
-            policy: self.policy.concat(),
-            proximal: self.proximal.concat(),
-            reference: vec![0.0; positions],
-            entropy: vec![0.0; positions],
-            advantage: self.advantages.iter().flat_map(|advantage| vec![*advantage; columns]).collect(),
-            loss_mask: self.mask.concat().into_iter().map(|in_loss| in_loss == 1).collect(),
-            sequences: (0..self.policy.len()).map(|row| row * columns..(row + 1) * columns).collect(),
-            directions: Vec::new(),
-            marks: Vec::new(),
-        }
-    }
 }
 
 impl Case {

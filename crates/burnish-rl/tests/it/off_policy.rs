@@ -1,6 +1,6 @@
 //! Batches whose tokens another policy sampled, and the golden numbers of `tests/golden/make_correction.py`.
 
-use crate::common::{Batch, batches};
+use crate::common::{Batch, Rows, batches};
 use burnish_rl::correction::{Corrected, CorrectionConfig};
 use burnish_rl::entropy::AdaptiveEntropy;
 use burnish_rl::{Evaluation, LossConfig, Objective, PolicyLoss, Streams, Tokens, Totals};
@@ -23,18 +23,6 @@ pub(crate) struct Golden {
     pub(crate) trl_losses: Vec<TrlLoss>,
     pub(crate) adaptive_entropy: AdaptiveCase,
     pub(crate) loglinear: Vec<LoglinearCase>,
-}
-
-/// `[rows][columns]`, padded.
-#[derive(Deserialize)]
-pub(crate) struct Rows {
-    pub(crate) policy: Vec<Vec<f64>>,
-    pub(crate) proximal: Vec<Vec<f64>>,
-    pub(crate) behavior: Vec<Vec<f64>>,
-    pub(crate) reference: Vec<Vec<f64>>,
-    pub(crate) entropy: Vec<Vec<f64>>,
-    pub(crate) mask: Vec<Vec<u8>>,
-    pub(crate) advantages: Vec<f64>,
 }
 
 #[derive(Deserialize)]
@@ -106,6 +94,12 @@ pub(crate) struct OffPolicy {
 }
 
 impl OffPolicy {
+    /// The batch of a golden file: a group of two, and one of all others.
+    pub(crate) fn of_rows(rows: &Rows) -> OffPolicy {
+        let groups = vec![0..2, 2..rows.policy.len()];
+        OffPolicy { batch: rows.batch(), behavior: rows.behavior.concat(), groups }
+    }
+
     pub(crate) fn streams(&self) -> Streams<'_> {
         Streams { behavior: &self.behavior, groups: &self.groups, ..self.batch.streams() }
     }
@@ -157,24 +151,6 @@ impl OffPolicy {
             (positions, corrected)
         };
         streams.sequences.iter().map(said).filter(|(positions, _)| !positions.is_empty()).collect()
-    }
-}
-
-impl Rows {
-    pub(crate) fn batch(&self) -> OffPolicy {
-        let columns = self.policy[0].len();
-        let rows = self.policy.len();
-        let batch = Batch {
-            policy: self.policy.concat(),
-            proximal: self.proximal.concat(),
-            reference: self.reference.concat(),
-            entropy: self.entropy.concat(),
-            advantage: self.advantages.iter().flat_map(|advantage| vec![*advantage; columns]).collect(),
-            loss_mask: self.mask.concat().into_iter().map(|in_loss| in_loss == 1).collect(),
-            sequences: (0..rows).map(|row| row * columns..(row + 1) * columns).collect(),
-            ..Batch::default()
-        };
-        OffPolicy { batch, behavior: self.behavior.concat(), groups: vec![0..2, 2..rows] }
     }
 }
 

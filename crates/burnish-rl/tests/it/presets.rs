@@ -1,6 +1,6 @@
 //! What frameworks compute under the settings of a preset, made by `tests/golden/make_presets.py`.
 
-use crate::common::{Batch, is_near, loss};
+use crate::common::{Golden, is_near, loss};
 use burnish_rl::aggregation::Aggregation;
 use burnish_rl::presets::{self, PRESETS};
 use burnish_rl::{LossConfig, Objective, Totals};
@@ -16,22 +16,6 @@ const BETA: f64 = 0.1;
 const TOLERANCE_METRICS: f64 = 1e-6;
 
 #[derive(Deserialize)]
-struct Golden {
-    batches: BTreeMap<String, Rows>,
-    cases: BTreeMap<String, Vec<Case>>,
-}
-
-/// `[rows][columns]`, padded.
-#[derive(Deserialize)]
-struct Rows {
-    policy: Vec<Vec<f64>>,
-    proximal: Vec<Vec<f64>>,
-    reference: Vec<Vec<f64>>,
-    mask: Vec<Vec<u8>>,
-    advantages: Vec<f64>,
-}
-
-#[derive(Deserialize)]
 struct Case {
     preset: String,
     batch: String,
@@ -45,24 +29,8 @@ struct Case {
 }
 
 #[expect(clippy::unwrap_used, reason = "the file is part of the test")]
-fn golden() -> Golden {
+fn golden() -> Golden<Case> {
     serde_json::from_str(include_str!("../golden/presets.json")).unwrap()
-}
-
-impl Rows {
-    fn batch(&self) -> Batch {
-        let columns = self.policy[0].len();
-        Batch {
-            policy: self.policy.concat(),
-            proximal: self.proximal.concat(),
-            reference: self.reference.concat(),
-            entropy: vec![0.0; self.policy.len() * columns],
-            advantage: self.advantages.iter().flat_map(|advantage| vec![*advantage; columns]).collect(),
-            loss_mask: self.mask.concat().into_iter().map(|in_loss| in_loss == 1).collect(),
-            sequences: (0..self.policy.len()).map(|row| row * columns..(row + 1) * columns).collect(),
-            ..Batch::default()
-        }
-    }
 }
 
 fn merge(below: &mut Value, over: &Value) {

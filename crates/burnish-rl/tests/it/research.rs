@@ -1,7 +1,7 @@
 //! Objectives for stale rollouts and for entropy: their frameworks' own numbers, made by
 //! `tests/golden/make_research.py`.
 
-use crate::common::{Batch, is_near, loss};
+use crate::common::{Batch, Rows, is_near, loss};
 use burnish_rl::aggregation::Aggregation;
 use burnish_rl::catalogue::{self, OBJECTIVES};
 use burnish_rl::{Evaluation, LossConfig, Mark, Objective, PolicyLoss, Streams, TokenLoss, Tokens, Totals};
@@ -18,15 +18,6 @@ struct Golden {
     batches: BTreeMap<String, Rows>,
     cases: Vec<Case>,
     drops: Vec<Drop>,
-}
-
-#[derive(Deserialize)]
-struct Rows {
-    policy: Vec<Vec<f64>>,
-    proximal: Vec<Vec<f64>>,
-    behavior: Vec<Vec<f64>>,
-    advantages: Vec<f64>,
-    mask: Vec<Vec<bool>>,
 }
 
 #[derive(Deserialize)]
@@ -60,18 +51,7 @@ pub(crate) struct Stale {
 
 impl Stale {
     fn of_rows(rows: &Rows) -> Self {
-        let columns = rows.policy[0].len();
-        let advantages = rows.advantages.iter().flat_map(|advantage| vec![*advantage; columns]);
-        let batch = Batch {
-            policy: rows.policy.concat(),
-            proximal: rows.proximal.concat(),
-            entropy: vec![0.0; rows.policy.len() * columns],
-            advantage: advantages.collect(),
-            loss_mask: rows.mask.concat(),
-            sequences: (0..rows.policy.len()).map(|row| row * columns..(row + 1) * columns).collect(),
-            ..Batch::default()
-        };
-        Stale { batch, behavior: rows.behavior.concat() }
+        Stale { batch: rows.batch(), behavior: rows.behavior.concat() }
     }
 
     fn streams(&self) -> Streams<'_> {

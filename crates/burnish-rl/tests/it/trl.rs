@@ -1,6 +1,6 @@
 //! TRL 1.16's own numbers, made by `tests/golden/make_trl.py`.
 
-use crate::common::{Batch, clip, group_relative, is_near, loss};
+use crate::common::{Batch, Rows, clip, group_relative, is_near, loss};
 use burnish_rl::advantage::{Grpo, Scale};
 use burnish_rl::aggregation::Aggregation;
 use burnish_rl::{LossConfig, Objective, PolicyLoss, Totals};
@@ -23,17 +23,6 @@ struct Losses {
     completion_tokens_max: usize,
     batches: BTreeMap<String, Rows>,
     cases: Vec<LossCase>,
-}
-
-/// `[rows][columns]`, padded.
-#[derive(Deserialize)]
-struct Rows {
-    policy: Vec<Vec<f64>>,
-    proximal: Vec<Vec<f64>>,
-    reference: Vec<Vec<f64>>,
-    entropy: Vec<Vec<f64>>,
-    mask: Vec<Vec<u8>>,
-    advantages: Vec<f64>,
 }
 
 #[derive(Deserialize)]
@@ -75,23 +64,6 @@ pub(crate) fn batches() -> BTreeMap<String, Batch> {
 /// The length of an answer that they are divided by.
 pub(crate) fn completion_tokens_max() -> usize {
     golden().losses.completion_tokens_max
-}
-
-impl Rows {
-    fn batch(&self) -> Batch {
-        let columns = self.policy[0].len();
-        Batch {
-            policy: self.policy.concat(),
-            proximal: self.proximal.concat(),
-            reference: self.reference.concat(),
-            entropy: self.entropy.concat(),
-            advantage: self.advantages.iter().flat_map(|advantage| vec![*advantage; columns]).collect(),
-            loss_mask: self.mask.concat().into_iter().map(|in_loss| in_loss == 1).collect(),
-            sequences: (0..self.policy.len()).map(|row| row * columns..(row + 1) * columns).collect(),
-            directions: Vec::new(),
-            marks: Vec::new(),
-        }
-    }
 }
 
 impl LossCase {

@@ -1,6 +1,6 @@
 //! TRL 1.16's own numbers of preferences, made by `tests/golden/make_preference.py`.
 
-use crate::common::{Batch, Grouped, is_near, metric};
+use crate::common::{Batch, Grouped, Rows, is_near, metric};
 use burnish_rl::preference::{Baseline, Dpo, GroupDpo, Ipo, Kto, Orpo, Simpo};
 use burnish_rl::{Evaluation, Part};
 use serde::Deserialize;
@@ -20,22 +20,6 @@ pub(crate) struct Golden {
     orpo: Vec<Case>,
     kto: Vec<Case>,
     pub(crate) opd: Vec<Case>,
-}
-
-/// `[rows][columns]`, padded.
-#[derive(Deserialize)]
-struct Rows {
-    policy: Vec<Vec<f64>>,
-    reference: Vec<Vec<f64>>,
-    mask: Vec<Vec<u8>>,
-    #[serde(default)]
-    label: Vec<f64>,
-    #[serde(default)]
-    advantages: Vec<f64>,
-    #[serde(default)]
-    proximal: Vec<Vec<f64>>,
-    #[serde(default)]
-    behavior: Vec<Vec<f64>>,
 }
 
 #[derive(Deserialize)]
@@ -65,15 +49,10 @@ impl Golden {
         let labels = if rows.label.is_empty() { &rows.advantages } else { &rows.label };
         let label = |row: usize| labels.get(row).copied().unwrap_or(f64::NAN);
         let batch = Batch {
-            policy: rows.policy.concat(),
             proximal: or_policy(&rows.proximal),
-            reference: rows.reference.concat(),
             entropy: vec![1.0; rows.policy.len() * columns],
             advantage: (0..rows.policy.len()).flat_map(|row| vec![label(row); columns]).collect(),
-            loss_mask: rows.mask.concat().into_iter().map(|in_loss| in_loss == 1).collect(),
-            sequences: (0..rows.policy.len()).map(|row| row * columns..(row + 1) * columns).collect(),
-            directions: Vec::new(),
-            marks: Vec::new(),
+            ..rows.batch()
         };
         (Grouped::new(batch, size), or_policy(&rows.behavior))
     }

@@ -1,5 +1,6 @@
 //! The benchmarks that have a name.
 
+use burnish_core::names::nearest;
 use burnish_env::timeqa::{INSTRUCTION, Input};
 use burnish_verify::Verifier;
 
@@ -185,14 +186,10 @@ pub fn find(name: &str) -> Result<&'static Benchmark, RunError> {
     })
 }
 
-/// `; did you mean ...?`, where a name is near.
+/// ` (did you mean ...?)`, where a name is near.
 pub(super) fn did_you_mean(given: &str, names: &[&str]) -> String {
-    let nearest = names
-        .iter()
-        .map(|name| (strsim::jaro_winkler(&given.to_lowercase(), name), name))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .filter(|(similarity, _)| *similarity > 0.75);
-    nearest.map(|(_, name)| format!(" (did you mean `{name}`?)")).unwrap_or_default()
+    let nearest = nearest(given, names.iter().copied());
+    nearest.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
 }
 
 #[cfg(test)]

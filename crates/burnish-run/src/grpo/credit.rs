@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use burnish_core::names::nearest;
 use burnish_core::rng::fold_bytes;
 use burnish_core::{Episode, Node, Trace};
 use burnish_model::Model;
@@ -15,7 +16,7 @@ use super::batch::Batch;
 use super::critic::Estimates;
 use super::groups::Groups;
 use crate::RunError;
-use crate::recipe::{Recipe, nearest};
+use crate::recipe::Recipe;
 
 /// What the estimator is told about everything that was played ([`Groups::played`]); nothing of those whose group is left
 /// out.

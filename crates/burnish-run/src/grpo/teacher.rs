@@ -35,7 +35,9 @@ impl Teacher {
         let model = match &section.path {
             None => None,
             Some(path) => {
-                let loaded = LoadedPolicy::load(path, &recipe.policy.sampling())?;
+                // It reads what the policy's template writes, and need have none of its own.
+                let template = &policy.chat.template;
+                let loaded = LoadedPolicy::load_with(path, template, &recipe.policy.sampling())?;
                 let (own, theirs) = (&policy.chat.tokenizer, &loaded.chat.tokenizer);
                 if !own.has_the_vocabulary_of(theirs) {
                     return Err(RunError::Refused(format!(

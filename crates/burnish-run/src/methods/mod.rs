@@ -8,6 +8,7 @@ mod scaffold;
 mod systems;
 mod systems_page;
 
+use burnish_core::names;
 use burnish_rl::advantage::AdvantageNeeds;
 use burnish_rl::catalogue::{
     ADVANTAGES, DISTILLATIONS, Entry, GATES, OBJECTIVES, PLANS, PREFERENCES, SELECTORS, cards,
@@ -120,7 +121,7 @@ pub fn nearest(id: &str) -> Option<&'static str> {
     let ids = ids();
     let (first, _) = id.split_once(['/', '-']).unwrap_or((id, ""));
     let preset = ids.iter().find(|known| id.contains('/') && of_preset(known) && known.starts_with(first));
-    preset.copied().or_else(|| crate::recipe::nearest(id, ids.iter().copied()))
+    preset.copied().or_else(|| names::nearest(id, ids.iter().copied()))
 }
 
 /// The catalogue as JSON: `parts`, `systems` with what their parts need, and `presets`.

@@ -141,19 +141,14 @@ fn bound_of(pattern: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe::tests::{SMALL, read};
-
-    const NEW: &str = "[run]\ndir = \"x\"\n[policy.new]\narchitecture = \"qwen3\"\nvocab_size = 320\nhidden_size = 64\n\
-        intermediate_size = 128\nnum_hidden_layers = 2\nnum_attention_heads = 4\nnum_key_value_heads = 2\nhead_dim = 16\n\
-        max_position_embeddings = 256\nrope_theta = 10000.0\ntie_word_embeddings = true\ndtype = \"bf16\"\n[env]\nid = \"countdown\"\n\
-        [[data.demonstrations]]\nenv = \"countdown\"\ntasks = 8\n[train]\nmethod = \"sft\"\nmax_steps = 3\n";
+    use crate::recipe::tests::{SFT, SMALL, read};
 
     /// Every bound is met before anything is made: one above it is refused with key and bound, however far above.
     #[test]
     fn every_count_is_refused_above_its_bound_and_taken_at_it() {
         for (key, bound) in BOUNDS {
             let text = match *key {
-                key if key.starts_with("policy.new") || key.starts_with("data.demonstrations") => NEW,
+                key if key.starts_with("policy.new") || key.starts_with("data.demonstrations") => SFT,
                 _ => SMALL,
             };
             let set = |count: u64| -> Vec<String> {

@@ -1,6 +1,7 @@
 //! What can be wrong with a recipe before anything starts.
 
 use burnish_core::SamplingError;
+use burnish_core::names::nearest;
 use burnish_env::EnvError;
 use burnish_model::ModelConfig;
 use burnish_rl::advantage::AdvantageConfig;
@@ -17,7 +18,6 @@ use crate::split::Split;
 
 use super::{
     Method, Recipe, RecipeError, Source, TeacherContext, TeacherSection, Use, bounds, empty, evaluations,
-    nearest,
 };
 
 /// Checks ranges and combinations, and completes the environments' configurations with their defaults.

@@ -108,6 +108,7 @@ const VERL: &[(&str, &[&str])] = &[
     ("actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu", &["train.micro_batch_tokens"]),
     ("actor_rollout_ref.actor.ppo_mini_batch_size", &["train.minibatches"]),
     ("actor_rollout_ref.actor.use_kl_loss", &["loss.beta"]),
+    ("actor_rollout_ref.model.custom_chat_template", &["policy.chat_template"]),
     ("actor_rollout_ref.model.enable_gradient_checkpointing", &["train.activation_checkpointing"]),
     ("actor_rollout_ref.model.lora_alpha", &["policy.lora.alpha"]),
     ("actor_rollout_ref.model.lora_rank", &["policy.lora.rank"]),
@@ -274,7 +275,7 @@ mod tests {
     }
 
     /// What a recipe leaves out where nothing is said.
-    const OPTIONAL: [&str; 1] = ["reward.weights"];
+    const OPTIONAL: [&str; 2] = ["policy.chat_template", "reward.weights"];
 
     /// What a page says of each name, from all its rows.
     fn page(name: &str) -> BTreeMap<String, BTreeSet<String>> {

@@ -60,7 +60,6 @@ pub use source::Source;
 pub(crate) use stage_use::StageUse;
 pub use teacher::{TeacherContext, TeacherSection};
 pub use train::{Method, TrainSection};
-pub(crate) use words::nearest;
 
 /// A recipe is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -320,4 +319,4 @@ fn drop_nulls(value: &mut Value) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -15,6 +15,8 @@ pub(crate) enum PathKind {
     Recipe,
     /// A model directory.
     Model,
+    /// The file of a chat template.
+    Template,
     /// A data file.
     Data,
     /// The folder from which an environment looks up its data files.
@@ -39,10 +41,11 @@ pub(crate) struct PathPlace<'a> {
 }
 
 /// Keys with one path each.
-const SINGLE: [(&[&str], PathKind); 7] = [
+const SINGLE: [(&[&str], PathKind); 8] = [
     (&["run", "dir"], PathKind::Own),
     (&["run", "cache"], PathKind::Own),
     (&["policy", "path"], PathKind::Model),
+    (&["policy", "chat_template"], PathKind::Template),
     (&["teacher", "path"], PathKind::Model),
     (&["critic", "path"], PathKind::Model),
     (&["judge", "path"], PathKind::Model),
@@ -213,7 +216,7 @@ mod tests {
         let rows = |name: &str| json!({"path": name, "base_dir": "rows", "id_key": "path"});
         let mut recipe = json!({
             "run": {"dir": "run", "cache": "cache"},
-            "policy": {"path": "policy", "from": "one.toml"},
+            "policy": {"path": "policy", "chat_template": "chat.jinja", "from": "one.toml"},
             "teacher": {"path": "teacher", "from": {"recipe": "two.toml", "set": ["x"]}},
             "critic": {"path": "critic"}, "judge": {"path": "judge", "prompt": "path"},
             "env": {"id": "rows", "config": rows("a"), "split": {"scorer": {"judge": {"path": "scorer"}}}},
@@ -246,6 +249,7 @@ mod tests {
             "eval.config.path[0]=b",
             "eval.config.path[1]=c",
             "judge.path=judge",
+            "policy.chat_template=chat.jinja",
             "policy.from=one.toml",
             "policy.path=policy",
             "run.cache=cache",
@@ -286,6 +290,7 @@ mod tests {
             ("run.dir=''", ["`run.dir`", "is empty"]),
             ("run.cache=''", ["`run.cache`", "is empty"]),
             ("policy.path=''", ["`policy.path`", "is empty"]),
+            ("policy.chat_template=''", ["`policy.chat_template`", "is empty"]),
             ("policy.path=~eve/m", ["`policy.path`", "`eve`"]),
             ("run.dir=$HOME/x", ["`run.dir`", "`$HOME`"]),
             ("data.path=['~eve/rows.jsonl']", ["`data.path[0]`", "`eve`"]),

@@ -20,6 +20,9 @@ pub struct PolicySection {
     /// The last checkpoint of another recipe's run, which is made where it is not there yet ([`crate::stages`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<StageRecipe>,
+    /// File of the chat template that is taken in place of the policy's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_template: Option<PathBuf>,
     /// A model of this shape with random weights, and a byte-level BPE tokenizer trained on the texts that it
     /// will imitate (SFT only).
     #[serde(default, skip_serializing_if = "Option::is_none")]

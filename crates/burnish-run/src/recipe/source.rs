@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use burnish_core::names::nearest;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toml_edit::{Document, Item, TableLike};
 
 use super::{RecipeError, foreign, words};
+use crate::words::plain;
 
 /// A recipe as it was written: values by path, and the line of every key, so that an error found late still
 /// points at the person's text.
@@ -213,7 +215,7 @@ impl Source {
             Some((field, known)) => self.unknown_key(key, &field, &known),
             None => {
                 let help = words::nearest_choice(&message).map(|name| format!("did you mean `{name}`?"));
-                RecipeError { help, ..self.error(key, words::of(&message)) }
+                RecipeError { help, ..self.error(key, plain(&message)) }
             }
         }
     }
@@ -223,7 +225,7 @@ impl Source {
         let table = table.strip_suffix(field).map_or(table, |parent| parent.trim_end_matches('.'));
         let key = if table.is_empty() { field.to_owned() } else { format!("{table}.{field}") };
         let mut error = self.error(&key, "is not a known key".into());
-        let nearest = words::nearest(field, known.iter().map(String::as_str));
+        let nearest = nearest(field, known.iter().map(String::as_str));
         let habit = foreign::help(&key, self.get(&key)).filter(|_| self.knows_habits);
         error.help = Some(match (habit, nearest) {
             (Some(habit), _) => format!("{habit}. Keys of this table: {}", known.join(", ")),

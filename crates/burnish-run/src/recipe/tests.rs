@@ -12,7 +12,34 @@ max_steps = 3
 id = "countdown"
 "#;
 
-pub(super) fn read(text: &str, overrides: &[&str]) -> Result<Recipe, String> {
+/// A recipe that makes a policy by imitation.
+pub(crate) const SFT: &str = r#"
+[run]
+dir = "x"
+[policy.new]
+architecture = "qwen3"
+vocab_size = 320
+hidden_size = 64
+intermediate_size = 128
+num_hidden_layers = 2
+num_attention_heads = 4
+num_key_value_heads = 2
+head_dim = 16
+max_position_embeddings = 256
+rope_theta = 10000.0
+tie_word_embeddings = true
+dtype = "bf16"
+[env]
+id = "countdown"
+[[data.demonstrations]]
+env = "countdown"
+tasks = 8
+[train]
+method = "sft"
+max_steps = 3
+"#;
+
+pub(crate) fn read(text: &str, overrides: &[&str]) -> Result<Recipe, String> {
     let overrides: Vec<String> = overrides.iter().map(|s| (*s).to_owned()).collect();
     Source::parse("r.toml", text, &overrides)
         .and_then(|source| Recipe::resolve(&source))

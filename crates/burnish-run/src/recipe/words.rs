@@ -1,56 +1,9 @@
-//! What deserialisers say, in the words of people; and what was probably meant.
+//! What was probably meant by a choice that there is not, and numbers that are none.
 
 use std::collections::BTreeMap;
 
+use burnish_core::names::nearest;
 use toml_edit::{Item, TableLike, Value};
-
-/// The message of a deserialiser about a wrong type, for people; any other as it is.
-pub(super) fn of(message: &str) -> String {
-    let in_words = || {
-        let said =
-            message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "))?;
-        let (found, expected) = said.rsplit_once(", expected ")?;
-        Some(format!("must be {}, not {}", kind(expected)?, given(found)))
-    };
-    in_words().unwrap_or_else(|| message.to_owned())
-}
-
-/// What serde calls a type.
-fn kind(expected: &str) -> Option<&'static str> {
-    Some(match expected {
-        "f32" | "f64" => "a number",
-        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
-        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
-        "a boolean" => "true or false",
-        "a string" => "a text",
-        "path string" => "a path",
-        "a sequence" => "a list",
-        "a map" => "a table",
-        _ if expected.starts_with("struct ") => "a table",
-        _ => return None,
-    })
-}
-
-/// What serde calls a value.
-fn given(found: &str) -> String {
-    match found {
-        "map" => "a table".to_owned(),
-        "sequence" => "a list".to_owned(),
-        "null" | "unit value" => "nothing".to_owned(),
-        _ => match found.strip_prefix("string ") {
-            Some(text) => format!("the text {text}"),
-            None => found.split('`').nth(1).unwrap_or(found).to_owned(),
-        },
-    }
-}
-
-/// Which of `known` was probably meant.
-pub(crate) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let given = given.to_lowercase();
-    let near = known.into_iter().map(|name| (strsim::jaro_winkler(&given, &name.to_lowercase()), name));
-    let near = near.filter(|(similarity, _)| *similarity > 0.75);
-    near.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
-}
 
 /// Which of the choices that a message lists was probably meant: serde's about a variant, and ours about an id.
 pub(super) fn nearest_choice(message: &str) -> Option<String> {

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
-use crate::asked::tests::server;
 use crate::corpus::demonstrated;
 use crate::recipe::{Recipe, Source};
 use crate::tasks::Tasks;
+use crate::test_server::{question, said, serve};
 
 /// Imitation of one part and reinforcement learning on the other, over 60 puzzles.
 fn recipe(method: &str, keep: &str, mode: &str, cache: &Path) -> Recipe {
@@ -157,12 +157,13 @@ fn judged(url: &str, more: &str, cache: &Path) -> Recipe {
 #[test]
 fn a_judge_is_asked_once_about_each_task_and_never_sees_its_truth() {
     // It looks at the length of what it was asked.
-    let (url, sent) = server(|_, text| format!("Score: {}", if text.len() % 2 == 0 { 5 } else { 2 }));
+    let (url, sent) =
+        serve(|_, asked| said(if question(asked).len().is_multiple_of(2) { "Score: 5" } else { "Score: 2" }));
     let dir = tempfile::tempdir().unwrap();
     let recipe = judged(&url, "", dir.path());
     let first = Tasks::make(&recipe, true).unwrap().train;
     let whole = rl(">= 0", "").unwrap();
-    let asked = sent.lock().unwrap().clone();
+    let asked: Vec<String> = sent.lock().unwrap().iter().map(Value::to_string).collect();
     assert_eq!(asked.len(), whole.len());
     for task in &whole {
         let solution = task.truth["solution"].as_str().unwrap();
@@ -189,12 +190,12 @@ fn a_judge_is_asked_once_about_each_task_and_never_sees_its_truth() {
 
 #[test]
 fn a_judge_that_rambles_is_asked_again_and_given_up_with_what_it_said() {
-    let (url, sent) = server(|count, _| if count == 0 { "hard to say".into() } else { "4".into() });
+    let (url, sent) = serve(|count, _| said(if count == 0 { "hard to say" } else { "4" }));
     let dir = tempfile::tempdir().unwrap();
     let part = Tasks::make(&judged(&url, "", dir.path()), true).unwrap().train;
     assert_eq!(sent.lock().unwrap().len(), part.len() + 1);
 
-    let (url, sent) = server(|_, _| "between 3 and 4".into());
+    let (url, sent) = serve(|_, _| said("between 3 and 4"));
     let error = Tasks::make(&judged(&url, "", dir.path()), true).err().unwrap().to_string();
     assert!(error.contains("no score from 1 to 5") && error.contains("between 3 and 4"), "{error}");
     assert_eq!(sent.lock().unwrap().len(), 3);

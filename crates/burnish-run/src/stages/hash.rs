@@ -20,7 +20,7 @@ const IDLE: [(&str, &[&str]); 6] = [
     ("run", &["dir", "cache", "threads"]),
     ("eval", &["every"]),
     ("train", &["unscored_steps_max"]),
-    ("policy", &["path", "from"]),
+    ("policy", &["path", "from", "chat_template"]),
     ("teacher", &["path", "from"]),
     ("", &["metrics", "checkpoint"]),
 ];
@@ -62,6 +62,9 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
     if let Some(hash) = StageUse::Teacher.made_by(recipe).and_then(|from| from.hash.as_ref()) {
         whole["teacher"] = hash.as_str().into();
     }
+    if let Some(template) = &recipe.policy.chat_template {
+        whole["chat_template"] = digest(template)?.into();
+    }
     Ok(burnish_env::digest(&serde_json::to_vec(&whole).map_err(failed)?))
 }
 
@@ -89,17 +92,10 @@ fn digest(path: impl AsRef<Path>) -> Result<String, RunError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe::Source;
-
-    const SFT: &str = "[run]\ndir = \"x\"\n[policy.new]\narchitecture = \"qwen3\"\nvocab_size = 320\nhidden_size = 64\n\
-        intermediate_size = 128\nnum_hidden_layers = 2\nnum_attention_heads = 4\nnum_key_value_heads = 2\nhead_dim = 16\n\
-        max_position_embeddings = 256\nrope_theta = 10000.0\ntie_word_embeddings = true\ndtype = \"bf16\"\n[env]\nid = \"countdown\"\n\
-        [[data.demonstrations]]\nenv = \"countdown\"\ntasks = 8\n[train]\nmethod = \"sft\"\nmax_steps = 3\n";
+    use crate::recipe::tests::{SFT, read};
 
     fn hash(overrides: &[&str]) -> String {
-        let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
-        let source = Source::parse("r.toml", SFT, &overrides).unwrap();
-        of(&Recipe::resolve(&source).unwrap()).unwrap()
+        of(&read(SFT, overrides).unwrap()).unwrap()
     }
 
     #[test]
@@ -130,6 +126,20 @@ mod tests {
         ] {
             assert_ne!(hash(&[decisive]), plain, "{decisive}");
         }
+    }
+
+    #[test]
+    fn a_chat_template_counts_by_what_it_says_and_not_by_where_it_lies() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            hash(&[&format!("policy.chat_template={}", path.display())])
+        };
+        let first = write("a.jinja", "{{ messages }}");
+        assert_ne!(first, hash(&[]));
+        assert_eq!(write("b.jinja", "{{ messages }}"), first);
+        assert_ne!(write("a.jinja", "{{ messages[0] }}"), first);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use burnish_core::digest::Rule;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ use crate::run_dir::{START, TEACHER};
 /// A file from this size on that was not touched since it was read is not read again.
 const LARGE: u64 = 64 << 20;
 
-/// A data file or a model directory that decides a run.
+/// A data file, a chat template or a model directory that decides a run.
 #[derive(Debug, Clone)]
 pub(super) struct Input {
     /// The key that names it.
@@ -34,7 +35,7 @@ pub(super) struct Recorded {
     pub(super) key: String,
     /// Where it lay when the run began, as it was written: the tasks of a data file may be labelled so.
     pub(super) path: PathBuf,
-    /// Its files by name; a data file has none.
+    /// Its files by name; what is one file has none.
     files: BTreeMap<String, Stamp>,
 }
 
@@ -55,11 +56,19 @@ fn touched(path: &Path) -> Result<(u64, Option<u64>), FileError> {
     Ok((found.len(), since.and_then(|since| u64::try_from(since.as_nanos()).ok())))
 }
 
+fn digest(path: &Path, rule: Rule) -> Result<String, FileError> {
+    let read = || {
+        let file = fs::File::open(path)?;
+        let bytes = file.metadata()?.len();
+        rule.read(file, bytes)
+    };
+    read().map_err(FileError::on("read", path))
+}
+
 impl Stamp {
     fn of(path: &Path) -> Result<Self, FileError> {
         let (bytes, modified) = touched(path)?;
-        let digest = burnish_env::file_digest(path).map_err(FileError::on("read", path))?;
-        Ok(Stamp { bytes, digest, modified })
+        Ok(Stamp { bytes, digest: digest(path, Rule::Xxh3)?, modified })
     }
 
     /// Does the file hold what it held?
@@ -69,7 +78,7 @@ impl Stamp {
             return Ok(false);
         }
         let is_untouched = modified.is_some() && modified == self.modified;
-        Ok((bytes >= LARGE && is_untouched) || Stamp::of(path)?.digest == self.digest)
+        Ok((bytes >= LARGE && is_untouched) || digest(path, Rule::of(&self.digest))? == self.digest)
     }
 }
 
@@ -127,7 +136,8 @@ pub(super) fn kept(name: &str, path: &Path) -> Input {
 
 /// The input that a path of a recipe names, as it is written there.
 pub(super) fn at(place: &PathPlace<'_>) -> Option<Input> {
-    let is_input = matches!(place.kind, PathKind::Model | PathKind::Data) && !place.value.is_empty();
+    let is_input = matches!(place.kind, PathKind::Model | PathKind::Template | PathKind::Data)
+        && !place.value.is_empty();
     let path = place.folder.as_ref().map_or_else(PathBuf::new, PathBuf::from).join(&*place.value);
     is_input.then(|| Input { key: place.key.clone(), path, kind: place.kind })
 }
@@ -175,7 +185,7 @@ impl Needs {
         if has_checkpoint {
             // What they had become is in the checkpoint.
             without.extend((!needs_start).then_some("policy.path"));
-            without.push("critic.path");
+            without.extend(["critic.path", "policy.chat_template"]);
         }
         Ok(Needs { only: None, without })
     }
@@ -194,5 +204,30 @@ impl Needs {
         };
         let is_asked_for = self.only.as_ref().is_none_or(|only| only.iter().any(|outer| is_below(outer)));
         is_asked_for && !self.without.iter().any(|outer| is_below(outer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_file_is_compared_by_the_rule_of_the_digest_that_was_recorded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.jsonl");
+        fs::write(&path, "burnish countdown").unwrap();
+        let now = Stamp::of(&path).unwrap();
+        assert_eq!(now.digest, "xxh3:4762952ce434ad35");
+        let before: Stamp =
+            serde_json::from_value(json!({"bytes": 17, "digest": "0782e1083c5b8292"})).unwrap();
+        for stamp in [&now, &before] {
+            fs::write(&path, "burnish countdown").unwrap();
+            assert!(stamp.fits(&path).unwrap(), "{stamp:?}");
+            for changed in ["burnish countdowm", "burnish countdown "] {
+                fs::write(&path, changed).unwrap();
+                assert!(!stamp.fits(&path).unwrap(), "{stamp:?}: {changed}");
+            }
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The further numbers that a study names: of the last evaluation's summary, or of the run's metrics.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use burnish_core::names;
 use burnish_eval::Summary;
 use serde_json::Value;
 
@@ -69,14 +69,9 @@ impl Numbers {
         if call(name).is_none() {
             paths(&self.summary, "", &mut known);
         }
-        let mut near: Vec<(u32, String)> = known
-            .into_iter()
-            .map(|known| ((1e6 * strsim::jaro_winkler(metric, &known)) as u32, known))
-            .filter(|(similarity, _)| *similarity > 750_000)
-            .collect();
-        near.sort_by_key(|(similarity, _)| Reverse(*similarity));
-        near.dedup_by(|one, other| one.1 == other.1);
-        let near: Vec<String> = near.into_iter().take(NEAR).map(|(_, name)| format!("`{name}`")).collect();
+        let mut near = names::near(metric, known.iter().map(String::as_str));
+        near.dedup();
+        let near: Vec<String> = near.into_iter().take(NEAR).map(|name| format!("`{name}`")).collect();
         let near = if near.is_empty() { String::new() } else { format!("; near it: {}", near.join(", ")) };
         Some(format!(
             "names `{metric}`, which is neither in the summary of the last evaluation nor a metric{near}"

@@ -1,6 +1,7 @@
 use std::fs;
 use std::path::Path;
 
+use burnish_core::rng::fold_bytes;
 use burnish_model::{Architecture, Dtype, Model};
 use burnish_rl::nll::Nll;
 use burnish_train::adamw::AdamwConfig;
@@ -289,4 +290,49 @@ fn a_checkpoint_of_the_layout_before_is_restored() {
     let next = run.save(2, 1).unwrap();
     assert!(!next.join("trainer.safetensors").exists());
     assert_eq!(names(run.dir.path()), ["step_2"]);
+}
+
+/// A digest as every checkpoint of format 2 had it before there were others.
+fn folded(content: &[u8]) -> String {
+    format!("{:016x}", fold_bytes(content.len() as u64, content))
+}
+
+/// Gives a checkpoint the digests that were written before.
+fn with_folded_digests(path: &Path) {
+    let place = path.join("trainer/trainer.json");
+    let mut record: Value = serde_json::from_slice(&fs::read(&place).unwrap()).unwrap();
+    for (name, stamp) in record["files"].as_object_mut().unwrap() {
+        assert!(stamp["digest"].as_str().unwrap().starts_with("xxh3:"));
+        stamp["digest"] = folded(&fs::read(path.join(name)).unwrap()).into();
+    }
+    record.as_object_mut().unwrap().shift_remove("digest");
+    record["digest"] = folded(record.to_string().as_bytes()).into();
+    fs::write(&place, serde_json::to_vec_pretty(&record).unwrap()).unwrap();
+}
+
+#[test]
+fn digests_of_the_rule_before_are_checked_by_that_rule() {
+    let mut run = Run::new();
+    let older = run.save(1, 0).unwrap();
+    let newer = run.save(2, 0).unwrap();
+    with_folded_digests(&older);
+    with_folded_digests(&newer);
+    let newest = latest(run.dir.path()).unwrap().unwrap();
+    assert_eq!((newest.checkpoint.step(), newest.passed_over.len()), (2, 0));
+    let mut model = qwen3();
+    let mut trainer = Trainer::new(&model, CONFIG);
+    newest.checkpoint.restore(&mut model, &mut trainer).unwrap();
+    train(&mut run.model, &mut run.trainer, 1..3);
+    train(&mut model, &mut trainer, 1..3);
+    assert_eq!(bits(model.params.data()), bits(run.model.params.data()));
+    for file in files(&newer) {
+        let whole = fs::read(&file).unwrap();
+        // A digit of the record is changed to another, so that it can still be read.
+        let at = whole.iter().rposition(u8::is_ascii_digit).filter(|_| file.ends_with("trainer.json"));
+        let mut damaged = whole.clone();
+        damaged[at.unwrap_or(whole.len() / 2)] ^= 1;
+        fs::write(&file, &damaged).unwrap();
+        assert_eq!(run.latest_step(), Some(1), "{}", file.display());
+        fs::write(&file, &whole).unwrap();
+    }
 }

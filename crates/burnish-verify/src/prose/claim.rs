@@ -1,10 +1,17 @@
 //! What is said of one value: the words on both sides of it.
 
-use super::claims::{Claim, Clause, Rank, is_polite};
-use super::lexicon::{CLAUSES, COPULAS, NEGATIONS};
+use super::behind::{is_bound_after, is_called_bound};
+use super::claims::{Claim, Rank};
+use super::clause::{Clause, is_polite};
+
+use super::lexicon::{CLAUSES, COPULAS, LABELS, NEGATIONS, OPERATIONS, STREETS};
+
 use super::term::{Term, words_from};
+
 use super::tokens::{Kind, Token, scaled};
-use super::words;
+
+use super::{negation, words};
+
 use crate::syntax::{Expr, Value};
 
 pub(super) fn claim(
@@ -19,7 +26,8 @@ pub(super) fn claim(
     let mut right = words_from(tokens, term.next);
     let cut = right.iter().position(|word| CLAUSES.contains(word) && *word != "then").unwrap_or(right.len());
     let tail: Vec<&str> = right.split_off(cut);
-    let mut is_negated = words::is_negated(&left) || words::is_excluded(&left) || words::is_rejected(&right);
+    let mut is_negated =
+        negation::is_negated(&left) || words::is_excluded(&left) || negation::is_rejected(&right);
     // "18, which is wrong", "7 (wrong)", "7 - no"
     let mut beyond = term.next + right.len() + tail.len();
     if tail.is_empty()
@@ -33,20 +41,24 @@ pub(super) fn claim(
             | ["which" | "that" | "this" | "it", ref rest @ ..] => rest,
             ref rest => rest,
         };
+        if matches!(aside[..], ["doubled" | "tripled" | "halved" | "squared" | "cubed" | "quadrupled"]) {
+            value = None;
+        }
         let is_end =
             !matches!(tokens.get(beyond + aside.len()).map(|token| &token.kind), Some(Kind::Found(_)));
-        is_negated |= is_end && (aside.len() != said.len() || aside.len() <= 2) && words::is_rejected(said);
+        is_negated |=
+            is_end && (aside.len() != said.len() || aside.len() <= 2) && negation::is_rejected(said);
         if is_end
             && aside.len() <= 5
-            && words::is_bound_after(&aside)
+            && is_bound_after(&aside)
             && !matches!(aside.first(), Some(&("plus" | "or")) if aside.len() > 3)
         {
             value = None;
         }
-    } else if matches!(tail[..], ["which", ..]) {
-        is_negated |= words::is_rejected(&tail[1..]);
+    } else if matches!(tail[..], ["which" | "given", ..]) {
+        is_negated |= negation::is_rejected(&tail[1..]);
     }
-    is_negated |= is_taken_back_later(tokens, term.next);
+    is_negated |= negation::is_taken_back_later(tokens, term.next);
     let sums = left.iter().rev().take(5).any(|word| {
         matches!(
             *word,
@@ -65,12 +77,19 @@ pub(super) fn claim(
                 | "total"
         )
     });
-    let is_list_of = term.items > 1 && sums && matches!(left.last(), Some(&("of" | "between" | "the")));
-    if is_list_of || words::is_called_bound(&right) || words::is_bound(&left) || words::is_bound_after(&right)
-    {
+    // "the sum of 48 and the tax"
+    let is_summand = term.items == 1
+        && sums
+        && matches!(left.last(), Some(&("of" | "between")))
+        && right.first() == Some(&"and")
+        && right.len() > 1;
+    let is_list_of =
+        is_summand || term.items > 1 && sums && matches!(left.last(), Some(&("of" | "between" | "the")));
+    if is_list_of || is_called_bound(&right) || words::is_bound(&left) || is_bound_after(&right) {
         value = None;
     }
-    match multiple(&left) {
+    let is_after_word = index > 0 && matches!(tokens[index - 1].kind, Kind::Word(_));
+    match multiple(&left).filter(|_| is_after_word) {
         Some((top, bottom)) => {
             value =
                 value.map(|value| scaled(value, &num_rational::BigRational::new(top.into(), bottom.into())))
@@ -103,6 +122,9 @@ pub(super) fn claim(
     {
         value = None;
     }
+    if is_changed_by(&tokens[term.next.min(tokens.len())..]) {
+        value = None;
+    }
     let mut rank = clause.rank;
     let is_formula_with_names = wants_number && value.as_ref().is_some_and(is_formula);
     if is_formula_with_names {
@@ -110,6 +132,25 @@ pub(super) fn claim(
     }
     if term.is_part {
         rank = rank.min(Rank::Adjunct);
+    }
+    // "page 36", "divide 48 by the number of guests"
+    let is_planned =
+        words::is_plan(&clause.left, clause.number) || negation::is_unfinished_later(tokens, term.next);
+    let is_street = right.iter().take(3).any(|word| STREETS.contains(word));
+    let is_numbered = matches!(
+        left[..],
+        [.., "wears" | "wore" | "jersey" | "bus" | "room" | "house" | "phone" | "player", "number"]
+    );
+    let is_compound = term.is_part && matches!(left.last(), Some(&("the" | "this" | "his" | "her" | "that")));
+    if is_planned
+        || is_street
+        || is_numbered
+        || is_compound
+        || left.last().is_some_and(|word| LABELS.contains(word))
+        || is_operand(&left, &right)
+        || (words::is_start(&left) && !term.is_change)
+    {
+        rank = Rank::Condition;
     }
     let is_equal_next =
         matches!(tokens.get(term.next + right.len()).map(|token| &token.kind), Some(Kind::Sign('=')))
@@ -123,12 +164,30 @@ pub(super) fn claim(
             && tail
                 .first()
                 .is_some_and(|word| matches!(*word, "if" | "unless") && !is_polite(word, &tail[1..]));
+    // "40 is what you get if you forget the tax"
+    let is_pitfall = right.windows(3).any(|words| {
+        matches!(
+            words,
+            ["what", "you" | "we" | "one" | "they" | "people", "get" | "gets" | "would" | "obtain" | "find"]
+        )
+    }) && tail.first().is_some_and(|word| matches!(*word, "if" | "when"));
+    // "27 would only be right if she had kept them"
+    let is_unmet = matches!(right[..], ["would", ..]) && tail.first() == Some(&"if");
+    is_negated |= is_pitfall || is_unmet;
     let is_unreal = clause.is_unreal
         && left.iter().any(|word| {
             matches!(*word, "would" | "could" | "she'd" | "he'd" | "they'd" | "we'd" | "it'd" | "might")
         });
-    let is_counterfactual =
-        left.windows(3).any(|words| matches!(words, ["would" | "could" | "might", "have", "been"]));
+    let is_counterfactual = left.windows(3).any(|words| match words {
+        ["would" | "could" | "might", "have", "been"] => true,
+        // "If it had rained, it would have shown 20."
+        [
+            "would" | "could" | "might" | "they'd" | "she'd" | "he'd" | "it'd" | "we'd" | "i'd",
+            "have",
+            verb,
+        ] => clause.is_unreal && !words::is_article(verb),
+        _ => false,
+    });
     if is_unreal
         || is_counterfactual
         || is_one_case(tokens, &tail)
@@ -144,7 +203,9 @@ pub(super) fn claim(
         end: tokens[index].end,
         rank,
         is_negated,
-        is_supposed: words::is_supposed(&left) && !left.contains(&"now"),
+        is_supposed: (negation::is_supposed(&left) && !left.contains(&"now"))
+            || matches!(right[..], [.., "before" | "earlier" | "previously" | "originally" | "initially"]),
+        is_reported: negation::is_reported(&clause.left),
         is_tentative: clause.is_unless
             || left.iter().rev().take(2).any(|word| {
                 matches!(
@@ -159,7 +220,43 @@ pub(super) fn claim(
         has_verb: false,
         is_behind: false,
         has_lead: false,
+        is_attached: false,
     }
+}
+
+/// "75 with 5 added", "75 with 5 apples taken off"
+fn is_changed_by(rest: &[Token]) -> bool {
+    let [Token { kind: Kind::Word(with), .. }, Token { kind: Kind::Found(_), .. }, ..] = rest else {
+        return false;
+    };
+    with == "with"
+        && words_from(rest, 2).iter().take(3).any(|word| {
+            matches!(
+                *word,
+                "added"
+                    | "taken"
+                    | "removed"
+                    | "subtracted"
+                    | "deducted"
+                    | "more"
+                    | "extra"
+                    | "less"
+                    | "off"
+                    | "top"
+            )
+        })
+}
+
+/// Whether a value is only worked with, so that what comes of it has not been said yet: "divide 48 by the number of guests".
+fn is_operand(left: &[&str], right: &[&str]) -> bool {
+    let is_worked = |words: &[&str]| {
+        let glue = words.iter().rev().take_while(|word| words::is_article(word)).count();
+        words[..words.len() - glue].last().is_some_and(|word| OPERATIONS.contains(word))
+    };
+    let is_second = matches!(left, [.., "by" | "from" | "to"]) && is_worked(&left[..left.len() - 1]);
+    let is_first =
+        is_worked(left) && right.iter().take(4).any(|word| matches!(*word, "by" | "from" | "to" | "into"));
+    is_first || is_second
 }
 
 /// Whether a value is that of one case of several: "7 if it is even and 8 otherwise".
@@ -168,45 +265,6 @@ fn is_one_case(tokens: &[Token], tail: &[&str]) -> bool {
         tokens.iter().filter(|token| matches!(&token.kind, Kind::Word(word) if word == wanted)).count()
     };
     tail.first() == Some(&"if") && (count("if") > 1 || count("otherwise") > 0)
-}
-
-/// Whether a later clause takes a value back before another one is named: "but that's not it", "or so I thought".
-fn is_taken_back_later(tokens: &[Token], next: usize) -> bool {
-    let mut words: Vec<&str> = Vec::new();
-    for token in tokens.iter().skip(next).take(20) {
-        match &token.kind {
-            Kind::Word(word) => words.push(word),
-            Kind::Comma | Kind::Dash | Kind::Open => words.push(","),
-            _ => break,
-        }
-    }
-    let is_thought = words.windows(4).any(|w| {
-        matches!(
-            w,
-            ["or", "so", "i" | "we" | "they" | "he" | "she", "thought" | "assumed" | "believed" | "hoped"]
-        )
-    });
-    let is_refuted = words.iter().enumerate().any(|(at, word)| {
-        let rest: Vec<&str> = words[at + 1..].iter().copied().take_while(|word| *word != ",").collect();
-        *word == "but"
-            && match rest[..] {
-                ["that's" | "it's", ..] => rejects(&rest),
-                ["that" | "this" | "it" | "they" | "i" | "he" | "she", ref rest @ ..] => rejects(rest),
-                _ => false,
-            }
-    });
-    is_thought || is_refuted
-}
-
-/// Whether the words behind "that" call it wrong.
-fn rejects(words: &[&str]) -> bool {
-    let is_judged = words.iter().any(|word| {
-        matches!(
-            *word,
-            "wrong" | "incorrect" | "mistaken" | "false" | "right" | "correct" | "it" | "true" | "impossible"
-        )
-    });
-    is_judged && words::is_rejected(words)
 }
 
 /// What the word before a number multiplies it by: "half of 36", "twice 9".
@@ -249,7 +307,9 @@ fn named(tokens: &[Token], next: usize) -> bool {
     let links = before.iter().any(|word| COPULAS.contains(word) || matches!(*word, "be" | "as" | "="));
     links
         && !before.iter().any(|word| {
-            NEGATIONS.contains(word) || matches!(*word, "wrong" | "incorrect" | "so" | "and" | "but" | "if")
+            matches!(*word, "half" | "part" | "step")
+                || NEGATIONS.contains(word)
+                || matches!(*word, "wrong" | "incorrect" | "so" | "and" | "but" | "if")
         })
         && !words.get(answer + 1).is_some_and(|word| matches!(*word, "is" | "was" | "to"))
         || (links

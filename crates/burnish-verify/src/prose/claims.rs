@@ -1,10 +1,17 @@
 //! What a sentence claims of each value in it.
 
 use super::claim::claim;
-use super::lexicon::{CLAUSES, CONDITIONS, COPULAS, NEGATIONS, REASONS};
-use super::term::{term, words_from};
+
+use super::clause::Clause;
+use super::lexicon::COPULAS;
+use super::retraction::{BACK, is_corrected, is_taking_back};
+
+use super::term::{self, Lead, words_from};
+
 use super::tokens::{Kind, Token};
+
 use super::words;
+
 use crate::syntax::Value;
 
 /// How much a value looks like what its sentence is about. The order is that of preference.
@@ -33,6 +40,8 @@ pub(super) struct Claim {
     pub(super) is_supposed: bool,
     /// One of several that may be it: "18, maybe 20".
     pub(super) is_tentative: bool,
+    /// Stated by someone else: "her brother says 7".
+    pub(super) is_reported: bool,
     /// Called the answer by what follows: "18 is the answer".
     pub(super) is_named: bool,
     /// It takes back what was said before: "no, 8".
@@ -45,57 +54,10 @@ pub(super) struct Claim {
     pub(super) is_behind: bool,
     /// Behind a verb such as "is" or "has".
     pub(super) has_verb: bool,
+    /// Right behind "with", "for" or "against", where a number stands before that: "48 bottles with 24 litres".
+    pub(super) is_attached: bool,
     /// Behind any word of its clause.
     pub(super) has_lead: bool,
-}
-
-/// Words that take back what was said, behind a stop or a comma.
-const BACK: &[&str] = &[
-    "no",
-    "nope",
-    "wait",
-    "actually",
-    "oops",
-    "correction",
-    "sorry",
-    "scratch",
-    "hmm",
-    "hm",
-    "hold",
-    "rather",
-    "instead",
-    "i",
-    "make",
-    "nevermind",
-    "in",
-    "ah",
-    "oh",
-    "well",
-    "whoops",
-    "strike",
-    "my",
-    "on",
-    "let",
-];
-
-/// The clause that is being read.
-pub(super) struct Clause<'a> {
-    pub(super) left: Vec<&'a str>,
-    pub(super) rank: Rank,
-    /// Opened the sentence: it ends at the next comma.
-    pub(super) is_leading: bool,
-    /// Whether a value has been read in it.
-    pub(super) has_value: bool,
-    /// "which", "who": of another claim.
-    pub(super) is_relative: bool,
-    /// It stands back behind a dash alone.
-    pub(super) after_dash: bool,
-    /// Counts clauses.
-    pub(super) number: usize,
-    /// Behind "had she", "were it": what would be is not.
-    pub(super) is_unreal: bool,
-    /// Behind "unless".
-    pub(super) is_unless: bool,
 }
 
 /// The claims of one sentence.
@@ -111,9 +73,13 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
         number: 0,
         is_unreal: false,
         is_unless: false,
+        is_need: false,
+        is_change: false,
     };
     let mut brackets: Vec<Rank> = Vec::new();
     let mut takes_back = false;
+    // Behind "according to Tom".
+    let mut is_attributed = false;
     let mut after_stop = true;
     let mut index = 0;
     while let Some(token) = tokens.get(index) {
@@ -130,6 +96,10 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 if word == "rather" && clause.left.last() == Some(&"or") {
                     takes_back = true;
                 }
+                is_attributed |= word == "according"
+                    && matches!(words_from(tokens, index + 1)[..], ["to", who, ..]
+                        if !matches!(who, "the" | "this" | "our" | "my" | "these" | "what" | "that"));
+                is_attributed &= word != "but";
                 let was_stop = after_stop;
                 after_stop = false;
                 clause.word(word, was_stop, &found, &words_from(tokens, index + 1));
@@ -141,6 +111,19 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
             // What is left of `-` between spaces is a dash; `term` has taken what is minus.
             Kind::Colon | Kind::Semicolon | Kind::Dash | Kind::Sign('-') => {
                 after_stop = true;
+                let is_arrow = text[token.start..token.end].contains(['→', '⇒', '>']);
+                let is_breakdown = token.kind == Kind::Colon
+                    && found
+                        .iter()
+                        .any(|claim| claim.has_lead && claim.rank == Rank::Main && claim.value.is_some())
+                    && is_breakdown(&tokens[index..]);
+                // "It's 27: adding 9 gives 36."
+                let is_explained = token.kind == Kind::Colon
+                    && found.last().is_some_and(|claim| {
+                        claim.is_led && claim.value.is_some() && !claim.is_negated && claim.rank == Rank::Main
+                    })
+                    && index > 0
+                    && matches!(&tokens[index - 1].kind, Kind::Found(found) if found.is_plain);
                 let is_mark = clause
                     .left
                     .last()
@@ -178,6 +161,7 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     });
                 // "42: the product of 6 and 7"
                 let glosses = found.len() == 1
+                    && found[0].value.is_some()
                     && tokens[..index].len() <= 3
                     && matches!(tokens[0].kind, Kind::Found(_))
                     && !words_from(tokens, index + 1).first().is_some_and(|word| {
@@ -194,7 +178,11 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                                 | "therefore"
                         )
                     });
-                clause.rank = if explains || glosses { Rank::Aside } else { Rank::Main };
+                clause.rank = if (explains || glosses || is_breakdown || is_explained) && !is_arrow {
+                    Rank::Aside
+                } else {
+                    Rank::Main
+                };
                 clause.after_dash = clause.rank == Rank::Aside;
                 clause.is_leading = false;
                 clause.number += 1;
@@ -230,17 +218,39 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
             Kind::Stop(_) => {}
             Kind::Found(_) => {
                 let is_adjunct = words::is_adjunct(&clause.left);
-                let is_led = clause.left.last().is_some_and(|word| words::is_preposition(word));
-                let Some(term) = term(tokens, index, (is_adjunct, is_led), text) else {
+                let is_led = clause.left.last().is_some_and(|word| words::is_preposition(word))
+                    && !matches!(clause.left[..], [.., "one" | "any" | "either" | "some", "of"]);
+                let lead = Lead {
+                    is_adjunct,
+                    is_led,
+                    is_change: clause.is_change || words::is_change(&clause.left),
+                    wants_number,
+                    has_words: clause.left.iter().any(|word| !words::is_article(word)),
+                };
+                let Some(term) = term::term(tokens, index, lead, text) else {
                     index += 1;
                     continue;
                 };
                 let mut claim = claim(tokens, index, &term, &clause, wants_number);
                 claim.takes_back = takes_back;
+                if takes_back && claim.rank == Rank::Aside {
+                    claim.rank = Rank::Main;
+                }
+                claim.is_reported |= is_attributed;
                 claim.clause = clause.number;
                 let is_chain = matches!(claim.value, Some(Value::Chain(..)));
                 claim.is_led = is_chain || clause.left.iter().any(|word| COPULAS.contains(word));
                 claim.has_verb = claim.is_led || clause.left.iter().any(|word| words::is_verb(word));
+                // "The maximum of 18 is reached at x = 3."
+                if is_chain
+                    && wants_number
+                    && !found.is_empty()
+                    && matches!(clause.left[..], [.., "at" | "when" | "for" | "where"])
+                {
+                    claim.rank = claim.rank.min(Rank::Adjunct);
+                }
+                claim.is_supposed &= !is_chain;
+                claim.is_reported &= !is_chain;
                 if clause.after_dash && claim.rank == Rank::Aside && (takes_back || is_chain) {
                     claim.rank = Rank::Main;
                 }
@@ -249,11 +259,12 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     Some("second" | "minute" | "hour" | "day" | "week" | "month" | "year")
                 );
                 claim.is_behind = !is_chain
+                    && !term.is_change
                     && clause
                         .left
                         .iter()
                         .rev()
-                        .find(|word| !words::is_article(word))
+                        .find(|word| !words::is_light(word))
                         .is_some_and(|word| words::is_behind(word));
                 if is_time
                     && claim.is_behind
@@ -263,6 +274,11 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 {
                     claim.rank = Rank::Adjunct;
                 }
+                claim.is_attached = clause.has_value
+                    && matches!(clause.left[..], [.., "with" | "for" | "against"])
+                    && !clause.left.contains(&"and")
+                    && !clause.left.iter().any(|word| words::is_verb(word) || words::is_change(&[word]))
+                    && !matches!(&claim.value, Some(Value::Quantity { unit: Some(unit), .. }) if unit.name == "dollar");
                 claim.has_lead = !clause.left.is_empty();
                 claim.end = tokens[term.next.saturating_sub(1).max(index)].end;
                 claim.end = claim.end.max(token.end);
@@ -273,6 +289,35 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     || (claim.is_behind
                         && !is_chain
                         && clause.left.first().is_some_and(|word| COPULAS.contains(word)));
+                // "36 is divisible by 4"
+                let is_predicate = clause.has_value
+                    && !term.is_change
+                    && !clause.left.iter().any(|word| {
+                        matches!(
+                            *word,
+                            "total"
+                                | "sum"
+                                | "result"
+                                | "about"
+                                | "equal"
+                                | "gives"
+                                | "and"
+                                | "or"
+                                | "equals"
+                        )
+                    })
+                    && clause.left.first().is_some_and(|word| matches!(*word, "is" | "are" | "was" | "were"))
+                    && clause.left.len() > 1
+                    && words::is_behind(clause.left[clause.left.len() - 1])
+                    && found.last().is_some_and(|last| last.value.is_some() && !last.is_negated);
+                let is_outdone = clause.has_value
+                    && matches!(
+                        clause.left[..],
+                        ["beats" | "exceeds" | "tops" | "surpasses" | "outnumbers" | "beat", ..]
+                    );
+                if is_predicate || is_outdone {
+                    claim.rank = claim.rank.min(Rank::Aside);
+                }
                 if clause.is_relative && is_said_of && !found.is_empty() {
                     claim.rank = claim.rank.min(Rank::Aside);
                 }
@@ -301,14 +346,44 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                             )
                     });
                 let is_comparison = clause.left.is_empty() && clause.number > 0 && claim.value.is_none();
-                let is_set_back = (clause.has_value && (is_span || words::is_purpose(&clause.left)))
+                let behind = words_from(tokens, term.next);
+                let is_apposed = clause.has_value
+                    && index > 0
+                    && matches!(tokens[index - 1].kind, Kind::Comma)
+                    && !is_chain
+                    && !claim.takes_back
+                    && !claim.is_named
+                    && !term::is_statement(&behind)
+                    && !words::is_summing_up(&behind);
+                let is_remark = clause.number > 0
+                    && found.iter().any(|earlier| {
+                        earlier.rank == Rank::Main && !earlier.is_negated && earlier.value.is_some()
+                    })
+                    && (is_apposed
+                        || words::is_comparing(&clause.left)
+                        || term::is_compared(&words_from(tokens, term.next))
+                            && matches!(
+                                clause.left[..],
+                                [] | ["that" | "that's" | "which" | "this" | "and", ..]
+                            ));
+                let is_set_back = is_remark
+                    || (clause.has_value && (is_span || words::is_purpose(&clause.left, clause.is_need)))
                     || (is_comparison
                         && found.last().is_some_and(|last| last.has_verb && last.value.is_some()));
-                let is_result = clause.left.contains(&"equals");
+                // "18 of the integers from 1 to 100", "18 such integers between 1 and 100"
+                let is_stretch = clause.has_value
+                    && !term.is_change
+                    && claim.value.is_none()
+                    && matches!(clause.left[..], [.., "from" | "between"])
+                    && !clause.left.iter().any(|word| words::is_verb(word) || *word == "and");
+                let is_set_back = is_set_back || is_stretch;
+                let is_result = clause.left.contains(&"equals") || term.is_change;
                 let is_adjunct = (is_adjunct || is_set_back) && !is_result;
                 if is_adjunct && !is_chain && clause.rank == Rank::Main && claim.rank == Rank::Main {
                     claim.rank = Rank::Adjunct;
                 }
+                clause.is_change |= words::is_change(&clause.left);
+                clause.is_need |= words::is_need(&clause.left, &words_from(tokens, term.next));
                 found.push(claim);
                 clause.left.clear();
                 clause.has_value = true;
@@ -321,245 +396,14 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
     found
 }
 
-impl<'a> Clause<'a> {
-    fn word(&mut self, word: &'a str, after_stop: bool, found: &[Claim], following: &[&str]) {
-        let is_first = self.left.is_empty() && !self.has_value;
-        let opens = is_first || after_stop;
-        let is_all_but = word == "but"
-            && (matches!(
-                self.left.last(),
-                Some(&("anything" | "everything" | "all" | "nothing" | "none" | "any" | "no" | "cannot"))
-            ) || matches!(self.left[..], [.., "any" | "every" | "each", _]));
-        if is_all_but {
-            self.left.push(word);
-            return;
-        }
-        let is_tail = matches!(self.left.last(), Some(&("or" | "and"))) && word == "so";
-        if is_tail
-            || (word == "so"
-                && following.first().is_some_and(|next| matches!(*next, "far" | "many" | "much" | "called")))
-        {
-            self.left.push(word);
-            return;
-        }
-        // "believe it or not": no negation.
-        if word == "not" && self.left.last() == Some(&"or") {
-            self.left.pop();
-            return;
-        }
-        let starts = |list: &[&str]| list.contains(&word);
-        let is_inverted = !matches!(word, "should" | "had" | "were")
-            || following.first().is_some_and(|next| {
-                matches!(
-                    *next,
-                    "it" | "the"
-                        | "he"
-                        | "she"
-                        | "they"
-                        | "we"
-                        | "i"
-                        | "you"
-                        | "this"
-                        | "that"
-                        | "there"
-                        | "one"
-                )
-            });
-        if starts(CONDITIONS)
-            && is_inverted
-            && (opens || matches!(word, "if" | "unless" | "assuming" | "whether" | "supposing"))
-            && !is_polite(word, following)
-        {
-            self.open(Rank::Condition, found.is_empty());
-            self.is_unreal |= matches!(word, "had" | "were")
-                || (word == "if" && following.iter().take(3).any(|next| *next == "were"));
-            self.is_unless = word == "unless";
-        } else if starts(CLAUSES) || (opens && (starts(REASONS) || word == "and")) {
-            let is_adverb = matches!(word, "thus" | "therefore" | "then" | "hence") && !opens;
-            if is_adverb {
-                // "If she sold 9 then she has 18": the condition ends without a comma.
-                if self.rank == Rank::Condition && self.is_leading {
-                    self.open(Rank::Main, false);
-                }
-                return;
-            }
-            // "the given points", "is provided by": no clause.
-            let is_participle = matches!(
-                word,
-                "given" | "provided" | "using" | "considering" | "making" | "giving" | "leaving" | "meaning"
-            ) && self.left.last().is_some_and(|last| is_determiner(last));
-            if is_participle {
-                self.left.push(word);
-                return;
-            }
-            let is_reason = starts(REASONS) || matches!(word, "provided");
-            // A leading preposition is no clause of its own: "With 9 eggs she makes 18."
-            if word == "as" && found.is_empty() {
-                self.left.push(word);
-                return;
-            }
-            if is_reason {
-                self.open(Rank::Aside, found.is_empty());
-            } else {
-                // Behind a reason or a condition that opened the sentence the main clause goes on.
-                let rank = match word {
-                    "which" | "who" | "whom" | "whose" | "when" | "except" => self.rank,
-                    _ => Rank::Main,
-                };
-                self.open(rank, false);
-                self.is_relative = matches!(word, "which" | "who" | "whose");
-            }
-            if matches!(word, "making" | "giving" | "leaving" | "meaning") {
-                self.left.push("gives");
-            }
-            if matches!(word, "except") {
-                self.left.push(word);
-            }
-        } else {
-            self.left.push(word);
-        }
-    }
-
-    fn open(&mut self, rank: Rank, is_leading: bool) {
-        self.left.clear();
-        self.rank = rank;
-        self.is_leading = is_leading;
-        self.has_value = false;
-        self.is_relative = false;
-        self.after_dash = false;
-        self.is_unless = false;
-        self.number += 1;
-    }
-
-    fn comma(&mut self) {
-        self.number += 1;
-        if self.is_leading {
-            self.rank = Rank::Main;
-            self.is_leading = false;
-            self.left.clear();
-            self.has_value = false;
-            return;
-        }
-        // "is, therefore, 18", "is not, as some say, 7"
-        let is_held = self.left.last().is_some_and(|word| {
-            COPULAS.contains(word)
-                || NEGATIONS.contains(word)
-                || matches!(*word, "be" | "therefore" | "answer")
-        }) || (self.left.len() <= 4 && words::is_bound(&self.left))
-            || self.left.iter().rev().take(5).any(|word| *word == ",");
-        if is_held && !self.has_value {
-            self.left.push(",");
-        } else {
-            self.left.clear();
-        }
-    }
-}
-
-fn is_determiner(word: &str) -> bool {
-    COPULAS.contains(&word)
-        || matches!(
-            word,
-            "the"
-                | "a"
-                | "an"
-                | "this"
-                | "these"
-                | "those"
-                | "its"
-                | "their"
-                | "his"
-                | "her"
-                | "our"
-                | "be"
-                | "been"
-        )
-}
-
-/// "if I am not mistaken", "if you count them": the first leaves its number as it is.
-pub(super) fn is_polite(word: &str, following: &[&str]) -> bool {
-    word == "if"
-        && matches!(
-            following.first(),
-            Some(&("i" | "i'm" | "my" | "anything" | "memory" | "we've" | "you" | "correct" | "rounded"))
-        )
-        && following.iter().take(5).any(|word| {
-            matches!(
-                *word,
-                "mistaken"
-                    | "not"
-                    | "right"
-                    | "correct"
-                    | "correctly"
-                    | "rounded"
-                    | "round"
-                    | "serves"
-                    | "check"
-                    | "prefer"
-                    | "counted"
-                    | "will"
-                    | "wrong"
-                    | "like"
-            )
+/// Whether what follows a colon only gives the parts of what was said: "48 in total: 40 for the meal and 8 for the tip".
+fn is_breakdown(rest: &[Token]) -> bool {
+    let count = rest.iter().filter(|token| matches!(token.kind, Kind::Found(_))).count();
+    count >= 2
+        && !rest.iter().any(|token| match &token.kind {
+            Kind::Word(word) => COPULAS.contains(&word.as_str()) || word == "so",
+            Kind::Sign('=') => true,
+            Kind::Found(found) => matches!(found.value, Some(Value::Chain(..))),
+            _ => false,
         })
-}
-
-fn is_taking_back(words: &[&str]) -> bool {
-    match words {
-        ["no" | "well" | "oh" | "ah", rest @ ..] => {
-            rest.is_empty()
-                || matches!(
-                    rest[0],
-                    "wait"
-                        | "it"
-                        | "it's"
-                        | "that's"
-                        | "that"
-                        | "the"
-                        | "sorry"
-                        | "actually"
-                        | "make"
-                        | "i"
-                        | "rather"
-                )
-        }
-        ["i", rest @ ..] => matches!(
-            rest,
-            ["mean" | "meant", ..] | ["should", "have", ..] | ["take", "that" | "it" | "this", "back", ..]
-        ),
-        ["let", rest @ ..] => {
-            matches!(rest, ["me" | "us", "correct" | "fix" | "revise" | "amend" | "rephrase" | "redo", ..])
-        }
-        ["my", rest @ ..] => matches!(rest, ["mistake" | "bad" | "apologies", ..]),
-        ["make", rest @ ..] => matches!(rest, ["that", ..] | ["it", ..]),
-        ["in", rest @ ..] => matches!(rest, ["truth" | "reality" | "actuality", ..]),
-        ["on", rest @ ..] => matches!(
-            rest,
-            ["second" | "further" | "closer" | "reflection" | "reconsideration" | "review", ..]
-                | ["a", "second" | "closer", ..]
-        ),
-        ["instead", ..] => true,
-        _ => true,
-    }
-}
-
-/// "but the correct answer is", "but it should be", "but in fact it is"
-fn is_corrected(words: &[&str]) -> bool {
-    words.iter().take(5).any(|word| {
-        matches!(
-            *word,
-            "correct"
-                | "right"
-                | "actual"
-                | "actually"
-                | "real"
-                | "really"
-                | "true"
-                | "truth"
-                | "should"
-                | "must"
-                | "it's"
-                | "fact"
-                | "proper"
-        )
-    }) || matches!(words, ["it" | "that", "is" | "was", ..] | ["the", "answer", ..] | ["that's", ..])
 }

@@ -1,11 +1,11 @@
 //! Numbers and formulas outside of a formula's signs.
 
-use super::tokens::{Found, Scanner, scaled};
+use super::tokens::{Found, Kind, Scanner, scaled};
 use crate::lex;
 use crate::numeral::{ascii_digit, exponent};
 use crate::structure::read;
 use crate::syntax::Value;
-use crate::units;
+use crate::units::{self, Unit};
 
 /// Longest stretch without a formula's signs that is tried as mathematics, in bytes.
 const RUN: usize = 240;
@@ -21,13 +21,57 @@ impl Scanner<'_> {
         if is_subscript || self.before().is_some_and(|c| c.is_ascii_alphanumeric()) {
             return None;
         }
-        let number = self.number();
+        let number = self.number().map(|(end, found)| self.with_unit(end, found));
         let run = self.run();
         match (number, run) {
             (Some(number), Some(run)) if run.0 > number.0 => Some(run),
             (Some(number), _) => Some(number),
             (None, run) => run,
         }
+    }
+
+    /// A plain number with the sign of its unit, which algebra would take for a variable: "250 g", "75 m²", "5 °C".
+    fn with_unit(&self, end: usize, found: Found) -> (usize, Found) {
+        let rest = &self.text[end..];
+        let sign = rest.trim_start_matches(' ');
+        let is_degree = self.text[..end].ends_with('°') || sign.starts_with('°');
+        let name = sign.trim_start_matches('°');
+        let Some(letter) = name
+            .chars()
+            .next()
+            .filter(|c| if is_degree { "CFK".contains(*c) } else { "mgslLNJWVAh".contains(*c) })
+        else {
+            return (end, found);
+        };
+        let mut tail = &name[letter.len_utf8()..];
+        let mut power = 1;
+        for (mark, exponent) in
+            [("²", 2), ("³", 3), ("^2", 2), ("^3", 3), ("^{2}", 2), ("^{3}", 3), ("2", 2), ("3", 3)]
+        {
+            if let Some(after) = tail.strip_prefix(mark) {
+                (tail, power) = (after, exponent);
+                break;
+            }
+        }
+        // "18 m/s"
+        if let Some(per) = tail.strip_prefix('/') {
+            let length = per.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(per.len());
+            if matches!(&per[..length], "s" | "h" | "hr" | "min" | "sec" | "kg" | "m" | "L") {
+                tail = per[length..].trim_start_matches(['²', '³']);
+                power = 0;
+            }
+        }
+        // "5 m + 2" is algebra.
+        let is_end = tail.chars().next().is_none_or(|c| !(c.is_alphanumeric() || "^_(/'’-".contains(c)))
+            && !tail.trim_start().starts_with(['=', '+', '*', '/', '^', '<', '>', '-', '−', '·', '×']);
+        let is_apart = is_degree || power != 1 || rest.starts_with(' ');
+        let Some(Value::Quantity { expr, unit }) = found.value.clone() else { return (end, found) };
+        if !(is_end && is_apart && found.is_plain) {
+            return (end, found);
+        }
+        let named = units::find(&letter.to_string()).filter(|_| power > 0).map(|name| Unit { name, power });
+        let unit = if is_degree { None } else { unit.or(named) };
+        (self.text.len() - tail.len(), Found { value: Some(Value::Quantity { expr, unit }), ..found })
     }
 
     /// A number with sign, currency, fraction, percent sign and what is glued to it.
@@ -148,6 +192,10 @@ impl Scanner<'_> {
             "M" | "mn" | "mln" | "MM" => found(times(1_000_000), false),
             "bn" | "B" | "bln" => found(times(1_000_000_000), false),
             "fold" => found(None, false),
+            // "in the 40s"
+            "s" if matches!(self.last(), Some(Kind::Word(word)) if matches!(word.as_str(), "the" | "mid" | "low" | "high" | "upper" | "lower" | "early" | "late")) => {
+                found(None, false)
+            }
             "s" | "ish" => found(value, false),
             "am" | "pm" | "AM" | "PM" => found(value, false),
             word if units::find(word).is_some() => {
@@ -226,7 +274,7 @@ impl Scanner<'_> {
             if source.is_empty() || is_range(source) {
                 continue;
             }
-            let value = read(source, true);
+            let value = read(without_unit(source), true);
             let Some(value) = value else { continue };
             if has_words(&value) {
                 continue;
@@ -237,12 +285,30 @@ impl Scanner<'_> {
                 continue;
             }
             // `(18)` in running text is an aside and no product.
-            if source.starts_with('(') && is_plain && !source.contains(',') {
+            let is_measure = source.split_once(' ').is_some_and(|(number, unit)| {
+                is_plain_number(number) && unit.trim_end_matches(')').chars().all(char::is_alphabetic)
+            });
+            let is_plain_aside = is_plain || is_measure;
+            // "48 (6 × 8)" is no product.
+            if source.contains(" (") && source.starts_with(|c: char| c.is_ascii_digit()) {
+                continue;
+            }
+            if source.starts_with('(') && is_plain_aside && !source.contains(',') {
                 continue;
             }
             return Some((self.at + source.len(), Found { value: Some(value), is_plain, is_part: false }));
         }
         None
+    }
+}
+
+/// An equation without the one letter of a unit at its end: `10 + 38 = 48 m`.
+pub(crate) fn without_unit(source: &str) -> &str {
+    let bare = source.trim_end_matches(['²', '³']);
+    let number = bare.strip_suffix([' ']).unwrap_or(bare).strip_suffix(['m', 'g', 's', 'l', 'L', 'h']);
+    match number.and_then(|number| number.strip_suffix(' ')) {
+        Some(number) if number.ends_with(|c: char| c.is_ascii_digit()) && number.contains('=') => number,
+        _ => source,
     }
 }
 

@@ -2,9 +2,9 @@
 
 use num_rational::BigRational;
 
+use super::behind::{After, after};
 use super::lexicon::COPULAS;
 use super::tokens::{Found, Kind, Token, scaled};
-use super::words::{self, After};
 use crate::syntax::{Expr, Value};
 use crate::units::{self, Unit};
 
@@ -22,6 +22,8 @@ pub(super) struct Term {
     pub(super) next: usize,
     pub(super) items: usize,
     pub(super) is_part: bool,
+    /// What a change led to: "from 70 to 75".
+    pub(super) is_change: bool,
 }
 
 /// What stands between two values.
@@ -37,6 +39,8 @@ enum Joint {
     /// "half of 7", "3/4 of 20"; of a whole number it is a ratio.
     Of,
     List,
+    /// Behind a verb of change: "from 70 to 75" is 75.
+    Become,
     /// A range, a ratio, a remainder: no single value.
     Unclear,
 }
@@ -115,43 +119,65 @@ const JOINTS: &[(&str, Joint, usize)] = &[
     ("à", Joint::Unclear, 1),
 ];
 
+/// What the words before a value say of how it is joined to the next one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lead {
+    pub(super) is_adjunct: bool,
+    /// A preposition stands before it.
+    pub(super) is_led: bool,
+    /// A verb of change does: "rose from 70 to 75".
+    pub(super) is_change: bool,
+    /// Any other word than an article does.
+    pub(super) has_words: bool,
+    /// The reference is a number, so that of two equations about different things the last one counts.
+    pub(super) wants_number: bool,
+}
+
 /// Reads the value at `index` of `tokens` with all that is joined to it.
-pub(super) fn term(tokens: &[Token], index: usize, led: (bool, bool), text: &str) -> Option<Term> {
+pub(super) fn term(tokens: &[Token], index: usize, lead: Lead, text: &str) -> Option<Term> {
     let Kind::Found(found) = &tokens.get(index)?.kind else { return None };
     let mut list: Vec<Option<Value>> = Vec::new();
     let mut is_part = found.is_part;
+    let mut is_change = false;
     let (mut current, mut next) = single(tokens, index, found);
     // `+` and `-` wait until products are done: the left side of the last of them.
     let mut pending: Option<(Value, bool)> = None;
     for _ in 0..OPERATIONS {
-        let Some((joint, second)) = joint(tokens, next, led, text) else { break };
+        let Some((joint, second)) = joint(tokens, next, lead, text) else { break };
         let Kind::Found(other) = &tokens[second].kind else { break };
         is_part &= other.is_part;
         let (right, after) = single(tokens, second, other);
         next = after;
         match joint {
             Joint::List => {
-                list.push(close(pending.take(), current));
+                let first = close(pending.take(), current);
+                if !(lead.wants_number && are_steps(first.as_ref(), right.as_ref())) {
+                    list.push(first);
+                }
                 current = right;
                 if list.len() >= LIST {
-                    return Some(Term { value: None, next, items: list.len(), is_part });
+                    return Some(Term { value: None, next, items: list.len(), is_part, is_change });
                 }
             }
             Joint::Add | Joint::Subtract => {
                 pending = close(pending.take(), current).map(|value| (value, joint == Joint::Add));
                 current = if pending.is_some() { right } else { None };
             }
+            Joint::Become => {
+                is_change = true;
+                current = right;
+            }
             joint => current = combined(joint, current, right),
         }
     }
     let last = close(pending, current);
     if list.is_empty() {
-        return Some(Term { value: last, next, items: 1, is_part });
+        return Some(Term { value: last, next, items: 1, is_part, is_change });
     }
     list.push(last);
     let items = list.len();
     let value = list.into_iter().collect::<Option<Vec<Value>>>().map(flattened);
-    Some(Term { value, next, items, is_part })
+    Some(Term { value, next, items, is_part, is_change })
 }
 
 fn flattened(items: Vec<Value>) -> Value {
@@ -177,7 +203,7 @@ fn single(tokens: &[Token], index: usize, found: &Found) -> (Option<Value>, usiz
             let factor = crate::work::rational(num_bigint::BigInt::from(10).pow(scale));
             value = value.map(|value| scaled(value, &factor));
             next += 1;
-        } else if let Some((what, count)) = words::after(&right) {
+        } else if let Some((what, count)) = after(&right) {
             value = match what {
                 After::Times(top, bottom) => {
                     value.map(|value| scaled(value, &BigRational::new(top.into(), bottom.into())))
@@ -194,6 +220,11 @@ fn single(tokens: &[Token], index: usize, found: &Found) -> (Option<Value>, usiz
         } else {
             break;
         }
+    }
+    // "12 degrees below zero"
+    if matches!(words_from(tokens, next)[..], [_, "below", "zero", ..]) {
+        value = value.map(|value| scaled(value, &crate::work::rational(-1)));
+        next += 3;
     }
     // "7 and a half"
     let right = words_from(tokens, next);
@@ -239,14 +270,9 @@ pub(super) fn words_from(tokens: &[Token], index: usize) -> Vec<&str> {
         .collect()
 }
 
-/// How the value that ends before `next` is joined to another one, and where that stands. `led` says whether the first
-/// value is an adjunct, and whether a preposition stands before it.
-fn joint(
-    tokens: &[Token],
-    next: usize,
-    (is_adjunct, is_led): (bool, bool),
-    text: &str,
-) -> Option<(Joint, usize)> {
+/// How the value that ends before `next` is joined to another one, and where that stands.
+fn joint(tokens: &[Token], next: usize, lead: Lead, text: &str) -> Option<(Joint, usize)> {
+    let Lead { is_adjunct, is_led, is_change, has_words, wants_number } = lead;
     let is_found = |index: usize| matches!(tokens.get(index).map(|token| &token.kind), Some(Kind::Found(_)));
     let right = words_from(tokens, next);
     let after_words = next + right.len();
@@ -276,10 +302,21 @@ fn joint(
                 [] | ["or" | "and" | "oder" | "ou" | "o" | "y" | "et" | "und"]
                     | ["or", "maybe" | "possibly" | "perhaps" | "even"]
             );
-            let is_statement = is_found(second) && {
-                let after = words_from(tokens, second + 1);
-                after.first().is_some_and(|word| COPULAS.contains(word))
+            // "40, 5 fewer than Tom": a remark.
+            // "is wrapped 8, 12 - 8 = 4": an equation behind a mere number starts anew.
+            let is_equation = |at: usize| {
+                matches!(&tokens[at].kind, Kind::Found(Found { value: Some(Value::Chain(..)), .. }))
             };
+            let starts_anew =
+                wants_number && is_found(second) && is_equation(second) && !is_equation(next - 1);
+            let is_statement = starts_anew
+                || is_found(second) && {
+                    let after = words_from(tokens, second + 1);
+                    after.first().is_some_and(|word| COPULAS.contains(word))
+                        || is_compared(&after)
+                        || matches!(after[..], ["of", "which" | "whom" | "them" | "these", ..])
+                        || (!lead.is_empty() && has_words && is_statement(&after))
+                };
             return (is_list
                 && is_found(second)
                 && !is_adjunct
@@ -293,7 +330,8 @@ fn joint(
             let is_apart = text[tokens[next].start..tokens[next].end].contains(['→', '>', '⇒']);
             let is_spaced =
                 text[..tokens[next].start].ends_with(' ') && text[tokens[next].end..].starts_with(' ');
-            let is_dash = is_spaced && text[tokens[next].start..].starts_with('—');
+            let is_dash = text[tokens[next].start..].starts_with("..")
+                || is_spaced && text[tokens[next].start..].starts_with('—');
             let is_range = !is_sum
                 && !is_apart
                 && !is_dash
@@ -337,6 +375,8 @@ fn joint(
         Joint::Unclear if right[nouns..].starts_with(&["out", "of"]) && right.len() > nouns + count => {
             return None;
         }
+        // "rose from 70 to 75", "rose by 5 to 75", "took it from 70 apples up to 75"
+        Joint::Unclear if is_change && right[nouns] == "to" => return Some((Joint::Become, second)),
         Joint::Unclear if is_adjunct => return None,
         Joint::Unclear if matches!(right[nouns], "in" | "by" | "to" | "over") => {
             // "18 in 2020", "18 in 5 days", "18 by 5 pm": when it was.
@@ -366,6 +406,10 @@ fn joint(
         Joint::List if right[nouns] == "and" => {
             // "9 and 18 is what she gets": still a list; "3 more and 18 eggs are left" is not.
             let after = words_from(tokens, second + 1);
+            // "Take 14 from 50 and 36 are left": two clauses.
+            if has_words && is_statement(&after) {
+                return None;
+            }
             if nouns > 0 || after.first().is_some_and(|word| matches!(*word, "more" | "others")) {
                 return Some((Joint::Unclear, second));
             }
@@ -373,6 +417,46 @@ fn joint(
         _ => {}
     }
     Some((joint, second))
+}
+
+/// Two equations of which the second follows: "2x + 4 = 100 and x = 48".
+fn are_steps(first: Option<&Value>, second: Option<&Value>) -> bool {
+    match (first, second) {
+        (Some(Value::Chain(first, _)), Some(Value::Chain(second, _))) => first.first() != second.first(),
+        _ => false,
+    }
+}
+
+/// Whether the words behind a number go on with a verb of which it is the subject: "36 are left", "36 apples remain".
+pub(super) fn is_statement(after: &[&str]) -> bool {
+    let verb = after.iter().take(3).position(|word| {
+        COPULAS.contains(word)
+            || matches!(
+                *word,
+                "remain"
+                    | "remained"
+                    | "stay"
+                    | "stayed"
+                    | "left"
+                    | "survive"
+                    | "survived"
+                    | "come"
+                    | "go"
+                    | "went"
+            )
+            || (word.len() > 4 && word.ends_with("ed"))
+    });
+    verb.is_some_and(|verb| !after[..verb].contains(&"of"))
+}
+
+/// "5 fewer than Tom", "3 times as many"
+pub(super) fn is_compared(after: &[&str]) -> bool {
+    after.iter().take(3).any(|word| {
+        matches!(
+            *word,
+            "more" | "fewer" | "less" | "greater" | "higher" | "lower" | "short" | "above" | "below"
+        )
+    }) && after.iter().take(4).any(|word| matches!(*word, "than" | "of"))
 }
 
 /// "5 dollars to 7 dollars"

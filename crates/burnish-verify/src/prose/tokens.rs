@@ -98,7 +98,7 @@ impl Scanner<'_> {
         self.text[..self.at].chars().next_back()
     }
 
-    fn last(&self) -> Option<&Kind> {
+    pub(super) fn last(&self) -> Option<&Kind> {
         self.tokens.last().map(|token| &token.kind)
     }
 
@@ -135,6 +135,13 @@ impl Scanner<'_> {
         {
             // The mark of an item of a list.
             self.at = next;
+            return;
+        }
+        // What is struck through is not said.
+        if let Some(struck) = rest.strip_prefix("~~")
+            && let Some(length) = struck.find("~~")
+        {
+            self.at += length + 4;
             return;
         }
         if c == '<'
@@ -187,6 +194,9 @@ impl Scanner<'_> {
             }
             '×' | '·' | '⋅' => self.push(Kind::Sign('*'), next),
             '+' | '/' | '÷' | '=' | '^' | '≈' | '±' => self.push(Kind::Sign(c), next),
+            '&' => self.push(Kind::Word("and".to_owned()), next),
+            '~' if self.before().is_some_and(|c| c.is_ascii_digit()) => self.push(Kind::Dash, next),
+            '!' if rest.starts_with("!=") => self.push(Kind::Sign('<'), next + 1),
             '<' | '≤' | '>' | '≥' | '≠' => self.push(Kind::Sign('<'), next),
             '~' if after.is_some_and(|c| c.is_ascii_digit() || units::currency(c).is_some()) => {
                 self.push(Kind::Sign('≈'), next)
@@ -319,7 +329,22 @@ fn has_digit_words(value: &Value) -> bool {
 }
 
 fn extract_value(inner: &str) -> Option<Value> {
-    read(extract::stripped(inner), true)
+    read(extract::stripped(inner), true).or_else(|| {
+        let (name, value) = inner.split_once('=')?;
+        is_naming(name).then(|| read(extract::stripped(value), true)).flatten()
+    })
+}
+
+/// Whether the left side of an equation only names what the right side is: `\angle ABC`, `\text{Area}`.
+fn is_naming(left: &str) -> bool {
+    let is_worked = ["frac", "sqrt", "cdot", "times", "sum", "int", "div", "pm", "ne", "le", "ge", "not"];
+    let commands = left
+        .split('\\')
+        .skip(1)
+        .map(|rest| &rest[..rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len())]);
+    left.contains(char::is_alphabetic)
+        && !left.contains(|c: char| c.is_ascii_digit() || "+-−*/<>≤≥≠!".contains(c))
+        && !commands.into_iter().any(|command| is_worked.contains(&command))
 }
 
 /// `\text{...}` without its dress.

@@ -2,20 +2,9 @@
 //! nothing, whatever it is.
 
 use super::lexicon::{
-    ADJUNCTS, ATTITUDES, BOUNDS, CLAUSES, COPULAS, EXCLUDED, FAULTED, FAULTS, GLUE, NEGATIONS, PLAIN,
-    Pattern, SAYING, SPEAKERS, SUPPOSED,
+    ADJUNCTS, BOUNDS, CHANGES, CLAUSES, COPULAS, DIRECTIONS, EXCLUDED, FAULTS, GLUE, NEEDS, NEGATIONS, PLAIN,
+    Pattern, STRETCHES, SUPPOSED,
 };
-
-/// What the words after a number do to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum After {
-    /// Times so much (`dozen`), in units of a twelfth so that halves and quarters are whole.
-    Times(i64, i64),
-    /// To this power.
-    Power(i64),
-    /// Makes a bound, a ratio or a multiple of it.
-    Unclear,
-}
 
 /// Whether the words before a number make it a bound, a part, or an example of what is meant.
 pub(super) fn is_bound(left: &[&str]) -> bool {
@@ -37,8 +26,25 @@ pub(super) fn is_bound(left: &[&str]) -> bool {
             "up",
             "to",
         ] => true,
+        // "its maximum of 18 is reached"
+        [.., "the" | "its" | "their", "maximum" | "minimum", "of"]
+        | [.., "the" | "its" | "their", "maximum" | "minimum"] => true,
+        // "brought it up to 100", but "it takes up to 100"
+        [.., "takes" | "took" | "take" | "get" | "gets" | "got", "up", "to"] => false,
+        [ref before @ .., "up", "to"] => has_change(before),
         _ => false,
     };
+    // "fewer people than 36"
+    let ends = left.iter().rev().take_while(|word| is_article(word)).count();
+    if let [before @ .., "than"] = &left[..left.len() - ends]
+        && before
+            .iter()
+            .rev()
+            .take(4)
+            .any(|word| matches!(*word, "more" | "fewer" | "less" | "greater" | "higher" | "lower"))
+    {
+        return true;
+    }
     reaching(left).any(|at| !is_idle(at - 1) && BOUNDS.iter().any(|pattern| ends_with(&left[..at], pattern)))
 }
 
@@ -54,7 +60,7 @@ fn is_sole(left: &[&str]) -> bool {
 }
 
 /// "It can't be anything else than 7", "isn't anything but 7"
-fn is_nothing_else(left: &[&str]) -> bool {
+pub(super) fn is_nothing_else(left: &[&str]) -> bool {
     (ends_with(left, "anything|any other|else than") || ends_with(left, "anything|any but"))
         && left.iter().any(|word| NEGATIONS.contains(word))
 }
@@ -69,6 +75,11 @@ pub(super) fn is_excluded(left: &[&str]) -> bool {
 
 /// Whether a number only says where, when or for each of what.
 pub(super) fn is_adjunct(left: &[&str]) -> bool {
+    // "gives each 18"
+    if matches!(left, [.., verb, "each"] if COPULAS.contains(verb) || matches!(*verb, "pay" | "pays" | "give" | "get"))
+    {
+        return false;
+    }
     reaching(left).any(|at| ADJUNCTS.iter().any(|pattern| ends_with(&left[..at], pattern)))
 }
 
@@ -143,213 +154,8 @@ fn reaching<'a>(left: &'a [&'a str]) -> impl Iterator<Item = usize> + 'a {
     (left.len() - glued.min(left.len())..=left.len()).filter(|at| *at > 0)
 }
 
-fn is_glue(word: &str) -> bool {
+pub(super) fn is_glue(word: &str) -> bool {
     GLUE.contains(&word) || (word.len() > 4 && word.ends_with("ly") && !SUPPOSED.contains(&word))
-}
-
-/// Whether a negation in `left` reaches the number behind it.
-pub(super) fn is_negated(left: &[&str]) -> bool {
-    if left
-        .windows(2)
-        .any(|pair| matches!(pair[0], "rule" | "rules" | "ruled" | "ruling") && pair[1] == "out")
-    {
-        return true;
-    }
-    if let Some(at) = left.iter().rposition(|word| FAULTS.contains(word)) {
-        let is_cut = left[at + 1..].iter().any(|word| COPULAS.contains(word));
-        let is_meant = !is_cut || left.get(at + 1).is_some_and(|word| FAULTED.contains(word));
-        // "There is no doubt", "without a mistake", "it is not impossible".
-        let is_undone = left[at.saturating_sub(3)..at]
-            .iter()
-            .any(|word| matches!(*word, "no" | "without" | "beyond" | "any") || NEGATIONS.contains(word));
-        if is_meant || is_undone {
-            return !is_undone;
-        }
-    }
-    let is_ruled_out = left.windows(2).any(|pair| {
-        matches!(pair[0], "no" | "longer")
-            && matches!(pair[1], "way" | "means" | "chance" | "circumstances" | "longer" | "case" | "event")
-    }) || left.windows(2).any(|w| matches!(w, ["no", "one"]));
-    if is_ruled_out {
-        return true;
-    }
-    let Some(at) = left.iter().rposition(|word| NEGATIONS.contains(word)) else { return false };
-    if is_nothing_else(left) {
-        return false;
-    }
-    let after = &left[at + 1..];
-    if after.first().is_some_and(|word| {
-        matches!(
-            *word,
-            "only"
-                | "surprisingly"
-                | "unexpectedly"
-                | "coincidentally"
-                | "to"
-                | "just"
-                | "merely"
-                | "counting"
-                | "including"
-        ) && !(after.len() == 1 && matches!(*word, "just" | "merely"))
-            && !after.contains(&"be")
-    }) {
-        return false;
-    }
-    let is_carried = after.iter().take(3).any(|word| ATTITUDES.contains(word));
-    let is_double = left[..at].iter().any(|word| NEGATIONS.contains(word));
-    let is_cut = left[at] != "nobody"
-        && after.iter().any(|word| COPULAS.contains(word) && !matches!(*word, "equals" | "got"));
-    if is_carried && !is_double {
-        return true;
-    }
-    !is_cut
-        && !is_double
-        && (left[at] == "nobody"
-            || after.first() == Some(&"by")
-            // One verb of whatever meaning: "doesn't reach 7", "did not pay 7".
-            || after.iter().filter(|word| !(is_glue(word) || PLAIN.contains(word))).count()
-                <= usize::from(is_auxiliary(left, at)))
-}
-
-/// Whether the negation at `at` is that of a verb that follows: "didn't", "do not", "won't".
-fn is_auxiliary(left: &[&str], at: usize) -> bool {
-    let auxiliaries = ["do", "does", "did", "will", "would", "can", "could", "should", "has", "have", "had"];
-    let before = at.checked_sub(1).map_or("", |before| left[before]);
-    (left[at] == "not" && auxiliaries.contains(&before))
-        || matches!(left[at], "cannot" | "never")
-        || (left[at] != "isn't"
-            && left[at].ends_with("n't")
-            && !matches!(left[at], "aren't" | "wasn't" | "weren't"))
-}
-
-/// Whether the clause only supposes its number.
-pub(super) fn is_supposed(left: &[&str]) -> bool {
-    left.iter().enumerate().any(|(at, word)| {
-        let next = left.get(at + 1).copied().unwrap_or("");
-        let before = at.checked_sub(1).map_or("", |before| left[before]);
-        match *word {
-            "might" | "may" | "could" => matches!(next, "be" | "have" | "look" | "seem"),
-            "first" | "earlier" => {
-                matches!(before, "i" | "we" | "he" | "she" | "they" | "you" | "at" | "my" | "our" | "an")
-            }
-            // "The expected value is 7" supposes nothing.
-            "expected" | "estimated" | "supposed" if matches!(before, "the" | "an" | "a" | "is") => false,
-            word if SPEAKERS.contains(&word) => SAYING.contains(&next),
-            word => SUPPOSED.contains(&word),
-        }
-    })
-}
-
-/// Whether what follows a number in its clause calls it wrong: `right` is the words after it.
-pub(super) fn is_rejected(right: &[&str]) -> bool {
-    // "7 is wrong", "7 dollars can't be right", "7 is not the answer", "7 would be a mistake"
-    let is_ruled = right.iter().take(6).any(|word| matches!(*word, "out"))
-        && right.iter().any(|word| matches!(*word, "ruled" | "rule" | "rules"));
-    let is_out = right.windows(4).take(4).any(|words| words == ["out", "of", "the", "question"]);
-    let is_senseless = right.windows(2).take(4).any(|words| matches!(words, ["no", "sense"]))
-        || matches!(right, [.., "is" | "was" | "are", "out" | "exceeded" | "surpassed" | "missed"]);
-    if is_ruled || is_out || is_senseless {
-        return true;
-    }
-    let verb = right.iter().take(5).position(|word| {
-        COPULAS.contains(word)
-            || NEGATIONS.contains(word)
-            || matches!(
-                *word,
-                "would"
-                    | "can"
-                    | "could"
-                    | "must"
-                    | "should"
-                    | "seems"
-                    | "looks"
-                    | "turns"
-                    | "turned"
-                    | "proves"
-                    | "proved"
-                    | "does"
-                    | "did"
-                    | "will"
-                    | "being"
-                    | "has"
-            )
-    });
-    let is_false = rest_contradicts(right);
-    if is_false
-        || matches!(right.first(), Some(&("wrong" | "incorrect" | "false" | "fails" | "flunks")))
-        || matches!(right, ["no" | "not" | "nope"] | ["not", "quite" | "really"])
-    {
-        return true;
-    }
-    let Some(verb) = verb else { return false };
-    let rest = &right[verb..];
-    let negation = rest.iter().take(3).position(|word| NEGATIONS.contains(word));
-    let fault = rest.iter().take(9).any(|word| FAULTS.contains(word));
-    let Some(negation) = negation else {
-        let is_off = rest.iter().take(3).any(|word| matches!(*word, "too" | "off"))
-            && rest.iter().any(|word| {
-                matches!(
-                    *word,
-                    "high" | "low" | "many" | "much" | "few" | "little" | "large" | "small" | "big" | "off"
-                )
-            });
-        return fault || is_off;
-    };
-    if fault {
-        return false;
-    }
-    let judged = rest[negation..].iter().any(|word| {
-        matches!(
-            *word,
-            "answer"
-                | "right"
-                | "correct"
-                | "true"
-                | "solution"
-                | "result"
-                | "case"
-                | "it"
-                | "possible"
-                | "enough"
-                | "work"
-                | "works"
-                | "satisfy"
-                | "fit"
-                | "do"
-                | "valid"
-                | "accurate"
-                | "sufficient"
-                | "be"
-                | "what"
-                | "acceptable"
-                | "hold"
-        )
-    });
-    let is_singular = verb == 0
-        && matches!(
-            rest[0],
-            "is" | "isn't"
-                | "was"
-                | "wasn't"
-                | "can"
-                | "can't"
-                | "cannot"
-                | "does"
-                | "doesn't"
-                | "would"
-                | "could"
-                | "couldn't"
-                | "wouldn't"
-        );
-    judged || is_singular
-}
-
-/// "7 contradicts what is given", "7 leads to a contradiction"
-fn rest_contradicts(right: &[&str]) -> bool {
-    let at = right.iter().take(5).position(|word| word.starts_with("contradict"));
-    at.is_some_and(|at| {
-        !right[..at].iter().any(|word| matches!(*word, "no" | "without") || NEGATIONS.contains(word))
-    })
 }
 
 /// Whether a verb leads from the words before a number to it: what is said, not where or when.
@@ -363,145 +169,37 @@ pub(super) fn is_verb(word: &str) -> bool {
 
 /// Whether a number behind these words, which follow another number, belongs to what is done with that one: "36 ways to
 /// pick 2 of them", "36 ways of picking 2", but not "add 9 to get 36".
-pub(super) fn is_purpose(left: &[&str]) -> bool {
+pub(super) fn is_purpose(left: &[&str], is_need: bool) -> bool {
     const RESULTS: &[&str] = &[
         "get", "obtain", "find", "produce", "arrive", "reach", "end", "form", "leave", "see", "conclude",
         "receive",
     ];
-    let needs = left.iter().any(|word| matches!(*word, "need" | "needs" | "needed" | "short" | "missing"));
     // Behind a further verb, or an equals sign, something is said again.
     let from =
         left.iter().rposition(|word| COPULAS.contains(word)).map_or(0, |verb| left.len().min(verb + 1));
     left[from..].windows(2).any(|pair| match pair {
         ["to", verb] => {
-            !(is_glue(verb)
-                || PLAIN.contains(verb)
-                || RESULTS.contains(verb) && !needs
-                || verb.ends_with('s'))
+            if is_need {
+                !(is_glue(verb) || matches!(*verb, "be"))
+            } else {
+                !(is_glue(verb) || PLAIN.contains(verb) || RESULTS.contains(verb) || verb.ends_with('s'))
+            }
         }
-        ["of" | "for", verb] => verb.len() > 5 && verb.ends_with("ing"),
+        ["of" | "for" | "by" | "from" | "without" | "when" | "while", verb] => {
+            verb.len() > 5 && verb.ends_with("ing")
+        }
+        // "4 more would bring it to 48"
+        ["bring" | "brings" | "make" | "makes" | "take" | "takes" | "get" | "gets", _] => is_need,
         _ => false,
     })
 }
 
-/// Whether the words after a number and a verb call it a bound: "7 is a lower bound", "7 is the least it can be".
-pub(super) fn is_called_bound(right: &[&str]) -> bool {
-    let right = &right[..right.len().min(8)];
-    right.windows(3).any(|words| {
-        matches!(words, ["a" | "an", "lower" | "upper", "bound" | "limit"])
-            || matches!(words, ["it" | "that" | "this", "can" | "could" | "may" | "might", "be"])
-                && right.iter().any(|word| matches!(*word, "least" | "most" | "minimum" | "maximum"))
-    })
-}
-
-/// What the words right after a number do to it, and how many of them.
-pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
-    let one = |what| Some((what, 1));
-    match *right.first()? {
-        "dozen" | "dozens" => one(After::Times(12, 1)),
-        "score" | "scores"
-            if right
-                .get(1)
-                .is_none_or(|word| matches!(*word, "of" | "and" | "is" | "eggs" | "years" | "people")) =>
-        {
-            one(After::Times(20, 1))
-        }
-        "gross" if right.len() < 2 || right[1] == "of" => one(After::Times(144, 1)),
-        "halves" => one(After::Times(1, 2)),
-        "thirds" => one(After::Times(1, 3)),
-        "quarters" if right.get(1).is_none_or(|word| *word == "of") => one(After::Times(1, 4)),
-        "fourths" => one(After::Times(1, 4)),
-        "fifths" => one(After::Times(1, 5)),
-        "sixths" => one(After::Times(1, 6)),
-        "sevenths" => one(After::Times(1, 7)),
-        "eighths" => one(After::Times(1, 8)),
-        "ninths" => one(After::Times(1, 9)),
-        "tenths" => one(After::Times(1, 10)),
-        "hundredths" => one(After::Times(1, 100)),
-        "thousandths" => one(After::Times(1, 1000)),
-        "squared" => one(After::Power(2)),
-        "cubed" => one(After::Power(3)),
-        "doubled" => one(After::Times(2, 1)),
-        "tripled" | "trebled" => one(After::Times(3, 1)),
-        "quadrupled" => one(After::Times(4, 1)),
-        "halved" => one(After::Times(1, 2)),
-        "multiplied" if right.get(1..3) == Some(&["by", "itself"]) => Some((After::Power(2), 3)),
-        "below" if right.get(1) == Some(&"zero") => Some((After::Times(-1, 1), 2)),
-        "to" if right.get(1) == Some(&"the") => {
-            let ordinals =
-                ["second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
-            let power = right.get(2).and_then(|word| ordinals.iter().position(|ordinal| ordinal == word))?;
-            Some((After::Power(power as i64 + 2), 3))
-        }
-        "half" if right.get(1) == Some(&"dozen") => Some((After::Times(6, 1), 2)),
-        "factorial" | "fold" | "ths" | "something" | "odd" | "mod" | "modulo" | "point" | "choose" => {
-            one(After::Unclear)
-        }
-        "times" => {
-            // "7 times a week" counts; "7 times that", "7 times as many", "7 times larger" multiplies.
-            let word = *right.get(1)?;
-            let multiplies = matches!(
-                word,
-                "as" | "that"
-                    | "what"
-                    | "the"
-                    | "more"
-                    | "less"
-                    | "his"
-                    | "her"
-                    | "its"
-                    | "their"
-                    | "this"
-                    | "it"
-                    | "smaller"
-                    | "itself"
-                    | "two"
-                    | "three"
-                    | "four"
-                    | "five"
-                    | "ten"
-            ) || word.ends_with("er");
-            multiplies.then_some((After::Unclear, 2))
-        }
-        _ => None,
-    }
-}
-
-/// Whether the words after a number make a bound of it: "7 or more", "7 at least", with a noun or two between.
-pub(super) fn is_bound_after(right: &[&str]) -> bool {
-    const ENDS: &[Pattern] = &[
-        "or|and more|less|fewer|greater|higher|lower|above|below|over|under|better|bigger|larger|smaller|up|upwards|upward|beyond|older|younger|longer|shorter|later|earlier|another|counting|change|less|worse|down",
-        "at least|most|minimum|maximum|best|worst|latest|earliest",
-        "at the least|most|minimum|maximum|best|worst|latest|earliest|outside",
-        "at a minimum|maximum|stretch|pinch",
-        "at the very|absolute least|most|minimum|maximum",
-        "at the very|absolute best|worst",
-        "minimum|maximum|max|tops|upwards|minimally",
-        "as a minimum|maximum|floor|ceiling|bound",
-        "as an upper|lower|absolute",
-        "as a lower|upper bound|limit",
-        "plus or minus",
-        "give or take",
-        "on top of",
-        "if not more|less|fewer|higher|lower|greater",
-        "and then some",
-        "or possibly|maybe|perhaps|even more|less|fewer|another|higher|lower|something",
-    ];
-    (0..right.len().min(4)).any(|at| {
-        let rest = &right[at..];
-        let is_here = ENDS.iter().any(|pattern| starts_with(rest, pattern));
-        // "give or take" by itself is "about"; "at least I think so" is about the speaker.
-        is_here
-            && !(matches!(rest[0], "give") && rest.len() == 3)
-            && !(starts_with(rest, "at least|best|most|worst")
-                && rest.len() > 3
-                && rest[2..].iter().any(|w| matches!(*w, "i" | "we" | "according" | "think" | "that's")))
-            && !(starts_with(rest, "maximum|minimum|max")
-                && rest.len() > 1
-                && at == 0
-                && COPULAS.contains(&rest[1]))
-            && !right[..at].iter().any(|word| COPULAS.contains(word) || CLAUSES.contains(word))
-    })
+/// Whether a number is what is lacking: "needs 4", "is missing 4", "4 more".
+pub(super) fn is_need(left: &[&str], right: &[&str]) -> bool {
+    let glue =
+        left.iter().rev().take_while(|word| is_glue(word) || matches!(**word, "another" | "at")).count();
+    left[..left.len() - glue].last().is_some_and(|word| NEEDS.contains(word))
+        || (left.is_empty() && matches!(right.first(), Some(&("more" | "extra" | "further" | "additional"))))
 }
 
 fn ends_with(words: &[&str], pattern: Pattern) -> bool {
@@ -509,7 +207,7 @@ fn ends_with(words: &[&str], pattern: Pattern) -> bool {
     words.len() >= count && matches(&words[words.len() - count..], pattern)
 }
 
-fn starts_with(words: &[&str], pattern: Pattern) -> bool {
+pub(super) fn starts_with(words: &[&str], pattern: Pattern) -> bool {
     let count = pattern.split(' ').count();
     words.len() >= count && matches(&words[..count], pattern)
 }
@@ -617,4 +315,92 @@ pub(super) fn is_telling(word: &str) -> bool {
                 | "and"
                 | "triple"
         )
+}
+
+/// Whether a verb of change stands before a number: "rose from 70", "is up 5".
+pub(super) fn is_change(left: &[&str]) -> bool {
+    (has_change(left) || left.iter().any(|word| DIRECTIONS.contains(word)))
+        && !left.iter().any(|word| STRETCHES.contains(word))
+        && !matches!(left, [.., "take" | "takes", "from"])
+}
+
+fn has_change(left: &[&str]) -> bool {
+    left.iter().any(|word| CHANGES.contains(word))
+}
+
+/// Whether a number is where a change starts: "rose from 75", "is up from 30".
+pub(super) fn is_start(left: &[&str]) -> bool {
+    matches!(left, [.., "from"]) && is_change(left)
+}
+
+/// Whether the words before a number only compare what was said before it: "40, up from 30", "40, from 70 to 75".
+pub(super) fn is_comparing(left: &[&str]) -> bool {
+    const OPENINGS: &[Pattern] = &[
+        "including|excluding|counting|with|each|besides",
+        "not including|counting",
+        "of which",
+        "beating|topping|exceeding|surpassing|besting",
+        "two|three|four|five|six|seven|eight|nine|ten|many times",
+        "twice|double|half|thrice what|as|the|that",
+        "up|down|back from",
+        "from",
+        "compared to|with",
+        "as against",
+        "against",
+        "well|far|just|still under|over|above|below|short",
+    ];
+    left.len() <= 7
+        && !left.iter().any(|word| COPULAS.contains(word))
+        && OPENINGS.iter().any(|pattern| starts_with(left, pattern))
+}
+
+/// Whether the words behind a number call it a result: "48 in all".
+pub(super) fn is_summing_up(right: &[&str]) -> bool {
+    // "40 before tax, 44 after": the other case.
+    if matches!(right, ["after" | "before" | "otherwise" | "with" | "without", ..]) {
+        return true;
+    }
+    right.iter().take(4).any(|word| {
+        matches!(
+            *word,
+            "all"
+                | "now"
+                | "today"
+                | "left"
+                | "remaining"
+                | "eventually"
+                | "total"
+                | "altogether"
+                | "overall"
+                | "answer"
+                | "result"
+                | "together"
+        )
+    })
+}
+
+/// Whether a word between a preposition and its number says nothing: "from the original 100".
+pub(super) fn is_light(word: &str) -> bool {
+    is_article(word) || (is_glue(word) && !is_behind(word) && !COPULAS.contains(&word))
+}
+
+/// Whether the words before a number only say what to do with it: "start with 48", "substitute 48".
+pub(super) fn is_plan(left: &[&str], clause: usize) -> bool {
+    const OPENERS: &[&str] = &[
+        "first", "now", "then", "so", "we", "you", "let's", "to", "and", "next", "just", "can", "could",
+        "let", "us",
+    ];
+    const PLANS: &[Pattern] = &[
+        "start|begin with|from|at|off",
+        "plug in|into",
+        "substitute|try|test|check|pick|consider|insert|suppose|imagine",
+        "set x|n|y|k|it to",
+        "round|take",
+    ];
+    let said = &left[left.iter().take_while(|word| OPENERS.contains(word)).count()..];
+    let is_order = PLANS.iter().any(|pattern| {
+        starts_with(said, pattern) && said[pattern.split(' ').count()..].iter().all(|word| is_light(word))
+    });
+    // "pick any number, say 48"
+    (is_order && !matches!(left, ["we", "take"] | ["to", ..])) || (clause > 0 && left == ["say"])
 }

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use burnish_run::study::{self, Findings, Made, PlannedRun, Ran, State, Study};
 use burnish_run::watch::{Event, Stop, Watch};
+use burnish_run::words::plain;
 use clap::Args;
 
 use super::Done;
 use crate::program::as_called;
 use crate::progress::{Progress, evaluation_line, in_time};
-use crate::{program, signals, words};
+use crate::{program, signals};
 
 /// What to study.
 #[derive(Debug, Args)]
@@ -60,7 +61,7 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         make_runs(&study, &runs, arguments.jobs.map_or(study.jobs, usize::from))?
     };
     for failed in &ran.failed {
-        let error = as_called(&words::plain(&failed.error.to_string()));
+        let error = as_called(&plain(&failed.error.to_string()));
         eprintln!("error: arm `{}`, seed {}: {error}", failed.arm, failed.seed);
     }
     if let Some(error) = ran.refused {
@@ -148,7 +149,7 @@ struct Prefixed {
 impl Watch for Prefixed {
     fn event(&mut self, event: Event<'_>) {
         match event {
-            Event::Note(line) => println!("{}: {}", self.prefix, as_called(&words::plain(&line))),
+            Event::Note(line) => println!("{}: {}", self.prefix, as_called(&plain(&line))),
             Event::Evaluated { step, name: None, summary } => {
                 println!("{}: after {step} steps: {}", self.prefix, evaluation_line(summary));
             }

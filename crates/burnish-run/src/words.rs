@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 /// The message in plain words.
-pub(crate) fn plain(message: &str) -> String {
+pub fn plain(message: &str) -> String {
     let mut text = message.to_owned();
     for (form, plainly) in [
         ("invalid type: ", expected as fn(&str) -> Option<(String, usize)>),

@@ -1,0 +1,66 @@
+//! A server for tests, here and in those of the program, which read this file too.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+/// What a server answers: the status, and the body.
+pub(crate) type Reply = (&'static str, Value);
+
+/// A server that gives each request, one after the other, what `reply` says about how many came before and what it asks;
+/// the address, and all that it was asked.
+pub(crate) fn serve(
+    reply: impl Fn(usize, &Value) -> Reply + Send + 'static,
+) -> (String, Arc<Mutex<Vec<Value>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let sent = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&sent);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let asked = request(&stream);
+            let mut log = log.lock().unwrap();
+            let (status, answer) = reply(log.len(), &asked);
+            log.push(asked);
+            drop(log);
+            let answer = answer.to_string();
+            let length = answer.len();
+            write!(
+                stream,
+                "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{answer}"
+            )
+            .unwrap();
+        }
+    });
+    (url, sent)
+}
+
+/// The body of a request.
+fn request(stream: &TcpStream) -> Value {
+    let mut reader = BufReader::new(stream);
+    let (mut head, mut length) = (String::new(), 0);
+    while !head.ends_with("\r\n\r\n") {
+        let from = head.len();
+        assert!(reader.read_line(&mut head).unwrap() > 0);
+        if let Some(text) = head[from..].to_lowercase().strip_prefix("content-length:") {
+            length = text.trim().parse().unwrap();
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    serde_json::from_slice(&body).unwrap()
+}
+
+/// The text of the first message of what was asked.
+pub(crate) fn question(asked: &Value) -> &str {
+    asked["messages"][0]["content"].as_str().unwrap()
+}
+
+/// A model's answer of this text.
+pub(crate) fn said(text: &str) -> Reply {
+    let message = json!({"role": "assistant", "content": text});
+    ("200 OK", json!({"choices": [{"message": message, "finish_reason": "stop"}]}))
+}

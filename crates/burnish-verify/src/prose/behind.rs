@@ -1,0 +1,166 @@
+//! What the words right behind a number make of it.
+
+use super::lexicon::{CLAUSES, COPULAS, NUMERALS, Pattern};
+use super::words::starts_with;
+
+/// What the words after a number do to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum After {
+    /// Times so much (`dozen`), in units of a twelfth so that halves and quarters are whole.
+    Times(i64, i64),
+    /// To this power.
+    Power(i64),
+    /// Makes a bound, a ratio or a multiple of it.
+    Unclear,
+}
+
+/// What the words right after a number do to it, and how many of them.
+pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
+    let one = |what| Some((what, 1));
+    match *right.first()? {
+        "dozen" | "dozens" => one(After::Times(12, 1)),
+        "score" | "scores"
+            if right
+                .get(1)
+                .is_none_or(|word| matches!(*word, "of" | "and" | "is" | "eggs" | "years" | "people")) =>
+        {
+            one(After::Times(20, 1))
+        }
+        "gross" if right.len() < 2 || right[1] == "of" => one(After::Times(144, 1)),
+        "halves" => one(After::Times(1, 2)),
+        "thirds" => one(After::Times(1, 3)),
+        "quarters" if right.get(1).is_none_or(|word| *word == "of") => one(After::Times(1, 4)),
+        "fourths" => one(After::Times(1, 4)),
+        "fifths" => one(After::Times(1, 5)),
+        "sixths" => one(After::Times(1, 6)),
+        "sevenths" => one(After::Times(1, 7)),
+        "eighths" => one(After::Times(1, 8)),
+        "ninths" => one(After::Times(1, 9)),
+        "tenths" => one(After::Times(1, 10)),
+        "hundredths" => one(After::Times(1, 100)),
+        "thousandths" => one(After::Times(1, 1000)),
+        "squared" => one(After::Power(2)),
+        "cubed" => one(After::Power(3)),
+        "doubled" => one(After::Times(2, 1)),
+        "tripled" | "trebled" => one(After::Times(3, 1)),
+        "quadrupled" => one(After::Times(4, 1)),
+        "halved" => one(After::Times(1, 2)),
+        "cut" | "split" | "divided" | "multiplied" | "raised" | "reduced" | "increased" | "decreased"
+        | "lowered" | "diminished" | "augmented"
+            if is_worked_on(right) =>
+        {
+            one(After::Unclear)
+        }
+        "multiplied" if right.get(1..3) == Some(&["by", "itself"]) => Some((After::Power(2), 3)),
+        "below" if right.get(1) == Some(&"zero") => Some((After::Times(-1, 1), 2)),
+        "to" if right.get(1) == Some(&"the") => {
+            let ordinals =
+                ["second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
+            let power = right.get(2).and_then(|word| ordinals.iter().position(|ordinal| ordinal == word))?;
+            Some((After::Power(power as i64 + 2), 3))
+        }
+        "half" if right.get(1) == Some(&"dozen") => Some((After::Times(6, 1), 2)),
+        "factorial" | "fold" | "ths" | "something" | "odd" | "mod" | "modulo" | "point" | "choose" => {
+            one(After::Unclear)
+        }
+        "times" => {
+            // "7 times a week" counts; "7 times that", "7 times as many", "7 times larger" multiplies.
+            let word = *right.get(1)?;
+            let multiplies = matches!(
+                word,
+                "as" | "that"
+                    | "what"
+                    | "the"
+                    | "more"
+                    | "less"
+                    | "his"
+                    | "her"
+                    | "its"
+                    | "their"
+                    | "this"
+                    | "it"
+                    | "smaller"
+                    | "itself"
+                    | "two"
+                    | "three"
+                    | "four"
+                    | "five"
+                    | "ten"
+            ) || word.ends_with("er");
+            multiplies.then_some((After::Unclear, 2))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the words after a number and a verb call it a bound: "7 is a lower bound", "7 is the least it can be".
+pub(super) fn is_called_bound(right: &[&str]) -> bool {
+    let right = &right[..right.len().min(8)];
+    right.windows(3).any(|words| {
+        matches!(words, ["a" | "an" | "the", "lower" | "upper", "bound" | "limit"])
+            || matches!(words, ["it" | "that" | "this", "can" | "could" | "may" | "might", "be"])
+                && right.iter().any(|word| matches!(*word, "least" | "most" | "minimum" | "maximum"))
+    })
+}
+
+/// Whether the words after a number make a bound of it: "7 or more", "7 at least", with a noun or two between.
+pub(super) fn is_bound_after(right: &[&str]) -> bool {
+    const ENDS: &[Pattern] = &[
+        "or|and more|less|fewer|greater|higher|lower|above|below|over|under|better|bigger|larger|smaller|up|upwards|upward|beyond|older|younger|longer|shorter|later|earlier|another|counting|change|less|worse|down",
+        "at least|most|minimum|maximum|best|worst|latest|earliest",
+        "at the least|most|minimum|maximum|best|worst|latest|earliest|outside",
+        "at a minimum|maximum|stretch|pinch",
+        "at the very|absolute least|most|minimum|maximum",
+        "at the very|absolute best|worst",
+        "minimum|maximum|max|tops|upwards|minimally",
+        "as a minimum|maximum|floor|ceiling|bound",
+        "as an upper|lower|absolute",
+        "as a lower|upper bound|limit",
+        "plus or minus",
+        "give or take",
+        "on top of",
+        "if not more|less|fewer|higher|lower|greater",
+        "and then some",
+        "with a|another|an further|extra|additional|more",
+        "with added|removed|taken",
+        "as a factor|divisor|multiple|digit|root",
+        "or else more|less|fewer",
+        "and change",
+        "or possibly|maybe|perhaps|even more|less|fewer|another|higher|lower|something",
+    ];
+    (0..right.len().min(4)).any(|at| {
+        let rest = &right[at..];
+        let is_here = ENDS.iter().any(|pattern| starts_with(rest, pattern));
+        // "give or take" by itself is "about"; "at least I think so" is about the speaker.
+        is_here
+            && !(matches!(rest[0], "give") && rest.len() == 3)
+            && !(starts_with(rest, "at least|best|most|worst")
+                && rest.len() > 3
+                && rest[2..].iter().any(|w| matches!(*w, "i" | "we" | "according" | "think" | "that's")))
+            && !(starts_with(rest, "maximum|minimum|max")
+                && rest.len() > 1
+                && at == 0
+                && COPULAS.contains(&rest[1]))
+            && !right[..at].iter().any(|word| COPULAS.contains(word) || CLAUSES.contains(word))
+    })
+}
+
+/// Whether a participle behind a number goes on with how much it is changed by: "75 reduced by a third", "75 cut in half".
+fn is_worked_on(right: &[&str]) -> bool {
+    let amount = match right {
+        [_, "by" | "in" | "into", amount @ ..]
+        | [_, "evenly" | "again" | "further", "by" | "in" | "into", amount @ ..] => amount,
+        _ => return false,
+    };
+    let amount = match amount {
+        ["a" | "an", rest @ ..] => rest,
+        rest => rest,
+    };
+    amount.first().is_some_and(|word| {
+        NUMERALS.contains(word)
+            || matches!(
+                *word,
+                "half" | "third" | "quarter" | "fifth" | "tenth" | "another" | "few" | "hundred" | "dozen"
+            )
+    }) && !matches!(amount, [_, "people" | "children" | "friends" | "kids" | "of", ..])
+}

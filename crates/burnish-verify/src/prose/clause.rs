@@ -1,0 +1,279 @@
+//! The clause that is being read: its words so far, and how much its numbers count.
+
+use super::claims::{Claim, Rank};
+use super::lexicon::{CLAUSES, CONDITIONS, COPULAS, NEGATIONS, REASONS};
+use super::words;
+
+/// The clause that is being read.
+pub(super) struct Clause<'a> {
+    pub(super) left: Vec<&'a str>,
+    pub(super) rank: Rank,
+    /// Opened the sentence: it ends at the next comma.
+    pub(super) is_leading: bool,
+    /// Whether a value has been read in it.
+    pub(super) has_value: bool,
+    /// "which", "who": of another claim.
+    pub(super) is_relative: bool,
+    /// It stands back behind a dash alone.
+    pub(super) after_dash: bool,
+    /// Counts clauses.
+    pub(super) number: usize,
+    /// Behind "had she", "were it": what would be is not.
+    pub(super) is_unreal: bool,
+    /// A value has been read of which more is needed: "she needs 4 to reach 48".
+    pub(super) is_need: bool,
+    /// A verb of change has been read in it: "marked down 52 from 100 to 48".
+    pub(super) is_change: bool,
+    /// Behind "unless".
+    pub(super) is_unless: bool,
+}
+
+impl<'a> Clause<'a> {
+    pub(super) fn word(&mut self, word: &'a str, after_stop: bool, found: &[Claim], following: &[&str]) {
+        let is_first = self.left.is_empty() && !self.has_value;
+        let opens = is_first || after_stop;
+        let is_all_but = word == "but"
+            && (matches!(
+                self.left.last(),
+                Some(&("anything" | "everything" | "all" | "nothing" | "none" | "any" | "no" | "cannot"))
+            ) || matches!(self.left[..], [.., "any" | "every" | "each", _]));
+        if is_all_but {
+            self.left.push(word);
+            return;
+        }
+        // "not yet 36"
+        if word == "yet" && self.left.last().is_some_and(|last| NEGATIONS.contains(last) || *last == "as") {
+            self.left.push(word);
+            return;
+        }
+        // "18 ounces after 6 were poured out", "18 marbles, of which 11 are Ivo's"
+        if matches!(word, "after" | "before" | "once")
+            && self.has_value
+            && !after_stop
+            && !found.is_empty()
+            && self.rank == Rank::Main
+        {
+            self.open(Rank::Adjunct, true);
+            return;
+        }
+        if matches!(word, "which" | "whom") && self.left.last() == Some(&"of") && !found.is_empty() {
+            self.open(Rank::Aside, false);
+            return;
+        }
+        // "in case it is 36"
+        if word == "case" && self.left.last() == Some(&"in") && !following.is_empty() && following[0] != "of"
+        {
+            self.open(Rank::Condition, found.is_empty());
+            return;
+        }
+        let is_tail = matches!(self.left.last(), Some(&("or" | "and"))) && word == "so";
+        if is_tail
+            || (word == "so"
+                && following.first().is_some_and(|next| matches!(*next, "far" | "many" | "much" | "called")))
+        {
+            self.left.push(word);
+            return;
+        }
+        // "believe it or not": no negation.
+        if word == "not" && self.left.last() == Some(&"or") {
+            self.left.pop();
+            return;
+        }
+        // "If we count 20 on each side we get 40": a second subject opens the main clause.
+        let is_subject =
+            matches!(word, "we" | "you" | "i" | "she" | "he" | "they" | "it" | "there" | "that" | "this");
+        if is_subject
+            && matches!(self.rank, Rank::Condition | Rank::Adjunct)
+            && self.is_leading
+            && self.has_value
+            && !self.left.last().is_some_and(|last| {
+                matches!(
+                    *last,
+                    "than"
+                        | "that"
+                        | "which"
+                        | "as"
+                        | "what"
+                        | "who"
+                        | "when"
+                        | "and"
+                        | "of"
+                        | "to"
+                        | "with"
+                        | "for"
+                        | "in"
+                        | "from"
+                        | "or"
+                        | "before"
+                        | "after"
+                )
+            })
+        {
+            self.open(Rank::Main, false);
+            self.left.push(word);
+            return;
+        }
+        let starts = |list: &[&str]| list.contains(&word);
+        let is_inverted = !matches!(word, "should" | "had" | "were")
+            || following.first().is_some_and(|next| {
+                matches!(
+                    *next,
+                    "it" | "the"
+                        | "he"
+                        | "she"
+                        | "they"
+                        | "we"
+                        | "i"
+                        | "you"
+                        | "this"
+                        | "that"
+                        | "there"
+                        | "one"
+                )
+            });
+        if starts(CONDITIONS)
+            && is_inverted
+            && (opens || matches!(word, "if" | "unless" | "assuming" | "whether" | "supposing"))
+            && !is_polite(word, following)
+        {
+            self.open(Rank::Condition, found.is_empty());
+            self.is_unreal |= matches!(word, "had" | "were")
+                || (word == "if" && following.iter().take(5).any(|next| matches!(*next, "were" | "had")));
+            self.is_unless = word == "unless";
+        } else if starts(CLAUSES) || (opens && (starts(REASONS) || word == "and")) {
+            let is_adverb = matches!(word, "thus" | "therefore" | "then" | "hence") && !opens;
+            if is_adverb {
+                // "If she sold 9 then she has 18": the condition ends without a comma.
+                if self.rank == Rank::Condition && self.is_leading {
+                    self.open(Rank::Main, false);
+                }
+                return;
+            }
+            // "the given points", "is provided by": no clause.
+            let is_participle = matches!(
+                word,
+                "given" | "provided" | "using" | "considering" | "making" | "giving" | "leaving" | "meaning"
+            ) && self.left.last().is_some_and(|last| is_determiner(last));
+            if is_participle {
+                self.left.push(word);
+                return;
+            }
+            let is_reason = starts(REASONS) || matches!(word, "provided");
+            // A leading preposition is no clause of its own: "With 9 eggs she makes 18."
+            if word == "as" && found.is_empty() {
+                self.left.push(word);
+                return;
+            }
+            if is_reason {
+                self.open(Rank::Aside, found.is_empty() || is_first);
+            } else {
+                // Behind a reason or a condition that opened the sentence the main clause goes on.
+                let rank = match word {
+                    "which" | "who" | "whom" | "whose" | "when" | "except" => self.rank,
+                    _ => Rank::Main,
+                };
+                self.open(rank, false);
+                self.is_relative = matches!(word, "which" | "who" | "whose");
+            }
+            if matches!(word, "making" | "giving" | "leaving" | "meaning") {
+                self.left.push("gives");
+            }
+            if matches!(word, "except") {
+                self.left.push(word);
+            }
+        } else {
+            self.left.push(word);
+        }
+    }
+
+    fn open(&mut self, rank: Rank, is_leading: bool) {
+        self.left.clear();
+        self.rank = rank;
+        self.is_leading = is_leading;
+        self.has_value = false;
+        self.is_relative = false;
+        self.after_dash = false;
+        self.is_unless = false;
+        self.is_need = false;
+        self.is_change = false;
+        self.number += 1;
+    }
+
+    pub(super) fn comma(&mut self) {
+        self.number += 1;
+        // "The count doubles, from 9 to 18."
+        self.is_change = !self.has_value && words::is_change(&self.left);
+        if self.is_leading {
+            self.rank = Rank::Main;
+            self.is_leading = false;
+            self.left.clear();
+            self.has_value = false;
+            return;
+        }
+        // "is, therefore, 18", "is not, as some say, 7"
+        let is_held = self.left.last().is_some_and(|word| {
+            COPULAS.contains(word)
+                || NEGATIONS.contains(word)
+                || matches!(*word, "be" | "therefore" | "answer")
+        }) || (self.left.len() <= 4 && words::is_bound(&self.left))
+            || self.left.iter().rev().take(5).any(|word| *word == ",");
+        if is_held && !self.has_value {
+            self.left.push(",");
+        } else {
+            self.left.clear();
+        }
+    }
+}
+
+fn is_determiner(word: &str) -> bool {
+    COPULAS.contains(&word)
+        || matches!(
+            word,
+            "the"
+                | "a"
+                | "an"
+                | "this"
+                | "these"
+                | "those"
+                | "its"
+                | "their"
+                | "his"
+                | "her"
+                | "our"
+                | "any"
+                | "each"
+                | "every"
+                | "no"
+                | "some"
+                | "be"
+                | "been"
+        )
+}
+
+/// "if I am not mistaken", "if you count them": the first leaves its number as it is.
+pub(super) fn is_polite(word: &str, following: &[&str]) -> bool {
+    word == "if"
+        && matches!(
+            following.first(),
+            Some(&("i" | "i'm" | "my" | "anything" | "memory" | "we've" | "you" | "correct" | "rounded"))
+        )
+        && following.iter().take(5).any(|word| {
+            matches!(
+                *word,
+                "mistaken"
+                    | "not"
+                    | "right"
+                    | "correct"
+                    | "correctly"
+                    | "rounded"
+                    | "round"
+                    | "serves"
+                    | "check"
+                    | "prefer"
+                    | "counted"
+                    | "will"
+                    | "wrong"
+                    | "like"
+            )
+        })
+}

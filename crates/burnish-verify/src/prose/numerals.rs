@@ -1,0 +1,167 @@
+//! Numbers in words, for responses without any digit: "Seven of them are left."
+
+use super::lexicon::{COPULAS, NUMERALS, TENS};
+use crate::units;
+
+/// Behind these "one" is a pronoun: "the last one", "no one".
+const BEFORE_PRONOUN: &[&str] = &[
+    "the", "this", "that", "each", "every", "any", "no", "which", "first", "last", "other", "another",
+    "correct", "right", "final", "new", "old", "small", "large", "big", "as",
+];
+/// Before these as well: "one gets", "one of them could".
+const AFTER_PRONOUN: &[&str] = &[
+    "can",
+    "could",
+    "might",
+    "must",
+    "should",
+    "would",
+    "gets",
+    "obtains",
+    "finds",
+    "sees",
+    "who",
+    "that",
+    "another",
+    "has",
+    "needs",
+    "may",
+    "will",
+    "concludes",
+    "knows",
+    "thinks",
+    "says",
+    "day",
+];
+
+/// `text` with its numbers in digits. `None` where digits stand in it already, or no number does.
+pub(crate) fn in_digits(text: &str) -> Option<String> {
+    if text.len() > 4_000 || text.chars().any(|c| crate::numeral::ascii_digit(c).is_some()) {
+        return None;
+    }
+    let words = pieces(text);
+    let mut written = String::new();
+    let mut copied = 0;
+    let mut index = 0;
+    while index < words.len() {
+        let Some((value, count)) = number(&words, index, text) else {
+            index += 1;
+            continue;
+        };
+        let last = &words[index + count - 1];
+        written += &text[copied..words[index].start];
+        written += &value.to_string();
+        copied = last.end;
+        index += count;
+    }
+    if copied == 0 {
+        return None;
+    }
+    written += &text[copied..];
+    Some(written)
+}
+
+/// A run of letters, in lower case, with its place.
+struct Piece {
+    word: String,
+    start: usize,
+    end: usize,
+}
+
+fn pieces(text: &str) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut start = None;
+    for (index, c) in text.char_indices().chain([(text.len(), ' ')]) {
+        match (start, c.is_alphabetic() || c == '\'') {
+            (None, true) => start = Some(index),
+            (Some(from), false) => {
+                pieces.push(Piece { word: text[from..index].to_lowercase(), start: from, end: index });
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    pieces
+}
+
+/// The number that starts at `index`, and how many words it has.
+fn number(words: &[Piece], index: usize, text: &str) -> Option<(u64, usize)> {
+    let word = |at: usize| words.get(at).map_or("", |piece| piece.word.as_str());
+    // Words of one number have nothing but space or a hyphen between them.
+    let is_joined = |at: usize| {
+        at > 0 && at < words.len() && matches!(text[words[at - 1].end..words[at].start].trim(), "" | "-")
+    };
+    let is_article = matches!(word(index), "a") && matches!(word(index + 1), "hundred" | "thousand");
+    let mut at = index;
+    let mut whole: u64 = 0;
+    let mut group: u64 = u64::from(is_article);
+    let mut is_found = is_article;
+    at += usize::from(is_article);
+    while at == index || is_joined(at) {
+        if let Some(small) = small(word(at)) {
+            // "five six" are two numbers.
+            let is_next = !group.is_multiple_of(10) || (!group.is_multiple_of(100) && small >= 10);
+            if is_found && is_next {
+                break;
+            }
+            group += small;
+        } else if let Some(scale) =
+            units::scale(word(at)).filter(|scale| is_found && !word(at).ends_with('s') && *scale <= 9)
+        {
+            let factor = 10_u64.pow(scale);
+            if factor == 100 {
+                group = group.checked_mul(factor)?;
+            } else {
+                whole = whole.checked_add(group.checked_mul(factor)?)?;
+                group = 0;
+            }
+        } else if word(at) == "and"
+            && group.is_multiple_of(100)
+            && is_found
+            && whole + group >= 100
+            && small(word(at + 1)).is_some()
+        {
+            // "one hundred and five"
+        } else {
+            break;
+        }
+        is_found = true;
+        at += 1;
+    }
+    let count = at - index;
+    let before = if index == 0 { "" } else { word(index - 1) };
+    let is_pronoun = count == 1
+        && word(index) == "one"
+        && (BEFORE_PRONOUN.contains(&before)
+            || AFTER_PRONOUN.contains(&word(index + 1))
+            || (word(index + 1) == "of" && !COPULAS.contains(&before)));
+    (is_found && count > 0 && !is_pronoun).then_some((whole + group, count))
+}
+
+fn small(word: &str) -> Option<u64> {
+    let place = |list: &[&str]| list.iter().position(|numeral| *numeral == word).map(|at| at as u64);
+    place(NUMERALS).or_else(|| place(TENS).map(|at| 20 + 10 * at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_digits;
+
+    #[test]
+    fn numbers_in_words_are_written_in_digits() {
+        for (text, expected) in [
+            ("Seven of the kittens need a home.", "7 of the kittens need a home."),
+            ("Only one apple remains.", "Only 1 apple remains."),
+            ("twenty-one or one hundred and five", "21 or 105"),
+            ("two thousand three hundred forty", "2340"),
+            ("a hundred of them", "100 of them"),
+        ] {
+            let written = in_digits(text).unwrap_or_default();
+            assert_eq!(written, expected);
+        }
+        for text in ["The last one is it.", "No one knows.", "One can see it.", "I have 7 and three", "a cat"]
+        {
+            assert_eq!(in_digits(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Sentences, and what kind of sentence one is.
+
+use super::lexicon::COPULAS;
+use super::tokens::{Kind, Token};
+
+/// What is read of the sentence before a mark, in bytes.
+const BEHIND: usize = 400;
+
+pub(super) fn sentences(tokens: &[Token]) -> Vec<&[Token]> {
+    tokens
+        .split_inclusive(|token| matches!(token.kind, Kind::Stop(_)))
+        .filter(|sentence| !sentence.is_empty())
+        .collect()
+}
+
+pub(super) fn words_of(sentence: &[Token]) -> Vec<&str> {
+    sentence
+        .iter()
+        .filter_map(|token| match &token.kind {
+            Kind::Word(word) => Some(word.as_str()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// "It is 18, right?" asks for nothing.
+pub(super) fn is_question(sentence: &[Token]) -> bool {
+    let is_tag = matches!(sentence, [.., Token { kind: Kind::Comma, .. }, Token { kind: Kind::Word(word), .. }, _]
+        if matches!(word.as_str(), "right" | "correct" | "okay" | "ok" | "yes"));
+    !is_tag && matches!(sentence.last().map(|token| &token.kind), Some(Kind::Stop('?')))
+}
+
+/// A value with a word or two, and a full stop.
+pub(super) fn is_bare(sentence: &[Token]) -> bool {
+    matches!(sentence, [Token { kind: Kind::Found(_), .. }, between @ .., Token { kind: Kind::Stop('.'), .. }] if between.len() <= 2 && words_of(between).len() == between.len() && !words_of(between).iter().any(|word| COPULAS.contains(word)))
+}
+
+pub(super) fn is_yes(sentence: &[Token]) -> bool {
+    if matches!(
+        words_of(sentence)[..],
+        ["it" | "that", "is" | "does" | "was"] | ["it" | "that", "is", "indeed" | "so"]
+    ) {
+        return true;
+    }
+    matches!(
+        words_of(sentence).first(),
+        Some(&("yes" | "yep" | "yeah" | "correct" | "indeed" | "right" | "exactly" | "sure"))
+    )
+}
+
+/// "That is 8 more than last week.", "That's well above the 40 she hoped for.": a remark on what was said.
+pub(super) fn is_remark(sentence: &[Token]) -> bool {
+    let words = words_of(sentence);
+    let is_about_it = matches!(words[..], ["that" | "this", "is" | "was", ..] | ["that's", ..]);
+    is_about_it
+        && words.iter().take(6).any(|word| {
+            matches!(
+                *word,
+                "more"
+                    | "less"
+                    | "fewer"
+                    | "higher"
+                    | "lower"
+                    | "above"
+                    | "below"
+                    | "over"
+                    | "under"
+                    | "times"
+                    | "within"
+                    | "greater"
+                    | "twice"
+                    | "half"
+                    | "almost"
+                    | "nearly"
+                    | "smaller"
+                    | "larger"
+            )
+        })
+        && !words.iter().any(|word| matches!(*word, "so" | "total" | "answer"))
+}
+
+/// A sentence that checks or explains what another one says.
+pub(super) fn is_support(sentence: &[Token]) -> bool {
+    let words = words_of(sentence);
+    match words.first() {
+        Some(first) => {
+            matches!(
+                *first,
+                "check"
+                    | "checking"
+                    | "verify"
+                    | "verifying"
+                    | "verification"
+                    | "note"
+                    | "notice"
+                    | "explanation"
+                    | "reason"
+                    | "reasoning"
+                    | "proof"
+                    | "recall"
+                    | "remember"
+                    | "sanity"
+                    | "justification"
+                    | "why"
+                    | "here's"
+                    | "details"
+                    | "indeed"
+                    | "workings"
+                    | "work"
+                    | "working"
+            ) || matches!(
+                words[..],
+                ["to", "check" | "verify" | "see" | "confirm", ..]
+                    | ["we", "can", "check" | "verify", ..]
+                    | ["as", "a", "check", ..]
+                    | ["you", "can", "check" | "verify", ..]
+                    | [
+                        "you" | "we" | "one",
+                        "can" | "could",
+                        "see" | "get" | "find" | "confirm" | "check" | "verify",
+                        "this" | "that" | "it",
+                        ..
+                    ]
+                    | ["you" | "we" | "one", "can" | "could", "also", ..]
+                    | ["this" | "that", "is", "because", ..]
+                    | ["it's", "because", ..]
+                    | [
+                        "this" | "that" | "it" | "which",
+                        "agrees" | "matches" | "fits" | "checks" | "confirms" | "works",
+                        ..
+                    ]
+                    | ["this" | "that" | "it", "makes", "sense", ..]
+                    | ["this" | "that" | "it", "is", "consistent" | "right" | "correct", ..]
+                    | ["let's" | "let", "check" | "verify" | "me", ..]
+            )
+        }
+        None => false,
+    }
+}
+
+/// A place from which `text` is read whole: the start of a line, or of a word.
+pub(super) fn tail_start(text: &str, from: usize) -> usize {
+    if from == 0 {
+        return 0;
+    }
+    let from = text.floor_char_boundary(from);
+    let near = &text[from..text.floor_char_boundary((from + 1_000).min(text.len()))];
+    near.find('\n').or_else(|| near.find(' ')).map_or(from, |at| from + at + 1)
+}
+
+/// Where the sentence that holds `mark` starts.
+pub(super) fn sentence_start(text: &str, mark: usize) -> usize {
+    let low = text.floor_char_boundary(mark.saturating_sub(BEHIND));
+    let before = &text[low..mark];
+    let stops = [". ", ".\n", "! ", "? ", "?\n", "!\n", "\n\n", "。", "। "];
+    stops.iter().filter_map(|stop| before.rfind(stop).map(|at| low + at + stop.len())).max().unwrap_or(low)
+}
+
+pub(super) fn is_condition(words: &[&str]) -> bool {
+    words.first().is_some_and(|word| {
+        matches!(
+            *word,
+            "if" | "suppose"
+                | "assuming"
+                | "unless"
+                | "whether"
+                | "supposing"
+                | "had"
+                | "were"
+                | "provided"
+                | "assume"
+                | "let"
+        )
+    }) || words.iter().rev().take(4).any(|word| matches!(*word, "if" | "whether" | "unless"))
+}
