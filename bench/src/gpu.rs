@@ -83,7 +83,7 @@ fn largest(a: &[f32], b: &[f32]) -> f64 {
 }
 
 fn compute(arguments: &Arguments, device: &Device, bf16: bool) -> Done<Computed> {
-    let mut model = policy::load_on(device, &arguments.model, bf16, Trains::All)?;
+    let mut model = Arc::new(policy::load_on(device, &arguments.model, bf16, Trains::All)?);
     let mut ids = Stream::new(3);
     let vocab = model.config.vocab_size;
     let mut sequence = |len: usize| -> Vec<u32> { (0..len).map(|_| ids.index(vocab) as u32).collect() };
@@ -99,7 +99,7 @@ fn compute(arguments: &Arguments, device: &Device, bf16: bool) -> Done<Computed>
     };
     let mut trainer = Trainer::new(&model, config);
     let totals = totals(&samples, &samples, 1, LENGTH, 0);
-    let update = trainer.update(&mut model, &samples, &Nll, &totals, 1e-3)?;
+    let update = trainer.update(Arc::make_mut(&mut model), &samples, &Nll, &totals, 1e-3)?;
     model.params.fetch()?;
     let moved = model.params.data().iter().zip(&before).map(|(after, before)| after - before).collect();
     Ok(Computed { logits, logprobs, loss: update.loss, grad_norm: update.grad_norm, moved, greedy })
@@ -115,7 +115,7 @@ fn logits(model: &Model, ids: &[u32]) -> Done<Vec<f32>> {
     Ok(Landing::default().read(&logits)?.to_vec())
 }
 
-fn greedy(model: &Model, prompt: Vec<u32>) -> Done<Vec<u32>> {
+fn greedy(model: &Arc<Model>, prompt: Vec<u32>) -> Done<Vec<u32>> {
     let request = Request { prompt, sampling: Sampling::at(0.0, GREEDY), seed: 0, end_ids: Arc::from([]) };
     let (answers, _) = generate(model, None, &[request], &Limits::default())?;
     Ok(answers.into_iter().flat_map(|answer| answer.ids).collect())

@@ -2,6 +2,7 @@
 //! the sampling policy, rewards, group advantages, samples, one update. What a run does beside that (journal,
 //! checkpoints, evaluation) is left out, as it is in the peer's.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use burnish_core::rng::{Address, Purpose};
@@ -27,8 +28,8 @@ const LEARNING_RATE: f64 = 1e-4;
 
 /// Steps, one after the other.
 pub(crate) struct Steps {
-    model: Model,
-    chat: Chat,
+    model: Arc<Model>,
+    chat: Arc<Chat>,
     trainer: Trainer,
     prompts: usize,
     group: usize,
@@ -47,9 +48,9 @@ impl Steps {
             pass: PassConfig::new(MICRO_BATCH_TOKENS),
         };
         Ok(Steps {
-            chat: policy::plain_chat(&arguments.model)?,
+            chat: Arc::new(policy::plain_chat(&arguments.model)?),
             trainer: Trainer::new(&model, config),
-            model,
+            model: Arc::new(model),
             prompts: arguments.prompts,
             group: arguments.group,
             prompt: arguments.prompt,
@@ -64,7 +65,7 @@ impl Steps {
             Address { step: self.step, ..Address::new(0, Purpose::Environment) }.seed(),
             self.prompts,
         )?;
-        let mut local = LocalPolicy::new(&self.model, &self.chat, self.trainer.updates()).for_training();
+        let mut local = LocalPolicy::new(&self.model, &self.chat, self.trainer.updates());
         let plan = Plan {
             generator: &generator,
             tasks: &tasks.tasks,
@@ -76,6 +77,7 @@ impl Steps {
             seeds: SeedPlace { run: 0, stage: 0, step: self.step, task_offset: 0 },
         };
         let episodes = rollout::play(&mut local, &plan)?;
+        drop(local);
         let rewards: Vec<Option<f64>> =
             episodes.iter().map(|episode| episode.verdict.total(&Default::default())).collect();
         let rollouts: Vec<Rollout> = rewards.iter().copied().map(Rollout::of_reward).collect();
@@ -98,7 +100,13 @@ impl Steps {
         let minibatch: Vec<&Sample> = indices.iter().map(|at| &samples[*at]).collect();
         let totals = totals(&minibatch, &samples, 1, self.sampling.tokens_max, 0);
         let objective = PolicyLoss::new(&LossConfig::default())?;
-        let update = self.trainer.update(&mut self.model, &minibatch, &objective, &totals, LEARNING_RATE)?;
+        let update = self.trainer.update(
+            Arc::make_mut(&mut self.model),
+            &minibatch,
+            &objective,
+            &totals,
+            LEARNING_RATE,
+        )?;
         self.step += 1;
         let metrics = reward_metrics(&rewards, self.group, Scale::Group);
         let reward = metrics.get("reward").copied().unwrap_or_default();

@@ -19,7 +19,7 @@ const PROMPT_IDS: usize = 95;
 
 /// Batches, one after the other.
 pub(crate) struct Batches {
-    model: Model,
+    model: Arc<Model>,
     batch: usize,
     prompt: usize,
     new: usize,
@@ -39,7 +39,15 @@ impl Batches {
 
     /// Batches of `batch` prompts of `prompt` tokens, each with an answer of exactly `new` tokens.
     pub(crate) fn of(model: Model, batch: usize, prompt: usize, new: usize) -> Self {
-        Batches { model, batch, prompt, new, weight_bytes: 4, ids: Stream::new(1), last: None }
+        Batches {
+            model: Arc::new(model),
+            batch,
+            prompt,
+            new,
+            weight_bytes: 4,
+            ids: Stream::new(1),
+            last: None,
+        }
     }
 
     /// One batch.

@@ -110,11 +110,22 @@ impl Abilities {
     /// # Errors
     /// Names the first thing that can't.
     pub fn check(self, turn: &Turn) -> Result<(), PolicyError> {
-        let sampling = &*turn.sampling;
-        let is_stopping = !sampling.stop.is_empty() || !sampling.stop_token_ids.is_empty() || sampling.ignore_eos;
-        let is_filtering = sampling.is_truncating() || sampling.is_penalising() || sampling.min_tokens > 0;
-        let asked = [
+        self.check_sampling(&turn.sampling)?;
+        first_missing(&[
             (!turn.prefix.is_empty(), self.prefix, "go on from the beginning of an answer"),
+            (!turn.tools.is_empty(), self.tools, "be told of tools, and the environment has some"),
+        ])
+    }
+
+    /// Checks that it can choose tokens like this.
+    ///
+    /// # Errors
+    /// Names the first thing that can't be done.
+    pub fn check_sampling(self, sampling: &Sampling) -> Result<(), PolicyError> {
+        let is_stopping =
+            !sampling.stop.is_empty() || !sampling.stop_token_ids.is_empty() || sampling.ignore_eos;
+        let is_filtering = sampling.is_truncating() || sampling.is_penalising() || sampling.min_tokens > 0;
+        first_missing(&[
             (is_stopping, self.stop, "be told where to stop (`stop`, `stop_token_ids`, `ignore_eos`)"),
             (
                 is_filtering,
@@ -122,12 +133,7 @@ impl Abilities {
                 "filter or penalise tokens (`top_k`, `top_p`, `min_p`, `min_tokens`, penalties)",
             ),
             (sampling.logprobs.is_some(), self.logprobs, "report log-probs (`logprobs`)"),
-            (!turn.tools.is_empty(), self.tools, "be told of tools, and the environment has some"),
-        ];
-        match asked.into_iter().find(|(is_asked, can, _)| *is_asked && !can) {
-            Some((_, _, what)) => Err(PolicyError::Unable(what)),
-            None => Ok(()),
-        }
+        ])
     }
 
     /// Checks that its answers can be trained on.
@@ -147,6 +153,14 @@ impl Abilities {
             ));
         }
         Ok(())
+    }
+}
+
+/// The first of some things that is asked for and can't be done.
+fn first_missing(asked: &[(bool, bool, &'static str)]) -> Result<(), PolicyError> {
+    match asked.iter().find(|(is_asked, can, _)| *is_asked && !can) {
+        Some((_, _, what)) => Err(PolicyError::Unable(what)),
+        None => Ok(()),
     }
 }
 

@@ -1,7 +1,8 @@
 //! A policy that answers by rule.
 
 use crate::{
-    Abilities, Answered, Message, Node, Policy, PolicyError, Sampled, Source, StopReason, Turn, TurnId, TurnOutput,
+    Abilities, Answered, Message, Node, Policy, PolicyError, Sampled, Source, StopReason, Turn, TurnId,
+    TurnOutput,
 };
 
 /// What a [`Script`] says: a text, and why it ends there.

@@ -86,9 +86,10 @@ impl Answer {
             return Ok(ControlFlow::Break(self.end(StopReason::EndToken, None)));
         }
         if let Some(stop_strings) = &mut self.stop_strings {
-            let text = stop_strings
-                .push(choice.id)
-                .map_err(|error| EngineError::Text { request: self.id.index(), problem: error.to_string() })?;
+            let text = stop_strings.push(choice.id).map_err(|error| EngineError::Text {
+                request: self.id.index(),
+                problem: error.to_string(),
+            })?;
             if text.is_some() {
                 return Ok(ControlFlow::Break(self.end(StopReason::StopString, text)));
             }

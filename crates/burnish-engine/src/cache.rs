@@ -2,7 +2,8 @@
 
 use burnish_model::{Attend, Packed};
 use burnish_tensor::{
-    Buffer, HeadShape, KvBlock, Layout, PageSlots, PagesSeen, Tape, Var, cached_attention, continued_attention,
+    Buffer, HeadShape, KvBlock, Layout, PageSlots, PagesSeen, Tape, Var, cached_attention,
+    continued_attention,
 };
 use rayon::prelude::*;
 use std::sync::Arc;

@@ -236,13 +236,14 @@ impl Block {
         pages.map(move |(index, page)| (page.number(), used(index)))
     }
 
-
     /// Writes keys and values `[rows, width]` of `layer` at the rows from `start` on, which lie on pages of its own.
     pub(crate) fn write(&mut self, layer: usize, start: usize, k: &[f32], v: &[f32]) {
         let Some(page) = self.own.first() else { return };
         let PageShape { width, head_dim, .. } = page.pool.shape;
         let half = PAGE_ROWS * width;
-        for (row, (key, value)) in (start - self.shared.len() * PAGE_ROWS..).zip(k.chunks_exact(width).zip(v.chunks_exact(width))) {
+        for (row, (key, value)) in
+            (start - self.shared.len() * PAGE_ROWS..).zip(k.chunks_exact(width).zip(v.chunks_exact(width)))
+        {
             let layers = self.own[row / PAGE_ROWS].data_mut();
             let (k, v) = layers[2 * layer * half..2 * (layer + 1) * half].split_at_mut(half);
             KvBlockMut { k, v }.write(row % PAGE_ROWS, head_dim, key, value);
@@ -284,8 +285,7 @@ mod tests {
         assert!(a.reserve(PAGE_ROWS + 1, &pool));
         assert!(!b.reserve(2 * PAGE_ROWS, &pool));
         assert_eq!((a.pages(), b.pages(), pool.free()), (2, 1, 0));
-        let held: usize =
-            [&a, &b].iter().flat_map(|block| block.all()).map(Page::bytes).sum();
+        let held: usize = [&a, &b].iter().flat_map(|block| block.all()).map(Page::bytes).sum();
         assert_eq!((pool.bytes_made(), held), (3 * SHAPE.bytes(), 3 * SHAPE.bytes()));
         drop(a);
         assert_eq!(pool.free(), 2);

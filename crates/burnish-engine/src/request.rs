@@ -73,7 +73,8 @@ impl Limits {
     /// # Errors
     /// If one leaves no room to work in.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
-        for (field, limit) in [("batch_max", self.batch_max), ("prefill_tokens_max", self.prefill_tokens_max)] {
+        for (field, limit) in [("batch_max", self.batch_max), ("prefill_tokens_max", self.prefill_tokens_max)]
+        {
             if limit == 0 {
                 return Err(EngineError::Limit { field });
             }

@@ -231,10 +231,9 @@ impl Sampler {
         }
         // Each thread reads all weights for its own sequences: nobody waits for anybody until the end of the round.
         let mut sequences = sequences.into_iter();
-        let shards: Vec<Vec<Sequence>> =
-            std::iter::repeat_with(|| sequences.by_ref().take(share).collect())
-                .take_while(|shard: &Vec<_>| !shard.is_empty())
-                .collect();
+        let shards: Vec<Vec<Sequence>> = std::iter::repeat_with(|| sequences.by_ref().take(share).collect())
+            .take_while(|shard: &Vec<_>| !shard.is_empty())
+            .collect();
         let mut choosers = std::mem::take(&mut self.choosers);
         let shards = shards.into_par_iter().zip(&mut choosers);
         let rounds: Vec<Round> = shards.map(|(shard, chooser)| self.round(shard, chooser)).collect();

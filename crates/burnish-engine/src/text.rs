@@ -98,12 +98,7 @@ pub(crate) struct StopStrings {
 }
 
 impl StopStrings {
-    pub(crate) fn new(
-        tokenizer: Arc<Tokenizer>,
-        stop: &[String],
-        include: bool,
-        min_tokens: usize,
-    ) -> Self {
+    pub(crate) fn new(tokenizer: Arc<Tokenizer>, stop: &[String], include: bool, min_tokens: usize) -> Self {
         StopStrings {
             stop: stop.to_vec(),
             include,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{
-    Answered, Ending, Episode, Message, Policy, PolicyError, Role, Sampling, Task, TaskId, ToolSpec, Trace, Turn,
-    TurnId, TurnOutput, Verdict,
+    Answered, Ending, Episode, Message, Policy, PolicyError, Role, Sampling, Task, TaskId, ToolSpec, Trace,
+    Turn, TurnId, TurnOutput, Verdict,
 };
 use serde::{Deserialize, Serialize};
 

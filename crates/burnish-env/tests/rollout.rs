@@ -1,15 +1,17 @@
-//! Rollouts: lock-step rounds, seeds by address, and how every kind of trouble ends.
+//! Rollouts: turns as they are over, seeds by address, and how every kind of trouble ends.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{
-    Ending, Message, Node, Policy, PolicyError, Role, Sampled, Sampling, Source, StopReason, Task, TaskId,
-    Turn, TurnOutput, Validity, Verdict,
+    Abilities, Answered, Ending, Episode, Message, Policy, PolicyError, Role, Said, Sampling, Script,
+    StopReason, Task, TaskId, Turn, TurnId, TurnOutput, Validity, Verdict,
 };
 use burnish_env::rollout::{Opening, Overlong, Plan, RolloutError, SeedPlace, play};
 use burnish_env::{Bound, EnvError, Environment, Generator, Step, TaskSet};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// Counts down from `truth.turns`; the answer `break` makes it fail. The reward is the number of answers.
 struct Counting;
@@ -75,53 +77,22 @@ impl Environment for CountingGame {
     }
 }
 
-type Answer = Result<(String, StopReason), PolicyError>;
+/// What each turn showed (its messages' texts), and its seed.
+type Notes = Rc<RefCell<Vec<(Vec<String>, u64)>>>;
 
-/// A policy that answers by a function of the messages, and notes what it was asked.
-struct Scripted<F> {
-    answer: F,
-    /// For each call: what each turn showed (its messages' texts) and its seed.
-    calls: Vec<Vec<(Vec<String>, u64)>>,
+/// A policy that answers by a function of the messages, and what it was asked.
+fn scripted(mut answer: impl FnMut(&[Message]) -> Said) -> (impl Policy, Notes) {
+    let notes = Notes::default();
+    let own = Rc::clone(&notes);
+    let policy = Script::recorded_as(vec![7], move |turn: &Turn| {
+        let texts = turn.messages.iter().map(|message| message.content.clone()).collect();
+        own.borrow_mut().push((texts, turn.seed));
+        answer(&turn.messages)
+    });
+    (policy, notes)
 }
 
-impl<F: FnMut(&[Message]) -> Answer> Scripted<F> {
-    fn new(answer: F) -> Self {
-        Scripted { answer, calls: Vec::new() }
-    }
-}
-
-impl<F: FnMut(&[Message]) -> Answer> Policy for Scripted<F> {
-    fn act(&mut self, turns: &mut [Turn<'_>]) -> Vec<Result<TurnOutput, PolicyError>> {
-        let texts = |turn: &Turn<'_>| turn.messages.iter().map(|m| m.content.clone()).collect();
-        self.calls.push(turns.iter().map(|turn| (texts(turn), turn.seed)).collect());
-        turns
-            .iter_mut()
-            .map(|turn| {
-                let (text, stop) = (self.answer)(turn.messages)?;
-                let sampled = Sampled { logprobs: vec![-1.0], policy_version: 0, temperature: 1.0, stop };
-                let node = Node {
-                    parent: turn.trace.head(),
-                    text: text.clone(),
-                    ids: vec![7],
-                    sources: vec![Source::Policy],
-                    sampled: Some(sampled),
-                };
-                turn.trace.push(node).unwrap();
-                Ok(TurnOutput {
-                    message: Message::assistant(format!("{}{text}", turn.prefix)),
-                    stop,
-                    logprobs: Vec::new(),
-                })
-            })
-            .collect()
-    }
-
-    fn version(&self) -> u64 {
-        0
-    }
-}
-
-fn says(text: &str) -> Answer {
+fn says(text: &str) -> Said {
     Ok((text.to_owned(), StopReason::EndToken))
 }
 
@@ -153,9 +124,9 @@ fn sampling() -> Sampling {
 }
 
 #[test]
-fn episodes_come_ordered_by_task_then_rollout_and_each_round_is_one_call() {
+fn episodes_come_ordered_by_task_then_rollout_with_a_turn_for_each_answer() {
     let tasks = [task("a", json!(3)), task("b", json!(1)), task("c", json!(2))];
-    let mut policy = Scripted::new(|_| says("ok"));
+    let (mut policy, notes) = scripted(|_| says("ok"));
     let episodes = play(&mut policy, &plan(&tasks, &sampling())).unwrap();
     let names: Vec<(&str, usize, usize)> =
         episodes.iter().map(|e| (e.task.0.as_str(), e.rollout, e.turns())).collect();
@@ -168,8 +139,8 @@ fn episodes_come_ordered_by_task_then_rollout_and_each_round_is_one_call() {
         ("counting/c", 1, 2),
     ];
     assert_eq!(names, expected);
-    assert_eq!(policy.calls.iter().map(Vec::len).collect::<Vec<_>>(), [6, 4, 2]);
-    assert_eq!(policy.calls[2][0].0, ["rules", "a", "ok", "2 left", "ok", "1 left"]);
+    assert_eq!(notes.borrow().len(), 12);
+    assert_eq!(notes.borrow()[10].0, ["rules", "a", "ok", "2 left", "ok", "1 left"]);
     for episode in &episodes {
         assert_eq!(episode.ending, Ending::Completed);
         assert!(episode.verdict.success);
@@ -180,12 +151,12 @@ fn episodes_come_ordered_by_task_then_rollout_and_each_round_is_one_call() {
 #[test]
 fn every_seed_is_that_of_its_address() {
     let tasks = [task("a", json!(2)), task("b", json!(2))];
-    let mut policy = Scripted::new(|_| says("ok"));
+    let (mut policy, notes) = scripted(|_| says("ok"));
     let episodes = play(&mut policy, &plan(&tasks, &sampling())).unwrap();
     let address = |task, rollout, turn, purpose| {
         Address { stage: 1, step: 4, task, rollout, turn, ..Address::new(11, purpose) }.seed()
     };
-    for (turn, call) in policy.calls.iter().enumerate() {
+    for (turn, call) in notes.borrow().chunks(4).enumerate() {
         for (index, (_, seed)) in call.iter().enumerate() {
             let (task, rollout) = (100 + index as u64 / 2, index as u64 % 2);
             assert_eq!(*seed, address(task, rollout, turn as u64, Purpose::Sample));
@@ -201,9 +172,10 @@ fn every_seed_is_that_of_its_address() {
 fn tasks_played_in_parts_have_the_seeds_of_tasks_played_together() {
     let tasks = [task("a", json!(2)), task("b", json!(2))];
     let seeds = |plan: &Plan<'_>| -> Vec<u64> {
-        let mut policy = Scripted::new(|_| says("ok"));
+        let (mut policy, notes) = scripted(|_| says("ok"));
         play(&mut policy, plan).unwrap();
-        policy.calls[1].iter().map(|call| call.1).collect()
+        let last = notes.borrow().len() / 2;
+        notes.borrow()[last..].iter().map(|note| note.1).collect()
     };
     let sampling = sampling();
     let whole = plan(&tasks, &sampling);
@@ -216,12 +188,12 @@ fn an_opening_replaces_what_the_policy_reads_first_and_begins_only_its_first_ans
     let tasks = [task("a", json!(2)), task("b", json!(2))];
     let opened = Opening { messages: Some(vec![Message::user("instead")]), prefix: "so: ".into() };
     let openings = [Opening::default(), opened];
-    let mut policy = Scripted::new(|_| says("ok"));
+    let (mut policy, notes) = scripted(|_| says("ok"));
     let episodes = play(&mut policy, &Plan { openings: &openings, ..plan(&tasks, &sampling()) }).unwrap();
-    assert_eq!(policy.calls[0][0].0, ["rules", "a"]);
-    assert_eq!(policy.calls[0][2].0, ["instead"]);
-    assert_eq!(policy.calls[1][2].0, ["instead", "so: ok", "1 left"]);
-    assert_eq!(policy.calls[1][0].0, ["rules", "a", "ok", "1 left"]);
+    assert_eq!(notes.borrow()[0].0, ["rules", "a"]);
+    assert_eq!(notes.borrow()[2].0, ["instead"]);
+    assert_eq!(notes.borrow()[6].0, ["instead", "so: ok", "1 left"]);
+    assert_eq!(notes.borrow()[4].0, ["rules", "a", "ok", "1 left"]);
     let answers: Vec<&str> = episodes[2].answers.iter().map(|answer| answer.content.as_str()).collect();
     assert_eq!(answers, ["so: ok", "ok"]);
     assert!(episodes.iter().all(|episode| episode.verdict.success), "the environment judges as ever");
@@ -230,7 +202,7 @@ fn an_opening_replaces_what_the_policy_reads_first_and_begins_only_its_first_ans
 #[test]
 fn an_environment_that_fails_ends_its_own_episode_unscored() {
     let tasks = [task("a", json!(2)), task("bad", Value::Null), task("b", json!(2))];
-    let mut policy = Scripted::new(|messages| match messages.last().unwrap().content.as_str() {
+    let (mut policy, notes) = scripted(|messages| match messages.last().unwrap().content.as_str() {
         "b" => says("break"),
         _ => says("ok"),
     });
@@ -246,7 +218,7 @@ fn an_environment_that_fails_ends_its_own_episode_unscored() {
 #[test]
 fn an_episode_that_reaches_the_bound_on_turns_is_judged_there() {
     let tasks = [task("a", json!(9))];
-    let mut policy = Scripted::new(|_| says("ok"));
+    let (mut policy, notes) = scripted(|_| says("ok"));
     let episodes = play(&mut policy, &plan(&tasks, &sampling())).unwrap();
     assert_eq!((episodes[0].ending, episodes[0].turns()), (Ending::TurnsMax, 5));
     assert_eq!(episodes[0].verdict.rewards["answers"], 5.0);
@@ -259,7 +231,7 @@ fn an_episode_that_reaches_the_bound_on_turns_is_judged_there() {
 #[test]
 fn a_truncated_answer_is_judged_and_ends_the_episode() {
     let tasks = [task("a", json!(1)), task("b", json!(3))];
-    let mut policy = Scripted::new(|_| Ok(("cut".to_owned(), StopReason::TokensMax)));
+    let (mut policy, notes) = scripted(|_| Ok(("cut".to_owned(), StopReason::TokensMax)));
     for episode in play(&mut policy, &plan(&tasks, &sampling())).unwrap() {
         assert_eq!((episode.ending, episode.turns()), (Ending::Truncated, 1));
         assert_eq!(episode.verdict.rewards["answers"], 1.0);
@@ -268,8 +240,8 @@ fn a_truncated_answer_is_judged_and_ends_the_episode() {
 }
 
 /// A policy that reads at most `most` messages.
-fn short_sighted(most: usize) -> Scripted<impl FnMut(&[Message]) -> Answer> {
-    Scripted::new(move |messages| match messages.len() {
+fn short_sighted(most: usize) -> (impl Policy, Notes) {
+    scripted(move |messages| match messages.len() {
         tokens if tokens > most => Err(PolicyError::PromptTooLong { tokens, tokens_max: most }),
         _ => says("ok"),
     })
@@ -286,7 +258,8 @@ fn one_long() -> [Task; 3] {
 fn an_overlong_prompt_is_refused_by_name_dropped_or_truncated_as_the_plan_says() {
     let tasks = one_long();
     let sampling = sampling();
-    let with = |overlong, most| play(&mut short_sighted(most), &Plan { overlong, ..plan(&tasks, &sampling) });
+    let with =
+        |overlong, most| play(&mut short_sighted(most).0, &Plan { overlong, ..plan(&tasks, &sampling) });
 
     let error = with(Overlong::Refuse, 3).unwrap_err();
     assert!(
@@ -307,20 +280,20 @@ fn an_overlong_prompt_is_refused_by_name_dropped_or_truncated_as_the_plan_says()
 #[test]
 fn truncation_drops_the_oldest_exchange_and_keeps_system_and_newest_messages() {
     let tasks = one_long();
-    let mut policy = short_sighted(2);
+    let (mut policy, notes) = short_sighted(2);
+
     play(&mut policy, &Plan { overlong: Overlong::Truncate, rollouts: 1, ..plan(&tasks, &sampling()) })
         .unwrap();
-    let asked: Vec<Vec<&str>> = policy
-        .calls
+    let notes = notes.borrow();
+    let asked: Vec<Vec<&str>> = notes
         .iter()
-        .flatten()
         .map(|(texts, _)| texts.iter().map(String::as_str).collect::<Vec<_>>())
         .filter(|texts| texts.contains(&"newest"))
         .collect();
     let whole = vec!["rules", "long", "old answer", "old", "newest"];
     assert_eq!(asked, [whole, vec!["rules", "old", "newest"], vec!["rules", "newest"]]);
     let seeds: Vec<u64> =
-        policy.calls.iter().flatten().filter(|call| call.0.contains(&"newest".into())).map(|c| c.1).collect();
+        notes.iter().filter(|note| note.0.contains(&"newest".into())).map(|note| note.1).collect();
     assert!(seeds.windows(2).all(|pair| pair[0] == pair[1]));
 }
 
@@ -329,12 +302,12 @@ fn an_episode_that_outgrows_the_context_later_is_judged_by_what_it_did() {
     let tasks = [task("a", json!(4))];
     let sampling = sampling();
     for overlong in [Overlong::Refuse, Overlong::Drop] {
-        let episodes = play(&mut short_sighted(4), &Plan { overlong, ..plan(&tasks, &sampling) }).unwrap();
+        let episodes = play(&mut short_sighted(4).0, &Plan { overlong, ..plan(&tasks, &sampling) }).unwrap();
         assert_eq!((episodes[0].ending, episodes[0].turns()), (Ending::ContextOverflow, 2));
         assert_eq!(episodes[0].verdict.rewards["answers"], 2.0);
     }
     let episodes =
-        play(&mut short_sighted(4), &Plan { overlong: Overlong::Truncate, ..plan(&tasks, &sampling) })
+        play(&mut short_sighted(4).0, &Plan { overlong: Overlong::Truncate, ..plan(&tasks, &sampling) })
             .unwrap();
     assert_eq!((episodes[0].ending, episodes[0].turns()), (Ending::Completed, 4));
 }
@@ -342,7 +315,7 @@ fn an_episode_that_outgrows_the_context_later_is_judged_by_what_it_did() {
 #[test]
 fn a_policy_that_fails_is_an_error_of_the_run_with_its_place() {
     let tasks = [task("a", json!(2)), task("b", json!(2))];
-    let mut policy = Scripted::new(|messages: &[Message]| {
+    let (mut policy, notes) = scripted(|messages: &[Message]| {
         match messages[1].content == "b" && messages.last().unwrap().role == Role::User && messages.len() > 2
         {
             true => Err(PolicyError::Failed("gone".into())),
@@ -354,17 +327,82 @@ fn a_policy_that_fails_is_an_error_of_the_run_with_its_place() {
 }
 
 #[test]
-fn a_policy_that_gives_too_few_results_is_an_error() {
-    struct Mute;
-    impl Policy for Mute {
-        fn act(&mut self, _: &mut [Turn<'_>]) -> Vec<Result<TurnOutput, PolicyError>> {
-            Vec::new()
-        }
-        fn version(&self) -> u64 {
-            0
-        }
-    }
+fn a_policy_that_loses_turns_is_an_error() {
     let tasks = [task("a", json!(1))];
-    let error = play(&mut Mute, &plan(&tasks, &sampling())).unwrap_err();
-    assert_eq!(error.to_string(), "the policy was asked for 2 turns and gave 0 results");
+    let error = play(&mut Slow::default(), &plan(&tasks, &sampling())).unwrap_err();
+    assert_eq!(error.to_string(), "the policy has nothing under way, but 2 turns were not answered");
+}
+
+/// Answers one turn at a time, the newest first, as many as it is told to.
+#[derive(Default)]
+struct Slow {
+    left: usize,
+    waiting: Vec<(TurnId, Turn)>,
+    cancelled: BTreeSet<TurnId>,
+    next: u64,
+    /// What each turn showed last.
+    order: Vec<String>,
+}
+
+impl Policy for Slow {
+    fn abilities(&self) -> Abilities {
+        Abilities::TEXT
+    }
+    fn version(&self) -> u64 {
+        0
+    }
+    fn submit(&mut self, turn: Turn) -> TurnId {
+        let id = TurnId(self.next);
+        self.next += 1;
+        self.waiting.push((id, turn));
+        id
+    }
+    fn poll(&mut self) -> Vec<Answered> {
+        if self.left == 0 {
+            return Vec::new();
+        }
+        self.left -= 1;
+        let answer = |(id, turn): (TurnId, Turn)| {
+            let asked = turn.messages.last().unwrap().content.clone();
+            let result = match asked.as_str() {
+                "fails" => Err(PolicyError::Failed("gone".into())),
+                _ => Ok(TurnOutput {
+                    message: Message::assistant("ok"),
+                    stop: StopReason::EndToken,
+                    logprobs: Vec::new(),
+                }),
+            };
+            self.order.push(asked);
+            Answered { id, trace: turn.trace, result }
+        };
+        self.waiting.pop().map(answer).into_iter().collect()
+    }
+    fn wait(&mut self) -> Vec<Answered> {
+        self.poll()
+    }
+    fn cancel(&mut self, id: TurnId) -> bool {
+        let before = self.waiting.len();
+        self.waiting.retain(|(waiting, _)| *waiting != id);
+        self.cancelled.insert(id);
+        self.waiting.len() < before
+    }
+}
+
+#[test]
+fn an_episode_goes_on_when_its_own_turn_is_over_and_waits_for_no_other() {
+    let tasks = [task("a", json!(3)), task("b", json!(2))];
+    let mut policy = Slow { left: 5, ..Slow::default() };
+    let episodes = play(&mut policy, &Plan { rollouts: 1, ..plan(&tasks, &sampling()) }).unwrap();
+    assert_eq!(policy.order, ["b", "1 left", "a", "2 left", "1 left"]);
+    assert_eq!(episodes.iter().map(Episode::turns).collect::<Vec<_>>(), [3, 2]);
+}
+
+#[test]
+fn what_is_under_way_is_given_up_when_a_turn_fails() {
+    let tasks = [task("a", json!(1)), task("b", json!(1)), task("fails", json!(1))];
+    let mut policy = Slow { left: 9, ..Slow::default() };
+    let error = play(&mut policy, &Plan { rollouts: 1, ..plan(&tasks, &sampling()) }).unwrap_err();
+    assert_eq!(error.to_string(), "task counting/fails, rollout 0, turn 0: the policy failed: gone");
+    assert_eq!(policy.cancelled, BTreeSet::from([TurnId(0), TurnId(1)]));
+    assert!(policy.waiting.is_empty());
 }

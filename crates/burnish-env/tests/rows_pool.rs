@@ -1,9 +1,7 @@
 //! The processes of a verifier command: how requests are shared out among them, and what a failure costs.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use burnish_core::{
-    Message, Policy, PolicyError, Sampling, StopReason, Task, Turn, TurnOutput, Validity, Verdict,
-};
+use burnish_core::{Policy, Sampling, Script, StopReason, Task, Validity, Verdict};
 use burnish_env::rollout::{Overlong, Plan, SeedPlace, play};
 use burnish_env::{Generator, build};
 use serde_json::{Value, json};
@@ -11,21 +9,9 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Says the same in every episode of a task: what the task asks.
-struct Echo;
-
-impl Policy for Echo {
-    fn act(&mut self, turns: &mut [Turn<'_>]) -> Vec<Result<TurnOutput, PolicyError>> {
-        let said = |turn: &mut Turn<'_>| {
-            let message = Message::assistant(turn.messages.last().unwrap().content.clone());
-            Ok(TurnOutput { message, stop: StopReason::EndToken, logprobs: Vec::new() })
-        };
-        turns.iter_mut().map(said).collect()
-    }
-
-    fn version(&self) -> u64 {
-        0
-    }
+/// Answers with what it reads.
+fn echo() -> impl Policy {
+    Script::new(|turn| Ok((turn.messages.last().unwrap().content.clone(), StopReason::EndToken)))
 }
 
 struct Fixture {
@@ -70,7 +56,7 @@ impl Fixture {
             seeds: SeedPlace { run: 1, stage: 0, step: 0, task_offset: 0 },
             openings: &[],
         };
-        play(&mut Echo, &plan).unwrap().into_iter().map(|episode| episode.verdict).collect()
+        play(&mut echo(), &plan).unwrap().into_iter().map(|episode| episode.verdict).collect()
     }
 
     /// Lines of a file that the verifier wrote.

@@ -1,11 +1,11 @@
 //! A policy that is asked questions and not trained: a model directory, or a server with OpenAI's wire format.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 
-use burnish_core::{Message, Policy, Sampling, Trace, Turn};
-use burnish_engine::LocalPolicy;
-use burnish_engine::endpoint::{ChatAnswer, ChatRequest, Endpoint, EndpointConfig, EndpointError};
+use burnish_core::{Message, Policy, PolicyError, Sampling, Trace, Turn, TurnOutput, answer_all};
+use burnish_engine::Limits;
+use burnish_engine::endpoint::{EndpointConfig, EndpointPolicy};
 use burnish_model::{Loading, Trains};
 use burnish_tensor::{Device, Precision};
 
@@ -13,13 +13,11 @@ use crate::RunError;
 use crate::policy::LoadedPolicy;
 
 const LOADING: Loading = Loading { precision: Precision::F32, trains: Trains::Nothing };
-/// Questions that a server is asked at once.
-const AT_ONCE: usize = 8;
 
 /// One that can be asked.
 pub(crate) enum Asked {
     Local(Box<LoadedPolicy>),
-    Endpoint(Endpoint),
+    Endpoint(Box<EndpointPolicy>),
 }
 
 /// How answers are sampled.
@@ -65,7 +63,7 @@ impl Asked {
     ) -> Result<Self, RunError> {
         match (path, endpoint) {
             (Some(path), _) => Ok(Asked::Local(Box::new(LoadedPolicy::load(path, &LOADING)?.on(device)))),
-            (None, Some(endpoint)) => Ok(Asked::Endpoint(Endpoint::new(endpoint.clone())?)),
+            (None, Some(endpoint)) => Ok(Asked::Endpoint(Box::new(EndpointPolicy::new(endpoint.clone())?))),
             (None, None) => Err(RunError::Refused("a judge needs `path` or `endpoint`".into())),
         }
     }
@@ -74,78 +72,30 @@ impl Asked {
     ///
     /// # Errors
     /// If it can't be asked.
-    pub(crate) fn ask(&self, questions: &[Vec<Message>], how: How) -> Result<Vec<String>, RunError> {
-        match self {
-            Asked::Local(policy) => local(policy, questions, how),
-            Asked::Endpoint(endpoint) => served(endpoint, questions, how),
-        }
-    }
-}
-
-fn local(policy: &LoadedPolicy, questions: &[Vec<Message>], how: How) -> Result<Vec<String>, RunError> {
-    let sampling = Sampling::at(how.temperature, how.tokens_max);
-    let mut traces: Vec<Trace> = questions.iter().map(|_| Trace::new()).collect();
-    let turn = |(trace, messages)| Turn {
-        trace,
-        messages,
-        tools: &[],
-        prefix: "",
-        sampling: &sampling,
-        seed: how.seed,
-    };
-    let mut turns: Vec<Turn<'_>> =
-        traces.iter_mut().zip(questions.iter().map(Vec::as_slice)).map(turn).collect();
-    let outputs = LocalPolicy::new(&policy.model, &policy.chat, 0).act(&mut turns);
-    let said = |output: Result<burnish_core::TurnOutput, burnish_core::PolicyError>| {
-        let output =
-            output.map_err(|error| RunError::Refused(format!("the judge can't be asked: {error}")))?;
-        Ok(output.message.content)
-    };
-    outputs.into_iter().map(said).collect()
-}
-
-fn served(endpoint: &Endpoint, questions: &[Vec<Message>], how: How) -> Result<Vec<String>, RunError> {
-    let How { temperature, tokens_max, seed } = how;
-    let request = |messages| ChatRequest { messages, temperature, tokens_max, seed };
-    let requests: Vec<ChatRequest<'_>> = questions.iter().map(|messages| request(messages)).collect();
-    let answers = ask_at_once(endpoint, &requests, |_| true);
-    let said: Vec<String> =
-        answers.into_iter().flatten().map(|answer| answer.map(|it| it.content)).collect::<Result<_, _>>()?;
-    if said.len() < questions.len() {
-        return Err(RunError::Refused("the judge gave no answer".into()));
-    }
-    Ok(said)
-}
-
-/// What a server answers to each request, several asked at once. After a failure that `ends` it no further one is sent: what
-/// was not sent has no answer.
-pub(crate) fn ask_at_once(
-    endpoint: &Endpoint,
-    requests: &[ChatRequest<'_>],
-    ends: fn(&EndpointError) -> bool,
-) -> Vec<Option<Result<ChatAnswer, EndpointError>>> {
-    let next = AtomicUsize::new(0);
-    // Each takes the next request until there is none, or one could not be asked.
-    let work = || {
-        let mut said = Vec::new();
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(request) = requests.get(at) else { return said };
-            let answer = endpoint.chat(request);
-            if answer.as_ref().is_err_and(ends) {
-                next.store(requests.len(), Ordering::Relaxed);
+    pub(crate) fn ask(&mut self, questions: Vec<Vec<Message>>, how: How) -> Result<Vec<String>, RunError> {
+        let mut local;
+        let policy: &mut dyn Policy = match self {
+            Asked::Local(loaded) => {
+                local = loaded.sampler(0, Limits::default());
+                &mut local
             }
-            said.push((at, answer));
-        }
-    };
-    let mut answers: Vec<Option<Result<ChatAnswer, EndpointError>>> = requests.iter().map(|_| None).collect();
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..AT_ONCE.min(requests.len())).map(|_| scope.spawn(work)).collect();
-        for (at, answer) in workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()) {
-            answers[at] = Some(answer);
-        }
-    });
-    answers
+            Asked::Endpoint(policy) => &mut **policy,
+        };
+        let (sampling, tools) = (Arc::new(Sampling::at(how.temperature, how.tokens_max)), Arc::default());
+        let turn = |messages| Turn {
+            trace: Trace::new(),
+            messages: Arc::new(messages),
+            tools: Arc::clone(&tools),
+            prefix: String::new(),
+            sampling: Arc::clone(&sampling),
+            seed: how.seed,
+        };
+        let said = |(_, answer): (Trace, Result<TurnOutput, PolicyError>)| match answer {
+            Ok(output) => Ok(output.message.content),
+            Err(error) => Err(RunError::Refused(format!("the judge can't be asked: {error}"))),
+        };
+        answer_all(policy, questions.into_iter().map(turn)).into_iter().map(said).collect()
+    }
 }
 
 #[cfg(test)]
@@ -164,18 +114,18 @@ mod tests {
         let (url, sent) = serve(|_, asked| said(&format!("re: {}", question(asked))));
         let endpoint: EndpointConfig =
             serde_json::from_value(json!({"url": url, "model": "m", "retries": 0})).unwrap();
-        let asked = Asked::new(None, Some(&endpoint), &Device::cpu()).unwrap();
+        let mut asked = Asked::new(None, Some(&endpoint), &Device::cpu()).unwrap();
         let how = How { temperature: 0.0, tokens_max: 4, seed: 1 };
         let message = |at: usize| vec![Message::new(Role::User, format!("question {at}"))];
         let questions: Vec<Vec<Message>> = (0..20).map(message).collect();
         let expected: Vec<String> = (0..20).map(|at| format!("re: question {at}")).collect();
-        assert_eq!(asked.ask(&questions, how).unwrap(), expected);
+        assert_eq!(asked.ask(questions.clone(), how).unwrap(), expected);
         assert_eq!(sent.lock().unwrap().len(), 20);
-        assert!(asked.ask(&[], how).unwrap().is_empty());
+        assert!(asked.ask(Vec::new(), how).unwrap().is_empty());
 
         // Nobody listens there any more.
         let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let endpoint = EndpointConfig { url: format!("http://{gone}/v1"), ..endpoint };
-        assert!(Asked::new(None, Some(&endpoint), &Device::cpu()).unwrap().ask(&questions, how).is_err());
+        assert!(Asked::new(None, Some(&endpoint), &Device::cpu()).unwrap().ask(questions, how).is_err());
     }
 }

@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Policy};
-use burnish_engine::LocalPolicy;
 use burnish_env::rollout::{self, Overlong, Plan, SeedPlace};
 use burnish_eval::Summary;
 
@@ -40,8 +39,7 @@ pub(crate) fn evaluate(
     version: u64,
     set: &EvalSet,
 ) -> Result<Evaluation, RunError> {
-    let mut local =
-        LocalPolicy::new(&policy.model, &policy.chat, version).with_limits(recipe.rollout.limits());
+    let mut local = policy.sampler(version, recipe.rollout.limits());
     let episodes = play(recipe, &mut local, set, 0..set.tasks.len())?;
     let summary = Summary::of(&set.tasks, &episodes, &recipe.reward.weights, bootstrap_seed(recipe));
     Ok(Evaluation { episodes, summary })

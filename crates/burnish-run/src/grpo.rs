@@ -16,6 +16,7 @@ mod selection;
 mod teacher;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Task};
@@ -42,8 +43,8 @@ use critic::Critic;
 pub(crate) use cycle::COHERENT;
 use divergence::Divergence;
 use earlier::Earlier;
+use groups::Groups;
 pub(crate) use groups::OVERLONG;
-use groups::{Groups, Players};
 use inform::{Played, Sampler};
 use judge::PairJudge;
 use moved::Moved;
@@ -218,12 +219,14 @@ impl GrpoStage {
         let earlier = self.earlier.sampler(&policy.model, trainer.updates());
         let now = (&policy.model, trainer.updates());
         let (model, version) = earlier.as_ref().map_or(now, |earlier| (&earlier.model, earlier.version));
-        let sampler = Sampler { model, chat: &policy.chat, version, limits: rollout.limits() };
-        let mut local = sampler.training_policy(recipe);
-        let players = Players { sampling: &mut local, greedy: &mut sampler.policy() };
+        let (model, chat) = (Arc::clone(model), Arc::clone(&policy.chat));
+        let sampler = Sampler { model, chat, version, limits: rollout.limits() };
+        let mut local = sampler.policy();
         let tokenizer = &policy.chat.tokenizer;
         let groups =
-            Groups::sample(recipe, tasks, &mut self.selection, &self.planned, players, tokenizer, step)?;
+            Groups::sample(recipe, tasks, &mut self.selection, &self.planned, &mut local, tokenizer, step)?;
+        let sampling = local.stats();
+        drop(local);
         let episodes = &groups.episodes;
         // 2. One number each.
         let mut rewards: Vec<Option<f64>> =
@@ -244,7 +247,8 @@ impl GrpoStage {
         if let Some(tokens) = groups.follow_up_tokens() {
             *metrics.entry("tokens/sampled".into()).or_default() += tokens as f64;
         }
-        let sampling = local.stats();
+        metrics.insert("sampling/prompt_tokens".into(), sampling.prompt_tokens as f64);
+        metrics.insert("sampling/prompt_tokens_read".into(), sampling.prompt_tokens_read as f64);
         if sampling.waits > 0 {
             metrics.insert("sampling/cache_waits".into(), sampling.waits as f64);
             metrics.insert("sampling/cache_preemptions".into(), sampling.preemptions as f64);
@@ -266,6 +270,7 @@ impl GrpoStage {
             // Tokens are sampled by more than one.
             *metrics.entry(name).or_default() += value;
         }
+        drop(sampler);
         let compared = Compared::of(&groups, &rollouts);
         let advantages = credit::advantages(recipe, &*self.estimator, &groups, &compared)?;
         self.estimator.learn(&compared.rollouts());
@@ -365,7 +370,7 @@ fn update(
             let totals = totals(&minibatch, samples, parts.len(), recipe.rollout.tokens_max, chance);
             let lr = lr(trainer.updates());
             let Some(gate) = gate.as_deref_mut() else {
-                let update = trainer.update(&mut policy.model, &minibatch, objective, &totals, lr)?;
+                let update = trainer.update(policy.model_mut(), &minibatch, objective, &totals, lr)?;
                 updates.add(&update, lr, None);
                 continue;
             };
@@ -375,7 +380,7 @@ fn update(
                 ruling.is_open
             };
             let update =
-                trainer.update_gated(&mut policy.model, &minibatch, objective, &totals, lr, &mut rule)?;
+                trainer.update_gated(policy.model_mut(), &minibatch, objective, &totals, lr, &mut rule)?;
             updates.add(&update, lr, Some(&ruling));
             if !update.is_made {
                 return Ok(());

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use burnish_core::{Episode, Task};
-use burnish_engine::LocalPolicy;
 use burnish_engine::endpoint::EndpointConfig;
 use burnish_env::Generator;
 use burnish_env::rollout::{self, Plan, SeedPlace};
@@ -186,8 +185,7 @@ impl Target {
         };
         let chosen: Vec<Task> = from.iter().take(count).cloned().collect();
         let policy = self.load()?;
-        let mut local = LocalPolicy::new(&policy.model, &policy.chat, self.version())
-            .with_limits(recipe.rollout.limits());
+        let mut local = policy.sampler(self.version(), recipe.rollout.limits());
         let episodes = rollout::play(
             &mut local,
             &Plan {

@@ -11,7 +11,7 @@ use std::time::Instant;
 use burnish_core::{
     Ending, Episode, Message, Node, Policy, Sampled, Source, StopReason, Task, TaskId, Trace, Verdict,
 };
-use burnish_engine::LocalPolicy;
+use burnish_engine::endpoint::EndpointPolicy;
 use burnish_eval::{Measure, Summary, is_cut_short, is_success};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -23,7 +23,6 @@ use crate::evaluate::{bootstrap_seed, play};
 use crate::inspect::{Player, Target};
 use crate::recipe::Recipe;
 use crate::records::{Item, Records, unwritable};
-use crate::served::Served;
 use crate::tasks::Tasks;
 use crate::watch::{Event, Stop, Watch};
 
@@ -206,17 +205,16 @@ impl Target {
         // The policy first: where it can't be used nothing is written.
         watch.event(Event::Doing("loading the policy"));
         let loaded;
-        let mut served;
+        let mut remote;
         let mut local;
         let policy: &mut dyn Policy = match self.player() {
             Player::Endpoint(config) => {
-                served = Served::new(config, recipe, set)?;
-                &mut served
+                remote = served(config, recipe, set)?;
+                &mut remote
             }
             Player::Model { version, .. } => {
                 loaded = self.load()?;
-                local = LocalPolicy::new(&loaded.model, &loaded.chat, *version)
-                    .with_limits(recipe.rollout.limits());
+                local = loaded.sampler(*version, recipe.rollout.limits());
                 &mut local
             }
         };
@@ -264,6 +262,28 @@ impl Target {
         }
         Ok(Evaluated::Done(Box::new(summary)))
     }
+}
+
+/// A policy behind an address, for evaluation.
+///
+/// # Errors
+/// If the endpoint is malformed or its key is not there, or the evaluation asks for what a server can't be told: nothing is
+/// played otherwise than the recipe says.
+fn served(config: &EndpointConfig, recipe: &Recipe, set: &EvalSet) -> Result<EndpointPolicy, RunError> {
+    let refuse = |problem: String| Err(RunError::Refused(problem));
+    if let Err((key, rule)) = config.check() {
+        return refuse(format!("--policy {}: `{key}` {rule}", config.url));
+    }
+    if let Err(error) = EndpointPolicy::ABILITIES.check_sampling(&set.sampling) {
+        return refuse(format!(
+            "--policy: an endpoint is asked with `temperature`, `tokens_max` and a seed and nothing else: {error}; leave the \
+             other keys of sampling out of [eval] and [rollout]"
+        ));
+    }
+    if recipe.eval.draft {
+        return refuse("eval.draft: an endpoint can't go on from a draft; set eval.draft=false".into());
+    }
+    Ok(EndpointPolicy::new(config.clone())?)
 }
 
 /// What was played so far.

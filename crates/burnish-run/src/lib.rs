@@ -28,7 +28,6 @@ mod reference;
 pub mod report;
 mod report_of_run;
 pub mod run_dir;
-mod served;
 mod sft;
 pub mod split;
 pub mod stages;
@@ -38,6 +37,7 @@ mod summary;
 mod tasks;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "../../burnish-engine/src/endpoint/test_server.rs"]
 mod test_server;
 pub mod text;
 pub mod train;

@@ -1,8 +1,10 @@
 //! The policy of a run: loaded from a directory, or made from nothing.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose};
+use burnish_engine::{Limits, LocalPolicy};
 use burnish_model::{Chat, ChatTemplate, Loading, Model, ModelConfig, ModelError, ModelShape, Tokenizer};
 
 use burnish_tensor::{Device, Precision};
@@ -12,9 +14,9 @@ use crate::{RunError, model_path};
 /// A model with its tokenizer and chat template.
 pub struct LoadedPolicy {
     /// The weights.
-    pub model: Model,
+    pub model: Arc<Model>,
     /// Tokenizer, template and end tokens.
-    pub chat: Chat,
+    pub chat: Arc<Chat>,
 }
 
 impl LoadedPolicy {
@@ -74,7 +76,7 @@ impl LoadedPolicy {
     ) -> Result<Self, RunError> {
         let dir = model_path::locate(dir)?.dir;
         let (model, chat) = burnish_model::load_policy_over(&dir, start, template, loading)?;
-        Ok(LoadedPolicy { model, chat })
+        Ok(LoadedPolicy { model: Arc::new(model), chat: Arc::new(chat) })
     }
 
     /// Makes a new policy with the ChatML template, whose tokenizer is trained on `texts`. `run_seed` decides
@@ -89,27 +91,42 @@ impl LoadedPolicy {
             .map_err(|error| RunError::Refused(format!("policy.new makes no model: {error}")))?;
         let mut model = Model::init(config, Address::new(run_seed, Purpose::Init).seed());
         model.restrict_vocab(|id| chat.tokenizer.id_exists(id));
-        Ok(LoadedPolicy { model, chat })
+        Ok(LoadedPolicy { model: Arc::new(model), chat: Arc::new(chat) })
     }
 
     /// The same policy, computed with on `device`.
     #[must_use]
     pub fn on(self, device: &Device) -> Self {
-        LoadedPolicy { model: self.model.on(device), ..self }
+        LoadedPolicy { model: Arc::new(Arc::unwrap_or_clone(self.model).on(device)), ..self }
     }
 
     /// The same policy with another template, where one is given.
     pub(crate) fn with_template(self, template: Option<ChatTemplate>) -> Self {
         match template {
-            Some(template) => LoadedPolicy { chat: self.chat.with_template(template), ..self },
+            Some(template) => {
+                let chat = Arc::unwrap_or_clone(self.chat).with_template(template);
+                LoadedPolicy { chat: Arc::new(chat), ..self }
+            }
             None => self,
         }
     }
 
     /// The same policy, computed in another precision.
     pub(crate) fn in_precision(mut self, precision: Precision) -> Self {
-        self.model.params = std::mem::take(&mut self.model.params).in_precision(precision);
+        let model = self.model_mut();
+        model.params = std::mem::take(&mut model.params).in_precision(precision);
         self
+    }
+
+    /// The weights, to be changed. Nobody samples from them meanwhile, so that there is one copy.
+    pub(crate) fn model_mut(&mut self) -> &mut Model {
+        debug_assert_eq!(Arc::strong_count(&self.model), 1, "weights that somebody samples from are updated");
+        Arc::make_mut(&mut self.model)
+    }
+
+    /// What answers with these weights, which have had `version` updates.
+    pub(crate) fn sampler(&self, version: u64, limits: Limits) -> LocalPolicy {
+        LocalPolicy::new(&self.model, &self.chat, version).with_limits(limits)
     }
 }
 

@@ -87,7 +87,7 @@ impl PreferenceStage {
         let batch: Vec<&Sample> = samples.iter().collect();
         let totals = totals(&batch, &batch, 1, policy.model.context_tokens_max(), 0);
         let lr = lr(trainer.updates());
-        let update = trainer.update(&mut policy.model, &batch, &*self.objective, &totals, lr)?;
+        let update = trainer.update(policy.model_mut(), &batch, &*self.objective, &totals, lr)?;
         let mut updates = Updates::default();
         updates.add(&update, lr, None);
         let tokens: usize = batch.iter().map(|sample| sample.ids.len()).sum();

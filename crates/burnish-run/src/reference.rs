@@ -1,5 +1,7 @@
 //! The policy before training, and how far training has led away from it.
 
+use std::sync::Arc;
+
 use burnish_model::{Chat, Model};
 use burnish_rl::kl::KlEstimator;
 use burnish_tensor::Device;
@@ -12,7 +14,7 @@ use crate::recipe::Recipe;
 /// The policy before training.
 pub(crate) enum Reference {
     /// A frozen copy.
-    Copy(Box<Model>),
+    Copy(Arc<Model>),
     /// What is trained is an adapter: the policy without it.
     WithoutAdapter,
 }
@@ -37,7 +39,7 @@ impl Reference {
         }
         let policy = LoadedPolicy::load_with(path, &chat.template, &recipe.policy.sampling())?;
         let policy = policy.on(&Device::open(&recipe.device)?);
-        Ok(Some(Reference::Copy(Box::new(policy.model))))
+        Ok(Some(Reference::Copy(policy.model)))
     }
 
     /// Gives every sample its log-probs under the reference.

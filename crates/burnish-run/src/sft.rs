@@ -83,7 +83,7 @@ impl SftStage {
         let batch: Vec<&Sample> = samples.iter().collect();
         let totals = totals(&batch, &batch, 1, policy.model.context_tokens_max(), 0);
         let lr = lr(trainer.updates());
-        let update = trainer.update(&mut policy.model, &batch, &Nll, &totals, lr)?;
+        let update = trainer.update(policy.model_mut(), &batch, &Nll, &totals, lr)?;
         let mut updates = Updates::default();
         updates.add(&update, lr, None);
         let tokens: usize = batch.iter().map(|sample| sample.ids.len()).sum();
@@ -106,7 +106,7 @@ mod tests {
     use std::path::Path;
 
     use burnish_core::{Role, Sampling};
-    use burnish_engine::LocalPolicy;
+    use burnish_engine::Limits;
     use burnish_env::rollout::{self, Overlong, Plan, SeedPlace};
     use burnish_model::ChatTemplate;
     use serde_json::json;
@@ -183,8 +183,9 @@ mod tests {
         let recipe = Recipe::resolve(&Source::parse("r.toml", &text, &[]).unwrap()).unwrap();
         let (corpus, _) = Corpus::open(&recipe, &BTreeSet::new(), None).unwrap();
         let shape = recipe.policy.new.as_ref().unwrap();
-        let mut policy = LoadedPolicy::create(shape, &corpus.texts().unwrap(), 1).unwrap();
-        policy.chat.template = ChatTemplate::new(WITH_TOOLS, Path::new("tools.jinja")).unwrap();
+        let policy = LoadedPolicy::create(shape, &corpus.texts().unwrap(), 1).unwrap();
+        let template = ChatTemplate::new(WITH_TOOLS, Path::new("tools.jinja")).unwrap();
+        let policy = policy.with_template(Some(template));
 
         let set = &recipe.data.demonstrations[0];
         let generator = burnish_env::build(&set.env, &set.config).unwrap();
@@ -200,7 +201,7 @@ mod tests {
             seeds: SeedPlace { run: 1, stage: 0, step: 0, task_offset: 0 },
             openings: &[],
         };
-        let mut local = LocalPolicy::new(&policy.model, &policy.chat, 0);
+        let mut local = policy.sampler(0, Limits::default());
         let episodes = rollout::play(&mut local, &plan).unwrap();
         assert_eq!((episodes.len(), corpus.len()), (3, 6), "three rows, and three again as demonstrations");
         let imitated: Vec<Vec<u32>> = (0..corpus.len())

@@ -3,6 +3,7 @@
 mod begin;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use burnish_core::Episode;
@@ -403,14 +404,15 @@ impl Parts {
         let mut trainer = Trainer::new(&policy.model, recipe.trainer_config());
         let step = match &checkpoint {
             Some(checkpoint) => {
-                checkpoint.restore(&mut policy.model, &mut trainer)?;
+                checkpoint.restore(policy.model_mut(), &mut trainer)?;
                 checkpoint.step()
             }
             None => 0,
         };
         let state = checkpoint.as_ref().map_or(&serde_json::Value::Null, Checkpoint::state);
         let started = state["started"].as_i64().unwrap_or_else(now);
-        policy.chat.template = policy.chat.template.at(started);
+        let chat = Arc::make_mut(&mut policy.chat);
+        chat.template = chat.template.clone().at(started);
         if let Some(note) = unread::tools(&tasks, &corpus, &policy.chat.template) {
             watch.event(Event::Note(note));
         }

@@ -30,10 +30,7 @@ impl KvBlock<'_> {
     /// If sizes do not fit.
     pub fn read(&self, head_dim: usize, k: &mut [f32], v: &mut [f32]) {
         let width = self.k.len() / KV_ROWS;
-        assert!(
-            k.len() == self.rows * width && v.len() == k.len(),
-            "room for other rows than the block has"
-        );
+        assert!(k.len() == self.rows * width && v.len() == k.len(), "room for other rows than the block has");
         for (row, (k, v)) in k.chunks_exact_mut(width).zip(v.chunks_exact_mut(width)).enumerate() {
             for (k, keys) in k.iter_mut().zip(self.k.chunks_exact(KV_ROWS)) {
                 *k = keys[row];

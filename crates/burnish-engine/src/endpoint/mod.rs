@@ -9,8 +9,13 @@ use burnish_core::{Message, Role};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+mod policy;
+#[cfg(test)]
+mod test_server;
 #[cfg(test)]
 mod tests;
+
+pub use policy::EndpointPolicy;
 
 /// No wait before another try is longer, whatever the server asks for.
 const WAIT_MAX: Duration = Duration::from_secs(60);

@@ -215,9 +215,10 @@ impl Sampler {
         // What those that go on and those that join take next.
         let first_pages = |id: &RequestId| 1 + pages_of(self.first_rows(&self.waiting[id]));
         let spoken_for = self.active.len() + joining.iter().map(first_pages).sum::<usize>();
-        let behind = self.waiting.iter().filter(|(id, answer)| {
-            answer.ids.is_empty() && joining.last().is_some_and(|last| *id > last)
-        });
+        let behind = self
+            .waiting
+            .iter()
+            .filter(|(id, answer)| answer.ids.is_empty() && joining.last().is_some_and(|last| *id > last));
         let candidates: Vec<Arc<[u32]>> = joining[at..]
             .iter()
             .map(|id| &self.waiting[id])
@@ -244,8 +245,7 @@ impl Sampler {
             let unread = len - cached * PAGE_ROWS;
             let is_full =
                 tokens + unread > self.limits.prefill_tokens_max || pack.len() == self.limits.batch_max;
-            let is_crowded =
-                !pinned.contains(&prompt) && pages_of(len) + spoken_for > self.pool.free();
+            let is_crowded = !pinned.contains(&prompt) && pages_of(len) + spoken_for > self.pool.free();
             if (is_full && !pack.is_empty()) || is_crowded {
                 break;
             }
@@ -259,7 +259,8 @@ impl Sampler {
 
         let lens: Vec<usize> = pack.iter().map(|prompt| prompt.len()).collect();
         let unread = || pack.iter().zip(&blocks).map(|(prompt, block)| block.rows..prompt.len());
-        let ids: Vec<u32> = pack.iter().zip(unread()).flat_map(|(prompt, rows)| &prompt[rows]).copied().collect();
+        let ids: Vec<u32> =
+            pack.iter().zip(unread()).flat_map(|(prompt, rows)| &prompt[rows]).copied().collect();
         let positions: Arc<[u32]> = unread().flat_map(|rows| rows.start as u32..rows.end as u32).collect();
         let mut end = 0;
         let last: Vec<u32> = unread()
@@ -301,9 +302,8 @@ impl Sampler {
             if sequence.cache.reserve(sequence.answer.ids.len(), &self.pool) {
                 at += 1;
             } else if !self.evict(&BTreeSet::new()) {
-                let youngest = (0..self.active.len())
-                    .max_by_key(|&index| self.active[index].answer.id)
-                    .unwrap_or(at);
+                let youngest =
+                    (0..self.active.len()).max_by_key(|&index| self.active[index].answer.id).unwrap_or(at);
                 self.preempt(youngest);
                 at -= usize::from(youngest < at);
             }

@@ -274,7 +274,8 @@ fn weights_that_diverged_are_an_error() {
     let mut model = model_of(VOCAB, CONTEXT, 32);
     let head = model.head();
     model.params.get_mut(head.base)[0] = f32::NAN;
-    let error = generate(&Arc::new(model), None, &[request(vec![1], Sampling::at(1.0, 2), 0)], &Limits::default());
+    let error =
+        generate(&Arc::new(model), None, &[request(vec![1], Sampling::at(1.0, 2), 0)], &Limits::default());
     assert_eq!(error.unwrap_err(), EngineError::NotFinite { request: 0, position: 0 });
 
     // One that can't go on once it has read a certain token: named is the first request, whatever the threads.

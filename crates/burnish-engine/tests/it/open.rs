@@ -192,9 +192,7 @@ fn a_policy_takes_turns_at_any_time_and_reads_no_turn_twice() {
         messages.extend([output.message, Message::user("and then")]);
     }
     let stats = policy.stats();
-    let (all, read) = (
-        stats.prompt_tokens - before.prompt_tokens,
-        stats.prompt_tokens_read - before.prompt_tokens_read,
-    );
+    let (all, read) =
+        (stats.prompt_tokens - before.prompt_tokens, stats.prompt_tokens_read - before.prompt_tokens_read);
     assert!(read * 3 < all, "{read} of {all} tokens were read");
 }

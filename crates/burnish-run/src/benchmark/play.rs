@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use burnish_core::{Ending, Episode, Policy, Sampling, Validity};
 use burnish_data::Columns;
-use burnish_engine::{Limits, LocalPolicy};
+use burnish_engine::Limits;
 use burnish_env::lang::spoken;
 use burnish_env::rollout::{self, Overlong, Plan, SeedPlace};
 use burnish_tensor::{Device, Precision};
@@ -139,7 +139,7 @@ pub fn evaluate(options: &Options, watch: &mut dyn Watch, stop: &Stop) -> Result
     if !records.is_empty() {
         watch.event(Event::Note(format!("{} of {} items are there already", records.len(), ids.len())));
     }
-    let mut local = LocalPolicy::new(&policy.model, &policy.chat, version).with_limits(Limits::default());
+    let mut local = policy.sampler(version, Limits::default());
     let mut pace = Pace::new();
     watch.event(pace.event(&records, ids.len()));
     for chunk in chunks.iter().filter(|chunk| chunk.end > records.len()).collect::<Vec<_>>() {

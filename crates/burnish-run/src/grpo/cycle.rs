@@ -34,13 +34,12 @@ pub(super) struct Both {
 }
 
 /// Adds to `forward`, the episodes of `plan`, those of its tasks turned round, and replaces rewards by coherence, as `cycle`
-/// says. `greedy` is the policy that sampled.
+/// says.
 ///
 /// # Errors
-/// If a policy fails, a prompt does not fit, or the environment can't turn a task round.
+/// If the policy fails, a prompt does not fit, or the environment can't turn a task round.
 pub(super) fn play(
     policy: &mut dyn Policy,
-    greedy: &mut dyn Policy,
     plan: &Plan<'_>,
     cycle: Cycle,
     forward: Vec<Episode>,
@@ -64,7 +63,7 @@ pub(super) fn play(
         }
     }
     let mut both = Both { episodes, turned, is_checked: cycle.closes, tokens: 0 };
-    let closes = if cycle.closes { both.check(greedy, plan)? } else { Vec::new() };
+    let closes = if cycle.closes { both.check(policy, plan)? } else { Vec::new() };
     for (at, episode) in both.episodes.iter_mut().enumerate() {
         let closes = closes.get(at).copied();
         judge(episode, closes, cycle.keeps_rewards)?;
@@ -72,17 +71,17 @@ pub(super) fn play(
     Ok(both)
 }
 
-/// Gives every scored episode of `plan` the flag of an answer that is right and leads back. `greedy` is the policy that sampled.
+/// Gives every scored episode of `plan` the flag of an answer that is right and leads back.
 ///
 /// # Errors
 /// If the policy fails, or a prompt does not fit.
 pub(crate) fn mark(
-    greedy: &mut dyn Policy,
+    policy: &mut dyn Policy,
     plan: &Plan<'_>,
     episodes: Vec<Episode>,
 ) -> Result<Vec<Episode>, RunError> {
     let mut both = Both { episodes, turned: Vec::new(), is_checked: true, tokens: 0 };
-    let closes = both.check(greedy, plan)?;
+    let closes = both.check(policy, plan)?;
     for (episode, closes) in both.episodes.iter_mut().zip(closes) {
         if episode.verdict.is_scored() {
             episode.verdict.flags.insert(CLOSES.into(), closes);
@@ -93,7 +92,7 @@ pub(crate) fn mark(
 
 impl Both {
     /// Does the cycle of each episode close? Never where it has no success.
-    fn check(&mut self, greedy: &mut dyn Policy, plan: &Plan<'_>) -> Result<Vec<bool>, RunError> {
+    fn check(&mut self, policy: &mut dyn Policy, plan: &Plan<'_>) -> Result<Vec<bool>, RunError> {
         let size = self.episodes.len() / plan.tasks.len().max(1);
         let mut tasks: Vec<Task> = Vec::new();
         // Where the follow-up of each episode stands among the tasks.
@@ -120,7 +119,7 @@ impl Both {
         let task_offset = plan.seeds.task_offset * size as u64;
         let seeds = SeedPlace { stage: CYCLE_STAGE, task_offset, ..plan.seeds };
         let check = Plan { tasks: &tasks, rollouts: 1, sampling: &sampling, seeds, openings: &[], ..*plan };
-        let answers = rollout::play(greedy, &check)?;
+        let answers = rollout::play(policy, &check)?;
         self.tokens = answers.iter().map(Episode::sampled_tokens).sum();
         let closes = |place: &Option<usize>| {
             let verdict = place.and_then(|at| answers.get(at)).map(|answer| &answer.verdict);
@@ -205,7 +204,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burnish_core::{Message, Node, PolicyError, Sampled, Source, StopReason, Turn, TurnOutput};
+    use burnish_core::{Said, Script, StopReason, Turn};
     use burnish_env::Generator;
     use burnish_env::rollout::Overlong;
     use serde_json::json;
@@ -219,35 +218,20 @@ mod tests {
         asked: Vec<(String, u64)>,
     }
 
-    impl Policy for Known {
-        fn act(&mut self, turns: &mut [Turn<'_>]) -> Vec<Result<TurnOutput, PolicyError>> {
-            let mut outputs = Vec::new();
-            for turn in turns {
-                let prompt = turn.messages[0].content.clone();
-                let text = self.answers.get(&prompt).cloned().unwrap_or_else(|| "?".into());
-                self.asked.push((prompt, turn.seed));
-                let stop = StopReason::EndToken;
-                let sampled = Sampled { logprobs: vec![-1.0; 2], policy_version: 0, temperature: 1.0, stop };
-                let node = Node {
-                    parent: turn.trace.head(),
-                    text: text.clone(),
-                    ids: vec![7; 2],
-                    sources: vec![Source::Policy; 2],
-                    sampled: Some(sampled),
-                };
-                turn.trace.push(node).unwrap();
-                outputs.push(Ok(TurnOutput {
-                    message: Message::assistant(text),
-                    stop,
-                    logprobs: Vec::new(),
-                }));
-            }
-            outputs
+    impl Known {
+        fn answer(&mut self, turn: &Turn) -> Said {
+            let prompt = turn.messages[0].content.clone();
+            let text = self.answers.get(&prompt).cloned().unwrap_or_else(|| "?".into());
+            self.asked.push((prompt, turn.seed));
+            Ok((text, StopReason::EndToken))
         }
+    }
 
-        fn version(&self) -> u64 {
-            0
-        }
+    /// One that knows something else where it answers greedily.
+    fn policy(sampling: &mut Known, greedy: &mut Known) -> impl Policy {
+        Script::recorded_as(vec![7; 2], |turn: &Turn| {
+            if turn.sampling.temperature == 0.0 { greedy.answer(turn) } else { sampling.answer(turn) }
+        })
     }
 
     const ROLLOUTS: usize = 3;
@@ -282,12 +266,14 @@ mod tests {
         fn play(&self, cycle: Cycle, sampling: &mut Known, greedy: &mut Known) -> Both {
             let how = Sampling::at(1.0, 40);
             let plan = self.plan(&how);
-            let forward = rollout::play(sampling, &plan).unwrap();
-            play(sampling, greedy, &plan, cycle, forward).unwrap()
+            let mut policy = policy(sampling, greedy);
+            let forward = rollout::play(&mut policy, &plan).unwrap();
+            play(&mut policy, &plan, cycle, forward).unwrap()
         }
 
         fn mark(&self, greedy: &mut Known, episodes: Vec<Episode>) -> Vec<Episode> {
-            mark(greedy, &self.plan(&Sampling::at(1.0, 40)), episodes).unwrap()
+            mark(&mut policy(&mut Known::default(), greedy), &self.plan(&Sampling::at(1.0, 40)), episodes)
+                .unwrap()
         }
 
         fn plan<'a>(&'a self, sampling: &'a Sampling) -> Plan<'a> {

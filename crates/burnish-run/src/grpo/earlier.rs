@@ -22,7 +22,7 @@ pub(super) struct Earlier {
 
 /// A policy as it was.
 pub(super) struct Snapshot {
-    pub(super) model: Model,
+    pub(super) model: Arc<Model>,
     /// Updates that its weights have had.
     pub(super) version: u64,
 }
@@ -44,7 +44,7 @@ impl Earlier {
         for version in part::<Vec<u64>>(state)? {
             let mut model = policy.clone();
             checkpoint.restore_weights(&file(version), &mut model)?;
-            earlier.kept.push_back(Arc::new(Snapshot { model, version }));
+            earlier.kept.push_back(Arc::new(Snapshot { model: Arc::new(model), version }));
         }
         Ok(earlier)
     }
@@ -56,7 +56,7 @@ impl Earlier {
         if self.lag == 0 {
             return None;
         }
-        self.kept.push_back(Arc::new(Snapshot { model: policy.clone(), version }));
+        self.kept.push_back(Arc::new(Snapshot { model: Arc::new(policy.clone()), version }));
         if self.kept.len() <= self.lag {
             return self.kept.front().cloned();
         }

@@ -20,14 +20,6 @@ use crate::tasks::Tasks;
 /// Stage number in addresses of random numbers: what happens in the environments of greedy episodes.
 const GREEDY_STAGE: u64 = 1 << 34;
 
-/// One policy, as it samples and as it answers greedily.
-pub(super) struct Players<'a> {
-    /// For rollouts that are trained on.
-    pub(super) sampling: &'a mut dyn Policy,
-    /// For answers that are not.
-    pub(super) greedy: &'a mut dyn Policy,
-}
-
 /// All that was sampled in a step, round after round.
 #[derive(Default)]
 pub(super) struct Groups {
@@ -60,12 +52,12 @@ impl Groups {
         tasks: &Tasks,
         selection: &mut Selection,
         planned: &Planned,
-        players: Players<'_>,
+        policy: &mut dyn Policy,
         tokenizer: &Tokenizer,
         step: u64,
     ) -> Result<Self, RunError> {
+        policy.abilities().check_trainable().map_err(|error| RunError::Refused(error.to_string()))?;
         let (rollout, seed) = (&recipe.rollout, recipe.run.seed);
-        let Players { sampling: policy, greedy } = players;
         let dynamic = &rollout.dynamic_sampling;
         let cycle = planned.cycle();
         let size = rollout.group_size * cycle.map_or(1, |cycle| cycle.directions());
@@ -96,7 +88,7 @@ impl Groups {
             let mut episodes = rollout::play(policy, &Plan { openings: &begun.openings, ..plan })?;
             groups.drafts.extend(begun.drafts);
             if let (Some(cycle), Some(tally)) = (cycle, &mut groups.tally) {
-                let both = cycle::play(policy, greedy, &plan, cycle, episodes)?;
+                let both = cycle::play(policy, &plan, cycle, episodes)?;
                 tally.add(&both);
                 groups.turned.extend(both.turned);
                 episodes = both.episodes;

@@ -1,5 +1,7 @@
 //! What an estimator is told of the rollouts of a step beyond their rewards: what it asks for with `needs`, and nothing else.
 
+use std::sync::Arc;
+
 use burnish_engine::{Limits, LocalPolicy};
 use burnish_model::{Chat, Model};
 use burnish_rl::advantage::Rollout;
@@ -15,25 +17,20 @@ use crate::policy::LoadedPolicy;
 use crate::recipe::Recipe;
 use crate::tasks::Tasks;
 
-/// The policy that samples in a step: that which is trained, or as it was some steps ago.
-pub(super) struct Sampler<'a> {
-    pub(super) model: &'a Model,
-    pub(super) chat: &'a Chat,
+/// Whose weights sample in a step: those that are trained, or as they were some steps ago.
+pub(super) struct Sampler {
+    pub(super) model: Arc<Model>,
+    pub(super) chat: Arc<Chat>,
     /// Updates that its weights have had.
     pub(super) version: u64,
     pub(super) limits: Limits,
 }
 
-impl<'a> Sampler<'a> {
-    /// For answers that are not trained on.
-    pub(super) fn policy(&self) -> LocalPolicy<'a> {
-        LocalPolicy::new(self.model, self.chat, self.version).with_limits(self.limits.clone())
-    }
-
-    /// For rollouts.
-    pub(super) fn training_policy(&self, recipe: &Recipe) -> LocalPolicy<'a> {
-        let policy = self.policy();
-        if recipe.rollout.allow_off_policy { policy } else { policy.for_training() }
+impl Sampler {
+    /// What answers. It is dropped when what it was made for is done, and its packed weights and its cache with it: the
+    /// passes that train need the room.
+    pub(super) fn policy(&self) -> LocalPolicy {
+        LocalPolicy::new(&self.model, &self.chat, self.version).with_limits(self.limits.clone())
     }
 }
 
@@ -58,7 +55,7 @@ impl GrpoStage {
         rollouts: &mut [Option<Rollout>],
         played: Played<'_>,
         policy: &LoadedPolicy,
-        sampler: &Sampler<'_>,
+        sampler: &Sampler,
     ) -> Result<Values, RunError> {
         let Played { recipe, tasks, step, groups, batch } = played;
         let (needs, generator) = (self.estimator.needs(), &*tasks.train_generator);
@@ -70,7 +67,7 @@ impl GrpoStage {
         }
         if needs.token_statistics {
             let is_of_update = recipe.loss.correction.proximal == ProximalSource::Recompute;
-            let model = if is_of_update { &policy.model } else { sampler.model };
+            let model = if is_of_update { &policy.model } else { &sampler.model };
             credit::tell_statistics(rollouts, recipe, model, groups, batch)?;
         }
         if needs.greedy_reward {
@@ -82,7 +79,7 @@ impl GrpoStage {
             }
             credit::tell(rollouts, groups, &greedy, |told, reward| told.greedy_reward = reward);
         }
-        if let Some(judge) = self.judge.as_ref().filter(|_| needs.wins) {
+        if let Some(judge) = self.judge.as_mut().filter(|_| needs.wins) {
             let compared = judge.compare(recipe, groups, step)?;
             metrics.extend(compared.metrics());
             for (rollout, wins) in rollouts.iter_mut().zip(compared.wins) {
@@ -90,7 +87,7 @@ impl GrpoStage {
             }
         }
         if let Some(ask) = needs.continuations {
-            let (mut policy, tokenizer) = (sampler.training_policy(recipe), &sampler.chat.tokenizer);
+            let (mut policy, tokenizer) = (sampler.policy(), &sampler.chat.tokenizer);
             let continued = Continued::sample(recipe, ask, groups, generator, &mut policy, tokenizer, step)?;
             metrics.insert("continuations/answers".into(), continued.answers as f64);
             metrics.insert("tokens/sampled".into(), continued.tokens as f64);

@@ -60,11 +60,16 @@ impl PairJudge {
     ///
     /// # Errors
     /// If the judge can't be asked.
-    pub(super) fn compare(&self, recipe: &Recipe, groups: &Groups, step: u64) -> Result<Compared, RunError> {
+    pub(super) fn compare(
+        &mut self,
+        recipe: &Recipe,
+        groups: &Groups,
+        step: u64,
+    ) -> Result<Compared, RunError> {
         let pairs = pairs(recipe, groups, step);
         let questions: Vec<Vec<Message>> = pairs.iter().map(|pair| self.question(groups, pair)).collect();
         let how = How { temperature: 0.0, tokens_max: self.config.tokens_max, seed: recipe.run.seed };
-        let said: Vec<Said> = self.policy.ask(&questions, how)?.iter().map(|answer| read(answer)).collect();
+        let said: Vec<Said> = self.policy.ask(questions, how)?.iter().map(|answer| read(answer)).collect();
         let mut wins = vec![vec![f64::NAN; groups.size]; groups.episodes.len()];
         for (Pair { group, first, second }, said) in pairs.iter().zip(&said) {
             let share = match said {

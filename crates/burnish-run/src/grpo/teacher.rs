@@ -3,6 +3,8 @@
 //! What a teacher reads is made here, from the task, and is dropped here: samples keep the ids that the policy read, so
 //! nothing that only the teacher knows can reach a prompt or a loss.
 
+use std::sync::Arc;
+
 use burnish_core::{Message, Task, Trace};
 use burnish_env::Generator;
 use burnish_env::rollout::Opened;
@@ -21,7 +23,7 @@ use crate::recipe::{Recipe, TeacherContext};
 /// Who grades the tokens of the policy.
 pub(super) struct Teacher {
     /// None: the policy itself.
-    model: Option<Box<Model>>,
+    model: Option<Arc<Model>>,
     context: TeacherContext,
 }
 
@@ -46,7 +48,7 @@ impl Teacher {
                         path.display()
                     )));
                 }
-                Some(Box::new(loaded.on(&Device::open(&recipe.device)?).model))
+                Some(loaded.on(&Device::open(&recipe.device)?).model)
             }
         };
         Ok(Some(Teacher { model, context: section.context }))

@@ -197,6 +197,12 @@ pub const METRICS: &[Metric] = &[
         "by which the weights that sampled a token are behind those that the step starts from, mean over loss tokens (where \
          `rollout.policy_lag` is set)",
     ),
+    metric("sampling/prompt_tokens", "tokens", "of the prompts of all turns of the rollouts"),
+    metric(
+        "sampling/prompt_tokens_read",
+        "tokens",
+        "those of them that went through the model: the others were known from a turn before or a sibling",
+    ),
     metric(
         "sampling/cache_waits",
         "requests",

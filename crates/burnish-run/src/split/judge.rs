@@ -85,7 +85,7 @@ impl JudgeConfig {
         let keys: Vec<String> = tasks.iter().map(key).collect::<Result<_, RunError>>()?;
         let open: Vec<usize> = (0..tasks.len()).filter(|at| !known.contains_key(&keys[*at])).collect();
         if !open.is_empty() {
-            let judge = Judge::new(self)?;
+            let mut judge = Judge::new(self)?;
             let mut file = append(&path)?;
             for at in open {
                 let score = judge.score(&tasks[at])?;
@@ -166,14 +166,14 @@ impl<'a> Judge<'a> {
         Ok(Judge { config, policy })
     }
 
-    fn score(&self, task: &Task) -> Result<u8, RunError> {
-        let question = [self.config.question(task)];
+    fn score(&mut self, task: &Task) -> Result<u8, RunError> {
+        let question = vec![self.config.question(task)];
         let mut answer = String::new();
         for seed in 0..TRIES {
             // Greedily first; a judge that rambles may do better another time.
             let temperature = if seed == 0 { 0.0 } else { 1.0 };
             let how = How { temperature, tokens_max: self.config.tokens_max, seed };
-            answer = self.policy.ask(&question, how)?.pop().unwrap_or_default();
+            answer = self.policy.ask(question.clone(), how)?.pop().unwrap_or_default();
             if let Some(score) = read_score(&answer) {
                 return Ok(score);
             }

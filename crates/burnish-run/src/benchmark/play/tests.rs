@@ -5,34 +5,17 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use burnish_core::{Message, Node, PolicyError, Sampled, Source, StopReason, Turn, TurnOutput};
+use burnish_core::{Script, StopReason};
 
 use super::*;
 use crate::benchmark::find;
 use crate::benchmark::language::Consistency;
 
 /// Answers by the prompt.
-struct Known(BTreeMap<String, String>);
-
-impl Policy for Known {
-    fn act(&mut self, turns: &mut [Turn<'_>]) -> Vec<Result<TurnOutput, PolicyError>> {
-        let answer = |turn: &mut Turn<'_>| {
-            let text = self.0[&turn.messages[0].content].clone();
-            let stop = StopReason::EndToken;
-            let sampled = Sampled { logprobs: vec![-1.0], policy_version: 0, temperature: 1.0, stop };
-            let (ids, sources) = (vec![7], vec![Source::Policy]);
-            let parent = turn.trace.head();
-            turn.trace
-                .push(Node { parent, text: text.clone(), ids, sources, sampled: Some(sampled) })
-                .unwrap();
-            Ok(TurnOutput { message: Message::assistant(text), stop, logprobs: Vec::new() })
-        };
-        turns.iter_mut().map(answer).collect()
-    }
-
-    fn version(&self) -> u64 {
-        0
-    }
+fn known(answers: BTreeMap<String, String>) -> impl Policy {
+    Script::recorded_as(vec![7], move |turn| {
+        Ok((answers[&turn.messages[0].content].clone(), StopReason::EndToken))
+    })
 }
 
 fn settings(benchmark: &Benchmark) -> Settings {
@@ -80,7 +63,7 @@ fn right_answers_in_english_are_right_and_have_drifted() {
                 let text = format!("{said}\n\\boxed{{{}}}", items.references[row]);
                 (items.tasks[row].prompt[0].content.clone(), text)
             };
-            let mut policy = Known((0..items.tasks.len()).map(answer).collect());
+            let mut policy = known((0..items.tasks.len()).map(answer).collect());
             records.extend(play(&mut policy, items, 0..items.tasks.len(), &settings).unwrap());
         }
         Consistency::by_language(&records, 1)

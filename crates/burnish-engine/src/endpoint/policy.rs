@@ -1,0 +1,336 @@
+//! A model behind an address as a policy: text in, text out.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use burnish_core::{
+    Abilities, Answered, Message, Policy, PolicyError, Sampling, StopReason, Turn, TurnId, TurnOutput,
+};
+
+use super::{ChatAnswer, ChatRequest, Endpoint, EndpointConfig, EndpointError};
+
+/// Requests that a server is sent at once.
+const AT_ONCE: usize = 8;
+
+/// Answers turns through chat completions.
+///
+/// A server is sent the conversation, temperature, the most tokens and a seed, and gives text: there are no token ids and no
+/// log-probs, and whatever else a turn asks for is refused before anything is sent. Several requests are under way at once.
+/// After a failure that would meet the next one too, those that wait are not sent and fail with it.
+pub struct EndpointPolicy {
+    endpoint: Arc<Endpoint>,
+    line: Arc<Line>,
+    /// Threads that send. They end with the policy, each after the request that it has under way.
+    senders: usize,
+    answers: Receiver<Answered>,
+    answered: Sender<Answered>,
+    under_way: BTreeSet<TurnId>,
+    submitted: u64,
+}
+
+/// Turns that wait to be sent.
+#[derive(Default)]
+struct Line {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<(TurnId, Turn)>,
+    is_closed: bool,
+}
+
+impl EndpointPolicy {
+    /// What is served as `config` says. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// If the key is not there.
+    pub fn new(config: EndpointConfig) -> Result<Self, EndpointError> {
+        let (answered, answers) = mpsc::channel();
+        Ok(EndpointPolicy {
+            endpoint: Arc::new(Endpoint::new(config)?),
+            line: Arc::default(),
+            senders: 0,
+            answers,
+            answered,
+            under_way: BTreeSet::new(),
+            submitted: 0,
+        })
+    }
+
+    /// What a server can do for a turn.
+    pub const ABILITIES: Abilities = Abilities { seed: true, ..Abilities::TEXT };
+
+    /// Those that were not given up meanwhile.
+    fn arrived(&mut self, answers: Vec<Answered>) -> Vec<Answered> {
+        answers.into_iter().filter(|answered| self.under_way.remove(&answered.id)).collect()
+    }
+}
+
+impl Policy for EndpointPolicy {
+    fn abilities(&self) -> Abilities {
+        EndpointPolicy::ABILITIES
+    }
+
+    fn version(&self) -> u64 {
+        0
+    }
+
+    fn submit(&mut self, turn: Turn) -> TurnId {
+        let id = TurnId(self.submitted);
+        self.submitted += 1;
+        self.under_way.insert(id);
+        let refused =
+            turn.sampling.check().map_err(PolicyError::from).and_then(|()| self.abilities().check(&turn));
+        if let Err(error) = refused {
+            // The receiver is this policy's own.
+            let _ = self.answered.send(Answered { id, trace: turn.trace, result: Err(error) });
+            return id;
+        }
+        self.line.lock().waiting.push_back((id, turn));
+        self.line.changed.notify_one();
+        if self.senders < AT_ONCE.min(self.under_way.len()) {
+            let (line, endpoint) = (Arc::clone(&self.line), Arc::clone(&self.endpoint));
+            let answered = self.answered.clone();
+            std::thread::spawn(move || line.send_all(&endpoint, &answered));
+            self.senders += 1;
+        }
+        id
+    }
+
+    fn poll(&mut self) -> Vec<Answered> {
+        let answers = self.answers.try_iter().collect();
+        self.arrived(answers)
+    }
+
+    fn wait(&mut self) -> Vec<Answered> {
+        while !self.under_way.is_empty() {
+            let Ok(first) = self.answers.recv() else { break };
+            let answers = std::iter::once(first).chain(self.answers.try_iter()).collect();
+            let arrived = self.arrived(answers);
+            if !arrived.is_empty() {
+                return arrived;
+            }
+        }
+        Vec::new()
+    }
+
+    fn cancel(&mut self, id: TurnId) -> bool {
+        self.line.lock().waiting.retain(|(waiting, _)| *waiting != id);
+        self.under_way.remove(&id)
+    }
+}
+
+impl Drop for EndpointPolicy {
+    fn drop(&mut self) {
+        let mut state = self.line.lock();
+        state.waiting.clear();
+        state.is_closed = true;
+        self.line.changed.notify_all();
+    }
+}
+
+impl Line {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nobody panics while they hold it; what is in it would be whole even so.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The work of a thread: sends one turn after the other until the policy is dropped.
+    fn send_all(&self, endpoint: &Endpoint, answered: &Sender<Answered>) {
+        while let Some((id, turn)) = self.next() {
+            let result = endpoint.chat(&request(&turn));
+            let mut over = Vec::new();
+            let result = match result {
+                Ok(answer) => Ok(output(answer)),
+                Err(error) => Err(too_long(&error).unwrap_or_else(|| {
+                    over.extend(self.lock().waiting.drain(..));
+                    PolicyError::Failed(error.to_string())
+                })),
+            };
+            let failed = |(id, turn): (TurnId, Turn), problem: &str| {
+                let result =
+                    Err(PolicyError::Failed(format!("not sent, since a request before failed: {problem}")));
+                Answered { id, trace: turn.trace, result }
+            };
+            let problem = result.as_ref().err().map(ToString::to_string).unwrap_or_default();
+            let first = Answered { id, trace: turn.trace, result };
+            let answers =
+                std::iter::once(first).chain(over.into_iter().map(|unsent| failed(unsent, &problem)));
+            for answer in answers {
+                if answered.send(answer).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The turn that is sent next; none when the policy is gone.
+    fn next(&self) -> Option<(TurnId, Turn)> {
+        let mut state = self.lock();
+        loop {
+            if state.is_closed {
+                return None;
+            }
+            if let Some(next) = state.waiting.pop_front() {
+                return Some(next);
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn request(turn: &Turn) -> ChatRequest<'_> {
+    let Sampling { temperature, tokens_max, .. } = *turn.sampling;
+    // What servers take is a signed number.
+    let seed = turn.seed & i64::MAX as u64;
+    ChatRequest { messages: &turn.messages, temperature, tokens_max, seed }
+}
+
+fn output(answer: ChatAnswer) -> TurnOutput {
+    let stop = match answer.finish_reason.as_deref() {
+        Some("length") => StopReason::TokensMax,
+        _ => StopReason::EndToken,
+    };
+    TurnOutput { message: Message::assistant(answer.content), stop, logprobs: Vec::new() }
+}
+
+/// Is this the complaint about a prompt that does not fit? Servers have no code for it in common; vLLM and those like it name the
+/// context length.
+fn too_long(error: &EndpointError) -> Option<PolicyError> {
+    let EndpointError::Status { status: 400 | 413 | 422, said, .. } = error else { return None };
+    let lower = said.to_lowercase();
+    let is_said =
+        ["context length", "context_length", "context window", "context size", "prompt is too long"]
+            .iter()
+            .any(|words| lower.contains(words));
+    let numbers =
+        || said.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse::<usize>().ok());
+    // The window is named, and what would be needed is more than it.
+    let (tokens, tokens_max) = (numbers().max().unwrap_or(0), numbers().next().unwrap_or(0));
+    is_said.then_some(PolicyError::PromptTooLong { tokens, tokens_max })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use burnish_core::{Trace, answer_all};
+
+    use super::super::test_server::{question, said, serve};
+    use super::*;
+
+    fn policy(url: &str) -> EndpointPolicy {
+        let config = EndpointConfig { retries: 0, ..EndpointConfig::new(url, "m", None) };
+        EndpointPolicy::new(config).unwrap()
+    }
+
+    fn turn(text: &str, seed: u64) -> Turn {
+        Turn {
+            trace: Trace::new(),
+            messages: Arc::new(vec![Message::user(text)]),
+            tools: Arc::default(),
+            prefix: String::new(),
+            sampling: Arc::new(Sampling::at(0.5, 7)),
+            seed,
+        }
+    }
+
+    #[test]
+    fn many_turns_are_answered_and_each_by_its_own_answer() {
+        let (url, sent) = serve(|_, asked| said(&format!("re: {}", question(asked))));
+        let mut policy = policy(&url);
+        let turns = |count: u64| (0..count).map(|at| turn(&format!("q{at}"), u64::MAX - at));
+        let answers = answer_all(&mut policy, turns(30));
+        for (at, (trace, answer)) in answers.iter().enumerate() {
+            assert_eq!(answer.as_ref().unwrap().message.content, format!("re: q{at}"));
+            assert!(trace.nodes().is_empty(), "a server says no ids");
+        }
+        let sent = sent.lock().unwrap();
+        assert_eq!(sent.len(), 30);
+        let seeds: BTreeSet<i64> = sent.iter().map(|body| body["seed"].as_i64().unwrap()).collect();
+        assert_eq!(seeds, (0..30).map(|at| i64::MAX - at).collect());
+        assert!(policy.wait().is_empty() && policy.poll().is_empty());
+    }
+
+    #[test]
+    fn a_failure_that_lasts_sends_no_more_and_a_later_turn_tries_anew() {
+        let (url, sent) = serve(|before, asked| match before {
+            0 => ("401 Unauthorized", serde_json::json!({"error": {"message": "no such key"}})),
+            _ => said(question(asked)),
+        });
+        let mut policy = policy(&url);
+        let answers = answer_all(&mut policy, (0..100).map(|at| turn("a", at)));
+        let errors: Vec<String> =
+            answers.iter().filter_map(|(_, answer)| Some(answer.as_ref().err()?.to_string())).collect();
+        assert!(
+            errors.iter().all(|error| error.contains("status 401") && error.contains("no such key")),
+            "{errors:?}"
+        );
+        assert!(sent.lock().unwrap().len() < 100 && errors.len() > 1, "{}", errors.len());
+        let (_, later) = answer_all(&mut policy, [turn("later", 1)]).remove(0);
+        assert_eq!(later.unwrap().message.content, "later");
+    }
+
+    #[test]
+    fn what_a_server_can_not_be_told_is_refused_and_not_sent() {
+        let (url, sent) = serve(|_, _| said("x"));
+        let mut policy = policy(&url);
+        let of = |sampling: Sampling| Turn { sampling: Arc::new(sampling), ..turn("a", 1) };
+        let at = Sampling::at(1.0, 4);
+        let refused = [
+            (Turn { prefix: "so".into(), ..turn("a", 1) }, "the beginning of an answer"),
+            (of(Sampling { top_k: 3, ..at.clone() }), "`top_k`"),
+            (of(Sampling { stop: vec!["x".into()], ..at.clone() }), "`stop`"),
+            (of(Sampling { logprobs: Some(1), ..at.clone() }), "`logprobs`"),
+            (of(Sampling { temperature: -1.0, ..at }), "temperature"),
+        ];
+        for (turn, part) in refused {
+            let (_, answer) = answer_all(&mut policy, [turn]).remove(0);
+            let error = answer.unwrap_err().to_string();
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        assert!(sent.lock().unwrap().is_empty());
+        let error = policy.abilities().check_trainable().unwrap_err().to_string();
+        assert!(error.contains("token ids") && error.contains("can judge"), "{error}");
+    }
+
+    #[test]
+    fn a_turn_that_is_given_up_does_not_come_back() {
+        let (url, _sent) = serve(|_, asked| said(question(asked)));
+        let mut policy = policy(&url);
+        let ids: Vec<TurnId> = (0..20).map(|at| policy.submit(turn(&format!("{at}"), at))).collect();
+        for id in &ids[1..] {
+            assert!(policy.cancel(*id));
+        }
+        let answers = policy.wait();
+        assert_eq!(answers.iter().map(|answered| answered.id).collect::<Vec<_>>(), ids[..1]);
+        assert!(policy.wait().is_empty() && !policy.cancel(ids[0]) && !policy.cancel(ids[1]));
+    }
+
+    fn status(status: u16, said: &str) -> EndpointError {
+        EndpointError::Status { url: "u".into(), status, tries: 1, said: said.into() }
+    }
+
+    #[test]
+    fn a_prompt_that_is_too_long_for_the_server_is_told_from_other_failures() {
+        let vllm = "This model's maximum context length is 4096 tokens. However, you requested 5120 tokens (4864 in the \
+                    messages, 256 in the completion).";
+        let found = too_long(&status(400, vllm));
+        assert!(
+            matches!(found, Some(PolicyError::PromptTooLong { tokens: 5120, tokens_max: 4096 })),
+            "{found:?}"
+        );
+        assert!(too_long(&status(400, "unknown model `x`")).is_none());
+        assert!(too_long(&status(500, vllm)).is_none());
+    }
+
+    #[test]
+    fn an_answer_at_the_limit_is_cut_off() {
+        let with = |reason: &str| {
+            output(ChatAnswer { content: "a".into(), finish_reason: Some(reason.into()) }).stop
+        };
+        assert_eq!((with("length"), with("stop")), (StopReason::TokensMax, StopReason::EndToken));
+    }
+}
