@@ -28,7 +28,7 @@ pub use message::{FunctionCall, Message, Role, ToolCall, ToolSpec};
 pub use policy::{
     Abilities, Answered, Policy, PolicyError, TokenLogprobs, Turn, TurnId, TurnOutput, answer_all,
 };
-pub use sampling::{LOGPROBS_MAX, Sampling, SamplingError};
+pub use sampling::{Grammar, LOGPROBS_MAX, Sampling, SamplingError};
 pub use script::{Said, Script};
 pub use task::{Task, TaskId};
 pub use trace::{Branch, Node, NodeId, Sampled, Source, StopReason, Trace, TraceError};

@@ -132,6 +132,7 @@ impl Abilities {
                 self.filters,
                 "filter or penalise tokens (`top_k`, `top_p`, `min_p`, `min_tokens`, penalties)",
             ),
+            (sampling.grammar.is_some(), self.filters, "hold its answer to a grammar (`grammar`)"),
             (sampling.logprobs.is_some(), self.logprobs, "report log-probs (`logprobs`)"),
         ])
     }

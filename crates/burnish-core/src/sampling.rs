@@ -7,7 +7,7 @@ pub const LOGPROBS_MAX: usize = 1000;
 
 /// How tokens are chosen, and when an answer ends.
 ///
-/// A token is chosen from the logits in this order: ids that must not come yet (`min_tokens`), penalties,
+/// A token is chosen from the logits in this order: ids that must not come (`min_tokens`, `grammar`), penalties,
 /// temperature, `top_k`, `top_p`, `min_p`. The penalties are vLLM's, the filters those of `transformers`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -55,6 +55,20 @@ pub struct Sampling {
     /// [`TokenLogprobs`].
     #[serde(default)]
     pub logprobs: Option<usize>,
+    /// What the text of the answer is held to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grammar: Option<Grammar>,
+}
+
+/// A language that the text of an answer is held to, token by token: ids that lead out of it can't come, and the answer can end
+/// where the text is whole.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Grammar {
+    /// JSON that a schema describes.
+    JsonSchema(serde_json::Value),
+    /// The whole text matches a regular expression.
+    Regex(String),
 }
 
 fn one() -> f32 {
@@ -79,6 +93,7 @@ impl Sampling {
             stop_token_ids: Vec::new(),
             ignore_eos: false,
             logprobs: None,
+            grammar: None,
         }
     }
 
@@ -112,6 +127,7 @@ impl Sampling {
             ("presence_penalty", self.presence_penalty != 0.0, "0 in a rollout that is trained on"),
             ("frequency_penalty", self.frequency_penalty != 0.0, "0 in a rollout that is trained on"),
             ("min_tokens", self.min_tokens > 0, "0 in a rollout that is trained on"),
+            ("grammar", self.grammar.is_some(), "left out in a rollout that is trained on"),
         ];
         match off_policy.into_iter().find(|&(_, is_off_policy, _)| is_off_policy) {
             Some((field, _, range)) => Err(SamplingError { field, range }),

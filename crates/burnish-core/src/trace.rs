@@ -49,6 +49,8 @@ pub enum StopReason {
     ContextFull,
     /// The text reached a stop string. The tokens that completed it were sampled, and are trained on.
     StopString,
+    /// What decides over the answer ended it.
+    Control,
 }
 
 impl StopReason {

@@ -1,11 +1,25 @@
-use burnish_core::{Sampling, StopReason, TokenLogprobs};
+use burnish_core::{Sampling, StopReason, TokenLogprobs, rng};
 use burnish_model::Tokenizer;
+use burnish_tensor::Vocab;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use crate::control::{Control, Decision, NotBefore, Now, Probe, Probed, Steer};
+use crate::pages::pages_of;
 use crate::past::{Past, Seen};
 use crate::text::StopStrings;
-use crate::{Choice, EngineError, Generated, Request, RequestId};
+use crate::{Choice, Chooser, EngineError, Generated, Request, RequestId};
+
+/// What comes next in an answer.
+pub(crate) enum Next {
+    /// A token, and what was asked about its distribution.
+    Token(Choice, Option<TokenLogprobs>),
+    /// Nothing: it ends here.
+    Stop,
+    /// That is known when this is answered.
+    Probe(Probe),
+    Failed(EngineError),
+}
 
 /// An answer in the making, whether its sequence is active or waits for room.
 pub(crate) struct Answer {
@@ -15,6 +29,8 @@ pub(crate) struct Answer {
     pub(crate) sampling: Sampling,
     pub(crate) seed: u64,
     pub(crate) ids: Vec<u32>,
+    /// How many of them it did not sample: the first ones, of a probe.
+    given: usize,
     logprobs: Vec<f32>,
     details: Vec<TokenLogprobs>,
     /// What penalties go by, where there are any.
@@ -22,6 +38,14 @@ pub(crate) struct Answer {
     /// The policy's own end tokens.
     end_ids: Arc<[u32]>,
     stop_strings: Option<StopStrings>,
+    /// Who decides over it, one after the other.
+    controls: Vec<Box<dyn Control>>,
+    /// What they decided for the next token.
+    steer: Steer,
+    /// The id that they decided on.
+    forced: Option<u32>,
+    /// What came of the probe that was just asked for, and who asked.
+    probed: Option<(usize, Probed)>,
 }
 
 impl Answer {
@@ -31,8 +55,13 @@ impl Answer {
         request: Request,
         prompt: Arc<[u32]>,
         tokenizer: Option<&Arc<Tokenizer>>,
+        mut controls: Vec<Box<dyn Control>>,
     ) -> Self {
         let Request { sampling, seed, end_ids, .. } = request;
+        if sampling.min_tokens > 0 {
+            let ids = [&*end_ids, &sampling.stop_token_ids].concat();
+            controls.push(Box::new(NotBefore { tokens: sampling.min_tokens, ids }));
+        }
         let stop_strings = tokenizer.filter(|_| !sampling.stop.is_empty()).map(|tokenizer| {
             StopStrings::new(
                 Arc::clone(tokenizer),
@@ -44,6 +73,7 @@ impl Answer {
         Answer {
             id,
             ids: Vec::new(),
+            given: 0,
             logprobs: Vec::new(),
             details: Vec::new(),
             seen: sampling.is_penalising().then(|| Seen::in_prompt(&prompt)),
@@ -52,14 +82,114 @@ impl Answer {
             seed,
             end_ids,
             stop_strings,
+            controls,
+            steer: Steer::default(),
+            forced: None,
+            probed: None,
+        }
+    }
+
+    /// The answer to a probe beside this one.
+    pub(crate) fn beside(&self, probe: Probe) -> Self {
+        let ids = [&self.ids[..], &probe.ids].concat();
+        Answer {
+            id: self.id,
+            given: ids.len(),
+            logprobs: Vec::new(),
+            details: Vec::new(),
+            seen: probe.sampling.is_penalising().then(|| Seen::in_prompt(&[&self.prompt, &ids[..]].concat())),
+            ids,
+            prompt: Arc::clone(&self.prompt),
+            sampling: probe.sampling,
+            seed: probe.seed,
+            end_ids: Arc::clone(&self.end_ids),
+            stop_strings: None,
+            controls: Vec::new(),
+            steer: Steer::default(),
+            forced: None,
+            probed: None,
+        }
+    }
+
+    /// Tokens that it has sampled.
+    pub(crate) fn sampled(&self) -> usize {
+        self.ids.len() - self.given
+    }
+
+    /// Most tokens that a probe of it reads and samples.
+    pub(crate) fn probe_tokens_max(&self) -> usize {
+        self.controls.iter().map(|control| control.probe_tokens_max()).max().unwrap_or(0)
+    }
+
+    /// Most pages that its next probe takes.
+    pub(crate) fn probe_pages(&self) -> usize {
+        match self.probe_tokens_max() {
+            0 => 0,
+            tokens => pages_of(self.ids.len() + tokens),
+        }
+    }
+
+    /// Does somebody decide over it?
+    pub(crate) fn is_controlled(&self) -> bool {
+        !self.controls.is_empty()
+    }
+
+    /// Hears what came of the probe that it asked for.
+    pub(crate) fn hear(&mut self, probed: Probed) {
+        if let Some((_, waited)) = &mut self.probed {
+            *waited = probed;
+        }
+    }
+
+    /// What comes next, by the logits `[V]`.
+    pub(crate) fn next(&mut self, logits: &[f32], vocab: &Vocab, chooser: &mut Chooser) -> Next {
+        let position = self.sampled();
+        let request = self.id.index();
+        let failed = |problem: String| Next::Failed(EngineError::Control { request, position, problem });
+        let asked = self.probed.take();
+        let first = asked.as_ref().map_or(0, |(at, _)| *at);
+        if asked.is_none() {
+            self.steer.clear();
+            self.forced = None;
+        }
+        for at in first..self.controls.len() {
+            let probed = asked.as_ref().filter(|(asker, _)| *asker == at).map(|(_, probed)| probed);
+            let now = Now { prompt: &self.prompt, answer: &self.ids, logits, probed };
+            match self.controls[at].decide(&now, &mut self.steer) {
+                Ok(Decision::Choose) => {}
+                Ok(Decision::Force(id)) => self.forced = Some(id),
+                Ok(Decision::Stop) => return Next::Stop,
+                Ok(Decision::Probe(probe)) => {
+                    self.probed = Some((at, Probed::default()));
+                    return Next::Probe(probe);
+                }
+                Err(problem) => return failed(problem),
+            }
+        }
+        let choice = match self.forced {
+            Some(id) => chooser.force(logits, vocab, &self.sampling, id),
+            None => {
+                let uniform = rng::uniform(self.seed, position as u64);
+                chooser.choose(logits, vocab, &self.sampling, self.past(), uniform)
+            }
+        };
+        match choice {
+            Some(choice) => {
+                let details = self.sampling.logprobs.map(|n| chooser.details(logits, choice, n));
+                Next::Token(choice, details)
+            }
+            None if (self.forced.is_some() || !self.steer.is_empty())
+                && logits.iter().all(|x| x.is_finite()) =>
+            {
+                failed("none of the ids that may come is one of the vocabulary".into())
+            }
+            None => Next::Failed(EngineError::NotFinite { request, position }),
         }
     }
 
     /// What the choice of the next token goes by.
-    pub(crate) fn past(&self) -> Past<'_> {
-        let is_early = self.ids.len() < self.sampling.min_tokens;
-        let forbidden = if is_early { [&*self.end_ids, &self.sampling.stop_token_ids] } else { [&[][..]; 2] };
-        Past { seen: self.seen.as_ref(), forbidden }
+    fn past(&self) -> Past<'_> {
+        Past { seen: self.seen.as_ref(), steer: Some(&self.steer) }
     }
 
     /// Most of its tokens that are ever in the cache, in a context window of so many tokens: the last is never read.
@@ -94,7 +224,7 @@ impl Answer {
                 return Ok(ControlFlow::Break(self.end(StopReason::StopString, text)));
             }
         }
-        if self.ids.len() >= self.sampling.tokens_max {
+        if self.sampled() >= self.sampling.tokens_max {
             return Ok(ControlFlow::Break(self.end(StopReason::TokensMax, None)));
         }
         if tokens_left <= 1 {
@@ -103,9 +233,10 @@ impl Answer {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn end(&mut self, stop: StopReason, text: Option<String>) -> Generated {
+    /// Gives it back as it is.
+    pub(crate) fn end(&mut self, stop: StopReason, text: Option<String>) -> Generated {
         Generated {
-            ids: std::mem::take(&mut self.ids),
+            ids: self.ids.split_off(self.given),
             logprobs: std::mem::take(&mut self.logprobs),
             stop,
             text,

@@ -58,6 +58,16 @@ impl Cache {
         self.prompt
     }
 
+    /// One that goes on from the same prompt, and has read nothing of an answer.
+    pub(crate) fn fork(&self) -> Self {
+        Cache::after(Arc::clone(&self.prompt))
+    }
+
+    /// Has read what `other` has read of its answer, where the host has its keys and values. There must be room.
+    pub(crate) fn copy(&mut self, other: &Cache) {
+        self.answer.copy(&other.answer);
+    }
+
     /// The prompt and the first `rows` tokens of the answer.
     fn blocks(&self, layer: usize, rows: usize) -> Vec<KvBlock<'_>> {
         self.prompt.at(layer, self.prompt.rows).chain(self.answer.at(layer, rows)).collect()

@@ -1,6 +1,7 @@
 use burnish_core::{Sampling, TokenLogprobs};
 use burnish_tensor::{Vocab, softmax};
 
+use crate::control::Steer;
 use crate::past::Past;
 use crate::{filters, top};
 
@@ -94,6 +95,14 @@ impl Chooser {
             logprob
         };
         Some(Choice { id: id as u32, logprob, behavior_logprob })
+    }
+
+    /// One id of `vocab` that was decided on. `None` if the logits can't be normalised, or it is none of the vocabulary.
+    pub fn force(&mut self, logits: &[f32], vocab: &Vocab, sampling: &Sampling, id: u32) -> Option<Choice> {
+        let alone = Steer::only(id);
+        let certain = Sampling { temperature: sampling.temperature, ..Sampling::at(1.0, 1) };
+        let choice = self.choose(logits, vocab, &certain, Past { seen: None, steer: Some(&alone) }, 0.0)?;
+        Some(Choice { behavior_logprob: 0.0, ..choice })
     }
 
     /// What the newest choice, which was made from `logits`, says of the whole distribution, with the `n`
@@ -285,8 +294,9 @@ mod tests {
         };
         let mut seen = Seen::in_prompt(&(0..50).collect::<Vec<u32>>());
         (20..70).chain(40..60).for_each(|id| seen.push(id));
-        let forbidden: [&[u32]; 2] = [&[3, 55, 1000], &[99]];
-        let past = Past { seen: Some(&seen), forbidden };
+        let mut steer = Steer::default();
+        steer.forbid([3, 55, 1000, 99]);
+        let past = Past { seen: Some(&seen), steer: Some(&steer) };
 
         let mut penalised = logits.clone();
         past.alter(&mut penalised, &sampling);
@@ -314,12 +324,16 @@ mod tests {
         let sampling = Sampling { presence_penalty: 1.0, ..Sampling::greedy(1) };
         let mut seen = Seen::default();
         seen.push(1);
-        let past = |forbidden: [&'static [u32]; 2]| Past { seen: Some(&seen), forbidden };
         let vocab = Vocab::all(3);
-        let id = |past| Chooser::default().choose(&logits, &vocab, &sampling, past, 0.0).map(|c| c.id);
-        assert_eq!(id(past([&[], &[]])), Some(2));
-        assert_eq!(id(past([&[2], &[]])), Some(1));
-        assert_eq!(id(past([&[2, 1], &[0]])), None);
+        let id = |forbidden: &[u32]| {
+            let mut steer = Steer::default();
+            steer.forbid(forbidden.iter().copied());
+            let past = Past { seen: Some(&seen), steer: Some(&steer) };
+            Chooser::default().choose(&logits, &vocab, &sampling, past, 0.0).map(|c| c.id)
+        };
+        assert_eq!(id(&[]), Some(2));
+        assert_eq!(id(&[2]), Some(1));
+        assert_eq!(id(&[2, 1, 0]), None);
     }
 
     #[test]
@@ -330,7 +344,7 @@ mod tests {
         let vocab = Vocab::only(60, |id| id != 5);
         let sampling = Sampling { top_k: 12, repetition_penalty: 3.0, ..Sampling::at(1.3, 1) };
         let seen = Seen::in_prompt(&[1, 2, 3, 4]);
-        let past = Past { seen: Some(&seen), forbidden: [&[], &[]] };
+        let past = Past { seen: Some(&seen), steer: None };
         let mut allowed = logits.clone();
         allowed[5] = f32::NEG_INFINITY;
         let p = softmax(&allowed, 1.3);

@@ -95,6 +95,16 @@ pub enum EngineError {
         /// Position in the answer.
         position: usize,
     },
+    /// What decides over an answer failed, or left nothing that may come next.
+    #[error("request {request}: token {position} of the answer: {problem}")]
+    Control {
+        /// Index of the request.
+        request: usize,
+        /// Position in the answer.
+        position: usize,
+        /// What it said.
+        problem: String,
+    },
     /// A GPU failed.
     #[error(transparent)]
     Device(#[from] DeviceError),

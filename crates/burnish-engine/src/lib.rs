@@ -11,10 +11,12 @@
 mod answer;
 mod cache;
 mod choose;
+mod control;
 pub mod endpoint;
 mod error;
 mod filters;
 mod generate;
+mod grammar;
 mod pages;
 mod past;
 mod policy;
@@ -25,8 +27,10 @@ mod top;
 mod tree;
 
 pub use choose::{Choice, Chooser};
+pub use control::{Control, Decision, Now, Probe, Probed, Steer};
 pub use error::EngineError;
 pub use generate::generate;
+pub use grammar::{GrammarError, check_grammar};
 pub use past::{Past, Seen};
 pub use policy::LocalPolicy;
 pub use request::{Generated, Limits, Request, RequestId, Stats};

@@ -259,6 +259,17 @@ impl Block {
         })
     }
 
+    /// Has the rows of `other`, copied, where they are on the host; on a GPU it has none. Both lie on pages of their own.
+    pub(crate) fn copy(&mut self, other: &Block) {
+        if other.paged().is_some() {
+            return;
+        }
+        for (page, other) in self.own.iter_mut().zip(&other.own) {
+            page.data_mut().copy_from_slice(other.data());
+        }
+        self.rows = other.rows;
+    }
+
     /// Copies keys and values `[rows, width]` of the first rows at `layer`.
     pub(crate) fn read(&self, layer: usize, k: &mut [f32], v: &mut [f32]) {
         let Some(page) = self.all().next() else { return };

@@ -1,7 +1,9 @@
-//! What the tokens before a choice do to it: penalties, and ids that must not come yet.
+//! What the tokens before a choice do to it: what was decided by them, and penalties.
 
 use burnish_core::Sampling;
 use std::collections::BTreeMap;
+
+use crate::control::Steer;
 
 /// Which ids stand in a prompt and in the answer so far, and how often in the answer.
 #[derive(Debug, Clone, Default)]
@@ -44,22 +46,20 @@ impl Seen {
 pub struct Past<'a> {
     /// What penalties go by, where there are any.
     pub seen: Option<&'a Seen>,
-    /// Ids that must not come yet.
-    pub forbidden: [&'a [u32]; 2],
+    /// What was decided for the next token.
+    pub steer: Option<&'a Steer>,
 }
 
 impl Past<'_> {
     /// Does it change any logit?
     pub(crate) fn is_altering(&self, sampling: &Sampling) -> bool {
-        self.forbidden.iter().any(|ids| !ids.is_empty()) || (self.seen.is_some() && sampling.is_penalising())
+        self.steer.is_some_and(|steer| !steer.is_empty()) || (self.seen.is_some() && sampling.is_penalising())
     }
 
     /// Changes `logits` `[V]`.
     pub(crate) fn alter(&self, logits: &mut [f32], sampling: &Sampling) {
-        for &id in self.forbidden.into_iter().flatten() {
-            if let Some(logit) = logits.get_mut(id as usize) {
-                *logit = f32::NEG_INFINITY;
-            }
+        if let Some(steer) = self.steer {
+            steer.apply(logits);
         }
         if let Some(seen) = self.seen {
             seen.penalise(logits, sampling);
@@ -70,6 +70,7 @@ impl Past<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::{Control, Decision, NotBefore, Now};
     use serde::Deserialize;
 
     /// Written by `tests/golden/penalties.py`.
@@ -106,10 +107,12 @@ mod tests {
             };
             let mut seen = Seen::in_prompt(&case.prompt);
             case.answer.iter().for_each(|&id| seen.push(id));
-            let is_early = case.answer.len() < case.min_tokens;
-            let forbidden = if is_early { [case.end_ids.as_slice(), &[]] } else { [&[][..]; 2] };
+            let mut control = NotBefore { tokens: case.min_tokens, ids: case.end_ids };
+            let mut steer = Steer::default();
+            let now = Now { prompt: &case.prompt, answer: &case.answer, logits: &case.logits, probed: None };
+            assert_eq!(control.decide(&now, &mut steer), Ok(Decision::Choose));
             let mut logits = case.logits.clone();
-            Past { seen: Some(&seen), forbidden }.alter(&mut logits, &sampling);
+            Past { seen: Some(&seen), steer: Some(&steer) }.alter(&mut logits, &sampling);
             for (id, (ours, theirs)) in logits.iter().zip(&case.altered).enumerate() {
                 let theirs = theirs.unwrap_or(f32::NEG_INFINITY);
                 assert!(*ours == theirs || (ours - theirs).abs() < 1e-5, "id {id}: {ours} {theirs}");

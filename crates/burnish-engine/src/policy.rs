@@ -2,10 +2,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use burnish_core::{
-    Abilities, Answered, Policy, PolicyError, Sampled, Sampling, StopReason, Trace, Turn, TurnId, TurnOutput,
+    Abilities, Answered, Grammar, Policy, PolicyError, Sampled, Sampling, StopReason, Trace, Turn, TurnId,
+    TurnOutput,
 };
 use burnish_model::{Chat, ChatError, Model};
 
+use crate::control::Control;
+use crate::grammar::{GrammarError, Grammars, Held};
 use crate::{EngineError, Generated, Limits, Request, RequestId, Sampler, Stats};
 
 /// A model in this process, spoken to through its chat format: an open batch over one snapshot of its weights.
@@ -20,6 +23,10 @@ pub struct LocalPolicy {
     end_ids: Arc<[u32]>,
     /// Made with the first turn.
     sampler: Option<Sampler>,
+    /// Made with the first turn that is held to a grammar.
+    grammars: Option<Grammars>,
+    /// What the last such turn began with.
+    held: Option<(Grammar, Held)>,
     asked: BTreeMap<RequestId, Asked>,
     over: Vec<Answered>,
     submitted: u64,
@@ -46,6 +53,8 @@ impl LocalPolicy {
             limits: Limits::default(),
             end_ids: chat.end_ids().into(),
             sampler: None,
+            grammars: None,
+            held: None,
             asked: BTreeMap::new(),
             over: Vec::new(),
             submitted: 0,
@@ -66,6 +75,7 @@ impl LocalPolicy {
     /// Submits the request for a turn; gives the trace with its prompt at the head.
     fn begin(&mut self, turn: &Turn) -> Result<(RequestId, Trace), PolicyError> {
         let (trace, request) = self.read(turn)?;
+        let controls = self.controls(&turn.sampling)?;
         let failed = |error: EngineError| PolicyError::Failed(error.to_string());
         let sampler = match &mut self.sampler {
             Some(sampler) => sampler,
@@ -75,7 +85,25 @@ impl LocalPolicy {
                 none.insert(sampler.map_err(failed)?)
             }
         };
-        Ok((sampler.submit(request).map_err(failed)?, trace))
+        Ok((sampler.submit_under(request, controls).map_err(failed)?, trace))
+    }
+
+    /// Who decides over an answer.
+    fn controls(&mut self, sampling: &Sampling) -> Result<Vec<Box<dyn Control>>, PolicyError> {
+        let Some(grammar) = &sampling.grammar else { return Ok(Vec::new()) };
+        let failed = |error: GrammarError| PolicyError::Failed(format!("sampling.grammar: {error}"));
+        if self.held.as_ref().is_none_or(|(of, _)| of != grammar) {
+            let grammars = match &mut self.grammars {
+                Some(grammars) => grammars,
+                none => {
+                    let ids = self.model.vocab().len();
+                    none.insert(Grammars::new(&self.chat.tokenizer, &self.end_ids, ids).map_err(failed)?)
+                }
+            };
+            self.held = Some((grammar.clone(), grammars.start(grammar).map_err(failed)?));
+        }
+        let begun = self.held.iter().map(|(_, held)| Box::new(held.anew()) as Box<dyn Control>);
+        Ok(begun.collect())
     }
 
     /// The trace with the prompt of the turn at its head, and the request for the answer.

@@ -109,6 +109,8 @@ pub struct Stats {
     pub prompt_tokens_read: usize,
     /// Tokens sampled.
     pub sampled_tokens: usize,
+    /// Tokens sampled in answers to probes.
+    pub probe_tokens: usize,
     /// Decoding steps, each one pass over the sequences that were active.
     pub steps: usize,
     /// Times that a request had a place in the batch but no room in the cache, and waited.
@@ -126,6 +128,7 @@ impl AddAssign for Stats {
         self.prompt_tokens += other.prompt_tokens;
         self.prompt_tokens_read += other.prompt_tokens_read;
         self.sampled_tokens += other.sampled_tokens;
+        self.probe_tokens += other.probe_tokens;
         self.steps += other.steps;
         self.waits += other.waits;
         self.preemptions += other.preemptions;

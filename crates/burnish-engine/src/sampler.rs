@@ -1,10 +1,11 @@
 //! An open batch: requests come and go while it decodes.
 
+mod probe;
 mod prompts;
 mod round;
 mod schedule;
 
-use burnish_core::{SamplingError, TokenLogprobs, rng};
+use burnish_core::{SamplingError, StopReason, rng};
 use burnish_model::{Model, Tokenizer};
 use burnish_tensor::{Draw, Drawn, HeadShape, Landing, PagedCache, Prepacked, Tape, Var, Workers, in_pool};
 use rayon::prelude::*;
@@ -12,8 +13,9 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Next};
 use crate::cache::{Cache, Decode, Run};
+use crate::control::Control;
 use crate::pages::{PageShape, Pool, pages_of};
 use crate::request::answer_rows_max;
 use crate::tree::Tree;
@@ -23,9 +25,6 @@ use round::{Round, weight_bytes};
 
 /// Sequences of a shard at least: a thread that reads all weights for fewer had better read half of them.
 const SHARD_ROWS_MIN: usize = 4;
-
-/// A token, and what was asked about its distribution.
-type Chosen = (Choice, Option<TokenLogprobs>);
 
 /// A request that is over, and how.
 pub type Ended = (RequestId, Result<Generated, EngineError>);
@@ -128,12 +127,24 @@ impl Sampler {
     /// # Errors
     /// If it is out of range (empty or overlong prompt, unknown id, sampling parameters) or could never fit into the cache.
     pub fn submit(&mut self, request: Request) -> Result<RequestId, EngineError> {
+        self.submit_under(request, Vec::new())
+    }
+
+    /// The same, of one over which others decide, one after the other.
+    ///
+    /// # Errors
+    /// As [`Sampler::submit`]; the cache must have room for the longest probe, too.
+    pub fn submit_under(
+        &mut self,
+        request: Request,
+        controls: Vec<Box<dyn Control>>,
+    ) -> Result<RequestId, EngineError> {
         let id = RequestId(self.next_id);
-        self.check(id.index(), &request)?;
+        self.check(id.index(), &request, &controls)?;
         self.next_id += 1;
         let prompt = self.prompts.wait(Arc::from(&*request.prompt), id);
         self.stats.prompt_tokens += prompt.len();
-        self.waiting.insert(id, Answer::new(id, request, prompt, self.tokenizer.as_ref()));
+        self.waiting.insert(id, Answer::new(id, request, prompt, self.tokenizer.as_ref(), controls));
         Ok(id)
     }
 
@@ -179,7 +190,12 @@ impl Sampler {
         Ok(std::mem::take(&mut self.ended))
     }
 
-    fn check(&self, request: usize, asked: &Request) -> Result<(), EngineError> {
+    fn check(
+        &self,
+        request: usize,
+        asked: &Request,
+        controls: &[Box<dyn Control>],
+    ) -> Result<(), EngineError> {
         let Request { prompt, sampling, .. } = asked;
         let vocab_size = self.model.vocab().len();
         let tokens_max = self.context_tokens_max.saturating_sub(1);
@@ -202,7 +218,9 @@ impl Sampler {
             return Err(EngineError::NoTokenizer { request });
         }
         let answer_rows = answer_rows_max(sampling, tokens, self.context_tokens_max);
-        let pages = pages_of(tokens) + pages_of(answer_rows);
+        let probe_rows = controls.iter().map(|control| control.probe_tokens_max()).max().unwrap_or(0);
+        let probe_pages = if probe_rows > 0 { pages_of(answer_rows + probe_rows) } else { 0 };
+        let pages = pages_of(tokens) + pages_of(answer_rows) + probe_pages;
         let page_bytes = self.pool.shape.bytes();
         if pages > self.limits.cache_bytes / page_bytes {
             return Err(EngineError::CacheTooSmall {
@@ -226,7 +244,8 @@ impl Sampler {
         self.stats.recomputed_tokens +=
             sequences.iter().map(|sequence| sequence.unread().len() - 1).sum::<usize>();
         let share = sequences.len().div_ceil(self.choosers.len());
-        if share < SHARD_ROWS_MIN || !self.model.params.device().is_cpu() {
+        let is_probing = sequences.iter().any(|sequence| sequence.answer.probe_tokens_max() > 0);
+        if share < SHARD_ROWS_MIN || is_probing || !self.model.params.device().is_cpu() {
             return self.step_together(sequences);
         }
         // Each thread reads all weights for its own sequences: nobody waits for anybody until the end of the round.
@@ -252,7 +271,7 @@ impl Sampler {
     fn step_together(&mut self, mut sequences: Vec<Sequence>) -> Result<(), EngineError> {
         let logits = self.forward(&mut sequences, Workers::Pool);
         let rows: Vec<usize> = (0..sequences.len()).collect();
-        let choices = self.choose(&sequences, logits, &rows)?;
+        let choices = self.choose(&mut sequences, logits, &rows)?;
         self.stats.steps += 1;
         self.steps_ahead -= 1;
         self.extend(sequences, choices);
@@ -298,23 +317,29 @@ impl Sampler {
     }
 
     /// Appends its choice to each of `sequences`; those that have not ended then are active.
-    fn extend(&mut self, sequences: Vec<Sequence>, choices: Vec<Option<Chosen>>) {
+    fn extend(&mut self, sequences: Vec<Sequence>, choices: Vec<Next>) {
         self.stats.sampled_tokens += sequences.len();
-        for (sequence, choice) in sequences.into_iter().zip(choices) {
-            match self.push(sequence, choice) {
+        for (sequence, next) in sequences.into_iter().zip(choices) {
+            match self.push(sequence, next) {
                 ControlFlow::Continue(sequence) => self.active.push(sequence),
                 ControlFlow::Break(ended) => self.ended.push(ended),
             }
         }
     }
 
-    /// Appends a choice to a sequence, with which it may end. `None` stands for logits that are no distribution.
-    fn push(&self, mut sequence: Sequence, choice: Option<Chosen>) -> ControlFlow<Ended, Sequence> {
+    /// Appends what comes next to a sequence, with which it may end.
+    fn push(&self, mut sequence: Sequence, next: Next) -> ControlFlow<Ended, Sequence> {
         let answer = &mut sequence.answer;
         let id = answer.id;
-        let Some((choice, details)) = choice else {
-            let error = EngineError::NotFinite { request: id.index(), position: answer.ids.len() };
-            return ControlFlow::Break((id, Err(error)));
+        let (choice, details) = match next {
+            Next::Token(choice, details) => (choice, details),
+            Next::Stop => return ControlFlow::Break((id, Ok(answer.end(StopReason::Control, None)))),
+            Next::Failed(error) => return ControlFlow::Break((id, Err(error))),
+            Next::Probe(_) => {
+                let problem = "it asked for a probe without having said so (`probe_tokens_max`)".into();
+                let (request, position) = (id.index(), answer.sampled());
+                return ControlFlow::Break((id, Err(EngineError::Control { request, position, problem })));
+            }
         };
         match answer.push(choice, details, self.context_tokens_max) {
             Ok(ControlFlow::Continue(())) => ControlFlow::Continue(sequence),
@@ -326,35 +351,52 @@ impl Sampler {
     /// Chooses the next token of each sequence, from its row of `logits` `[_, V]`.
     fn choose(
         &mut self,
-        sequences: &[Sequence],
+        sequences: &mut [Sequence],
         logits: Var,
         rows: &[usize],
-    ) -> Result<Vec<Option<Chosen>>, EngineError> {
+    ) -> Result<Vec<Next>, EngineError> {
         if let Some(draws) = self.draws(sequences, rows) {
             let drawn = burnish_tensor::draw(logits, self.model.vocab(), &draws)?;
-            let choice = |(draw, drawn): (&Draw, Option<Drawn>)| {
-                let Drawn { id, logprob } = drawn?;
+            let next = |((draw, drawn), sequence): ((&Draw, Option<Drawn>), &Sequence)| {
+                let (request, position) = (sequence.answer.id.index(), sequence.answer.sampled());
+                let Some(Drawn { id, logprob }) = drawn else {
+                    return Next::Failed(EngineError::NotFinite { request, position });
+                };
                 let behavior_logprob = if draw.temperature == 0.0 { 0.0 } else { logprob };
-                Some((Choice { id, logprob, behavior_logprob }, None))
+                Next::Token(Choice { id, logprob, behavior_logprob }, None)
             };
-            return Ok(draws.iter().zip(drawn).map(choice).collect());
+            return Ok(draws.iter().zip(drawn).zip(&*sequences).map(next).collect());
         }
         let mut landing = std::mem::take(&mut self.landing);
         let logits = landing.read(&logits)?;
-        let vocab_size = self.model.vocab().len();
+        let model = Arc::clone(&self.model);
+        let vocab = model.vocab();
+        let vocab_size = vocab.len();
         let share = sequences.len().div_ceil(self.choosers.len()).max(1);
         let mut choosers = std::mem::take(&mut self.choosers);
-        let parts = sequences.par_chunks(share).zip(rows.par_chunks(share)).zip(&mut choosers);
+        let parts = sequences.par_chunks_mut(share).zip(rows.par_chunks(share)).zip(&mut choosers);
+        let row = |row: usize| &logits[row * vocab_size..][..vocab_size];
         let chosen: Vec<Vec<_>> = parts
             .map(|((sequences, rows), chooser)| {
-                let row = |row: usize| &logits[row * vocab_size..][..vocab_size];
-                let pairs = sequences.iter().zip(rows);
-                pairs.map(|(sequence, &at)| self.choose_one(sequence, row(at), chooser)).collect()
+                let pairs = sequences.iter_mut().zip(rows);
+                pairs.map(|(sequence, &at)| sequence.answer.next(row(at), vocab, chooser)).collect()
             })
             .collect();
+        let mut chosen: Vec<Next> = chosen.into_iter().flatten().collect();
+        for ((sequence, &at), next) in sequences.iter_mut().zip(rows).zip(&mut chosen) {
+            while let Next::Probe(probe) = next {
+                *next = match self.probe(sequence, probe.clone(), &mut choosers[0])? {
+                    Ok(probed) => {
+                        sequence.answer.hear(probed);
+                        sequence.answer.next(row(at), vocab, &mut choosers[0])
+                    }
+                    Err(error) => Next::Failed(error),
+                };
+            }
+        }
         self.choosers = choosers;
         self.landing = landing;
-        Ok(chosen.into_iter().flatten().collect())
+        Ok(chosen)
     }
 
     /// What a GPU is asked, if it has the logits and can choose by itself: at a temperature, from the whole vocabulary.
@@ -366,19 +408,13 @@ impl Sampler {
             let answer = &sequence.answer;
             let sampling = &answer.sampling;
             let is_plain = !sampling.is_truncating()
-                && !answer.past().is_altering(sampling)
+                && !sampling.is_penalising()
+                && !answer.is_controlled()
                 && sampling.logprobs.is_none();
             let uniform = rng::uniform(answer.seed, answer.ids.len() as u64);
             is_plain.then_some(Draw { row, temperature: sampling.temperature, uniform })
         };
         sequences.iter().zip(rows).map(draw).collect()
-    }
-
-    fn choose_one(&self, sequence: &Sequence, logits: &[f32], chooser: &mut Chooser) -> Option<Chosen> {
-        let answer = &sequence.answer;
-        let uniform = rng::uniform(answer.seed, answer.ids.len() as u64);
-        let choice = chooser.choose(logits, self.model.vocab(), &answer.sampling, answer.past(), uniform)?;
-        Some((choice, answer.sampling.logprobs.map(|n| chooser.details(logits, choice, n))))
     }
 }
 

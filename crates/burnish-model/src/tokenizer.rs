@@ -112,6 +112,11 @@ impl Tokenizer {
         self.inner.decode(ids, skip_special).map_err(failed)
     }
 
+    /// `tokenizer.json`.
+    pub fn json(&self) -> &str {
+        &self.json
+    }
+
     /// The id of a token, given as it stands in `tokenizer.json`.
     pub fn token_id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)

@@ -67,9 +67,9 @@ impl Sampler {
             round.steps += 1;
             round.sampled_tokens += round.sequences.len();
             let rows = logits.data().chunks_exact(logits.cols());
-            for (sequence, logits) in std::mem::take(&mut round.sequences).into_iter().zip(rows) {
-                let choice = self.choose_one(&sequence, logits, chooser);
-                match self.push(sequence, choice) {
+            for (mut sequence, logits) in std::mem::take(&mut round.sequences).into_iter().zip(rows) {
+                let next = sequence.answer.next(logits, self.model.vocab(), chooser);
+                match self.push(sequence, next) {
                     ControlFlow::Continue(sequence) => round.sequences.push(sequence),
                     ControlFlow::Break(ended) => round.ended.push(ended),
                 }

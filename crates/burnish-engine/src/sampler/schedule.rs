@@ -92,13 +92,15 @@ impl Sampler {
         let mut begun: BTreeSet<&[u32]> = BTreeSet::new();
         let mut joining = Joining { requests: Vec::new(), stalled: None };
         let mut recomputed = 0;
+        let mut probe_pages = self.probe_pages();
         for (&id, answer) in self.waiting.iter().take(places) {
             let prompt = &answer.prompt;
             let prompt_pages =
                 if prompts.contains(prompt) { 0 } else { self.prompt_pages(answer, in_use, &mut begun) };
             let pages = prompt_pages + pages_of(self.first_rows(answer));
+            probe_pages = probe_pages.max(answer.probe_pages());
             // With a page left for each that goes on, so that a newcomer is not driven out at once.
-            if pages + self.active.len() + joining.requests.len() > room {
+            if pages + self.active.len() + joining.requests.len() + probe_pages > room {
                 joining.stalled = Some(id);
                 break;
             }
@@ -199,7 +201,7 @@ impl Sampler {
             let hidden = tape.external(rows.len(), hidden.len() / rows.len(), hidden);
             let logits = self.model.logits(&mut tape, &hidden);
             drop(tape);
-            let choices = self.choose(&fresh, logits, &picks)?;
+            let choices = self.choose(&mut fresh, logits, &picks)?;
             self.extend(fresh, choices);
         }
         self.prompts.forget();
@@ -300,12 +302,13 @@ impl Sampler {
 
     /// Makes room: drops a page that nobody uses, else what was read of the prompt that is needed last of those that no active
     /// sequence goes by. `false` if there is none but those that are `pinned`.
-    fn evict(&mut self, pinned: &BTreeSet<Arc<[u32]>>) -> bool {
+    pub(super) fn evict(&mut self, pinned: &BTreeSet<Arc<[u32]>>) -> bool {
         self.tree.evict() || self.prompts.evict(pinned)
     }
 
     /// Sees that every active sequence has room for what it reads next; where the cache has none, the youngest
-    /// leave. The oldest never does: it was checked that each request has room alone.
+    /// leave. The oldest never does: it was checked that each request has room alone. What a probe of one of them takes is
+    /// left free.
     pub(super) fn make_room(&mut self) {
         let mut at = 0;
         while at < self.active.len() {
@@ -313,19 +316,37 @@ impl Sampler {
             if sequence.cache.reserve(sequence.answer.ids.len(), &self.pool) {
                 at += 1;
             } else if !self.evict(&BTreeSet::new()) {
-                let youngest =
-                    (0..self.active.len()).max_by_key(|&index| self.active[index].answer.id).unwrap_or(at);
-                self.preempt(youngest);
-                at -= usize::from(youngest < at);
+                at -= usize::from(self.preempt_youngest() < at);
             }
         }
+        while self.probe_pages() > self.pool.free() {
+            if self.evict(&BTreeSet::new()) {
+                continue;
+            }
+            if self.active.len() == 1 {
+                break;
+            }
+            self.preempt_youngest();
+        }
+    }
+
+    /// Most pages that a probe of an active sequence takes. One is answered after the other.
+    fn probe_pages(&self) -> usize {
+        self.active.iter().map(|sequence| sequence.answer.probe_pages()).max().unwrap_or(0)
+    }
+
+    /// The youngest active sequence leaves; where it stood.
+    fn preempt_youngest(&mut self) -> usize {
+        let youngest = (0..self.active.len()).max_by_key(|&index| self.active[index].answer.id).unwrap_or(0);
+        self.preempt(youngest);
+        youngest
     }
 
     /// How many steps can be done before it must be looked again who is in the batch. Where requests wait it is one, so
     /// that they take a place as soon as it is free; else as many as the cache now makes room for. It follows from the
     /// requests and the limits, and not from how sequences are shared out to threads.
     pub(super) fn look_ahead(&mut self) -> usize {
-        if !self.waiting.is_empty() {
+        if !self.waiting.is_empty() || self.probe_pages() > 0 {
             return 1;
         }
         let rows = |Sequence { answer, .. }: &Sequence| {

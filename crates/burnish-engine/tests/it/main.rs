@@ -7,6 +7,7 @@
 )]
 
 mod common;
+mod control;
 mod generate;
 mod greedy;
 mod memory;

@@ -167,7 +167,7 @@ fn penalties_go_by_the_prompt_and_the_answer_so_far_and_the_record_by_neither() 
         let mut seen = Seen::in_prompt(&request.prompt);
         for (i, &id) in answer.ids.iter().enumerate() {
             let row = &logits[(request.prompt.len() + i - 1) * VOCAB..][..VOCAB];
-            let past = Past { seen: Some(&seen), forbidden: [&[], &[]] };
+            let past = Past { seen: Some(&seen), steer: None };
             let uniform = burnish_core::rng::uniform(request.seed, i as u64);
             let expected = chooser.choose(row, model.vocab(), &sampling, past, uniform).unwrap();
             let details = chooser.details(row, expected, 4);

@@ -2,6 +2,7 @@
 
 use burnish_core::SamplingError;
 use burnish_core::names::nearest;
+use burnish_engine::check_grammar;
 use burnish_env::EnvError;
 use burnish_model::ModelConfig;
 use burnish_rl::advantage::AdvantageConfig;
@@ -61,6 +62,12 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
     ranges.holds("rollout.temperature", samples, "must be above 0: the trainer divides by it too")?;
     ranges.sampling("rollout", rollout.sampling().check(), "")?;
     ranges.sampling("eval", eval.sampling(rollout).check(), "")?;
+    for (table, grammar) in [("rollout", &rollout.grammar), ("eval", &eval.grammar)] {
+        let problem = grammar.as_ref().and_then(|grammar| check_grammar(grammar).err());
+        if let Some(problem) = problem {
+            return Err(source.refused(&format!("{table}.grammar"), problem.to_string()));
+        }
+    }
     evaluations::check(&eval.also, source)?;
     for (name, weight) in &recipe.reward.weights {
         ranges.holds(&format!("reward.weights.{name}"), weight.is_finite(), "must be a finite number")?;

@@ -1,6 +1,6 @@
 //! How episodes are sampled, in training and in evaluation.
 
-use burnish_core::Sampling;
+use burnish_core::{Grammar, Sampling};
 use burnish_engine::Limits;
 use burnish_env::rollout::Overlong;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,10 @@ pub struct RolloutSection {
     pub presence_penalty: f32,
     /// Is taken off the logits of what stands in the answer, once for each time; 0 is off.
     pub frequency_penalty: f32,
-    /// Lets GRPO train on answers that penalties or `min_tokens` made others than the policy's own. Nothing
+    /// What answers are held to: `{ json_schema = { ... } }` or `{ regex = "..." }`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grammar: Option<Grammar>,
+    /// Lets GRPO train on answers that penalties, `min_tokens` or a grammar made others than the policy's own. Nothing
     /// corrects for the difference.
     pub allow_off_policy: bool,
     /// Most answers in one episode.
@@ -69,6 +72,7 @@ impl Default for RolloutSection {
             repetition_penalty: 1.0,
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
+            grammar: None,
             allow_off_policy: false,
             turns_max: 8,
             overlong: Overlong::Refuse,
@@ -90,6 +94,7 @@ impl RolloutSection {
             repetition_penalty: self.repetition_penalty,
             presence_penalty: self.presence_penalty,
             frequency_penalty: self.frequency_penalty,
+            grammar: self.grammar.clone(),
             ..Sampling::at(self.temperature, self.tokens_max)
         }
     }
@@ -132,6 +137,9 @@ pub struct EvalSection {
     pub presence_penalty: f32,
     /// As `rollout.frequency_penalty`.
     pub frequency_penalty: f32,
+    /// As `rollout.grammar`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grammar: Option<Grammar>,
     /// Is a draft made first, where the plan has drafts? Its tokens are counted as the answer's.
     pub draft: bool,
     /// Is it asked of every right answer whether, stated in the task turned round, it leads back? That is the flag `cycle`.
@@ -160,6 +168,7 @@ impl Default for EvalSection {
             repetition_penalty: 1.0,
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
+            grammar: None,
             draft: false,
             cycle: false,
             config: None,
@@ -181,6 +190,7 @@ impl EvalSection {
             repetition_penalty: self.repetition_penalty,
             presence_penalty: self.presence_penalty,
             frequency_penalty: self.frequency_penalty,
+            grammar: self.grammar.clone(),
             ..Sampling::at(self.temperature, rollout.tokens_max)
         }
     }
@@ -214,6 +224,8 @@ mod tests {
             "eval.repetition_penalty=2",
             "eval.presence_penalty=-1",
             "eval.frequency_penalty=1",
+            "rollout.grammar={regex=\"[a-z]+\"}",
+            "eval.grammar={json_schema={type=\"object\", maxProperties=2}}",
         ];
         let error = read(SMALL, &keys).unwrap_err();
         assert!(error.contains("`rollout.repetition_penalty` must be 1"), "{error}");
@@ -226,6 +238,7 @@ mod tests {
             repetition_penalty: 1.25,
             presence_penalty: 0.5,
             frequency_penalty: -0.5,
+            grammar: Some(Grammar::Regex("[a-z]+".into())),
             ..ends.clone()
         };
         assert_eq!(recipe.rollout.sampling(), trained);
@@ -238,6 +251,7 @@ mod tests {
             repetition_penalty: 2.0,
             presence_penalty: -1.0,
             frequency_penalty: 1.0,
+            grammar: Some(Grammar::JsonSchema(serde_json::json!({"type": "object", "maxProperties": 2}))),
             ..ends
         };
         assert_eq!(recipe.eval.sampling(&recipe.rollout), evaluated);

@@ -1,0 +1,119 @@
+//! Answers that are held to a JSON schema or a regular expression, by `llguidance`.
+
+use std::sync::Arc;
+
+use burnish_core::Grammar;
+use burnish_model::Tokenizer;
+use llguidance::api::TopLevelGrammar;
+use llguidance::toktrie::{ApproximateTokEnv, SimpleVob, TokEnv, TokRxInfo, TokTrie};
+use llguidance::{Matcher, ParserFactory, token_bytes_from_tokenizer_json};
+
+use crate::control::{Control, Decision, Now, Steer};
+
+/// A grammar can't be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GrammarError {
+    /// It is none.
+    #[error("{0}")]
+    Malformed(String),
+    /// It is not known which bytes the tokens stand for.
+    #[error("the tokenizer can't be used with a grammar: {0}")]
+    Tokenizer(String),
+}
+
+/// Checks a grammar, whatever the tokenizer.
+///
+/// # Errors
+/// If it is none, or asks for what is not supported.
+pub fn check_grammar(grammar: &Grammar) -> Result<(), GrammarError> {
+    let bytes = ApproximateTokEnv::single_byte_env();
+    Grammars::over(&bytes)?.start(grammar).map(drop)
+}
+
+/// Makes matchers over one tokenizer.
+pub(crate) struct Grammars {
+    factory: ParserFactory,
+}
+
+impl Grammars {
+    /// Over a tokenizer, with ids that end an answer. Ids of a vocabulary of `ids` that the tokenizer does not have never come.
+    ///
+    /// # Errors
+    /// If its tokens are not known as bytes.
+    pub(crate) fn new(tokenizer: &Tokenizer, end_ids: &[u32], ids: usize) -> Result<Self, GrammarError> {
+        let problem = |problem: &dyn ToString| GrammarError::Tokenizer(problem.to_string());
+        let Some(&end) = end_ids.first() else {
+            return Err(problem(&"no id ends an answer"));
+        };
+        let json = serde_json::from_str(tokenizer.json()).map_err(|error| problem(&error))?;
+        let mut words = token_bytes_from_tokenizer_json(&json).map_err(|error| problem(&error))?;
+        words.resize(ids, Vec::new());
+        let trie = TokTrie::from(&TokRxInfo::new(ids as u32, end), &words).with_eos_tokens(end_ids);
+        let bytes: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
+        Grammars::over(&bytes)
+    }
+
+    fn over(bytes: &TokEnv) -> Result<Self, GrammarError> {
+        let factory = ParserFactory::new_simple(bytes);
+        let mut factory = factory.map_err(|error| GrammarError::Tokenizer(error.to_string()))?;
+        factory.quiet();
+        Ok(Grammars { factory })
+    }
+
+    /// Who holds an answer to `grammar`.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub(crate) fn start(&self, grammar: &Grammar) -> Result<Held, GrammarError> {
+        let top = match grammar {
+            Grammar::JsonSchema(schema) => TopLevelGrammar::from_json_schema(schema.clone()),
+            Grammar::Regex(regex) => TopLevelGrammar::from_regex(regex),
+        };
+        let mut matcher = Matcher::new(self.factory.create_parser(top));
+        match matcher.get_error() {
+            Some(error) => Err(GrammarError::Malformed(error)),
+            None => {
+                // Some of what is wrong is found when the first token is asked for.
+                matcher.compute_mask_or_eos().map_err(|error| GrammarError::Malformed(error.to_string()))?;
+                Ok(Held { matcher, read: 0 })
+            }
+        }
+    }
+}
+
+/// Holds an answer to its grammar.
+pub(crate) struct Held {
+    matcher: Matcher,
+    /// Tokens of the answer that the matcher knows.
+    read: usize,
+}
+
+impl Held {
+    /// One for another answer, before its first token.
+    pub(crate) fn anew(&self) -> Self {
+        Held { matcher: self.matcher.deep_clone(), read: 0 }
+    }
+}
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Held").field("read", &self.read).finish_non_exhaustive()
+    }
+}
+
+impl Control for Held {
+    fn decide(&mut self, now: &Now<'_>, steer: &mut Steer) -> Result<Decision, String> {
+        let problem = |error: &dyn ToString| format!("sampling.grammar: {}", error.to_string());
+        for &id in &now.answer[self.read..] {
+            // Behind the end of the text only an end token comes, which ends the answer unless it is like all others.
+            if self.matcher.is_stopped() {
+                return Ok(Decision::Stop);
+            }
+            self.matcher.consume_token(id).map_err(|error| problem(&error))?;
+        }
+        self.read = now.answer.len();
+        let mask: SimpleVob = self.matcher.compute_mask_or_eos().map_err(|error| problem(&error))?;
+        steer.allow_bits(mask.as_slice());
+        Ok(Decision::Choose)
+    }
+}

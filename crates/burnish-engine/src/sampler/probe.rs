@@ -1,0 +1,75 @@
+//! Side answers: what the model says to a question behind an answer that goes on without it.
+
+use burnish_tensor::Workers;
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use super::{Sampler, Sequence};
+use crate::answer::Next;
+use crate::control::{Probe, Probed};
+use crate::{Chooser, EngineError};
+
+impl Sampler {
+    /// Answers a probe of `asking`, which stays as it is. What fails is that sequence's alone, unless a GPU does.
+    pub(super) fn probe(
+        &mut self,
+        asking: &Sequence,
+        probe: Probe,
+        chooser: &mut Chooser,
+    ) -> Result<Result<Probed, EngineError>, EngineError> {
+        if let Err(problem) = self.check_probe(asking, &probe) {
+            let (request, position) = (asking.answer.id.index(), asking.answer.sampled());
+            return Ok(Err(EngineError::Control { request, position, problem }));
+        }
+        let rows = asking.answer.ids.len() + probe.ids.len() + probe.sampling.tokens_max;
+        let mut cache = asking.cache.fork();
+        while !cache.reserve(rows, &self.pool) {
+            if !self.evict(&BTreeSet::new()) {
+                let (request, position) = (asking.answer.id.index(), asking.answer.sampled());
+                let problem = "the cache has no room for its probe".into();
+                return Ok(Err(EngineError::Control { request, position, problem }));
+            }
+        }
+        cache.copy(&asking.cache);
+        let mut sides = vec![Sequence { answer: asking.answer.beside(probe), cache }];
+        loop {
+            let logits = self.forward(&mut sides, Workers::Pool);
+            let logits = self.landing.read(&logits)?;
+            let Some(mut side) = sides.pop() else { return Ok(Ok(Probed::default())) };
+            let next = side.answer.next(logits, self.model.vocab(), chooser);
+            if let Next::Token(..) = next {
+                self.stats.probe_tokens += 1;
+            }
+            match self.push(side, next) {
+                ControlFlow::Continue(side) => sides.push(side),
+                ControlFlow::Break((_, answer)) => {
+                    return Ok(answer.map(|answer| Probed { ids: answer.ids, logprobs: answer.logprobs }));
+                }
+            }
+        }
+    }
+
+    fn check_probe(&self, asking: &Sequence, probe: &Probe) -> Result<(), String> {
+        probe.sampling.check().map_err(|error| format!("its probe: {error}"))?;
+        if probe.ids.is_empty() {
+            return Err("its probe reads nothing; give it at least one id".into());
+        }
+        let vocab_size = self.model.vocab().len();
+        if let Some(id) = probe.ids.iter().find(|&&id| id as usize >= vocab_size) {
+            return Err(format!("its probe reads id {id}, but the model knows ids below {vocab_size}"));
+        }
+        let answer = &asking.answer;
+        let (asked, said) = (probe.ids.len() + probe.sampling.tokens_max, answer.probe_tokens_max());
+        if asked > said {
+            return Err(format!("its probe takes {asked} tokens, but it said {said} (`probe_tokens_max`)"));
+        }
+        let tokens = answer.prompt.len() + answer.ids.len() + asked;
+        if tokens > self.context_tokens_max {
+            return Err(format!(
+                "with its probe it has {tokens} tokens, but at most {} fit",
+                self.context_tokens_max
+            ));
+        }
+        Ok(())
+    }
+}
