@@ -54,11 +54,13 @@ pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
         "multiplied" if right.get(1..3) == Some(&["by", "itself"]) => Some((After::Power(2), 3)),
         "below" if right.get(1) == Some(&"zero") => Some((After::Times(-1, 1), 2)),
         "to" if right.get(1) == Some(&"the") => {
-            let ordinals =
-                ["second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
-            let power = right.get(2).and_then(|word| ordinals.iter().position(|ordinal| ordinal == word))?;
-            Some((After::Power(power as i64 + 2), 3))
+            ordinal(right.get(2)?).map(|power| (After::Power(power), 3))
         }
+        "raised" if right.get(1..3) == Some(&["to", "the"]) => {
+            ordinal(right.get(3)?).map(|power| (After::Power(power), 4))
+        }
+        // "The odds are 7 to one."
+        "to" if right.len() == 2 && NUMERALS.contains(&right[1]) => Some((After::Unclear, 2)),
         "half" if right.get(1) == Some(&"dozen") => Some((After::Times(6, 1), 2)),
         "factorial" | "fold" | "ths" | "something" | "odd" | "mod" | "modulo" | "point" | "choose" => {
             one(After::Unclear)
@@ -86,11 +88,19 @@ pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
                     | "four"
                     | "five"
                     | "ten"
-            ) || word.ends_with("er");
+            ) || (word.ends_with("er")
+                && !matches!(word, "over" | "per" | "after" | "under" | "together" | "altogether" | "ever" | "later"));
             multiplies.then_some((After::Unclear, 2))
         }
         _ => None,
     }
+}
+
+/// The exponent that an ordinal names: "to the third".
+fn ordinal(word: &str) -> Option<i64> {
+    const ORDINALS: &[&str] =
+        &["second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
+    ORDINALS.iter().position(|ordinal| *ordinal == word).map(|at| at as i64 + 2)
 }
 
 /// Whether the words after a number and a verb call it a bound: "7 is a lower bound", "7 is the least it can be".
@@ -126,7 +136,13 @@ pub(super) fn is_bound_after(right: &[&str]) -> bool {
         "as a factor|divisor|multiple|digit|root",
         "or else more|less|fewer",
         "and change",
-        "or possibly|maybe|perhaps|even more|less|fewer|another|higher|lower|something",
+        "or possibly|maybe|perhaps|even|nothing|none|nobody|something|anything|else|twice|double|triple|half|its|not|neither|no",
+        "or the other|opposite|next|reverse",
+        "and its double|half|negative|opposite|square|reciprocal|inverse|successor|third|triple",
+        "upwards|upward|onwards|onward",
+        "less the|his|her|their|its|my|our|what|whatever|any",
+        "apart|aside from",
+        "times two|three|four|five|six|seven|eight|nine|ten|the|that|this|its|his|her|their|what",
     ];
     (0..right.len().min(4)).any(|at| {
         let rest = &right[at..];
@@ -142,7 +158,7 @@ pub(super) fn is_bound_after(right: &[&str]) -> bool {
                 && at == 0
                 && COPULAS.contains(&rest[1]))
             && !right[..at].iter().any(|word| COPULAS.contains(word) || CLAUSES.contains(word))
-    })
+    }) || starts_with(right, "too high|low|big|small|large|long|short")
 }
 
 /// Whether a participle behind a number goes on with how much it is changed by: "75 reduced by a third", "75 cut in half".

@@ -10,7 +10,7 @@ use super::term::{Term, words_from};
 
 use super::tokens::{Kind, Token, scaled};
 
-use super::{negation, words};
+use super::{negation, retraction, sequel, words};
 
 use crate::syntax::{Expr, Value};
 
@@ -85,7 +85,12 @@ pub(super) fn claim(
         && right.len() > 1;
     let is_list_of =
         is_summand || term.items > 1 && sums && matches!(left.last(), Some(&("of" | "between" | "the")));
-    if is_list_of || is_called_bound(&right) || words::is_bound(&left) || is_bound_after(&right) {
+    // "between nothing and 18"
+    let is_upper_end = left
+        .iter()
+        .rposition(|word| *word == "between")
+        .is_some_and(|at| left.ends_with(&["and"]) && left.len() - at <= 5 && left.len() - at > 2);
+    if is_upper_end || is_list_of || is_called_bound(&right) || words::is_bound(&left) || is_bound_after(&right) {
         value = None;
     }
     let is_after_word = index > 0 && matches!(tokens[index - 1].kind, Kind::Word(_));
@@ -140,6 +145,8 @@ pub(super) fn claim(
     let is_numbered = matches!(
         left[..],
         [.., "wears" | "wore" | "jersey" | "bus" | "room" | "house" | "phone" | "player", "number"]
+            | [.., "in" | "of" | "into", "grade"]
+            | [.., "room" | "house" | "phone" | "flight" | "jersey" | "account", "number", "is" | "was"]
     );
     let is_compound = term.is_part && matches!(left.last(), Some(&("the" | "this" | "his" | "her" | "that")));
     if is_planned
@@ -148,7 +155,9 @@ pub(super) fn claim(
         || is_compound
         || left.last().is_some_and(|word| LABELS.contains(word))
         || is_operand(&left, &right)
+        || (!matches!(value, Some(Value::Chain(..))) && is_worked_with(&left, clause))
         || (words::is_start(&left) && !term.is_change)
+        || clause.is_helpless
     {
         rank = Rank::Condition;
     }
@@ -197,6 +206,21 @@ pub(super) fn claim(
         rank = Rank::Condition;
     }
     let said = named(tokens, term.next);
+    let is_provisional = clause.is_provisional
+        || left.windows(2).any(|pair| {
+            matches!(
+                pair,
+                ["might" | "may" | "could" | "would" | "should" | "it'd", "be" | "have" | "well" | "also" | "equal" | "come" | "look" | "seem"]
+            )
+        })
+        || matches!(right[..], ["might" | "may" | "could" | "would" | "should", "be" | "have" | "well", ..]);
+    let rest = words_behind(tokens, term.next);
+    is_negated |= clause.is_wrongly || retraction::is_denied_for_error(&rest);
+    let mut clauses = rest.split(|word| *word == ",").skip(1);
+    let is_else = clauses.any(|clause| sequel::names_other(clause) || retraction::gives_up(clause));
+    if is_else || retraction::is_other_case(&rest) || (is_provisional && retraction::is_contrast(&rest)) {
+        value = None;
+    }
     Claim {
         value,
         start: tokens[index].start,
@@ -221,7 +245,23 @@ pub(super) fn claim(
         is_behind: false,
         has_lead: false,
         is_attached: false,
+        is_provisional,
     }
+}
+
+/// The words of the sentence behind a number, where no other number follows; its stops are commas.
+fn words_behind(tokens: &[Token], next: usize) -> Vec<&str> {
+    let rest = tokens.get(next..).unwrap_or_default();
+    if rest.iter().any(|token| matches!(token.kind, Kind::Found(_) | Kind::Sign('='))) {
+        return Vec::new();
+    }
+    rest.iter()
+        .filter_map(|token| match &token.kind {
+            Kind::Word(word) => Some(word.as_str()),
+            Kind::Comma | Kind::Dash | Kind::Semicolon | Kind::Colon | Kind::Open => Some(","),
+            _ => None,
+        })
+        .collect()
 }
 
 /// "75 with 5 added", "75 with 5 apples taken off"
@@ -257,6 +297,24 @@ fn is_operand(left: &[&str], right: &[&str]) -> bool {
     let is_first =
         is_worked(left) && right.iter().take(4).any(|word| matches!(*word, "by" | "from" | "to" | "into"));
     is_first || is_second
+}
+
+/// "Adding four to 11", "now subtract the cost from 18", "the answer is found by squaring 18"
+fn is_worked_with(left: &[&str], clause: &Clause<'_>) -> bool {
+    let glue = left.iter().rev().take_while(|word| words::is_article(word)).count();
+    let is_direct = left[..left.len() - glue].last().is_some_and(|word| {
+        OPERATIONS.contains(word)
+            && (clause.is_work || word.ends_with("ing"))
+            && !matches!(*word, "doubling" | "halving" | "tripling" | "double" | "triple" | "halve")
+    });
+    let is_by = clause.is_work
+        && !left.iter().any(|word| COPULAS.contains(word) || matches!(*word, "get" | "have" | "up"))
+        && match left.last() {
+            Some(&("by" | "from" | "into" | "with")) => true,
+            Some(&"to") => left.iter().any(|word| matches!(*word, "add" | "adding")) || left == ["to"],
+            _ => false,
+        };
+    is_direct || is_by
 }
 
 /// Whether a value is that of one case of several: "7 if it is even and 8 otherwise".

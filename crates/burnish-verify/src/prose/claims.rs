@@ -4,7 +4,9 @@ use super::claim::claim;
 
 use super::clause::Clause;
 use super::lexicon::COPULAS;
-use super::retraction::{BACK, is_corrected, is_taking_back};
+use super::retraction::{BACK, gives_up, is_corrected, is_taking_back};
+
+use super::sentence::words_of;
 
 use super::term::{self, Lead, words_from};
 
@@ -58,6 +60,8 @@ pub(super) struct Claim {
     pub(super) is_attached: bool,
     /// Behind any word of its clause.
     pub(super) has_lead: bool,
+    /// Said with a reservation, which a "but" makes good: "if we ignore the tax it is 7, but".
+    pub(super) is_provisional: bool,
 }
 
 /// The claims of one sentence.
@@ -73,6 +77,10 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
         number: 0,
         is_unreal: false,
         is_unless: false,
+        is_work: false,
+        is_wrongly: false,
+        is_provisional: false,
+        is_helpless: false,
         is_need: false,
         is_change: false,
     };
@@ -128,6 +136,7 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     .left
                     .last()
                     .is_some_and(|word| matches!(*word, "answer" | "ans" | "result" | "total"));
+                clause.is_helpless |= found.is_empty() && gives_up(&words_of(&tokens[..index]));
                 clause.left.clear();
                 clause.has_value = false;
                 clause.is_relative = false;
@@ -225,6 +234,12 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     is_led,
                     is_change: clause.is_change || words::is_change(&clause.left),
                     wants_number,
+                    is_pair: clause.left.iter().rev().take(3).any(|word| {
+                        matches!(
+                            *word,
+                            "between" | "sum" | "difference" | "product" | "average" | "mean" | "ratio" | "quotient"
+                        )
+                    }),
                     has_words: clause.left.iter().any(|word| !words::is_article(word)),
                 };
                 let Some(term) = term::term(tokens, index, lead, text) else {
@@ -318,6 +333,8 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 if is_predicate || is_outdone {
                     claim.rank = claim.rank.min(Rank::Aside);
                 }
+                let is_said_of =
+                    is_said_of || (!is_chain && term::is_compared(&words_from(tokens, term.next)));
                 if clause.is_relative && is_said_of && !found.is_empty() {
                     claim.rank = claim.rank.min(Rank::Aside);
                 }

@@ -1,7 +1,7 @@
 //! The clause that is being read: its words so far, and how much its numbers count.
 
 use super::claims::{Claim, Rank};
-use super::lexicon::{CLAUSES, CONDITIONS, COPULAS, NEGATIONS, REASONS};
+use super::lexicon::{CLAUSES, CONDITIONS, COPULAS, NEGATIONS, OPERATIONS, REASONS};
 use super::words;
 
 /// The clause that is being read.
@@ -26,10 +26,24 @@ pub(super) struct Clause<'a> {
     pub(super) is_change: bool,
     /// Behind "unless".
     pub(super) is_unless: bool,
+    /// It opened with what is to be done: "adding four to", "subtract the cost from".
+    pub(super) is_work: bool,
+    /// The sentence supposes something wrongly: "assuming wrongly that they are red".
+    pub(super) is_wrongly: bool,
+    /// The sentence says what holds with a reservation: "if", "without", "according to".
+    pub(super) is_provisional: bool,
+    /// Behind "I can't work this out;"
+    pub(super) is_helpless: bool,
 }
 
 impl<'a> Clause<'a> {
     pub(super) fn word(&mut self, word: &'a str, after_stop: bool, found: &[Claim], following: &[&str]) {
+        self.is_provisional |= CONDITIONS.contains(&word) && word != "let" || is_reserving(word);
+        self.is_wrongly |= self.rank == Rank::Condition
+            && matches!(word, "wrongly" | "mistakenly" | "incorrectly" | "falsely" | "erroneously");
+        if !self.has_value && self.left.iter().all(|before| is_bidding(before)) && OPERATIONS.contains(&word) {
+            self.is_work = true;
+        }
         let is_first = self.left.is_empty() && !self.has_value;
         let opens = is_first || after_stop;
         let is_all_but = word == "but"
@@ -38,6 +52,12 @@ impl<'a> Clause<'a> {
                 Some(&("anything" | "everything" | "all" | "nothing" | "none" | "any" | "no" | "cannot"))
             ) || matches!(self.left[..], [.., "any" | "every" | "each", _]));
         if is_all_but {
+            self.left.push(word);
+            return;
+        }
+        // "Nobody who checks the numbers would get 36."
+        if matches!(word, "who" | "that" | "which") && matches!(self.left[..], ["nobody" | "none" | "nothing"] | ["no", _])
+        {
             self.left.push(word);
             return;
         }
@@ -158,7 +178,11 @@ impl<'a> Clause<'a> {
                 self.left.push(word);
                 return;
             }
-            let is_reason = starts(REASONS) || matches!(word, "provided");
+            // "They quoted 40, whereas the real cost is 48."
+            let is_contrast = matches!(word, "whereas" | "while" | "though" | "although")
+                && !found.is_empty()
+                && following.iter().take(3).any(|next| matches!(*next, "real" | "actual" | "true" | "correct"));
+            let is_reason = (starts(REASONS) || matches!(word, "provided")) && !is_contrast;
             // A leading preposition is no clause of its own: "With 9 eggs she makes 18."
             if word == "as" && found.is_empty() {
                 self.left.push(word);
@@ -196,11 +220,13 @@ impl<'a> Clause<'a> {
         self.is_unless = false;
         self.is_need = false;
         self.is_change = false;
+        self.is_work = false;
         self.number += 1;
     }
 
     pub(super) fn comma(&mut self) {
         self.number += 1;
+        self.is_work = false;
         // "The count doubles, from 9 to 18."
         self.is_change = !self.has_value && words::is_change(&self.left);
         if self.is_leading {
@@ -223,6 +249,35 @@ impl<'a> Clause<'a> {
             self.left.clear();
         }
     }
+}
+
+/// Words with which something is said to hold only so far.
+fn is_reserving(word: &str) -> bool {
+    matches!(
+        word,
+        "without"
+            | "ignoring"
+            | "disregarding"
+            | "neglecting"
+            | "theoretically"
+            | "normally"
+            | "ideally"
+            | "possible"
+            | "according"
+            | "seems"
+            | "seem"
+            | "appears"
+            | "seemingly"
+    )
+}
+
+/// Words before a verb that bids: "now we just have to divide".
+fn is_bidding(word: &str) -> bool {
+    matches!(
+        word,
+        "then" | "now" | "next" | "finally" | "just" | "simply" | "we" | "you" | "must" | "to" | "need" | "have"
+            | "still" | "let's" | "by" | "and" | "first" | "so" | "can" | "should" | "let" | "us" | "i"
+    )
 }
 
 fn is_determiner(word: &str) -> bool {

@@ -61,6 +61,7 @@ pub(super) const BOUNDS: &[Pattern] = &[
     "dozen|dozens|pair|pairs|couple|hundreds|thousands|millions of",
     "as many|much|few|little|large|high|low|big|long|great|small as",
     "off|out by",
+    "one|either|other|wrong|both|each|this|that side|sides of",
     "wide|short|far of",
     "mod|modulo",
     "give or take",
@@ -97,6 +98,7 @@ pub(super) const EXCLUDED: &[Pattern] = &[
     "any|every|each number|value|integer but",
     "nowhere near|close to",
     "nowhere close to",
+    "i|we take|took back",
 ];
 
 /// Numbers behind these only say where, when or for each of what: another number of the sentence is the answer.

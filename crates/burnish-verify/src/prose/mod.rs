@@ -19,6 +19,7 @@ mod negation;
 mod numerals;
 mod retraction;
 mod sentence;
+mod sequel;
 mod term;
 mod tokens;
 mod words;
@@ -28,11 +29,12 @@ pub(crate) use numerals::in_digits;
 
 use choose::{Outcome, chosen};
 use claims::{Claim, Rank, claims};
-use retraction::{is_doubting, is_no, is_retraction};
+use retraction::{gives_up, is_doubting, is_no, is_retraction};
 use sentence::{
     is_bare, is_condition, is_question, is_remark, is_support, is_yes, sentence_start, sentences, tail_start,
     words_of,
 };
+use sequel::goes_on;
 use tokens::Kind;
 
 use crate::syntax::Value;
@@ -83,12 +85,17 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
     let mut denied: Vec<String> = Vec::new();
     let mut fallback: Option<Claim> = None;
     let mut was_retracted = false;
+    let mut was_contrasted = false;
     let mut is_confirmed = false;
     for (index, sentence) in sentences.iter().enumerate().rev() {
         let is_question = is_question(sentence);
         let claims = claims(sentence, text, wants_number);
         if claims.is_empty() {
-            was_retracted |= index > 0 && (is_retraction(sentence) || is_no(sentence));
+            was_retracted |= index > 0
+                && (is_retraction(sentence) && !is_asked_of(&sentences, index)
+                    || is_no(sentence)
+                    || goes_on(sentence));
+            was_contrasted |= is_contrasting(sentence);
             is_confirmed = is_yes(sentence);
             continue;
         }
@@ -103,7 +110,12 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
         is_confirmed = false;
         let is_support = index > 0 && (is_support(sentence) || is_remark(sentence));
         match chosen(&claims, None, text) {
-            Outcome::Claim(claim) if was_retracted || is_cut_off(&tokens) => {
+            Outcome::Claim(claim)
+                if was_retracted
+                    || (was_contrasted && claim.is_provisional)
+                    || is_cut_off(&tokens)
+                    || is_guess(&sentences, index, &claim) =>
+            {
                 return Reading::Unclear(source(text, &claim));
             }
             Outcome::Claim(claim) if is_support || claim.rank <= Rank::Aside => {
@@ -136,7 +148,7 @@ pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
     let mut is_reopened = false;
     // Whether the sentence before said something of a number.
     let mut was_claimed = true;
-    for sentence in &sentences {
+    for (index, sentence) in sentences.iter().enumerate() {
         let Some(last) = sentence.last() else { continue };
         if last.end <= mark {
             continue;
@@ -157,8 +169,14 @@ pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
                 }
                 continue;
             }
-            if found.iter().all(|claim| claim.is_negated) && is_retraction(sentence)
-                || (found.is_empty() && is_no(sentence) && was_claimed)
+            let is_dropped = found.is_empty()
+                && (is_no(sentence) && was_claimed
+                    || goes_on(sentence)
+                    || (first.is_provisional && is_contrasting(sentence)));
+            if found.iter().all(|claim| claim.is_negated)
+                && is_retraction(sentence)
+                && !is_asked_of(&sentences, index)
+                || is_dropped
             {
                 was_retracted = true;
                 continue;
@@ -196,6 +214,29 @@ pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
     }
 }
 
+/// "Is there another one? There isn't.": an answer to a question about something else.
+fn is_asked_of(sentences: &[&[tokens::Token]], index: usize) -> bool {
+    index > 0
+        && is_question(sentences[index - 1])
+        && !sentences[index - 1].iter().any(|token| matches!(token.kind, Kind::Found(_)))
+        && words_of(sentences[index]).len() <= 3
+}
+
+/// "But there are breaks."
+fn is_contrasting(sentence: &[tokens::Token]) -> bool {
+    words_of(sentence).first().is_some_and(|word| matches!(*word, "but" | "however" | "yet"))
+}
+
+/// "I can't solve this problem. The only number it mentions is 18."
+fn is_guess(sentences: &[&[tokens::Token]], index: usize, claim: &Claim) -> bool {
+    index > 0
+        && !matches!(claim.value, Some(Value::Chain(..)))
+        && gives_up(&words_of(sentences[index - 1]))
+        && !words_of(sentences[index]).iter().take(2).any(|word| {
+            matches!(*word, "so" | "therefore" | "thus" | "hence" | "but" | "however" | "still" | "then" | "if" | "since" | "only")
+        })
+}
+
 /// Whether a text breaks off before its result: "which gives"
 fn is_cut_off(tokens: &[tokens::Token]) -> bool {
     match tokens {
@@ -223,6 +264,10 @@ fn is_cut_off(tokens: &[tokens::Token]) -> bool {
 /// The answer of a box: a value with nothing but "about" and units around it.
 pub(crate) fn bare(text: &str) -> Reading {
     let plain = tokens::unwrapped(text);
+    // In running text it would be the mark of a quotation.
+    if plain.trim_start().starts_with(['>', '<']) {
+        return Reading::Unclear(text.trim().to_owned());
+    }
     let tokens = tokens::tokens(&plain, 0, 64);
     let found = claims(&tokens, &plain, false);
     let is_led = tokens.iter().take_while(|token| !matches!(token.kind, Kind::Found(_))).all(|token| {

@@ -108,7 +108,7 @@ pub(super) fn is_negated(left: &[&str]) -> bool {
     {
         return true;
     }
-    let is_carried = after.iter().take(3).any(|word| ATTITUDES.contains(word));
+    let is_carried = after.iter().take(5).any(|word| ATTITUDES.contains(word));
     let is_double = left[..at].iter().any(|word| NEGATIONS.contains(word));
     let is_cut = left[at] != "nobody"
         && after.iter().any(|word| COPULAS.contains(word) && !matches!(*word, "equals" | "got"));
@@ -184,6 +184,10 @@ pub(super) fn is_reported(left: &[&str]) -> bool {
             || (is_glue(word) && !SPEAKERS.contains(word))
     };
     let subject = left[..at].iter().rev().find(|word| !is_between(word)).copied();
+    // "Seven cubed tells us that it is 343."
+    if left[at] == "tells" && matches!(left.get(at + 1), Some(&("us" | "me" | "you"))) {
+        return false;
+    }
     let is_base =
         matches!(left[at], "say" | "argue" | "claim" | "think" | "believe" | "guess" | "wish" | "hope");
     match subject {
@@ -387,6 +391,8 @@ fn is_partial(right: &[&str]) -> bool {
             | ["first" | "halfway", "step" | "part" | "half" | "stage", ..]
             | ["part" | "half" | "step" | "beginning" | "start", "of", "the" | "it" | "that" | "what", ..]
             | ["half", "the", ..]
+            | ["given", "in" | "by" | "as", ..]
+            | ["what", "we" | "you" | "he" | "she" | "they" | "i", "start" | "begin" | "started" | "began", ..]
     )
 }
 
@@ -417,7 +423,7 @@ pub(super) fn is_taken_back_later(tokens: &[Token], next: usize) -> bool {
     for token in tokens.iter().skip(next).take(20) {
         match &token.kind {
             Kind::Word(word) => words.push(word),
-            Kind::Comma | Kind::Dash | Kind::Open => words.push(","),
+            Kind::Comma | Kind::Dash | Kind::Open | Kind::Semicolon => words.push(","),
             _ => break,
         }
     }

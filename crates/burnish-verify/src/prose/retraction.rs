@@ -157,13 +157,18 @@ const GIVING_UP: &[Pattern] = &[
     "too little information|data",
     "cannot|can't|couldn't be determined|known|solved|answered|calculated|computed|settled|decided|deduced|inferred",
     "can|could not|never be determined|known|solved|answered|calculated|computed|settled|decided|deduced|inferred",
-    "impossible|unable to determine|know|tell|solve|answer|calculate|compute|decide",
+    "impossible|unable to determine|know|tell|solve|answer|calculate|compute|decide|find|work|figure|say",
+    "nobody|no-one knows|knew",
+    "no one knows|knew",
+    "isn't|aren't|not known|specified",
+    "i|we can't|cannot say|tell|solve|decide|determine|find|answer|work",
+    "i|we have no idea|clue",
+    "the real|actual|true figure|value|number|count|total|amount|cost|price|one is|was|lies|must",
     "no way to determine|know|tell|solve|answer|calculate|compute|decide|say",
-    "is|are|remains|stays|remain|left unknown|undetermined|indeterminate|unsolvable|unanswerable",
+    "is|are|remains|stays|remain|left unknown|undetermined|indeterminate|unsolvable|unanswerable|undefined|ambiguous",
     "something|somewhere|anything else entirely",
     "it's|is|be something else|different",
     "should|must|has|ought be|to higher|lower|larger|smaller|bigger|different|something",
-    "question|problem asks|wants for|about|us",
     "doesn't|don't say|tell|state|mention which|whether",
 ];
 
@@ -226,11 +231,20 @@ pub(super) fn is_retraction(sentence: &[Token]) -> bool {
             plain[..],
             ["how", "many" | "much" | "long" | "far" | "old" | "often", ..] | ["what", "is" | "are", ..]
         );
-    let gives_up = is_asked
-        || GIVING_UP.iter().any(|pattern| (0..plain.len()).any(|at| starts_with(&plain[at..], pattern)));
-    gives_up
+    // "The question asks for the others."
+    let is_of_other = (0..plain.len()).any(|at| {
+        starts_with(&plain[at..], "question|problem asks|wants|is for|about|us") && !plain[..at].contains(&"what")
+    });
+    is_asked
+        || is_of_other
+        || gives_up(&plain)
         || is_unfinished(&plain)
         || words.split(|word| *word == ",").any(|clause| !clause.is_empty() && is_retracting(clause))
+}
+
+/// "There is no such number", "I can't work it out"
+pub(super) fn gives_up(words: &[&str]) -> bool {
+    GIVING_UP.iter().any(|pattern| (0..words.len()).any(|at| starts_with(&words[at..], pattern)))
 }
 
 pub(super) fn is_retracting(clause: &[&str]) -> bool {
@@ -242,7 +256,58 @@ pub(super) fn is_retracting(clause: &[&str]) -> bool {
     if DISCARDS.iter().any(|pattern| starts_with(said, pattern)) {
         return true;
     }
-    is_own_error(said) || is_judged_wrong(said)
+    is_own_error(said) || is_judged_wrong(said) || is_elliptic(said)
+}
+
+/// "It doesn't.", "and I don't": a denial that leaves its verb out.
+fn is_elliptic(said: &[&str]) -> bool {
+    let said = match said {
+        [rest @ .., "so" | "though" | "either" | "really" | "actually" | "anymore"] => rest,
+        rest => rest,
+    };
+    matches!(said, ["it" | "that" | "this" | "they" | "he" | "she" | "i" | "we", word] if NEGATIONS.contains(word))
+        || matches!(said, ["it" | "that" | "this" | "they" | "he" | "she" | "i" | "we", "is" | "did" | "does" | "do" | "was" | "will" | "would", "not"])
+}
+
+/// ", or she has nothing left", ", if not, it is less": another case stands beside the one of the number.
+pub(super) fn is_other_case(rest: &[&str]) -> bool {
+    let mut clauses = rest.split(|word| *word == ",");
+    clauses.next();
+    clauses.any(|clause| {
+        matches!(
+            clause,
+            ["or", "else" | "nothing" | "none" | "nobody" | "he" | "she" | "it" | "they" | "there" | "the" | "maybe" | "perhaps" | "possibly" | "twice" | "half" | "its" | "not" | "no", ..]
+                | ["if", "not", ..]
+                | ["otherwise", ..]
+        ) && !matches!(clause, ["or", "the", "equivalent", ..])
+    })
+}
+
+/// ", but the discount counts": what was said with a reservation does not hold.
+pub(super) fn is_contrast(rest: &[&str]) -> bool {
+    rest.iter().enumerate().any(|(at, word)| {
+        matches!(*word, "but" | "yet" | "however" | "except")
+            && !matches!(rest.get(at + 1), None | Some(&("no" | "nothing" | "that" | "this")))
+            || (*word == "," && matches!(rest[at + 1..], ["with", "it" | "them", ..]))
+    })
+}
+
+/// "because I typed it in wrong", ", forgetting the first day": why a number is wrong.
+pub(super) fn is_denied_for_error(rest: &[&str]) -> bool {
+    rest.iter().enumerate().any(|(at, word)| {
+        let said = &rest[at + 1..];
+        match *word {
+            "because" | "since" | "as" => {
+                matches!(said.first(), Some(&("i" | "we" | "he" | "she" | "they" | "you" | "it")))
+                    && said.iter().take(8).any(|word| ERRORS.contains(word))
+            }
+            "," | "by" | "from" | "after" => matches!(
+                said.first(),
+                Some(&("forgetting" | "overlooking" | "mistaking" | "misreading" | "omitting" | "miscounting" | "overlooks" | "forgets" | "mistake"))
+            ),
+            _ => false,
+        }
+    })
 }
 
 /// "I made a mistake", "we forgot the tax"

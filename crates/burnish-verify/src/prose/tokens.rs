@@ -285,7 +285,7 @@ impl Scanner<'_> {
 
     /// A formula in its signs. `false` where it is none after all.
     fn formula(&mut self, end: usize, inner: &str) -> bool {
-        let trimmed = ["\\approx", "\\sim", "\\simeq"]
+        let trimmed = ["\\approx", "\\sim", "\\simeq", "\\Rightarrow", "\\implies", "\\therefore", "\\rightarrow"]
             .iter()
             .find_map(|sign| inner.trim().strip_prefix(sign).filter(|rest| rest.starts_with([' ', '{'])))
             .unwrap_or(inner)

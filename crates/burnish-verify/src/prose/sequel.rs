@@ -1,0 +1,85 @@
+//! What words without a number do to one that stands before them: go on with the calculation, or name another answer.
+
+use super::lexicon::COPULAS;
+use super::sentence::words_of;
+use super::tokens::Token;
+
+/// Words that stand for what was said before.
+fn is_anaphor(word: &str) -> bool {
+    matches!(
+        word,
+        "this" | "that" | "it" | "which" | "these" | "those" | "they" | "here" | "there" | "that's" | "it's" | "one"
+    )
+}
+
+/// "Two tickets cost twice that.", "The rest is the answer.", "So I have fewer."
+pub(super) fn goes_on(sentence: &[Token]) -> bool {
+    let words = words_of(sentence);
+    is_reckoning(&words) || names_other(&words) || concludes_otherwise(&words)
+}
+
+/// "Two tickets cost twice that", "the second step doubles this": another number, made of the one before.
+fn is_reckoning(words: &[&str]) -> bool {
+    if words.first().is_none_or(|word| is_anaphor(word)) {
+        return false;
+    }
+    let is_meant = |word: &&str| matches!(*word, "that" | "this" | "it" | "them" | "these" | "those");
+    words.iter().enumerate().any(|(at, word)| {
+        let rest = match &words[at + 1..] {
+            ["of", rest @ ..] => rest,
+            rest => rest,
+        };
+        let next = rest.first();
+        match *word {
+            "twice" | "double" | "half" | "triple" | "thrice" | "third" | "quarter" | "times" => {
+                next.is_some_and(|next| is_meant(next) || *next == "as")
+            }
+            "doubles" | "halves" | "triples" | "squares" | "halve" | "square" | "doubled" | "halved" => {
+                next.is_some_and(is_meant)
+            }
+            "than" => {
+                next.is_some_and(is_meant)
+                    && rest.len() == 1
+                    && words[..at].iter().any(|word| word.ends_with("er") || matches!(*word, "more" | "less"))
+            }
+            _ => false,
+        }
+    })
+}
+
+/// "Her age now is the answer.", "the total is what was asked"
+pub(super) fn names_other(clause: &[&str]) -> bool {
+    let clause = match clause {
+        ["and" | "but" | "so", rest @ ..] => rest,
+        rest => rest,
+    };
+    let Some(verb) = clause.iter().position(|word| COPULAS.contains(word)) else { return false };
+    let (subject, rest) = (&clause[..verb], &clause[verb + 1..]);
+    let is_other = match subject {
+        [] => false,
+        ["the", "number" | "value" | "result" | "figure" | "above" | "amount" | "answer"] => false,
+        ["our" | "my" | "the" | "final", .., "answer" | "result"] => false,
+        [first, ..] => !is_anaphor(first) && *first != "what" && !subject.contains(&"answer"),
+    };
+    let is_answer = matches!(
+        rest,
+        ["the" | "our" | "my", "answer", ..]
+            | ["the" | "our" | "my", "final" | "correct" | "required", "answer", ..]
+            | ["what", "is" | "was", "asked" | "wanted" | "needed" | "sought" | "required", ..]
+            | ["what", "we" | "i", "want" | "need" | "wanted" | "needed", ..]
+            | ["asked" | "wanted" | "sought", ..]
+            | ["what", "the", "question" | "problem", ..]
+    );
+    is_other && is_answer
+}
+
+/// "So nobody is in the room.", "Then none are left."
+fn concludes_otherwise(words: &[&str]) -> bool {
+    let [opening, said @ ..] = words else { return false };
+    matches!(*opening, "so" | "thus" | "therefore" | "hence" | "consequently" | "then" | "now" | "finally")
+        && said.first().is_some_and(|word| !is_anaphor(word))
+        && said.iter().enumerate().any(|(at, word)| {
+            matches!(*word, "none" | "nobody" | "nothing" | "fewer" | "half" | "twice" | "double")
+                && !matches!(said.get(at + 1), Some(&("else" | "more" | "further" | "remains" | "other")))
+        })
+}
