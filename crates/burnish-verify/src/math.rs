@@ -295,10 +295,10 @@ fn are_steps(items: &[Value]) -> bool {
         })
 }
 
-/// "36!" is an exclamation: the factorial of more than 20 is nobody's answer.
+/// "36!" is an exclamation: as in a sentence, it is no factorial.
 fn exclaimed(text: &str) -> &str {
     match text.strip_suffix('!') {
-        Some(number) if number.trim_start_matches('$').parse::<f64>().is_ok_and(|number| number > 20.0) => {
+        Some(number) if number.trim_start_matches('$').parse::<f64>().is_ok() => {
             number
         }
         _ => text,

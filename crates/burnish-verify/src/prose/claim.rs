@@ -114,16 +114,18 @@ pub(super) fn claim(
     {
         value = None;
     }
-    if let Some(at) = right.iter().take(3).position(|word| *word == "than")
-        && at > 0
-        && matches!(
-            right[at - 1],
-            "more" | "less" | "fewer" | "greater" | "higher" | "lower" | "larger" | "smaller"
-        )
+    // "7 fewer sheep than that"
+    if let Some(at) = right.iter().take(5).position(|word| *word == "than")
+        && right[..at].iter().any(|word| {
+            matches!(
+                *word,
+                "more" | "less" | "fewer" | "greater" | "higher" | "lower" | "larger" | "smaller"
+            )
+        })
         && matches!(
             right.get(at + 1),
-            Some(&("that" | "this" | "it" | "twice" | "half" | "double" | "thrice" | "what")) | None
-        )
+            Some(&("that" | "this" | "it" | "twice" | "half" | "double" | "thrice" | "what"))
+        ) | (right.len() == at + 1 && tail.is_empty())
     {
         value = None;
     }
@@ -217,7 +219,8 @@ pub(super) fn claim(
     let rest = words_behind(tokens, term.next);
     is_negated |= clause.is_wrongly || retraction::is_denied_for_error(&rest);
     let mut clauses = rest.split(|word| *word == ",").skip(1);
-    let is_else = clauses.any(|clause| sequel::names_other(clause) || retraction::gives_up(clause));
+    let is_else = retraction::is_inconclusive(&tokens[term.next.min(tokens.len())..])
+        || clauses.any(|clause| sequel::names_other(clause) || retraction::gives_up(clause));
     if is_else || retraction::is_other_case(&rest) || (is_provisional && retraction::is_contrast(&rest)) {
         value = None;
     }
@@ -229,7 +232,7 @@ pub(super) fn claim(
         is_negated,
         is_supposed: (negation::is_supposed(&left) && !left.contains(&"now"))
             || matches!(right[..], [.., "before" | "earlier" | "previously" | "originally" | "initially"]),
-        is_reported: negation::is_reported(&clause.left),
+        is_reported: negation::is_reported(&clause.left, right.first().is_none_or(|word| matches!(*word, "and" | "or" | "as" | "for"))),
         is_tentative: clause.is_unless
             || left.iter().rev().take(2).any(|word| {
                 matches!(
@@ -308,6 +311,7 @@ fn is_worked_with(left: &[&str], clause: &Clause<'_>) -> bool {
             && !matches!(*word, "doubling" | "halving" | "tripling" | "double" | "triple" | "halve")
     });
     let is_by = clause.is_work
+        && (if clause.has_value { left.len() == 1 } else { left.iter().any(|word| OPERATIONS.contains(word)) })
         && !left.iter().any(|word| COPULAS.contains(word) || matches!(*word, "get" | "have" | "up"))
         && match left.last() {
             Some(&("by" | "from" | "into" | "with")) => true,

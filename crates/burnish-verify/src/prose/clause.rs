@@ -272,7 +272,7 @@ fn is_reserving(word: &str) -> bool {
 }
 
 /// Words before a verb that bids: "now we just have to divide".
-fn is_bidding(word: &str) -> bool {
+pub(super) fn is_bidding(word: &str) -> bool {
     matches!(
         word,
         "then" | "now" | "next" | "finally" | "just" | "simply" | "we" | "you" | "must" | "to" | "need" | "have"
@@ -316,7 +316,6 @@ pub(super) fn is_polite(word: &str, following: &[&str]) -> bool {
             matches!(
                 *word,
                 "mistaken"
-                    | "not"
                     | "right"
                     | "correct"
                     | "correctly"

@@ -790,6 +790,12 @@ pub(super) const REPORTING: &[&str] = &[
     "swore",
 ];
 
+/// Verbs by which someone else answers with a number.
+pub(super) const ANSWERING: &[&str] = &[
+    "answered", "answers", "answer", "wrote", "writes", "write", "quoted", "quotes", "suggested", "suggests", "proposed",
+    "proposes", "replied", "replies", "responded", "shouted",
+];
+
 /// Who reports without being someone else: the speaker, and what is reckoned with.
 pub(super) const OWN_REPORTERS: &[&str] = &[
     "i",

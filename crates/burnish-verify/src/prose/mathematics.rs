@@ -270,7 +270,8 @@ impl Scanner<'_> {
                     || c.is_whitespace()
             });
             // In a sentence it is no factorial.
-            let source = source.strip_suffix('!').unwrap_or(source);
+            let is_factorial = self.text[self.at + source.len()..].strip_prefix(' ').is_some_and(|after| after.starts_with(char::is_lowercase));
+            let source = if is_factorial { source } else { source.strip_suffix('!').unwrap_or(source) };
             if source.is_empty() || is_range(source) {
                 continue;
             }

@@ -34,7 +34,7 @@ use sentence::{
     is_bare, is_condition, is_question, is_remark, is_support, is_yes, sentence_start, sentences, tail_start,
     words_of,
 };
-use sequel::goes_on;
+use sequel::{asks_for_more, goes_on};
 use tokens::Kind;
 
 use crate::syntax::Value;
@@ -124,7 +124,10 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
                 }
             }
             Outcome::Claim(claim) => return reading(text, &claim, &denied),
-            Outcome::Denied(text) => denied.push(text),
+            Outcome::Denied(text) => {
+                was_retracted |= asks_for_more(sentence);
+                denied.push(text);
+            }
             Outcome::Nothing => {}
         }
     }
@@ -191,6 +194,14 @@ pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
             }
             if let Some(claim) = found.iter().find(|claim| claim.takes_back && !claim.is_negated) {
                 picked = Some(claim.clone());
+            } else if first.value.is_none()
+                && !first.is_negated
+                && is_concluding(sentence)
+                && let Outcome::Claim(claim) = chosen(&found, None, text)
+                && claim.rank == Rank::Main
+            {
+                // "The answer is at most 103. Only 102 works."
+                picked = Some(claim);
             }
             continue;
         }
@@ -222,6 +233,13 @@ fn is_asked_of(sentences: &[&[tokens::Token]], index: usize) -> bool {
         && words_of(sentences[index]).len() <= 3
 }
 
+/// "Only 102 works.", "So it is 102."
+fn is_concluding(sentence: &[tokens::Token]) -> bool {
+    words_of(sentence)
+        .first()
+        .is_some_and(|word| matches!(*word, "so" | "thus" | "therefore" | "hence" | "only" | "consequently"))
+}
+
 /// "But there are breaks."
 fn is_contrasting(sentence: &[tokens::Token]) -> bool {
     words_of(sentence).first().is_some_and(|word| matches!(*word, "but" | "however" | "yet"))
@@ -233,7 +251,7 @@ fn is_guess(sentences: &[&[tokens::Token]], index: usize, claim: &Claim) -> bool
         && !matches!(claim.value, Some(Value::Chain(..)))
         && gives_up(&words_of(sentences[index - 1]))
         && !words_of(sentences[index]).iter().take(2).any(|word| {
-            matches!(*word, "so" | "therefore" | "thus" | "hence" | "but" | "however" | "still" | "then" | "if" | "since" | "only")
+            matches!(*word, "so" | "therefore" | "thus" | "hence" | "but" | "however" | "still" | "then" | "if" | "since")
         })
 }
 

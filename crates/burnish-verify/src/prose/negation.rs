@@ -1,7 +1,7 @@
 //! What takes a number out: a negation or a fault before it, a rejection behind it, a later clause.
 
 use super::lexicon::{
-    ATTITUDES, COPULAS, FAULTED, FAULTS, NEGATIONS, OWN_REPORTERS, PLAIN, REPORTING, SAYING, SPEAKERS,
+    ANSWERING, ATTITUDES, COPULAS, FAULTED, FAULTS, NEGATIONS, OWN_REPORTERS, PLAIN, REPORTING, SAYING, SPEAKERS,
     SUPPOSED,
 };
 use super::retraction::{OVERLOOKING, is_order, is_retracting, is_unfinished};
@@ -108,7 +108,9 @@ pub(super) fn is_negated(left: &[&str]) -> bool {
     {
         return true;
     }
-    let is_carried = after.iter().take(5).any(|word| ATTITUDES.contains(word));
+    // "not enough information to say that"
+    let is_unfounded = after.first() == Some(&"enough") && after.iter().any(|word| ATTITUDES.contains(word));
+    let is_carried = is_unfounded || after.iter().take(3).any(|word| ATTITUDES.contains(word));
     let is_double = left[..at].iter().any(|word| NEGATIONS.contains(word));
     let is_cut = left[at] != "nobody"
         && after.iter().any(|word| COPULAS.contains(word) && !matches!(*word, "equals" | "got"));
@@ -140,7 +142,8 @@ fn is_measured(left: &[&str], at: usize) -> bool {
 }
 
 /// Whether somebody else states the number, or someone who no longer holds it: "her brother says 42", "I thought it was 42".
-pub(super) fn is_reported(left: &[&str]) -> bool {
+/// `is_bare` where no noun follows the number: "one student answered 42 and lost", but "she answered 42 questions".
+pub(super) fn is_reported(left: &[&str], is_bare: bool) -> bool {
     let left = &left[left.iter().rposition(|word| *word == ",").map_or(0, |at| at + 1)..];
     let is_given_up = left.windows(2).any(|pair| {
         matches!(
@@ -174,7 +177,9 @@ pub(super) fn is_reported(left: &[&str]) -> bool {
     if is_given_up {
         return true;
     }
-    let Some(at) = left.iter().position(|word| REPORTING.contains(word)) else { return false };
+    let at = left.iter().position(|word| REPORTING.contains(word));
+    let at = at.or_else(|| left.len().checked_sub(1).filter(|at| is_bare && ANSWERING.contains(&left[*at])));
+    let Some(at) = at else { return false };
     let is_between = |word: &&str| {
         !SPEAKERS.contains(word)
             && matches!(
@@ -189,7 +194,7 @@ pub(super) fn is_reported(left: &[&str]) -> bool {
         return false;
     }
     let is_base =
-        matches!(left[at], "say" | "argue" | "claim" | "think" | "believe" | "guess" | "wish" | "hope");
+        matches!(left[at], "say" | "argue" | "claim" | "think" | "believe" | "guess" | "wish" | "hope" | "answer" | "write");
     match subject {
         // "I thought it was 40", but "I think it is 40".
         Some("i" | "we") => {
@@ -246,6 +251,12 @@ pub(super) fn is_supposed(left: &[&str]) -> bool {
 /// Whether what follows a number in its clause calls it wrong: `right` is the words after it.
 pub(super) fn is_rejected(right: &[&str]) -> bool {
     // "7 is wrong", "7 dollars can't be right", "7 is not the answer", "7 would be a mistake"
+    // "7 would be the answer to a different question."
+    if matches!(right, ["would" | "is" | "was" | "might" | "could", .., "question" | "problem" | "puzzle"])
+        && right.iter().any(|word| matches!(*word, "different" | "another" | "other" | "wrong"))
+    {
+        return true;
+    }
     let is_ruled = right.iter().take(6).any(|word| matches!(*word, "out"))
         && right.iter().any(|word| matches!(*word, "ruled" | "rule" | "rules"));
     let is_out = right.windows(4).take(4).any(|words| words == ["out", "of", "the", "question"]);
@@ -298,7 +309,7 @@ pub(super) fn is_rejected(right: &[&str]) -> bool {
         return true;
     }
     if matches!(right, ["is" | "was", "a" | "just" | "only" | "merely", ..])
-        && right.iter().take(5).any(|word| matches!(*word, "guess" | "conjecture" | "hunch" | "placeholder"))
+        && right.iter().take(5).any(|word| matches!(*word, "guess" | "conjecture" | "hunch" | "placeholder" | "shot" | "stab"))
     {
         return true;
     }

@@ -85,7 +85,9 @@ fn part(words: &[Piece], index: usize, count: usize, value: u64, text: &str) -> 
         word => word.strip_suffix('s').unwrap_or(word),
     };
     let part = PARTS.iter().position(|part| *part == noun)? + 2;
-    (is_joined && count == 1 && (1..part as u64).contains(&value)).then_some(part)
+    // "Over two quarters" is half a year.
+    let is_half = value > 1 && (part as u64).is_multiple_of(value);
+    (is_joined && count == 1 && (1..part as u64).contains(&value) && !is_half).then_some(part)
 }
 
 /// Whether a word of a number beside digits says something else than it: "one gets", "below zero". A small one counts there only
@@ -95,7 +97,7 @@ fn is_phrase(words: &[Piece], index: usize, count: usize, value: u64, text: &str
     let is_end = text[words[index + count - 1].end..].trim_start().starts_with(['.', ',', ';', '!', '?', ')'])
         || text[words[index + count - 1].end..].trim().is_empty();
     let is_said = COPULAS.contains(&before)
-        || PLAIN.contains(&before)
+        || (PLAIN.contains(&before) && before != "in")
         || matches!(before, "only" | "exactly" | "just" | "giving" | "leaving" | "leave" | "perhaps" | "maybe" | "answer");
     match value {
         0 => matches!(before, "below" | "above" | "non" | "sub"),

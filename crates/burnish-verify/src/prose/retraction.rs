@@ -163,6 +163,8 @@ const GIVING_UP: &[Pattern] = &[
     "isn't|aren't|not known|specified",
     "i|we can't|cannot say|tell|solve|decide|determine|find|answer|work",
     "i|we have no idea|clue",
+    "on reflection|inspection no|not",
+    "comes|come on top",
     "the real|actual|true figure|value|number|count|total|amount|cost|price|one is|was|lies|must",
     "no way to determine|know|tell|solve|answer|calculate|compute|decide|say",
     "is|are|remains|stays|remain|left unknown|undetermined|indeterminate|unsolvable|unanswerable|undefined|ambiguous",
@@ -245,6 +247,14 @@ pub(super) fn is_retraction(sentence: &[Token]) -> bool {
 /// "There is no such number", "I can't work it out"
 pub(super) fn gives_up(words: &[&str]) -> bool {
     GIVING_UP.iter().any(|pattern| (0..words.len()).any(|at| starts_with(&words[at..], pattern)))
+}
+
+/// ", so the answer is undefined" at the end of a sentence
+pub(super) fn is_inconclusive(rest: &[Token]) -> bool {
+    let behind = rest.iter().rposition(|token| matches!(token.kind, Kind::Found(_))).map_or(0, |at| at + 1);
+    let words = super::sentence::words_of(&rest[behind..]);
+    let conclusion = words.iter().rposition(|word| matches!(*word, "so" | "thus" | "therefore" | "hence"));
+    conclusion.is_some_and(|at| gives_up(&words[at..]))
 }
 
 pub(super) fn is_retracting(clause: &[&str]) -> bool {
@@ -367,11 +377,11 @@ pub(super) fn is_unfinished(words: &[&str]) -> bool {
                 *word,
                 "need" | "needs" | "have" | "has" | "must" | "remains" | "left" | "still" | "let's"
             )
-        })
+        }) || words[..at].ends_with(&["to", "be"])
     };
     let is_operation = |word: &&str| {
         OPERATIONS.contains(word)
-            || matches!(*word, "added" | "subtracted" | "deducted" | "multiplied" | "divided")
+            || matches!(*word, "added" | "subtracted" | "deducted" | "multiplied" | "divided" | "included" | "counted")
     };
     let at = words.iter().position(is_operation);
     let is_next = matches!(words.first(), Some(&("then" | "next" | "now" | "afterwards" | "finally")));

@@ -1,8 +1,9 @@
 //! What words without a number do to one that stands before them: go on with the calculation, or name another answer.
 
-use super::lexicon::COPULAS;
+use super::clause::is_bidding;
+use super::lexicon::{COPULAS, OPERATIONS};
 use super::sentence::words_of;
-use super::tokens::Token;
+use super::tokens::{Kind, Token};
 
 /// Words that stand for what was said before.
 fn is_anaphor(word: &str) -> bool {
@@ -15,7 +16,22 @@ fn is_anaphor(word: &str) -> bool {
 /// "Two tickets cost twice that.", "The rest is the answer.", "So I have fewer."
 pub(super) fn goes_on(sentence: &[Token]) -> bool {
     let words = words_of(sentence);
-    is_reckoning(&words) || names_other(&words) || concludes_otherwise(&words)
+    let is_named = sentence
+        .split(|token| matches!(token.kind, Kind::Comma | Kind::Semicolon | Kind::Dash))
+        .any(|clause| names_other(&words_of(clause)));
+    is_named || is_reckoning(&words) || concludes_otherwise(&words)
+}
+
+/// "So multiply this by 3600.": what the words ask for has not been done.
+pub(super) fn asks_for_more(sentence: &[Token]) -> bool {
+    let mut clauses =
+        sentence.split(|token| matches!(token.kind, Kind::Comma | Kind::Semicolon | Kind::Dash | Kind::Colon));
+    clauses.any(|clause| {
+        let words = words_of(clause);
+        let opening = words.iter().take_while(|word| is_bidding(word)).count();
+        matches!(words[opening..], [verb, "this" | "that" | "it" | "them", ..] if OPERATIONS.contains(&verb) && !verb.ends_with("ing"))
+            && !words.iter().any(|word| COPULAS.contains(word) || matches!(*word, "get" | "have" | "find" | "obtain"))
+    })
 }
 
 /// "Two tickets cost twice that", "the second step doubles this": another number, made of the one before.
