@@ -45,7 +45,7 @@ pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
         "tripled" | "trebled" => one(After::Times(3, 1)),
         "quadrupled" => one(After::Times(4, 1)),
         "halved" => one(After::Times(1, 2)),
-        "cut" | "split" | "divided" | "multiplied" | "raised" | "reduced" | "increased" | "decreased"
+        "cut" | "split" | "divided" | "shared" | "distributed" | "multiplied" | "raised" | "reduced" | "increased" | "decreased"
         | "lowered" | "diminished" | "augmented"
             if is_worked_on(right) =>
         {
@@ -138,6 +138,8 @@ pub(super) fn is_bound_after(right: &[&str]) -> bool {
         "and change",
         "or possibly|maybe|perhaps|even|nothing|none|nobody|something|anything|else|twice|double|triple|half|its|not|neither|no",
         "or the other|opposite|next|reverse",
+        "or one|two|a more|less|fewer|higher|lower",
+        "or it|he|she|they may|might|could|isn't|doesn't|didn't",
         "and its double|half|negative|opposite|square|reciprocal|inverse|successor|third|triple",
         "upwards|upward|onwards|onward",
         "less the|his|her|their|its|my|our|what|whatever|any",
@@ -164,8 +166,8 @@ pub(super) fn is_bound_after(right: &[&str]) -> bool {
 /// Whether a participle behind a number goes on with how much it is changed by: "75 reduced by a third", "75 cut in half".
 fn is_worked_on(right: &[&str]) -> bool {
     let amount = match right {
-        [_, "by" | "in" | "into", amount @ ..]
-        | [_, "evenly" | "again" | "further", "by" | "in" | "into", amount @ ..] => amount,
+        [_, "by" | "in" | "into" | "among" | "between", amount @ ..]
+        | [_, "evenly" | "equally" | "again" | "further", "by" | "in" | "into" | "among" | "between", amount @ ..] => amount,
         _ => return false,
     };
     let amount = match amount {

@@ -10,7 +10,7 @@ use super::term::{Term, words_from};
 
 use super::tokens::{Kind, Token, scaled};
 
-use super::{negation, retraction, sequel, words};
+use super::{about, negation, retraction, sequel, words};
 
 use crate::syntax::{Expr, Value};
 
@@ -51,7 +51,7 @@ pub(super) fn claim(
         if is_end
             && aside.len() <= 5
             && is_bound_after(&aside)
-            && !matches!(aside.first(), Some(&("plus" | "or")) if aside.len() > 3)
+            && !matches!(aside.first(), Some(&("plus" | "or")) if aside.len() > 3 && aside[1] != "or")
         {
             value = None;
         }
@@ -90,6 +90,14 @@ pub(super) fn claim(
         .iter()
         .rposition(|word| *word == "between")
         .is_some_and(|at| left.ends_with(&["and"]) && left.len() - at <= 5 && left.len() - at > 2);
+    if about::is_of_answer(&left)
+        || about::is_made_of_answer(&right)
+        || about::is_one_case(&left)
+        || about::is_called_case(&right)
+        || about::is_lessened(&tail)
+    {
+        value = None;
+    }
     if is_upper_end || is_list_of || is_called_bound(&right) || words::is_bound(&left) || is_bound_after(&right) {
         value = None;
     }
@@ -148,6 +156,7 @@ pub(super) fn claim(
         left[..],
         [.., "wears" | "wore" | "jersey" | "bus" | "room" | "house" | "phone" | "player", "number"]
             | [.., "in" | "of" | "into", "grade"]
+            | ["figure"]
             | [.., "room" | "house" | "phone" | "flight" | "jersey" | "account", "number", "is" | "was"]
     );
     let is_compound = term.is_part && matches!(left.last(), Some(&("the" | "this" | "his" | "her" | "that")));
@@ -160,6 +169,8 @@ pub(super) fn claim(
         || (!matches!(value, Some(Value::Chain(..))) && is_worked_with(&left, clause))
         || (words::is_start(&left) && !term.is_change)
         || clause.is_helpless
+        || (about::is_whole(&left) && !clause.has_value && tokens[..index].len() == left.len())
+        || (clause.number == 0 && matches!(left[..], ["we", "only", "know", ..]))
     {
         rank = Rank::Condition;
     }
@@ -217,7 +228,9 @@ pub(super) fn claim(
         })
         || matches!(right[..], ["might" | "may" | "could" | "would" | "should", "be" | "have" | "well", ..]);
     let rest = words_behind(tokens, term.next);
-    is_negated |= clause.is_wrongly || retraction::is_denied_for_error(&rest);
+    is_negated |= about::is_planned(&left)
+        || clause.is_wrongly
+        || retraction::is_denied_for_error(&rest);
     let mut clauses = rest.split(|word| *word == ",").skip(1);
     let is_else = retraction::is_inconclusive(&tokens[term.next.min(tokens.len())..])
         || clauses.any(|clause| sequel::names_other(clause) || retraction::gives_up(clause));

@@ -151,9 +151,15 @@ impl<'a> Clause<'a> {
                         | "one"
                 )
             });
-        if starts(CONDITIONS)
+        let is_said = word == "say"
+            && opens
+            && found.is_empty()
+            && following.first().is_some_and(|next| {
+                matches!(*next, "there" | "it" | "she" | "he" | "that" | "we" | "they" | "it's" | "there's")
+            });
+        if (starts(CONDITIONS) || is_said)
             && is_inverted
-            && (opens || matches!(word, "if" | "unless" | "assuming" | "whether" | "supposing"))
+            && (opens || matches!(word, "if" | "unless" | "assuming" | "whether" | "supposing" | "pretend"))
             && !is_polite(word, following)
         {
             self.open(Rank::Condition, found.is_empty());
@@ -268,6 +274,12 @@ fn is_reserving(word: &str) -> bool {
             | "seem"
             | "appears"
             | "seemingly"
+            | "wanted"
+            | "hoped"
+            | "planned"
+            | "tried"
+            | "intended"
+            | "aimed"
     )
 }
 

@@ -75,7 +75,7 @@ pub(super) const BOUNDS: &[Pattern] = &[
 /// Before a number: it is meant not to be the answer.
 pub(super) const EXCLUDED: &[Pattern] = &[
     "was|were supposed|meant|expected|going|due to be",
-    "let's assume|suppose",
+    "let's assume|suppose|imagine|say",
     "exclude|excludes|eliminate|eliminates|dismiss|disregard|omit|avoid",
     "used to be",
     "wish|wishes|wished it|they|that|there were|was",
@@ -160,6 +160,7 @@ pub(super) const NEGATIONS: &[&str] = &[
 pub(super) const FAULTS: &[&str] = &[
     "wrongful",
     "tempting",
+    "tempted",
     "overestimate",
     "underestimate",
     "distractor",
@@ -308,7 +309,6 @@ pub(super) const SUPPOSED: &[&str] = &[
     "argue",
     "argues",
     "argued",
-    "pretend",
 ];
 
 /// Who supposes, where a verb follows: "some say 7".
@@ -356,6 +356,7 @@ pub(super) const CONDITIONS: &[&str] = &[
     "whether",
     "were",
     "imagine",
+    "pretend",
     "had",
     "until",
     "lest",

@@ -8,6 +8,7 @@
 //! one; `words`, `behind` and `negation` say what the words on both sides do to it, and `claim` and `claims` put that together.
 //! `choose` takes the claim of a sentence, `retraction` what takes it back later, and this file the sentence.
 
+mod about;
 mod behind;
 mod choose;
 mod claim;
@@ -73,6 +74,9 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
         && !text.trim_end().contains('\n')
         && !sentences[1..].iter().any(|sentence| {
             is_retraction(sentence)
+                || goes_on(sentence)
+                || is_contrasting(sentence)
+                || is_doubting(sentence)
                 || words_of(sentence)
                     .first()
                     .is_some_and(|word| matches!(*word, "no" | "so" | "then" | "yes"))
@@ -108,6 +112,9 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
             continue;
         }
         is_confirmed = false;
+        was_retracted |= index > 0
+            && is_retraction(sentence)
+            && claims.iter().all(|claim| claim.rank <= Rank::Aside && !claim.is_negated);
         let is_support = index > 0 && (is_support(sentence) || is_remark(sentence));
         match chosen(&claims, None, text) {
             Outcome::Claim(claim)

@@ -149,6 +149,7 @@ pub(super) fn is_reported(left: &[&str], is_bare: bool) -> bool {
         matches!(
             pair,
             ["i" | "we", "almost" | "nearly"]
+                | ["quick" | "wild" | "rough" | "random" | "naive" | "hasty", "guess" | "estimate"]
                 | ["you'd" | "one'd" | "they'd", "think" | "expect" | "guess" | "assume"]
         )
     }) || left.windows(3).any(|words| {
@@ -313,6 +314,15 @@ pub(super) fn is_rejected(right: &[&str]) -> bool {
     {
         return true;
     }
+    if let [.., "as", fault] = right
+        && FAULTS.contains(fault)
+    {
+        return true;
+    }
+    if right.windows(2).any(|pair| matches!(pair, ["it", "fails"] | ["leads", "nowhere"] | ["counts" | "covers", "only"]))
+    {
+        return true;
+    }
     if is_partial(right) {
         return true;
     }
@@ -329,7 +339,7 @@ pub(super) fn is_rejected(right: &[&str]) -> bool {
         .position(|word| FAULTS.contains(word))
         .is_some_and(|at| !matches!(rest[..at], [.., "no" | "without"] | [.., "without", "any" | "a"]));
     let Some(negation) = negation else {
-        let is_off = rest.iter().take(3).any(|word| matches!(*word, "too" | "off"))
+        let is_off = rest.iter().take(4).any(|word| matches!(*word, "too" | "off"))
             && rest.iter().any(|word| {
                 matches!(
                     *word,
@@ -338,7 +348,12 @@ pub(super) fn is_rejected(right: &[&str]) -> bool {
             });
         return fault || is_off;
     };
-    if fault {
+    // "Which isn't enough for the bike" is a remark.
+    let is_remark = matches!(
+        rest.get(negation + 1),
+        Some(&("much" | "many" | "bad" | "surprising" | "very" | "that" | "far" | "nearly" | "unusual"))
+    ) || matches!(rest[negation + 1..], ["enough", "for" | "to", ..]);
+    if fault || is_remark {
         return false;
     }
     let judged = rest[negation..].iter().any(|word| {
@@ -402,7 +417,9 @@ fn is_partial(right: &[&str]) -> bool {
             | ["first" | "halfway", "step" | "part" | "half" | "stage", ..]
             | ["part" | "half" | "step" | "beginning" | "start", "of", "the" | "it" | "that" | "what", ..]
             | ["half", "the", ..]
+            | ["given"]
             | ["given", "in" | "by" | "as", ..]
+            | ["what", "one" | "each", "of", ..]
             | ["what", "we" | "you" | "he" | "she" | "they" | "i", "start" | "begin" | "started" | "began", ..]
     )
 }
@@ -449,6 +466,12 @@ pub(super) fn is_taken_back_later(tokens: &[Token], next: usize) -> bool {
         *word == "but"
             && match rest[..] {
                 ["that's" | "it's", ..] => rejects(&rest),
+                ["is" | "was" | "isn't" | "can't" | "cannot", ..] => is_rejected(&rest),
+                [
+                    "doesn't" | "didn't" | "never",
+                    "get" | "reach" | "reaches" | "reached" | "arrive" | "work" | "fit" | "hold" | "gets" | "quite",
+                    ..,
+                ] => true,
                 ["that" | "this" | "it", verb, ..] if OVERLOOKING.contains(&verb) => true,
                 ["i" | "we", "disagree" | "object" | "doubt" | "refuse", ..] => true,
                 ["that" | "this" | "it" | "they" | "i" | "he" | "she", ref rest @ ..] => rejects(rest),

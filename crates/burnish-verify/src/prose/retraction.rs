@@ -1,6 +1,7 @@
 //! What takes back something said before: "no, 8", "scratch that", "there is no such number".
 
 use super::lexicon::{COPULAS, FAULTS, NEGATIONS, OPERATIONS, Pattern};
+use super::about::has_others;
 use super::negation::is_rejected;
 use super::tokens::{Kind, Token};
 use super::words::starts_with;
@@ -73,6 +74,7 @@ const INTERJECTIONS: &[&str] = &[
     "again",
     "let's",
     "just",
+    "only",
     "hold",
     "on",
     "stop",
@@ -107,7 +109,11 @@ const DISCARDS: &[Pattern] = &[
     "i|we stand corrected",
     "i|we disagree|object",
     "i|we need|have|must|should|want to redo|restart|recompute|recalculate|rethink|revise|correct",
-    "let me|us redo|restart|recompute|recalculate|rethink|revise|start|begin",
+    "let me|us redo|restart|recompute|recalculate|rethink|revise|start|begin|retry",
+    "let me|us try|do it|this|that again",
+    "let me|us try again",
+    "or so i|we thought",
+    "kidding",
     "do not|don't use|trust|count|quote that|this|it|me",
     "i|we don't|cannot|can't know",
     "i|we do not know",
@@ -165,6 +171,7 @@ const GIVING_UP: &[Pattern] = &[
     "i|we have no idea|clue",
     "on reflection|inspection no|not",
     "comes|come on top",
+    "need more information|data|details",
     "the real|actual|true figure|value|number|count|total|amount|cost|price|one is|was|lies|must",
     "no way to determine|know|tell|solve|answer|calculate|compute|decide|say",
     "is|are|remains|stays|remain|left unknown|undetermined|indeterminate|unsolvable|unanswerable|undefined|ambiguous",
@@ -239,6 +246,7 @@ pub(super) fn is_retraction(sentence: &[Token]) -> bool {
     });
     is_asked
         || is_of_other
+        || has_others(&plain)
         || gives_up(&plain)
         || is_unfinished(&plain)
         || words.split(|word| *word == ",").any(|clause| !clause.is_empty() && is_retracting(clause))
@@ -272,6 +280,10 @@ pub(super) fn is_retracting(clause: &[&str]) -> bool {
 /// "It doesn't.", "and I don't": a denial that leaves its verb out.
 fn is_elliptic(said: &[&str]) -> bool {
     let said = match said {
+        ["perhaps" | "maybe" | "or" | "possibly", rest @ ..] => rest,
+        rest => rest,
+    };
+    let said = match said {
         [rest @ .., "so" | "though" | "either" | "really" | "actually" | "anymore"] => rest,
         rest => rest,
     };
@@ -286,7 +298,8 @@ pub(super) fn is_other_case(rest: &[&str]) -> bool {
     clauses.any(|clause| {
         matches!(
             clause,
-            ["or", "else" | "nothing" | "none" | "nobody" | "he" | "she" | "it" | "they" | "there" | "the" | "maybe" | "perhaps" | "possibly" | "twice" | "half" | "its" | "not" | "no", ..]
+            ["or", "one" | "two", "more" | "less" | "fewer", ..]
+                | ["or", "else" | "nothing" | "none" | "nobody" | "he" | "she" | "it" | "they" | "there" | "the" | "maybe" | "perhaps" | "possibly" | "twice" | "half" | "its" | "not" | "no", ..]
                 | ["if", "not", ..]
                 | ["otherwise", ..]
         ) && !matches!(clause, ["or", "the", "equivalent", ..])
@@ -381,7 +394,11 @@ pub(super) fn is_unfinished(words: &[&str]) -> bool {
     };
     let is_operation = |word: &&str| {
         OPERATIONS.contains(word)
-            || matches!(*word, "added" | "subtracted" | "deducted" | "multiplied" | "divided" | "included" | "counted")
+            || matches!(
+                *word,
+                "added" | "subtracted" | "deducted" | "multiplied" | "divided" | "included" | "counted" | "doubled" | "halved"
+                    | "tripled" | "squared"
+            )
     };
     let at = words.iter().position(is_operation);
     let is_next = matches!(words.first(), Some(&("then" | "next" | "now" | "afterwards" | "finally")));
@@ -468,6 +485,11 @@ pub(super) fn is_doubting(sentence: &[Token]) -> bool {
 
 /// "but add one for the end post", "then multiply by the number of sides"
 pub(super) fn is_order(clause: &[&str]) -> bool {
+    // "which we then halve", "from which we subtract the cost"
+    let is_relative = matches!(clause, ["which", "we" | "you" | "must" | "has" | "have", ..] | ["from" | "to", "which", ..]);
+    if is_relative && clause.iter().any(|word| OPERATIONS.contains(word)) {
+        return true;
+    }
     let opening = clause
         .iter()
         .take_while(|word| {

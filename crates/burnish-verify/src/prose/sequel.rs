@@ -19,7 +19,13 @@ pub(super) fn goes_on(sentence: &[Token]) -> bool {
     let is_named = sentence
         .split(|token| matches!(token.kind, Kind::Comma | Kind::Semicolon | Kind::Dash))
         .any(|clause| names_other(&words_of(clause)));
-    is_named || is_reckoning(&words) || concludes_otherwise(&words)
+    let is_operation = words.first().is_some_and(|word| OPERATIONS.contains(word) && word.ends_with("ing"));
+    let is_check =
+        words.iter().any(|word| matches!(*word, "check" | "checks" | "verify" | "confirm" | "confirms" | "see" | "shows"));
+    if is_check {
+        return false;
+    }
+    is_named || is_operation || is_reckoning(&words) || concludes_otherwise(&words)
 }
 
 /// "So multiply this by 3600.": what the words ask for has not been done.
