@@ -215,6 +215,9 @@ impl Reference {
         if is_explained || (self.is_number && text.contains("!=")) {
             return None;
         }
+        if self.is_number && prose::is_unsolved(&text) {
+            return None;
+        }
         let is_thousands = self.is_number && text.ends_with(['k', 'K', 'M', 'B']);
         if !self.is_text() && (is_thousands || prose::has_words(&text)) {
             return None;

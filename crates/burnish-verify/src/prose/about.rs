@@ -25,6 +25,10 @@ pub(super) fn is_of_answer(left: &[&str]) -> bool {
     is_made || is_summand
 }
 
+pub(super) fn is_made(word: &str) -> bool {
+    MADE.contains(&word)
+}
+
 /// "7 is one less than the answer", "7 is half of what we need"
 pub(super) fn is_made_of_answer(right: &[&str]) -> bool {
     let Some(at) = right.iter().position(|word| matches!(*word, "answer" | "what")) else { return false };
@@ -58,7 +62,7 @@ pub(super) fn has_others(words: &[&str]) -> bool {
     words.windows(2).enumerate().any(|(at, pair)| {
         matches!(pair[0], "other" | "more" | "further" | "several" | "multiple")
             && CASES.contains(&pair[1])
-            && !words[..at].iter().any(|word| {
+            && !words[at.saturating_sub(4)..at].iter().any(|word| {
                 NEGATIONS.contains(word) || matches!(*word, "no" | "without" | "any" | "if" | "whether")
             })
     }) || words.windows(3).any(|words| matches!(words, ["not", "the", "only"]))

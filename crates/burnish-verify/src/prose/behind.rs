@@ -180,5 +180,5 @@ fn is_worked_on(right: &[&str]) -> bool {
                 *word,
                 "half" | "third" | "quarter" | "fifth" | "tenth" | "another" | "few" | "hundred" | "dozen"
             )
-    }) && !matches!(amount, [_, "people" | "children" | "friends" | "kids" | "of", ..])
+    }) && (matches!(right[0], "divided" | "shared" | "distributed") || !matches!(amount, [_, "people" | "children" | "friends" | "kids" | "of", ..]))
 }

@@ -10,6 +10,7 @@ use super::term::{Term, words_from};
 
 use super::tokens::{Kind, Token, scaled};
 
+use super::retraction::OVERLOOKING;
 use super::{about, negation, retraction, sequel, words};
 
 use crate::syntax::{Expr, Value};
@@ -228,11 +229,20 @@ pub(super) fn claim(
         })
         || matches!(right[..], ["might" | "may" | "could" | "would" | "should", "be" | "have" | "well", ..]);
     let rest = words_behind(tokens, term.next);
-    is_negated |= about::is_planned(&left)
+    // "18 is given", "18, however, ignores the tax"
+    let is_faulty = rest.split(|word| *word == ",").any(|clause| {
+        let said = clause.strip_prefix(&["however"]).unwrap_or(clause);
+        matches!(said, ["far", "from", ..]) || said.first().is_some_and(|word| OVERLOOKING.contains(word))
+    });
+    let is_given = matches!(right[..], ["is" | "was"]) && matches!(tail[..], ["given"] | ["given", "in" | "as", ..]);
+    is_negated |= is_faulty
+        || is_given
+        || about::is_planned(&left)
         || clause.is_wrongly
         || retraction::is_denied_for_error(&rest);
     let mut clauses = rest.split(|word| *word == ",").skip(1);
-    let is_else = retraction::is_inconclusive(&tokens[term.next.min(tokens.len())..])
+    let is_else = about::has_others(&rest)
+        || retraction::is_inconclusive(&tokens[term.next.min(tokens.len())..])
         || clauses.any(|clause| sequel::names_other(clause) || retraction::gives_up(clause));
     if is_else || retraction::is_other_case(&rest) || (is_provisional && retraction::is_contrast(&rest)) {
         value = None;
@@ -382,7 +392,8 @@ fn named(tokens: &[Token], next: usize) -> bool {
     let links = before.iter().any(|word| COPULAS.contains(word) || matches!(*word, "be" | "as" | "="));
     links
         && !before.iter().any(|word| {
-            matches!(*word, "half" | "part" | "step")
+            about::is_made(word)
+                || matches!(*word, "part" | "step")
                 || NEGATIONS.contains(word)
                 || matches!(*word, "wrong" | "incorrect" | "so" | "and" | "but" | "if")
         })

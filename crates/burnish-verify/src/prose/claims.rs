@@ -2,8 +2,9 @@
 
 use super::claim::claim;
 
-use super::clause::Clause;
+use super::clause::{Clause, is_bidding};
 use super::lexicon::COPULAS;
+use super::mathematics::is_unsolved;
 use super::retraction::{BACK, gives_up, is_corrected, is_taking_back};
 
 use super::sentence::words_of;
@@ -264,6 +265,16 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 {
                     claim.rank = claim.rank.min(Rank::Adjunct);
                 }
+                // "She uses 4x = 18 ounces" names what is 18; "we get 4x = 18" does not.
+                let is_plain_lead = clause.left.iter().all(|word| {
+                    is_bidding(word)
+                        || words::is_glue(word)
+                        || matches!(*word, "get" | "obtain" | "find" | "gives" | "equation" | "is" | "write" | "yields" | "means")
+                });
+                if is_chain && wants_number && is_plain_lead && is_unsolved(&text[claim.start..claim.end]) {
+                    claim.value = None;
+                    claim.rank = claim.rank.min(Rank::Aside);
+                }
                 claim.is_supposed &= !is_chain;
                 claim.is_reported &= !is_chain;
                 if clause.after_dash && claim.rank == Rank::Aside && (takes_back || is_chain) {
@@ -396,6 +407,16 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 let is_set_back = is_set_back || is_stretch;
                 let is_result = clause.left.contains(&"equals") || term.is_change;
                 let is_adjunct = (is_adjunct || is_set_back) && !is_result;
+                // "18 for Tom, 99 for Ann", "18 : 5"
+                if is_apposed
+                    && claim.value.is_some()
+                    && let Some(last) = found.last_mut()
+                    && behind.first().is_some_and(|word| matches!(*word, "for" | "in" | "on" | "by"))
+                    && text[last.end..token.start].split_whitespace().next() == behind.first().copied()
+                {
+                    last.value = None;
+                    claim.value = None;
+                }
                 if is_adjunct && !is_chain && clause.rank == Rank::Main && claim.rank == Rank::Main {
                     claim.rank = Rank::Adjunct;
                 }

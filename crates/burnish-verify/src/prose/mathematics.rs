@@ -313,6 +313,36 @@ pub(crate) fn without_unit(source: &str) -> &str {
     }
 }
 
+/// Whether an equation says what a part or a multiple of the one unknown in it is: `2x = 18`, `x + 1 = 18`.
+pub(crate) fn is_unsolved(source: &str) -> bool {
+    let Some((left, right)) = source.split_once('=') else { return false };
+    // `4x = 4 * 10 = 40` works it out.
+    if right.contains('=') {
+        return false;
+    }
+    let left = left.trim_matches(|c: char| c.is_whitespace() || matches!(c, '$' | '*'));
+    let left = left.trim_start_matches("\\(").trim_start_matches("\\[").trim();
+    let mut unknown = None;
+    for (at, c) in left.char_indices() {
+        if !c.is_alphabetic() {
+            continue;
+        }
+        let after = left[at + c.len_utf8()..].trim_start();
+        let is_sign = c == 'x'
+            && after.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '(' | '$' | '.'))
+            && left[..at].trim_end().ends_with(|c: char| c.is_ascii_digit() || matches!(c, ')' | '%'));
+        // Units, functions and names of more than a letter are none.
+        if is_sign || !"xyznkabwtpqruvXYZN".contains(c) || after.starts_with('(') || unknown.is_some_and(|known| known != c) {
+            return false;
+        }
+        unknown = Some(c);
+    }
+    unknown.is_some()
+        && left.chars().count() > 1
+        && left.contains(|c: char| c.is_ascii_digit() || matches!(c, '-' | '−' | '+'))
+        && !left.contains(['_', '\\', ',', '\'', '<', '>', '≤', '≥'])
+}
+
 /// Whether mathematics may start with this text.
 fn may_start(text: &str) -> bool {
     let mut chars = text.chars();

@@ -25,7 +25,7 @@ mod term;
 mod tokens;
 mod words;
 
-pub(crate) use mathematics::without_unit;
+pub(crate) use mathematics::{is_unsolved, without_unit};
 pub(crate) use numerals::in_digits;
 
 use choose::{Outcome, chosen};
@@ -98,6 +98,7 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
             was_retracted |= index > 0
                 && (is_retraction(sentence) && !is_asked_of(&sentences, index)
                     || is_no(sentence)
+                    || is_objection(sentence)
                     || goes_on(sentence));
             was_contrasted |= is_contrasting(sentence);
             is_confirmed = is_yes(sentence);
@@ -182,6 +183,7 @@ pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
             let is_dropped = found.is_empty()
                 && (is_no(sentence) && was_claimed
                     || goes_on(sentence)
+                    || is_objection(sentence)
                     || (first.is_provisional && is_contrasting(sentence)));
             if found.iter().all(|claim| claim.is_negated)
                 && is_retraction(sentence)
@@ -252,13 +254,19 @@ fn is_contrasting(sentence: &[tokens::Token]) -> bool {
     words_of(sentence).first().is_some_and(|word| matches!(*word, "but" | "however" | "yet"))
 }
 
+/// "But we need the number of pairs."
+fn is_objection(sentence: &[tokens::Token]) -> bool {
+    is_contrasting(sentence)
+        && matches!(words_of(sentence)[..], [_, "we" | "i" | "this" | "that" | "the", ..])
+}
+
 /// "I can't solve this problem. The only number it mentions is 18."
 fn is_guess(sentences: &[&[tokens::Token]], index: usize, claim: &Claim) -> bool {
     index > 0
         && !matches!(claim.value, Some(Value::Chain(..)))
         && gives_up(&words_of(sentences[index - 1]))
         && !words_of(sentences[index]).iter().take(2).any(|word| {
-            matches!(*word, "so" | "therefore" | "thus" | "hence" | "but" | "however" | "still" | "then" | "if" | "since")
+            matches!(*word, "so" | "therefore" | "thus" | "hence" | "but" | "however" | "still" | "then" | "since")
         })
 }
 
@@ -433,6 +441,7 @@ pub(crate) fn is_denied(text: &str, mark: usize) -> bool {
     negation::is_negated(&words)
         || words::is_bound(&words)
         || words::is_excluded(&words)
+        || about::is_of_answer(&words)
         || is_condition(&words)
 }
 

@@ -177,7 +177,7 @@ const GIVING_UP: &[Pattern] = &[
     "is|are|remains|stays|remain|left unknown|undetermined|indeterminate|unsolvable|unanswerable|undefined|ambiguous",
     "something|somewhere|anything else entirely",
     "it's|is|be something else|different",
-    "should|must|has|ought be|to higher|lower|larger|smaller|bigger|different|something",
+    "should|must|has|ought be|to higher|lower|larger|smaller|bigger|less|more|fewer|greater|different|something",
     "doesn't|don't say|tell|state|mention which|whether",
 ];
 
@@ -346,7 +346,7 @@ fn is_own_error(said: &[&str]) -> bool {
 
 /// What a wrong answer does to a part of the question.
 pub(super) const OVERLOOKING: &[&str] =
-    &["ignores", "misses", "forgets", "overlooks", "neglects", "omits", "violates"];
+    &["ignores", "misses", "forgets", "overlooks", "neglects", "omits", "violates", "disregards"];
 
 /// "That can't be right", "this result is too high"
 fn is_judged_wrong(said: &[&str]) -> bool {

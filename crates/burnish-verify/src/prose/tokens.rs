@@ -180,6 +180,10 @@ impl Scanner<'_> {
             }
             ',' | '，' | '、' => self.push(Kind::Comma, next),
             ';' | '；' => self.push(Kind::Semicolon, next),
+            // A ratio: `3 : 5`
+            ':' if is_spaced(self.before()) && matches!(self.last(), Some(Kind::Found(_))) => {
+                self.push(Kind::Sign(':'), next)
+            }
             ':' | '：' => self.push(Kind::Colon, next),
             '(' | '（' | '[' => self.push(Kind::Open, next),
             ')' | '）' | ']' => self.push(Kind::Close, next),
