@@ -106,10 +106,12 @@ fn ordinal(word: &str) -> Option<i64> {
 /// Whether the words after a number and a verb call it a bound: "7 is a lower bound", "7 is the least it can be".
 pub(super) fn is_called_bound(right: &[&str]) -> bool {
     let right = &right[..right.len().min(8)];
+    if right.windows(2).any(|pair| matches!(pair, ["upper" | "lower", "bound" | "limit" | "estimate" | "end"])) {
+        return true;
+    }
     right.windows(3).any(|words| {
-        matches!(words, ["a" | "an" | "the", "lower" | "upper", "bound" | "limit"])
-            || matches!(words, ["it" | "that" | "this", "can" | "could" | "may" | "might", "be"])
-                && right.iter().any(|word| matches!(*word, "least" | "most" | "minimum" | "maximum"))
+        matches!(words, ["it" | "that" | "this", "can" | "could" | "may" | "might", "be"])
+            && right.iter().any(|word| matches!(*word, "least" | "most" | "minimum" | "maximum"))
     })
 }
 

@@ -4,7 +4,7 @@ use super::behind::{is_bound_after, is_called_bound};
 use super::claims::{Claim, Rank};
 use super::clause::{Clause, is_polite};
 
-use super::lexicon::{CLAUSES, COPULAS, LABELS, NEGATIONS, OPERATIONS, STREETS};
+use super::lexicon::{CLAUSES, COPULAS, FAULTS, LABELS, NEGATIONS, OPERATIONS, STREETS};
 
 use super::term::{Term, words_from};
 
@@ -232,10 +232,18 @@ pub(super) fn claim(
     // "18 is given", "18, however, ignores the tax"
     let is_faulty = rest.split(|word| *word == ",").any(|clause| {
         let said = clause.strip_prefix(&["however"]).unwrap_or(clause);
-        matches!(said, ["far", "from", ..]) || said.first().is_some_and(|word| OVERLOOKING.contains(word))
+        matches!(said, ["far", "from", ..])
+            || matches!(said, ["a" | "an", fault] | ["a" | "an", _, fault] if FAULTS.contains(fault))
+            || said.first().is_some_and(|word| OVERLOOKING.contains(word))
     });
     let is_given = matches!(right[..], ["is" | "was"]) && matches!(tail[..], ["given"] | ["given", "in" | "as", ..]);
+    // "They replaced 18 with 99."
+    let is_replaced = matches!(left.last(), Some(&("replaced" | "replace" | "replacing" | "swapped" | "swap" | "swapping" | "exchanged")))
+        && matches!(right.last(), Some(&("with" | "by" | "for")))
+        && matches!(tokens.get(term.next + right.len()).map(|token| &token.kind), Some(Kind::Found(_)));
     is_negated |= is_faulty
+        || is_replaced
+        || matches!(left[..], [.., "made", "up", "the", "number"] | [.., "made", "up"])
         || is_given
         || about::is_planned(&left)
         || clause.is_wrongly
@@ -292,11 +300,12 @@ fn words_behind(tokens: &[Token], next: usize) -> Vec<&str> {
 
 /// "75 with 5 added", "75 with 5 apples taken off"
 fn is_changed_by(rest: &[Token]) -> bool {
-    let [Token { kind: Kind::Word(with), .. }, Token { kind: Kind::Found(_), .. }, ..] = rest else {
-        return false;
+    let words = match rest {
+        [_, Token { kind: Kind::Found(_), .. }, ..] => words_from(rest, 2),
+        _ => words_from(rest, 1),
     };
-    with == "with"
-        && words_from(rest, 2).iter().take(3).any(|word| {
+    matches!(rest.first(), Some(Token { kind: Kind::Word(with), .. }) if with == "with")
+        && words.iter().take(3).any(|word| {
             matches!(
                 *word,
                 "added"
@@ -349,7 +358,7 @@ fn is_one_case(tokens: &[Token], tail: &[&str]) -> bool {
     let count = |wanted: &str| {
         tokens.iter().filter(|token| matches!(&token.kind, Kind::Word(word) if word == wanted)).count()
     };
-    tail.first() == Some(&"if") && (count("if") > 1 || count("otherwise") > 0)
+    tail.first() == Some(&"if") && (count("if") > 1 || count("otherwise") + count("else") > 0)
 }
 
 /// What the word before a number multiplies it by: "half of 36", "twice 9".
@@ -363,7 +372,7 @@ fn multiple(left: &[&str]) -> Option<(i64, i64)> {
         [.., "one" | "a", "quarter" | "fourth"] | [.., "quarter"] => (1, 4),
         [.., "two", "thirds"] => (2, 3),
         [.., "three", "quarters" | "fourths"] => (3, 4),
-        [.., "half" | "halving"] => (1, 2),
+        [.., "half" | "halving" | "halve"] => (1, 2),
         [.., "twice" | "double" | "doubling"] => (2, 1),
         [.., "thrice" | "triple" | "tripling" | "treble"] => (3, 1),
         [.., "quadruple"] => (4, 1),

@@ -69,7 +69,7 @@ impl<'a> Clause<'a> {
         // "18 ounces after 6 were poured out", "18 marbles, of which 11 are Ivo's"
         if matches!(word, "after" | "before" | "once")
             && self.has_value
-            && !after_stop
+            && (!after_stop || !following.first().is_some_and(|next| matches!(*next, "which" | "that" | "this")))
             && !found.is_empty()
             && self.rank == Rank::Main
         {
@@ -274,6 +274,10 @@ fn is_reserving(word: &str) -> bool {
             | "seem"
             | "appears"
             | "seemingly"
+            | "allegedly"
+            | "supposedly"
+            | "reportedly"
+            | "officially"
             | "wanted"
             | "hoped"
             | "planned"
@@ -314,6 +318,9 @@ fn is_determiner(word: &str) -> bool {
                 | "some"
                 | "be"
                 | "been"
+                | "had"
+                | "has"
+                | "have"
         )
 }
 

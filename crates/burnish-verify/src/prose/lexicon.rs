@@ -36,6 +36,7 @@ pub(super) const BOUNDS: &[Pattern] = &[
     "lower|upper bound|limit of",
     "over|under|above|below|beyond|past|almost|nearly|barely|hardly|scarcely|underneath|beneath",
     "up|upwards|upward to|of",
+    "starting|beginning at|from",
     "north|south|shy|short|upwards|ahead of",
     "in|at excess of",
     "no|not later|earlier than",
@@ -78,6 +79,8 @@ pub(super) const EXCLUDED: &[Pattern] = &[
     "let's assume|suppose|imagine|say",
     "exclude|excludes|eliminate|eliminates|dismiss|disregard|omit|avoid",
     "used to be",
+    "once was|were",
+    "was|were once",
     "wish|wishes|wished it|they|that|there were|was",
     "rather|other than",
     "instead|ahead|out of",
@@ -151,6 +154,7 @@ pub(super) const NEGATIONS: &[&str] = &[
     "dont",
     "didnt",
     "nobody",
+    "nowhere",
     "mustnt",
     "hardly",
     "scarcely",
@@ -707,6 +711,8 @@ pub(super) const OPERATIONS: &[&str] = &[
     "halving",
     "square",
     "squaring",
+    "cube",
+    "cubing",
     "deduct",
     "deducting",
     "split",
@@ -795,6 +801,7 @@ pub(super) const REPORTING: &[&str] = &[
 pub(super) const ANSWERING: &[&str] = &[
     "answered", "answers", "answer", "wrote", "writes", "write", "quoted", "quotes", "suggested", "suggests", "proposed",
     "proposes", "replied", "replies", "responded", "shouted",
+    "promised", "promises",
 ];
 
 /// Who reports without being someone else: the speaker, and what is reckoned with.

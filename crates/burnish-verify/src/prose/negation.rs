@@ -46,6 +46,7 @@ pub(super) fn is_negated(left: &[&str]) -> bool {
         )
     });
     let is_empty_subject = match left {
+        ["none", "of", "this" | "that" | "these" | "it" | "them", _, ..] => true,
         ["nothing" | "nobody" | "none", verb, ..] => {
             !COPULAS.contains(verb) && !is_glue(verb) && !matches!(*verb, "but" | "other" | "else")
         }
@@ -145,6 +146,9 @@ fn is_measured(left: &[&str], at: usize) -> bool {
 /// `is_bare` where no noun follows the number: "one student answered 42 and lost", but "she answered 42 questions".
 pub(super) fn is_reported(left: &[&str], is_bare: bool) -> bool {
     let left = &left[left.iter().rposition(|word| *word == ",").map_or(0, |at| at + 1)..];
+    if matches!(left, ["rumor" | "rumour" | "legend", "has", "it", ..]) {
+        return true;
+    }
     let is_given_up = left.windows(2).any(|pair| {
         matches!(
             pair,
@@ -253,9 +257,12 @@ pub(super) fn is_supposed(left: &[&str]) -> bool {
 pub(super) fn is_rejected(right: &[&str]) -> bool {
     // "7 is wrong", "7 dollars can't be right", "7 is not the answer", "7 would be a mistake"
     // "7 would be the answer to a different question."
-    if matches!(right, ["would" | "is" | "was" | "might" | "could", .., "question" | "problem" | "puzzle"])
-        && right.iter().any(|word| matches!(*word, "different" | "another" | "other" | "wrong"))
-    {
+    let is_of_other = right
+        .windows(2)
+        .any(|pair| matches!(pair, ["different" | "another" | "other" | "wrong", "question" | "problem" | "puzzle"]));
+    let is_made_up = matches!(right, ["at", "random", ..] | ["out", "of", "thin", ..])
+        || right.windows(4).any(|words| matches!(words, ["as", "good", "as", _]));
+    if is_of_other || is_made_up {
         return true;
     }
     let is_ruled = right.iter().take(6).any(|word| matches!(*word, "out"))
@@ -473,6 +480,7 @@ pub(super) fn is_taken_back_later(tokens: &[Token], next: usize) -> bool {
                     ..,
                 ] => true,
                 ["that" | "this" | "it", verb, ..] if OVERLOOKING.contains(&verb) => true,
+                [.., "broken" | "flawed" | "unreliable" | "outdated" | "lied" | "lying" | "biased" | "closed"] => true,
                 ["i" | "we", "disagree" | "object" | "doubt" | "refuse", ..] => true,
                 ["that" | "this" | "it" | "they" | "i" | "he" | "she", ref rest @ ..] => rejects(rest),
                 [word] => NEGATIONS.contains(&word),

@@ -283,6 +283,9 @@ fn is_elliptic(said: &[&str]) -> bool {
         ["perhaps" | "maybe" | "or" | "possibly", rest @ ..] => rest,
         rest => rest,
     };
+    if said == ["not"] {
+        return true;
+    }
     let said = match said {
         [rest @ .., "so" | "though" | "either" | "really" | "actually" | "anymore"] => rest,
         rest => rest,
@@ -296,7 +299,12 @@ pub(super) fn is_other_case(rest: &[&str]) -> bool {
     let mut clauses = rest.split(|word| *word == ",");
     clauses.next();
     clauses.any(|clause| {
-        matches!(
+        // "this year it's less"
+        let is_changed = matches!(
+            clause,
+            [.., "is" | "it's" | "are" | "was" | "were" | "that's", "less" | "more" | "fewer" | "lower" | "higher" | "smaller" | "larger" | "different" | "otherwise" | "gone"]
+        ) && !matches!(clause.first(), Some(&("which" | "that" | "so")));
+        is_changed || matches!(
             clause,
             ["or", "one" | "two", "more" | "less" | "fewer", ..]
                 | ["or", "else" | "nothing" | "none" | "nobody" | "he" | "she" | "it" | "they" | "there" | "the" | "maybe" | "perhaps" | "possibly" | "twice" | "half" | "its" | "not" | "no", ..]
@@ -402,7 +410,9 @@ pub(super) fn is_unfinished(words: &[&str]) -> bool {
     };
     let at = words.iter().position(is_operation);
     let is_next = matches!(words.first(), Some(&("then" | "next" | "now" | "afterwards" | "finally")));
-    at.is_some_and(|at| {
+    // "18 gets multiplied by five"
+    let is_passive = matches!(words, ["gets" | "is" | "are" | "was", "multiplied" | "divided" | "doubled" | "halved" | "tripled" | "squared", ..]);
+    is_passive || at.is_some_and(|at| {
         (is_owed(at) || (is_next && at <= 3 && OPERATIONS.contains(&words[at])))
             && !words[at..].iter().any(|word| COPULAS.contains(word) || *word == "get")
     })

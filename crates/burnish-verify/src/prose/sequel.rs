@@ -1,7 +1,7 @@
 //! What words without a number do to one that stands before them: go on with the calculation, or name another answer.
 
 use super::clause::is_bidding;
-use super::lexicon::{COPULAS, OPERATIONS};
+use super::lexicon::{COPULAS, NUMERALS, OPERATIONS};
 use super::sentence::words_of;
 use super::tokens::{Kind, Token};
 
@@ -98,6 +98,9 @@ pub(super) fn names_other(clause: &[&str]) -> bool {
 /// "So nobody is in the room.", "Then none are left."
 fn concludes_otherwise(words: &[&str]) -> bool {
     let [opening, said @ ..] = words else { return false };
+    if matches!(*opening, "later" | "then" | "afterwards" | "next") && said.iter().any(|word| NUMERALS.contains(word)) {
+        return true;
+    }
     matches!(*opening, "so" | "thus" | "therefore" | "hence" | "consequently" | "then" | "now" | "finally")
         && said.first().is_some_and(|word| !is_anaphor(word))
         && said.iter().enumerate().any(|(at, word)| {
