@@ -4,14 +4,48 @@ use super::lexicon::{COPULAS, NEGATIONS, NUMERALS};
 
 /// Nouns of arithmetic, which make another number of what stands behind "of".
 const MADE: &[&str] = &[
-    "sum", "difference", "product", "quotient", "square", "cube", "root", "negative", "opposite", "reciprocal", "inverse",
-    "half", "third", "quarter", "percent", "double", "triple", "twice", "times", "multiple", "complement", "digit", "digits",
+    "sum",
+    "difference",
+    "product",
+    "quotient",
+    "square",
+    "cube",
+    "root",
+    "negative",
+    "opposite",
+    "reciprocal",
+    "inverse",
+    "half",
+    "third",
+    "quarter",
+    "percent",
+    "double",
+    "triple",
+    "twice",
+    "times",
+    "multiple",
+    "complement",
+    "digit",
+    "digits",
 ];
 
 /// Nouns for one of several numbers that may be the answer.
 const CASES: &[&str] = &[
-    "possibility", "possibilities", "solution", "solutions", "example", "examples", "option", "options", "candidate",
-    "candidates", "answers", "values", "numbers", "results", "roots",
+    "possibility",
+    "possibilities",
+    "solution",
+    "solutions",
+    "example",
+    "examples",
+    "option",
+    "options",
+    "candidate",
+    "candidates",
+    "answers",
+    "values",
+    "numbers",
+    "results",
+    "roots",
 ];
 
 /// "Twice the answer is 7", "the answer plus one is 7"
@@ -20,7 +54,18 @@ pub(super) fn is_of_answer(left: &[&str]) -> bool {
     let is_made = left[at.saturating_sub(4)..at].iter().any(|word| MADE.contains(word));
     let is_summand = matches!(
         left.get(at + 1),
-        Some(&("plus" | "minus" | "times" | "and" | "squared" | "cubed" | "doubled" | "halved" | "multiplied" | "divided"))
+        Some(
+            &("plus"
+                | "minus"
+                | "times"
+                | "and"
+                | "squared"
+                | "cubed"
+                | "doubled"
+                | "halved"
+                | "multiplied"
+                | "divided")
+        )
     );
     is_made || is_summand
 }
@@ -34,9 +79,9 @@ pub(super) fn is_made_of_answer(right: &[&str]) -> bool {
     let Some(at) = right.iter().position(|word| matches!(*word, "answer" | "what")) else { return false };
     let before = &right[..at];
     before.iter().any(|word| COPULAS.contains(word) || matches!(*word, "be" | "the"))
-        && before
-            .iter()
-            .any(|word| MADE.contains(word) || matches!(*word, "less" | "more" | "fewer" | "only" | "greater" | "smaller"))
+        && before.iter().any(|word| {
+            MADE.contains(word) || matches!(*word, "less" | "more" | "fewer" | "only" | "greater" | "smaller")
+        })
 }
 
 /// "One such number is 7", "one possibility is 7"
@@ -83,7 +128,11 @@ pub(super) fn is_planned(left: &[&str]) -> bool {
 pub(super) fn is_whole(left: &[&str]) -> bool {
     matches!(
         left,
-        ["of" | "from" | "among" | "amongst"] | ["of" | "from" | "among" | "amongst", "the" | "these" | "those" | "all" | "her" | "his" | "their"]
+        ["of" | "from" | "among" | "amongst"]
+            | [
+                "of" | "from" | "among" | "amongst",
+                "the" | "these" | "those" | "all" | "her" | "his" | "their"
+            ]
             | ["out", "of"]
             | ["out", "of", _]
     )

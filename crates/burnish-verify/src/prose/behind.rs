@@ -45,17 +45,15 @@ pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
         "tripled" | "trebled" => one(After::Times(3, 1)),
         "quadrupled" => one(After::Times(4, 1)),
         "halved" => one(After::Times(1, 2)),
-        "cut" | "split" | "divided" | "shared" | "distributed" | "multiplied" | "raised" | "reduced" | "increased" | "decreased"
-        | "lowered" | "diminished" | "augmented"
+        "cut" | "split" | "divided" | "shared" | "distributed" | "multiplied" | "raised" | "reduced"
+        | "increased" | "decreased" | "lowered" | "diminished" | "augmented"
             if is_worked_on(right) =>
         {
             one(After::Unclear)
         }
         "multiplied" if right.get(1..3) == Some(&["by", "itself"]) => Some((After::Power(2), 3)),
         "below" if right.get(1) == Some(&"zero") => Some((After::Times(-1, 1), 2)),
-        "to" if right.get(1) == Some(&"the") => {
-            ordinal(right.get(2)?).map(|power| (After::Power(power), 3))
-        }
+        "to" if right.get(1) == Some(&"the") => ordinal(right.get(2)?).map(|power| (After::Power(power), 3)),
         "raised" if right.get(1..3) == Some(&["to", "the"]) => {
             ordinal(right.get(3)?).map(|power| (After::Power(power), 4))
         }
@@ -89,7 +87,10 @@ pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
                     | "five"
                     | "ten"
             ) || (word.ends_with("er")
-                && !matches!(word, "over" | "per" | "after" | "under" | "together" | "altogether" | "ever" | "later"));
+                && !matches!(
+                    word,
+                    "over" | "per" | "after" | "under" | "together" | "altogether" | "ever" | "later"
+                ));
             multiplies.then_some((After::Unclear, 2))
         }
         _ => None,
@@ -106,7 +107,10 @@ fn ordinal(word: &str) -> Option<i64> {
 /// Whether the words after a number and a verb call it a bound: "7 is a lower bound", "7 is the least it can be".
 pub(super) fn is_called_bound(right: &[&str]) -> bool {
     let right = &right[..right.len().min(8)];
-    if right.windows(2).any(|pair| matches!(pair, ["upper" | "lower", "bound" | "limit" | "estimate" | "end"])) {
+    if right
+        .windows(2)
+        .any(|pair| matches!(pair, ["upper" | "lower", "bound" | "limit" | "estimate" | "end"]))
+    {
         return true;
     }
     right.windows(3).any(|words| {
@@ -169,7 +173,12 @@ pub(super) fn is_bound_after(right: &[&str]) -> bool {
 fn is_worked_on(right: &[&str]) -> bool {
     let amount = match right {
         [_, "by" | "in" | "into" | "among" | "between", amount @ ..]
-        | [_, "evenly" | "equally" | "again" | "further", "by" | "in" | "into" | "among" | "between", amount @ ..] => amount,
+        | [
+            _,
+            "evenly" | "equally" | "again" | "further",
+            "by" | "in" | "into" | "among" | "between",
+            amount @ ..,
+        ] => amount,
         _ => return false,
     };
     let amount = match amount {
@@ -182,5 +191,6 @@ fn is_worked_on(right: &[&str]) -> bool {
                 *word,
                 "half" | "third" | "quarter" | "fifth" | "tenth" | "another" | "few" | "hundred" | "dozen"
             )
-    }) && (matches!(right[0], "divided" | "shared" | "distributed") || !matches!(amount, [_, "people" | "children" | "friends" | "kids" | "of", ..]))
+    }) && (matches!(right[0], "divided" | "shared" | "distributed")
+        || !matches!(amount, [_, "people" | "children" | "friends" | "kids" | "of", ..]))
 }

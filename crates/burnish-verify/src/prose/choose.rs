@@ -31,7 +31,10 @@ pub(super) fn chosen(found: &[Claim], mark: Option<usize>, text: &str) -> Outcom
         // "Although her brother insists that the answer is 48, it is 54."
         let is_conceded = (first.rank == Rank::Aside || first.is_reported)
             && standing.iter().any(|later| {
-                later.start > first.start && later.rank == Rank::Main && !later.is_reported && !later.is_supposed
+                later.start > first.start
+                    && later.rank == Rank::Main
+                    && !later.is_reported
+                    && !later.is_supposed
             });
         let led = between.filter(|word| !words::is_leading(&word.to_lowercase())).count();
         let is_first = marked.first().is_some_and(|claim| claim.start == first.start) || marked[0].is_negated;

@@ -99,7 +99,12 @@ pub(super) fn claim(
     {
         value = None;
     }
-    if is_upper_end || is_list_of || is_called_bound(&right) || words::is_bound(&left) || is_bound_after(&right) {
+    if is_upper_end
+        || is_list_of
+        || is_called_bound(&right)
+        || words::is_bound(&left)
+        || is_bound_after(&right)
+    {
         value = None;
     }
     let is_after_word = index > 0 && matches!(tokens[index - 1].kind, Kind::Word(_));
@@ -126,10 +131,7 @@ pub(super) fn claim(
     // "7 fewer sheep than that"
     if let Some(at) = right.iter().take(5).position(|word| *word == "than")
         && right[..at].iter().any(|word| {
-            matches!(
-                *word,
-                "more" | "less" | "fewer" | "greater" | "higher" | "lower" | "larger" | "smaller"
-            )
+            matches!(*word, "more" | "less" | "fewer" | "greater" | "higher" | "lower" | "larger" | "smaller")
         })
         && matches!(
             right.get(at + 1),
@@ -211,7 +213,14 @@ pub(super) fn claim(
         ] => clause.is_unreal && !words::is_article(verb),
         _ => false,
     });
+    // "With another rule, it would be 18."
+    let is_elsewhere = left.contains(&"would")
+        && tokens[..index].iter().take(4).any(|token| {
+            matches!(&token.kind, Kind::Word(word) if matches!(word.as_str(), "another" | "different"))
+        })
+        && matches!(&tokens[0].kind, Kind::Word(word) if matches!(word.as_str(), "with" | "in" | "under" | "by" | "for" | "on"));
     if is_unreal
+        || is_elsewhere
         || is_counterfactual
         || is_one_case(tokens, &tail)
         || is_hypothetical
@@ -224,7 +233,10 @@ pub(super) fn claim(
         || left.windows(2).any(|pair| {
             matches!(
                 pair,
-                ["might" | "may" | "could" | "would" | "should" | "it'd", "be" | "have" | "well" | "also" | "equal" | "come" | "look" | "seem"]
+                [
+                    "might" | "may" | "could" | "would" | "should" | "it'd",
+                    "be" | "have" | "well" | "also" | "equal" | "come" | "look" | "seem"
+                ]
             )
         })
         || matches!(right[..], ["might" | "may" | "could" | "would" | "should", "be" | "have" | "well", ..]);
@@ -236,12 +248,19 @@ pub(super) fn claim(
             || matches!(said, ["a" | "an", fault] | ["a" | "an", _, fault] if FAULTS.contains(fault))
             || said.first().is_some_and(|word| OVERLOOKING.contains(word))
     });
-    let is_given = matches!(right[..], ["is" | "was"]) && matches!(tail[..], ["given"] | ["given", "in" | "as", ..]);
+    let is_given =
+        matches!(right[..], ["is" | "was"]) && matches!(tail[..], ["given"] | ["given", "in" | "as", ..]);
     // "They replaced 18 with 99."
-    let is_replaced = matches!(left.last(), Some(&("replaced" | "replace" | "replacing" | "swapped" | "swap" | "swapping" | "exchanged")))
-        && matches!(right.last(), Some(&("with" | "by" | "for")))
+    let is_replaced = matches!(
+        left.last(),
+        Some(&("replaced" | "replace" | "replacing" | "swapped" | "swap" | "swapping" | "exchanged"))
+    ) && matches!(right.last(), Some(&("with" | "by" | "for")))
         && matches!(tokens.get(term.next + right.len()).map(|token| &token.kind), Some(Kind::Found(_)));
+    // "It had been 18 before the sale."
+    let is_former = left.ends_with(&["had", "been"])
+        && right.iter().chain(&tail).any(|word| matches!(*word, "before" | "until"));
     is_negated |= is_faulty
+        || is_former
         || is_replaced
         || matches!(left[..], [.., "made", "up", "the", "number"] | [.., "made", "up"])
         || is_given
@@ -263,7 +282,10 @@ pub(super) fn claim(
         is_negated,
         is_supposed: (negation::is_supposed(&left) && !left.contains(&"now"))
             || matches!(right[..], [.., "before" | "earlier" | "previously" | "originally" | "initially"]),
-        is_reported: negation::is_reported(&clause.left, right.first().is_none_or(|word| matches!(*word, "and" | "or" | "as" | "for"))),
+        is_reported: negation::is_reported(
+            &clause.left,
+            right.first().is_none_or(|word| matches!(*word, "and" | "or" | "as" | "for")),
+        ),
         is_tentative: clause.is_unless
             || left.iter().rev().take(2).any(|word| {
                 matches!(
@@ -343,7 +365,11 @@ fn is_worked_with(left: &[&str], clause: &Clause<'_>) -> bool {
             && !matches!(*word, "doubling" | "halving" | "tripling" | "double" | "triple" | "halve")
     });
     let is_by = clause.is_work
-        && (if clause.has_value { left.len() == 1 } else { left.iter().any(|word| OPERATIONS.contains(word)) })
+        && (if clause.has_value {
+            left.len() == 1
+        } else {
+            left.iter().any(|word| OPERATIONS.contains(word))
+        })
         && !left.iter().any(|word| COPULAS.contains(word) || matches!(*word, "get" | "have" | "up"))
         && match left.last() {
             Some(&("by" | "from" | "into" | "with")) => true,

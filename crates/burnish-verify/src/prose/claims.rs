@@ -7,7 +7,7 @@ use super::lexicon::COPULAS;
 use super::mathematics::is_unsolved;
 use super::retraction::{BACK, gives_up, is_corrected, is_taking_back};
 
-use super::sentence::words_of;
+use super::sentence::{is_past, words_of};
 
 use super::term::{self, Lead, words_from};
 
@@ -193,6 +193,12 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 } else {
                     Rank::Main
                 };
+                // "It's 18 this year; last year it was 99."
+                if found.iter().any(|claim| claim.rank == Rank::Main && claim.value.is_some())
+                    && is_past(&words_from(tokens, index + 1))
+                {
+                    clause.rank = Rank::Aside;
+                }
                 clause.after_dash = clause.rank == Rank::Aside;
                 clause.is_leading = false;
                 clause.number += 1;
@@ -238,7 +244,14 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     is_pair: clause.left.iter().rev().take(3).any(|word| {
                         matches!(
                             *word,
-                            "between" | "sum" | "difference" | "product" | "average" | "mean" | "ratio" | "quotient"
+                            "between"
+                                | "sum"
+                                | "difference"
+                                | "product"
+                                | "average"
+                                | "mean"
+                                | "ratio"
+                                | "quotient"
                         )
                     }),
                     has_words: clause.left.iter().any(|word| !words::is_article(word)),
@@ -269,9 +282,24 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 let is_plain_lead = clause.left.iter().all(|word| {
                     is_bidding(word)
                         || words::is_glue(word)
-                        || matches!(*word, "get" | "obtain" | "find" | "gives" | "equation" | "is" | "write" | "yields" | "means")
+                        || matches!(
+                            *word,
+                            "get"
+                                | "obtain"
+                                | "find"
+                                | "gives"
+                                | "equation"
+                                | "is"
+                                | "write"
+                                | "yields"
+                                | "means"
+                        )
                 });
-                if is_chain && wants_number && is_plain_lead && is_unsolved(&text[claim.start..claim.end]) {
+                if is_chain
+                    && wants_number
+                    && is_plain_lead
+                    && is_unsolved(&text[claim.start..tokens[term.next - 1].end])
+                {
                     claim.value = None;
                     claim.rank = claim.rank.min(Rank::Aside);
                 }
@@ -406,7 +434,18 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     && !clause.left.iter().any(|word| words::is_verb(word) || *word == "and");
                 let is_set_back = is_set_back || is_stretch;
                 let is_result = clause.left.contains(&"equals") || term.is_change;
-                let is_adjunct = (is_adjunct || is_set_back) && !is_result;
+                // "18 on day 5", "18 posts 5 feet apart"
+                let is_placed = clause.has_value
+                    && (matches!(
+                        clause.left[..],
+                        [
+                            ..,
+                            "on" | "in" | "by" | "at",
+                            "day" | "week" | "month" | "year" | "hour" | "step" | "round" | "level"
+                        ]
+                    ) || matches!(behind[..], [_, "apart" | "away", ..])
+                        || (clause.left == ["from"] && found.last().is_some_and(|last| last.has_verb)));
+                let is_adjunct = (is_adjunct || is_set_back || is_placed) && !is_result;
                 // "18 for Tom, 99 for Ann", "18 : 5"
                 if is_apposed
                     && claim.value.is_some()

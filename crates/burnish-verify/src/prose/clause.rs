@@ -41,10 +41,12 @@ impl<'a> Clause<'a> {
         self.is_provisional |= CONDITIONS.contains(&word) && word != "let" || is_reserving(word);
         self.is_wrongly |= self.rank == Rank::Condition
             && matches!(word, "wrongly" | "mistakenly" | "incorrectly" | "falsely" | "erroneously");
-        if !self.has_value && self.left.iter().all(|before| is_bidding(before)) && OPERATIONS.contains(&word) {
+        if !self.has_value && self.left.iter().all(|before| is_bidding(before)) && OPERATIONS.contains(&word)
+        {
             self.is_work = true;
         }
         let is_first = self.left.is_empty() && !self.has_value;
+        let is_directly_behind = self.left.is_empty() && self.has_value;
         let opens = is_first || after_stop;
         let is_all_but = word == "but"
             && (matches!(
@@ -56,7 +58,8 @@ impl<'a> Clause<'a> {
             return;
         }
         // "Nobody who checks the numbers would get 36."
-        if matches!(word, "who" | "that" | "which") && matches!(self.left[..], ["nobody" | "none" | "nothing"] | ["no", _])
+        if matches!(word, "who" | "that" | "which")
+            && matches!(self.left[..], ["nobody" | "none" | "nothing"] | ["no", _])
         {
             self.left.push(word);
             return;
@@ -69,7 +72,8 @@ impl<'a> Clause<'a> {
         // "18 ounces after 6 were poured out", "18 marbles, of which 11 are Ivo's"
         if matches!(word, "after" | "before" | "once")
             && self.has_value
-            && (!after_stop || !following.first().is_some_and(|next| matches!(*next, "which" | "that" | "this")))
+            && (!after_stop
+                || !following.first().is_some_and(|next| matches!(*next, "which" | "that" | "this")))
             && !found.is_empty()
             && self.rank == Rank::Main
         {
@@ -180,6 +184,13 @@ impl<'a> Clause<'a> {
                 word,
                 "given" | "provided" | "using" | "considering" | "making" | "giving" | "leaving" | "meaning"
             ) && self.left.last().is_some_and(|last| is_determiner(last));
+            // "18 given away"
+            let is_participle = is_participle
+                || word == "given"
+                    && is_directly_behind
+                    && following
+                        .first()
+                        .is_some_and(|next| matches!(*next, "away" | "to" | "out" | "back" | "up"));
             if is_participle {
                 self.left.push(word);
                 return;
@@ -187,7 +198,10 @@ impl<'a> Clause<'a> {
             // "They quoted 40, whereas the real cost is 48."
             let is_contrast = matches!(word, "whereas" | "while" | "though" | "although")
                 && !found.is_empty()
-                && following.iter().take(3).any(|next| matches!(*next, "real" | "actual" | "true" | "correct"));
+                && following
+                    .iter()
+                    .take(3)
+                    .any(|next| matches!(*next, "real" | "actual" | "true" | "correct"));
             let is_reason = (starts(REASONS) || matches!(word, "provided")) && !is_contrast;
             // A leading preposition is no clause of its own: "With 9 eggs she makes 18."
             if word == "as" && found.is_empty() {
@@ -291,8 +305,29 @@ fn is_reserving(word: &str) -> bool {
 pub(super) fn is_bidding(word: &str) -> bool {
     matches!(
         word,
-        "then" | "now" | "next" | "finally" | "just" | "simply" | "we" | "you" | "must" | "to" | "need" | "have"
-            | "still" | "let's" | "by" | "and" | "first" | "so" | "can" | "should" | "let" | "us" | "i"
+        "then"
+            | "now"
+            | "next"
+            | "finally"
+            | "just"
+            | "simply"
+            | "we"
+            | "you"
+            | "must"
+            | "to"
+            | "need"
+            | "have"
+            | "still"
+            | "let's"
+            | "by"
+            | "and"
+            | "first"
+            | "so"
+            | "can"
+            | "should"
+            | "let"
+            | "us"
+            | "i"
     )
 }
 

@@ -799,9 +799,24 @@ pub(super) const REPORTING: &[&str] = &[
 
 /// Verbs by which someone else answers with a number.
 pub(super) const ANSWERING: &[&str] = &[
-    "answered", "answers", "answer", "wrote", "writes", "write", "quoted", "quotes", "suggested", "suggests", "proposed",
-    "proposes", "replied", "replies", "responded", "shouted",
-    "promised", "promises",
+    "answered",
+    "answers",
+    "answer",
+    "wrote",
+    "writes",
+    "write",
+    "quoted",
+    "quotes",
+    "suggested",
+    "suggests",
+    "proposed",
+    "proposes",
+    "replied",
+    "replies",
+    "responded",
+    "shouted",
+    "promised",
+    "promises",
 ];
 
 /// Who reports without being someone else: the speaker, and what is reckoned with.

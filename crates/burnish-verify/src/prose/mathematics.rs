@@ -270,7 +270,9 @@ impl Scanner<'_> {
                     || c.is_whitespace()
             });
             // In a sentence it is no factorial.
-            let is_factorial = self.text[self.at + source.len()..].strip_prefix(' ').is_some_and(|after| after.starts_with(char::is_lowercase));
+            let is_factorial = self.text[self.at + source.len()..]
+                .strip_prefix(' ')
+                .is_some_and(|after| after.starts_with(char::is_lowercase));
             let source = if is_factorial { source } else { source.strip_suffix('!').unwrap_or(source) };
             if source.is_empty() || is_range(source) {
                 continue;
@@ -332,7 +334,11 @@ pub(crate) fn is_unsolved(source: &str) -> bool {
             && after.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '(' | '$' | '.'))
             && left[..at].trim_end().ends_with(|c: char| c.is_ascii_digit() || matches!(c, ')' | '%'));
         // Units, functions and names of more than a letter are none.
-        if is_sign || !"xyznkabwtpqruvXYZN".contains(c) || after.starts_with('(') || unknown.is_some_and(|known| known != c) {
+        if is_sign
+            || !"xyznkabwtpqruvXYZN".contains(c)
+            || after.starts_with('(')
+            || unknown.is_some_and(|known| known != c)
+        {
             return false;
         }
         unknown = Some(c);

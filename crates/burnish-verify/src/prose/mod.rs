@@ -266,7 +266,10 @@ fn is_guess(sentences: &[&[tokens::Token]], index: usize, claim: &Claim) -> bool
         && !matches!(claim.value, Some(Value::Chain(..)))
         && gives_up(&words_of(sentences[index - 1]))
         && !words_of(sentences[index]).iter().take(2).any(|word| {
-            matches!(*word, "so" | "therefore" | "thus" | "hence" | "but" | "however" | "still" | "then" | "since")
+            matches!(
+                *word,
+                "so" | "therefore" | "thus" | "hence" | "but" | "however" | "still" | "then" | "since"
+            )
         })
 }
 

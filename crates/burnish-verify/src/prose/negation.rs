@@ -1,8 +1,8 @@
 //! What takes a number out: a negation or a fault before it, a rejection behind it, a later clause.
 
 use super::lexicon::{
-    ANSWERING, ATTITUDES, COPULAS, FAULTED, FAULTS, NEGATIONS, OWN_REPORTERS, PLAIN, REPORTING, SAYING, SPEAKERS,
-    SUPPOSED,
+    ANSWERING, ATTITUDES, COPULAS, FAULTED, FAULTS, NEGATIONS, OWN_REPORTERS, PLAIN, REPORTING, SAYING,
+    SPEAKERS, SUPPOSED,
 };
 use super::retraction::{OVERLOOKING, is_order, is_retracting, is_unfinished};
 use super::tokens::{Kind, Token};
@@ -21,6 +21,25 @@ pub(super) fn is_negated(left: &[&str]) -> bool {
         let is_cut = left[at + 1..].iter().any(|word| COPULAS.contains(word));
         let next = left.get(at + 1).copied().unwrap_or("");
         let is_meant = !is_cut || FAULTED.contains(&next) || REPORTING.contains(&next);
+        // "They rejected 18 applications."
+        let is_deed = at > 0
+            && matches!(
+                left[at],
+                "rejected"
+                    | "rejects"
+                    | "discarded"
+                    | "discards"
+                    | "refused"
+                    | "refuses"
+                    | "withdraw"
+                    | "denied"
+            )
+            && !left[..at].iter().any(|word| {
+                matches!(*word, "we" | "i" | "be" | "is" | "are" | "was" | "can" | "must" | "have" | "has")
+            });
+        if is_deed {
+            return false;
+        }
         // "There is no doubt", "without a mistake", "it is not impossible".
         let is_undone = left[at.saturating_sub(3)..at]
             .iter()
@@ -83,6 +102,10 @@ pub(super) fn is_negated(left: &[&str]) -> bool {
         return !left.iter().any(|word| word.ends_with("n't"));
     }
     let Some(at) = left.iter().rposition(|word| NEGATIONS.contains(word)) else { return false };
+    // "She still hasn't read 18 pages."
+    if at > 0 && left[at - 1] == "still" && matches!(left[at], "hasn't" | "haven't") {
+        return false;
+    }
     if is_nothing_else(left) {
         return false;
     }
@@ -185,6 +208,10 @@ pub(super) fn is_reported(left: &[&str], is_bare: bool) -> bool {
     let at = left.iter().position(|word| REPORTING.contains(word));
     let at = at.or_else(|| left.len().checked_sub(1).filter(|at| is_bare && ANSWERING.contains(&left[*at])));
     let Some(at) = at else { return false };
+    // "The tutor told him to solve 18 problems."
+    if left[at..].windows(2).any(|pair| pair[0] == "to" && !matches!(pair[1], "be" | "have")) {
+        return false;
+    }
     let is_between = |word: &&str| {
         !SPEAKERS.contains(word)
             && matches!(
@@ -198,8 +225,10 @@ pub(super) fn is_reported(left: &[&str], is_bare: bool) -> bool {
     if left[at] == "tells" && matches!(left.get(at + 1), Some(&("us" | "me" | "you"))) {
         return false;
     }
-    let is_base =
-        matches!(left[at], "say" | "argue" | "claim" | "think" | "believe" | "guess" | "wish" | "hope" | "answer" | "write");
+    let is_base = matches!(
+        left[at],
+        "say" | "argue" | "claim" | "think" | "believe" | "guess" | "wish" | "hope" | "answer" | "write"
+    );
     match subject {
         // "I thought it was 40", but "I think it is 40".
         Some("i" | "we") => {
@@ -257,9 +286,9 @@ pub(super) fn is_supposed(left: &[&str]) -> bool {
 pub(super) fn is_rejected(right: &[&str]) -> bool {
     // "7 is wrong", "7 dollars can't be right", "7 is not the answer", "7 would be a mistake"
     // "7 would be the answer to a different question."
-    let is_of_other = right
-        .windows(2)
-        .any(|pair| matches!(pair, ["different" | "another" | "other" | "wrong", "question" | "problem" | "puzzle"]));
+    let is_of_other = right.windows(2).any(|pair| {
+        matches!(pair, ["different" | "another" | "other" | "wrong", "question" | "problem" | "puzzle"])
+    });
     let is_made_up = matches!(right, ["at", "random", ..] | ["out", "of", "thin", ..])
         || right.windows(4).any(|words| matches!(words, ["as", "good", "as", _]));
     if is_of_other || is_made_up {
@@ -317,7 +346,10 @@ pub(super) fn is_rejected(right: &[&str]) -> bool {
         return true;
     }
     if matches!(right, ["is" | "was", "a" | "just" | "only" | "merely", ..])
-        && right.iter().take(5).any(|word| matches!(*word, "guess" | "conjecture" | "hunch" | "placeholder" | "shot" | "stab"))
+        && right
+            .iter()
+            .take(5)
+            .any(|word| matches!(*word, "guess" | "conjecture" | "hunch" | "placeholder" | "shot" | "stab"))
     {
         return true;
     }
@@ -326,7 +358,9 @@ pub(super) fn is_rejected(right: &[&str]) -> bool {
     {
         return true;
     }
-    if right.windows(2).any(|pair| matches!(pair, ["it", "fails"] | ["leads", "nowhere"] | ["counts" | "covers", "only"]))
+    if right
+        .windows(2)
+        .any(|pair| matches!(pair, ["it", "fails"] | ["leads", "nowhere"] | ["counts" | "covers", "only"]))
     {
         return true;
     }
@@ -344,7 +378,9 @@ pub(super) fn is_rejected(right: &[&str]) -> bool {
         .iter()
         .take(9)
         .position(|word| FAULTS.contains(word))
-        .is_some_and(|at| !matches!(rest[..at], [.., "no" | "without"] | [.., "without", "any" | "a"]));
+        .is_some_and(|at| !matches!(rest[..at], [.., "no" | "without"] | [.., "without", "any" | "a"]))
+        // "18 of the answers are wrong"
+        && right.first() != Some(&"of");
     let Some(negation) = negation else {
         let is_off = rest.iter().take(4).any(|word| matches!(*word, "too" | "off"))
             && rest.iter().any(|word| {
@@ -427,7 +463,12 @@ fn is_partial(right: &[&str]) -> bool {
             | ["given"]
             | ["given", "in" | "by" | "as", ..]
             | ["what", "one" | "each", "of", ..]
-            | ["what", "we" | "you" | "he" | "she" | "they" | "i", "start" | "begin" | "started" | "began", ..]
+            | [
+                "what",
+                "we" | "you" | "he" | "she" | "they" | "i",
+                "start" | "begin" | "started" | "began",
+                ..
+            ]
     )
 }
 
@@ -476,11 +517,15 @@ pub(super) fn is_taken_back_later(tokens: &[Token], next: usize) -> bool {
                 ["is" | "was" | "isn't" | "can't" | "cannot", ..] => is_rejected(&rest),
                 [
                     "doesn't" | "didn't" | "never",
-                    "get" | "reach" | "reaches" | "reached" | "arrive" | "work" | "fit" | "hold" | "gets" | "quite",
+                    "get" | "reach" | "reaches" | "reached" | "arrive" | "work" | "fit" | "hold" | "gets"
+                    | "quite",
                     ..,
                 ] => true,
                 ["that" | "this" | "it", verb, ..] if OVERLOOKING.contains(&verb) => true,
-                [.., "broken" | "flawed" | "unreliable" | "outdated" | "lied" | "lying" | "biased" | "closed"] => true,
+                [
+                    ..,
+                    "broken" | "flawed" | "unreliable" | "outdated" | "lied" | "lying" | "biased" | "closed",
+                ] => true,
                 ["i" | "we", "disagree" | "object" | "doubt" | "refuse", ..] => true,
                 ["that" | "this" | "it" | "they" | "i" | "he" | "she", ref rest @ ..] => rejects(rest),
                 [word] => NEGATIONS.contains(&word),

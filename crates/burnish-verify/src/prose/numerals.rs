@@ -35,8 +35,10 @@ const AFTER_PRONOUN: &[&str] = &[
 ];
 
 /// Names of parts, by the number of them that make a whole; halves are the first.
-const PARTS: &[&str] =
-    &["half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth"];
+const PARTS: &[&str] = &[
+    "half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh",
+    "twelfth",
+];
 
 /// `text` with its numbers in digits. `None` where no word is a number. Beside digits "one" is mostly a pronoun, and stays.
 pub(crate) fn in_digits(text: &str) -> Option<String> {
@@ -94,11 +96,15 @@ fn part(words: &[Piece], index: usize, count: usize, value: u64, text: &str) -> 
 /// where it ends what a verb says ("the rest is five."): "the two of them", "each of four friends" ask for nothing.
 fn is_phrase(words: &[Piece], index: usize, count: usize, value: u64, text: &str) -> bool {
     let before = index.checked_sub(1).map_or("", |before| words[before].word.as_str());
-    let is_end = text[words[index + count - 1].end..].trim_start().starts_with(['.', ',', ';', '!', '?', ')'])
-        || text[words[index + count - 1].end..].trim().is_empty();
+    let is_end =
+        text[words[index + count - 1].end..].trim_start().starts_with(['.', ',', ';', '!', '?', ')'])
+            || text[words[index + count - 1].end..].trim().is_empty();
     let is_said = COPULAS.contains(&before)
         || (PLAIN.contains(&before) && before != "in")
-        || matches!(before, "only" | "exactly" | "just" | "giving" | "leaving" | "leave" | "perhaps" | "maybe" | "answer");
+        || matches!(
+            before,
+            "only" | "exactly" | "just" | "giving" | "leaving" | "leave" | "perhaps" | "maybe" | "answer"
+        );
     match value {
         0 => matches!(before, "below" | "above" | "non" | "sub"),
         1 => count == 1,

@@ -1,7 +1,7 @@
 //! What takes back something said before: "no, 8", "scratch that", "there is no such number".
 
-use super::lexicon::{COPULAS, FAULTS, NEGATIONS, OPERATIONS, Pattern};
 use super::about::has_others;
+use super::lexicon::{COPULAS, FAULTS, NEGATIONS, OPERATIONS, Pattern};
 use super::negation::is_rejected;
 use super::tokens::{Kind, Token};
 use super::words::starts_with;
@@ -242,7 +242,8 @@ pub(super) fn is_retraction(sentence: &[Token]) -> bool {
         );
     // "The question asks for the others."
     let is_of_other = (0..plain.len()).any(|at| {
-        starts_with(&plain[at..], "question|problem asks|wants|is for|about|us") && !plain[..at].contains(&"what")
+        starts_with(&plain[at..], "question|problem asks|wants|is for|about|us")
+            && !plain[..at].contains(&"what")
     });
     is_asked
         || is_of_other
@@ -291,7 +292,14 @@ fn is_elliptic(said: &[&str]) -> bool {
         rest => rest,
     };
     matches!(said, ["it" | "that" | "this" | "they" | "he" | "she" | "i" | "we", word] if NEGATIONS.contains(word))
-        || matches!(said, ["it" | "that" | "this" | "they" | "he" | "she" | "i" | "we", "is" | "did" | "does" | "do" | "was" | "will" | "would", "not"])
+        || matches!(
+            said,
+            [
+                "it" | "that" | "this" | "they" | "he" | "she" | "i" | "we",
+                "is" | "did" | "does" | "do" | "was" | "will" | "would",
+                "not"
+            ]
+        )
 }
 
 /// ", or she has nothing left", ", if not, it is less": another case stands beside the one of the number.
@@ -302,15 +310,52 @@ pub(super) fn is_other_case(rest: &[&str]) -> bool {
         // "this year it's less"
         let is_changed = matches!(
             clause,
-            [.., "is" | "it's" | "are" | "was" | "were" | "that's", "less" | "more" | "fewer" | "lower" | "higher" | "smaller" | "larger" | "different" | "otherwise" | "gone"]
-        ) && !matches!(clause.first(), Some(&("which" | "that" | "so")));
-        is_changed || matches!(
-            clause,
-            ["or", "one" | "two", "more" | "less" | "fewer", ..]
-                | ["or", "else" | "nothing" | "none" | "nobody" | "he" | "she" | "it" | "they" | "there" | "the" | "maybe" | "perhaps" | "possibly" | "twice" | "half" | "its" | "not" | "no", ..]
-                | ["if", "not", ..]
-                | ["otherwise", ..]
-        ) && !matches!(clause, ["or", "the", "equivalent", ..])
+            [
+                ..,
+                "is" | "it's" | "are" | "was" | "were" | "that's",
+                "less"
+                    | "more"
+                    | "fewer"
+                    | "lower"
+                    | "higher"
+                    | "smaller"
+                    | "larger"
+                    | "different"
+                    | "otherwise"
+            ]
+        ) && !matches!(
+            clause.first(),
+            Some(&("which" | "that" | "so" | "last" | "yesterday" | "before"))
+        );
+        is_changed
+            || matches!(
+                clause,
+                ["or", "one" | "two", "more" | "less" | "fewer", ..]
+                    | [
+                        "or",
+                        "else"
+                            | "nothing"
+                            | "none"
+                            | "nobody"
+                            | "he"
+                            | "she"
+                            | "it"
+                            | "they"
+                            | "there"
+                            | "the"
+                            | "maybe"
+                            | "perhaps"
+                            | "possibly"
+                            | "twice"
+                            | "half"
+                            | "its"
+                            | "not"
+                            | "no",
+                        ..
+                    ]
+                    | ["if", "not", ..]
+                    | ["otherwise", ..]
+            ) && !matches!(clause, ["or", "the", "equivalent", ..])
     })
 }
 
@@ -334,7 +379,17 @@ pub(super) fn is_denied_for_error(rest: &[&str]) -> bool {
             }
             "," | "by" | "from" | "after" => matches!(
                 said.first(),
-                Some(&("forgetting" | "overlooking" | "mistaking" | "misreading" | "omitting" | "miscounting" | "overlooks" | "forgets" | "mistake"))
+                Some(
+                    &("forgetting"
+                        | "overlooking"
+                        | "mistaking"
+                        | "misreading"
+                        | "omitting"
+                        | "miscounting"
+                        | "overlooks"
+                        | "forgets"
+                        | "mistake")
+                )
             ),
             _ => false,
         }
@@ -404,18 +459,35 @@ pub(super) fn is_unfinished(words: &[&str]) -> bool {
         OPERATIONS.contains(word)
             || matches!(
                 *word,
-                "added" | "subtracted" | "deducted" | "multiplied" | "divided" | "included" | "counted" | "doubled" | "halved"
-                    | "tripled" | "squared"
+                "added"
+                    | "subtracted"
+                    | "deducted"
+                    | "multiplied"
+                    | "divided"
+                    | "included"
+                    | "counted"
+                    | "doubled"
+                    | "halved"
+                    | "tripled"
+                    | "squared"
             )
     };
     let at = words.iter().position(is_operation);
     let is_next = matches!(words.first(), Some(&("then" | "next" | "now" | "afterwards" | "finally")));
     // "18 gets multiplied by five"
-    let is_passive = matches!(words, ["gets" | "is" | "are" | "was", "multiplied" | "divided" | "doubled" | "halved" | "tripled" | "squared", ..]);
-    is_passive || at.is_some_and(|at| {
-        (is_owed(at) || (is_next && at <= 3 && OPERATIONS.contains(&words[at])))
-            && !words[at..].iter().any(|word| COPULAS.contains(word) || *word == "get")
-    })
+    let is_passive = matches!(
+        words,
+        [
+            "gets" | "is" | "are" | "was",
+            "multiplied" | "divided" | "doubled" | "halved" | "tripled" | "squared",
+            ..
+        ]
+    );
+    is_passive
+        || at.is_some_and(|at| {
+            (is_owed(at) || (is_next && at <= 3 && OPERATIONS.contains(&words[at])))
+                && !words[at..].iter().any(|word| COPULAS.contains(word) || *word == "get")
+        })
 }
 
 /// Whether a sentence is nothing but "No."
@@ -496,7 +568,10 @@ pub(super) fn is_doubting(sentence: &[Token]) -> bool {
 /// "but add one for the end post", "then multiply by the number of sides"
 pub(super) fn is_order(clause: &[&str]) -> bool {
     // "which we then halve", "from which we subtract the cost"
-    let is_relative = matches!(clause, ["which", "we" | "you" | "must" | "has" | "have", ..] | ["from" | "to", "which", ..]);
+    let is_relative = matches!(
+        clause,
+        ["which", "we" | "you" | "must" | "has" | "have", ..] | ["from" | "to", "which", ..]
+    );
     if is_relative && clause.iter().any(|word| OPERATIONS.contains(word)) {
         return true;
     }

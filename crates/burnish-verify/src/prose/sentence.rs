@@ -51,6 +51,9 @@ pub(super) fn is_yes(sentence: &[Token]) -> bool {
 /// "That is 8 more than last week.", "That's well above the 40 she hoped for.": a remark on what was said.
 pub(super) fn is_remark(sentence: &[Token]) -> bool {
     let words = words_of(sentence);
+    if is_past(&words) {
+        return true;
+    }
     let is_about_it = matches!(words[..], ["that" | "this", "is" | "was", ..] | ["that's", ..]);
     is_about_it
         && words.iter().take(6).any(|word| {
@@ -77,6 +80,16 @@ pub(super) fn is_remark(sentence: &[Token]) -> bool {
             )
         })
         && !words.iter().any(|word| matches!(*word, "so" | "total" | "answer"))
+}
+
+/// "Last year it was 40."
+pub(super) fn is_past(words: &[&str]) -> bool {
+    matches!(
+        words,
+        ["last", _, "it", "was", ..]
+            | ["yesterday" | "before", "it", "was", ..]
+            | ["yesterday" | "before", "that" | ",", "it", "was", ..]
+    )
 }
 
 /// A sentence that checks or explains what another one says.

@@ -9,7 +9,18 @@ use super::tokens::{Kind, Token};
 fn is_anaphor(word: &str) -> bool {
     matches!(
         word,
-        "this" | "that" | "it" | "which" | "these" | "those" | "they" | "here" | "there" | "that's" | "it's" | "one"
+        "this"
+            | "that"
+            | "it"
+            | "which"
+            | "these"
+            | "those"
+            | "they"
+            | "here"
+            | "there"
+            | "that's"
+            | "it's"
+            | "one"
     )
 }
 
@@ -20,8 +31,9 @@ pub(super) fn goes_on(sentence: &[Token]) -> bool {
         .split(|token| matches!(token.kind, Kind::Comma | Kind::Semicolon | Kind::Dash))
         .any(|clause| names_other(&words_of(clause)));
     let is_operation = words.first().is_some_and(|word| OPERATIONS.contains(word) && word.ends_with("ing"));
-    let is_check =
-        words.iter().any(|word| matches!(*word, "check" | "checks" | "verify" | "confirm" | "confirms" | "see" | "shows"));
+    let is_check = words.iter().any(|word| {
+        matches!(*word, "check" | "checks" | "verify" | "confirm" | "confirms" | "see" | "shows")
+    });
     if is_check {
         return false;
     }
@@ -30,8 +42,8 @@ pub(super) fn goes_on(sentence: &[Token]) -> bool {
 
 /// "So multiply this by 3600.": what the words ask for has not been done.
 pub(super) fn asks_for_more(sentence: &[Token]) -> bool {
-    let mut clauses =
-        sentence.split(|token| matches!(token.kind, Kind::Comma | Kind::Semicolon | Kind::Dash | Kind::Colon));
+    let mut clauses = sentence
+        .split(|token| matches!(token.kind, Kind::Comma | Kind::Semicolon | Kind::Dash | Kind::Colon));
     clauses.any(|clause| {
         let words = words_of(clause);
         let opening = words.iter().take_while(|word| is_bidding(word)).count();
@@ -98,7 +110,9 @@ pub(super) fn names_other(clause: &[&str]) -> bool {
 /// "So nobody is in the room.", "Then none are left."
 fn concludes_otherwise(words: &[&str]) -> bool {
     let [opening, said @ ..] = words else { return false };
-    if matches!(*opening, "later" | "then" | "afterwards" | "next") && said.iter().any(|word| NUMERALS.contains(word)) {
+    if matches!(*opening, "later" | "then" | "afterwards" | "next")
+        && said.iter().any(|word| NUMERALS.contains(word))
+    {
         return true;
     }
     matches!(*opening, "so" | "thus" | "therefore" | "hence" | "consequently" | "then" | "now" | "finally")
