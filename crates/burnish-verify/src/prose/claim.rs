@@ -11,7 +11,7 @@ use super::term::{Term, words_from};
 use super::tokens::{Kind, Token, scaled};
 
 use super::retraction::OVERLOOKING;
-use super::{about, negation, retraction, sequel, words};
+use super::{about, negation, report, retraction, sequel, words};
 
 use crate::syntax::{Expr, Value};
 
@@ -266,12 +266,12 @@ pub(super) fn claim(
         || is_given
         || about::is_planned(&left)
         || clause.is_wrongly
-        || retraction::is_denied_for_error(&rest);
+        || sequel::is_denied_for_error(&rest);
     let mut clauses = rest.split(|word| *word == ",").skip(1);
     let is_else = about::has_others(&rest)
-        || retraction::is_inconclusive(&tokens[term.next.min(tokens.len())..])
+        || sequel::is_inconclusive(&tokens[term.next.min(tokens.len())..])
         || clauses.any(|clause| sequel::names_other(clause) || retraction::gives_up(clause));
-    if is_else || retraction::is_other_case(&rest) || (is_provisional && retraction::is_contrast(&rest)) {
+    if is_else || sequel::is_other_case(&rest) || (is_provisional && sequel::is_contrast(&rest)) {
         value = None;
     }
     Claim {
@@ -280,9 +280,9 @@ pub(super) fn claim(
         end: tokens[index].end,
         rank,
         is_negated,
-        is_supposed: (negation::is_supposed(&left) && !left.contains(&"now"))
+        is_supposed: (report::is_supposed(&left) && !left.contains(&"now"))
             || matches!(right[..], [.., "before" | "earlier" | "previously" | "originally" | "initially"]),
-        is_reported: negation::is_reported(
+        is_reported: report::is_reported(
             &clause.left,
             right.first().is_none_or(|word| matches!(*word, "and" | "or" | "as" | "for")),
         ),

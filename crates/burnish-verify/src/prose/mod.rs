@@ -5,8 +5,9 @@
 //! out, a clause with "if" or "because" lets it stand back. All other words are neutral.
 //!
 //! `lexicon` has the classes of words. `tokens` and `mathematics` find values, `term` what joins them, `clause` the words before
-//! one; `words`, `behind` and `negation` say what the words on both sides do to it, and `claim` and `claims` put that together.
-//! `choose` takes the claim of a sentence, `retraction` what takes it back later, and this file the sentence.
+//! one; `words`, `behind`, `negation`, `report` and `about` say what the words on both sides do to it, and `claim` and `claims`
+//! put that together. `choose` takes the claim of a sentence, `retraction` and `sequel` what takes it back or goes on with it
+//! later, and this file the sentence.
 
 mod about;
 mod behind;
@@ -18,11 +19,13 @@ mod lexicon;
 mod mathematics;
 mod negation;
 mod numerals;
+mod report;
 mod retraction;
 mod sentence;
 mod sequel;
 mod term;
 mod tokens;
+mod verbs;
 mod words;
 
 pub(crate) use mathematics::{is_unsolved, without_unit};

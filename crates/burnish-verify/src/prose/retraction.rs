@@ -121,7 +121,7 @@ const DISCARDS: &[Pattern] = &[
 ];
 
 /// Words for an error, which the speaker says to have made.
-const ERRORS: &[&str] = &[
+pub(super) const ERRORS: &[&str] = &[
     "wrong",
     "wrongly",
     "mistake",
@@ -258,14 +258,6 @@ pub(super) fn gives_up(words: &[&str]) -> bool {
     GIVING_UP.iter().any(|pattern| (0..words.len()).any(|at| starts_with(&words[at..], pattern)))
 }
 
-/// ", so the answer is undefined" at the end of a sentence
-pub(super) fn is_inconclusive(rest: &[Token]) -> bool {
-    let behind = rest.iter().rposition(|token| matches!(token.kind, Kind::Found(_))).map_or(0, |at| at + 1);
-    let words = super::sentence::words_of(&rest[behind..]);
-    let conclusion = words.iter().rposition(|word| matches!(*word, "so" | "thus" | "therefore" | "hence"));
-    conclusion.is_some_and(|at| gives_up(&words[at..]))
-}
-
 pub(super) fn is_retracting(clause: &[&str]) -> bool {
     let opening = clause.iter().take_while(|word| INTERJECTIONS.contains(word)).count();
     let mut said = &clause[opening..];
@@ -300,100 +292,6 @@ fn is_elliptic(said: &[&str]) -> bool {
                 "not"
             ]
         )
-}
-
-/// ", or she has nothing left", ", if not, it is less": another case stands beside the one of the number.
-pub(super) fn is_other_case(rest: &[&str]) -> bool {
-    let mut clauses = rest.split(|word| *word == ",");
-    clauses.next();
-    clauses.any(|clause| {
-        // "this year it's less"
-        let is_changed = matches!(
-            clause,
-            [
-                ..,
-                "is" | "it's" | "are" | "was" | "were" | "that's",
-                "less"
-                    | "more"
-                    | "fewer"
-                    | "lower"
-                    | "higher"
-                    | "smaller"
-                    | "larger"
-                    | "different"
-                    | "otherwise"
-            ]
-        ) && !matches!(
-            clause.first(),
-            Some(&("which" | "that" | "so" | "last" | "yesterday" | "before"))
-        );
-        is_changed
-            || matches!(
-                clause,
-                ["or", "one" | "two", "more" | "less" | "fewer", ..]
-                    | [
-                        "or",
-                        "else"
-                            | "nothing"
-                            | "none"
-                            | "nobody"
-                            | "he"
-                            | "she"
-                            | "it"
-                            | "they"
-                            | "there"
-                            | "the"
-                            | "maybe"
-                            | "perhaps"
-                            | "possibly"
-                            | "twice"
-                            | "half"
-                            | "its"
-                            | "not"
-                            | "no",
-                        ..
-                    ]
-                    | ["if", "not", ..]
-                    | ["otherwise", ..]
-            ) && !matches!(clause, ["or", "the", "equivalent", ..])
-    })
-}
-
-/// ", but the discount counts": what was said with a reservation does not hold.
-pub(super) fn is_contrast(rest: &[&str]) -> bool {
-    rest.iter().enumerate().any(|(at, word)| {
-        matches!(*word, "but" | "yet" | "however" | "except")
-            && !matches!(rest.get(at + 1), None | Some(&("no" | "nothing" | "that" | "this")))
-            || (*word == "," && matches!(rest[at + 1..], ["with", "it" | "them", ..]))
-    })
-}
-
-/// "because I typed it in wrong", ", forgetting the first day": why a number is wrong.
-pub(super) fn is_denied_for_error(rest: &[&str]) -> bool {
-    rest.iter().enumerate().any(|(at, word)| {
-        let said = &rest[at + 1..];
-        match *word {
-            "because" | "since" | "as" => {
-                matches!(said.first(), Some(&("i" | "we" | "he" | "she" | "they" | "you" | "it")))
-                    && said.iter().take(8).any(|word| ERRORS.contains(word))
-            }
-            "," | "by" | "from" | "after" => matches!(
-                said.first(),
-                Some(
-                    &("forgetting"
-                        | "overlooking"
-                        | "mistaking"
-                        | "misreading"
-                        | "omitting"
-                        | "miscounting"
-                        | "overlooks"
-                        | "forgets"
-                        | "mistake")
-                )
-            ),
-            _ => false,
-        }
-    })
 }
 
 /// "I made a mistake", "we forgot the tax"
