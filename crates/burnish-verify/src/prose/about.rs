@@ -51,14 +51,18 @@ const CASES: &[&str] = &[
 /// "Twice the answer is 7", "the answer plus one is 7"
 pub(super) fn is_of_answer(left: &[&str]) -> bool {
     let Some(at) = left.iter().position(|word| *word == "answer") else { return false };
-    let is_made = left[at.saturating_sub(4)..at].iter().any(|word| MADE.contains(word));
+    let articles = left[..at]
+        .iter()
+        .rev()
+        .take_while(|word| matches!(**word, "the" | "our" | "my" | "final" | "of"))
+        .count();
+    let is_made = left[..at - articles].last().is_some_and(|word| MADE.contains(word));
     let is_summand = matches!(
         left.get(at + 1),
         Some(
             &("plus"
                 | "minus"
                 | "times"
-                | "and"
                 | "squared"
                 | "cubed"
                 | "doubled"
@@ -80,7 +84,32 @@ pub(super) fn is_made_of_answer(right: &[&str]) -> bool {
     let before = &right[..at];
     before.iter().any(|word| COPULAS.contains(word) || matches!(*word, "be" | "the"))
         && before.iter().any(|word| {
-            MADE.contains(word) || matches!(*word, "less" | "more" | "fewer" | "only" | "greater" | "smaller")
+            let is_compared = matches!(*word, "less" | "more" | "fewer" | "greater" | "smaller");
+            MADE.contains(word) || (is_compared && before.contains(&"than"))
+        })
+}
+
+/// A label of something else than the answer: "previous result", "upper bound".
+pub(super) fn is_other_label(words: &[&str]) -> bool {
+    words.len() <= 3
+        && words.iter().any(|word| {
+            matches!(
+                *word,
+                "wrong"
+                    | "incorrect"
+                    | "old"
+                    | "previous"
+                    | "intermediate"
+                    | "subtotal"
+                    | "example"
+                    | "hint"
+                    | "given"
+                    | "known"
+                    | "input"
+                    | "bound"
+                    | "allowed"
+                    | "partial"
+            )
         })
 }
 
@@ -136,6 +165,59 @@ pub(super) fn is_whole(left: &[&str]) -> bool {
             | ["out", "of"]
             | ["out", "of", _]
     )
+}
+
+/// ", they say", ", said Tom", ", according to Bob": somebody else's, said behind the number.
+pub(super) fn is_attributed(rest: &[&str]) -> bool {
+    const SAID: &[&str] =
+        &["say", "says", "said", "claims", "claimed", "insists", "insisted", "argues", "thinks", "believes"];
+    rest.split(|word| *word == ",").skip(1).any(|clause| match clause {
+        ["according", "to", who, ..] => {
+            !matches!(*who, "the" | "this" | "our" | "my" | "these" | "what" | "that")
+        }
+        [
+            "i" | "i'd" | "i'll" | "we" | "we'd" | "as" | "which" | "that" | "let's" | "shall" | "you" | "so",
+            ..,
+        ] => false,
+        [first, ..] => {
+            SAID.contains(first) && clause.len() <= 4
+                || clause.len() <= 4 && clause.last().is_some_and(|last| SAID.contains(last))
+        }
+        [] => false,
+    })
+}
+
+/// "and lost some", "so the radius is half of it": what is left of the number is another one.
+pub(super) fn is_taken_from(rest: &[&str]) -> bool {
+    let is_meant = |word: &str| matches!(word, "it" | "that" | "this" | "them");
+    rest.iter().enumerate().filter(|(_, word)| matches!(**word, "and" | "but" | "so")).any(|(at, _)| {
+        let said = &rest[at + 1..];
+        let is_part = said.windows(3).any(|words| {
+            matches!(words[0], "half" | "quarter" | "third" | "twice" | "double" | "all" | "most" | "some")
+                && words[1] == "of"
+                && is_meant(words[2])
+        });
+        let is_spent = matches!(
+            said,
+            [
+                "lost"
+                    | "spent"
+                    | "sold"
+                    | "ate"
+                    | "used"
+                    | "gave"
+                    | "loses"
+                    | "spends"
+                    | "sells"
+                    | "eats"
+                    | "uses"
+                    | "gives",
+                "some" | "all" | "half" | "most" | "everything" | "away",
+                ..
+            ]
+        );
+        (is_part && !matches!(said.first(), Some(&("that" | "that's" | "this" | "it's")))) || is_spent
+    })
 }
 
 /// "but one", "except the broken ones" behind a number

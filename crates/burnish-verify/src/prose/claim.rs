@@ -269,8 +269,13 @@ pub(super) fn claim(
         || sequel::is_denied_for_error(&rest);
     let mut clauses = rest.split(|word| *word == ",").skip(1);
     let is_else = about::has_others(&rest)
+        || about::is_taken_from(&rest)
+        || rest.windows(2).any(|pair| pair == [",", "except"])
+        || (left.len() > 1 && left.ends_with(&["plus"]))
         || sequel::is_inconclusive(&tokens[term.next.min(tokens.len())..])
-        || clauses.any(|clause| sequel::names_other(clause) || retraction::gives_up(clause));
+        || clauses.any(|clause| {
+            sequel::names_other(clause) || retraction::asks_for_other(clause) || retraction::gives_up(clause)
+        });
     if is_else || sequel::is_other_case(&rest) || (is_provisional && sequel::is_contrast(&rest)) {
         value = None;
     }
@@ -282,10 +287,11 @@ pub(super) fn claim(
         is_negated,
         is_supposed: (report::is_supposed(&left) && !left.contains(&"now"))
             || matches!(right[..], [.., "before" | "earlier" | "previously" | "originally" | "initially"]),
-        is_reported: report::is_reported(
-            &clause.left,
-            right.first().is_none_or(|word| matches!(*word, "and" | "or" | "as" | "for")),
-        ),
+        is_reported: about::is_attributed(&rest)
+            || report::is_reported(
+                &clause.left,
+                right.first().is_none_or(|word| matches!(*word, "and" | "or" | "as" | "for")),
+            ),
         is_tentative: clause.is_unless
             || left.iter().rev().take(2).any(|word| {
                 matches!(

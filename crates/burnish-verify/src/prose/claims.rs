@@ -2,6 +2,7 @@
 
 use super::claim::claim;
 
+use super::about::is_other_label;
 use super::clause::{Clause, is_bidding};
 use super::lexicon::COPULAS;
 use super::mathematics::is_unsolved;
@@ -137,6 +138,10 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     .left
                     .last()
                     .is_some_and(|word| matches!(*word, "answer" | "ans" | "result" | "total"));
+                // "Previous result: 18", "Upper bound: 18"
+                clause.is_helpless |= token.kind == Kind::Colon
+                    && found.is_empty()
+                    && is_other_label(&words_of(&tokens[..index]));
                 clause.is_helpless |= found.is_empty() && gives_up(&words_of(&tokens[..index]));
                 clause.left.clear();
                 clause.has_value = false;

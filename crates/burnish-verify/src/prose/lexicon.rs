@@ -107,6 +107,7 @@ pub(super) const EXCLUDED: &[Pattern] = &[
     "nowhere near|close to",
     "nowhere close to",
     "i|we take|took back",
+    "said|claimed|rumored|rumoured|alleged|reputed to be",
 ];
 
 /// Numbers behind these only say where, when or for each of what: another number of the sentence is the answer.

@@ -183,6 +183,18 @@ pub(super) fn is_rejected(right: &[&str]) -> bool {
     let is_of_other = right.windows(2).any(|pair| {
         matches!(pair, ["different" | "another" | "other" | "wrong", "question" | "problem" | "puzzle"])
     });
+    // "18 was my first thought", "18 is what most people say"
+    let is_early = right.windows(2).any(|pair| {
+        matches!(pair, ["first", "thought" | "guess" | "idea" | "thing" | "instinct" | "impression"])
+    }) && right.first() == Some(&"was");
+    let is_common = matches!(
+        right,
+        ["is" | "was", "what", "people" | "students" | "others" | "everyone", ..]
+            | ["is" | "was", "what", "most" | "many" | "some", _, ..]
+    );
+    if is_early || is_common {
+        return true;
+    }
     let is_made_up = matches!(right, ["at", "random", ..] | ["out", "of", "thin", ..])
         || right.windows(4).any(|words| matches!(words, ["as", "good", "as", _]));
     if is_of_other || is_made_up {

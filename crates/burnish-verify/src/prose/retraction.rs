@@ -240,17 +240,25 @@ pub(super) fn is_retraction(sentence: &[Token]) -> bool {
             plain[..],
             ["how", "many" | "much" | "long" | "far" | "old" | "often", ..] | ["what", "is" | "are", ..]
         );
-    // "The question asks for the others."
-    let is_of_other = (0..plain.len()).any(|at| {
-        starts_with(&plain[at..], "question|problem asks|wants|is for|about|us")
-            && !plain[..at].contains(&"what")
-    });
     is_asked
-        || is_of_other
+        || asks_for_other(&plain)
         || has_others(&plain)
         || gives_up(&plain)
         || is_unfinished(&plain)
         || words.split(|word| *word == ",").any(|clause| !clause.is_empty() && is_retracting(clause))
+}
+
+/// "The question asks for the others.", "and we want the older one"
+pub(super) fn asks_for_other(words: &[&str]) -> bool {
+    const ASKING: &[Pattern] = &[
+        "question|problem asks|wants|is for|about|us",
+        "we want|need|seek the|their|its|his|her",
+        "we're|are|were asked for|about",
+    ];
+    (0..words.len()).any(|at| {
+        ASKING.iter().any(|pattern| starts_with(&words[at..], pattern))
+            && !words[..at].iter().any(|word| matches!(*word, "what" | "as" | "that"))
+    })
 }
 
 /// "There is no such number", "I can't work it out"

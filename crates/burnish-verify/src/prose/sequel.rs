@@ -145,10 +145,8 @@ pub(super) fn is_other_case(rest: &[&str]) -> bool {
                     | "different"
                     | "otherwise"
             ]
-        ) && !matches!(
-            clause.first(),
-            Some(&("which" | "that" | "so" | "last" | "yesterday" | "before"))
-        );
+        ) && clause.iter().any(|word| matches!(*word, "it" | "it's" | "they" | "that's"))
+            && !matches!(clause.first(), Some(&("which" | "that" | "so" | "last" | "yesterday" | "before")));
         is_changed
             || matches!(
                 clause,
