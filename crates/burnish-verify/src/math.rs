@@ -67,6 +67,10 @@ impl Reference {
         let is_text = matches!(self.value, Value::Text(_)) || matches!(reading, Some(Value::Text(_)));
         let is_same = match &reading {
             Some(value) if same(&self.value, value, work) => true,
+            // `(18)` by itself is -18 to accountants, and 18 to others.
+            Some(_) if self.accounting && in_brackets(&source).is_some() => in_brackets(&source)
+                .and_then(|inner| read(inner, true))
+                .is_some_and(|value| same(&self.value, &value, work)),
             // `\text{(C)}` and C, `\text{even}` and even.
             _ if is_text => !self.words.is_empty() && text::words(extract::stripped(&source)) == self.words,
             _ => false,
@@ -215,6 +219,9 @@ impl Reference {
         if is_explained || (self.is_number && text.contains("!=")) {
             return None;
         }
+        if self.is_number && prose::is_unsolved(&text) {
+            return None;
+        }
         let is_thousands = self.is_number && text.ends_with(['k', 'K', 'M', 'B']);
         if !self.is_text() && (is_thousands || prose::has_words(&text)) {
             return None;
@@ -295,14 +302,17 @@ fn are_steps(items: &[Value]) -> bool {
         })
 }
 
-/// "36!" is an exclamation: the factorial of more than 20 is nobody's answer.
+/// "36!" is an exclamation: as in a sentence, it is no factorial.
 fn exclaimed(text: &str) -> &str {
     match text.strip_suffix('!') {
-        Some(number) if number.trim_start_matches('$').parse::<f64>().is_ok_and(|number| number > 20.0) => {
-            number
-        }
+        Some(number) if number.trim_start_matches('$').parse::<f64>().is_ok() => number,
         _ => text,
     }
+}
+
+/// What stands in the brackets around all of a text.
+fn in_brackets(text: &str) -> Option<&str> {
+    text.trim().strip_prefix('(')?.strip_suffix(')').map(str::trim)
 }
 
 /// Accountants write -5 as (5): `$(5)`, `$ (3.5)`, `(66)%`.

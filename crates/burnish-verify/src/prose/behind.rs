@@ -45,20 +45,20 @@ pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
         "tripled" | "trebled" => one(After::Times(3, 1)),
         "quadrupled" => one(After::Times(4, 1)),
         "halved" => one(After::Times(1, 2)),
-        "cut" | "split" | "divided" | "multiplied" | "raised" | "reduced" | "increased" | "decreased"
-        | "lowered" | "diminished" | "augmented"
+        "cut" | "split" | "divided" | "shared" | "distributed" | "multiplied" | "raised" | "reduced"
+        | "increased" | "decreased" | "lowered" | "diminished" | "augmented"
             if is_worked_on(right) =>
         {
             one(After::Unclear)
         }
         "multiplied" if right.get(1..3) == Some(&["by", "itself"]) => Some((After::Power(2), 3)),
         "below" if right.get(1) == Some(&"zero") => Some((After::Times(-1, 1), 2)),
-        "to" if right.get(1) == Some(&"the") => {
-            let ordinals =
-                ["second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
-            let power = right.get(2).and_then(|word| ordinals.iter().position(|ordinal| ordinal == word))?;
-            Some((After::Power(power as i64 + 2), 3))
+        "to" if right.get(1) == Some(&"the") => ordinal(right.get(2)?).map(|power| (After::Power(power), 3)),
+        "raised" if right.get(1..3) == Some(&["to", "the"]) => {
+            ordinal(right.get(3)?).map(|power| (After::Power(power), 4))
         }
+        // "The odds are 7 to one."
+        "to" if right.len() == 2 && NUMERALS.contains(&right[1]) => Some((After::Unclear, 2)),
         "half" if right.get(1) == Some(&"dozen") => Some((After::Times(6, 1), 2)),
         "factorial" | "fold" | "ths" | "something" | "odd" | "mod" | "modulo" | "point" | "choose" => {
             one(After::Unclear)
@@ -86,20 +86,36 @@ pub(super) fn after(right: &[&str]) -> Option<(After, usize)> {
                     | "four"
                     | "five"
                     | "ten"
-            ) || word.ends_with("er");
+            ) || (word.ends_with("er")
+                && !matches!(
+                    word,
+                    "over" | "per" | "after" | "under" | "together" | "altogether" | "ever" | "later"
+                ));
             multiplies.then_some((After::Unclear, 2))
         }
         _ => None,
     }
 }
 
+/// The exponent that an ordinal names: "to the third".
+fn ordinal(word: &str) -> Option<i64> {
+    const ORDINALS: &[&str] =
+        &["second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
+    ORDINALS.iter().position(|ordinal| *ordinal == word).map(|at| at as i64 + 2)
+}
+
 /// Whether the words after a number and a verb call it a bound: "7 is a lower bound", "7 is the least it can be".
 pub(super) fn is_called_bound(right: &[&str]) -> bool {
     let right = &right[..right.len().min(8)];
+    if right
+        .windows(2)
+        .any(|pair| matches!(pair, ["upper" | "lower", "bound" | "limit" | "estimate" | "end"]))
+    {
+        return true;
+    }
     right.windows(3).any(|words| {
-        matches!(words, ["a" | "an" | "the", "lower" | "upper", "bound" | "limit"])
-            || matches!(words, ["it" | "that" | "this", "can" | "could" | "may" | "might", "be"])
-                && right.iter().any(|word| matches!(*word, "least" | "most" | "minimum" | "maximum"))
+        matches!(words, ["it" | "that" | "this", "can" | "could" | "may" | "might", "be"])
+            && right.iter().any(|word| matches!(*word, "least" | "most" | "minimum" | "maximum"))
     })
 }
 
@@ -126,7 +142,15 @@ pub(super) fn is_bound_after(right: &[&str]) -> bool {
         "as a factor|divisor|multiple|digit|root",
         "or else more|less|fewer",
         "and change",
-        "or possibly|maybe|perhaps|even more|less|fewer|another|higher|lower|something",
+        "or possibly|maybe|perhaps|even|nothing|none|nobody|something|anything|else|twice|double|triple|half|its|not|neither|no",
+        "or the other|opposite|next|reverse",
+        "or one|two|a more|less|fewer|higher|lower",
+        "or it|he|she|they may|might|could|isn't|doesn't|didn't",
+        "and its double|half|negative|opposite|square|reciprocal|inverse|successor|third|triple",
+        "upwards|upward|onwards|onward",
+        "less the|his|her|their|its|my|our|what|whatever|any",
+        "apart|aside from",
+        "times two|three|four|five|six|seven|eight|nine|ten|the|that|this|its|his|her|their|what",
     ];
     (0..right.len().min(4)).any(|at| {
         let rest = &right[at..];
@@ -142,14 +166,19 @@ pub(super) fn is_bound_after(right: &[&str]) -> bool {
                 && at == 0
                 && COPULAS.contains(&rest[1]))
             && !right[..at].iter().any(|word| COPULAS.contains(word) || CLAUSES.contains(word))
-    })
+    }) || starts_with(right, "too high|low|big|small|large|long|short")
 }
 
 /// Whether a participle behind a number goes on with how much it is changed by: "75 reduced by a third", "75 cut in half".
 fn is_worked_on(right: &[&str]) -> bool {
     let amount = match right {
-        [_, "by" | "in" | "into", amount @ ..]
-        | [_, "evenly" | "again" | "further", "by" | "in" | "into", amount @ ..] => amount,
+        [_, "by" | "in" | "into" | "among" | "between", amount @ ..]
+        | [
+            _,
+            "evenly" | "equally" | "again" | "further",
+            "by" | "in" | "into" | "among" | "between",
+            amount @ ..,
+        ] => amount,
         _ => return false,
     };
     let amount = match amount {
@@ -162,5 +191,6 @@ fn is_worked_on(right: &[&str]) -> bool {
                 *word,
                 "half" | "third" | "quarter" | "fifth" | "tenth" | "another" | "few" | "hundred" | "dozen"
             )
-    }) && !matches!(amount, [_, "people" | "children" | "friends" | "kids" | "of", ..])
+    }) && (matches!(right[0], "divided" | "shared" | "distributed")
+        || !matches!(amount, [_, "people" | "children" | "friends" | "kids" | "of", ..]))
 }

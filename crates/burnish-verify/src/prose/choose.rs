@@ -28,6 +28,14 @@ pub(super) fn chosen(found: &[Claim], mark: Option<usize>, text: &str) -> Outcom
         let between = text[mark..first.start]
             .split(|c: char| !(c.is_alphabetic() || c == '\''))
             .filter(|word| !word.is_empty());
+        // "Although her brother insists that the answer is 48, it is 54."
+        let is_conceded = (first.rank == Rank::Aside || first.is_reported)
+            && standing.iter().any(|later| {
+                later.start > first.start
+                    && later.rank == Rank::Main
+                    && !later.is_reported
+                    && !later.is_supposed
+            });
         let led = between.filter(|word| !words::is_leading(&word.to_lowercase())).count();
         let is_first = marked.first().is_some_and(|claim| claim.start == first.start) || marked[0].is_negated;
         // "Answer: after 4 days he has 18": behind a mere label the sentence's own verb counts.
@@ -38,7 +46,7 @@ pub(super) fn chosen(found: &[Claim], mark: Option<usize>, text: &str) -> Outcom
                     && later.clause == first.clause
                     && later.rank == Rank::Main
             });
-        if led <= 1 && is_first && !first.is_supposed && !is_overruled {
+        if led <= 1 && is_first && !first.is_supposed && !is_overruled && !is_conceded {
             return Outcome::Claim(taken_back.map_or(first, |back| back).clone());
         }
     }

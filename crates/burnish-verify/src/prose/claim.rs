@@ -4,13 +4,14 @@ use super::behind::{is_bound_after, is_called_bound};
 use super::claims::{Claim, Rank};
 use super::clause::{Clause, is_polite};
 
-use super::lexicon::{CLAUSES, COPULAS, LABELS, NEGATIONS, OPERATIONS, STREETS};
+use super::lexicon::{CLAUSES, COPULAS, FAULTS, LABELS, NEGATIONS, OPERATIONS, STREETS};
 
 use super::term::{Term, words_from};
 
 use super::tokens::{Kind, Token, scaled};
 
-use super::{negation, words};
+use super::retraction::OVERLOOKING;
+use super::{about, negation, report, retraction, sequel, words};
 
 use crate::syntax::{Expr, Value};
 
@@ -51,7 +52,7 @@ pub(super) fn claim(
         if is_end
             && aside.len() <= 5
             && is_bound_after(&aside)
-            && !matches!(aside.first(), Some(&("plus" | "or")) if aside.len() > 3)
+            && !matches!(aside.first(), Some(&("plus" | "or")) if aside.len() > 3 && aside[1] != "or")
         {
             value = None;
         }
@@ -85,7 +86,25 @@ pub(super) fn claim(
         && right.len() > 1;
     let is_list_of =
         is_summand || term.items > 1 && sums && matches!(left.last(), Some(&("of" | "between" | "the")));
-    if is_list_of || is_called_bound(&right) || words::is_bound(&left) || is_bound_after(&right) {
+    // "between nothing and 18"
+    let is_upper_end = left
+        .iter()
+        .rposition(|word| *word == "between")
+        .is_some_and(|at| left.ends_with(&["and"]) && left.len() - at <= 5 && left.len() - at > 2);
+    if about::is_of_answer(&left)
+        || about::is_made_of_answer(&right)
+        || about::is_one_case(&left)
+        || about::is_called_case(&right)
+        || about::is_lessened(&tail)
+    {
+        value = None;
+    }
+    if is_upper_end
+        || is_list_of
+        || is_called_bound(&right)
+        || words::is_bound(&left)
+        || is_bound_after(&right)
+    {
         value = None;
     }
     let is_after_word = index > 0 && matches!(tokens[index - 1].kind, Kind::Word(_));
@@ -109,16 +128,15 @@ pub(super) fn claim(
     {
         value = None;
     }
-    if let Some(at) = right.iter().take(3).position(|word| *word == "than")
-        && at > 0
-        && matches!(
-            right[at - 1],
-            "more" | "less" | "fewer" | "greater" | "higher" | "lower" | "larger" | "smaller"
-        )
+    // "7 fewer sheep than that"
+    if let Some(at) = right.iter().take(5).position(|word| *word == "than")
+        && right[..at].iter().any(|word| {
+            matches!(*word, "more" | "less" | "fewer" | "greater" | "higher" | "lower" | "larger" | "smaller")
+        })
         && matches!(
             right.get(at + 1),
-            Some(&("that" | "this" | "it" | "twice" | "half" | "double" | "thrice" | "what")) | None
-        )
+            Some(&("that" | "this" | "it" | "twice" | "half" | "double" | "thrice" | "what"))
+        ) | (right.len() == at + 1 && tail.is_empty())
     {
         value = None;
     }
@@ -140,6 +158,9 @@ pub(super) fn claim(
     let is_numbered = matches!(
         left[..],
         [.., "wears" | "wore" | "jersey" | "bus" | "room" | "house" | "phone" | "player", "number"]
+            | [.., "in" | "of" | "into", "grade"]
+            | ["figure"]
+            | [.., "room" | "house" | "phone" | "flight" | "jersey" | "account", "number", "is" | "was"]
     );
     let is_compound = term.is_part && matches!(left.last(), Some(&("the" | "this" | "his" | "her" | "that")));
     if is_planned
@@ -148,7 +169,11 @@ pub(super) fn claim(
         || is_compound
         || left.last().is_some_and(|word| LABELS.contains(word))
         || is_operand(&left, &right)
+        || (!matches!(value, Some(Value::Chain(..))) && is_worked_with(&left, clause))
         || (words::is_start(&left) && !term.is_change)
+        || clause.is_helpless
+        || (about::is_whole(&left) && !clause.has_value && tokens[..index].len() == left.len())
+        || (clause.number == 0 && matches!(left[..], ["we", "only", "know", ..]))
     {
         rank = Rank::Condition;
     }
@@ -188,7 +213,14 @@ pub(super) fn claim(
         ] => clause.is_unreal && !words::is_article(verb),
         _ => false,
     });
+    // "With another rule, it would be 18."
+    let is_elsewhere = left.contains(&"would")
+        && tokens[..index].iter().take(4).any(|token| {
+            matches!(&token.kind, Kind::Word(word) if matches!(word.as_str(), "another" | "different"))
+        })
+        && matches!(&tokens[0].kind, Kind::Word(word) if matches!(word.as_str(), "with" | "in" | "under" | "by" | "for" | "on"));
     if is_unreal
+        || is_elsewhere
         || is_counterfactual
         || is_one_case(tokens, &tail)
         || is_hypothetical
@@ -197,15 +229,69 @@ pub(super) fn claim(
         rank = Rank::Condition;
     }
     let said = named(tokens, term.next);
+    let is_provisional = clause.is_provisional
+        || left.windows(2).any(|pair| {
+            matches!(
+                pair,
+                [
+                    "might" | "may" | "could" | "would" | "should" | "it'd",
+                    "be" | "have" | "well" | "also" | "equal" | "come" | "look" | "seem"
+                ]
+            )
+        })
+        || matches!(right[..], ["might" | "may" | "could" | "would" | "should", "be" | "have" | "well", ..]);
+    let rest = words_behind(tokens, term.next);
+    // "18 is given", "18, however, ignores the tax"
+    let is_faulty = rest.split(|word| *word == ",").any(|clause| {
+        let said = clause.strip_prefix(&["however"]).unwrap_or(clause);
+        matches!(said, ["far", "from", ..])
+            || matches!(said, ["a" | "an", fault] | ["a" | "an", _, fault] if FAULTS.contains(fault))
+            || said.first().is_some_and(|word| OVERLOOKING.contains(word))
+    });
+    let is_given =
+        matches!(right[..], ["is" | "was"]) && matches!(tail[..], ["given"] | ["given", "in" | "as", ..]);
+    // "They replaced 18 with 99."
+    let is_replaced = matches!(
+        left.last(),
+        Some(&("replaced" | "replace" | "replacing" | "swapped" | "swap" | "swapping" | "exchanged"))
+    ) && matches!(right.last(), Some(&("with" | "by" | "for")))
+        && matches!(tokens.get(term.next + right.len()).map(|token| &token.kind), Some(Kind::Found(_)));
+    // "It had been 18 before the sale."
+    let is_former = left.ends_with(&["had", "been"])
+        && right.iter().chain(&tail).any(|word| matches!(*word, "before" | "until"));
+    is_negated |= is_faulty
+        || is_former
+        || is_replaced
+        || matches!(left[..], [.., "made", "up", "the", "number"] | [.., "made", "up"])
+        || is_given
+        || about::is_planned(&left)
+        || clause.is_wrongly
+        || sequel::is_denied_for_error(&rest);
+    let mut clauses = rest.split(|word| *word == ",").skip(1);
+    let is_else = about::has_others(&rest)
+        || about::is_taken_from(&rest)
+        || rest.windows(2).any(|pair| pair == [",", "except"])
+        || (left.len() > 1 && left.ends_with(&["plus"]))
+        || sequel::is_inconclusive(&tokens[term.next.min(tokens.len())..])
+        || clauses.any(|clause| {
+            sequel::names_other(clause) || retraction::asks_for_other(clause) || retraction::gives_up(clause)
+        });
+    if is_else || sequel::is_other_case(&rest) || (is_provisional && sequel::is_contrast(&rest)) {
+        value = None;
+    }
     Claim {
         value,
         start: tokens[index].start,
         end: tokens[index].end,
         rank,
         is_negated,
-        is_supposed: (negation::is_supposed(&left) && !left.contains(&"now"))
+        is_supposed: (report::is_supposed(&left) && !left.contains(&"now"))
             || matches!(right[..], [.., "before" | "earlier" | "previously" | "originally" | "initially"]),
-        is_reported: negation::is_reported(&clause.left),
+        is_reported: about::is_attributed(&rest)
+            || report::is_reported(
+                &clause.left,
+                right.first().is_none_or(|word| matches!(*word, "and" | "or" | "as" | "for")),
+            ),
         is_tentative: clause.is_unless
             || left.iter().rev().take(2).any(|word| {
                 matches!(
@@ -221,16 +307,33 @@ pub(super) fn claim(
         is_behind: false,
         has_lead: false,
         is_attached: false,
+        is_provisional,
     }
+}
+
+/// The words of the sentence behind a number, where no other number follows; its stops are commas.
+fn words_behind(tokens: &[Token], next: usize) -> Vec<&str> {
+    let rest = tokens.get(next..).unwrap_or_default();
+    if rest.iter().any(|token| matches!(token.kind, Kind::Found(_) | Kind::Sign('='))) {
+        return Vec::new();
+    }
+    rest.iter()
+        .filter_map(|token| match &token.kind {
+            Kind::Word(word) => Some(word.as_str()),
+            Kind::Comma | Kind::Dash | Kind::Semicolon | Kind::Colon | Kind::Open => Some(","),
+            _ => None,
+        })
+        .collect()
 }
 
 /// "75 with 5 added", "75 with 5 apples taken off"
 fn is_changed_by(rest: &[Token]) -> bool {
-    let [Token { kind: Kind::Word(with), .. }, Token { kind: Kind::Found(_), .. }, ..] = rest else {
-        return false;
+    let words = match rest {
+        [_, Token { kind: Kind::Found(_), .. }, ..] => words_from(rest, 2),
+        _ => words_from(rest, 1),
     };
-    with == "with"
-        && words_from(rest, 2).iter().take(3).any(|word| {
+    matches!(rest.first(), Some(Token { kind: Kind::Word(with), .. }) if with == "with")
+        && words.iter().take(3).any(|word| {
             matches!(
                 *word,
                 "added"
@@ -259,12 +362,35 @@ fn is_operand(left: &[&str], right: &[&str]) -> bool {
     is_first || is_second
 }
 
+/// "Adding four to 11", "now subtract the cost from 18", "the answer is found by squaring 18"
+fn is_worked_with(left: &[&str], clause: &Clause<'_>) -> bool {
+    let glue = left.iter().rev().take_while(|word| words::is_article(word)).count();
+    let is_direct = left[..left.len() - glue].last().is_some_and(|word| {
+        OPERATIONS.contains(word)
+            && (clause.is_work || word.ends_with("ing"))
+            && !matches!(*word, "doubling" | "halving" | "tripling" | "double" | "triple" | "halve")
+    });
+    let is_by = clause.is_work
+        && (if clause.has_value {
+            left.len() == 1
+        } else {
+            left.iter().any(|word| OPERATIONS.contains(word))
+        })
+        && !left.iter().any(|word| COPULAS.contains(word) || matches!(*word, "get" | "have" | "up"))
+        && match left.last() {
+            Some(&("by" | "from" | "into" | "with")) => true,
+            Some(&"to") => left.iter().any(|word| matches!(*word, "add" | "adding")) || left == ["to"],
+            _ => false,
+        };
+    is_direct || is_by
+}
+
 /// Whether a value is that of one case of several: "7 if it is even and 8 otherwise".
 fn is_one_case(tokens: &[Token], tail: &[&str]) -> bool {
     let count = |wanted: &str| {
         tokens.iter().filter(|token| matches!(&token.kind, Kind::Word(word) if word == wanted)).count()
     };
-    tail.first() == Some(&"if") && (count("if") > 1 || count("otherwise") > 0)
+    tail.first() == Some(&"if") && (count("if") > 1 || count("otherwise") + count("else") > 0)
 }
 
 /// What the word before a number multiplies it by: "half of 36", "twice 9".
@@ -278,7 +404,7 @@ fn multiple(left: &[&str]) -> Option<(i64, i64)> {
         [.., "one" | "a", "quarter" | "fourth"] | [.., "quarter"] => (1, 4),
         [.., "two", "thirds"] => (2, 3),
         [.., "three", "quarters" | "fourths"] => (3, 4),
-        [.., "half" | "halving"] => (1, 2),
+        [.., "half" | "halving" | "halve"] => (1, 2),
         [.., "twice" | "double" | "doubling"] => (2, 1),
         [.., "thrice" | "triple" | "tripling" | "treble"] => (3, 1),
         [.., "quadruple"] => (4, 1),
@@ -307,7 +433,8 @@ fn named(tokens: &[Token], next: usize) -> bool {
     let links = before.iter().any(|word| COPULAS.contains(word) || matches!(*word, "be" | "as" | "="));
     links
         && !before.iter().any(|word| {
-            matches!(*word, "half" | "part" | "step")
+            about::is_made(word)
+                || matches!(*word, "part" | "step")
                 || NEGATIONS.contains(word)
                 || matches!(*word, "wrong" | "incorrect" | "so" | "and" | "but" | "if")
         })

@@ -2,9 +2,13 @@
 
 use super::claim::claim;
 
-use super::clause::Clause;
+use super::about::is_other_label;
+use super::clause::{Clause, is_bidding};
 use super::lexicon::COPULAS;
-use super::retraction::{BACK, is_corrected, is_taking_back};
+use super::mathematics::is_unsolved;
+use super::retraction::{BACK, gives_up, is_corrected, is_taking_back};
+
+use super::sentence::{is_past, words_of};
 
 use super::term::{self, Lead, words_from};
 
@@ -58,6 +62,8 @@ pub(super) struct Claim {
     pub(super) is_attached: bool,
     /// Behind any word of its clause.
     pub(super) has_lead: bool,
+    /// Said with a reservation, which a "but" makes good: "if we ignore the tax it is 7, but".
+    pub(super) is_provisional: bool,
 }
 
 /// The claims of one sentence.
@@ -73,6 +79,10 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
         number: 0,
         is_unreal: false,
         is_unless: false,
+        is_work: false,
+        is_wrongly: false,
+        is_provisional: false,
+        is_helpless: false,
         is_need: false,
         is_change: false,
     };
@@ -128,6 +138,11 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     .left
                     .last()
                     .is_some_and(|word| matches!(*word, "answer" | "ans" | "result" | "total"));
+                // "Previous result: 18", "Upper bound: 18"
+                clause.is_helpless |= token.kind == Kind::Colon
+                    && found.is_empty()
+                    && is_other_label(&words_of(&tokens[..index]));
+                clause.is_helpless |= found.is_empty() && gives_up(&words_of(&tokens[..index]));
                 clause.left.clear();
                 clause.has_value = false;
                 clause.is_relative = false;
@@ -183,6 +198,12 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 } else {
                     Rank::Main
                 };
+                // "It's 18 this year; last year it was 99."
+                if found.iter().any(|claim| claim.rank == Rank::Main && claim.value.is_some())
+                    && is_past(&words_from(tokens, index + 1))
+                {
+                    clause.rank = Rank::Aside;
+                }
                 clause.after_dash = clause.rank == Rank::Aside;
                 clause.is_leading = false;
                 clause.number += 1;
@@ -225,6 +246,19 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     is_led,
                     is_change: clause.is_change || words::is_change(&clause.left),
                     wants_number,
+                    is_pair: clause.left.iter().rev().take(3).any(|word| {
+                        matches!(
+                            *word,
+                            "between"
+                                | "sum"
+                                | "difference"
+                                | "product"
+                                | "average"
+                                | "mean"
+                                | "ratio"
+                                | "quotient"
+                        )
+                    }),
                     has_words: clause.left.iter().any(|word| !words::is_article(word)),
                 };
                 let Some(term) = term::term(tokens, index, lead, text) else {
@@ -248,6 +282,31 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     && matches!(clause.left[..], [.., "at" | "when" | "for" | "where"])
                 {
                     claim.rank = claim.rank.min(Rank::Adjunct);
+                }
+                // "She uses 4x = 18 ounces" names what is 18; "we get 4x = 18" does not.
+                let is_plain_lead = clause.left.iter().all(|word| {
+                    is_bidding(word)
+                        || words::is_glue(word)
+                        || matches!(
+                            *word,
+                            "get"
+                                | "obtain"
+                                | "find"
+                                | "gives"
+                                | "equation"
+                                | "is"
+                                | "write"
+                                | "yields"
+                                | "means"
+                        )
+                });
+                if is_chain
+                    && wants_number
+                    && is_plain_lead
+                    && is_unsolved(&text[claim.start..tokens[term.next - 1].end])
+                {
+                    claim.value = None;
+                    claim.rank = claim.rank.min(Rank::Aside);
                 }
                 claim.is_supposed &= !is_chain;
                 claim.is_reported &= !is_chain;
@@ -318,6 +377,8 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 if is_predicate || is_outdone {
                     claim.rank = claim.rank.min(Rank::Aside);
                 }
+                let is_said_of =
+                    is_said_of || (!is_chain && term::is_compared(&words_from(tokens, term.next)));
                 if clause.is_relative && is_said_of && !found.is_empty() {
                     claim.rank = claim.rank.min(Rank::Aside);
                 }
@@ -378,7 +439,28 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                     && !clause.left.iter().any(|word| words::is_verb(word) || *word == "and");
                 let is_set_back = is_set_back || is_stretch;
                 let is_result = clause.left.contains(&"equals") || term.is_change;
-                let is_adjunct = (is_adjunct || is_set_back) && !is_result;
+                // "18 on day 5", "18 posts 5 feet apart"
+                let is_placed = clause.has_value
+                    && (matches!(
+                        clause.left[..],
+                        [
+                            ..,
+                            "on" | "in" | "by" | "at",
+                            "day" | "week" | "month" | "year" | "hour" | "step" | "round" | "level"
+                        ]
+                    ) || matches!(behind[..], [_, "apart" | "away", ..])
+                        || (clause.left == ["from"] && found.last().is_some_and(|last| last.has_verb)));
+                let is_adjunct = (is_adjunct || is_set_back || is_placed) && !is_result;
+                // "18 for Tom, 99 for Ann", "18 : 5"
+                if is_apposed
+                    && claim.value.is_some()
+                    && let Some(last) = found.last_mut()
+                    && behind.first().is_some_and(|word| matches!(*word, "for" | "in" | "on" | "by"))
+                    && text[last.end..token.start].split_whitespace().next() == behind.first().copied()
+                {
+                    last.value = None;
+                    claim.value = None;
+                }
                 if is_adjunct && !is_chain && clause.rank == Rank::Main && claim.rank == Rank::Main {
                     claim.rank = Rank::Adjunct;
                 }

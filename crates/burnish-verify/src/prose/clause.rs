@@ -1,7 +1,7 @@
 //! The clause that is being read: its words so far, and how much its numbers count.
 
 use super::claims::{Claim, Rank};
-use super::lexicon::{CLAUSES, CONDITIONS, COPULAS, NEGATIONS, REASONS};
+use super::lexicon::{CLAUSES, CONDITIONS, COPULAS, NEGATIONS, OPERATIONS, REASONS};
 use super::words;
 
 /// The clause that is being read.
@@ -26,11 +26,27 @@ pub(super) struct Clause<'a> {
     pub(super) is_change: bool,
     /// Behind "unless".
     pub(super) is_unless: bool,
+    /// It opened with what is to be done: "adding four to", "subtract the cost from".
+    pub(super) is_work: bool,
+    /// The sentence supposes something wrongly: "assuming wrongly that they are red".
+    pub(super) is_wrongly: bool,
+    /// The sentence says what holds with a reservation: "if", "without", "according to".
+    pub(super) is_provisional: bool,
+    /// Behind "I can't work this out;"
+    pub(super) is_helpless: bool,
 }
 
 impl<'a> Clause<'a> {
     pub(super) fn word(&mut self, word: &'a str, after_stop: bool, found: &[Claim], following: &[&str]) {
+        self.is_provisional |= CONDITIONS.contains(&word) && word != "let" || is_reserving(word);
+        self.is_wrongly |= self.rank == Rank::Condition
+            && matches!(word, "wrongly" | "mistakenly" | "incorrectly" | "falsely" | "erroneously");
+        if !self.has_value && self.left.iter().all(|before| is_bidding(before)) && OPERATIONS.contains(&word)
+        {
+            self.is_work = true;
+        }
         let is_first = self.left.is_empty() && !self.has_value;
+        let is_directly_behind = self.left.is_empty() && self.has_value;
         let opens = is_first || after_stop;
         let is_all_but = word == "but"
             && (matches!(
@@ -38,6 +54,13 @@ impl<'a> Clause<'a> {
                 Some(&("anything" | "everything" | "all" | "nothing" | "none" | "any" | "no" | "cannot"))
             ) || matches!(self.left[..], [.., "any" | "every" | "each", _]));
         if is_all_but {
+            self.left.push(word);
+            return;
+        }
+        // "Nobody who checks the numbers would get 36."
+        if matches!(word, "who" | "that" | "which")
+            && matches!(self.left[..], ["nobody" | "none" | "nothing"] | ["no", _])
+        {
             self.left.push(word);
             return;
         }
@@ -49,7 +72,8 @@ impl<'a> Clause<'a> {
         // "18 ounces after 6 were poured out", "18 marbles, of which 11 are Ivo's"
         if matches!(word, "after" | "before" | "once")
             && self.has_value
-            && !after_stop
+            && (!after_stop
+                || !following.first().is_some_and(|next| matches!(*next, "which" | "that" | "this")))
             && !found.is_empty()
             && self.rank == Rank::Main
         {
@@ -131,9 +155,15 @@ impl<'a> Clause<'a> {
                         | "one"
                 )
             });
-        if starts(CONDITIONS)
+        let is_said = word == "say"
+            && opens
+            && found.is_empty()
+            && following.first().is_some_and(|next| {
+                matches!(*next, "there" | "it" | "she" | "he" | "that" | "we" | "they" | "it's" | "there's")
+            });
+        if (starts(CONDITIONS) || is_said)
             && is_inverted
-            && (opens || matches!(word, "if" | "unless" | "assuming" | "whether" | "supposing"))
+            && (opens || matches!(word, "if" | "unless" | "assuming" | "whether" | "supposing" | "pretend"))
             && !is_polite(word, following)
         {
             self.open(Rank::Condition, found.is_empty());
@@ -154,11 +184,25 @@ impl<'a> Clause<'a> {
                 word,
                 "given" | "provided" | "using" | "considering" | "making" | "giving" | "leaving" | "meaning"
             ) && self.left.last().is_some_and(|last| is_determiner(last));
+            // "18 given away"
+            let is_participle = is_participle
+                || word == "given"
+                    && is_directly_behind
+                    && following
+                        .first()
+                        .is_some_and(|next| matches!(*next, "away" | "to" | "out" | "back" | "up"));
             if is_participle {
                 self.left.push(word);
                 return;
             }
-            let is_reason = starts(REASONS) || matches!(word, "provided");
+            // "They quoted 40, whereas the real cost is 48."
+            let is_contrast = matches!(word, "whereas" | "while" | "though" | "although")
+                && !found.is_empty()
+                && following
+                    .iter()
+                    .take(3)
+                    .any(|next| matches!(*next, "real" | "actual" | "true" | "correct"));
+            let is_reason = (starts(REASONS) || matches!(word, "provided")) && !is_contrast;
             // A leading preposition is no clause of its own: "With 9 eggs she makes 18."
             if word == "as" && found.is_empty() {
                 self.left.push(word);
@@ -196,11 +240,13 @@ impl<'a> Clause<'a> {
         self.is_unless = false;
         self.is_need = false;
         self.is_change = false;
+        self.is_work = false;
         self.number += 1;
     }
 
     pub(super) fn comma(&mut self) {
         self.number += 1;
+        self.is_work = false;
         // "The count doubles, from 9 to 18."
         self.is_change = !self.has_value && words::is_change(&self.left);
         if self.is_leading {
@@ -225,6 +271,66 @@ impl<'a> Clause<'a> {
     }
 }
 
+/// Words with which something is said to hold only so far.
+fn is_reserving(word: &str) -> bool {
+    matches!(
+        word,
+        "without"
+            | "ignoring"
+            | "disregarding"
+            | "neglecting"
+            | "theoretically"
+            | "normally"
+            | "ideally"
+            | "possible"
+            | "according"
+            | "seems"
+            | "seem"
+            | "appears"
+            | "seemingly"
+            | "allegedly"
+            | "supposedly"
+            | "reportedly"
+            | "officially"
+            | "wanted"
+            | "hoped"
+            | "planned"
+            | "tried"
+            | "intended"
+            | "aimed"
+    )
+}
+
+/// Words before a verb that bids: "now we just have to divide".
+pub(super) fn is_bidding(word: &str) -> bool {
+    matches!(
+        word,
+        "then"
+            | "now"
+            | "next"
+            | "finally"
+            | "just"
+            | "simply"
+            | "we"
+            | "you"
+            | "must"
+            | "to"
+            | "need"
+            | "have"
+            | "still"
+            | "let's"
+            | "by"
+            | "and"
+            | "first"
+            | "so"
+            | "can"
+            | "should"
+            | "let"
+            | "us"
+            | "i"
+    )
+}
+
 fn is_determiner(word: &str) -> bool {
     COPULAS.contains(&word)
         || matches!(
@@ -247,6 +353,9 @@ fn is_determiner(word: &str) -> bool {
                 | "some"
                 | "be"
                 | "been"
+                | "had"
+                | "has"
+                | "have"
         )
 }
 
@@ -261,7 +370,6 @@ pub(super) fn is_polite(word: &str, following: &[&str]) -> bool {
             matches!(
                 *word,
                 "mistaken"
-                    | "not"
                     | "right"
                     | "correct"
                     | "correctly"

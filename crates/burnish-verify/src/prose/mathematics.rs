@@ -270,7 +270,10 @@ impl Scanner<'_> {
                     || c.is_whitespace()
             });
             // In a sentence it is no factorial.
-            let source = source.strip_suffix('!').unwrap_or(source);
+            let is_factorial = self.text[self.at + source.len()..]
+                .strip_prefix(' ')
+                .is_some_and(|after| after.starts_with(char::is_lowercase));
+            let source = if is_factorial { source } else { source.strip_suffix('!').unwrap_or(source) };
             if source.is_empty() || is_range(source) {
                 continue;
             }
@@ -310,6 +313,40 @@ pub(crate) fn without_unit(source: &str) -> &str {
         Some(number) if number.ends_with(|c: char| c.is_ascii_digit()) && number.contains('=') => number,
         _ => source,
     }
+}
+
+/// Whether an equation says what a part or a multiple of the one unknown in it is: `2x = 18`, `x + 1 = 18`.
+pub(crate) fn is_unsolved(source: &str) -> bool {
+    let Some((left, right)) = source.split_once('=') else { return false };
+    // `4x = 4 * 10 = 40` works it out.
+    if right.contains('=') {
+        return false;
+    }
+    let left = left.trim_matches(|c: char| c.is_whitespace() || matches!(c, '$' | '*'));
+    let left = left.trim_start_matches("\\(").trim_start_matches("\\[").trim();
+    let mut unknown = None;
+    for (at, c) in left.char_indices() {
+        if !c.is_alphabetic() {
+            continue;
+        }
+        let after = left[at + c.len_utf8()..].trim_start();
+        let is_sign = c == 'x'
+            && after.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '(' | '$' | '.'))
+            && left[..at].trim_end().ends_with(|c: char| c.is_ascii_digit() || matches!(c, ')' | '%'));
+        // Units, functions and names of more than a letter are none.
+        if is_sign
+            || !"xyznkabwtpqruvXYZN".contains(c)
+            || after.starts_with('(')
+            || unknown.is_some_and(|known| known != c)
+        {
+            return false;
+        }
+        unknown = Some(c);
+    }
+    unknown.is_some()
+        && left.chars().count() > 1
+        && left.contains(|c: char| c.is_ascii_digit() || matches!(c, '-' | '−' | '+'))
+        && !left.contains(['_', '\\', ',', '\'', '<', '>', '≤', '≥'])
 }
 
 /// Whether mathematics may start with this text.

@@ -5,9 +5,11 @@
 //! out, a clause with "if" or "because" lets it stand back. All other words are neutral.
 //!
 //! `lexicon` has the classes of words. `tokens` and `mathematics` find values, `term` what joins them, `clause` the words before
-//! one; `words`, `behind` and `negation` say what the words on both sides do to it, and `claim` and `claims` put that together.
-//! `choose` takes the claim of a sentence, `retraction` what takes it back later, and this file the sentence.
+//! one; `words`, `behind`, `negation`, `report` and `about` say what the words on both sides do to it, and `claim` and `claims`
+//! put that together. `choose` takes the claim of a sentence, `retraction` and `sequel` what takes it back or goes on with it
+//! later, and this file the sentence.
 
+mod about;
 mod behind;
 mod choose;
 mod claim;
@@ -17,22 +19,26 @@ mod lexicon;
 mod mathematics;
 mod negation;
 mod numerals;
+mod report;
 mod retraction;
 mod sentence;
+mod sequel;
 mod term;
 mod tokens;
+mod verbs;
 mod words;
 
-pub(crate) use mathematics::without_unit;
+pub(crate) use mathematics::{is_unsolved, without_unit};
 pub(crate) use numerals::in_digits;
 
 use choose::{Outcome, chosen};
 use claims::{Claim, Rank, claims};
-use retraction::{is_doubting, is_no, is_retraction};
+use retraction::{gives_up, is_doubting, is_no, is_retraction};
 use sentence::{
     is_bare, is_condition, is_question, is_remark, is_support, is_yes, sentence_start, sentences, tail_start,
     words_of,
 };
+use sequel::{asks_for_more, goes_on};
 use tokens::Kind;
 
 use crate::syntax::Value;
@@ -71,6 +77,9 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
         && !text.trim_end().contains('\n')
         && !sentences[1..].iter().any(|sentence| {
             is_retraction(sentence)
+                || goes_on(sentence)
+                || is_contrasting(sentence)
+                || is_doubting(sentence)
                 || words_of(sentence)
                     .first()
                     .is_some_and(|word| matches!(*word, "no" | "so" | "then" | "yes"))
@@ -83,12 +92,18 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
     let mut denied: Vec<String> = Vec::new();
     let mut fallback: Option<Claim> = None;
     let mut was_retracted = false;
+    let mut was_contrasted = false;
     let mut is_confirmed = false;
     for (index, sentence) in sentences.iter().enumerate().rev() {
         let is_question = is_question(sentence);
         let claims = claims(sentence, text, wants_number);
         if claims.is_empty() {
-            was_retracted |= index > 0 && (is_retraction(sentence) || is_no(sentence));
+            was_retracted |= index > 0
+                && (is_retraction(sentence) && !is_asked_of(&sentences, index)
+                    || is_no(sentence)
+                    || is_objection(sentence)
+                    || goes_on(sentence));
+            was_contrasted |= is_contrasting(sentence);
             is_confirmed = is_yes(sentence);
             continue;
         }
@@ -101,9 +116,17 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
             continue;
         }
         is_confirmed = false;
+        was_retracted |= index > 0
+            && is_retraction(sentence)
+            && claims.iter().all(|claim| claim.rank <= Rank::Aside && !claim.is_negated);
         let is_support = index > 0 && (is_support(sentence) || is_remark(sentence));
         match chosen(&claims, None, text) {
-            Outcome::Claim(claim) if was_retracted || is_cut_off(&tokens) => {
+            Outcome::Claim(claim)
+                if was_retracted
+                    || (was_contrasted && claim.is_provisional)
+                    || is_cut_off(&tokens)
+                    || is_guess(&sentences, index, &claim) =>
+            {
                 return Reading::Unclear(source(text, &claim));
             }
             Outcome::Claim(claim) if is_support || claim.rank <= Rank::Aside => {
@@ -112,7 +135,10 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
                 }
             }
             Outcome::Claim(claim) => return reading(text, &claim, &denied),
-            Outcome::Denied(text) => denied.push(text),
+            Outcome::Denied(text) => {
+                was_retracted |= asks_for_more(sentence);
+                denied.push(text);
+            }
             Outcome::Nothing => {}
         }
     }
@@ -136,7 +162,7 @@ pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
     let mut is_reopened = false;
     // Whether the sentence before said something of a number.
     let mut was_claimed = true;
-    for sentence in &sentences {
+    for (index, sentence) in sentences.iter().enumerate() {
         let Some(last) = sentence.last() else { continue };
         if last.end <= mark {
             continue;
@@ -157,8 +183,15 @@ pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
                 }
                 continue;
             }
-            if found.iter().all(|claim| claim.is_negated) && is_retraction(sentence)
-                || (found.is_empty() && is_no(sentence) && was_claimed)
+            let is_dropped = found.is_empty()
+                && (is_no(sentence) && was_claimed
+                    || goes_on(sentence)
+                    || is_objection(sentence)
+                    || (first.is_provisional && is_contrasting(sentence)));
+            if found.iter().all(|claim| claim.is_negated)
+                && is_retraction(sentence)
+                && !is_asked_of(&sentences, index)
+                || is_dropped
             {
                 was_retracted = true;
                 continue;
@@ -173,6 +206,14 @@ pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
             }
             if let Some(claim) = found.iter().find(|claim| claim.takes_back && !claim.is_negated) {
                 picked = Some(claim.clone());
+            } else if first.value.is_none()
+                && !first.is_negated
+                && is_concluding(sentence)
+                && let Outcome::Claim(claim) = chosen(&found, None, text)
+                && claim.rank == Rank::Main
+            {
+                // "The answer is at most 103. Only 102 works."
+                picked = Some(claim);
             }
             continue;
         }
@@ -194,6 +235,45 @@ pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
         Some(claim) => reading(text, &claim, &denied),
         None => denied.into_iter().next().map_or(Reading::Nothing, Reading::Unclear),
     }
+}
+
+/// "Is there another one? There isn't.": an answer to a question about something else.
+fn is_asked_of(sentences: &[&[tokens::Token]], index: usize) -> bool {
+    index > 0
+        && is_question(sentences[index - 1])
+        && !sentences[index - 1].iter().any(|token| matches!(token.kind, Kind::Found(_)))
+        && words_of(sentences[index]).len() <= 3
+}
+
+/// "Only 102 works.", "So it is 102."
+fn is_concluding(sentence: &[tokens::Token]) -> bool {
+    words_of(sentence)
+        .first()
+        .is_some_and(|word| matches!(*word, "so" | "thus" | "therefore" | "hence" | "only" | "consequently"))
+}
+
+/// "But there are breaks."
+fn is_contrasting(sentence: &[tokens::Token]) -> bool {
+    words_of(sentence).first().is_some_and(|word| matches!(*word, "but" | "however" | "yet"))
+}
+
+/// "But we need the number of pairs."
+fn is_objection(sentence: &[tokens::Token]) -> bool {
+    is_contrasting(sentence)
+        && matches!(words_of(sentence)[..], [_, "we" | "i" | "this" | "that" | "the", ..])
+}
+
+/// "I can't solve this problem. The only number it mentions is 18."
+fn is_guess(sentences: &[&[tokens::Token]], index: usize, claim: &Claim) -> bool {
+    index > 0
+        && !matches!(claim.value, Some(Value::Chain(..)))
+        && gives_up(&words_of(sentences[index - 1]))
+        && !words_of(sentences[index]).iter().take(2).any(|word| {
+            matches!(
+                *word,
+                "so" | "therefore" | "thus" | "hence" | "but" | "however" | "still" | "then" | "since"
+            )
+        })
 }
 
 /// Whether a text breaks off before its result: "which gives"
@@ -223,6 +303,10 @@ fn is_cut_off(tokens: &[tokens::Token]) -> bool {
 /// The answer of a box: a value with nothing but "about" and units around it.
 pub(crate) fn bare(text: &str) -> Reading {
     let plain = tokens::unwrapped(text);
+    // In running text it would be the mark of a quotation.
+    if plain.trim_start().starts_with(['>', '<']) {
+        return Reading::Unclear(text.trim().to_owned());
+    }
     let tokens = tokens::tokens(&plain, 0, 64);
     let found = claims(&tokens, &plain, false);
     let is_led = tokens.iter().take_while(|token| !matches!(token.kind, Kind::Found(_))).all(|token| {
@@ -363,6 +447,7 @@ pub(crate) fn is_denied(text: &str, mark: usize) -> bool {
     negation::is_negated(&words)
         || words::is_bound(&words)
         || words::is_excluded(&words)
+        || about::is_of_answer(&words)
         || is_condition(&words)
 }
 

@@ -1,9 +1,6 @@
 //! What takes a number out: a negation or a fault before it, a rejection behind it, a later clause.
 
-use super::lexicon::{
-    ATTITUDES, COPULAS, FAULTED, FAULTS, NEGATIONS, OWN_REPORTERS, PLAIN, REPORTING, SAYING, SPEAKERS,
-    SUPPOSED,
-};
+use super::lexicon::{ATTITUDES, COPULAS, FAULTED, FAULTS, NEGATIONS, PLAIN, REPORTING};
 use super::retraction::{OVERLOOKING, is_order, is_retracting, is_unfinished};
 use super::tokens::{Kind, Token};
 use super::words::{is_glue, is_nothing_else};
@@ -21,6 +18,25 @@ pub(super) fn is_negated(left: &[&str]) -> bool {
         let is_cut = left[at + 1..].iter().any(|word| COPULAS.contains(word));
         let next = left.get(at + 1).copied().unwrap_or("");
         let is_meant = !is_cut || FAULTED.contains(&next) || REPORTING.contains(&next);
+        // "They rejected 18 applications."
+        let is_deed = at > 0
+            && matches!(
+                left[at],
+                "rejected"
+                    | "rejects"
+                    | "discarded"
+                    | "discards"
+                    | "refused"
+                    | "refuses"
+                    | "withdraw"
+                    | "denied"
+            )
+            && !left[..at].iter().any(|word| {
+                matches!(*word, "we" | "i" | "be" | "is" | "are" | "was" | "can" | "must" | "have" | "has")
+            });
+        if is_deed {
+            return false;
+        }
         // "There is no doubt", "without a mistake", "it is not impossible".
         let is_undone = left[at.saturating_sub(3)..at]
             .iter()
@@ -46,6 +62,7 @@ pub(super) fn is_negated(left: &[&str]) -> bool {
         )
     });
     let is_empty_subject = match left {
+        ["none", "of", "this" | "that" | "these" | "it" | "them", _, ..] => true,
         ["nothing" | "nobody" | "none", verb, ..] => {
             !COPULAS.contains(verb) && !is_glue(verb) && !matches!(*verb, "but" | "other" | "else")
         }
@@ -82,6 +99,10 @@ pub(super) fn is_negated(left: &[&str]) -> bool {
         return !left.iter().any(|word| word.ends_with("n't"));
     }
     let Some(at) = left.iter().rposition(|word| NEGATIONS.contains(word)) else { return false };
+    // "She still hasn't read 18 pages."
+    if at > 0 && left[at - 1] == "still" && matches!(left[at], "hasn't" | "haven't") {
+        return false;
+    }
     if is_nothing_else(left) {
         return false;
     }
@@ -108,7 +129,9 @@ pub(super) fn is_negated(left: &[&str]) -> bool {
     {
         return true;
     }
-    let is_carried = after.iter().take(3).any(|word| ATTITUDES.contains(word));
+    // "not enough information to say that"
+    let is_unfounded = after.first() == Some(&"enough") && after.iter().any(|word| ATTITUDES.contains(word));
+    let is_carried = is_unfounded || after.iter().take(3).any(|word| ATTITUDES.contains(word));
     let is_double = left[..at].iter().any(|word| NEGATIONS.contains(word));
     let is_cut = left[at] != "nobody"
         && after.iter().any(|word| COPULAS.contains(word) && !matches!(*word, "equals" | "got"));
@@ -139,74 +162,6 @@ fn is_measured(left: &[&str], at: usize) -> bool {
             .any(|word| matches!(*word, "say" | "saying" | "that" | "answer" | "take" | "taking"))
 }
 
-/// Whether somebody else states the number, or someone who no longer holds it: "her brother says 42", "I thought it was 42".
-pub(super) fn is_reported(left: &[&str]) -> bool {
-    let left = &left[left.iter().rposition(|word| *word == ",").map_or(0, |at| at + 1)..];
-    let is_given_up = left.windows(2).any(|pair| {
-        matches!(
-            pair,
-            ["i" | "we", "almost" | "nearly"]
-                | ["you'd" | "one'd" | "they'd", "think" | "expect" | "guess" | "assume"]
-        )
-    }) || left.windows(3).any(|words| {
-        matches!(
-            words,
-            [
-                "you" | "one" | "they" | "people" | "many",
-                "would" | "might" | "could",
-                "think" | "expect" | "guess" | "assume"
-            ] | [
-                "my" | "our" | "his" | "her" | "their",
-                "first" | "initial" | "original" | "earlier" | "previous",
-                "guess"
-                    | "thought"
-                    | "answer"
-                    | "attempt"
-                    | "estimate"
-                    | "try"
-                    | "count"
-                    | "result"
-                    | "idea"
-                    | "instinct"
-            ]
-        )
-    });
-    if is_given_up {
-        return true;
-    }
-    let Some(at) = left.iter().position(|word| REPORTING.contains(word)) else { return false };
-    let is_between = |word: &&str| {
-        !SPEAKERS.contains(word)
-            && matches!(
-                *word,
-                "would" | "might" | "could" | "may" | "will" | "once" | "still" | "first" | "all" | "at"
-            )
-            || (is_glue(word) && !SPEAKERS.contains(word))
-    };
-    let subject = left[..at].iter().rev().find(|word| !is_between(word)).copied();
-    let is_base =
-        matches!(left[at], "say" | "argue" | "claim" | "think" | "believe" | "guess" | "wish" | "hope");
-    match subject {
-        // "I thought it was 40", but "I think it is 40".
-        Some("i" | "we") => {
-            matches!(left[at], "thought" | "assumed" | "supposed" | "hoped" | "wished" | "wish" | "believed")
-        }
-        Some(word) if OWN_REPORTERS.contains(&word) => false,
-        Some(word) if is_base => {
-            matches!(
-                word,
-                "they" | "some" | "many" | "people" | "others" | "students" | "most" | "one" | "someone"
-            )
-        }
-        Some(_) => true,
-        // The subject stands before a comma: "Her brother, who can't add, says 42."
-        None => matches!(
-            left[at],
-            "says" | "said" | "claims" | "claimed" | "insists" | "insisted" | "reckons" | "thinks"
-        ),
-    }
-}
-
 /// Whether the negation at `at` is that of a verb that follows: "didn't", "do not", "won't".
 fn is_auxiliary(left: &[&str], at: usize) -> bool {
     let auxiliaries = [
@@ -221,27 +176,30 @@ fn is_auxiliary(left: &[&str], at: usize) -> bool {
             && !matches!(left[at], "aren't" | "wasn't" | "weren't"))
 }
 
-/// Whether the clause only supposes its number.
-pub(super) fn is_supposed(left: &[&str]) -> bool {
-    left.iter().enumerate().any(|(at, word)| {
-        let next = left.get(at + 1).copied().unwrap_or("");
-        let before = at.checked_sub(1).map_or("", |before| left[before]);
-        match *word {
-            "might" | "may" | "could" => matches!(next, "be" | "have" | "look" | "seem"),
-            "first" | "earlier" => {
-                matches!(before, "i" | "we" | "he" | "she" | "they" | "you" | "at" | "my" | "our" | "an")
-            }
-            // "The expected value is 7" supposes nothing.
-            "expected" | "estimated" | "supposed" if matches!(before, "the" | "an" | "a" | "is") => false,
-            word if SPEAKERS.contains(&word) => SAYING.contains(&next),
-            word => SUPPOSED.contains(&word),
-        }
-    })
-}
-
 /// Whether what follows a number in its clause calls it wrong: `right` is the words after it.
 pub(super) fn is_rejected(right: &[&str]) -> bool {
     // "7 is wrong", "7 dollars can't be right", "7 is not the answer", "7 would be a mistake"
+    // "7 would be the answer to a different question."
+    let is_of_other = right.windows(2).any(|pair| {
+        matches!(pair, ["different" | "another" | "other" | "wrong", "question" | "problem" | "puzzle"])
+    });
+    // "18 was my first thought", "18 is what most people say"
+    let is_early = right.windows(2).any(|pair| {
+        matches!(pair, ["first", "thought" | "guess" | "idea" | "thing" | "instinct" | "impression"])
+    }) && right.first() == Some(&"was");
+    let is_common = matches!(
+        right,
+        ["is" | "was", "what", "people" | "students" | "others" | "everyone", ..]
+            | ["is" | "was", "what", "most" | "many" | "some", _, ..]
+    );
+    if is_early || is_common {
+        return true;
+    }
+    let is_made_up = matches!(right, ["at", "random", ..] | ["out", "of", "thin", ..])
+        || right.windows(4).any(|words| matches!(words, ["as", "good", "as", _]));
+    if is_of_other || is_made_up {
+        return true;
+    }
     let is_ruled = right.iter().take(6).any(|word| matches!(*word, "out"))
         && right.iter().any(|word| matches!(*word, "ruled" | "rule" | "rules"));
     let is_out = right.windows(4).take(4).any(|words| words == ["out", "of", "the", "question"]);
@@ -294,7 +252,21 @@ pub(super) fn is_rejected(right: &[&str]) -> bool {
         return true;
     }
     if matches!(right, ["is" | "was", "a" | "just" | "only" | "merely", ..])
-        && right.iter().take(5).any(|word| matches!(*word, "guess" | "conjecture" | "hunch" | "placeholder"))
+        && right
+            .iter()
+            .take(5)
+            .any(|word| matches!(*word, "guess" | "conjecture" | "hunch" | "placeholder" | "shot" | "stab"))
+    {
+        return true;
+    }
+    if let [.., "as", fault] = right
+        && FAULTS.contains(fault)
+    {
+        return true;
+    }
+    if right
+        .windows(2)
+        .any(|pair| matches!(pair, ["it", "fails"] | ["leads", "nowhere"] | ["counts" | "covers", "only"]))
     {
         return true;
     }
@@ -312,9 +284,11 @@ pub(super) fn is_rejected(right: &[&str]) -> bool {
         .iter()
         .take(9)
         .position(|word| FAULTS.contains(word))
-        .is_some_and(|at| !matches!(rest[..at], [.., "no" | "without"] | [.., "without", "any" | "a"]));
+        .is_some_and(|at| !matches!(rest[..at], [.., "no" | "without"] | [.., "without", "any" | "a"]))
+        // "18 of the answers are wrong"
+        && right.first() != Some(&"of");
     let Some(negation) = negation else {
-        let is_off = rest.iter().take(3).any(|word| matches!(*word, "too" | "off"))
+        let is_off = rest.iter().take(4).any(|word| matches!(*word, "too" | "off"))
             && rest.iter().any(|word| {
                 matches!(
                     *word,
@@ -323,7 +297,12 @@ pub(super) fn is_rejected(right: &[&str]) -> bool {
             });
         return fault || is_off;
     };
-    if fault {
+    // "Which isn't enough for the bike" is a remark.
+    let is_remark = matches!(
+        rest.get(negation + 1),
+        Some(&("much" | "many" | "bad" | "surprising" | "very" | "that" | "far" | "nearly" | "unusual"))
+    ) || matches!(rest[negation + 1..], ["enough", "for" | "to", ..]);
+    if fault || is_remark {
         return false;
     }
     let judged = rest[negation..].iter().any(|word| {
@@ -387,6 +366,15 @@ fn is_partial(right: &[&str]) -> bool {
             | ["first" | "halfway", "step" | "part" | "half" | "stage", ..]
             | ["part" | "half" | "step" | "beginning" | "start", "of", "the" | "it" | "that" | "what", ..]
             | ["half", "the", ..]
+            | ["given"]
+            | ["given", "in" | "by" | "as", ..]
+            | ["what", "one" | "each", "of", ..]
+            | [
+                "what",
+                "we" | "you" | "he" | "she" | "they" | "i",
+                "start" | "begin" | "started" | "began",
+                ..
+            ]
     )
 }
 
@@ -417,7 +405,7 @@ pub(super) fn is_taken_back_later(tokens: &[Token], next: usize) -> bool {
     for token in tokens.iter().skip(next).take(20) {
         match &token.kind {
             Kind::Word(word) => words.push(word),
-            Kind::Comma | Kind::Dash | Kind::Open => words.push(","),
+            Kind::Comma | Kind::Dash | Kind::Open | Kind::Semicolon => words.push(","),
             _ => break,
         }
     }
@@ -432,7 +420,18 @@ pub(super) fn is_taken_back_later(tokens: &[Token], next: usize) -> bool {
         *word == "but"
             && match rest[..] {
                 ["that's" | "it's", ..] => rejects(&rest),
+                ["is" | "was" | "isn't" | "can't" | "cannot", ..] => is_rejected(&rest),
+                [
+                    "doesn't" | "didn't" | "never",
+                    "get" | "reach" | "reaches" | "reached" | "arrive" | "work" | "fit" | "hold" | "gets"
+                    | "quite",
+                    ..,
+                ] => true,
                 ["that" | "this" | "it", verb, ..] if OVERLOOKING.contains(&verb) => true,
+                [
+                    ..,
+                    "broken" | "flawed" | "unreliable" | "outdated" | "lied" | "lying" | "biased" | "closed",
+                ] => true,
                 ["i" | "we", "disagree" | "object" | "doubt" | "refuse", ..] => true,
                 ["that" | "this" | "it" | "they" | "i" | "he" | "she", ref rest @ ..] => rejects(rest),
                 [word] => NEGATIONS.contains(&word),

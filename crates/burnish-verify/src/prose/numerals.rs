@@ -1,6 +1,6 @@
-//! Numbers in words, for responses without any digit: "Seven of them are left."
+//! Numbers in words: "Seven of them are left.", "That makes 3 times six, which is eighteen."
 
-use super::lexicon::{COPULAS, NUMERALS, TENS};
+use super::lexicon::{COPULAS, NUMERALS, PLAIN, TENS};
 use crate::units;
 
 /// Behind these "one" is a pronoun: "the last one", "no one".
@@ -34,11 +34,18 @@ const AFTER_PRONOUN: &[&str] = &[
     "day",
 ];
 
-/// `text` with its numbers in digits. `None` where digits stand in it already, or no number does.
+/// Names of parts, by the number of them that make a whole; halves are the first.
+const PARTS: &[&str] = &[
+    "half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh",
+    "twelfth",
+];
+
+/// `text` with its numbers in digits. `None` where no word is a number. Beside digits "one" is mostly a pronoun, and stays.
 pub(crate) fn in_digits(text: &str) -> Option<String> {
-    if text.len() > 4_000 || text.chars().any(|c| crate::numeral::ascii_digit(c).is_some()) {
+    if text.len() > 12_000 {
         return None;
     }
+    let is_mixed = text.chars().any(|c| crate::numeral::ascii_digit(c).is_some());
     let words = pieces(text);
     let mut written = String::new();
     let mut copied = 0;
@@ -48,9 +55,18 @@ pub(crate) fn in_digits(text: &str) -> Option<String> {
             index += 1;
             continue;
         };
+        let part = part(&words, index, count, value, text);
+        let count = count + usize::from(part.is_some());
+        if is_mixed && part.is_none() && is_phrase(&words, index, count, value, text) {
+            index += count;
+            continue;
+        }
         let last = &words[index + count - 1];
         written += &text[copied..words[index].start];
         written += &value.to_string();
+        if let Some(part) = part {
+            written += &format!("/{part}");
+        }
         copied = last.end;
         index += count;
     }
@@ -59,6 +75,42 @@ pub(crate) fn in_digits(text: &str) -> Option<String> {
     }
     written += &text[copied..];
     Some(written)
+}
+
+/// What "third" or "quarters" behind a number of them divides it by: "two-thirds", "one quarter".
+fn part(words: &[Piece], index: usize, count: usize, value: u64, text: &str) -> Option<usize> {
+    let (last, next) = (&words[index + count - 1], words.get(index + count)?);
+    let is_joined = matches!(text[last.end..next.start].trim(), "" | "-");
+    let noun = match next.word.as_str() {
+        "halves" => "half",
+        "fourth" | "fourths" => "quarter",
+        word => word.strip_suffix('s').unwrap_or(word),
+    };
+    let part = PARTS.iter().position(|part| *part == noun)? + 2;
+    // "Over two quarters" is half a year.
+    let is_half = value > 1 && (part as u64).is_multiple_of(value);
+    (is_joined && count == 1 && (1..part as u64).contains(&value) && !is_half).then_some(part)
+}
+
+/// Whether a word of a number beside digits says something else than it: "one gets", "below zero". A small one counts there only
+/// where it ends what a verb says ("the rest is five."): "the two of them", "each of four friends" ask for nothing.
+fn is_phrase(words: &[Piece], index: usize, count: usize, value: u64, text: &str) -> bool {
+    let before = index.checked_sub(1).map_or("", |before| words[before].word.as_str());
+    let is_end =
+        text[words[index + count - 1].end..].trim_start().starts_with(['.', ',', ';', '!', '?', ')'])
+            || text[words[index + count - 1].end..].trim().is_empty();
+    let is_said = COPULAS.contains(&before)
+        || (PLAIN.contains(&before) && before != "in")
+        || matches!(
+            before,
+            "only" | "exactly" | "just" | "giving" | "leaving" | "leave" | "perhaps" | "maybe" | "answer"
+        );
+    match value {
+        0 => matches!(before, "below" | "above" | "non" | "sub"),
+        1 => count == 1,
+        2..13 => !(is_end && is_said),
+        _ => false,
+    }
 }
 
 /// A run of letters, in lower case, with its place.
@@ -159,8 +211,7 @@ mod tests {
             let written = in_digits(text).unwrap_or_default();
             assert_eq!(written, expected);
         }
-        for text in ["The last one is it.", "No one knows.", "One can see it.", "I have 7 and three", "a cat"]
-        {
+        for text in ["The last one is it.", "No one knows.", "One can see it.", "It has 7 and one", "a cat"] {
             assert_eq!(in_digits(text), None, "{text}");
         }
     }

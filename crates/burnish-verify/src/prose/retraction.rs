@@ -1,5 +1,6 @@
 //! What takes back something said before: "no, 8", "scratch that", "there is no such number".
 
+use super::about::has_others;
 use super::lexicon::{COPULAS, FAULTS, NEGATIONS, OPERATIONS, Pattern};
 use super::negation::is_rejected;
 use super::tokens::{Kind, Token};
@@ -73,6 +74,7 @@ const INTERJECTIONS: &[&str] = &[
     "again",
     "let's",
     "just",
+    "only",
     "hold",
     "on",
     "stop",
@@ -107,7 +109,11 @@ const DISCARDS: &[Pattern] = &[
     "i|we stand corrected",
     "i|we disagree|object",
     "i|we need|have|must|should|want to redo|restart|recompute|recalculate|rethink|revise|correct",
-    "let me|us redo|restart|recompute|recalculate|rethink|revise|start|begin",
+    "let me|us redo|restart|recompute|recalculate|rethink|revise|start|begin|retry",
+    "let me|us try|do it|this|that again",
+    "let me|us try again",
+    "or so i|we thought",
+    "kidding",
     "do not|don't use|trust|count|quote that|this|it|me",
     "i|we don't|cannot|can't know",
     "i|we do not know",
@@ -115,7 +121,7 @@ const DISCARDS: &[Pattern] = &[
 ];
 
 /// Words for an error, which the speaker says to have made.
-const ERRORS: &[&str] = &[
+pub(super) const ERRORS: &[&str] = &[
     "wrong",
     "wrongly",
     "mistake",
@@ -157,13 +163,21 @@ const GIVING_UP: &[Pattern] = &[
     "too little information|data",
     "cannot|can't|couldn't be determined|known|solved|answered|calculated|computed|settled|decided|deduced|inferred",
     "can|could not|never be determined|known|solved|answered|calculated|computed|settled|decided|deduced|inferred",
-    "impossible|unable to determine|know|tell|solve|answer|calculate|compute|decide",
+    "impossible|unable to determine|know|tell|solve|answer|calculate|compute|decide|find|work|figure|say",
+    "nobody|no-one knows|knew",
+    "no one knows|knew",
+    "isn't|aren't|not known|specified",
+    "i|we can't|cannot say|tell|solve|decide|determine|find|answer|work",
+    "i|we have no idea|clue",
+    "on reflection|inspection no|not",
+    "comes|come on top",
+    "need more information|data|details",
+    "the real|actual|true figure|value|number|count|total|amount|cost|price|one is|was|lies|must",
     "no way to determine|know|tell|solve|answer|calculate|compute|decide|say",
-    "is|are|remains|stays|remain|left unknown|undetermined|indeterminate|unsolvable|unanswerable",
+    "is|are|remains|stays|remain|left unknown|undetermined|indeterminate|unsolvable|unanswerable|undefined|ambiguous",
     "something|somewhere|anything else entirely",
     "it's|is|be something else|different",
-    "should|must|has|ought be|to higher|lower|larger|smaller|bigger|different|something",
-    "question|problem asks|wants for|about|us",
+    "should|must|has|ought be|to higher|lower|larger|smaller|bigger|less|more|fewer|greater|different|something",
     "doesn't|don't say|tell|state|mention which|whether",
 ];
 
@@ -226,11 +240,30 @@ pub(super) fn is_retraction(sentence: &[Token]) -> bool {
             plain[..],
             ["how", "many" | "much" | "long" | "far" | "old" | "often", ..] | ["what", "is" | "are", ..]
         );
-    let gives_up = is_asked
-        || GIVING_UP.iter().any(|pattern| (0..plain.len()).any(|at| starts_with(&plain[at..], pattern)));
-    gives_up
+    is_asked
+        || asks_for_other(&plain)
+        || has_others(&plain)
+        || gives_up(&plain)
         || is_unfinished(&plain)
         || words.split(|word| *word == ",").any(|clause| !clause.is_empty() && is_retracting(clause))
+}
+
+/// "The question asks for the others.", "and we want the older one"
+pub(super) fn asks_for_other(words: &[&str]) -> bool {
+    const ASKING: &[Pattern] = &[
+        "question|problem asks|wants|is for|about|us",
+        "we want|need|seek the|their|its|his|her",
+        "we're|are|were asked for|about",
+    ];
+    (0..words.len()).any(|at| {
+        ASKING.iter().any(|pattern| starts_with(&words[at..], pattern))
+            && !words[..at].iter().any(|word| matches!(*word, "what" | "as" | "that"))
+    })
+}
+
+/// "There is no such number", "I can't work it out"
+pub(super) fn gives_up(words: &[&str]) -> bool {
+    GIVING_UP.iter().any(|pattern| (0..words.len()).any(|at| starts_with(&words[at..], pattern)))
 }
 
 pub(super) fn is_retracting(clause: &[&str]) -> bool {
@@ -242,7 +275,31 @@ pub(super) fn is_retracting(clause: &[&str]) -> bool {
     if DISCARDS.iter().any(|pattern| starts_with(said, pattern)) {
         return true;
     }
-    is_own_error(said) || is_judged_wrong(said)
+    is_own_error(said) || is_judged_wrong(said) || is_elliptic(said)
+}
+
+/// "It doesn't.", "and I don't": a denial that leaves its verb out.
+fn is_elliptic(said: &[&str]) -> bool {
+    let said = match said {
+        ["perhaps" | "maybe" | "or" | "possibly", rest @ ..] => rest,
+        rest => rest,
+    };
+    if said == ["not"] {
+        return true;
+    }
+    let said = match said {
+        [rest @ .., "so" | "though" | "either" | "really" | "actually" | "anymore"] => rest,
+        rest => rest,
+    };
+    matches!(said, ["it" | "that" | "this" | "they" | "he" | "she" | "i" | "we", word] if NEGATIONS.contains(word))
+        || matches!(
+            said,
+            [
+                "it" | "that" | "this" | "they" | "he" | "she" | "i" | "we",
+                "is" | "did" | "does" | "do" | "was" | "will" | "would",
+                "not"
+            ]
+        )
 }
 
 /// "I made a mistake", "we forgot the tax"
@@ -258,7 +315,7 @@ fn is_own_error(said: &[&str]) -> bool {
 
 /// What a wrong answer does to a part of the question.
 pub(super) const OVERLOOKING: &[&str] =
-    &["ignores", "misses", "forgets", "overlooks", "neglects", "omits", "violates"];
+    &["ignores", "misses", "forgets", "overlooks", "neglects", "omits", "violates", "disregards"];
 
 /// "That can't be right", "this result is too high"
 fn is_judged_wrong(said: &[&str]) -> bool {
@@ -302,18 +359,41 @@ pub(super) fn is_unfinished(words: &[&str]) -> bool {
                 *word,
                 "need" | "needs" | "have" | "has" | "must" | "remains" | "left" | "still" | "let's"
             )
-        })
+        }) || words[..at].ends_with(&["to", "be"])
     };
     let is_operation = |word: &&str| {
         OPERATIONS.contains(word)
-            || matches!(*word, "added" | "subtracted" | "deducted" | "multiplied" | "divided")
+            || matches!(
+                *word,
+                "added"
+                    | "subtracted"
+                    | "deducted"
+                    | "multiplied"
+                    | "divided"
+                    | "included"
+                    | "counted"
+                    | "doubled"
+                    | "halved"
+                    | "tripled"
+                    | "squared"
+            )
     };
     let at = words.iter().position(is_operation);
     let is_next = matches!(words.first(), Some(&("then" | "next" | "now" | "afterwards" | "finally")));
-    at.is_some_and(|at| {
-        (is_owed(at) || (is_next && at <= 3 && OPERATIONS.contains(&words[at])))
-            && !words[at..].iter().any(|word| COPULAS.contains(word) || *word == "get")
-    })
+    // "18 gets multiplied by five"
+    let is_passive = matches!(
+        words,
+        [
+            "gets" | "is" | "are" | "was",
+            "multiplied" | "divided" | "doubled" | "halved" | "tripled" | "squared",
+            ..
+        ]
+    );
+    is_passive
+        || at.is_some_and(|at| {
+            (is_owed(at) || (is_next && at <= 3 && OPERATIONS.contains(&words[at])))
+                && !words[at..].iter().any(|word| COPULAS.contains(word) || *word == "get")
+        })
 }
 
 /// Whether a sentence is nothing but "No."
@@ -393,6 +473,14 @@ pub(super) fn is_doubting(sentence: &[Token]) -> bool {
 
 /// "but add one for the end post", "then multiply by the number of sides"
 pub(super) fn is_order(clause: &[&str]) -> bool {
+    // "which we then halve", "from which we subtract the cost"
+    let is_relative = matches!(
+        clause,
+        ["which", "we" | "you" | "must" | "has" | "have", ..] | ["from" | "to", "which", ..]
+    );
+    if is_relative && clause.iter().any(|word| OPERATIONS.contains(word)) {
+        return true;
+    }
     let opening = clause
         .iter()
         .take_while(|word| {

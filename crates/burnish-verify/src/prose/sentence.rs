@@ -1,7 +1,7 @@
 //! Sentences, and what kind of sentence one is.
 
 use super::lexicon::COPULAS;
-use super::tokens::{Kind, Token};
+use super::tokens::{Found, Kind, Token};
 
 /// What is read of the sentence before a mark, in bytes.
 const BEHIND: usize = 400;
@@ -32,7 +32,7 @@ pub(super) fn is_question(sentence: &[Token]) -> bool {
 
 /// A value with a word or two, and a full stop.
 pub(super) fn is_bare(sentence: &[Token]) -> bool {
-    matches!(sentence, [Token { kind: Kind::Found(_), .. }, between @ .., Token { kind: Kind::Stop('.'), .. }] if between.len() <= 2 && words_of(between).len() == between.len() && !words_of(between).iter().any(|word| COPULAS.contains(word)))
+    matches!(sentence, [Token { kind: Kind::Found(Found { is_plain: true, .. }), .. }, between @ .., Token { kind: Kind::Stop('.'), .. }] if between.len() <= 2 && words_of(between).len() == between.len() && !words_of(between).iter().any(|word| COPULAS.contains(word)))
 }
 
 pub(super) fn is_yes(sentence: &[Token]) -> bool {
@@ -51,6 +51,9 @@ pub(super) fn is_yes(sentence: &[Token]) -> bool {
 /// "That is 8 more than last week.", "That's well above the 40 she hoped for.": a remark on what was said.
 pub(super) fn is_remark(sentence: &[Token]) -> bool {
     let words = words_of(sentence);
+    if is_past(&words) {
+        return true;
+    }
     let is_about_it = matches!(words[..], ["that" | "this", "is" | "was", ..] | ["that's", ..]);
     is_about_it
         && words.iter().take(6).any(|word| {
@@ -77,6 +80,16 @@ pub(super) fn is_remark(sentence: &[Token]) -> bool {
             )
         })
         && !words.iter().any(|word| matches!(*word, "so" | "total" | "answer"))
+}
+
+/// "Last year it was 40."
+pub(super) fn is_past(words: &[&str]) -> bool {
+    matches!(
+        words,
+        ["last", _, "it", "was", ..]
+            | ["yesterday" | "before", "it", "was", ..]
+            | ["yesterday" | "before", "that" | ",", "it", "was", ..]
+    )
 }
 
 /// A sentence that checks or explains what another one says.
@@ -123,7 +136,9 @@ pub(super) fn is_support(sentence: &[Token]) -> bool {
                     ]
                     | ["you" | "we" | "one", "can" | "could", "also", ..]
                     | ["this" | "that", "is", "because", ..]
-                    | ["it's", "because", ..]
+                    | ["it's" | "that's", "because", ..]
+                    | ["this" | "that" | "it", "follows" | "comes" | "results", "from" | "because", ..]
+                    | ["the", "reason", ..]
                     | [
                         "this" | "that" | "it" | "which",
                         "agrees" | "matches" | "fits" | "checks" | "confirms" | "works",

@@ -129,6 +129,8 @@ pub(super) struct Lead {
     pub(super) is_change: bool,
     /// Any other word than an article does.
     pub(super) has_words: bool,
+    /// "the difference between", "the sum of": two values follow.
+    pub(super) is_pair: bool,
     /// The reference is a number, so that of two equations about different things the last one counts.
     pub(super) wants_number: bool,
 }
@@ -272,7 +274,7 @@ pub(super) fn words_from(tokens: &[Token], index: usize) -> Vec<&str> {
 
 /// How the value that ends before `next` is joined to another one, and where that stands.
 fn joint(tokens: &[Token], next: usize, lead: Lead, text: &str) -> Option<(Joint, usize)> {
-    let Lead { is_adjunct, is_led, is_change, has_words, wants_number } = lead;
+    let Lead { is_adjunct, is_led, is_change, has_words, is_pair, wants_number } = lead;
     let is_found = |index: usize| matches!(tokens.get(index).map(|token| &token.kind), Some(Kind::Found(_)));
     let right = words_from(tokens, next);
     let after_words = next + right.len();
@@ -407,7 +409,7 @@ fn joint(tokens: &[Token], next: usize, lead: Lead, text: &str) -> Option<(Joint
             // "9 and 18 is what she gets": still a list; "3 more and 18 eggs are left" is not.
             let after = words_from(tokens, second + 1);
             // "Take 14 from 50 and 36 are left": two clauses.
-            if has_words && is_statement(&after) {
+            if has_words && !is_pair && is_statement(&after) {
                 return None;
             }
             if nouns > 0 || after.first().is_some_and(|word| matches!(*word, "more" | "others")) {

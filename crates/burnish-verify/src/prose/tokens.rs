@@ -180,6 +180,10 @@ impl Scanner<'_> {
             }
             ',' | '，' | '、' => self.push(Kind::Comma, next),
             ';' | '；' => self.push(Kind::Semicolon, next),
+            // A ratio: `3 : 5`
+            ':' if is_spaced(self.before()) && matches!(self.last(), Some(Kind::Found(_))) => {
+                self.push(Kind::Sign(':'), next)
+            }
             ':' | '：' => self.push(Kind::Colon, next),
             '(' | '（' | '[' => self.push(Kind::Open, next),
             ')' | '）' | ']' => self.push(Kind::Close, next),
@@ -285,11 +289,13 @@ impl Scanner<'_> {
 
     /// A formula in its signs. `false` where it is none after all.
     fn formula(&mut self, end: usize, inner: &str) -> bool {
-        let trimmed = ["\\approx", "\\sim", "\\simeq"]
-            .iter()
-            .find_map(|sign| inner.trim().strip_prefix(sign).filter(|rest| rest.starts_with([' ', '{'])))
-            .unwrap_or(inner)
-            .trim();
+        let trimmed =
+            ["\\approx", "\\sim", "\\simeq", "\\Rightarrow", "\\implies", "\\therefore", "\\rightarrow"]
+                .iter()
+                .find_map(|sign| inner.trim().strip_prefix(sign).filter(|rest| rest.starts_with([' ', '{'])))
+                .unwrap_or(inner)
+                .trim();
+        let trimmed = trimmed.strip_prefix('=').unwrap_or(trimmed).trim_start();
         let value = extract_value(trimmed);
         let is_readable = value.as_ref().is_some_and(|value| !has_digit_words(value));
         if !is_readable {

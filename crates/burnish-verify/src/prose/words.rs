@@ -392,6 +392,7 @@ pub(super) fn is_plan(left: &[&str], clause: usize) -> bool {
     ];
     const PLANS: &[Pattern] = &[
         "start|begin with|from|at|off",
+        "count|go|work back|backwards|up|down|on from",
         "plug in|into",
         "substitute|try|test|check|pick|consider|insert|suppose|imagine",
         "set x|n|y|k|it to",
