@@ -17,7 +17,7 @@ pub(crate) enum Next {
     /// Nothing: it ends here.
     Stop,
     /// That is known when this is answered.
-    Probe(Probe),
+    Probe(Box<Probe>),
     Failed(EngineError),
 }
 

@@ -44,7 +44,7 @@ pub enum Decision {
     /// There is none: the answer ends here.
     Stop,
     /// First a probe is answered.
-    Probe(Probe),
+    Probe(Box<Probe>),
 }
 
 /// A question to the model beside an answer. It reads what the answer has read and is forgotten afterwards: the answer goes on

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::answer::{Answer, Next};
 use crate::cache::{Cache, Decode, Run};
-use crate::control::Control;
+use crate::control::{Control, Probe};
 use crate::pages::{PageShape, Pool, pages_of};
 use crate::request::answer_rows_max;
 use crate::tree::Tree;
@@ -385,7 +385,7 @@ impl Sampler {
         let mut chosen: Vec<Next> = chosen.into_iter().flatten().collect();
         for ((sequence, &at), next) in sequences.iter_mut().zip(rows).zip(&mut chosen) {
             while let Next::Probe(probe) = next {
-                *next = match self.probe(sequence, probe.clone(), &mut choosers[0])? {
+                *next = match self.probe(sequence, Probe::clone(probe), &mut choosers[0])? {
                     Ok(probed) => {
                         sequence.answer.hear(probed);
                         sequence.answer.next(row(at), vocab, &mut choosers[0])

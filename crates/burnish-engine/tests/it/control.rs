@@ -86,7 +86,7 @@ fn what_is_steered_is_drawn_from_and_the_record_is_of_the_whole_distribution() {
             let row = &logits[(asked.prompt.len() + at - 1) * VOCAB..][..VOCAB];
             let whole = chooser.choose(row, MODEL.vocab(), &sampling, Past::default(), 0.5).unwrap();
             let before = answer.ids[..at].last().copied().unwrap_or(0) as usize;
-            let left = |other: usize| other % 3 == 0 && other != before;
+            let left = |other: usize| other.is_multiple_of(3) && other != before;
             let weight = |other: usize| {
                 let logit = row[other] + if other == 9 { 2.0 } else { 0.0 };
                 f64::from(logit / if temperature == 0.0 { 1.0 } else { temperature }).exp()
@@ -114,7 +114,7 @@ fn an_id_can_be_forced_and_an_answer_ended() {
     let sampling = Sampling { logprobs: Some(0), ..Sampling::at(1.0, 20) };
     let asked = request(prompt(4, 9), sampling, 11);
     let answer = run_under(vec![(asked.clone(), by(forcing))], &Limits::default()).remove(0).unwrap();
-    let plain = run(&MODEL, &[asked.clone()], &Limits::default()).0.remove(0);
+    let plain = run(&MODEL, std::slice::from_ref(&asked), &Limits::default()).0.remove(0);
     assert_eq!((answer.ids.len(), answer.ids[2], answer.stop), (6, 42, StopReason::Control));
     assert_eq!(answer.ids[..2], plain.ids[..2]);
     assert_eq!(answer.details[2].behavior, 0.0);
@@ -134,7 +134,9 @@ fn an_id_can_be_forced_and_an_answer_ended() {
         ),
         (by(|_, _| Err("no more".into())), "no more"),
         (
-            by(|_, _| Ok(Decision::Probe(Probe { ids: vec![1], sampling: Sampling::greedy(1), seed: 0 }))),
+            by(|_, _| {
+                Ok(Decision::Probe(Box::new(Probe { ids: vec![1], sampling: Sampling::greedy(1), seed: 0 })))
+            }),
             "probe_tokens_max",
         ),
     ] {
@@ -154,7 +156,7 @@ fn probing(seed: u64, asked: &Asked) -> Vec<Box<dyn Control>> {
     let asked = Arc::clone(asked);
     let decide = move |now: &Now<'_>, _: &mut Steer| {
         let at = now.answer.len() as u64;
-        let sampling = Sampling::at(if at % 2 == 0 { 0.0 } else { 1.0 }, 4);
+        let sampling = Sampling::at(if at.is_multiple_of(2) { 0.0 } else { 1.0 }, 4);
         let probe = Probe { ids: prompt(seed + at, 1 + at as usize % 3), sampling, seed: seed + at };
         Ok(match now.probed {
             Some(probed) => {
@@ -162,7 +164,7 @@ fn probing(seed: u64, asked: &Asked) -> Vec<Box<dyn Control>> {
                 asked.lock().unwrap().push((so_far, probe, probed.ids.clone(), probed.logprobs.clone()));
                 Decision::Choose
             }
-            None if at % 3 == 0 => Decision::Probe(probe),
+            None if at.is_multiple_of(3) => Decision::Probe(Box::new(probe)),
             None => Decision::Choose,
         })
     };
