@@ -15,7 +15,9 @@ pub(crate) struct Answer {
     pub(crate) sampling: Sampling,
     pub(crate) seed: u64,
     pub(crate) ids: Vec<u32>,
-    logprobs: Vec<f32>,
+    model_logprobs: Vec<f32>,
+    /// Where a token may be drawn from another distribution than the model's.
+    sampled_logprobs: Option<Vec<f32>>,
     details: Vec<TokenLogprobs>,
     /// What penalties go by, where there are any.
     seen: Option<Seen>,
@@ -44,7 +46,8 @@ impl Answer {
         Answer {
             id,
             ids: Vec::new(),
-            logprobs: Vec::new(),
+            model_logprobs: Vec::new(),
+            sampled_logprobs: is_altering(&sampling, &end_ids).then(Vec::new),
             details: Vec::new(),
             seen: sampling.is_penalising().then(|| Seen::in_prompt(&prompt)),
             prompt,
@@ -76,7 +79,10 @@ impl Answer {
     ) -> Result<ControlFlow<Generated>, EngineError> {
         let tokens_left = context_tokens_max - self.prompt.len() - self.ids.len();
         self.ids.push(choice.id);
-        self.logprobs.push(choice.logprob);
+        self.model_logprobs.push(choice.model_logprob);
+        if let Some(sampled_logprobs) = &mut self.sampled_logprobs {
+            sampled_logprobs.push(choice.sampled_logprob);
+        }
         self.details.extend(details);
         if let Some(seen) = &mut self.seen {
             seen.push(choice.id);
@@ -106,10 +112,17 @@ impl Answer {
     fn end(&mut self, stop: StopReason, text: Option<String>) -> Generated {
         Generated {
             ids: std::mem::take(&mut self.ids),
-            logprobs: std::mem::take(&mut self.logprobs),
+            model_logprobs: std::mem::take(&mut self.model_logprobs),
+            sampled_logprobs: self.sampled_logprobs.take(),
             stop,
             text,
             details: std::mem::take(&mut self.details),
         }
     }
+}
+
+/// Can a token be drawn from another distribution than the model's at the temperature?
+fn is_altering(sampling: &Sampling, end_ids: &[u32]) -> bool {
+    let is_forbidding = sampling.min_tokens > 0 && !(end_ids.is_empty() && sampling.stop_token_ids.is_empty());
+    sampling.temperature == 0.0 || sampling.is_truncating() || sampling.is_penalising() || is_forbidding
 }

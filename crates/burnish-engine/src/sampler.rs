@@ -333,9 +333,9 @@ impl Sampler {
         if let Some(draws) = self.draws(sequences, rows) {
             let drawn = burnish_tensor::draw(logits, self.model.vocab(), &draws)?;
             let choice = |(draw, drawn): (&Draw, Option<Drawn>)| {
-                let Drawn { id, logprob } = drawn?;
-                let behavior_logprob = if draw.temperature == 0.0 { 0.0 } else { logprob };
-                Some((Choice { id, logprob, behavior_logprob }, None))
+                let Drawn { id, logprob: model_logprob } = drawn?;
+                let sampled_logprob = if draw.temperature == 0.0 { 0.0 } else { model_logprob };
+                Some((Choice { id, model_logprob, sampled_logprob }, None))
             };
             return Ok(draws.iter().zip(drawn).map(choice).collect());
         }

@@ -9,6 +9,7 @@
 mod common;
 mod generate;
 mod greedy;
+mod logprobs;
 mod memory;
 mod open;
 mod policy;
