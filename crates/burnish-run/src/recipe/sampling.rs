@@ -33,7 +33,7 @@ pub struct RolloutSection {
     /// Is taken off the logits of what stands in the answer, once for each time; 0 is off.
     pub frequency_penalty: f32,
     /// Lets GRPO train on answers that penalties or `min_tokens` made others than the policy's own. Nothing
-    /// corrects for the difference.
+    /// corrects for the difference unless `loss.correction` does, with `behavior = "sampled"`.
     pub allow_off_policy: bool,
     /// Most answers in one episode.
     pub turns_max: usize,
