@@ -123,6 +123,7 @@ impl Answer {
 
 /// Can a token be drawn from another distribution than the model's at the temperature?
 fn is_altering(sampling: &Sampling, end_ids: &[u32]) -> bool {
-    let is_forbidding = sampling.min_tokens > 0 && !(end_ids.is_empty() && sampling.stop_token_ids.is_empty());
+    let is_forbidding =
+        sampling.min_tokens > 0 && !(end_ids.is_empty() && sampling.stop_token_ids.is_empty());
     sampling.temperature == 0.0 || sampling.is_truncating() || sampling.is_penalising() || is_forbidding
 }

@@ -321,8 +321,7 @@ fn reads_behavior(objective: &dyn Objective) -> bool {
             completion_tokens_max: 1,
             seed: 0,
         };
-        let marks =
-            if objective.needs().marks { objective.marks(&unmarked, &totals) } else { Vec::new() };
+        let marks = if objective.needs().marks { objective.marks(&unmarked, &totals) } else { Vec::new() };
         let evaluation = objective.evaluate(&Streams { marks: &marks, ..unmarked }, &totals);
         (evaluation.loss, evaluation.d_policy, evaluation.head_weights)
     };
