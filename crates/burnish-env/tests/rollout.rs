@@ -202,7 +202,7 @@ fn an_opening_replaces_what_the_policy_reads_first_and_begins_only_its_first_ans
 #[test]
 fn an_environment_that_fails_ends_its_own_episode_unscored() {
     let tasks = [task("a", json!(2)), task("bad", Value::Null), task("b", json!(2))];
-    let (mut policy, notes) = scripted(|messages| match messages.last().unwrap().content.as_str() {
+    let (mut policy, _) = scripted(|messages| match messages.last().unwrap().content.as_str() {
         "b" => says("break"),
         _ => says("ok"),
     });
@@ -218,7 +218,7 @@ fn an_environment_that_fails_ends_its_own_episode_unscored() {
 #[test]
 fn an_episode_that_reaches_the_bound_on_turns_is_judged_there() {
     let tasks = [task("a", json!(9))];
-    let (mut policy, notes) = scripted(|_| says("ok"));
+    let (mut policy, _) = scripted(|_| says("ok"));
     let episodes = play(&mut policy, &plan(&tasks, &sampling())).unwrap();
     assert_eq!((episodes[0].ending, episodes[0].turns()), (Ending::TurnsMax, 5));
     assert_eq!(episodes[0].verdict.rewards["answers"], 5.0);
@@ -231,7 +231,7 @@ fn an_episode_that_reaches_the_bound_on_turns_is_judged_there() {
 #[test]
 fn a_truncated_answer_is_judged_and_ends_the_episode() {
     let tasks = [task("a", json!(1)), task("b", json!(3))];
-    let (mut policy, notes) = scripted(|_| Ok(("cut".to_owned(), StopReason::TokensMax)));
+    let (mut policy, _) = scripted(|_| Ok(("cut".to_owned(), StopReason::TokensMax)));
     for episode in play(&mut policy, &plan(&tasks, &sampling())).unwrap() {
         assert_eq!((episode.ending, episode.turns()), (Ending::Truncated, 1));
         assert_eq!(episode.verdict.rewards["answers"], 1.0);
@@ -315,7 +315,7 @@ fn an_episode_that_outgrows_the_context_later_is_judged_by_what_it_did() {
 #[test]
 fn a_policy_that_fails_is_an_error_of_the_run_with_its_place() {
     let tasks = [task("a", json!(2)), task("b", json!(2))];
-    let (mut policy, notes) = scripted(|messages: &[Message]| {
+    let (mut policy, _) = scripted(|messages: &[Message]| {
         match messages[1].content == "b" && messages.last().unwrap().role == Role::User && messages.len() > 2
         {
             true => Err(PolicyError::Failed("gone".into())),

@@ -89,11 +89,13 @@ impl Sampler {
         };
         let places = self.limits.batch_max - self.active.len();
         let mut prompts: BTreeSet<&Arc<[u32]>> = BTreeSet::new();
+        let mut begun: BTreeSet<&[u32]> = BTreeSet::new();
         let mut joining = Joining { requests: Vec::new(), stalled: None };
         let mut recomputed = 0;
         for (&id, answer) in self.waiting.iter().take(places) {
             let prompt = &answer.prompt;
-            let prompt_pages = if prompts.contains(prompt) { 0 } else { self.prompt_pages(answer, in_use) };
+            let prompt_pages =
+                if prompts.contains(prompt) { 0 } else { self.prompt_pages(answer, in_use, &mut begun) };
             let pages = prompt_pages + pages_of(self.first_rows(answer));
             // With a page left for each that goes on, so that a newcomer is not driven out at once.
             if pages + self.active.len() + joining.requests.len() > room {
@@ -111,8 +113,14 @@ impl Sampler {
         joining
     }
 
-    /// Pages that the prompt of an answer takes beside those that are `in_use`, or beside all that are made.
-    fn prompt_pages(&self, answer: &Answer, in_use: Option<&Pages>) -> usize {
+    /// Pages that the prompt of an answer takes beside those that are `in_use`, or beside all that are made; and beside the
+    /// beginnings that were `begun` for others, to which its own are added.
+    fn prompt_pages<'a>(
+        &self,
+        answer: &'a Answer,
+        in_use: Option<&Pages>,
+        begun: &mut BTreeSet<&'a [u32]>,
+    ) -> usize {
         let is_there = |page: &Arc<Page>| in_use.is_none_or(|pages| pages.contains(&Arc::as_ptr(page)));
         if let Some(prefilled) = self.prompts.ready_for(answer) {
             let block = &prefilled.block;
@@ -122,8 +130,11 @@ impl Sampler {
             return block.pages() - block.shared().iter().filter(|page| is_there(page)).count();
         }
         let prompt = &answer.prompt;
-        let cached = self.tree.find(prompt, self.cached_pages_max(prompt));
-        pages_of(prompt.len()) - cached.into_iter().filter(|page| is_there(page)).count()
+        let pages_max = self.cached_pages_max(prompt);
+        let cached = self.tree.find(prompt, pages_max);
+        let there = cached.into_iter().take_while(|page| is_there(page)).count();
+        let new = (there..pages_max).filter(|page| begun.insert(&prompt[..(page + 1) * PAGE_ROWS])).count();
+        new + pages_of(prompt.len()) - pages_max
     }
 
     /// Pages of a prompt that need not be read where they are cached: its last token is read in any case, for what follows
