@@ -68,7 +68,7 @@ pub struct Answered {
 pub struct Abilities {
     /// It records in the trace which ids it read and sampled.
     pub token_ids: bool,
-    /// It records the log-prob of each id.
+    /// It records the log-probs of each id, the model's and the one with which it was drawn.
     pub logprobs: bool,
     /// The seed decides its answer.
     pub seed: bool,

@@ -80,8 +80,10 @@ impl Answer {
         let tokens_left = context_tokens_max - self.prompt.len() - self.ids.len();
         self.ids.push(choice.id);
         self.model_logprobs.push(choice.model_logprob);
-        if let Some(sampled_logprobs) = &mut self.sampled_logprobs {
-            sampled_logprobs.push(choice.sampled_logprob);
+        match &mut self.sampled_logprobs {
+            Some(sampled_logprobs) => sampled_logprobs.push(choice.sampled_logprob),
+            // What is not kept is said to be the model's.
+            None => debug_assert_eq!(choice.sampled_logprob, choice.model_logprob),
         }
         self.details.extend(details);
         if let Some(seen) = &mut self.seen {
