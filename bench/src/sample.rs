@@ -91,7 +91,7 @@ impl Work for Batches {
         let pairs = || requests.iter().zip(answers);
         let sequences: Vec<Vec<u32>> =
             pairs().map(|(request, answer)| [&request.prompt[..], &answer.ids[..]].concat()).collect();
-        let logprobs: Vec<&[f32]> = answers.iter().map(|answer| &answer.logprobs[..]).collect();
+        let logprobs: Vec<&[f32]> = answers.iter().map(|answer| &answer.model_logprobs[..]).collect();
         Some(json!({ "sequences": sequences, "logprobs": logprobs }))
     }
 }

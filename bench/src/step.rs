@@ -86,7 +86,8 @@ pub(crate) fn imitated(ids: Vec<u32>) -> Sample {
     let tokens = ids.len();
     Sample {
         loss_mask: (0..tokens).map(|at| at > 0).collect(),
-        behavior: vec![0.0; tokens],
+        model_logprobs: vec![0.0; tokens],
+        sampled_logprobs: vec![0.0; tokens],
         temperatures: vec![1.0; tokens],
         advantages: vec![1.0; tokens],
         ids,

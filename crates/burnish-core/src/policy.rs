@@ -10,13 +10,13 @@ use crate::{Message, Sampling, SamplingError, StopReason, ToolSpec, Trace};
 pub struct TokenLogprobs {
     /// How many ids are at least as likely as the token, itself included: 1 is the likeliest.
     pub rank: usize,
-    /// The likeliest ids with their log-probs, the likeliest first, of equal ones the lower id. As the log-prob
-    /// that is recorded in the trace, they are those of the whole vocabulary at the temperature, before penalties
-    /// and filters.
+    /// The likeliest ids with their log-probs, the likeliest first, of equal ones the lower id. They are the model's
+    /// ([`Sampled::model_logprobs`](crate::Sampled::model_logprobs)): of the whole vocabulary at the temperature, before
+    /// penalties and filters.
     pub top: Vec<(u32, f32)>,
     /// Log-prob of the token under the distribution that it was drawn from, after penalties and filters. 0
     /// where sampling was greedy.
-    pub behavior: f32,
+    pub sampled: f32,
 }
 
 /// One turn that is wanted from a policy: everything that decides its answer.
@@ -68,7 +68,7 @@ pub struct Answered {
 pub struct Abilities {
     /// It records in the trace which ids it read and sampled.
     pub token_ids: bool,
-    /// It records the log-prob of each id.
+    /// It records the log-probs of each id, the model's and the one with which it was drawn.
     pub logprobs: bool,
     /// The seed decides its answer.
     pub seed: bool,

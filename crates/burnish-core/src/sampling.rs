@@ -112,8 +112,8 @@ impl Sampling {
         self.repetition_penalty != 1.0 || self.presence_penalty != 0.0 || self.frequency_penalty != 0.0
     }
 
-    /// Checks that every token is drawn from the policy's whole distribution at the temperature, so that its
-    /// recorded log-prob is that of what was done.
+    /// Checks that every token is drawn from the policy's whole distribution at the temperature, so that the model's
+    /// log-prob is that of what was done.
     ///
     /// # Errors
     /// Names the first field that changes the distribution.

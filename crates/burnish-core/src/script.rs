@@ -33,8 +33,13 @@ impl<F: FnMut(&Turn) -> Said> Script<F> {
         self.abilities().check(turn)?;
         let (text, stop) = (self.answer)(turn)?;
         if let Some(ids) = &self.ids {
-            let logprobs = vec![0.0; ids.len()];
-            let sampled = Sampled { logprobs, policy_version: 0, temperature: 1.0, stop };
+            let sampled = Sampled {
+                model_logprobs: vec![0.0; ids.len()],
+                sampled_logprobs: None,
+                policy_version: 0,
+                temperature: 1.0,
+                stop,
+            };
             let node = Node {
                 parent: turn.trace.head(),
                 text: text.clone(),

@@ -5,7 +5,8 @@
 //! template rewrites history, the trace forks, and what the policy sampled stays on its own branch.
 //!
 //! Every token carries its provenance: who produced it, and for the policy's own tokens under which version of
-//! the weights, at which temperature and with which log-probability. Masks are read from provenance only, so a
+//! the weights, at which temperature and with which two log-probabilities: the *model's*, which the trainer recomputes, and
+//! the *sampled* one, of the distribution that the token was drawn from. Masks are read from provenance only, so a
 //! hint, a tool's output or privileged text can't reach a loss.
 
 use serde::{Deserialize, Serialize};
@@ -63,15 +64,29 @@ impl StopReason {
 /// How the tokens of a node were sampled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sampled {
-    /// Log-probability of each token, in nats, under the softmax of the logits over `temperature`, before
-    /// penalties and filters: what the trainer recomputes.
-    pub logprobs: Vec<f32>,
+    /// Log-probability of each token under the model, in nats: under the softmax of all logits over `temperature`, before
+    /// penalties and filters. What the trainer recomputes.
+    #[serde(rename = "logprobs")]
+    pub model_logprobs: Vec<f32>,
+    /// Log-probability of each token under the distribution that it was drawn from, in nats: after penalties, filters and ids
+    /// that must not come; 0 where sampling was greedy. `None`: the model's, since nothing altered its distribution. (What was
+    /// stored before this field was there has `None` in any case.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled_logprobs: Option<Vec<f32>>,
     /// Number of updates that the weights had had.
     pub policy_version: u64,
     /// Temperature of sampling; 1 where sampling was greedy.
     pub temperature: f32,
     /// Why sampling stopped.
     pub stop: StopReason,
+}
+
+impl Sampled {
+    /// Its streams, and how long they are.
+    fn lengths(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        let sampled = self.sampled_logprobs.as_ref().map(|logprobs| ("sampled log-probs", logprobs.len()));
+        std::iter::once(("model log-probs", self.model_logprobs.len())).chain(sampled)
+    }
 }
 
 /// Index of a node in its trace.
@@ -158,10 +173,12 @@ impl Trace {
         if node.sources.len() != ids {
             return Err(TraceError::Length { ids, other: node.sources.len(), stream: "sources" });
         }
-        match &node.sampled {
-            Some(sampled) if sampled.logprobs.len() != ids => {
-                return Err(TraceError::Length { ids, other: sampled.logprobs.len(), stream: "log-probs" });
+        for (stream, len) in node.sampled.iter().flat_map(Sampled::lengths) {
+            if len != ids {
+                return Err(TraceError::Length { ids, other: len, stream });
             }
+        }
+        match &node.sampled {
             Some(_) if node.sources.iter().any(|source| *source != Source::Policy) => {
                 return Err(TraceError::Provenance);
             }
@@ -230,8 +247,10 @@ pub struct Branch {
     pub sources: Vec<Source>,
     /// Sampled by the policy, and not already part of an earlier branch.
     pub sampled_mask: Vec<bool>,
-    /// Log-probability when it was sampled; 0 where it was not.
-    pub behavior_logprobs: Vec<f32>,
+    /// Log-probability under the model that sampled it ([`Sampled::model_logprobs`]); 0 where it was not sampled.
+    pub model_logprobs: Vec<f32>,
+    /// Log-probability with which it was drawn ([`Sampled::sampled_logprobs`]); 0 where it was not sampled.
+    pub sampled_logprobs: Vec<f32>,
     /// Version of the weights when it was sampled; 0 where it was not.
     pub policy_versions: Vec<u64>,
     /// Temperature of sampling; 1 where it was not sampled.
@@ -249,14 +268,17 @@ impl Branch {
         match &node.sampled {
             Some(sampled) => {
                 self.sampled_mask.resize(end, !is_taken);
-                self.behavior_logprobs.extend_from_slice(&sampled.logprobs);
+                let drawn = sampled.sampled_logprobs.as_ref().unwrap_or(&sampled.model_logprobs);
+                self.model_logprobs.extend_from_slice(&sampled.model_logprobs);
+                self.sampled_logprobs.extend_from_slice(drawn);
                 self.policy_versions.resize(end, sampled.policy_version);
                 self.temperatures.resize(end, sampled.temperature);
                 self.is_truncated |= n > 0 && sampled.stop.is_truncated();
             }
             None => {
                 self.sampled_mask.resize(end, false);
-                self.behavior_logprobs.resize(end, 0.0);
+                self.model_logprobs.resize(end, 0.0);
+                self.sampled_logprobs.resize(end, 0.0);
                 self.policy_versions.resize(end, 0);
                 self.temperatures.resize(end, 1.0);
             }
@@ -285,7 +307,8 @@ mod tests {
             ids: ids.to_vec(),
             sources: vec![Source::Policy; ids.len()],
             sampled: Some(Sampled {
-                logprobs: vec![-0.5; ids.len()],
+                model_logprobs: vec![-0.5; ids.len()],
+                sampled_logprobs: None,
                 policy_version: 3,
                 temperature: 0.7,
                 stop,
@@ -336,6 +359,42 @@ mod tests {
         let mut node = sampled(None, &[1, 2], StopReason::EndToken);
         node.sources[1] = Source::Hint;
         assert_eq!(trace.push(node), Err(TraceError::Provenance));
+        for (stream, model, drawn, other) in [("model log-probs", 1, 2, 1), ("sampled log-probs", 2, 3, 3)] {
+            let mut node = sampled(None, &[1, 2], StopReason::EndToken);
+            let own = node.sampled.as_mut().unwrap();
+            (own.model_logprobs, own.sampled_logprobs) = (vec![0.0; model], Some(vec![0.0; drawn]));
+            assert_eq!(trace.push(node), Err(TraceError::Length { ids: 2, other, stream }));
+        }
         assert!(trace.nodes().is_empty());
+    }
+
+    #[test]
+    fn a_branch_has_both_log_probs_and_the_models_stand_in_where_nothing_was_altered() {
+        let mut trace = Trace::new();
+        let a = trace.push(context(None, &[1])).unwrap();
+        let b = trace.push(sampled(Some(a), &[2, 3], StopReason::EndToken)).unwrap();
+        let c = trace.push(context(Some(b), &[4])).unwrap();
+        let mut filtered = sampled(Some(c), &[5, 6], StopReason::EndToken);
+        filtered.sampled.as_mut().unwrap().sampled_logprobs = Some(vec![-0.25, 0.0]);
+        trace.push(filtered).unwrap();
+        let branch = trace.branches().remove(0);
+        assert_eq!(branch.model_logprobs, [0.0, -0.5, -0.5, 0.0, -0.5, -0.5]);
+        assert_eq!(branch.sampled_logprobs, [0.0, -0.5, -0.5, 0.0, -0.25, 0.0]);
+    }
+
+    #[test]
+    fn what_was_stored_before_there_were_two_log_probs_reads_as_the_models() {
+        let old = r#"{"logprobs":[-0.5,-1.25],"policy_version":3,"temperature":0.5,"stop":"end_token"}"#;
+        let mut record: Sampled = serde_json::from_str(old).unwrap();
+        assert_eq!((&record.model_logprobs[..], &record.sampled_logprobs), (&[-0.5, -1.25][..], &None));
+        // Without the second it is written as it always was.
+        assert_eq!(serde_json::to_string(&record).unwrap(), old);
+        record.sampled_logprobs = Some(vec![-0.25, 0.0]);
+        let node = Node { sampled: Some(record), ..sampled(None, &[7, 8], StopReason::EndToken) };
+        let mut trace = Trace::new();
+        trace.push(node).unwrap();
+        let text = serde_json::to_string(&trace).unwrap();
+        assert_eq!(serde_json::from_str::<Trace>(&text).unwrap(), trace);
+        assert!(text.contains(r#""sampled_logprobs":[-0.25,0.0]"#), "{text}");
     }
 }

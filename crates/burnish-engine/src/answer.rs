@@ -31,7 +31,9 @@ pub(crate) struct Answer {
     pub(crate) ids: Vec<u32>,
     /// How many of them it did not sample: the first ones, of a probe.
     given: usize,
-    logprobs: Vec<f32>,
+    model_logprobs: Vec<f32>,
+    /// Where a token may be drawn from another distribution than the model's.
+    sampled_logprobs: Option<Vec<f32>>,
     details: Vec<TokenLogprobs>,
     /// What penalties go by, where there are any.
     seen: Option<Seen>,
@@ -58,8 +60,8 @@ impl Answer {
         mut controls: Vec<Box<dyn Control>>,
     ) -> Self {
         let Request { sampling, seed, end_ids, .. } = request;
-        if sampling.min_tokens > 0 {
-            let ids = [&*end_ids, &sampling.stop_token_ids].concat();
+        let ids = [&*end_ids, &sampling.stop_token_ids].concat();
+        if sampling.min_tokens > 0 && !ids.is_empty() {
             controls.push(Box::new(NotBefore { tokens: sampling.min_tokens, ids }));
         }
         let stop_strings = tokenizer.filter(|_| !sampling.stop.is_empty()).map(|tokenizer| {
@@ -74,7 +76,8 @@ impl Answer {
             id,
             ids: Vec::new(),
             given: 0,
-            logprobs: Vec::new(),
+            model_logprobs: Vec::new(),
+            sampled_logprobs: (is_altering(&sampling) || !controls.is_empty()).then(Vec::new),
             details: Vec::new(),
             seen: sampling.is_penalising().then(|| Seen::in_prompt(&prompt)),
             prompt,
@@ -95,7 +98,8 @@ impl Answer {
         Answer {
             id: self.id,
             given: ids.len(),
-            logprobs: Vec::new(),
+            model_logprobs: Vec::new(),
+            sampled_logprobs: is_altering(&probe.sampling).then(Vec::new),
             details: Vec::new(),
             seen: probe.sampling.is_penalising().then(|| Seen::in_prompt(&[&self.prompt, &ids[..]].concat())),
             ids,
@@ -206,7 +210,12 @@ impl Answer {
     ) -> Result<ControlFlow<Generated>, EngineError> {
         let tokens_left = context_tokens_max - self.prompt.len() - self.ids.len();
         self.ids.push(choice.id);
-        self.logprobs.push(choice.logprob);
+        self.model_logprobs.push(choice.model_logprob);
+        match &mut self.sampled_logprobs {
+            Some(sampled_logprobs) => sampled_logprobs.push(choice.sampled_logprob),
+            // What is not kept is said to be the model's.
+            None => debug_assert_eq!(choice.sampled_logprob, choice.model_logprob),
+        }
         self.details.extend(details);
         if let Some(seen) = &mut self.seen {
             seen.push(choice.id);
@@ -237,10 +246,16 @@ impl Answer {
     pub(crate) fn end(&mut self, stop: StopReason, text: Option<String>) -> Generated {
         Generated {
             ids: self.ids.split_off(self.given),
-            logprobs: std::mem::take(&mut self.logprobs),
+            model_logprobs: std::mem::take(&mut self.model_logprobs),
+            sampled_logprobs: self.sampled_logprobs.take(),
             stop,
             text,
             details: std::mem::take(&mut self.details),
         }
     }
+}
+
+/// Can a token be drawn from another distribution than the model's at the temperature, if nobody decides over it?
+fn is_altering(sampling: &Sampling) -> bool {
+    sampling.temperature == 0.0 || sampling.is_truncating() || sampling.is_penalising()
 }

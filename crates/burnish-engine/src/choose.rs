@@ -12,9 +12,9 @@ pub struct Choice {
     pub id: u32,
     /// Its log-probability in nats under softmax(logits / temperature) over the allowed vocabulary, before
     /// penalties and filters: what the trainer recomputes. Greedy choices are recorded at temperature 1.
-    pub logprob: f32,
+    pub model_logprob: f32,
     /// Its log-probability in nats under the distribution that it was drawn from; 0 for greedy choices.
-    pub behavior_logprob: f32,
+    pub sampled_logprob: f32,
 }
 
 /// Chooses tokens from logits, and keeps its buffers from one choice to the next.
@@ -30,7 +30,7 @@ pub struct Chooser {
     whole: Whole,
 }
 
-/// The distribution that log-probs are recorded under.
+/// The model's own distribution.
 #[derive(Debug, Default)]
 struct Whole {
     temperature: f64,
@@ -86,15 +86,15 @@ impl Chooser {
             mass = self.weights.iter().map(|&weight| f64::from(weight)).sum();
         }
         let id = if is_greedy { likeliest } else { pick(&self.weights, uniform * mass)? };
-        let logprob = self.whole.logprob(logits[id]);
-        let behavior_logprob = if is_greedy {
+        let model_logprob = self.whole.logprob(logits[id]);
+        let sampled_logprob = if is_greedy {
             0.0
         } else if is_altered || sampling.is_truncating() {
             (f64::from(self.weights[id]) / mass).ln() as f32
         } else {
-            logprob
+            model_logprob
         };
-        Some(Choice { id: id as u32, logprob, behavior_logprob })
+        Some(Choice { id: id as u32, model_logprob, sampled_logprob })
     }
 
     /// One id of `vocab` that was decided on. `None` if the logits can't be normalised, or it is none of the vocabulary.
@@ -102,7 +102,7 @@ impl Chooser {
         let alone = Steer::only(id);
         let certain = Sampling { temperature: sampling.temperature, ..Sampling::at(1.0, 1) };
         let choice = self.choose(logits, vocab, &certain, Past { seen: None, steer: Some(&alone) }, 0.0)?;
-        Some(Choice { behavior_logprob: 0.0, ..choice })
+        Some(Choice { sampled_logprob: 0.0, ..choice })
     }
 
     /// What the newest choice, which was made from `logits`, says of the whole distribution, with the `n`
@@ -113,7 +113,7 @@ impl Chooser {
         let mut top = Vec::with_capacity(n);
         top::likeliest(&self.scaled, n, &mut top);
         let top = top.into_iter().map(|id| (id, self.whole.logprob(logits[id as usize]))).collect();
-        TokenLogprobs { rank, top, behavior: choice.behavior_logprob }
+        TokenLogprobs { rank, top, sampled: choice.sampled_logprob }
     }
 }
 
@@ -269,20 +269,20 @@ mod tests {
         let logits = [0.5, 2.0, -1.0, 2.0];
         let choice = choose(&logits, &Sampling::greedy(1), 0.99).unwrap();
         assert_eq!(choice.id, 1);
-        assert!((f64::from(choice.logprob) - softmax(&logits, 1.0)[1].ln()).abs() < 1e-6);
+        assert!((f64::from(choice.model_logprob) - softmax(&logits, 1.0)[1].ln()).abs() < 1e-6);
     }
 
     #[test]
-    fn filters_change_what_is_chosen_but_not_its_log_probability() {
+    fn filters_change_what_is_chosen_but_not_its_log_probability_under_the_model() {
         let logits = random_logits(8, 100);
         let filtered = Sampling { top_k: 5, top_p: 0.7, min_p: 0.1, ..Sampling::at(0.8, 1) };
         let choice = choose(&logits, &filtered, 0.3).unwrap();
         let expected = softmax(&logits, 0.8)[choice.id as usize].ln();
-        assert!((f64::from(choice.logprob) - expected).abs() < 1e-6);
+        assert!((f64::from(choice.model_logprob) - expected).abs() < 1e-6);
     }
 
     #[test]
-    fn the_behavior_log_probability_is_that_of_the_filtered_and_penalised_distribution() {
+    fn the_sampled_log_probability_is_that_of_the_filtered_and_penalised_distribution() {
         let logits = random_logits(8, 100);
         let sampling = Sampling {
             top_k: 30,
@@ -307,15 +307,15 @@ mod tests {
             let uniform = rng::uniform(1, position);
             let choice = chooser.choose(&logits, &Vocab::all(100), &sampling, past, uniform).unwrap();
             let id = choice.id as usize;
-            assert!((f64::from(choice.behavior_logprob) - expected[id].ln()).abs() < 1e-5);
-            assert!((f64::from(choice.logprob) - softmax(&logits, 0.8)[id].ln()).abs() < 1e-5);
+            assert!((f64::from(choice.sampled_logprob) - expected[id].ln()).abs() < 1e-5);
+            assert!((f64::from(choice.model_logprob) - softmax(&logits, 0.8)[id].ln()).abs() < 1e-5);
             ids.insert(id);
         }
         assert!(ids.len() > 5 && ids.iter().all(|id| ![3, 55, 99].contains(id)), "{ids:?}");
         // Where nothing is cut, both are one number.
         let choice = choose(&logits, &Sampling::at(0.8, 1), 0.4).unwrap();
-        assert_eq!(choice.logprob, choice.behavior_logprob);
-        assert_eq!(choose(&logits, &Sampling::greedy(1), 0.4).unwrap().behavior_logprob, 0.0);
+        assert_eq!(choice.model_logprob, choice.sampled_logprob);
+        assert_eq!(choose(&logits, &Sampling::greedy(1), 0.4).unwrap().sampled_logprob, 0.0);
     }
 
     #[test]
@@ -354,8 +354,8 @@ mod tests {
         for uniform in [0.0, 0.3, 0.6, 0.99] {
             let choice = chooser.choose(&logits, &vocab, &sampling, past, uniform).unwrap();
             for n in [0, 1, 5, 59, 100] {
-                let TokenLogprobs { rank, top, behavior } = chooser.details(&logits, choice, n);
-                assert_eq!(behavior, choice.behavior_logprob);
+                let TokenLogprobs { rank, top, sampled } = chooser.details(&logits, choice, n);
+                assert_eq!(sampled, choice.sampled_logprob);
                 assert_eq!(rank, p.iter().filter(|&&x| x >= p[choice.id as usize]).count());
                 let ids: Vec<usize> = top.iter().map(|&(id, _)| id as usize).collect();
                 assert_eq!(ids, order[..n.min(59)]);
@@ -378,7 +378,7 @@ mod tests {
     fn the_lowest_temperatures_choose_as_greedy_does() {
         for temperature in [1e-6, 1e-20, f32::MIN_POSITIVE] {
             let choice = choose(&[3.0, 40.0, -7.0], &Sampling::at(temperature, 1), 0.7).unwrap();
-            assert_eq!(choice, Choice { id: 1, logprob: 0.0, behavior_logprob: 0.0 });
+            assert_eq!(choice, Choice { id: 1, model_logprob: 0.0, sampled_logprob: 0.0 });
         }
     }
 
@@ -402,10 +402,53 @@ mod tests {
         let vocab = Vocab::all(logits.len());
         let choice = chooser.choose(&logits, &vocab, &Sampling::at(1.0, 1), Past::default(), 0.5).unwrap();
         let expected = softmax(&logits, 1.0)[choice.id as usize].ln();
-        assert!((f64::from(choice.logprob) - expected).abs() < 1e-5);
+        assert!((f64::from(choice.model_logprob) - expected).abs() < 1e-5);
     }
 
     proptest! {
+        #[test]
+        fn one_log_prob_is_the_models_and_the_other_that_of_the_draw(
+            seed in 0u64..1000,
+            uniform in 0.0..1.0f64,
+            temperature in prop_oneof![1 => Just(0.0f32), 4 => 0.3..2.0f32],
+            top_k in prop_oneof![Just(0usize), 1usize..30],
+            top_p in prop_oneof![Just(1.0f32), 0.1..1.0f32],
+            min_p in prop_oneof![Just(0.0f32), 0.0..0.5f32],
+            penalties in prop_oneof![Just((1.0f32, 0.0f32, 0.0f32)), (0.6..1.8f32, -1.0..1.0f32, -1.0..1.0f32)],
+            forbidden in prop_oneof![Just(Vec::new()), prop::collection::vec(0u32..40, 1..5)],
+        ) {
+            let logits = random_logits(seed, 40);
+            let vocab = Vocab::only(40, |id| id % 7 != 3);
+            let (repetition_penalty, frequency_penalty, presence_penalty) = penalties;
+            let sampling = Sampling {
+                top_k,
+                top_p,
+                min_p,
+                repetition_penalty,
+                frequency_penalty,
+                presence_penalty,
+                ..Sampling::at(temperature, 1)
+            };
+            let mut seen = Seen::in_prompt(&[1, 2, 5, 8, 13]);
+            [8, 21, 34, 21].into_iter().for_each(|id| seen.push(id));
+            let past = Past { seen: Some(&seen), forbidden: [&forbidden, &[]] };
+            let choice = Chooser::default().choose(&logits, &vocab, &sampling, past, uniform).unwrap();
+            let id = choice.id as usize;
+
+            let is_greedy = temperature == 0.0;
+            let scale = if is_greedy { 1.0 } else { temperature };
+            let mut allowed = logits;
+            vocab.excluded().iter().for_each(|&id| allowed[id as usize] = f32::NEG_INFINITY);
+            let model = softmax(&allowed, f64::from(scale))[id].ln();
+            prop_assert!((f64::from(choice.model_logprob) - model).abs() < 1e-5, "{choice:?}, not {model}");
+            past.alter(&mut allowed, &sampling);
+            let drawn = if is_greedy { 0.0 } else { filtered_softmax(&allowed, &sampling)[id].ln() };
+            prop_assert!((f64::from(choice.sampled_logprob) - drawn).abs() < 1e-5, "{choice:?}, not {drawn}");
+            if sampling.check_on_policy().is_ok() && forbidden.is_empty() {
+                prop_assert_eq!(choice.model_logprob.to_bits(), choice.sampled_logprob.to_bits());
+            }
+        }
+
         #[test]
         fn an_excluded_id_is_never_chosen(
             seed in 0u64..1000,
@@ -424,7 +467,7 @@ mod tests {
             let choice = Chooser::default().choose(&logits, &vocab, &sampling, Past::default(), uniform).unwrap();
             prop_assert_eq!(choice.id % 3, 1);
             prop_assert_ne!(choice.id, 4);
-            prop_assert!(choice.logprob <= 0.0 && choice.logprob.is_finite());
+            prop_assert!(choice.model_logprob <= 0.0 && choice.model_logprob.is_finite());
         }
     }
 }

@@ -64,8 +64,8 @@ pub struct Probe {
 pub struct Probed {
     /// Its ids.
     pub ids: Vec<u32>,
-    /// Their log-probs, as [`Choice::logprob`](crate::Choice::logprob).
-    pub logprobs: Vec<f32>,
+    /// Their log-probs, as [`Choice::model_logprob`](crate::Choice::model_logprob).
+    pub model_logprobs: Vec<f32>,
 }
 
 /// Changes to the logits of one token.

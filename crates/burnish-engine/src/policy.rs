@@ -142,9 +142,10 @@ impl LocalPolicy {
         prefix: &str,
         sampling: &Sampling,
     ) -> Result<TurnOutput, PolicyError> {
-        let Generated { ids, logprobs, stop, text, details } = answer;
+        let Generated { ids, model_logprobs, sampled_logprobs, stop, text, details } = answer;
         let temperature = if sampling.temperature == 0.0 { 1.0 } else { sampling.temperature };
-        let sampled = Sampled { logprobs, policy_version: self.version, temperature, stop };
+        let policy_version = self.version;
+        let sampled = Sampled { model_logprobs, sampled_logprobs, policy_version, temperature, stop };
         let message = match (text, ids.as_slice()) {
             (Some(text), _) => self.chat.record_as(trace, ids, text, sampled),
             (None, [said @ .., end])

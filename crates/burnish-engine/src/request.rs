@@ -40,8 +40,11 @@ pub(crate) fn answer_rows_max(sampling: &Sampling, prompt_tokens: usize, context
 pub struct Generated {
     /// What was sampled, with the end token or the tokens that completed a stop string.
     pub ids: Vec<u32>,
-    /// Log-probability of each id in nats; see [`Choice::logprob`](crate::Choice::logprob).
-    pub logprobs: Vec<f32>,
+    /// Log-probability of each id under the model, in nats; see [`Choice::model_logprob`](crate::Choice::model_logprob).
+    pub model_logprobs: Vec<f32>,
+    /// Log-probability with which each id was drawn; see [`Choice::sampled_logprob`](crate::Choice::sampled_logprob). `None`:
+    /// the model's, since its sampling alters nothing.
+    pub sampled_logprobs: Option<Vec<f32>>,
     /// Why it ended.
     pub stop: StopReason,
     /// Its text, where a stop string ended it: up to the stop string, or with it under

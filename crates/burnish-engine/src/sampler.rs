@@ -359,11 +359,11 @@ impl Sampler {
             let drawn = burnish_tensor::draw(logits, self.model.vocab(), &draws)?;
             let next = |((draw, drawn), sequence): ((&Draw, Option<Drawn>), &Sequence)| {
                 let (request, position) = (sequence.answer.id.index(), sequence.answer.sampled());
-                let Some(Drawn { id, logprob }) = drawn else {
+                let Some(Drawn { id, logprob: model_logprob }) = drawn else {
                     return Next::Failed(EngineError::NotFinite { request, position });
                 };
-                let behavior_logprob = if draw.temperature == 0.0 { 0.0 } else { logprob };
-                Next::Token(Choice { id, logprob, behavior_logprob }, None)
+                let sampled_logprob = if draw.temperature == 0.0 { 0.0 } else { model_logprob };
+                Next::Token(Choice { id, model_logprob, sampled_logprob }, None)
             };
             return Ok(draws.iter().zip(drawn).zip(&*sequences).map(next).collect());
         }

@@ -39,13 +39,13 @@ pub(crate) fn distinct(groups: &Groups<'_>) -> Option<f64> {
     mean(&shares)
 }
 
-/// The mean over tasks of -log p over the tokens that the policy sampled for the task, in nats.
+/// The mean over tasks of -log p over the tokens that the policy sampled for the task, in nats; p is the model's.
 pub(crate) fn surprisal(groups: &Groups<'_>) -> Option<f64> {
     let of = |episodes: &Vec<&Episode>| {
         let nodes = episodes.iter().flat_map(|episode| &episode.traces).flat_map(|trace| trace.nodes());
         let logprobs: Vec<f64> = nodes
             .filter_map(|node| node.sampled.as_ref())
-            .flat_map(|sampled| &sampled.logprobs)
+            .flat_map(|sampled| &sampled.model_logprobs)
             .map(|logprob| -f64::from(*logprob))
             .collect();
         mean(&logprobs)
@@ -101,7 +101,7 @@ mod tests {
         unsure = burnish_core::Trace::new();
         for mut node in nodes {
             if let Some(sampled) = &mut node.sampled {
-                sampled.logprobs = vec![-3.0; 3];
+                sampled.model_logprobs = vec![-3.0; 3];
             }
             unsure.push(node).unwrap();
         }

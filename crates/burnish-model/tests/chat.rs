@@ -33,7 +33,13 @@ fn qwen3() -> Chat {
 }
 
 fn sampled(ids: &[u32], stop: StopReason) -> Sampled {
-    Sampled { logprobs: vec![-1.0; ids.len()], policy_version: 0, temperature: 1.0, stop }
+    Sampled {
+        model_logprobs: vec![-1.0; ids.len()],
+        sampled_logprobs: None,
+        policy_version: 0,
+        temperature: 1.0,
+        stop,
+    }
 }
 
 /// Lets the policy answer `text`, cut as the tokenizer does.

@@ -129,7 +129,8 @@ fn play(chat: &Chat, kind: Kind) -> &'static str {
         let said = native(chat, &messages, &tools, &rendered, answer.clone());
         let ids = chat.tokenizer.encode(&said).unwrap();
         let record = Sampled {
-            logprobs: vec![-1.0; ids.len()],
+            model_logprobs: vec![-1.0; ids.len()],
+            sampled_logprobs: None,
             policy_version: 0,
             temperature: 1.0,
             stop: StopReason::EndToken,

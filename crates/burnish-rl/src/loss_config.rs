@@ -5,11 +5,12 @@ use serde_json::Value;
 
 use crate::aggregation::Aggregation;
 use crate::catalogue::{self, DISTILLATIONS, Entry, OBJECTIVES, PREFERENCES};
-use crate::correction::CorrectionConfig;
+use crate::correction::{BehaviorSource, CorrectionConfig};
+use crate::distillation::HeadLoss;
 use crate::entropy::AdaptiveEntropy;
 use crate::kl::{AdaptiveKl, KlEstimator};
 use crate::settings::require;
-use crate::{Objective, PolicyLoss, SettingError};
+use crate::{Evaluation, Mark, Needs, Objective, PolicyLoss, SettingError, Streams, Totals};
 
 /// Settings of [`crate::PolicyLoss`], and of what a run does around it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -107,13 +108,16 @@ impl LossConfig {
     }
 
     /// The objective: a token loss with all that stands around it here, or a preference loss or a distillation, for which
-    /// only its own settings count.
+    /// only its own settings count, and `correction.behavior`.
     ///
     /// # Errors
     /// As [`LossConfig::complete`].
     pub fn build(&self) -> Result<Box<dyn Objective>, SettingError> {
         match self.whole() {
-            Some(entry) => (entry.build)(&self.config).map_err(catalogue::in_config),
+            Some(entry) => {
+                let objective = (entry.build)(&self.config).map_err(catalogue::in_config)?;
+                Ok(Box::new(Whole { objective, behavior: self.correction.behavior }))
+            }
             None => Ok(Box::new(PolicyLoss::new(self)?)),
         }
     }
@@ -136,5 +140,29 @@ impl LossConfig {
     /// The weight of the KL in the loss, 0 where it stands in the reward.
     pub fn beta_in_loss(&self) -> f64 {
         if self.use_kl_in_reward { 0.0 } else { self.beta }
+    }
+}
+
+/// An objective that stands alone, and which log-probs it takes for those of the policy that sampled.
+struct Whole {
+    objective: Box<dyn Objective>,
+    behavior: BehaviorSource,
+}
+
+impl Objective for Whole {
+    fn needs(&self) -> Needs {
+        Needs { behavior: self.behavior, ..self.objective.needs() }
+    }
+
+    fn marks(&self, whole: &Streams<'_>, totals: &Totals) -> Vec<Mark> {
+        self.objective.marks(whole, totals)
+    }
+
+    fn head(&self) -> Option<&dyn HeadLoss> {
+        self.objective.head()
+    }
+
+    fn evaluate(&self, streams: &Streams<'_>, totals: &Totals) -> Evaluation {
+        self.objective.evaluate(streams, totals)
     }
 }

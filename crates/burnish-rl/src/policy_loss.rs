@@ -172,6 +172,7 @@ impl Objective for PolicyLoss {
         let config = &self.config;
         Needs {
             reference: own.reference || config.beta_in_loss() != 0.0,
+            behavior: config.correction.behavior,
             marks: own.marks || config.correction.needs_batch() || self.trains_on_forks_only(),
             groups: own.groups || config.aggregation.needs_groups(),
             ..own

@@ -4,9 +4,11 @@
 use crate::advantage::AdvantageConfig;
 use crate::aggregation::Aggregation;
 use crate::catalogue::{self, OBJECTIVES};
-use crate::correction::{ProximalSource, Rejected, Scope, WeightConfig, WeightLevel};
+use crate::correction::{
+    BehaviorSource, CorrectionConfig, ProximalSource, Rejected, Scope, WeightConfig, WeightLevel,
+};
 use crate::kl::KlEstimator;
-use crate::{LossConfig, Losses, TokenLoss, Tokens};
+use crate::{LossConfig, Losses, Objective, Streams, TokenLoss, Tokens, Totals};
 
 /// What of a recipe the rules look at.
 #[derive(Debug, Clone, Copy)]
@@ -19,12 +21,14 @@ pub struct Setup<'a> {
     pub policy_lag: u64,
     /// Are groups left out in which all rewards tie?
     pub drops_ties: bool,
+    /// Do penalties or the like change what tokens are drawn from?
+    pub alters_sampling: bool,
 }
 
 impl<'a> Setup<'a> {
-    /// On policy, and learning from every group.
+    /// On policy, drawn from the policy itself, and learning from every group.
     pub fn on_policy(loss: &'a LossConfig, advantage: &'a AdvantageConfig) -> Self {
-        Setup { loss, advantage, policy_lag: 0, drops_ties: false }
+        Setup { loss, advantage, policy_lag: 0, drops_ties: false, alters_sampling: false }
     }
 }
 
@@ -57,13 +61,19 @@ pub const RULES: &[Rule] = &[
         key: "loss.objective",
         reason: "must not be a preference loss or a distillation where other keys of `[loss]` are set: it has its own \
                  settings, and the others would have no effect",
-        nearest: "leave out all of `[loss]` but `objective`, `config` and `mask_truncated_completions`",
+        nearest: "leave out all of `[loss]` but `objective`, `config`, `mask_truncated_completions` and \
+                  `correction.behavior`",
         is_broken: |setup| {
             let loss = setup.loss;
             let alone = LossConfig {
                 objective: loss.objective.clone(),
                 config: loss.config.clone(),
                 mask_truncated_completions: loss.mask_truncated_completions,
+                // Its streams too have one of two log-probs of sampling.
+                correction: CorrectionConfig {
+                    behavior: loss.correction.behavior,
+                    ..CorrectionConfig::default()
+                },
                 ..LossConfig::default()
             };
             loss.whole().is_some() && *loss != alone
@@ -186,36 +196,60 @@ pub const RULES: &[Rule] = &[
         },
     },
     Rule {
+        id: "sampled-behavior-unread",
+        key: "loss.correction.behavior",
+        reason: "must be \"model\" where nothing looks at the policy that sampled: no weight, no rejection, no `bypass`, no \
+                 mask, and no objective that is measured against it",
+        nearest: "set `loss.correction.weight.level = \"token\"`, or leave out `loss.correction.behavior`",
+        is_broken: |setup| {
+            let correction = &setup.loss.correction;
+            let reads = || setup.loss.build().is_ok_and(|objective| reads_behavior(&*objective));
+            correction.behavior == BehaviorSource::Sampled && !correction.is_on() && !reads()
+        },
+    },
+    Rule {
+        id: "sampled-behavior-unaltered",
+        key: "loss.correction.behavior",
+        reason: "must be \"model\" where no penalty and no `rollout.min_tokens` changes what is drawn: both log-probs are one",
+        nearest: "leave out `loss.correction.behavior`",
+        is_broken: |setup| {
+            setup.loss.correction.behavior == BehaviorSource::Sampled && !setup.alters_sampling
+        },
+    },
+    Rule {
         id: "proximal-on-policy",
         key: "loss.correction.proximal",
-        reason: "must be \"behavior\" without `rollout.policy_lag`: the weights that an update starts from are those that \
+        reason: "must be \"sampling\" without `rollout.policy_lag`: the weights that an update starts from are those that \
                  sampled, and anything else comes to the same, but for rounding",
         nearest: "leave out `loss.correction.proximal`",
         is_broken: |setup| {
-            setup.policy_lag == 0 && setup.loss.correction.proximal != ProximalSource::Behavior
+            setup.policy_lag == 0 && setup.loss.correction.proximal != ProximalSource::Sampling
         },
     },
     Rule {
         id: "proximal-bypassed",
         key: "loss.correction.proximal",
-        reason: "must be \"behavior\" with `loss.correction.bypass`: the policy that sampled takes the place of the \
+        reason: "must be \"sampling\" with `loss.correction.bypass`: the policy that sampled takes the place of the \
                  proximal one",
         nearest: "leave out `loss.correction.proximal`",
         is_broken: |setup| {
             let correction = &setup.loss.correction;
-            correction.bypass && correction.proximal != ProximalSource::Behavior
+            correction.bypass && correction.proximal != ProximalSource::Sampling
         },
     },
     Rule {
         id: "correction-without-proximal",
         key: "loss.correction.proximal",
-        reason: "must not be \"behavior\" with `rollout.policy_lag` and weights or rejections: they compare the proximal \
-                 policy with the one that sampled, which would be the same",
+        reason: "must not be \"sampling\" with `rollout.policy_lag` and weights or rejections, unless \
+                 `loss.correction.behavior = \"sampled\"`: they compare the proximal policy with the one that sampled, which \
+                 would be the same",
         nearest: "set `loss.correction.proximal = \"recompute\"`, or `loss.correction.bypass = true`",
         is_broken: |setup| {
             let correction = &setup.loss.correction;
             let compares = correction.weight.is_on() || !correction.reject.is_empty();
-            let is_same = !correction.bypass && correction.proximal == ProximalSource::Behavior;
+            let is_same = !correction.bypass
+                && correction.proximal == ProximalSource::Sampling
+                && correction.behavior == BehaviorSource::Model;
             setup.policy_lag > 0 && compares && is_same
         },
     },
@@ -251,9 +285,47 @@ pub fn has_ratio(loss: &dyn TokenLoss) -> bool {
     said(loss, -1.0, -1.0) != said(loss, -1.01, -1.0)
 }
 
+/// Log-probs of a token of which the policy has -1, near and far.
+const ELSEWHERE: [f64; 3] = [-1.01, -4.0, -0.01];
+
 /// Does an objective depend on the policy that sampled? Asks it, with two of them, near and far.
 fn looks_at_behavior(loss: &dyn TokenLoss) -> bool {
-    [-1.01, -4.0, -0.01].iter().any(|behavior| said(loss, -1.0, -1.0) != said(loss, -1.0, *behavior))
+    ELSEWHERE.iter().any(|behavior| said(loss, -1.0, -1.0) != said(loss, -1.0, *behavior))
+}
+
+/// The same of an objective with all that stands around it.
+fn reads_behavior(objective: &dyn Objective) -> bool {
+    let said = |behavior: f64| {
+        let (behavior, same) = ([behavior; 2], [-1.0; 2]);
+        let unmarked = Streams {
+            policy: &same,
+            proximal: &same,
+            behavior: &behavior,
+            reference: Some(&same),
+            teacher: Some(&same),
+            entropy: &[1.0; 2],
+            advantage: &[1.0, -1.0],
+            loss_mask: &[true; 2],
+            sequences: &[0..1, 1..2],
+            groups: &[0..2],
+            directions: &[],
+            marks: &[],
+        };
+        let totals = Totals {
+            sequences: 2,
+            groups: 1,
+            tokens: 2,
+            tokens_positive: 1,
+            tokens_generation: 2,
+            minibatches: 1,
+            completion_tokens_max: 1,
+            seed: 0,
+        };
+        let marks = if objective.needs().marks { objective.marks(&unmarked, &totals) } else { Vec::new() };
+        let evaluation = objective.evaluate(&Streams { marks: &marks, ..unmarked }, &totals);
+        (evaluation.loss, evaluation.d_policy, evaluation.head_weights)
+    };
+    ELSEWHERE.iter().any(|behavior| said(-1.0) != said(*behavior))
 }
 
 /// Value and derivative of one token with an advantage of 1 and a log-prob of -1.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::correction::BehaviorSource;
 use crate::distillation::{HeadLoss, HeadTarget};
 
 /// Per-token streams of some whole sequences. All slices have one entry a *scored position*: a token whose
@@ -12,7 +13,7 @@ pub struct Streams<'a> {
     pub policy: &'a [f64],
     /// log-probability at the start of the update (π_old): the fixed point of the ratio.
     pub proximal: &'a [f64],
-    /// log-probability when the token was sampled.
+    /// log-probability under the policy that sampled the token: which of the two that are known, [`Needs::behavior`] says.
     pub behavior: &'a [f64],
     /// log-probability under the reference, where the objective needs it.
     pub reference: Option<&'a [f64]>,
@@ -99,6 +100,8 @@ pub struct Needs {
     pub reference: bool,
     /// Log-probs of a teacher.
     pub teacher: bool,
+    /// Which log-probs of sampling stand in [`Streams::behavior`].
+    pub behavior: BehaviorSource,
     /// What [`Objective::head`] is compared with: a part of a teacher's distributions, or all of them.
     pub head: Option<HeadTarget>,
     /// One look at the policy's log-probs and entropies of the whole optimiser batch before the first

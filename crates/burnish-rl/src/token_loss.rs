@@ -16,7 +16,7 @@ pub struct Tokens<'a> {
     pub detached: &'a [f64],
     /// The fixed point of the ratio.
     pub proximal: &'a [f64],
-    /// log-probability when the token was sampled.
+    /// log-probability under the policy that sampled the token ([`crate::correction`]).
     pub behavior: &'a [f64],
     /// log-probability under the teacher; empty where the objective needs none.
     pub teacher: &'a [f64],

@@ -109,7 +109,7 @@ impl PlayedSample {
         let nodes = || episode.traces.iter().flat_map(Trace::nodes);
         let logprobs: Vec<f64> = nodes()
             .filter_map(|node| node.sampled.as_ref())
-            .flat_map(|sampled| &sampled.logprobs)
+            .flat_map(|sampled| &sampled.model_logprobs)
             .map(|logprob| f64::from(*logprob))
             .collect();
         let is_long = episode.answers.len() > 1 || episode.traces.len() > 1;
@@ -131,8 +131,13 @@ impl PlayedSample {
         let mut trace = Trace::new();
         if let (Some(tokens), Some(surprisal)) = (self.tokens.filter(|tokens| *tokens > 0), self.surprisal) {
             let stop = if self.is_cut_short { StopReason::TokensMax } else { StopReason::EndToken };
-            let logprobs = vec![-surprisal as f32; tokens];
-            let sampled = Sampled { logprobs, policy_version: 0, temperature: 1.0, stop };
+            let sampled = Sampled {
+                model_logprobs: vec![-surprisal as f32; tokens],
+                sampled_logprobs: None,
+                policy_version: 0,
+                temperature: 1.0,
+                stop,
+            };
             let (ids, sources) = (vec![0; tokens], vec![Source::Policy; tokens]);
             // A root of equal lengths is always taken.
             let _ =
@@ -383,7 +388,13 @@ mod tests {
         let mut trace = Trace::new();
         let count = logprobs.len();
         let stop = if ending == Ending::Truncated { StopReason::TokensMax } else { StopReason::EndToken };
-        let sampled = Sampled { logprobs: logprobs.to_vec(), policy_version: 3, temperature: 1.0, stop };
+        let sampled = Sampled {
+            model_logprobs: logprobs.to_vec(),
+            sampled_logprobs: None,
+            policy_version: 3,
+            temperature: 1.0,
+            stop,
+        };
         let (ids, sources) = (vec![7; count], vec![Source::Policy; count]);
         trace.push(Node { parent: None, text: "said".into(), ids, sources, sampled: Some(sampled) }).unwrap();
         let answers =

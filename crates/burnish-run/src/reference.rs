@@ -97,9 +97,9 @@ mod tests {
 
     #[test]
     fn the_kl_of_an_episode_counts_scored_tokens_and_long_episodes_weigh_no_more_than_short_ones() {
-        let sample = |behavior: &[f32], reference: &[f32]| Sample {
-            loss_mask: (0..behavior.len()).map(|at| at > 0).collect(),
-            behavior: behavior.to_vec(),
+        let sample = |policy: &[f32], reference: &[f32]| Sample {
+            loss_mask: (0..policy.len()).map(|at| at > 0).collect(),
+            model_logprobs: policy.to_vec(),
             reference: Some(reference.to_vec()),
             ..Sample::default()
         };

@@ -56,7 +56,7 @@ pub(crate) fn episode_metrics(
         if turns.is_empty() {
             continue;
         }
-        let length = turns.iter().map(|turn| turn.logprobs.len()).sum::<usize>() as f64;
+        let length = turns.iter().map(|turn| turn.model_logprobs.len()).sum::<usize>() as f64;
         lengths.push(length);
         if turns.iter().all(|turn| !turn.stop.is_truncated()) {
             terminated.push(length);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use burnish_rl::correction::loglinear_proximal;
+use burnish_rl::correction::{BehaviorSource, loglinear_proximal};
 use burnish_rl::{Mark, Metric, Streams};
 
 use crate::gradient::Scores;
@@ -14,7 +14,7 @@ use crate::{MicroBatch, Proximal, Sample};
 pub(crate) struct Columns {
     pub(crate) policy: Vec<f64>,
     pub(crate) proximal: Vec<f64>,
-    pub(crate) behavior: Vec<f64>,
+    behavior: Vec<f64>,
     reference: Option<Vec<f64>>,
     teacher: Option<Vec<f64>>,
     pub(crate) entropy: Vec<f64>,
@@ -25,7 +25,13 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    pub(crate) fn of(batch: &MicroBatch, samples: &[&Sample], scores: &Scores) -> Self {
+    /// `behavior` says which log-probs are taken for those of the policy that sampled.
+    pub(crate) fn of(
+        batch: &MicroBatch,
+        samples: &[&Sample],
+        scores: &Scores,
+        behavior: BehaviorSource,
+    ) -> Self {
         let parts = || batch.samples.iter().map(|&index| samples[index]);
         let given = |stream: fn(&Sample) -> Option<&Vec<f32>>| {
             let value = |sample: &Sample, at: usize| stream(sample).map_or(0.0, |all| all[at]);
@@ -37,13 +43,16 @@ impl Columns {
             let old = f64::from(sample.old(at));
             match &sample.proximal {
                 Proximal::Between(shares) => loglinear_proximal(old, *policy, f64::from(shares[at])),
-                Proximal::Behavior | Proximal::Known(_) => old,
+                Proximal::Sampling | Proximal::Known(_) => old,
             }
         };
         Columns {
             proximal: tokens.zip(&policy).map(proximal).collect(),
             policy,
-            behavior: column(parts(), |sample, at| sample.behavior[at]),
+            behavior: column(parts(), |sample, at| match behavior {
+                BehaviorSource::Model => sample.model_logprobs[at],
+                BehaviorSource::Sampled => sample.sampled_logprobs[at],
+            }),
             reference: given(|sample| sample.reference.as_ref()),
             teacher: given(|sample| sample.teacher.as_ref()),
             entropy: scores.entropies(),
@@ -90,6 +99,11 @@ impl Columns {
             marks,
         }
     }
+}
+
+/// The log-probs of the scored tokens under the model that sampled them.
+pub(crate) fn at_sampling(batch: &MicroBatch, samples: &[&Sample]) -> Vec<f64> {
+    column(batch.samples.iter().map(|&index| samples[index]), |sample, at| sample.model_logprobs[at])
 }
 
 fn column<'a>(parts: impl Iterator<Item = &'a Sample>, value: impl Fn(&Sample, usize) -> f32) -> Vec<f64> {

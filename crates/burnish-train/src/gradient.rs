@@ -10,7 +10,7 @@ use burnish_rl::kl::KlEstimator;
 use burnish_rl::{Evaluation, Mark, Objective, Totals};
 use burnish_tensor::{GradientsMut, Landing, Tape, TokenScores, Var, in_pool};
 
-use crate::columns::{Columns, MetricSums, widen};
+use crate::columns::{Columns, MetricSums, at_sampling, widen};
 use crate::head_rows::{Divergence, HeadRows};
 use crate::{MicroBatch, Sample, TrainError, pack, pack_groups, target};
 
@@ -27,7 +27,7 @@ pub struct Pass {
     pub tokens_scored: usize,
     /// Number of micro-batches.
     pub micro_batches: usize,
-    /// How far the policy's log-probs are from those of sampling.
+    /// How far the policy's log-probs are from those of the model that sampled.
     pub drift: Drift,
     /// Mean over the scored tokens of `k3`, estimating the divergence of the policy from the proximal one; 0 of none.
     pub kl: f64,
@@ -35,7 +35,7 @@ pub struct Pass {
     pub entropy: f64,
 }
 
-/// Absolute differences, in nats, between the policy's log-probs and those recorded at sampling, over the scored
+/// Absolute differences, in nats, between the policy's log-probs and the model's of sampling, over the scored
 /// tokens. Before the first update after sampling it is how well sampler and trainer agree.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Drift {
@@ -146,9 +146,9 @@ fn accumulate_checked(
             model.forward(&mut tape, &batch.ids, &batch.positions, &mut mixer.clone())
         };
         let scores = score_rows(&mut tape, model, &batch, &hidden)?;
-        let columns = Columns::of(&batch, samples, &scores);
-        for (policy, behavior) in columns.policy.iter().zip(&columns.behavior) {
-            let difference = (policy - behavior).abs();
+        let columns = Columns::of(&batch, samples, &scores, needs.behavior);
+        for (policy, sampling) in columns.policy.iter().zip(at_sampling(&batch, samples)) {
+            let difference = (policy - sampling).abs();
             drift_sum += difference;
             pass.drift.max = pass.drift.max.max(difference);
         }
@@ -202,7 +202,7 @@ fn marks_of(
         let (tokens, count) = (whole.policy.len(), sequences.len());
         sequences.extend(batch.sequences.iter().map(|range| range.start + tokens..range.end + tokens));
         groups.extend(batch.groups(samples).iter().map(|range| range.start + count..range.end + count));
-        whole.append(Columns::of(batch, samples, &scores));
+        whole.append(Columns::of(batch, samples, &scores, objective.needs().behavior));
     }
     Ok(objective.marks(&whole.streams(&sequences, &groups, &[]), totals))
 }

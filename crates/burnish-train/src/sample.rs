@@ -15,8 +15,11 @@ pub struct Sample {
     pub ids: Vec<u32>,
     /// Does the token count in the loss? Never the first one: nothing comes before it that could predict it.
     pub loss_mask: Vec<bool>,
-    /// Log-probability when the token was sampled, in nats.
-    pub behavior: Vec<f32>,
+    /// Log-probability under the model that sampled the token, in nats ([`Branch::model_logprobs`]).
+    pub model_logprobs: Vec<f32>,
+    /// Log-probability with which the token was drawn, in nats ([`Branch::sampled_logprobs`]). An objective says which of both
+    /// it takes for that of the policy that sampled ([`burnish_rl::Needs::behavior`]).
+    pub sampled_logprobs: Vec<f32>,
     /// What divides the logits: the temperature at which the token was sampled.
     pub temperatures: Vec<f32>,
     /// Advantage of the token.
@@ -39,12 +42,12 @@ pub struct Sample {
 /// What is known of the log-probabilities of a sample's tokens at the start of an update: under the proximal policy.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Proximal {
-    /// Those of sampling: exact while nothing was learned between sampling and this update.
+    /// Those of the model that sampled: exact while nothing was learned between sampling and this update.
     #[default]
-    Behavior,
+    Sampling,
     /// One of each token.
     Known(Vec<f32>),
-    /// Of each token, how far on the way from `behavior` to the policy of the moment they are
+    /// Of each token, how far on the way from the model that sampled to the policy of the moment they are
     /// ([`burnish_rl::correction::loglinear_share`]).
     Between(Vec<f32>),
 }
@@ -53,7 +56,7 @@ impl Proximal {
     /// The numbers that it has, one entry a token.
     fn stream(&self) -> Option<&Vec<f32>> {
         match self {
-            Proximal::Behavior => None,
+            Proximal::Sampling => None,
             Proximal::Known(stream) | Proximal::Between(stream) => Some(stream),
         }
     }
@@ -79,24 +82,25 @@ impl Sample {
         Sample {
             ids: branch.ids.clone(),
             loss_mask,
-            behavior: branch.behavior_logprobs.clone(),
+            model_logprobs: branch.model_logprobs.clone(),
+            sampled_logprobs: branch.sampled_logprobs.clone(),
             temperatures: branch.temperatures.clone(),
             advantages: vec![advantage; branch.ids.len()],
             reference: None,
             teacher: None,
             target: None,
-            proximal: Proximal::Behavior,
+            proximal: Proximal::Sampling,
             group: 0,
             direction: 0,
         }
     }
 
-    /// Log-probability of token `at` at the start of the update, as far as it is known before the update looks: that of
-    /// sampling, where it is not.
+    /// Log-probability of token `at` at the start of the update, as far as it is known before the update looks: that under the
+    /// model that sampled, where it is not. How tokens were filtered plays no part: the proximal policy is the full softmax.
     pub fn old(&self, at: usize) -> f32 {
         match &self.proximal {
             Proximal::Known(proximal) => proximal[at],
-            Proximal::Behavior | Proximal::Between(_) => self.behavior[at],
+            Proximal::Sampling | Proximal::Between(_) => self.model_logprobs[at],
         }
     }
 
@@ -128,7 +132,8 @@ impl Sample {
         let proximal = self.proximal.stream().map_or(tokens, Vec::len);
         for (stream, len) in [
             ("loss_mask", self.loss_mask.len()),
-            ("behavior", self.behavior.len()),
+            ("model_logprobs", self.model_logprobs.len()),
+            ("sampled_logprobs", self.sampled_logprobs.len()),
             ("temperatures", self.temperatures.len()),
             ("advantages", self.advantages.len()),
             ("reference", reference),
@@ -163,7 +168,8 @@ impl Sample {
 
     fn float_streams(&self) -> impl Iterator<Item = (&'static str, &[f32])> {
         [
-            ("behavior", Some(&self.behavior)),
+            ("model_logprobs", Some(&self.model_logprobs)),
+            ("sampled_logprobs", Some(&self.sampled_logprobs)),
             ("temperatures", Some(&self.temperatures)),
             ("advantages", Some(&self.advantages)),
             ("reference", self.reference.as_ref()),
@@ -228,7 +234,8 @@ mod tests {
             ids: vec![7, 8, 9, 10],
             sources: vec![Source::Policy, Source::User, Source::Demonstration, Source::Policy],
             sampled_mask: vec![true, false, false, true],
-            behavior_logprobs: vec![-1.0, 0.0, 0.0, -2.0],
+            model_logprobs: vec![-1.0, 0.0, 0.0, -2.0],
+            sampled_logprobs: vec![-1.0, 0.0, 0.0, -1.5],
             policy_versions: vec![1, 0, 0, 1],
             temperatures: vec![0.5, 1.0, 1.0, 0.5],
             is_truncated: false,
@@ -241,7 +248,9 @@ mod tests {
         assert_eq!(sample.loss_mask, [false, false, false, true]);
         assert_eq!(sample.advantages, [-0.5; 4]);
         assert_eq!(sample.temperatures, [0.5, 1.0, 1.0, 0.5]);
-        assert_eq!(sample.behavior, [-1.0, 0.0, 0.0, -2.0]);
+        assert_eq!(sample.model_logprobs, [-1.0, 0.0, 0.0, -2.0]);
+        assert_eq!(sample.sampled_logprobs, [-1.0, 0.0, 0.0, -1.5]);
+        assert_eq!(sample.old(3), -2.0, "the proximal policy is no filtered one");
         assert_eq!(sample.check(), Ok(()));
     }
 
@@ -266,7 +275,10 @@ mod tests {
             cold.check(),
             Err(SampleError::Value { stream: "temperatures", token: 3, value: 0.0, range: "above 0" })
         );
-        let broken = Sample { behavior: vec![f32::NAN; 4], ..good };
-        assert!(matches!(broken.check(), Err(SampleError::Value { stream: "behavior", token: 3, .. })));
+        let broken = Sample { model_logprobs: vec![f32::NAN; 4], ..good.clone() };
+        assert!(matches!(broken.check(), Err(SampleError::Value { stream: "model_logprobs", token: 3, .. })));
+        let broken = Sample { sampled_logprobs: vec![f32::NEG_INFINITY; 4], ..good };
+        let error = broken.check();
+        assert!(matches!(error, Err(SampleError::Value { stream: "sampled_logprobs", token: 3, .. })));
     }
 }

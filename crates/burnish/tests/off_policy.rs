@@ -73,3 +73,35 @@ fn a_proximal_policy_is_found_by_a_pass_or_by_age() {
     let half = moved("loglinear", &["loss.correction.proximal=loglinear", WEIGHT]);
     assert!((2.0 * half - whole).abs() < 1e-6, "{half} {whole}");
 }
+
+#[test]
+fn what_a_penalty_changed_is_weighed_where_behavior_is_what_was_drawn() {
+    let scratch = Scratch::with_policy();
+    let base = [
+        "train.max_steps=1",
+        "train.epochs=1",
+        "train.minibatches=1",
+        "rollout.repetition_penalty=1.5",
+        "rollout.allow_off_policy=true",
+        WEIGHT,
+    ];
+    let mean_weight = |dir: &str, own: &[&str]| {
+        train(&scratch, dir, &[&base[..], own].concat());
+        // Sampler and trainer agree, whatever was drawn.
+        let difference = of_steps(&scratch, dir, "sampling/sampling_logp_difference/max")[0];
+        assert!(difference < 1e-4, "{dir}: {difference}");
+        of_steps(&scratch, dir, "rollout_corr/rollout_is_mean")[0]
+    };
+    assert!((mean_weight("model", &[]) - 1.0).abs() < 1e-6);
+    let found = mean_weight("sampled", &["loss.correction.behavior=sampled"]);
+    let journal = Journal::open(&scratch.path("sampled/run.db")).unwrap();
+    let stored = journal.episodes(1, EpisodeKind::Train).unwrap();
+    let nodes = stored.iter().flat_map(|stored| &stored.episode.traces).flat_map(|trace| trace.nodes());
+    let weights: Vec<f64> = nodes
+        .filter_map(|node| node.sampled.as_ref())
+        .flat_map(|sampled| sampled.model_logprobs.iter().zip(sampled.sampled_logprobs.as_ref().unwrap()))
+        .map(|(model, drawn)| f64::from(model - drawn).exp().min(2.0))
+        .collect();
+    let expected = weights.iter().sum::<f64>() / weights.len() as f64;
+    assert!((found - expected).abs() < 1e-4 && (expected - 1.0).abs() > 1e-2, "{found}, not {expected}");
+}

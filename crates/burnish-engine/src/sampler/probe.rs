@@ -43,7 +43,8 @@ impl Sampler {
             match self.push(side, next) {
                 ControlFlow::Continue(side) => sides.push(side),
                 ControlFlow::Break((_, answer)) => {
-                    return Ok(answer.map(|answer| Probed { ids: answer.ids, logprobs: answer.logprobs }));
+                    return Ok(answer
+                        .map(|answer| Probed { ids: answer.ids, model_logprobs: answer.model_logprobs }));
                 }
             }
         }

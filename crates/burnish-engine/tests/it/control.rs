@@ -63,7 +63,7 @@ fn run_under(
 }
 
 fn bits(answer: &Generated) -> (&[u32], Vec<u32>, StopReason) {
-    (&answer.ids, answer.logprobs.iter().map(|logprob| logprob.to_bits()).collect(), answer.stop)
+    (&answer.ids, answer.model_logprobs.iter().map(|logprob| logprob.to_bits()).collect(), answer.stop)
 }
 
 #[test]
@@ -93,11 +93,11 @@ fn what_is_steered_is_drawn_from_and_the_record_is_of_the_whole_distribution() {
             };
             let total: f64 = (0..VOCAB).filter(|&other| left(other)).map(weight).sum();
             let drawn = if temperature == 0.0 { 0.0 } else { (weight(id as usize) / total).ln() };
-            assert!((f64::from(answer.details[at].behavior) - drawn).abs() < 1e-4);
+            assert!((f64::from(answer.details[at].sampled) - drawn).abs() < 1e-4);
             // The difference of two log-probs of one distribution is that of their logits.
             let scale = if temperature == 0.0 { 1.0 } else { temperature };
-            let expected = whole.logprob + (row[id as usize] - row[whole.id as usize]) / scale;
-            assert!((answer.logprobs[at] - expected).abs() < 1e-4);
+            let expected = whole.model_logprob + (row[id as usize] - row[whole.id as usize]) / scale;
+            assert!((answer.model_logprobs[at] - expected).abs() < 1e-4);
         }
     }
 }
@@ -117,8 +117,8 @@ fn an_id_can_be_forced_and_an_answer_ended() {
     let plain = run(&MODEL, std::slice::from_ref(&asked), &Limits::default()).0.remove(0);
     assert_eq!((answer.ids.len(), answer.ids[2], answer.stop), (6, 42, StopReason::Control));
     assert_eq!(answer.ids[..2], plain.ids[..2]);
-    assert_eq!(answer.details[2].behavior, 0.0);
-    assert!(answer.logprobs[2] < 0.0);
+    assert_eq!(answer.details[2].sampled, 0.0);
+    assert!(answer.model_logprobs[2] < 0.0);
     let nothing = by(|_, _| Ok(Decision::Stop));
     let answer = run_under(vec![(asked.clone(), nothing)], &Limits::default()).remove(0).unwrap();
     assert!(answer.ids.is_empty() && answer.stop == StopReason::Control);
@@ -161,7 +161,12 @@ fn probing(seed: u64, asked: &Asked) -> Vec<Box<dyn Control>> {
         Ok(match now.probed {
             Some(probed) => {
                 let so_far = [now.prompt, now.answer].concat();
-                asked.lock().unwrap().push((so_far, probe, probed.ids.clone(), probed.logprobs.clone()));
+                asked.lock().unwrap().push((
+                    so_far,
+                    probe,
+                    probed.ids.clone(),
+                    probed.model_logprobs.clone(),
+                ));
                 Decision::Choose
             }
             None if at.is_multiple_of(3) => Decision::Probe(Box::new(probe)),
@@ -200,7 +205,7 @@ proptest! {
             let alone = Request { prompt, sampling: probe.sampling.clone(), seed: probe.seed, end_ids: Arc::from([3]) };
             let alone = run(&MODEL, &[alone], &Limits::default()).0.remove(0);
             prop_assert_eq!(&alone.ids, ids);
-            prop_assert!(alone.logprobs.iter().zip(logprobs).all(|(a, b)| (a - b).abs() < 1e-4));
+            prop_assert!(alone.model_logprobs.iter().zip(logprobs).all(|(a, b)| (a - b).abs() < 1e-4));
         }
     }
 }
@@ -282,13 +287,15 @@ fn an_answer_is_held_to_its_grammar() {
             let sampled = trace.nodes()[1].sampled.as_ref().unwrap();
             let logits = full_logits(&model, &trace.head_ids());
             let start = trace.nodes()[0].ids.len();
-            let pairs = trace.nodes()[1].ids.iter().zip(&sampled.logprobs).zip(&output.logprobs);
+            let drawn: Vec<f32> = output.logprobs.iter().map(|details| details.sampled).collect();
+            assert_eq!(sampled.sampled_logprobs.as_ref(), Some(&drawn));
+            let pairs = trace.nodes()[1].ids.iter().zip(&sampled.model_logprobs).zip(&output.logprobs);
             for (at, ((&id, &logprob), details)) in pairs.enumerate() {
                 let row = &logits[(start + at - 1) * 400..][..400];
                 let exp = |id: u32| f64::from(row[id as usize] / 0.7).exp();
                 let all: f64 = (0..400).filter(|&id| chat.tokenizer.id_exists(id)).map(exp).sum();
                 assert!((f64::from(logprob) - (exp(id) / all).ln()).abs() < 1e-4);
-                assert!(details.behavior >= logprob - 1e-5, "the same, of less");
+                assert!(details.sampled >= logprob - 1e-5, "the same, of less");
             }
         }
     }

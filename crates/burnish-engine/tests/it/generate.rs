@@ -16,7 +16,7 @@ fn assert_same_answers(a: &[Generated], b: &[Generated]) {
     assert_eq!(ids(a), ids(b));
     for (a, b) in a.iter().zip(b) {
         assert_eq!(a.stop, b.stop);
-        let bits = |answer: &Generated| answer.logprobs.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        let bits = |answer: &Generated| answer.model_logprobs.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(a), bits(b));
     }
 }
@@ -36,7 +36,7 @@ fn every_token_is_chosen_with_the_random_number_of_its_seed_and_position() {
             let expected =
                 chooser.choose(row, model.vocab(), &request.sampling, Past::default(), uniform).unwrap();
             assert_eq!(id, expected.id, "position {i} of seed {}", request.seed);
-            assert!((answer.logprobs[i] - expected.logprob).abs() < 1e-5);
+            assert!((answer.model_logprobs[i] - expected.model_logprob).abs() < 1e-5);
         }
     }
 }
@@ -148,7 +148,7 @@ fn the_same_schedule_is_bit_equal_at_any_thread_count() {
         pool.install(|| run(&model, &requests, &limits))
     };
     let bits = |answers: &[Generated]| -> Vec<Vec<u32>> {
-        answers.iter().map(|answer| answer.logprobs.iter().map(|x| x.to_bits()).collect()).collect()
+        answers.iter().map(|answer| answer.model_logprobs.iter().map(|x| x.to_bits()).collect()).collect()
     };
     let (one, _) = with_threads(1);
     for threads in [2, 3] {
@@ -167,7 +167,7 @@ fn the_trainer_recomputes_the_log_probabilities_of_the_sampler() {
     let (answers, _) = run(&model, &requests, &Limits::default());
     for (request, answer) in requests.iter().zip(&answers) {
         let scored = score(&model, request, answer);
-        for (i, (sampler, trainer)) in answer.logprobs.iter().zip(scored).enumerate() {
+        for (i, (sampler, trainer)) in answer.model_logprobs.iter().zip(scored).enumerate() {
             assert!((sampler - trainer).abs() < 1e-5, "position {i}: {sampler} {trainer}");
         }
     }

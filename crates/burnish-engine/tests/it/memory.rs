@@ -45,10 +45,11 @@ fn assert_same(requests: &[Request], bounded: &Limits, free: &Limits) -> (Stats,
     let (answers, tight) = run(&MODEL, requests, bounded);
     for (a, b) in answers.iter().zip(&expected) {
         assert_eq!((&a.ids, a.stop), (&b.ids, b.stop));
-        assert_eq!((a.logprobs.len(), a.details.len()), (b.logprobs.len(), b.details.len()));
-        assert!(a.logprobs.iter().zip(&b.logprobs).all(|(x, y)| x.to_bits() == y.to_bits()));
+        assert_eq!((a.model_logprobs.len(), a.details.len()), (b.model_logprobs.len(), b.details.len()));
+        assert!(a.model_logprobs.iter().zip(&b.model_logprobs).all(|(x, y)| x.to_bits() == y.to_bits()));
+        assert_eq!(a.sampled_logprobs, b.sampled_logprobs);
         for (a, b) in a.details.iter().zip(&b.details) {
-            assert_eq!(a.behavior.to_bits(), b.behavior.to_bits());
+            assert_eq!(a.sampled.to_bits(), b.sampled.to_bits());
         }
     }
     assert!(tight.cache_bytes <= bounded.cache_bytes, "{tight:?}");

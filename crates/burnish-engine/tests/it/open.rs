@@ -29,7 +29,7 @@ fn alone(model: &Arc<Model>, request: &Request) -> Generated {
 }
 
 fn bits(answer: &Generated) -> (&[u32], Vec<u32>) {
-    (&answer.ids, answer.logprobs.iter().map(|logprob| logprob.to_bits()).collect())
+    (&answer.ids, answer.model_logprobs.iter().map(|logprob| logprob.to_bits()).collect())
 }
 
 fn drain(sampler: &mut Sampler) -> BTreeMap<RequestId, Generated> {

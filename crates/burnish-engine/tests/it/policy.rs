@@ -30,7 +30,7 @@ fn a_turn_records_what_was_read_and_what_was_sampled() {
     assert!(prompt.sampled.is_none());
     let sampled = answer.sampled.as_ref().unwrap();
     assert_eq!((sampled.policy_version, sampled.temperature), (7, 0.8));
-    assert_eq!(sampled.logprobs.len(), answer.ids.len());
+    assert_eq!(sampled.model_logprobs.len(), answer.ids.len());
     assert_eq!(sampled.stop, output.stop);
     assert!(answer.sources.iter().all(|source| *source == Source::Policy));
     assert!(answer.ids.iter().all(|&id| chat.tokenizer.id_exists(id)));

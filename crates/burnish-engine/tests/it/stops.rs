@@ -172,15 +172,15 @@ fn penalties_go_by_the_prompt_and_the_answer_so_far_and_the_record_by_neither() 
             let expected = chooser.choose(row, model.vocab(), &sampling, past, uniform).unwrap();
             let details = chooser.details(row, expected, 4);
             assert_eq!(id, expected.id);
-            assert!((answer.logprobs[i] - expected.logprob).abs() < 1e-5);
+            assert!((answer.model_logprobs[i] - expected.model_logprob).abs() < 1e-5);
             let ours = &answer.details[i];
             assert_eq!((ours.rank, ours.top.len()), (details.rank, 4));
-            assert!((ours.behavior - details.behavior).abs() < 1e-5);
+            assert!((ours.sampled - details.sampled).abs() < 1e-5);
             assert!(ours.top.iter().zip(&details.top).all(|(x, y)| x.0 == y.0 && (x.1 - y.1).abs() < 1e-5));
             // The record is that of the plain softmax.
             let exp = |logit: f32| f64::from(logit / 0.9).exp();
             let p = exp(row[id as usize]) / row.iter().map(|&logit| exp(logit)).sum::<f64>();
-            assert!((f64::from(answer.logprobs[i]) - p.ln()).abs() < 1e-5);
+            assert!((f64::from(answer.model_logprobs[i]) - p.ln()).abs() < 1e-5);
             seen.push(id);
         }
     }
@@ -198,9 +198,9 @@ fn a_turn_reports_details_only_when_asked() {
     let with = act(&chat, &model, &mut trace, &messages, &Sampling { logprobs: Some(2), ..plain });
     assert_eq!(with.ids, without.ids);
     assert_eq!(with.output.logprobs.len(), with.ids.len());
-    let recorded = &trace.nodes()[1].sampled.as_ref().unwrap().logprobs;
+    let recorded = &trace.nodes()[1].sampled.as_ref().unwrap().model_logprobs;
     for (details, &logprob) in with.output.logprobs.iter().zip(recorded) {
-        assert_eq!(details.behavior, logprob);
+        assert_eq!(details.sampled, logprob);
         assert_eq!(details.top.len(), 2);
         assert_eq!(details.rank == 1, details.top[0].1 == logprob);
     }

@@ -52,7 +52,13 @@ pub(crate) fn sampled_trace(tokens: usize, stop: StopReason) -> Trace {
         sampled: None,
     };
     let parent = Some(trace.push(context).unwrap());
-    let sampled = Sampled { logprobs: vec![-1.0; tokens], policy_version: 0, temperature: 1.0, stop };
+    let sampled = Sampled {
+        model_logprobs: vec![-1.0; tokens],
+        sampled_logprobs: None,
+        policy_version: 0,
+        temperature: 1.0,
+        stop,
+    };
     let answer = Node {
         parent,
         text: String::new(),

@@ -1,14 +1,14 @@
-//! The proximal policy without a forward pass: between the behavior policy and the present one, by age.
+//! The proximal policy without a forward pass: between the model that sampled and the present one, by age.
 //!
 //! **Formula.** With `v` the version of the weights that sampled the token, `v_old` that of the weights that the update
 //! starts from, and `v_θ` that of the weights it ends with,
 //!
 //! ```text
 //! α   = (v_old - v) / (v_θ - v),   0 where v ≥ v_old or v is unknown
-//! old = roll + α·(lp - roll)
+//! old = then + α·(lp - then)
 //! ```
 //!
-//! a constant of the derivative, computed anew with every `lp`. A token that the update's own weights sampled is its own
+//! with `then` the log-probability under the model that sampled (the model's, whatever `behavior` says): a constant of the derivative, computed anew with every `lp`. A token that the update's own weights sampled is its own
 //! proximal (`α = 0`); the older a token is, the nearer is its proximal to the present policy.
 //!
 //! **References.** AReaL's `prox_logp_method = "loglinear"`, where a version is a step (`v_old = v_θ - 1`); versions are
@@ -24,8 +24,8 @@ pub fn loglinear_share(sampled: Option<u64>, proximal: u64, trained: u64) -> f64
     age as f64 / (age + trained.saturating_sub(proximal)) as f64
 }
 
-/// Log-probability under the proximal policy of a token that the policy which sampled it gave `behavior` and those being
+/// Log-probability under the proximal policy of a token to which the weights that sampled it gave `then` and those being
 /// trained give `policy`, in nats, with `share` its [`loglinear_share`].
-pub fn loglinear_proximal(behavior: f64, policy: f64, share: f64) -> f64 {
-    behavior + share * (policy - behavior)
+pub fn loglinear_proximal(then: f64, policy: f64, share: f64) -> f64 {
+    then + share * (policy - then)
 }

@@ -1,7 +1,7 @@
 //! What to do about tokens that another policy sampled than the one the update starts from.
 //!
 //! **What it does.** The tokens of an update were sampled by a *behavior* policy: older weights, or the same weights
-//! in an engine that rounds differently. Three remedies, each off by default: multiply the loss of a token by an
+//! in an engine that rounds differently, or with filters and penalties. Three remedies, each off by default: multiply the loss of a token by an
 //! importance weight ([`WeightConfig`]), leave out tokens or sequences that are too far away ([`Rejection`]), and leave
 //! out sequences with a negative advantage from which the policy has moved away (OPSM, below). All are constants of the
 //! derivative, and all act on the objective's own loss, before the KL penalty is added.
@@ -19,6 +19,21 @@
 //! ```text
 //! opsm[t] = 0 where A[t] < 0 and mean_t(roll - lp) > off_policy_mask_threshold, else 1
 //! ```
+//!
+//! **Behavior** is one thing: `roll`, the log-probability that is taken for that of the policy that sampled. A trace has two of
+//! every token, and the key `behavior` says which:
+//!
+//! | `behavior` | `roll` is that of | `exp(lp - roll)` makes up for |
+//! | --- | --- | --- |
+//! | `"model"`, the default | the whole softmax at the temperature, under the weights that sampled | weights that are behind, rounding |
+//! | `"sampled"` | what the token was drawn from: after `min_tokens`, penalties and filters | that, and what these changed |
+//!
+//! Objectives that look at the policy that sampled themselves are given the same `roll`: `m2po`, `prime_rl_symmetric`, `dppo_tv`
+//! and `dppo_kl` with `anchor = "behavior"`, `opd` and `aopd` (there `b`). The proximal policy is a whole softmax in any case:
+//! `proximal = "sampling"` is the model's log-probability, whatever `behavior` says. So on policy, with
+//! `behavior = "sampled"`, `x[t] = old[t] - roll[t]` is what filters and penalties alone changed. In expectation over what is
+//! drawn, `w·f` with `w = exp(x)` is the sum of `π·f` over the tokens that can be drawn: after penalties all of it, after filters
+//! without the tokens that they cut. Bounds of weights and rejections take more away, as ever.
 //!
 //! **Rejected tokens** still count in the denominators of [`crate::aggregation`] (`rejected = "zero"`, the default: TRL,
 //! AReaL), so that a batch of which much is rejected makes a small step; or they leave the loss as if they had no loss
@@ -46,6 +61,10 @@
 //! | NeMo `seq-mask-tis` with bounds `lo`, `hi` | `weight = { level = "token", max = 1e30 }`, `reject = [{ statistic = "seq_mean_k1", min = 1/hi, max = 1/lo }]` |
 //! | verl's `old_log_prob` pass, AReaL `prox_logp_method = "recompute"` | `proximal = "recompute"` |
 //! | AReaL `prox_logp_method = "loglinear"` | `proximal = "loglinear"` ([`loglinear_proximal`]) |
+//! | vLLM `logprobs_mode = "processed_logprobs"`, which TRL and verl set | `behavior = "sampled"` |
+//!
+//! (vLLM's own default, `"raw_logprobs"`, is the softmax before the temperature: at temperature 1 that is `"model"`, at others it is
+//! neither.)
 //!
 //! **Differs from the frameworks.** SkyRL's `rollout_is` does not multiply a ratio of its own with the clipped loss: the
 //! ratio to the behavior *replaces* that to the proximal, which is `bypass` without a weight. In TRL the VESPO objective
@@ -80,8 +99,11 @@ pub struct CorrectionConfig {
     /// Does the behavior policy take the place of the proximal one, in the ratio of the objective too? The proximal's
     /// log-probabilities are then not needed. Default: false.
     pub bypass: bool,
-    /// Where the log-probabilities of the proximal policy come from, where earlier weights sampled. Default: `behavior`.
-    #[serde(skip_serializing_if = "ProximalSource::is_behavior")]
+    /// Which log-probabilities of the tokens are taken for those of the policy that sampled. Default: `model`.
+    #[serde(skip_serializing_if = "BehaviorSource::is_model")]
+    pub behavior: BehaviorSource,
+    /// Where the log-probabilities of the proximal policy come from, where earlier weights sampled. Default: `sampling`.
+    #[serde(skip_serializing_if = "ProximalSource::is_sampling")]
     pub proximal: ProximalSource,
     /// What the loss of a token is multiplied by. Default: nothing.
     pub weight: WeightConfig,
@@ -95,13 +117,32 @@ pub struct CorrectionConfig {
     pub off_policy_mask_threshold: f64,
 }
 
+/// Which of its two log-probabilities a token is taken to have been sampled with. See the head of this file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BehaviorSource {
+    /// The model's: of the whole softmax at the temperature.
+    #[default]
+    Model,
+    /// That of the distribution that it was drawn from, after penalties and filters.
+    Sampled,
+}
+
+impl BehaviorSource {
+    /// A key that came later is left out where it says nothing, so that what was made before keeps its hash.
+    fn is_model(&self) -> bool {
+        *self == BehaviorSource::Model
+    }
+}
+
 /// Where the log-probabilities of the proximal policy come from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProximalSource {
-    /// From sampling: the policy that sampled is the proximal one.
+    /// From sampling: the model that sampled is the proximal one. (Recipes used to say `behavior`.)
     #[default]
-    Behavior,
+    #[serde(alias = "behavior")]
+    Sampling,
     /// From a pass through the weights that the update starts from.
     Recompute,
     /// From those of sampling and of the policy, by the age of the token: [`loglinear_proximal`].
@@ -110,8 +151,8 @@ pub enum ProximalSource {
 
 impl ProximalSource {
     /// A key that came later is left out where it says nothing, so that what was made before keeps its hash.
-    fn is_behavior(&self) -> bool {
-        *self == ProximalSource::Behavior
+    fn is_sampling(&self) -> bool {
+        *self == ProximalSource::Sampling
     }
 }
 

@@ -4,9 +4,9 @@
 //! its mass goes to whatever the student likes anyway. AOPD leaves the tokens that the teacher likes more as they are,
 //! and at all others pulls the student's distribution to the teacher's likeliest tokens instead.
 //!
-//! **Formula.** For each token, with `b` the log-probability at which it was sampled, `t` the teacher's of the streams, `P`
-//! the teacher's and `Q` the student's distribution at its position, `P̃` the teacher's over its `K` likeliest tokens,
-//! normalised:
+//! **Formula.** For each token, with `b` the log-probability under the policy that sampled it (`loss.correction.behavior` says
+//! which, [`crate::correction`]), `t` the teacher's of the streams, `P` the teacher's and `Q` the student's distribution at its
+//! position, `P̃` the teacher's over its `K` likeliest tokens, normalised:
 //!
 //! ```text
 //! ℓ = Σ_{v of K} P̃(v)·log(P̃(v)/Q(v))     where exp(t) - exp(b) ≤ τ: the gate

@@ -4,8 +4,9 @@
 //! own, and that difference, an estimate of the reverse KL divergence at that position, is a negative reward of that
 //! token alone. One number a token from the teacher is enough.
 //!
-//! **Formula.** For each token, with `lp` the policy's log-probability, `old` the proximal, `b` that at which it was
-//! sampled (behavior), `t` the teacher's of the streams, `A_env` the advantage of the streams:
+//! **Formula.** For each token, with `lp` the policy's log-probability, `old` the proximal, `b` that of the policy that
+//! sampled it (`loss.correction.behavior` says which, [`crate::correction`]), `t` the teacher's of the streams, `A_env` the
+//! advantage of the streams:
 //!
 //! ```text
 //! A = w·A_env - c·(b - t)                               c = `kl_coef`, w = `reward_weight`

@@ -13,7 +13,7 @@ pub enum Anchor {
     /// The policy at the start of the update.
     #[default]
     Proximal,
-    /// What the token was sampled with: no pass of the policy is needed to know it.
+    /// The policy that sampled, as `loss.correction.behavior` says: no pass of the policy is needed to know it.
     Behavior,
 }
 

@@ -5,7 +5,8 @@ use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::aggregation::Aggregation;
 use burnish_rl::catalogue::OBJECTIVES;
 use burnish_rl::correction::{
-    CorrectionConfig, ProximalSource, Rejected, Rejection, Statistic, WeightConfig, WeightLevel,
+    BehaviorSource, CorrectionConfig, ProximalSource, Rejected, Rejection, Statistic, WeightConfig,
+    WeightLevel,
 };
 use burnish_rl::kl::KlEstimator;
 use burnish_rl::rules::{self, RULES, Setup};
@@ -164,6 +165,85 @@ fn a_proximal_policy_is_asked_for_where_it_is_one_of_its_own_and_nowhere_else() 
     }
     let masks = CorrectionConfig { off_policy_mask_threshold: 0.1, ..CorrectionConfig::default() };
     assert!(broken_behind(1, masks).is_empty(), "it compares the sampler with the policy itself");
+}
+
+/// Ids of the rules that an objective breaks which takes what tokens were drawn with for their behavior.
+fn broken_with_sampled(objective: &str, more: serde_json::Value) -> Vec<&'static str> {
+    let mut loss = json!({ "objective": objective, "correction": { "behavior": "sampled" } });
+    let (loss_table, correction) = (more.get("loss"), more.get("correction"));
+    let extend = |table: &mut serde_json::Value, more: Option<&serde_json::Value>| {
+        let more = more.and_then(|more| more.as_object()).cloned().unwrap_or_default();
+        table.as_object_mut().unwrap().extend(more);
+    };
+    extend(&mut loss, loss_table);
+    extend(&mut loss["correction"], correction);
+    let loss: LossConfig = serde_json::from_value(loss).unwrap();
+    let (loss, advantage) = (loss.complete().unwrap(), AdvantageConfig::default());
+    let setup = Setup { alters_sampling: true, ..Setup::on_policy(&loss, &advantage) };
+    assert_eq!(loss.build().unwrap().needs().behavior, BehaviorSource::Sampled);
+    rules::broken(setup).map(|rule| rule.id).collect()
+}
+
+#[test]
+fn what_tokens_were_drawn_with_is_asked_for_only_where_something_looks_at_it() {
+    let unread = ["sampled-behavior-unread"];
+    let reject = json!([{ "statistic": "seq_mean_k1", "min": 0.5, "max": 2.0 }]);
+    for correction in [
+        json!({ "weight": { "level": "token" } }),
+        json!({ "reject": reject }),
+        json!({ "off_policy_mask_threshold": 3.0 }),
+        json!({ "bypass": true }),
+    ] {
+        assert_eq!(broken_with_sampled("ppo_clip", json!({ "correction": correction })), [""; 0]);
+    }
+    for (objective, config, is_read) in [
+        ("ppo_clip", json!({}), false),
+        ("reinforce", json!({}), false),
+        ("dppo_tv", json!({}), false),
+        ("dppo_tv", json!({ "anchor": "behavior" }), true),
+        ("dppo_kl", json!({ "anchor": "behavior" }), true),
+        ("prime_rl_symmetric", json!({}), true),
+        ("m2po", json!({ "moment": "policy" }), true),
+        ("m2po", json!({ "moment": "proximal" }), true),
+        ("opd", json!({}), true),
+        ("opd", json!({ "surrogate": "clip" }), true),
+        ("opd", json!({ "surrogate": "clip", "kl_coef": 0.0, "reward_weight": 1.0 }), false),
+        ("aopd", json!({}), true),
+        ("gkd", json!({}), false),
+        ("dpo", json!({}), false),
+    ] {
+        let told = broken_with_sampled(objective, json!({ "loss": { "config": config } }));
+        assert_eq!(told, if is_read { &[][..] } else { &unread[..] }, "{objective} {config}");
+    }
+    // Of a loss that stands alone nothing else of the correction counts.
+    let told = broken_with_sampled("opd", json!({ "correction": { "weight": { "level": "token" } } }));
+    assert_eq!(told, ["preference-alone"]);
+}
+
+#[test]
+fn what_tokens_were_drawn_with_is_their_model_log_prob_where_nothing_is_altered() {
+    let correction = CorrectionConfig { behavior: BehaviorSource::Sampled, ..weighted(WeightLevel::Token) };
+    let (loss, advantage) = (with(correction), AdvantageConfig::default());
+    assert_eq!(broken(&loss), ["sampled-behavior-unaltered"]);
+    let setup = Setup { alters_sampling: true, ..Setup::on_policy(&loss, &advantage) };
+    assert_eq!(rules::broken(setup).count(), 0);
+    // Weights are then not 1 even to the model that sampled.
+    assert_eq!(rules::broken(Setup { policy_lag: 1, ..setup }).count(), 0);
+}
+
+#[test]
+fn keys_of_earlier_recipes_mean_what_they_meant_and_new_ones_are_written_where_they_say_something() {
+    let read = |text: &str| serde_json::from_str::<CorrectionConfig>(text).unwrap();
+    let written = |config: &CorrectionConfig| serde_json::to_value(config).unwrap();
+    let plain = CorrectionConfig::default();
+    for same in [r#"{"proximal":"behavior"}"#, r#"{"proximal":"sampling"}"#, r#"{"behavior":"model"}"#] {
+        assert_eq!(read(same), plain);
+    }
+    assert!(written(&plain).get("behavior").is_none() && written(&plain).get("proximal").is_none());
+    let sampled = CorrectionConfig { behavior: BehaviorSource::Sampled, ..plain };
+    assert_eq!(written(&sampled)["behavior"], "sampled");
+    assert_eq!(read(&written(&sampled).to_string()), sampled);
+    assert!(serde_json::from_str::<CorrectionConfig>(r#"{"behavior":"behavior"}"#).is_err());
 }
 
 #[test]

@@ -83,7 +83,7 @@ impl Batch {
         version: u64,
     ) -> Result<Values, RunError> {
         match recipe.loss.correction.proximal {
-            ProximalSource::Behavior => {}
+            ProximalSource::Sampling => {}
             ProximalSource::Recompute => {
                 let known = score(policy, &self.samples, recipe.train.micro_batch_tokens)?;
                 for (sample, known) in self.samples.iter_mut().zip(known) {

@@ -127,7 +127,7 @@ impl Critic {
             let values = estimates.values[at].clone();
             samples.push(Sample {
                 advantages: targets,
-                behavior: values.clone(),
+                model_logprobs: values.clone(),
                 proximal: Proximal::Known(values),
                 reference: None,
                 ..sample.clone()
@@ -187,11 +187,12 @@ fn with_one_token_more(sample: &Sample) -> Sample {
     // Which token it is plays no part: its value is that of the state before it.
     more.ids.push(more.ids.first().copied().unwrap_or_default());
     more.loss_mask.push(true);
-    more.behavior.push(0.0);
+    more.model_logprobs.push(0.0);
+    more.sampled_logprobs.push(0.0);
     more.temperatures.push(1.0);
     more.advantages.push(0.0);
     more.reference = None;
-    more.proximal = Proximal::Behavior;
+    more.proximal = Proximal::Sampling;
     more
 }
 

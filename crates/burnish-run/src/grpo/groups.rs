@@ -284,7 +284,8 @@ mod tests {
         let mut trace = Trace::new();
         for tokens in answers {
             let sampled = Sampled {
-                logprobs: vec![0.0; *tokens],
+                model_logprobs: vec![0.0; *tokens],
+                sampled_logprobs: None,
                 policy_version: 0,
                 temperature: 1.0,
                 stop: StopReason::EndToken,

@@ -11,7 +11,7 @@ use super::groups::Groups;
 use crate::RunError;
 use crate::recipe::Recipe;
 
-/// The last answer to each task, with the log-probs at which it was sampled: what the policy of now is compared with.
+/// The last answer to each task, with its log-probs under the model that sampled it: what the policy of now is compared with.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Moved(BTreeMap<String, Played>);
 
@@ -33,7 +33,7 @@ impl Played {
         Some(Played {
             ids: sample.ids[..end].to_vec(),
             first,
-            logprobs: sample.behavior[first..end].to_vec(),
+            logprobs: sample.model_logprobs[first..end].to_vec(),
             temperature: sample.temperatures[first],
         })
     }
@@ -43,7 +43,8 @@ impl Played {
         Sample {
             ids: self.ids.clone(),
             loss_mask: (0..tokens).map(|at| at >= self.first).collect(),
-            behavior: vec![0.0; tokens],
+            model_logprobs: vec![0.0; tokens],
+            sampled_logprobs: vec![0.0; tokens],
             temperatures: vec![self.temperature; tokens],
             advantages: vec![0.0; tokens],
             ..Sample::default()

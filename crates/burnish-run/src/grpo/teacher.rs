@@ -197,7 +197,8 @@ impl Shown {
         let shown = Sample {
             ids: [theirs, rest].concat(),
             loss_mask,
-            behavior: moved(&sample.behavior, 0.0),
+            model_logprobs: moved(&sample.model_logprobs, 0.0),
+            sampled_logprobs: moved(&sample.sampled_logprobs, 0.0),
             temperatures: moved(&sample.temperatures, 1.0),
             advantages: moved(&sample.advantages, 0.0),
             ..Sample::default()

@@ -57,6 +57,16 @@ pub(super) fn f32_from_blob(blob: &[u8]) -> Result<Vec<f32>, String> {
     Ok(words(blob)?.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
 }
 
+/// Log-probs with which tokens were drawn. Those of a greedy answer, all 0, take no room.
+pub(super) fn sampled_blob(logprobs: &[f32]) -> Vec<u8> {
+    if logprobs.iter().all(|logprob| logprob.to_bits() == 0) { Vec::new() } else { f32_blob(logprobs) }
+}
+
+/// The same of an answer of so many tokens.
+pub(super) fn sampled_from_blob(blob: &[u8], tokens: usize) -> Result<Vec<f32>, String> {
+    if blob.is_empty() { Ok(vec![0.0; tokens]) } else { f32_from_blob(blob) }
+}
+
 fn words(blob: &[u8]) -> Result<&[[u8; 4]], String> {
     match blob.as_chunks() {
         (words, []) => Ok(words),
@@ -109,5 +119,11 @@ mod tests {
         assert!(u32_from_blob(&[1, 0, 0]).is_err());
         assert_eq!(f32_from_blob(&f32_blob(&[-0.5, f32::MIN_POSITIVE])), Ok(vec![-0.5, f32::MIN_POSITIVE]));
         assert!(sources_from_blob(&[9, 10]).is_err());
+        for (logprobs, bytes) in [(vec![0.0; 3], 0), (vec![0.0, -0.0], 8), (vec![-0.5], 4), (vec![], 0)] {
+            let blob = sampled_blob(&logprobs);
+            assert_eq!(blob.len(), bytes);
+            let back = sampled_from_blob(&blob, logprobs.len()).unwrap();
+            assert_eq!(f32_blob(&back), f32_blob(&logprobs));
+        }
     }
 }

@@ -30,13 +30,13 @@ pub enum JournalProblem {
     Foreign,
     /// The journal of another version.
     #[error(
-        "it has version {found}, but this burnish reads version {expected}: use the burnish that wrote it"
+        "it has version {found}, but this burnish reads versions up to {newest}: use the burnish that wrote it"
     )]
     Version {
         /// Version of the file.
         found: i64,
-        /// Version that this program reads.
-        expected: i64,
+        /// Latest version that this program reads.
+        newest: i64,
     },
     /// The bytes are no database, or no longer one.
     #[error("it is damaged or not a journal ({0})")]

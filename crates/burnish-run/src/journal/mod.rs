@@ -3,12 +3,18 @@
 //! ```text
 //! tasks     id, step, environment, prompt, truth, labels                        JSON: prompt, truth, labels, answers
 //! episodes  id, step, kind, task, task_index, rollout, ending, answers, success, reward, advantage, verdict, traces
-//! nodes     episode, trace, node, parent, text, ids, sources, logprobs, policy_version, temperature, stop
+//! nodes     episode, trace, node, parent, text, ids, sources, logprobs, policy_version, temperature, stop,
+//!           sampled_logprobs
 //! updates   step, minibatch, metrics
 //! ```
 //!
 //! A token stream is a blob with one entry a token, little-endian: `ids` as u32, `sources` as the u8 of
-//! [`burnish_core::Source`], `logprobs` as f32. What is read back equals what was recorded, bit for bit.
+//! [`burnish_core::Source`], `logprobs` (the model's) and `sampled_logprobs` as f32. The latter are null where they are the
+//! model's, and empty where all are 0, as in a greedy answer. What is read back equals what was recorded, bit for bit.
+//!
+//! # Versions
+//! Version 1 had no `sampled_logprobs`. Such a journal is read as if all were null, and gets the column, and with it this
+//! version, where it is opened to be written; a burnish of before then refuses it.
 //!
 //! # What survives what
 //! The file is in WAL mode with `synchronous = NORMAL`. What a call recorded survives the end of the process,
@@ -95,17 +101,17 @@ impl Journal {
         Ok(Journal { path: path.to_owned(), db: connect().on(path)? })
     }
 
-    /// Opens the journal at `path`. Another process may have it open too.
+    /// Opens the journal at `path`, and brings one of an earlier version to this one. Another process may have it open too.
     ///
     /// # Errors
-    /// If there is none, it is damaged, it is another program's database, or another version wrote it.
+    /// If there is none, it is damaged, it is another program's database, or a later version wrote it.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
         let connect = || {
             if !path.is_file() {
                 return Err(JournalProblem::Missing);
             }
             let db = connect(path, OpenFlags::empty())?;
-            schema::check(&db)?;
+            schema::upgrade(&db)?;
             Ok(db)
         };
         Ok(Journal { path: path.to_owned(), db: connect().on(path)? })
@@ -122,7 +128,7 @@ impl Journal {
                 return Err(JournalProblem::Missing);
             }
             let db = read_only(path)?;
-            schema::check(&db).map_err(|problem| match problem {
+            schema::adapt(&db).map_err(|problem| match problem {
                 // Without the file of shared memory, which can't be made here.
                 JournalProblem::Sqlite(error) if has_log(path) => JournalProblem::Log(error),
                 other => other,
@@ -137,7 +143,7 @@ impl Journal {
     /// damaged is set aside for a new one. Gives what a person should be told then.
     ///
     /// # Errors
-    /// If it is another program's database or another version wrote it, or a file can't be made.
+    /// If it is another program's database or a later version wrote it, or a file can't be made.
     pub fn recover(path: &Path) -> Result<(Self, Option<String>), JournalError> {
         let opened = Journal::open_or_create(path).and_then(|journal| {
             check_pages(&journal.db).on(path)?;

@@ -178,7 +178,8 @@ fn read_episode(
 
 fn read_traces(db: &Connection, episode: i64, count: usize) -> Result<Vec<Trace>, JournalProblem> {
     let mut statement = db.prepare_cached(
-        "SELECT trace, node, parent, text, ids, sources, logprobs, policy_version, temperature, stop
+        "SELECT trace, node, parent, text, ids, sources, logprobs, policy_version, temperature, stop,
+                sampled_logprobs
          FROM nodes WHERE episode = ?1 ORDER BY trace, node",
     )?;
     let mut rows = statement.query([episode])?;
@@ -211,8 +212,13 @@ fn read_node(what: &str, row: &Row<'_>) -> Result<Node, JournalProblem> {
 
 fn read_sampled(what: &str, row: &Row<'_>, logprobs: &[u8]) -> Result<Sampled, JournalProblem> {
     let stop: String = row.get("stop")?;
+    let model_logprobs = value(what, codec::f32_from_blob(logprobs))?;
+    let sampled_logprobs: Option<Vec<u8>> = row.get("sampled_logprobs")?;
+    let sampled_logprobs =
+        sampled_logprobs.map(|blob| codec::sampled_from_blob(&blob, model_logprobs.len())).transpose();
     Ok(Sampled {
-        logprobs: value(what, codec::f32_from_blob(logprobs))?,
+        model_logprobs,
+        sampled_logprobs: value(what, sampled_logprobs)?,
         policy_version: row.get("policy_version")?,
         temperature: row.get("temperature")?,
         stop: value(what, codec::from_name(&stop))?,

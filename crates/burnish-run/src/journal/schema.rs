@@ -1,11 +1,12 @@
 //! The tables, and the check that a file has them.
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use super::JournalProblem;
 
-/// Version of the tables. Change it with every change to [`TABLES`] or to what is stored in them.
-const VERSION: i64 = 1;
+/// Version of the tables. Change it with every change to [`TABLES`] or to what is stored in them, and say in [`upgrade`] and
+/// [`adapt`] what becomes of a journal of the version before.
+const VERSION: i64 = 2;
 
 /// The table that marks a file as a journal is `burnish_journal`.
 const TABLES: &str = "
@@ -50,7 +51,8 @@ CREATE TABLE nodes (
     logprobs BLOB,
     policy_version INTEGER,
     temperature REAL,
-    stop TEXT
+    stop TEXT,
+    sampled_logprobs BLOB
 );
 CREATE UNIQUE INDEX nodes_of_episode ON nodes (episode, trace, node);
 
@@ -77,8 +79,33 @@ pub(super) fn create(db: &Connection) -> Result<(), JournalProblem> {
     Ok(())
 }
 
-/// Is this a journal of the version that this program reads? Changes nothing, whatever the file is.
-pub(super) fn check(db: &Connection) -> Result<(), JournalProblem> {
+/// Checks that this is a journal, and gives it what it lacks where an earlier version made it.
+pub(super) fn upgrade(db: &Connection) -> Result<(), JournalProblem> {
+    if version(db)? == VERSION {
+        return Ok(());
+    }
+    let transaction = Transaction::new_unchecked(db, TransactionBehavior::Immediate)?;
+    // Another process may have done it meanwhile.
+    if version(&transaction)? == 1 {
+        transaction.execute("ALTER TABLE nodes ADD COLUMN sampled_logprobs BLOB", [])?;
+        transaction.execute("UPDATE burnish_journal SET version = ?1", [VERSION])?;
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Checks that this is a journal, and lets one of an earlier version be read as one of this. The file stays as it is.
+pub(super) fn adapt(db: &Connection) -> Result<(), JournalProblem> {
+    if version(db)? == 1 {
+        // A view of this connection alone, which it finds before the table.
+        let view = "CREATE TEMP VIEW nodes AS SELECT *, NULL AS sampled_logprobs FROM main.nodes";
+        db.execute(view, [])?;
+    }
+    Ok(())
+}
+
+/// The version of a journal, one of those that this program reads. Changes nothing, whatever the file is.
+fn version(db: &Connection) -> Result<i64, JournalProblem> {
     let is_ours: bool = db.query_row(
         "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'burnish_journal')",
         [],
@@ -90,8 +117,8 @@ pub(super) fn check(db: &Connection) -> Result<(), JournalProblem> {
     let version: Option<i64> =
         db.query_row("SELECT version FROM burnish_journal", [], |row| row.get(0)).optional()?;
     match version {
-        Some(VERSION) => Ok(()),
-        Some(found) => Err(JournalProblem::Version { found, expected: VERSION }),
+        Some(known @ 1..=VERSION) => Ok(known),
+        Some(found) => Err(JournalProblem::Version { found, newest: VERSION }),
         None => Err(JournalProblem::Foreign),
     }
 }

@@ -47,7 +47,13 @@ fn node(parent: Option<usize>, text: &str, tokens: &[(u32, Source)], sampled: Op
 }
 
 fn sampled(logprobs: &[f32], stop: StopReason) -> Sampled {
-    Sampled { logprobs: logprobs.to_vec(), policy_version: 3, temperature: 0.7, stop }
+    Sampled {
+        model_logprobs: logprobs.to_vec(),
+        sampled_logprobs: None,
+        policy_version: 3,
+        temperature: 0.7,
+        stop,
+    }
 }
 
 /// An episode with a forked trace, an empty one, and something in every optional place.
@@ -58,7 +64,8 @@ fn episode(task: &str, rollout: usize) -> Episode {
     let answer = sampled(&[-0.1, f32::MIN_POSITIVE / 4.0], StopReason::EndToken);
     let policy = [(5, Source::Policy), (6, Source::Policy)];
     forked.push(node(Some(0), "answer", &policy, Some(answer))).unwrap();
-    let cut = sampled(&[-0.0, f32::NEG_INFINITY], StopReason::TokensMax);
+    let mut cut = sampled(&[-0.0, f32::NEG_INFINITY], StopReason::TokensMax);
+    cut.sampled_logprobs = Some(vec![-0.5, -0.0]);
     forked.push(node(Some(0), "other", &policy, Some(cut))).unwrap();
     forked.push(node(None, "", &[], Some(sampled(&[], StopReason::ContextFull)))).unwrap();
     let mut verdict = Verdict::scored("valid", 0.1 + 0.2, true);
@@ -114,13 +121,15 @@ fn a_log_prob_that_is_no_number_keeps_its_bits() {
     let (_dir, _path, mut journal) = new_journal();
     let odd = f32::from_bits(0x7fc0_1234);
     let mut trace = Trace::new();
-    let answer = Some(sampled(&[odd], StopReason::EndToken));
-    trace.push(node(None, "", &[(1, Source::Policy)], answer)).unwrap();
+    let mut answer = sampled(&[odd], StopReason::EndToken);
+    answer.sampled_logprobs = Some(vec![odd]);
+    trace.push(node(None, "", &[(1, Source::Policy)], Some(answer))).unwrap();
     let recorded = Episode { traces: vec![trace], ..episode("a", 0) };
     journal.record_step(1, EpisodeKind::Train, &[task("a")], &[row(0, &recorded)]).unwrap();
     let stored = journal.episodes(1, EpisodeKind::Train).unwrap();
-    let logprobs = &stored[0].episode.traces[0].nodes()[0].sampled.as_ref().unwrap().logprobs;
-    assert_eq!(logprobs[0].to_bits(), odd.to_bits());
+    let sampled = stored[0].episode.traces[0].nodes()[0].sampled.as_ref().unwrap();
+    let drawn = sampled.sampled_logprobs.as_ref().unwrap();
+    assert_eq!([sampled.model_logprobs[0], drawn[0]].map(f32::to_bits), [odd.to_bits(); 2]);
 }
 
 #[test]
@@ -313,11 +322,69 @@ fn a_journal_of_another_version_is_refused() {
     assert!(error.contains("version 99"), "{error}");
 }
 
+/// An episode as version 1 recorded it: without the log-probs with which tokens were drawn.
+fn without_sampled_logprobs(episode: &Episode) -> Episode {
+    let of_trace = |trace: &Trace| {
+        let mut before = Trace::new();
+        for mut node in trace.nodes().iter().cloned() {
+            node.sampled.iter_mut().for_each(|sampled| sampled.sampled_logprobs = None);
+            before.push(node).unwrap();
+        }
+        before
+    };
+    Episode { traces: episode.traces.iter().map(of_trace).collect(), ..episode.clone() }
+}
+
+/// A journal of version 1 with one step, open to its burnish.
+fn first_version() -> (tempfile::TempDir, PathBuf, Journal) {
+    let (dir, path, mut journal) = new_journal();
+    record(&mut journal, 1, EpisodeKind::Train, "a").unwrap();
+    let before = "ALTER TABLE nodes DROP COLUMN sampled_logprobs; UPDATE burnish_journal SET version = 1;";
+    journal.db.execute_batch(before).unwrap();
+    (dir, path, journal)
+}
+
+#[test]
+fn a_journal_without_sampled_log_probs_is_read_as_it_lies() {
+    let (_dir, path, written) = first_version();
+    drop(written);
+    let before = fs::read(&path).unwrap();
+    let journal = Journal::open_to_read(&path).unwrap();
+    let stored = journal.episodes(1, EpisodeKind::Train).unwrap();
+    assert_eq!(stored[0].episode, without_sampled_logprobs(&episode("a", 0)));
+    assert_eq!(journal.tally().unwrap().episodes, 1);
+    drop(journal);
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn a_journal_without_sampled_log_probs_goes_on_with_them() {
+    type Open = fn(&Path) -> Result<Journal, JournalError>;
+    let ways: [Open; 2] = [Journal::open, |path| Ok(Journal::recover(path)?.0)];
+    for open in ways {
+        let (_dir, path, _written) = first_version();
+        // Who read it before reads on.
+        let reader = Journal::open_to_read(&path).unwrap();
+        assert_eq!(reader.episodes(1, EpisodeKind::Train).unwrap().len(), 1);
+        let mut journal = open(&path).unwrap();
+        record(&mut journal, 2, EpisodeKind::Train, "a").unwrap();
+        for journal in [&journal, &reader, &Journal::open(&path).unwrap()] {
+            let of_step = |step| journal.episodes(step, EpisodeKind::Train).unwrap()[0].episode.clone();
+            assert_eq!(of_step(1), without_sampled_logprobs(&episode("a", 0)));
+            assert_eq!(of_step(2), episode("a", 0));
+        }
+        journal.truncate_after(1).unwrap();
+        assert_eq!(journal.steps().unwrap().len(), 1);
+    }
+}
+
 #[test]
 fn damage_is_found_when_it_is_read() {
     let damages = [
         ("UPDATE nodes SET ids = x'000000' WHERE node = 0", "4-byte"),
         ("UPDATE nodes SET sources = x'0000ff' WHERE node = 0", "number 255"),
+        ("UPDATE nodes SET sampled_logprobs = x'0000000000' WHERE node = 2", "4-byte"),
+        ("UPDATE nodes SET sampled_logprobs = x'00000000' WHERE node = 2", "1 sampled log-probs"),
         ("UPDATE nodes SET parent = 9 WHERE node = 1", "node 9"),
         ("UPDATE nodes SET trace = 5", "2 traces"),
         ("UPDATE nodes SET stop = 'tired' WHERE node = 1", "tired"),
@@ -399,14 +466,19 @@ fn any_node(index: usize) -> impl Strategy<Value = Node> {
         [StopReason::EndToken, StopReason::TokensMax, StopReason::ContextFull, StopReason::StopString];
     let answer = (
         prop::collection::vec((any::<u32>(), -20.0f32..0.0), 0..6),
+        // As the model's, with certainty, or something of its own.
+        prop::option::of(prop::sample::select(vec![0.0f32, 0.5])),
         prop::sample::select(stops.to_vec()),
         0..=i64::MAX as u64,
         0.01f32..2.0,
     );
-    let answer = answer.prop_map(|(tokens, stop, policy_version, temperature)| {
-        let logprobs = tokens.iter().map(|(_, logprob)| *logprob).collect();
+    let answer = answer.prop_map(|(tokens, drawn, stop, policy_version, temperature)| {
+        let model_logprobs: Vec<f32> = tokens.iter().map(|(_, logprob)| *logprob).collect();
+        let sampled_logprobs =
+            drawn.map(|share| model_logprobs.iter().map(|logprob| 0.0 - share * logprob.abs()).collect());
         let tokens: Vec<_> = tokens.iter().map(|(id, _)| (*id, Source::Policy)).collect();
-        (tokens, Some(Sampled { logprobs, policy_version, temperature, stop }))
+        let sampled = Sampled { model_logprobs, sampled_logprobs, policy_version, temperature, stop };
+        (tokens, Some(sampled))
     });
     (parent, "\\PC{0,6}", prop_oneof![context, answer])
         .prop_map(|(parent, text, (tokens, sampled))| node(parent, &text, &tokens, sampled))

@@ -198,9 +198,9 @@ fn insert_node(db: &Connection, place: (i64, usize, usize), node: &Node) -> Resu
     let stop = sampled.map(|sampled| codec::name(&sampled.stop)).transpose();
     db.prepare_cached(
         "INSERT INTO nodes (episode, trace, node, parent, text, ids, sources, logprobs, policy_version,
-                            temperature, stop)
+                            temperature, stop, sampled_logprobs)
          VALUES (:episode, :trace, :node, :parent, :text, :ids, :sources, :logprobs, :policy_version,
-                 :temperature, :stop)",
+                 :temperature, :stop, :sampled_logprobs)",
     )?
     .execute(named_params! {
         ":episode": place.0,
@@ -210,10 +210,12 @@ fn insert_node(db: &Connection, place: (i64, usize, usize), node: &Node) -> Resu
         ":text": node.text,
         ":ids": codec::u32_blob(&node.ids),
         ":sources": codec::sources_blob(&node.sources),
-        ":logprobs": sampled.map(|sampled| codec::f32_blob(&sampled.logprobs)),
+        ":logprobs": sampled.map(|sampled| codec::f32_blob(&sampled.model_logprobs)),
         ":policy_version": sampled.map(|sampled| sampled.policy_version),
         ":temperature": sampled.map(|sampled| sampled.temperature),
         ":stop": value(&what, stop)?,
+        ":sampled_logprobs":
+            sampled.and_then(|sampled| sampled.sampled_logprobs.as_deref()).map(codec::sampled_blob),
     })?;
     Ok(())
 }

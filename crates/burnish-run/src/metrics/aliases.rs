@@ -188,7 +188,7 @@ pub const METRICS: &[Metric] = &[
     metric(
         "sampling/sampling_logp_difference/mean",
         "nats",
-        "trainer's minus sampler's log-prob before the first update, absolute, mean",
+        "trainer's minus sampler's log-prob under the model before the first update, absolute, mean; however tokens were drawn",
     ),
     metric("sampling/sampling_logp_difference/max", "nats", "the largest of them"),
     metric(

@@ -77,7 +77,8 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
             ranges.at_least_one("rollout.tasks_per_step", rollout.tasks_per_step)?;
             ranges.at_least_one("rollout.group_size", rollout.group_size)?;
             if !rollout.allow_off_policy {
-                let help = ", or set `rollout.allow_off_policy = true`";
+                let help = ", or set `rollout.allow_off_policy = true`; `loss.correction.behavior = \"sampled\"` and weights \
+                            then make up for the difference";
                 ranges.sampling("rollout", rollout.sampling().check_on_policy(), help)?;
             }
             let fits = train.minibatches <= rollout.tasks_per_step * rollout.group_size;

@@ -115,6 +115,7 @@ const VERL: &[(&str, &[&str])] = &[
     ("actor_rollout_ref.model.path", &["policy.path"]),
     ("actor_rollout_ref.model.target_modules", &["policy.lora.target_modules"]),
     ("actor_rollout_ref.rollout.gpu_memory_utilization", &["rollout.cache_mib"]),
+    ("actor_rollout_ref.rollout.logprobs_mode", &["loss.correction.behavior"]),
     ("actor_rollout_ref.rollout.max_num_seqs", &["rollout.batch_max"]),
     ("actor_rollout_ref.rollout.multi_turn.max_assistant_turns", &["rollout.turns_max"]),
     ("actor_rollout_ref.rollout.n", &["rollout.group_size"]),
@@ -275,7 +276,7 @@ mod tests {
     }
 
     /// What a recipe leaves out where nothing is said.
-    const OPTIONAL: [&str; 2] = ["policy.chat_template", "reward.weights"];
+    const OPTIONAL: [&str; 3] = ["loss.correction.behavior", "policy.chat_template", "reward.weights"];
 
     /// What a page says of each name, from all its rows.
     fn page(name: &str) -> BTreeMap<String, BTreeSet<String>> {

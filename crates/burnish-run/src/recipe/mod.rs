@@ -287,7 +287,8 @@ impl Recipe {
     fn setup<'a>(&self, loss: &'a LossConfig, advantage: &'a AdvantageConfig) -> Setup<'a> {
         let rollout = &self.rollout;
         let (policy_lag, drops_ties) = (rollout.policy_lag, rollout.dynamic_sampling.is_on());
-        Setup { policy_lag, drops_ties, ..Setup::on_policy(loss, advantage) }
+        let alters_sampling = rollout.sampling().check_on_policy().is_err();
+        Setup { policy_lag, drops_ties, alters_sampling, ..Setup::on_policy(loss, advantage) }
     }
 
     /// The recipe as TOML, complete with defaults: what a run directory keeps.

@@ -36,7 +36,7 @@ pub struct RolloutSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grammar: Option<Grammar>,
     /// Lets GRPO train on answers that penalties, `min_tokens` or a grammar made others than the policy's own. Nothing
-    /// corrects for the difference.
+    /// corrects for the difference unless `loss.correction` does, with `behavior = "sampled"`.
     pub allow_off_policy: bool,
     /// Most answers in one episode.
     pub turns_max: usize,

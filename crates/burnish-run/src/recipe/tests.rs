@@ -182,6 +182,41 @@ fn settings_that_contradict_each_other_are_refused_by_key() {
 }
 
 #[test]
+fn what_penalties_change_is_corrected_for_where_a_recipe_says_so() {
+    let penalty = "rollout.repetition_penalty=1.2";
+    let error = read(SMALL, &[penalty]).unwrap_err();
+    for way_out in ["`rollout.allow_off_policy = true`", "`loss.correction.behavior = \"sampled\"`"] {
+        assert!(error.contains(way_out), "{error}");
+    }
+    let (allowed, sampled) = ("rollout.allow_off_policy=true", "loss.correction.behavior=sampled");
+    let weight = "loss.correction.weight.level=token";
+    let recipe = read(SMALL, &[penalty, allowed, sampled, weight]).unwrap();
+    assert!(recipe.to_toml().unwrap().contains("behavior = \"sampled\""));
+    for (wrong, rule) in [
+        (&[penalty, allowed, sampled][..], "sampled-behavior-unread"),
+        (&[sampled, weight], "sampled-behavior-unaltered"),
+    ] {
+        let error = read(SMALL, wrong).unwrap_err();
+        assert!(error.contains("`loss.correction.behavior`") && error.contains(rule), "{error}");
+    }
+}
+
+#[test]
+fn a_recipe_with_the_earlier_name_of_a_proximal_policy_is_the_same_recipe() {
+    let now = read(SMALL, &[]).unwrap();
+    let earlier = read(SMALL, &["loss.correction.proximal=behavior"]).unwrap();
+    assert_eq!(earlier, now);
+    let text = now.to_toml().unwrap();
+    assert_eq!(earlier.to_toml().unwrap(), text);
+    // What came later is not written where it says nothing, so that hashes stay.
+    assert!(!text.contains("behavior") && !text.contains("proximal"), "{text}");
+    let table = "[loss.correction]\n";
+    let stored = text.replacen(table, &format!("{table}proximal = \"behavior\"\n"), 1);
+    assert_ne!(stored, text);
+    assert_eq!(read(&stored, &[]).unwrap(), now);
+}
+
+#[test]
 fn every_key_of_grpo_is_shown_with_its_default() {
     let text = read(SMALL, &[]).unwrap().to_toml().unwrap();
     for line in [

@@ -8,7 +8,8 @@ fn sample(prompt: &[u32], answer: &[u32]) -> Sample {
     let tokens = ids.len();
     Sample {
         loss_mask: (0..tokens).map(|at| at > 0 && at >= prompt.len()).collect(),
-        behavior: vec![0.0; tokens],
+        model_logprobs: vec![0.0; tokens],
+        sampled_logprobs: vec![0.0; tokens],
         temperatures: ids.iter().map(|id| 1.0 + *id as f32).collect(),
         advantages: vec![0.0; tokens],
         ids,

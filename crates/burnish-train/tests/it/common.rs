@@ -50,11 +50,14 @@ pub(crate) fn random_sample(prompt: &[u32], tail: usize, random: &mut Stream) ->
     let mut ids = prompt.to_vec();
     ids.extend((0..tail).map(|_| random.below(u64::from(VOCAB)) as u32));
     let tokens = ids.len();
-    let mut logprobs = |spread: f64| (0..tokens).map(|_| (-3.0 + spread * random.normal()) as f32).collect();
-    let (behavior, proximal, reference) = (logprobs(0.3), logprobs(0.3), logprobs(0.3));
+    let mut logprobs =
+        |spread: f64| -> Vec<f32> { (0..tokens).map(|_| (-3.0 + spread * random.normal()) as f32).collect() };
+    let (model_logprobs, proximal, reference) = (logprobs(0.3), logprobs(0.3), logprobs(0.3));
     Sample {
         ids,
-        behavior,
+        // As after filters that left about half of the mass.
+        sampled_logprobs: model_logprobs.iter().map(|logprob| logprob + 0.7).collect(),
+        model_logprobs,
         proximal: Proximal::Known(proximal),
         teacher: None,
         target: None,

@@ -150,7 +150,8 @@ fn tokens_that_are_not_scored_never_matter_beyond_being_read() {
             if sample.loss_mask[at] {
                 continue;
             }
-            sample.behavior[at] = f32::NAN;
+            sample.model_logprobs[at] = f32::NAN;
+            sample.sampled_logprobs[at] = f32::NAN;
             sample.advantages[at] = f32::INFINITY;
             sample.temperatures[at] = 0.0;
             sample.reference.as_mut().unwrap()[at] = 1e30;
@@ -208,16 +209,16 @@ fn a_score_is_the_log_probability_that_the_objective_sees() {
 }
 
 #[test]
-fn where_no_proximal_log_probs_are_given_those_of_sampling_stand_in() {
+fn where_no_proximal_log_probs_are_given_the_models_of_sampling_stand_in() {
     let model = qwen3();
     let with = |proximal: Proximal| {
         let sample = random_sample(&[1, 2, 3], 9, &mut Stream::new(8));
         gradient(&model, &[Sample { proximal, ..sample }], &EveryStream, 64)
     };
-    let behavior = random_sample(&[1, 2, 3], 9, &mut Stream::new(8)).behavior;
-    assert_eq!(with(Proximal::Behavior), with(Proximal::Known(behavior.clone())));
-    let moved = behavior.iter().map(|value| value - 0.1).collect();
-    assert_ne!(with(Proximal::Behavior), with(Proximal::Known(moved)));
+    let then = random_sample(&[1, 2, 3], 9, &mut Stream::new(8)).model_logprobs;
+    assert_eq!(with(Proximal::Sampling), with(Proximal::Known(then.clone())));
+    let moved = then.iter().map(|value| value - 0.1).collect();
+    assert_ne!(with(Proximal::Sampling), with(Proximal::Known(moved)));
 }
 
 #[test]
@@ -228,8 +229,8 @@ fn a_proximal_policy_between_two_is_at_its_share_of_the_way_to_the_policy_of_the
     let with =
         |proximal: Proximal| gradient(&model, &[Sample { proximal, ..sample.clone() }], &EveryStream, 64);
     let shares: Vec<f32> = (0..sample.ids.len()).map(|at| [0.0, 0.25, 1.0][at % 3]).collect();
-    let behavior = &sample.behavior;
-    let between = |at: usize| behavior[at] + shares[at] * (policy[at] - behavior[at]);
+    let then = &sample.model_logprobs;
+    let between = |at: usize| then[at] + shares[at] * (policy[at] - then[at]);
     let known = (0..sample.ids.len()).map(between).collect();
     let ((found, slope), (expected, expected_slope)) =
         (with(Proximal::Between(shares.clone())), with(Proximal::Known(known)));
@@ -241,7 +242,7 @@ fn a_proximal_policy_between_two_is_at_its_share_of_the_way_to_the_policy_of_the
     );
     assert!(relative_distance(&slope, &expected_slope) < 1e-5, "a constant of the derivative");
     assert_ne!(with(Proximal::Between(vec![0.5; shares.len()])).0.loss, found.loss);
-    assert_eq!(with(Proximal::Between(vec![0.0; shares.len()])), with(Proximal::Behavior));
+    assert_eq!(with(Proximal::Between(vec![0.0; shares.len()])), with(Proximal::Sampling));
 }
 
 fn gradient_in(model: &Model, batch: &[Sample], config: PassConfig) -> Vec<f32> {

@@ -7,6 +7,7 @@
 )]
 
 mod adamw;
+mod behavior;
 mod checkpoint;
 mod common;
 mod gate;

@@ -65,10 +65,10 @@ fn a_sample_that_fits_neither_model_nor_objective_is_named() {
         refused(
             &GOOD,
             &changed(|sample| {
-                sample.behavior.pop();
+                sample.sampled_logprobs.pop();
             })
         ),
-        TrainError::Sample { sample: 2, source: SampleError::Length { stream: "behavior", .. } }
+        TrainError::Sample { sample: 2, source: SampleError::Length { stream: "sampled_logprobs", .. } }
     ));
     assert_eq!(
         refused(&Fixed { surplus: 1, ..GOOD }, &random_batch(0)[..1]),
@@ -84,7 +84,8 @@ fn a_sample_longer_than_the_context_window_is_refused() {
     let long = Sample {
         ids: vec![1; 70],
         loss_mask: (0..70).map(|at| at == 69).collect(),
-        behavior: vec![0.0; 70],
+        model_logprobs: vec![0.0; 70],
+        sampled_logprobs: vec![0.0; 70],
         temperatures: vec![1.0; 70],
         advantages: vec![1.0; 70],
         ..Sample::default()
@@ -118,7 +119,8 @@ fn a_minibatch_without_scored_tokens_has_gradient_zero() {
     let batch = [Sample {
         loss_mask: vec![false; 3],
         ids: vec![1; 3],
-        behavior: vec![0.0; 3],
+        model_logprobs: vec![0.0; 3],
+        sampled_logprobs: vec![0.0; 3],
         temperatures: vec![1.0; 3],
         advantages: vec![0.0; 3],
         ..Sample::default()
