@@ -53,7 +53,7 @@ pub enum Decision {
 pub struct Probe {
     /// What is read behind the answer so far; at least one id.
     pub ids: Vec<u32>,
-    /// How its tokens are chosen, and how many.
+    /// How its tokens are chosen, and how many. What is for answers alone (`stop`, `min_tokens`, `grammar`, `logprobs`) is refused.
     pub sampling: Sampling,
     /// The token at position `i` is chosen with `rng::uniform(seed, i)`.
     pub seed: u64,

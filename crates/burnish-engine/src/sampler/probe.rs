@@ -1,5 +1,6 @@
 //! Side answers: what the model says to a question behind an answer that goes on without it.
 
+use burnish_core::Sampling;
 use burnish_tensor::Workers;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -52,6 +53,13 @@ impl Sampler {
 
     fn check_probe(&self, asking: &Sequence, probe: &Probe) -> Result<(), String> {
         probe.sampling.check().map_err(|error| format!("its probe: {error}"))?;
+        let Sampling { stop, min_tokens, grammar, logprobs, .. } = &probe.sampling;
+        if !stop.is_empty() || *min_tokens > 0 || grammar.is_some() || logprobs.is_some() {
+            return Err(
+                "its probe asks for `stop`, `min_tokens`, `grammar` or `logprobs`, which are for answers"
+                    .into(),
+            );
+        }
         if probe.ids.is_empty() {
             return Err("its probe reads nothing; give it at least one id".into());
         }
