@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
 
+use serde_json::{Value, json};
 use tokenizers::models::bpe::{BPE, BpeTrainer};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{AddedToken, TokenizerBuilder};
@@ -83,6 +84,23 @@ impl Tokenizer {
         train(texts, vocab_size, special_tokens)
             .and_then(|json| Ok(Tokenizer::from_json(json)?))
             .map_err(|error| ModelError::Training(error.to_string()))
+    }
+
+    /// The same, with these of its added tokens as text: who leaves special tokens out of an answer, as servers do, leaves them in. So
+    /// are `<think>` and `</think>` in Qwen3's tokenizer.
+    ///
+    /// # Errors
+    /// Names the first that is no added token.
+    pub fn with_text_tokens(&self, tokens: &[&str]) -> Result<Self, ModelError> {
+        let failed = |problem: String| ModelError::Training(problem);
+        let mut json: Value = serde_json::from_str(&self.json).map_err(|error| failed(error.to_string()))?;
+        for token in tokens {
+            let mut added = json["added_tokens"].as_array_mut().into_iter().flatten();
+            let found = added.find(|added| added["content"].as_str() == Some(token));
+            found.ok_or_else(|| failed(format!("`{token}` is no added token")))?["special"] = json!(false);
+        }
+        let text = serde_json::to_string_pretty(&json).map_err(|error| failed(error.to_string()))?;
+        Tokenizer::from_json(text).map_err(failed)
     }
 
     /// The ids of a text.
@@ -245,6 +263,21 @@ mod tests {
         assert_eq!((ids[0], ids[ids.len() - 1]), (0, 1));
         assert_eq!(TRAINED.decode(&ids, false).unwrap(), "<|im_start|>the<|im_end|>");
         assert_eq!(TRAINED.decode(&ids, true).unwrap(), "the");
+    }
+
+    #[test]
+    fn a_text_token_is_one_token_and_stays_where_special_ones_are_left_out() {
+        let special = ["<|im_start|>", "<|im_end|>", "<think>"];
+        let all = Tokenizer::train_bpe(&TEXTS, 300, &special).unwrap();
+        let some = all.with_text_tokens(&["<think>"]).unwrap();
+        let text = "<|im_start|><think>the<|im_end|>";
+        let ids = some.encode(text).unwrap();
+        assert_eq!((&ids, ids[1]), (&all.encode(text).unwrap(), 2));
+        assert_eq!(all.decode(&ids, true).unwrap(), "the");
+        assert_eq!(some.decode(&ids, true).unwrap(), "<think>the");
+        assert_eq!(some.decode(&ids, false).unwrap(), text);
+        let error = some.with_text_tokens(&["</think>"]).unwrap_err().to_string();
+        assert!(error.contains("`</think>` is no added token"), "{error}");
     }
 
     #[test]

@@ -86,6 +86,7 @@ impl LoadedPolicy {
     /// If there are no texts, or the sizes do not fit each other.
     pub fn create(shape: &ModelShape, texts: &[String], run_seed: u64) -> Result<Self, RunError> {
         let tokenizer = Tokenizer::train_bpe(texts, shape.vocab_size, SPECIAL_TOKENS)?;
+        let tokenizer = tokenizer.with_text_tokens(THINKING)?;
         let chat = Chat::new(tokenizer, ChatTemplate::chatml()?, &[END], PAD)?;
         let config = ModelConfig::new(shape)
             .map_err(|error| RunError::Refused(format!("policy.new makes no model: {error}")))?;
@@ -141,4 +142,6 @@ pub(crate) fn named_template(file: Option<&Path>) -> Result<Option<ChatTemplate>
 
 const PAD: &str = "<|endoftext|>";
 const END: &str = "<|im_end|>";
-const SPECIAL_TOKENS: &[&str] = &[PAD, "<|im_start|>", END, "<think>", "</think>"];
+const SPECIAL_TOKENS: &[&str] = &[PAD, "<|im_start|>", END, THINKING[0], THINKING[1]];
+/// One token each, but part of what is said.
+const THINKING: &[&str] = &["<think>", "</think>"];
