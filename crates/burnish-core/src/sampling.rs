@@ -52,7 +52,7 @@ pub struct Sampling {
     #[serde(default)]
     pub ignore_eos: bool,
     /// Report each token's rank and this many of the likeliest ids with their log-probs; see
-    /// [`TokenLogprobs`].
+    /// [`TokenLogprobs`](crate::TokenLogprobs).
     #[serde(default)]
     pub logprobs: Option<usize>,
     /// What the text of the answer is held to.
