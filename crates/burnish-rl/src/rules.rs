@@ -295,6 +295,7 @@ fn looks_at_behavior(loss: &dyn TokenLoss) -> bool {
 
 /// The same of an objective with all that stands around it.
 fn reads_behavior(objective: &dyn Objective) -> bool {
+    let pair = 0..2;
     let said = |behavior: f64| {
         let (behavior, same) = ([behavior; 2], [-1.0; 2]);
         let unmarked = Streams {
@@ -307,7 +308,7 @@ fn reads_behavior(objective: &dyn Objective) -> bool {
             advantage: &[1.0, -1.0],
             loss_mask: &[true; 2],
             sequences: &[0..1, 1..2],
-            groups: &[0..2],
+            groups: std::slice::from_ref(&pair),
             directions: &[],
             marks: &[],
         };
