@@ -15,6 +15,7 @@ pub mod json;
 mod message;
 pub mod names;
 mod policy;
+mod record;
 pub mod rng;
 mod sampling;
 mod script;
@@ -28,6 +29,7 @@ pub use message::{FunctionCall, Message, Role, ToolCall, ToolSpec};
 pub use policy::{
     Abilities, Answered, Policy, PolicyError, TokenLogprobs, Turn, TurnId, TurnOutput, answer_all,
 };
+pub use record::{Contact, Fork, Place, Record, RecordedTurn, Repeating, Told};
 pub use sampling::{Grammar, LOGPROBS_MAX, Sampling, SamplingError};
 pub use script::{Said, Script};
 pub use task::{Task, TaskId};

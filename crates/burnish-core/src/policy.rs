@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Message, Sampling, SamplingError, StopReason, ToolSpec, Trace};
 
 /// What a policy thought of one token that it sampled. Log-probs are in nats.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TokenLogprobs {
     /// How many ids are at least as likely as the token, itself included: 1 is the likeliest.
     pub rank: usize,
@@ -185,6 +187,11 @@ pub trait Policy {
 
     /// The same, of at least one turn: empty only where none is under way.
     fn wait(&mut self) -> Vec<Answered>;
+
+    /// Do turns go on by themselves, so that polling does none of their work?
+    fn is_remote(&self) -> bool {
+        false
+    }
 
     /// Gives a turn up: it does not come back. Whether it was under way.
     fn cancel(&mut self, id: TurnId) -> bool;

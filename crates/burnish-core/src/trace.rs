@@ -191,6 +191,12 @@ impl Trace {
         Ok(id)
     }
 
+    /// The trace as it was with its first `nodes` nodes, standing at `head`; `None` if it has never been so.
+    pub fn before(&self, nodes: usize, head: Option<NodeId>) -> Option<Trace> {
+        let is_inside = head.is_none_or(|NodeId(head)| head < nodes);
+        (is_inside && nodes <= self.nodes.len()).then(|| Trace { nodes: self.nodes[..nodes].to_vec(), head })
+    }
+
     /// The path from the root to `node`, root first.
     pub fn path(&self, node: NodeId) -> Vec<NodeId> {
         let mut path: Vec<NodeId> =

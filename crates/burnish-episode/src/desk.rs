@@ -1,0 +1,184 @@
+//! What a function, its handles and whoever runs it share: questions on their way out, answers on their way in.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use burnish_core::rng::Address;
+use burnish_core::{Contact, Fork, Place, PolicyError, Record, Told, Trace, Turn, TurnOutput};
+
+use crate::handle::ContactError;
+use crate::outside::Job;
+
+/// What a function asks for that it can't be told at once.
+pub(crate) enum Question {
+    Turn { policy: Arc<str>, turn: Box<Turn> },
+    Work(Job),
+    Wait(Duration),
+}
+
+/// What came of a question.
+pub(crate) enum Arrived {
+    Turn(Trace, Result<TurnOutput, PolicyError>),
+    /// What the work returned, or why it did not return.
+    Work(Result<Box<dyn Any + Send>, String>),
+    Time,
+}
+
+/// One episode's desk.
+pub(crate) struct Desk {
+    pub(crate) address: Address,
+    /// What an earlier run of the function was told, and where its traces came to.
+    known: BTreeMap<Place, Contact>,
+    known_traces: BTreeMap<Place, Trace>,
+    /// What is told in this run.
+    record: BTreeMap<Place, Contact>,
+    pub(crate) traces: BTreeMap<Place, Trace>,
+    counts: BTreeMap<Vec<Fork>, u32>,
+    pub(crate) outbox: Vec<(Place, Question)>,
+    pub(crate) given_up: Vec<Place>,
+    pub(crate) arrived: BTreeMap<Place, Arrived>,
+}
+
+pub(crate) type Shared = Rc<RefCell<Desk>>;
+
+impl Desk {
+    pub(crate) fn new(address: Address, record: Record, traces: Vec<Trace>) -> Self {
+        Desk {
+            address,
+            known: record.contacts.into_iter().map(|contact| (contact.at.clone(), contact)).collect(),
+            known_traces: record.agents.into_iter().zip(traces).collect(),
+            record: BTreeMap::new(),
+            traces: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            outbox: Vec::new(),
+            given_up: Vec::new(),
+            arrived: BTreeMap::new(),
+        }
+    }
+
+    /// The next place of a branch.
+    pub(crate) fn place(&mut self, branch: &[Fork]) -> Place {
+        let number = match self.counts.get_mut(branch) {
+            Some(count) => {
+                *count += 1;
+                *count
+            }
+            None => {
+                self.counts.insert(branch.to_vec(), 0);
+                0
+            }
+        };
+        Place { branch: branch.to_vec(), number }
+    }
+
+    /// What is known of the contact at `place`. It stands on the record from now on, begun if not answered.
+    ///
+    /// # Errors
+    /// If something else was asked there.
+    pub(crate) fn begin(&mut self, place: &Place, question: String) -> Result<Before, ContactError> {
+        let (before, contact) = match self.known.remove(place) {
+            None => (Before::New, Contact { at: place.clone(), question, answer: None }),
+            Some(known) if known.question != question => {
+                return Err(ContactError::unlike(place, "something else was asked there"));
+            }
+            Some(known) => match known.answer.clone() {
+                None => (Before::Begun, known),
+                Some(answer) => (Before::Answered(answer), known),
+            },
+        };
+        self.record.insert(place.clone(), contact);
+        Ok(before)
+    }
+
+    /// Puts an answer on the record.
+    pub(crate) fn note(&mut self, place: &Place, answer: Told) {
+        if let Some(contact) = self.record.get_mut(place) {
+            contact.answer = Some(answer);
+        }
+    }
+
+    /// The trace of `agent` as it was after a turn of an earlier run.
+    pub(crate) fn known_trace(&self, agent: &Place, nodes: usize, head: Option<usize>) -> Option<Trace> {
+        let head = head.map(burnish_core::NodeId);
+        match self.known_traces.get(agent) {
+            Some(trace) => trace.before(nodes, head),
+            None => (nodes == 0 && head.is_none()).then(Trace::new),
+        }
+    }
+
+    /// What is known below `branch` is what came of branches that lost a race: the function does not go there again.
+    pub(crate) fn keep_below(&mut self, branch: &[Fork]) {
+        let below = |place: &Place| place.branch.starts_with(branch);
+        let lost: Vec<Place> = self.known.keys().filter(|place| below(place)).cloned().collect();
+        for place in lost {
+            self.record.extend(self.known.remove(&place).map(|contact| (place, contact)));
+        }
+        let traces = self.known_traces.iter().filter(|(place, _)| below(place));
+        for (place, trace) in traces {
+            self.traces.entry(place.clone()).or_insert_with(|| trace.clone());
+        }
+    }
+
+    /// What the function leaves when it is over.
+    ///
+    /// # Errors
+    /// If the earlier run went on.
+    pub(crate) fn close(&mut self) -> Result<(Record, Vec<Trace>), ContactError> {
+        if let Some((place, _)) = self.known.first_key_value() {
+            return Err(ContactError::unlike(place, "the record goes on, and the episode is over"));
+        }
+        let (agents, traces) = std::mem::take(&mut self.traces).into_iter().unzip();
+        let contacts = std::mem::take(&mut self.record).into_values().collect();
+        Ok((Record { agents, contacts }, traces))
+    }
+}
+
+/// What an earlier run knew of a contact.
+pub(crate) enum Before {
+    New,
+    Begun,
+    Answered(Told),
+}
+
+/// Waits for the answer at a place. Dropped before it is there, it gives the question up.
+pub(crate) struct Waiting {
+    desk: Shared,
+    place: Option<Place>,
+}
+
+impl Waiting {
+    /// Asks.
+    pub(crate) fn ask(desk: &Shared, place: &Place, question: Question) -> Self {
+        desk.borrow_mut().outbox.push((place.clone(), question));
+        Waiting { desk: Rc::clone(desk), place: Some(place.clone()) }
+    }
+}
+
+impl Future for Waiting {
+    type Output = Arrived;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Arrived> {
+        let arrived = self.place.as_ref().and_then(|place| self.desk.borrow_mut().arrived.remove(place));
+        match arrived {
+            Some(arrived) => {
+                self.place = None;
+                Poll::Ready(arrived)
+            }
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            self.desk.borrow_mut().given_up.push(place);
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! How a function touches the world.
+
+use std::any::Any;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use burnish_core::digest::Rule;
+use burnish_core::rng::{self, Address, Purpose};
+use burnish_core::{
+    Fork, Message, Place, PolicyError, RecordedTurn, Repeating, Sampling, Told, ToolSpec, Trace, Turn,
+    TurnOutput,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::desk::{Arrived, Before, Question, Shared, Waiting};
+use crate::outside::Job;
+
+/// Why a contact came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ContactError {
+    /// The policy could not answer.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The record is not one of this function.
+    #[error("the record does not fit the episode: at {place}, {problem}")]
+    Unlike {
+        /// Where.
+        place: Place,
+        /// What differs.
+        problem: String,
+    },
+    /// What was done again came to something else.
+    #[error("{what} was done again at {place} and came to something else")]
+    Lost {
+        /// Where.
+        place: Place,
+        /// What.
+        what: String,
+    },
+    /// It may not be done again, and nobody knows whether it was done.
+    #[error("{what} was begun at {place}, may not be repeated, and nobody knows what came of it")]
+    Unfinished {
+        /// Where.
+        place: Place,
+        /// What.
+        what: String,
+    },
+    /// The work panicked, or its answer is no JSON.
+    #[error("{what} failed: {problem}")]
+    Failed {
+        /// What.
+        what: String,
+        /// What it said.
+        problem: String,
+    },
+}
+
+impl ContactError {
+    pub(crate) fn unlike(place: &Place, problem: impl Into<String>) -> Self {
+        ContactError::Unlike { place: place.clone(), problem: problem.into() }
+    }
+}
+
+/// One who takes turns in an episode, with a trace of its own.
+#[derive(Debug, Clone)]
+pub struct Agent {
+    place: Place,
+    /// Who answers: a name of the [`Cast`](crate::Cast).
+    policy: Arc<str>,
+}
+
+/// What a turn is asked with, beside the trace.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// The whole conversation so far.
+    pub messages: Arc<Vec<Message>>,
+    /// Tools that may be called.
+    pub tools: Arc<Vec<ToolSpec>>,
+    /// What the answer begins with.
+    pub prefix: String,
+    /// How to choose tokens.
+    pub sampling: Arc<Sampling>,
+    /// Which turn of the agent this is, from 0: decides the seed, and nothing else.
+    pub turn: u64,
+}
+
+/// The digest of this stands for a turn's question. What the trace holds follows from the turns before.
+#[derive(Serialize)]
+struct TurnQuestion<'a> {
+    policy: &'a str,
+    messages: &'a [Message],
+    tools: &'a [ToolSpec],
+    prefix: &'a str,
+    sampling: &'a Sampling,
+    seed: u64,
+}
+
+/// A piece of work, for the record and for whoever does it.
+#[derive(Debug, Clone, Copy)]
+pub struct Work<'a, Q: ?Sized> {
+    /// In a word or two (`the call of transfer`).
+    pub what: &'a str,
+    /// All that decides what comes of it.
+    pub question: &'a Q,
+    /// What doing it again means.
+    pub repeating: Repeating,
+    /// Is it done beside everything else? Else the function waits for it with all others.
+    pub is_slow: bool,
+}
+
+/// An episode's hold on the world, in one branch of it.
+pub struct Handle {
+    desk: Shared,
+    branch: Vec<Fork>,
+}
+
+impl Handle {
+    pub(crate) fn new(desk: &Shared) -> Self {
+        Handle { desk: Rc::clone(desk), branch: Vec::new() }
+    }
+
+    /// Where the run is; its turn and its purpose are set where a seed is needed.
+    pub fn address(&self) -> Address {
+        self.desk.borrow().address
+    }
+
+    /// The branch `at` below this one, which counts its contacts by itself.
+    pub fn branch(&self, at: u32) -> Handle {
+        self.below([Fork::Named(at)])
+    }
+
+    fn below<const N: usize>(&self, forks: [Fork; N]) -> Handle {
+        let branch = self.branch.iter().copied().chain(forks).collect();
+        Handle { desk: Rc::clone(&self.desk), branch }
+    }
+
+    fn place(&self) -> Place {
+        self.desk.borrow_mut().place(&self.branch)
+    }
+
+    /// The seed of one turn of an agent.
+    pub fn seed(&self, agent: &Agent, turn: u64) -> u64 {
+        let root = Address { turn, purpose: Purpose::Sample, ..self.address() }.seed();
+        let forks = agent.place.branch.iter().chain(&self.branch).map(|fork| match *fork {
+            Fork::Named(branch) => u64::from(branch),
+            Fork::Opened(number) => 1 << 32 | u64::from(number),
+        });
+        // The first agent of the root has the address's own seed.
+        let who = (agent.place.number > 0).then_some(1 << 33 | u64::from(agent.place.number));
+        forks.chain(who).fold(root, |seed, fork| rng::bits(seed, fork + 1))
+    }
+
+    /// One more agent, who answers by the policy of that name and goes on from `trace`.
+    pub fn agent(&self, policy: &Arc<str>, trace: Trace) -> Agent {
+        let place = self.place();
+        self.desk.borrow_mut().traces.insert(place.clone(), trace);
+        Agent { place, policy: Arc::clone(policy) }
+    }
+
+    /// Samples a turn of an agent, which extends its trace.
+    ///
+    /// # Errors
+    /// If the policy can't answer, or the record is another function's.
+    pub async fn sample(&self, agent: &Agent, ask: Ask) -> Result<TurnOutput, ContactError> {
+        let place = self.place();
+        let Ask { messages, tools, prefix, sampling, turn } = ask;
+        let seed = self.seed(agent, turn);
+        let question = TurnQuestion {
+            policy: &agent.policy,
+            messages: &messages,
+            tools: &tools,
+            prefix: &prefix,
+            sampling: &sampling,
+            seed,
+        };
+        let question = digest("a turn", &question)?;
+        let before = self.desk.borrow_mut().begin(&place, question)?;
+        if let Before::Answered(told) = before {
+            return self.told_again(&place, agent, told);
+        }
+        let trace = {
+            let mut desk = self.desk.borrow_mut();
+            let trace = desk.traces.remove(&agent.place).unwrap_or_default();
+            if !self.branch.is_empty() {
+                // A branch may lose a race while its turn is under way, and what was said before stays.
+                desk.traces.insert(agent.place.clone(), trace.clone());
+            }
+            trace
+        };
+        let turn = Box::new(Turn { trace, messages, tools, prefix, sampling, seed });
+        let question = Question::Turn { policy: Arc::clone(&agent.policy), turn };
+        let Arrived::Turn(trace, result) = Waiting::ask(&self.desk, &place, question).await else {
+            return Err(ContactError::unlike(&place, "what came is no turn"));
+        };
+        let mut desk = self.desk.borrow_mut();
+        match &result {
+            Ok(output) => desk.note(&place, recorded(&trace, output)),
+            Err(PolicyError::PromptTooLong { tokens, tokens_max }) => {
+                desk.note(&place, Told::TooLong { tokens: *tokens, tokens_max: *tokens_max });
+            }
+            // What failed is asked again.
+            Err(_) => {}
+        }
+        desk.traces.insert(agent.place.clone(), trace);
+        Ok(result?)
+    }
+
+    /// A turn from the record: the trace goes back to where it stood then.
+    fn told_again(&self, place: &Place, agent: &Agent, told: Told) -> Result<TurnOutput, ContactError> {
+        match told {
+            Told::Turn(RecordedTurn { nodes, head, message, stop, malformed: _, logprobs }) => {
+                let mut desk = self.desk.borrow_mut();
+                let trace = desk.known_trace(&agent.place, nodes, head);
+                let trace = trace.ok_or_else(|| {
+                    ContactError::unlike(place, format!("its trace has {nodes} nodes, and less is there"))
+                })?;
+                desk.traces.insert(agent.place.clone(), trace);
+                Ok(TurnOutput { message, stop, logprobs })
+            }
+            Told::TooLong { tokens, tokens_max } => {
+                Err(PolicyError::PromptTooLong { tokens, tokens_max }.into())
+            }
+            Told::Value(_) => {
+                Err(ContactError::unlike(place, "a turn was asked for, and its answer is none"))
+            }
+        }
+    }
+
+    /// Does a piece of work on `state` and gives the state back with what came of it. The work is told the key under which
+    /// it is done: the same where it is done again.
+    ///
+    /// # Errors
+    /// If it can't be repeated, came to something else when it was, or failed; if the record is another function's.
+    pub async fn work<Q, S, T>(
+        &self,
+        work: Work<'_, Q>,
+        mut state: S,
+        how: impl FnOnce(&mut S, &str) -> T + Send + 'static,
+    ) -> Result<(S, T), ContactError>
+    where
+        Q: Serialize + ?Sized,
+        S: Send + 'static,
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let place = self.place();
+        let Work { what, question, repeating, is_slow } = work;
+        let before = self.desk.borrow_mut().begin(&place, digest(what, question)?)?;
+        let known = match before {
+            Before::New => None,
+            Before::Begun if repeating == Repeating::Outside => {
+                return Err(ContactError::Unfinished { place, what: what.to_owned() });
+            }
+            Before::Begun => None,
+            Before::Answered(Told::Value(value)) => Some(value),
+            Before::Answered(_) => return Err(ContactError::unlike(&place, format!("{what} was no turn"))),
+        };
+        if let (Some(value), Repeating::Repeatable | Repeating::Outside) = (&known, repeating) {
+            let told = serde_json::from_value(value.clone());
+            let told = told.map_err(|error| ContactError::unlike(&place, format!("{what}: {error}")))?;
+            return Ok((state, told));
+        }
+        let key = self.key(&place);
+        let told = if is_slow {
+            let job: Job = Box::new(move || {
+                let told = how(&mut state, &key);
+                Box::new((state, told)) as Box<dyn Any + Send>
+            });
+            let failed = |problem: String| ContactError::Failed { what: what.to_owned(), problem };
+            let Arrived::Work(done) = Waiting::ask(&self.desk, &place, Question::Work(job)).await else {
+                return Err(ContactError::unlike(&place, "what came is not what was begun"));
+            };
+            let done = done.map_err(failed)?.downcast::<(S, T)>();
+            let (given_back, told) = *done.map_err(|_| failed("it returned something else".into()))?;
+            state = given_back;
+            told
+        } else {
+            how(&mut state, &key)
+        };
+        let value = serde_json::to_value(&told)
+            .map_err(|error| ContactError::Failed { what: what.to_owned(), problem: error.to_string() })?;
+        if known.is_some_and(|known| known != value) {
+            return Err(ContactError::Lost { place, what: what.to_owned() });
+        }
+        self.desk.borrow_mut().note(&place, Told::Value(value));
+        Ok((state, told))
+    }
+
+    /// The name of what is done at a place, unlike any other of any run with another seed.
+    fn key(&self, place: &Place) -> String {
+        let Address { run, stage, step, task, rollout, .. } = self.address();
+        format!("{run:x}-{stage:x}-{step}-{task}-{rollout}/{place}")
+    }
+
+    /// Lets time go by.
+    ///
+    /// # Errors
+    /// If the record is another function's.
+    pub async fn wait(&self, time: Duration) -> Result<(), ContactError> {
+        let place = self.place();
+        let question = digest("a wait", &time)?;
+        let before = self.desk.borrow_mut().begin(&place, question)?;
+        if !matches!(before, Before::Answered(_)) {
+            Waiting::ask(&self.desk, &place, Question::Wait(time)).await;
+            self.desk.borrow_mut().note(&place, Told::Value(serde_json::Value::Null));
+        }
+        Ok(())
+    }
+
+    /// Goes on in `count` branches at once, and gives what comes of them in their order.
+    pub async fn all<T, F: Future<Output = T>>(
+        &self,
+        count: u32,
+        branch: impl Fn(u32, Handle) -> F,
+    ) -> Vec<T> {
+        let number = self.place().number;
+        let open = |at| Box::pin(branch(at, self.below([Fork::Opened(number), Fork::Named(at)])));
+        let mut open: Vec<_> = (0..count).map(|at| Some(open(at))).collect();
+        let mut over: Vec<Option<T>> = open.iter().map(|_| None).collect();
+        std::future::poll_fn(move |context| {
+            for (open, over) in open.iter_mut().zip(&mut over) {
+                if let Some(Poll::Ready(value)) = open.as_mut().map(|open| open.as_mut().poll(context)) {
+                    (*over, *open) = (Some(value), None);
+                }
+            }
+            match over.iter().all(Option::is_some) {
+                true => Poll::Ready(over.iter_mut().filter_map(Option::take).collect()),
+                false => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Goes on in `count` branches at once (one at least) until the first is over: which, and what came of it. The others are
+    /// given up. Who came first is on the record.
+    ///
+    /// # Errors
+    /// If the record is another function's.
+    pub async fn first<T, F: Future<Output = T>>(
+        &self,
+        count: u32,
+        branch: impl Fn(u32, Handle) -> F,
+    ) -> Result<(u32, T), ContactError> {
+        let place = self.place();
+        let count = count.max(1);
+        let open = |at| branch(at, self.below([Fork::Opened(place.number), Fork::Named(at)]));
+        let before = self.desk.borrow_mut().begin(&place, digest("a race", &count)?)?;
+        let won = match before {
+            Before::Answered(Told::Value(value)) => {
+                let winner = value.as_u64().and_then(|at| u32::try_from(at).ok()).filter(|at| *at < count);
+                let winner =
+                    winner.ok_or_else(|| ContactError::unlike(&place, "who came first took no part"))?;
+                let won = pin!(open(winner)).await;
+                let opened: Vec<Fork> =
+                    place.branch.iter().copied().chain([Fork::Opened(place.number)]).collect();
+                self.desk.borrow_mut().keep_below(&opened);
+                (winner, won)
+            }
+            Before::Answered(_) => return Err(ContactError::unlike(&place, "it was no race")),
+            Before::New | Before::Begun => {
+                Race { open: (0..count).map(|at| Some(Box::pin(open(at)))).collect() }.await
+            }
+        };
+        self.desk.borrow_mut().note(&place, Told::Value(won.0.into()));
+        Ok(won)
+    }
+}
+
+/// Branches until the first of them is over.
+struct Race<F> {
+    open: Vec<Option<Pin<Box<F>>>>,
+}
+
+impl<F: Future> Future for Race<F> {
+    type Output = (u32, F::Output);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        for (at, open) in (0..).zip(&mut self.open) {
+            if let Some(Poll::Ready(value)) = open.as_mut().map(|open| open.as_mut().poll(context)) {
+                self.open.clear();
+                return Poll::Ready((at, value));
+            }
+        }
+        Poll::Pending
+    }
+}
+
+fn recorded(trace: &Trace, output: &TurnOutput) -> Told {
+    Told::Turn(RecordedTurn {
+        nodes: trace.nodes().len(),
+        head: trace.head().map(|head| head.0),
+        message: output.message.clone(),
+        stop: output.stop,
+        malformed: Vec::new(),
+        logprobs: output.logprobs.clone(),
+    })
+}
+
+fn digest(what: &str, question: &(impl Serialize + ?Sized)) -> Result<String, ContactError> {
+    let text = serde_json::to_vec(question);
+    let text =
+        text.map_err(|error| ContactError::Failed { what: what.to_owned(), problem: error.to_string() })?;
+    Ok(Rule::Xxh3.digest(&text))
+}

@@ -1,0 +1,319 @@
+//! Runs many episodes side by side.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use burnish_core::rng::Address;
+use burnish_core::{Answered, Place, Policy, PolicyError, Record, Trace, TurnId};
+
+use crate::desk::{Arrived, Desk, Question, Shared};
+use crate::handle::{ContactError, Handle};
+use crate::outside::{JobId, Outside};
+
+/// How often servers are asked for answers while nothing else can be done.
+const REMOTE_POLL: Duration = Duration::from_millis(2);
+
+/// Who answers in episodes, by name.
+#[derive(Default)]
+pub struct Cast<'a> {
+    policies: Vec<(String, &'a mut dyn Policy)>,
+}
+
+impl<'a> Cast<'a> {
+    /// With one more.
+    #[must_use]
+    pub fn with(mut self, name: &str, policy: &'a mut dyn Policy) -> Self {
+        self.policies.push((name.to_owned(), policy));
+        self
+    }
+}
+
+/// What an earlier run of an episode left.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    /// What it was told.
+    pub record: Record,
+    /// The traces of its agents.
+    pub traces: Vec<Trace>,
+}
+
+/// An episode that is to be run.
+pub struct Started<'f, T, E> {
+    desk: Shared,
+    future: Pin<Box<dyn Future<Output = Result<T, E>> + 'f>>,
+}
+
+impl<'f, T, E> Started<'f, T, E> {
+    /// The function `episode` at an address, which goes on from what is known.
+    pub fn new(
+        address: Address,
+        known: Known,
+        episode: impl AsyncFnOnce(Handle) -> Result<T, E> + 'f,
+    ) -> Self {
+        let desk = Rc::new(RefCell::new(Desk::new(address, known.record, known.traces)));
+        let handle = Handle::new(&desk);
+        let future = Box::pin(async move { episode(handle).await });
+        Started { desk, future }
+    }
+}
+
+/// An episode that is over.
+#[derive(Debug)]
+pub struct Finished<T> {
+    /// What the function returned.
+    pub value: T,
+    /// What it was told.
+    pub record: Record,
+    /// The traces of its agents, as [`Record::agents`] has them.
+    pub traces: Vec<Trace>,
+}
+
+/// Why episodes could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError<E> {
+    /// A function ended with an error, or does not fit its record.
+    #[error(transparent)]
+    Episode(E),
+    /// A policy did not answer.
+    #[error("the policy has nothing under way, but {turns} turns were not answered")]
+    Lost {
+        /// Turns without an answer.
+        turns: usize,
+    },
+    /// An episode waits for something that is not the world's.
+    #[error("episode {at} waits for something that it has not asked for")]
+    Stuck {
+        /// Its place among those that were started.
+        at: usize,
+    },
+}
+
+/// Runs episodes to their ends, and gives what they left in their order. An episode goes on as soon as it can.
+///
+/// # Errors
+/// The first error of any of them; then all that is under way is given up.
+pub fn run<T, E: From<ContactError>>(
+    episodes: Vec<Started<'_, T, E>>,
+    cast: Cast<'_>,
+    outside: &mut dyn Outside,
+) -> Result<Vec<Finished<T>>, RunError<E>> {
+    let mut ready = VecDeque::from_iter(0..episodes.len());
+    let count = episodes.len();
+    let mut running: Vec<Option<Started<'_, T, E>>> = episodes.into_iter().map(Some).collect();
+    let mut finished: Vec<Option<Finished<T>>> = (0..count).map(|_| None).collect();
+    let mut world = World::new(cast, outside);
+    let mut left = count;
+    let done = loop {
+        while let Some(at) = ready.pop_front() {
+            let Some(episode) = &mut running[at] else { continue };
+            match episode.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(Ok(value)) => {
+                    let closed = episode.desk.borrow_mut().close();
+                    world.give_up(at, &episode.desk);
+                    running[at] = None;
+                    left -= 1;
+                    match closed {
+                        Ok((record, traces)) => finished[at] = Some(Finished { value, record, traces }),
+                        Err(error) => return world.stop(RunError::Episode(error.into())),
+                    }
+                }
+                Poll::Ready(Err(error)) => return world.stop(RunError::Episode(error)),
+                Poll::Pending => {
+                    let desk = Rc::clone(&episode.desk);
+                    world.give_up(at, &desk);
+                    if let Err(error) = world.ask(at, &desk) {
+                        return world.stop(RunError::Episode(error.into()));
+                    }
+                    if !world.is_asked_by(at) {
+                        return world.stop(RunError::Stuck { at });
+                    }
+                }
+            }
+        }
+        if left == 0 {
+            break finished;
+        }
+        match world.listen() {
+            Ok(arrived) => {
+                let mut woken = BTreeSet::new();
+                for (at, place, arrived) in arrived {
+                    if let Some(episode) = &running[at] {
+                        episode.desk.borrow_mut().arrived.insert(place, arrived);
+                        if woken.insert(at) {
+                            ready.push_back(at);
+                        }
+                    }
+                }
+            }
+            Err(turns) => return world.stop(RunError::Lost { turns }),
+        }
+    };
+    Ok(done.into_iter().flatten().collect())
+}
+
+/// Whose question something under way answers.
+type Asker = (usize, Place);
+
+/// The policies and the outside, with what is under way there.
+struct World<'a, 'b> {
+    policies: Vec<(String, &'a mut dyn Policy)>,
+    /// By policy and turn.
+    turns: BTreeMap<(usize, TurnId), Asker>,
+    outside: &'b mut dyn Outside,
+    jobs: BTreeMap<JobId, Asker>,
+    jobs_begun: u64,
+    timers: BinaryHeap<Reverse<(Duration, usize, Place)>>,
+    /// What each episode waits for.
+    waiting: BTreeMap<usize, BTreeSet<Place>>,
+}
+
+/// Something that arrived for an episode.
+type Delivery = (usize, Place, Arrived);
+
+impl<'a, 'b> World<'a, 'b> {
+    fn new(cast: Cast<'a>, outside: &'b mut dyn Outside) -> Self {
+        World {
+            policies: cast.policies,
+            turns: BTreeMap::new(),
+            outside,
+            jobs: BTreeMap::new(),
+            jobs_begun: 0,
+            timers: BinaryHeap::new(),
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    /// Passes on what an episode asks.
+    fn ask(&mut self, at: usize, desk: &Shared) -> Result<(), ContactError> {
+        let questions = std::mem::take(&mut desk.borrow_mut().outbox);
+        for (place, question) in questions {
+            match question {
+                Question::Turn { policy, turn } => {
+                    let known = self.policies.iter().position(|(name, _)| **name == *policy);
+                    let Some(policy) = known else {
+                        let what = format!("nobody answers as `{policy}`");
+                        return Err(PolicyError::Failed(what).into());
+                    };
+                    let id = self.policies[policy].1.submit(*turn);
+                    self.turns.insert((policy, id), (at, place.clone()));
+                }
+                Question::Work(job) => {
+                    let id = JobId(self.jobs_begun);
+                    self.jobs_begun += 1;
+                    self.outside.begin(id, job);
+                    self.jobs.insert(id, (at, place.clone()));
+                }
+                Question::Wait(time) => {
+                    self.timers.push(Reverse((self.outside.now() + time, at, place.clone())));
+                }
+            }
+            self.waiting.entry(at).or_default().insert(place);
+        }
+        Ok(())
+    }
+
+    fn is_asked_by(&self, at: usize) -> bool {
+        self.waiting.get(&at).is_some_and(|places| !places.is_empty())
+    }
+
+    /// Gives up what an episode no longer waits for. Work that has begun goes on, and nobody hears of it.
+    fn give_up(&mut self, at: usize, desk: &Shared) {
+        let given_up = std::mem::take(&mut desk.borrow_mut().given_up);
+        for place in given_up {
+            desk.borrow_mut().outbox.retain(|(asked, _)| *asked != place);
+            if let Some(places) = self.waiting.get_mut(&at) {
+                places.remove(&place);
+            }
+            let asker = (at, place);
+            let turn = self.turns.iter().find(|(_, by)| **by == asker).map(|(turn, _)| *turn);
+            if let Some((policy, id)) = turn {
+                self.policies[policy].1.cancel(id);
+                self.turns.remove(&(policy, id));
+            }
+            self.jobs.retain(|_, by| *by != asker);
+            self.timers.retain(|Reverse((_, at, place))| (*at, place) != (asker.0, &asker.1));
+        }
+    }
+
+    /// Gives up everything.
+    fn stop<T, E>(&mut self, error: RunError<E>) -> Result<T, RunError<E>> {
+        for (policy, id) in std::mem::take(&mut self.turns).into_keys() {
+            self.policies[policy].1.cancel(id);
+        }
+        Err(error)
+    }
+
+    /// Waits until something arrives.
+    ///
+    /// # Errors
+    /// The number of turns that nobody will answer.
+    fn listen(&mut self) -> Result<Vec<Delivery>, usize> {
+        loop {
+            let mut arrived = Vec::new();
+            let mut is_working = false;
+            let mut busy = Vec::new();
+            for at in 0..self.policies.len() {
+                if self.turns.range((at, TurnId(0))..=(at, TurnId(u64::MAX))).next().is_some() {
+                    busy.push(at);
+                }
+            }
+            let is_alone = self.jobs.is_empty() && self.timers.is_empty();
+            if let (true, &[only]) = (is_alone, &busy[..]) {
+                let answers = self.policies[only].1.wait();
+                if answers.is_empty() {
+                    return Err(self.turns.len());
+                }
+                self.answered(only, answers, &mut arrived);
+            } else {
+                for &at in &busy {
+                    let answers = self.policies[at].1.poll();
+                    self.answered(at, answers, &mut arrived);
+                    is_working |= !self.policies[at].1.is_remote();
+                }
+                let now = self.outside.now();
+                let until = match self.timers.peek() {
+                    _ if !arrived.is_empty() || is_working => Some(now),
+                    Some(Reverse((due, ..))) if busy.is_empty() => Some(*due),
+                    Some(Reverse((due, ..))) => Some((*due).min(now + REMOTE_POLL)),
+                    None if busy.is_empty() => None,
+                    None => Some(now + REMOTE_POLL),
+                };
+                self.outside_over(until, &mut arrived);
+            }
+            if !arrived.is_empty() {
+                for (at, place, _) in &arrived {
+                    if let Some(places) = self.waiting.get_mut(at) {
+                        places.remove(place);
+                    }
+                }
+                return Ok(arrived);
+            }
+        }
+    }
+
+    fn answered(&mut self, policy: usize, answers: Vec<Answered>, arrived: &mut Vec<Delivery>) {
+        for Answered { id, trace, result } in answers {
+            if let Some((at, place)) = self.turns.remove(&(policy, id)) {
+                arrived.push((at, place, Arrived::Turn(trace, result)));
+            }
+        }
+    }
+
+    fn outside_over(&mut self, until: Option<Duration>, arrived: &mut Vec<Delivery>) {
+        for (id, done) in self.outside.over(until) {
+            if let Some((at, place)) = self.jobs.remove(&id) {
+                arrived.push((at, place, Arrived::Work(done)));
+            }
+        }
+        let now = self.outside.now();
+        while self.timers.peek().is_some_and(|Reverse((due, ..))| *due <= now) {
+            let Some(Reverse((_, at, place))) = self.timers.pop() else { break };
+            arrived.push((at, place, Arrived::Time));
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! An episode, run again on its record, arrives at the same point.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use burnish_core::rng::{self, Address, Purpose};
+use burnish_core::{
+    Abilities, Answered, Message, Policy, PolicyError, Record, Repeating, Sampling, Script, StopReason, Told,
+    Trace, Turn, TurnId, TurnOutput,
+};
+use burnish_episode::{
+    Agent, Ask, Cast, ContactError, Finished, Handle, Known, Outside, RunError, Simulated, Started, Threads,
+    Work, run,
+};
+use proptest::prelude::*;
+
+fn address(rollout: usize) -> Address {
+    Address { rollout: rollout as u64, ..Address::new(7, Purpose::Environment) }
+}
+
+fn ask(messages: &[Message], turn: u64) -> Ask {
+    Ask {
+        messages: Arc::new(messages.to_vec()),
+        tools: Arc::default(),
+        prefix: String::new(),
+        sampling: Arc::new(Sampling::at(1.0, 8)),
+        turn,
+    }
+}
+
+/// Says the seed of each turn.
+fn seeds() -> impl Policy {
+    Script::recorded_as(vec![1, 2], |turn: &Turn| Ok((format!("{:x}", turn.seed), StopReason::EndToken)))
+}
+
+/// One that must not be asked.
+fn mute() -> impl Policy {
+    Script::new(|_: &Turn| Err(PolicyError::Failed("it was asked".into())))
+}
+
+fn finished<T>(
+    known: Known,
+    policy: &mut dyn Policy,
+    outside: &mut dyn Outside,
+    episode: impl AsyncFnOnce(Handle) -> Result<T, ContactError>,
+) -> Result<Finished<T>, RunError<ContactError>> {
+    let started = Started::new(address(0), known, episode);
+    Ok(run(vec![started], Cast::default().with("policy", policy), outside)?.remove(0))
+}
+
+fn simulated() -> impl Outside {
+    Simulated::new(|_| Duration::from_millis(5))
+}
+
+fn known<T>(finished: &Finished<T>) -> Known {
+    Known { record: finished.record.clone(), traces: finished.traces.clone() }
+}
+
+fn value(what: &str, repeating: Repeating, is_slow: bool) -> Work<'_, str> {
+    Work { what, question: what, repeating, is_slow }
+}
+
+/// What a random episode does next.
+#[derive(Debug, Clone)]
+enum Deed {
+    Turn,
+    Work(Repeating, bool),
+    Wait(u64),
+    All(Vec<Deed>),
+    First(Vec<Deed>),
+}
+
+fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+    let repeating =
+        prop_oneof![Just(Repeating::Repeatable), Just(Repeating::Rebuilt), Just(Repeating::Outside)];
+    let leaf = prop_oneof![
+        Just(Deed::Turn),
+        (repeating, any::<bool>()).prop_map(|(repeating, slow)| Deed::Work(repeating, slow)),
+        (0..9u64).prop_map(Deed::Wait),
+    ];
+    let deed = leaf.prop_recursive(2, 12, 3, |inner| {
+        let few = prop::collection::vec(inner, 1..4);
+        prop_oneof![few.clone().prop_map(Deed::All), few.prop_map(Deed::First)]
+    });
+    prop::collection::vec(deed, 0..5)
+}
+
+/// Does them, and notes what it sees.
+async fn act(
+    handle: &Handle,
+    agent: &Agent,
+    deeds: &[Deed],
+    turn: &RefCell<u64>,
+) -> Result<Vec<String>, ContactError> {
+    let mut seen = Vec::new();
+    for deed in deeds {
+        match deed {
+            Deed::Turn => {
+                let number = turn.replace_with(|turn| *turn + 1);
+                seen.push(handle.sample(agent, ask(&[], number)).await?.message.content);
+            }
+            Deed::Work(repeating, is_slow) => {
+                let task = value("adding", *repeating, *is_slow);
+                let (state, sum) = handle.work(task, 4u32, |state, _| *state + 38).await?;
+                seen.push(format!("{state} {sum}"));
+            }
+            Deed::Wait(milliseconds) => handle.wait(Duration::from_millis(*milliseconds)).await?,
+            Deed::All(inner) => {
+                let policy: Arc<str> = "policy".into();
+                let over = handle.all(inner.len() as u32, |at, handle| {
+                    let (policy, inner) = (Arc::clone(&policy), inner);
+                    async move {
+                        let agent = handle.agent(&policy, Trace::new());
+                        Box::pin(act(&handle, &agent, &inner[at as usize..=at as usize], &RefCell::new(0)))
+                            .await
+                    }
+                });
+                for over in over.await {
+                    seen.extend(over?);
+                }
+            }
+            Deed::First(inner) => {
+                let policy: Arc<str> = "policy".into();
+                let won = handle.first(inner.len() as u32, |at, handle| {
+                    let (policy, inner) = (Arc::clone(&policy), inner);
+                    async move {
+                        let agent = handle.agent(&policy, Trace::new());
+                        Box::pin(act(&handle, &agent, &inner[at as usize..=at as usize], &RefCell::new(0)))
+                            .await
+                    }
+                });
+                let (winner, over) = won.await?;
+                seen.push(format!("{winner} won"));
+                seen.extend(over?);
+            }
+        }
+    }
+    Ok(seen)
+}
+
+async fn acted(handle: Handle, deeds: &[Deed]) -> Result<Vec<String>, ContactError> {
+    let agent = handle.agent(&"policy".into(), Trace::new());
+    act(&handle, &agent, deeds, &RefCell::new(0)).await
+}
+
+proptest! {
+    #[test]
+    fn an_episode_on_its_record_sees_the_same_and_asks_nobody(deeds in deeds(), times in prop::collection::vec(0..9u64, 1..8)) {
+        let time = |times: Vec<u64>| Simulated::new(move |id| Duration::from_millis(times[id.0 as usize % times.len()]));
+        let live = finished(Known::default(), &mut seeds(), &mut time(times), |handle| acted(handle, &deeds)).unwrap();
+        // Another clock and a policy that fails when it is asked.
+        let again = finished(known(&live), &mut mute(), &mut simulated(), |handle| acted(handle, &deeds)).unwrap();
+        prop_assert_eq!(&again.value, &live.value);
+        prop_assert_eq!(&again.record, &live.record);
+        prop_assert_eq!(&again.traces, &live.traces);
+        // The record is JSON and back.
+        let text = serde_json::to_string(&live.record).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), live.record);
+    }
+
+    #[test]
+    fn an_episode_goes_on_from_any_beginning_of_its_record(deeds in deeds(), share in 0.0..1.0f64) {
+        // Races are left out: who comes first may differ where somebody has a start.
+        let deeds: Vec<Deed> = deeds.into_iter().map(without_races).collect();
+        let live = finished(Known::default(), &mut seeds(), &mut simulated(), |handle| acted(handle, &deeds)).unwrap();
+        let mut cut = known(&live);
+        cut.record.contacts.truncate((share * cut.record.contacts.len() as f64) as usize);
+        let again = finished(cut, &mut seeds(), &mut simulated(), |handle| acted(handle, &deeds)).unwrap();
+        prop_assert_eq!(&again.value, &live.value);
+        prop_assert_eq!(&again.record, &live.record);
+        prop_assert_eq!(&again.traces, &live.traces);
+    }
+}
+
+fn without_races(deed: Deed) -> Deed {
+    match deed {
+        Deed::First(inner) | Deed::All(inner) => Deed::All(inner.into_iter().map(without_races).collect()),
+        other => other,
+    }
+}
+
+#[test]
+fn the_first_agent_of_the_root_has_the_seeds_of_the_address_and_no_two_turns_share_one() {
+    let said = |agents: usize| {
+        finished(Known::default(), &mut seeds(), &mut simulated(), async |handle| {
+            let mut said = Vec::new();
+            for _ in 0..agents {
+                let agent = handle.agent(&"policy".into(), Trace::new());
+                for turn in 0..3 {
+                    said.push(handle.sample(&agent, ask(&[], turn)).await?.message.content);
+                }
+                let inner = handle.branch(4);
+                let other = inner.agent(&"policy".into(), Trace::new());
+                said.push(inner.sample(&other, ask(&[], 0)).await?.message.content);
+                said.push(inner.sample(&agent, ask(&[], 0)).await?.message.content);
+            }
+            Ok(said)
+        })
+        .unwrap()
+        .value
+    };
+    let seed = |turn| Address { turn, purpose: Purpose::Sample, ..address(0) }.seed();
+    let two = said(2);
+    assert_eq!(two[..3], [0, 1, 2].map(|turn| format!("{:x}", seed(turn))));
+    assert_eq!(two[..5], said(1)[..]);
+    let mut unique = two.clone();
+    unique.sort();
+    unique.dedup();
+    assert_eq!(unique.len(), two.len());
+    assert_ne!(rng::bits(seed(0), 1), seed(0));
+}
+
+#[test]
+fn what_repeating_means_decides_what_is_done_again() {
+    let done = Arc::new(Mutex::new(Vec::new()));
+    let episode = async |handle: Handle| {
+        let mut kept = Vec::new();
+        for (what, repeating) in [
+            ("reading", Repeating::Repeatable),
+            ("building", Repeating::Rebuilt),
+            ("paying", Repeating::Outside),
+        ] {
+            let noted = Arc::clone(&done);
+            let ((), key) = handle
+                .work(value(what, repeating, false), (), move |(), key| {
+                    noted.lock().unwrap().push(what);
+                    key.to_owned()
+                })
+                .await?;
+            kept.push(key);
+        }
+        Ok(kept)
+    };
+    let live = finished(Known::default(), &mut mute(), &mut simulated(), episode).unwrap();
+    assert_eq!(std::mem::take(&mut *done.lock().unwrap()), ["reading", "building", "paying"]);
+    assert_eq!(live.value, ["7-0-0-0-0/0", "7-0-0-0-0/1", "7-0-0-0-0/2"]);
+    finished(known(&live), &mut mute(), &mut simulated(), episode).unwrap();
+    assert_eq!(std::mem::take(&mut *done.lock().unwrap()), ["building"]);
+
+    // Begun, and nobody knows what came of it: the first two are done again, the last one never.
+    for (at, error) in [
+        (0, None),
+        (1, None),
+        (2, Some("paying was begun at 2, may not be repeated, and nobody knows what came of it")),
+    ] {
+        let mut cut = known(&live);
+        cut.record.contacts.truncate(at + 1);
+        cut.record.contacts[at].answer = None;
+        let again = finished(cut, &mut mute(), &mut simulated(), episode);
+        assert_eq!(again.err().map(|error| error.to_string()).as_deref(), error);
+    }
+
+    // What is rebuilt must come to the same.
+    let mut other = known(&live);
+    other.record.contacts[1].answer = Some(Told::Value("another".into()));
+    let error = finished(other, &mut mute(), &mut simulated(), episode).unwrap_err();
+    assert_eq!(error.to_string(), "building was done again at 1 and came to something else");
+}
+
+#[test]
+fn a_record_of_another_function_is_refused_with_the_place() {
+    let two = async |handle: Handle| {
+        let agent = handle.agent(&"policy".into(), Trace::new());
+        let first = handle.sample(&agent, ask(&[Message::user("a")], 0)).await?.message;
+        handle.sample(&agent, ask(&[Message::user("a"), first], 1)).await
+    };
+    let live = finished(Known::default(), &mut seeds(), &mut simulated(), two).unwrap();
+    let other = async |handle: Handle| {
+        let agent = handle.agent(&"policy".into(), Trace::new());
+        handle.sample(&agent, ask(&[Message::user("b")], 0)).await
+    };
+    let error = finished(known(&live), &mut mute(), &mut simulated(), other).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the record does not fit the episode: at 1, something else was asked there"
+    );
+    let shorter = async |handle: Handle| {
+        let agent = handle.agent(&"policy".into(), Trace::new());
+        handle.sample(&agent, ask(&[Message::user("a")], 0)).await
+    };
+    let error = finished(known(&live), &mut mute(), &mut simulated(), shorter).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the record does not fit the episode: at 2, the record goes on, and the episode is over"
+    );
+    let mut without = known(&live);
+    without.traces.clear();
+    let error = finished(without, &mut mute(), &mut simulated(), two).unwrap_err();
+    assert!(error.to_string().contains("at 1, its trace has 1 nodes"), "{error}");
+}
+
+#[test]
+fn who_loses_a_race_is_given_up_and_who_won_is_on_the_record() {
+    let race = async |handle: Handle| {
+        handle
+            .first(3, async |at, handle| {
+                handle.wait(Duration::from_millis([30, 10, 20][at as usize])).await?;
+                handle.wait(Duration::from_millis(1)).await
+            })
+            .await
+    };
+    let mut outside = simulated();
+    let live = finished(Known::default(), &mut mute(), &mut outside, race).unwrap();
+    assert_eq!(live.value.0, 1);
+    // The losers' waits are not waited for.
+    assert_eq!(outside.now(), Duration::from_millis(11));
+    let again = finished(known(&live), &mut mute(), &mut simulated(), race).unwrap();
+    assert_eq!((again.value.0, again.record), (1, live.record));
+}
+
+/// Answers the newest turn first, one at a time, and notes what is given up.
+#[derive(Default)]
+struct OneByOne {
+    waiting: Vec<(TurnId, Turn)>,
+    cancelled: Vec<TurnId>,
+    next: u64,
+}
+
+impl Policy for OneByOne {
+    fn abilities(&self) -> Abilities {
+        Abilities::TEXT
+    }
+    fn version(&self) -> u64 {
+        0
+    }
+    fn submit(&mut self, turn: Turn) -> TurnId {
+        let id = TurnId(self.next);
+        self.next += 1;
+        self.waiting.push((id, turn));
+        id
+    }
+    fn poll(&mut self) -> Vec<Answered> {
+        let output = |turn: &Turn| TurnOutput {
+            message: Message::assistant(format!("{:x}", turn.seed)),
+            stop: StopReason::EndToken,
+            logprobs: Vec::new(),
+        };
+        let over = self.waiting.pop();
+        over.map(|(id, turn)| Answered { id, result: Ok(output(&turn)), trace: turn.trace })
+            .into_iter()
+            .collect()
+    }
+    fn wait(&mut self) -> Vec<Answered> {
+        self.poll()
+    }
+    fn cancel(&mut self, id: TurnId) -> bool {
+        self.waiting.retain(|(waiting, _)| *waiting != id);
+        self.cancelled.push(id);
+        true
+    }
+}
+
+#[test]
+fn turns_that_nobody_waits_for_any_more_are_cancelled() {
+    let mut policy = OneByOne::default();
+    let raced = finished(Known::default(), &mut policy, &mut simulated(), async |handle: Handle| {
+        let won = handle.first(4, async |_, handle| {
+            let agent = handle.agent(&"policy".into(), Trace::new());
+            handle.sample(&agent, ask(&[], 0)).await
+        });
+        Ok(won.await?.0)
+    });
+    assert_eq!(raced.unwrap().value, 3);
+    assert_eq!(policy.cancelled, [TurnId(0), TurnId(1), TurnId(2)]);
+}
+
+#[test]
+fn an_error_of_one_episode_gives_all_up() {
+    let mut policy = OneByOne::default();
+    let episodes = (0..3).map(|at| {
+        Started::new(address(at), Known::default(), move |handle: Handle| async move {
+            let agent = handle.agent(&"policy".into(), Trace::new());
+            handle.sample(&agent, ask(&[], 0)).await?;
+            match at {
+                2 => Err(ContactError::Failed { what: "this".into(), problem: "gone".into() }),
+                _ => Ok(()),
+            }
+        })
+    });
+    let error =
+        run(episodes.collect(), Cast::default().with("policy", &mut policy), &mut simulated()).unwrap_err();
+    assert_eq!(error.to_string(), "this failed: gone");
+    assert_eq!(policy.cancelled, [TurnId(0), TurnId(1)]);
+}
+
+#[test]
+fn a_policy_that_is_not_there_and_a_function_that_waits_for_nothing_are_errors() {
+    let nobody = finished(Known::default(), &mut mute(), &mut simulated(), async |handle: Handle| {
+        let agent = handle.agent(&"user".into(), Trace::new());
+        handle.sample(&agent, ask(&[], 0)).await
+    });
+    assert!(nobody.unwrap_err().to_string().contains("nobody answers as `user`"));
+    let stuck = finished(Known::default(), &mut mute(), &mut simulated(), async |_| {
+        std::future::pending::<()>().await;
+        Ok(())
+    });
+    assert_eq!(stuck.unwrap_err().to_string(), "episode 0 waits for something that it has not asked for");
+}
+
+#[test]
+fn slow_work_runs_beside_everything_else_and_a_panic_is_an_error_of_its_own() {
+    let most = Arc::new(AtomicUsize::new(0));
+    let now = Arc::new(AtomicUsize::new(0));
+    let episodes = (0..40).map(|at| {
+        let (most, now) = (Arc::clone(&most), Arc::clone(&now));
+        Started::new(address(at), Known::default(), move |handle: Handle| async move {
+            let task = value("sleeping", Repeating::Outside, true);
+            let slept = handle.work(task, (), move |(), _| {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(100));
+                now.fetch_sub(1, Ordering::SeqCst);
+                assert!(at != 7, "seven");
+            });
+            Ok::<_, ContactError>(slept.await.map_err(|error| error.to_string()).err())
+        })
+    });
+    let mut policy = mute();
+    let mut threads = Threads::default();
+    let began = Instant::now();
+    let over = run(episodes.collect(), Cast::default().with("policy", &mut policy), &mut threads).unwrap();
+    // One after the other they would take four seconds.
+    assert!(most.load(Ordering::SeqCst) > 20 && began.elapsed() < Duration::from_secs(3));
+    for (at, over) in over.iter().enumerate() {
+        assert_eq!(over.value.as_deref(), (at == 7).then_some("sleeping failed: seven"));
+    }
+}
+
+#[test]
+fn few_threads_do_much_work_and_timers_end_when_they_are_due() {
+    let episodes = (0..20).map(|at| {
+        Started::new(address(at), Known::default(), move |handle: Handle| async move {
+            let ((), sum) =
+                handle.work(value("adding", Repeating::Rebuilt, true), (), move |(), _| at + 1).await?;
+            handle.wait(Duration::from_millis(20)).await?;
+            Ok::<usize, ContactError>(sum)
+        })
+    });
+    let mut policy = mute();
+    let over =
+        run(episodes.collect(), Cast::default().with("policy", &mut policy), &mut Threads::new(2)).unwrap();
+    assert_eq!(over.iter().map(|over| over.value).collect::<Vec<_>>(), (1..=20).collect::<Vec<_>>());
+}
