@@ -69,15 +69,6 @@ impl Environment for Episode {
     fn verify(&mut self) -> Result<Verdict, EnvError> {
         Ok(Verdict::scored("sevens", self.answer.matches('7').count() as f64 / 10.0, false))
     }
-
-    fn snapshot(&self) -> Value {
-        Value::String(self.answer.clone())
-    }
-
-    fn restore(&mut self, snapshot: &Value) -> Result<(), EnvError> {
-        self.answer = snapshot.as_str().unwrap_or_default().into();
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Message, TaskId, Trace, Verdict};
+use crate::{Message, Record, TaskId, Trace, Verdict};
 
 /// Why an episode ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -18,6 +18,8 @@ pub enum Ending {
     ContextOverflow,
     /// The environment failed; the episode is unscored.
     EnvironmentError,
+    /// What was done in it can't be repeated or came to something else when it was; the episode is unscored.
+    Lost,
 }
 
 /// All traces of one run of one environment on one task, with what was found about it.
@@ -35,6 +37,9 @@ pub struct Episode {
     pub ending: Ending,
     /// What the policy answered, turn by turn, as the environment read it.
     pub answers: Vec<Message>,
+    /// What it asked of the world and was told; empty for what was played before there were records.
+    #[serde(default)]
+    pub record: Record,
 }
 
 impl Episode {

@@ -27,7 +27,7 @@ mod verdict;
 pub use episode::{Ending, Episode};
 pub use message::{FunctionCall, Message, Role, ToolCall, ToolSpec};
 pub use policy::{
-    Abilities, Answered, Policy, PolicyError, TokenLogprobs, Turn, TurnId, TurnOutput, answer_all,
+    Abilities, Answered, Piece, Policy, PolicyError, TokenLogprobs, Turn, TurnId, TurnOutput, answer_all,
 };
 pub use record::{Contact, Fork, Place, Record, RecordedTurn, Repeating, Told};
 pub use sampling::{Grammar, LOGPROBS_MAX, Sampling, SamplingError};

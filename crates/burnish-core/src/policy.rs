@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Message, Sampling, SamplingError, StopReason, ToolSpec, Trace};
+use crate::{Message, Sampled, Sampling, SamplingError, StopReason, ToolSpec, Trace};
 
 /// What a policy thought of one token that it sampled. Log-probs are in nats.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,13 +30,24 @@ pub struct Turn {
     pub messages: Arc<Vec<Message>>,
     /// Tools that may be called.
     pub tools: Arc<Vec<ToolSpec>>,
-    /// What the answer begins with: the policy reads it as its own words, but has not sampled it. The answer's message
-    /// has it; the trace marks it as [`Source::Hint`](crate::Source::Hint).
-    pub prefix: String,
+    /// What the answer begins with: the policy reads it as its own words and goes on. The answer's message has it.
+    pub prefix: Vec<Piece>,
     /// How to choose tokens.
     pub sampling: Arc<Sampling>,
     /// Seed of the turn: the token at position `i` of the turn is chosen with `rng::uniform(seed, i)`.
     pub seed: u64,
+}
+
+/// A piece of what an answer begins with. Its ids are read as they are, and not made of its text.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Piece {
+    /// Token ids.
+    pub ids: Vec<u32>,
+    /// Their text, without a character that they only begin.
+    pub text: String,
+    /// How they were sampled, where they are the beginning of an earlier answer: they keep it. Else the trace marks them as
+    /// [`Source::Hint`](crate::Source::Hint).
+    pub sampled: Option<Sampled>,
 }
 
 /// What a policy answered.

@@ -118,6 +118,8 @@ pub enum Told {
 /// A turn without its tokens.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedTurn {
+    /// Whose: where the agent came into the episode.
+    pub agent: Place,
     /// Nodes of its agent's trace after it.
     pub nodes: usize,
     /// Index of the node at which the trace stood then; `None` in an empty trace.
@@ -141,6 +143,33 @@ pub struct Record {
     pub agents: Vec<Place>,
     /// In the order of their places.
     pub contacts: Vec<Contact>,
+}
+
+impl Record {
+    /// The turns of the agent that came first, each with its number among the contacts of the root.
+    pub fn first_agents_turns(&self) -> impl Iterator<Item = (u32, &RecordedTurn)> {
+        let first = self.agents.first();
+        self.contacts.iter().filter(|contact| contact.at.branch.is_empty()).filter_map(move |contact| {
+            match &contact.answer {
+                Some(Told::Turn(turn)) if Some(&turn.agent) == first => Some((contact.at.number, turn)),
+                _ => None,
+            }
+        })
+    }
+
+    /// What was asked and told before the root's contact `number`.
+    pub fn before(&self, number: u32) -> Record {
+        let is_before = |contact: &&Contact| match contact.at.branch.first() {
+            None => contact.at.number < number,
+            Some(Fork::Opened(opened)) => *opened < number,
+            // Nothing says when a named branch was gone into.
+            Some(Fork::Named(_)) => false,
+        };
+        Record {
+            agents: self.agents.clone(),
+            contacts: self.contacts.iter().filter(is_before).cloned().collect(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -49,7 +49,8 @@ impl<F: FnMut(&Turn) -> Said> Script<F> {
             };
             turn.trace.push(node).map_err(|error| PolicyError::Failed(error.to_string()))?;
         }
-        let message = Message::assistant(format!("{}{text}", turn.prefix));
+        let begun: String = turn.prefix.iter().map(|piece| piece.text.as_str()).collect();
+        let message = Message::assistant(begun + &text);
         Ok(TurnOutput { message, stop, logprobs: Vec::new() })
     }
 }

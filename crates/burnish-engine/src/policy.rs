@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use burnish_core::{
-    Abilities, Answered, Grammar, Policy, PolicyError, Sampled, Sampling, StopReason, Trace, Turn, TurnId,
-    TurnOutput,
+    Abilities, Answered, Grammar, Piece, Policy, PolicyError, Sampled, Sampling, StopReason, Trace, Turn,
+    TurnId, TurnOutput,
 };
 use burnish_model::{Chat, ChatError, Model};
 
@@ -39,7 +39,7 @@ struct Asked {
     before: Trace,
     /// With the prompt at its head.
     trace: Trace,
-    prefix: String,
+    prefix: Vec<Piece>,
     sampling: Arc<Sampling>,
 }
 
@@ -139,7 +139,7 @@ impl LocalPolicy {
         &self,
         trace: &mut Trace,
         answer: Generated,
-        prefix: &str,
+        prefix: &[Piece],
         sampling: &Sampling,
     ) -> Result<TurnOutput, PolicyError> {
         let Generated { ids, model_logprobs, sampled_logprobs, stop, text, details } = answer;
@@ -147,17 +147,16 @@ impl LocalPolicy {
         let policy_version = self.version;
         let sampled = Sampled { model_logprobs, sampled_logprobs, policy_version, temperature, stop };
         let message = match (text, ids.as_slice()) {
-            (Some(text), _) => self.chat.record_as(trace, ids, text, sampled),
+            (Some(text), _) => self.chat.record_as(trace, prefix, ids, text, sampled),
             (None, [said @ .., end])
                 if stop == StopReason::EndToken && !sampling.include_stop && !self.end_ids.contains(end) =>
             {
                 let decoded = self.chat.tokenizer.decode(said, false);
-                decoded.and_then(|text| self.chat.record_as(trace, ids, text, sampled))
+                decoded.and_then(|text| self.chat.record_as(trace, prefix, ids, text, sampled))
             }
-            _ => self.chat.record(trace, ids, sampled),
+            _ => self.chat.record(trace, prefix, ids, sampled),
         };
-        let mut message = message.map_err(|error| PolicyError::Failed(error.to_string()))?;
-        message.content.insert_str(0, prefix);
+        let message = message.map_err(|error| PolicyError::Failed(error.to_string()))?;
         Ok(TurnOutput { message, stop, logprobs: details })
     }
 

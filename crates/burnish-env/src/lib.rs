@@ -22,9 +22,10 @@ mod shares;
 pub mod timed_facts;
 pub mod timeqa;
 
-use burnish_core::{Message, Task, ToolSpec, Verdict};
+use burnish_core::{FunctionCall, Message, Repeating, Task, ToolSpec, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 pub use catalogue::{CATALOGUE, Kind, build, kind};
 pub use digest::{digest, file_digest};
@@ -174,11 +175,24 @@ pub trait Generator: Send + Sync {
 pub enum Step {
     /// The episode goes on; these messages are appended to the conversation.
     Continue(Vec<Message>),
+    /// Somebody else is asked, and [`Environment::hear`] is told the answer.
+    Ask(Question),
     /// The episode is over; verify it.
     Done,
 }
 
+/// What an environment asks somebody who is not the policy that plays: a simulated user, another player.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// Who: a name that the run's cast has (`user`).
+    pub who: String,
+    /// The conversation as it stands from there, the newest message last.
+    pub messages: Vec<Message>,
+}
+
 /// Plays one task. Single-threaded; one instance plays one episode at a time.
+///
+/// All that it does follows from what it is told, so that it can be brought back to any point by being told the same again.
 pub trait Environment: Send {
     /// Starts an episode: returns the messages that open it. `seed` decides whatever is random inside.
     ///
@@ -191,11 +205,48 @@ pub trait Environment: Send {
         Vec::new()
     }
 
-    /// Takes the policy's message (text or tool calls).
+    /// What repeating a call of a tool means; `None` for a tool that is not run here: an answer that calls it goes to
+    /// [`Environment::step`].
+    fn repeating(&self, tool: &str) -> Option<Repeating> {
+        let _ = tool;
+        None
+    }
+
+    /// How long a call takes by the clock, beside the time that computing it takes: simulated tools are slow by it.
+    fn latency(&self, call: &FunctionCall) -> Duration {
+        let _ = call;
+        Duration::ZERO
+    }
+
+    /// Runs a tool on arguments that fit its schema, and says its result as the policy reads it. `key` names the call: it is
+    /// the same where the call is repeated, and another for every other call.
+    ///
+    /// # Errors
+    /// If the environment itself fails; what the tool refuses is its result.
+    fn call(&mut self, call: &FunctionCall, key: &str) -> Result<String, EnvError> {
+        let _ = key;
+        Err(EnvError::Failed(format!("the tool `{}` is not run here", call.name)))
+    }
+
+    /// Takes the policy's message.
     ///
     /// # Errors
     /// If the environment itself fails; a wrong action is not an error but part of the verdict.
     fn step(&mut self, action: &Message) -> Result<Step, EnvError>;
+
+    /// Takes the answer to what was asked with [`Step::Ask`].
+    ///
+    /// # Errors
+    /// If the environment itself fails.
+    fn hear(&mut self, said: &Message) -> Result<Step, EnvError> {
+        let _ = said;
+        Err(EnvError::Failed("nobody was asked".to_owned()))
+    }
+
+    /// Do calls and verdicts take long, so that they are made beside everything else, each on a thread of its own?
+    fn is_slow(&self) -> bool {
+        false
+    }
 
     /// Says that [`Environment::verify`] will be asked for next, so that what judges can take many episodes at once. Decides
     /// nothing about the verdict, and need not be called.
@@ -206,13 +257,4 @@ pub trait Environment: Send {
     /// # Errors
     /// If the environment itself fails. A verifier that cannot judge returns an unscored verdict instead.
     fn verify(&mut self) -> Result<Verdict, EnvError>;
-
-    /// The whole state of the episode, to go back to with [`Environment::restore`].
-    fn snapshot(&self) -> serde_json::Value;
-
-    /// Goes back to a snapshot of the same task.
-    ///
-    /// # Errors
-    /// If the snapshot is not one of this environment's.
-    fn restore(&mut self, snapshot: &serde_json::Value) -> Result<(), EnvError>;
 }

@@ -3,9 +3,8 @@
 use burnish_core::{Message, Task, Verdict};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::{EnvError, Environment, Step, settings};
+use crate::{EnvError, Environment, Step};
 
 /// Plays tasks of one turn, of which `T` is known.
 pub(crate) struct OneTurn<T, J> {
@@ -54,16 +53,6 @@ where
             return Err(EnvError::Failed(format!("{}: verify before reset", self.id)));
         };
         (self.judge)(truth, self.state.answer.as_ref())
-    }
-
-    fn snapshot(&self) -> Value {
-        settings::to_value(&self.state).unwrap_or_default()
-    }
-
-    fn restore(&mut self, snapshot: &Value) -> Result<(), EnvError> {
-        self.state = State::deserialize(snapshot)
-            .map_err(|error| EnvError::Foreign(format!("not a snapshot of {}: {error}", self.id)))?;
-        Ok(())
     }
 }
 

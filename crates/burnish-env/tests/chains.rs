@@ -409,23 +409,6 @@ fn prompts_show_a_draft_and_the_task_again_in_the_share_asked_for() {
 }
 
 #[test]
-fn a_snapshot_brings_an_episode_back() {
-    let generator = generator(&mixed());
-    let task = &generator.tasks(3, 1).unwrap().tasks[0];
-    let mut first = generator.environment();
-    assert!(first.verify().is_err());
-    first.reset(task, 0).unwrap();
-    let before = first.snapshot();
-    first.step(&generator.demonstrate(task).unwrap()).unwrap();
-    let mut second = generator.environment();
-    second.restore(&first.snapshot()).unwrap();
-    assert!(second.verify().unwrap().success);
-    second.restore(&before).unwrap();
-    assert!(!second.verify().unwrap().success);
-    assert!(second.restore(&json!({"board": 1})).is_err());
-}
-
-#[test]
 fn a_foreign_task_is_refused_by_name() {
     let generator = generator(&mixed());
     let mut task = generator.tasks(3, 1).unwrap().tasks.remove(0);

@@ -229,22 +229,6 @@ fn a_cell_that_yields_nothing_is_an_error_that_names_the_nearest_value() {
 }
 
 #[test]
-fn a_snapshot_brings_an_episode_back() {
-    let generator = generator(Value::Null);
-    let task = &generator.tasks(3, 1).unwrap().tasks[0];
-    let mut first = generator.environment();
-    first.reset(task, 0).unwrap();
-    let before = first.snapshot();
-    first.step(&generator.demonstrate(task).unwrap()).unwrap();
-    let mut second = generator.environment();
-    second.restore(&first.snapshot()).unwrap();
-    assert!(second.verify().unwrap().success);
-    second.restore(&before).unwrap();
-    assert!(!second.verify().unwrap().success);
-    assert!(second.restore(&json!({"board": 1})).is_err());
-}
-
-#[test]
 fn a_foreign_task_is_refused_by_name() {
     let generator = generator(Value::Null);
     let mut task = generator.tasks(3, 1).unwrap().tasks.remove(0);

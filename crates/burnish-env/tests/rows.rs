@@ -328,19 +328,6 @@ fn a_configuration_that_cannot_work_is_refused_by_key() {
 }
 
 #[test]
-fn a_snapshot_brings_an_episode_back() {
-    let Some(fixture) = Fixture::new(ORDERED) else { return };
-    let generator = fixture.generator();
-    let mut first = generator.environment();
-    first.reset(&task(&*generator), 0).unwrap();
-    first.step(&Message::assistant("nothing")).unwrap();
-    let mut second = generator.environment();
-    second.restore(&first.snapshot()).unwrap();
-    assert!(!second.verify().unwrap().is_scored());
-    assert!(second.restore(&json!({"board": 1})).is_err());
-}
-
-#[test]
 fn a_drawing_shows_the_conversation_and_the_judgement() {
     let Some(fixture) = Fixture::new(ORDERED) else { return };
     let generator = fixture.generator();

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use burnish_core::{Policy, Sampling, Script, StopReason, Task, Validity, Verdict};
-use burnish_env::rollout::{Overlong, Plan, SeedPlace, play};
+use burnish_env::rollout::{Overlong, Plan, SeedPlace, Spawn, play};
 use burnish_env::{Generator, build};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -46,16 +46,9 @@ impl Fixture {
         let lines = std::fs::read_to_string(self.folder.path().join("rows.jsonl")).unwrap().lines().count();
         let mut tasks: Vec<Task> = generator.tasks(1, lines).unwrap().tasks;
         tasks.sort_by_key(|task| task.truth["answer"].as_u64());
-        let plan = Plan {
-            generator,
-            tasks: &tasks,
-            rollouts,
-            sampling: &Sampling::greedy(1),
-            turns_max: 1,
-            overlong: Overlong::Refuse,
-            seeds: SeedPlace { run: 1, stage: 0, step: 0, task_offset: 0 },
-            openings: &[],
-        };
+        let seeds = SeedPlace { run: 1, stage: 0, step: 0, task_offset: 0 };
+        let spawns = Spawn::of_tasks(&tasks, rollouts, &Sampling::greedy(1), seeds);
+        let plan = Plan { generator, spawns: &spawns, turns_max: 1, overlong: Overlong::Refuse };
         play(&mut echo(), &plan).unwrap().into_iter().map(|episode| episode.verdict).collect()
     }
 

@@ -43,6 +43,8 @@ pub(crate) struct Desk {
     pub(crate) outbox: Vec<(Place, Question)>,
     pub(crate) given_up: Vec<Place>,
     pub(crate) arrived: BTreeMap<Place, Arrived>,
+    /// Can the function not go where an earlier run of it was?
+    pub(crate) is_lost: bool,
 }
 
 pub(crate) type Shared = Rc<RefCell<Desk>>;
@@ -59,6 +61,7 @@ impl Desk {
             outbox: Vec::new(),
             given_up: Vec::new(),
             arrived: BTreeMap::new(),
+            is_lost: false,
         }
     }
 
@@ -125,11 +128,15 @@ impl Desk {
         }
     }
 
-    /// What the function leaves when it is over.
+    /// What the function leaves when it is over: where it got lost, what the earlier run left.
     ///
     /// # Errors
     /// If the earlier run went on.
     pub(crate) fn close(&mut self) -> Result<(Record, Vec<Trace>), ContactError> {
+        if self.is_lost {
+            self.record.append(&mut self.known);
+            self.traces.append(&mut self.known_traces);
+        }
         if let Some((place, _)) = self.known.first_key_value() {
             return Err(ContactError::unlike(place, "the record goes on, and the episode is over"));
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use burnish_core::digest::Rule;
 use burnish_core::rng::{self, Address, Purpose};
 use burnish_core::{
-    Fork, Message, Place, PolicyError, RecordedTurn, Repeating, Sampling, Told, ToolSpec, Trace, Turn,
+    Fork, Message, Piece, Place, PolicyError, RecordedTurn, Repeating, Sampling, Told, ToolSpec, Trace, Turn,
     TurnOutput,
 };
 use serde::Serialize;
@@ -81,22 +81,22 @@ pub struct Ask {
     /// Tools that may be called.
     pub tools: Arc<Vec<ToolSpec>>,
     /// What the answer begins with.
-    pub prefix: String,
+    pub prefix: Vec<Piece>,
     /// How to choose tokens.
     pub sampling: Arc<Sampling>,
-    /// Which turn of the agent this is, from 0: decides the seed, and nothing else.
-    pub turn: u64,
+    /// Seed of the turn ([`Handle::seed`]).
+    pub seed: u64,
 }
 
-/// The digest of this stands for a turn's question. What the trace holds follows from the turns before.
+/// The digest of this stands for a turn's question. What the trace holds follows from the turns before, and an episode that
+/// goes on from within another has the other's turns and seeds of its own.
 #[derive(Serialize)]
 struct TurnQuestion<'a> {
     policy: &'a str,
     messages: &'a [Message],
     tools: &'a [ToolSpec],
-    prefix: &'a str,
+    prefix: &'a [Piece],
     sampling: &'a Sampling,
-    seed: u64,
 }
 
 /// A piece of work, for the record and for whoever does it.
@@ -161,21 +161,24 @@ impl Handle {
         Agent { place, policy: Arc::clone(policy) }
     }
 
+    /// Puts another trace in place of an agent's, where the next turn goes on from.
+    pub fn set_trace(&self, agent: &Agent, trace: Trace) {
+        self.desk.borrow_mut().traces.insert(agent.place.clone(), trace);
+    }
+
     /// Samples a turn of an agent, which extends its trace.
     ///
     /// # Errors
     /// If the policy can't answer, or the record is another function's.
     pub async fn sample(&self, agent: &Agent, ask: Ask) -> Result<TurnOutput, ContactError> {
         let place = self.place();
-        let Ask { messages, tools, prefix, sampling, turn } = ask;
-        let seed = self.seed(agent, turn);
+        let Ask { messages, tools, prefix, sampling, seed } = ask;
         let question = TurnQuestion {
             policy: &agent.policy,
             messages: &messages,
             tools: &tools,
             prefix: &prefix,
             sampling: &sampling,
-            seed,
         };
         let question = digest("a turn", &question)?;
         let before = self.desk.borrow_mut().begin(&place, question)?;
@@ -198,7 +201,7 @@ impl Handle {
         };
         let mut desk = self.desk.borrow_mut();
         match &result {
-            Ok(output) => desk.note(&place, recorded(&trace, output)),
+            Ok(output) => desk.note(&place, recorded(agent, &trace, output)),
             Err(PolicyError::PromptTooLong { tokens, tokens_max }) => {
                 desk.note(&place, Told::TooLong { tokens: *tokens, tokens_max: *tokens_max });
             }
@@ -212,7 +215,10 @@ impl Handle {
     /// A turn from the record: the trace goes back to where it stood then.
     fn told_again(&self, place: &Place, agent: &Agent, told: Told) -> Result<TurnOutput, ContactError> {
         match told {
-            Told::Turn(RecordedTurn { nodes, head, message, stop, malformed: _, logprobs }) => {
+            Told::Turn(RecordedTurn { agent: of, nodes, head, message, stop, malformed: _, logprobs }) => {
+                if of != agent.place {
+                    return Err(ContactError::unlike(place, "another agent's turn was recorded"));
+                }
                 let mut desk = self.desk.borrow_mut();
                 let trace = desk.known_trace(&agent.place, nodes, head);
                 let trace = trace.ok_or_else(|| {
@@ -252,6 +258,7 @@ impl Handle {
         let known = match before {
             Before::New => None,
             Before::Begun if repeating == Repeating::Outside => {
+                self.desk.borrow_mut().is_lost = true;
                 return Err(ContactError::Unfinished { place, what: what.to_owned() });
             }
             Before::Begun => None,
@@ -283,6 +290,7 @@ impl Handle {
         let value = serde_json::to_value(&told)
             .map_err(|error| ContactError::Failed { what: what.to_owned(), problem: error.to_string() })?;
         if known.is_some_and(|known| known != value) {
+            self.desk.borrow_mut().is_lost = true;
             return Err(ContactError::Lost { place, what: what.to_owned() });
         }
         self.desk.borrow_mut().note(&place, Told::Value(value));
@@ -388,8 +396,9 @@ impl<F: Future> Future for Race<F> {
     }
 }
 
-fn recorded(trace: &Trace, output: &TurnOutput) -> Told {
+fn recorded(agent: &Agent, trace: &Trace, output: &TurnOutput) -> Told {
     Told::Turn(RecordedTurn {
+        agent: agent.place.clone(),
         nodes: trace.nodes().len(),
         head: trace.head().map(|head| head.0),
         message: output.message.clone(),

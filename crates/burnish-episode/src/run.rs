@@ -76,9 +76,17 @@ pub struct Finished<T> {
 /// Why episodes could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError<E> {
-    /// A function ended with an error, or does not fit its record.
+    /// A function ended with an error.
     #[error(transparent)]
     Episode(E),
+    /// A function has ended and its record goes on, or it asks somebody who is not there.
+    #[error("episode {at}: {source}")]
+    Contact {
+        /// Its place among those that were started.
+        at: usize,
+        /// What is wrong.
+        source: ContactError,
+    },
     /// A policy did not answer.
     #[error("the policy has nothing under way, but {turns} turns were not answered")]
     Lost {
@@ -97,7 +105,7 @@ pub enum RunError<E> {
 ///
 /// # Errors
 /// The first error of any of them; then all that is under way is given up.
-pub fn run<T, E: From<ContactError>>(
+pub fn run<T, E>(
     episodes: Vec<Started<'_, T, E>>,
     cast: Cast<'_>,
     outside: &mut dyn Outside,
@@ -119,15 +127,15 @@ pub fn run<T, E: From<ContactError>>(
                     left -= 1;
                     match closed {
                         Ok((record, traces)) => finished[at] = Some(Finished { value, record, traces }),
-                        Err(error) => return world.stop(RunError::Episode(error.into())),
+                        Err(source) => return world.stop(RunError::Contact { at, source }),
                     }
                 }
                 Poll::Ready(Err(error)) => return world.stop(RunError::Episode(error)),
                 Poll::Pending => {
                     let desk = Rc::clone(&episode.desk);
                     world.give_up(at, &desk);
-                    if let Err(error) = world.ask(at, &desk) {
-                        return world.stop(RunError::Episode(error.into()));
+                    if let Err(source) = world.ask(at, &desk) {
+                        return world.stop(RunError::Contact { at, source });
                     }
                     if !world.is_asked_by(at) {
                         return world.stop(RunError::Stuck { at });

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use burnish_core::{Message, Node, NodeId, Role, Sampled, Source, ToolSpec, Trace};
+use burnish_core::{Message, Node, NodeId, Piece, Role, Sampled, Source, ToolSpec, Trace};
 use serde_json::{Map, Value, json};
 
 use crate::generation::GenerationConfig;
@@ -228,31 +228,50 @@ impl Chat {
         Ok((encoded.ids, mask))
     }
 
-    /// Puts the beginning of an answer at the trace's head, which the policy goes on from and has not sampled.
+    /// Puts the beginning of an answer at the trace's head, which the policy goes on from: a node for each piece.
     ///
     /// # Errors
-    /// If it can't be tokenised; the trace then stays as it was.
-    pub fn begin_answer(&self, trace: &mut Trace, text: &str) -> Result<(), ChatError> {
-        let ids = self.tokenizer.encode(text)?;
-        let sources = vec![Source::Hint; ids.len()];
-        trace.push(Node { parent: trace.head(), text: text.into(), ids, sources, sampled: None })?;
+    /// If how a piece was sampled does not fit it; the trace then stays as it was.
+    pub fn begin_answer(&self, trace: &mut Trace, begun: &[Piece]) -> Result<(), ChatError> {
+        let mut grown = trace.clone();
+        for Piece { ids, text, sampled } in begun.iter().cloned() {
+            let source = if sampled.is_some() { Source::Policy } else { Source::Hint };
+            let sources = vec![source; ids.len()];
+            grown.push(Node { parent: grown.head(), text, ids, sources, sampled })?;
+        }
+        *trace = grown;
         Ok(())
     }
 
-    /// Appends what the policy sampled at the trace's head, and returns it as a message: its text without the
-    /// end token. Bytes that are not UTF-8 become U+FFFD in the text; the ids stay.
+    /// Appends what the policy sampled at the trace's head, after `begun` ([`Chat::begin_answer`]), and returns both as a message:
+    /// their text without the end token. Bytes that are not UTF-8 become U+FFFD in the text; the ids stay.
     ///
     /// # Errors
     /// If the ids can't be decoded, or `sampled` does not fit them; the trace then stays as it was.
-    pub fn record(&self, trace: &mut Trace, ids: Vec<u32>, sampled: Sampled) -> Result<Message, ChatError> {
+    pub fn record(
+        &self,
+        trace: &mut Trace,
+        begun: &[Piece],
+        ids: Vec<u32>,
+        sampled: Sampled,
+    ) -> Result<Message, ChatError> {
         let (said, end) = self.split_end(&ids);
-        let content = self.tokenizer.decode(said, false)?;
+        // A character may begin in the one part and end in the other.
+        let begun_ids = begun.iter().flat_map(|piece| &piece.ids);
+        let ids_of_both: Vec<u32> = begun_ids.chain(said).copied().collect();
+        let begun = text_of(begun);
+        let whole = self.tokenizer.decode(&ids_of_both, false)?;
+        let content = match whole.strip_prefix(begun.as_str()) {
+            Some(rest) => rest.to_owned(),
+            // It begins with a text that the tokenizer writes in another way.
+            None => self.tokenizer.decode(said, false)?,
+        };
         let text = format!("{content}{}", end.unwrap_or_default());
         push_sampled(trace, text, ids, sampled)?;
-        Ok(Message::assistant(content))
+        Ok(Message::assistant(begun + &content))
     }
 
-    /// As [`Chat::record`], of an answer that says less than its ids: `content` is its text before what made it
+    /// As [`Chat::record`], of an answer that says less than its ids: `content` is their text before what made it
     /// stop (a stop string, or a token that ended it and is no end token of the template). The policy goes on
     /// reading all that it sampled, and the template ends the answer after it.
     ///
@@ -261,12 +280,14 @@ impl Chat {
     pub fn record_as(
         &self,
         trace: &mut Trace,
+        begun: &[Piece],
         ids: Vec<u32>,
         content: String,
         sampled: Sampled,
     ) -> Result<Message, ChatError> {
-        push_sampled(trace, content.clone(), ids, sampled)?;
-        Ok(Message::assistant(content))
+        let message = Message::assistant(text_of(begun) + &content);
+        push_sampled(trace, content, ids, sampled)?;
+        Ok(message)
     }
 
     /// Moves the trace's head to the end of `rendered`, which is what the template made of the messages.
@@ -341,6 +362,10 @@ impl Chat {
         let ends = self.end_texts.iter().filter_map(|end| Some(text.rfind(end.as_str())? + end.len()));
         ends.max().map(|end| &text[..end])
     }
+}
+
+fn text_of(begun: &[Piece]) -> String {
+    begun.iter().map(|piece| piece.text.as_str()).collect()
 }
 
 fn push_sampled(trace: &mut Trace, text: String, ids: Vec<u32>, sampled: Sampled) -> Result<(), ChatError> {

@@ -1,5 +1,6 @@
 //! Text to ids and back, by `tokenizer.json`.
 
+use burnish_core::Piece;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
@@ -128,6 +129,24 @@ impl Tokenizer {
     /// If the decoder fails.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, ChatError> {
         self.inner.decode(ids, skip_special).map_err(failed)
+    }
+
+    /// A text that an answer begins with.
+    ///
+    /// # Errors
+    /// If it can't be tokenised.
+    pub fn piece_of_text(&self, text: &str) -> Result<Piece, ChatError> {
+        Ok(Piece { ids: self.encode(text)?, text: text.to_owned(), sampled: None })
+    }
+
+    /// Ids that an answer begins with. A character that they only begin belongs to what follows.
+    ///
+    /// # Errors
+    /// If they can't be decoded.
+    pub fn piece_of_ids(&self, ids: &[u32]) -> Result<Piece, ChatError> {
+        let text = self.decode(ids, false)?;
+        let text = text.trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned();
+        Ok(Piece { ids: ids.to_vec(), text, sampled: None })
     }
 
     /// `tokenizer.json`.

@@ -45,7 +45,7 @@ fn sampled(ids: &[u32], stop: StopReason) -> Sampled {
 /// Lets the policy answer `text`, cut as the tokenizer does.
 fn answer(chat: &Chat, trace: &mut Trace, text: &str) -> (Vec<u32>, Message) {
     let ids = chat.tokenizer.encode(text).unwrap();
-    let message = chat.record(trace, ids.clone(), sampled(&ids, StopReason::EndToken)).unwrap();
+    let message = chat.record(trace, &[], ids.clone(), sampled(&ids, StopReason::EndToken)).unwrap();
     (ids, message)
 }
 
@@ -104,7 +104,7 @@ fn an_answer_cut_in_another_way_than_the_tokenizer_cuts_keeps_its_ids() {
     let mut trace = Trace::new();
     let question = Message::user("hello");
     let prompt = chat.extend(&mut trace, std::slice::from_ref(&question), &[]).unwrap();
-    let message = chat.record(&mut trace, ids.clone(), sampled(&ids, StopReason::EndToken)).unwrap();
+    let message = chat.record(&mut trace, &[], ids.clone(), sampled(&ids, StopReason::EndToken)).unwrap();
     assert_eq!(message.content, "hello");
     let next = chat.extend(&mut trace, &[question, message, Message::user("world")], &[]).unwrap();
     assert!(next.starts_with(&[prompt, ids].concat()));
@@ -119,7 +119,7 @@ fn a_truncated_answer_gets_its_end_token_as_scaffold() {
     let prompt = chat.extend(&mut trace, std::slice::from_ref(&question), &[]).unwrap();
     // Cut off within a character of two bytes.
     let ids = vec![TOKENIZER.token_id("Ã").unwrap()];
-    let message = chat.record(&mut trace, ids.clone(), sampled(&ids, StopReason::TokensMax)).unwrap();
+    let message = chat.record(&mut trace, &[], ids.clone(), sampled(&ids, StopReason::TokensMax)).unwrap();
     assert_eq!(message.content, "\u{fffd}");
     let next = chat.extend(&mut trace, &[question, message, Message::user("world")], &[]).unwrap();
     assert!(next.starts_with(&[prompt, ids].concat()));
@@ -227,7 +227,7 @@ fn of_two_equal_answers_the_one_at_the_head_goes_on() {
     for ids in [spelled("world"), TOKENIZER.encode("world").unwrap()] {
         let ids: Vec<u32> = ids.into_iter().chain(end).collect();
         let prompt = chat.extend(&mut trace, std::slice::from_ref(&question), &[]).unwrap();
-        let message = chat.record(&mut trace, ids.clone(), sampled(&ids, StopReason::EndToken)).unwrap();
+        let message = chat.record(&mut trace, &[], ids.clone(), sampled(&ids, StopReason::EndToken)).unwrap();
         let next = chat.extend(&mut trace, &[question.clone(), message, Message::user("x")], &[]).unwrap();
         assert!(next.starts_with(&[prompt, ids].concat()));
     }
@@ -366,7 +366,7 @@ proptest! {
             let prompt = chat.extend(&mut trace, &messages, &[]).unwrap();
             prop_assert!(prompt.starts_with(&before));
             prop_assert_eq!(text_of(&trace), chat.template.render(&messages, &[], true).unwrap());
-            let message = chat.record(&mut trace, ids.clone(), sampled(&ids, stop)).unwrap();
+            let message = chat.record(&mut trace, &[], ids.clone(), sampled(&ids, stop)).unwrap();
             before = [prompt, ids].concat();
             messages.extend([message, Message::user(reply)]);
         }
@@ -387,7 +387,7 @@ proptest! {
             let rendered = chat.template.render(&messages, &[], true).unwrap();
             prop_assert_eq!(text_of(&trace), rendered);
             let ids = if thinks { [thought.clone(), ids].concat() } else { ids };
-            let message = chat.record(&mut trace, ids.clone(), sampled(&ids, stop)).unwrap();
+            let message = chat.record(&mut trace, &[], ids.clone(), sampled(&ids, stop)).unwrap();
             prop_assert_eq!(trace.head_ids(), [prompt, ids.clone()].concat());
             samples += ids.len();
             messages.extend([message, Message::user(reply)]);

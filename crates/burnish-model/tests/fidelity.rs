@@ -135,7 +135,7 @@ fn play(chat: &Chat, kind: Kind) -> &'static str {
             temperature: 1.0,
             stop: StopReason::EndToken,
         };
-        let message = chat.record(&mut trace, ids.clone(), record).unwrap();
+        let message = chat.record(&mut trace, &[], ids.clone(), record).unwrap();
         assert_eq!(trace.head_ids(), [prompt.clone(), ids.clone()].concat(), "turn {turn}");
         sampled += ids.len();
         (before, read) = ([prompt, ids].concat(), rendered);

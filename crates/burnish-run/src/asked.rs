@@ -86,7 +86,7 @@ impl Asked {
             trace: Trace::new(),
             messages: Arc::new(messages),
             tools: Arc::clone(&tools),
-            prefix: String::new(),
+            prefix: Vec::new(),
             sampling: Arc::clone(&sampling),
             seed: how.seed,
         };

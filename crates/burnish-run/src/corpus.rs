@@ -110,7 +110,7 @@ impl Corpus {
             };
             if !(drops && overlaps) {
                 let seeds = SeedPlace { run: recipe.run.seed, stage: 0, step: 0, task_offset: 0 };
-                self.solved.push((episode, rollout::opened(&*generator, &task, seeds, 0)?.tools));
+                self.solved.push((episode, rollout::opened(&*generator, &task, seeds.address(0))?.tools));
             }
         }
         if is_demonstrated {

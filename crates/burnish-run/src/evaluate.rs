@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Policy};
-use burnish_env::rollout::{self, Overlong, Plan, SeedPlace};
+use burnish_env::rollout::{self, Overlong, Plan, SeedPlace, Spawn};
 use burnish_eval::Summary;
 
 use crate::RunError;
@@ -55,26 +55,21 @@ pub(crate) fn play(
     set: &EvalSet,
     tasks: Range<usize>,
 ) -> Result<Vec<Episode>, RunError> {
-    let plan = Plan {
-        generator: &*set.generator,
-        tasks: &set.tasks[tasks.clone()],
-        rollouts: set.rollouts,
-        sampling: &set.sampling,
-        turns_max: recipe.rollout.turns_max,
-        // A held-out task that does not fit counts as a failure; it does not end a long run.
-        overlong: Overlong::Drop,
-        openings: &[],
-        seeds: SeedPlace {
-            run: recipe.eval.seed,
-            stage: EVALUATION_STAGE,
-            step: set.place(),
-            task_offset: tasks.start as u64,
-        },
+    let seeds = SeedPlace {
+        run: recipe.eval.seed,
+        stage: EVALUATION_STAGE,
+        step: set.place(),
+        task_offset: tasks.start as u64,
     };
-    let begun = drafts_of_evaluation(recipe, &plan, policy)?;
-    let mut episodes = rollout::play(policy, &Plan { openings: &begun.openings, ..plan })?;
+    let mut spawns = Spawn::of_tasks(&set.tasks[tasks], set.rollouts, &set.sampling, seeds);
+    // A held-out task that does not fit counts as a failure; it does not end a long run.
+    let turns_max = recipe.rollout.turns_max;
+    let plan = Plan { generator: &*set.generator, spawns: &[], turns_max, overlong: Overlong::Drop };
+    let drafts = drafts_of_evaluation(recipe, &plan, &mut spawns, policy)?;
+    let plan = Plan { spawns: &spawns, ..plan };
+    let mut episodes = rollout::play(policy, &plan)?;
     // What a draft took belongs to the first answer that reads it.
-    for (episode, draft) in episodes.chunks_mut(plan.rollouts).zip(begun.drafts) {
+    for (episode, draft) in episodes.chunks_mut(set.rollouts).zip(drafts) {
         episode[0].traces.extend(draft.traces);
     }
     if recipe.eval.cycle && set.can_be_turned() {

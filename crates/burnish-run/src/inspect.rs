@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use burnish_core::{Episode, Task};
 use burnish_engine::endpoint::EndpointConfig;
 use burnish_env::Generator;
-use burnish_env::rollout::{self, Plan, SeedPlace};
+use burnish_env::rollout::{self, Plan, SeedPlace, Spawn};
 use burnish_model::Loading;
 use burnish_tensor::Device;
 use burnish_train::checkpoint::{self, Checkpoint, Extent};
@@ -186,19 +186,11 @@ impl Target {
         let chosen: Vec<Task> = from.iter().take(count).cloned().collect();
         let policy = self.load()?;
         let mut local = policy.sampler(self.version(), recipe.rollout.limits());
-        let episodes = rollout::play(
-            &mut local,
-            &Plan {
-                generator,
-                tasks: &chosen,
-                rollouts: 1,
-                sampling: &recipe.rollout.sampling(),
-                turns_max: recipe.rollout.turns_max,
-                overlong: recipe.rollout.overlong,
-                openings: &[],
-                seeds: SeedPlace { run: recipe.run.seed, stage: 0, step: 0, task_offset: 0 },
-            },
-        )?;
+        let seeds = SeedPlace { run: recipe.run.seed, stage: 0, step: 0, task_offset: 0 };
+        let spawns = Spawn::of_tasks(&chosen, 1, &recipe.rollout.sampling(), seeds);
+        let (turns_max, overlong) = (recipe.rollout.turns_max, recipe.rollout.overlong);
+        let plan = Plan { generator, spawns: &spawns, turns_max, overlong };
+        let episodes = rollout::play(&mut local, &plan)?;
         Ok(chosen
             .into_iter()
             .zip(episodes)

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use burnish_core::{
-    Ending, Episode, Message, Node, Policy, Sampled, Source, StopReason, Task, TaskId, Trace, Verdict,
+    Ending, Episode, Message, Node, Policy, Record, Sampled, Source, StopReason, Task, TaskId, Trace, Verdict,
 };
 use burnish_engine::endpoint::EndpointPolicy;
 use burnish_eval::{Measure, Summary, is_cut_short, is_success};
@@ -150,6 +150,7 @@ impl PlayedSample {
             verdict: self.verdict.clone(),
             ending: self.ending,
             answers: self.answers.clone(),
+            record: Record::default(),
         }
     }
 }
@@ -399,7 +400,15 @@ mod tests {
         trace.push(Node { parent: None, text: "said".into(), ids, sources, sampled: Some(sampled) }).unwrap();
         let answers =
             if ending == Ending::ContextOverflow { vec![] } else { vec![Message::assistant("said")] };
-        Episode { task: TaskId("a".into()), rollout: 0, traces: vec![trace], verdict, ending, answers }
+        Episode {
+            task: TaskId("a".into()),
+            rollout: 0,
+            traces: vec![trace],
+            verdict,
+            ending,
+            answers,
+            record: Record::default(),
+        }
     }
 
     #[test]

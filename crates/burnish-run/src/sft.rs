@@ -107,7 +107,7 @@ mod tests {
 
     use burnish_core::{Role, Sampling};
     use burnish_engine::Limits;
-    use burnish_env::rollout::{self, Overlong, Plan, SeedPlace};
+    use burnish_env::rollout::{self, Overlong, Plan, SeedPlace, Spawn};
     use burnish_model::ChatTemplate;
     use serde_json::json;
 
@@ -191,16 +191,10 @@ mod tests {
         let generator = burnish_env::build(&set.env, &set.config).unwrap();
         let mut tasks = generator.tasks(1, 3).unwrap().tasks;
         tasks.sort_by_key(|task| rows.iter().position(|row| row.contains(&task.prompt[0].content)));
-        let plan = Plan {
-            generator: &*generator,
-            tasks: &tasks,
-            rollouts: 1,
-            sampling: &Sampling::greedy(2),
-            turns_max: 1,
-            overlong: Overlong::Refuse,
-            seeds: SeedPlace { run: 1, stage: 0, step: 0, task_offset: 0 },
-            openings: &[],
-        };
+        let seeds = SeedPlace { run: 1, stage: 0, step: 0, task_offset: 0 };
+        let spawns = Spawn::of_tasks(&tasks, 1, &Sampling::greedy(2), seeds);
+        let overlong = Overlong::Refuse;
+        let plan = Plan { generator: &*generator, spawns: &spawns, turns_max: 1, overlong };
         let mut local = policy.sampler(0, Limits::default());
         let episodes = rollout::play(&mut local, &plan).unwrap();
         assert_eq!((episodes.len(), corpus.len()), (3, 6), "three rows, and three again as demonstrations");

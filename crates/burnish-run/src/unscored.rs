@@ -148,7 +148,7 @@ impl UnscoredSteps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burnish_core::{Ending, TaskId, Verdict};
+    use burnish_core::{Ending, Record, TaskId, Verdict};
 
     fn episodes(reasons: &[Option<&str>]) -> Vec<Episode> {
         let verdict = |reason: &Option<&str>| {
@@ -161,6 +161,7 @@ mod tests {
             verdict: verdict(reason),
             ending: Ending::Completed,
             answers: Vec::new(),
+            record: Record::default(),
         };
         reasons.iter().map(episode).collect()
     }

@@ -5,7 +5,8 @@
 
 mod common;
 
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -41,7 +42,7 @@ impl Server {
             .unwrap();
         let mut server = Server { process, url: format!("http://127.0.0.1:{port}/v1") };
         let start = Instant::now();
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        while !is_healthy(port) {
             let ended = server.process.try_wait().unwrap();
             let said = || std::fs::read_to_string(log).unwrap_or_default();
             assert!(ended.is_none() && start.elapsed() < Duration::from_secs(300), "{}", said());
@@ -49,6 +50,18 @@ impl Server {
         }
         server
     }
+}
+
+/// Does it answer that it is ready? It takes connections long before that.
+fn is_healthy(port: u16) -> bool {
+    let answer = TcpStream::connect(("127.0.0.1", port)).and_then(|mut stream| {
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"GET /health HTTP/1.0\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    });
+    answer.is_ok_and(|answer| answer.split(' ').nth(1) == Some("200"))
 }
 
 impl Drop for Server {

@@ -216,7 +216,7 @@ fn too_long(error: &EndpointError) -> Option<PolicyError> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use burnish_core::{Trace, answer_all};
+    use burnish_core::{Piece, Trace, answer_all};
 
     use super::super::test_server::{question, said, serve};
     use super::*;
@@ -231,7 +231,7 @@ mod tests {
             trace: Trace::new(),
             messages: Arc::new(vec![Message::user(text)]),
             tools: Arc::default(),
-            prefix: String::new(),
+            prefix: Vec::new(),
             sampling: Arc::new(Sampling::at(0.5, 7)),
             seed,
         }
@@ -280,7 +280,10 @@ mod tests {
         let of = |sampling: Sampling| Turn { sampling: Arc::new(sampling), ..turn("a", 1) };
         let at = Sampling::at(1.0, 4);
         let refused = [
-            (Turn { prefix: "so".into(), ..turn("a", 1) }, "the beginning of an answer"),
+            (
+                Turn { prefix: vec![Piece { text: "so".into(), ..Piece::default() }], ..turn("a", 1) },
+                "the beginning of an answer",
+            ),
             (of(Sampling { top_k: 3, ..at.clone() }), "`top_k`"),
             (of(Sampling { stop: vec!["x".into()], ..at.clone() }), "`stop`"),
             (of(Sampling { logprobs: Some(1), ..at.clone() }), "`logprobs`"),

@@ -76,7 +76,7 @@ pub(crate) fn turn(trace: Trace, messages: &[Message], sampling: &Sampling, seed
         trace,
         messages: Arc::new(messages.to_vec()),
         tools: Arc::default(),
-        prefix: String::new(),
+        prefix: Vec::new(),
         sampling: Arc::new(sampling.clone()),
         seed,
     }

@@ -73,7 +73,8 @@ fn the_beginning_of_an_answer_is_read_and_returned_but_never_sampled() {
     let mut policy = LocalPolicy::new(&model, &chat, 0);
     let mut messages = vec![Message::user("the goal is left")];
     let sampling = Sampling::at(1.0, 6);
-    let begun = Turn { prefix: "a hole in ".into(), ..turn(Trace::new(), &messages, &sampling, 3) };
+    let prefix = vec![chat.tokenizer.piece_of_text("a hole in ").unwrap()];
+    let begun = Turn { prefix, ..turn(Trace::new(), &messages, &sampling, 3) };
     let (mut trace, output) = answer_all(&mut policy, [begun]).pop().unwrap();
     let output = output.unwrap();
     let [prompt, hint, answer] = trace.nodes() else { panic!("{} nodes", trace.nodes().len()) };

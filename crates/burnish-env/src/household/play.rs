@@ -2,7 +2,6 @@
 
 use burnish_core::{Message, Task, Verdict};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::collections::BTreeMap;
 
 use super::ID;
@@ -10,7 +9,6 @@ use super::config::{HouseholdConfig, InvalidReward};
 use super::goal::Goal;
 use super::text::{NOTHING, look, observation};
 use super::world::{Action, House, World};
-use crate::settings::to_value;
 use crate::{EnvError, Environment, Step};
 
 /// What is known about a task and not told to the policy.
@@ -145,6 +143,11 @@ impl HouseholdEnvironment {
     pub(super) fn new(config: HouseholdConfig) -> Self {
         HouseholdEnvironment { config, episode: None }
     }
+
+    #[cfg(test)]
+    pub(super) fn world(&self) -> Option<&World> {
+        self.episode.as_ref().map(|episode| &episode.world)
+    }
 }
 
 /// The action in an answer: what follows the last `</think>`.
@@ -177,20 +180,6 @@ impl Environment for HouseholdEnvironment {
 
     fn verify(&mut self) -> Result<Verdict, EnvError> {
         Ok(self.episode.as_ref().ok_or_else(not_started)?.verdict(&self.config))
-    }
-
-    fn snapshot(&self) -> Value {
-        to_value(&self.episode).unwrap_or_default()
-    }
-
-    fn restore(&mut self, snapshot: &Value) -> Result<(), EnvError> {
-        let foreign = |problem: String| EnvError::Foreign(format!("not a snapshot of {ID}: {problem}"));
-        let episode = Option::<Episode>::deserialize(snapshot).map_err(|error| foreign(error.to_string()))?;
-        if episode.as_ref().is_some_and(|it| !it.truth.fits(&it.truth.start) || !it.truth.fits(&it.world)) {
-            return Err(foreign("its house, world and goal do not fit together".to_owned()));
-        }
-        self.episode = episode;
-        Ok(())
     }
 }
 

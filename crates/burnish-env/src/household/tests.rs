@@ -19,6 +19,10 @@ use crate::Step;
 
 const SEED: u64 = 5;
 
+fn environment(generator: &Household) -> play::HouseholdEnvironment {
+    play::HouseholdEnvironment::new(generator.config.clone())
+}
+
 fn generator(config: Value) -> Household {
     Household::new(settings::read(&config).unwrap()).unwrap()
 }

@@ -119,14 +119,4 @@ impl Environment for MapfEnvironment {
         let episode = self.episode.as_ref().ok_or_else(not_started)?;
         Ok(judge(&episode.truth, &self.reward, episode.answer.as_deref().unwrap_or_default()).0)
     }
-
-    fn snapshot(&self) -> Value {
-        json(&self.episode)
-    }
-
-    fn restore(&mut self, snapshot: &Value) -> Result<(), EnvError> {
-        self.episode = serde_json::from_value(snapshot.clone())
-            .map_err(|error| EnvError::Foreign(format!("not a snapshot of mapf-frozenlake: {error}")))?;
-        Ok(())
-    }
 }

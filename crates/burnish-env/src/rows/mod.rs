@@ -274,15 +274,4 @@ impl Environment for Judged {
             None => self.state.request(|request| self.verifier.judge(request)),
         })
     }
-
-    fn snapshot(&self) -> Value {
-        settings::to_value(&self.state).unwrap_or_default()
-    }
-
-    fn restore(&mut self, snapshot: &Value) -> Result<(), EnvError> {
-        self.state = State::deserialize(snapshot)
-            .map_err(|error| EnvError::Foreign(format!("not a snapshot of {ID}: {error}")))?;
-        self.ticket = None;
-        Ok(())
-    }
 }

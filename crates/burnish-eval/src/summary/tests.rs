@@ -1,7 +1,7 @@
 //! What counts, what is left out, and how it is summed up.
 
 use super::*;
-use burnish_core::{Node, Sampled, Source, StopReason, Trace, Verdict};
+use burnish_core::{Node, Record, Sampled, Source, StopReason, Trace, Verdict};
 use proptest::prelude::*;
 
 pub(crate) fn episode(task: &str, success: bool, reward: f64) -> Episode {
@@ -12,6 +12,7 @@ pub(crate) fn episode(task: &str, success: bool, reward: f64) -> Episode {
         verdict: Verdict::scored("valid", reward, success),
         ending: Ending::Completed,
         answers: Vec::new(),
+        record: Record::default(),
     }
 }
 

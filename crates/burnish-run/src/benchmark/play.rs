@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use burnish_core::{Ending, Episode, Policy, Sampling, Validity};
+use burnish_core::{Ending, Episode, Policy, Validity};
 use burnish_data::Columns;
 use burnish_engine::Limits;
 use burnish_env::lang::spoken;
-use burnish_env::rollout::{self, Overlong, Plan, SeedPlace};
+use burnish_env::rollout::{self, Overlong, Plan, SeedPlace, Spawn};
 use burnish_tensor::{Device, Precision};
 use burnish_verify::language::{Language, SHARE};
 
@@ -242,26 +242,17 @@ fn play(
     settings: &Settings,
 ) -> Result<Vec<Record>, RunError> {
     let tasks = &items.tasks[rows.clone()];
-    let sampling: &Sampling = &settings.sampling;
-    let episodes = rollout::play(
-        policy,
-        &Plan {
-            generator: &*items.generator,
-            tasks,
-            rollouts: settings.samples,
-            sampling,
-            turns_max: 1,
-            // A policy that can't read a prompt has not answered it: that counts, and does not end the evaluation.
-            overlong: Overlong::Drop,
-            openings: &[],
-            seeds: SeedPlace {
-                run: settings.seed,
-                stage: BENCHMARK_STAGE,
-                step: items.part as u64,
-                task_offset: rows.start as u64,
-            },
-        },
-    )?;
+    let seeds = SeedPlace {
+        run: settings.seed,
+        stage: BENCHMARK_STAGE,
+        step: items.part as u64,
+        task_offset: rows.start as u64,
+    };
+    let spawns = Spawn::of_tasks(tasks, settings.samples, &settings.sampling, seeds);
+    // A policy that can't read a prompt has not answered it: that counts, and does not end the evaluation.
+    let overlong = Overlong::Drop;
+    let plan = Plan { generator: &*items.generator, spawns: &spawns, turns_max: 1, overlong };
+    let episodes = rollout::play(policy, &plan)?;
     tasks
         .iter()
         .zip(&items.references[rows])

@@ -1,8 +1,9 @@
 //! Both directions of a task, and the check whether an answer leads back to its question.
 
+use burnish_core::rng::Address;
 use burnish_core::{Episode, Policy, Sampling, Task};
 use burnish_env::RECOVERED;
-use burnish_env::rollout::{self, Plan, SeedPlace};
+use burnish_env::rollout::{self, Plan, SeedPlace, Spawn, Start};
 use burnish_rl::plan::Cycle;
 
 use crate::RunError;
@@ -48,18 +49,22 @@ pub(super) fn play(
     let mut episodes = forward;
     if cycle.reverse {
         turned = plan
-            .tasks
+            .spawns
             .iter()
-            .map(|task| counterpart(plan.generator, task))
+            .map(|spawn| counterpart(plan.generator, spawn.task))
             .collect::<Result<Vec<Task>, RunError>>()?;
-        let seeds = SeedPlace { stage: REVERSE_STAGE, ..plan.seeds };
-        let mut reverse =
-            rollout::play(policy, &Plan { tasks: &turned, seeds, openings: &[], ..*plan })?.into_iter();
+        let round = |(spawn, task)| {
+            let spawn: &Spawn<'_> = spawn;
+            let place = Address { stage: REVERSE_STAGE, ..spawn.place };
+            Spawn { task, start: Start::Opening, prefix: Vec::new(), role: "turned", place, ..spawn.clone() }
+        };
+        let spawns: Vec<Spawn<'_>> = plan.spawns.iter().zip(&turned).map(round).collect();
+        let mut reverse = rollout::play(policy, &Plan { spawns: &spawns, ..*plan })?.into_iter();
         let mut forward = episodes.into_iter();
         episodes = Vec::with_capacity(2 * forward.len());
-        for _ in plan.tasks {
-            episodes.extend(forward.by_ref().take(plan.rollouts));
-            episodes.extend(reverse.by_ref().take(plan.rollouts));
+        for spawn in &spawns {
+            episodes.extend(forward.by_ref().take(spawn.count));
+            episodes.extend(reverse.by_ref().take(spawn.count));
         }
     }
     let mut both = Both { episodes, turned, is_checked: cycle.closes, tokens: 0 };
@@ -93,7 +98,8 @@ pub(crate) fn mark(
 impl Both {
     /// Does the cycle of each episode close? Never where it has no success.
     fn check(&mut self, policy: &mut dyn Policy, plan: &Plan<'_>) -> Result<Vec<bool>, RunError> {
-        let size = self.episodes.len() / plan.tasks.len().max(1);
+        let Some(first_spawn) = plan.spawns.first() else { return Ok(Vec::new()) };
+        let size = self.episodes.len() / plan.spawns.len();
         let mut tasks: Vec<Task> = Vec::new();
         // Where the follow-up of each episode stands among the tasks.
         let mut places = vec![None; self.episodes.len()];
@@ -101,7 +107,7 @@ impl Both {
         for (group, (episodes, places)) in groups.enumerate() {
             let first = tasks.len();
             for (at, (episode, place)) in episodes.iter().zip(places).enumerate() {
-                let own = if at < plan.rollouts { &plan.tasks[group] } else { &self.turned[group] };
+                let own = if at < first_spawn.count { plan.spawns[group].task } else { &self.turned[group] };
                 let said = episode.answers.last().filter(|_| episode.verdict.success);
                 let Some(next) = said.and_then(|said| plan.generator.reverse(own, &said.content)) else {
                     continue;
@@ -114,12 +120,13 @@ impl Both {
                 }
             }
         }
-        let sampling = Sampling { temperature: 0.0, ..plan.sampling.clone() };
+        let sampling = Sampling { temperature: 0.0, ..Sampling::clone(&first_spawn.sampling) };
         // A round has at most `size` follow-ups a task, so rounds share no address.
-        let task_offset = plan.seeds.task_offset * size as u64;
-        let seeds = SeedPlace { stage: CYCLE_STAGE, task_offset, ..plan.seeds };
-        let check = Plan { tasks: &tasks, rollouts: 1, sampling: &sampling, seeds, openings: &[], ..*plan };
-        let answers = rollout::play(policy, &check)?;
+        let task_offset = first_spawn.place.task * size as u64;
+        let Address { run, step, .. } = first_spawn.place;
+        let seeds = SeedPlace { run, stage: CYCLE_STAGE, step, task_offset };
+        let spawns = Spawn::of_tasks(&tasks, 1, &sampling, seeds);
+        let answers = rollout::play(policy, &Plan { spawns: &spawns, ..*plan })?;
         self.tokens = answers.iter().map(Episode::sampled_tokens).sum();
         let closes = |place: &Option<usize>| {
             let verdict = place.and_then(|at| answers.get(at)).map(|answer| &answer.verdict);
@@ -264,29 +271,24 @@ mod tests {
         }
 
         fn play(&self, cycle: Cycle, sampling: &mut Known, greedy: &mut Known) -> Both {
-            let how = Sampling::at(1.0, 40);
-            let plan = self.plan(&how);
+            let spawns = self.spawns();
+            let plan = self.plan(&spawns);
             let mut policy = policy(sampling, greedy);
             let forward = rollout::play(&mut policy, &plan).unwrap();
             play(&mut policy, &plan, cycle, forward).unwrap()
         }
 
         fn mark(&self, greedy: &mut Known, episodes: Vec<Episode>) -> Vec<Episode> {
-            mark(&mut policy(&mut Known::default(), greedy), &self.plan(&Sampling::at(1.0, 40)), episodes)
-                .unwrap()
+            mark(&mut policy(&mut Known::default(), greedy), &self.plan(&self.spawns()), episodes).unwrap()
         }
 
-        fn plan<'a>(&'a self, sampling: &'a Sampling) -> Plan<'a> {
-            Plan {
-                generator: &*self.generator,
-                tasks: &self.tasks,
-                rollouts: ROLLOUTS,
-                sampling,
-                turns_max: 1,
-                overlong: Overlong::Refuse,
-                seeds: SeedPlace { run: 1, stage: 0, step: 2, task_offset: 0 },
-                openings: &[],
-            }
+        fn spawns(&self) -> Vec<Spawn<'_>> {
+            let seeds = SeedPlace { run: 1, stage: 0, step: 2, task_offset: 0 };
+            Spawn::of_tasks(&self.tasks, ROLLOUTS, &Sampling::at(1.0, 40), seeds)
+        }
+
+        fn plan<'a>(&'a self, spawns: &'a [Spawn<'a>]) -> Plan<'a> {
+            Plan { generator: &*self.generator, spawns, turns_max: 1, overlong: Overlong::Refuse }
         }
     }
 

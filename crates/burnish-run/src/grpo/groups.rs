@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use burnish_core::{Episode, Policy, Sampling, Task};
 use burnish_env::Generator;
-use burnish_env::rollout::{self, Opened, Plan, SeedPlace};
+use burnish_env::rollout::{self, Opened, Plan, SeedPlace, Spawn};
 use burnish_model::Tokenizer;
 use burnish_rl::advantage::{self, Advantage};
 use burnish_rl::overlong::OverlongBuffer;
@@ -74,19 +74,13 @@ impl Groups {
             }
             // A later round stands behind the earlier ones, so it shares no random number with them.
             let task_offset = groups.tasks.len() as u64;
-            let plan = Plan {
-                generator: &*tasks.train_generator,
-                tasks: &batch,
-                rollouts: rollout.group_size,
-                sampling: &rollout.sampling(),
-                turns_max: rollout.turns_max,
-                overlong: rollout.overlong,
-                seeds: SeedPlace { run: seed, stage: 0, step, task_offset },
-                openings: &[],
-            };
-            let begun = planned.begin(&plan, progress, policy, tokenizer)?;
-            let mut episodes = rollout::play(policy, &Plan { openings: &begun.openings, ..plan })?;
-            groups.drafts.extend(begun.drafts);
+            let seeds = SeedPlace { run: seed, stage: 0, step, task_offset };
+            let mut spawns = Spawn::of_tasks(&batch, rollout.group_size, &rollout.sampling(), seeds);
+            let (turns_max, overlong) = (rollout.turns_max, rollout.overlong);
+            let plan = Plan { generator: &*tasks.train_generator, spawns: &[], turns_max, overlong };
+            groups.drafts.extend(planned.begin(&plan, &mut spawns, progress, policy, tokenizer)?);
+            let plan = Plan { spawns: &spawns, ..plan };
+            let mut episodes = rollout::play(policy, &plan)?;
             if let (Some(cycle), Some(tally)) = (cycle, &mut groups.tally) {
                 let both = cycle::play(policy, &plan, cycle, episodes)?;
                 tally.add(&both);
@@ -121,7 +115,7 @@ impl Groups {
         step: u64,
     ) -> Result<Opened, RunError> {
         let seeds = SeedPlace { run: recipe.run.seed, stage: 0, step, task_offset: 0 };
-        Ok(rollout::opened(generator, &self.tasks[group], seeds, group)?)
+        Ok(rollout::opened(generator, &self.tasks[group], seeds.address(group))?)
     }
 
     /// The reward of a greedy answer to the task of each group that is trained on.
@@ -139,17 +133,11 @@ impl Groups {
         let sampling = Sampling { temperature: 0.0, ..rollout.sampling() };
         let kept: Vec<usize> = (0..self.tasks.len()).filter(|group| self.is_kept[*group]).collect();
         let tasks: Vec<Task> = kept.iter().map(|group| self.tasks[*group].clone()).collect();
-        let plan = Plan {
-            generator,
-            tasks: &tasks,
-            rollouts: 1,
-            sampling: &sampling,
-            turns_max: rollout.turns_max,
-            overlong: rollout.overlong,
-            seeds: SeedPlace { run: recipe.run.seed, stage: GREEDY_STAGE, step, task_offset: 0 },
-            openings: &[],
-        };
-        let mut episodes = rollout::play(policy, &plan)?;
+        let seeds = SeedPlace { run: recipe.run.seed, stage: GREEDY_STAGE, step, task_offset: 0 };
+        let mut spawns = Spawn::of_tasks(&tasks, 1, &sampling, seeds);
+        spawns.iter_mut().for_each(|spawn| spawn.role = "greedy rollout");
+        let (turns_max, overlong) = (rollout.turns_max, rollout.overlong);
+        let mut episodes = rollout::play(policy, &Plan { generator, spawns: &spawns, turns_max, overlong })?;
         if recipe.reward.overlong_buffer.is_on() {
             punish_overlong(&mut episodes, &recipe.reward.overlong_buffer, rollout.tokens_max)?;
         }
@@ -278,7 +266,7 @@ fn longest_answer(episode: &Episode) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burnish_core::{Ending, Node, Sampled, Source, StopReason, TaskId, Trace, Verdict};
+    use burnish_core::{Ending, Node, Record, Sampled, Source, StopReason, TaskId, Trace, Verdict};
 
     fn episode(answers: &[usize], verdict: Verdict) -> Episode {
         let mut trace = Trace::new();
@@ -306,6 +294,7 @@ mod tests {
             verdict,
             ending: Ending::Completed,
             answers: Vec::new(),
+            record: Record::default(),
         }
     }
 

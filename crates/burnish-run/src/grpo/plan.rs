@@ -1,8 +1,9 @@
-//! Carries out a rollout plan: hints that answers begin with, and drafts that are sampled first.
+//! Carries out a rollout plan: says how episodes start, after drafts that are sampled first.
 
-use burnish_core::{Episode, Policy, Role, Sampling, Task, Verdict};
+use burnish_core::rng::Address;
+use burnish_core::{Episode, Piece, Policy, Role, Sampling, StopReason, Task, Verdict};
 use burnish_env::Generator;
-use burnish_env::rollout::{self, Opening, Plan, SeedPlace};
+use burnish_env::rollout::{self, Plan, Spawn, Start};
 use burnish_model::Tokenizer;
 use burnish_rl::plan::{About, Cycle, Draft, Outcome, RolloutPlan};
 
@@ -14,15 +15,6 @@ const DRAFT_STAGE: u64 = 1 << 33;
 
 /// The plan of a run that has one.
 pub(super) struct Planned(Option<Box<dyn RolloutPlan>>);
-
-/// What the episodes of some tasks begin with.
-#[derive(Default)]
-pub(crate) struct Begun {
-    /// One entry a task, or none at all.
-    pub(crate) openings: Vec<Opening>,
-    /// The draft of each task, where the plan has drafts.
-    pub(crate) drafts: Vec<Episode>,
-}
 
 impl Planned {
     /// The plan of `recipe`, which goes on from `state`; null for a new run.
@@ -42,30 +34,30 @@ impl Planned {
         self.0.as_ref().map(|plan| plan.state()).unwrap_or_default()
     }
 
-    /// Samples what has to be there before the rollouts of `plan`, and says how they begin. `progress` is the share of
-    /// the run that is done.
+    /// Samples what has to be there before `spawns`, which are to be played as `plan` says, and changes how they start.
+    /// `progress` is the share of the run that is done. Gives the draft of each, where the plan has drafts.
     ///
     /// # Errors
     /// If the policy fails, or a task has no hint.
     pub(super) fn begin(
         &self,
         plan: &Plan<'_>,
+        spawns: &mut [Spawn<'_>],
         progress: f64,
         policy: &mut dyn Policy,
         tokenizer: &Tokenizer,
-    ) -> Result<Begun, RunError> {
-        let Some(own) = &self.0 else { return Ok(Begun::default()) };
+    ) -> Result<Vec<Episode>, RunError> {
+        let Some(own) = &self.0 else { return Ok(Vec::new()) };
         if let Some(draft) = own.draft() {
-            return drafted(plan, &draft, policy);
+            return drafted(plan, spawns, &draft, policy);
         }
-        let hinted = |task: &Task| -> Result<Opening, RunError> {
-            let share = own.hint(&About { labels: &task.labels, progress });
-            let prefix =
-                if share > 0.0 { hint(plan.generator, task, share, tokenizer)? } else { String::new() };
-            Ok(Opening { prefix, ..Opening::default() })
-        };
-        let openings = plan.tasks.iter().map(hinted).collect::<Result<_, _>>()?;
-        Ok(Begun { openings, drafts: Vec::new() })
+        for spawn in spawns {
+            let share = own.hint(&About { labels: &spawn.task.labels, progress });
+            if share > 0.0 {
+                spawn.prefix = hint(plan.generator, spawn.task, share, tokenizer)?;
+            }
+        }
+        Ok(Vec::new())
     }
 
     /// The directions in which tasks are played, where that is not as ever.
@@ -89,19 +81,20 @@ impl Planned {
     }
 }
 
-/// The drafts of held-out tasks, where the recipe asks for them: evaluation never reads a hint.
+/// The drafts of held-out tasks, where the recipe asks for them, and how `spawns` start after them: evaluation never reads a hint.
 ///
 /// # Errors
 /// If the policy fails.
 pub(crate) fn drafts_of_evaluation(
     recipe: &Recipe,
     plan: &Plan<'_>,
+    spawns: &mut [Spawn<'_>],
     policy: &mut dyn Policy,
-) -> Result<Begun, RunError> {
+) -> Result<Vec<Episode>, RunError> {
     let own = recipe.plan.as_ref().filter(|_| recipe.eval.draft).map(|config| config.build()).transpose()?;
     match own.and_then(|own| own.draft()) {
-        Some(draft) => drafted(plan, &draft, policy),
-        None => Ok(Begun::default()),
+        Some(draft) => drafted(plan, spawns, &draft, policy),
+        None => Ok(Vec::new()),
     }
 }
 
@@ -111,7 +104,7 @@ fn hint(
     task: &Task,
     share: f64,
     tokenizer: &Tokenizer,
-) -> Result<String, RunError> {
+) -> Result<Vec<Piece>, RunError> {
     let Some(reasoning) = generator.reasoning(task) else {
         return Err(RunError::Refused(format!(
             "plan: needs hints, and the environment {} has no reasoning for task {}; leave `[plan]` out, or take an \
@@ -124,37 +117,55 @@ fn hint(
         |error: burnish_model::ChatError| RunError::Refused(format!("plan: task {}: {error}", task.id));
     let ids = tokenizer.encode(&reasoning).map_err(failed)?;
     let kept = (share * ids.len() as f64).floor() as usize;
-    if kept >= ids.len() {
-        return Ok(reasoning);
-    }
     // A token may end inside a character, which belongs to the part that is left out.
-    let text = tokenizer.decode(&ids[..kept], false).map_err(failed)?;
-    Ok(text.trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned())
+    let text = if kept >= ids.len() {
+        reasoning
+    } else {
+        tokenizer.piece_of_ids(&ids[..kept]).map_err(failed)?.text
+    };
+    Ok(if text.is_empty() { Vec::new() } else { vec![tokenizer.piece_of_text(&text).map_err(failed)?] })
 }
 
-/// One draft of each task of `plan`, and its answers' openings.
-fn drafted(plan: &Plan<'_>, draft: &Draft, policy: &mut dyn Policy) -> Result<Begun, RunError> {
-    let sampling =
-        Sampling { tokens_max: draft.tokens.min(plan.sampling.tokens_max), ..plan.sampling.clone() };
-    let seeds = SeedPlace { stage: DRAFT_STAGE, ..plan.seeds };
-    let first = Plan { rollouts: 1, sampling: &sampling, turns_max: 1, seeds, openings: &[], ..*plan };
-    let mut drafts = rollout::play(policy, &first)?;
-    for draft in &mut drafts {
-        draft.rollout = plan.rollouts;
-        draft.verdict = Verdict::unscored("a draft: what follows it is judged");
-    }
-    let mut openings = Vec::with_capacity(drafts.len());
-    for (at, episode) in drafts.iter().enumerate() {
-        let said = episode.answers.first().map_or("", |answer| answer.content.as_str());
+/// One draft of each of `spawns`, which then start with it: in the prompt, or as the beginning of the answer.
+fn drafted(
+    plan: &Plan<'_>,
+    spawns: &mut [Spawn<'_>],
+    draft: &Draft,
+    policy: &mut dyn Policy,
+) -> Result<Vec<Episode>, RunError> {
+    let firsts: Vec<Spawn<'_>> = spawns.iter().map(|spawn| first(draft, spawn)).collect();
+    let mut drafts = rollout::play(policy, &Plan { spawns: &firsts, turns_max: 1, ..*plan })?;
+    drop(firsts);
+    for (spawn, episode) in spawns.iter_mut().zip(&mut drafts) {
+        episode.rollout = spawn.count;
+        episode.verdict = Verdict::unscored("a draft: what follows it is judged");
         let Some(template) = &draft.template else {
-            openings.push(Opening { prefix: said.to_owned(), ..Opening::default() });
+            spawn.prefix = said(episode).into_iter().collect();
             continue;
         };
-        let mut messages = rollout::opened(plan.generator, &plan.tasks[at], plan.seeds, at)?.messages;
+        let said = episode.answers.first().map_or("", |answer| answer.content.as_str());
+        let mut messages = rollout::opened(plan.generator, spawn.task, spawn.place)?.messages;
         if let Some(last) = messages.iter_mut().rev().find(|message| message.role == Role::User) {
             last.content = template.replace("{prompt}", &last.content).replace("{draft}", said);
         }
-        openings.push(Opening { messages: Some(messages), prefix: String::new() });
+        spawn.start = Start::Messages(messages);
     }
-    Ok(Begun { openings, drafts })
+    Ok(drafts)
+}
+
+/// What the policy sampled in an episode of one answer, without its end token: the ids, which are not made of the text again.
+fn said(draft: &Episode) -> Option<Piece> {
+    let answer = draft.traces.iter().flat_map(|trace| trace.nodes()).find(|node| node.sampled.is_some())?;
+    let is_ended = answer.sampled.as_ref().is_some_and(|sampled| sampled.stop == StopReason::EndToken);
+    let ids = &answer.ids[..answer.ids.len() - usize::from(is_ended)];
+    let text = draft.answers.first().map(|answer| answer.content.clone()).unwrap_or_default();
+    (!ids.is_empty()).then(|| Piece { ids: ids.to_vec(), text, sampled: None })
+}
+
+/// The draft before a spawn.
+fn first<'a>(draft: &Draft, spawn: &Spawn<'a>) -> Spawn<'a> {
+    let tokens_max = draft.tokens.min(spawn.sampling.tokens_max);
+    let sampling = Sampling { tokens_max, ..Sampling::clone(&spawn.sampling) };
+    let place = Address { stage: DRAFT_STAGE, ..spawn.place };
+    Spawn { role: "draft", count: 1, sampling: sampling.into(), place, ..spawn.clone() }
 }

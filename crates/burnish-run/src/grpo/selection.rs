@@ -108,7 +108,7 @@ impl Chosen {
 mod tests {
     use super::*;
     use crate::recipe::Source;
-    use burnish_core::{Ending, Verdict};
+    use burnish_core::{Ending, Record, Verdict};
 
     fn recipe(selection: &str) -> Recipe {
         let text = "[run]\ndir = \"x\"\nseed = 4\n[policy]\npath = \"p\"\n[train]\nmethod = \"grpo\"\nmax_steps = 9\n\
@@ -124,6 +124,7 @@ mod tests {
             verdict,
             ending: Ending::Completed,
             answers: Vec::new(),
+            record: Record::default(),
         }
     }
 

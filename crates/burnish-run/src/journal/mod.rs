@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! tasks     id, step, environment, prompt, truth, labels                        JSON: prompt, truth, labels, answers
-//! episodes  id, step, kind, task, task_index, rollout, ending, answers, success, reward, advantage, verdict, traces
+//! episodes  id, step, kind, task, task_index, rollout, ending, answers, success, reward, advantage, verdict, traces,
+//!           record                                                            JSON: verdict, record
 //! nodes     episode, trace, node, parent, text, ids, sources, logprobs, policy_version, temperature, stop,
 //!           sampled_logprobs
 //! updates   step, minibatch, metrics
@@ -13,8 +14,8 @@
 //! model's, and empty where all are 0, as in a greedy answer. What is read back equals what was recorded, bit for bit.
 //!
 //! # Versions
-//! Version 1 had no `sampled_logprobs`. Such a journal is read as if all were null, and gets the column, and with it this
-//! version, where it is opened to be written; a burnish of before then refuses it.
+//! Version 1 had no `sampled_logprobs`, version 2 no `record`. Such a journal is read as if all were null, and gets the columns,
+//! and with them this version, where it is opened to be written; a burnish of before then refuses it.
 //!
 //! # What survives what
 //! The file is in WAL mode with `synchronous = NORMAL`. What a call recorded survives the end of the process,

@@ -128,7 +128,7 @@ fn read_episodes(
     kind: &EpisodeKind,
 ) -> Result<Vec<StoredEpisode>, JournalProblem> {
     let mut statement = db.prepare_cached(
-        "SELECT id, task, task_index, rollout, ending, answers, reward, advantage, verdict, traces
+        "SELECT id, task, task_index, rollout, ending, answers, reward, advantage, verdict, traces, record
          FROM episodes WHERE step = ?1 AND kind = ?2 ORDER BY id",
     )?;
     let mut rows = statement.query((step, kind.name()))?;
@@ -159,6 +159,8 @@ fn read_episode(
     let ending: String = row.get("ending")?;
     let verdict: String = row.get("verdict")?;
     let answers: String = row.get("answers")?;
+    let record: Option<String> = row.get("record")?;
+    let record = record.map(|record| codec::from_json(&record)).transpose();
     let episode = Episode {
         task: task_id,
         rollout: row.get("rollout")?,
@@ -166,6 +168,7 @@ fn read_episode(
         verdict: value(&what, codec::from_json(&verdict))?,
         ending: value(&what, codec::from_name(&ending))?,
         answers: value(&what, codec::from_json(&answers))?,
+        record: value(&what, record)?.unwrap_or_default(),
     };
     Ok(StoredEpisode {
         task,

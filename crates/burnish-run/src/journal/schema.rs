@@ -6,7 +6,7 @@ use super::JournalProblem;
 
 /// Version of the tables. Change it with every change to [`TABLES`] or to what is stored in them, and say in [`upgrade`] and
 /// [`adapt`] what becomes of a journal of the version before.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 
 /// The table that marks a file as a journal is `burnish_journal`.
 const TABLES: &str = "
@@ -34,7 +34,8 @@ CREATE TABLE episodes (
     reward REAL,
     advantage REAL,
     verdict TEXT NOT NULL,
-    traces INTEGER NOT NULL
+    traces INTEGER NOT NULL,
+    record TEXT
 );
 CREATE INDEX episodes_of_step ON episodes (step, kind);
 CREATE INDEX episodes_of_task ON episodes (task);
@@ -86,20 +87,25 @@ pub(super) fn upgrade(db: &Connection) -> Result<(), JournalProblem> {
     }
     let transaction = Transaction::new_unchecked(db, TransactionBehavior::Immediate)?;
     // Another process may have done it meanwhile.
-    if version(&transaction)? == 1 {
+    let found = version(&transaction)?;
+    if found < 2 {
         transaction.execute("ALTER TABLE nodes ADD COLUMN sampled_logprobs BLOB", [])?;
-        transaction.execute("UPDATE burnish_journal SET version = ?1", [VERSION])?;
     }
+    if found < 3 {
+        transaction.execute("ALTER TABLE episodes ADD COLUMN record TEXT", [])?;
+    }
+    transaction.execute("UPDATE burnish_journal SET version = ?1", [VERSION])?;
     transaction.commit()?;
     Ok(())
 }
 
 /// Checks that this is a journal, and lets one of an earlier version be read as one of this. The file stays as it is.
 pub(super) fn adapt(db: &Connection) -> Result<(), JournalProblem> {
-    if version(db)? == 1 {
-        // A view of this connection alone, which it finds before the table.
-        let view = "CREATE TEMP VIEW nodes AS SELECT *, NULL AS sampled_logprobs FROM main.nodes";
-        db.execute(view, [])?;
+    let found = version(db)?;
+    // Views of this connection alone, which it finds before the tables.
+    let lacking = [(2, "nodes", "sampled_logprobs"), (3, "episodes", "record")];
+    for (_, table, column) in lacking.into_iter().filter(|(since, ..)| found < *since) {
+        db.execute(&format!("CREATE TEMP VIEW {table} AS SELECT *, NULL AS {column} FROM main.{table}"), [])?;
     }
     Ok(())
 }

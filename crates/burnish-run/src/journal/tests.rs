@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use burnish_core::{
-    Ending, Episode, FunctionCall, Message, Node, NodeId, Role, Sampled, Source, StopReason, Task, TaskId,
-    ToolCall, Trace, Verdict,
+    Contact, Ending, Episode, Fork, FunctionCall, Message, Node, NodeId, Place, Record, Role, Sampled,
+    Source, StopReason, Task, TaskId, Told, ToolCall, Trace, Verdict,
 };
 use proptest::prelude::*;
 
@@ -79,6 +79,7 @@ fn episode(task: &str, rollout: usize) -> Episode {
         verdict,
         ending: Ending::TurnsMax,
         answers: vec![Message::assistant("one"), Message::assistant("two")],
+        record: record_of_one_wait(),
     }
 }
 
@@ -322,8 +323,15 @@ fn a_journal_of_another_version_is_refused() {
     assert!(error.contains("version 99"), "{error}");
 }
 
-/// An episode as version 1 recorded it: without the log-probs with which tokens were drawn.
-fn without_sampled_logprobs(episode: &Episode) -> Episode {
+fn record_of_one_wait() -> Record {
+    let at = Place { branch: vec![Fork::Opened(3), Fork::Named(1)], number: 2 };
+    let contact =
+        Contact { at, question: "xxh3:0".into(), answer: Some(Told::Value(serde_json::Value::Null)) };
+    Record { agents: vec![Place { branch: Vec::new(), number: 0 }], contacts: vec![contact] }
+}
+
+/// An episode as version 1 recorded it: without the log-probs with which tokens were drawn, and without a record.
+fn of_the_first_version(episode: &Episode) -> Episode {
     let of_trace = |trace: &Trace| {
         let mut before = Trace::new();
         for mut node in trace.nodes().iter().cloned() {
@@ -332,33 +340,38 @@ fn without_sampled_logprobs(episode: &Episode) -> Episode {
         }
         before
     };
-    Episode { traces: episode.traces.iter().map(of_trace).collect(), ..episode.clone() }
+    Episode {
+        traces: episode.traces.iter().map(of_trace).collect(),
+        record: Record::default(),
+        ..episode.clone()
+    }
 }
 
 /// A journal of version 1 with one step, open to its burnish.
 fn first_version() -> (tempfile::TempDir, PathBuf, Journal) {
     let (dir, path, mut journal) = new_journal();
     record(&mut journal, 1, EpisodeKind::Train, "a").unwrap();
-    let before = "ALTER TABLE nodes DROP COLUMN sampled_logprobs; UPDATE burnish_journal SET version = 1;";
+    let before = "ALTER TABLE nodes DROP COLUMN sampled_logprobs; ALTER TABLE episodes DROP COLUMN record;
+                  UPDATE burnish_journal SET version = 1;";
     journal.db.execute_batch(before).unwrap();
     (dir, path, journal)
 }
 
 #[test]
-fn a_journal_without_sampled_log_probs_is_read_as_it_lies() {
+fn a_journal_of_the_first_version_is_read_as_it_lies() {
     let (_dir, path, written) = first_version();
     drop(written);
     let before = fs::read(&path).unwrap();
     let journal = Journal::open_to_read(&path).unwrap();
     let stored = journal.episodes(1, EpisodeKind::Train).unwrap();
-    assert_eq!(stored[0].episode, without_sampled_logprobs(&episode("a", 0)));
+    assert_eq!(stored[0].episode, of_the_first_version(&episode("a", 0)));
     assert_eq!(journal.tally().unwrap().episodes, 1);
     drop(journal);
     assert_eq!(fs::read(&path).unwrap(), before);
 }
 
 #[test]
-fn a_journal_without_sampled_log_probs_goes_on_with_them() {
+fn a_journal_of_the_first_version_goes_on_with_what_it_lacked() {
     type Open = fn(&Path) -> Result<Journal, JournalError>;
     let ways: [Open; 2] = [Journal::open, |path| Ok(Journal::recover(path)?.0)];
     for open in ways {
@@ -370,7 +383,7 @@ fn a_journal_without_sampled_log_probs_goes_on_with_them() {
         record(&mut journal, 2, EpisodeKind::Train, "a").unwrap();
         for journal in [&journal, &reader, &Journal::open(&path).unwrap()] {
             let of_step = |step| journal.episodes(step, EpisodeKind::Train).unwrap()[0].episode.clone();
-            assert_eq!(of_step(1), without_sampled_logprobs(&episode("a", 0)));
+            assert_eq!(of_step(1), of_the_first_version(&episode("a", 0)));
             assert_eq!(of_step(2), episode("a", 0));
         }
         journal.truncate_after(1).unwrap();

@@ -1,6 +1,6 @@
 //! Recording.
 
-use burnish_core::{Episode, Node, Task};
+use burnish_core::{Episode, Node, Record, Task};
 use rusqlite::{Connection, Transaction, TransactionBehavior, named_params};
 
 use super::error::{OnPath, value};
@@ -158,11 +158,13 @@ fn insert_episode(
     if !numbers.all(|number| number.is_finite()) {
         return value(&what, Err("a reward or the advantage is not a finite number".into()));
     }
+    let is_recorded = episode.record != Record::default();
+    let record = is_recorded.then(|| codec::json(&episode.record)).transpose();
     db.prepare_cached(
         "INSERT INTO episodes (step, kind, task, task_index, rollout, ending, answers, success, reward, advantage,
-                               verdict, traces)
+                               verdict, traces, record)
          VALUES (:step, :kind, :task, :task_index, :rollout, :ending, :answers, :success, :reward, :advantage,
-                 :verdict, :traces)",
+                 :verdict, :traces, :record)",
     )?
     .execute(named_params! {
         ":step": step,
@@ -177,6 +179,7 @@ fn insert_episode(
         ":advantage": advantage,
         ":verdict": value(&what, codec::json(&episode.verdict))?,
         ":traces": episode.traces.len(),
+        ":record": value(&what, record)?,
     })?;
     let id = db.last_insert_rowid();
     for (at, trace) in episode.traces.iter().enumerate() {

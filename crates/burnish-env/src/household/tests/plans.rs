@@ -41,22 +41,24 @@ fn fewest_answers(generator: &Household, task: &Task) -> usize {
         let truth = Truth::of(task).unwrap();
         all_actions(&truth).into_iter().map(|action| truth.house.word(action)).collect()
     };
-    let mut environment = generator.environment();
-    environment.reset(task, 0).unwrap();
-    let mut level = vec![environment.snapshot()];
-    let mut known = HashSet::from([level[0]["world"].to_string()]);
+    let mut environment = environment(generator);
+    // An episode is brought back to a state by being told the same again.
+    let mut level: Vec<Vec<&str>> = vec![Vec::new()];
+    let mut known = HashSet::new();
     for answers in 1.. {
         let mut next = Vec::new();
-        for state in &level {
+        for before in &level {
             for text in &texts {
-                environment.restore(state).unwrap();
-                environment.step(&Message::assistant(text.as_str())).unwrap();
+                environment.reset(task, 0).unwrap();
+                let said: Vec<&str> = before.iter().copied().chain([text.as_str()]).collect();
+                for text in &said {
+                    environment.step(&Message::assistant(*text)).unwrap();
+                }
                 if environment.verify().unwrap().success {
                     return answers;
                 }
-                let snapshot = environment.snapshot();
-                if known.insert(snapshot["world"].to_string()) {
-                    next.push(snapshot);
+                if known.insert(format!("{:?}", environment.world())) {
+                    next.push(said);
                 }
             }
         }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use burnish_core::{Script, StopReason};
+use burnish_core::{Sampling, Script, StopReason};
 
 use super::*;
 use crate::benchmark::find;

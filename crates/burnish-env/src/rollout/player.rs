@@ -1,0 +1,363 @@
+//! One episode: a policy in an environment, as a durable function.
+
+use std::sync::Arc;
+
+use burnish_core::rng::{Address, Purpose};
+use burnish_core::{
+    Ending, Episode, Message, NodeId, PolicyError, Record, Repeating, Role, Sampling, Source, ToolCall,
+    ToolSpec, Trace, TurnOutput, Verdict,
+};
+use burnish_episode::{Agent, Ask, ContactError, Handle, Work};
+use serde::{Deserialize, Serialize};
+
+use super::{Overlong, Plan, RolloutError, Spawn, Start};
+use crate::{EnvError, Environment, Question, Step};
+
+/// Turns that environments may ask others for between two turns of the policy.
+const ASKED_MAX: usize = 64;
+
+/// What came of work in an environment, as it goes on record.
+type Done<T> = Result<T, String>;
+
+/// An episode under way.
+pub(super) struct Player<'a> {
+    handle: &'a Handle,
+    plan: &'a Plan<'a>,
+    spawn: &'a Spawn<'a>,
+    rollout: usize,
+    /// Away while it works on a thread of its own.
+    environment: Option<Box<dyn Environment>>,
+    tools: Arc<Vec<ToolSpec>>,
+    messages: Arc<Vec<Message>>,
+    answers: Vec<Message>,
+    /// Who was asked, and goes on from what it read and said.
+    others: Vec<(String, Agent, u64)>,
+}
+
+/// Why an episode does not go on.
+enum Stop {
+    /// It is over, and judged where it came to something.
+    Over(Ending),
+    /// It is unscored.
+    Unscored(Ending, String),
+    /// The run can't go on.
+    Fatal(RolloutError),
+}
+
+impl From<EnvError> for Stop {
+    fn from(error: EnvError) -> Self {
+        Stop::Unscored(Ending::EnvironmentError, error.to_string())
+    }
+}
+
+impl<'a> Player<'a> {
+    pub(super) fn new(handle: &'a Handle, plan: &'a Plan<'a>, spawn: &'a Spawn<'a>, rollout: usize) -> Self {
+        Player {
+            handle,
+            plan,
+            spawn,
+            rollout,
+            environment: Some(plan.generator.environment()),
+            tools: Arc::default(),
+            messages: Arc::default(),
+            answers: Vec::new(),
+            others: Vec::new(),
+        }
+    }
+
+    /// Plays it to its end. Traces and record are the handle's.
+    pub(super) async fn play(mut self) -> Result<Episode, RolloutError> {
+        let agent = self.handle.agent(&self.spawn.policy, Trace::new());
+        let over = match self.turns(&agent).await {
+            Err(stop) => stop,
+            Ok(ending) => Stop::Over(ending),
+        };
+        let (ending, verdict) = match over {
+            Stop::Over(ending) => match self.judge().await {
+                Ok(verdict) => (ending, verdict),
+                Err(Stop::Unscored(ending, reason)) => (ending, Verdict::unscored(reason)),
+                Err(Stop::Over(ending)) => (ending, Verdict::unscored("it was not judged")),
+                Err(Stop::Fatal(error)) => return Err(error),
+            },
+            Stop::Unscored(ending, reason) => (ending, Verdict::unscored(reason)),
+            Stop::Fatal(error) => return Err(error),
+        };
+        Ok(Episode {
+            task: self.spawn.task.id.clone(),
+            rollout: self.rollout,
+            traces: Vec::new(),
+            verdict,
+            ending,
+            answers: self.answers,
+            record: Record::default(),
+        })
+    }
+
+    async fn turns(&mut self, agent: &Agent) -> Result<Ending, Stop> {
+        self.open().await?;
+        loop {
+            let first = self.is_first_sampled();
+            if first {
+                self.go_within(agent)?;
+            }
+            let output = self.sample(agent, first).await?;
+            let TurnOutput { message, stop, .. } = output;
+            self.answers.push(message.clone());
+            Arc::make_mut(&mut self.messages).push(message.clone());
+            let is_last = self.answers.len() >= self.plan.turns_max;
+            let runs = |call: &ToolCall| self.repeating(&call.function.name).is_some();
+            let step = match message.tool_calls.iter().any(runs) && !stop.is_truncated() {
+                true => Step::Continue(self.call_all(&message.tool_calls).await?),
+                false => {
+                    let step = self.environment()?.step(&message)?;
+                    // What a truncated or a last answer leads to is not asked any more.
+                    if stop.is_truncated() { Step::Done } else { self.settle(step).await? }
+                }
+            };
+            match step {
+                _ if stop.is_truncated() => return Ok(Ending::Truncated),
+                Step::Done | Step::Ask(_) => return Ok(Ending::Completed),
+                Step::Continue(_) if is_last => return Ok(Ending::TurnsMax),
+                Step::Continue(further) => Arc::make_mut(&mut self.messages).extend(further),
+            }
+        }
+    }
+
+    /// Starts the environment as it was started in the episode that this one goes on from.
+    async fn open(&mut self) -> Result<(), Stop> {
+        let own = self.handle.address().seed();
+        let work = Work {
+            what: "the beginning",
+            question: &self.spawn.task.id,
+            repeating: Repeating::Repeatable,
+            is_slow: false,
+        };
+        let ((), seed) =
+            self.handle.work(work, (), move |(), _| own).await.map_err(|error| self.stop(error))?;
+        let task = self.spawn.task;
+        let environment = self.environment()?;
+        let opening = environment.reset(task, seed)?;
+        self.tools = Arc::new(environment.tools());
+        self.messages = Arc::new(match &self.spawn.start {
+            Start::Messages(messages) => messages.clone(),
+            Start::Opening | Start::Within { .. } => opening,
+        });
+        Ok(())
+    }
+
+    fn environment(&mut self) -> Result<&mut Box<dyn Environment>, Stop> {
+        let lost = || EnvError::Failed("the environment is lost, since work in it failed".to_owned());
+        Ok(self.environment.as_mut().ok_or_else(lost)?)
+    }
+
+    fn repeating(&self, tool: &str) -> Option<Repeating> {
+        self.environment.as_ref().and_then(|environment| environment.repeating(tool))
+    }
+
+    /// Is the turn that comes the first which is not known from elsewhere?
+    fn is_first_sampled(&self) -> bool {
+        let known = match self.spawn.start {
+            Start::Within { turn, .. } => turn,
+            Start::Opening | Start::Messages(_) => 0,
+        };
+        self.answers.len() == known
+    }
+
+    /// The trace goes on where the other episode's answer begins: what it read there is not read anew.
+    fn go_within(&self, agent: &Agent) -> Result<(), Stop> {
+        let Start::Within { episode, turn } = self.spawn.start else { return Ok(()) };
+        let Some((_, recorded)) = episode.record.first_agents_turns().nth(turn) else { return Ok(()) };
+        let trace = episode.traces.first();
+        let cut = trace.and_then(|trace| {
+            let answer = recorded
+                .head
+                .filter(|head| trace.nodes().get(*head).is_some_and(|node| node.sampled.is_some()))?;
+            // Before the answer, and what it was begun with.
+            let mut prompt = trace.nodes()[answer].parent;
+            while let Some(NodeId(at)) = prompt
+                && trace.nodes()[at]
+                    .sources
+                    .iter()
+                    .all(|source| matches!(source, Source::Hint | Source::Policy))
+            {
+                prompt = trace.nodes()[at].parent;
+            }
+            trace.before(prompt.map_or(0, |NodeId(at)| at + 1), prompt)
+        });
+        if let Some(trace) = cut {
+            self.handle.set_trace(agent, trace);
+        }
+        Ok(())
+    }
+
+    /// Asks the policy for its next turn, with as much of the conversation as it can read.
+    async fn sample(&mut self, agent: &Agent, is_first: bool) -> Result<TurnOutput, Stop> {
+        let turn = self.answers.len();
+        let address = Address { turn: turn as u64, purpose: Purpose::Sample, ..self.handle.address() };
+        loop {
+            let ask = Ask {
+                messages: Arc::clone(&self.messages),
+                tools: Arc::clone(&self.tools),
+                prefix: if is_first { self.spawn.prefix.clone() } else { Vec::new() },
+                sampling: Arc::clone(&self.spawn.sampling),
+                seed: address.seed(),
+            };
+            match self.handle.sample(agent, ask).await {
+                Ok(output) => return Ok(output),
+                Err(ContactError::Policy(PolicyError::PromptTooLong { tokens, tokens_max })) => {
+                    self.make_room(tokens, tokens_max)?;
+                }
+                Err(error) => return Err(self.stop(error)),
+            }
+        }
+    }
+
+    /// Deals with a conversation that does not fit: it is shortened, or the episode ends.
+    fn make_room(&mut self, tokens: usize, tokens_max: usize) -> Result<(), Stop> {
+        let overlong = self.plan.overlong;
+        if overlong == Overlong::Truncate && drop_oldest(Arc::make_mut(&mut self.messages)) {
+            return Ok(());
+        }
+        Err(if !self.answers.is_empty() {
+            Stop::Over(Ending::ContextOverflow)
+        } else if overlong == Overlong::Refuse {
+            Stop::Fatal(RolloutError::Overlong { task: self.spawn.task.id.clone(), tokens, tokens_max })
+        } else {
+            let reason = format!("the prompt has {tokens} tokens, but at most {tokens_max} fit");
+            Stop::Unscored(Ending::ContextOverflow, reason)
+        })
+    }
+
+    /// Runs the calls of an answer one after the other, and gives what each says.
+    async fn call_all(&mut self, calls: &[ToolCall]) -> Result<Vec<Message>, Stop> {
+        let mut results = Vec::with_capacity(calls.len());
+        for call in calls {
+            let name = &call.function.name;
+            let said = match self.repeating(name) {
+                Some(repeating) => self.call(call, repeating).await?,
+                None => format!("There is no tool `{name}`."),
+            };
+            results.push(Message {
+                tool_call_id: call.id.clone(),
+                name: Some(name.clone()),
+                ..Message::new(Role::Tool, said)
+            });
+        }
+        Ok(results)
+    }
+
+    async fn call(&mut self, call: &ToolCall, repeating: Repeating) -> Result<String, Stop> {
+        let function = call.function.clone();
+        let latency = self.environment()?.latency(&function);
+        if !latency.is_zero() {
+            self.handle.wait(latency).await.map_err(|error| self.stop(error))?;
+        }
+        let what = format!("the call of `{}`", function.name);
+        let asked = function.clone();
+        self.work(&what, &asked, repeating, move |environment, key| environment.call(&function, key)).await
+    }
+
+    /// Has an environment's questions answered until the policy's turn comes, or the end.
+    async fn settle(&mut self, mut step: Step) -> Result<Step, Stop> {
+        let mut asked = 0;
+        while let Step::Ask(question) = step {
+            asked += 1;
+            if asked > ASKED_MAX {
+                let problem =
+                    format!("the environment asked `{}` {ASKED_MAX} times without an end", question.who);
+                return Err(EnvError::Failed(problem).into());
+            }
+            let said = self.ask(question).await?;
+            step = self.environment()?.hear(&said)?;
+        }
+        Ok(step)
+    }
+
+    /// Asks another.
+    async fn ask(&mut self, Question { who, messages }: Question) -> Result<Message, Stop> {
+        let at = match self.others.iter().position(|(name, ..)| *name == who) {
+            Some(at) => at,
+            None => {
+                let agent = self.handle.agent(&who.as_str().into(), Trace::new());
+                self.others.push((who, agent, 0));
+                self.others.len() - 1
+            }
+        };
+        let (_, agent, turn) = &mut self.others[at];
+        let seed = self.handle.seed(agent, *turn);
+        *turn += 1;
+        let sampling: Arc<Sampling> = Arc::clone(&self.spawn.sampling);
+        let ask =
+            Ask { messages: Arc::new(messages), tools: Arc::default(), prefix: Vec::new(), sampling, seed };
+        let answered = self.handle.sample(agent, ask).await;
+        answered.map(|output| output.message).map_err(|error| self.stop(error))
+    }
+
+    async fn judge(&mut self) -> Result<Verdict, Stop> {
+        let Some(environment) = &mut self.environment else {
+            return Err(
+                EnvError::Failed("the environment is lost, since work in it failed".to_owned()).into()
+            );
+        };
+        if !environment.is_slow() {
+            return Ok(environment.verify()?);
+        }
+        environment.request_verdict();
+        let answers = self.answers.clone();
+        self.work("the verdict", &answers, Repeating::Repeatable, |environment, _| environment.verify()).await
+    }
+
+    /// Works in the environment, on record.
+    async fn work<Q: Serialize, T: Serialize + for<'de> Deserialize<'de> + Send + 'static>(
+        &mut self,
+        what: &str,
+        question: &Q,
+        repeating: Repeating,
+        work: impl FnOnce(&mut Box<dyn Environment>, &str) -> Result<T, EnvError> + Send + 'static,
+    ) -> Result<T, Stop> {
+        let lost = || EnvError::Failed("the environment is lost, since work in it failed".to_owned());
+        let environment = self.environment.take().ok_or_else(lost)?;
+        let is_slow = environment.is_slow();
+        let done = self.handle.work(
+            Work { what, question, repeating, is_slow },
+            environment,
+            move |environment, key| -> Done<T> { work(environment, key).map_err(|error| error.to_string()) },
+        );
+        let (environment, done) = done.await.map_err(|error| self.stop(error))?;
+        self.environment = Some(environment);
+        done.map_err(|error| Stop::Unscored(Ending::EnvironmentError, error))
+    }
+
+    fn stop(&self, error: ContactError) -> Stop {
+        let (task, role, rollout) = (self.spawn.task.id.clone(), self.spawn.role, self.rollout);
+        match error {
+            ContactError::Policy(source) => {
+                Stop::Fatal(RolloutError::Policy { task, role, rollout, turn: self.answers.len(), source })
+            }
+            error @ (ContactError::Lost { .. } | ContactError::Unfinished { .. }) => {
+                Stop::Unscored(Ending::Lost, error.to_string())
+            }
+            error @ ContactError::Failed { .. } => {
+                Stop::Unscored(Ending::EnvironmentError, error.to_string())
+            }
+            source @ ContactError::Unlike { .. } => {
+                Stop::Fatal(RolloutError::Record { task, role, rollout, source })
+            }
+        }
+    }
+}
+
+/// Drops the oldest message that is not a system message, together with the answers and tool results that
+/// followed it, but never the newest message. Returns whether anything could be dropped.
+fn drop_oldest(messages: &mut Vec<Message>) -> bool {
+    let Some(first) = messages.iter().position(|message| message.role != Role::System) else { return false };
+    let newest = messages.len() - 1;
+    if first >= newest {
+        return false;
+    }
+    let end = (first + 1..newest)
+        .find(|&at| matches!(messages[at].role, Role::User | Role::System))
+        .unwrap_or(newest);
+    messages.drain(first..end);
+    true
+}
