@@ -328,7 +328,7 @@ impl Chat {
     }
 
     /// What was said, and the text of the end token after it.
-    fn split_end<'a>(&self, ids: &'a [u32]) -> (&'a [u32], Option<&str>) {
+    pub(crate) fn split_end<'a>(&self, ids: &'a [u32]) -> (&'a [u32], Option<&str>) {
         let last = ids.split_last().and_then(|(last, said)| {
             let at = self.end_ids.iter().position(|end| end == last)?;
             Some((said, self.end_texts[at].as_str()))
@@ -341,9 +341,22 @@ impl Chat {
         let ends = self.end_texts.iter().filter_map(|end| Some(text.rfind(end.as_str())? + end.len()));
         ends.max().map(|end| &text[..end])
     }
+
+    /// `text` up to its last end token.
+    pub(crate) fn before_end_token<'a>(&self, text: &'a str) -> Option<&'a str> {
+        let through = self.through_end_token(text)?;
+        // Of two end tokens, one may end with the other.
+        let ends = self.end_texts.iter().filter_map(|end| through.strip_suffix(end.as_str()));
+        ends.min_by_key(|before| before.len())
+    }
 }
 
-fn push_sampled(trace: &mut Trace, text: String, ids: Vec<u32>, sampled: Sampled) -> Result<(), ChatError> {
+pub(crate) fn push_sampled(
+    trace: &mut Trace,
+    text: String,
+    ids: Vec<u32>,
+    sampled: Sampled,
+) -> Result<(), ChatError> {
     let sources = vec![Source::Policy; ids.len()];
     trace.push(Node { parent: trace.head(), text, ids, sources, sampled: Some(sampled) })?;
     Ok(())
