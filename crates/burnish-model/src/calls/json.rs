@@ -71,7 +71,7 @@ impl<'de> Visitor<'de> for CheckedVisitor {
 pub(super) fn prefix(text: &str) -> Result<(Value, usize), String> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Checked>();
     match values.next() {
-        None => Err("there is none".into()),
+        None => Err("nothing stands there".into()),
         Some(Err(error)) => Err(in_words(&error)),
         Some(Ok(Checked)) => {
             let length = values.byte_offset();
@@ -93,8 +93,13 @@ fn in_words(error: &serde_json::Error) -> String {
     let (line, column) = (error.line(), error.column());
     let said = error.to_string();
     let said = said.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&said);
+    let said = match (said.strip_prefix("EOF while parsing "), said) {
+        (Some(what), _) => format!("it ends within {what}"),
+        (None, "expected ident") => "expected `true`, `false` or `null`".into(),
+        _ => said.to_owned(),
+    };
     match line {
-        0 => said.to_owned(),
+        0 => said,
         1 => format!("{said} at column {column}"),
         _ => format!("{said} at line {line}, column {column}"),
     }

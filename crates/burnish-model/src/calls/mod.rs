@@ -105,6 +105,18 @@ impl CallFormat {
         }
     }
 
+    /// The format of this name, as a template has it that writes calls and keeps thoughts apart.
+    pub fn named(name: &str) -> Option<Self> {
+        let format = |syntax| CallFormat {
+            syntax,
+            takes_thoughts: true,
+            writes_calls: true,
+            needs_ids: syntax == Syntax::Mistral,
+            text_arguments: false,
+        };
+        ALL.into_iter().map(format).find(|format| format.name() == name)
+    }
+
     /// Does the template refuse a call without an identity of nine letters and digits?
     pub fn needs_ids(&self) -> bool {
         self.needs_ids

@@ -2,8 +2,8 @@
 
 use burnish_core::{Message, Role, Sampled, ToolCall, ToolSpec, Trace};
 
+use super::CallFormat;
 use super::detect::ends_in_thoughts;
-use super::{Answer, CallFormat};
 use crate::chat::push_sampled;
 use crate::{Chat, ChatError};
 
@@ -131,7 +131,7 @@ impl Chat {
 /// A result that occurs nowhere else.
 fn result_mark(prompt: &str, message: &Message) -> String {
     let message = serde_json::to_string(message).unwrap_or_default();
-    let mut mark = "result".to_owned();
+    let mut mark = "burnish-result".to_owned();
     while prompt.contains(&mark) || message.contains(&mark) {
         mark.push('0');
     }
