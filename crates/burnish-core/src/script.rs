@@ -50,7 +50,7 @@ impl<F: FnMut(&Turn) -> Said> Script<F> {
             turn.trace.push(node).map_err(|error| PolicyError::Failed(error.to_string()))?;
         }
         let message = Message::assistant(format!("{}{text}", turn.prefix));
-        Ok(TurnOutput { message, stop, logprobs: Vec::new() })
+        Ok(TurnOutput { message, malformed: Vec::new(), stop, logprobs: Vec::new() })
     }
 }
 

@@ -14,7 +14,7 @@ const ENDS: [&str; 2] = ["<|eot_id|>", "<|eom_id|>"];
 
 /// Reads an answer.
 pub(super) fn read(text: &str, open: bool) -> Parts<'_> {
-    let (thoughts_raw, thoughts, rest) = split_thoughts(text, open, &[TAG]);
+    let (thoughts_raw, thoughts, rest) = split_thoughts(text, open, &[TAG, "{"]);
     let mut parts = Parts { thoughts_raw, thoughts, pieces: Vec::new() };
     let (words, tagged) = match rest.split_once(TAG) {
         Some((words, _)) => (words, &rest[words.len()..]),

@@ -72,10 +72,10 @@ impl Chat {
         said: &str,
         asked: &Asked<'_>,
     ) -> (Recorded, String) {
-        let head = trace.head().map(|head| trace.path(head)).unwrap_or_default();
-        let read: String = head.into_iter().map(|id| trace.nodes()[id.0].text.as_str()).collect();
-        let prompt = read.strip_suffix(asked.prefix).unwrap_or(&read);
-        let mut answer = format.read(&whole, ends_in_thoughts(prompt), asked.tools);
+        let path = trace.head().map(|head| trace.path(head)).unwrap_or_default();
+        let read: String = path.into_iter().map(|id| trace.nodes()[id.0].text.as_str()).collect();
+        let in_thoughts = ends_in_thoughts(read.strip_suffix(asked.prefix).unwrap_or(&read));
+        let mut answer = format.read(&whole, in_thoughts, asked.tools);
         if answer.calls.is_empty() {
             let malformed = std::mem::take(&mut answer.malformed);
             return (Recorded { message: answer.into_message(), malformed }, said.to_owned());
@@ -85,7 +85,7 @@ impl Chat {
         }
         let malformed = std::mem::take(&mut answer.malformed);
         let message = answer.into_message();
-        match self.written(prompt, asked, &message) {
+        match self.written(asked, &message) {
             Ok(written) => {
                 let text = written.and_then(|text| Some(text.strip_prefix(asked.prefix)?.to_owned()));
                 (Recorded { message, malformed }, text.unwrap_or_else(|| said.to_owned()))
@@ -101,17 +101,14 @@ impl Chat {
 
     /// What the template writes for an answer with calls, after the prompt and without the end token. `None` where it does
     /// not go on from the prompt.
-    fn written(
-        &self,
-        prompt: &str,
-        asked: &Asked<'_>,
-        message: &Message,
-    ) -> Result<Option<String>, ChatError> {
+    fn written(&self, asked: &Asked<'_>, message: &Message) -> Result<Option<String>, ChatError> {
+        // Not the trace's text: an earlier answer may have ended with another end token than the template writes.
+        let prompt = self.template.render(asked.messages, asked.tools, true)?;
         let mut messages = asked.messages.to_vec();
         messages.push(message.clone());
         let answered = messages.len();
         // Some templates write the last message of all in another way, so results follow, which it is not.
-        let mark = result_mark(prompt, message);
+        let mark = result_mark(&prompt, message);
         messages.extend(message.tool_calls.iter().map(|call| Message {
             tool_call_id: call.id.clone(),
             name: Some(call.function.name.clone()),
@@ -122,7 +119,7 @@ impl Chat {
             // Results may come as a person's words, where there is no message of a tool.
             Err(_) => self.template.render(&messages[..answered], asked.tools, false)?,
         };
-        let rest = rendered.strip_prefix(prompt);
+        let rest = rendered.strip_prefix(&prompt);
         let rest = rest.map(|rest| &rest[..rest.find(&mark).unwrap_or(rest.len())]);
         Ok(rest.and_then(|rest| self.before_end_token(rest)).map(str::to_owned))
     }

@@ -80,7 +80,7 @@ fn each_reason_is_said_in_words() {
         (
             "hermes",
             r#"<tool_call>{"name": "weather", "arguments": {"city": "a", "city": "b"}}</tool_call>"#,
-            "call 1: it is not JSON: the key `city` stands twice at column 64",
+            "call 1: it is not JSON: the key `city` stands twice at column 53",
         ),
         (
             "llama_json",
