@@ -30,7 +30,7 @@ mod weights;
 use std::path::Path;
 
 pub use attend::{Attend, Packed};
-pub use calls::{Answer, Asked, CallFormat, Recorded};
+pub use calls::{Answer, AnswerTo, CallFormat, Recorded, read_arguments};
 pub use chat::Chat;
 pub use config::{Architecture, Dtype, Head, ModelConfig, ModelShape};
 pub use error::{ChatError, ConfigError, ModelError};

@@ -135,8 +135,11 @@ pub(super) fn call(name: &str, arguments: Map<String, Value>) -> ToolCall {
     }
 }
 
-/// Arguments as a JSON object, which may stand in a text.
-pub(super) fn arguments(value: Value) -> Result<Map<String, Value>, String> {
+/// The arguments of a call as a JSON object, which may stand in a text.
+///
+/// # Errors
+/// Why they are none, in words for the policy.
+pub fn arguments(value: Value) -> Result<Map<String, Value>, String> {
     let value = match value {
         Value::String(text) => {
             whole(&text).map_err(|problem| format!("the arguments are not JSON: {problem}"))?

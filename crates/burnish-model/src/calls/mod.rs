@@ -18,7 +18,8 @@ mod tagged;
 mod typed;
 mod xml;
 
-pub use record::{Asked, Recorded};
+pub use json::arguments as read_arguments;
+pub use record::{AnswerTo, Recorded};
 use scan::{Parts, Piece};
 
 /// How calls look.

@@ -9,7 +9,7 @@ use crate::{Chat, ChatError};
 
 /// What an answer answers.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct AnswerTo<'a> {
     /// The conversation before it.
     pub messages: &'a [Message],
     /// The tools that the policy was told of. Without any, no calls are looked for.
@@ -44,7 +44,7 @@ impl Chat {
         ids: Vec<u32>,
         content: Option<String>,
         sampled: Sampled,
-        asked: &Asked<'_>,
+        asked: &AnswerTo<'_>,
     ) -> Result<Recorded, ChatError> {
         let (said, end) = match content {
             Some(content) => (content, ""),
@@ -70,7 +70,7 @@ impl Chat {
         format: &CallFormat,
         whole: String,
         said: &str,
-        asked: &Asked<'_>,
+        asked: &AnswerTo<'_>,
     ) -> (Recorded, String) {
         let path = trace.head().map(|head| trace.path(head)).unwrap_or_default();
         let read: String = path.into_iter().map(|id| trace.nodes()[id.0].text.as_str()).collect();
@@ -101,7 +101,7 @@ impl Chat {
 
     /// What the template writes for an answer with calls, after the prompt and without the end token. `None` where it does
     /// not go on from the prompt.
-    fn written(&self, asked: &Asked<'_>, message: &Message) -> Result<Option<String>, ChatError> {
+    fn written(&self, asked: &AnswerTo<'_>, message: &Message) -> Result<Option<String>, ChatError> {
         // Not the trace's text: an earlier answer may have ended with another end token than the template writes.
         let prompt = self.template.render(asked.messages, asked.tools, true)?;
         let mut messages = asked.messages.to_vec();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use burnish_core::{Message, Role, Sampled, Source, StopReason, ToolSpec, Trace};
-use burnish_model::{Asked, Chat, ChatTemplate, Recorded, Tokenizer};
+use burnish_model::{AnswerTo, Chat, ChatTemplate, Recorded, Tokenizer};
 use serde_json::json;
 
 use crate::templates::{self, chatml};
@@ -65,7 +65,7 @@ fn sampled(ids: &[u32], stop: StopReason) -> Sampled {
 fn answer(chat: &Chat, trace: &mut Trace, text: &str, messages: &[Message]) -> (Vec<u32>, Recorded) {
     let tools = tools();
     let ids = chat.tokenizer.encode(text).unwrap();
-    let asked = Asked { messages, tools: &tools, prefix: "" };
+    let asked = AnswerTo { messages, tools: &tools, prefix: "" };
     let stop = sampled(&ids, StopReason::EndToken);
     let recorded = chat.record_answer(trace, ids.clone(), None, stop, &asked).unwrap();
     (ids, recorded)
@@ -151,7 +151,7 @@ fn an_answer_that_goes_on_from_a_prefix_is_read_whole() {
     let said = "\"weather\",\"arguments\":{}}</tool_call><|im_end|>";
     let ids = chat.tokenizer.encode(said).unwrap();
     let tools = tools();
-    let asked = Asked { messages: &question, tools: &tools, prefix };
+    let asked = AnswerTo { messages: &question, tools: &tools, prefix };
     let stop = sampled(&ids, StopReason::EndToken);
     let Recorded { message, .. } = chat.record_answer(&mut trace, ids.clone(), None, stop, &asked).unwrap();
     assert_eq!((message.content.as_str(), message.tool_calls.len()), ("Well.", 1));
@@ -172,7 +172,7 @@ fn without_tools_nothing_is_read() {
     }
     let stop = || sampled(&ids, StopReason::EndToken);
     let message = chat.record(&mut traces[0], ids.clone(), stop()).unwrap();
-    let asked = Asked { messages: &question, tools: &[], prefix: "" };
+    let asked = AnswerTo { messages: &question, tools: &[], prefix: "" };
     let recorded = chat.record_answer(&mut traces[1], ids.clone(), None, stop(), &asked).unwrap();
     assert_eq!((recorded.message, recorded.malformed.len()), (message, 0));
     assert_eq!(traces[0], traces[1]);
