@@ -416,6 +416,7 @@ mod tests {
             min_p in prop_oneof![Just(0.0f32), 0.0..0.5f32],
             penalties in prop_oneof![Just((1.0f32, 0.0f32, 0.0f32)), (0.6..1.8f32, -1.0..1.0f32, -1.0..1.0f32)],
             forbidden in prop_oneof![Just(Vec::new()), prop::collection::vec(0u32..40, 1..5)],
+            biases in prop_oneof![Just(Vec::new()), prop::collection::vec((0u32..40, -3.0..3.0f32), 1..4)],
         ) {
             let logits = random_logits(seed, 40);
             let vocab = Vocab::only(40, |id| id % 7 != 3);
@@ -431,7 +432,10 @@ mod tests {
             };
             let mut seen = Seen::in_prompt(&[1, 2, 5, 8, 13]);
             [8, 21, 34, 21].into_iter().for_each(|id| seen.push(id));
-            let past = Past { seen: Some(&seen), forbidden: [&forbidden, &[]] };
+            let mut steer = Steer::default();
+            steer.forbid(forbidden.iter().copied());
+            biases.iter().for_each(|&(id, by)| steer.bias(id, by));
+            let past = Past { seen: Some(&seen), steer: Some(&steer) };
             let choice = Chooser::default().choose(&logits, &vocab, &sampling, past, uniform).unwrap();
             let id = choice.id as usize;
 
@@ -444,7 +448,7 @@ mod tests {
             past.alter(&mut allowed, &sampling);
             let drawn = if is_greedy { 0.0 } else { filtered_softmax(&allowed, &sampling)[id].ln() };
             prop_assert!((f64::from(choice.sampled_logprob) - drawn).abs() < 1e-5, "{choice:?}, not {drawn}");
-            if sampling.check_on_policy().is_ok() && forbidden.is_empty() {
+            if sampling.check_on_policy().is_ok() && steer.is_empty() {
                 prop_assert_eq!(choice.model_logprob.to_bits(), choice.sampled_logprob.to_bits());
             }
         }

@@ -99,13 +99,22 @@ fn every_key_in_the_tables_exists_and_has_the_default_that_is_said() {
                 "policy.chat_template=chat.jinja",
             ],
         );
+        let with_filters = resolved(
+            recipe,
+            &[
+                "rollout.repetition_penalty=1.1",
+                "rollout.allow_off_policy=true",
+                "loss.correction={behavior=\"sampled\", weight={level=\"token\"}}",
+            ],
+        );
         let (mut keys, mut compared) = (0, 0);
         for row in rows(&page(page_path)) {
             let [_, _, key_cell, default_cell, ..] = &row[..] else { panic!("{page_path}: {row:?}") };
             let named = quoted(key_cell);
             for key in &named {
-                let is_ours =
-                    [&ours, &with_critic, &with_gate].iter().any(|recipe| recipe.get(key).is_some());
+                let is_ours = [&ours, &with_critic, &with_gate, &with_filters]
+                    .iter()
+                    .any(|recipe| recipe.get(key).is_some());
                 assert!(is_ours, "{page_path}: no recipe has `{key}`: {row:?}");
                 keys += 1;
             }

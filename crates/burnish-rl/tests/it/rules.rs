@@ -168,6 +168,7 @@ fn a_proximal_policy_is_asked_for_where_it_is_one_of_its_own_and_nowhere_else() 
 }
 
 /// Ids of the rules that an objective breaks which takes what tokens were drawn with for their behavior.
+#[expect(clippy::unwrap_used, reason = "a test says what is right")]
 fn broken_with_sampled(objective: &str, more: serde_json::Value) -> Vec<&'static str> {
     let mut loss = json!({ "objective": objective, "correction": { "behavior": "sampled" } });
     let (loss_table, correction) = (more.get("loss"), more.get("correction"));
