@@ -127,8 +127,8 @@ impl CallFormat {
     /// that it has begun. `tools` say the types of arguments that are written without them.
     pub fn read(&self, text: &str, in_thoughts: bool, tools: &[ToolSpec]) -> Answer {
         let mut answer = match self.syntax {
-            Syntax::Harmony => from_channels(harmony::read(text), text),
-            syntax => self.from_parts(syntax.parts(text, in_thoughts, tools), text),
+            Syntax::Harmony => of_channels(harmony::read(text), text),
+            syntax => self.joined(syntax.parts(text, in_thoughts, tools), text),
         };
         if !matches!(self.syntax, Syntax::Mistral) {
             answer.calls.iter_mut().for_each(|call| call.id = None);
@@ -143,7 +143,7 @@ impl CallFormat {
     }
 
     /// Brings the parts together as the template wants them.
-    fn from_parts(&self, parts: Parts<'_>, text: &str) -> Answer {
+    fn joined(&self, parts: Parts<'_>, text: &str) -> Answer {
         let mut answer = Answer::default();
         let mut texts: Vec<&str> = Vec::new();
         for piece in parts.pieces {
@@ -174,7 +174,7 @@ impl CallFormat {
 }
 
 /// Harmony's messages as one. Its template takes thoughts or words beside a call and not both.
-fn from_channels(channels: harmony::Channels, text: &str) -> Answer {
+fn of_channels(channels: harmony::Channels, text: &str) -> Answer {
     if !channels.is_marked {
         return Answer::plain(text);
     }
