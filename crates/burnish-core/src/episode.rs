@@ -29,8 +29,11 @@ pub struct Episode {
     pub task: TaskId,
     /// Which rollout of the task's group this is.
     pub rollout: usize,
-    /// One trace for each agent.
+    /// One trace for each agent of the policy.
     pub traces: Vec<Trace>,
+    /// The traces of others who took turns in it: simulated users, other players. They are not the policy's to learn from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub partners: Vec<Trace>,
     /// What the verifier found.
     pub verdict: Verdict,
     /// Why it ended.
@@ -43,6 +46,16 @@ pub struct Episode {
 }
 
 impl Episode {
+    /// The traces of all agents of the record, in their order.
+    pub fn traces_of_agents(&self) -> Vec<Trace> {
+        let (mut own, mut partners) = (self.traces.iter(), self.partners.iter());
+        self.record
+            .are_own()
+            .filter_map(|is_own| if is_own { own.next() } else { partners.next() })
+            .cloned()
+            .collect()
+    }
+
     /// Did nothing of it take place, because its prompt does not fit the policy's context window?
     pub fn is_prompt_too_long(&self) -> bool {
         self.ending == Ending::ContextOverflow && self.answers.is_empty()

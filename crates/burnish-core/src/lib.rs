@@ -29,7 +29,7 @@ pub use message::{FunctionCall, Message, Role, ToolCall, ToolSpec};
 pub use policy::{
     Abilities, Answered, Piece, Policy, PolicyError, TokenLogprobs, Turn, TurnId, TurnOutput, answer_all,
 };
-pub use record::{Contact, Fork, Place, Record, RecordedTurn, Repeating, Told};
+pub use record::{Contact, Fork, Place, Record, RecordedTurn, Repeating, Speaker, Told, ToolCalls};
 pub use sampling::{Grammar, LOGPROBS_MAX, Sampling, SamplingError};
 pub use script::{Said, Script};
 pub use task::{Task, TaskId};

@@ -55,6 +55,8 @@ pub struct Piece {
 pub struct TurnOutput {
     /// The answer, to be appended to the conversation.
     pub message: Message,
+    /// For each tool call that could not be read why it is none, in words for the policy. Its text stands in the message.
+    pub malformed: Vec<String>,
     /// Why sampling stopped.
     pub stop: StopReason,
     /// One entry for each token that was sampled, where [`Sampling::logprobs`] asked for them; else empty.

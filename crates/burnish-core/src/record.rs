@@ -139,16 +139,49 @@ pub struct RecordedTurn {
 /// All contacts of an episode with the world.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Whose the traces of the episode are, in their order: where each agent came into it.
-    pub agents: Vec<Place>,
+    /// Who took turns, in the order of their places.
+    pub agents: Vec<Speaker>,
     /// In the order of their places.
     pub contacts: Vec<Contact>,
+    /// What became of tool calls.
+    #[serde(default, skip_serializing_if = "ToolCalls::is_empty")]
+    pub calls: ToolCalls,
+}
+
+/// One who takes turns in an episode.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Speaker {
+    /// Where it came into the episode.
+    pub at: Place,
+    /// Who answers for it.
+    pub policy: String,
+}
+
+/// Counts of tool calls in the policy's answers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCalls {
+    /// All of them.
+    pub made: usize,
+    /// Those that were run by no tool: they could not be read, or did not fit their tool.
+    pub failed: usize,
+}
+
+impl ToolCalls {
+    fn is_empty(&self) -> bool {
+        *self == ToolCalls::default()
+    }
 }
 
 impl Record {
+    /// For each agent whether it is the first one's policy that answers, so that its trace is the policy's own.
+    pub fn are_own(&self) -> impl Iterator<Item = bool> {
+        let own = self.agents.first().map(|agent| agent.policy.as_str());
+        self.agents.iter().map(move |agent| Some(agent.policy.as_str()) == own)
+    }
+
     /// The turns of the agent that came first, each with its number among the contacts of the root.
     pub fn first_agents_turns(&self) -> impl Iterator<Item = (u32, &RecordedTurn)> {
-        let first = self.agents.first();
+        let first = self.agents.first().map(|agent| &agent.at);
         self.contacts.iter().filter(|contact| contact.at.branch.is_empty()).filter_map(move |contact| {
             match &contact.answer {
                 Some(Told::Turn(turn)) if Some(&turn.agent) == first => Some((contact.at.number, turn)),
@@ -165,10 +198,8 @@ impl Record {
             // Nothing says when a named branch was gone into.
             Some(Fork::Named(_)) => false,
         };
-        Record {
-            agents: self.agents.clone(),
-            contacts: self.contacts.iter().filter(is_before).cloned().collect(),
-        }
+        let contacts = self.contacts.iter().filter(is_before).cloned().collect();
+        Record { agents: self.agents.clone(), contacts, calls: ToolCalls::default() }
     }
 }
 

@@ -2,10 +2,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use burnish_core::{
-    Abilities, Answered, Grammar, Piece, Policy, PolicyError, Sampled, Sampling, StopReason, Trace, Turn,
-    TurnId, TurnOutput,
+    Abilities, Answered, Grammar, Message, Piece, Policy, PolicyError, Sampled, Sampling, StopReason,
+    ToolSpec, Trace, Turn, TurnId, TurnOutput,
 };
-use burnish_model::{Chat, ChatError, Model};
+use burnish_model::{AnswerTo, Chat, ChatError, Model, Recorded};
 
 use crate::control::Control;
 use crate::grammar::{GrammarError, Grammars, Held};
@@ -39,6 +39,8 @@ struct Asked {
     before: Trace,
     /// With the prompt at its head.
     trace: Trace,
+    messages: Arc<Vec<Message>>,
+    tools: Arc<Vec<ToolSpec>>,
     prefix: Vec<Piece>,
     sampling: Arc<Sampling>,
 }
@@ -126,9 +128,10 @@ impl LocalPolicy {
     }
 
     fn finish(&self, asked: Asked, answer: Result<Generated, EngineError>) -> Answered {
-        let Asked { id, before, mut trace, prefix, sampling } = asked;
+        let Asked { id, before, mut trace, messages, tools, prefix, sampling } = asked;
         let answer = answer.map_err(|error| PolicyError::Failed(error.to_string()));
-        match answer.and_then(|answer| self.record(&mut trace, answer, &prefix, &sampling)) {
+        let to = AnswerTo { messages: &messages, tools: &tools, begun: &prefix };
+        match answer.and_then(|answer| self.record(&mut trace, answer, &to, &sampling)) {
             Ok(output) => Answered { id, trace, result: Ok(output) },
             Err(error) => Answered { id, trace: before, result: Err(error) },
         }
@@ -139,25 +142,26 @@ impl LocalPolicy {
         &self,
         trace: &mut Trace,
         answer: Generated,
-        prefix: &[Piece],
+        to: &AnswerTo<'_>,
         sampling: &Sampling,
     ) -> Result<TurnOutput, PolicyError> {
         let Generated { ids, model_logprobs, sampled_logprobs, stop, text, details } = answer;
         let temperature = if sampling.temperature == 0.0 { 1.0 } else { sampling.temperature };
         let policy_version = self.version;
         let sampled = Sampled { model_logprobs, sampled_logprobs, policy_version, temperature, stop };
-        let message = match (text, ids.as_slice()) {
-            (Some(text), _) => self.chat.record_as(trace, prefix, ids, text, sampled),
+        let failed = |error: ChatError| PolicyError::Failed(error.to_string());
+        let content = match (text, ids.as_slice()) {
+            (Some(text), _) => Some(text),
             (None, [said @ .., end])
                 if stop == StopReason::EndToken && !sampling.include_stop && !self.end_ids.contains(end) =>
             {
-                let decoded = self.chat.tokenizer.decode(said, false);
-                decoded.and_then(|text| self.chat.record_as(trace, prefix, ids, text, sampled))
+                Some(self.chat.tokenizer.decode(said, false).map_err(failed)?)
             }
-            _ => self.chat.record(trace, prefix, ids, sampled),
+            _ => None,
         };
-        let message = message.map_err(|error| PolicyError::Failed(error.to_string()))?;
-        Ok(TurnOutput { message, stop, logprobs: details })
+        let recorded = self.chat.record_answer(trace, ids, content, sampled, to);
+        let Recorded { message, malformed } = recorded.map_err(failed)?;
+        Ok(TurnOutput { message, malformed, stop, logprobs: details })
     }
 
     /// One piece of the sampler's work.
@@ -196,8 +200,9 @@ impl Policy for LocalPolicy {
         self.submitted += 1;
         match self.begin(&turn) {
             Ok((request, trace)) => {
-                let Turn { trace: before, prefix, sampling, .. } = turn;
-                self.asked.insert(request, Asked { id, before, trace, prefix, sampling });
+                let Turn { trace: before, messages, tools, prefix, sampling, .. } = turn;
+                let asked = Asked { id, before, trace, messages, tools, prefix, sampling };
+                self.asked.insert(request, asked);
             }
             Err(error) => self.over.push(Answered { id, trace: turn.trace, result: Err(error) }),
         }

@@ -21,6 +21,7 @@ mod settings;
 mod shares;
 pub mod timed_facts;
 pub mod timeqa;
+pub mod tools;
 
 use burnish_core::{FunctionCall, Message, Repeating, Task, ToolSpec, Verdict};
 use serde::{Deserialize, Serialize};

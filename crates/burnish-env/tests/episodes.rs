@@ -180,7 +180,12 @@ impl<F: FnMut(&Turn) -> Message> Policy for Speaker<F> {
             stop: StopReason::EndToken,
         };
         turn.trace.push(node(turn.trace.head(), ids, Some(sampled))).unwrap();
-        let result = Ok(TurnOutput { message, stop: StopReason::EndToken, logprobs: Vec::new() });
+        let result = Ok(TurnOutput {
+            message,
+            malformed: Vec::new(),
+            stop: StopReason::EndToken,
+            logprobs: Vec::new(),
+        });
         self.over.push(Answered { id, trace: turn.trace, result });
         id
     }
@@ -354,8 +359,12 @@ fn another_policy_is_asked_and_keeps_a_trace_of_its_own() {
     let plan = plan(&till, &spawns);
     let episode = play_with(cast, &mut Simulated::new(|_| Duration::ZERO), &plan).unwrap().remove(0);
     assert_eq!((episode.ending, episode.turns()), (Ending::Completed, 2));
-    let nodes: Vec<usize> = episode.traces.iter().map(|trace| trace.nodes().len()).collect();
-    assert_eq!(nodes, [4, 6], "the policy took two turns and the user three");
+    let nodes = |traces: &[Trace]| traces.iter().map(|trace| trace.nodes().len()).collect::<Vec<_>>();
+    assert_eq!(
+        (nodes(&episode.traces), nodes(&episode.partners)),
+        (vec![4], vec![6]),
+        "the policy took two turns and the user three"
+    );
     assert_eq!(replay(&plan, &spawns[0], &episode).unwrap(), episode);
     // Nobody there.
     let error = play(&mut scripted(&script), &plan).unwrap_err().to_string();

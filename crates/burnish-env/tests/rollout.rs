@@ -352,6 +352,7 @@ impl Policy for Slow {
                 "fails" => Err(PolicyError::Failed("gone".into())),
                 _ => Ok(TurnOutput {
                     message: Message::assistant("ok"),
+                    malformed: Vec::new(),
                     stop: StopReason::EndToken,
                     logprobs: Vec::new(),
                 }),

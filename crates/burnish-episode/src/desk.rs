@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use burnish_core::rng::Address;
-use burnish_core::{Contact, Fork, Place, PolicyError, Record, Told, Trace, Turn, TurnOutput};
+use burnish_core::{Contact, Fork, Place, PolicyError, Record, Speaker, Told, Trace, Turn, TurnOutput};
 
 use crate::handle::ContactError;
 use crate::outside::Job;
@@ -36,9 +36,11 @@ pub(crate) struct Desk {
     /// What an earlier run of the function was told, and where its traces came to.
     known: BTreeMap<Place, Contact>,
     known_traces: BTreeMap<Place, Trace>,
+    known_policies: BTreeMap<Place, Arc<str>>,
     /// What is told in this run.
     record: BTreeMap<Place, Contact>,
     pub(crate) traces: BTreeMap<Place, Trace>,
+    pub(crate) policies: BTreeMap<Place, Arc<str>>,
     counts: BTreeMap<Vec<Fork>, u32>,
     pub(crate) outbox: Vec<(Place, Question)>,
     pub(crate) given_up: Vec<Place>,
@@ -54,9 +56,11 @@ impl Desk {
         Desk {
             address,
             known: record.contacts.into_iter().map(|contact| (contact.at.clone(), contact)).collect(),
-            known_traces: record.agents.into_iter().zip(traces).collect(),
+            known_traces: record.agents.iter().map(|agent| agent.at.clone()).zip(traces).collect(),
+            known_policies: record.agents.into_iter().map(|agent| (agent.at, agent.policy.into())).collect(),
             record: BTreeMap::new(),
             traces: BTreeMap::new(),
+            policies: BTreeMap::new(),
             counts: BTreeMap::new(),
             outbox: Vec::new(),
             given_up: Vec::new(),
@@ -140,9 +144,16 @@ impl Desk {
         if let Some((place, _)) = self.known.first_key_value() {
             return Err(ContactError::unlike(place, "the record goes on, and the episode is over"));
         }
-        let (agents, traces) = std::mem::take(&mut self.traces).into_iter().unzip();
+        let (mut policies, mut known) =
+            (std::mem::take(&mut self.policies), std::mem::take(&mut self.known_policies));
+        let mut speaker = |at: Place| {
+            let policy = policies.remove(&at).or_else(|| known.remove(&at)).unwrap_or_default();
+            Speaker { at, policy: policy.to_string() }
+        };
+        let traces = std::mem::take(&mut self.traces);
+        let (agents, traces) = traces.into_iter().map(|(at, trace)| (speaker(at), trace)).unzip();
         let contacts = std::mem::take(&mut self.record).into_values().collect();
-        Ok((Record { agents, contacts }, traces))
+        Ok((Record { agents, contacts, ..Record::default() }, traces))
     }
 }
 

@@ -157,7 +157,9 @@ impl Handle {
     /// One more agent, who answers by the policy of that name and goes on from `trace`.
     pub fn agent(&self, policy: &Arc<str>, trace: Trace) -> Agent {
         let place = self.place();
-        self.desk.borrow_mut().traces.insert(place.clone(), trace);
+        let mut desk = self.desk.borrow_mut();
+        desk.traces.insert(place.clone(), trace);
+        desk.policies.insert(place.clone(), Arc::clone(policy));
         Agent { place, policy: Arc::clone(policy) }
     }
 
@@ -215,7 +217,7 @@ impl Handle {
     /// A turn from the record: the trace goes back to where it stood then.
     fn told_again(&self, place: &Place, agent: &Agent, told: Told) -> Result<TurnOutput, ContactError> {
         match told {
-            Told::Turn(RecordedTurn { agent: of, nodes, head, message, stop, malformed: _, logprobs }) => {
+            Told::Turn(RecordedTurn { agent: of, nodes, head, message, stop, malformed, logprobs }) => {
                 if of != agent.place {
                     return Err(ContactError::unlike(place, "another agent's turn was recorded"));
                 }
@@ -225,7 +227,7 @@ impl Handle {
                     ContactError::unlike(place, format!("its trace has {nodes} nodes, and less is there"))
                 })?;
                 desk.traces.insert(agent.place.clone(), trace);
-                Ok(TurnOutput { message, stop, logprobs })
+                Ok(TurnOutput { message, malformed, stop, logprobs })
             }
             Told::TooLong { tokens, tokens_max } => {
                 Err(PolicyError::PromptTooLong { tokens, tokens_max }.into())
@@ -403,7 +405,7 @@ fn recorded(agent: &Agent, trace: &Trace, output: &TurnOutput) -> Told {
         head: trace.head().map(|head| head.0),
         message: output.message.clone(),
         stop: output.stop,
-        malformed: Vec::new(),
+        malformed: output.malformed.clone(),
         logprobs: output.logprobs.clone(),
     })
 }

@@ -335,6 +335,7 @@ impl Policy for OneByOne {
     fn poll(&mut self) -> Vec<Answered> {
         let output = |turn: &Turn| TurnOutput {
             message: Message::assistant(format!("{:x}", turn.seed)),
+            malformed: Vec::new(),
             stop: StopReason::EndToken,
             logprobs: Vec::new(),
         };

@@ -255,39 +255,25 @@ impl Chat {
         ids: Vec<u32>,
         sampled: Sampled,
     ) -> Result<Message, ChatError> {
-        let (said, end) = self.split_end(&ids);
-        // A character may begin in the one part and end in the other.
+        let (said, end) = self.said_after(begun, &ids)?;
+        let message = Message::assistant(text_of(begun) + &said);
+        push_sampled(trace, format!("{said}{end}"), ids, sampled)?;
+        Ok(message)
+    }
+
+    /// The text of `ids` that follow `begun`, and that of the end token after it.
+    pub(crate) fn said_after(&self, begun: &[Piece], ids: &[u32]) -> Result<(String, &str), ChatError> {
+        let (said, end) = self.split_end(ids);
         let begun_ids = begun.iter().flat_map(|piece| &piece.ids);
-        let ids_of_both: Vec<u32> = begun_ids.chain(said).copied().collect();
-        let begun = text_of(begun);
-        let whole = self.tokenizer.decode(&ids_of_both, false)?;
-        let content = match whole.strip_prefix(begun.as_str()) {
+        let both: Vec<u32> = begun_ids.chain(said).copied().collect();
+        // A character may begin in the one part and end in the other.
+        let whole = self.tokenizer.decode(&both, false)?;
+        let said = match whole.strip_prefix(text_of(begun).as_str()) {
             Some(rest) => rest.to_owned(),
             // It begins with a text that the tokenizer writes in another way.
             None => self.tokenizer.decode(said, false)?,
         };
-        let text = format!("{content}{}", end.unwrap_or_default());
-        push_sampled(trace, text, ids, sampled)?;
-        Ok(Message::assistant(begun + &content))
-    }
-
-    /// As [`Chat::record`], of an answer that says less than its ids: `content` is their text before what made it
-    /// stop (a stop string, or a token that ended it and is no end token of the template). The policy goes on
-    /// reading all that it sampled, and the template ends the answer after it.
-    ///
-    /// # Errors
-    /// If `sampled` does not fit the ids; the trace then stays as it was.
-    pub fn record_as(
-        &self,
-        trace: &mut Trace,
-        begun: &[Piece],
-        ids: Vec<u32>,
-        content: String,
-        sampled: Sampled,
-    ) -> Result<Message, ChatError> {
-        let message = Message::assistant(text_of(begun) + &content);
-        push_sampled(trace, content, ids, sampled)?;
-        Ok(message)
+        Ok((said, end.unwrap_or_default()))
     }
 
     /// Moves the trace's head to the end of `rendered`, which is what the template made of the messages.
@@ -362,13 +348,26 @@ impl Chat {
         let ends = self.end_texts.iter().filter_map(|end| Some(text.rfind(end.as_str())? + end.len()));
         ends.max().map(|end| &text[..end])
     }
+
+    /// `text` up to its last end token.
+    pub(crate) fn before_end_token<'a>(&self, text: &'a str) -> Option<&'a str> {
+        let through = self.through_end_token(text)?;
+        // Of two end tokens, one may end with the other.
+        let ends = self.end_texts.iter().filter_map(|end| through.strip_suffix(end.as_str()));
+        ends.min_by_key(|before| before.len())
+    }
 }
 
-fn text_of(begun: &[Piece]) -> String {
+pub(crate) fn text_of(begun: &[Piece]) -> String {
     begun.iter().map(|piece| piece.text.as_str()).collect()
 }
 
-fn push_sampled(trace: &mut Trace, text: String, ids: Vec<u32>, sampled: Sampled) -> Result<(), ChatError> {
+pub(crate) fn push_sampled(
+    trace: &mut Trace,
+    text: String,
+    ids: Vec<u32>,
+    sampled: Sampled,
+) -> Result<(), ChatError> {
     let sources = vec![Source::Policy; ids.len()];
     trace.push(Node { parent: trace.head(), text, ids, sources, sampled: Some(sampled) })?;
     Ok(())

@@ -9,6 +9,7 @@
 
 mod answers;
 mod attend;
+mod calls;
 mod chat;
 mod chat_files;
 mod config;
@@ -29,6 +30,7 @@ mod weights;
 use std::path::Path;
 
 pub use attend::{Attend, Packed};
+pub use calls::{Answer, AnswerTo, CallFormat, Recorded, read_arguments};
 pub use chat::Chat;
 pub use config::{Architecture, Dtype, Head, ModelConfig, ModelShape};
 pub use error::{ChatError, ConfigError, ModelError};

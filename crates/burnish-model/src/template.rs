@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use burnish_core::json::long_digits;
@@ -11,7 +12,7 @@ use burnish_jinja::{Dict, Options, Template, Value};
 use serde_json::json;
 
 use crate::answers::{self, Marks};
-use crate::{ChatError, ModelError, files};
+use crate::{CallFormat, ChatError, ModelError, files};
 
 /// The ChatML template: each message between `<|im_start|>ROLE\n` and `<|im_end|>\n`, nothing else.
 pub const CHATML: &str = include_str!("chatml.jinja");
@@ -35,6 +36,8 @@ pub struct ChatTemplate {
     now: i64,
     /// Special tokens and options that the template may read.
     variables: BTreeMap<String, serde_json::Value>,
+    /// How it writes calls, looked for once.
+    calls: OnceLock<Option<CallFormat>>,
 }
 
 /// What a template makes of a conversation.
@@ -59,6 +62,7 @@ impl ChatTemplate {
             templates: BTreeMap::new(),
             now: 0,
             variables: BTreeMap::new(),
+            calls: OnceLock::new(),
         };
         template.at(now.as_secs() as i64).with_named(DEFAULT, source, path)
     }
@@ -89,6 +93,7 @@ impl ChatTemplate {
             self.templates.insert(name, template);
         }
         self.sources.insert(name.into(), source);
+        self.calls = OnceLock::new();
         Ok(self)
     }
 
@@ -110,6 +115,7 @@ impl ChatTemplate {
     /// Gives the template a variable, such as `enable_thinking`.
     pub fn with_variable(mut self, name: &str, value: serde_json::Value) -> Self {
         self.variables.insert(name.into(), value);
+        self.calls = OnceLock::new();
         self
     }
 
@@ -127,6 +133,11 @@ impl ChatTemplate {
     /// Does the template say, by generation blocks, which text is the assistant's?
     pub fn marks_answers(&self, tools: &[ToolSpec]) -> bool {
         self.templates.get(self.name(tools)).is_some_and(Template::has_generation)
+    }
+
+    /// How it writes calls; `None` where it writes none, or in a format that is not known.
+    pub fn call_format(&self) -> Option<&CallFormat> {
+        self.calls.get_or_init(|| CallFormat::of(self)).as_ref()
     }
 
     /// Renders a conversation. With `add_generation_prompt` the text ends where the assistant speaks next.

@@ -150,6 +150,7 @@ impl PlayedSample {
             verdict: self.verdict.clone(),
             ending: self.ending,
             answers: self.answers.clone(),
+            partners: Vec::new(),
             record: Record::default(),
         }
     }
@@ -407,6 +408,7 @@ mod tests {
             verdict,
             ending,
             answers,
+            partners: Vec::new(),
             record: Record::default(),
         }
     }

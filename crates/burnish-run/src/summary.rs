@@ -48,6 +48,13 @@ pub(crate) fn episode_metrics(
         );
     }
 
+    let calls = episodes.iter().map(|episode| episode.record.calls);
+    let (made, failed) = calls.fold((0, 0), |(made, failed), of| (made + of.made, failed + of.failed));
+    if made > 0 {
+        put("tools/call_frequency", made as f64 / episodes.len() as f64);
+        put("tools/failure_frequency", failed as f64 / made as f64);
+    }
+
     let mut lengths = Vec::new();
     let mut terminated = Vec::new();
     for episode in episodes {

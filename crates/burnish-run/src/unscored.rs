@@ -161,6 +161,7 @@ mod tests {
             verdict: verdict(reason),
             ending: Ending::Completed,
             answers: Vec::new(),
+            partners: Vec::new(),
             record: Record::default(),
         };
         reasons.iter().map(episode).collect()

@@ -101,7 +101,11 @@ fn every_key_in_the_tables_exists_and_has_the_default_that_is_said() {
         );
         let with_filters = resolved(
             recipe,
-            &["rollout.top_p=0.9", "loss.correction={behavior=\"sampled\", weight={level=\"token\"}}"],
+            &[
+                "rollout.repetition_penalty=1.1",
+                "rollout.allow_off_policy=true",
+                "loss.correction={behavior=\"sampled\", weight={level=\"token\"}}",
+            ],
         );
         let (mut keys, mut compared) = (0, 0);
         for row in rows(&page(page_path)) {

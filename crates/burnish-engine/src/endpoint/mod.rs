@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use burnish_core::{Message, Role};
+use burnish_core::{Message, ToolCall, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -14,6 +14,7 @@ mod policy;
 mod test_server;
 #[cfg(test)]
 mod tests;
+mod wire;
 
 pub use policy::EndpointPolicy;
 
@@ -100,8 +101,10 @@ impl EndpointConfig {
 /// One question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatRequest<'a> {
-    /// The conversation; roles and texts are sent.
+    /// The conversation; roles, texts and tool calls are sent.
     pub messages: &'a [Message],
+    /// Tools that may be called.
+    pub tools: &'a [ToolSpec],
     /// 0 is greedy.
     pub temperature: f32,
     /// Most tokens of the answer.
@@ -111,10 +114,14 @@ pub struct ChatRequest<'a> {
 }
 
 /// What a server answered.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ChatAnswer {
-    /// The text.
+    /// The text. A malformed call stands in it as it came.
     pub content: String,
+    /// The tools that it calls.
+    pub calls: Vec<ToolCall>,
+    /// For each malformed call why it is none.
+    pub malformed: Vec<String>,
     /// Why it ends there, in the server's words (`stop`, `length` ...).
     pub finish_reason: Option<String>,
 }
@@ -233,18 +240,17 @@ impl Endpoint {
     }
 
     fn body(&self, request: &ChatRequest<'_>) -> Value {
-        let messages: Vec<Value> = request
-            .messages
-            .iter()
-            .map(|message| json!({ "role": role(message.role), "content": message.content }))
-            .collect();
-        json!({
+        let mut body = json!({
             "model": self.config.model,
-            "messages": messages,
+            "messages": wire::messages(request.messages),
             "temperature": request.temperature,
             "max_tokens": request.tokens_max,
             "seed": request.seed,
-        })
+        });
+        if !request.tools.is_empty() {
+            body["tools"] = wire::tools(request.tools);
+        }
+        body
     }
 
     fn once(&self, body: &str, tries: u32) -> Result<ChatAnswer, Miss> {
@@ -263,7 +269,7 @@ impl Endpoint {
         let asked = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
         let text = response.body_mut().read_to_string().map_err(lost)?;
         if (200..300).contains(&status) {
-            return read(&text).map_err(|problem| {
+            return wire::answer(&text).map_err(|problem| {
                 Miss::Lasting(EndpointError::Malformed { url: self.url.clone(), problem })
             });
         }
@@ -273,26 +279,6 @@ impl Endpoint {
             _ => Err(Miss::Lasting(error)),
         }
     }
-}
-
-fn role(role: Role) -> &'static str {
-    match role {
-        Role::System => "system",
-        Role::User => "user",
-        Role::Assistant => "assistant",
-        Role::Tool => "tool",
-    }
-}
-
-fn read(text: &str) -> Result<ChatAnswer, String> {
-    let value: Value = serde_json::from_str(text)
-        .map_err(|error| format!("it is not JSON ({error}): {}", shortened(text)))?;
-    let choice = &value["choices"][0];
-    let content = choice["message"]["content"].as_str();
-    let content = content
-        .ok_or_else(|| format!("`choices[0].message.content` is no text: {}", shortened(text)))?
-        .to_owned();
-    Ok(ChatAnswer { content, finish_reason: choice["finish_reason"].as_str().map(str::to_owned) })
 }
 
 /// The message in an error of the wire format, or the text as it is.

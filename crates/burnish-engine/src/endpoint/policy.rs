@@ -15,8 +15,8 @@ const AT_ONCE: usize = 8;
 
 /// Answers turns through chat completions.
 ///
-/// A server is sent the conversation, temperature, the most tokens and a seed, and gives text: there are no token ids and no
-/// log-probs, and whatever else a turn asks for is refused before anything is sent. Several requests are under way at once.
+/// A server is sent the conversation, its tools, temperature, the most tokens and a seed, and gives text and tool calls: there are
+/// no token ids and no log-probs, and whatever else a turn asks for is refused before anything is sent. Several requests are under way at once.
 /// After a failure that would meet the next one too, those that wait are not sent and fail with it.
 pub struct EndpointPolicy {
     endpoint: Arc<Endpoint>,
@@ -61,7 +61,7 @@ impl EndpointPolicy {
     }
 
     /// What a server can do for a turn.
-    pub const ABILITIES: Abilities = Abilities { seed: true, ..Abilities::TEXT };
+    pub const ABILITIES: Abilities = Abilities { seed: true, tools: true, ..Abilities::TEXT };
 
     /// Those that were not given up meanwhile.
     fn arrived(&mut self, answers: Vec<Answered>) -> Vec<Answered> {
@@ -186,7 +186,7 @@ fn request(turn: &Turn) -> ChatRequest<'_> {
     let Sampling { temperature, tokens_max, .. } = *turn.sampling;
     // What servers take is a signed number.
     let seed = turn.seed & i64::MAX as u64;
-    ChatRequest { messages: &turn.messages, temperature, tokens_max, seed }
+    ChatRequest { messages: &turn.messages, tools: &turn.tools, temperature, tokens_max, seed }
 }
 
 fn output(answer: ChatAnswer) -> TurnOutput {
@@ -194,7 +194,8 @@ fn output(answer: ChatAnswer) -> TurnOutput {
         Some("length") => StopReason::TokensMax,
         _ => StopReason::EndToken,
     };
-    TurnOutput { message: Message::assistant(answer.content), stop, logprobs: Vec::new() }
+    let message = Message { tool_calls: answer.calls, ..Message::assistant(answer.content) };
+    TurnOutput { message, malformed: answer.malformed, stop, logprobs: Vec::new() }
 }
 
 /// Is this the complaint about a prompt that does not fit? Servers have no code for it in common; vLLM and those like it name the
@@ -330,9 +331,58 @@ mod tests {
     }
 
     #[test]
+    fn tools_are_sent_and_their_calls_come_back() {
+        let tool =
+            serde_json::json!({ "name": "weather", "description": "d", "parameters": { "type": "object" } });
+        let (url, sent) = serve(|_, _| {
+            let call = |name: &str, arguments: &str| {
+                let function = serde_json::json!({ "name": name, "arguments": arguments });
+                serde_json::json!({ "id": "c1", "type": "function", "function": function })
+            };
+            let calls =
+                [call("weather", "{\"city\": \"Bern\"}"), call("weather", "{\"city\""), call("stop", "")];
+            let message = serde_json::json!({ "role": "assistant", "content": null, "tool_calls": calls });
+            (
+                "200 OK",
+                serde_json::json!({ "choices": [{ "message": message, "finish_reason": "tool_calls" }] }),
+            )
+        });
+        let mut policy = policy(&url);
+        let asks = |tools: Arc<Vec<burnish_core::ToolSpec>>, messages| Turn {
+            tools,
+            messages: Arc::new(messages),
+            ..turn("a", 1)
+        };
+        let tools = Arc::new(vec![serde_json::from_value(tool.clone()).unwrap()]);
+        let (_, answer) =
+            answer_all(&mut policy, [asks(Arc::clone(&tools), vec![Message::user("a")])]).remove(0);
+        let TurnOutput { message, malformed, .. } = answer.unwrap();
+        assert_eq!(malformed, ["call 2: the arguments are not JSON: it ends within an object at column 7"]);
+        assert!(message.content.contains("weather"), "{}", message.content);
+        let names: Vec<&str> = message.tool_calls.iter().map(|call| call.function.name.as_str()).collect();
+        assert_eq!(names, ["weather", "stop"]);
+        assert_eq!(message.tool_calls[0].function.arguments, serde_json::json!({ "city": "Bern" }));
+        assert_eq!(message.tool_calls[0].id.as_deref(), Some("c1"));
+        // A call without an identity, and its result.
+        let mut calls = message.clone();
+        calls.tool_calls.truncate(1);
+        calls.tool_calls[0].id = None;
+        let result = Message::new(burnish_core::Role::Tool, "sunny");
+        answer_all(&mut policy, [asks(tools, vec![Message::user("a"), calls, result])]);
+        let sent = sent.lock().unwrap();
+        assert_eq!(sent[0]["tools"], serde_json::json!([{ "type": "function", "function": tool }]));
+        let call = &sent[1]["messages"][1]["tool_calls"][0];
+        assert_eq!(call["function"]["arguments"], "{\"city\":\"Bern\"}");
+        assert_eq!(
+            (&call["id"], &sent[1]["messages"][2]["tool_call_id"]),
+            (&"call_1".into(), &"call_1".into())
+        );
+    }
+
+    #[test]
     fn an_answer_at_the_limit_is_cut_off() {
         let with = |reason: &str| {
-            output(ChatAnswer { content: "a".into(), finish_reason: Some(reason.into()) }).stop
+            output(ChatAnswer { finish_reason: Some(reason.into()), ..ChatAnswer::default() }).stop
         };
         assert_eq!((with("length"), with("stop")), (StopReason::TokensMax, StopReason::EndToken));
     }

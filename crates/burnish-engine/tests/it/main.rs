@@ -15,3 +15,4 @@ mod memory;
 mod open;
 mod policy;
 mod stops;
+mod tools;

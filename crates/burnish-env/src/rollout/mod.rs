@@ -5,7 +5,7 @@ mod player;
 use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose};
-use burnish_core::{Episode, Message, Piece, Policy, PolicyError, Sampling, Task, TaskId, ToolSpec};
+use burnish_core::{Episode, Message, Piece, Policy, PolicyError, Record, Sampling, Task, TaskId, ToolSpec};
 use burnish_episode::{Cast, ContactError, Finished, Known, Outside, RunError, Started, Threads};
 use serde::{Deserialize, Serialize};
 
@@ -257,7 +257,7 @@ pub fn play_with(
 /// # Errors
 /// If the record is not one of this plan's first spawn, or breaks off; it names the place.
 pub fn replay(plan: &Plan<'_>, spawn: &Spawn<'_>, episode: &Episode) -> Result<Episode, RolloutError> {
-    let known = Known { record: episode.record.clone(), traces: episode.traces.clone() };
+    let known = Known { record: episode.record.clone(), traces: episode.traces_of_agents() };
     let started = started(plan, spawn, episode.rollout, known);
     let finished = burnish_episode::run(vec![started], Cast::default(), &mut Threads::default());
     let mut finished = finished.map_err(|error| {
@@ -303,11 +303,16 @@ fn started<'f>(
 
 fn episode_of(finished: Finished<Episode>) -> Episode {
     let Finished { value, record, traces } = finished;
-    Episode { record, traces, ..value }
+    let record = Record { calls: value.record.calls, ..record };
+    let (mut own, mut partners) = (Vec::new(), Vec::new());
+    for (is_own, trace) in record.are_own().zip(traces) {
+        if is_own { own.push(trace) } else { partners.push(trace) }
+    }
+    Episode { traces: own, partners, record, ..value }
 }
 
 /// What an episode left before the policy's turn number `turn`; all of it where it had no such turn.
 fn before(episode: &Episode, turn: usize) -> Known {
     let number = episode.record.first_agents_turns().nth(turn).map_or(u32::MAX, |(number, _)| number);
-    Known { record: episode.record.before(number), traces: episode.traces.clone() }
+    Known { record: episode.record.before(number), traces: episode.traces_of_agents() }
 }

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{
-    Ending, Episode, Message, NodeId, PolicyError, Record, Repeating, Role, Sampling, Source, ToolCall,
-    ToolSpec, Trace, TurnOutput, Verdict,
+    Ending, Episode, FunctionCall, Message, NodeId, PolicyError, Record, Repeating, Role, Sampling, Source,
+    ToolCall, ToolCalls, ToolSpec, Trace, TurnOutput, Verdict,
 };
 use burnish_episode::{Agent, Ask, ContactError, Handle, Work};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{Overlong, Plan, RolloutError, Spawn, Start};
+use crate::tools::check_call;
 use crate::{EnvError, Environment, Question, Step};
 
 /// Turns that environments may ask others for between two turns of the policy.
@@ -30,6 +32,7 @@ pub(super) struct Player<'a> {
     tools: Arc<Vec<ToolSpec>>,
     messages: Arc<Vec<Message>>,
     answers: Vec<Message>,
+    calls: ToolCalls,
     /// Who was asked, and goes on from what it read and said.
     others: Vec<(String, Agent, u64)>,
 }
@@ -61,6 +64,7 @@ impl<'a> Player<'a> {
             tools: Arc::default(),
             messages: Arc::default(),
             answers: Vec::new(),
+            calls: ToolCalls::default(),
             others: Vec::new(),
         }
     }
@@ -89,7 +93,8 @@ impl<'a> Player<'a> {
             verdict,
             ending,
             answers: self.answers,
-            record: Record::default(),
+            partners: Vec::new(),
+            record: Record { calls: self.calls, ..Record::default() },
         })
     }
 
@@ -101,13 +106,13 @@ impl<'a> Player<'a> {
                 self.go_within(agent)?;
             }
             let output = self.sample(agent, first).await?;
-            let TurnOutput { message, stop, .. } = output;
+            let TurnOutput { message, malformed, stop, .. } = output;
             self.answers.push(message.clone());
             Arc::make_mut(&mut self.messages).push(message.clone());
             let is_last = self.answers.len() >= self.plan.turns_max;
-            let runs = |call: &ToolCall| self.repeating(&call.function.name).is_some();
-            let step = match message.tool_calls.iter().any(runs) && !stop.is_truncated() {
-                true => Step::Continue(self.call_all(&message.tool_calls).await?),
+            let calls = self.runs_tools() && !(message.tool_calls.is_empty() && malformed.is_empty());
+            let step = match calls && !stop.is_truncated() {
+                true => Step::Continue(self.call_all(&message.tool_calls, malformed).await?),
                 false => {
                     let step = self.environment()?.step(&message)?;
                     // What a truncated or a last answer leads to is not asked any more.
@@ -148,6 +153,11 @@ impl<'a> Player<'a> {
     fn environment(&mut self) -> Result<&mut Box<dyn Environment>, Stop> {
         let lost = || EnvError::Failed("the environment is lost, since work in it failed".to_owned());
         Ok(self.environment.as_mut().ok_or_else(lost)?)
+    }
+
+    /// Does the environment run any of its tools? Else an answer with calls is its to judge.
+    fn runs_tools(&self) -> bool {
+        self.tools.iter().any(|tool| self.repeating(&tool.name).is_some())
     }
 
     fn repeating(&self, tool: &str) -> Option<Repeating> {
@@ -228,14 +238,20 @@ impl<'a> Player<'a> {
         })
     }
 
-    /// Runs the calls of an answer one after the other, and gives what each says.
-    async fn call_all(&mut self, calls: &[ToolCall]) -> Result<Vec<Message>, Stop> {
+    /// Runs the calls of an answer one after the other, and gives what each says; then what is wrong with those that could not
+    /// be read.
+    async fn call_all(&mut self, calls: &[ToolCall], malformed: Vec<String>) -> Result<Vec<Message>, Stop> {
         let mut results = Vec::with_capacity(calls.len());
+        self.calls.made += calls.len() + malformed.len();
+        self.calls.failed += malformed.len();
         for call in calls {
             let name = &call.function.name;
-            let said = match self.repeating(name) {
-                Some(repeating) => self.call(call, repeating).await?,
-                None => format!("There is no tool `{name}`."),
+            let said = match (check_call(call, &self.tools), self.repeating(name)) {
+                (Ok(()), Some(repeating)) => self.call(call, repeating).await?,
+                (checked, _) => {
+                    self.calls.failed += 1;
+                    checked.err().unwrap_or_else(|| format!("`{name}` can't be called here"))
+                }
             };
             results.push(Message {
                 tool_call_id: call.id.clone(),
@@ -243,11 +259,15 @@ impl<'a> Player<'a> {
                 ..Message::new(Role::Tool, said)
             });
         }
+        if !malformed.is_empty() {
+            results.push(Message::user(malformed.join("\n")));
+        }
         Ok(results)
     }
 
     async fn call(&mut self, call: &ToolCall, repeating: Repeating) -> Result<String, Stop> {
-        let function = call.function.clone();
+        let arguments = object(&call.function.arguments);
+        let function = FunctionCall { arguments, ..call.function.clone() };
         let latency = self.environment()?.latency(&function);
         if !latency.is_zero() {
             self.handle.wait(latency).await.map_err(|error| self.stop(error))?;
@@ -344,6 +364,14 @@ impl<'a> Player<'a> {
                 Stop::Fatal(RolloutError::Record { task, role, rollout, source })
             }
         }
+    }
+}
+
+/// Arguments as an object, which some formats give as a text.
+fn object(arguments: &Value) -> Value {
+    match arguments {
+        Value::String(text) => burnish_core::json::parse(text).unwrap_or_else(|_| arguments.clone()),
+        other => other.clone(),
     }
 }
 

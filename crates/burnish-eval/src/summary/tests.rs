@@ -12,6 +12,7 @@ pub(crate) fn episode(task: &str, success: bool, reward: f64) -> Episode {
         verdict: Verdict::scored("valid", reward, success),
         ending: Ending::Completed,
         answers: Vec::new(),
+        partners: Vec::new(),
         record: Record::default(),
     }
 }

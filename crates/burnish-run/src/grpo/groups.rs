@@ -294,6 +294,7 @@ mod tests {
             verdict,
             ending: Ending::Completed,
             answers: Vec::new(),
+            partners: Vec::new(),
             record: Record::default(),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use burnish_core::{Episode, Node, NodeId, Sampled, Task, TaskId, Trace};
+use burnish_core::{Episode, Node, NodeId, Record, Sampled, Task, TaskId, Trace};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::error::{OnPath, value};
@@ -161,14 +161,19 @@ fn read_episode(
     let answers: String = row.get("answers")?;
     let record: Option<String> = row.get("record")?;
     let record = record.map(|record| codec::from_json(&record)).transpose();
+    let record: Record = value(&what, record)?.unwrap_or_default();
+    let mut traces = read_traces(db, id, row.get("traces")?)?;
+    let partners = record.are_own().filter(|is_own| !is_own).count();
+    let partners = traces.split_off(traces.len().saturating_sub(partners));
     let episode = Episode {
         task: task_id,
         rollout: row.get("rollout")?,
-        traces: read_traces(db, id, row.get("traces")?)?,
+        traces,
+        partners,
         verdict: value(&what, codec::from_json(&verdict))?,
         ending: value(&what, codec::from_name(&ending))?,
         answers: value(&what, codec::from_json(&answers))?,
-        record: value(&what, record)?.unwrap_or_default(),
+        record,
     };
     Ok(StoredEpisode {
         task,

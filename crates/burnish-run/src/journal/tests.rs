@@ -5,7 +5,7 @@ use std::fs;
 
 use burnish_core::{
     Contact, Ending, Episode, Fork, FunctionCall, Message, Node, NodeId, Place, Record, Role, Sampled,
-    Source, StopReason, Task, TaskId, Told, ToolCall, Trace, Verdict,
+    Source, Speaker, StopReason, Task, TaskId, Told, ToolCall, ToolCalls, Trace, Verdict,
 };
 use proptest::prelude::*;
 
@@ -79,6 +79,7 @@ fn episode(task: &str, rollout: usize) -> Episode {
         verdict,
         ending: Ending::TurnsMax,
         answers: vec![Message::assistant("one"), Message::assistant("two")],
+        partners: Vec::new(),
         record: record_of_one_wait(),
     }
 }
@@ -327,7 +328,8 @@ fn record_of_one_wait() -> Record {
     let at = Place { branch: vec![Fork::Opened(3), Fork::Named(1)], number: 2 };
     let contact =
         Contact { at, question: "xxh3:0".into(), answer: Some(Told::Value(serde_json::Value::Null)) };
-    Record { agents: vec![Place { branch: Vec::new(), number: 0 }], contacts: vec![contact] }
+    let agent = Speaker { at: Place { branch: Vec::new(), number: 0 }, policy: "policy".into() };
+    Record { agents: vec![agent], contacts: vec![contact], calls: ToolCalls { made: 2, failed: 1 } }
 }
 
 /// An episode as version 1 recorded it: without the log-probs with which tokens were drawn, and without a record.

@@ -178,11 +178,11 @@ fn insert_episode(
         ":reward": reward,
         ":advantage": advantage,
         ":verdict": value(&what, codec::json(&episode.verdict))?,
-        ":traces": episode.traces.len(),
+        ":traces": episode.traces.len() + episode.partners.len(),
         ":record": value(&what, record)?,
     })?;
     let id = db.last_insert_rowid();
-    for (at, trace) in episode.traces.iter().enumerate() {
+    for (at, trace) in episode.traces.iter().chain(&episode.partners).enumerate() {
         // The head of a trace is its last node, so that adding the nodes in order restores it.
         for (index, node) in trace.nodes().iter().enumerate() {
             insert_node(db, (id, at, index), node)?;
