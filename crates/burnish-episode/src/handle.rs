@@ -88,14 +88,13 @@ pub struct Ask {
     pub seed: u64,
 }
 
-/// The digest of this stands for a turn's question. What the trace holds follows from the turns before, and an episode that
-/// goes on from within another has the other's turns and seeds of its own.
+/// The digest of this stands for a turn's question. What the trace holds follows from the turns before. An episode that goes on from
+/// within another has the other's turns, with a seed and a beginning of its own, so these are not part of it.
 #[derive(Serialize)]
 struct TurnQuestion<'a> {
     policy: &'a str,
     messages: &'a [Message],
     tools: &'a [ToolSpec],
-    prefix: &'a [Piece],
     sampling: &'a Sampling,
 }
 
@@ -175,13 +174,8 @@ impl Handle {
     pub async fn sample(&self, agent: &Agent, ask: Ask) -> Result<TurnOutput, ContactError> {
         let place = self.place();
         let Ask { messages, tools, prefix, sampling, seed } = ask;
-        let question = TurnQuestion {
-            policy: &agent.policy,
-            messages: &messages,
-            tools: &tools,
-            prefix: &prefix,
-            sampling: &sampling,
-        };
+        let question =
+            TurnQuestion { policy: &agent.policy, messages: &messages, tools: &tools, sampling: &sampling };
         let question = digest("a turn", &question)?;
         let before = self.desk.borrow_mut().begin(&place, question)?;
         if let Before::Answered(told) = before {

@@ -320,31 +320,9 @@ pub fn stored(
 ) -> Result<Vec<Shown>, RunError> {
     let recipe = stored::read(dir)?;
     let journal = Journal::open_to_read(&crate::run_dir::journal_in(dir))?;
-    let recorded: Vec<u64> =
-        journal.steps()?.iter().filter(|entry| entry.kind == *kind).map(|entry| entry.step).collect();
-    let nothing = |what: String| {
-        let known = match (recorded.first(), recorded.last()) {
-            (Some(first), Some(last)) => format!("steps {first} to {last} have some"),
-            _ if *kind == EpisodeKind::Train => "those of its evaluations are shown with --eval".to_owned(),
-            _ => "it has none at all".to_owned(),
-        };
-        RunError::Refused(format!("{} has no {kind} episodes{what}; {known}", dir.display()))
-    };
-    let step = match step {
-        Some(step) if recorded.contains(&step) => step,
-        Some(step) => return Err(nothing(format!(" of step {step}"))),
-        None => *recorded.last().ok_or_else(|| nothing(String::new()))?,
-    };
-    let main = recipe.evaluation();
-    let (env, config) = match kind {
-        EpisodeKind::Train => (&*recipe.env.id, &recipe.env.config),
-        EpisodeKind::Eval => (main.env, main.config),
-        EpisodeKind::Also(name) => {
-            let further = recipe.further_evaluations().into_iter().find(|plan| plan.name == Some(name));
-            further.map_or((main.env, main.config), |plan| (plan.env, plan.config))
-        }
-    };
+    let step = recorded_step(dir, &journal, step, kind)?;
     // What is read from files, or judged by another program, is drawn from the record: neither need be there any more.
+    let (env, config) = environment_of(&recipe, kind);
     let generator = if makes_its_tasks(config) { Some(burnish_env::build(env, config)?) } else { None };
     let episodes = journal.episodes(step, kind.clone())?;
     Ok(episodes
@@ -355,6 +333,46 @@ pub fn stored(
             None => as_recorded(stored.task, stored.episode, stored.advantage),
         })
         .collect())
+}
+
+/// The step whose episodes of a kind are asked for: `step`, or the newest that has any.
+///
+/// # Errors
+/// If there are none.
+pub(crate) fn recorded_step(
+    dir: &Path,
+    journal: &Journal,
+    step: Option<u64>,
+    kind: &EpisodeKind,
+) -> Result<u64, RunError> {
+    let recorded: Vec<u64> =
+        journal.steps()?.iter().filter(|entry| entry.kind == *kind).map(|entry| entry.step).collect();
+    let nothing = |what: String| {
+        let known = match (recorded.first(), recorded.last()) {
+            (Some(first), Some(last)) => format!("steps {first} to {last} have some"),
+            _ if *kind == EpisodeKind::Train => "those of its evaluations are shown with --eval".to_owned(),
+            _ => "it has none at all".to_owned(),
+        };
+        RunError::Refused(format!("{} has no {kind} episodes{what}; {known}", dir.display()))
+    };
+    match step {
+        Some(step) if recorded.contains(&step) => Ok(step),
+        Some(step) => Err(nothing(format!(" of step {step}"))),
+        None => recorded.last().copied().ok_or_else(|| nothing(String::new())),
+    }
+}
+
+/// The environment in which episodes of a kind are played, and its configuration.
+pub(crate) fn environment_of<'a>(recipe: &'a Recipe, kind: &EpisodeKind) -> (&'a str, &'a Value) {
+    let main = recipe.evaluation();
+    match kind {
+        EpisodeKind::Train => (&*recipe.env.id, &recipe.env.config),
+        EpisodeKind::Eval => (main.env, main.config),
+        EpisodeKind::Also(name) => {
+            let further = recipe.further_evaluations().into_iter().find(|plan| plan.name == Some(name));
+            further.map_or((main.env, main.config), |plan| (plan.env, plan.config))
+        }
+    }
 }
 
 /// Does an environment of this configuration read no files?

@@ -25,6 +25,7 @@ mod preference;
 pub mod recipe;
 mod records;
 mod reference;
+pub mod replay;
 pub mod report;
 mod report_of_run;
 pub mod run_dir;

@@ -20,7 +20,8 @@ use common::{Scratch, timeless_metrics};
 fn unpacked() -> Scratch {
     let scratch = Scratch::new();
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/run_before_records.tar.gz");
-    let status = Command::new("tar").arg("xzf").arg(fixture).arg("-C").arg(scratch.path("")).status().unwrap();
+    let status =
+        Command::new("tar").arg("xzf").arg(fixture).arg("-C").arg(scratch.path("")).status().unwrap();
     assert!(status.success());
     scratch
 }

@@ -21,6 +21,16 @@ const ASKED_MAX: usize = 64;
 /// What came of work in an environment, as it goes on record.
 type Done<T> = Result<T, String>;
 
+/// How an episode began, as it goes on record.
+#[derive(Serialize, Deserialize)]
+struct Beginning {
+    /// Seed of the environment.
+    seed: u64,
+    /// What the policy read in place of the environment's opening.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    messages: Option<Vec<Message>>,
+}
+
 /// An episode under way.
 pub(super) struct Player<'a> {
     handle: &'a Handle,
@@ -128,25 +138,26 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Starts the environment as it was started in the episode that this one goes on from.
+    /// Starts the environment: on a record, as it was started there.
     async fn open(&mut self) -> Result<(), Stop> {
-        let own = self.handle.address().seed();
+        let messages = match &self.spawn.start {
+            Start::Messages(messages) => Some(messages.clone()),
+            Start::Opening | Start::Within { .. } => None,
+        };
+        let own = Beginning { seed: self.handle.address().seed(), messages };
         let work = Work {
             what: "the beginning",
             question: &self.spawn.task.id,
             repeating: Repeating::Repeatable,
             is_slow: false,
         };
-        let ((), seed) =
-            self.handle.work(work, (), move |(), _| own).await.map_err(|error| self.stop(error))?;
+        let begun = self.handle.work(work, (), move |(), _| own).await;
+        let ((), Beginning { seed, messages }) = begun.map_err(|error| self.stop(error))?;
         let task = self.spawn.task;
         let environment = self.environment()?;
         let opening = environment.reset(task, seed)?;
         self.tools = Arc::new(environment.tools());
-        self.messages = Arc::new(match &self.spawn.start {
-            Start::Messages(messages) => messages.clone(),
-            Start::Opening | Start::Within { .. } => opening,
-        });
+        self.messages = Arc::new(messages.unwrap_or(opening));
         Ok(())
     }
 

@@ -23,6 +23,9 @@
 //! **Differs from the paper.** The paper cuts at the ends of reasoning steps, here after a number of tokens. It estimates `V̂_0`
 //! with answers of their own, here with the group's. A cut is a text: what goes on from it is tokenised anew.
 //!
+//! **Tokens.** What goes on from within an answer begins with the ids that were sampled there. (Runs up to version 2 of the journal
+//! began with their text, tokenised again, which may be other ids.)
+//!
 //! **Example.**
 //! ```
 //! use burnish_rl::advantage::{Advantage, Estimator, Rollout, Rollouts, Vineppo, Whiten};

@@ -15,6 +15,9 @@
 //!
 //! **Differs from the paper.** A draft ends at `L_up` tokens or at its own end, not at the next delimiter.
 //!
+//! **Tokens.** Without the skip an answer begins with the ids that the draft sampled. (Runs up to version 2 of the journal began with the
+//! draft's text, tokenised again, which may be other ids.)
+//!
 //! **Reconstructed.** All of it but the idea, from the abstract and SPO: the wording of the skip prompt, `L_up`.
 //!
 //! **References.** SKPO, arXiv:2604.08690. SPO, arXiv:2509.13232.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use burnish_core::{Episode, Source, Validity};
 use burnish_run::inspect::{self, Shown};
 use burnish_run::journal::EpisodeKind;
+use burnish_run::replay::{self, Replayed};
 use clap::Args;
 
 use super::Done;
@@ -29,6 +30,9 @@ pub(crate) struct Arguments {
     /// Of a run: episodes of the evaluation of `[[eval.also]]` that is called so.
     #[arg(long, value_name = "NAME", requires = "from", conflicts_with_all = ["eval", "recipe"])]
     also: Option<String>,
+    /// Of a run: plays all stored episodes of the step again on their records, without sampling, and compares.
+    #[arg(long, requires = "from", conflicts_with_all = ["recipe", "count"])]
+    replay: bool,
     /// How many episodes.
     #[arg(long, default_value_t = 4, value_parser = super::at_least_one)]
     count: usize,
@@ -42,6 +46,14 @@ pub(crate) fn run(arguments: Arguments) -> Done {
                 (None, true) => EpisodeKind::Eval,
                 (None, false) => EpisodeKind::Train,
             };
+            if arguments.replay {
+                let Replayed { step, episodes, without_record } = replay::replay(dir, arguments.step, &kind)?;
+                println!("step {step}: {episodes} episodes played again on their records, all as they were");
+                if without_record > 0 {
+                    println!("{without_record} episodes have no record");
+                }
+                return Ok(());
+            }
             inspect::stored(dir, arguments.step, &kind, arguments.count)?
         }
         (None, Some(recipe)) => {

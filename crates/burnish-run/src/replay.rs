@@ -1,0 +1,113 @@
+//! Plays stored episodes again on their records: nothing is sampled, and all must come out as it did.
+
+use std::path::Path;
+
+use burnish_core::{Episode, Sampling};
+use burnish_env::rollout::{self, Overlong, Plan, SeedPlace, Spawn};
+
+use crate::RunError;
+use crate::grpo::OVERLONG;
+use crate::inspect::{environment_of, recorded_step};
+use crate::journal::{EpisodeKind, Journal, StoredEpisode};
+use crate::recipe::Recipe;
+use crate::stored;
+
+/// What was played again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Replayed {
+    /// The step.
+    pub step: u64,
+    /// Episodes that came out as they did.
+    pub episodes: usize,
+    /// Episodes that have no record: what was played before there were records, or never began.
+    pub without_record: usize,
+}
+
+/// Plays the stored episodes of a run of one kind again, of `step` or of the newest step that has any, and compares traces, answers,
+/// ending, record and what the environment finds. Nothing is written, and no policy is asked.
+///
+/// # Errors
+/// If there is no run in `dir`, nothing is stored for the step, its environment can't be made any more, or an episode comes out
+/// otherwise: which, and where.
+pub fn replay(dir: &Path, step: Option<u64>, kind: &EpisodeKind) -> Result<Replayed, RunError> {
+    let recipe = stored::read(dir)?;
+    let journal = Journal::open_to_read(&crate::run_dir::journal_in(dir))?;
+    let step = recorded_step(dir, &journal, step, kind)?;
+    let (env, config) = environment_of(&recipe, kind);
+    let generator = burnish_env::build(env, config)?;
+    let turns_max = recipe.rollout.turns_max;
+    let overlong = if *kind == EpisodeKind::Train { recipe.rollout.overlong } else { Overlong::Drop };
+    let plan = Plan { generator: &*generator, spawns: &[], turns_max, overlong };
+    let mut replayed = Replayed { step, episodes: 0, without_record: 0 };
+    for StoredEpisode { task, episode, .. } in journal.episodes(step, kind.clone())? {
+        if episode.record.contacts.is_empty() {
+            replayed.without_record += 1;
+            continue;
+        }
+        let is_draft = *kind == EpisodeKind::Train
+            && episode.rollout >= recipe.rollout.group_size
+            && has_drafts(&recipe)?;
+        let sampling = sampling_of(&recipe, kind, is_draft)?;
+        let seeds = SeedPlace { run: recipe.run.seed, stage: 0, step, task_offset: 0 };
+        let tasks = [task];
+        let spawn = Spawn::of_tasks(&tasks, 1, &sampling, seeds).remove(0);
+        let plan = if is_draft { Plan { turns_max: 1, ..plan } } else { plan };
+        let again = rollout::replay(&plan, &spawn, &episode)?;
+        if let Some(what) = difference(&recipe, &again, &episode, is_draft) {
+            return Err(RunError::Refused(format!(
+                "{}: step {step}, {kind} episode {} of task {}: played again on its record, it has another {what}: its \
+                 environment is not what it was",
+                dir.display(),
+                episode.rollout,
+                episode.task
+            )));
+        }
+        replayed.episodes += 1;
+    }
+    Ok(replayed)
+}
+
+fn has_drafts(recipe: &Recipe) -> Result<bool, RunError> {
+    let plan = recipe.plan.as_ref().map(|config| config.build()).transpose()?;
+    Ok(plan.is_some_and(|plan| plan.draft().is_some()))
+}
+
+/// How the tokens of an episode were chosen.
+fn sampling_of(recipe: &Recipe, kind: &EpisodeKind, is_draft: bool) -> Result<Sampling, RunError> {
+    let sampling = match kind {
+        EpisodeKind::Train => recipe.rollout.sampling(),
+        EpisodeKind::Eval => recipe.evaluation().sampling,
+        EpisodeKind::Also(name) => {
+            let further = recipe.further_evaluations().into_iter().find(|plan| plan.name == Some(name));
+            further.unwrap_or_else(|| recipe.evaluation()).sampling
+        }
+    };
+    let plan = recipe.plan.as_ref().filter(|_| is_draft).map(|config| config.build()).transpose()?;
+    let draft = plan.and_then(|plan| plan.draft());
+    let tokens_max = draft.map_or(sampling.tokens_max, |draft| draft.tokens.min(sampling.tokens_max));
+    Ok(Sampling { tokens_max, ..sampling })
+}
+
+/// What of an episode is otherwise than it was.
+fn difference(recipe: &Recipe, again: &Episode, was: &Episode, is_draft: bool) -> Option<&'static str> {
+    // A held-out episode has its draft's trace beside its own.
+    let is_same_trace = was.traces.starts_with(&again.traces);
+    if !is_same_trace || again.partners != was.partners {
+        return Some("trace");
+    }
+    if again.answers != was.answers {
+        return Some("answer");
+    }
+    if again.ending != was.ending {
+        return Some("ending");
+    }
+    if again.record != was.record {
+        return Some("record");
+    }
+    // What the run itself adds to verdicts, or puts in their place, is not the environment's.
+    let is_cycle =
+        recipe.plan.as_ref().is_some_and(|plan| plan.build().is_ok_and(|plan| plan.cycle().is_some()));
+    let mut verdict = was.verdict.clone();
+    verdict.rewards.remove(OVERLONG);
+    (!is_draft && !is_cycle && !recipe.eval.cycle && verdict != again.verdict).then_some("verdict")
+}
