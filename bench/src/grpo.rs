@@ -69,7 +69,7 @@ impl Steps {
         let seeds = SeedPlace { run: 0, stage: 0, step: self.step, task_offset: 0 };
         let spawns = Spawn::of_tasks(&tasks.tasks, self.group, &self.sampling, seeds);
         let overlong = Overlong::Refuse;
-        let plan = Plan { generator: &generator, spawns: &spawns, turns_max: 1, overlong };
+        let plan = Plan { generator: &generator, partners: None, spawns: &spawns, turns_max: 1, overlong };
         let episodes = rollout::play(&mut local, &plan)?;
         drop(local);
         let rewards: Vec<Option<f64>> =

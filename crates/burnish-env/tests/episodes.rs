@@ -225,7 +225,7 @@ fn spawn(task: &Task, count: usize) -> Spawn<'_> {
 }
 
 fn plan<'a>(till: &'a Till, spawns: &'a [Spawn<'a>]) -> Plan<'a> {
-    Plan { generator: till, spawns, turns_max: 6, overlong: Overlong::Refuse }
+    Plan { generator: till, partners: None, spawns, turns_max: 6, overlong: Overlong::Refuse }
 }
 
 /// Says what the script says at each turn, `done` after it.

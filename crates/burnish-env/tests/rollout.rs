@@ -107,7 +107,7 @@ fn spawns(tasks: &[Task], count: usize) -> Vec<Spawn<'_>> {
 }
 
 fn plan<'a>(spawns: &'a [Spawn<'a>]) -> Plan<'a> {
-    Plan { generator: &Counting, spawns, turns_max: 5, overlong: Overlong::Refuse }
+    Plan { generator: &Counting, partners: None, spawns, turns_max: 5, overlong: Overlong::Refuse }
 }
 
 #[test]

@@ -48,7 +48,8 @@ impl Fixture {
         tasks.sort_by_key(|task| task.truth["answer"].as_u64());
         let seeds = SeedPlace { run: 1, stage: 0, step: 0, task_offset: 0 };
         let spawns = Spawn::of_tasks(&tasks, rollouts, &Sampling::greedy(1), seeds);
-        let plan = Plan { generator, spawns: &spawns, turns_max: 1, overlong: Overlong::Refuse };
+        let plan =
+            Plan { generator, partners: None, spawns: &spawns, turns_max: 1, overlong: Overlong::Refuse };
         play(&mut echo(), &plan).unwrap().into_iter().map(|episode| episode.verdict).collect()
     }
 

@@ -1,8 +1,11 @@
 //! Held-out tasks, with what plays and draws them.
 
+use std::rc::Rc;
+
 use burnish_core::rng::fold_bytes;
 use burnish_core::{Sampling, Task};
 use burnish_env::Generator;
+use burnish_env::rollout::Partners;
 
 use crate::RunError;
 use crate::journal::EpisodeKind;
@@ -21,6 +24,8 @@ pub(crate) struct EvalSet {
     pub(crate) rollouts: usize,
     /// How answers are sampled.
     pub(crate) sampling: Sampling,
+    /// Who else takes part in its episodes.
+    pub(crate) partners: Option<Rc<Partners>>,
 }
 
 impl EvalSet {
@@ -43,6 +48,7 @@ impl EvalSet {
             tasks,
             rollouts: plan.rollouts,
             sampling: plan.sampling.clone(),
+            partners: None,
         })
     }
 

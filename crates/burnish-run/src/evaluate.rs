@@ -64,7 +64,8 @@ pub(crate) fn play(
     let mut spawns = Spawn::of_tasks(&set.tasks[tasks], set.rollouts, &set.sampling, seeds);
     // A held-out task that does not fit counts as a failure; it does not end a long run.
     let turns_max = recipe.rollout.turns_max;
-    let plan = Plan { generator: &*set.generator, spawns: &[], turns_max, overlong: Overlong::Drop };
+    let (generator, partners) = (&*set.generator, set.partners.as_deref());
+    let plan = Plan { generator, partners, spawns: &[], turns_max, overlong: Overlong::Drop };
     let drafts = drafts_of_evaluation(recipe, &plan, &mut spawns, policy)?;
     let plan = Plan { spawns: &spawns, ..plan };
     let mut episodes = rollout::play(policy, &plan)?;

@@ -177,7 +177,7 @@ impl Target {
     /// If the policy or the tasks can't be used.
     pub fn sample(&self, count: usize) -> Result<Vec<Shown>, RunError> {
         let recipe = &self.recipe;
-        let tasks = Tasks::make(recipe, !self.holds_out())?;
+        let tasks = Tasks::make(recipe, !self.holds_out())?.with_partners(recipe)?;
         let (generator, from) = if self.holds_out() {
             (&*tasks.main().generator, &tasks.main().tasks)
         } else {
@@ -189,7 +189,8 @@ impl Target {
         let seeds = SeedPlace { run: recipe.run.seed, stage: 0, step: 0, task_offset: 0 };
         let spawns = Spawn::of_tasks(&chosen, 1, &recipe.rollout.sampling(), seeds);
         let (turns_max, overlong) = (recipe.rollout.turns_max, recipe.rollout.overlong);
-        let plan = Plan { generator, spawns: &spawns, turns_max, overlong };
+        let partners = tasks.partners.as_deref();
+        let plan = Plan { generator, partners, spawns: &spawns, turns_max, overlong };
         let episodes = rollout::play(&mut local, &plan)?;
         Ok(chosen
             .into_iter()

@@ -20,6 +20,7 @@ pub mod merge;
 pub mod methods;
 pub mod metrics;
 mod model_path;
+mod partners;
 mod policy;
 mod preference;
 pub mod recipe;

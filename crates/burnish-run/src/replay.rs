@@ -37,7 +37,7 @@ pub fn replay(dir: &Path, step: Option<u64>, kind: &EpisodeKind) -> Result<Repla
     let generator = burnish_env::build(env, config)?;
     let turns_max = recipe.rollout.turns_max;
     let overlong = if *kind == EpisodeKind::Train { recipe.rollout.overlong } else { Overlong::Drop };
-    let plan = Plan { generator: &*generator, spawns: &[], turns_max, overlong };
+    let plan = Plan { generator: &*generator, partners: None, spawns: &[], turns_max, overlong };
     let mut replayed = Replayed { step, episodes: 0, without_record: 0 };
     for StoredEpisode { task, episode, .. } in journal.episodes(step, kind.clone())? {
         if episode.record.contacts.is_empty() {

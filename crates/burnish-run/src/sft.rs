@@ -194,7 +194,7 @@ mod tests {
         let seeds = SeedPlace { run: 1, stage: 0, step: 0, task_offset: 0 };
         let spawns = Spawn::of_tasks(&tasks, 1, &Sampling::greedy(2), seeds);
         let overlong = Overlong::Refuse;
-        let plan = Plan { generator: &*generator, spawns: &spawns, turns_max: 1, overlong };
+        let plan = Plan { generator: &*generator, partners: None, spawns: &spawns, turns_max: 1, overlong };
         let mut local = policy.sampler(0, Limits::default());
         let episodes = rollout::play(&mut local, &plan).unwrap();
         assert_eq!((episodes.len(), corpus.len()), (3, 6), "three rows, and three again as demonstrations");

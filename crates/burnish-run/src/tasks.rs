@@ -1,13 +1,16 @@
 //! Which tasks a run trains on and which it is evaluated on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use burnish_core::rng::{Address, Purpose, Stream};
 use burnish_core::{Task, TaskId};
+use burnish_env::rollout::Partners;
 use burnish_env::{EnvError, Generator};
 
 use crate::RunError;
 use crate::eval_set::EvalSet;
+use crate::partners;
 use crate::recipe::{EvalPlan, Recipe};
 use crate::split::Split;
 
@@ -21,6 +24,8 @@ pub(crate) struct Tasks {
     pub(crate) evaluations: Vec<EvalSet>,
     /// Training tasks left out because they are held out.
     pub(crate) held_out: usize,
+    /// Who else takes part in episodes.
+    pub(crate) partners: Option<Rc<Partners>>,
 }
 
 impl Tasks {
@@ -85,7 +90,19 @@ impl Tasks {
                 train = split.part(&*train_generator, train, &recipe.run.cache, "env")?;
             }
         }
-        Ok(Tasks { train_generator, train, evaluations, held_out })
+        Ok(Tasks { train_generator, train, evaluations, held_out, partners: None })
+    }
+
+    /// The same, ready to be played: with who else takes part.
+    ///
+    /// # Errors
+    /// If they can't be loaded.
+    pub(crate) fn with_partners(mut self, recipe: &Recipe) -> Result<Self, RunError> {
+        self.partners = partners::of_recipe(recipe)?;
+        for set in &mut self.evaluations {
+            set.partners.clone_from(&self.partners);
+        }
+        Ok(self)
     }
 
     /// What the main evaluation plays.

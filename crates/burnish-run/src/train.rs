@@ -360,7 +360,7 @@ impl Parts {
         };
         watch.event(Event::Doing("making tasks"));
         let is_grpo = recipe.train.method == Method::Grpo;
-        let mut tasks = Tasks::make(recipe, is_grpo)?;
+        let mut tasks = Tasks::make(recipe, is_grpo)?.with_partners(recipe)?;
         if tasks.held_out > 0 {
             watch.event(Event::Note(format!(
                 "{} of {} training tasks are left out, because they are held out for evaluation",

@@ -2,6 +2,8 @@
 
 mod player;
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose};
@@ -19,12 +21,36 @@ pub const POLICY: &str = "policy";
 pub struct Plan<'a> {
     /// Makes the environments.
     pub generator: &'a dyn Generator,
+    /// Who else takes part, as environments ask for them.
+    pub partners: Option<&'a Partners>,
     /// What is played, side by side.
     pub spawns: &'a [Spawn<'a>],
     /// Most turns of the policy in one episode; at least 1.
     pub turns_max: usize,
     /// What happens to a prompt that does not fit the policy's context window.
     pub overlong: Overlong,
+}
+
+/// Who takes part in episodes beside the policy that plays: a simulated user, another player.
+#[derive(Default)]
+pub struct Partners {
+    policies: RefCell<Vec<(String, Box<dyn Policy>)>>,
+    sampling: BTreeMap<String, Arc<Sampling>>,
+}
+
+impl Partners {
+    /// With one more, who answers as `name`.
+    #[must_use]
+    pub fn with(mut self, name: &str, policy: Box<dyn Policy>, sampling: Sampling) -> Self {
+        self.policies.get_mut().push((name.to_owned(), policy));
+        self.sampling.insert(name.to_owned(), Arc::new(sampling));
+        self
+    }
+
+    /// How one of them chooses tokens.
+    fn sampling(&self, name: &str) -> Option<&Arc<Sampling>> {
+        self.sampling.get(name)
+    }
 }
 
 /// Episodes that start alike: the one way to start any.
@@ -222,11 +248,16 @@ pub enum RolloutError {
 /// # Errors
 /// If the policy fails, or a prompt does not fit under [`Overlong::Refuse`]. What is under way then is given up.
 pub fn play(policy: &mut dyn Policy, plan: &Plan<'_>) -> Result<Vec<Episode>, RolloutError> {
-    play_with(Cast::default().with(POLICY, policy), &mut Threads::default(), plan)
+    let mut partners = plan.partners.map(|partners| partners.policies.borrow_mut());
+    let mut cast = Cast::default().with(POLICY, policy);
+    for (name, partner) in partners.iter_mut().flat_map(|partners| partners.iter_mut()) {
+        cast = cast.with(name, &mut **partner);
+    }
+    play_with(cast, &mut Threads::default(), plan)
 }
 
-/// As [`play`], with everybody who answers in it (the policy as [`POLICY`], others as environments ask for them), and with the
-/// world outside.
+/// As [`play`], with a cast of one's own (the policy as [`POLICY`], others as environments ask for them), and with the world
+/// outside.
 ///
 /// # Errors
 /// As [`play`].

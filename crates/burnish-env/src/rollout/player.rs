@@ -306,6 +306,8 @@ impl<'a> Player<'a> {
 
     /// Asks another.
     async fn ask(&mut self, Question { who, messages }: Question) -> Result<Message, Stop> {
+        let known = self.plan.partners.and_then(|partners| partners.sampling(&who));
+        let sampling = Arc::clone(known.unwrap_or(&self.spawn.sampling));
         let at = match self.others.iter().position(|(name, ..)| *name == who) {
             Some(at) => at,
             None => {
@@ -317,7 +319,6 @@ impl<'a> Player<'a> {
         let (_, agent, turn) = &mut self.others[at];
         let seed = self.handle.seed(agent, *turn);
         *turn += 1;
-        let sampling: Arc<Sampling> = Arc::clone(&self.spawn.sampling);
         let ask =
             Ask { messages: Arc::new(messages), tools: Arc::default(), prefix: Vec::new(), sampling, seed };
         let answered = self.handle.sample(agent, ask).await;

@@ -251,7 +251,8 @@ fn play(
     let spawns = Spawn::of_tasks(tasks, settings.samples, &settings.sampling, seeds);
     // A policy that can't read a prompt has not answered it: that counts, and does not end the evaluation.
     let overlong = Overlong::Drop;
-    let plan = Plan { generator: &*items.generator, spawns: &spawns, turns_max: 1, overlong };
+    let generator = &*items.generator;
+    let plan = Plan { generator, partners: None, spawns: &spawns, turns_max: 1, overlong };
     let episodes = rollout::play(policy, &plan)?;
     tasks
         .iter()

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use burnish_core::{Episode, Node, NodeId, Piece, Policy, Sampled, Sampling, Source, Task};
-use burnish_env::Generator;
 use burnish_env::rollout::{self, POLICY, Plan, SeedPlace, Spawn, Start};
 use burnish_model::{ChatError, Tokenizer};
 use burnish_rl::advantage::Continuations;
@@ -11,6 +10,7 @@ use burnish_rl::advantage::Continuations;
 use super::groups::Groups;
 use crate::RunError;
 use crate::recipe::Recipe;
+use crate::tasks::Tasks;
 
 /// Stage number in addresses of random numbers: cut `j` has this plus `j`.
 const CONTINUED_STAGE: u64 = 1 << 35;
@@ -36,12 +36,13 @@ impl Continued {
         recipe: &Recipe,
         ask: Continuations,
         groups: &Groups,
-        generator: &dyn Generator,
+        tasks: &Tasks,
         policy: &mut dyn Policy,
         tokenizer: &Tokenizer,
         step: u64,
     ) -> Result<Self, RunError> {
         let rollout = &recipe.rollout;
+        let (generator, partners) = (&*tasks.train_generator, tasks.partners.as_deref());
         let (tasks, indices): (Vec<Task>, Vec<usize>) = (groups.all_tasks(), groups.task_indices());
         let mut continued =
             Continued { rewards: vec![Vec::new(); groups.episodes.len()], ..Continued::default() };
@@ -81,7 +82,8 @@ impl Continued {
                 break;
             }
         }
-        let plan = Plan { generator, spawns: &spawns, turns_max: 1, overlong: rollout.overlong };
+        let overlong = rollout.overlong;
+        let plan = Plan { generator, partners, spawns: &spawns, turns_max: 1, overlong };
         let answers = rollout::play(policy, &plan)?;
         continued.answers = answers.len();
         continued.tokens = sampled_there(&answers, &spawns);

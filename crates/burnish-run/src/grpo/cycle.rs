@@ -288,7 +288,13 @@ mod tests {
         }
 
         fn plan<'a>(&'a self, spawns: &'a [Spawn<'a>]) -> Plan<'a> {
-            Plan { generator: &*self.generator, spawns, turns_max: 1, overlong: Overlong::Refuse }
+            Plan {
+                generator: &*self.generator,
+                partners: None,
+                spawns,
+                turns_max: 1,
+                overlong: Overlong::Refuse,
+            }
         }
     }
 

@@ -77,7 +77,8 @@ impl Groups {
             let seeds = SeedPlace { run: seed, stage: 0, step, task_offset };
             let mut spawns = Spawn::of_tasks(&batch, rollout.group_size, &rollout.sampling(), seeds);
             let (turns_max, overlong) = (rollout.turns_max, rollout.overlong);
-            let plan = Plan { generator: &*tasks.train_generator, spawns: &[], turns_max, overlong };
+            let (generator, partners) = (&*tasks.train_generator, tasks.partners.as_deref());
+            let plan = Plan { generator, partners, spawns: &[], turns_max, overlong };
             groups.drafts.extend(planned.begin(&plan, &mut spawns, progress, policy, tokenizer)?);
             let plan = Plan { spawns: &spawns, ..plan };
             let mut episodes = rollout::play(policy, &plan)?;
@@ -125,19 +126,21 @@ impl Groups {
     pub(super) fn greedy_rewards(
         &self,
         recipe: &Recipe,
-        generator: &dyn Generator,
+        tasks: &Tasks,
         policy: &mut dyn Policy,
         step: u64,
     ) -> Result<Vec<Option<f64>>, RunError> {
         let rollout = &recipe.rollout;
         let sampling = Sampling { temperature: 0.0, ..rollout.sampling() };
         let kept: Vec<usize> = (0..self.tasks.len()).filter(|group| self.is_kept[*group]).collect();
+        let (generator, partners) = (&*tasks.train_generator, tasks.partners.as_deref());
         let tasks: Vec<Task> = kept.iter().map(|group| self.tasks[*group].clone()).collect();
         let seeds = SeedPlace { run: recipe.run.seed, stage: GREEDY_STAGE, step, task_offset: 0 };
         let mut spawns = Spawn::of_tasks(&tasks, 1, &sampling, seeds);
         spawns.iter_mut().for_each(|spawn| spawn.role = "greedy rollout");
         let (turns_max, overlong) = (rollout.turns_max, rollout.overlong);
-        let mut episodes = rollout::play(policy, &Plan { generator, spawns: &spawns, turns_max, overlong })?;
+        let plan = Plan { generator, partners, spawns: &spawns, turns_max, overlong };
+        let mut episodes = rollout::play(policy, &plan)?;
         if recipe.reward.overlong_buffer.is_on() {
             punish_overlong(&mut episodes, &recipe.reward.overlong_buffer, rollout.tokens_max)?;
         }

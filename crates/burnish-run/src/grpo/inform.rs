@@ -58,7 +58,7 @@ impl GrpoStage {
         sampler: &Sampler,
     ) -> Result<Values, RunError> {
         let Played { recipe, tasks, step, groups, batch } = played;
-        let (needs, generator) = (self.estimator.needs(), &*tasks.train_generator);
+        let needs = self.estimator.needs();
         let mut metrics = Values::new();
         if needs.tasks {
             let moved = self.moved.since(recipe, &policy.model, groups)?;
@@ -71,7 +71,7 @@ impl GrpoStage {
             credit::tell_statistics(rollouts, recipe, model, groups, batch)?;
         }
         if needs.greedy_reward {
-            let greedy = groups.greedy_rewards(recipe, generator, &mut sampler.policy(), step)?;
+            let greedy = groups.greedy_rewards(recipe, tasks, &mut sampler.policy(), step)?;
             let known: Vec<f64> = greedy.iter().copied().flatten().collect();
             if !known.is_empty() {
                 let mean = known.iter().sum::<f64>() / known.len() as f64;
@@ -88,7 +88,7 @@ impl GrpoStage {
         }
         if let Some(ask) = needs.continuations {
             let (mut policy, tokenizer) = (sampler.policy(), &sampler.chat.tokenizer);
-            let continued = Continued::sample(recipe, ask, groups, generator, &mut policy, tokenizer, step)?;
+            let continued = Continued::sample(recipe, ask, groups, tasks, &mut policy, tokenizer, step)?;
             metrics.insert("continuations/answers".into(), continued.answers as f64);
             metrics.insert("tokens/sampled".into(), continued.tokens as f64);
             for (rollout, rewards) in rollouts.iter_mut().zip(continued.rewards) {

@@ -41,6 +41,7 @@ pub(super) const BOUNDS: &[(&str, u64)] = &[
     ("eval.also[].rollouts", ROLLOUTS_MAX),
     ("eval.also[].tokens_max", TOKENS_MAX),
     ("judge.tokens_max", TOKENS_MAX),
+    ("user.tokens_max", TOKENS_MAX),
     ("policy.lora.rank", 65_536),
     ("policy.new.vocab_size", 1 << 20),
     ("policy.new.hidden_size", 65_536),
@@ -159,6 +160,9 @@ mod tests {
                         vec![format!(
                             "judge={{path=\"x\", prompt=\"{{task}} {{a}} {{b}}\", tokens_max={count}}}"
                         )]
+                    }
+                    None if key.starts_with("user") => {
+                        vec![format!("user={{path=\"x\", tokens_max={count}}}")]
                     }
                     None if *key == "policy.lora.rank" => {
                         vec![format!("policy.lora={{rank={count}, alpha=1.0}}")]

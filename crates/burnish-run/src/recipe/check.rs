@@ -172,6 +172,9 @@ fn check_supplied(
             advantage.estimator
         )));
     }
+    if let Some(user) = &recipe.user {
+        user.check().map_err(|(key, rule)| source.error(&format!("user.{key}"), rule))?;
+    }
     match (&recipe.judge, needs.wins) {
         (None, true) => {
             return Err(refused(format!(

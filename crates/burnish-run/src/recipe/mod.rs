@@ -25,6 +25,7 @@ mod stage_use;
 mod teacher;
 mod too_short;
 mod train;
+mod user;
 mod words;
 
 use std::collections::BTreeMap;
@@ -60,6 +61,7 @@ pub use source::Source;
 pub(crate) use stage_use::StageUse;
 pub use teacher::{TeacherContext, TeacherSection};
 pub use train::{Method, TrainSection};
+pub use user::UserSection;
 
 /// A recipe is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -126,6 +128,9 @@ pub struct Recipe {
     /// Who compares answers, where advantages come from pairs (GRPO).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge: Option<JudgeSection>,
+    /// Who plays the simulated user, where the environment asks one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<UserSection>,
     /// The loss (GRPO).
     #[serde(default)]
     pub loss: LossConfig,

@@ -41,7 +41,7 @@ pub(crate) struct PathPlace<'a> {
 }
 
 /// Keys with one path each.
-const SINGLE: [(&[&str], PathKind); 8] = [
+const SINGLE: [(&[&str], PathKind); 9] = [
     (&["run", "dir"], PathKind::Own),
     (&["run", "cache"], PathKind::Own),
     (&["policy", "path"], PathKind::Model),
@@ -49,6 +49,7 @@ const SINGLE: [(&[&str], PathKind); 8] = [
     (&["teacher", "path"], PathKind::Model),
     (&["critic", "path"], PathKind::Model),
     (&["judge", "path"], PathKind::Model),
+    (&["user", "path"], PathKind::Model),
     (&["env", "split", "scorer", "judge", "path"], PathKind::Model),
 ];
 
@@ -218,7 +219,7 @@ mod tests {
             "run": {"dir": "run", "cache": "cache"},
             "policy": {"path": "policy", "chat_template": "chat.jinja", "from": "one.toml"},
             "teacher": {"path": "teacher", "from": {"recipe": "two.toml", "set": ["x"]}},
-            "critic": {"path": "critic"}, "judge": {"path": "judge", "prompt": "path"},
+            "critic": {"path": "critic"}, "judge": {"path": "judge", "prompt": "path"}, "user": {"path": "user"},
             "env": {"id": "rows", "config": rows("a"), "split": {"scorer": {"judge": {"path": "scorer"}}}},
             "eval": {"config": {"path": ["b", "c"]}, "also": [{"name": "x", "config": rows("d")}]},
             "data": {
@@ -256,6 +257,7 @@ mod tests {
             "run.dir=run",
             "teacher.from.recipe=two.toml",
             "teacher.path=teacher",
+            "user.path=user",
         ];
         assert_eq!(seen, expected);
     }

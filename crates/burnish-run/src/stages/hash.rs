@@ -46,7 +46,10 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
     let teacher = recipe.teacher.as_ref().filter(|teacher| teacher.from.is_none());
     let teacher = teacher.and_then(|teacher| teacher.path.as_deref());
     let judge = recipe.judge.as_ref().and_then(|judge| judge.path.as_deref());
-    for (name, path) in [("policy", path), ("critic", critic), ("teacher", teacher), ("judge", judge)] {
+    let user = recipe.user.as_ref().and_then(|user| user.path.as_deref());
+    let given =
+        [("policy", path), ("critic", critic), ("teacher", teacher), ("judge", judge), ("user", user)];
+    for (name, path) in given {
         if let Some(path) = path {
             models.insert(name, policy_digests(&model_path::locate(path)?.dir)?);
         }

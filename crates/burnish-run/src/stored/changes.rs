@@ -28,6 +28,7 @@ const FREE: &[&str] = &[
     "policy.from.recipe",
     "teacher.from.recipe",
     "judge.endpoint.url",
+    "user.endpoint.url",
 ];
 
 /// Ends of keys that say how patiently another process or a server is asked, and in which way.
