@@ -3,6 +3,7 @@
 //! `bench/README.md` says what is measured and how; `bench/compare.py` alternates this program and the peer.
 
 mod count;
+mod episodes;
 mod floors;
 mod flops;
 mod gpu;
@@ -49,6 +50,8 @@ enum Command {
     Start(start::Arguments),
     /// A GPU beside the CPU: logits, log-probs, a training step and greedy tokens.
     Gpu(gpu::Arguments),
+    /// Episodes with slow tools: side by side, in lock-step, and sampling alone; and the memory of one that waits.
+    Episodes(episodes::Arguments),
     /// Does N steps on a model made from a seed, for counting instructions.
     Count(count::Arguments),
 }
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Command::Floors(arguments) => floors::run(&arguments),
         Command::Start(arguments) => start::run(&arguments),
         Command::Gpu(arguments) => gpu::run(&arguments),
+        Command::Episodes(arguments) => episodes::run(&arguments),
         Command::Count(arguments) => count::run(&arguments),
     };
     match done {
