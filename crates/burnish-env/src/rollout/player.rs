@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{
-    Ending, Episode, FunctionCall, Message, NodeId, PolicyError, Record, Repeating, Role, Sampling, Source,
-    ToolCall, ToolCalls, ToolSpec, Trace, TurnOutput, Verdict,
+    Ending, Episode, FunctionCall, Message, NodeId, PolicyError, Record, Repeating, Role, Source, ToolCall,
+    ToolCalls, ToolSpec, Trace, TurnOutput, Verdict,
 };
 use burnish_episode::{Agent, Ask, ContactError, Handle, Work};
 use serde::{Deserialize, Serialize};

@@ -46,6 +46,6 @@ impl UserSection {
     /// The key that is wrong, and what it must be.
     pub(super) fn check(&self) -> Result<(), (String, String)> {
         asked::check(self.path.as_deref(), self.endpoint.as_ref(), self.tokens_max)?;
-        self.sampling().check().map_err(|error| (error.key.to_owned(), error.to_string()))
+        self.sampling().check().map_err(|error| (error.field.to_owned(), format!("must be {}", error.range)))
     }
 }
