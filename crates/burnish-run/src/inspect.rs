@@ -385,7 +385,14 @@ fn makes_its_tasks(config: &Value) -> bool {
 fn as_recorded(task: Task, episode: Episode, advantage: Option<f64>) -> Shown {
     let said = task.prompt.iter().chain(&episode.answers);
     let lines: Vec<String> = said
-        .map(|message| format!("{}: {}", format!("{:?}", message.role).to_lowercase(), message.content))
+        .map(|message| {
+            let calls = message.tool_calls.iter().map(|call| {
+                let arguments = burnish_core::json::text(&call.function.arguments).unwrap_or_default();
+                format!(" [{} {arguments}]", call.function.name)
+            });
+            let calls: String = calls.collect();
+            format!("{}: {}{calls}", format!("{:?}", message.role).to_lowercase(), message.content)
+        })
         .collect();
     Shown { task, episode, drawing: lines.join("\n"), advantage }
 }

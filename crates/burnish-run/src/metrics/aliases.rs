@@ -197,6 +197,12 @@ pub const METRICS: &[Metric] = &[
         "by which the weights that sampled a token are behind those that the step starts from, mean over loss tokens (where \
          `rollout.policy_lag` is set)",
     ),
+    metric("tools/call_frequency", "calls", "in an episode's answers, mean (where there were any)"),
+    metric(
+        "tools/failure_frequency",
+        "share",
+        "calls that no tool ran: they could not be read, or did not fit their tool",
+    ),
     metric("sampling/prompt_tokens", "tokens", "of the prompts of all turns of the rollouts"),
     metric(
         "sampling/prompt_tokens_read",

@@ -102,12 +102,16 @@ fn show(shown: &Shown) {
     println!();
 }
 
-/// The text of every trace; what the policy sampled stands between « and ».
+/// The text of every trace; what was sampled stands between « and ».
 fn conversation(episode: &Episode) -> String {
+    let own = episode.traces.iter().enumerate().map(|(index, trace)| (format!("agent {index}"), trace));
+    let partners = episode.record.agents.iter().zip(episode.record.are_own()).filter(|(_, is_own)| !is_own);
+    let partners = partners.map(|(agent, _)| agent.policy.clone()).zip(&episode.partners);
+    let traces: Vec<_> = own.chain(partners).collect();
     let mut text = String::new();
-    for (index, trace) in episode.traces.iter().enumerate() {
-        if episode.traces.len() > 1 {
-            text.push_str(&format!("--- agent {index}\n"));
+    for (who, trace) in &traces {
+        if traces.len() > 1 {
+            text.push_str(&format!("--- {who}\n"));
         }
         for node in trace.nodes() {
             let is_sampled = node.sources.first() == Some(&Source::Policy);
