@@ -4,7 +4,7 @@
 
 mod common;
 
-use burnish_core::{Episode, Source};
+use burnish_core::{Episode, Source, StopReason};
 use burnish_run::journal::{EpisodeKind, Journal, StoredEpisode};
 use common::{Scratch, timeless_metrics};
 
@@ -195,6 +195,18 @@ fn a_draft_is_sampled_once_a_group_credited_by_itself_and_read_by_every_answer()
                     answer.episode.answers[0].content.starts_with(said.as_str()),
                     !is_shown || said.is_empty()
                 );
+                // What goes on from the draft has its ids, and not those of its text.
+                let hint: Vec<u32> = trace
+                    .nodes()
+                    .iter()
+                    .filter(|node| node.sources.first() == Some(&Source::Hint))
+                    .flat_map(|node| node.ids.clone())
+                    .collect();
+                let drafted =
+                    draft.episode.traces[0].nodes().iter().find(|node| node.sampled.is_some()).unwrap();
+                let is_ended = drafted.sampled.as_ref().unwrap().stop == StopReason::EndToken;
+                let spliced = &drafted.ids[..drafted.ids.len() - usize::from(is_ended)];
+                assert_eq!(hint, if is_shown { &[][..] } else { spliced });
             }
         }
     }

@@ -1,7 +1,10 @@
 //! What `LocalPolicy` promises, with ChatML and a small random model.
 
 use crate::common::{act, chat, model_of, turn};
-use burnish_core::{Message, Policy, PolicyError, Sampling, Source, StopReason, Trace, Turn, answer_all};
+use burnish_core::{
+    Message, NodeId, Piece, Policy, PolicyError, Sampled, Sampling, Source, StopReason, Trace, Turn,
+    answer_all,
+};
 use burnish_engine::{Limits, LocalPolicy};
 use burnish_model::{Chat, Model};
 use std::sync::Arc;
@@ -140,4 +143,47 @@ fn a_bound_on_the_context_cuts_answers_and_refuses_prompts() {
     let mut policy = LocalPolicy::new(&model, &chat, 0).with_limits(at_most(prompt_len));
     let refused = act(&mut policy, &mut Trace::new(), &messages, &Sampling::at(1.0, 50), 3);
     assert!(matches!(refused, Err(PolicyError::PromptTooLong { .. })), "{refused:?}");
+}
+
+/// Random bytes are mostly no text, so most cuts fall inside of what would be a character.
+#[test]
+fn an_answer_goes_on_from_any_place_within_another_with_the_others_ids() {
+    let chat = chat();
+    let model = model(&chat);
+    let mut policy = LocalPolicy::new(&model, &chat, 3);
+    let sampling = Sampling::at(1.3, 14);
+    let question = [Message::user("down or right")];
+    let mut inside = 0;
+    for seed in 0..6 {
+        let mut parent = Trace::new();
+        act(&mut policy, &mut parent, &question, &sampling, seed).unwrap();
+        let answer = parent.nodes().last().unwrap().clone();
+        let own = answer.sampled.clone().unwrap();
+        for cut in 1..answer.ids.len() {
+            let piece = chat.tokenizer.piece_of_ids(&answer.ids[..cut]).unwrap();
+            inside += usize::from(chat.tokenizer.decode(&answer.ids[..cut], false).unwrap() != piece.text);
+            let sampled = Sampled { model_logprobs: own.model_logprobs[..cut].to_vec(), ..own.clone() };
+            let prefix = vec![Piece { sampled: Some(sampled), ..piece }];
+            let before = parent.before(1, Some(NodeId(0))).unwrap();
+            let child = Turn { prefix, ..turn(before, &question, &sampling, 100 + seed) };
+            let (mut trace, output) = answer_all(&mut policy, [child]).pop().unwrap();
+            let output = output.unwrap();
+            let read = parent.nodes()[0].ids.len() + cut;
+            assert_eq!(trace.head_ids()[..read], parent.head_ids()[..read]);
+            let branch = &trace.branches()[0];
+            assert_eq!(branch.model_logprobs[read - cut..read], own.model_logprobs[..cut]);
+            assert!(branch.sources[read - cut..].iter().all(|source| *source == Source::Policy));
+            // The message is what all the ids say, and the next turn reads them as one answer.
+            let said: Vec<u32> = trace.nodes()[1..].iter().flat_map(|node| node.ids.clone()).collect();
+            let end = usize::from(output.stop == StopReason::EndToken);
+            let whole = chat.tokenizer.decode(&said[..said.len() - end], false).unwrap();
+            assert_eq!(output.message.content, whole);
+            let so_far = trace.head_ids();
+            let messages = [question[0].clone(), output.message, Message::user("and then")];
+            act(&mut policy, &mut trace, &messages, &sampling, 7).unwrap();
+            assert_eq!(trace.head_ids()[..so_far.len()], so_far);
+            assert_eq!(trace.branches().len(), 1);
+        }
+    }
+    assert!(inside > 5, "{inside}");
 }
