@@ -249,10 +249,6 @@ pub trait Environment: Send {
         false
     }
 
-    /// Says that [`Environment::verify`] will be asked for next, so that what judges can take many episodes at once. Decides
-    /// nothing about the verdict, and need not be called.
-    fn request_verdict(&mut self) {}
-
     /// Judges the episode so far.
     ///
     /// # Errors

@@ -35,7 +35,6 @@ fn judged(generator: &dyn Generator, answer: &str) -> BTreeMap<String, Verdict> 
         let mut environment = generator.environment();
         environment.reset(task, 0).unwrap();
         environment.step(&Message::assistant(answer)).unwrap();
-        environment.request_verdict();
         (task.prompt[0].content.clone(), environment.verify().unwrap())
     });
     judged.collect()

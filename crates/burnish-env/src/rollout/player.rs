@@ -334,7 +334,6 @@ impl<'a> Player<'a> {
         if !environment.is_slow() {
             return Ok(environment.verify()?);
         }
-        environment.request_verdict();
         let answers = self.answers.clone();
         self.work("the verdict", &answers, Repeating::Repeatable, |environment, _| environment.verify()).await
     }

@@ -5,7 +5,8 @@
 //! them. The policy reads a row's tools beside its prompt.
 //!
 //! A command is started with the first request and kept; all environments of a generator share its processes, of which each
-//! works on one line at a time. For each episode one of them reads one line of JSON from stdin
+//! works on one line at a time. Episodes are judged as they end, beside those that are still played. For each of them a process
+//! reads one line of JSON from stdin
 //!
 //! ```json
 //! {"id": 0, "task": {the row}, "prompt": [messages], "completion": "the answer's text", "messages": [all],
@@ -49,8 +50,10 @@ mod compared;
 mod config;
 mod data;
 mod guard;
+mod lanes;
 mod pool;
 mod process;
+mod queue;
 mod verifier;
 
 use burnish_core::{Message, Role, Task, ToolSpec, Verdict};
@@ -61,7 +64,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::{Bound, CellReport, EnvError, Environment, Generator, Kind, Step, TaskSet, settings};
-use pool::Ticket;
 use verifier::{Judge, Request, judge_of};
 
 pub use choice::{ByColumn, CommandConfig, VerifierConfig};
@@ -148,7 +150,7 @@ impl Generator for Rows {
     fn environment(&self) -> Box<dyn Environment> {
         let verifier = Arc::clone(&self.verifier);
         let columns = self.config.columns.clone();
-        Box::new(Judged { verifier, columns, state: State::default(), ticket: None })
+        Box::new(Judged { verifier, columns, state: State::default() })
     }
 
     fn demonstrate(&self, task: &Task) -> Option<Message> {
@@ -202,8 +204,6 @@ struct Judged {
     verifier: Arc<dyn Judge>,
     columns: Columns,
     state: State,
-    /// The request for a verdict that is on its way.
-    ticket: Option<Ticket>,
 }
 
 /// All that changes in an episode.
@@ -249,7 +249,6 @@ impl State {
 
 impl Environment for Judged {
     fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
-        self.ticket = None;
         self.state = State::of(task, &self.columns);
         Ok(task.prompt.clone())
     }
@@ -259,19 +258,16 @@ impl Environment for Judged {
     }
 
     fn step(&mut self, action: &Message) -> Result<Step, EnvError> {
-        self.ticket = None;
         self.state.answer = Some(action.clone());
         Ok(Step::Done)
     }
 
-    fn request_verdict(&mut self) {
-        self.ticket = self.state.request(|request| self.verifier.enlist(request));
+    /// Where a command judges.
+    fn is_slow(&self) -> bool {
+        self.verifier.is_slow(&self.state.row)
     }
 
     fn verify(&mut self) -> Result<Verdict, EnvError> {
-        Ok(match self.ticket.take() {
-            Some(ticket) => ticket.wait(),
-            None => self.state.request(|request| self.verifier.judge(request)),
-        })
+        Ok(self.state.request(|request| self.verifier.judge(request)))
     }
 }

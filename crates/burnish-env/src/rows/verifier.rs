@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::choice::{ByColumn, VerifierConfig};
 use super::compared::Compared;
 use super::config::Config;
-use super::pool::{Pool, Ticket};
+use super::pool::Pool;
 use crate::EnvError;
 
 /// What is judged.
@@ -30,10 +30,10 @@ pub(super) trait Judge: Debug + Send + Sync {
     /// The judgement; whatever goes wrong makes it unscored.
     fn judge(&self, request: &Request<'_>) -> Verdict;
 
-    /// Takes a request on that may be judged together with others; `None` where nothing is gained by that.
-    fn enlist(&self, request: &Request<'_>) -> Option<Ticket> {
-        let _ = request;
-        None
+    /// Does judging an answer to this row take long, by a process that is waited for?
+    fn is_slow(&self, row: &Value) -> bool {
+        let _ = row;
+        false
     }
 }
 
@@ -53,7 +53,7 @@ fn one(verifier: &VerifierConfig, config: &Config, key: &str) -> Result<Arc<dyn 
     match verifier {
         VerifierConfig::BuiltIn(verifier) => Ok(Arc::new(Compared::new(*verifier, config))),
         VerifierConfig::Command(command) if !command.command.is_empty() => {
-            Ok(Arc::new(External(Arc::new(Pool::new(config.folder(), command, key)?))))
+            Ok(Arc::new(External(Pool::new(config.folder(), command, key)?)))
         }
         VerifierConfig::Command(_) | VerifierConfig::Column(_) => Ok(Arc::new(Nobody)),
     }
@@ -79,8 +79,8 @@ impl Chosen {
         Ok(Chosen { by: by.clone(), judges })
     }
 
-    fn of(&self, request: &Request<'_>) -> Result<&dyn Judge, String> {
-        let value = self.by.value(request.task.as_object().ok_or("the task is no row")?)?;
+    fn of(&self, row: &Value) -> Result<&dyn Judge, String> {
+        let value = self.by.value(row.as_object().ok_or("the task is no row")?)?;
         self.judges
             .get(&value)
             .map(|judge| &**judge)
@@ -90,11 +90,11 @@ impl Chosen {
 
 impl Judge for Chosen {
     fn judge(&self, request: &Request<'_>) -> Verdict {
-        self.of(request).map_or_else(Verdict::unscored, |judge| judge.judge(request))
+        self.of(request.task).map_or_else(Verdict::unscored, |judge| judge.judge(request))
     }
 
-    fn enlist(&self, request: &Request<'_>) -> Option<Ticket> {
-        self.of(request).ok()?.enlist(request)
+    fn is_slow(&self, row: &Value) -> bool {
+        self.of(row).is_ok_and(|judge| judge.is_slow(row))
     }
 }
 
@@ -110,15 +110,15 @@ impl Judge for Nobody {
 
 /// A command.
 #[derive(Debug)]
-struct External(Arc<Pool>);
+struct External(Pool);
 
 impl Judge for External {
     fn judge(&self, request: &Request<'_>) -> Verdict {
-        Ticket::new(&self.0, request).wait()
+        self.0.judge(request)
     }
 
-    fn enlist(&self, request: &Request<'_>) -> Option<Ticket> {
-        Some(Ticket::new(&self.0, request))
+    fn is_slow(&self, _: &Value) -> bool {
+        true
     }
 }
 
