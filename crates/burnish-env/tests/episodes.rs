@@ -74,7 +74,7 @@ impl Generator for Till {
 
 impl Environment for TillGame {
     fn reset(&mut self, task: &Task, seed: u64) -> Result<Vec<Message>, EnvError> {
-        (self.sum, self.keys) = (i64::from(seed % 2 == 0), Vec::new());
+        (self.sum, self.keys) = (i64::from(seed.is_multiple_of(2)), Vec::new());
         Ok(task.prompt.clone())
     }
     fn tools(&self) -> Vec<ToolSpec> {
@@ -259,14 +259,15 @@ fn calls_are_run_in_their_order_and_their_results_return_as_messages_of_tools() 
     });
     let episode = play(&mut listening, &plan(&till, &[spawn(&task, 1)])).unwrap().remove(0);
     drop(listening);
-    let start = i64::from(read[2].content.parse::<i64>().unwrap() - 5);
+    let start = read[2].content.parse::<i64>().unwrap() - 5;
     let said = |name: &str, said: String| Message {
         tool_call_id: Some(format!("id-{name}")),
         name: Some(name.into()),
         ..Message::new(Role::Tool, said)
     };
     assert_eq!(read[2], said("add", format!("{}", start + 5)));
-    assert_eq!(read[3], said("fly", "There is no tool `fly`.".into()));
+    let unknown = "there is no tool `fly`; there are `add`, `read`, `pay`, `break`";
+    assert_eq!(read[3], said("fly", unknown.into()));
     assert_eq!(read[4], said("read", format!("read {}", start + 5)));
     assert_eq!(read[6], Message::user(format!("{} so far", start + 5)));
     assert_eq!((episode.ending, episode.verdict.rewards["sum"]), (Ending::Completed, (start + 7) as f64));
