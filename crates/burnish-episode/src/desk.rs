@@ -96,7 +96,7 @@ impl Desk {
             }
             Some(known) => match known.answer.clone() {
                 None => (Before::Begun, known),
-                Some(answer) => (Before::Answered(answer), known),
+                Some(answer) => (Before::Answered(Box::new(answer)), known),
             },
         };
         self.record.insert(place.clone(), contact);
@@ -161,7 +161,7 @@ impl Desk {
 pub(crate) enum Before {
     New,
     Begun,
-    Answered(Told),
+    Answered(Box<Told>),
 }
 
 /// Waits for the answer at a place. Dropped before it is there, it gives the question up.

@@ -179,7 +179,7 @@ impl Handle {
         let question = digest("a turn", &question)?;
         let before = self.desk.borrow_mut().begin(&place, question)?;
         if let Before::Answered(told) = before {
-            return self.told_again(&place, agent, told);
+            return self.told_again(&place, agent, *told);
         }
         let trace = {
             let mut desk = self.desk.borrow_mut();
@@ -258,8 +258,10 @@ impl Handle {
                 return Err(ContactError::Unfinished { place, what: what.to_owned() });
             }
             Before::Begun => None,
-            Before::Answered(Told::Value(value)) => Some(value),
-            Before::Answered(_) => return Err(ContactError::unlike(&place, format!("{what} was no turn"))),
+            Before::Answered(told) => match *told {
+                Told::Value(value) => Some(value),
+                _ => return Err(ContactError::unlike(&place, format!("{what} was no turn"))),
+            },
         };
         if let (Some(value), Repeating::Repeatable | Repeating::Outside) = (&known, repeating) {
             let told = serde_json::from_value(value.clone());
@@ -353,7 +355,10 @@ impl Handle {
         let open = |at| branch(at, self.below([Fork::Opened(place.number), Fork::Named(at)]));
         let before = self.desk.borrow_mut().begin(&place, digest("a race", &count)?)?;
         let won = match before {
-            Before::Answered(Told::Value(value)) => {
+            Before::Answered(told) => {
+                let Told::Value(value) = *told else {
+                    return Err(ContactError::unlike(&place, "it was no race"));
+                };
                 let winner = value.as_u64().and_then(|at| u32::try_from(at).ok()).filter(|at| *at < count);
                 let winner =
                     winner.ok_or_else(|| ContactError::unlike(&place, "who came first took no part"))?;
@@ -363,7 +368,6 @@ impl Handle {
                 self.desk.borrow_mut().keep_below(&opened);
                 (winner, won)
             }
-            Before::Answered(_) => return Err(ContactError::unlike(&place, "it was no race")),
             Before::New | Before::Begun => {
                 Race { open: (0..count).map(|at| Some(Box::pin(open(at)))).collect() }.await
             }
