@@ -1,6 +1,8 @@
 //! The environments that are built in.
 
-use crate::{EnvError, Generator, chains, countdown, household, mapf, rows, timed_facts, timeqa};
+use crate::{
+    EnvError, Generator, accounts, chains, countdown, household, mapf, orders, rows, timed_facts, timeqa,
+};
 
 /// One kind of environment.
 #[derive(Debug)]
@@ -17,10 +19,12 @@ pub struct Kind {
 
 /// Every environment, sorted by id.
 pub const CATALOGUE: &[&Kind] = &[
+    &accounts::KIND,
     &chains::KIND,
     &countdown::KIND,
     &household::KIND,
     &mapf::KIND,
+    &orders::KIND,
     &rows::KIND,
     &timed_facts::KIND,
     &timeqa::KIND,
@@ -69,7 +73,10 @@ mod tests {
             }
         }
         let named: Vec<&str> = named.into_iter().collect();
-        assert_eq!(named, ["chains", "countdown", "household", "mapf-frozenlake", "timed_facts"]);
+        assert_eq!(
+            named,
+            ["accounts", "chains", "countdown", "household", "mapf-frozenlake", "orders", "timed_facts"]
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //!
 //! [`CATALOGUE`] lists the environments that are built in; [`rollout`] plays episodes.
 
+pub mod accounts;
 mod catalogue;
 pub mod chains;
 pub mod countdown;
@@ -15,6 +16,7 @@ pub mod household;
 pub mod lang;
 pub mod mapf;
 mod one_turn;
+pub mod orders;
 pub mod rollout;
 pub mod rows;
 mod settings;

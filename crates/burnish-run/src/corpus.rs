@@ -8,8 +8,10 @@ use burnish_data::overlap::{Counter, Overlap, OverlapReport};
 use burnish_data::{DataError, Dataset, Row};
 use burnish_env::Generator;
 use burnish_env::rollout::{self, SeedPlace};
+use burnish_model::ChatTemplate;
 
 use crate::RunError;
+use crate::policy::SPECIAL_TOKENS;
 use crate::preference::comparable;
 use crate::recipe::{Method, OverlapAction, Recipe};
 use crate::split::{Split, told};
@@ -176,17 +178,29 @@ impl Corpus {
         }
     }
 
-    /// The texts of all conversations, on which a tokenizer is trained. All of them are held.
+    /// The texts of all conversations, on which a tokenizer is trained. All of them are held. What is said in calls stands in no
+    /// message's content, so a conversation with tools is taken as `template` writes it, where the recipe names one.
     ///
     /// # Errors
-    /// As [`Corpus::get`].
-    pub(crate) fn texts(&self) -> Result<Vec<String>, RunError> {
+    /// As [`Corpus::get`], and if the template can't write a conversation.
+    pub(crate) fn texts(&self, template: Option<&ChatTemplate>) -> Result<Vec<String>, RunError> {
         let mut texts = Vec::new();
         for index in 0..self.len() {
-            texts.extend(self.get(index)?.messages.into_iter().map(|message| message.content));
+            let Conversation { messages, tools, .. } = self.get(index)?;
+            match template.filter(|_| !tools.is_empty()) {
+                Some(template) => texts.extend(between_special(&template.render(&messages, &tools, false)?)),
+                None => texts.extend(messages.into_iter().map(|message| message.content)),
+            }
         }
         Ok(texts)
     }
+}
+
+/// What stands between the special tokens of a text.
+fn between_special(text: &str) -> Vec<String> {
+    SPECIAL_TOKENS.iter().fold(vec![text.to_owned()], |pieces, token| {
+        pieces.iter().flat_map(|piece| piece.split(token)).map(str::to_owned).collect()
+    })
 }
 
 /// The tasks of `data.demonstrations[index]` that are not `held_out`, with what made them.

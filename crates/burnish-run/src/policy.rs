@@ -142,6 +142,6 @@ pub(crate) fn named_template(file: Option<&Path>) -> Result<Option<ChatTemplate>
 
 const PAD: &str = "<|endoftext|>";
 const END: &str = "<|im_end|>";
-const SPECIAL_TOKENS: &[&str] = &[PAD, "<|im_start|>", END, THINKING[0], THINKING[1]];
+pub(crate) const SPECIAL_TOKENS: &[&str] = &[PAD, "<|im_start|>", END, THINKING[0], THINKING[1]];
 /// One token each, but part of what is said.
 const THINKING: &[&str] = &["<think>", "</think>"];

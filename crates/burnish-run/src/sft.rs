@@ -141,7 +141,7 @@ mod tests {
         let recipe = Recipe::resolve(&Source::parse("r.toml", RECIPE, &[]).unwrap()).unwrap();
         let (corpus, _) = Corpus::open(&recipe, &BTreeSet::new(), None).unwrap();
         let shape = recipe.policy.new.as_ref().unwrap();
-        let chat = LoadedPolicy::create(shape, &corpus.texts().unwrap(), 1).unwrap().chat;
+        let chat = LoadedPolicy::create(shape, &corpus.texts(None).unwrap(), 1).unwrap().chat;
         assert_eq!(corpus.len(), 8);
         for conversation in 0..corpus.len() {
             let messages = corpus.get(conversation).unwrap().messages;
@@ -183,7 +183,7 @@ mod tests {
         let recipe = Recipe::resolve(&Source::parse("r.toml", &text, &[]).unwrap()).unwrap();
         let (corpus, _) = Corpus::open(&recipe, &BTreeSet::new(), None).unwrap();
         let shape = recipe.policy.new.as_ref().unwrap();
-        let policy = LoadedPolicy::create(shape, &corpus.texts().unwrap(), 1).unwrap();
+        let policy = LoadedPolicy::create(shape, &corpus.texts(None).unwrap(), 1).unwrap();
         let template = ChatTemplate::new(WITH_TOOLS, Path::new("tools.jinja")).unwrap();
         let policy = policy.with_template(Some(template));
 

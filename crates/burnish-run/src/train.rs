@@ -395,7 +395,7 @@ impl Parts {
             (None, Some(path), _) => LoadedPolicy::begin(path, template, &loading)?,
             (None, None, Some(new)) => {
                 watch.event(Event::Doing("training the tokenizer"));
-                let made = LoadedPolicy::create(new, &corpus.texts()?, recipe.run.seed)?;
+                let made = LoadedPolicy::create(new, &corpus.texts(template.as_ref())?, recipe.run.seed)?;
                 made.with_template(template).in_precision(loading.precision)
             }
             (None, None, None) => return Err(RunError::Refused("policy: needs `path` or `new`".into())),

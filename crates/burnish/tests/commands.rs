@@ -84,7 +84,17 @@ fn rollouts_are_shown_fresh_and_stored() {
 fn environments_are_listed_and_shown_with_their_acceptance() {
     let scratch = Scratch::new();
     let list = scratch.burnish(&["env", "list"]).succeeds().stdout();
-    for id in ["chains", "countdown", "household", "mapf-frozenlake", "rows", "timed_facts", "timeqa"] {
+    for id in [
+        "accounts",
+        "chains",
+        "countdown",
+        "household",
+        "mapf-frozenlake",
+        "orders",
+        "rows",
+        "timed_facts",
+        "timeqa",
+    ] {
         assert!(list.contains(id), "{list}");
     }
     let shown = scratch.burnish(&["env", "show", "mapf-frozenlake", "--tasks", "20"]).succeeds().stdout();

@@ -53,6 +53,9 @@ pub(crate) const HARMONY: &str = "<|start|>assistant to=functions.{{ c.name }}<|
     {{ c.arguments|tojson }}<|call|>";
 pub(crate) const LIST: &str = "[TOOL_CALLS][{\"name\": \"{{ c.name }}\", \"arguments\": {{ c.arguments|tojson }}, \"id\": \"{{ call.id }}\"}]";
 
+/// That of policies that are made here.
+pub(crate) const OWN: &str = include_str!("../../../../recipes/templates/tools.jinja");
+
 pub(crate) fn template(source: &str) -> ChatTemplate {
     ChatTemplate::new(source, Path::new("test")).unwrap()
 }
@@ -75,6 +78,7 @@ fn a_format_is_found_by_what_a_template_writes() {
     ] {
         assert_eq!(name(&chatml(written)), Some(format), "{written}");
     }
+    assert_eq!(name(OWN), Some("hermes"));
     assert_eq!(name(LLAMA), Some("llama_json"));
     assert_eq!(name(MISTRAL), Some("mistral"));
     assert_eq!(name(DEEPSEEK), Some("deepseek"));
@@ -111,4 +115,30 @@ fn another_variable_may_mean_another_format() {
     let template = template(&source);
     assert!(template.call_format().is_some());
     assert!(template.with_variable("plain", json!(true)).call_format().is_none());
+}
+
+#[test]
+fn our_own_template_writes_tools_and_calls_in_few_signs() {
+    let properties = json!({ "city": { "type": "string" }, "days": { "type": "integer" } });
+    let tools = [tool("weather", properties), tool("stop", json!({}))];
+    let two = [call("weather", json!({ "city": "Bern", "days": 2 })), call("stop", json!({}))];
+    let messages = [
+        Message::user("hello"),
+        Message { tool_calls: two.into(), ..Message::assistant("") },
+        Message::new(Role::Tool, "sunny"),
+        Message::new(Role::Tool, "ok"),
+    ];
+    let told = "<|im_start|>system\ntools: weather(city days) stop()<|im_end|>\n";
+    let said = "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n\
+        <tool_call>{\"name\":\"weather\",\"arguments\":{\"city\":\"Bern\",\"days\":2}}</tool_call>\n\
+        <tool_call>{\"name\":\"stop\",\"arguments\":{}}</tool_call><|im_end|>\n\
+        <|im_start|>tool\nsunny<|im_end|>\n<|im_start|>tool\nok<|im_end|>\n<|im_start|>assistant\n";
+    let own = template(OWN);
+    assert_eq!(own.render(&messages, &tools, true).unwrap(), format!("{told}{said}"));
+    // Without tools it is ChatML.
+    let plain = [Message::system("be"), Message::user("hello"), Message::assistant("well")];
+    let chatml = template(burnish_model::CHATML).render(&plain, &[], true).unwrap();
+    assert_eq!(own.render(&plain, &[], true).unwrap(), chatml);
+    let both = own.render(&plain, &tools[1..], false).unwrap();
+    assert!(both.starts_with("<|im_start|>system\nbe\ntools: stop()<|im_end|>\n<|im_start|>user"), "{both}");
 }

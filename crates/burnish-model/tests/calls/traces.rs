@@ -132,6 +132,18 @@ fn a_call_in_other_spaces_and_order_does_not_fork_the_trace() {
 }
 
 #[test]
+fn calls_of_our_own_template_stay_on_one_branch() {
+    let chat = chat(templates::template(templates::OWN));
+    let texts = [
+        &*format!("Well.\n{BERN}<|im_end|>"),
+        &format!("{BERN}{BERN}<|im_end|>"),
+        &format!("{BERN}<|im_end|>"),
+    ];
+    let (trace, _) = play(&chat, &texts);
+    assert_one_branch(&chat, &trace, &texts);
+}
+
+#[test]
 fn an_answer_that_was_cut_off_after_its_call_gets_its_end_token_as_scaffold() {
     let chat = chat(templates::template(&chatml(templates::HERMES)));
     let (trace, _) = play(&chat, &[BERN, &format!("{BERN}<|im_end|>")]);

@@ -1,6 +1,6 @@
 //! `burnish env list|show`
 
-use burnish_core::Role;
+use burnish_core::{Role, ToolCall};
 use burnish_env::{CATALOGUE, Generator};
 use burnish_run::recipe::TASKS_MAX;
 use clap::Subcommand;
@@ -90,7 +90,12 @@ fn show_tasks(generator: &dyn Generator, count: usize, seed: u64) -> Done {
     }
     for message in played {
         let said = if message.role == Role::Assistant { "" } else { "> " };
-        println!("{}", indented(&format!("{said}{}", message.content)));
+        if !message.content.is_empty() || message.tool_calls.is_empty() {
+            println!("{}", indented(&format!("{said}{}", message.content)));
+        }
+        for ToolCall { function, .. } in &message.tool_calls {
+            println!("{}", indented(&format!("{} {}", function.name, function.arguments)));
+        }
     }
     let answers = played.iter().filter(|message| message.role == Role::Assistant);
     let answers: Vec<&str> = answers.map(|message| message.content.as_str()).collect();

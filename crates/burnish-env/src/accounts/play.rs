@@ -1,0 +1,93 @@
+//! One episode: calls of tools, until an answer makes none.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use burnish_core::{FunctionCall, Message, Repeating, Task, ToolSpec, Verdict};
+
+use super::ID;
+use super::episode::Truth;
+use super::ledger::{Ledger, repeating, tools};
+use crate::{EnvError, Environment, Step};
+
+/// All that changes in an episode, with what it started from and where it should end.
+#[derive(Debug, Clone)]
+struct Episode {
+    start: Ledger,
+    right: Ledger,
+    ledger: Ledger,
+    refused: bool,
+    is_over: bool,
+}
+
+/// Plays tasks on accounts.
+#[derive(Debug)]
+pub(super) struct AccountsEnvironment {
+    latency: Duration,
+    episode: Option<Episode>,
+}
+
+impl AccountsEnvironment {
+    pub(super) fn new(latency: Duration) -> Self {
+        AccountsEnvironment { latency, episode: None }
+    }
+
+    fn episode(&mut self) -> Result<&mut Episode, EnvError> {
+        let not_started = || EnvError::Failed(format!("{ID}: no episode has been started: reset first"));
+        self.episode.as_mut().ok_or_else(not_started)
+    }
+}
+
+impl Environment for AccountsEnvironment {
+    fn reset(&mut self, task: &Task, _seed: u64) -> Result<Vec<Message>, EnvError> {
+        let (Truth { accounts, .. }, right) = Truth::of(task)?;
+        let ledger = accounts.clone();
+        self.episode = Some(Episode { start: accounts, right, ledger, refused: false, is_over: false });
+        Ok(task.prompt.clone())
+    }
+
+    fn tools(&self) -> Vec<ToolSpec> {
+        tools()
+    }
+
+    fn repeating(&self, tool: &str) -> Option<Repeating> {
+        repeating(tool)
+    }
+
+    fn latency(&self, _call: &FunctionCall) -> Duration {
+        self.latency
+    }
+
+    fn call(&mut self, call: &FunctionCall, _key: &str) -> Result<String, EnvError> {
+        let episode = self.episode()?;
+        Ok(episode.ledger.call(call).unwrap_or_else(|refusal| {
+            episode.refused = true;
+            refusal
+        }))
+    }
+
+    fn step(&mut self, _action: &Message) -> Result<Step, EnvError> {
+        let episode = self.episode()?;
+        if episode.is_over {
+            return Err(EnvError::Failed(format!("{ID}: the episode is over")));
+        }
+        episode.is_over = true;
+        Ok(Step::Done)
+    }
+
+    fn verify(&mut self) -> Result<Verdict, EnvError> {
+        let Episode { start, right, ledger, refused, is_over } = self.episode()?;
+        let success = ledger == right;
+        let mut verdict = Verdict::scored("success", f64::from(u8::from(success)), success);
+        verdict.flags = BTreeMap::from([
+            ("refused".to_owned(), *refused),
+            ("unfinished".to_owned(), !*is_over),
+            ("untouched".to_owned(), ledger == start),
+        ]);
+        let wrong = ledger.accounts.iter().zip(&right.accounts).find(|(is, should)| is != should);
+        verdict.feedback = wrong.map(|(is, should)| {
+            format!("{} has {}, but should have {}.", is.name, is.balance, should.balance)
+        });
+        Ok(verdict)
+    }
+}

@@ -1,0 +1,154 @@
+//! What may be set.
+
+use serde::{Deserialize, Serialize};
+
+use super::menu::{EXTRAS, ITEMS, SIZES};
+use super::talk::PHRASINGS;
+use crate::settings::{check_bounds, config_error, to_value};
+use crate::{Bound, EnvError};
+
+/// The configuration of orders.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OrdersConfig {
+    /// Dishes on the menu.
+    pub items: usize,
+    /// Sizes.
+    pub sizes: usize,
+    /// Extras on the menu.
+    pub extras: usize,
+    /// The most extras of one wish.
+    pub extras_max: usize,
+    /// Share of the tasks in which the user names the dish at once.
+    pub told: f64,
+    /// In how many ways a question is put in demonstrations, and to a user that is trained.
+    pub phrasings: usize,
+    /// Questions after which the user leaves.
+    pub questions_max: usize,
+    /// Which side the policy plays.
+    pub role: OrderRole,
+    /// Who plays the user where the policy takes the order.
+    pub user: User,
+    /// Of a user that is trained: share of the questions that it can't answer.
+    pub odd: f64,
+    /// How a task is put.
+    pub prompt: PromptStyle,
+    /// Share of the demonstrations that leave a question out, guess, and so end wrong; the task's id decides.
+    pub demonstration_errors: f64,
+}
+
+/// Which side the policy plays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OrderRole {
+    /// It takes the order.
+    Clerk,
+    /// It is the user, who has a wish and is asked.
+    User,
+}
+
+/// Who plays the user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum User {
+    /// Another policy, which the run knows as `user`.
+    Policy,
+    /// The environment itself, by rule.
+    Script,
+}
+
+/// How a task is put to the policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptStyle {
+    /// As little as there is to say: for policies that were trained on this environment.
+    Short,
+    /// With the rules and the menu.
+    Full,
+}
+
+impl Default for OrdersConfig {
+    fn default() -> Self {
+        OrdersConfig {
+            items: 6,
+            sizes: 3,
+            extras: 6,
+            extras_max: 2,
+            told: 0.5,
+            phrasings: 3,
+            questions_max: 6,
+            role: OrderRole::Clerk,
+            user: User::Policy,
+            odd: 0.1,
+            prompt: PromptStyle::Short,
+            demonstration_errors: 0.0,
+        }
+    }
+}
+
+/// Key, least, greatest, help.
+const BOUNDS: [(&str, f64, f64, &str); 9] = [
+    ("items", 2.0, ITEMS.len() as f64, "dishes on the menu"),
+    ("sizes", 2.0, SIZES.len() as f64, "sizes"),
+    ("extras", 1.0, EXTRAS.len() as f64, "extras on the menu"),
+    ("extras_max", 0.0, 4.0, "most extras of one wish"),
+    ("told", 0.0, 1.0, "share of the tasks in which the user names the dish at once"),
+    ("phrasings", 1.0, PHRASINGS as f64, "in how many ways a question is put"),
+    ("questions_max", 3.0, 40.0, "questions after which the user leaves"),
+    ("odd", 0.0, 1.0, "share of a trained user's questions that it can't answer"),
+    ("demonstration_errors", 0.0, 1.0, "share of the demonstrations that guess and end wrong"),
+];
+
+/// The numbers of the configuration that may be changed.
+pub(super) fn bounds() -> Vec<Bound> {
+    Bound::of(&BOUNDS)
+}
+
+impl OrdersConfig {
+    /// Checks what the types do not.
+    ///
+    /// # Errors
+    /// Names the first key that is out of its bounds or contradicts another.
+    pub fn check(&self) -> Result<(), EnvError> {
+        check_bounds(&to_value(self)?, &bounds())?;
+        let OrdersConfig { extras, extras_max, .. } = self;
+        if extras_max > extras {
+            let problem = format!("{extras_max} is above extras, which is {extras}; nearest: {extras}");
+            return Err(config_error("extras_max", &problem));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::read;
+    use serde_json::{Value, json};
+
+    fn problem(given: Value) -> String {
+        read::<OrdersConfig>(&given).and_then(|config| config.check()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_wrong_configuration_is_an_error_that_names_the_key() {
+        for (given, wanted) in [
+            (json!({"items": 13}), "items: 13 is out of range: 2 to 12 are allowed; nearest: 12"),
+            (json!({"sizes": 1}), "sizes: 1 is out of range"),
+            (json!({"extras": 0}), "extras: 0 is out of range"),
+            (json!({"extras_max": 5}), "extras_max: 5 is out of range"),
+            (json!({"extras": 1}), "extras_max: 2 is above extras, which is 1; nearest: 1"),
+            (json!({"told": -0.5}), "told: -0.5 is out of range"),
+            (json!({"phrasings": 4}), "phrasings: 4 is out of range"),
+            (json!({"questions_max": 2}), "questions_max: 2 is out of range"),
+            (json!({"odd": 1.1}), "odd: 1.1 is out of range"),
+            (json!({"demonstration_errors": 2}), "demonstration_errors: 2 is out of range"),
+            (json!({"role": "cook"}), "role: unknown variant `cook`"),
+            (json!({"user": "person"}), "user: unknown variant `person`"),
+            (json!({"item": 3}), "item: unknown field"),
+        ] {
+            let problem = problem(given);
+            assert!(problem.starts_with(wanted), "{problem}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Orders: a policy takes an order from a user who knows what they want and says only what they are asked for.
+//!
+//! The user is another policy, or a rule of the environment. It is over when the policy orders, and right if that is what the
+//! user wants. With `role = "user"` the policy is the user instead, so that one can be trained.
+//!
+//! ```text
+//! config ─> wish ─> Task ─> "hello" ─> policy ─> question ─> user ─> answer ─> policy ... "order: large soup" ─> verdict
+//! ```
+
+mod config;
+mod generate;
+mod menu;
+mod play;
+mod talk;
+#[cfg(test)]
+mod tests;
+
+use burnish_core::{Message, Task, TaskId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::digest::digest;
+use crate::{Bound, EnvError, Environment, Generator, TaskSet, settings};
+use menu::Wish;
+use play::{Clerk, Guest, clerk_reads};
+use talk::{reply, user_reads};
+
+pub use config::{OrderRole, OrdersConfig, PromptStyle, User};
+
+const ID: &str = "orders";
+
+/// The environment in the catalogue.
+pub const KIND: crate::Kind = crate::Kind {
+    id: ID,
+    summary: "Take an order from a user, who says only what they are asked for (simulated user, multi-turn).",
+    defaults: || settings::to_value(&OrdersConfig::default()).unwrap_or_default(),
+    build: |config| Ok(Box::new(Orders::new(settings::read(config)?)?)),
+};
+
+/// What is known about a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case", deny_unknown_fields)]
+enum Truth {
+    /// The policy takes the order.
+    Clerk {
+        /// What the user wants, as an order.
+        wish: String,
+        /// Does the user name the dish at once?
+        is_told: bool,
+    },
+    /// The policy is the user.
+    User {
+        /// What it wants, as an order.
+        wish: String,
+        /// What it is asked, at least once.
+        questions: Vec<String>,
+    },
+}
+
+impl Truth {
+    fn of(task: &Task) -> Result<Truth, EnvError> {
+        Truth::deserialize(&task.truth).map_err(|error| foreign(task, &error.to_string()))
+    }
+
+    fn clerk(self, task: &Task) -> Result<(Wish, bool), EnvError> {
+        match self {
+            Truth::Clerk { wish, is_told } => Ok((read(task, &wish)?, is_told)),
+            Truth::User { .. } => Err(foreign(task, "it is a user's, but `role` is \"clerk\"")),
+        }
+    }
+
+    fn guest(self, task: &Task) -> Result<(Wish, Vec<String>), EnvError> {
+        match self {
+            Truth::User { wish, questions } if !questions.is_empty() => Ok((read(task, &wish)?, questions)),
+            Truth::User { .. } => Err(foreign(task, "it asks nothing")),
+            Truth::Clerk { .. } => Err(foreign(task, "it is a clerk's, but `role` is \"user\"")),
+        }
+    }
+}
+
+fn read(task: &Task, wish: &str) -> Result<Wish, EnvError> {
+    Wish::parse(wish).ok_or_else(|| foreign(task, &format!("`{wish}` is no order")))
+}
+
+fn foreign(task: &Task, problem: &str) -> EnvError {
+    EnvError::Foreign(format!("task {} is not one of {ID}: {problem}", task.id))
+}
+
+/// The generator of orders.
+#[derive(Debug, Clone)]
+pub struct Orders {
+    config: OrdersConfig,
+}
+
+impl Orders {
+    /// A generator of tasks as `config` asks for.
+    ///
+    /// # Errors
+    /// If a key is out of its bounds or contradicts another.
+    pub fn new(config: OrdersConfig) -> Result<Self, EnvError> {
+        config.check()?;
+        Ok(Orders { config })
+    }
+
+    fn task(&self, truth: &Truth) -> Result<Task, EnvError> {
+        let content = settings::to_value(truth)?;
+        let mut task = Task {
+            id: TaskId(format!("{ID}/{}", digest(content.to_string().as_bytes()))),
+            environment: ID.to_owned(),
+            prompt: Vec::new(),
+            truth: content,
+            labels: generate::labels(truth),
+        };
+        task.prompt = match truth.clone() {
+            Truth::Clerk { wish, is_told } => clerk_reads(&self.config, &read(&task, &wish)?, is_told),
+            Truth::User { wish, questions } => user_reads(
+                &self.config,
+                &read(&task, &wish)?,
+                &[],
+                questions.first().map_or("", String::as_str),
+            ),
+        };
+        Ok(task)
+    }
+
+    /// The whole conversation that is demonstrated, from the policy's first answer on.
+    fn demonstrated(&self, task: &Task) -> Result<Vec<Message>, EnvError> {
+        let truth = Truth::of(task)?;
+        if self.config.role == OrderRole::User {
+            let (wish, questions) = truth.guest(task)?;
+            let said = questions
+                .iter()
+                .flat_map(|question| [Message::user(question), Message::assistant(reply(&wish, question))]);
+            return Ok(said.skip(1).collect());
+        }
+        let (wish, is_told) = truth.clerk(task)?;
+        Ok(generate::taking(&self.config, task, &wish, is_told))
+    }
+}
+
+impl Generator for Orders {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn config(&self) -> Value {
+        settings::to_value(&self.config).unwrap_or_default()
+    }
+
+    fn bounds(&self) -> Vec<Bound> {
+        config::bounds()
+    }
+
+    fn components(&self) -> Option<Vec<String>> {
+        Some(vec!["success".to_owned()])
+    }
+
+    /// In a small space the same task may come twice.
+    fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
+        let (truths, cells) = generate::truths(&self.config, seed, count);
+        let tasks = truths.iter().map(|truth| self.task(truth)).collect::<Result<_, EnvError>>()?;
+        Ok(TaskSet { tasks, cells })
+    }
+
+    fn environment(&self) -> Box<dyn Environment> {
+        match self.config.role {
+            OrderRole::Clerk => Box::new(Clerk::new(self.config.clone())),
+            OrderRole::User => Box::new(Guest::new(self.config.clone())),
+        }
+    }
+
+    fn demonstrate(&self, task: &Task) -> Option<Message> {
+        self.demonstrated(task).ok()?.into_iter().next()
+    }
+
+    /// Of one who takes an order, wrong for the share `demonstration_errors` of the tasks.
+    fn demonstrate_episode(&self, task: &Task) -> Option<Vec<Message>> {
+        let played = self.demonstrated(task).ok()?;
+        Some(task.prompt.iter().cloned().chain(played).collect())
+    }
+
+    /// The wish, and what the user says to each line of the answer.
+    fn draw(&self, task: &Task, answer: Option<&str>) -> String {
+        let wish = Truth::of(task).and_then(|truth| match truth {
+            Truth::Clerk { wish, .. } | Truth::User { wish, .. } => read(task, &wish),
+        });
+        let wish = match wish {
+            Ok(wish) => wish,
+            Err(error) => return error.to_string(),
+        };
+        let mut lines = vec![format!("the user wants: {}", wish.text())];
+        let is_clerk = self.config.role == OrderRole::Clerk;
+        lines.extend(answer.filter(|_| is_clerk).unwrap_or_default().lines().map(|line| {
+            match line.to_lowercase().split_once(play::ORDER) {
+                Some((_, order)) if Wish::parse(order).as_ref() == Some(&wish) => format!("{line} > right"),
+                Some(_) => format!("{line} > wrong"),
+                None => format!("{line} > {}", reply(&wish, line)),
+            }
+        }));
+        lines.join("\n")
+    }
+}
