@@ -155,6 +155,30 @@ mod tests {
             assert_eq!(chat.tokenizer.decode(&scored, false).unwrap(), wanted);
         }
     }
+
+    #[test]
+    fn of_an_episode_with_tools_the_calls_are_learnt_and_the_tokenizer_knows_their_words() {
+        let text = RECIPE.replace("household", "accounts").replace("vocab_size = 300", "vocab_size = 500");
+        let recipe = Recipe::resolve(&Source::parse("r.toml", &text, &[]).unwrap()).unwrap();
+        let (corpus, _) = Corpus::open(&recipe, &BTreeSet::new(), None).unwrap();
+        let template = include_str!("../../../recipes/templates/tools.jinja");
+        let template = ChatTemplate::new(template, Path::new("tools.jinja")).unwrap();
+        let texts = corpus.texts(Some(&template)).unwrap();
+        assert!(texts.iter().any(|text| text.contains("\"transfer\"")));
+        assert!(!texts.iter().any(|text| text.contains("<|im_")), "special tokens are not learnt as text");
+        let shape = recipe.policy.new.as_ref().unwrap();
+        let policy = LoadedPolicy::create(shape, &texts, 1).unwrap().with_template(Some(template));
+        assert_eq!(policy.chat.tokenizer.encode("transfer").unwrap().len(), 1);
+        for conversation in 0..corpus.len() {
+            let samples = samples_of(&corpus, &policy.chat, conversation).unwrap();
+            assert_eq!(samples.len(), 1, "the episode is one sample");
+            let scored: Vec<u32> = samples[0].scored().map(|at| samples[0].ids[at]).collect();
+            let learnt = policy.chat.tokenizer.decode(&scored, false).unwrap();
+            assert!(learnt.starts_with("<tool_call>") && learnt.ends_with("done<|im_end|>"), "{learnt}");
+            assert!(!learnt.contains("ok"), "a tool's result is not learnt: {learnt}");
+        }
+    }
+
     /// A template that says which tools there are.
     const WITH_TOOLS: &str = "{% for tool in tools or [] %}<tool>{{ tool | tojson }}\n{% endfor %}\
         {% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}\
