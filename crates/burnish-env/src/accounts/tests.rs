@@ -75,7 +75,7 @@ fn spawns(tasks: &[Task]) -> Vec<Spawn<'_>> {
 }
 
 fn plan<'a>(generator: &'a Accounts, spawns: &'a [Spawn<'a>]) -> Plan<'a> {
-    Plan { generator, spawns, turns_max: 20, overlong: Overlong::Refuse }
+    Plan { generator, partners: None, spawns, turns_max: 20, overlong: Overlong::Refuse }
 }
 
 /// One episode in which the policy makes these calls, each in an answer of its own.

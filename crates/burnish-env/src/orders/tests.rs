@@ -50,7 +50,7 @@ fn user() -> impl Policy {
 }
 
 fn plan<'a>(generator: &'a Orders, spawns: &'a [Spawn<'a>]) -> Plan<'a> {
-    Plan { generator, spawns, turns_max: 20, overlong: Overlong::Refuse }
+    Plan { generator, partners: None, spawns, turns_max: 20, overlong: Overlong::Refuse }
 }
 
 fn spawns(tasks: &[Task]) -> Vec<Spawn<'_>> {
