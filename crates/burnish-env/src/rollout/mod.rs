@@ -141,14 +141,14 @@ pub struct SeedPlace {
 /// What happens to a prompt that is longer than the policy can read.
 ///
 /// This concerns the prompt of the first turn. An episode that outgrows the context window at a later turn
-/// ends there with [`Ending::ContextOverflow`] and is judged by what it has done, unless `truncate` makes room.
+/// ends there with [`Ending::ContextOverflow`](burnish_core::Ending::ContextOverflow) and is judged by what it has done, unless `truncate` makes room.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlong {
     /// The run ends with an error that names the task and its length.
     #[default]
     Refuse,
-    /// The episode is not played: unscored, [`Ending::ContextOverflow`].
+    /// The episode is not played: unscored, [`Ending::ContextOverflow`](burnish_core::Ending::ContextOverflow).
     Drop,
     /// The oldest messages are left out, system messages and the newest message excepted, until the rest fits.
     /// Where even those do not fit, the episode is treated as under `drop` (first turn) or ends (later turns).
