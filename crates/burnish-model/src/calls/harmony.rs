@@ -21,7 +21,7 @@ pub(super) struct Channels {
     pub(super) thoughts: Vec<String>,
     /// All that was said to the person.
     pub(super) said: Vec<String>,
-    /// Each call, or its text and why it is none.
+    /// Each call, or its text without tags and why it is none.
     pub(super) calls: Vec<Result<ToolCall, (String, String)>>,
     /// Is there any markup at all?
     pub(super) is_marked: bool,
@@ -42,12 +42,12 @@ pub(super) fn read(text: &str) -> Channels {
             break;
         };
         channels.is_marked = true;
-        let raw = rest;
         let header = Header::read(header);
         if let Some(recipient) = header.recipient {
             let (found, after) = called(recipient, body);
-            let length = raw.len() - after.len();
-            channels.calls.push(found.map_err(|reason| (raw[..length].to_owned(), reason)));
+            // Without its tags, which the template refuses, and which would be control tokens in a text.
+            let plain = || format!("to={recipient} {}", body[..body.len() - after.len()].trim());
+            channels.calls.push(found.map_err(|reason| (plain(), reason)));
             match after.trim_start().strip_prefix(CALL) {
                 Some(_) => break,
                 None => rest = after_end(after),

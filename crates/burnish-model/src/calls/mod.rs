@@ -200,7 +200,9 @@ fn of_channels(channels: harmony::Channels, text: &str) -> Answer {
 impl Syntax {
     fn parts<'a>(self, text: &'a str, open: bool, tools: &[ToolSpec]) -> Parts<'a> {
         match self {
-            Syntax::Harmony | Syntax::Bare => bare::read(text, open),
+            // Its messages are read by `harmony::read`: thoughts, words and calls each have a channel.
+            Syntax::Harmony => Parts::default(),
+            Syntax::Bare => bare::read(text, open),
             Syntax::DeepSeek => scan::scan(text, open, &deepseek::OPEN, deepseek::read),
             Syntax::Keys => scan::scan(text, open, &[xml::OPEN], |_, after| xml::read_keys(after, tools)),
             Syntax::Function => {

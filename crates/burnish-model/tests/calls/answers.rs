@@ -195,6 +195,12 @@ fn gpt_oss_thinks_and_calls_in_channels() {
         read("harmony", &format!("{}{call_text}", &words["<|start|>assistant".len()..])).content,
         "Wait."
     );
+    // A malformed call stands there without tags, which the template would refuse.
+    let answer = read(
+        "harmony",
+        &format!("{thoughts}<|start|>assistant to=python<|channel|>analysis<|message|>1+1<|call|>"),
+    );
+    assert_eq!((answer.content.as_str(), answer.malformed.len()), ("to=python 1+1", 1));
     // No call: what the channels say is said.
     let answer = read("harmony", &format!("{thoughts}<|start|>assistant<|channel|>final<|message|>42"));
     assert_eq!((answer.content.as_str(), answer.calls.len()), ("42", 0));

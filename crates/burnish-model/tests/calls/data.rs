@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use burnish_core::{FunctionCall, Message, Role, ToolCall, ToolSpec};
-use burnish_model::ChatTemplate;
+use burnish_model::{ChatTemplate, read_arguments};
 use serde_json::{Map, Value, json};
 
 use crate::{common, functions, tool};
@@ -111,6 +111,14 @@ fn is_mistyped(call: &FunctionCall, tools: &[ToolSpec]) -> bool {
     })
 }
 
+fn as_texts(calls: &[ToolCall]) -> Vec<ToolCall> {
+    let mut calls = calls.to_vec();
+    for call in &mut calls {
+        call.function.arguments = call.function.arguments.to_string().into();
+    }
+    calls
+}
+
 #[derive(Default)]
 struct Found {
     calls: usize,
@@ -128,13 +136,17 @@ fn check(template: &ChatTemplate, all: &[Calls]) -> Found {
     let mut read = Found::default();
     for Calls { tools, calls } in all {
         for calls in calls.chunks(if is_single { 1 } else { calls.len() }) {
-            let answer = Message { tool_calls: calls.to_vec(), ..Message::assistant("") };
             let result = Message {
                 tool_call_id: calls[0].id.clone(),
                 ..Message::new(Role::Tool, "the result of the call")
             };
             let prompt = template.render(&question, tools, true);
-            let whole = template.render(&[question[0].clone(), answer, result], tools, false);
+            let answered = |calls: &[ToolCall]| {
+                let answer = Message { tool_calls: calls.to_vec(), ..Message::assistant("") };
+                template.render(&[question[0].clone(), answer, result.clone()], tools, false)
+            };
+            // Some want arguments as a text.
+            let whole = answered(calls).or_else(|_| answered(&as_texts(calls)));
             let (Ok(prompt), Ok(whole)) = (prompt, whole) else {
                 // The tools of BFCL have types that some templates know nothing of, under transformers too.
                 read.refused += calls.len();
@@ -149,7 +161,10 @@ fn check(template: &ChatTemplate, all: &[Calls]) -> Found {
                 None => (&whole[whole.rfind("What now?").unwrap()..], false),
             };
             let text = &text[..text.rfind("the result of the call").unwrap_or(text.len())];
-            let found = format.read(text, in_thoughts, tools);
+            let mut found = format.read(text, in_thoughts, tools);
+            for call in &mut found.calls {
+                call.function.arguments = read_arguments(call.function.arguments.clone()).unwrap().into();
+            }
             let has_ids = format.name() != "mistral" || found.calls == calls;
             match found.malformed.is_empty() && functions(&found.calls) == functions(calls) && has_ids {
                 true => read.calls += calls.len(),

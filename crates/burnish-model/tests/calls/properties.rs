@@ -26,6 +26,7 @@ fn text() -> impl Strategy<Value = String> {
         "<|call|>",
         "<|end|>",
         "</function>",
+        "<|im_end|>",
         "\n",
         "True",
         "null",
@@ -54,7 +55,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-fn calls() -> impl Strategy<Value = Vec<ToolCall>> {
+pub(crate) fn calls() -> impl Strategy<Value = Vec<ToolCall>> {
     let arguments = prop::collection::vec(("[a-zA-Z_][a-zA-Z0-9_.-]{0,8}", value()), 0..4);
     let one = ("[a-zA-Z][a-zA-Z0-9_.-]{0,12}", arguments).prop_map(|(name, arguments)| {
         let arguments: Map<String, Value> = arguments.into_iter().collect();

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use burnish_core::{Message, Role, Sampled, Source, StopReason, ToolSpec, Trace};
 use burnish_model::{AnswerTo, Chat, ChatTemplate, Recorded, Tokenizer};
+use proptest::prelude::*;
 use serde_json::json;
 
 use crate::templates::{self, chatml};
@@ -311,4 +312,35 @@ fn tools_are_called_over_turns_on_one_branch_with_the_well_known_templates() {
     // It closes a tool's result in another way once a message follows.
     let hermes = "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use.jinja".to_owned();
     assert_eq!(forks, [(hermes, 3)]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn whatever_is_called_stays_on_one_branch(
+        turns in prop::collection::vec((crate::properties::calls(), "[a-z <>{}|_\\n]{0,12}"), 1..4)
+    ) {
+        let chat = chat(templates::template(&chatml(templates::HERMES)));
+        let mut trace = Trace::new();
+        let mut messages = vec![Message::user("hello")];
+        let mut before = chat.extend(&mut trace, &messages, &tools()).unwrap();
+        for (calls, words) in turns {
+            let written = calls.iter().map(|call| {
+                let object = json!({ "arguments": call.function.arguments, "name": call.function.name });
+                format!("<tool_call>{object}</tool_call>{words}")
+            });
+            let text = format!("{words}{}<|im_end|>", written.collect::<String>());
+            let (ids, Recorded { message, malformed }) = answer(&chat, &mut trace, &text, &messages);
+            prop_assert!(malformed.is_empty(), "{malformed:?}");
+            prop_assert_eq!(message.tool_calls.len(), calls.len());
+            before.extend(ids);
+            let results = results(&message);
+            messages.push(message);
+            messages.extend(results);
+            let next = chat.extend(&mut trace, &messages, &tools()).unwrap();
+            prop_assert!(next.starts_with(&before), "{text}");
+            before = next;
+        }
+        prop_assert_eq!(trace.branches().len(), 1);
+    }
 }
