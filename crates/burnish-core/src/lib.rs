@@ -34,4 +34,4 @@ pub use sampling::{Grammar, LOGPROBS_MAX, Sampling, SamplingError};
 pub use script::{Said, Script};
 pub use task::{Task, TaskId};
 pub use trace::{Branch, Node, NodeId, Sampled, Source, StopReason, Trace, TraceError};
-pub use verdict::{Validity, Verdict};
+pub use verdict::{RECOVERED, Validity, Verdict};

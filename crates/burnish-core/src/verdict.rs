@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// The flag of a verdict that says whether the answer to a task turned round gives back what was known before.
+pub const RECOVERED: &str = "recovered";
+
 /// Whether an episode could be judged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

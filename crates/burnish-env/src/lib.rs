@@ -82,10 +82,6 @@ pub struct CellReport {
     pub dropped: BTreeMap<String, usize>,
 }
 
-/// The flag of a verdict that says whether the answer to a task turned round ([`Generator::reverse`]) gives back what was
-/// known before.
-pub const RECOVERED: &str = "recovered";
-
 /// Makes tasks from a configuration.
 pub trait Generator: Send + Sync {
     /// Id of the environment in the [`CATALOGUE`].
@@ -140,7 +136,7 @@ pub trait Generator: Send + Sync {
 
     /// The task turned round: something that the prompt gives is masked, `answer` is stated, and what was masked is asked
     /// for. None where the answer can't be read, or the environment has no such direction. The verdict of such a task has
-    /// the flag [`RECOVERED`].
+    /// the flag [`RECOVERED`](burnish_core::RECOVERED).
     fn reverse(&self, task: &Task, answer: &str) -> Option<Task> {
         let _ = (task, answer);
         None

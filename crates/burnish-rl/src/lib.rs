@@ -30,6 +30,7 @@ pub mod correction;
 pub mod distillation;
 mod eigen;
 pub mod entropy;
+pub mod fact;
 pub mod gate;
 pub mod kl;
 mod loss_config;

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::correction::BehaviorSource;
 use crate::distillation::{HeadLoss, HeadTarget};
+use crate::fact::{Need, REFERENCE, TEACHER, TEACHER_HEAD};
 
 /// Per-token streams of some whole sequences. All slices have one entry a *scored position*: a token whose
 /// log-probability was computed. A sequence is never split.
@@ -111,6 +112,15 @@ pub struct Needs {
     pub groups: bool,
     /// Groups are pairs: a chosen answer, then a rejected one, each with tokens in the loss.
     pub pairs: bool,
+}
+
+impl Needs {
+    /// The facts among them, which somebody has to supply.
+    pub fn facts(&self) -> Vec<Need> {
+        let asked =
+            [(self.reference, &REFERENCE), (self.teacher, &TEACHER), (self.head.is_some(), &TEACHER_HEAD)];
+        asked.into_iter().filter(|(is_asked, _)| *is_asked).map(|(_, fact)| Need::of(fact)).collect()
+    }
 }
 
 /// A named number of a part of the batch, and how parts are put together.

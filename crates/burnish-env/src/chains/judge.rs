@@ -7,7 +7,7 @@ use super::answer;
 use super::config::Component;
 use super::language;
 use super::problem::carry_out;
-use crate::RECOVERED;
+use burnish_core::RECOVERED;
 use crate::lang::Asked;
 
 /// What is true of an answer.

@@ -4,6 +4,7 @@ use burnish_core::rng::Stream;
 use burnish_rl::advantage::{
     Advantage, Estimator, Gdpo, Grpo, Magnitude, Rdpo, Rollout, Rollouts, Scale, Whiten,
 };
+use burnish_rl::fact::COMPONENTS;
 use std::ops::Range;
 
 const SEEDS: u64 = 8;
@@ -40,7 +41,7 @@ fn rollouts(alike: Alike, correlation: f64, seed: u64) -> Vec<Rollout> {
         };
         let yes = |at: usize| f64::from(u8::from(decides(at) > 0.5));
         let components = vec![yes(CORRECT), yes(FORMAT), yes(STYLE), -(1.0 - decides(3)).ln()];
-        Rollout { components: components.clone(), ..Rollout::of_reward(Some(components.iter().sum())) }
+        Rollout::of_reward(Some(components.iter().sum())).with(&COMPONENTS, components)
     };
     (0..GROUPS * GROUP_SIZE).map(rollout).collect()
 }
@@ -79,7 +80,7 @@ pub(crate) fn measure(estimator: &dyn Estimator, alike: Alike, correlation: f64)
         let credit = estimator.advantages(&Rollouts { all: &all, groups: &groups });
         let credit: Vec<f64> = credit.iter().flatten().map(Advantage::mean).collect();
         let reward = |of: &dyn Fn(&[f64]) -> f64| -> Vec<f64> {
-            centred(all.iter().map(|rollout| of(&rollout.components)).collect())
+            centred(all.iter().map(|rollout| of(rollout.facts.of(&COMPONENTS))).collect())
         };
         let with = |of: &dyn Fn(&[f64]) -> f64| {
             let reward = reward(of);

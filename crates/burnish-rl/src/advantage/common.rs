@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Advantage, Rollout, Rollouts, TokenStatistics};
+use super::{Advantage, Rollout, Rollouts};
+use crate::fact::{Fact, TURN_REWARDS};
 
 /// The sum in ascending order: the same to the bit, in whatever order the values come.
 pub(super) fn sum(values: impl IntoIterator<Item = f64>) -> f64 {
@@ -42,25 +43,26 @@ pub(super) fn std(values: &[f64], ddof: usize) -> Option<f64> {
     Some((squares / (values.len() - ddof.min(1)) as f64).sqrt())
 }
 
-/// What is known of a rollout's tokens.
+/// A fact of a rollout's tokens.
 ///
 /// # Panics
 /// If it is not known of each of them, though [`super::Estimator::needs`] asks for it.
-pub(super) fn statistics(rollout: &Rollout) -> &[TokenStatistics] {
-    let (found, tokens) = (rollout.token_statistics.len(), rollout.tokens);
-    assert_eq!(found, tokens, "the estimator needs statistics of each of {tokens} tokens");
-    &rollout.token_statistics
+pub(super) fn of_tokens<'a>(rollout: &'a Rollout, fact: &Fact) -> &'a [f64] {
+    let (found, tokens) = (rollout.facts.of(fact), rollout.tokens);
+    assert_eq!(found.len(), tokens, "the estimator needs {} of each of {tokens} tokens", fact.id);
+    found
 }
 
-/// `γ`-discounted sums of the rewards of each step and those after it. A reward that is not finite earns nothing.
+/// `γ`-discounted sums of the rewards of each turn and those after it. A reward that is not finite earns nothing.
 pub(super) fn discounted_returns(rollout: &Rollout, gamma: f64) -> Vec<f64> {
     let mut following = 0.0;
     let mut returns: Vec<f64> = rollout
-        .steps
+        .facts
+        .of(&TURN_REWARDS)
         .iter()
         .rev()
-        .map(|step| {
-            let earned = if step.reward.is_finite() { step.reward } else { 0.0 };
+        .map(|reward| {
+            let earned = if reward.is_finite() { *reward } else { 0.0 };
             following = earned + gamma * following;
             following
         })
@@ -173,7 +175,7 @@ impl Whiten {
         let (values, tokens): (Vec<f64>, Vec<f64>) = match advantage {
             Advantage::Whole(value) => (vec![*value], vec![rollout.tokens as f64]),
             Advantage::Steps(values) => {
-                (values.clone(), rollout.steps.iter().map(|step| step.tokens as f64).collect())
+                (values.clone(), rollout.turns.iter().map(|turn| turn.len() as f64).collect())
             }
             Advantage::Tokens(values) => (values.clone(), vec![1.0; values.len()]),
         };

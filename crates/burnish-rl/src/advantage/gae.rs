@@ -26,9 +26,9 @@
 //!
 //! **Example.**
 //! ```
-//! use burnish_rl::advantage::{Advantage, Estimator, Gae, Rollout, Rollouts, TokenStatistics, Whiten};
-//! let values = [0.5, 0.75].map(|value| TokenStatistics { value, ..TokenStatistics::default() });
-//! let rollout = Rollout { tokens: 2, token_statistics: values.into(), ..Rollout::of_reward(Some(1.0)) };
+//! use burnish_rl::advantage::{Advantage, Estimator, Gae, Rollout, Rollouts, Whiten};
+//! use burnish_rl::fact::VALUES;
+//! let rollout = Rollout { tokens: 2, ..Rollout::of_reward(Some(1.0)) }.with(&VALUES, [0.5, 0.75]);
 //! let gae = Gae { gamma: 1.0, lambda: 0.5, whiten: Whiten::None };
 //! // The last token earned 0.25 more than expected; half of that reaches the one before, which raised hopes by 0.25.
 //! let credit = gae.advantages(&Rollouts { all: &[rollout], groups: &[0..1] });
@@ -39,8 +39,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::common::statistics;
-use super::{Advantage, AdvantageNeeds, Estimator, Rollout, Rollouts, Whiten};
+use super::common::of_tokens;
+use super::{Advantage, Estimator, Rollout, Rollouts, Whiten};
+use crate::fact::{BOOTSTRAP, Need, VALUES};
 use crate::settings::require;
 use crate::{Card, Check, Family, Part, SettingError};
 
@@ -85,21 +86,21 @@ impl Part for Gae {
 impl Gae {
     fn credit(&self, rollout: &Rollout) -> Option<Vec<f64>> {
         let mut earned = rollout.score()?;
-        let mut next_value = rollout.bootstrap.unwrap_or(0.0);
+        let mut next_value = rollout.facts.number(&BOOTSTRAP).unwrap_or(0.0);
         let mut next_credit = 0.0;
         let mut credit = vec![0.0; rollout.tokens];
-        for (own, token) in credit.iter_mut().zip(statistics(rollout)).rev() {
-            let error = earned + self.gamma * next_value - token.value;
+        for (own, value) in credit.iter_mut().zip(of_tokens(rollout, &VALUES)).rev() {
+            let error = earned + self.gamma * next_value - value;
             *own = error + self.gamma * self.lambda * next_credit;
-            (earned, next_value, next_credit) = (0.0, token.value, *own);
+            (earned, next_value, next_credit) = (0.0, *value, *own);
         }
         Some(credit)
     }
 }
 
 impl Estimator for Gae {
-    fn needs(&self) -> AdvantageNeeds {
-        AdvantageNeeds { values: true, ..AdvantageNeeds::default() }
+    fn needs(&self) -> Vec<Need> {
+        Need::all(&[&VALUES, &BOOTSTRAP])
     }
 
     fn compares_within_groups(&self) -> bool {
@@ -109,7 +110,7 @@ impl Estimator for Gae {
     /// `A_t + V_t` before any standardisation. `None` without a reward.
     fn returns(&self, rollout: &Rollout) -> Option<Vec<f64>> {
         let credit = self.credit(rollout)?;
-        Some(credit.iter().zip(statistics(rollout)).map(|(own, token)| own + token.value).collect())
+        Some(credit.iter().zip(of_tokens(rollout, &VALUES)).map(|(own, value)| own + value).collect())
     }
 
     fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>> {

@@ -28,7 +28,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Advantage, AdvantageNeeds, Estimator, Grpo, Rollout, Rollouts, Scale, Whiten};
+use super::{Advantage, Estimator, Grpo, Rollout, Rollouts, Scale, Whiten};
+use crate::fact::{COMPONENTS, Need};
 use crate::settings::require;
 use crate::{Card, Check, Family, Part, SettingError};
 
@@ -77,8 +78,8 @@ impl Part for Gdpo {
 }
 
 impl Estimator for Gdpo {
-    fn needs(&self) -> AdvantageNeeds {
-        AdvantageNeeds { components: true, ..AdvantageNeeds::default() }
+    fn needs(&self) -> Vec<Need> {
+        Need::all(&[&COMPONENTS])
     }
 
     fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>> {
@@ -86,11 +87,14 @@ impl Estimator for Gdpo {
         let grpo = Grpo { scale, epsilon: self.epsilon, ..Grpo::default() };
         let mut sums: Vec<Option<f64>> =
             rollouts.all.iter().map(|rollout| rollout.score().map(|_| 0.0)).collect();
-        let components = rollouts.all.iter().map(|rollout| rollout.components.len()).max().unwrap_or(0);
+        let components =
+            rollouts.all.iter().map(|rollout| rollout.facts.of(&COMPONENTS).len()).max().unwrap_or(0);
         for at in 0..components {
             let weight = self.weights.get(at).copied().unwrap_or(1.0);
             let alone = |rollout: &Rollout| {
-                Rollout::of_reward(rollout.score().and_then(|_| rollout.components.get(at).copied()))
+                Rollout::of_reward(
+                    rollout.score().and_then(|_| rollout.facts.of(&COMPONENTS).get(at).copied()),
+                )
             };
             let all: Vec<Rollout> = rollouts.all.iter().map(alone).collect();
             let credit = grpo.advantages(&Rollouts { all: &all, groups: rollouts.groups });

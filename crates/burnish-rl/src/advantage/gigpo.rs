@@ -30,16 +30,14 @@
 //!
 //! **Example.**
 //! ```
-//! use burnish_rl::advantage::{Advantage, Estimator, Gigpo, Normalisation, Rollout, Rollouts, Step};
+//! use burnish_rl::advantage::{Advantage, Estimator, Gigpo, Normalisation, Rollout, Rollouts};
+//! use burnish_rl::fact::{TURN_REWARDS, TURN_STATES};
 //! // Both begin in state 1. Only the first earns something, in a state that the other never saw.
-//! let rollout = |second: Step| Rollout {
-//!     steps: vec![Step { state: 1, ..Step::default() }, second],
-//!     ..Rollout::of_reward(Some(second.reward))
+//! let rollout = |reward: f64, second: f64| {
+//!     let turns = Rollout::of_reward(Some(reward)).with_turns(&[1, 1]);
+//!     turns.with(&TURN_REWARDS, [0.0, reward]).with(&TURN_STATES, [1.0, second])
 //! };
-//! let all = [
-//!     rollout(Step { reward: 1.0, state: 2, tokens: 1 }),
-//!     rollout(Step { reward: 0.0, state: 3, tokens: 1 }),
-//! ];
+//! let all = [rollout(1.0, 2.0), rollout(0.0, 3.0)];
 //! let gigpo = Gigpo { gamma: 0.5, normalisation: Normalisation::Mean, ..Gigpo::default() };
 //! let credit = gigpo.advantages(&Rollouts { all: &all, groups: &[0..2] });
 //! assert_eq!(credit[0], Some(Advantage::Steps(vec![0.75, 0.5])));
@@ -53,7 +51,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::common::discounted_returns;
-use super::{Advantage, AdvantageNeeds, Estimator, Normalisation, Rollout, Rollouts};
+use super::{Advantage, Estimator, Normalisation, Rollout, Rollouts};
+use crate::fact::{Need, TURN_REWARDS, TURN_STATES};
 use crate::settings::require;
 use crate::{Card, Check, Family, Part, SettingError};
 
@@ -115,21 +114,21 @@ impl Part for Gigpo {
 }
 
 impl Estimator for Gigpo {
-    fn needs(&self) -> AdvantageNeeds {
-        AdvantageNeeds { steps: true, ..AdvantageNeeds::default() }
+    fn needs(&self) -> Vec<Need> {
+        Need::all(&[&TURN_REWARDS, &TURN_STATES])
     }
 
     fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>> {
         rollouts.by_group(|group| {
             let scored = || group.all.iter().filter_map(|rollout| Some((rollout, rollout.score()?)));
-            let count = |rollout: &Rollout| if self.count_steps { rollout.steps.len() } else { 1 };
+            let count = |rollout: &Rollout| if self.count_steps { rollout.turns.len() } else { 1 };
             let episodes = scored().flat_map(|(own, reward)| std::iter::repeat_n(reward, count(own)));
             let episode = self.normalisation.by(episodes, self.epsilon);
 
             let mut states: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
             for (rollout, _) in scored() {
-                for (step, own) in rollout.steps.iter().zip(discounted_returns(rollout, self.gamma)) {
-                    states.entry(step.state).or_default().push(own);
+                for (state, own) in states_of(rollout).zip(discounted_returns(rollout, self.gamma)) {
+                    states.entry(state).or_default().push(own);
                 }
             }
             let states: BTreeMap<u64, _> = states
@@ -140,12 +139,17 @@ impl Estimator for Gigpo {
             let credit = |rollout: &Rollout| {
                 let whole = self.episode_weight * episode.of(rollout.score()?);
                 let returns = discounted_returns(rollout, self.gamma);
-                let steps = rollout.steps.iter().zip(returns).map(|(step, own)| {
-                    whole + self.step_weight * states.get(&step.state).map_or(0.0, |state| state.of(own))
+                let steps = states_of(rollout).zip(returns).map(|(state, own)| {
+                    whole + self.step_weight * states.get(&state).map_or(0.0, |state| state.of(own))
                 });
                 Some(Advantage::Steps(steps.collect()))
             };
             group.all.iter().map(credit).collect()
         })
     }
+}
+
+/// Which state each turn was taken in: keys that equal states share.
+fn states_of(rollout: &Rollout) -> impl Iterator<Item = u64> {
+    rollout.facts.of(&TURN_STATES).iter().map(|state| state.to_bits())
 }

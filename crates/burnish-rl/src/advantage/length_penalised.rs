@@ -27,7 +27,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::common::mean;
-use super::{Advantage, AdvantageNeeds, Estimator, Grpo, Rollout, Rollouts, Scale};
+use super::{Advantage, Estimator, Grpo, Rollout, Rollouts, Scale};
 use crate::settings::require;
 use crate::{Card, Check, Family, Part, SettingError};
 
@@ -80,10 +80,6 @@ impl Part for LengthPenalised {
 }
 
 impl Estimator for LengthPenalised {
-    fn needs(&self) -> AdvantageNeeds {
-        AdvantageNeeds { steps: self.turns_weight > 0.0, ..AdvantageNeeds::default() }
-    }
-
     fn scale(&self) -> Scale {
         self.scale
     }
@@ -100,11 +96,11 @@ impl LengthPenalised {
     fn shaped(&self, group: Rollouts<'_>) -> Vec<Rollout> {
         let scored = || group.all.iter().filter(|rollout| rollout.score().is_some());
         let tokens_max = scored().map(|rollout| rollout.tokens).max().unwrap_or(0).max(1);
-        let turns_max = scored().map(|rollout| rollout.steps.len()).max().unwrap_or(0).max(1);
+        let turns_max = scored().map(|rollout| rollout.turns.len()).max().unwrap_or(0).max(1);
         let unit = mean(&group.scored()).unwrap_or(0.0).max(0.0);
         let shaped = |rollout: &Rollout| {
             let price = self.output_tokens_weight * (rollout.tokens as f64 / tokens_max as f64)
-                + self.turns_weight * (rollout.steps.len() as f64 / turns_max as f64);
+                + self.turns_weight * (rollout.turns.len() as f64 / turns_max as f64);
             Rollout::of_reward(rollout.score().map(|reward| reward - unit * price))
         };
         group.all.iter().map(shaped).collect()

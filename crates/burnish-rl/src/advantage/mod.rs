@@ -30,6 +30,7 @@ use serde_json::Value;
 
 use crate::SettingError;
 use crate::catalogue::{self, ADVANTAGES};
+use crate::fact::{Fact, Facts, Need};
 use common::scored;
 
 pub use crate::reward_statistics::RewardStatistics;
@@ -92,45 +93,47 @@ impl AdvantageConfig {
     }
 }
 
-/// One rollout, as far as an estimator may know it. What it needs beyond the reward it asks for with
-/// [`Estimator::needs`], and finds empty otherwise.
+/// One rollout, as far as an estimator may know it. What it needs beyond these it asks for with [`Estimator::needs`], and finds
+/// among the facts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rollout {
     /// What it earned; none where its verifier failed. A reward that is not finite can't be compared with
     /// others, and counts as none.
     pub reward: Option<f64>,
-    /// Tokens that the policy sampled.
-    pub tokens: usize,
-    /// The reward's components before they are added up, weighted, in an order that all rollouts of a run share. One
-    /// that is not finite counts as none.
-    pub components: Vec<f64>,
-    /// What each turn earned, and where it stood.
-    pub steps: Vec<Step>,
-    /// Reward of a greedy answer to the same task.
-    pub greedy_reward: Option<f64>,
-    /// Shares of the siblings that a judge finds worse, ties counting half: one entry a member of the group, this
-    /// one's own ignored.
-    pub wins: Vec<f64>,
-    /// Of each sampled token, in order.
-    pub token_statistics: Vec<TokenStatistics>,
-    /// The critic's estimate of the return after the last token, where the rollout was cut off there; none where
-    /// it came to its end, after which nothing more is earned.
-    pub bootstrap: Option<f64>,
     /// Which part of an answer it is, where answers are made in two.
     pub phase: Phase,
-    /// What the policy earned in the mean when it went on from this rollout's beginnings: entry `j` after
-    /// `(j + 1)·every` tokens ([`Continuations`]); NaN where nothing that went on from there has a reward.
-    pub continued: Vec<f64>,
     /// The task that it plays: the same name at every step.
     pub task: String,
-    /// How far the policy has moved since it last played this task: KL divergence, in nats a token. 0 at the first time.
-    pub kl: f64,
+    /// Tokens that the policy sampled.
+    pub tokens: usize,
+    /// Which of them each turn has: in order, without gaps.
+    pub turns: Vec<Range<usize>>,
+    /// What else is known of it.
+    pub facts: Facts,
 }
 
 impl Rollout {
     /// A rollout of which only the reward is known.
     pub fn of_reward(reward: Option<f64>) -> Self {
         Rollout { reward, ..Rollout::default() }
+    }
+
+    /// The same, with a fact.
+    #[must_use]
+    pub fn with(mut self, fact: &'static Fact, numbers: impl Into<Vec<f64>>) -> Self {
+        self.facts.set(fact, numbers);
+        self
+    }
+
+    /// The same, with turns of so many tokens each, and these tokens.
+    #[must_use]
+    pub fn with_turns(self, tokens: &[usize]) -> Self {
+        let ends = tokens.iter().scan(0, |end, tokens| {
+            *end += tokens;
+            Some(*end)
+        });
+        let turns: Vec<Range<usize>> = ends.zip(tokens).map(|(end, tokens)| end - tokens..end).collect();
+        Rollout { tokens: tokens.iter().sum(), turns, ..self }
     }
 
     /// Its reward, if that can be compared with others; none of [`Phase::Upstream`].
@@ -148,28 +151,6 @@ pub enum Phase {
     /// The beginning that the other members of its group go on from. It has no reward of its own: one that is given is
     /// not looked at.
     Upstream,
-}
-
-/// One turn of a rollout.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Step {
-    /// What it earned; nothing where that is not finite.
-    pub reward: f64,
-    /// A number that equal states of the environment share.
-    pub state: u64,
-    /// Tokens that the policy sampled in it.
-    pub tokens: usize,
-}
-
-/// What is known of a sampled token.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct TokenStatistics {
-    /// log-probability when it was sampled, in nats.
-    pub logprob: f64,
-    /// Sum of the squared probabilities of its distribution.
-    pub squares: f64,
-    /// The critic's estimate of the return from here on.
-    pub value: f64,
 }
 
 /// All rollouts of a step.
@@ -214,45 +195,15 @@ impl Advantage {
     }
 }
 
-/// What an estimator needs beyond rewards. A recipe that cannot supply it is refused.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct AdvantageNeeds {
-    /// [`Rollout::components`].
-    pub components: bool,
-    /// [`Rollout::steps`].
-    pub steps: bool,
-    /// [`Rollout::greedy_reward`].
-    pub greedy_reward: bool,
-    /// [`Rollout::wins`].
-    pub wins: bool,
-    /// [`Rollout::token_statistics`], without values.
-    pub token_statistics: bool,
-    /// [`TokenStatistics::value`], and [`Rollout::bootstrap`] of rollouts that were cut off.
-    pub values: bool,
-    /// [`Rollout::task`] and [`Rollout::kl`].
-    pub tasks: bool,
-    /// [`Rollout::continued`]: where the rollouts are cut, and how often the policy goes on from there.
-    pub continuations: Option<Continuations>,
-}
-
-/// Where rollouts are cut to find out what they were worth until then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Continuations {
-    /// Tokens between two cuts.
-    pub every: usize,
-    /// How often the policy goes on from each.
-    pub rollouts: usize,
-}
-
 /// From rewards to credit.
 ///
 /// A rollout without a reward counts in no mean, and gets no advantage; so is one of [`Phase::Upstream`], but where an
 /// estimator credits it with what followed. Members of a group in another order get
 /// the same advantages in that order, to the bit.
 pub trait Estimator: Send + Sync {
-    /// What it needs beyond rewards and token counts.
-    fn needs(&self) -> AdvantageNeeds {
-        AdvantageNeeds::default()
+    /// The facts that it needs.
+    fn needs(&self) -> Vec<Need> {
+        Vec::new()
     }
 
     /// Does it compare the rollouts of a group? It needs two of each task then.

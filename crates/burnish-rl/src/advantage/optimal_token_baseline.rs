@@ -31,8 +31,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::common::{statistics, sum, varies};
-use super::{Advantage, AdvantageNeeds, Estimator, Rollout, Rollouts};
+use super::common::{of_tokens, sum, varies};
+use super::{Advantage, Estimator, Rollout, Rollouts};
+use crate::fact::{LOGPROBS, Need, SQUARES};
 use crate::settings::require;
 use crate::{Card, Check, Family, Part, SettingError};
 
@@ -74,8 +75,8 @@ impl Part for OptimalTokenBaseline {
 }
 
 impl Estimator for OptimalTokenBaseline {
-    fn needs(&self) -> AdvantageNeeds {
-        AdvantageNeeds { token_statistics: true, ..AdvantageNeeds::default() }
+    fn needs(&self) -> Vec<Need> {
+        Need::all(&[&LOGPROBS, &SQUARES])
     }
 
     fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>> {
@@ -125,7 +126,8 @@ impl OptimalTokenBaseline {
 /// The running sum `W`. Rounding may make an addend of a certain token negative, which no norm is.
 fn energies(rollout: &Rollout) -> Vec<f64> {
     let mut total = 0.0;
-    let addends = statistics(rollout).iter().map(|own| 1.0 - 2.0 * own.logprob.exp() + own.squares);
+    let tokens = of_tokens(rollout, &LOGPROBS).iter().zip(of_tokens(rollout, &SQUARES));
+    let addends = tokens.map(|(logprob, squares)| 1.0 - 2.0 * logprob.exp() + squares);
     addends
         .map(|addend| {
             total += addend.max(0.0);

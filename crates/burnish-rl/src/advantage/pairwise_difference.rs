@@ -28,7 +28,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::common::{mean, scored, std, varies};
-use super::{Advantage, AdvantageNeeds, Estimator, Rollouts};
+use super::{Advantage, Estimator, Rollouts};
+use crate::fact::{Need, WINS};
 use crate::settings::require;
 use crate::{Card, Check, Family, Part, SettingError};
 
@@ -68,8 +69,8 @@ impl Part for PairwiseDifference {
 }
 
 impl Estimator for PairwiseDifference {
-    fn needs(&self) -> AdvantageNeeds {
-        AdvantageNeeds { wins: true, ..AdvantageNeeds::default() }
+    fn needs(&self) -> Vec<Need> {
+        Need::all(&[&WINS])
     }
 
     fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>> {
@@ -92,5 +93,5 @@ impl Estimator for PairwiseDifference {
 fn share(group: Rollouts<'_>, own: usize) -> Option<f64> {
     let rollout = group.all.get(own).filter(|rollout| rollout.score().is_some())?;
     let siblings = group.all.iter().enumerate().filter(|(at, other)| *at != own && other.score().is_some());
-    mean(&scored(siblings.map(|(at, _)| rollout.wins.get(at).copied())))
+    mean(&scored(siblings.map(|(at, _)| rollout.facts.of(&WINS).get(at).copied())))
 }

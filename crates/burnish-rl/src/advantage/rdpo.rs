@@ -63,7 +63,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::common::{mean, scored, std, varies};
-use super::{Advantage, AdvantageNeeds, Estimator, Rollouts, Whiten};
+use super::{Advantage, Estimator, Rollouts, Whiten};
+use crate::fact::{COMPONENTS, Need};
 use crate::reward_statistics::RewardStatistics;
 use crate::settings::require;
 use crate::whitening::Covariance;
@@ -198,8 +199,8 @@ impl Part for Rdpo {
 }
 
 impl Estimator for Rdpo {
-    fn needs(&self) -> AdvantageNeeds {
-        AdvantageNeeds { components: true, ..AdvantageNeeds::default() }
+    fn needs(&self) -> Vec<Need> {
+        Need::all(&[&COMPONENTS])
     }
 
     fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>> {
@@ -258,7 +259,7 @@ fn covariance(rows: &[Row]) -> Option<Covariance> {
 impl Rdpo {
     /// The rows of a step, and what is known with it.
     fn seen(&self, rollouts: &Rollouts<'_>) -> (Step, RewardStatistics) {
-        let count = rollouts.all.iter().map(|rollout| rollout.components.len()).max().unwrap_or(0);
+        let count = rollouts.all.iter().map(|rollout| rollout.facts.of(&COMPONENTS).len()).max().unwrap_or(0);
         let groups: Vec<Vec<Component>> = rollouts
             .each_group()
             .map(|group| (0..count).map(|at| Component::of(group, at)).collect())
@@ -275,7 +276,8 @@ impl Rdpo {
                 let value = |at: &usize| {
                     let full = self.reference.get(*at).copied().filter(|known| *known > 0.0);
                     let full = full.or_else(|| references.get(*at).copied().flatten());
-                    let reward = rollouts.all[rollout].components.get(*at).copied().unwrap_or(f64::NAN);
+                    let reward =
+                        rollouts.all[rollout].facts.of(&COMPONENTS).get(*at).copied().unwrap_or(f64::NAN);
                     if reward.is_finite() { self.value(&components[*at], reward, full) } else { 0.0 }
                 };
                 rows.push(Row { rollout, values: set.iter().map(value).collect() });
@@ -331,7 +333,7 @@ struct Component {
 impl Component {
     fn of(group: Rollouts<'_>, at: usize) -> Self {
         let present = group.all.iter().filter(|rollout| rollout.score().is_some());
-        let values = scored(present.map(|rollout| rollout.components.get(at).copied()));
+        let values = scored(present.map(|rollout| rollout.facts.of(&COMPONENTS).get(at).copied()));
         let range = match (values.first(), values.last()) {
             // Between the ends of f64 lies more than f64 holds.
             (Some(least), Some(most)) if varies(&values) => (most - least).min(f64::MAX),

@@ -21,7 +21,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Advantage, AdvantageNeeds, Estimator, Rollouts};
+use super::{Advantage, Estimator, Rollouts};
+use crate::fact::{GREEDY_REWARD, Need};
 use crate::{Card, Check, Family, Part};
 
 /// The distance from the greedy answer's reward. See the head of this file.
@@ -49,13 +50,13 @@ impl Estimator for Remax {
         false
     }
 
-    fn needs(&self) -> AdvantageNeeds {
-        AdvantageNeeds { greedy_reward: true, ..AdvantageNeeds::default() }
+    fn needs(&self) -> Vec<Need> {
+        Need::all(&[&GREEDY_REWARD])
     }
 
     fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>> {
         let compare = |rollout: &super::Rollout| {
-            let greedy = rollout.greedy_reward.filter(|reward| reward.is_finite())?;
+            let greedy = rollout.facts.number(&GREEDY_REWARD).filter(|reward| reward.is_finite())?;
             Some(Advantage::Whole(rollout.score()? - greedy))
         };
         rollouts.all.iter().map(compare).collect()

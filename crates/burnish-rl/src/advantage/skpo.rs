@@ -57,7 +57,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::common::{mean, scored, sum};
-use super::{Advantage, AdvantageNeeds, Estimator, Grpo, Normalisation, Phase, Rollout, Rollouts, Scale};
+use super::{Advantage, Estimator, Grpo, Normalisation, Phase, Rollout, Rollouts, Scale};
+use crate::fact::{Need, TASK_DRIFT};
 use crate::settings::require;
 use crate::tracker::{BetaTracker, retention};
 use crate::{Card, Check, Family, Part, SettingError};
@@ -158,8 +159,8 @@ impl Part for Skpo {
 }
 
 impl Estimator for Skpo {
-    fn needs(&self) -> AdvantageNeeds {
-        AdvantageNeeds { tasks: true, ..AdvantageNeeds::default() }
+    fn needs(&self) -> Vec<Need> {
+        Need::all(&[&TASK_DRIFT])
     }
 
     fn compares_within_groups(&self) -> bool {
@@ -207,7 +208,8 @@ impl Estimator for Skpo {
             let shares: Vec<f64> = members.iter().filter_map(|own| Some(self.share(own.score()?))).collect();
             let successes = sum(shares.iter().copied());
             let failures = sum(shares.iter().map(|share| 1.0 - share));
-            let kl = sum(members.iter().map(|own| own.kl)) / members.len() as f64;
+            let kl = sum(members.iter().map(|own| own.facts.number(&TASK_DRIFT).unwrap_or(0.0)))
+                / members.len() as f64;
             let mut tracker = self.tracker(task);
             tracker.observe(successes, failures, retention(kl, self.kl_half, self.retention_min));
             self.learned.tasks.insert(task.to_owned(), tracker);

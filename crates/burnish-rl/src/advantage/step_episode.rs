@@ -31,7 +31,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::common::{Normaliser, discounted_returns};
-use super::{Advantage, AdvantageNeeds, Estimator, Normalisation, Rollout, Rollouts};
+use super::{Advantage, Estimator, Normalisation, Rollout, Rollouts};
+use crate::fact::{Need, TURN_REWARDS};
 use crate::settings::require;
 use crate::{Card, Check, Family, Part, SettingError};
 
@@ -102,8 +103,8 @@ impl StepEpisode {
 }
 
 impl Estimator for StepEpisode {
-    fn needs(&self) -> AdvantageNeeds {
-        AdvantageNeeds { steps: true, ..AdvantageNeeds::default() }
+    fn needs(&self) -> Vec<Need> {
+        Need::all(&[&TURN_REWARDS])
     }
 
     fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>> {

@@ -29,8 +29,9 @@
 //! **Example.**
 //! ```
 //! use burnish_rl::advantage::{Advantage, Estimator, Rollout, Rollouts, Vineppo, Whiten};
+//! use burnish_rl::fact::CONTINUED;
 //! let answer = |reward, continued: &[f64]| {
-//!     Rollout { tokens: 5, continued: continued.to_vec(), ..Rollout::of_reward(Some(reward)) }
+//!     Rollout { tokens: 5, ..Rollout::of_reward(Some(reward)) }.with(&CONTINUED, continued)
 //! };
 //! // Both were as good as ever after two tokens; then one spoilt it, in the next two.
 //! let all = [answer(1.0, &[0.5, 1.0]), answer(0.0, &[0.5, 0.0])];
@@ -45,7 +46,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::common::{mean, varies};
-use super::{Advantage, AdvantageNeeds, Continuations, Estimator, Rollout, Rollouts, Whiten};
+use super::{Advantage, Estimator, Rollout, Rollouts, Whiten};
+use crate::fact::{CONTINUED, Continuations, Need};
 use crate::settings::require;
 use crate::{Card, Check, Family, Part, SettingError};
 
@@ -94,7 +96,7 @@ impl Vineppo {
     fn credit(&self, rollout: &Rollout, start: f64, reward: f64) -> Vec<f64> {
         let mut credit = Vec::with_capacity(rollout.tokens);
         let mut before = start;
-        for (at, worth) in rollout.continued.iter().enumerate() {
+        for (at, worth) in rollout.facts.of(&CONTINUED).iter().enumerate() {
             let cut = self.every * (at + 1);
             if worth.is_finite() && cut < rollout.tokens {
                 credit.resize(cut, worth - before);
@@ -107,9 +109,8 @@ impl Vineppo {
 }
 
 impl Estimator for Vineppo {
-    fn needs(&self) -> AdvantageNeeds {
-        let continuations = Some(Continuations { every: self.every, rollouts: self.rollouts });
-        AdvantageNeeds { continuations, ..AdvantageNeeds::default() }
+    fn needs(&self) -> Vec<Need> {
+        vec![Continuations { every: self.every, rollouts: self.rollouts }.need()]
     }
 
     fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>> {

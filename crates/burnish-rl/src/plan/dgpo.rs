@@ -28,9 +28,11 @@
 //! **References.** DGPO: Directional-Groupwise Preference Optimization 2026, arXiv:2605.10863. RevThink: arXiv:2411.19865.
 //! FOBAR: arXiv:2308.07758.
 
+use burnish_core::{RECOVERED, Verdict};
 use serde::{Deserialize, Serialize};
 
-use super::{Cycle, RolloutPlan};
+use super::{Played, Request, Role, RolloutPlan, Spawned, Start};
+use crate::fact::{COUNTERPART, Need};
 use crate::{Card, Check, Family, Part, SettingError};
 
 /// Both directions of a task. See the head of this file.
@@ -70,9 +72,139 @@ impl Part for Dgpo {
     }
 }
 
+/// The reward component of an answer that is right and leads back.
+pub const COHERENT: &str = "coherent";
+
+/// The flag of an answer that leads back.
+const CLOSES: &str = "cycle";
+
 impl RolloutPlan for Dgpo {
-    fn cycle(&self) -> Option<Cycle> {
-        let cycle = Cycle { reverse: self.reverse, closes: self.cycle, keeps_rewards: self.keep_rewards };
-        (self.reverse || self.cycle).then_some(cycle)
+    fn needs(&self) -> Vec<Need> {
+        if self.reverse || self.cycle { Need::all(&[&COUNTERPART]) } else { Vec::new() }
     }
+
+    fn wave(&self, played: &Played<'_>, wave: usize) -> Vec<Request> {
+        let rollouts = Request::rollouts(played.rollouts);
+        match wave {
+            0 if self.reverse => vec![rollouts.clone(), Request { role: Role::Turned, ..rollouts }],
+            0 => vec![rollouts],
+            1 if self.cycle => checks(played),
+            _ => Vec::new(),
+        }
+    }
+
+    fn group_size(&self, rollouts: usize) -> usize {
+        rollouts * (1 + usize::from(self.reverse))
+    }
+
+    fn judge(&self, played: &Played<'_>) -> Result<Vec<Option<Verdict>>, SettingError> {
+        let judged = |(at, spawned): (usize, &Spawned)| {
+            let own = &spawned.episode.verdict;
+            if !spawned.role.is_member() || !own.is_scored() || !self.judges() {
+                return Ok(None);
+            }
+            let mut verdict = own.clone();
+            if !self.keep_rewards {
+                verdict.rewards.clear();
+            }
+            let closes = self.cycle.then(|| closes(played, at));
+            if let Some(closes) = closes {
+                verdict.flags.insert(CLOSES.into(), closes);
+            }
+            let is_coherent = verdict.success && closes.unwrap_or(true);
+            if verdict.rewards.insert(COHERENT.into(), f64::from(is_coherent)).is_some() {
+                return Err(SettingError::new(
+                    "config.keep_rewards",
+                    format!("must be false: the environment gives a reward `{COHERENT}` itself"),
+                ));
+            }
+            Ok(Some(verdict))
+        };
+        played.episodes.iter().enumerate().map(judged).collect()
+    }
+
+    fn judges(&self) -> bool {
+        self.reverse || self.cycle
+    }
+
+    fn components(&self) -> &'static [&'static str] {
+        if self.judges() { &[COHERENT] } else { &[] }
+    }
+
+    /// Shares; what nothing was seen of has none.
+    fn tally(&self, groups: &[Played<'_>]) -> Vec<(String, f64)> {
+        if !self.judges() {
+            return Vec::new();
+        }
+        let (mut scored, mut successes, mut coherent) = ([0_usize; 2], [0_usize; 2], 0_usize);
+        let (mut checked, mut closed) = (0_usize, 0_usize);
+        let members = groups.iter().flat_map(|group| group.episodes).filter(|own| own.role.is_member());
+        for Spawned { role, episode, .. } in members {
+            let verdict = &episode.verdict;
+            if !verdict.is_scored() {
+                continue;
+            }
+            let direction = usize::from(*role == Role::Turned);
+            scored[direction] += 1;
+            coherent += usize::from(verdict.rewards.get(COHERENT) == Some(&1.0));
+            if verdict.success {
+                successes[direction] += 1;
+                checked += usize::from(self.cycle);
+                closed += usize::from(verdict.flags.get(CLOSES) == Some(&true));
+            }
+        }
+        let shares = [
+            ("plan/coherent", coherent, scored[0] + scored[1]),
+            ("plan/cycle_consistency", closed, checked),
+            ("plan/forward_success", successes[0], scored[0]),
+            ("plan/reverse_success", successes[1], scored[1]),
+        ];
+        let seen = shares.into_iter().filter(|(_, _, all)| *all > 0);
+        seen.map(|(name, some, all)| (name.to_owned(), some as f64 / all as f64)).collect()
+    }
+}
+
+/// The cycle check alone, of answers that have been played: it says which of them lead back, and changes no reward.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CycleCheck;
+
+impl RolloutPlan for CycleCheck {
+    fn needs(&self) -> Vec<Need> {
+        Need::all(&[&COUNTERPART])
+    }
+
+    fn wave(&self, played: &Played<'_>, wave: usize) -> Vec<Request> {
+        if wave == 1 { checks(played) } else { Vec::new() }
+    }
+
+    fn judge(&self, played: &Played<'_>) -> Result<Vec<Option<Verdict>>, SettingError> {
+        let judged = |(at, spawned): (usize, &Spawned)| {
+            let own = &spawned.episode.verdict;
+            (spawned.role.is_member() && own.is_scored()).then(|| {
+                let mut verdict = own.clone();
+                verdict.flags.insert(CLOSES.into(), closes(played, at));
+                verdict
+            })
+        };
+        Ok(played.episodes.iter().enumerate().map(judged).collect())
+    }
+}
+
+/// The other direction of every success, as its answer states it, answered greedily.
+fn checks(played: &Played<'_>) -> Vec<Request> {
+    let successes = played.episodes.iter().enumerate().filter(|(_, own)| {
+        own.role.is_member() && own.episode.verdict.success && !own.episode.answers.is_empty()
+    });
+    let check =
+        |(of, _)| Request { role: Role::Check, start: Start::Reversed { of }, ..Request::rollouts(1) };
+    successes.map(check).collect()
+}
+
+/// Does the greedy answer to where an episode led give back what was known?
+fn closes(played: &Played<'_>, of: usize) -> bool {
+    let mut own = played.episodes.iter().filter(|other| other.role == Role::Check && other.of == Some(of));
+    own.any(|check| {
+        let verdict = &check.episode.verdict;
+        verdict.is_scored() && verdict.flags.get(RECOVERED) == Some(&true)
+    })
 }

@@ -31,7 +31,8 @@ use burnish_core::settings::{read, to_value};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{About, Outcome, RolloutPlan};
+use super::{Beginning, Outcome, Played, Request, RolloutPlan};
+use crate::fact::{HINT, Need};
 use crate::settings::require;
 use crate::{Card, Check, Family, Part, SettingError};
 
@@ -125,15 +126,29 @@ impl Part for Lang {
 }
 
 impl Lang {
+    /// The share of its task's hint that every rollout of a group begins with.
+    pub fn share(&self, labels: &BTreeMap<String, String>, progress: f64) -> f64 {
+        let is_off = self.groups.get(self.group(labels)).is_some_and(|known| known.is_off);
+        if is_off { 0.0 } else { self.decay.share(progress) }
+    }
+
     fn group<'a>(&self, labels: &'a BTreeMap<String, String>) -> &'a str {
         labels.get(&self.label).map_or("", String::as_str)
     }
 }
 
 impl RolloutPlan for Lang {
-    fn hint(&self, task: &About<'_>) -> f64 {
-        let is_off = self.groups.get(self.group(task.labels)).is_some_and(|known| known.is_off);
-        if is_off { 0.0 } else { self.decay.share(task.progress) }
+    fn needs(&self) -> Vec<Need> {
+        if self.decay == Decay::Off { Vec::new() } else { Need::all(&[&HINT]) }
+    }
+
+    fn wave(&self, played: &Played<'_>, wave: usize) -> Vec<Request> {
+        if wave > 0 {
+            return Vec::new();
+        }
+        let share = self.share(&played.task.labels, played.progress);
+        let prefix = if share > 0.0 { vec![Beginning::Hint(share)] } else { Vec::new() };
+        vec![Request { prefix, ..Request::rollouts(played.rollouts) }]
     }
 
     fn observe(&mut self, groups: &[Outcome<'_>]) {

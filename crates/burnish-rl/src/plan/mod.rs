@@ -1,5 +1,9 @@
-//! How the rollouts of a step are sampled, beyond "each task a number of times". One file a plan;
-//! [`crate::catalogue::PLANS`] lists them. A plan says what is to be done as plain data; a run does it.
+//! How the rollouts of a step are sampled, beyond "each task a number of times". One file per plan;
+//! [`crate::catalogue::PLANS`] lists them.
+//!
+//! A plan works in waves. For each task it requests episodes ([`Request`]), sees what came of them ([`Played`]), and requests more,
+//! until it has what it wants; then it may change their verdicts. It says all of this as plain data: a run carries it out, and
+//! knows no plan by name.
 
 mod dgpo;
 mod lang;
@@ -7,13 +11,16 @@ mod skpo;
 
 use std::collections::BTreeMap;
 
+use burnish_core::{Episode, Task, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::SettingError;
+use crate::advantage::Phase;
 use crate::catalogue::{self, PLANS};
+use crate::fact::Need;
 
-pub use dgpo::Dgpo;
+pub use dgpo::{COHERENT, CycleCheck, Dgpo};
 pub use lang::{Decay, Lang};
 pub use skpo::Skpo;
 
@@ -53,16 +60,130 @@ impl PlanConfig {
     }
 }
 
-/// What a plan knows of a task.
+/// What has been played of a task so far.
 #[derive(Debug, Clone, Copy)]
-pub struct About<'a> {
-    /// Its labels.
-    pub labels: &'a BTreeMap<String, String>,
+pub struct Played<'a> {
+    /// The task.
+    pub task: &'a Task,
+    /// How many rollouts of each task the recipe asks for.
+    pub rollouts: usize,
     /// Steps done, as a share of those of the run: 0 at the first, below 1 at the last.
     pub progress: f64,
+    /// Seed of what the plan chooses at random about this task in this step.
+    pub seed: u64,
+    /// The episodes, in the order in which they were requested.
+    pub episodes: &'a [Spawned],
 }
 
-/// What came of the group of a task.
+/// An episode that was requested.
+#[derive(Debug, Clone)]
+pub struct Spawned {
+    /// What it is for.
+    pub role: Role,
+    /// Which episode it started from, where it started from one.
+    pub of: Option<usize>,
+    /// What came of it. Checks of the same question share an episode.
+    pub episode: std::sync::Arc<Episode>,
+}
+
+/// What an episode is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// It answers the task: a member of the group.
+    Rollout,
+    /// It answers the task turned round, with the task's right answer stated: a member of the group too.
+    Turned,
+    /// A short first answer that others start from. It is a member that is credited with what follows.
+    Draft,
+    /// It goes on where a member ended, and takes its place in the group.
+    Extension,
+    /// A greedy answer that only the plan looks at. It is neither trained on nor kept.
+    Check,
+}
+
+impl Role {
+    /// Its name, in errors and journals.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Rollout => "rollout",
+            Role::Turned => "turned",
+            Role::Draft => "draft",
+            Role::Extension => "extension",
+            Role::Check => "check",
+        }
+    }
+
+    /// Is it learned from?
+    pub fn is_member(self) -> bool {
+        self != Role::Check
+    }
+
+    /// Which part of an answer it is.
+    pub fn phase(self) -> Phase {
+        if self == Role::Draft { Phase::Upstream } else { Phase::Downstream }
+    }
+}
+
+/// Episodes that a plan wants.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// What they are for.
+    pub role: Role,
+    /// Where they start.
+    pub start: Start,
+    /// What the first answer that is sampled begins with.
+    pub prefix: Vec<Beginning>,
+    /// How many.
+    pub count: usize,
+    /// Most tokens of an answer, where that is fewer than the recipe allows.
+    pub tokens_max: Option<usize>,
+}
+
+/// Where an episode starts. Numbers are places in [`Played::episodes`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum Start {
+    /// With the prompt of its task: for [`Role::Turned`], of the task turned round.
+    Prompt,
+    /// With the prompt, whose last message shows the first answer of an episode: `{prompt}` stands for that message and `{draft}`
+    /// for the answer.
+    Shown {
+        /// Whose answer is shown.
+        of: usize,
+        /// What takes the place of the message.
+        template: String,
+    },
+    /// With the other direction of an episode's task, as its last answer states it. Nothing is played where that states none.
+    Reversed {
+        /// Whose answer is put to the test.
+        of: usize,
+    },
+    /// Where an episode ended, within its last answer, whose end token is dropped.
+    After {
+        /// The episode.
+        of: usize,
+    },
+}
+
+/// What an answer begins with: tokens that were not sampled by it, and that are not trained.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Beginning {
+    /// The first `share` of the tokens of the task's reasoning: 0 none, 1 all. It needs [`HINT`](crate::fact::HINT).
+    Hint(f64),
+    /// The first answer of an episode.
+    Answer(usize),
+    /// A text.
+    Text(String),
+}
+
+impl Request {
+    /// `count` rollouts of the task, as without a plan.
+    pub fn rollouts(count: usize) -> Self {
+        Request { role: Role::Rollout, start: Start::Prompt, prefix: Vec::new(), count, tokens_max: None }
+    }
+}
+
+/// What came of the group of a task that was trained on.
 #[derive(Debug, Clone, Copy)]
 pub struct Outcome<'a> {
     /// The task's labels.
@@ -71,55 +192,56 @@ pub struct Outcome<'a> {
     pub is_positive: bool,
 }
 
-/// A short first answer, which every rollout of its group then reads.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Draft {
-    /// Most tokens that it may have.
-    pub tokens: usize,
-    /// What the policy reads next in place of the last message of the prompt, with `{prompt}` for that message and
-    /// `{draft}` for the draft; none: the draft is the beginning of each answer.
-    pub template: Option<String>,
-}
-
-/// Both directions of a task, and what becomes of an answer to either.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cycle {
-    /// Is the task turned round, with its right answer stated, played as often as the task itself? Both are one group.
-    pub reverse: bool,
-    /// Is an answer coherent only if a greedy answer to the task turned round with it gives back what was known?
-    pub closes: bool,
-    /// Does the environment's own reward count beside that for coherence?
-    pub keeps_rewards: bool,
-}
-
-impl Cycle {
-    /// How many directions of a task are played.
-    pub fn directions(self) -> usize {
-        1 + usize::from(self.reverse)
-    }
-}
-
 /// How the rollouts of a step are sampled.
 pub trait RolloutPlan: Send + Sync {
-    /// The share of the tokens of its task's hint that every rollout of the group begins with: 0 none, 1 all.
-    fn hint(&self, _task: &About<'_>) -> f64 {
-        0.0
+    /// What it needs of an environment.
+    fn needs(&self) -> Vec<Need> {
+        Vec::new()
     }
 
-    /// The draft that is sampled of each task before its rollouts, where there is one.
-    fn draft(&self) -> Option<Draft> {
-        None
+    /// What is to be played next of a task, in wave number `wave`, counted from 0. The plan is over where it requests nothing of
+    /// any task.
+    fn wave(&self, played: &Played<'_>, wave: usize) -> Vec<Request> {
+        if wave == 0 { vec![Request::rollouts(played.rollouts)] } else { Vec::new() }
     }
 
-    /// The directions in which each task is played, where that is not as ever.
-    fn cycle(&self) -> Option<Cycle> {
-        None
+    /// How many members that earn a reward a group has, where the recipe asks for `rollouts` of each task.
+    fn group_size(&self, rollouts: usize) -> usize {
+        rollouts
+    }
+
+    /// The verdicts that it puts in place of the environment's: one entry per episode.
+    ///
+    /// # Errors
+    /// If what it adds is there already.
+    fn judge(&self, played: &Played<'_>) -> Result<Vec<Option<Verdict>>, SettingError> {
+        Ok(vec![None; played.episodes.len()])
+    }
+
+    /// Does it change verdicts? Then an episode that it did not request earns something else.
+    fn judges(&self) -> bool {
+        false
+    }
+
+    /// The components that it adds to rewards.
+    fn components(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Can held-out tasks be played in its way? Evaluation never reads a hint.
+    fn plays_evaluations(&self) -> bool {
+        false
     }
 
     /// Learns from what came of a step.
     fn observe(&mut self, _groups: &[Outcome<'_>]) {}
 
-    /// Named numbers for the run's metrics.
+    /// Named numbers of what was played in a step, for the run's metrics.
+    fn tally(&self, _groups: &[Played<'_>]) -> Vec<(String, f64)> {
+        Vec::new()
+    }
+
+    /// Named numbers of what it has learned, for the run's metrics.
     fn metrics(&self) -> Vec<(String, f64)> {
         Vec::new()
     }

@@ -24,7 +24,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Draft, RolloutPlan};
+use super::{Beginning, Played, Request, Role, RolloutPlan, Start};
 use crate::{Card, Check, Family, Part, SettingError};
 
 /// Draft, then solve. See the head of this file.
@@ -73,8 +73,38 @@ impl Part for Skpo {
 }
 
 impl RolloutPlan for Skpo {
-    fn draft(&self) -> Option<Draft> {
-        let template = self.skip.then(|| self.template.clone());
-        (self.draft_tokens > 0).then_some(Draft { tokens: self.draft_tokens, template })
+    fn wave(&self, played: &Played<'_>, wave: usize) -> Vec<Request> {
+        let rollouts = Request::rollouts(played.rollouts);
+        match wave {
+            0 if self.draft_tokens > 0 => {
+                vec![Request {
+                    role: Role::Draft,
+                    tokens_max: Some(self.draft_tokens),
+                    ..Request::rollouts(1)
+                }]
+            }
+            0 => vec![rollouts],
+            1 if self.draft_tokens > 0 && self.skip => {
+                vec![Request { start: Start::Shown { of: 0, template: self.template.clone() }, ..rollouts }]
+            }
+            1 if self.draft_tokens > 0 => vec![Request { prefix: vec![Beginning::Answer(0)], ..rollouts }],
+            _ => Vec::new(),
+        }
+    }
+
+    fn plays_evaluations(&self) -> bool {
+        self.draft_tokens > 0
+    }
+
+    fn tally(&self, groups: &[Played<'_>]) -> Vec<(String, f64)> {
+        let episodes = groups.iter().flat_map(|group| group.episodes);
+        let lengths: Vec<usize> = episodes
+            .filter(|spawned| spawned.role == Role::Draft)
+            .map(|draft| draft.episode.sampled_tokens())
+            .collect();
+        if lengths.is_empty() {
+            return Vec::new();
+        }
+        vec![("drafts/mean_length".to_owned(), lengths.iter().sum::<usize>() as f64 / lengths.len() as f64)]
     }
 }

@@ -1,12 +1,15 @@
 //! What estimators reduce to, on any rewards.
 
-use crate::common::{is_near, of_whole, rollouts, whole};
+use crate::common::{change, is_near, of_whole, rollouts, whole};
 use burnish_rl::advantage::{
     Advantage, Alpha, Estimator, Gae, Gdpo, Gigpo, Gpg, Grpo, GrpoPassk, LengthPenalised, Normalisation, Opo,
     PairwiseDifference, ReinforcePlusPlus, ReinforcePlusPlusBaseline, Rloo, Rollout, Rollouts, Scale,
     StepEpisode, Vineppo, Whiten,
 };
 use burnish_rl::catalogue::ADVANTAGES;
+use burnish_rl::fact::{
+    BOOTSTRAP, COMPONENTS, CONTINUED, FACTS, Per, TURN_REWARDS, TURN_STATES, VALUES, WINS,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::ops::Range;
@@ -30,7 +33,7 @@ fn scored(rewards: &[f64]) -> Vec<Option<f64>> {
 /// Advantages, one number a turn each.
 fn by_turns(credit: Vec<Option<Advantage>>, all: &[Rollout]) -> Vec<Option<Advantage>> {
     let spread = |(own, rollout): (Option<Advantage>, &Rollout)| match own? {
-        Advantage::Whole(value) => Some(Advantage::Steps(vec![value; rollout.steps.len()])),
+        Advantage::Whole(value) => Some(Advantage::Steps(vec![value; rollout.turns.len()])),
         other => Some(other),
     };
     credit.into_iter().zip(all).map(spread).collect()
@@ -74,8 +77,8 @@ proptest! {
         gamma in 0.5..1.0f64,
     ) {
         let free = changed(&all, |own| {
-            own.bootstrap = None;
-            own.token_statistics.iter_mut().for_each(|token| token.value = 0.0);
+            own.facts.forget(&BOOTSTRAP);
+            change(own, &VALUES, |values| values.fill(0.0));
         });
         let gae = Gae { whiten: Whiten::None, ..Gae::default() };
         for (found, own) in credit(&gae, &free).iter().zip(&free) {
@@ -85,10 +88,10 @@ proptest! {
         let gae = Gae { gamma, lambda: 0.0, whiten: Whiten::None };
         for (found, own) in credit(&gae, &all).iter().zip(&all) {
             let Some(reward) = own.reward else { continue };
-            let value = |at: usize| own.token_statistics.get(at).map(|token| token.value);
+            let value = |at: usize| own.facts.of(&VALUES).get(at).copied();
             let error = |at: usize| match value(at + 1) {
                 Some(next) => gamma * next - value(at).unwrap_or(f64::NAN),
-                None => reward + gamma * own.bootstrap.unwrap_or(0.0) - value(at).unwrap_or(f64::NAN),
+                None => reward + gamma * own.facts.number(&BOOTSTRAP).unwrap_or(0.0) - value(at).unwrap_or(f64::NAN),
             };
             let expected: Vec<f64> = (0..own.tokens).map(error).collect();
             let Some(Advantage::Tokens(found)) = found else { panic!("{found:?}") };
@@ -106,7 +109,7 @@ proptest! {
         let mean = Gigpo { normalisation: Normalisation::Mean, ..gigpo };
         prop_assert_eq!(credit(&mean, &all), by_turns(credit(&unscaled(), &all), &all));
 
-        let alike = changed(&all, |own| own.steps.iter_mut().for_each(|step| step.state = 7));
+        let alike = changed(&all, |own| change(own, &TURN_STATES, |states| states.fill(7.0)));
         prop_assert_eq!(credit(&Gigpo::default(), &alike), credit(&StepEpisode::default(), &alike));
     }
 
@@ -116,8 +119,8 @@ proptest! {
         for (found, own) in credit(&gigpo, &all).iter().zip(&all) {
             let Some(Advantage::Steps(found)) = found else { continue };
             for (at, found) in found.iter().enumerate() {
-                let rewards = own.steps[at..].iter().enumerate();
-                let expected: f64 = rewards.map(|(later, step)| 0.95f64.powi(later as i32) * step.reward).sum();
+                let rewards = own.facts.of(&TURN_REWARDS)[at..].iter().enumerate();
+                let expected: f64 = rewards.map(|(later, reward)| 0.95f64.powi(later as i32) * reward).sum();
                 prop_assert!(is_near(*found, expected, 1e-12));
             }
         }
@@ -203,17 +206,17 @@ proptest! {
 
     #[test]
     fn gdpo_of_one_component_is_grpo(all in rollouts(GROUP_SIZE)) {
-        let one = changed(&all, |own| own.components = own.reward.into_iter().collect());
+        let one = changed(&all, |own| own.facts.set(&COMPONENTS, own.reward.into_iter().collect::<Vec<f64>>()));
         let gdpo = Gdpo { whiten: Whiten::None, ..Gdpo::default() };
         prop_assert_eq!(credit(&gdpo, &one), credit(&Grpo::default(), &one));
         let unscaled_gdpo = Gdpo { scale_by_std: false, ..gdpo.clone() };
         prop_assert_eq!(credit(&unscaled_gdpo, &one), credit(&unscaled(), &one));
         // The factor that a component arrives with decides nothing; the weight of its own does.
         let gdpo = Gdpo { epsilon: 0.0, ..gdpo };
-        let heavier = changed(&all, |own| own.components[0] *= 4.0);
+        let heavier = changed(&all, |own| change(own, &COMPONENTS, |own| own[0] *= 4.0));
         prop_assert_eq!(credit(&gdpo, &heavier), credit(&gdpo, &all));
         let weighted = Gdpo { weights: vec![4.0, 0.0], ..gdpo.clone() };
-        let first = changed(&all, |own| own.components.truncate(1));
+        let first = changed(&all, |own| change(own, &COMPONENTS, |own| own.truncate(1)));
         for (found, expected) in credit(&weighted, &all).into_iter().zip(credit(&gdpo, &first)) {
             prop_assert_eq!(found.map(of_whole), expected.map(|own| 4.0 * of_whole(own)));
         }
@@ -227,8 +230,7 @@ proptest! {
             prop_assert_eq!(credit(&free, &all), credit(&grpo, &all));
         }
         let alike = changed(&all, |own| {
-            own.tokens = 9;
-            own.steps.truncate(1);
+            *own = own.clone().with_turns(&[9]);
         });
         for (found, expected) in credit(&LengthPenalised::default(), &alike).into_iter().zip(credit(&unscaled(), &alike)) {
             let (found, expected) = (found.map_or(0.0, of_whole), expected.map_or(0.0, of_whole));
@@ -242,11 +244,11 @@ proptest! {
     ) {
         let judged = |group: &[Rollout]| -> Vec<Rollout> {
             let judge = |own: usize, other: usize| match own < other {
-                true => group[own].wins[other],
-                false => 1.0 - group[other].wins[own],
+                true => group[own].facts.of(&WINS)[other],
+                false => 1.0 - group[other].facts.of(&WINS)[own],
             };
-            let wins = |own: usize| (0..group.len()).map(|other| judge(own, other)).collect();
-            group.iter().enumerate().map(|(at, own)| Rollout { wins: wins(at), ..own.clone() }).collect()
+            let wins = |own: usize| (0..group.len()).map(|other| judge(own, other)).collect::<Vec<f64>>();
+            group.iter().enumerate().map(|(at, own)| own.clone().with(&WINS, wins(at))).collect()
         };
         let all: Vec<Rollout> = all.chunks(GROUP_SIZE).flat_map(judged).collect();
         let found = credit(&PairwiseDifference::default(), &all);
@@ -255,7 +257,7 @@ proptest! {
             for &own in &present {
                 let others: Vec<usize> = present.iter().copied().filter(|at| *at != own).collect();
                 let difference: f64 =
-                    others.iter().map(|&other| group[own].wins[other] - group[other].wins[own]).sum();
+                    others.iter().map(|&other| group[own].facts.of(&WINS)[other] - group[other].facts.of(&WINS)[own]).sum();
                 let expected = 0.5 * difference / others.len().max(1) as f64;
                 let found = found[own].clone().map_or(f64::NAN, of_whole);
                 prop_assert!(is_near(found, expected, 1e-12), "{found} for {expected}");
@@ -277,11 +279,12 @@ proptest! {
         let with: Vec<Rollout> = all.chunks(size).flat_map(|group| {
             let mut group = group.to_vec();
             for own in &mut group {
-                own.wins.insert(at, 1.0);
+                change(own, &WINS, |wins| wins.insert(at, 1.0));
             }
-            let mut stranger = Rollout { reward: absent, ..group[0].clone() };
-            stranger.tokens = 0;
-            stranger.token_statistics.clear();
+            let mut stranger = Rollout { reward: absent, tokens: 0, ..group[0].clone() };
+            for fact in FACTS.iter().filter(|fact| fact.per == Per::Token) {
+                stranger.facts.forget(fact);
+            }
             group.insert(at, stranger);
             group
         }).collect();
@@ -305,17 +308,8 @@ proptest! {
             let estimator = (entry.build)(&Value::Null).unwrap();
             let needs = estimator.needs();
             let bare = changed(&all, |own| {
-                let statistics = needs.token_statistics || needs.values;
-                own.components.truncate(if needs.components { usize::MAX } else { 0 });
-                own.steps.truncate(if needs.steps { usize::MAX } else { 0 });
-                own.wins.truncate(if needs.wins { usize::MAX } else { 0 });
-                own.token_statistics.truncate(if statistics { usize::MAX } else { 0 });
-                own.greedy_reward = own.greedy_reward.filter(|_| needs.greedy_reward);
-                own.bootstrap = own.bootstrap.filter(|_| needs.values);
-                if !needs.tasks { (own.task, own.kl) = (String::new(), f64::NAN); }
-                for token in &mut own.token_statistics {
-                    if !needs.values { token.value = f64::NAN; }
-                    if !needs.token_statistics { (token.logprob, token.squares) = (f64::NAN, f64::NAN); }
+                for fact in FACTS.iter().filter(|fact| !needs.iter().any(|need| need.fact == **fact)) {
+                    own.facts.forget(fact);
                 }
             });
             prop_assert_eq!(credit(&*estimator, &bare), credit(&*estimator, &all), "{}", entry.card.id);
@@ -360,8 +354,8 @@ proptest! {
         order in Just([0, 1, 2, 3]).prop_shuffle(),
     ) {
         let permuted: Vec<Rollout> = all.chunks(GROUP_SIZE).flat_map(|group| order.map(|from| {
-            let wins = order.iter().map(|at| group[from].wins[*at]).collect();
-            Rollout { wins, ..group[from].clone() }
+            let wins: Vec<f64> = order.iter().map(|at| group[from].facts.of(&WINS)[*at]).collect();
+            group[from].clone().with(&WINS, wins)
         })).collect();
         for (id, settings) in others() {
             let entry = burnish_rl::catalogue::find(ADVANTAGES, "estimator", id).unwrap();
@@ -388,7 +382,7 @@ proptest! {
         worth in prop::collection::vec(prop::option::weighted(0.8, -2.0f64..2.0), 1..8),
     ) {
         let continued: Vec<f64> = worth.iter().map(|worth| worth.unwrap_or(f64::NAN)).collect();
-        all.iter_mut().for_each(|own| own.continued.clone_from(&continued));
+        all.iter_mut().for_each(|own| own.facts.set(&CONTINUED, &*continued));
         let grpo = credit(&unscaled(), &all);
         let dense = credit(&Vineppo { every, rollouts: 3, whiten: Whiten::None }, &all);
         let uncut = credit(&Vineppo { every: 1000, rollouts: 3, whiten: Whiten::None }, &all);

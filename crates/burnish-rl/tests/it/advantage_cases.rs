@@ -2,11 +2,15 @@
 
 use crate::common::{of_whole, whole};
 use burnish_rl::advantage::{
-    Advantage, AdvantageConfig, AdvantageNeeds, Alpha, Continuations, Estimator, Gdpo, Gpg, GroupOfOne, Grpo,
-    GrpoPassk, LengthPenalised, MaxRl, Opo, OptimalTokenBaseline, PairwiseDifference, ReinforcePlusPlus,
-    ReinforcePlusPlusBaseline, Remax, Rloo, Rollout, Rollouts, Scale, TokenStatistics, Whiten,
+    Advantage, AdvantageConfig, Alpha, Estimator, Gdpo, Gpg, GroupOfOne, Grpo, GrpoPassk, LengthPenalised,
+    MaxRl, Opo, OptimalTokenBaseline, PairwiseDifference, ReinforcePlusPlus, ReinforcePlusPlusBaseline,
+    Remax, Rloo, Rollout, Rollouts, Scale, Whiten,
 };
 use burnish_rl::catalogue::ADVANTAGES;
+use burnish_rl::fact::{
+    BOOTSTRAP, COMPONENTS, Continuations, GREEDY_REWARD, LOGPROBS, Need, SQUARES, TASK_DRIFT, TURN_REWARDS,
+    TURN_STATES, VALUES, WINS,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -46,7 +50,7 @@ fn estimators_that_compare_rewards_give_nothing_to_equal_ones_and_to_groups_of_o
 
 #[test]
 fn every_estimator_survives_empty_groups_and_rollouts_without_tokens() {
-    let empty = Rollout { greedy_reward: Some(0.0), ..Rollout::of_reward(Some(1.0)) };
+    let empty = Rollout::of_reward(Some(1.0)).with(&GREEDY_REWARD, [0.0]);
     for entry in ADVANTAGES {
         let estimator = (entry.build)(&Value::Null).unwrap();
         assert_eq!(estimator.advantages(&Rollouts { all: &[], groups: &[] }), [], "{}", entry.card.id);
@@ -100,8 +104,9 @@ fn grpo_says_what_a_group_of_one_and_nearly_equal_rewards_get() {
 
 #[test]
 fn remax_is_reinforce_where_the_greedy_answer_earns_nothing_and_silent_where_it_has_no_reward() {
-    let against = |greedy_reward| {
-        let all = [Rollout { greedy_reward, ..Rollout::of_reward(Some(0.75)) }];
+    let against = |greedy: Option<f64>| {
+        let greedy: Vec<f64> = greedy.into_iter().collect();
+        let all = [Rollout::of_reward(Some(0.75)).with(&GREEDY_REWARD, greedy)];
         one_group(&Remax::default(), &all)
     };
     assert_eq!(against(Some(0.0)), [Some(Advantage::Whole(0.75))]);
@@ -113,7 +118,7 @@ fn remax_is_reinforce_where_the_greedy_answer_earns_nothing_and_silent_where_it_
 #[test]
 fn pairs_under_a_judge_get_a_half_each_way_and_what_was_not_judged_gets_nothing() {
     let of = |wins: [Vec<f64>; 2]| {
-        let all = wins.map(|wins| Rollout { wins, ..Rollout::of_reward(Some(1.0)) });
+        let all = wins.map(|wins| Rollout::of_reward(Some(1.0)).with(&WINS, wins));
         one_group(&PairwiseDifference::default(), &all)
     };
     let whole = |value| Some(Advantage::Whole(value));
@@ -125,10 +130,9 @@ fn pairs_under_a_judge_get_a_half_each_way_and_what_was_not_judged_gets_nothing(
 
 #[test]
 fn the_longest_member_has_no_baseline_beyond_the_second_longest() {
-    let member = |reward, tokens| Rollout {
-        tokens,
-        token_statistics: vec![TokenStatistics { logprob: 0.5f64.ln(), squares: 0.5, value: 0.0 }; tokens],
-        ..Rollout::of_reward(Some(reward))
+    let member = |reward, tokens| {
+        let rollout = Rollout { tokens, ..Rollout::of_reward(Some(reward)) };
+        rollout.with(&LOGPROBS, vec![0.5f64.ln(); tokens]).with(&SQUARES, vec![0.5; tokens])
     };
     let all = [member(1.0, 3), member(0.0, 1)];
     let found = |handle_zero_tail, epsilon| {
@@ -176,27 +180,23 @@ fn whitening_by_rollouts_counts_each_once_and_by_tokens_as_often_as_it_is_long()
 
 #[test]
 fn what_an_estimator_needs_is_what_it_reads() {
-    let none = AdvantageNeeds::default();
-    let steps = AdvantageNeeds { steps: true, ..none };
+    let continued = Continuations { every: 16, rollouts: 9 }.need();
     let expected = BTreeMap::from([
-        ("remax", AdvantageNeeds { greedy_reward: true, ..none }),
-        ("gdpo", AdvantageNeeds { components: true, ..none }),
-        ("rdpo", AdvantageNeeds { components: true, ..none }),
-        ("skpo", AdvantageNeeds { tasks: true, ..none }),
-        ("optimal_token_baseline", AdvantageNeeds { token_statistics: true, ..none }),
-        ("gae", AdvantageNeeds { values: true, ..none }),
-        ("pairwise_difference", AdvantageNeeds { wins: true, ..none }),
-        ("vineppo", AdvantageNeeds { continuations: Some(Continuations { every: 16, rollouts: 9 }), ..none }),
-        ("gigpo", steps),
-        ("step_episode", steps),
-        ("length_penalised", steps),
+        ("remax", Need::all(&[&GREEDY_REWARD])),
+        ("gdpo", Need::all(&[&COMPONENTS])),
+        ("rdpo", Need::all(&[&COMPONENTS])),
+        ("skpo", Need::all(&[&TASK_DRIFT])),
+        ("optimal_token_baseline", Need::all(&[&LOGPROBS, &SQUARES])),
+        ("gae", Need::all(&[&VALUES, &BOOTSTRAP])),
+        ("pairwise_difference", Need::all(&[&WINS])),
+        ("vineppo", vec![continued]),
+        ("gigpo", Need::all(&[&TURN_REWARDS, &TURN_STATES])),
+        ("step_episode", Need::all(&[&TURN_REWARDS])),
     ]);
     for entry in ADVANTAGES {
         let found = (entry.build)(&Value::Null).unwrap().needs();
-        assert_eq!(found, expected.get(entry.card.id).copied().unwrap_or(none), "{}", entry.card.id);
+        assert_eq!(found, expected.get(entry.card.id).cloned().unwrap_or_default(), "{}", entry.card.id);
     }
-    let config = LengthPenalised { turns_weight: 0.0, ..LengthPenalised::default() };
-    assert_eq!(config.needs(), none);
 }
 
 #[test]

@@ -2,8 +2,11 @@
 //! `tests/golden/make_advantage.py` and `make_advantage_trl.py`.
 
 use crate::common::is_near;
-use burnish_rl::advantage::{Advantage, Estimator, Gae, Rollout, Rollouts, Step, TokenStatistics};
+use burnish_rl::advantage::{Advantage, Estimator, Gae, Rollout, Rollouts};
 use burnish_rl::catalogue::{self, ADVANTAGES};
+use burnish_rl::fact::{
+    BOOTSTRAP, COMPONENTS, GREEDY_REWARD, LOGPROBS, SQUARES, TURN_REWARDS, TURN_STATES, VALUES, WINS,
+};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -35,7 +38,7 @@ struct Member {
 #[derive(Deserialize)]
 struct Turn {
     reward: f64,
-    state: u64,
+    state: u32,
     tokens: usize,
 }
 
@@ -60,23 +63,19 @@ enum Values {
 
 impl Member {
     fn rollout(&self) -> Rollout {
-        let step = |turn: &Turn| Step { reward: turn.reward, state: turn.state, tokens: turn.tokens };
-        let token = |at| TokenStatistics {
-            logprob: self.logprob[at],
-            squares: self.squares[at],
-            value: self.value[at],
-        };
-        Rollout {
-            reward: self.reward,
-            tokens: self.tokens,
-            components: self.components.clone(),
-            steps: self.steps.iter().map(step).collect(),
-            greedy_reward: Some(self.greedy_reward),
-            wins: self.wins.clone(),
-            token_statistics: (0..self.tokens).map(token).collect(),
-            bootstrap: self.bootstrap,
-            ..Rollout::default()
-        }
+        let turns: Vec<usize> = self.steps.iter().map(|turn| turn.tokens).collect();
+        let rollout = Rollout::of_reward(self.reward).with_turns(&turns);
+        assert_eq!(rollout.tokens, self.tokens);
+        rollout
+            .with(&COMPONENTS, &*self.components)
+            .with(&TURN_REWARDS, self.steps.iter().map(|turn| turn.reward).collect::<Vec<f64>>())
+            .with(&TURN_STATES, self.steps.iter().map(|turn| f64::from(turn.state)).collect::<Vec<f64>>())
+            .with(&GREEDY_REWARD, [self.greedy_reward])
+            .with(&WINS, &*self.wins)
+            .with(&LOGPROBS, &*self.logprob)
+            .with(&SQUARES, &*self.squares)
+            .with(&VALUES, &*self.value)
+            .with(&BOOTSTRAP, self.bootstrap.into_iter().collect::<Vec<f64>>())
     }
 }
 
@@ -234,13 +233,10 @@ fn leave_one_out_and_decoupled_advantages_are_those_of_trl() {
     let golden: Trl = serde_json::from_str(include_str!("../golden/advantage_trl.json")).unwrap();
     assert_eq!(golden.cases.len(), 10);
     for case in golden.cases {
-        let rollout = |at: usize| Rollout {
-            components: case
-                .components
-                .get(at)
-                .map(|row| row.iter().map(|own| own.unwrap_or(f64::NAN)).collect())
-                .unwrap_or_default(),
-            ..Rollout::of_reward(case.rewards[at])
+        let rollout = |at: usize| {
+            let row = case.components.get(at).into_iter().flatten();
+            let components: Vec<f64> = row.map(|own| own.unwrap_or(f64::NAN)).collect();
+            Rollout::of_reward(case.rewards[at]).with(&COMPONENTS, components)
         };
         let all: Vec<Rollout> = (0..case.rewards.len()).map(rollout).collect();
         let size = case.group_size;

@@ -1,7 +1,10 @@
 //! Batches of streams, by hand or at random.
 
-use burnish_rl::advantage::{
-    Advantage, Estimator, Grpo, Phase, Rollout, Rollouts, Step, TokenStatistics, reward_metrics,
+use burnish_core::{Ending, Episode, Message, Record, Role as CoreRole, Task, TaskId, Verdict};
+use burnish_rl::advantage::{Advantage, Estimator, Grpo, Phase, Rollout, Rollouts, reward_metrics};
+use burnish_rl::fact::{
+    BOOTSTRAP, COMPONENTS, CONTINUED, Fact, GREEDY_REWARD, LOGPROBS, SQUARES, TASK_DRIFT, TURN_REWARDS,
+    TURN_STATES, VALUES, WINS,
 };
 use burnish_rl::{
     Evaluation, LossConfig, Losses, Mark, Objective, PolicyLoss, Streams, TokenLoss, Tokens, Totals,
@@ -280,8 +283,7 @@ pub(crate) fn batches(log_ratio_max: f64) -> impl Strategy<Value = Batch> {
 /// Whole groups of `size` rollouts with all that an estimator may ask for; some unscored, some rewards alike.
 pub(crate) fn rollouts(size: usize) -> impl Strategy<Value = Vec<Rollout>> {
     let reward = || prop_oneof![3 => (0..3).prop_map(|tenths| f64::from(tenths) * 0.5), 3 => -5.0..5.0f64];
-    let step =
-        (reward(), 0..3u64, 1..4usize).prop_map(|(reward, state, tokens)| Step { reward, state, tokens });
+    let step = (reward(), 0..3u32, 1..4usize);
     let rollout = (
         prop::option::weighted(0.85, reward()),
         prop::collection::vec(reward(), 2),
@@ -294,28 +296,38 @@ pub(crate) fn rollouts(size: usize) -> impl Strategy<Value = Vec<Rollout>> {
     );
     let rollout =
         rollout.prop_map(|(reward, components, steps, greedy, wins, statistics, bootstrap, (task, kl))| {
-            let tokens = steps.iter().map(|step| step.tokens).sum();
-            let token_statistics = statistics[..tokens]
-                .iter()
-                .map(|&(logprob, squares, value)| TokenStatistics { logprob, squares, value })
-                .collect();
-            let greedy_reward = Some(greedy);
-            Rollout {
+            let turns: Vec<usize> = steps.iter().map(|(_, _, tokens)| *tokens).collect();
+            let rollout = Rollout {
                 reward,
-                tokens,
-                components,
-                steps,
-                greedy_reward,
-                wins,
-                token_statistics,
-                bootstrap,
                 phase: Phase::Downstream,
                 task: task.to_owned(),
-                kl,
-                continued: statistics.iter().map(|(_, _, value)| *value).collect(),
+                ..Rollout::default().with_turns(&turns)
+            };
+            let known = &statistics[..rollout.tokens];
+            let rollout = rollout
+                .with(&COMPONENTS, components)
+                .with(&TURN_REWARDS, steps.iter().map(|(reward, _, _)| *reward).collect::<Vec<f64>>())
+                .with(&TURN_STATES, steps.iter().map(|(_, state, _)| f64::from(*state)).collect::<Vec<f64>>())
+                .with(&GREEDY_REWARD, [greedy])
+                .with(&WINS, wins)
+                .with(&LOGPROBS, known.iter().map(|(logprob, _, _)| *logprob).collect::<Vec<f64>>())
+                .with(&SQUARES, known.iter().map(|(_, squares, _)| *squares).collect::<Vec<f64>>())
+                .with(&VALUES, known.iter().map(|(_, _, value)| *value).collect::<Vec<f64>>())
+                .with(&CONTINUED, statistics.iter().map(|(_, _, value)| *value).collect::<Vec<f64>>())
+                .with(&TASK_DRIFT, [kl]);
+            match bootstrap {
+                Some(bootstrap) => rollout.with(&BOOTSTRAP, [bootstrap]),
+                None => rollout,
             }
         });
     (1..4usize).prop_flat_map(move |groups| prop::collection::vec(rollout.clone(), groups * size))
+}
+
+/// Changes the numbers of a fact.
+pub(crate) fn change(own: &mut Rollout, fact: &'static Fact, change: impl FnOnce(&mut Vec<f64>)) {
+    let mut numbers = own.facts.of(fact).to_vec();
+    change(&mut numbers);
+    own.facts.set(fact, numbers);
 }
 
 /// The objective of a configuration.
@@ -416,4 +428,29 @@ impl Grouped {
 pub(crate) fn metric(evaluation: &Evaluation, name: &str) -> f64 {
     let found = evaluation.metrics.iter().find(|metric| metric.name == name);
     found.map_or(f64::NAN, |metric| metric.sum / metric.weight)
+}
+
+/// A task of this name.
+pub(crate) fn task(id: &str) -> Task {
+    Task {
+        id: TaskId(id.into()),
+        environment: "none".into(),
+        prompt: Vec::new(),
+        truth: Value::Null,
+        labels: BTreeMap::new(),
+    }
+}
+
+/// An episode of one answer.
+pub(crate) fn answered(answer: &str, success: bool) -> Episode {
+    Episode {
+        task: TaskId("x".into()),
+        rollout: 0,
+        traces: Vec::new(),
+        partners: Vec::new(),
+        verdict: Verdict::scored("right", f64::from(success), success),
+        ending: Ending::Completed,
+        answers: vec![Message::new(CoreRole::Assistant, answer)],
+        record: Record::default(),
+    }
 }

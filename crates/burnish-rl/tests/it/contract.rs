@@ -8,6 +8,7 @@ use burnish_rl::catalogue::{
     self, ADVANTAGES, DISTILLATIONS, GATES, OBJECTIVES, PLANS, PREFERENCES, SELECTORS,
 };
 use burnish_rl::distillation::Teacher;
+use burnish_rl::fact::WINS;
 use burnish_rl::{Family, LossConfig, Objective, PolicyLoss, SettingError};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -248,8 +249,8 @@ proptest! {
         let groups: Vec<_> = (0..all.len() / 4).map(|group| group * 4..group * 4 + 4).collect();
         let permuted: Vec<Rollout> = all.chunks(4).flat_map(|group| order.map(|from| {
             // Who wins against whom moves with the rollouts.
-            let wins = order.iter().map(|at| group[from].wins[*at]).collect();
-            Rollout { wins, ..group[from].clone() }
+            let wins: Vec<f64> = order.iter().map(|at| group[from].facts.of(&WINS)[*at]).collect();
+            group[from].clone().with(&WINS, wins)
         })).collect();
         for entry in ADVANTAGES {
             let estimator = (entry.build)(&Value::Null).unwrap();
@@ -274,7 +275,7 @@ proptest! {
                         continue;
                     }
                     Some(Advantage::Whole(value)) => (vec![*value], 1),
-                    Some(Advantage::Steps(values)) => (values.clone(), rollout.steps.len()),
+                    Some(Advantage::Steps(values)) => (values.clone(), rollout.turns.len()),
                     Some(Advantage::Tokens(values)) => (values.clone(), rollout.tokens),
                 };
                 prop_assert!(rollout.reward.is_some(), "{}", entry.card.id);

@@ -3,6 +3,7 @@
 use crate::common::{is_near, of_whole};
 use burnish_rl::advantage::{Advantage, Estimator, Phase, Rollout, Rollouts};
 use burnish_rl::catalogue::{self, ADVANTAGES};
+use burnish_rl::fact::{COMPONENTS, CONTINUED, TASK_DRIFT};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -63,12 +64,14 @@ impl Step {
         let mut step = Step { all: Vec::new(), groups: Vec::new() };
         for members in groups {
             let start = step.all.len();
-            step.all.extend(members.iter().map(|member| Rollout {
-                components: member.components.iter().map(|own| own.unwrap_or(f64::NAN)).collect(),
-                phase: if member.upstream { Phase::Upstream } else { Phase::Downstream },
-                task: member.task.clone(),
-                kl: member.kl,
-                ..Rollout::of_reward(member.reward)
+            step.all.extend(members.iter().map(|member| {
+                Rollout {
+                    phase: if member.upstream { Phase::Upstream } else { Phase::Downstream },
+                    task: member.task.clone(),
+                    ..Rollout::of_reward(member.reward)
+                        .with(&COMPONENTS, numbers(&member.components))
+                        .with(&TASK_DRIFT, [member.kl])
+                }
             }));
             step.groups.push(start..step.all.len());
         }
@@ -78,6 +81,10 @@ impl Step {
     fn rollouts(&self) -> Rollouts<'_> {
         Rollouts { all: &self.all, groups: &self.groups }
     }
+}
+
+fn numbers(given: &[Option<f64>]) -> Vec<f64> {
+    given.iter().map(|own| own.unwrap_or(f64::NAN)).collect()
 }
 
 #[expect(clippy::unwrap_used, reason = "the file is part of the test")]
@@ -127,8 +134,7 @@ fn dense_credit_is_that_of_numpy_token_by_token() {
             let start = step.all.len();
             step.all.extend(members.iter().map(|member| Rollout {
                 tokens: member.tokens,
-                continued: member.continued.iter().map(|own| own.unwrap_or(f64::NAN)).collect(),
-                ..Rollout::of_reward(member.reward)
+                ..Rollout::of_reward(member.reward).with(&CONTINUED, numbers(&member.continued))
             }));
             step.groups.push(start..step.all.len());
         }

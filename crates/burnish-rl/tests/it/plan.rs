@@ -1,7 +1,9 @@
 //! Plans of rollouts: the decay and the switch of LANG, the draft of SKPO.
 
+use crate::common::task;
+use burnish_core::Task;
 use burnish_rl::catalogue::PLANS;
-use burnish_rl::plan::{About, Decay, Outcome, PlanConfig, RolloutPlan};
+use burnish_rl::plan::{Beginning, Decay, Outcome, PlanConfig, Played, Request, Role, RolloutPlan, Start};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -16,7 +18,14 @@ fn language(group: &str) -> BTreeMap<String, String> {
 }
 
 fn hint(plan: &dyn RolloutPlan, group: &str, progress: f64) -> f64 {
-    plan.hint(&About { labels: &language(group), progress })
+    let task = Task { labels: language(group), ..task("x") };
+    let requests = plan.wave(&Played { task: &task, rollouts: 4, progress, seed: 1, episodes: &[] }, 0);
+    assert_eq!(requests.len(), 1, "one wave");
+    match requests[0].prefix[..] {
+        [] => 0.0,
+        [Beginning::Hint(share)] => share,
+        _ => panic!("{requests:?}"),
+    }
 }
 
 /// One step of each group: how many of how many tasks had a rollout with a positive advantage.
@@ -88,10 +97,20 @@ fn a_plan_goes_on_from_its_state() {
 
 #[test]
 fn skpo_has_a_draft_unless_it_has_no_tokens_and_a_template_must_show_both() {
-    let draft = plan("skpo", json!({ "draft_tokens": 5 })).draft().unwrap();
-    assert!(draft.tokens == 5 && draft.template.unwrap().matches("{prompt}").count() == 2);
-    assert_eq!(plan("skpo", json!({ "draft_tokens": 0 })).draft(), None);
-    assert_eq!(plan("skpo", json!({ "skip": false })).draft().unwrap().template, None);
+    let task = task("x");
+    let waves = |config: Value| -> Vec<Vec<Request>> {
+        let plan = plan("skpo", config);
+        let played = Played { task: &task, rollouts: 4, progress: 0.0, seed: 1, episodes: &[] };
+        (0..4).map(|wave| plan.wave(&played, wave)).take_while(|requests| !requests.is_empty()).collect()
+    };
+    let found = waves(json!({ "draft_tokens": 5 }));
+    let [[draft], [answers]] = [&found[0][..], &found[1][..]] else { panic!("{found:?}") };
+    assert_eq!((draft.role, draft.count, draft.tokens_max), (Role::Draft, 1, Some(5)));
+    let Start::Shown { of: 0, template } = &answers.start else { panic!("{answers:?}") };
+    assert!((answers.count, answers.tokens_max) == (4, None) && template.matches("{prompt}").count() == 2);
+    assert_eq!(waves(json!({ "draft_tokens": 0 })), [[Request::rollouts(4)]]);
+    let without = Request { prefix: vec![Beginning::Answer(0)], ..Request::rollouts(4) };
+    assert_eq!(waves(json!({ "skip": false }))[1], [without]);
     let wrong = PlanConfig { plan: "skpo".into(), config: json!({ "template": "{prompt}" }) };
     assert_eq!(wrong.complete().unwrap_err().key, "config.template");
     assert_eq!(PlanConfig { plan: "none".into(), config: Value::Null }.complete().unwrap_err().key, "plan");

@@ -4,13 +4,14 @@ use crate::common::{is_near, of_whole, rollouts};
 use burnish_rl::advantage::{
     Advantage, Estimator, Gdpo, Grpo, Magnitude, Rdpo, Rollout, Rollouts, Scale, Whiten,
 };
+use burnish_rl::fact::COMPONENTS;
 use proptest::prelude::*;
 use std::ops::Range;
 
 const GROUP_SIZE: usize = 4;
 
 fn member(components: &[f64]) -> Rollout {
-    Rollout { components: components.to_vec(), ..Rollout::of_reward(Some(components.iter().sum())) }
+    Rollout::of_reward(Some(components.iter().sum())).with(&COMPONENTS, components)
 }
 
 fn members(rows: &[Vec<f64>]) -> Vec<Rollout> {
@@ -45,7 +46,7 @@ fn exact() -> Rdpo {
 
 /// Of each component by itself: the weights of the others are 0.
 fn apart(rdpo: &Rdpo, all: &[Rollout]) -> Vec<Vec<f64>> {
-    let count = all.first().map_or(0, |own| own.components.len());
+    let count = all.first().map_or(0, |own| own.facts.of(&COMPONENTS).len());
     let alone = |at: usize| {
         let weights = (0..count).map(|other| f64::from(u8::from(other == at))).collect();
         values(&Rdpo { weights, ..rdpo.clone() }, all)

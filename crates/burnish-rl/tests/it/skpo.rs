@@ -1,9 +1,10 @@
 //! `skpo`: beginnings and what follows from them.
 
-use crate::common::{is_near, of_whole, rollouts};
+use crate::common::{change, is_near, of_whole, rollouts};
 use burnish_core::rng::Stream;
 use burnish_rl::advantage::{Advantage, Estimator, Grpo, Normalisation, Phase, Rollout, Rollouts, Skpo};
 use burnish_rl::catalogue::ADVANTAGES;
+use burnish_rl::fact::{TASK_DRIFT, WINS};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::ops::Range;
@@ -55,7 +56,7 @@ fn without(values: Vec<Option<Advantage>>, all: &[Rollout]) -> Vec<Option<Advant
 fn begun(all: &[Rollout], reward: Option<f64>) -> Vec<Rollout> {
     let begin = |group: &[Rollout]| {
         let mut group = group.to_vec();
-        group.iter_mut().for_each(|own| own.wins.insert(0, 1.0));
+        group.iter_mut().for_each(|own| change(own, &WINS, |wins| wins.insert(0, 1.0)));
         let upstream = Rollout { phase: Phase::Upstream, reward, ..group[0].clone() };
         group.insert(0, upstream);
         group
@@ -167,7 +168,7 @@ fn the_mean_of_answers_estimates_the_value_with_the_variance_of_a_share() {
 #[test]
 fn the_tracker_is_a_running_mean_that_forgets_as_the_policy_moves() {
     let moved = |kl: f64, rewards: &[f64]| -> Vec<Rollout> {
-        rewards.iter().map(|reward| Rollout { kl, ..answer("a", *reward) }).collect()
+        rewards.iter().map(|reward| answer("a", *reward).with(&TASK_DRIFT, [kl])).collect()
     };
     let after = |kls: [f64; 2]| {
         let mut skpo = Skpo::default();
