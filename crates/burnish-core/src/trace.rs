@@ -9,6 +9,8 @@
 //! the *sampled* one, of the distribution that the token was drawn from. Masks are read from provenance only, so a
 //! hint, a tool's output or privileged text can't reach a loss.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 /// Who produced a token.
@@ -261,6 +263,8 @@ pub struct Branch {
     pub policy_versions: Vec<u64>,
     /// Temperature of sampling; 1 where it was not sampled.
     pub temperatures: Vec<f32>,
+    /// Which tokens each turn sampled, in order; turns that are part of an earlier branch are left out.
+    pub turns: Vec<Range<usize>>,
     /// Was any answer on this branch cut off?
     pub is_truncated: bool,
 }
@@ -279,6 +283,7 @@ impl Branch {
                 self.sampled_logprobs.extend_from_slice(drawn);
                 self.policy_versions.resize(end, sampled.policy_version);
                 self.temperatures.resize(end, sampled.temperature);
+                self.turns.extend((!is_taken).then_some(end - n..end));
                 self.is_truncated |= n > 0 && sampled.stop.is_truncated();
             }
             None => {

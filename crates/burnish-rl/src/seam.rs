@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::correction::BehaviorSource;
 use crate::distillation::{HeadLoss, HeadTarget};
-use crate::fact::{Need, REFERENCE, TEACHER, TEACHER_HEAD};
+use crate::fact::{Need, REFERENCE, TEACHER};
 
 /// Per-token streams of some whole sequences. All slices have one entry a *scored position*: a token whose
 /// log-probability was computed. A sequence is never split.
@@ -117,9 +117,9 @@ pub struct Needs {
 impl Needs {
     /// The facts among them, which somebody has to supply.
     pub fn facts(&self) -> Vec<Need> {
-        let asked =
-            [(self.reference, &REFERENCE), (self.teacher, &TEACHER), (self.head.is_some(), &TEACHER_HEAD)];
-        asked.into_iter().filter(|(is_asked, _)| *is_asked).map(|(_, fact)| Need::of(fact)).collect()
+        let streams = [(self.reference, &REFERENCE), (self.teacher, &TEACHER)];
+        let streams = streams.into_iter().filter(|(is_asked, _)| *is_asked).map(|(_, fact)| Need::of(fact));
+        streams.chain(self.head.map(HeadTarget::need)).collect()
     }
 }
 

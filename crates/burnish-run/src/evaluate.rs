@@ -1,20 +1,22 @@
 //! Evaluation: episodes on held-out tasks, summed up with an interval.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Policy};
-use burnish_env::rollout::{self, Overlong, Plan, SeedPlace, Spawn};
+use burnish_env::rollout::Overlong;
 use burnish_eval::Summary;
+use burnish_rl::advantage::Phase;
+use burnish_rl::plan::{CycleCheck, Plain, RolloutPlan};
 
 use crate::RunError;
 use crate::eval_set::EvalSet;
-use crate::grpo::{cycle, drafts_of_evaluation};
+use crate::online::plan_of;
+use crate::online::scene::{PlayedTask, Scene};
 use crate::policy::LoadedPolicy;
 use crate::recipe::Recipe;
-
-/// Stage number in addresses of random numbers: evaluation never shares numbers with training.
-const EVALUATION_STAGE: u64 = 1 << 32;
+use crate::seeds::Draws;
 
 /// What an evaluation found.
 pub struct Evaluation {
@@ -55,26 +57,39 @@ pub(crate) fn play(
     set: &EvalSet,
     tasks: Range<usize>,
 ) -> Result<Vec<Episode>, RunError> {
-    let seeds = SeedPlace {
-        run: recipe.eval.seed,
-        stage: EVALUATION_STAGE,
-        step: set.place(),
-        task_offset: tasks.start as u64,
+    let scene = Scene {
+        generator: &*set.generator,
+        partners: set.partners.as_deref(),
+        turns_max: recipe.rollout.turns_max,
+        // A held-out task that does not fit counts as a failure; it does not end a long run.
+        overlong: Overlong::Drop,
+        sampling: set.sampling.clone(),
+        rollouts: set.rollouts,
+        // Evaluation never reads a hint.
+        tokenizer: None,
+        seeds: Draws::Evaluation.place(recipe.eval.seed, set.place(), tasks.start as u64),
+        progress: 0.0,
     };
-    let mut spawns = Spawn::of_tasks(&set.tasks[tasks], set.rollouts, &set.sampling, seeds);
-    // A held-out task that does not fit counts as a failure; it does not end a long run.
-    let turns_max = recipe.rollout.turns_max;
-    let (generator, partners) = (&*set.generator, set.partners.as_deref());
-    let plan = Plan { generator, partners, spawns: &[], turns_max, overlong: Overlong::Drop };
-    let drafts = drafts_of_evaluation(recipe, &plan, &mut spawns, policy)?;
-    let plan = Plan { spawns: &spawns, ..plan };
-    let mut episodes = rollout::play(policy, &plan)?;
-    // What a draft took belongs to the first answer that reads it.
-    for (episode, draft) in episodes.chunks_mut(set.rollouts).zip(drafts) {
-        episode[0].traces.extend(draft.traces);
-    }
+    let tasks = &set.tasks[tasks];
+    let plan: Box<dyn RolloutPlan> = if recipe.eval.draft { plan_of(recipe)? } else { Box::new(Plain) };
+    let mut played = scene.play(policy, &*plan, tasks)?;
     if recipe.eval.cycle && set.can_be_turned() {
-        episodes = cycle::mark(policy, &plan, episodes)?;
+        scene.go_on(policy, &CycleCheck, tasks, &mut played, 1)?;
     }
-    Ok(episodes)
+    Ok(played.into_iter().flat_map(answers).collect())
+}
+
+/// The answers to a task. What a draft took belongs to the first of those that read it.
+fn answers(played: PlayedTask) -> Vec<Episode> {
+    let members = played.episodes.into_iter().filter(|spawned| spawned.role.is_member());
+    let (mut answers, mut drafts): (Vec<Episode>, Vec<Episode>) = (Vec::new(), Vec::new());
+    for spawned in members {
+        let phase = spawned.role.phase();
+        let episode = Arc::unwrap_or_clone(spawned.episode);
+        if phase == Phase::Upstream { drafts.push(episode) } else { answers.push(episode) }
+    }
+    if let Some(first) = answers.first_mut() {
+        first.traces.extend(drafts.into_iter().flat_map(|draft| draft.traces));
+    }
+    answers
 }

@@ -82,7 +82,10 @@ impl PreferenceStage {
             samples.extend(row.into_iter().map(|sample| Sample { group, ..sample }));
         }
         if let Some(reference) = &self.reference {
-            reference.score(&policy.model, &mut samples, recipe.train.micro_batch_tokens)?;
+            let logprobs = reference.logprobs(&policy.model, &samples, recipe.train.micro_batch_tokens)?;
+            for (sample, logprobs) in samples.iter_mut().zip(logprobs) {
+                sample.reference = Some(logprobs);
+            }
         }
         let batch: Vec<&Sample> = samples.iter().collect();
         let totals = totals(&batch, &batch, 1, policy.model.context_tokens_max(), 0);

@@ -1,5 +1,6 @@
 //! The policy before training, and how far training has led away from it.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use burnish_model::{Chat, Model};
@@ -42,24 +43,20 @@ impl Reference {
         Ok(Some(Reference::Copy(policy.model)))
     }
 
-    /// Gives every sample its log-probs under the reference.
+    /// The log-probs of samples under the reference, one entry per token.
     ///
     /// # Errors
     /// If a sample does not fit the model.
-    pub(crate) fn score(
+    pub(crate) fn logprobs<S: Borrow<Sample>>(
         &self,
         policy: &Model,
-        samples: &mut [Sample],
+        samples: &[S],
         tokens_max: usize,
-    ) -> Result<(), RunError> {
-        let logprobs = match self {
+    ) -> Result<Vec<Vec<f32>>, RunError> {
+        Ok(match self {
             Reference::Copy(model) => score(model, samples, tokens_max)?,
             Reference::WithoutAdapter => score_base(policy, samples, tokens_max)?,
-        };
-        for (sample, logprobs) in samples.iter_mut().zip(logprobs) {
-            sample.reference = Some(logprobs);
-        }
-        Ok(())
+        })
     }
 }
 

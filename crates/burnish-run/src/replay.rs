@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use burnish_core::{Episode, Sampling};
+use burnish_core::{Episode, Sampling, Task};
 use burnish_env::rollout::{self, Overlong, Plan, SeedPlace, Spawn};
+use burnish_rl::plan::{Played, Request, Role, RolloutPlan};
 
 use crate::RunError;
-use crate::grpo::OVERLONG;
 use crate::inspect::{environment_of, recorded_step};
 use crate::journal::{EpisodeKind, Journal, StoredEpisode};
+use crate::online::{OVERLONG, plan_of};
 use crate::recipe::Recipe;
 use crate::stored;
 
@@ -38,22 +39,24 @@ pub fn replay(dir: &Path, step: Option<u64>, kind: &EpisodeKind) -> Result<Repla
     let turns_max = recipe.rollout.turns_max;
     let overlong = if *kind == EpisodeKind::Train { recipe.rollout.overlong } else { Overlong::Drop };
     let plan = Plan { generator: &*generator, partners: None, spawns: &[], turns_max, overlong };
+    let own = plan_of(&recipe)?;
+    let judges = own.judges() || recipe.eval.cycle;
     let mut replayed = Replayed { step, episodes: 0, without_record: 0 };
     for StoredEpisode { task, episode, .. } in journal.episodes(step, kind.clone())? {
+        let drafts = (*kind == EpisodeKind::Train).then(|| draft_of(&*own, &task, &recipe)).flatten();
         if episode.record.contacts.is_empty() {
             replayed.without_record += 1;
             continue;
         }
-        let is_draft = *kind == EpisodeKind::Train
-            && episode.rollout >= recipe.rollout.group_size
-            && has_drafts(&recipe)?;
-        let sampling = sampling_of(&recipe, kind, is_draft)?;
+        let draft = drafts.as_ref().filter(|_| episode.rollout >= recipe.rollout.group_size);
+        let sampling = sampling_of(&recipe, kind, draft);
         let seeds = SeedPlace { run: recipe.run.seed, stage: 0, step, task_offset: 0 };
         let tasks = [task];
         let spawn = Spawn::of_tasks(&tasks, 1, &sampling, seeds).remove(0);
+        let is_draft = draft.is_some();
         let plan = if is_draft { Plan { turns_max: 1, ..plan } } else { plan };
         let again = rollout::replay(&plan, &spawn, &episode)?;
-        if let Some(what) = difference(&recipe, &again, &episode, is_draft) {
+        if let Some(what) = difference(&again, &episode, is_draft || judges) {
             return Err(RunError::Refused(format!(
                 "{}: step {step}, {kind} episode {} of task {}: played again on its record, it has another {what}: its \
                  environment is not what it was",
@@ -67,13 +70,8 @@ pub fn replay(dir: &Path, step: Option<u64>, kind: &EpisodeKind) -> Result<Repla
     Ok(replayed)
 }
 
-fn has_drafts(recipe: &Recipe) -> Result<bool, RunError> {
-    let plan = recipe.plan.as_ref().map(|config| config.build()).transpose()?;
-    Ok(plan.is_some_and(|plan| plan.draft().is_some()))
-}
-
-/// How the tokens of an episode were chosen.
-fn sampling_of(recipe: &Recipe, kind: &EpisodeKind, is_draft: bool) -> Result<Sampling, RunError> {
+/// How the tokens of an episode were chosen; `draft` is how it was requested, where it is one.
+fn sampling_of(recipe: &Recipe, kind: &EpisodeKind, draft: Option<&Request>) -> Sampling {
     let sampling = match kind {
         EpisodeKind::Train => recipe.rollout.sampling(),
         EpisodeKind::Eval => recipe.evaluation().sampling,
@@ -82,14 +80,12 @@ fn sampling_of(recipe: &Recipe, kind: &EpisodeKind, is_draft: bool) -> Result<Sa
             further.unwrap_or_else(|| recipe.evaluation()).sampling
         }
     };
-    let plan = recipe.plan.as_ref().filter(|_| is_draft).map(|config| config.build()).transpose()?;
-    let draft = plan.and_then(|plan| plan.draft());
-    let tokens_max = draft.map_or(sampling.tokens_max, |draft| draft.tokens.min(sampling.tokens_max));
-    Ok(Sampling { tokens_max, ..sampling })
+    let tokens_max = draft.and_then(|draft| draft.tokens_max).unwrap_or(usize::MAX);
+    Sampling { tokens_max: tokens_max.min(sampling.tokens_max), ..sampling }
 }
 
-/// What of an episode is otherwise than it was.
-fn difference(recipe: &Recipe, again: &Episode, was: &Episode, is_draft: bool) -> Option<&'static str> {
+/// What of an episode is otherwise than it was. `is_judged_elsewhere` where its verdict is not its environment's.
+fn difference(again: &Episode, was: &Episode, is_judged_elsewhere: bool) -> Option<&'static str> {
     // A held-out episode has its draft's trace beside its own.
     let is_same_trace = was.traces.starts_with(&again.traces);
     if !is_same_trace || again.partners != was.partners {
@@ -105,9 +101,14 @@ fn difference(recipe: &Recipe, again: &Episode, was: &Episode, is_draft: bool) -
         return Some("record");
     }
     // What the run itself adds to verdicts, or puts in their place, is not the environment's.
-    let is_cycle =
-        recipe.plan.as_ref().is_some_and(|plan| plan.build().is_ok_and(|plan| plan.cycle().is_some()));
     let mut verdict = was.verdict.clone();
     verdict.rewards.remove(OVERLONG);
-    (!is_draft && !is_cycle && !recipe.eval.cycle && verdict != again.verdict).then_some("verdict")
+    (!is_judged_elsewhere && verdict != again.verdict).then_some("verdict")
+}
+
+/// How a plan requests the draft of a task, where it has drafts.
+fn draft_of(plan: &dyn RolloutPlan, task: &Task, recipe: &Recipe) -> Option<Request> {
+    let rollouts = recipe.rollout.group_size;
+    let first = plan.wave(&Played { task, rollouts, progress: 0.0, seed: 0, episodes: &[] }, 0);
+    first.into_iter().find(|request| request.role == Role::Draft)
 }

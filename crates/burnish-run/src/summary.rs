@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use burnish_core::{Episode, Task};
+use burnish_core::Episode;
 use burnish_eval::{Measure, Summary, is_success};
 use burnish_rl::gate::Ruling;
 use burnish_train::{Drift, Update};
@@ -12,16 +12,17 @@ use crate::metrics::Values;
 
 /// What the episodes of a step say: rewards, success, flags, lengths. Unscored episodes are only counted.
 pub(crate) fn episode_metrics(
-    tasks: &[Task],
-    episodes: &[Episode],
+    tasks: usize,
+    episodes: &[&Episode],
     weights: &BTreeMap<String, f64>,
 ) -> Values {
     let mut metrics = Values::new();
-    let scored: Vec<&Episode> = episodes.iter().filter(|episode| episode.verdict.is_scored()).collect();
+    let scored: Vec<&Episode> =
+        episodes.iter().copied().filter(|episode| episode.verdict.is_scored()).collect();
     let mut put = |name: &str, value: f64| {
         metrics.insert(name.to_owned(), value);
     };
-    put("tasks", tasks.len() as f64);
+    put("tasks", tasks as f64);
     put("episodes", episodes.len() as f64);
     put("episodes/unscored", (episodes.len() - scored.len()) as f64);
 

@@ -7,9 +7,11 @@ use burnish_core::rng::{Address, Purpose, Stream};
 use burnish_core::{Task, TaskId};
 use burnish_env::rollout::Partners;
 use burnish_env::{EnvError, Generator};
+use burnish_rl::fact::COUNTERPART;
 
 use crate::RunError;
 use crate::eval_set::EvalSet;
+use crate::online::plan_of;
 use crate::partners;
 use crate::recipe::{EvalPlan, Recipe};
 use crate::split::Split;
@@ -219,8 +221,7 @@ fn refuse_others_of_the_same_name(
 
 /// Does the recipe's plan train on tasks turned round?
 fn plays_both_directions(recipe: &Recipe) -> Result<bool, RunError> {
-    let plan = recipe.plan.as_ref().map(|plan| plan.build()).transpose()?;
-    Ok(plan.and_then(|plan| plan.cycle()).is_some())
+    Ok(plan_of(recipe)?.needs().iter().any(|need| *need.fact == COUNTERPART))
 }
 
 /// The task turned round, with its right answer stated.

@@ -9,6 +9,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use burnish_core::Episode;
 use burnish_data::overlap::OverlapReport;
 use burnish_eval::{Change, Summary};
+use burnish_rl::advantage::Phase;
 use burnish_tensor::Device;
 use burnish_train::checkpoint::{Checkpoint, Checkpoints};
 use burnish_train::schedule::{Schedule, Warmup};
@@ -18,9 +19,9 @@ use crate::RunError;
 use crate::corpus::Corpus;
 use crate::decontaminate;
 use crate::evaluate::{Evaluation, bootstrap_seed, evaluate};
-use crate::grpo::GrpoStage;
 use crate::journal::{EpisodeKind, EpisodeRow, Journal};
 use crate::metrics::{self, MetricsLog, Row, Values};
+use crate::online::{OnlineStage, PlayedMember};
 use crate::policy::{LoadedPolicy, named_template};
 use crate::preference::PreferenceStage;
 use crate::recipe::{Method, Recipe};
@@ -101,7 +102,7 @@ pub struct Run {
 
 /// What a step does.
 enum Stage {
-    Grpo(Box<GrpoStage>),
+    Online(Box<OnlineStage>),
     Sft(SftStage),
     Preference(PreferenceStage),
 }
@@ -188,14 +189,15 @@ impl Run {
         let step = self.step;
         let lr = |updates| self.schedule.lr(updates);
         let Metrics { step: values, updates } = match &mut self.stage {
-            Stage::Grpo(stage) => {
+            Stage::Online(stage) => {
                 let done =
                     stage.step(&self.recipe, &self.tasks, &mut self.policy, &mut self.trainer, &lr, step)?;
-                let rows = self.rows(&done.episodes, |at| (done.task_indices[at], done.advantages[at]));
-                let drafts = self.rows(&done.drafts, |at| (at, done.advantages[done.episodes.len() + at]));
-                let rows: Vec<EpisodeRow<'_>> = rows.into_iter().chain(drafts).collect();
+                let row = |own: &PlayedMember| (own.task, own.advantage);
+                let rows = self.rows(done.played.iter().map(|own| (&*own.episode, row(own))));
                 self.journal.record_step(step + 1, EpisodeKind::Train, &done.tasks, &rows)?;
-                if let Some(note) = self.unscored.see(step + 1, &done.episodes) {
+                let judged = done.played.iter().filter(|own| own.phase == Phase::Downstream);
+                let judged: Vec<&Episode> = judged.map(|own| &*own.episode).collect();
+                if let Some(note) = self.unscored.see(step + 1, &judged) {
                     watch.event(Event::Note(note));
                 }
                 if let Some(note) = done.note {
@@ -218,15 +220,16 @@ impl Run {
     /// Rows of the journal for episodes, each with the index of its task and its advantage.
     fn rows<'a>(
         &self,
-        episodes: &'a [Episode],
-        place: impl Fn(usize) -> (usize, Option<f64>),
+        episodes: impl Iterator<Item = (&'a Episode, (usize, Option<f64>))>,
     ) -> Vec<EpisodeRow<'a>> {
         let weights = &self.recipe.reward.weights;
-        let row = |(at, episode): (usize, &'a Episode)| {
-            let (task_index, advantage) = place(at);
-            EpisodeRow { task_index, episode, reward: episode.verdict.total(weights), advantage }
+        let row = |(episode, (task_index, advantage)): (&'a Episode, (usize, Option<f64>))| EpisodeRow {
+            task_index,
+            episode,
+            reward: episode.verdict.total(weights),
+            advantage,
         };
-        episodes.iter().enumerate().map(row).collect()
+        episodes.map(row).collect()
     }
 
     fn evaluate(&mut self, watch: &mut dyn Watch) -> Result<(), RunError> {
@@ -237,7 +240,8 @@ impl Run {
             }
             let Evaluation { episodes, summary } =
                 evaluate(&self.recipe, &self.policy, self.trainer.updates(), set)?;
-            let rows = self.rows(&episodes, |at| (at / set.rollouts, None));
+            let places = (0..).map(|at| (at / set.rollouts, None));
+            let rows = self.rows(episodes.iter().zip(places));
             self.journal.record_step(self.step, set.kind(), &set.tasks, &rows)?;
             watch.event(Event::Evaluated { step: self.step, name: set.name.as_deref(), summary: &summary });
             let values = summary_metrics(&summary, set);
@@ -263,12 +267,12 @@ impl Run {
         let mut write_more = |dir: &Path| {
             chat.save(dir)?;
             match learned {
-                Stage::Grpo(stage) => stage.save(dir, step),
+                Stage::Online(stage) => stage.save(dir, step),
                 Stage::Sft(_) | Stage::Preference(_) => Ok(()),
             }
         };
         let stage = match &self.stage {
-            Stage::Grpo(stage) => stage.state(),
+            Stage::Online(stage) => stage.state(),
             Stage::Sft(_) | Stage::Preference(_) => serde_json::Value::Null,
         };
         let mut state = serde_json::json!({ "tokens": self.tokens, "stage": stage, "started": self.started });
@@ -419,14 +423,8 @@ impl Parts {
         let stage = if is_grpo {
             let config = recipe.trainer_config();
             let (schedule, state) = (schedule(recipe), &state["stage"]);
-            Stage::Grpo(Box::new(GrpoStage::new(
-                recipe,
-                &policy,
-                schedule,
-                config,
-                checkpoint.as_ref(),
-                state,
-            )?))
+            let stage = OnlineStage::new(recipe, &policy, schedule, &config, checkpoint.as_ref(), state)?;
+            Stage::Online(Box::new(stage))
         } else if recipe.train.method == Method::Preference {
             let context = policy.model.context_tokens_max();
             let (stage, overlong) = PreferenceStage::new(recipe, corpus, &policy.chat, context)?;

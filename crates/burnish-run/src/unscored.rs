@@ -35,7 +35,7 @@ impl Unscored {
     }
 
     /// Takes note of the episodes of step number `step`, counted from 1. Returns what a person should be told.
-    pub(crate) fn see(&mut self, step: u64, episodes: &[Episode]) -> Option<String> {
+    pub(crate) fn see(&mut self, step: u64, episodes: &[&Episode]) -> Option<String> {
         let reasons: Vec<&String> = episodes
             .iter()
             .filter_map(|episode| match &episode.verdict.validity {

@@ -7,8 +7,8 @@ use super::answer;
 use super::config::Component;
 use super::language;
 use super::problem::carry_out;
-use burnish_core::RECOVERED;
 use crate::lang::Asked;
+use burnish_core::RECOVERED;
 
 /// What is true of an answer.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,5 +1,9 @@
 //! The seam of losses on whole next-token distributions.
 
+use serde_json::Value;
+
+use crate::fact::{Need, TEACHER_HEAD};
+
 /// What is known of the teacher's distribution at one position.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Teacher<'a> {
@@ -52,4 +56,20 @@ pub enum HeadTarget {
     Top(usize),
     /// All of it: the teacher's last hidden states, which its own head turns into logits beside the student's.
     Whole,
+}
+
+impl HeadTarget {
+    /// The need of an objective that is compared with it.
+    pub fn need(self) -> Need {
+        let top = match self {
+            HeadTarget::Top(top) => top.into(),
+            HeadTarget::Whole => Value::Null,
+        };
+        Need { fact: &TEACHER_HEAD, settings: top }
+    }
+
+    /// What such a need is for.
+    pub fn of(need: &Need) -> Self {
+        need.settings.as_u64().map_or(HeadTarget::Whole, |top| HeadTarget::Top(top as usize))
+    }
 }

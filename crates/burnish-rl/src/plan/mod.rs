@@ -183,6 +183,12 @@ impl Request {
     }
 }
 
+/// Each task a number of times: what is done without a plan.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Plain;
+
+impl RolloutPlan for Plain {}
+
 /// What came of the group of a task that was trained on.
 #[derive(Debug, Clone, Copy)]
 pub struct Outcome<'a> {

@@ -8,7 +8,7 @@ use burnish_core::{Ending, Episode, Policy, Validity};
 use burnish_data::Columns;
 use burnish_engine::Limits;
 use burnish_env::lang::spoken;
-use burnish_env::rollout::{self, Overlong, Plan, SeedPlace, Spawn};
+use burnish_env::rollout::{self, Overlong, Plan, Spawn};
 use burnish_tensor::{Device, Precision};
 use burnish_verify::language::{Language, SHARE};
 
@@ -25,10 +25,8 @@ use crate::policy::LoadedPolicy;
 use crate::recipe::ComputeType;
 use crate::recipe::bounds::{BATCH_MAX, ROLLOUTS_MAX, THREADS_MAX, TOKENS_MAX};
 use crate::records::Records;
+use crate::seeds::Draws;
 use crate::watch::{Event, Stop, Watch};
-
-/// Stage number in addresses of random numbers: benchmarks never share numbers with a run's training or evaluation.
-const BENCHMARK_STAGE: u64 = (1 << 32) + 1;
 
 /// What to evaluate, and how.
 #[derive(Debug, Clone)]
@@ -242,12 +240,7 @@ fn play(
     settings: &Settings,
 ) -> Result<Vec<Record>, RunError> {
     let tasks = &items.tasks[rows.clone()];
-    let seeds = SeedPlace {
-        run: settings.seed,
-        stage: BENCHMARK_STAGE,
-        step: items.part as u64,
-        task_offset: rows.start as u64,
-    };
+    let seeds = Draws::Benchmark.place(settings.seed, items.part as u64, rows.start as u64);
     let spawns = Spawn::of_tasks(tasks, settings.samples, &settings.sampling, seeds);
     // A policy that can't read a prompt has not answered it: that counts, and does not end the evaluation.
     let overlong = Overlong::Drop;

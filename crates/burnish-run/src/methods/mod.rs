@@ -9,10 +9,10 @@ mod systems;
 mod systems_page;
 
 use burnish_core::names;
-use burnish_rl::advantage::AdvantageNeeds;
 use burnish_rl::catalogue::{
     ADVANTAGES, DISTILLATIONS, Entry, GATES, OBJECTIVES, PLANS, PREFERENCES, SELECTORS, cards,
 };
+use burnish_rl::fact::Need;
 use burnish_rl::{Card, Family, Needs};
 use serde::Serialize;
 use serde_json::Value;
@@ -44,7 +44,7 @@ pub struct Method {
 pub fn all() -> Vec<Method> {
     let advantages = ADVANTAGES.iter().map(|entry| {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
-        method(entry, advantage_needs(needs), "advantage.estimator")
+        method(entry, facts(&needs), "advantage.estimator")
     });
     let objectives = OBJECTIVES.iter().map(|entry| {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
@@ -59,7 +59,10 @@ pub fn all() -> Vec<Method> {
         method(entry, objective_needs(needs), "loss.objective")
     });
     let selectors = SELECTORS.iter().map(|entry| method(entry, Vec::new(), "selection.selector"));
-    let plans = PLANS.iter().map(|entry| method(entry, Vec::new(), "plan.plan"));
+    let plans = PLANS.iter().map(|entry| {
+        let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
+        method(entry, facts(&needs), "plan.plan")
+    });
     let gates = GATES.iter().map(|entry| method(entry, Vec::new(), "gate.gate"));
     let losses = objectives.chain(preferences).chain(distillations);
     advantages.chain(losses).chain(selectors).chain(plans).chain(gates).collect()
@@ -75,17 +78,8 @@ fn method<T: ?Sized>(entry: &Entry<T>, needs: Vec<&'static str>, key: &str) -> M
     }
 }
 
-fn advantage_needs(needs: AdvantageNeeds) -> Vec<&'static str> {
-    named(&[
-        (needs.components, "the components of rewards"),
-        (needs.steps, "turns"),
-        (needs.greedy_reward, "the reward of a greedy answer to each task"),
-        (needs.wins, "a judge of pairs"),
-        (needs.token_statistics, "the squared probabilities of each token's distribution"),
-        (needs.values, "a critic"),
-        (needs.tasks, "the task's name, and how far the policy has moved on it"),
-        (needs.continuations.is_some(), "answers that go on from within each answer"),
-    ])
+fn facts(needs: &[Need]) -> Vec<&'static str> {
+    needs.iter().map(|need| need.fact.about).collect()
 }
 
 fn objective_needs(needs: Needs) -> Vec<&'static str> {

@@ -7,14 +7,16 @@ use burnish_env::EnvError;
 use burnish_model::ModelConfig;
 use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::catalogue::PREFERENCES;
-use burnish_rl::plan::{Cycle, PlanConfig};
+use burnish_rl::fact::Need;
+use burnish_rl::plan::{PlanConfig, RolloutPlan};
 use burnish_rl::presets;
 use burnish_rl::rules::{self, RULES};
 use burnish_rl::{LossConfig, SettingError};
 use burnish_tensor::Device;
 use serde_json::Value;
 
-use crate::grpo::{COHERENT, OVERLONG};
+use crate::online::OVERLONG;
+use crate::online::supply::{PROVIDERS, Table};
 use crate::split::Split;
 
 use super::{
@@ -94,15 +96,16 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
             recipe.plan = plan.map_err(|error| within("plan", error))?;
             let built = recipe.plan.as_ref().map(PlanConfig::build).transpose();
             let built = built.map_err(|error| within("plan", error))?;
-            let cycle = built.as_ref().and_then(|plan| plan.cycle());
-            let has_drafts = built.is_some_and(|plan| plan.draft().is_some());
+            let built = built.as_deref();
+            let has_drafts = built.is_some_and(|plan| plan.plays_evaluations());
             let rule = "needs a plan with drafts: `plan.plan = \"skpo\"`";
             ranges.holds("eval.draft", has_drafts || !recipe.eval.draft, rule)?;
-            check_supplied(recipe, &advantage, cycle, source)?;
+            check_partners(recipe, source)?;
+            check_supplied(recipe, &loss, &advantage, built, source)?;
             check_critic(recipe, &ranges)?;
             let rollout = &recipe.rollout;
-            let directions = cycle.map_or(1, |cycle| cycle.directions());
-            let episodes = rollout.tasks_per_step * rollout.group_size * directions;
+            let members = built.map_or(rollout.group_size, |plan| plan.group_size(rollout.group_size));
+            let episodes = rollout.tasks_per_step * members;
             loss.adaptive_kl.check_batch(episodes).map_err(|error| within("loss", error))?;
             let overlong = recipe.reward.overlong_buffer.check(rollout.tokens_max);
             overlong.map_err(|error| within("reward", error))?;
@@ -119,7 +122,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
                 error.help = Some(format!("{}, {allow}", rule.nearest));
                 return Err(error);
             }
-            check_teacher(recipe, &loss, source)?;
+            check_teacher(recipe, source)?;
             (recipe.loss, recipe.advantage, recipe.selection) = (loss, advantage, selection);
         }
         Method::Preference => {
@@ -155,92 +158,79 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
     complete_environments(recipe, source, what)
 }
 
-/// Refuses an estimator that asks for what a run can't tell it.
+/// Refuses parts that ask for facts which nothing in the recipe supplies, and tables that supply what nothing asks for.
 fn check_supplied(
     recipe: &Recipe,
+    loss: &LossConfig,
     advantage: &AdvantageConfig,
-    cycle: Option<Cycle>,
+    plan: Option<&dyn RolloutPlan>,
     source: &Source,
 ) -> Result<(), RecipeError> {
-    let refused = |problem: String| source.error("advantage.estimator", problem);
-    let estimator = advantage.build().map_err(|error| refused(error.to_string()))?;
-    let needs = estimator.needs();
-    if needs.greedy_reward && cycle.is_some() {
-        return Err(refused(format!(
-            "is `{}`, which compares with a greedy answer, and `plan.plan` has rewards that a greedy answer does not earn; \
-             take another estimator, as `grpo`",
-            advantage.estimator
-        )));
-    }
-    if let Some(user) = &recipe.user {
-        user.check().map_err(|(key, rule)| source.error(&format!("user.{key}"), rule))?;
-    }
-    match (&recipe.judge, needs.wins) {
-        (None, true) => {
-            return Err(refused(format!(
-                "is `{}`, which needs a judge: add a table `[judge]`",
-                advantage.estimator
-            )));
-        }
-        (Some(_), false) => {
-            let problem = format!("has no use: `{}` compares no pairs", advantage.estimator);
-            return Err(source.error("judge", problem));
-        }
-        (Some(judge), true) => {
-            if recipe.plan.is_some() {
-                let problem =
-                    format!("can't be with `{}`, which compares answers to one prompt", advantage.estimator);
-                return Err(source.error("plan", problem));
+    let estimator =
+        advantage.build().map_err(|error| source.error("advantage.estimator", error.to_string()))?;
+    let objective = loss.build().map_err(|error| source.error("loss", error.to_string()))?;
+    let plan_id = recipe.plan.as_ref().map_or("", |plan| plan.plan.as_str());
+    let asking = [
+        ("advantage.estimator", advantage.estimator.as_str(), estimator.needs()),
+        ("loss.objective", loss.objective.as_str(), objective.needs().facts()),
+        ("plan.plan", plan_id, plan.map(|plan| plan.needs()).unwrap_or_default()),
+    ];
+    for kind in PROVIDERS {
+        let wants = |needs: &[Need]| needs.iter().any(|need| kind.facts.contains(&need.fact));
+        let asks = asking.iter().find(|(_, _, needs)| wants(needs));
+        match (asks, &kind.table) {
+            (Some((key, id, _)), Some(table)) if !(table.is_there)(recipe) => {
+                let Table { key: table, makes, .. } = table;
+                return Err(
+                    source.error(key, format!("is `{id}`, which needs {makes}: add a table `[{table}]`"))
+                );
             }
-            judge.check().map_err(|(key, rule)| source.error(&format!("judge.{key}"), rule))?;
-        }
-        (None, false) => {}
-    }
-    if needs.continuations.is_some() {
-        let problem =
-            format!("can't be with `{}`, which goes on from within bare answers", advantage.estimator);
-        let clash = |key| source.error(key, problem.clone());
-        if recipe.plan.is_some() {
-            return Err(clash("plan"));
-        }
-        if recipe.reward.overlong_buffer.is_on() {
-            return Err(clash("reward.overlong_buffer"));
+            (Some((_, id, _)), _) => {
+                if let Some((key, why)) = (kind.clash)(recipe, plan) {
+                    return Err(source.error(key, format!("can't be with `{id}`, {why}")));
+                }
+            }
+            (None, Some(table)) if (table.is_there)(recipe) => {
+                let id = asking.iter().find(|(key, ..)| *key == table.of).map_or("", |(_, id, _)| id);
+                return Err(source.error(table.key, format!("has no use: `{id}` {}", table.unused)));
+            }
+            (None, _) => {}
         }
     }
-    let directions = cycle.map_or(1, |cycle| cycle.directions());
-    if recipe.rollout.group_size * directions < 2 && estimator.compares_within_groups() {
+    for (key, id, needs) in &asking {
+        let supplied = |need: &Need| PROVIDERS.iter().any(|kind| kind.facts.contains(&need.fact));
+        if let Some(need) = needs.iter().find(|need| !supplied(need)) {
+            let (fact, about) = (need.fact.id, need.fact.about);
+            return Err(source.error(
+                key,
+                format!("is `{id}`, which needs `{fact}` ({about}), and nothing supplies that"),
+            ));
+        }
+    }
+    let rollouts = recipe.rollout.group_size;
+    let members = plan.map_or(rollouts, |plan| plan.group_size(rollouts));
+    if members < 2 && estimator.compares_within_groups() {
         let problem =
             format!("must be 2 or more: `{}` compares the episodes of a group", advantage.estimator);
         return Err(source.error("rollout.group_size", problem));
     }
-    match (&recipe.critic, needs.values) {
-        (None, true) => {
-            return Err(refused(format!(
-                "is `{}`, which needs a critic: add a table `[critic]`",
-                advantage.estimator
-            )));
-        }
-        (Some(_), false) => {
-            let problem = format!("has no use: `{}` needs no values; take \"gae\"", advantage.estimator);
-            return Err(source.error("critic", problem));
-        }
-        _ => {}
+    Ok(())
+}
+
+/// What those who take part beside the policy are told.
+fn check_partners(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
+    if let Some(user) = &recipe.user {
+        user.check().map_err(|(key, rule)| source.error(&format!("user.{key}"), rule))?;
+    }
+    if let Some(judge) = &recipe.judge {
+        judge.check().map_err(|(key, rule)| source.error(&format!("judge.{key}"), rule))?;
     }
     Ok(())
 }
 
-/// A teacher must be there where the loss needs one, and must know something else than the policy.
-fn check_teacher(recipe: &Recipe, loss: &LossConfig, source: &Source) -> Result<(), RecipeError> {
-    let needs = loss.build().map_err(|error| source.error("loss", error.to_string()))?.needs();
-    let needs_teacher = needs.teacher || needs.head.is_some();
+/// A teacher must know something else than the policy.
+fn check_teacher(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
     match &recipe.teacher {
-        None if needs_teacher => Err(source.error(
-            "loss.objective",
-            format!("is `{}`, which needs a teacher: add a table `[teacher]`", loss.objective),
-        )),
-        Some(_) if !needs_teacher => {
-            Err(source.error("teacher", format!("has no use: `{}` needs no teacher", loss.objective)))
-        }
         Some(TeacherSection { path: Some(_), from: Some(_), .. }) => {
             Err(source.error("teacher.from", "excludes `teacher.path`: give one of them".into()))
         }
@@ -368,11 +358,9 @@ fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Res
 /// Refuses the weight of a component that no reward has.
 fn check_weights(recipe: &Recipe, mut known: Vec<String>, source: &Source) -> Result<(), RecipeError> {
     let plan = recipe.plan.as_ref().and_then(|plan| plan.build().ok());
-    let added = [
-        (OVERLONG, recipe.reward.overlong_buffer.is_on()),
-        (COHERENT, plan.is_some_and(|plan| plan.cycle().is_some())),
-    ];
-    known.extend(added.into_iter().filter(|(_, is_on)| *is_on).map(|(name, _)| name.to_owned()));
+    let of_plan = plan.map(|plan| plan.components()).unwrap_or_default();
+    let of_buffer = recipe.reward.overlong_buffer.is_on().then_some(&OVERLONG);
+    known.extend(of_plan.iter().chain(of_buffer).map(|name| (*name).to_owned()));
     known.sort();
     known.dedup();
     let Some(unknown) = recipe.reward.weights.keys().find(|name| !known.contains(name)) else {

@@ -9,19 +9,31 @@ use burnish_core::{Message, Task, Trace};
 use burnish_env::Generator;
 use burnish_env::rollout::Opened;
 use burnish_model::Model;
-use burnish_rl::Needs;
 use burnish_rl::distillation::HeadTarget;
+use burnish_rl::fact::{Fact, Need, TEACHER, TEACHER_HEAD};
 use burnish_tensor::Device;
 use burnish_train::{Sample, score, score_hidden, score_top};
 
-use super::batch::Batch;
-use super::groups::Groups;
+use super::{Groups, Kind, Making, Provider, Step, Table, with_all};
 use crate::RunError;
+use crate::metrics::Values;
 use crate::policy::LoadedPolicy;
-use crate::recipe::{Recipe, TeacherContext};
+use crate::recipe::TeacherContext;
+
+pub(super) const KIND: Kind = Kind { facts: FACTS, table: Some(TABLE), clash: with_all, make: Teacher::make };
+
+const FACTS: &[&Fact] = &[&TEACHER, &TEACHER_HEAD];
+
+const TABLE: Table = Table {
+    key: "teacher",
+    makes: "a teacher",
+    is_there: |recipe| recipe.teacher.is_some(),
+    of: "loss.objective",
+    unused: "needs no teacher",
+};
 
 /// Who grades the tokens of the policy.
-pub(super) struct Teacher {
+struct Teacher {
     /// None: the policy itself.
     model: Option<Arc<Model>>,
     context: TeacherContext,
@@ -32,7 +44,8 @@ impl Teacher {
     ///
     /// # Errors
     /// If its model can't be loaded, or has another vocabulary than the policy.
-    pub(super) fn new(recipe: &Recipe, policy: &LoadedPolicy) -> Result<Option<Self>, RunError> {
+    fn make(making: &Making<'_>) -> Result<Option<Box<dyn Provider>>, RunError> {
+        let Making { recipe, policy, .. } = *making;
         let Some(section) = &recipe.teacher else { return Ok(None) };
         let model = match &section.path {
             None => None,
@@ -51,89 +64,48 @@ impl Teacher {
                 Some(loaded.on(&Device::open(&recipe.device)?).model)
             }
         };
-        Ok(Some(Teacher { model, context: section.context }))
-    }
-
-    /// Gives every sample what `needs` asks of the teacher: its log-probs of the sampled tokens, its distributions.
-    ///
-    /// # Errors
-    /// If a task has nothing that the teacher could be told, or its prompt does not fit.
-    pub(super) fn score(
-        &self,
-        recipe: &Recipe,
-        needs: Needs,
-        generator: &dyn Generator,
-        policy: &LoadedPolicy,
-        groups: &Groups,
-        batch: &mut Batch,
-    ) -> Result<(), RunError> {
-        let model = self.model.as_deref().unwrap_or(&policy.model);
-        let shown = self.shown(recipe, model, generator, policy, groups, batch)?;
-        let samples: Vec<&Sample> = shown.iter().map(|shown| &shown.sample).collect();
-        let tokens_max = recipe.train.micro_batch_tokens;
-        if needs.teacher {
-            let logprobs = score(model, &samples, tokens_max)?;
-            for ((sample, shown), logprobs) in batch.samples.iter_mut().zip(&shown).zip(logprobs) {
-                sample.teacher = Some(shown.back(&logprobs, sample.ids.len()));
-            }
-        }
-        // One row a scored token, in their order: the same whatever stands before them.
-        let targets = match needs.head {
-            None => return Ok(()),
-            Some(HeadTarget::Top(top)) => score_top(model, &samples, top, tokens_max)?,
-            Some(HeadTarget::Whole) => score_hidden(model, &samples, tokens_max)?,
-        };
-        for (sample, target) in batch.samples.iter_mut().zip(targets) {
-            sample.target = Some(target);
-        }
-        Ok(())
+        Ok(Some(Box::new(Teacher { model, context: section.context })))
     }
 
     /// Every sample as the teacher reads it, which is `model`.
-    fn shown(
-        &self,
-        recipe: &Recipe,
-        model: &Model,
-        generator: &dyn Generator,
-        policy: &LoadedPolicy,
-        groups: &Groups,
-        batch: &Batch,
-    ) -> Result<Vec<Shown>, RunError> {
-        let mut openings: Vec<Option<(Vec<u32>, Vec<u32>)>> = vec![None; groups.tasks.len()];
-        let mut shown = Vec::with_capacity(batch.samples.len());
-        for (at, sample) in batch.samples.iter().enumerate() {
-            if self.context == TeacherContext::None {
-                shown.push(Shown { sample: sample.clone(), own: 0, theirs: 0 });
-                continue;
+    fn shown(&self, step: Step<'_>, model: &Model, groups: &Groups) -> Result<Vec<Shown>, RunError> {
+        let Step { recipe, tasks, policy, .. } = step;
+        let generator = &*tasks.train_generator;
+        let mut shown = Vec::new();
+        for (at, group) in groups.all.iter().enumerate().filter(|(_, group)| group.is_kept) {
+            let samples = group.members.iter().flat_map(|member| &member.samples).map(|own| &own.sample);
+            let mut opening: Option<(Vec<u32>, Vec<u32>)> = None;
+            for sample in samples {
+                if self.context == TeacherContext::None {
+                    shown.push(Shown { sample: sample.clone(), own: 0, theirs: 0 });
+                    continue;
+                }
+                let task = &group.task;
+                let (own, theirs) = match &mut opening {
+                    Some(known) => known,
+                    none => {
+                        let opened = groups.opened(recipe, generator, at, step.number)?;
+                        none.insert(self.opening(generator, policy, opened, task)?)
+                    }
+                };
+                let Some(rest) = sample.ids.strip_prefix(own.as_slice()) else {
+                    return Err(RunError::Refused(format!(
+                        "teacher.context: the prompt of task {} is not that of its environment (it was shortened, or a plan \
+                         replaced it), so there is no place for what the teacher is told; set teacher.context = \"none\"",
+                        task.id
+                    )));
+                };
+                let (tokens, tokens_max) = (theirs.len() + rest.len(), model.context_tokens_max());
+                if tokens > tokens_max {
+                    return Err(RunError::Refused(format!(
+                        "teacher.context: with what only the teacher reads, an episode of task {} has {tokens} tokens, and its \
+                         model reads at most {tokens_max}; set rollout.turns_max or rollout.tokens_max lower, or take a model \
+                         with a longer context",
+                        task.id
+                    )));
+                }
+                shown.push(Shown::of(sample, own.len(), theirs, rest));
             }
-            let group = groups.group_of(batch.episode(at));
-            let task = &groups.tasks[group];
-            if openings[group].is_none() {
-                openings[group] = Some(self.opening(
-                    generator,
-                    policy,
-                    groups.opened(recipe, generator, group, batch.step)?,
-                    task,
-                )?);
-            }
-            let Some((own, theirs)) = &openings[group] else { continue };
-            let Some(rest) = sample.ids.strip_prefix(own.as_slice()) else {
-                return Err(RunError::Refused(format!(
-                    "teacher.context: the prompt of task {} is not that of its environment (it was shortened, or a plan \
-                     replaced it), so there is no place for what the teacher is told; set teacher.context = \"none\"",
-                    task.id
-                )));
-            };
-            let (tokens, tokens_max) = (theirs.len() + rest.len(), model.context_tokens_max());
-            if tokens > tokens_max {
-                return Err(RunError::Refused(format!(
-                    "teacher.context: with what only the teacher reads, an episode of task {} has {tokens} tokens, and its \
-                     model reads at most {tokens_max}; set rollout.turns_max or rollout.tokens_max lower, or take a model \
-                     with a longer context",
-                    task.id
-                )));
-            }
-            shown.push(Shown::of(sample, own.len(), theirs, rest));
         }
         Ok(shown)
     }
@@ -172,6 +144,38 @@ impl Teacher {
             TeacherContext::Demonstration => generator.demonstrate(task).map(|message| message.content),
             TeacherContext::Reasoning => generator.reasoning(task),
         }
+    }
+}
+
+impl Provider for Teacher {
+    fn facts(&self) -> &'static [&'static Fact] {
+        FACTS
+    }
+
+    /// Gives every sample the teacher's log-probs of its sampled tokens, or its distributions.
+    fn supply(&mut self, needs: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
+        let model = self.model.as_deref().unwrap_or(&step.policy.model);
+        let shown = self.shown(step, model, groups)?;
+        let samples: Vec<&Sample> = shown.iter().map(|shown| &shown.sample).collect();
+        let tokens_max = step.recipe.train.micro_batch_tokens;
+        for need in needs {
+            if *need.fact == TEACHER {
+                let logprobs = score(model, &samples, tokens_max)?;
+                for ((own, shown), logprobs) in groups.samples_mut().zip(&shown).zip(logprobs) {
+                    own.sample.teacher = Some(shown.back(&logprobs, own.sample.ids.len()));
+                }
+                continue;
+            }
+            // One row per scored token, in their order: the same whatever stands before them.
+            let targets = match HeadTarget::of(need) {
+                HeadTarget::Top(top) => score_top(model, &samples, top, tokens_max)?,
+                HeadTarget::Whole => score_hidden(model, &samples, tokens_max)?,
+            };
+            for (own, target) in groups.samples_mut().zip(targets) {
+                own.sample.target = Some(target);
+            }
+        }
+        Ok(Values::new())
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use burnish_core::rng::{Address, Purpose};
-use burnish_core::{Episode, Task, TaskId};
+use burnish_core::{Task, TaskId};
 use burnish_rl::SettingError;
 use burnish_rl::selector::Selector;
 use serde_json::Value;
@@ -66,13 +66,9 @@ impl Selection {
         found
     }
 
-    /// Learns from the episodes of some tasks, group by group; an episode that could not be judged tells nothing.
-    pub(super) fn observe(&mut self, tasks: &[Task], episodes: &[Episode], group_size: usize) {
-        for (task, group) in tasks.iter().zip(episodes.chunks(group_size)) {
-            let scored = || group.iter().filter(|episode| episode.verdict.is_scored());
-            let successes = scored().filter(|episode| episode.verdict.success).count();
-            self.selector.observe(&task.id.0, scored().count(), successes);
-        }
+    /// Learns that of `scored` episodes of a task so many succeeded; one that could not be judged tells nothing.
+    pub(super) fn observe(&mut self, task: &Task, scored: usize, successes: usize) {
+        self.selector.observe(&task.id.0, scored, successes);
     }
 }
 
@@ -108,25 +104,11 @@ impl Chosen {
 mod tests {
     use super::*;
     use crate::recipe::Source;
-    use burnish_core::{Ending, Record, Verdict};
 
     fn recipe(selection: &str) -> Recipe {
         let text = "[run]\ndir = \"x\"\nseed = 4\n[policy]\npath = \"p\"\n[train]\nmethod = \"grpo\"\nmax_steps = 9\n\
                     [env]\nid = \"countdown\"\ntasks = 40\n[eval]\ntasks = 0\n";
         Recipe::resolve(&Source::parse("r.toml", text, &[selection.to_owned()]).unwrap()).unwrap()
-    }
-
-    fn episode(task: &Task, verdict: Verdict) -> Episode {
-        Episode {
-            task: task.id.clone(),
-            rollout: 0,
-            traces: Vec::new(),
-            verdict,
-            ending: Ending::Completed,
-            answers: Vec::new(),
-            partners: Vec::new(),
-            record: Record::default(),
-        }
     }
 
     #[test]
@@ -151,10 +133,7 @@ mod tests {
         let mut selection = Selection::new(&recipe, None).unwrap();
         let (solved, other) = tasks.train.split_at(30);
         for task in solved {
-            // An episode that could not be judged is neither a success nor a failure.
-            let group = [Verdict::scored("right", 1.0, true), Verdict::unscored("hung")];
-            let group: Vec<Episode> = group.into_iter().map(|verdict| episode(task, verdict)).collect();
-            (0..50).for_each(|_| selection.observe(std::slice::from_ref(task), &group, 2));
+            (0..50).for_each(|_| selection.observe(task, 1, 1));
         }
         let (mut used, mut chosen) = (BTreeSet::new(), Chosen::default());
         let first = selection.choose(&recipe, &tasks, (0, 0), 6, &mut used, &mut chosen);

@@ -2,28 +2,36 @@
 
 use burnish_core::rng::{self, Address, Purpose};
 use burnish_core::{Episode, Message, Role};
+use burnish_rl::fact::{Fact, Need, WINS};
+use burnish_rl::plan::RolloutPlan;
 use burnish_tensor::Device;
 
-use super::groups::Groups;
+use super::{Groups, Kind, Making, Provider, Step, Table};
 use crate::RunError;
 use crate::asked::{Asked, How};
 use crate::metrics::Values;
 use crate::recipe::{JudgeSection, PLACES, Recipe};
 
-/// A judge of pairs.
-pub(super) struct PairJudge {
-    config: JudgeSection,
-    policy: Asked,
+pub(super) const KIND: Kind = Kind { facts: FACTS, table: Some(TABLE), clash, make: PairJudge::make };
+
+const FACTS: &[&Fact] = &[&WINS];
+
+const TABLE: Table = Table {
+    key: "judge",
+    makes: "a judge",
+    is_there: |recipe| recipe.judge.is_some(),
+    of: "advantage.estimator",
+    unused: "compares no pairs",
+};
+
+fn clash(recipe: &Recipe, _: Option<&dyn RolloutPlan>) -> Option<(&'static str, &'static str)> {
+    recipe.plan.as_ref().map(|_| ("plan", "which compares answers to one prompt"))
 }
 
-/// What came of comparing the answers of a step.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Compared {
-    /// Of each episode: 1 for a sibling that is worse, 0 for one that is better, ½ for a tie; NaN for itself and those that it
-    /// was not compared with. One entry a member of its group.
-    pub(super) wins: Vec<Vec<f64>>,
-    /// Of all comparisons, as [`Said`] names them.
-    said: Vec<Said>,
+/// A judge of pairs.
+struct PairJudge {
+    config: JudgeSection,
+    policy: Asked,
 }
 
 /// What a judge said of a pair.
@@ -48,73 +56,77 @@ impl PairJudge {
     ///
     /// # Errors
     /// If it can't be loaded.
-    pub(super) fn new(recipe: &Recipe) -> Result<Option<Self>, RunError> {
-        let Some(config) = recipe.judge.clone() else { return Ok(None) };
-        let device = Device::open(&recipe.device)?;
+    fn make(making: &Making<'_>) -> Result<Option<Box<dyn Provider>>, RunError> {
+        let Some(config) = making.recipe.judge.clone() else { return Ok(None) };
+        let device = Device::open(&making.recipe.device)?;
         let policy = Asked::new(config.path.as_deref(), config.endpoint.as_ref(), &device)?;
-        Ok(Some(PairJudge { config, policy }))
+        Ok(Some(Box::new(PairJudge { config, policy })))
     }
 
-    /// Compares every two scored episodes of each group that is trained on, once, greedily; chance decides which of them is
+    fn question(&self, groups: &Groups, pair: &Pair) -> Vec<Message> {
+        let group = &groups.all[pair.group];
+        let task: Vec<&str> = group.task.prompt.iter().map(|message| message.content.as_str()).collect();
+        let answer = |member: usize| said(&group.members[member].episode);
+        let texts = [task.join("\n"), answer(pair.first), answer(pair.second)];
+        vec![Message::new(Role::User, filled(&self.config.prompt, &texts))]
+    }
+}
+
+impl Provider for PairJudge {
+    fn facts(&self) -> &'static [&'static Fact] {
+        FACTS
+    }
+
+    /// Compares every two scored members of each group that is trained on, once, greedily; chance decides which of them is
     /// shown first.
-    ///
-    /// # Errors
-    /// If the judge can't be asked.
-    pub(super) fn compare(
-        &mut self,
-        recipe: &Recipe,
-        groups: &Groups,
-        step: u64,
-    ) -> Result<Compared, RunError> {
-        let pairs = pairs(recipe, groups, step);
+    fn supply(&mut self, _: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
+        let pairs = pairs(step.recipe, groups, step.number);
         let questions: Vec<Vec<Message>> = pairs.iter().map(|pair| self.question(groups, pair)).collect();
-        let how = How { temperature: 0.0, tokens_max: self.config.tokens_max, seed: recipe.run.seed };
+        let how = How { temperature: 0.0, tokens_max: self.config.tokens_max, seed: step.recipe.run.seed };
         let said: Vec<Said> = self.policy.ask(questions, how)?.iter().map(|answer| read(answer)).collect();
-        let mut wins = vec![vec![f64::NAN; groups.size]; groups.episodes.len()];
+        for group in groups.kept_mut() {
+            // NaN for itself, and for those that it was not compared with.
+            let nobody = vec![f64::NAN; group.members.len()];
+            group.members.iter_mut().for_each(|member| member.facts.set(&WINS, nobody.clone()));
+        }
         for (Pair { group, first, second }, said) in pairs.iter().zip(&said) {
             let share = match said {
                 Said::First => 1.0,
                 Said::Second => 0.0,
                 Said::Tie | Said::Unreadable => 0.5,
             };
-            wins[group * groups.size + first][*second] = share;
-            wins[group * groups.size + second][*first] = 1.0 - share;
+            for (own, other, share) in [(*first, *second, share), (*second, *first, 1.0 - share)] {
+                let facts = &mut groups.all[*group].members[own].facts;
+                let mut wins = facts.of(&WINS).to_vec();
+                wins[other] = share;
+                facts.set(&WINS, wins);
+            }
         }
-        Ok(Compared { wins, said })
-    }
-
-    fn question(&self, groups: &Groups, pair: &Pair) -> Vec<Message> {
-        let prompt = &groups.tasks[pair.group].prompt;
-        let task: Vec<&str> = prompt.iter().map(|message| message.content.as_str()).collect();
-        let answer = |member: usize| said(&groups.episodes[pair.group * groups.size + member]);
-        let texts = [task.join("\n"), answer(pair.first), answer(pair.second)];
-        vec![Message::new(Role::User, filled(&self.config.prompt, &texts))]
+        Ok(metrics(&said))
     }
 }
 
-impl Compared {
-    /// Named numbers for the run's metrics.
-    pub(super) fn metrics(&self) -> Values {
-        let count = |wanted: Said| self.said.iter().filter(|said| **said == wanted).count() as f64;
-        let all = self.said.len() as f64;
-        let mut values = Values::from([("judge/comparisons".to_owned(), all)]);
-        if all > 0.0 {
-            values.insert("judge/ties".into(), count(Said::Tie) / all);
-            values.insert("judge/unreadable".into(), count(Said::Unreadable) / all);
-        }
-        let decided = count(Said::First) + count(Said::Second);
-        if decided > 0.0 {
-            values.insert("judge/first".into(), count(Said::First) / decided);
-        }
-        values
+/// Named numbers for the run's metrics.
+fn metrics(said: &[Said]) -> Values {
+    let count = |wanted: Said| said.iter().filter(|said| **said == wanted).count() as f64;
+    let all = said.len() as f64;
+    let mut values = Values::from([("judge/comparisons".to_owned(), all)]);
+    if all > 0.0 {
+        values.insert("judge/ties".into(), count(Said::Tie) / all);
+        values.insert("judge/unreadable".into(), count(Said::Unreadable) / all);
     }
+    let decided = count(Said::First) + count(Said::Second);
+    if decided > 0.0 {
+        values.insert("judge/first".into(), count(Said::First) / decided);
+    }
+    values
 }
 
 fn pairs(recipe: &Recipe, groups: &Groups, step: u64) -> Vec<Pair> {
-    let size = groups.size;
     let mut pairs = Vec::new();
-    for group in (0..groups.tasks.len()).filter(|group| groups.is_kept[*group]) {
-        let is_scored = |member: &usize| groups.episodes[group * size + member].verdict.is_scored();
+    for (group, own) in groups.all.iter().enumerate().filter(|(_, own)| own.is_kept) {
+        let size = own.members.len();
+        let is_scored = |member: &usize| own.members[*member].episode.verdict.is_scored();
         let members: Vec<usize> = (0..size).filter(is_scored).collect();
         let place = Address { step, task: group as u64, ..Address::new(recipe.run.seed, Purpose::Perturb) };
         for (at, one) in members.iter().enumerate() {

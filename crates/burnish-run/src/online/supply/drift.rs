@@ -3,17 +3,50 @@
 use std::collections::BTreeMap;
 
 use burnish_model::Model;
+use burnish_rl::fact::{Fact, Need, TASK_DRIFT};
 use burnish_train::{Sample, score};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use super::batch::Batch;
-use super::groups::Groups;
+use super::{Groups, Kind, Making, Provider, Step, with_all};
 use crate::RunError;
+use crate::metrics::Values;
+use crate::online::part;
 use crate::recipe::Recipe;
+
+pub(super) const KIND: Kind = Kind { facts: FACTS, table: None, clash: with_all, make };
+
+const FACTS: &[&Fact] = &[&TASK_DRIFT];
+
+/// Where it stands in the state of a checkpoint.
+const KEY: &str = "moved";
+
+fn make(making: &Making<'_>) -> Result<Option<Box<dyn Provider>>, RunError> {
+    Ok(Some(Box::new(part::<TaskDrift>(&making.state[KEY])?)))
+}
 
 /// The last answer to each task, with its log-probs under the model that sampled it: what the policy of now is compared with.
 #[derive(Default, Serialize, Deserialize)]
-pub(super) struct Moved(BTreeMap<String, Played>);
+struct TaskDrift(BTreeMap<String, Played>);
+
+impl Provider for TaskDrift {
+    fn facts(&self) -> &'static [&'static Fact] {
+        FACTS
+    }
+
+    fn supply(&mut self, _: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
+        let drifts = self.since(step.recipe, &step.policy.model, groups)?;
+        for (group, drift) in groups.kept_mut().zip(drifts) {
+            group.members.iter_mut().for_each(|member| member.facts.set(&TASK_DRIFT, [drift]));
+        }
+        self.keep(groups);
+        Ok(Values::new())
+    }
+
+    fn state(&self) -> Option<(&'static str, Value)> {
+        Some((KEY, json!(self)))
+    }
+}
 
 /// An answer to a task.
 #[derive(Clone, Serialize, Deserialize)]
@@ -52,19 +85,14 @@ impl Played {
     }
 }
 
-impl Moved {
-    /// For the task of each group: an estimate of the KL divergence, in nats a token, of the policy that last played it
+impl TaskDrift {
+    /// For the task of each group that is trained on: an estimate of the KL divergence, in nats a token, of the policy that last played it
     /// from `policy`, from the tokens that it sampled then; 0 where it was never played.
     ///
     /// # Errors
     /// If an answer does not fit the model.
-    pub(super) fn since(
-        &self,
-        recipe: &Recipe,
-        policy: &Model,
-        groups: &Groups,
-    ) -> Result<Vec<f64>, RunError> {
-        let known: Vec<Option<&Played>> = groups.tasks.iter().map(|task| self.0.get(&task.id.0)).collect();
+    fn since(&self, recipe: &Recipe, policy: &Model, groups: &Groups) -> Result<Vec<f64>, RunError> {
+        let known: Vec<Option<&Played>> = groups.kept().map(|group| self.0.get(&group.task.id.0)).collect();
         let samples: Vec<Sample> = known.iter().flatten().map(|played| played.sample()).collect();
         let mut scored = score(policy, &samples, recipe.train.micro_batch_tokens)?.into_iter();
         let kl = |played: &Option<&Played>| {
@@ -78,11 +106,11 @@ impl Moved {
     }
 
     /// Keeps an answer to each task of a step.
-    pub(super) fn keep(&mut self, groups: &Groups, batch: &Batch) {
-        for (at, sample) in batch.samples.iter().enumerate().rev() {
-            let group = groups.group_of(batch.episode(at));
-            if let Some(played) = Played::of(sample) {
-                self.0.insert(groups.tasks[group].id.0.clone(), played);
+    fn keep(&mut self, groups: &Groups) {
+        let samples: Vec<_> = groups.samples().collect();
+        for (group, _, own) in samples.into_iter().rev() {
+            if let Some(played) = Played::of(&own.sample) {
+                self.0.insert(group.task.id.0.clone(), played);
             }
         }
     }

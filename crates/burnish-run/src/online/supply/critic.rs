@@ -5,33 +5,42 @@ use std::path::Path;
 use burnish_core::rng::{Address, Purpose};
 use burnish_model::{Loading, Model};
 use burnish_rl::ValueLoss;
-use burnish_rl::advantage::{Estimator, Rollout, TokenStatistics};
+use burnish_rl::advantage::{Estimator, Rollout};
+use burnish_rl::fact::{BOOTSTRAP, Fact, Need, VALUES};
 use burnish_train::checkpoint::{self, BoxError, Checkpoint};
 use burnish_train::schedule::Schedule;
-use burnish_train::{Proximal, Sample, Trainer, TrainerConfig, minibatches, score, totals};
+use burnish_train::{Proximal, Sample, Trainer, minibatches, score, totals};
 
-use super::batch::Batch;
+use super::{Groups, Kind, Making, Provider, Step, Table, with_all};
 use crate::RunError;
 use crate::metrics::Values;
+use crate::online::credit::refuse_branches;
 use crate::recipe::{CriticSection, Recipe};
+
+pub(super) const KIND: Kind = Kind { facts: FACTS, table: Some(TABLE), clash: with_all, make: Critic::make };
+
+const FACTS: &[&Fact] = &[&VALUES, &BOOTSTRAP];
+
+const TABLE: Table = Table {
+    key: "critic",
+    makes: "a critic",
+    is_there: |recipe| recipe.critic.is_some(),
+    of: "advantage.estimator",
+    unused: "needs no values; take \"gae\"",
+};
 
 /// Directory of the critic in a checkpoint: a model directory, with the trainer's files.
 const DIR: &str = "value_model";
 
 /// The critic of a run.
-pub(super) struct Critic {
+struct Critic {
     model: Model,
     trainer: Trainer,
     schedule: Schedule,
     config: CriticSection,
-}
-
-/// What the critic says of the samples of a step.
-pub(super) struct Estimates {
-    /// One entry a sample and token: the value of the state before it, 0 where nothing was sampled.
+    /// What it said of the samples of the step: one entry per sample and token, the value of the state before it, 0 where nothing
+    /// was sampled.
     values: Vec<Vec<f32>>,
-    /// Value of the state after the last token of a sample that was cut off.
-    bootstraps: Vec<Option<f64>>,
 }
 
 impl Critic {
@@ -40,14 +49,10 @@ impl Critic {
     ///
     /// # Errors
     /// If it can't be loaded.
-    pub(super) fn new(
-        recipe: &Recipe,
-        policy: &Model,
-        schedule: Schedule,
-        trainer: TrainerConfig,
-        checkpoint: Option<&Checkpoint>,
-    ) -> Result<Option<Self>, RunError> {
-        let Some(config) = recipe.critic.clone() else { return Ok(None) };
+    fn make(making: &Making<'_>) -> Result<Option<Box<dyn Provider>>, RunError> {
+        let Making { checkpoint, schedule, .. } = *making;
+        let policy = &making.policy.model;
+        let Some(config) = making.recipe.critic.clone() else { return Ok(None) };
         let loading = Loading { precision: policy.params.precision(), ..Loading::default() };
         let saved =
             checkpoint.map(|checkpoint| Checkpoint::open(&checkpoint.path().join(DIR))).transpose()?;
@@ -58,86 +63,105 @@ impl Critic {
         };
         let model = model.on(policy.params.device());
         let mut critic = Critic {
-            trainer: Trainer::new(&model, trainer),
+            trainer: Trainer::new(&model, making.trainer.clone()),
             model,
             schedule: Schedule { peak: config.learning_rate, ..schedule },
             config,
+            values: Vec::new(),
         };
         if let Some(saved) = saved {
             saved.restore(&mut critic.model, &mut critic.trainer)?;
         }
-        Ok(Some(critic))
+        Ok(Some(Box::new(critic)))
     }
 
-    /// Writes the critic into the directory of a checkpoint.
-    ///
-    /// # Errors
-    /// If a file can't be written.
-    pub(super) fn save(&self, checkpoint: &Path, step: u64) -> Result<(), BoxError> {
-        checkpoint::write_part(&checkpoint.join(DIR), step, &self.model, &self.trainer)
-    }
-
-    /// Does the policy wait in this step, until the critic knows more?
-    pub(super) fn is_warming_up(&self, step: u64) -> bool {
-        step < self.config.warmup_steps
-    }
-
-    /// The values of all sampled tokens of a batch.
-    ///
-    /// # Errors
-    /// If a sample does not fit the model.
-    pub(super) fn estimate(&self, recipe: &Recipe, batch: &Batch) -> Result<Estimates, RunError> {
+    /// The value of every sampled token, and of the state after the last token of each sample that was cut off.
+    fn estimate(
+        &self,
+        recipe: &Recipe,
+        groups: &Groups,
+    ) -> Result<(Vec<Vec<f32>>, Vec<Option<f64>>), RunError> {
         let tokens_max = recipe.train.micro_batch_tokens;
-        let values = score(&self.model, &batch.samples, tokens_max)?;
+        let samples = groups.bare_samples();
+        let values = score(&self.model, &samples, tokens_max)?;
         // The state after the last token is what a further token would be read in.
         let context = self.model.context_tokens_max();
-        let cut: Vec<usize> = (0..batch.samples.len())
-            .filter(|at| batch.is_truncated(*at) && batch.samples[*at].ids.len() <= context)
+        let cut: Vec<usize> = groups
+            .samples()
+            .enumerate()
+            .filter(|(_, (_, _, own))| own.is_truncated && own.sample.ids.len() <= context)
+            .map(|(at, _)| at)
             .collect();
-        let extended: Vec<Sample> = cut.iter().map(|at| with_one_token_more(&batch.samples[*at])).collect();
+        let extended: Vec<Sample> = cut.iter().map(|at| with_one_token_more(samples[*at])).collect();
         let after = score(&self.model, &extended, tokens_max)?;
-        let mut bootstraps = vec![None; batch.samples.len()];
+        let mut bootstraps = vec![None; samples.len()];
         for (at, values) in cut.into_iter().zip(after) {
             bootstraps[at] = values.last().map(|value| f64::from(*value));
         }
-        Ok(Estimates { values, bootstraps })
+        Ok((values, bootstraps))
+    }
+}
+
+impl Provider for Critic {
+    fn facts(&self) -> &'static [&'static Fact] {
+        FACTS
     }
 
-    /// Draws the values of a batch to the returns of its tokens.
-    ///
-    /// # Errors
-    /// If a sample does not fit the model, or a number is not finite.
-    pub(super) fn learn(
+    fn supply(&mut self, _: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
+        let (values, bootstraps) = self.estimate(step.recipe, groups)?;
+        let mut estimates = values.iter().zip(bootstraps);
+        for member in groups.kept_mut().flat_map(|group| &mut group.members) {
+            for (own, (values, bootstrap)) in member.samples.iter().zip(estimates.by_ref()) {
+                refuse_branches(step.recipe, &member.episode)?;
+                let values: Vec<f64> = own.sample.scored().map(|at| f64::from(values[at])).collect();
+                member.facts.set(&VALUES, values);
+                member.facts.set(&BOOTSTRAP, bootstrap.into_iter().collect::<Vec<f64>>());
+            }
+        }
+        self.values = values;
+        Ok(Values::new())
+    }
+
+    /// Draws the values of the step's samples to the returns of their tokens.
+    fn learn(
         &mut self,
         recipe: &Recipe,
-        batch: &Batch,
-        estimates: &Estimates,
-        rollouts: &[Option<Rollout>],
+        groups: &Groups,
+        rollouts: &[&Rollout],
         estimator: &dyn Estimator,
         step: u64,
     ) -> Result<Values, RunError> {
-        let (mut samples, mut spread) = (Vec::with_capacity(batch.samples.len()), Spread::default());
-        for (at, sample) in batch.samples.iter().enumerate() {
-            let returns = rollouts[batch.episode(at)].as_ref().and_then(|rollout| estimator.returns(rollout));
-            let mut targets = vec![0.0; sample.ids.len()];
-            for (token, earned) in sample.scored().zip(returns.into_iter().flatten()) {
-                targets[token] = earned as f32;
-                spread.add(earned, f64::from(estimates.values[at][token]));
+        let values = std::mem::take(&mut self.values);
+        let (mut samples, mut spread) = (Vec::with_capacity(values.len()), Spread::default());
+        let mut group_sizes = Vec::new();
+        let (mut rollouts, mut values) = (rollouts.iter(), values.into_iter());
+        for group in groups.kept() {
+            let before = samples.len();
+            for (member, rollout) in group.members.iter().zip(rollouts.by_ref()) {
+                for (own, values) in member.samples.iter().zip(values.by_ref()) {
+                    let sample = &own.sample;
+                    let mut targets = vec![0.0; sample.ids.len()];
+                    let returns = estimator.returns(rollout);
+                    for (token, earned) in sample.scored().zip(returns.into_iter().flatten()) {
+                        targets[token] = earned as f32;
+                        spread.add(earned, f64::from(values[token]));
+                    }
+                    samples.push(Sample {
+                        advantages: targets,
+                        model_logprobs: values.clone(),
+                        proximal: Proximal::Known(values),
+                        reference: None,
+                        ..sample.clone()
+                    });
+                }
             }
-            let values = estimates.values[at].clone();
-            samples.push(Sample {
-                advantages: targets,
-                model_logprobs: values.clone(),
-                proximal: Proximal::Known(values),
-                reference: None,
-                ..sample.clone()
-            });
+            group_sizes.push(samples.len() - before);
         }
         let objective = ValueLoss { clip_range: self.config.clip_range };
         let seed = Address { step, turn: 1, ..Address::new(recipe.run.seed, Purpose::Shuffle) }.seed();
         let (mut found, mut updates) = (Values::new(), 0.0);
         for epoch in 0..recipe.train.epochs as u64 {
-            for indices in minibatches(&batch.group_sizes, recipe.train.minibatches, seed, epoch) {
+            for indices in minibatches(&group_sizes, recipe.train.minibatches, seed, epoch) {
                 let minibatch: Vec<&Sample> = indices.iter().map(|at| &samples[*at]).collect();
                 let totals = totals(&minibatch, &samples, 1, recipe.rollout.tokens_max, 0);
                 let lr = self.schedule.lr(self.trainer.updates());
@@ -154,17 +178,13 @@ impl Critic {
         found.extend(spread.explained().map(|share| ("critic/vf_explained_var".to_owned(), share)));
         Ok(found)
     }
-}
 
-impl Estimates {
-    /// What is known of the sampled tokens of sample number `at`, and of the state after them.
-    pub(super) fn of(&self, at: usize, sample: &Sample) -> (Vec<TokenStatistics>, Option<f64>) {
-        let statistics = sample.scored().map(|token| TokenStatistics {
-            logprob: f64::from(sample.old(token)),
-            value: f64::from(self.values[at][token]),
-            ..TokenStatistics::default()
-        });
-        (statistics.collect(), self.bootstraps[at])
+    fn is_warming_up(&self, step: u64) -> bool {
+        step < self.config.warmup_steps
+    }
+
+    fn save(&self, checkpoint: &Path, step: u64) -> Result<(), BoxError> {
+        checkpoint::write_part(&checkpoint.join(DIR), step, &self.model, &self.trainer)
     }
 }
 

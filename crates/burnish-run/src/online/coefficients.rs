@@ -1,0 +1,85 @@
+//! Weights of terms that follow what happens: of the distance from the reference, and of the entropy bonus.
+
+use burnish_rl::advantage::Phase;
+use burnish_rl::{LossConfig, Objective};
+use serde_json::{Value, json};
+
+use super::groups::Groups;
+use crate::RunError;
+use crate::metrics::Values;
+use crate::reference::{EpisodeKl, mean_kl};
+
+/// The weights of the next step.
+pub(super) struct Coefficients {
+    kl: f64,
+    /// Where it follows a target.
+    entropy: f64,
+    /// Entropy of the step before; none before the first.
+    entropy_before: Option<f64>,
+}
+
+impl Coefficients {
+    /// Those of `loss`, or those that a saved `state` has.
+    pub(super) fn new(loss: &LossConfig, state: &Value) -> Self {
+        Coefficients {
+            kl: state["kl_coef"].as_f64().unwrap_or(loss.beta),
+            entropy: state["entropy_coef"].as_f64().unwrap_or(loss.entropy_coef),
+            entropy_before: state["entropy"].as_f64(),
+        }
+    }
+
+    /// What they are, with their keys in the state of a checkpoint.
+    pub(super) fn state(&self) -> [(&'static str, Value); 3] {
+        [
+            ("kl_coef", json!(self.kl)),
+            ("entropy_coef", json!(self.entropy)),
+            ("entropy", json!(self.entropy_before)),
+        ]
+    }
+
+    /// The objective of a step, with its weights.
+    ///
+    /// # Errors
+    /// If a setting is wrong.
+    pub(super) fn objective(&self, loss: &LossConfig) -> Result<Box<dyn Objective>, RunError> {
+        let entropy_coef = self.applied(loss);
+        Ok(LossConfig { beta: self.kl, entropy_coef, ..loss.clone() }.build()?)
+    }
+
+    fn applied(&self, loss: &LossConfig) -> f64 {
+        loss.adaptive_entropy.applied(self.entropy, self.entropy_before.unwrap_or(f64::INFINITY))
+    }
+
+    /// Subtracts the distance from the reference from the rewards where the recipe has it there. The weight of the next step
+    /// follows. It is called after [`Coefficients::objective`].
+    pub(super) fn weigh_kl(&mut self, loss: &LossConfig, groups: &mut Groups) -> Values {
+        let mut metrics = Values::from([("kl_coef".to_owned(), self.kl)]);
+        let (mut kls, mut upstream) = (Vec::new(), Vec::new());
+        for member in groups.all.iter_mut().flat_map(|group| &mut group.members) {
+            let mut kl = EpisodeKl::default();
+            member.samples.iter().for_each(|own| kl.add(&own.sample, loss.kl_estimator));
+            if loss.use_kl_in_reward {
+                member.reward = member.reward.map(|reward| reward - self.kl * kl.sum);
+            }
+            if member.phase() == Phase::Upstream { upstream.push(kl) } else { kls.push(kl) }
+        }
+        kls.extend(upstream);
+        let (kl, measured) = mean_kl(&kls);
+        if loss.use_kl_in_reward && measured > 0 {
+            metrics.insert("reward_kl_penalty".to_owned(), kl);
+        }
+        self.kl = loss.adaptive_kl.next(self.kl, kl, measured);
+        metrics
+    }
+
+    /// Takes note of the entropy of a step. Gives what the bonus weighed in it, where that follows a target.
+    pub(super) fn see_entropy(&mut self, loss: &LossConfig, entropy: Option<f64>) -> Values {
+        let applied = ("entropy_coef".to_owned(), self.applied(loss));
+        let metrics = loss.adaptive_entropy.is_on().then_some(applied).into_iter().collect();
+        if let Some(entropy) = entropy {
+            self.entropy = loss.adaptive_entropy.next(self.entropy, entropy);
+            self.entropy_before = Some(entropy);
+        }
+        metrics
+    }
+}

@@ -1,0 +1,86 @@
+//! From the rewards of a step to the advantage of every member.
+
+use std::ops::Range;
+
+use burnish_core::Episode;
+use burnish_rl::advantage::{Advantage, Estimator, Phase, Rollout, Rollouts};
+
+use super::groups::{Group, Groups, Member};
+use crate::RunError;
+use crate::recipe::Recipe;
+
+/// The members of the groups that are trained on, as an estimator sees them.
+pub(super) struct Compared {
+    all: Vec<Rollout>,
+    groups: Vec<Range<usize>>,
+}
+
+impl Compared {
+    pub(super) fn of(groups: &Groups) -> Self {
+        let mut compared = Compared { all: Vec::new(), groups: Vec::new() };
+        for group in groups.kept() {
+            let start = compared.all.len();
+            compared.all.extend(group.members.iter().map(|member| rollout(group, member)));
+            compared.groups.push(start..compared.all.len());
+        }
+        compared
+    }
+
+    pub(super) fn rollouts(&self) -> Rollouts<'_> {
+        Rollouts { all: &self.all, groups: &self.groups }
+    }
+
+    /// Each of them, in the order of the members.
+    pub(super) fn each(&self) -> impl Iterator<Item = &Rollout> {
+        self.all.iter()
+    }
+}
+
+fn rollout(group: &Group, member: &Member) -> Rollout {
+    let nodes = member.episode.traces.iter().flat_map(|trace| trace.nodes());
+    let turns: Vec<usize> = nodes.filter(|node| node.sampled.is_some()).map(|node| node.ids.len()).collect();
+    Rollout {
+        reward: member.reward.filter(|_| member.phase() == Phase::Downstream),
+        phase: member.phase(),
+        task: group.task.id.0.clone(),
+        facts: member.facts.clone(),
+        ..Rollout::default().with_turns(&turns)
+    }
+}
+
+/// Gives every member its advantage; none where it has no reward, or its group is not trained on.
+///
+/// # Errors
+/// If the estimator tells turns or tokens apart, and an episode has several branches.
+pub(super) fn credit(
+    recipe: &Recipe,
+    estimator: &dyn Estimator,
+    groups: &mut Groups,
+    compared: &Compared,
+) -> Result<(), RunError> {
+    let credit = estimator.advantages(&compared.rollouts());
+    let members = groups.kept_mut().flat_map(|group| &mut group.members);
+    for (member, advantage) in members.zip(credit) {
+        if !matches!(advantage, None | Some(Advantage::Whole(_))) {
+            refuse_branches(recipe, &member.episode)?;
+        }
+        member.advantage = advantage;
+    }
+    Ok(())
+}
+
+/// Turns and tokens of an episode are told apart along its only branch.
+///
+/// # Errors
+/// If it has several.
+pub(super) fn refuse_branches(recipe: &Recipe, episode: &Episode) -> Result<(), RunError> {
+    let branches: usize = episode.traces.iter().map(|trace| trace.branches().len()).sum();
+    if branches <= 1 {
+        return Ok(());
+    }
+    Err(RunError::Refused(format!(
+        "advantage.estimator: `{}` tells the turns or tokens of an episode apart, and an episode of task {} has \
+         {branches} branches; take an estimator that gives an episode one advantage",
+        recipe.advantage.estimator, episode.task.0
+    )))
+}

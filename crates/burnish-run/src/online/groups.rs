@@ -1,0 +1,289 @@
+//! The groups of a step: a task, and all that was played of it to be learned from.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use burnish_core::{Episode, Policy, Task};
+use burnish_env::Generator;
+use burnish_env::rollout::{self, Opened};
+use burnish_model::Tokenizer;
+use burnish_rl::advantage::{self, Advantage, Phase};
+use burnish_rl::fact::Facts;
+use burnish_rl::plan::{Outcome, Played, Role, RolloutPlan};
+
+use super::overlong;
+use super::samples::OwnSample;
+use super::scene::{PlayedTask, Scene};
+use super::selection::{Chosen, Selection};
+use crate::RunError;
+use crate::metrics::Values;
+use crate::recipe::{FilterMetric, Recipe};
+use crate::seeds::Draws;
+use crate::tasks::Tasks;
+
+/// All that was sampled in a step, round after round.
+#[derive(Default)]
+pub(super) struct Groups {
+    pub(super) all: Vec<Group>,
+    /// What the plan counted.
+    tally: Vec<(String, f64)>,
+    /// Tokens that were sampled in episodes that are no members.
+    tokens_aside: usize,
+    rounds: usize,
+    chosen: Chosen,
+}
+
+/// A task, and what was played of it.
+pub(super) struct Group {
+    pub(super) task: Task,
+    /// The task turned round, where some members play that.
+    pub(super) turned: Option<Task>,
+    /// Is it trained on?
+    pub(super) is_kept: bool,
+    /// Those that earn a reward, then those that are credited with what follows from them.
+    pub(super) members: Vec<Member>,
+}
+
+/// An episode that is compared with others of its group.
+pub(super) struct Member {
+    pub(super) role: Role,
+    pub(super) episode: Arc<Episode>,
+    /// What it earned; none where it was not scored, or earns nothing itself.
+    pub(super) reward: Option<f64>,
+    /// What else parts asked to know of it.
+    pub(super) facts: Facts,
+    /// None where it has no reward, or its group is not trained on.
+    pub(super) advantage: Option<Advantage>,
+    /// Its branches, where it is learned from.
+    pub(super) samples: Vec<OwnSample>,
+}
+
+impl Member {
+    /// Which part of an answer it is.
+    pub(super) fn phase(&self) -> Phase {
+        self.role.phase()
+    }
+
+    /// Which direction of the group's task it plays: 1 where that is turned round.
+    pub(super) fn direction(&self) -> u8 {
+        u8::from(self.role == Role::Turned)
+    }
+}
+
+impl Group {
+    fn of(task: Task, played: PlayedTask, is_kept: bool) -> Self {
+        let members = played.episodes.into_iter().filter(|spawned| spawned.role.is_member());
+        let mut members: Vec<Member> = members
+            .map(|spawned| Member {
+                role: spawned.role,
+                episode: spawned.episode,
+                reward: None,
+                facts: Facts::default(),
+                advantage: None,
+                samples: Vec::new(),
+            })
+            .collect();
+        members.sort_by_key(|member| member.phase() == Phase::Upstream);
+        Group { task, turned: played.turned, is_kept, members }
+    }
+
+    /// The members that earn a reward.
+    pub(super) fn downstream(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(|member| member.phase() == Phase::Downstream)
+    }
+
+    /// The task that a member plays.
+    pub(super) fn task_of(&self, member: &Member) -> &Task {
+        self.turned.as_ref().filter(|_| member.direction() == 1).unwrap_or(&self.task)
+    }
+}
+
+impl Groups {
+    /// Samples the groups of step number `step` as `plan` requests: once, or with dynamic sampling until enough of them vary.
+    /// Their tasks are those of `selection`, which learns from every round.
+    ///
+    /// # Errors
+    /// If the policy fails, a prompt does not fit, or the environment has not what the plan needs.
+    pub(super) fn sample(
+        recipe: &Recipe,
+        tasks: &Tasks,
+        selection: &mut Selection,
+        plan: &dyn RolloutPlan,
+        policy: &mut dyn Policy,
+        tokenizer: &Tokenizer,
+        step: u64,
+    ) -> Result<Self, RunError> {
+        policy.abilities().check_trainable().map_err(|error| RunError::Refused(error.to_string()))?;
+        let (rollout, dynamic) = (&recipe.rollout, &recipe.rollout.dynamic_sampling);
+        let mut groups = Groups::default();
+        // What the plan counts, it counts over all rounds.
+        let mut rounds: Vec<(Vec<Task>, Vec<PlayedTask>)> = Vec::new();
+        let mut used = BTreeSet::new();
+        let scene = |task_offset: usize| Scene {
+            generator: &*tasks.train_generator,
+            partners: tasks.partners.as_deref(),
+            turns_max: rollout.turns_max,
+            overlong: rollout.overlong,
+            sampling: rollout.sampling(),
+            rollouts: rollout.group_size,
+            tokenizer: Some(tokenizer),
+            // A later round stands behind the earlier ones, so it shares no random number with them.
+            seeds: Draws::Training.place(recipe.run.seed, step, task_offset as u64),
+            progress: step as f64 / recipe.train.max_steps as f64,
+        };
+        let (mut kept, mut offset) = (0, 0);
+        while groups.rounds < dynamic.max_rounds.max(1)
+            && (groups.rounds == 0 || kept < rollout.tasks_per_step)
+        {
+            let (missing, place) = (rollout.tasks_per_step - kept, (step, groups.rounds as u64));
+            let batch = selection.choose(recipe, tasks, place, missing, &mut used, &mut groups.chosen);
+            if batch.is_empty() {
+                break;
+            }
+            let mut played = scene(offset).play(policy, plan, &batch)?;
+            if recipe.reward.overlong_buffer.is_on() {
+                let members = played.iter_mut().flat_map(|own| &mut own.episodes);
+                let mut members = members.filter(|spawned| spawned.role.is_member());
+                let (buffer, tokens_max) = (&recipe.reward.overlong_buffer, rollout.tokens_max);
+                members.try_for_each(|own| {
+                    overlong::punish(Arc::make_mut(&mut own.episode), buffer, tokens_max)
+                })?;
+            }
+            for (task, own) in batch.iter().zip(&played) {
+                let scored = || downstream(own).filter(|episode| episode.verdict.is_scored());
+                let successes = scored().filter(|episode| episode.verdict.success).count();
+                selection.observe(task, scored().count(), successes);
+                kept += usize::from(!dynamic.is_on() || varies(recipe, downstream(own)));
+            }
+            offset += batch.len();
+            rounds.push((batch, played));
+            groups.rounds += 1;
+        }
+        let scene = scene(0);
+        let seen = rounds.iter().flat_map(|(batch, played)| batch.iter().zip(played));
+        let views: Vec<Played<'_>> =
+            seen.enumerate().map(|(at, (task, own))| scene.view(at, task, own)).collect();
+        groups.tally = plan.tally(&views);
+        for (task, own) in rounds.into_iter().flat_map(|(batch, played)| batch.into_iter().zip(played)) {
+            groups.tokens_aside += own.tokens_aside;
+            let is_kept = !dynamic.is_on() || varies(recipe, downstream(&own));
+            groups.all.push(Group::of(task, own, is_kept));
+        }
+        Ok(groups)
+    }
+
+    /// The groups that are trained on.
+    pub(super) fn kept(&self) -> impl Iterator<Item = &Group> {
+        self.all.iter().filter(|group| group.is_kept)
+    }
+
+    /// The groups that are trained on.
+    pub(super) fn kept_mut(&mut self) -> impl Iterator<Item = &mut Group> {
+        self.all.iter_mut().filter(|group| group.is_kept)
+    }
+
+    /// The members that earn a reward, group by group.
+    pub(super) fn downstream(&self) -> impl Iterator<Item = &Member> {
+        self.all.iter().flat_map(Group::downstream)
+    }
+
+    /// How many members that earn a reward each group has.
+    pub(super) fn size(&self) -> usize {
+        self.all.first().map_or(0, |group| group.downstream().count())
+    }
+
+    /// Gives every member that earns one its reward.
+    pub(super) fn reward(&mut self, recipe: &Recipe) {
+        for member in self.all.iter_mut().flat_map(|group| &mut group.members) {
+            let earns = member.phase() == Phase::Downstream;
+            member.reward = member.episode.verdict.total(&recipe.reward.weights).filter(|_| earns);
+        }
+    }
+
+    /// The rewards of [`Groups::downstream`].
+    pub(super) fn rewards(&self) -> Vec<Option<f64>> {
+        self.downstream().map(|member| member.reward).collect()
+    }
+
+    /// Takes others in their place.
+    pub(super) fn set_rewards(&mut self, rewards: &[Option<f64>]) {
+        let members = self.all.iter_mut().flat_map(|group| &mut group.members);
+        let members = members.filter(|member| member.phase() == Phase::Downstream);
+        members.zip(rewards).for_each(|(member, reward)| member.reward = *reward);
+    }
+
+    /// How the environment opened the episodes of group number `group` of step number `step`.
+    ///
+    /// # Errors
+    /// If it can't play the task.
+    pub(super) fn opened(
+        &self,
+        recipe: &Recipe,
+        generator: &dyn Generator,
+        group: usize,
+        step: u64,
+    ) -> Result<Opened, RunError> {
+        let seeds = Draws::Training.place(recipe.run.seed, step, 0);
+        Ok(rollout::opened(generator, &self.all[group].task, seeds.address(group))?)
+    }
+
+    /// What came of the groups that are trained on, for the plan.
+    pub(super) fn outcomes(&self) -> Vec<Outcome<'_>> {
+        let is_positive = |group: &Group| {
+            let mut advantages = group.downstream().filter_map(|member| member.advantage.as_ref());
+            advantages.any(|advantage| advantage.mean() > 0.0)
+        };
+        self.kept()
+            .map(|group| Outcome { labels: &group.task.labels, is_positive: is_positive(group) })
+            .collect()
+    }
+
+    /// Tokens beside those of the members that earn a reward.
+    pub(super) fn tokens_beside(&self) -> usize {
+        let members = self.all.iter().flat_map(|group| &group.members);
+        let upstream = members.filter(|member| member.phase() == Phase::Upstream);
+        self.tokens_aside + upstream.map(|member| member.episode.sampled_tokens()).sum::<usize>()
+    }
+
+    /// What selection, the plan and dynamic sampling did, where they are on.
+    pub(super) fn metrics(&self, recipe: &Recipe) -> Values {
+        let mut values = self.chosen.metrics();
+        values.extend(self.tally.iter().cloned());
+        if recipe.rollout.dynamic_sampling.is_on() {
+            values.insert("dynamic_sampling/rounds".into(), self.rounds as f64);
+            let dropped = self.all.len() - self.kept().count();
+            values.insert("dynamic_sampling/dropped_groups".into(), dropped as f64);
+        }
+        values
+    }
+
+    /// What to say where fewer groups are left than the step asks for.
+    pub(super) fn shortfall(&self, recipe: &Recipe) -> Option<String> {
+        let rollout = &recipe.rollout;
+        let (kept, wanted) = (self.kept().count(), rollout.tasks_per_step);
+        if !rollout.dynamic_sampling.is_on() || kept >= wanted {
+            return None;
+        }
+        let why = if self.rounds < rollout.dynamic_sampling.max_rounds { ": no task is left" } else { "" };
+        Some(format!(
+            "{kept} of {wanted} groups differ in their rewards after {} rounds of dynamic sampling{why}; the step \
+             trains on those",
+            self.rounds
+        ))
+    }
+}
+
+/// The episodes that earn a reward.
+fn downstream(own: &PlayedTask) -> impl Iterator<Item = &Episode> {
+    let members = own.episodes.iter().filter(|own| own.role.is_member());
+    members.filter(|own| own.role.phase() == Phase::Downstream).map(|own| &*own.episode)
+}
+
+/// Do the episodes of a group differ in what dynamic sampling looks at? Never where fewer than two were scored.
+fn varies<'a>(recipe: &Recipe, group: impl Iterator<Item = &'a Episode>) -> bool {
+    let value = |episode: &Episode| match recipe.rollout.dynamic_sampling.metric {
+        FilterMetric::Reward => episode.verdict.total(&recipe.reward.weights),
+        FilterMetric::Success => episode.verdict.is_scored().then_some(f64::from(episode.verdict.success)),
+    };
+    advantage::has_variance(&group.map(value).collect::<Vec<_>>())
+}

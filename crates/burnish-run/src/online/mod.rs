@@ -1,0 +1,301 @@
+//! Learning from what the policy samples itself: one step of it, and what it keeps from step to step.
+//!
+//! A step selects tasks, spawns what the plan requests of each, turns verdicts into rewards, has the facts supplied that parts ask
+//! for, credits every member of every group, and updates the policy. It knows no method: what differs between them are parts
+//! (`burnish-rl`), and who supplies their facts (`supply`).
+
+mod coefficients;
+mod credit;
+mod divergence;
+mod groups;
+mod lag;
+mod overlong;
+mod pieces;
+mod samples;
+pub(crate) mod scene;
+mod selection;
+pub(crate) mod supply;
+mod update;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use burnish_core::rng::{Address, Purpose};
+use burnish_core::{Episode, Task};
+use burnish_engine::Stats;
+use burnish_rl::advantage::{self, Advantage, Estimator, Phase};
+use burnish_rl::fact::{Need, REFERENCE};
+use burnish_rl::gate::{Gate, GateConfig};
+use burnish_rl::plan::{Plain, RolloutPlan};
+use burnish_train::checkpoint::{BoxError, Checkpoint};
+use burnish_train::schedule::Schedule;
+use burnish_train::{Trainer, TrainerConfig};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::RunError;
+use crate::metrics::Values;
+use crate::policy::LoadedPolicy;
+use crate::recipe::Recipe;
+use crate::summary::{Metrics, Updates, episode_metrics};
+use crate::tasks::Tasks;
+use coefficients::Coefficients;
+use credit::Compared;
+use divergence::Divergence;
+use groups::{Groups, Member};
+use lag::Lag;
+pub(crate) use overlong::OVERLONG;
+use selection::Selection;
+use supply::{Making, Supply, add};
+
+/// What a step did.
+pub(crate) struct Stepped {
+    /// The tasks, one per group, then each of them turned round, where that was played too.
+    pub(crate) tasks: Vec<Task>,
+    /// The members that earn a reward, group by group, then those that are credited with what follows from them.
+    pub(crate) played: Vec<PlayedMember>,
+    /// What a person should be told.
+    pub(crate) note: Option<String>,
+    /// Metrics under TRL's names.
+    pub(crate) metrics: Metrics,
+}
+
+/// A member of a group, as a journal keeps it.
+pub(crate) struct PlayedMember {
+    pub(crate) episode: Arc<Episode>,
+    /// Which of the step's tasks it plays.
+    pub(crate) task: usize,
+    pub(crate) phase: Phase,
+    /// Its advantage, a mean where it has several; none where it was unscored, or its group was left out.
+    pub(crate) advantage: Option<f64>,
+}
+
+/// What a run that learns from its own samples keeps from step to step.
+pub(crate) struct OnlineStage {
+    selection: Selection,
+    plan: Box<dyn RolloutPlan>,
+    supply: Supply,
+    estimator: Box<dyn Estimator>,
+    coefficients: Coefficients,
+    gate: Option<Box<dyn Gate>>,
+    lag: Lag,
+    divergence: Option<Divergence>,
+}
+
+impl OnlineStage {
+    /// Loads what the recipe needs beside the policy, which learns as `schedule` and `trainer` say. `state` is what
+    /// [`OnlineStage::state`] said when the run was saved as `checkpoint`; null for a new run.
+    ///
+    /// # Errors
+    /// If a model can't be loaded, or the state is not one of the recipe's parts.
+    pub(crate) fn new(
+        recipe: &Recipe,
+        policy: &LoadedPolicy,
+        schedule: Schedule,
+        trainer: &TrainerConfig,
+        checkpoint: Option<&Checkpoint>,
+        state: &Value,
+    ) -> Result<Self, RunError> {
+        let mut plan = plan_of(recipe)?;
+        if !state["plan"].is_null() {
+            plan.restore(&state["plan"])?;
+        }
+        let mut estimator = recipe.advantage.build()?;
+        if !state["estimator"].is_null() {
+            estimator.restore(&state["estimator"])?;
+        }
+        let mut gate = recipe.gate.as_ref().map(GateConfig::build).transpose()?;
+        if let (Some(gate), Some(_)) = (&mut gate, checkpoint) {
+            gate.restore(&state["gate"])?;
+        }
+        Ok(OnlineStage {
+            selection: Selection::new(recipe, state.get("selection"))?,
+            plan,
+            supply: Supply::new(&Making { recipe, policy, schedule, trainer, checkpoint, state })?,
+            estimator,
+            coefficients: Coefficients::new(&recipe.loss, state),
+            gate,
+            lag: Lag::new(recipe.rollout.policy_lag, &policy.model, checkpoint, &state["earlier"])?,
+            divergence: Divergence::new(recipe, &policy.model)?,
+        })
+    }
+
+    /// Writes what the stage has learned itself into the directory of a checkpoint.
+    ///
+    /// # Errors
+    /// If a file can't be written.
+    pub(crate) fn save(&self, checkpoint: &Path, step: u64) -> Result<(), BoxError> {
+        self.lag.save(checkpoint)?;
+        self.supply.save(checkpoint, step)
+    }
+
+    /// What a step depends on beside the recipe, the weights and the number of the step.
+    pub(crate) fn state(&self) -> Value {
+        let mut state = json!({
+            "plan": self.plan.state(),
+            "estimator": self.estimator.state(),
+            "selection": self.selection.state(),
+            "gate": self.gate.as_ref().map(|gate| gate.state()),
+            "earlier": self.lag.state(),
+        });
+        for (key, value) in self.coefficients.state().into_iter().chain(self.supply.state()) {
+            state[key] = value;
+        }
+        state
+    }
+
+    /// Step number `step`, counted from 0.
+    pub(crate) fn step(
+        &mut self,
+        recipe: &Recipe,
+        tasks: &Tasks,
+        policy: &mut LoadedPolicy,
+        trainer: &mut Trainer,
+        lr: &dyn Fn(u64) -> f64,
+        step: u64,
+    ) -> Result<Stepped, RunError> {
+        // 1. Select tasks, and spawn what the plan requests of each.
+        let sampler = self.lag.sampler(recipe, policy, trainer.updates());
+        let mut local = sampler.policy();
+        let (plan, tokenizer) = (&*self.plan, &sampler.chat.tokenizer);
+        let mut groups =
+            Groups::sample(recipe, tasks, &mut self.selection, plan, &mut local, tokenizer, step)?;
+        let mut metrics = sampling_metrics(&local.stats());
+        drop(local);
+        // 2. Verdicts become rewards.
+        groups.reward(recipe);
+        shuffle(recipe, &mut groups, step);
+        add(&mut metrics, self.reward_metrics(recipe, &groups));
+        self.supply.see(recipe, &groups)?;
+        // 3. Facts: of every token, then of every member.
+        groups.make_samples();
+        metrics.extend(groups.find_proximal(recipe, &policy.model, trainer.updates())?);
+        let objective = self.coefficients.objective(&recipe.loss)?;
+        let of_step = supply::Step { recipe, tasks, number: step, policy, sampler: &sampler };
+        let needs = needs_of_loss(recipe, &*objective);
+        add(&mut metrics, self.supply.supply(&needs, of_step, &mut groups)?);
+        if needs.iter().any(|need| *need.fact == REFERENCE) {
+            metrics.extend(self.coefficients.weigh_kl(&recipe.loss, &mut groups));
+        }
+        add(&mut metrics, self.supply.supply(&self.estimator.needs(), of_step, &mut groups)?);
+        drop(sampler);
+        // 4. Credit, from which whoever supplied or planned learns too.
+        let compared = Compared::of(&groups);
+        credit::credit(recipe, &*self.estimator, &mut groups, &compared)?;
+        groups.give_advantages();
+        self.estimator.learn(&compared.rollouts());
+        self.plan.observe(&groups.outcomes());
+        metrics.extend(self.plan.metrics());
+        let rollouts: Vec<_> = compared.each().collect();
+        metrics.extend(self.supply.learn(recipe, &groups, &rollouts, &*self.estimator, step)?);
+        // 5. Update.
+        if recipe.loss.mask_truncated_completions {
+            groups.mask_truncated();
+        }
+        let batch = if objective.needs().pairs { groups.take_pairs() } else { groups.take_batch() };
+        let tokens: usize = batch.samples.iter().map(|sample| sample.ids.len()).sum();
+        metrics.insert("tokens/total".into(), tokens as f64);
+        let mut updates = Updates::default();
+        if !self.supply.is_warming_up(step) {
+            let gate = self.gate.as_deref_mut();
+            update::update(recipe, step, &batch, &*objective, policy, trainer, lr, gate, &mut updates)?;
+        }
+        if let Some(divergence) = &self.divergence {
+            metrics.extend(divergence.metrics(&policy.model)?);
+        }
+        let entropy = updates.mean("entropy_top").or_else(|| updates.mean("entropy"));
+        metrics.extend(self.coefficients.see_entropy(&recipe.loss, entropy));
+        // Before the first update the weights are those that sampled, where nothing lags: what differs is the arithmetic.
+        if let Some(drift) = updates.first_drift {
+            metrics.insert("sampling/sampling_logp_difference/mean".into(), drift.mean);
+            metrics.insert("sampling/sampling_logp_difference/max".into(), drift.max);
+        }
+        let note = groups.shortfall(recipe);
+        let (tasks, played) = of_journal(groups);
+        Ok(Stepped { tasks, played, note, metrics: updates.finish(metrics) })
+    }
+
+    /// What the rewards of a step say, and what was played for them.
+    fn reward_metrics(&self, recipe: &Recipe, groups: &Groups) -> Values {
+        let episodes: Vec<&Episode> = groups.downstream().map(|member| &*member.episode).collect();
+        let mut metrics = episode_metrics(groups.all.len(), &episodes, &recipe.reward.weights);
+        *metrics.entry("tokens/sampled".into()).or_default() += groups.tokens_beside() as f64;
+        let (rewards, scale) = (groups.rewards(), self.estimator.scale());
+        metrics.extend(advantage::reward_metrics(&rewards, groups.size(), scale));
+        metrics.extend(groups.metrics(recipe));
+        metrics
+    }
+}
+
+/// The plan of a recipe, before it has learned anything.
+///
+/// # Errors
+/// If a setting is wrong.
+pub(crate) fn plan_of(recipe: &Recipe) -> Result<Box<dyn RolloutPlan>, RunError> {
+    let plan = recipe.plan.as_ref().map(|config| config.build()).transpose()?;
+    Ok(plan.unwrap_or_else(|| Box::new(Plain)))
+}
+
+/// The facts that the loss of a recipe needs.
+fn needs_of_loss(recipe: &Recipe, objective: &dyn burnish_rl::Objective) -> Vec<Need> {
+    let mut needs = objective.needs().facts();
+    // The distance from the reference may count in the reward alone.
+    if recipe.loss.beta != 0.0 && !needs.iter().any(|need| *need.fact == REFERENCE) {
+        needs.push(Need::of(&REFERENCE));
+    }
+    needs
+}
+
+/// The control of experiments: rewards of a group in another order, where the recipe asks for it.
+fn shuffle(recipe: &Recipe, groups: &mut Groups, step: u64) {
+    if recipe.reward.shuffle_within_groups {
+        let address = Address { step, ..Address::new(recipe.run.seed, Purpose::Perturb) };
+        let shuffled = advantage::shuffle_within_groups(&groups.rewards(), groups.size(), address.seed());
+        groups.set_rewards(&shuffled);
+    }
+}
+
+fn sampling_metrics(stats: &Stats) -> Values {
+    let mut metrics = Values::from([
+        ("sampling/prompt_tokens".to_owned(), stats.prompt_tokens as f64),
+        ("sampling/prompt_tokens_read".to_owned(), stats.prompt_tokens_read as f64),
+    ]);
+    if stats.waits > 0 {
+        metrics.insert("sampling/cache_waits".into(), stats.waits as f64);
+        metrics.insert("sampling/cache_preemptions".into(), stats.preemptions as f64);
+    }
+    metrics
+}
+
+/// The tasks and the members of a step as a journal keeps them.
+fn of_journal(groups: Groups) -> (Vec<Task>, Vec<PlayedMember>) {
+    let (mut tasks, mut turned, mut played) = (Vec::new(), Vec::new(), Vec::new());
+    let count = groups.all.len();
+    for (at, group) in groups.all.into_iter().enumerate() {
+        let place = |member: &Member| at + usize::from(member.direction()) * count;
+        played.extend(group.members.into_iter().map(|member| PlayedMember {
+            task: place(&member),
+            phase: member.phase(),
+            advantage: member.advantage.as_ref().map(Advantage::mean),
+            episode: member.episode,
+        }));
+        tasks.push(group.task);
+        turned.extend(group.turned);
+    }
+    played.sort_by_key(|member| member.phase == Phase::Upstream);
+    tasks.extend(turned);
+    (tasks, played)
+}
+
+/// A part of a saved state; what it is for a new run where there is none.
+///
+/// # Errors
+/// If it is something else.
+fn part<T: DeserializeOwned + Default>(state: &Value) -> Result<T, RunError> {
+    if state.is_null() {
+        return Ok(T::default());
+    }
+    serde_json::from_value(state.clone()).map_err(|error| {
+        RunError::Refused(format!("the checkpoint's state of the stage is damaged: {error}"))
+    })
+}

@@ -1,0 +1,543 @@
+//! Plays what a plan requests of some tasks, wave after wave: the one interpreter of plans.
+
+use std::sync::Arc;
+
+use burnish_core::rng::{Address, Purpose};
+use burnish_core::{Episode, Message, Piece, Policy, Role as Speaker, Sampling, Task, Verdict};
+use burnish_env::Generator;
+use burnish_env::rollout::{self, Overlong, POLICY, Partners, Plan, SeedPlace, Spawn};
+use burnish_model::{ChatError, Tokenizer};
+use burnish_rl::plan::{Beginning, Played, Request, Role, RolloutPlan, Spawned, Start};
+
+use super::pieces;
+use crate::RunError;
+use crate::seeds::Draws;
+use crate::tasks::counterpart;
+
+/// Where and how tasks are played.
+pub(crate) struct Scene<'a> {
+    pub(crate) generator: &'a dyn Generator,
+    pub(crate) partners: Option<&'a Partners>,
+    pub(crate) turns_max: usize,
+    pub(crate) overlong: Overlong,
+    pub(crate) sampling: Sampling,
+    /// Rollouts of each task, where the plan does not say otherwise.
+    pub(crate) rollouts: usize,
+    /// Makes tokens of hints. None where nothing may read one.
+    pub(crate) tokenizer: Option<&'a Tokenizer>,
+    /// Where the rollouts of the first task draw their random numbers.
+    pub(crate) seeds: SeedPlace,
+    /// The share of the run that is done.
+    pub(crate) progress: f64,
+}
+
+/// What was played of a task.
+#[derive(Default)]
+pub(crate) struct PlayedTask {
+    /// The task turned round, where that was played.
+    pub(crate) turned: Option<Task>,
+    /// The episodes, in the order in which they were requested.
+    pub(crate) episodes: Vec<Spawned>,
+    /// Tokens that were sampled in episodes that are no members.
+    pub(crate) tokens_aside: usize,
+}
+
+/// Episodes that are played as one: a request, ready to be spawned.
+struct Asked {
+    group: usize,
+    request: Request,
+    task: Asking,
+    /// Whose checks it is, where equal ones are asked once.
+    of: Vec<Option<usize>>,
+}
+
+/// Which task is played.
+#[derive(Clone, Copy, PartialEq)]
+enum Asking {
+    Own,
+    Turned,
+    /// One of those that answers led to.
+    Reversed(usize),
+}
+
+impl Scene<'_> {
+    /// Plays `tasks` as `plan` requests.
+    ///
+    /// # Errors
+    /// If the policy fails, a prompt does not fit, or the environment has not what the plan needs.
+    pub(crate) fn play(
+        &self,
+        policy: &mut dyn Policy,
+        plan: &dyn RolloutPlan,
+        tasks: &[Task],
+    ) -> Result<Vec<PlayedTask>, RunError> {
+        let mut played: Vec<PlayedTask> = tasks.iter().map(|_| PlayedTask::default()).collect();
+        self.go_on(policy, plan, tasks, &mut played, 0)?;
+        Ok(played)
+    }
+
+    /// Goes on with what was `played` of `tasks`, as `plan` requests from wave number `wave` on.
+    ///
+    /// # Errors
+    /// As [`Scene::play`].
+    pub(crate) fn go_on(
+        &self,
+        policy: &mut dyn Policy,
+        plan: &dyn RolloutPlan,
+        tasks: &[Task],
+        played: &mut [PlayedTask],
+        wave: usize,
+    ) -> Result<(), RunError> {
+        for wave in wave.. {
+            let groups = tasks.iter().zip(&*played).enumerate();
+            let requests: Vec<Vec<Request>> =
+                groups.map(|(at, (task, own))| plan.wave(&self.view(at, task, own), wave)).collect();
+            if requests.iter().all(Vec::is_empty) {
+                break;
+            }
+            self.wave(policy, tasks, played, requests)?;
+        }
+        for (at, (task, own)) in tasks.iter().zip(&mut *played).enumerate() {
+            let judged = plan.judge(&self.view(at, task, own));
+            let judged = judged.map_err(|error| RunError::Refused(format!("plan.{error}")))?;
+            for (spawned, verdict) in own.episodes.iter_mut().zip(judged) {
+                verdict.into_iter().for_each(|verdict| Arc::make_mut(&mut spawned.episode).verdict = verdict);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a plan sees of task number `at`.
+    pub(crate) fn view<'a>(&self, at: usize, task: &'a Task, own: &'a PlayedTask) -> Played<'a> {
+        let place = Address { purpose: Purpose::Perturb, turn: 1, ..self.seeds.address(at) };
+        let (rollouts, progress) = (self.rollouts, self.progress);
+        Played { task, rollouts, progress, seed: place.seed(), episodes: &own.episodes }
+    }
+
+    fn wave(
+        &self,
+        policy: &mut dyn Policy,
+        tasks: &[Task],
+        played: &mut [PlayedTask],
+        requests: Vec<Vec<Request>>,
+    ) -> Result<(), RunError> {
+        for ((task, own), requests) in tasks.iter().zip(&mut *played).zip(&requests) {
+            if own.turned.is_none() && requests.iter().any(|request| request.role == Role::Turned) {
+                own.turned = Some(counterpart(self.generator, task)?);
+            }
+        }
+        let (asked, reversed) = self.asked(tasks, played, requests);
+        let members = played.first().map_or(0, |own| members(own).count());
+        let spawn = |asked: &Asked| self.spawn(asked, tasks, played, &reversed, members);
+        let spawns: Vec<Spawn<'_>> = asked.iter().map(spawn).collect::<Result<_, _>>()?;
+        // A draft is one answer, and drafts have a wave of their own.
+        let is_draft = asked.iter().all(|asked| asked.request.role == Role::Draft);
+        let turns_max = if is_draft { 1 } else { self.turns_max };
+        let Scene { generator, partners, overlong, .. } = *self;
+        let plan = Plan { generator, partners, spawns: &spawns, turns_max, overlong };
+        let mut episodes = rollout::play(policy, &plan)?.into_iter();
+        drop(spawns);
+        for Asked { group, request, of, .. } in asked {
+            let own = &mut played[group];
+            for mut episode in episodes.by_ref().take(request.count) {
+                if !request.role.is_member() {
+                    own.tokens_aside += episode.sampled_tokens();
+                }
+                if request.role == Role::Draft {
+                    episode.rollout = self.rollouts;
+                    episode.verdict = Verdict::unscored("a draft: what follows it is judged");
+                }
+                own.take(request.role, &of, episode);
+            }
+        }
+        Ok(())
+    }
+
+    /// Requests as they are spawned: the tasks that answers lead to are made, and equal ones of a group asked once.
+    fn asked(
+        &self,
+        tasks: &[Task],
+        played: &[PlayedTask],
+        requests: Vec<Vec<Request>>,
+    ) -> (Vec<Asked>, Vec<Task>) {
+        let (mut asked, mut reversed): (Vec<Asked>, Vec<Task>) = (Vec::new(), Vec::new());
+        for (group, requests) in requests.into_iter().enumerate() {
+            let first = reversed.len();
+            for request in requests {
+                let (of, task) = match request.start {
+                    Start::Reversed { of } => {
+                        let Some(next) = self.reversed(&tasks[group], &played[group], of) else { continue };
+                        let known = reversed[first..].iter().position(|other| *other == next);
+                        let task = Asking::Reversed(known.map_or(reversed.len(), |at| first + at));
+                        if let Some(same) = asked.iter_mut().find(|asked| asked.task == task) {
+                            same.of.push(Some(of));
+                            continue;
+                        }
+                        reversed.push(next);
+                        (Some(of), task)
+                    }
+                    Start::Prompt if request.role == Role::Turned => (None, Asking::Turned),
+                    Start::Prompt => (None, Asking::Own),
+                    Start::Shown { of, .. } | Start::After { of } => {
+                        let is_turned =
+                            played[group].episodes.get(of).is_some_and(|own| own.role == Role::Turned);
+                        (Some(of), if is_turned { Asking::Turned } else { Asking::Own })
+                    }
+                };
+                asked.push(Asked { group, request, task, of: vec![of] });
+            }
+        }
+        (asked, reversed)
+    }
+
+    /// The other direction of the task of episode number `of`, as its last answer states it.
+    fn reversed(&self, task: &Task, played: &PlayedTask, of: usize) -> Option<Task> {
+        let spawned = played.episodes.get(of)?;
+        let own = played.turned.as_ref().filter(|_| spawned.role == Role::Turned).unwrap_or(task);
+        self.generator.reverse(own, &spawned.episode.answers.last()?.content)
+    }
+
+    fn spawn<'a>(
+        &self,
+        asked: &Asked,
+        tasks: &'a [Task],
+        played: &'a [PlayedTask],
+        reversed: &'a [Task],
+        members: usize,
+    ) -> Result<Spawn<'a>, RunError> {
+        let Asked { group, request, .. } = asked;
+        let own = &played[*group];
+        let task = match asked.task {
+            Asking::Own => &tasks[*group],
+            Asking::Turned => own.turned.as_ref().unwrap_or(&tasks[*group]),
+            Asking::Reversed(at) => &reversed[at],
+        };
+        let episode = |of: usize| -> Result<&'a Episode, RunError> {
+            own.episodes.get(of).map(|spawned| &*spawned.episode).ok_or_else(|| {
+                RunError::Refused(format!(
+                    "plan: starts from episode {of} of task {}, which was not played",
+                    task.id
+                ))
+            })
+        };
+        let first = Draws::of_role(request.role, self.seeds.address(*group));
+        let mut prefix = Vec::new();
+        let (start, place) = match (&request.start, asked.task) {
+            (Start::Shown { of, template }, _) => {
+                let opened = rollout::opened(self.generator, task, first)?;
+                (rollout::Start::Messages(shown(opened.messages, template, episode(*of)?)), first)
+            }
+            (Start::After { of }, _) => {
+                let episode = episode(*of)?;
+                prefix = self.pieces(task, |tokenizer| pieces::last_answer(episode, tokenizer))?;
+                let turn = episode.turns().saturating_sub(1);
+                // Each goes on by itself, so it draws at the place of the one that it goes on from.
+                (rollout::Start::Within { episode, turn }, Address { rollout: *of as u64, ..first })
+            }
+            (Start::Reversed { .. }, Asking::Reversed(at)) => {
+                // A task leads to as many others as it has members, so rounds share no address.
+                let task_offset = self.seeds.task_offset * members as u64;
+                let place = SeedPlace { task_offset, ..self.seeds }.address(at);
+                (rollout::Start::Opening, Draws::of_role(request.role, place))
+            }
+            (Start::Prompt | Start::Reversed { .. }, _) => (rollout::Start::Opening, first),
+        };
+        for beginning in &request.prefix {
+            match beginning {
+                Beginning::Answer(of) => prefix.extend(pieces::said(episode(*of)?)),
+                Beginning::Text(text) => {
+                    prefix.extend(self.pieces(task, |own| own.piece_of_text(text).map(|piece| vec![piece]))?);
+                }
+                Beginning::Hint(share) => {
+                    let tokenizer = self.tokenizer.ok_or_else(|| no_tokenizer(task))?;
+                    prefix.extend(pieces::hint(self.generator, task, *share, tokenizer)?);
+                }
+            }
+        }
+        let tokens_max = request.tokens_max.unwrap_or(usize::MAX).min(self.sampling.tokens_max);
+        let temperature = if request.role == Role::Check { 0.0 } else { self.sampling.temperature };
+        Ok(Spawn {
+            task,
+            start,
+            prefix,
+            role: request.role.name(),
+            count: request.count,
+            sampling: Arc::new(Sampling { tokens_max, temperature, ..self.sampling.clone() }),
+            policy: POLICY.into(),
+            place,
+        })
+    }
+
+    fn pieces(
+        &self,
+        task: &Task,
+        make: impl FnOnce(&Tokenizer) -> Result<Vec<Piece>, ChatError>,
+    ) -> Result<Vec<Piece>, RunError> {
+        let tokenizer = self.tokenizer.ok_or_else(|| no_tokenizer(task))?;
+        make(tokenizer).map_err(|error| RunError::Refused(format!("plan: task {}: {error}", task.id)))
+    }
+}
+
+impl PlayedTask {
+    /// Takes an episode in, once for each that it is a check of.
+    fn take(&mut self, role: Role, of: &[Option<usize>], mut episode: Episode) {
+        if let (Role::Extension, [Some(of)]) = (role, of)
+            && let Some(before) = self.episodes.get_mut(*of)
+        {
+            episode.rollout = before.episode.rollout;
+            *before = Spawned { role, of: Some(*of), episode: Arc::new(episode) };
+            return;
+        }
+        let episode = Arc::new(episode);
+        self.episodes.extend(of.iter().map(|of| Spawned { role, of: *of, episode: Arc::clone(&episode) }));
+    }
+}
+
+/// The members that earn a reward.
+fn members(own: &PlayedTask) -> impl Iterator<Item = &Spawned> {
+    use burnish_rl::advantage::Phase;
+    own.episodes.iter().filter(|own| own.role.is_member() && own.role.phase() == Phase::Downstream)
+}
+
+/// `messages`, the last one of the user replaced by `template`, which shows the first answer of `draft`.
+fn shown(mut messages: Vec<Message>, template: &str, draft: &Episode) -> Vec<Message> {
+    let said = draft.answers.first().map_or("", |answer| answer.content.as_str());
+    if let Some(last) = messages.iter_mut().rev().find(|message| message.role == Speaker::User) {
+        last.content = template.replace("{prompt}", &last.content).replace("{draft}", said);
+    }
+    messages
+}
+
+fn no_tokenizer(task: &Task) -> RunError {
+    RunError::Refused(format!(
+        "plan: puts words into the policy's mouth for task {}, and evaluation never does; leave `eval.draft` out",
+        task.id
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Values;
+    use crate::seeds::Draws;
+    use burnish_core::{Said, Script, StopReason, Turn};
+    use burnish_rl::plan::{CycleCheck, Dgpo, Plain};
+    use serde_json::json;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    /// Knows the answers to some prompts, and says nothing of use to others.
+    #[derive(Default)]
+    struct Known {
+        answers: BTreeMap<String, String>,
+        /// What it was asked, with the seed.
+        asked: Vec<(String, u64)>,
+    }
+
+    impl Known {
+        fn answer(&mut self, turn: &Turn) -> Said {
+            let prompt = turn.messages[0].content.clone();
+            let text = self.answers.get(&prompt).cloned().unwrap_or_else(|| "?".into());
+            self.asked.push((prompt, turn.seed));
+            Ok((text, StopReason::EndToken))
+        }
+    }
+
+    /// One that knows something else where it answers greedily.
+    fn policy(sampling: &mut Known, greedy: &mut Known) -> impl Policy {
+        Script::recorded_as(vec![7; 2], |turn: &Turn| {
+            if turn.sampling.temperature == 0.0 { greedy.answer(turn) } else { sampling.answer(turn) }
+        })
+    }
+
+    const ROLLOUTS: usize = 3;
+    const ALL: Dgpo = Dgpo { reverse: true, cycle: true, keep_rewards: false };
+
+    /// What was played of some tasks.
+    struct Found {
+        /// The members, group by group.
+        episodes: Vec<Episode>,
+        turned: usize,
+        tokens: usize,
+        metrics: Values,
+    }
+
+    struct Problem {
+        generator: Box<dyn Generator>,
+        tasks: Vec<Task>,
+        turned: Vec<Task>,
+    }
+
+    impl Problem {
+        fn new() -> Self {
+            // Wrong demonstrations, so that nothing may take them for the right answer.
+            let config = json!({ "steps": { "min": 2, "max": 2 }, "demonstration_errors": 0.5 });
+            let generator = burnish_env::build("chains", &config).unwrap();
+            let tasks = generator.tasks(3, 8).unwrap().tasks;
+            let turned = tasks.iter().map(|task| counterpart(&*generator, task).unwrap()).collect();
+            Problem { generator, tasks, turned }
+        }
+
+        /// Who has the right answers to the tasks, to the tasks turned round, or both.
+        fn knows(&self, forward: bool, reverse: bool) -> Known {
+            let right = burnish_env::build("chains", &json!({ "steps": { "min": 2, "max": 2 } })).unwrap();
+            let known = [(forward, &self.tasks), (reverse, &self.turned)];
+            let tasks = known.into_iter().filter(|(is_known, _)| *is_known).flat_map(|(_, tasks)| tasks);
+            let answers =
+                tasks.map(|task| (task.prompt[0].content.clone(), right.demonstrate(task).unwrap().content));
+            Known { answers: answers.collect(), ..Known::default() }
+        }
+
+        fn play(&self, plan: &dyn RolloutPlan, sampling: &mut Known, greedy: &mut Known) -> Found {
+            let scene = self.scene();
+            let played = scene.play(&mut policy(sampling, greedy), plan, &self.tasks).unwrap();
+            self.found(&scene, plan, played)
+        }
+
+        fn found(&self, scene: &Scene<'_>, plan: &dyn RolloutPlan, played: Vec<PlayedTask>) -> Found {
+            let groups = self.tasks.iter().zip(&played).enumerate();
+            let views: Vec<Played<'_>> = groups.map(|(at, (task, own))| scene.view(at, task, own)).collect();
+            let metrics = plan.tally(&views).into_iter().collect();
+            let all = played.iter().flat_map(|own| &own.episodes).filter(|own| own.role.is_member());
+            Found {
+                episodes: all.map(|own| Episode::clone(&own.episode)).collect(),
+                turned: played.iter().flat_map(|own| &own.turned).count(),
+                tokens: played.iter().map(|own| own.tokens_aside).sum(),
+                metrics,
+            }
+        }
+
+        /// What is played without a plan, and then marked.
+        fn mark(&self, sampling: &mut Known, greedy: &mut Known) -> [Vec<Episode>; 2] {
+            let scene = self.scene();
+            let plain =
+                scene.play(&mut policy(sampling, &mut Known::default()), &Plain, &self.tasks).unwrap();
+            let before =
+                plain.iter().flat_map(|own| &own.episodes).map(|own| Episode::clone(&own.episode)).collect();
+            let mut marked = plain;
+            let mut greedy = policy(sampling, greedy);
+            scene.go_on(&mut greedy, &CycleCheck, &self.tasks, &mut marked, 1).unwrap();
+            [before, self.found(&scene, &CycleCheck, marked).episodes]
+        }
+
+        fn scene(&self) -> Scene<'_> {
+            Scene {
+                generator: &*self.generator,
+                partners: None,
+                turns_max: 1,
+                overlong: Overlong::Refuse,
+                sampling: Sampling::at(1.0, 40),
+                rollouts: ROLLOUTS,
+                tokenizer: None,
+                seeds: Draws::Training.place(1, 2, 0),
+                progress: 0.0,
+            }
+        }
+    }
+
+    /// The metrics, and the reward of the first episode of each direction of each group.
+    fn found(both: &Found) -> (Values, Vec<Option<f64>>) {
+        let rewards = both.episodes.iter().map(|episode| episode.verdict.total(&BTreeMap::new()));
+        (both.metrics.clone(), rewards.step_by(ROLLOUTS).collect())
+    }
+
+    fn values(coherent: f64, consistency: Option<f64>, forward: f64, reverse: f64) -> Values {
+        let all = [
+            ("plan/coherent", Some(coherent)),
+            ("plan/cycle_consistency", consistency),
+            ("plan/forward_success", Some(forward)),
+            ("plan/reverse_success", Some(reverse)),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+
+    #[test]
+    fn who_knows_both_directions_is_coherent_and_is_asked_each_follow_up_once() {
+        let problem = Problem::new();
+        let (mut sampling, mut greedy) = (problem.knows(true, true), problem.knows(true, true));
+        let both = problem.play(&ALL, &mut sampling, &mut greedy);
+        let (metrics, rewards) = found(&both);
+        assert_eq!(metrics, values(1.0, Some(1.0), 1.0, 1.0));
+        assert_eq!(rewards, [Some(1.0); 16]);
+        // Group by group: the task, then the task turned round.
+        for (group, episodes) in both.episodes.chunks(2 * ROLLOUTS).enumerate() {
+            let (forward, reverse) = episodes.split_at(ROLLOUTS);
+            assert!(forward.iter().all(|episode| episode.task == problem.tasks[group].id));
+            assert!(reverse.iter().all(|episode| episode.task == problem.turned[group].id));
+            assert!(episodes.iter().all(|episode| episode.verdict.rewards.keys().eq(["coherent"])));
+        }
+        // Right answers lead to the two tasks themselves: two follow-ups a group, of two tokens each.
+        assert_eq!(greedy.asked.len(), 16);
+        assert_eq!(both.tokens, 32);
+        let seeds: BTreeSet<u64> =
+            sampling.asked.iter().chain(&greedy.asked).map(|(_, seed)| *seed).collect();
+        assert_eq!(seeds.len(), 8 * 2 * ROLLOUTS + 16, "no two turns share random numbers");
+    }
+
+    #[test]
+    fn a_success_whose_cycle_does_not_close_is_not_coherent() {
+        let problem = Problem::new();
+        // Greedily it knows the tasks alone: answers to them do not lead back, those to the others do.
+        let (mut sampling, mut greedy) = (problem.knows(true, true), problem.knows(true, false));
+        let both = problem.play(&ALL, &mut sampling, &mut greedy);
+        let (metrics, rewards) = found(&both);
+        assert_eq!(metrics, values(0.5, Some(0.5), 1.0, 1.0));
+        assert_eq!(rewards, [Some(0.0), Some(1.0)].repeat(8));
+        let flags: Vec<bool> =
+            both.episodes.iter().step_by(ROLLOUTS).map(|episode| episode.verdict.flags["cycle"]).collect();
+        assert_eq!(flags, [false, true].repeat(8));
+    }
+
+    #[test]
+    fn what_is_wrong_is_not_followed_up() {
+        let problem = Problem::new();
+        let (mut sampling, mut greedy) = (problem.knows(false, true), problem.knows(true, true));
+        let both = problem.play(&ALL, &mut sampling, &mut greedy);
+        assert_eq!(found(&both).0, values(0.5, Some(1.0), 0.0, 1.0));
+        assert_eq!(greedy.asked.len(), 8);
+        let (mut sampling, mut greedy) = (Known::default(), problem.knows(true, true));
+        let both = problem.play(&ALL, &mut sampling, &mut greedy);
+        assert_eq!(found(&both).0, values(0.0, None, 0.0, 0.0));
+        assert_eq!((greedy.asked.len(), both.tokens), (0, 0));
+    }
+
+    #[test]
+    fn an_evaluation_is_marked_and_keeps_its_verdicts() {
+        let problem = Problem::new();
+        let (mut sampling, mut greedy) = (problem.knows(true, false), problem.knows(false, true));
+        let [plain, marked] = problem.mark(&mut sampling, &mut greedy);
+        assert_eq!(greedy.asked.len(), 8, "the same answer is asked of once");
+        let [_, lost] = problem.mark(&mut sampling, &mut Known::default());
+        for ((marked, lost), plain) in marked.iter().zip(&lost).zip(&plain) {
+            assert!(marked.verdict.flags["cycle"] && plain.verdict.success);
+            assert_eq!((&marked.verdict.rewards, &marked.traces), (&plain.verdict.rewards, &plain.traces));
+            assert!(!lost.verdict.flags["cycle"], "right, but it does not lead back");
+        }
+    }
+
+    #[test]
+    fn each_half_of_the_plan_can_be_left_out() {
+        let problem = Problem::new();
+        let (mut sampling, mut greedy) = (problem.knows(true, true), Known::default());
+        let unchecked = Dgpo { cycle: false, ..ALL };
+        let both = problem.play(&unchecked, &mut sampling, &mut greedy);
+        assert_eq!(found(&both).0, values(1.0, None, 1.0, 1.0));
+        assert!(greedy.asked.is_empty() && !both.episodes[0].verdict.flags.contains_key("cycle"));
+        // Forward alone, with the environment's own reward.
+        let forward = Dgpo { reverse: false, cycle: true, keep_rewards: true };
+        let (mut sampling, mut greedy) = (problem.knows(true, false), problem.knows(false, true));
+        let both = problem.play(&forward, &mut sampling, &mut greedy);
+        let (metrics, rewards) = found(&both);
+        assert_eq!((both.episodes.len(), both.turned), (8 * ROLLOUTS, 0));
+        assert_eq!(rewards, [Some(2.0); 8]);
+        assert_eq!((metrics["plan/coherent"], metrics.get("plan/reverse_success")), (1.0, None));
+        assert_eq!(greedy.asked.len(), 8);
+    }
+
+    #[test]
+    fn an_environment_that_can_not_be_turned_round_is_refused() {
+        let generator = burnish_env::build("countdown", &json!({})).unwrap();
+        let task = &generator.tasks(1, 1).unwrap().tasks[0];
+        let error = counterpart(&*generator, task).unwrap_err().to_string();
+        assert!(error.contains("plan") && error.contains("countdown") && error.contains("chains"), "{error}");
+    }
+}

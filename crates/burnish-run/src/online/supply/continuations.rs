@@ -1,0 +1,139 @@
+//! What each answer was worth on its way: the policy goes on from within it, again and again.
+
+use std::sync::Arc;
+
+use burnish_core::{Episode, Node, Sampling};
+use burnish_env::rollout::{self, POLICY, Plan, Spawn, Start};
+use burnish_rl::advantage::Phase;
+use burnish_rl::fact::{CONTINUED, Continuations, Fact, Need};
+use burnish_rl::plan::RolloutPlan;
+use serde::Deserialize;
+
+use super::{Groups, Kind, Provider, Step};
+use crate::RunError;
+use crate::metrics::Values;
+use crate::online::pieces::beginning;
+use crate::recipe::Recipe;
+use crate::seeds::Draws;
+
+pub(super) const KIND: Kind =
+    Kind { facts: FACTS, table: None, clash, make: |_| Ok(Some(Box::new(Continued))) };
+
+const FACTS: &[&Fact] = &[&CONTINUED];
+
+fn clash(recipe: &Recipe, _: Option<&dyn RolloutPlan>) -> Option<(&'static str, &'static str)> {
+    let why = "which goes on from within bare answers";
+    let is_buffered = recipe.reward.overlong_buffer.is_on();
+    let keys = [("plan", recipe.plan.is_some()), ("reward.overlong_buffer", is_buffered)];
+    keys.into_iter().find(|(_, is_there)| *is_there).map(|(key, _)| (key, why))
+}
+
+struct Continued;
+
+/// A cut of a member's answer.
+struct Cut {
+    group: usize,
+    member: usize,
+}
+
+impl Provider for Continued {
+    fn facts(&self) -> &'static [&'static Fact] {
+        FACTS
+    }
+
+    /// Cuts every member that earned a reward, and has the policy go on from there, with the ids that it sampled before the cut.
+    /// All go on side by side.
+    fn supply(&mut self, needs: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
+        let Step { recipe, tasks, sampler, .. } = step;
+        let Some(ask) = needs.iter().find_map(|need| Continuations::deserialize(&need.settings).ok()) else {
+            return Err(RunError::Refused("advantage.estimator: does not say where answers are cut".into()));
+        };
+        let (rollout, tokenizer) = (&recipe.rollout, &sampler.chat.tokenizer);
+        let (mut spawns, mut cuts): (Vec<Spawn<'_>>, Vec<Cut>) = (Vec::new(), Vec::new());
+        let policy: Arc<str> = POLICY.into();
+        for cut in 1.. {
+            let after = cut * ask.every;
+            let tokens_max = rollout.tokens_max.saturating_sub(after).max(1);
+            let sampling = Arc::new(Sampling { tokens_max, ..rollout.sampling() });
+            let seeds = Draws::Continuation(cut as u64).place(recipe.run.seed, step.number, 0);
+            let before = cuts.len();
+            for (group, own) in groups.all.iter().enumerate().filter(|(_, own)| own.is_kept) {
+                for (member, played) in own.members.iter().enumerate() {
+                    if played.phase() == Phase::Upstream || !played.episode.verdict.is_scored() {
+                        continue;
+                    }
+                    let Some((nodes, answer)) = only_answer(recipe, &played.episode)? else { continue };
+                    if nodes[answer].ids.len() > after {
+                        let prefix = beginning(nodes, answer, after, tokenizer)
+                            .map_err(|error| RunError::Refused(error.to_string()))?;
+                        spawns.push(Spawn {
+                            task: own.task_of(played),
+                            start: Start::Within { episode: &played.episode, turn: 0 },
+                            prefix,
+                            role: "continuation",
+                            count: ask.rollouts,
+                            sampling: Arc::clone(&sampling),
+                            policy: Arc::clone(&policy),
+                            place: seeds.address(cuts.len() - before),
+                        });
+                        cuts.push(Cut { group, member });
+                    }
+                }
+            }
+            if cuts.len() == before {
+                break;
+            }
+        }
+        let plan = Plan {
+            generator: &*tasks.train_generator,
+            partners: tasks.partners.as_deref(),
+            spawns: &spawns,
+            turns_max: 1,
+            overlong: rollout.overlong,
+        };
+        let answers = rollout::play(&mut sampler.policy(), &plan)?;
+        let tokens = sampled_there(&answers, &spawns);
+        drop(spawns);
+        for member in groups.kept_mut().flat_map(|group| &mut group.members) {
+            member.facts.set(&CONTINUED, []);
+        }
+        for (Cut { group, member }, answers) in cuts.iter().zip(answers.chunks(ask.rollouts)) {
+            let earned = answers.iter().filter_map(|answer| answer.verdict.total(&recipe.reward.weights));
+            let earned: Vec<f64> = earned.filter(|reward| reward.is_finite()).collect();
+            let facts = &mut groups.all[*group].members[*member].facts;
+            let mut worth = facts.of(&CONTINUED).to_vec();
+            // NaN where there are none.
+            worth.push(earned.iter().sum::<f64>() / earned.len() as f64);
+            facts.set(&CONTINUED, worth);
+        }
+        Ok(Values::from([
+            ("continuations/answers".to_owned(), answers.len() as f64),
+            ("tokens/sampled".to_owned(), tokens as f64),
+        ]))
+    }
+}
+
+/// Tokens that were sampled in answers, without those that they began with.
+fn sampled_there(answers: &[Episode], spawns: &[Spawn<'_>]) -> usize {
+    let all: usize = answers.iter().map(Episode::sampled_tokens).sum();
+    let begun = |spawn: &Spawn<'_>| -> usize {
+        let sampled = spawn.prefix.iter().filter(|piece| piece.sampled.is_some());
+        spawn.count * sampled.map(|piece| piece.ids.len()).sum::<usize>()
+    };
+    all - spawns.iter().map(begun).sum::<usize>()
+}
+
+/// The nodes of an episode of one answer, and which of them the policy sampled; none where it sampled nothing.
+fn only_answer<'a>(recipe: &Recipe, episode: &'a Episode) -> Result<Option<(&'a [Node], usize)>, RunError> {
+    let Some(trace) = episode.traces.first() else { return Ok(None) };
+    let mut answers = trace.nodes().iter().enumerate().filter(|(_, node)| node.sampled.is_some());
+    match (answers.next(), answers.next()) {
+        (None, _) => Ok(None),
+        (Some((answer, _)), None) => Ok(Some((trace.nodes(), answer))),
+        (Some(_), Some(_)) => Err(RunError::Refused(format!(
+            "advantage.estimator: `{}` cuts an answer and goes on from there, and an episode of task {} has several; take \
+             an environment of one turn, or set rollout.turns_max = 1",
+            recipe.advantage.estimator, episode.task
+        ))),
+    }
+}

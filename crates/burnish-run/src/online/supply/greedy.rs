@@ -1,0 +1,61 @@
+//! The reward of a greedy answer to each task.
+
+use burnish_core::{Sampling, Task};
+use burnish_env::rollout::{self, Plan, Spawn};
+use burnish_rl::fact::{Fact, GREEDY_REWARD, Need};
+use burnish_rl::plan::RolloutPlan;
+
+use super::{Groups, Kind, Provider, Step};
+use crate::RunError;
+use crate::metrics::Values;
+use crate::online::overlong;
+use crate::recipe::Recipe;
+use crate::seeds::Draws;
+
+pub(super) const KIND: Kind = Kind { facts: FACTS, table: None, clash, make: |_| Ok(Some(Box::new(Greedy))) };
+
+const FACTS: &[&Fact] = &[&GREEDY_REWARD];
+
+fn clash(_: &Recipe, plan: Option<&dyn RolloutPlan>) -> Option<(&'static str, &'static str)> {
+    plan.filter(|plan| plan.judges()).map(|_| {
+        ("plan", "which compares with a greedy answer, and that does not earn the plan's rewards; take another estimator, as `grpo`")
+    })
+}
+
+struct Greedy;
+
+impl Provider for Greedy {
+    fn facts(&self) -> &'static [&'static Fact] {
+        FACTS
+    }
+
+    fn supply(&mut self, _: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
+        let Step { recipe, tasks, .. } = step;
+        let rollout = &recipe.rollout;
+        let sampling = Sampling { temperature: 0.0, ..rollout.sampling() };
+        let own: Vec<Task> = groups.kept().map(|group| group.task.clone()).collect();
+        let seeds = Draws::Greedy.place(recipe.run.seed, step.number, 0);
+        let mut spawns = Spawn::of_tasks(&own, 1, &sampling, seeds);
+        spawns.iter_mut().for_each(|spawn| spawn.role = "greedy rollout");
+        let plan = Plan {
+            generator: &*tasks.train_generator,
+            partners: tasks.partners.as_deref(),
+            spawns: &spawns,
+            turns_max: rollout.turns_max,
+            overlong: rollout.overlong,
+        };
+        let mut episodes = rollout::play(&mut step.sampler.policy(), &plan)?;
+        let (mut sum, mut scored) = (0.0, 0_usize);
+        for (group, episode) in groups.kept_mut().zip(&mut episodes) {
+            if recipe.reward.overlong_buffer.is_on() {
+                overlong::punish(episode, &recipe.reward.overlong_buffer, rollout.tokens_max)?;
+            }
+            let Some(reward) = episode.verdict.total(&recipe.reward.weights) else { continue };
+            group.members.iter_mut().for_each(|member| member.facts.set(&GREEDY_REWARD, [reward]));
+            sum += reward;
+            scored += 1;
+        }
+        let mean = (scored > 0).then(|| ("greedy_reward".to_owned(), sum / scored as f64));
+        Ok(mean.into_iter().collect())
+    }
+}

@@ -1,0 +1,237 @@
+//! Facts that parts ask for, and who supplies them. A provider is one file and one line of [`PROVIDERS`]; the step knows none by
+//! name, and no provider knows who asks.
+
+mod continuations;
+mod critic;
+mod drift;
+mod greedy;
+mod judge;
+mod reference;
+mod teacher;
+mod tokens;
+mod verdicts;
+
+use std::path::Path;
+
+use burnish_rl::advantage::{Estimator, Rollout};
+use burnish_rl::fact::{COUNTERPART, Fact, HINT, Need};
+use burnish_rl::plan::RolloutPlan;
+use burnish_train::TrainerConfig;
+use burnish_train::checkpoint::{BoxError, Checkpoint};
+use burnish_train::schedule::Schedule;
+use serde_json::Value;
+
+use super::groups::Groups;
+use super::lag::Sampler;
+use crate::RunError;
+use crate::metrics::Values;
+use crate::policy::LoadedPolicy;
+use crate::recipe::Recipe;
+use crate::tasks::Tasks;
+
+/// Supplies facts of the members of a step.
+pub(super) trait Provider {
+    /// The facts that it supplies.
+    fn facts(&self) -> &'static [&'static Fact];
+
+    /// Finds out `needs`, which are all of its facts, of every member of the groups that are trained on. Gives metrics of what that
+    /// took; those of one name add up.
+    ///
+    /// # Errors
+    /// If a policy or a judge fails, or an episode has a form that it can't work with.
+    fn supply(&mut self, needs: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError>;
+
+    /// Takes note of what was played in a step, whether or not anything is asked of it.
+    ///
+    /// # Errors
+    /// If it does not fit the recipe.
+    fn see(&mut self, _recipe: &Recipe, _groups: &Groups) -> Result<(), RunError> {
+        Ok(())
+    }
+
+    /// Learns from the credit that came of its facts: `rollouts` are those that `estimator` saw, one per member.
+    ///
+    /// # Errors
+    /// If a number is not finite.
+    fn learn(
+        &mut self,
+        _recipe: &Recipe,
+        _groups: &Groups,
+        _rollouts: &[&Rollout],
+        _estimator: &dyn Estimator,
+        _step: u64,
+    ) -> Result<Values, RunError> {
+        Ok(Values::new())
+    }
+
+    /// Does the policy wait in step number `step`, until the provider knows more?
+    fn is_warming_up(&self, _step: u64) -> bool {
+        false
+    }
+
+    /// What it has learned, with its key in the state of a checkpoint; none where it learns nothing.
+    fn state(&self) -> Option<(&'static str, Value)> {
+        None
+    }
+
+    /// Writes what it has learned beside the state into the directory of a checkpoint.
+    ///
+    /// # Errors
+    /// If a file can't be written.
+    fn save(&self, _checkpoint: &Path, _step: u64) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+/// A step, as providers see it.
+#[derive(Clone, Copy)]
+pub(super) struct Step<'a> {
+    pub(super) recipe: &'a Recipe,
+    pub(super) tasks: &'a Tasks,
+    /// Its number, counted from 0.
+    pub(super) number: u64,
+    pub(super) policy: &'a LoadedPolicy,
+    /// Whose weights sampled.
+    pub(super) sampler: &'a Sampler,
+}
+
+/// What providers are made of.
+pub(super) struct Making<'a> {
+    pub(super) recipe: &'a Recipe,
+    pub(super) policy: &'a LoadedPolicy,
+    /// How what is trained beside the policy is trained.
+    pub(super) schedule: Schedule,
+    pub(super) trainer: &'a TrainerConfig,
+    /// What a resumed run goes on from.
+    pub(super) checkpoint: Option<&'a Checkpoint>,
+    pub(super) state: &'a Value,
+}
+
+/// A kind of provider: what a recipe has to say to have one.
+pub(crate) struct Kind {
+    /// The facts that it supplies.
+    pub(crate) facts: &'static [&'static Fact],
+    /// The table of the recipe that makes one; none where there is always one.
+    pub(crate) table: Option<Table>,
+    /// The key of the recipe that can't be with it, and why: "which ...".
+    pub(crate) clash: fn(&Recipe, Option<&dyn RolloutPlan>) -> Option<(&'static str, &'static str)>,
+    /// Makes one; none where the environment supplies its facts, or the recipe has no use for it.
+    make: fn(&Making<'_>) -> Result<Option<Box<dyn Provider>>, RunError>,
+}
+
+/// A table of the recipe that makes a provider.
+pub(crate) struct Table {
+    pub(crate) key: &'static str,
+    /// What it makes: "a judge".
+    pub(crate) makes: &'static str,
+    pub(crate) is_there: fn(&Recipe) -> bool,
+    /// The key of the part that would have a use for it, and what is said of one that has none.
+    pub(crate) of: &'static str,
+    pub(crate) unused: &'static str,
+}
+
+/// Nothing clashes.
+fn with_all(_: &Recipe, _: Option<&dyn RolloutPlan>) -> Option<(&'static str, &'static str)> {
+    None
+}
+
+/// Every kind, in the order in which they are asked.
+pub(crate) const PROVIDERS: &[Kind] = &[
+    reference::KIND,
+    teacher::KIND,
+    verdicts::KIND,
+    critic::KIND,
+    drift::KIND,
+    tokens::KIND,
+    greedy::KIND,
+    judge::KIND,
+    continuations::KIND,
+    // What environments know of their tasks they say themselves, where it is asked for.
+    Kind { facts: &[&HINT, &COUNTERPART], table: None, clash: with_all, make: |_| Ok(None) },
+];
+
+/// The providers of a run.
+pub(super) struct Supply(Vec<Box<dyn Provider>>);
+
+impl Supply {
+    /// Those that the recipe has.
+    ///
+    /// # Errors
+    /// If a model can't be loaded, or the state is none of theirs.
+    pub(super) fn new(making: &Making<'_>) -> Result<Self, RunError> {
+        let made = PROVIDERS.iter().map(|kind| (kind.make)(making)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Supply(made.into_iter().flatten().collect()))
+    }
+
+    /// Supplies `needs`. Gives metrics of what that took.
+    ///
+    /// # Errors
+    /// If one of them can't be met.
+    pub(super) fn supply(
+        &mut self,
+        needs: &[Need],
+        step: Step<'_>,
+        groups: &mut Groups,
+    ) -> Result<Values, RunError> {
+        let mut metrics = Values::new();
+        for provider in &mut self.0 {
+            let own: Vec<&Need> = needs.iter().filter(|need| provider.facts().contains(&need.fact)).collect();
+            if !own.is_empty() {
+                add(&mut metrics, provider.supply(&own, step, groups)?);
+            }
+        }
+        Ok(metrics)
+    }
+
+    /// Lets every provider take note of what was played.
+    ///
+    /// # Errors
+    /// As [`Provider::see`].
+    pub(super) fn see(&mut self, recipe: &Recipe, groups: &Groups) -> Result<(), RunError> {
+        self.0.iter_mut().try_for_each(|provider| provider.see(recipe, groups))
+    }
+
+    /// Lets every provider learn.
+    ///
+    /// # Errors
+    /// As [`Provider::learn`].
+    pub(super) fn learn(
+        &mut self,
+        recipe: &Recipe,
+        groups: &Groups,
+        rollouts: &[&Rollout],
+        estimator: &dyn Estimator,
+        step: u64,
+    ) -> Result<Values, RunError> {
+        let mut metrics = Values::new();
+        for provider in &mut self.0 {
+            metrics.extend(provider.learn(recipe, groups, rollouts, estimator, step)?);
+        }
+        Ok(metrics)
+    }
+
+    /// Does the policy wait in step number `step` for any of them?
+    pub(super) fn is_warming_up(&self, step: u64) -> bool {
+        self.0.iter().any(|provider| provider.is_warming_up(step))
+    }
+
+    /// What they have learned.
+    pub(super) fn state(&self) -> impl Iterator<Item = (&'static str, Value)> {
+        self.0.iter().filter_map(|provider| provider.state())
+    }
+
+    /// Writes what they have learned beside their state.
+    ///
+    /// # Errors
+    /// If a file can't be written.
+    pub(super) fn save(&self, checkpoint: &Path, step: u64) -> Result<(), BoxError> {
+        self.0.iter().try_for_each(|provider| provider.save(checkpoint, step))
+    }
+}
+
+/// Adds up numbers of one name.
+pub(super) fn add(metrics: &mut Values, more: Values) {
+    for (name, value) in more {
+        *metrics.entry(name).or_default() += value;
+    }
+}

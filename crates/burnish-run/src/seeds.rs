@@ -1,0 +1,85 @@
+//! Where in a run random numbers are used: which stage of an address belongs to whom, in one place, so that no two share any.
+
+use burnish_core::rng::Address;
+use burnish_env::rollout::SeedPlace;
+use burnish_rl::plan::Role;
+
+/// Who draws.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Draws {
+    /// Rollouts that are trained on.
+    Training,
+    /// Evaluations within runs and of recipes. They never share numbers with training.
+    Evaluation,
+    /// Benchmarks.
+    Benchmark,
+    /// Drafts before the answers that read them.
+    Draft,
+    /// What happens in the environments of greedy episodes.
+    Greedy,
+    /// Rollouts of tasks turned round.
+    Turned,
+    /// What goes on from within answers, after cut number `.0`, counted from 1.
+    Continuation(u64),
+    /// What happens in the environments of cycle checks.
+    Check,
+    /// Answers that go on where an episode ended.
+    Extension,
+}
+
+impl Draws {
+    /// The stage of its addresses. Runs are resumed, so a number never changes.
+    pub(crate) fn stage(self) -> u64 {
+        match self {
+            Draws::Training => 0,
+            Draws::Evaluation => 1 << 32,
+            Draws::Benchmark => (1 << 32) + 1,
+            Draws::Draft => 1 << 33,
+            Draws::Greedy => 1 << 34,
+            Draws::Turned => 1 << 35,
+            Draws::Continuation(cut) => (1 << 35) + cut,
+            Draws::Check => 1 << 36,
+            Draws::Extension => 1 << 37,
+        }
+    }
+
+    /// Where in step number `step` of the run with seed `run` it draws, from task number `task_offset` on.
+    pub(crate) fn place(self, run: u64, step: u64, task_offset: u64) -> SeedPlace {
+        SeedPlace { run, stage: self.stage(), step, task_offset }
+    }
+
+    /// `address`, for episodes of a role: what is played first keeps the stage that it has.
+    pub(crate) fn of_role(role: Role, address: Address) -> Address {
+        let own = match role {
+            Role::Rollout => return address,
+            Role::Turned => Draws::Turned,
+            Role::Draft => Draws::Draft,
+            Role::Check => Draws::Check,
+            Role::Extension => Draws::Extension,
+        };
+        Address { stage: own.stage(), ..address }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_draw_the_same_numbers() {
+        let single = [
+            Draws::Training,
+            Draws::Evaluation,
+            Draws::Benchmark,
+            Draws::Draft,
+            Draws::Greedy,
+            Draws::Turned,
+            Draws::Check,
+            Draws::Extension,
+        ];
+        let cuts = (1..100_000).map(Draws::Continuation);
+        let stages: std::collections::BTreeSet<u64> =
+            single.into_iter().chain(cuts).map(Draws::stage).collect();
+        assert_eq!(stages.len(), single.len() + 99_999);
+    }
+}
