@@ -1,5 +1,6 @@
 //! Steps of which episodes could not be judged: what is said of them, and when a run stops.
 
+use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -35,10 +36,10 @@ impl Unscored {
     }
 
     /// Takes note of the episodes of step number `step`, counted from 1. Returns what a person should be told.
-    pub(crate) fn see(&mut self, step: u64, episodes: &[&Episode]) -> Option<String> {
+    pub(crate) fn see(&mut self, step: u64, episodes: &[impl Borrow<Episode>]) -> Option<String> {
         let reasons: Vec<&String> = episodes
             .iter()
-            .filter_map(|episode| match &episode.verdict.validity {
+            .filter_map(|episode| match &episode.borrow().verdict.validity {
                 Validity::Unscored { reason } => Some(reason),
                 Validity::Scored => None,
             })

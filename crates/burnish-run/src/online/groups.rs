@@ -99,6 +99,12 @@ impl Group {
 }
 
 impl Groups {
+    /// These, sampled elsewhere.
+    #[cfg(test)]
+    pub(super) fn of(all: Vec<Group>) -> Self {
+        Groups { all, ..Groups::default() }
+    }
+
     /// Samples the groups of step number `step` as `plan` requests: once, or with dynamic sampling until enough of them vary.
     /// Their tasks are those of `selection`, which learns from every round.
     ///

@@ -247,7 +247,7 @@ mod tests {
             labels: Default::default(),
         };
         let group = |members| Group { task: task.clone(), turned: None, is_kept: true, members };
-        Groups { all: members.into_iter().map(group).collect(), ..Groups::default() }
+        Groups::of(members.into_iter().map(group).collect())
     }
 
     fn ids(batch: &Batch) -> Vec<u32> {
