@@ -70,6 +70,7 @@ pub const ADVANTAGES: &[Entry<dyn Estimator>] = &[
     estimator::<advantage::Gae>(),
     estimator::<advantage::Rdpo>(),
     estimator::<advantage::Skpo>(),
+    estimator::<advantage::Fapo>(),
 ];
 
 /// The losses of pairs and of labelled answers.

@@ -97,6 +97,9 @@ pub static CONTINUED: Fact =
 pub static TASK_DRIFT: Fact =
     Fact { id: "task.drift", per: Per::Rollout, about: "how far the policy has moved on each task" };
 
+/// Is a step of the answer wrong, whatever the answer: 1 or 0; none where the steps can't be read.
+pub static FLAW: Fact = Fact { id: "process.flaw", per: Per::Rollout, about: "whether a step is wrong" };
+
 /// log-probs under the reference policy.
 pub static REFERENCE: Fact =
     Fact { id: "reference.logprobs", per: Per::Stream, about: "log-probs of a reference" };
@@ -129,6 +132,7 @@ pub static FACTS: &[&Fact] = &[
     &BOOTSTRAP,
     &CONTINUED,
     &TASK_DRIFT,
+    &FLAW,
     &REFERENCE,
     &TEACHER,
     &TEACHER_HEAD,

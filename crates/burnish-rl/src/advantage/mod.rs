@@ -2,6 +2,7 @@
 //! file an estimator; [`crate::catalogue::ADVANTAGES`] lists them.
 
 mod common;
+mod fapo;
 mod gae;
 mod gdpo;
 mod gigpo;
@@ -35,6 +36,7 @@ use common::scored;
 
 pub use crate::reward_statistics::RewardStatistics;
 pub use common::{Normalisation, Whiten};
+pub use fapo::{Detector, Fapo, detector_reward};
 pub use gae::Gae;
 pub use gdpo::Gdpo;
 pub use gigpo::Gigpo;

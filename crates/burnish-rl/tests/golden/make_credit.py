@@ -194,6 +194,34 @@ def skpo_steps(seed, steps, kinds, missing=0.0, upstream=1.0):
     return found
 
 
+# --- fapo ---------------------------------------------------------------------------------------------------
+
+
+class Fapo:
+    def __init__(self, right_min=0.5, **settings):
+        self.right_min, self.penalty = right_min, settings.get("lambda", 1.0)
+
+    def step(self, groups):
+        found = []
+        for members in groups:
+            right = {at: member["reward"] >= self.right_min for at, member in enumerate(members) if member["reward"] is not None}
+            flawed = {at for at, member in enumerate(members) if member["flaw"]}
+            earned = {at: (1 - self.penalty * (at in flawed)) if is_right else -1.0 for at, is_right in right.items()}
+            values = list(earned.values())
+            spread = numpy.std(values, ddof=1) + 1e-4 if len(set(values)) > 1 else 1.0
+            centre = numpy.mean(values) if values else 0.0
+            found.extend((earned[at] - centre) / spread if at in earned else None for at in range(len(members)))
+        return found
+
+
+def fapo_steps(seed, sizes, kinds, missing=0.0, unread=0.0):
+    draw = random.Random(seed)
+    def member():
+        flaw = None if draw.random() < unread else float(draw.random() < 0.4)
+        return dict(reward=None if draw.random() < missing else draw.choice(kinds), flaw=flaw)
+    return [[[member() for _ in range(size)] for size in step] for step in sizes]
+
+
 # --- vineppo ------------------------------------------------------------------------------------------------
 
 
@@ -253,6 +281,8 @@ STEPS = rounded({
     "rdpo_ragged": rdpo_steps(3, [[6, 2, 5, 1, 4, 6], [3, 6, 4, 4, 5], [4, 2]], missing=0.15, constant=0.3),
     "skpo_binary": skpo_steps(4, 3, [0.0, 1.0]),
     "skpo_ragged": skpo_steps(5, 3, [-0.5, 0.0, 0.25, 1.0, 1.75], missing=0.2, upstream=0.7),
+    "fapo_binary": fapo_steps(9, [[4, 6], [8, 3]], [0.0, 1.0]),
+    "fapo_ragged": fapo_steps(10, [[5, 1, 7, 4], [2, 6, 6]], [-0.5, 0.0, 0.4, 0.75, 1.0], missing=0.2, unread=0.3),
 })
 CASES = [
     (Rdpo, {}),
@@ -266,6 +296,9 @@ CASES = [
     (Skpo, {}),
     (Skpo, dict(upstream_normalisation="identity", upstream_weight=0.5)),
     (Skpo, dict(single_stream=True, reward_min=-0.5, reward_max=1.5)),
+    (Fapo, {}),
+    (Fapo, {"lambda": 0.5, "right_min": 0.3}),
+    (Fapo, {"lambda": 2.5}),
     (Skpo, dict(kl_half=0.02, retention_min=0.1, prior_successes=3.0, prior_failures=2.0)),
 ]
 

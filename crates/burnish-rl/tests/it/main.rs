@@ -16,6 +16,7 @@ mod credit;
 mod dgpo;
 mod distillation;
 mod entropy;
+mod fapo;
 mod frameworks;
 mod gate;
 mod insight_simulation;

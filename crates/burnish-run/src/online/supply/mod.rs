@@ -4,6 +4,7 @@
 mod continuations;
 mod critic;
 mod drift;
+mod flaws;
 mod greedy;
 mod judge;
 mod reference;
@@ -142,6 +143,7 @@ pub(crate) const PROVIDERS: &[Kind] = &[
     verdicts::KIND,
     critic::KIND,
     drift::KIND,
+    flaws::KIND,
     tokens::KIND,
     greedy::KIND,
     judge::KIND,
