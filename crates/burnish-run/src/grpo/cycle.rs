@@ -109,7 +109,9 @@ impl Both {
             for (at, (episode, place)) in episodes.iter().zip(places).enumerate() {
                 let own = if at < first_spawn.count { plan.spawns[group].task } else { &self.turned[group] };
                 let said = episode.answers.last().filter(|_| episode.verdict.success);
-                let Some(next) = said.and_then(|said| plan.generator.reverse(own, &said.content)) else {
+                let Some(next) =
+                    said.and_then(|said| plan.generator.reversible()?.reverse(own, &said.content))
+                else {
                     continue;
                 };
                 // A greedy answer to the same task is the same.
@@ -265,6 +267,7 @@ mod tests {
             let right = burnish_env::build("chains", &json!({ "steps": { "min": 2, "max": 2 } })).unwrap();
             let known = [(forward, &self.tasks), (reverse, &self.turned)];
             let tasks = known.into_iter().filter(|(is_known, _)| *is_known).flat_map(|(_, tasks)| tasks);
+            let right = right.demonstrations().unwrap();
             let answers =
                 tasks.map(|task| (task.prompt[0].content.clone(), right.demonstrate(task).unwrap().content));
             Known { answers: answers.collect(), ..Known::default() }

@@ -168,9 +168,9 @@ impl Teacher {
     fn told(&self, generator: &dyn Generator, task: &Task) -> Option<String> {
         match self.context {
             TeacherContext::None => None,
-            TeacherContext::Skill => generator.skill(task),
-            TeacherContext::Demonstration => generator.demonstrate(task).map(|message| message.content),
-            TeacherContext::Reasoning => generator.reasoning(task),
+            TeacherContext::Skill => generator.skills()?.skill(task),
+            TeacherContext::Demonstration => Some(generator.demonstrations()?.demonstrate(task)?.content),
+            TeacherContext::Reasoning => generator.hints()?.reasoning(task),
         }
     }
 }

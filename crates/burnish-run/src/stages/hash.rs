@@ -78,13 +78,19 @@ fn files(recipe: &Recipe) -> Result<Vec<PathBuf>, RunError> {
     let env = [(&recipe.env.id, &recipe.env.config)];
     let eval = recipe.eval.config.as_ref().map(|config| (&recipe.env.id, config));
     for (id, config) in env.into_iter().chain(eval).chain(sets) {
-        files.extend(burnish_env::build(id, config)?.files());
+        files.extend(files_of(id, config)?);
     }
     for also in &recipe.eval.also {
         let Some(config) = &also.config else { continue };
-        files.extend(burnish_env::build(also.env.as_ref().unwrap_or(&recipe.env.id), config)?.files());
+        files.extend(files_of(also.env.as_ref().unwrap_or(&recipe.env.id), config)?);
     }
     Ok(files)
+}
+
+/// The files that the tasks of an environment are rows of.
+fn files_of(id: &str, config: &Value) -> Result<Vec<PathBuf>, RunError> {
+    let generator = burnish_env::build(id, config)?;
+    Ok(generator.rows().map(|rows| rows.files()).unwrap_or_default())
 }
 
 fn digest(path: impl AsRef<Path>) -> Result<String, RunError> {
