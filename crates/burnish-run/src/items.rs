@@ -17,9 +17,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::RunError;
-use crate::benchmark::{PolicySettings, file_digest};
+use crate::benchmark::PolicySettings;
 use crate::eval_set::EvalSet;
 use crate::evaluate::{bootstrap_seed, play};
+use crate::files::file_digest;
 use crate::inspect::{Player, Target};
 use crate::recipe::Recipe;
 use crate::records::{Item, Records, unwritable};

@@ -19,6 +19,7 @@ pub mod journal;
 pub mod merge;
 pub mod methods;
 pub mod metrics;
+mod model_files;
 mod model_path;
 mod partners;
 mod policy;
