@@ -266,10 +266,6 @@ impl Generator for Ticking {
         Box::new(Clock { latency: self.latency })
     }
 
-    fn demonstrate(&self, _task: &Task) -> Option<Message> {
-        None
-    }
-
     fn draw(&self, _task: &Task, answer: Option<&str>) -> String {
         answer.unwrap_or_default().into()
     }

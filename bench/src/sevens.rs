@@ -42,10 +42,6 @@ impl Generator for Sevens {
         Box::new(Episode::default())
     }
 
-    fn demonstrate(&self, _task: &Task) -> Option<Message> {
-        None
-    }
-
     fn draw(&self, _task: &Task, answer: Option<&str>) -> String {
         answer.unwrap_or_default().into()
     }

@@ -53,7 +53,7 @@ pub fn build(id: &str, config: &serde_json::Value) -> Result<Box<dyn Generator>,
 mod tests {
     use super::*;
     use crate::Bound;
-    use burnish_core::Message;
+    use burnish_core::{Message, Task};
     use serde_json::json;
     use std::collections::BTreeSet;
 
@@ -99,6 +99,34 @@ mod tests {
             }
         }
         assert!(played >= 8, "{played}");
+    }
+
+    #[test]
+    fn an_environment_with_an_ability_has_it_for_its_tasks() {
+        let mut found = Vec::new();
+        for kind in CATALOGUE {
+            // Some need files.
+            let Ok(generator) = build(kind.id, &(kind.defaults)()) else { continue };
+            let tasks = generator.tasks(0, 20).unwrap().tasks;
+            let any = |has: &dyn Fn(&Task) -> bool| tasks.iter().any(has);
+            let demonstrates =
+                generator.demonstrations().map(|its| any(&|task| its.demonstrate_episode(task).is_some()));
+            assert_eq!(demonstrates, Some(true), "{}", kind.id);
+            for (ability, is_had) in [
+                ("hints", generator.hints().map(|its| any(&|task| its.reasoning(task).is_some()))),
+                ("skills", generator.skills().map(|its| any(&|task| its.skill(task).is_some()))),
+                (
+                    "reversible",
+                    generator.reversible().map(|its| any(&|task| its.counterpart(task).is_some())),
+                ),
+                ("rows", generator.rows().map(|its| any(&|task| its.row(task).is_some()))),
+            ] {
+                assert_ne!(is_had, Some(false), "{}: {ability}", kind.id);
+                found.extend(is_had.map(|_| (kind.id, ability)));
+            }
+        }
+        let chains = ["hints", "skills", "reversible"].map(|ability| ("chains", ability));
+        assert_eq!(found, [&chains[..], &[("household", "skills"), ("timed_facts", "hints")]].concat());
     }
 
     fn sorted(names: &[String]) -> Vec<String> {

@@ -6,6 +6,7 @@
 //!
 //! [`CATALOGUE`] lists the environments that are built in; [`rollout`] plays episodes.
 
+mod abilities;
 pub mod accounts;
 mod catalogue;
 pub mod chains;
@@ -30,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub use abilities::{Demonstrations, FileRows, Hints, Reversible, Skills};
 pub use catalogue::{CATALOGUE, Kind, build, kind};
 pub use digest::{digest, file_digest};
 pub use error::EnvError;
@@ -83,6 +85,9 @@ pub struct CellReport {
 }
 
 /// Makes tasks from a configuration.
+///
+/// What every environment has is here. What only some have is a trait of its own, and a method here gives it where this one
+/// has it: [`Demonstrations`], [`Hints`], [`Skills`], [`Reversible`], [`FileRows`].
 pub trait Generator: Send + Sync {
     /// Id of the environment in the [`CATALOGUE`].
     fn id(&self) -> &'static str;
@@ -110,63 +115,38 @@ pub trait Generator: Send + Sync {
     /// A fresh environment that plays these tasks.
     fn environment(&self) -> Box<dyn Environment>;
 
-    /// A correct answer to the task's first turn, where a solver knows one.
-    fn demonstrate(&self, task: &Task) -> Option<Message>;
-
-    /// A whole correct episode to imitate: the messages that open it, then answers with what the environment said between
-    /// them, the last one an answer. Where a task takes one turn that is the prompt and [`Generator::demonstrate`].
-    fn demonstrate_episode(&self, task: &Task) -> Option<Vec<Message>> {
-        let answer = self.demonstrate(task)?;
-        Some(task.prompt.iter().cloned().chain([answer]).collect())
-    }
-
-    /// How the demonstration of [`Generator::demonstrate`] reaches its final answer, without that answer: its text up to
-    /// where the answer begins. None where a demonstration has no steps before it.
-    fn reasoning(&self, task: &Task) -> Option<String> {
-        let _ = task;
-        None
-    }
-
-    /// What a teacher may be told about the task beside its prompt: advice for tasks of its kind, never the policy's to
-    /// read.
-    fn skill(&self, task: &Task) -> Option<String> {
-        let _ = task;
-        None
-    }
-
-    /// The task turned round: something that the prompt gives is masked, `answer` is stated, and what was masked is asked
-    /// for. None where the answer can't be read, or the environment has no such direction. The verdict of such a task has
-    /// the flag [`RECOVERED`](burnish_core::RECOVERED).
-    fn reverse(&self, task: &Task, answer: &str) -> Option<Task> {
-        let _ = (task, answer);
-        None
-    }
-
-    /// The task turned round as [`Generator::reverse`] does, with its right answer stated.
-    fn counterpart(&self, task: &Task) -> Option<Task> {
-        let _ = task;
-        None
-    }
-
     /// Why nothing may be trained on these tasks, where they are a test set.
     fn evaluation_only(&self) -> Option<&'static str> {
         None
     }
 
-    /// The file and the row that a task was taken from, for comparing it with other data. Tasks that are made have
-    /// none.
-    fn row(&self, task: &Task) -> Option<(String, burnish_data::Row)> {
-        let _ = task;
+    /// The task drawn for a person, with the answer's effect where one is given.
+    fn draw(&self, task: &Task, answer: Option<&str>) -> String;
+
+    /// Correct answers, where it knows any.
+    fn demonstrations(&self) -> Option<&dyn Demonstrations> {
         None
     }
 
-    /// The files that tasks are read from, as paths from the current directory. Tasks that are made have none.
-    fn files(&self) -> Vec<std::path::PathBuf> {
-        Vec::new()
+    /// Reasoning to show the beginning of, where it has any.
+    fn hints(&self) -> Option<&dyn Hints> {
+        None
     }
 
-    /// The task drawn for a person, with the answer's effect where one is given.
-    fn draw(&self, task: &Task, answer: Option<&str>) -> String;
+    /// Advice for a teacher, where it has any.
+    fn skills(&self) -> Option<&dyn Skills> {
+        None
+    }
+
+    /// The other direction of its tasks, where they have one.
+    fn reversible(&self) -> Option<&dyn Reversible> {
+        None
+    }
+
+    /// The rows that its tasks are, where they are read from files.
+    fn rows(&self) -> Option<&dyn FileRows> {
+        None
+    }
 }
 
 /// What came of one action.

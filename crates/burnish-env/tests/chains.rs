@@ -1,17 +1,17 @@
 //! Chains as a whole: shares, exact inversion, demonstrations, skills, and the cycle there and back.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use burnish_core::{Task, TaskId, Verdict};
+use burnish_core::{Task, TaskId, Verdict, settings};
 use burnish_env::chains::{
-    Component, Config, Direction, Operator, Problem, TaskKind, Truth, judge, language,
+    Chains, Component, Config, Direction, Operator, Problem, TaskKind, Truth, judge, language,
 };
-use burnish_env::{Generator, build};
+use burnish_env::{Demonstrations, Generator, Hints, Reversible, Skills, build};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-fn generator(config: &Value) -> Box<dyn Generator> {
-    build("chains", config).unwrap()
+fn generator(config: &Value) -> Chains {
+    Chains::new(settings::read(config).unwrap()).unwrap()
 }
 
 /// All kinds, both directions, three languages, every component.
@@ -165,7 +165,7 @@ proptest! {
             prop_assert_eq!(&same_labels, &task.labels);
             // A right answer closes the cycle: what it was turned into recovers what was masked or stated.
             let back = generator.demonstrate(&turned).unwrap().content;
-            prop_assert!(verdict(&*generator, &turned, &back).flags["recovered"]);
+            prop_assert!(verdict(&generator, &turned, &back).flags["recovered"]);
             prop_assert_eq!(&generator.reverse(&turned, &back).unwrap(), &task);
             // A wrong answer is stated all the same, and a right answer to that task does not recover what was masked.
             if wrong != right {
@@ -185,7 +185,7 @@ proptest! {
     fn no_answer_makes_the_verifier_panic(answer in prop_oneof![any::<String>(), "[0-9+*/=?>@ \n-]{0,60}"]) {
         let generator = generator(&mixed());
         for task in generator.tasks(1, 6).unwrap().tasks {
-            let verdict = verdict(&*generator, &task, &answer);
+            let verdict = verdict(&generator, &task, &answer);
             prop_assert!(verdict.rewards.values().all(|reward| (0.0..=1.0).contains(reward)));
             generator.draw(&task, Some(&answer));
             generator.reverse(&task, &answer);
@@ -289,7 +289,7 @@ fn a_demonstration_earns_every_component_in_every_language_kind_and_direction() 
     let mut cells = BTreeSet::new();
     for task in &tasks {
         let text = generator.demonstrate(task).unwrap().content;
-        let verdict = verdict(&*generator, task, &text);
+        let verdict = verdict(&generator, task, &text);
         assert!(verdict.success && verdict.feedback.is_none() && verdict.error_turn.is_none());
         assert_eq!(verdict.rewards.len(), Component::ALL.len());
         assert!(verdict.rewards.values().all(|reward| *reward == 1.0), "{text}: {:?}", verdict.rewards);
@@ -314,7 +314,7 @@ fn the_share_of_demonstrations_asked_for_is_wrong_in_the_answer_only() {
     for task in &tasks {
         let text = moderate.demonstrate(task).unwrap().content;
         assert_eq!(text, moderate.demonstrate(task).unwrap().content);
-        let verdict = verdict(&*moderate, task, &text);
+        let verdict = verdict(&moderate, task, &text);
         assert!(verdict.flags["format"] && verdict.flags["language"]);
         assert!(moderate.reasoning(task).is_none_or(|work| text.starts_with(&work)));
         if !verdict.success {
@@ -327,7 +327,7 @@ fn the_share_of_demonstrations_asked_for_is_wrong_in_the_answer_only() {
     let never = generator(&with(mixed(), json!({"demonstration_errors": 1.0})));
     for task in &tasks {
         let text = never.demonstrate(task).unwrap().content;
-        assert!(!verdict(&*never, task, &text).success, "{text}");
+        assert!(!verdict(&never, task, &text).success, "{text}");
     }
 }
 

@@ -1,12 +1,12 @@
 //! What answers to chains earn: truth tables, intermediate steps, and the correlation of style with format.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use burnish_core::{Message, Task, Verdict};
-use burnish_env::chains::{Component, language};
-use burnish_env::{Generator, build};
+use burnish_core::{Message, Task, Verdict, settings};
+use burnish_env::chains::{Chains, Component, language};
+use burnish_env::{Demonstrations, Generator, build};
 use serde_json::{Value, json};
 
-fn generator(changes: &Value) -> Box<dyn Generator> {
+fn generator(changes: &Value) -> Chains {
     let mut config = json!({
         "steps": {"min": 2, "max": 2},
         "languages": [{"name": "plain", "share": 0.5}, {"name": "other", "share": 0.5}],
@@ -15,7 +15,7 @@ fn generator(changes: &Value) -> Box<dyn Generator> {
     for (key, value) in changes.as_object().unwrap() {
         config[key] = value.clone();
     }
-    build("chains", &config).unwrap()
+    Chains::new(settings::read(&config).unwrap()).unwrap()
 }
 
 fn verdict(generator: &dyn Generator, task: &Task, answer: &str) -> Verdict {
@@ -27,7 +27,7 @@ fn verdict(generator: &dyn Generator, task: &Task, answer: &str) -> Verdict {
 
 /// The text of the task's demonstration, spoilt as asked.
 fn spoilt(
-    generator: &dyn Generator,
+    generator: &Chains,
     task: &Task,
     is_right: bool,
     is_well_formed: bool,
@@ -49,8 +49,8 @@ fn all_is_the_product_of_answer_format_and_language() {
     for task in generator.tasks(1, 20).unwrap().tasks {
         for row in 0..8u8 {
             let [answer, format, language] = [row & 1 == 1, row & 2 == 2, row & 4 == 4];
-            let text = spoilt(&*generator, &task, answer, format, language);
-            let verdict = verdict(&*generator, &task, &text);
+            let text = spoilt(&generator, &task, answer, format, language);
+            let verdict = verdict(&generator, &task, &text);
             let one = |it: bool| if it { 1.0 } else { 0.0 };
             let expected =
                 [("answer", answer), ("format", format), ("language", language), ("all", row == 7)];
@@ -71,7 +71,7 @@ fn only_the_components_asked_for_are_in_the_verdict() {
         let generator = generator(&json!({"rewards": [component.name()]}));
         let task = &generator.tasks(1, 1).unwrap().tasks[0];
         let text = generator.demonstrate(task).unwrap().content;
-        let rewards = verdict(&*generator, task, &text).rewards;
+        let rewards = verdict(&generator, task, &text).rewards;
         assert_eq!(rewards.keys().collect::<Vec<_>>(), [component.name()]);
     }
     let default = build("chains", &json!({})).unwrap();
@@ -88,7 +88,7 @@ fn intermediate_steps_are_judged_apart_from_the_answer() {
     for task in generator.tasks(1, 30).unwrap().tasks {
         let text = generator.demonstrate(&task).unwrap().content;
         let lines: Vec<&str> = text.lines().collect();
-        let share = |text: &str| verdict(&*generator, &task, text).rewards["steps"];
+        let share = |text: &str| verdict(&generator, &task, text).rewards["steps"];
         let last = lines[2];
         assert_eq!(share(&text), 1.0);
         assert_eq!(share(last), 0.0);
@@ -97,7 +97,7 @@ fn intermediate_steps_are_judged_apart_from_the_answer() {
         assert_eq!(share(&format!("{0}\n{0}\n{last}", lines[0])), 0.5);
         assert_eq!(share(&format!("{}\n0+0=0\n{last}", lines[0])), 0.5);
         assert_eq!(share(&format!("{text}\n0+0=0")), 2.0 / 3.0);
-        let skipped = verdict(&*generator, &task, last);
+        let skipped = verdict(&generator, &task, last);
         assert!(skipped.success && !skipped.flags["format"] && !skipped.flags["steps"]);
         assert_eq!(skipped.feedback.unwrap().split('.').next(), Some("0 of 2 steps are right"));
     }
@@ -108,7 +108,7 @@ fn a_recall_needs_no_steps() {
     let generator = generator(&json!({"kinds": {"chain": 0, "recall": 1, "memorised": 0}}));
     for task in generator.tasks(1, 20).unwrap().tasks {
         let text = generator.demonstrate(&task).unwrap().content;
-        assert!(language::read(&text).starts_with('>') && verdict(&*generator, &task, &text).flags["all"]);
+        assert!(language::read(&text).starts_with('>') && verdict(&generator, &task, &text).flags["all"]);
     }
 }
 
@@ -118,9 +118,9 @@ fn correlation(rho: f64) -> f64 {
     let (mut pairs, mut repeated) = (Vec::new(), 0);
     for task in generator.tasks(1, 1500).unwrap().tasks {
         for is_well_formed in [true, false] {
-            let text = spoilt(&*generator, &task, true, is_well_formed, true);
-            let rewards = verdict(&*generator, &task, &text).rewards;
-            repeated += usize::from(verdict(&*generator, &task, &text).rewards == rewards);
+            let text = spoilt(&generator, &task, true, is_well_formed, true);
+            let rewards = verdict(&generator, &task, &text).rewards;
+            repeated += usize::from(verdict(&generator, &task, &text).rewards == rewards);
             pairs.push((rewards["style"], rewards["format"]));
         }
     }

@@ -1,15 +1,15 @@
 //! Countdown as a whole: what is generated can be solved, and the verifier agrees with independent arithmetic.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use burnish_core::{Message, Task, TaskId};
-use burnish_env::countdown::{Config, Operator, Puzzle, parse, solve};
-use burnish_env::{Generator, build};
+use burnish_core::{Message, Task, TaskId, settings};
+use burnish_env::countdown::{Config, Countdown, Operator, Puzzle, parse, solve};
+use burnish_env::{Demonstrations, Generator};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-fn generator(config: Value) -> Box<dyn Generator> {
-    build("countdown", &config).unwrap()
+fn generator(config: Value) -> Countdown {
+    Countdown::new(settings::read(&config).unwrap()).unwrap()
 }
 
 fn puzzle(task: &Task) -> Puzzle {
@@ -59,7 +59,7 @@ proptest! {
             prop_assert!(puzzle.numbers.iter().all(|n| (1..=30).contains(n)));
             prop_assert!(!puzzle.numbers.contains(&puzzle.target));
             let answer = generator.demonstrate(task).unwrap();
-            let verdict = verdict(&*generator, task, &answer);
+            let verdict = verdict(&generator, task, &answer);
             prop_assert!(verdict.success, "{}\n{:?}", answer.content, verdict);
             prop_assert_eq!(answer.content.lines().filter(|line| line.contains(" = ")).count().to_string(),
                 task.labels["operations"].clone());
@@ -79,7 +79,7 @@ proptest! {
             // A task that knows no solution is demonstrated by the search.
             task.truth.as_object_mut().unwrap().remove("solution");
             let answer = generator.demonstrate(&task).unwrap();
-            prop_assert!(verdict(&*generator, &task, &answer).success);
+            prop_assert!(verdict(&generator, &task, &answer).success);
         }
     }
 }

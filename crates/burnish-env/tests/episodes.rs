@@ -64,9 +64,6 @@ impl Generator for Till {
             keys: Vec::new(),
         })
     }
-    fn demonstrate(&self, _: &Task) -> Option<Message> {
-        None
-    }
     fn draw(&self, _: &Task, _: Option<&str>) -> String {
         String::new()
     }

@@ -39,9 +39,6 @@ impl Generator for Counting {
     fn environment(&self) -> Box<dyn Environment> {
         Box::new(CountingGame::default())
     }
-    fn demonstrate(&self, _: &Task) -> Option<Message> {
-        None
-    }
     fn draw(&self, _: &Task, _: Option<&str>) -> String {
         String::new()
     }

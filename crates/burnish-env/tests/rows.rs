@@ -261,7 +261,7 @@ fn several_files_of_all_kinds_are_one_set_of_tasks() {
     let generator = build("rows", &config(json!(["one.jsonl", "two.jsonl"]))).unwrap();
     let set = generator.tasks(0, 6).unwrap();
     assert_eq!(set.cells.iter().map(|cell| cell.made).collect::<Vec<_>>(), [2, 4]);
-    let (file, row) = generator.row(&set.tasks[0]).unwrap();
+    let (file, row) = generator.rows().unwrap().row(&set.tasks[0]).unwrap();
     assert!(file == set.tasks[0].labels["file"] && row.prompt == set.tasks[0].prompt);
 }
 
@@ -303,7 +303,10 @@ fn rows_with_answers_to_imitate_need_no_verifier_and_are_unscored() {
     let row = json!({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]});
     std::fs::write(folder.path().join("chat.jsonl"), row.to_string()).unwrap();
     let generator = build("rows", &json!({"path": folder.path().join("chat.jsonl")})).unwrap();
-    assert_eq!(generator.demonstrate(&task(&*generator)), Some(Message::assistant("a")));
+    assert_eq!(
+        generator.demonstrations().unwrap().demonstrate(&task(&*generator)),
+        Some(Message::assistant("a"))
+    );
     assert!(unscored_reason(judge(&*generator, "x")).contains("no verifier is set"));
 }
 

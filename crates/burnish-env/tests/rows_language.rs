@@ -163,7 +163,7 @@ fn without_a_language_verdicts_are_what_they_were() {
     expected.flags.insert("parse_error".into(), false);
     expected.feedback = Some("read as 8".into());
     assert_eq!(verdict, expected);
-    assert!(task.labels.is_empty() && generator.reasoning(task).is_none());
+    assert!(task.labels.is_empty() && generator.hints().is_none());
 }
 
 #[test]
@@ -171,13 +171,16 @@ fn reasoning_is_the_column_up_to_the_final_answer() {
     let fixture = Fixture::new(&rows());
     let (generator, tasks) = fixture.spoken(json!({"reasoning_key": "work"}));
     for (code, task) in &tasks {
-        assert_eq!(generator.reasoning(task).unwrap(), format!("{} 5 + 3 = 8. ", work(code)));
+        assert_eq!(
+            generator.hints().unwrap().reasoning(task).unwrap(),
+            format!("{} 5 + 3 = 8. ", work(code))
+        );
     }
     let said = |text: &str| {
         let row = json!({"question": "5+3?", "answer": 8, "work": text}).to_string();
         let generator = Fixture::new(&row).build(json!({"language": "en", "reasoning_key": "work"}));
         let generator = generator.unwrap();
-        generator.reasoning(&generator.tasks(1, 1).unwrap().tasks[0])
+        generator.hints().unwrap().reasoning(&generator.tasks(1, 1).unwrap().tasks[0])
     };
     for (text, expected) in [
         ("So it is 8.\nThe answer is 8.", Some("So it is 8.\nThe ")),
@@ -192,7 +195,7 @@ fn reasoning_is_the_column_up_to_the_final_answer() {
     let null =
         rows().replace("\"work\":", "\"other\":").replace("{\"question\"", "{\"work\":null,\"question\"");
     let (generator, tasks) = Fixture::new(&null).spoken(json!({"reasoning_key": "work"}));
-    assert!(tasks.values().all(|task| generator.reasoning(task).is_none()));
+    assert!(tasks.values().all(|task| generator.hints().unwrap().reasoning(task).is_none()));
 }
 
 #[test]

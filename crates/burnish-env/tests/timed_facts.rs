@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use burnish_core::{Message, Task, Verdict};
-use burnish_env::{EnvError, Environment, Generator, build};
+use burnish_core::{Message, Task, Verdict, settings};
+use burnish_env::timed_facts::TimedFacts;
+use burnish_env::{Demonstrations, EnvError, Environment, Generator, Hints};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-fn generator(config: Value) -> Box<dyn Generator> {
-    build("timed_facts", &config).unwrap()
+fn generator(config: Value) -> TimedFacts {
+    TimedFacts::new(settings::read(&config).unwrap()).unwrap()
 }
 
 fn judged(environment: &mut dyn Environment, task: &Task, answer: &str) -> Verdict {

@@ -128,7 +128,7 @@ fn it_demonstrates_nothing_and_says_that_it_is_a_test_set() {
         of("yes").prompt[0].content
     );
     assert_eq!((TimeQa::reference(of("yes")), TimeQa::reference(of("no"))), ("Y".into(), "No Answer".into()));
-    assert!(generator.demonstrate(of("yes")).is_none());
+    assert!(generator.demonstrations().is_none());
     assert!(generator.evaluation_only().unwrap().contains("never for training"));
     assert!(generator.draw(of("no"), Some("<answer>no answer</answer>")).contains("\"answer\": 1.0"));
 

@@ -22,6 +22,50 @@ pub struct Entry<T: ?Sized> {
     pub build: fn(&Value) -> Result<Box<T>, SettingError>,
 }
 
+impl<T: ?Sized> Entry<T> {
+    /// What a table of a recipe has under `config`, every setting written out.
+    pub(crate) fn complete_config(&self, config: &Value) -> Result<Value, SettingError> {
+        (self.complete)(config).map_err(in_config)
+    }
+
+    /// The part with what a table of a recipe has under `config`.
+    pub(crate) fn build_config(&self, config: &Value) -> Result<Box<T>, SettingError> {
+        (self.build)(config).map_err(in_config)
+    }
+}
+
+/// `complete` and `build` of `$table`, a table of a recipe whose key `$key` names one of `$entries`, with the part's own
+/// settings under `config`. A macro, because every table has its own name for that key.
+macro_rules! choice {
+    ($table:ident, $key:ident, $entries:ident, $part:ty) => {
+        impl $table {
+            /// The same, with every setting of the part that it names written out.
+            ///
+            /// # Errors
+            /// If there is no such part, or a value is unknown, of the wrong type or out of range.
+            pub fn complete(mut self) -> Result<Self, $crate::SettingError> {
+                let entry = $crate::catalogue::find($entries, stringify!($key), &self.$key)?;
+                self.config = entry.complete_config(&self.config)?;
+                Ok(self)
+            }
+
+            /// The part that it names, before it has seen anything.
+            ///
+            /// # Errors
+            #[doc = concat!("As [`", stringify!($table), "::complete`].")]
+            pub fn build(&self) -> Result<Box<$part>, $crate::SettingError> {
+                $crate::catalogue::find($entries, stringify!($key), &self.$key)?.build_config(&self.config)
+            }
+        }
+    };
+}
+pub(crate) use choice;
+
+/// What stands under `config` where a recipe gives nothing.
+pub(crate) fn no_settings() -> Value {
+    Value::Object(serde_json::Map::new())
+}
+
 /// The losses of tokens: `loss.objective`.
 pub const OBJECTIVES: &[Entry<dyn TokenLoss>] = &[
     token_loss::<objective::PpoClip>(),
@@ -134,7 +178,7 @@ pub fn find<T: ?Sized>(
 }
 
 /// An error about a key of a part's own table.
-pub(crate) fn in_config(error: SettingError) -> SettingError {
+fn in_config(error: SettingError) -> SettingError {
     SettingError { key: format!("config.{}", error.key), ..error }
 }
 

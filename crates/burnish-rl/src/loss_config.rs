@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::aggregation::Aggregation;
-use crate::catalogue::{self, DISTILLATIONS, Entry, OBJECTIVES, PREFERENCES};
+use crate::catalogue::{DISTILLATIONS, Entry, OBJECTIVES, PREFERENCES, find, no_settings};
 use crate::correction::{BehaviorSource, CorrectionConfig};
 use crate::distillation::HeadLoss;
 use crate::entropy::AdaptiveEntropy;
 use crate::kl::{AdaptiveKl, KlEstimator};
 use crate::settings::require;
-use crate::{Evaluation, Mark, Needs, Objective, PolicyLoss, SettingError, Streams, Totals};
+use crate::{Evaluation, Mark, Needs, Objective, PolicyLoss, SettingError, Streams, TokenLoss, Totals};
 
 /// Settings of [`crate::PolicyLoss`], and of what a run does around it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ impl Default for LossConfig {
     fn default() -> Self {
         LossConfig {
             objective: "ppo_clip".to_owned(),
-            config: Value::Object(serde_json::Map::new()),
+            config: no_settings(),
             beta: 0.0,
             kl_estimator: KlEstimator::K3,
             use_bias_correction_kl: true,
@@ -90,11 +90,10 @@ impl LossConfig {
     /// If there is no such objective, or a value is unknown, of the wrong type or out of range. Combinations are
     /// [`crate::rules`]'s.
     pub fn complete(mut self) -> Result<Self, SettingError> {
-        let complete = match self.whole() {
-            Some(entry) => entry.complete,
-            None => catalogue::find(OBJECTIVES, "objective", &self.objective)?.complete,
+        self.config = match self.whole() {
+            Some(entry) => entry.complete_config(&self.config)?,
+            None => self.token_loss()?.complete_config(&self.config)?,
         };
-        self.config = complete(&self.config).map_err(catalogue::in_config)?;
         require("beta", self.beta, |beta| beta >= 0.0, "must be 0 or more")?;
         require("kl_clamp", self.kl_clamp, |clamp| clamp >= 0.0, "must be 0 (no bound) or more")?;
         require("entropy_coef", self.entropy_coef, |_| true, "must be a number")?;
@@ -115,11 +114,19 @@ impl LossConfig {
     pub fn build(&self) -> Result<Box<dyn Objective>, SettingError> {
         match self.whole() {
             Some(entry) => {
-                let objective = (entry.build)(&self.config).map_err(catalogue::in_config)?;
+                let objective = entry.build_config(&self.config)?;
                 Ok(Box::new(Whole { objective, behavior: self.correction.behavior }))
             }
             None => Ok(Box::new(PolicyLoss::new(self)?)),
         }
+    }
+
+    /// The entry of a token loss.
+    ///
+    /// # Errors
+    /// If the objective is none.
+    pub(crate) fn token_loss(&self) -> Result<&'static Entry<dyn TokenLoss>, SettingError> {
+        find(OBJECTIVES, "objective", &self.objective)
     }
 
     /// The entry of a preference loss, if the objective is one.

@@ -58,7 +58,6 @@
 
 use std::ops::Range;
 
-use crate::catalogue::{self, OBJECTIVES};
 use crate::columns::Columns;
 use crate::correction::{Corrected, Diagnostics};
 use crate::entropy::quantile;
@@ -81,8 +80,7 @@ impl PolicyLoss {
     /// As [`LossConfig::complete`].
     pub fn new(config: &LossConfig) -> Result<Self, SettingError> {
         let config = config.clone().complete()?;
-        let entry = catalogue::find(OBJECTIVES, "objective", &config.objective)?;
-        let token_loss = (entry.build)(&config.config).map_err(catalogue::in_config)?;
+        let token_loss = config.token_loss()?.build_config(&config.config)?;
         Ok(PolicyLoss { token_loss, config })
     }
 

@@ -3,7 +3,6 @@
 
 use crate::advantage::AdvantageConfig;
 use crate::aggregation::Aggregation;
-use crate::catalogue::{self, OBJECTIVES};
 use crate::correction::{
     BehaviorSource, CorrectionConfig, ProximalSource, Rejected, Scope, WeightConfig, WeightLevel,
 };
@@ -276,7 +275,7 @@ fn weighs_tokens_differently(loss: &LossConfig) -> bool {
 
 /// Does `holds` hold of the objective and of its card's scope? No for one that can't be built, which is refused anyway.
 fn of_objective(loss: &LossConfig, holds: fn(&dyn TokenLoss, &str) -> bool) -> bool {
-    let Ok(entry) = catalogue::find(OBJECTIVES, "objective", &loss.objective) else { return false };
+    let Ok(entry) = loss.token_loss() else { return false };
     (entry.build)(&loss.config).is_ok_and(|built| holds(built.as_ref(), entry.card.scope))
 }
 
@@ -356,6 +355,5 @@ pub fn broken(setup: Setup<'_>) -> impl Iterator<Item = &'static Rule> {
 
 /// The only mean that the objective allows, where it says so.
 fn only_aggregation(loss: &LossConfig) -> Option<Aggregation> {
-    let entry = catalogue::find(OBJECTIVES, "objective", &loss.objective).ok()?;
-    (entry.build)(&loss.config).ok()?.aggregation()
+    (loss.token_loss().ok()?.build)(&loss.config).ok()?.aggregation()
 }

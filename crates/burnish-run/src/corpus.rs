@@ -103,10 +103,12 @@ impl Corpus {
             self.parts.push(format!("data.demonstrations[{index}].split: {}", told(&tasks)));
         }
         let mut is_demonstrated = false;
+        let episode_of = |task: &Task| generator.demonstrations()?.demonstrate_episode(task);
         for task in tasks {
-            let Some(episode) = generator.demonstrate_episode(&task) else { continue };
+            let Some(episode) = episode_of(&task) else { continue };
             is_demonstrated = true;
-            let overlaps = match (counter.as_deref_mut(), generator.row(&task)) {
+            let row = generator.rows().and_then(|rows| rows.row(&task));
+            let overlaps = match (counter.as_deref_mut(), row) {
                 (Some(counter), Some((file, row))) => counter.count(&file, &row, || task.id.to_string()),
                 _ => false,
             };

@@ -13,7 +13,8 @@ use crate::tasks::Tasks;
 pub(crate) fn of_evaluation(recipe: &Recipe, tasks: &Tasks) -> Option<Overlap> {
     let mut overlap = Overlap::new(recipe.data.decontaminate.ngram);
     for set in &tasks.evaluations {
-        for (_, row) in set.tasks.iter().filter_map(|task| set.generator.row(task)) {
+        let Some(rows) = set.generator.rows() else { continue };
+        for (_, row) in set.tasks.iter().filter_map(|task| rows.row(task)) {
             overlap.add(&row);
         }
     }
@@ -31,11 +32,12 @@ pub(crate) fn of_tasks(
     generator: &dyn Generator,
     tasks: &mut Vec<Task>,
 ) -> Result<Option<OverlapReport>, RunError> {
+    let Some(rows) = generator.rows() else { return Ok(None) };
     let mut counter = Counter::new(overlap);
     let overlapping: Vec<bool> = tasks
         .iter()
         .map(|task| {
-            let Some((file, row)) = generator.row(task) else { return false };
+            let Some((file, row)) = rows.row(task) else { return false };
             counter.count(&file, &row, || task.id.to_string())
         })
         .collect();

@@ -54,7 +54,7 @@ impl EvalSet {
 
     /// Can its tasks be turned round?
     pub(crate) fn can_be_turned(&self) -> bool {
-        self.tasks.first().is_some_and(|task| self.generator.counterpart(task).is_some())
+        self.generator.reversible().is_some()
     }
 
     /// What its episodes are called in the journal.

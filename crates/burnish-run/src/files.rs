@@ -1,4 +1,4 @@
-//! Files that appear under their final name only when they are complete.
+//! Files that appear under their final name only when they are complete, and digests of what files hold.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -77,6 +77,14 @@ fn write_and_rename(
 /// What the operating system says. Does nothing on Windows, which syncs names with the files.
 pub fn sync_dir(dir: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
+}
+
+/// The digest of what a file holds.
+///
+/// # Errors
+/// If it can't be read.
+pub(crate) fn file_digest(path: &Path) -> Result<String, FileError> {
+    burnish_env::file_digest(path).map_err(FileError::on("read", path))
 }
 
 /// Removes what interrupted writes of an earlier process left in `dir`. Only for a directory that no other

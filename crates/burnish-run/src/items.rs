@@ -17,9 +17,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::RunError;
-use crate::benchmark::{PolicySettings, file_digest};
+use crate::benchmark::PolicySettings;
 use crate::eval_set::EvalSet;
 use crate::evaluate::{bootstrap_seed, play};
+use crate::files::file_digest;
 use crate::inspect::{Player, Target};
 use crate::recipe::Recipe;
 use crate::records::{Item, Records, unwritable};
@@ -355,7 +356,7 @@ fn settings(target: &Target, set: &EvalSet, chunk: usize) -> Result<Settings, Ru
         }
     };
     let mut data = BTreeMap::new();
-    for file in set.generator.files() {
+    for file in set.generator.rows().map(|rows| rows.files()).unwrap_or_default() {
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         data.insert(name, file_digest(&file)?);
     }

@@ -18,6 +18,7 @@ pub mod journal;
 pub mod merge;
 pub mod methods;
 pub mod metrics;
+mod model_files;
 mod model_path;
 mod online;
 mod partners;

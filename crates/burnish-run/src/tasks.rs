@@ -229,7 +229,8 @@ fn plays_both_directions(recipe: &Recipe) -> Result<bool, RunError> {
 /// # Errors
 /// If the environment has no such direction.
 pub(crate) fn counterpart(generator: &dyn Generator, task: &Task) -> Result<Task, RunError> {
-    generator.counterpart(task).ok_or_else(|| {
+    let turned = generator.reversible().and_then(|its| its.counterpart(task));
+    turned.ok_or_else(|| {
         RunError::Refused(format!(
             "plan: needs tasks that can be turned round, and the environment {} can't turn task {} round; leave `[plan]` \
              out, or take an environment that can, as `chains`",

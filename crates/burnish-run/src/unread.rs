@@ -11,7 +11,8 @@ use crate::tasks::Tasks;
 /// What to say where rows have tools, and the policy's chat template writes none of them.
 pub(crate) fn tools(tasks: &Tasks, corpus: &Corpus, template: &ChatTemplate) -> Option<String> {
     let played = |generator: &dyn Generator, tasks: &[burnish_core::Task]| {
-        let row = |task| generator.row(task).map(|(_, row)| row).filter(|row: &Row| !row.tools.is_empty());
+        let rows = generator.rows()?;
+        let row = |task| rows.row(task).map(|(_, row)| row).filter(|row: &Row| !row.tools.is_empty());
         tasks.iter().find_map(row).map(|row| (row.prompt, row.tools))
     };
     let imitated = || {

@@ -238,6 +238,7 @@ mod tests {
             sampled_logprobs: vec![-1.0, 0.0, 0.0, -1.5],
             policy_versions: vec![1, 0, 0, 1],
             temperatures: vec![0.5, 1.0, 1.0, 0.5],
+            turns: vec![0..1, 3..4],
             is_truncated: false,
         }
     }

@@ -105,8 +105,7 @@ fn an_interrupt_finishes_the_chunk_and_says_how_to_go_on() {
     let mut command = scratch.command(&arguments("asked"));
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until("it has come that far", || line_count(&scratch, "asked") >= 2);
-    let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(killed.success());
+    common::interrupt(&child);
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");

@@ -87,7 +87,7 @@ fn the_hint_of_an_interrupted_run_goes_on_with_it() {
     wait_until("the run has come that far", || {
         std::fs::read_to_string(&metrics).is_ok_and(|text| text.lines().count() >= 3)
     });
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    common::interrupt(&child);
     let stopped = child.wait_with_output().unwrap();
     assert!(said(&stopped).contains("stopped after step"), "{}", said(&stopped));
     assert!(paste(&scratch, &stopped, "").contains("the trained policy"));

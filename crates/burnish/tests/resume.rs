@@ -316,8 +316,7 @@ fn an_interrupt_finishes_the_step_saves_and_says_how_to_go_on() {
         .spawn()
         .unwrap();
     wait_until("the run has come that far", || metric_lines(&scratch, "asked") >= 4);
-    let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(killed.success());
+    common::interrupt(&child);
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));

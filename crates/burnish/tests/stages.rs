@@ -87,13 +87,7 @@ fn a_stage_that_was_interrupted_is_gone_on_with_and_one_that_another_process_mak
     // Stopped by a signal: saved, and said.
     let child = spawn(&scratch, &["train", "grpo.toml", "run.dir=one"]);
     wait_until("the stage has begun", || stage_rows(&scratch, "runs/cache") >= 3);
-    assert!(
-        std::process::Command::new("kill")
-            .args(["-INT", &child.id().to_string()])
-            .status()
-            .unwrap()
-            .success()
-    );
+    common::interrupt(&child);
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("stopped while"), "{said}");

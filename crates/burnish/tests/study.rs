@@ -206,8 +206,7 @@ fn an_interrupt_saves_and_begins_no_further_run_and_a_run_that_fails_does_not_en
     let lines =
         || std::fs::read_to_string(first.join("metrics.jsonl")).map_or(0, |text| text.lines().count());
     wait_until("the first run has come that far", || lines() >= 4);
-    let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(killed.success());
+    common::interrupt(&child);
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let again = said.lines().find(|line| line.contains("goes on from here: ")).unwrap_or_default();

@@ -23,7 +23,7 @@ use burnish_core::{Message, Task, TaskId};
 use serde_json::Value;
 
 use crate::digest::digest;
-use crate::{Bound, EnvError, Environment, Generator, TaskSet, settings};
+use crate::{Bound, Demonstrations, EnvError, Environment, Generator, TaskSet, settings};
 use episode::Truth;
 
 pub use config::{AccountsConfig, Amounts, Kinds, PromptStyle, Steps};
@@ -101,18 +101,6 @@ impl Generator for Accounts {
         Box::new(play::AccountsEnvironment::new(Duration::from_millis(self.config.latency_ms)))
     }
 
-    fn demonstrate(&self, task: &Task) -> Option<Message> {
-        let (truth, end) = Truth::of(task).ok()?;
-        episode::demonstrated(&self.config, task, &truth, &end).into_iter().next()
-    }
-
-    /// Wrong for the share `demonstration_errors` of the tasks that take a look at an account.
-    fn demonstrate_episode(&self, task: &Task) -> Option<Vec<Message>> {
-        let (truth, end) = Truth::of(task).ok()?;
-        let played = episode::demonstrated(&self.config, task, &truth, &end);
-        Some(task.prompt.iter().cloned().chain(played).collect())
-    }
-
     /// The ledger before and after, and what is asked for. An answer alone changes nothing there.
     fn draw(&self, task: &Task, _answer: Option<&str>) -> String {
         let (truth, end) = match Truth::of(task) {
@@ -124,5 +112,23 @@ impl Generator for Accounts {
             accounts.collect::<Vec<_>>().join(", ")
         };
         format!("before: {}\n{}\nafter: {}", line(&truth.accounts), truth.text(PromptStyle::Full), line(&end))
+    }
+
+    fn demonstrations(&self) -> Option<&dyn Demonstrations> {
+        Some(self)
+    }
+}
+
+impl Demonstrations for Accounts {
+    fn demonstrate(&self, task: &Task) -> Option<Message> {
+        let (truth, end) = Truth::of(task).ok()?;
+        episode::demonstrated(&self.config, task, &truth, &end).into_iter().next()
+    }
+
+    /// Wrong for the share `demonstration_errors` of the tasks that take a look at an account.
+    fn demonstrate_episode(&self, task: &Task) -> Option<Vec<Message>> {
+        let (truth, end) = Truth::of(task).ok()?;
+        let played = episode::demonstrated(&self.config, task, &truth, &end);
+        Some(task.prompt.iter().cloned().chain(played).collect())
     }
 }

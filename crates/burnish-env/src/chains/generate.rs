@@ -16,7 +16,9 @@ use crate::digest::digest;
 use crate::lang::{LANGUAGE, RESOURCE};
 use crate::one_turn::{OneTurn, text_of};
 use crate::settings::{config_error, to_value};
-use crate::{Bound, CellReport, EnvError, Environment, Generator, TaskSet};
+use crate::{
+    Bound, CellReport, Demonstrations, EnvError, Environment, Generator, Hints, Reversible, Skills, TaskSet,
+};
 
 /// Candidates drawn for one task before its cell counts as empty.
 const DRAWS_MAX: usize = 1_000;
@@ -323,42 +325,6 @@ impl Generator for Chains {
         }))
     }
 
-    /// Wrong for the share `demonstration_errors` of the tasks.
-    fn demonstrate(&self, task: &Task) -> Option<Message> {
-        let truth = Truth::of(task).ok()?;
-        let (steps, answer) = self.demonstration(&truth)?;
-        Some(Message::assistant(language::write(truth.problem.language, &answer_text(&steps, answer))))
-    }
-
-    /// The work with its last line break; what follows in the demonstration is the line of the final answer.
-    fn reasoning(&self, task: &Task) -> Option<String> {
-        let truth = Truth::of(task).ok()?;
-        let (steps, _) = self.demonstration(&truth)?;
-        (!steps.is_empty()).then(|| language::write(truth.problem.language, &work(&steps)))
-    }
-
-    /// The operations in the order in which they are to be worked, with `?` for what an earlier one gives and with the
-    /// values of memorised names (`7+5 ?-3`); of a recall its fact (`@4=31`). Wrong in one place for the share
-    /// `skill_errors` of the tasks.
-    fn skill(&self, task: &Task) -> Option<String> {
-        self.skill_of(&Truth::of(task).ok()?).ok()
-    }
-
-    /// Which operand of a forward task is masked is decided by its numbers. The answer is its last final answer, or the
-    /// whole text where that is a number. A reverse task filled with what was masked is the forward task that it came
-    /// from.
-    fn reverse(&self, task: &Task, answer: &str) -> Option<Task> {
-        let truth = Truth::of(task).ok()?;
-        let turned = self.turned(&truth, stated(answer)?);
-        self.task(&turned, Shows::default()).ok()
-    }
-
-    fn counterpart(&self, task: &Task) -> Option<Task> {
-        let truth = Truth::of(task).ok()?;
-        let turned = self.turned(&truth, truth.answer?);
-        self.task(&turned, Shows::default()).ok()
-    }
-
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {
         let truth = match Truth::of(task) {
             Ok(truth) => truth,
@@ -379,5 +345,65 @@ impl Generator for Chains {
             lines.push(finding.feedback().unwrap_or_else(|| "solved".to_owned()));
         }
         lines.join("\n")
+    }
+
+    fn demonstrations(&self) -> Option<&dyn Demonstrations> {
+        Some(self)
+    }
+
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+
+    fn skills(&self) -> Option<&dyn Skills> {
+        Some(self)
+    }
+
+    fn reversible(&self) -> Option<&dyn Reversible> {
+        Some(self)
+    }
+}
+
+impl Demonstrations for Chains {
+    /// Wrong for the share `demonstration_errors` of the tasks.
+    fn demonstrate(&self, task: &Task) -> Option<Message> {
+        let truth = Truth::of(task).ok()?;
+        let (steps, answer) = self.demonstration(&truth)?;
+        Some(Message::assistant(language::write(truth.problem.language, &answer_text(&steps, answer))))
+    }
+}
+
+impl Hints for Chains {
+    /// The work with its last line break; what follows in the demonstration is the line of the final answer.
+    fn reasoning(&self, task: &Task) -> Option<String> {
+        let truth = Truth::of(task).ok()?;
+        let (steps, _) = self.demonstration(&truth)?;
+        (!steps.is_empty()).then(|| language::write(truth.problem.language, &work(&steps)))
+    }
+}
+
+impl Skills for Chains {
+    /// The operations in the order in which they are to be worked, with `?` for what an earlier one gives and with the
+    /// values of memorised names (`7+5 ?-3`); of a recall its fact (`@4=31`). Wrong in one place for the share
+    /// `skill_errors` of the tasks.
+    fn skill(&self, task: &Task) -> Option<String> {
+        self.skill_of(&Truth::of(task).ok()?).ok()
+    }
+}
+
+impl Reversible for Chains {
+    /// Which operand of a forward task is masked is decided by its numbers. The answer is its last final answer, or the
+    /// whole text where that is a number. A reverse task filled with what was masked is the forward task that it came
+    /// from.
+    fn reverse(&self, task: &Task, answer: &str) -> Option<Task> {
+        let truth = Truth::of(task).ok()?;
+        let turned = self.turned(&truth, stated(answer)?);
+        self.task(&turned, Shows::default()).ok()
+    }
+
+    fn counterpart(&self, task: &Task) -> Option<Task> {
+        let truth = Truth::of(task).ok()?;
+        let turned = self.turned(&truth, truth.answer?);
+        self.task(&turned, Shows::default()).ok()
     }
 }

@@ -11,7 +11,7 @@ use super::{ID, Truth};
 use crate::digest::digest;
 use crate::one_turn::{OneTurn, text_of};
 use crate::settings::{config_error, to_value};
-use crate::{Bound, CellReport, EnvError, Environment, Generator, TaskSet};
+use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
 
 /// Candidates drawn for one task before its cell counts as empty.
 const DRAWS_MAX: usize = 10_000;
@@ -147,11 +147,6 @@ impl Generator for Countdown {
         }))
     }
 
-    fn demonstrate(&self, task: &Task) -> Option<Message> {
-        let truth = Truth::of(task).ok()?;
-        truth.puzzle.demonstration(&truth.solve()?).ok()
-    }
-
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {
         let truth = match Truth::of(task) {
             Ok(truth) => truth,
@@ -172,5 +167,16 @@ impl Generator for Countdown {
             lines.push(finding.feedback.unwrap_or_else(|| "solved".to_owned()));
         }
         lines.join("\n")
+    }
+
+    fn demonstrations(&self) -> Option<&dyn Demonstrations> {
+        Some(self)
+    }
+}
+
+impl Demonstrations for Countdown {
+    fn demonstrate(&self, task: &Task) -> Option<Message> {
+        let truth = Truth::of(task).ok()?;
+        truth.puzzle.demonstration(&truth.solve()?).ok()
     }
 }

@@ -28,7 +28,7 @@ use burnish_core::{Message, Task, TaskId};
 use serde_json::Value;
 
 use crate::digest::digest;
-use crate::{Bound, EnvError, Environment, Generator, Kind, TaskSet, settings};
+use crate::{Bound, Demonstrations, EnvError, Environment, Generator, Kind, Skills, TaskSet, settings};
 use play::Truth;
 use world::Action;
 
@@ -127,23 +127,6 @@ impl Generator for Household {
         Box::new(play::HouseholdEnvironment::new(self.config.clone()))
     }
 
-    fn demonstrate(&self, task: &Task) -> Option<Message> {
-        let truth = Truth::of(task).ok()?;
-        let first = *self.actions(&truth)?.first()?;
-        Some(Message::assistant(truth.house.word(first)))
-    }
-
-    fn demonstrate_episode(&self, task: &Task) -> Option<Vec<Message>> {
-        let truth = Truth::of(task).ok()?;
-        let actions = self.actions(&truth)?;
-        Some(play::episode(&self.config, task, truth, &actions))
-    }
-
-    fn skill(&self, task: &Task) -> Option<String> {
-        let truth = Truth::of(task).ok()?;
-        Some(skill::skill(&self.config, &name(&truth).ok()?, &truth))
-    }
-
     /// The house with all that is in it, and a shortest plan. An answer is one action, or several in lines: what is seen
     /// after each of them.
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {
@@ -173,5 +156,34 @@ impl Generator for Household {
             lines.push("done".to_owned());
         }
         lines.join("\n")
+    }
+
+    fn demonstrations(&self) -> Option<&dyn Demonstrations> {
+        Some(self)
+    }
+
+    fn skills(&self) -> Option<&dyn Skills> {
+        Some(self)
+    }
+}
+
+impl Demonstrations for Household {
+    fn demonstrate(&self, task: &Task) -> Option<Message> {
+        let truth = Truth::of(task).ok()?;
+        let first = *self.actions(&truth)?.first()?;
+        Some(Message::assistant(truth.house.word(first)))
+    }
+
+    fn demonstrate_episode(&self, task: &Task) -> Option<Vec<Message>> {
+        let truth = Truth::of(task).ok()?;
+        let actions = self.actions(&truth)?;
+        Some(play::episode(&self.config, task, truth, &actions))
+    }
+}
+
+impl Skills for Household {
+    fn skill(&self, task: &Task) -> Option<String> {
+        let truth = Truth::of(task).ok()?;
+        Some(skill::skill(&self.config, &name(&truth).ok()?, &truth))
     }
 }

@@ -25,7 +25,7 @@ mod space_time;
 mod tests;
 
 use crate::digest::digest;
-use crate::{Bound, EnvError, Environment, Generator, Kind, TaskSet};
+use crate::{Bound, Demonstrations, EnvError, Environment, Generator, Kind, TaskSet};
 use burnish_core::{Message, Task, TaskId};
 use std::collections::BTreeMap;
 
@@ -112,12 +112,6 @@ impl Generator for Mapf {
         Box::new(play::MapfEnvironment::new(self.config.reward.clone()))
     }
 
-    fn demonstrate(&self, task: &Task) -> Option<Message> {
-        let truth = Truth::of(task).ok()?;
-        let frames = simulate(&truth.board, &truth.plan).frames;
-        Some(Message::assistant(answer(&truth.plan, &frames)))
-    }
-
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {
         let truth = match Truth::of(task) {
             Ok(truth) => truth,
@@ -135,5 +129,17 @@ impl Generator for Mapf {
             (true, Some(feedback)) => format!("{frames}valid: {feedback}\n"),
             (true, None) => format!("{frames}optimal: cost {}\n", truth.cost),
         }
+    }
+
+    fn demonstrations(&self) -> Option<&dyn Demonstrations> {
+        Some(self)
+    }
+}
+
+impl Demonstrations for Mapf {
+    fn demonstrate(&self, task: &Task) -> Option<Message> {
+        let truth = Truth::of(task).ok()?;
+        let frames = simulate(&truth.board, &truth.plan).frames;
+        Some(Message::assistant(answer(&truth.plan, &frames)))
     }
 }

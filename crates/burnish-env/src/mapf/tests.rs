@@ -25,8 +25,8 @@ fn drawn(size: usize, holes: usize, agents: usize, seed: u64) -> Option<Board> {
     }
 }
 
-fn generator(config: serde_json::Value) -> Box<dyn Generator> {
-    (KIND.build)(&config).unwrap()
+fn generator(config: serde_json::Value) -> Mapf {
+    Mapf::new(MapfConfig::read(&config).unwrap()).unwrap()
 }
 
 mod search_against_joint_search {

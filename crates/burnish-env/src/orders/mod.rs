@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::digest::digest;
-use crate::{Bound, EnvError, Environment, Generator, TaskSet, settings};
+use crate::{Bound, Demonstrations, EnvError, Environment, Generator, TaskSet, settings};
 use menu::Wish;
 use play::{Clerk, Guest, clerk_reads};
 use talk::{reply, user_reads};
@@ -169,16 +169,6 @@ impl Generator for Orders {
         }
     }
 
-    fn demonstrate(&self, task: &Task) -> Option<Message> {
-        self.demonstrated(task).ok()?.into_iter().next()
-    }
-
-    /// Of one who takes an order, wrong for the share `demonstration_errors` of the tasks.
-    fn demonstrate_episode(&self, task: &Task) -> Option<Vec<Message>> {
-        let played = self.demonstrated(task).ok()?;
-        Some(task.prompt.iter().cloned().chain(played).collect())
-    }
-
     /// The wish, and what the user says to each line of the answer.
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {
         let wish = Truth::of(task).and_then(|truth| match truth {
@@ -198,5 +188,21 @@ impl Generator for Orders {
             }
         }));
         lines.join("\n")
+    }
+
+    fn demonstrations(&self) -> Option<&dyn Demonstrations> {
+        Some(self)
+    }
+}
+
+impl Demonstrations for Orders {
+    fn demonstrate(&self, task: &Task) -> Option<Message> {
+        self.demonstrated(task).ok()?.into_iter().next()
+    }
+
+    /// Of one who takes an order, wrong for the share `demonstration_errors` of the tasks.
+    fn demonstrate_episode(&self, task: &Task) -> Option<Vec<Message>> {
+        let played = self.demonstrated(task).ok()?;
+        Some(task.prompt.iter().cloned().chain(played).collect())
     }
 }

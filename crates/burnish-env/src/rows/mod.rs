@@ -63,7 +63,10 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::{Bound, CellReport, EnvError, Environment, Generator, Kind, Step, TaskSet, settings};
+use crate::{
+    Bound, CellReport, Demonstrations, EnvError, Environment, FileRows, Generator, Hints, Kind, Step,
+    TaskSet, settings,
+};
 use verifier::{Judge, Request, judge_of};
 
 pub use choice::{ByColumn, CommandConfig, VerifierConfig};
@@ -153,23 +156,6 @@ impl Generator for Rows {
         Box::new(Judged { verifier, columns, state: State::default() })
     }
 
-    fn demonstrate(&self, task: &Task) -> Option<Message> {
-        data::demonstration(&self.rows.of_task(task)?.1)
-    }
-
-    /// What `reasoning_key` names, up to where a final answer is marked.
-    fn reasoning(&self, task: &Task) -> Option<String> {
-        data::reasoning(&self.config, task.truth.as_object()?).ok()?
-    }
-
-    fn row(&self, task: &Task) -> Option<(String, burnish_data::Row)> {
-        self.rows.of_task(task)
-    }
-
-    fn files(&self) -> Vec<std::path::PathBuf> {
-        self.config.files()
-    }
-
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {
         let mut lines: Vec<String> =
             task.prompt.iter().map(|message| said(message.role, &message.content)).collect();
@@ -182,6 +168,42 @@ impl Generator for Rows {
                 .push(format!("judged: {}", summary(&state.request(|request| self.verifier.judge(request)))));
         }
         lines.join("\n")
+    }
+
+    fn demonstrations(&self) -> Option<&dyn Demonstrations> {
+        Some(self)
+    }
+
+    /// Where a column with reasoning is named.
+    fn hints(&self) -> Option<&dyn Hints> {
+        self.config.reasoning_key.is_some().then_some(self as &dyn Hints)
+    }
+
+    fn rows(&self) -> Option<&dyn FileRows> {
+        Some(self)
+    }
+}
+
+impl Demonstrations for Rows {
+    fn demonstrate(&self, task: &Task) -> Option<Message> {
+        data::demonstration(&self.rows.of_task(task)?.1)
+    }
+}
+
+impl Hints for Rows {
+    /// What `reasoning_key` names, up to where a final answer is marked.
+    fn reasoning(&self, task: &Task) -> Option<String> {
+        data::reasoning(&self.config, task.truth.as_object()?).ok()?
+    }
+}
+
+impl FileRows for Rows {
+    fn files(&self) -> Vec<std::path::PathBuf> {
+        self.config.files()
+    }
+
+    fn row(&self, task: &Task) -> Option<(String, burnish_data::Row)> {
+        self.rows.of_task(task)
     }
 }
 

@@ -14,7 +14,7 @@ use super::play::{Truth, judge, verdict};
 use crate::digest::digest;
 use crate::one_turn::OneTurn;
 use crate::settings::{config_error, to_value};
-use crate::{Bound, CellReport, EnvError, Environment, Generator, TaskSet};
+use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, Hints, TaskSet};
 
 /// Candidates drawn for one task before its cell counts as empty.
 const DRAWS_MAX: usize = 1_000;
@@ -147,14 +147,6 @@ impl Generator for TimedFacts {
         }))
     }
 
-    fn demonstrate(&self, task: &Task) -> Option<Message> {
-        Some(Message::assistant(Truth::of(task).ok()?.demonstration()))
-    }
-
-    fn reasoning(&self, task: &Task) -> Option<String> {
-        Some(Truth::of(task).ok()?.reasoning())
-    }
-
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {
         let truth = match Truth::of(task) {
             Ok(truth) => truth,
@@ -174,5 +166,25 @@ impl Generator for TimedFacts {
             lines.push(format!("judged: {}{feedback}", earned.join(", ")));
         }
         lines.join("\n")
+    }
+
+    fn demonstrations(&self) -> Option<&dyn Demonstrations> {
+        Some(self)
+    }
+
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+}
+
+impl Demonstrations for TimedFacts {
+    fn demonstrate(&self, task: &Task) -> Option<Message> {
+        Some(Message::assistant(Truth::of(task).ok()?.demonstration()))
+    }
+}
+
+impl Hints for TimedFacts {
+    fn reasoning(&self, task: &Task) -> Option<String> {
+        Some(Truth::of(task).ok()?.reasoning())
     }
 }

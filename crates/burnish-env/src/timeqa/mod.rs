@@ -198,10 +198,6 @@ impl Generator for TimeQa {
         Box::new(OneTurn::new(ID, Truth::of, move |truth, answer| Ok(truth.judge(answer, &reward))))
     }
 
-    fn demonstrate(&self, _: &Task) -> Option<Message> {
-        None
-    }
-
     fn evaluation_only(&self) -> Option<&'static str> {
         Some(TEST_ONLY)
     }

@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::SettingError;
-use crate::catalogue::{self, ADVANTAGES};
+use crate::catalogue::{ADVANTAGES, choice, no_settings};
 use crate::fact::{Fact, Facts, Need};
 use common::scored;
 
@@ -70,30 +70,11 @@ pub struct AdvantageConfig {
 
 impl Default for AdvantageConfig {
     fn default() -> Self {
-        AdvantageConfig { estimator: "grpo".to_owned(), config: Value::Object(serde_json::Map::new()) }
+        AdvantageConfig { estimator: "grpo".to_owned(), config: no_settings() }
     }
 }
 
-impl AdvantageConfig {
-    /// The same, with every setting of the estimator written out.
-    ///
-    /// # Errors
-    /// If there is no such estimator, or a value is unknown, of the wrong type or out of range.
-    pub fn complete(mut self) -> Result<Self, SettingError> {
-        let entry = catalogue::find(ADVANTAGES, "estimator", &self.estimator)?;
-        self.config = (entry.complete)(&self.config).map_err(catalogue::in_config)?;
-        Ok(self)
-    }
-
-    /// The estimator.
-    ///
-    /// # Errors
-    /// As [`AdvantageConfig::complete`].
-    pub fn build(&self) -> Result<Box<dyn Estimator>, SettingError> {
-        let entry = catalogue::find(ADVANTAGES, "estimator", &self.estimator)?;
-        (entry.build)(&self.config).map_err(catalogue::in_config)
-    }
-}
+choice!(AdvantageConfig, estimator, ADVANTAGES, dyn Estimator);
 
 /// One rollout, as far as an estimator may know it. What it needs beyond these it asks for with [`Estimator::needs`], and finds
 /// among the facts.

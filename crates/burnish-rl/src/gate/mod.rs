@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::SettingError;
-use crate::catalogue::{self, GATES};
+use crate::catalogue::{GATES, choice, no_settings};
 
 pub use dgg::{Dgg, Signal};
 
@@ -19,34 +19,11 @@ pub struct GateConfig {
     /// Id of the gate.
     pub gate: String,
     /// Its own settings.
-    #[serde(default = "empty")]
+    #[serde(default = "no_settings")]
     pub config: Value,
 }
 
-fn empty() -> Value {
-    Value::Object(serde_json::Map::new())
-}
-
-impl GateConfig {
-    /// The same, with every setting of the gate written out.
-    ///
-    /// # Errors
-    /// If there is no such gate, or a value is unknown, of the wrong type or out of range.
-    pub fn complete(mut self) -> Result<Self, SettingError> {
-        let entry = catalogue::find(GATES, "gate", &self.gate)?;
-        self.config = (entry.complete)(&self.config).map_err(catalogue::in_config)?;
-        Ok(self)
-    }
-
-    /// The gate, before it has seen anything.
-    ///
-    /// # Errors
-    /// As [`GateConfig::complete`].
-    pub fn build(&self) -> Result<Box<dyn Gate>, SettingError> {
-        let entry = catalogue::find(GATES, "gate", &self.gate)?;
-        (entry.build)(&self.config).map_err(catalogue::in_config)
-    }
-}
+choice!(GateConfig, gate, GATES, dyn Gate);
 
 /// What is known of an update before it is made.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::SettingError;
 use crate::advantage::Phase;
-use crate::catalogue::{self, PLANS};
+use crate::catalogue::{PLANS, choice, no_settings};
 use crate::fact::Need;
 
 pub use dgpo::{COHERENT, CycleCheck, Dgpo};
@@ -31,34 +31,11 @@ pub struct PlanConfig {
     /// Id of the plan.
     pub plan: String,
     /// Its own settings.
-    #[serde(default = "empty")]
+    #[serde(default = "no_settings")]
     pub config: Value,
 }
 
-fn empty() -> Value {
-    Value::Object(serde_json::Map::new())
-}
-
-impl PlanConfig {
-    /// The same, with every setting of the plan written out.
-    ///
-    /// # Errors
-    /// If there is no such plan, or a value is unknown, of the wrong type or out of range.
-    pub fn complete(mut self) -> Result<Self, SettingError> {
-        let entry = catalogue::find(PLANS, "plan", &self.plan)?;
-        self.config = (entry.complete)(&self.config).map_err(catalogue::in_config)?;
-        Ok(self)
-    }
-
-    /// The plan, before anything was played.
-    ///
-    /// # Errors
-    /// As [`PlanConfig::complete`].
-    pub fn build(&self) -> Result<Box<dyn RolloutPlan>, SettingError> {
-        let entry = catalogue::find(PLANS, "plan", &self.plan)?;
-        (entry.build)(&self.config).map_err(catalogue::in_config)
-    }
-}
+choice!(PlanConfig, plan, PLANS, dyn RolloutPlan);
 
 /// What has been played of a task so far.
 #[derive(Debug, Clone, Copy)]

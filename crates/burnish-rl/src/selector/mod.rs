@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::SettingError;
-use crate::catalogue::{self, SELECTORS};
+use crate::catalogue::{SELECTORS, choice, no_settings};
 
 pub use common::Scored;
 pub use difficulty::Difficulty;
@@ -33,30 +33,11 @@ pub struct SelectionConfig {
 
 impl Default for SelectionConfig {
     fn default() -> Self {
-        SelectionConfig { selector: "uniform".to_owned(), config: Value::Object(serde_json::Map::new()) }
+        SelectionConfig { selector: "uniform".to_owned(), config: no_settings() }
     }
 }
 
-impl SelectionConfig {
-    /// The same, with every setting of the selector written out.
-    ///
-    /// # Errors
-    /// If there is no such selector, or a value is unknown, of the wrong type or out of range.
-    pub fn complete(mut self) -> Result<Self, SettingError> {
-        let entry = catalogue::find(SELECTORS, "selector", &self.selector)?;
-        self.config = (entry.complete)(&self.config).map_err(catalogue::in_config)?;
-        Ok(self)
-    }
-
-    /// The selector, before it has seen anything.
-    ///
-    /// # Errors
-    /// As [`SelectionConfig::complete`].
-    pub fn build(&self) -> Result<Box<dyn Selector>, SettingError> {
-        let entry = catalogue::find(SELECTORS, "selector", &self.selector)?;
-        (entry.build)(&self.config).map_err(catalogue::in_config)
-    }
-}
+choice!(SelectionConfig, selector, SELECTORS, dyn Selector);
 
 /// Chooses tasks.
 ///

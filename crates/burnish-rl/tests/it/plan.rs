@@ -24,7 +24,7 @@ fn hint(plan: &dyn RolloutPlan, group: &str, progress: f64) -> f64 {
     match requests[0].prefix[..] {
         [] => 0.0,
         [Beginning::Hint(share)] => share,
-        _ => panic!("{requests:?}"),
+        _ => f64::NAN,
     }
 }
 

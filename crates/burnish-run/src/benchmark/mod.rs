@@ -22,6 +22,6 @@ pub use play::{Finish, Options, evaluate};
 pub use records::{Outcome, Record, Sample};
 pub use report::Report;
 pub use sampling::SamplingFrom;
+pub(crate) use settings::PolicySettings;
 pub use settings::Settings;
-pub(crate) use settings::{PolicySettings, file_digest, policy_digests, policy_files};
 pub use source::{Items, Located, locate};

@@ -1,17 +1,16 @@
 //! Everything that decides the records of an evaluation: `eval.json`.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burnish_core::Sampling;
 use burnish_data::ColumnNames;
-use burnish_model::Model;
 use burnish_verify::Verifier;
 use serde::{Deserialize, Serialize};
 
 use super::sampling::SamplingFrom;
 use crate::RunError;
-use crate::files::FileError;
+use crate::model_files::policy_digests;
 
 /// Everything that decides the records of an evaluation.
 ///
@@ -90,12 +89,6 @@ pub struct DataSettings {
     pub prompt: String,
 }
 
-/// Endings of the files of a model directory that decide what it says: weights, configuration, tokenizer, template.
-const DECISIVE: [&str; 3] = [".safetensors", ".json", ".jinja"];
-
-/// Files with these endings in a checkpoint say nothing about the policy.
-const TRAINER: &str = "trainer";
-
 impl PolicySettings {
     /// Reads all files of the policy in `dir`, and of its base where it is an adapter.
     ///
@@ -105,45 +98,4 @@ impl PolicySettings {
         let files = policy_digests(dir)?;
         Ok(PolicySettings { path: dir.display().to_string(), files, precision: precision.to_owned() })
     }
-}
-
-/// Digests of all files that decide what the policy in `dir` says, and of its base where it is an adapter.
-///
-/// # Errors
-/// Names the file that can't be read.
-pub(crate) fn policy_digests(dir: &Path) -> Result<BTreeMap<String, String>, RunError> {
-    policy_files(dir)?.into_iter().map(|(name, path)| Ok((name, file_digest(&path)?))).collect()
-}
-
-/// All files that decide what the policy in `dir` says, by name, and those of its base where it is an adapter.
-///
-/// # Errors
-/// Names the file that can't be read.
-pub(crate) fn policy_files(dir: &Path) -> Result<BTreeMap<String, PathBuf>, RunError> {
-    let mut files = decisive_files(dir, "")?;
-    if let Some(base) = Model::base_of(dir)? {
-        files.append(&mut decisive_files(&base, "base/")?);
-    }
-    Ok(files)
-}
-
-fn decisive_files(dir: &Path, prefix: &str) -> Result<BTreeMap<String, PathBuf>, RunError> {
-    let mut files = BTreeMap::new();
-    for entry in std::fs::read_dir(dir).map_err(FileError::on("list", dir))? {
-        let path = entry.map_err(FileError::on("list", dir))?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let is_decisive = DECISIVE.iter().any(|ending| name.ends_with(ending));
-        if is_decisive && !name.starts_with(TRAINER) && path.is_file() {
-            files.insert(format!("{prefix}{name}"), path);
-        }
-    }
-    Ok(files)
-}
-
-/// The digest of a file's content.
-///
-/// # Errors
-/// If it can't be read.
-pub(crate) fn file_digest(path: &Path) -> Result<String, RunError> {
-    Ok(burnish_env::file_digest(path).map_err(FileError::on("read", path))?)
 }

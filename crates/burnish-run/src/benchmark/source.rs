@@ -169,7 +169,8 @@ impl Items {
         let (tasks, references) = (Vec::new(), Vec::new());
         let mut items = Items { part: located.index, language, generator, tasks, references };
         for (index, row) in rows.into_iter().take(kept).enumerate() {
-            let answer = items.generator.row(&row).and_then(|(_, row)| row.answer).unwrap_or_default();
+            let of_file = items.generator.rows().and_then(|rows| rows.row(&row));
+            let answer = of_file.and_then(|(_, row)| row.answer).unwrap_or_default();
             items.references.push(reference(benchmark.verifier, &answer).to_owned());
             items.tasks.push(task(benchmark, located, &labels, index, row)?);
         }

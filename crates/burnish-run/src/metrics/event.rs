@@ -9,7 +9,10 @@
 //! Source: TensorFlow's `event.proto`, `summary.proto` and `lib/io/record_writer.cc`. Readers take half a record at
 //! the end as the end.
 
-use super::crc32c::masked_crc32c;
+use crc::{CRC_32_ISCSI, Crc};
+
+/// CRC-32C (Castagnoli), the checksum of TFRecords.
+static CRC32C: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
 
 /// The first event of a file.
 pub(super) fn version_event(wall_time: f64) -> Vec<u8> {
@@ -56,6 +59,11 @@ pub(super) fn record(event: &[u8]) -> Vec<u8> {
     record.extend(event);
     record.extend(masked_crc32c(event).to_le_bytes());
     record
+}
+
+/// The checksum rotated and moved by a constant, so that the checksum of data with checksums in it stays a good one.
+fn masked_crc32c(bytes: &[u8]) -> u32 {
+    CRC32C.checksum(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
 /// A message of protocol buffers under construction.
@@ -182,9 +190,11 @@ mod tests {
         assert_eq!(event[..9], [0x09, 0, 0, 0, 0, 0, 0, 0xf8, 0x3f]);
         assert_eq!(event[9..], [0x10, 0xac, 0x02, 0x2a, 10, 0x0a, 8, 0x0a, 1, b'a', 0x15, 0, 0, 0x80, 0x3f]);
         let record = record(&event);
-        assert_eq!(record[..8], 24u64.to_le_bytes());
-        assert_eq!(record.len(), 24 + 16);
-        assert_eq!(event_at(&record), Some((&event[..], 40)));
+        // As TensorFlow writes it: every event file begins with a record of this length.
+        assert_eq!(record[..12], [24, 0, 0, 0, 0, 0, 0, 0, 0xa3, 0x7f, 0x4b, 0x22]);
+        // Worked out bit by bit from the polynomial of RFC 3720.
+        assert_eq!(record[12 + 24..], [0xe3, 0xd5, 0x97, 0x0b]);
+        assert_eq!(event_at(&record), Some((&event[..], 24 + 16)));
     }
 
     proptest! {

@@ -9,7 +9,6 @@
 //! that `metrics.names` asks for ([`aliases`]).
 
 pub mod aliases;
-mod crc32c;
 mod event;
 mod jsonl;
 mod tensorboard;

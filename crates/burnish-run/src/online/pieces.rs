@@ -16,7 +16,7 @@ pub(super) fn hint(
     share: f64,
     tokenizer: &Tokenizer,
 ) -> Result<Vec<Piece>, RunError> {
-    let Some(reasoning) = generator.reasoning(task) else {
+    let Some(reasoning) = generator.hints().and_then(|hints| hints.reasoning(task)) else {
         return Err(RunError::Refused(format!(
             "plan: needs hints, and the environment {} has no reasoning for task {}; leave `[plan]` out, or take an \
              environment that has",

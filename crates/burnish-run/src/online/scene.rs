@@ -194,7 +194,7 @@ impl Scene<'_> {
     fn reversed(&self, task: &Task, played: &PlayedTask, of: usize) -> Option<Task> {
         let spawned = played.episodes.get(of)?;
         let own = played.turned.as_ref().filter(|_| spawned.role == Role::Turned).unwrap_or(task);
-        self.generator.reverse(own, &spawned.episode.answers.last()?.content)
+        self.generator.reversible()?.reverse(own, &spawned.episode.answers.last()?.content)
     }
 
     fn spawn<'a>(
@@ -382,6 +382,7 @@ mod tests {
             let right = burnish_env::build("chains", &json!({ "steps": { "min": 2, "max": 2 } })).unwrap();
             let known = [(forward, &self.tasks), (reverse, &self.turned)];
             let tasks = known.into_iter().filter(|(is_known, _)| *is_known).flat_map(|(_, tasks)| tasks);
+            let right = right.demonstrations().unwrap();
             let answers =
                 tasks.map(|task| (task.prompt[0].content.clone(), right.demonstrate(task).unwrap().content));
             Known { answers: answers.collect(), ..Known::default() }

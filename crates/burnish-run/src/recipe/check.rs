@@ -3,11 +3,11 @@
 use burnish_core::SamplingError;
 use burnish_core::names::nearest;
 use burnish_engine::check_grammar;
-use burnish_env::EnvError;
+use burnish_env::{EnvError, Generator};
 use burnish_model::ModelConfig;
 use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::catalogue::PREFERENCES;
-use burnish_rl::fact::Need;
+use burnish_rl::fact::{COUNTERPART, HINT, Need};
 use burnish_rl::plan::{PlanConfig, RolloutPlan};
 use burnish_rl::presets;
 use burnish_rl::rules::{self, RULES};
@@ -321,10 +321,14 @@ fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Res
     let id = recipe.env.id.clone();
     let mut components = Vec::new();
     if what == Use::Training || recipe.eval.config.is_none() {
-        components.push(complete(&id, "env.id", &mut recipe.env.config, "env.config", source)?);
+        let generator = complete(&id, "env.id", &mut recipe.env.config, "env.config", source)?;
+        if what == Use::Training && train_is_grpo(recipe) {
+            check_abilities(recipe, &*generator, source)?;
+        }
+        components.push(generator.components());
     }
     if let Some(config) = &mut recipe.eval.config {
-        components.push(complete(&id, "env.id", config, "eval.config", source)?);
+        components.push(complete(&id, "env.id", config, "eval.config", source)?.components());
     }
     for (index, also) in recipe.eval.also.iter_mut().enumerate() {
         let table = format!("eval.also[{index}]");
@@ -333,7 +337,8 @@ fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Res
         }
         let Some(config) = &mut also.config else { continue };
         let id = also.env.as_ref().unwrap_or(&id);
-        components.push(complete(id, &format!("{table}.env"), config, &format!("{table}.config"), source)?);
+        let generator = complete(id, &format!("{table}.env"), config, &format!("{table}.config"), source)?;
+        components.push(generator.components());
     }
     if let Some(known) = components.into_iter().collect::<Option<Vec<_>>>() {
         check_weights(recipe, known.concat(), source)?;
@@ -353,6 +358,35 @@ fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Res
         )?;
     }
     Ok(())
+}
+
+/// Refuses what needs an ability that the environment lacks.
+fn check_abilities(recipe: &Recipe, generator: &dyn Generator, source: &Source) -> Result<(), RecipeError> {
+    let plan = recipe.plan.as_ref().and_then(|plan| plan.build().ok());
+    let needs = plan.map(|plan| plan.needs()).unwrap_or_default();
+    let abilities = [(&HINT, generator.hints().is_some()), (&COUNTERPART, generator.reversible().is_some())];
+    for need in needs {
+        if abilities.iter().any(|(fact, is_there)| **fact == *need.fact && !is_there) {
+            let (id, about) = (generator.id(), need.fact.about);
+            let problem = format!(
+                "needs {about}, which the environment {id} does not have; leave `[plan]` out, or take an environment that has, \
+                 as `chains`"
+            );
+            return Err(source.error("plan.plan", problem));
+        }
+    }
+    let Some(TeacherSection { context, .. }) = &recipe.teacher else { return Ok(()) };
+    let has_context = match context {
+        TeacherContext::None => true,
+        TeacherContext::Skill => generator.skills().is_some(),
+        TeacherContext::Demonstration => generator.demonstrations().is_some(),
+        TeacherContext::Reasoning => generator.hints().is_some(),
+    };
+    if has_context {
+        return Ok(());
+    }
+    let problem = format!("is what the environment {} has for no task; take another context", generator.id());
+    Err(source.error("teacher.context", problem))
 }
 
 /// Refuses the weight of a component that no reward has.
@@ -377,21 +411,21 @@ fn check_split(split: Option<&Split>, table: &str, source: &Source) -> Result<()
     checked.map_err(|(key, rule)| source.error(&format!("{table}.split.{key}"), rule))
 }
 
-/// Completes the configuration of an environment; gives the components of its rewards, where they are known.
+/// Completes the configuration of an environment, and gives what makes its tasks.
 fn complete(
     id: &str,
     id_key: &str,
     config: &mut Value,
     config_key: &str,
     source: &Source,
-) -> Result<Option<Vec<String>>, RecipeError> {
+) -> Result<Box<dyn Generator>, RecipeError> {
     let generator = burnish_env::build(id, config).map_err(|error| match error {
         EnvError::UnknownId { .. } => source.refused(id_key, format!("is wrong: {error}")),
         EnvError::Config { key, problem } => source.refused(&format!("{config_key}.{key}"), problem),
         other => source.error(config_key, format!("is refused by the environment: {other}")),
     })?;
     *config = generator.config();
-    Ok(generator.components())
+    Ok(generator)
 }
 
 struct Ranges<'a> {

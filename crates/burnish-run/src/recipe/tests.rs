@@ -121,6 +121,23 @@ fn the_weight_of_a_component_that_no_reward_has_is_refused_with_the_nearest() {
 }
 
 #[test]
+fn what_the_environment_can_not_do_is_refused_by_the_key_that_asks_for_it() {
+    let taught = |context: &str, env: &str| {
+        let (context, env) = (format!("teacher.context={context}"), format!("env.id={env}"));
+        read(SMALL, &["loss.objective=opd", "loss.beta=0", &context, &env]).map(drop)
+    };
+    for context in ["skill", "reasoning"] {
+        let error = taught(context, "countdown").unwrap_err();
+        assert!(error.contains("`teacher.context`") && error.contains("another context"), "{error}");
+        assert_eq!(taught(context, "chains"), Ok(()));
+    }
+    assert_eq!(taught("demonstration", "countdown"), Ok(()));
+    let error = read(SMALL, &["plan.plan=dgpo"]).unwrap_err();
+    assert!(error.contains("`plan.plan`") && error.contains("countdown can't turn tasks round"), "{error}");
+    assert_eq!(read(SMALL, &["plan.plan=dgpo", "env.id=chains"]).map(drop), Ok(()));
+}
+
+#[test]
 fn every_number_that_is_not_finite_is_refused_by_its_key() {
     let recipe = read(SMALL, &["critic={}", "advantage.estimator=gae"]).unwrap().to_toml().unwrap();
     let resolved = serde_json::to_value(read(&recipe, &[]).unwrap()).unwrap();

@@ -16,8 +16,8 @@ use serde_json::json;
 
 use crate::RunError;
 use crate::asked::{self, Asked, How};
-use crate::benchmark::policy_digests;
 use crate::files::FileError;
+use crate::model_files::policy_digests;
 
 /// Where the task goes in the prompt.
 const TASK: &str = "{task}";

@@ -143,7 +143,7 @@ pub(crate) fn told(part: &[Task]) -> String {
 }
 
 fn by_rule(generator: &dyn Generator, task: &Task, name: &str) -> Result<f64, String> {
-    let is_row = generator.row(task).is_some();
+    let is_row = generator.rows().is_some();
     let column = || task.truth.get(name).filter(|_| is_row);
     let text = match (task.labels.get(name), column()) {
         (Some(label), _) => label.clone(),

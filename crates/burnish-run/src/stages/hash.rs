@@ -1,13 +1,13 @@
 //! The hash of all that decides what a stage makes.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
 use crate::RunError;
-use crate::benchmark::policy_digests;
-use crate::files::FileError;
+use crate::files::{FileError, file_digest};
+use crate::model_files::policy_digests;
 use crate::model_path;
 use crate::recipe::{Recipe, StageUse};
 
@@ -54,7 +54,7 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
             models.insert(name, policy_digests(&model_path::locate(path)?.dir)?);
         }
     }
-    let files = files(recipe)?.into_iter().map(digest).collect::<Result<Vec<_>, RunError>>()?;
+    let files = files(recipe)?.iter().map(|file| file_digest(file)).collect::<Result<Vec<_>, FileError>>()?;
     let mut whole = json!({
         "format": FORMAT,
         "recipe": value,
@@ -66,7 +66,7 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
         whole["teacher"] = hash.as_str().into();
     }
     if let Some(template) = &recipe.policy.chat_template {
-        whole["chat_template"] = digest(template)?.into();
+        whole["chat_template"] = file_digest(template)?.into();
     }
     Ok(burnish_env::digest(&serde_json::to_vec(&whole).map_err(failed)?))
 }
@@ -78,18 +78,19 @@ fn files(recipe: &Recipe) -> Result<Vec<PathBuf>, RunError> {
     let env = [(&recipe.env.id, &recipe.env.config)];
     let eval = recipe.eval.config.as_ref().map(|config| (&recipe.env.id, config));
     for (id, config) in env.into_iter().chain(eval).chain(sets) {
-        files.extend(burnish_env::build(id, config)?.files());
+        files.extend(files_of(id, config)?);
     }
     for also in &recipe.eval.also {
         let Some(config) = &also.config else { continue };
-        files.extend(burnish_env::build(also.env.as_ref().unwrap_or(&recipe.env.id), config)?.files());
+        files.extend(files_of(also.env.as_ref().unwrap_or(&recipe.env.id), config)?);
     }
     Ok(files)
 }
 
-fn digest(path: impl AsRef<Path>) -> Result<String, RunError> {
-    let path = path.as_ref();
-    Ok(burnish_env::file_digest(path).map_err(FileError::on("read", path))?)
+/// The files that the tasks of an environment are rows of.
+fn files_of(id: &str, config: &Value) -> Result<Vec<PathBuf>, RunError> {
+    let generator = burnish_env::build(id, config)?;
+    Ok(generator.rows().map(|rows| rows.files()).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::RunError;
-use crate::benchmark::policy_files;
 use crate::files::FileError;
+use crate::model_files::policy_files;
 use crate::recipe::paths::{self, PathKind, PathPlace};
 use crate::recipe::{Method, Recipe};
 use crate::run_dir::{START, TEACHER};

@@ -83,7 +83,8 @@ fn show_tasks(generator: &dyn Generator, count: usize, seed: u64) -> Done {
     for message in &task.prompt {
         println!("{}", indented(&message.content));
     }
-    let episode = generator.demonstrate_episode(task).unwrap_or_default();
+    let demonstrations = generator.demonstrations();
+    let episode = demonstrations.and_then(|known| known.demonstrate_episode(task)).unwrap_or_default();
     let played = episode.get(task.prompt.len()..).unwrap_or_default();
     if !played.is_empty() {
         println!("\na correct answer:");

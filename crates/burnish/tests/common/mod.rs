@@ -226,6 +226,13 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Asks a program to stop, as Ctrl-C does.
+#[cfg(unix)]
+pub fn interrupt(program: &std::process::Child) {
+    let pid = rustix::process::Pid::from_child(program);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+}
+
 /// The lines of a metrics file without what depends on the clock.
 pub fn timeless_metrics(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap();

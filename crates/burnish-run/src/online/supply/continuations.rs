@@ -9,7 +9,7 @@ use burnish_rl::fact::{CONTINUED, Continuations, Fact, Need};
 use burnish_rl::plan::RolloutPlan;
 use serde::Deserialize;
 
-use super::{Groups, Kind, Provider, Step};
+use super::{Clash, Groups, Kind, Provider, Step};
 use crate::RunError;
 use crate::metrics::Values;
 use crate::online::pieces::beginning;
@@ -21,7 +21,7 @@ pub(super) const KIND: Kind =
 
 const FACTS: &[&Fact] = &[&CONTINUED];
 
-fn clash(recipe: &Recipe, _: Option<&dyn RolloutPlan>) -> Option<(&'static str, &'static str)> {
+fn clash(recipe: &Recipe, _: Option<&dyn RolloutPlan>) -> Option<Clash> {
     let why = "which goes on from within bare answers";
     let is_buffered = recipe.reward.overlong_buffer.is_on();
     let keys = [("plan", recipe.plan.is_some()), ("reward.overlong_buffer", is_buffered)];

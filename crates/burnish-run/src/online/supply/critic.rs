@@ -11,7 +11,7 @@ use burnish_train::checkpoint::{self, BoxError, Checkpoint};
 use burnish_train::schedule::Schedule;
 use burnish_train::{Proximal, Sample, Trainer, minibatches, score, totals};
 
-use super::{Groups, Kind, Making, Provider, Step, Table, with_all};
+use super::{Groups, Kind, Made, Making, Provider, Step, Table, with_all};
 use crate::RunError;
 use crate::metrics::Values;
 use crate::online::credit::refuse_branches;
@@ -49,7 +49,7 @@ impl Critic {
     ///
     /// # Errors
     /// If it can't be loaded.
-    fn make(making: &Making<'_>) -> Result<Option<Box<dyn Provider>>, RunError> {
+    fn make(making: &Making<'_>) -> Result<Made, RunError> {
         let Making { checkpoint, schedule, .. } = *making;
         let policy = &making.policy.model;
         let Some(config) = making.recipe.critic.clone() else { return Ok(None) };
@@ -63,7 +63,7 @@ impl Critic {
         };
         let model = model.on(policy.params.device());
         let mut critic = Critic {
-            trainer: Trainer::new(&model, making.trainer.clone()),
+            trainer: Trainer::new(&model, *making.trainer),
             model,
             schedule: Schedule { peak: config.learning_rate, ..schedule },
             config,
@@ -76,11 +76,7 @@ impl Critic {
     }
 
     /// The value of every sampled token, and of the state after the last token of each sample that was cut off.
-    fn estimate(
-        &self,
-        recipe: &Recipe,
-        groups: &Groups,
-    ) -> Result<(Vec<Vec<f32>>, Vec<Option<f64>>), RunError> {
+    fn estimate(&self, recipe: &Recipe, groups: &Groups) -> Result<Estimates, RunError> {
         let tokens_max = recipe.train.micro_batch_tokens;
         let samples = groups.bare_samples();
         let values = score(&self.model, &samples, tokens_max)?;
@@ -98,8 +94,16 @@ impl Critic {
         for (at, values) in cut.into_iter().zip(after) {
             bootstraps[at] = values.last().map(|value| f64::from(*value));
         }
-        Ok((values, bootstraps))
+        Ok(Estimates { values, bootstraps })
     }
+}
+
+/// What the critic says of the samples of a step.
+struct Estimates {
+    /// One entry per sample and token, as [`Critic::values`].
+    values: Vec<Vec<f32>>,
+    /// Value of the state after the last token of a sample that was cut off.
+    bootstraps: Vec<Option<f64>>,
 }
 
 impl Provider for Critic {
@@ -108,7 +112,7 @@ impl Provider for Critic {
     }
 
     fn supply(&mut self, _: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
-        let (values, bootstraps) = self.estimate(step.recipe, groups)?;
+        let Estimates { values, bootstraps } = self.estimate(step.recipe, groups)?;
         let mut estimates = values.iter().zip(bootstraps);
         for member in groups.kept_mut().flat_map(|group| &mut group.members) {
             for (own, (values, bootstrap)) in member.samples.iter().zip(estimates.by_ref()) {

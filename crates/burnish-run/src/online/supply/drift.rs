@@ -8,7 +8,7 @@ use burnish_train::{Sample, score};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Groups, Kind, Making, Provider, Step, with_all};
+use super::{Groups, Kind, Made, Making, Provider, Step, with_all};
 use crate::RunError;
 use crate::metrics::Values;
 use crate::online::part;
@@ -21,7 +21,7 @@ const FACTS: &[&Fact] = &[&TASK_DRIFT];
 /// Where it stands in the state of a checkpoint.
 const KEY: &str = "moved";
 
-fn make(making: &Making<'_>) -> Result<Option<Box<dyn Provider>>, RunError> {
+fn make(making: &Making<'_>) -> Result<Made, RunError> {
     Ok(Some(Box::new(part::<TaskDrift>(&making.state[KEY])?)))
 }
 

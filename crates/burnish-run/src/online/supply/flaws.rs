@@ -122,9 +122,10 @@ mod tests {
     fn demonstrations_of_chains_are_flawed_where_their_environment_says_that_a_step_is_wrong() {
         let config = json!({ "steps": { "min": 2, "max": 4 }, "demonstration_errors": 0.5 });
         let generator = burnish_env::build("chains", &config).unwrap();
+        let right = generator.demonstrations().unwrap();
         let mut found = [0_usize; 2];
         for task in generator.tasks(7, 200).unwrap().tasks {
-            let answer = generator.demonstrate(&task).unwrap();
+            let answer = right.demonstrate(&task).unwrap();
             let mut environment = generator.environment();
             environment.reset(&task, 1).unwrap();
             environment.step(&answer).unwrap();

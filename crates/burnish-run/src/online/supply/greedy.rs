@@ -5,7 +5,7 @@ use burnish_env::rollout::{self, Plan, Spawn};
 use burnish_rl::fact::{Fact, GREEDY_REWARD, Need};
 use burnish_rl::plan::RolloutPlan;
 
-use super::{Groups, Kind, Provider, Step};
+use super::{Clash, Groups, Kind, Provider, Step};
 use crate::RunError;
 use crate::metrics::Values;
 use crate::online::overlong;
@@ -16,7 +16,7 @@ pub(super) const KIND: Kind = Kind { facts: FACTS, table: None, clash, make: |_|
 
 const FACTS: &[&Fact] = &[&GREEDY_REWARD];
 
-fn clash(_: &Recipe, plan: Option<&dyn RolloutPlan>) -> Option<(&'static str, &'static str)> {
+fn clash(_: &Recipe, plan: Option<&dyn RolloutPlan>) -> Option<Clash> {
     plan.filter(|plan| plan.judges()).map(|_| {
         ("plan", "which compares with a greedy answer, and that does not earn the plan's rewards; take another estimator, as `grpo`")
     })

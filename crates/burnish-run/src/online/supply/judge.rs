@@ -6,7 +6,7 @@ use burnish_rl::fact::{Fact, Need, WINS};
 use burnish_rl::plan::RolloutPlan;
 use burnish_tensor::Device;
 
-use super::{Groups, Kind, Making, Provider, Step, Table};
+use super::{Clash, Groups, Kind, Made, Making, Provider, Step, Table};
 use crate::RunError;
 use crate::asked::{Asked, How};
 use crate::metrics::Values;
@@ -24,7 +24,7 @@ const TABLE: Table = Table {
     unused: "compares no pairs",
 };
 
-fn clash(recipe: &Recipe, _: Option<&dyn RolloutPlan>) -> Option<(&'static str, &'static str)> {
+fn clash(recipe: &Recipe, _: Option<&dyn RolloutPlan>) -> Option<Clash> {
     recipe.plan.as_ref().map(|_| ("plan", "which compares answers to one prompt"))
 }
 
@@ -56,7 +56,7 @@ impl PairJudge {
     ///
     /// # Errors
     /// If it can't be loaded.
-    fn make(making: &Making<'_>) -> Result<Option<Box<dyn Provider>>, RunError> {
+    fn make(making: &Making<'_>) -> Result<Made, RunError> {
         let Some(config) = making.recipe.judge.clone() else { return Ok(None) };
         let device = Device::open(&making.recipe.device)?;
         let policy = Asked::new(config.path.as_deref(), config.endpoint.as_ref(), &device)?;

@@ -114,11 +114,17 @@ pub(crate) struct Kind {
     pub(crate) facts: &'static [&'static Fact],
     /// The table of the recipe that makes one; none where there is always one.
     pub(crate) table: Option<Table>,
-    /// The key of the recipe that can't be with it, and why: "which ...".
-    pub(crate) clash: fn(&Recipe, Option<&dyn RolloutPlan>) -> Option<(&'static str, &'static str)>,
+    /// What can't be with it, where the recipe has that.
+    pub(crate) clash: fn(&Recipe, Option<&dyn RolloutPlan>) -> Option<Clash>,
     /// Makes one; none where the environment supplies its facts, or the recipe has no use for it.
-    make: fn(&Making<'_>) -> Result<Option<Box<dyn Provider>>, RunError>,
+    make: fn(&Making<'_>) -> Result<Made, RunError>,
 }
+
+/// A key of the recipe that can't be with a provider, and why: "which ...".
+pub(crate) type Clash = (&'static str, &'static str);
+
+/// A provider; none where the recipe has no use for it.
+type Made = Option<Box<dyn Provider>>;
 
 /// A table of the recipe that makes a provider.
 pub(crate) struct Table {
@@ -132,7 +138,7 @@ pub(crate) struct Table {
 }
 
 /// Nothing clashes.
-fn with_all(_: &Recipe, _: Option<&dyn RolloutPlan>) -> Option<(&'static str, &'static str)> {
+fn with_all(_: &Recipe, _: Option<&dyn RolloutPlan>) -> Option<Clash> {
     None
 }
 

@@ -3,7 +3,7 @@
 use burnish_rl::fact::{Fact, Need, REFERENCE};
 use burnish_train::Sample;
 
-use super::{Groups, Kind, Making, Provider, Step, with_all};
+use super::{Groups, Kind, Made, Making, Provider, Step, with_all};
 use crate::RunError;
 use crate::metrics::Values;
 use crate::reference::Reference;
@@ -12,7 +12,7 @@ pub(super) const KIND: Kind = Kind { facts: FACTS, table: None, clash: with_all,
 
 const FACTS: &[&Fact] = &[&REFERENCE];
 
-fn make(making: &Making<'_>) -> Result<Option<Box<dyn Provider>>, RunError> {
+fn make(making: &Making<'_>) -> Result<Made, RunError> {
     let made = Reference::new(making.recipe, &making.policy.chat)?;
     Ok(made.map(|reference| Box::new(reference) as Box<dyn Provider>))
 }

@@ -14,7 +14,7 @@ use burnish_rl::fact::{Fact, Need, TEACHER, TEACHER_HEAD};
 use burnish_tensor::Device;
 use burnish_train::{Sample, score, score_hidden, score_top};
 
-use super::{Groups, Kind, Making, Provider, Step, Table, with_all};
+use super::{Groups, Kind, Made, Making, Provider, Step, Table, with_all};
 use crate::RunError;
 use crate::metrics::Values;
 use crate::policy::LoadedPolicy;
@@ -44,7 +44,7 @@ impl Teacher {
     ///
     /// # Errors
     /// If its model can't be loaded, or has another vocabulary than the policy.
-    fn make(making: &Making<'_>) -> Result<Option<Box<dyn Provider>>, RunError> {
+    fn make(making: &Making<'_>) -> Result<Made, RunError> {
         let Making { recipe, policy, .. } = *making;
         let Some(section) = &recipe.teacher else { return Ok(None) };
         let model = match &section.path {
@@ -140,9 +140,9 @@ impl Teacher {
     fn told(&self, generator: &dyn Generator, task: &Task) -> Option<String> {
         match self.context {
             TeacherContext::None => None,
-            TeacherContext::Skill => generator.skill(task),
-            TeacherContext::Demonstration => generator.demonstrate(task).map(|message| message.content),
-            TeacherContext::Reasoning => generator.reasoning(task),
+            TeacherContext::Skill => generator.skills()?.skill(task),
+            TeacherContext::Demonstration => Some(generator.demonstrations()?.demonstrate(task)?.content),
+            TeacherContext::Reasoning => generator.hints()?.reasoning(task),
         }
     }
 }

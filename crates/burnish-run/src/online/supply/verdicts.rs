@@ -8,7 +8,7 @@ use burnish_core::{Episode, Node, Trace};
 use burnish_rl::fact::{COMPONENTS, Fact, Need, TURN_REWARDS, TURN_STATES};
 use serde_json::{Value, json};
 
-use super::{Groups, Kind, Making, Provider, Step, with_all};
+use super::{Groups, Kind, Made, Making, Provider, Step, with_all};
 use crate::RunError;
 use crate::metrics::Values;
 use crate::online::part;
@@ -18,7 +18,7 @@ pub(super) const KIND: Kind = Kind { facts: FACTS, table: None, clash: with_all,
 
 const FACTS: &[&Fact] = &[&COMPONENTS, &TURN_REWARDS, &TURN_STATES];
 
-fn make(making: &Making<'_>) -> Result<Option<Box<dyn Provider>>, RunError> {
+fn make(making: &Making<'_>) -> Result<Made, RunError> {
     Ok(Some(Box::new(Verdicts { names: part(&making.state["components"])? })))
 }
 
