@@ -1,4 +1,4 @@
-//! A step of GRPO, put together from the same parts in the same order as `burnish-run/src/grpo.rs`: episodes played by
+//! A step of GRPO, put together from the same parts in the same order as `burnish-run/src/online/`: episodes played by
 //! the sampling policy, rewards, group advantages, samples, one update. What a run does beside that (journal,
 //! checkpoints, evaluation) is left out, as it is in the peer's.
 

@@ -20,6 +20,8 @@ pub enum Family {
     Gate,
     /// How rollouts are sampled: `plan.plan`.
     Plan,
+    /// What is trained on again: `replay.replay`.
+    Replay,
 }
 
 /// What its numbers were compared with.

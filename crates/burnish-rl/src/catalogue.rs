@@ -8,6 +8,7 @@ use crate::gate::{self, Gate};
 use crate::objective;
 use crate::plan::{self, RolloutPlan};
 use crate::preference;
+use crate::replay::{self, Replay};
 use crate::selector::{self, Selector};
 use crate::{Card, Objective, Part, SettingError, TokenLoss};
 use burnish_core::settings::{read, to_value};
@@ -148,8 +149,15 @@ pub const SELECTORS: &[Entry<dyn Selector>] = &[
 pub const GATES: &[Entry<dyn Gate>] = &[gate::<gate::Dgg>()];
 
 /// How rollouts are sampled: `plan.plan`.
-pub const PLANS: &[Entry<dyn RolloutPlan>] =
-    &[rollout_plan::<plan::Dgpo>(), rollout_plan::<plan::Lang>(), rollout_plan::<plan::Skpo>()];
+pub const PLANS: &[Entry<dyn RolloutPlan>] = &[
+    rollout_plan::<plan::Dgpo>(),
+    rollout_plan::<plan::Lang>(),
+    rollout_plan::<plan::Skpo>(),
+    rollout_plan::<plan::VlRethinker>(),
+];
+
+/// What is trained on again: `replay.replay`.
+pub const REPLAYS: &[Entry<dyn Replay>] = &[replay::<replay::Ssr>()];
 
 /// The cards of every family, in the order of the lists.
 pub fn cards() -> Vec<&'static Card> {
@@ -159,7 +167,9 @@ pub fn cards() -> Vec<&'static Card> {
     let selectors = SELECTORS.iter().map(|entry| &entry.card);
     let gates = GATES.iter().map(|entry| &entry.card);
     let plans = PLANS.iter().map(|entry| &entry.card);
-    advantages.chain(objectives).chain(whole).chain(selectors).chain(gates).chain(plans).collect()
+    let replays = REPLAYS.iter().map(|entry| &entry.card);
+    let losses = objectives.chain(whole);
+    advantages.chain(losses).chain(selectors).chain(gates).chain(plans).chain(replays).collect()
 }
 
 /// The entry called `id`.
@@ -199,6 +209,10 @@ const fn selector<P: Part + Selector>() -> Entry<dyn Selector> {
 }
 
 const fn rollout_plan<P: Part + RolloutPlan>() -> Entry<dyn RolloutPlan> {
+    Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
+}
+
+const fn replay<P: Part + Replay>() -> Entry<dyn Replay> {
     Entry { card: P::CARD, complete: complete::<P>, build: |given| Ok(Box::new(build::<P>(given)?)) }
 }
 

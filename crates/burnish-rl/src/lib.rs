@@ -41,6 +41,7 @@ pub mod plan;
 mod policy_loss;
 pub mod preference;
 pub mod presets;
+pub mod replay;
 mod reward_statistics;
 pub mod rules;
 mod seam;

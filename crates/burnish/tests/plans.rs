@@ -56,6 +56,13 @@ fn a_plan_that_does_nothing_changes_no_bit() {
         ("lang", vec!["plan={plan=\"lang\", config={decay=\"off\"}}"]),
         ("skpo", vec!["plan={plan=\"skpo\", config={draft_tokens=0}}", "advantage.estimator=skpo"]),
         ("dgpo", vec!["plan={plan=\"dgpo\", config={reverse=false, cycle=false}}"]),
+        (
+            "vl_rethinker",
+            vec![
+                "plan={plan=\"vl_rethinker\", config={share=0.0}}",
+                "replay={replay=\"ssr\", config={buffer=0.0}}",
+            ],
+        ),
     ] {
         let with = run(&scratch, name, &overrides);
         assert!(weights(name) == weights("plain"), "{name}");
@@ -352,4 +359,64 @@ fn dense_credit_is_refused_where_an_answer_is_not_bare() {
     {
         scratch.burnish(&[&train[..], &[value]].concat()).fails_with(&[key, "vineppo", "bare answers"]);
     }
+}
+
+#[test]
+fn what_is_rethought_goes_on_with_the_ids_that_were_sampled_and_both_stretches_are_trained() {
+    let scratch = scratch();
+    run(&scratch, "plain", &["train.max_steps=1"]);
+    run(
+        &scratch,
+        "again",
+        &["train.max_steps=1", "plan={plan=\"vl_rethinker\", config={share=1.0, trigger=\"\\n\"}}"],
+    );
+    let [parents, children] = ["plain", "again"].map(|name| stored(&scratch, name, 1, EpisodeKind::Train));
+    assert_eq!(parents.len(), children.len());
+    for (parent, child) in parents.iter().zip(&children) {
+        assert_eq!((&parent.task, parent.episode.rollout), (&child.task, child.episode.rollout));
+        let branch = |stored: &StoredEpisode| stored.episode.traces[0].branches().remove(0);
+        let (own, whole) = (branch(parent), branch(child));
+        let answer = parent.episode.traces[0].nodes().iter().find_map(|node| node.sampled.as_ref()).unwrap();
+        let kept = own.ids.len() - usize::from(answer.stop == StopReason::EndToken);
+        assert_eq!(whole.ids[..kept], own.ids[..kept]);
+        assert_eq!(whole.sources[..kept], own.sources[..kept]);
+        assert_eq!(whole.sampled_mask[..kept], own.sampled_mask[..kept]);
+        assert_eq!(whole.model_logprobs[..kept], own.model_logprobs[..kept]);
+        // Then the trigger, which nobody sampled, and what the policy says behind it.
+        assert_eq!(whole.sources[kept], Source::Hint);
+        let behind = whole.sources[kept..].iter().position(|source| *source == Source::Policy);
+        assert!(behind.is_some_and(|at| whole.sampled_mask[kept + at]));
+        assert!(child.episode.answers[0].content.starts_with(&parent.episode.answers[0].content));
+    }
+}
+
+#[test]
+fn members_that_taught_something_are_trained_on_again_and_a_resumed_run_has_them() {
+    let scratch = scratch();
+    let replay = "replay={replay=\"ssr\", config={buffer=1.0}}";
+    let every = ["checkpoint.every=2", "checkpoint.keep=3"];
+    let whole = run(&scratch, "whole", &[&[replay, "train.max_steps=4"][..], &every].concat());
+    let number = |row: &str, name: &str| {
+        let row: serde_json::Value = serde_json::from_str(row).unwrap();
+        row[name].as_f64()
+    };
+    let rows: Vec<&String> = whole.iter().filter(|row| row.contains("replay/kept")).collect();
+    assert_eq!(rows.len(), 4);
+    let shares: Vec<f64> = rows.iter().map(|row| number(row, "replay/share").unwrap()).collect();
+    // Nothing is kept before the first step; later ones have members that tie.
+    assert_eq!(shares[0], 0.0);
+    for (at, row) in rows.iter().enumerate().skip(1) {
+        let (before, vanished) =
+            (number(rows[at - 1], "replay/kept"), number(row, "replay/vanished").unwrap());
+        let expected = if before == Some(0.0) { 0.0 } else { vanished };
+        assert!((shares[at] - expected).abs() < 1e-12, "step {at}: {} for {expected}", shares[at]);
+    }
+    run(&scratch, "part", &[&[replay, "train.max_steps=2"][..], &every].concat());
+    scratch.burnish(&["train", "--resume", "runs/part", "train.max_steps=4"]).succeeds();
+    let weights = |name: &str| scratch.read(&format!("runs/{name}/checkpoints/step_4/model.safetensors"));
+    assert!(weights("part") == weights("whole"));
+    let refused =
+        ["train", "grpo.toml", "policy.path=tiny/checkpoints/step_40", CHAINS, replay, "run.dir=no"];
+    let pairs = [&refused[..], &["loss={objective=\"dpo\"}"]].concat();
+    scratch.burnish(&pairs).fails_with(&["replay", "dpo", "members of one step"]);
 }

@@ -8,6 +8,7 @@
 mod dgpo;
 mod lang;
 mod skpo;
+mod vl_rethinker;
 
 use std::collections::BTreeMap;
 
@@ -23,6 +24,7 @@ use crate::fact::Need;
 pub use dgpo::{COHERENT, CycleCheck, Dgpo};
 pub use lang::{Decay, Lang};
 pub use skpo::Skpo;
+pub use vl_rethinker::VlRethinker;
 
 /// `[plan]`: which plan, and its settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -41,3 +41,4 @@ mod trl;
 mod trl_preference;
 mod value_loss;
 mod verl;
+mod vl_rethinker;

@@ -10,7 +10,7 @@ mod systems_page;
 
 use burnish_core::names;
 use burnish_rl::catalogue::{
-    ADVANTAGES, DISTILLATIONS, Entry, GATES, OBJECTIVES, PLANS, PREFERENCES, SELECTORS, cards,
+    ADVANTAGES, DISTILLATIONS, Entry, GATES, OBJECTIVES, PLANS, PREFERENCES, REPLAYS, SELECTORS, cards,
 };
 use burnish_rl::fact::Need;
 use burnish_rl::{Card, Family, Needs};
@@ -64,8 +64,9 @@ pub fn all() -> Vec<Method> {
         method(entry, facts(&needs), "plan.plan")
     });
     let gates = GATES.iter().map(|entry| method(entry, Vec::new(), "gate.gate"));
+    let replays = REPLAYS.iter().map(|entry| method(entry, Vec::new(), "replay.replay"));
     let losses = objectives.chain(preferences).chain(distillations);
-    advantages.chain(losses).chain(selectors).chain(plans).chain(gates).collect()
+    advantages.chain(losses).chain(selectors).chain(plans).chain(gates).chain(replays).collect()
 }
 
 fn method<T: ?Sized>(entry: &Entry<T>, needs: Vec<&'static str>, key: &str) -> Method {
@@ -157,6 +158,7 @@ pub fn member(family: Family) -> &'static str {
         Family::Selector => "selector",
         Family::Gate => "gate",
         Family::Plan => "plan",
+        Family::Replay => "replay",
     }
 }
 
@@ -170,6 +172,7 @@ pub fn family(family: Family) -> &'static str {
         Family::Selector => "Selection of tasks",
         Family::Gate => "Gates of updates",
         Family::Plan => "Plans of rollouts",
+        Family::Replay => "Replays of members",
     }
 }
 

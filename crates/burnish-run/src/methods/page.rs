@@ -13,7 +13,7 @@ const HEAD: &str = "\
 <!-- Made by `burnish methods --page objectives`; a test compares it with the code. -->
 # Objectives and advantages
 
-Everything that `loss.objective`, `advantage.estimator`, `selection.selector`, `plan.plan` and `gate.gate` can name, from the code: the
+Everything that `loss.objective`, `advantage.estimator`, `selection.selector`, `plan.plan`, `gate.gate` and `replay.replay` can name, from the code: the
 equation of one token (or of what the scope says) before it is weighted and divided (`docs/grpo.md`), in nats, with `lp`, `old`, `ref` the
 log-probabilities under policy, proximal
 policy and reference, `A` the advantage, `R` a reward. Conventions, derivatives and what differs from papers and frameworks stand at
@@ -32,6 +32,7 @@ pub fn objectives() -> String {
         Family::Selector,
         Family::Plan,
         Family::Gate,
+        Family::Replay,
     ];
     for of in families {
         let own: Vec<&Method> = methods.iter().filter(|method| method.card.family == of).collect();

@@ -11,6 +11,7 @@ mod groups;
 mod lag;
 mod overlong;
 mod pieces;
+mod replay;
 mod samples;
 pub(crate) mod scene;
 mod selection;
@@ -45,6 +46,7 @@ use divergence::Divergence;
 use groups::{Groups, Member};
 use lag::Lag;
 pub(crate) use overlong::OVERLONG;
+use replay::Store;
 use selection::Selection;
 use supply::{Making, Supply, add};
 
@@ -77,6 +79,7 @@ pub(crate) struct OnlineStage {
     supply: Supply,
     estimator: Box<dyn Estimator>,
     coefficients: Coefficients,
+    store: Store,
     gate: Option<Box<dyn Gate>>,
     lag: Lag,
     divergence: Option<Divergence>,
@@ -114,6 +117,7 @@ impl OnlineStage {
             supply: Supply::new(&Making { recipe, policy, schedule, trainer, checkpoint, state })?,
             estimator,
             coefficients: Coefficients::new(&recipe.loss, state),
+            store: Store::new(recipe, &state["replay"])?,
             gate,
             lag: Lag::new(recipe.rollout.policy_lag, &policy.model, checkpoint, &state["earlier"])?,
             divergence: Divergence::new(recipe, &policy.model)?,
@@ -138,6 +142,10 @@ impl OnlineStage {
             "gate": self.gate.as_ref().map(|gate| gate.state()),
             "earlier": self.lag.state(),
         });
+        let replay = self.store.state();
+        if !replay.is_null() {
+            state["replay"] = replay;
+        }
         for (key, value) in self.coefficients.state().into_iter().chain(self.supply.state()) {
             state[key] = value;
         }
@@ -192,7 +200,10 @@ impl OnlineStage {
         if recipe.loss.mask_truncated_completions {
             groups.mask_truncated();
         }
-        let batch = if objective.needs().pairs { groups.take_pairs() } else { groups.take_batch() };
+        let (replayed, counted) = self.store.mix(recipe, &mut groups, step);
+        metrics.extend(counted);
+        let mut batch = if objective.needs().pairs { groups.take_pairs() } else { groups.take_batch() };
+        replayed.join(&mut batch);
         let tokens: usize = batch.samples.iter().map(|sample| sample.ids.len()).sum();
         metrics.insert("tokens/total".into(), tokens as f64);
         let mut updates = Updates::default();

@@ -146,6 +146,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
         }
     }
     complete_gate(recipe, &ranges)?;
+    complete_replay(recipe, &ranges)?;
     let is_given = recipe.policy.path.is_some() || recipe.policy.from.is_some();
     let has_start = is_given && recipe.policy.lora.is_none();
     let can_diverge = train_is_grpo(recipe) && has_start;
@@ -267,6 +268,23 @@ fn complete_gate(recipe: &mut Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeE
     ranges.holds("gate", train_is_grpo(recipe), rule)?;
     let wrong = |error: SettingError| ranges.source.refused(&format!("gate.{}", error.key), error.problem);
     recipe.gate = Some(gate.clone().complete().map_err(wrong)?);
+    Ok(())
+}
+
+/// Completes the settings of a replay, where there is one that can work.
+fn complete_replay(recipe: &mut Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
+    let Some(replay) = &recipe.replay else { return Ok(()) };
+    let rule = "needs `train.method = \"grpo\"`: imitation has no members to keep";
+    ranges.holds("replay", train_is_grpo(recipe), rule)?;
+    let objective = recipe.loss.build().map_err(|error| ranges.source.error("loss", error.to_string()))?;
+    let needs = objective.needs();
+    if needs.groups || needs.pairs || needs.head.is_some() {
+        let what = "which compares members of one step, or distributions that are not kept";
+        let problem = format!("can't be with `{}`, {what}", recipe.loss.objective);
+        return Err(ranges.source.error("replay", problem));
+    }
+    let wrong = |error: SettingError| ranges.source.refused(&format!("replay.{}", error.key), error.problem);
+    recipe.replay = Some(replay.clone().complete().map_err(wrong)?);
     Ok(())
 }
 

@@ -36,6 +36,7 @@ use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::gate::GateConfig;
 use burnish_rl::overlong::OverlongBuffer;
 use burnish_rl::plan::PlanConfig;
+use burnish_rl::replay::ReplayConfig;
 use burnish_rl::rules::{self, Setup};
 use burnish_rl::selector::SelectionConfig;
 use serde::{Deserialize, Serialize};
@@ -134,6 +135,9 @@ pub struct Recipe {
     /// The loss (GRPO).
     #[serde(default)]
     pub loss: LossConfig,
+    /// What is trained on again (GRPO); without it, nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayConfig>,
     /// Whether an update is made (GRPO); without it, all are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateConfig>,

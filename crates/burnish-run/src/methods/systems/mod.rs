@@ -7,11 +7,13 @@ mod aopd;
 mod dereason;
 mod dgg;
 mod dgpo;
+mod fapo;
 mod insight;
 mod lang;
 mod rdpo;
 mod sdar;
 mod skpo;
+mod vl_rethinker;
 
 use burnish_rl::Family;
 use serde::Serialize;
@@ -25,11 +27,13 @@ pub const SYSTEMS: &[System] = &[
     dereason::SYSTEM,
     dgg::SYSTEM,
     dgpo::SYSTEM,
+    fapo::SYSTEM,
     insight::SYSTEM,
     lang::SYSTEM,
     rdpo::SYSTEM,
     sdar::SYSTEM,
     skpo::SYSTEM,
+    vl_rethinker::SYSTEM,
 ];
 
 /// A published system. All paths are relative to the repository.

@@ -1,0 +1,94 @@
+//! VL-Rethinker, in text: some rollouts are told to think again, and go on.
+//!
+//! **What it does.** After the rollouts of a task are over, a share of them gets a trigger behind its answer, in place of the end
+//! token, and the policy goes on from there. What is judged and trained on is the whole: both stretches that the policy sampled,
+//! with the trigger between them, which is not trained. It takes the place of the rollout that it goes on from.
+//!
+//! **Formula.**
+//!
+//! ```text
+//! y_k ~ π(·|x)            k = 1..G
+//! z_k ~ π(·|x, y_k, trigger),  y_k ← y_k ∘ trigger ∘ z_k       with probability q
+//! ```
+//!
+//! **Reduces to.** No plan, for `q = 0`: the same samples to the bit.
+//!
+//! **Differs from the paper.** There is no image. Its other half, the replay of members that taught something, is `[replay]` with
+//! `ssr`; a recipe that has both is the system.
+//!
+//! **References.** Wang et al. 2025 (VL-Rethinker), arXiv:2504.08837, section 3; the authors' code.
+
+use burnish_core::rng::uniform;
+use serde::{Deserialize, Serialize};
+
+use super::{Beginning, Played, Request, Role, RolloutPlan, Start};
+use crate::settings::require;
+use crate::{Card, Check, Family, Part, SettingError};
+
+/// Forced rethinking. See the head of this file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct VlRethinker {
+    /// The chance of a rollout to be told to think again, `q`. Default: 0.25.
+    pub share: f64,
+    /// What it is told. Default: the paper's, `"\n\nWait, does it seem right?"`.
+    pub trigger: String,
+}
+
+impl Default for VlRethinker {
+    fn default() -> Self {
+        VlRethinker { share: 0.25, trigger: "\n\nWait, does it seem right?".to_owned() }
+    }
+}
+
+impl Part for VlRethinker {
+    const CARD: Card = Card {
+        id: "vl_rethinker",
+        title: "VL-Rethinker: forced rethinking",
+        family: Family::Plan,
+        paper: "Wang et al. 2025, VL-Rethinker, arXiv:2504.08837",
+        equation: "y_k ← y_k ∘ trigger ∘ z_k, z_k ~ π(·|x, y_k, trigger), with probability q",
+        scope: "sequence",
+        check: Check::Oracle("none: what is sampled is checked by its provenance"),
+        reconstructed: None,
+        reduces_to: &["no plan, for share = 0, to the bit"],
+        file: "crates/burnish-rl/src/plan/vl_rethinker.rs",
+    };
+
+    fn check(&self) -> Result<(), SettingError> {
+        require("share", self.share, |share| (0.0..=1.0).contains(&share), "must be 0 to 1")?;
+        if self.trigger.is_empty() {
+            return Err(SettingError::new("trigger", "must say something".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+impl RolloutPlan for VlRethinker {
+    fn wave(&self, played: &Played<'_>, wave: usize) -> Vec<Request> {
+        match wave {
+            0 => vec![Request::rollouts(played.rollouts)],
+            1 => {
+                let is_told = |of: &usize| uniform(played.seed, *of as u64) < self.share;
+                let is_over = |of: &usize| played.episodes[*of].episode.verdict.is_scored();
+                let told = (0..played.episodes.len()).filter(is_told).filter(is_over);
+                let again = |of| Request {
+                    role: Role::Extension,
+                    start: Start::After { of },
+                    prefix: vec![Beginning::Text(self.trigger.clone())],
+                    ..Request::rollouts(1)
+                };
+                told.map(again).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn tally(&self, groups: &[Played<'_>]) -> Vec<(String, f64)> {
+        let members = groups.iter().flat_map(|group| group.episodes);
+        let extended = members.clone().filter(|member| member.role == Role::Extension).count();
+        let all = members.count();
+        let share = (all > 0).then(|| ("plan/rethought".to_owned(), extended as f64 / all as f64));
+        share.into_iter().collect()
+    }
+}
