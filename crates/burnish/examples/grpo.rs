@@ -6,12 +6,12 @@
 //! with the others of its task, so no critic is needed. `burnish train` does the same with all that a recipe can ask
 //! for (`crates/burnish-run/src/online/`); `crates/burnish/tests/example.rs` compares both, number by number.
 
+#![allow(missing_docs, reason = "a program, whose test reads its constants")]
 use std::error::Error;
 use std::sync::Arc;
 
 use burnish_core::{Sampling, Task, Trace, rng::Address, rng::Purpose};
 use burnish_engine::LocalPolicy;
-use burnish_env::Generator;
 use burnish_env::rollout::{self, Overlong, Plan, SeedPlace, Spawn};
 use burnish_model::{Chat, Model, load_policy};
 use burnish_rl::advantage::{Estimator, Grpo, Rollout, Rollouts};
@@ -37,7 +37,7 @@ pub struct Learner {
     chat: Arc<Chat>,   // how messages become tokens
     objective: Box<dyn Objective>,
     trainer: Trainer,
-    pub env: Box<dyn Generator>,
+    pub env: Box<dyn burnish_env::Generator>,
 }
 
 impl Learner {
