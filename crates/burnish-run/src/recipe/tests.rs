@@ -133,7 +133,10 @@ fn what_the_environment_can_not_do_is_refused_by_the_key_that_asks_for_it() {
     }
     assert_eq!(taught("demonstration", "countdown"), Ok(()));
     let error = read(SMALL, &["plan.plan=dgpo"]).unwrap_err();
-    assert!(error.contains("`plan.plan`") && error.contains("countdown can't turn tasks round"), "{error}");
+    assert!(
+        error.contains("`plan.plan`") && error.contains("turned round, which the environment countdown"),
+        "{error}"
+    );
     assert_eq!(read(SMALL, &["plan.plan=dgpo", "env.id=chains"]).map(drop), Ok(()));
 }
 
