@@ -4,7 +4,7 @@
 
 mod common;
 #[path = "../examples/grpo.rs"]
-#[allow(dead_code, unreachable_pub, missing_docs, reason = "it is a program")]
+#[allow(dead_code, unreachable_pub, reason = "it is a program")]
 mod grpo;
 
 use burnish_core::Task;
