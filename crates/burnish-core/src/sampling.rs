@@ -27,10 +27,10 @@ pub struct Sampling {
     /// so far; 1 changes nothing.
     #[serde(default = "one")]
     pub repetition_penalty: f32,
-    /// Is taken off the logit of every id that stands in the answer so far; 0 changes nothing.
+    /// Is subtracted from the logit of every id that stands in the answer so far; 0 changes nothing.
     #[serde(default)]
     pub presence_penalty: f32,
-    /// Is taken off the logit of an id once for each time that it stands in the answer so far; 0 changes
+    /// Is subtracted from the logit of an id once for each time that it stands in the answer so far; 0 changes
     /// nothing.
     #[serde(default)]
     pub frequency_penalty: f32,

@@ -246,7 +246,7 @@ impl Trace {
     }
 }
 
-/// One root-to-leaf path of a trace, flattened: one training sample. All vectors have one entry a token.
+/// One root-to-leaf path of a trace, flattened: one training sample. All vectors have one entry per token.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Branch {
     /// Token ids.

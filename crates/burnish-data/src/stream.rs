@@ -28,7 +28,7 @@ pub(crate) struct Format {
 pub(crate) enum Layout {
     /// One JSON object a line.
     Jsonl,
-    /// Texts between tabs, one row a line, without a header and without quoting.
+    /// Texts between tabs, one row per line, without a header and without quoting.
     Tabs,
     /// Fields between this byte, with a header and quoting.
     Delimited(u8),

@@ -50,7 +50,7 @@ pub struct Generated {
     /// Its text, where a stop string ended it: up to the stop string, or with it under
     /// [`Sampling::include_stop`]. `None` where the text is that of the ids.
     pub text: Option<String>,
-    /// One entry an id where [`Sampling::logprobs`] asked for them; else empty.
+    /// One entry per id where [`Sampling::logprobs`] asked for them; else empty.
     pub details: Vec<TokenLogprobs>,
 }
 

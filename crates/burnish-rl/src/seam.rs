@@ -32,7 +32,7 @@ pub struct Streams<'a> {
     /// that asks for them ([`Needs::groups`]) sees whole ones, and others may find this empty.
     pub groups: &'a [Range<usize>],
     /// Which of two directions each sequence is of: 0 as its task is drawn, 1 turned round, so that what one asks for the
-    /// other states. One entry a sequence; empty where all are of the first.
+    /// other states. One entry per sequence; empty where all are of the first.
     pub directions: &'a [u8],
     /// What [`Objective::marks`] said of each position; empty where the objective marks none.
     pub marks: &'a [Mark],
@@ -150,11 +150,11 @@ pub(crate) fn add(metrics: &mut Vec<Metric>, metric: Metric) {
 pub struct Evaluation {
     /// This part's contribution to the loss of the optimiser batch: parts add up.
     pub loss: f64,
-    /// ∂loss/∂policy, one entry a position; 0 where the loss mask is off.
+    /// ∂loss/∂policy, one entry per position; 0 where the loss mask is off.
     pub d_policy: Vec<f64>,
-    /// ∂loss/∂entropy, one entry a position.
+    /// ∂loss/∂entropy, one entry per position.
     pub d_entropy: Vec<f64>,
-    /// What the head loss of each position is multiplied by, already divided, one entry a position; empty, or 0, where the
+    /// What the head loss of each position is multiplied by, already divided, one entry per position; empty, or 0, where the
     /// objective has none. [`Evaluation::loss`] is without it: the trainer adds it where it has the logits.
     pub head_weights: Vec<f64>,
     /// Named numbers.
@@ -179,7 +179,7 @@ pub trait Objective: Send + Sync {
         Needs::default()
     }
 
-    /// What is fixed after a look at the whole optimiser batch: one entry a position. Called once, before the first
+    /// What is fixed after a look at the whole optimiser batch: one entry per position. Called once, before the first
     /// [`Objective::evaluate`], if [`Needs::marks`] asks for it.
     fn marks(&self, _whole: &Streams<'_>, _totals: &Totals) -> Vec<Mark> {
         Vec::new()

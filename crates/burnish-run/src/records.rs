@@ -1,4 +1,4 @@
-//! The directory of an evaluation: `eval.json`, `items.jsonl` with one line an item, `summary.json`.
+//! The directory of an evaluation: `eval.json`, `items.jsonl` with one line per item, `summary.json`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions, TryLockError};

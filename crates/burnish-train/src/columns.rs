@@ -9,7 +9,7 @@ use burnish_rl::{Mark, Metric, Streams};
 use crate::gradient::Scores;
 use crate::{MicroBatch, Proximal, Sample};
 
-/// The streams of some samples, in f64, one entry a scored token.
+/// The streams of some samples, in f64, one entry per scored token.
 #[derive(Default)]
 pub(crate) struct Columns {
     pub(crate) policy: Vec<f64>,
@@ -20,7 +20,7 @@ pub(crate) struct Columns {
     pub(crate) entropy: Vec<f64>,
     advantage: Vec<f64>,
     loss_mask: Vec<bool>,
-    /// One entry a sample.
+    /// One entry per sample.
     directions: Vec<u8>,
 }
 

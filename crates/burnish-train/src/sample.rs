@@ -4,7 +4,7 @@ use burnish_core::{Branch, Source};
 
 use crate::target::Target;
 
-/// One branch of a trace, ready to be learned from. All vectors have one entry a token.
+/// One branch of a trace, ready to be learned from. All vectors have one entry per token.
 ///
 /// A token is *scored* where [`loss_mask`](Sample::loss_mask) is set: its log-probability given the tokens
 /// before it is computed, and the objective sees it. Entries of the other streams at tokens that are not
@@ -53,7 +53,7 @@ pub enum Proximal {
 }
 
 impl Proximal {
-    /// The numbers that it has, one entry a token.
+    /// The numbers that it has, one entry per token.
     fn stream(&self) -> Option<&Vec<f32>> {
         match self {
             Proximal::Sampling => None,
@@ -184,7 +184,7 @@ impl Sample {
 /// The streams of a sample do not fit together.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SampleError {
-    /// A stream has not one entry a token.
+    /// A stream has not one entry per token.
     #[error("{stream} has {len} entries for {tokens} tokens")]
     Length {
         /// Which stream.

@@ -11,7 +11,7 @@ use crate::gradient::{check, score_rows};
 use crate::target::{self, Target, TeacherHead};
 use crate::{MicroBatch, Sample, TrainError, pack};
 
-/// Log-probabilities of the scored tokens of each sample under `model`, one entry a token (0 where the token
+/// Log-probabilities of the scored tokens of each sample under `model`, one entry per token (0 where the token
 /// is not scored), at the samples' temperatures; under a model of values, the value of the state before each of those
 /// tokens: what [`Sample::reference`] and [`Proximal::Known`](crate::Proximal) hold.
 ///
@@ -131,7 +131,7 @@ pub fn score_hidden<S: Borrow<Sample>>(
 }
 
 /// The sum of the squared probabilities of the distribution that each scored token of each sample was drawn from, under
-/// `model` at the samples' temperatures; one entry a scored token, in order.
+/// `model` at the samples' temperatures; one entry per scored token, in order.
 ///
 /// # Errors
 /// As [`score_top`].

@@ -60,7 +60,7 @@ fn remax_measures_each_task_against_a_greedy_answer() {
     let stored = journal.episodes(1, EpisodeKind::Train).unwrap();
     let mut greedy = Vec::new();
     for group in stored.chunks(4) {
-        // The advantage is the reward less one number a task: the greedy answer's reward.
+        // The advantage is the reward less one number per task: the greedy answer's reward.
         let baselines: Vec<f64> =
             group.iter().map(|stored| stored.reward.unwrap() - stored.advantage.unwrap()).collect();
         assert!(baselines.iter().all(|baseline| (baseline - baselines[0]).abs() < 1e-9), "{baselines:?}");

@@ -74,7 +74,7 @@ pub(super) struct World {
     pub(super) room: usize,
     /// The place that the agent stands at; `None` after it entered the room.
     pub(super) at: Option<usize>,
-    /// One entry a place; true from the start where there is no door.
+    /// One entry per place; true from the start where there is no door.
     pub(super) is_open: Vec<bool>,
     pub(super) things: Vec<Thing>,
 }

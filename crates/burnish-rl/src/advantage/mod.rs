@@ -150,9 +150,9 @@ pub struct Rollouts<'a> {
 pub enum Advantage {
     /// Each token the same.
     Whole(f64),
-    /// One number a turn.
+    /// One number per turn.
     Steps(Vec<f64>),
-    /// One number a sampled token.
+    /// One number per sampled token.
     Tokens(Vec<f64>),
 }
 
@@ -204,7 +204,7 @@ pub trait Estimator: Send + Sync {
         Scale::None
     }
 
-    /// One entry a rollout; `None` where it had no reward, or where what it is compared with is missing.
+    /// One entry per rollout; `None` where it had no reward, or where what it is compared with is missing.
     fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>>;
 
     /// Learns from the rollouts of a step what later steps are compared with, after [`Estimator::advantages`] was asked

@@ -182,7 +182,7 @@ impl Estimator for Skpo {
         } else {
             self.group.advantages(rollouts)
         };
-        // One number a beginning, though each of its members in the group has it.
+        // One number per beginning, though each of its members in the group has it.
         let better = |group: Rollouts<'_>| {
             let upstream = group.all.iter().find(|rollout| rollout.phase == Phase::Upstream)?;
             let rewards =

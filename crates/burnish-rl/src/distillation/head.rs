@@ -7,7 +7,7 @@ use crate::fact::{Need, TEACHER_HEAD};
 /// What is known of the teacher's distribution at one position.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Teacher<'a> {
-    /// Its logits, one entry a token of the vocabulary.
+    /// Its logits, one entry per token of the vocabulary.
     Dense(&'a [f64]),
     /// Its likeliest tokens.
     Sparse {
@@ -24,7 +24,7 @@ pub enum Teacher<'a> {
 pub struct HeadEvaluation {
     /// In nats.
     pub value: f64,
-    /// ∂value/∂logit of the student, one entry a token of the vocabulary.
+    /// ∂value/∂logit of the student, one entry per token of the vocabulary.
     pub d_logits: Vec<f64>,
 }
 
@@ -34,7 +34,7 @@ pub struct HeadEvaluation {
 /// A trainer evaluates it where it has the logits, some rows at a time, and never keeps them. Both sides' logits come over
 /// the temperature at which the token was sampled.
 pub trait HeadLoss: Send + Sync {
-    /// Of one position: `student_logits` has one entry a token of the vocabulary.
+    /// Of one position: `student_logits` has one entry per token of the vocabulary.
     ///
     /// # Panics
     /// If the teacher's vocabulary is another, or it has an id that is not below its size.

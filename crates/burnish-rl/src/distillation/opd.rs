@@ -2,7 +2,7 @@
 //!
 //! **What it does.** The student answers, the teacher's log-prob of each of its tokens is taken off the student's
 //! own, and that difference, an estimate of the reverse KL divergence at that position, is a negative reward of that
-//! token alone. One number a token from the teacher is enough.
+//! token alone. One number per token from the teacher is enough.
 //!
 //! **Formula.** For each token, with `lp` the policy's log-probability, `old` the proximal, `b` that of the policy that
 //! sampled it (`loss.correction.behavior` says which, [`crate::correction`]), `t` the teacher's of the streams, `A_env` the

@@ -1,4 +1,4 @@
-//! Whether an update is made: a look at the gradient before the optimiser sees it. One file a gate;
+//! Whether an update is made: a look at the gradient before the optimiser sees it. One file per gate;
 //! [`crate::catalogue::GATES`] lists them.
 
 mod dgg;

@@ -1,4 +1,4 @@
-//! Which tasks are played next, from what came of them before. One file a selector;
+//! Which tasks are played next, from what came of them before. One file per selector;
 //! [`crate::catalogue::SELECTORS`] lists them.
 
 mod common;

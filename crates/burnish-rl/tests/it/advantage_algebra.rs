@@ -30,7 +30,7 @@ fn scored(rewards: &[f64]) -> Vec<Option<f64>> {
     rewards.iter().copied().map(Some).collect()
 }
 
-/// Advantages, one number a turn each.
+/// Advantages, one number per turn each.
 fn by_turns(credit: Vec<Option<Advantage>>, all: &[Rollout]) -> Vec<Option<Advantage>> {
     let spread = |(own, rollout): (Option<Advantage>, &Rollout)| match own? {
         Advantage::Whole(value) => Some(Advantage::Steps(vec![value; rollout.turns.len()])),
@@ -392,7 +392,7 @@ proptest! {
                 continue;
             };
             prop_assert_eq!(uncut, &vec![whole.mean(); own.tokens]);
-            // One number a part of the answer.
+            // One number per part of the answer.
             let cuts = continued.iter().enumerate().filter(|(_, worth)| worth.is_finite()).map(|(at, _)| (at + 1) * every);
             let starts = std::iter::once(0).chain(cuts.filter(|cut| *cut < own.tokens));
             let sum: f64 = starts.map(|start| dense.get(start).copied().unwrap_or(whole.mean())).sum();

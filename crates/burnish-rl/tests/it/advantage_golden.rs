@@ -101,7 +101,7 @@ fn estimator(id: &str, settings: &Value) -> Box<dyn Estimator> {
     (catalogue::find(ADVANTAGES, "estimator", id).unwrap().build)(settings).unwrap()
 }
 
-/// An advantage, one number a token or turn where `expected` has one each.
+/// An advantage, one number per token or turn where `expected` has one each.
 fn values(found: &Advantage, expected: &Values) -> (Vec<f64>, Vec<f64>) {
     let found_values = match found {
         Advantage::Whole(value) => vec![*value],

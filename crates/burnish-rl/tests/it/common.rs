@@ -77,7 +77,7 @@ pub(crate) struct Batch {
     pub(crate) advantage: Vec<f64>,
     pub(crate) loss_mask: Vec<bool>,
     pub(crate) sequences: Vec<Range<usize>>,
-    /// One entry a sequence, or none.
+    /// One entry per sequence, or none.
     pub(crate) directions: Vec<u8>,
     /// What the whole batch said, where an objective asked.
     pub(crate) marks: Vec<Mark>,
@@ -341,7 +341,7 @@ pub(crate) fn clip(epsilon_low: f64, epsilon_high: f64) -> Value {
     json!({ "epsilon_low": epsilon_low, "epsilon_high": epsilon_high })
 }
 
-/// Advantages, one entry a rollout, and what is reported of the rewards.
+/// Advantages, one entry per rollout, and what is reported of the rewards.
 pub(crate) struct Credit {
     pub(crate) advantages: Vec<Option<f64>>,
     pub(crate) metrics: BTreeMap<String, f64>,

@@ -9,7 +9,7 @@
 //! updates   step, minibatch, metrics
 //! ```
 //!
-//! A token stream is a blob with one entry a token, little-endian: `ids` as u32, `sources` as the u8 of
+//! A token stream is a blob with one entry per token, little-endian: `ids` as u32, `sources` as the u8 of
 //! [`burnish_core::Source`], `logprobs` (the model's) and `sampled_logprobs` as f32. The latter are null where they are the
 //! model's, and empty where all are 0, as in a greedy answer. What is read back equals what was recorded, bit for bit.
 //!

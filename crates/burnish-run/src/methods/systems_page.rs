@@ -9,7 +9,7 @@ const HEAD: &str = "\
 # Methods
 
 Published systems: what each is composed of, and what switches it on. Parts, their formulas and every key are in `docs/objectives.md`;
-what was measured is in `docs/results/README.md`. *Evidence* says how much of the paper was at hand: what is **reconstructed** is our guess,
+what was measured is in `docs/results/README.md`. *Evidence* says which sources could be read: what is **reconstructed** is our guess,
 and no result is a reproduction of it. Paths are relative to the repository. `burnish methods show ID` prints one.
 
 | method | | status | composed of | study |

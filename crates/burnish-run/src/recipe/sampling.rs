@@ -28,9 +28,9 @@ pub struct RolloutSection {
     pub include_stop: bool,
     /// Divides a positive logit, and multiplies another, of what stands in the prompt or the answer; 1 is off.
     pub repetition_penalty: f32,
-    /// Is taken off the logits of what stands in the answer; 0 is off.
+    /// Is subtracted from the logits of what stands in the answer; 0 is off.
     pub presence_penalty: f32,
-    /// Is taken off the logits of what stands in the answer, once for each time; 0 is off.
+    /// Is subtracted from the logits of what stands in the answer, once for each time; 0 is off.
     pub frequency_penalty: f32,
     /// What answers are held to: `{ json_schema = { ... } }` or `{ regex = "..." }`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -76,7 +76,7 @@ fn verdict_class(change: Interval) -> &'static str {
     }
 }
 
-/// What was measured before and after: one line a number.
+/// What was measured before and after: one line per number.
 pub(super) fn results(evaluated: &Evaluated) -> String {
     let Some(columns) = Columns::of(evaluated) else { return String::new() };
     let change = evaluated.change;

@@ -1,4 +1,4 @@
-//! Held-out success (or reward, where that leads) over training steps, one line an arm, as SVG.
+//! Held-out success (or reward, where that leads) over training steps, one line per arm, as SVG.
 
 use std::collections::BTreeMap;
 

@@ -16,7 +16,7 @@ use crate::{out, signals};
 /// What to evaluate.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A recipe, a run directory, or the name of a benchmark (--list). What exists as a path is a path.
+    /// A recipe, a run directory, or the name of a benchmark (--list). A path that exists is taken as a path.
     #[arg(required_unless_present = "list", value_parser = super::path())]
     target: Option<PathBuf>,
     /// Of a recipe: changes, `key.sub=value`.

@@ -1,4 +1,4 @@
-//! Published systems: what each is composed of, how much of its paper was at hand, and how a recipe switches it on.
+//! Published systems: what each is composed of, which of its sources could be read, and how a recipe switches it on.
 //!
 //! A system is a card that composes parts. One that is only a setting is a card and a recipe, and no code.
 
@@ -45,7 +45,7 @@ pub struct System {
     pub title: &'static str,
     /// Title or name, venue, arXiv id, the authors' code.
     pub paper: &'static str,
-    /// How much of the paper was at hand.
+    /// Which sources could be read.
     pub evidence: Evidence,
     /// What is our guess where the evidence is silent.
     pub reconstructed: &'static [&'static str],
@@ -78,7 +78,7 @@ pub struct PartRef {
     pub id: &'static str,
 }
 
-/// How much of a paper was at hand.
+/// Which sources could be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
