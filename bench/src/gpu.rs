@@ -8,7 +8,7 @@ use burnish_core::rng::Stream;
 use burnish_engine::{Limits, Request, generate};
 use burnish_model::{Model, Packed, Trains};
 use burnish_rl::nll::Nll;
-use burnish_tensor::{Device, Landing, Layout, Tape};
+use burnish_tensor::{Device, HostReadback, Layout, Tape};
 use burnish_train::adamw::AdamwConfig;
 use burnish_train::{PassConfig, Sample, Trainer, TrainerConfig, score, totals};
 use clap::Args;
@@ -112,7 +112,7 @@ fn logits(model: &Model, ids: &[u32]) -> Done<Vec<f32>> {
     let mut mixer = Packed { layout, shape: model.head_shape() };
     let hidden = model.forward(&mut tape, ids, &positions, &mut mixer);
     let logits = model.logits(&mut tape, &hidden);
-    Ok(Landing::default().read(&logits)?.to_vec())
+    Ok(HostReadback::default().read(&logits)?.to_vec())
 }
 
 fn greedy(model: &Arc<Model>, prompt: Vec<u32>) -> Done<Vec<u32>> {

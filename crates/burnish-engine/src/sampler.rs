@@ -7,7 +7,9 @@ mod schedule;
 
 use burnish_core::{SamplingError, StopReason, rng};
 use burnish_model::{Model, Tokenizer};
-use burnish_tensor::{Draw, Drawn, HeadShape, Landing, PagedCache, Prepacked, Tape, Var, Workers, in_pool};
+use burnish_tensor::{
+    Draw, Drawn, HeadShape, HostReadback, PagedCache, Prepacked, Tape, Var, Workers, in_pool,
+};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -81,7 +83,7 @@ pub struct Sampler {
     /// One a thread.
     choosers: Vec<Chooser>,
     /// Where what a GPU computed arrives.
-    landing: Landing,
+    readback: HostReadback,
     next_id: u64,
     stats: Stats,
 }
@@ -114,7 +116,7 @@ impl Sampler {
             steps_ahead: 0,
             ended: Vec::new(),
             choosers: Vec::new(),
-            landing: Landing::default(),
+            readback: HostReadback::default(),
             next_id: 0,
             stats: Stats::default(),
             model,
@@ -367,8 +369,8 @@ impl Sampler {
             };
             return Ok(draws.iter().zip(drawn).zip(&*sequences).map(next).collect());
         }
-        let mut landing = std::mem::take(&mut self.landing);
-        let logits = landing.read(&logits)?;
+        let mut readback = std::mem::take(&mut self.readback);
+        let logits = readback.read(&logits)?;
         let model = Arc::clone(&self.model);
         let vocab = model.vocab();
         let vocab_size = vocab.len();
@@ -395,7 +397,7 @@ impl Sampler {
             }
         }
         self.choosers = choosers;
-        self.landing = landing;
+        self.readback = readback;
         Ok(chosen)
     }
 

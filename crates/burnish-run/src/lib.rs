@@ -4,7 +4,6 @@
 //! training; [`benchmark`] evaluates a policy on a benchmark that has a name; [`study`] compares runs. What a run leaves is in
 //! its directory ([`run_dir`]): the resolved recipe, [`metrics`], the [`journal`], checkpoints and the [`report`].
 
-mod asked;
 pub mod benchmark;
 mod corpus;
 mod decontaminate;
@@ -15,6 +14,7 @@ pub mod files;
 pub mod inspect;
 pub mod items;
 pub mod journal;
+mod judge_client;
 pub mod merge;
 pub mod methods;
 pub mod metrics;

@@ -184,12 +184,12 @@ impl From<Arc<Cuda>> for Device {
 
 /// Memory of the host for what comes from a device at every step, used again each time.
 #[derive(Debug, Default)]
-pub struct Landing {
+pub struct HostReadback {
     #[cfg(any(test, feature = "cuda"))]
     pinned: Option<Pinned<f32>>,
 }
 
-impl Landing {
+impl HostReadback {
     /// The elements of a value, row-major. Waits for the device where they are not on the host.
     ///
     /// # Errors

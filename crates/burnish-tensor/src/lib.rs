@@ -48,7 +48,7 @@ pub use buffer::Buffer;
 pub use cached::{KV_ROWS, KvBlock, KvBlockMut, cached_attention};
 #[cfg(any(test, feature = "cuda"))]
 pub use cuda::{Cuda, CudaError};
-pub use device::{Device, DeviceError, Landing};
+pub use device::{Device, DeviceError, HostReadback};
 pub use draw::{Draw, Drawn, draw};
 pub use elements::{Elements, ElementsMut, Precision};
 pub use flat::{Flat, GradientsMut};

@@ -31,7 +31,7 @@ impl Var {
     /// The elements, row-major.
     ///
     /// # Panics
-    /// If they lie on a GPU: [`Landing::read`](crate::Landing::read) brings them from there.
+    /// If they lie on a GPU: [`HostReadback::read`](crate::HostReadback::read) brings them from there.
     #[must_use]
     pub fn data(&self) -> &[f32] {
         self.data.host()

@@ -8,7 +8,7 @@ use burnish_core::rng;
 use burnish_model::{Model, Packed};
 use burnish_rl::kl::KlEstimator;
 use burnish_rl::{Evaluation, Mark, Objective, Totals};
-use burnish_tensor::{GradientsMut, Landing, Tape, TokenScores, Var, in_pool};
+use burnish_tensor::{GradientsMut, HostReadback, Tape, TokenScores, Var, in_pool};
 
 use crate::columns::{Columns, MetricSums, at_sampling, widen};
 use crate::head_rows::{Divergence, HeadRows};
@@ -260,7 +260,7 @@ pub(crate) fn score_rows(
     let hidden = tape.gather(hidden, &batch.rows);
     let scores = if model.is_value_model() {
         let values = tape.head(&hidden, model.head());
-        let numbers = Landing::default().read(&values)?.to_vec();
+        let numbers = HostReadback::default().read(&values)?.to_vec();
         Scores::Values(values, numbers)
     } else {
         let (targets, temperatures) = (&batch.targets, &batch.temperatures);

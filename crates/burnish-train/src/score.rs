@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use burnish_model::{Model, Packed};
-use burnish_tensor::{DeviceError, Landing, Tape, Var};
+use burnish_tensor::{DeviceError, HostReadback, Tape, Var};
 
 use crate::gradient::{check, score_rows};
 use crate::target::{self, Target, TeacherHead};
@@ -114,14 +114,14 @@ pub fn score_hidden<S: Borrow<Sample>>(
 ) -> Result<Vec<Target>, TrainError> {
     let head = Arc::new(TeacherHead::of(model)?);
     let width = head.width();
-    let mut landing = Landing::default();
+    let mut readback = HostReadback::default();
     let empty = || Target::Hidden { head: Arc::clone(&head), hidden: Vec::new() };
     read_rows(
         model,
         samples,
         tokens_max,
         empty,
-        |_, _, hidden| Ok(landing.read(hidden)?.to_vec()),
+        |_, _, hidden| Ok(readback.read(hidden)?.to_vec()),
         |target, rows: &Vec<f32>, range| {
             if let Target::Hidden { hidden, .. } = target {
                 hidden.extend_from_slice(&rows[range.start * width..range.end * width]);

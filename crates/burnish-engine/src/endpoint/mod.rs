@@ -181,9 +181,9 @@ pub struct Endpoint {
 /// How one try went wrong.
 enum Miss {
     /// It may pass; the server may say after how long.
-    Passing(EndpointError, Option<Duration>),
+    Retryable(EndpointError, Option<Duration>),
     /// It will not.
-    Lasting(EndpointError),
+    Fatal(EndpointError),
 }
 
 impl Endpoint {
@@ -227,8 +227,8 @@ impl Endpoint {
         loop {
             let (error, asked) = match self.once(&body, tries) {
                 Ok(answer) => return Ok(answer),
-                Err(Miss::Lasting(error)) => return Err(error),
-                Err(Miss::Passing(error, asked)) => (error, asked),
+                Err(Miss::Fatal(error)) => return Err(error),
+                Err(Miss::Retryable(error, asked)) => (error, asked),
             };
             if tries > self.config.retries {
                 return Err(error);
@@ -258,7 +258,7 @@ impl Endpoint {
             let (url, problem) = (self.url.clone(), error.to_string());
             let lasting = matches!(error, ureq::Error::BadUri(_) | ureq::Error::Tls(_));
             let error = EndpointError::Connection { url, tries, problem };
-            if lasting { Miss::Lasting(error) } else { Miss::Passing(error, None) }
+            if lasting { Miss::Fatal(error) } else { Miss::Retryable(error, None) }
         };
         let mut request = self.agent.post(&self.url).header("content-type", "application/json");
         if let Some(key) = &self.key {
@@ -269,14 +269,13 @@ impl Endpoint {
         let asked = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
         let text = response.body_mut().read_to_string().map_err(lost)?;
         if (200..300).contains(&status) {
-            return wire::answer(&text).map_err(|problem| {
-                Miss::Lasting(EndpointError::Malformed { url: self.url.clone(), problem })
-            });
+            return wire::answer(&text)
+                .map_err(|problem| Miss::Fatal(EndpointError::Malformed { url: self.url.clone(), problem }));
         }
         let error = EndpointError::Status { url: self.url.clone(), status, tries, said: complaint(&text) };
         match status {
-            408 | 409 | 429 | 500.. => Err(Miss::Passing(error, asked.map(Duration::from_secs))),
-            _ => Err(Miss::Lasting(error)),
+            408 | 409 | 429 | 500.. => Err(Miss::Retryable(error, asked.map(Duration::from_secs))),
+            _ => Err(Miss::Fatal(error)),
         }
     }
 }

@@ -35,7 +35,7 @@ impl Sampler {
         let mut sides = vec![Sequence { answer: asking.answer.beside(probe), cache }];
         loop {
             let logits = self.forward(&mut sides, Workers::Pool);
-            let logits = self.landing.read(&logits)?;
+            let logits = self.readback.read(&logits)?;
             let Some(mut side) = sides.pop() else { return Ok(Ok(Probed::default())) };
             let next = side.answer.next(logits, self.model.vocab(), chooser);
             if let Next::Token(..) = next {

@@ -289,7 +289,7 @@ impl Sampler {
         }
         let hidden = self.model.forward(&mut tape, &ids, &positions, &mut mixer);
         let hidden = tape.gather(&hidden, &last);
-        let hidden_rows = self.landing.read(&hidden)?.chunks_exact(hidden.cols());
+        let hidden_rows = self.readback.read(&hidden)?.chunks_exact(hidden.cols());
         for ((prompt, hidden), mut block) in pack.iter().zip(hidden_rows).zip(mixer.into_blocks()) {
             if self.model.params.device().is_cpu() {
                 self.tree.keep(prompt, &mut block);

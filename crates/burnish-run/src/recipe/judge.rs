@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use burnish_engine::endpoint::EndpointConfig;
 use serde::{Deserialize, Serialize};
 
-use crate::asked;
+use crate::judge_client;
 
 /// What stands in a question for the task, and for the two answers.
 pub(crate) const PLACES: [&str; 3] = ["{task}", "{a}", "{b}"];
@@ -48,6 +48,6 @@ impl JudgeSection {
         if let Some(place) = PLACES.iter().find(|place| !self.prompt.contains(**place)) {
             return Err(("prompt".to_owned(), format!("must have `{place}`")));
         }
-        asked::check(self.path.as_deref(), self.endpoint.as_ref(), self.tokens_max)
+        judge_client::check(self.path.as_deref(), self.endpoint.as_ref(), self.tokens_max)
     }
 }

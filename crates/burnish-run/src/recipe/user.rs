@@ -6,7 +6,7 @@ use burnish_core::Sampling;
 use burnish_engine::endpoint::EndpointConfig;
 use serde::{Deserialize, Serialize};
 
-use crate::asked;
+use crate::judge_client;
 
 /// `[user]`: one of `path` and `endpoint`. It is never trained.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ impl UserSection {
     /// # Errors
     /// The key that is wrong, and what it must be.
     pub(super) fn check(&self) -> Result<(), (String, String)> {
-        asked::check(self.path.as_deref(), self.endpoint.as_ref(), self.tokens_max)?;
+        judge_client::check(self.path.as_deref(), self.endpoint.as_ref(), self.tokens_max)?;
         self.sampling().check().map_err(|error| (error.field.to_owned(), format!("must be {}", error.range)))
     }
 }

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::RunError;
-use crate::asked::{self, Asked, How};
 use crate::files::FileError;
+use crate::judge_client::{self, How, JudgeClient};
 use crate::model_files::policy_digests;
 
 /// Where the task goes in the prompt.
@@ -72,7 +72,7 @@ impl JudgeConfig {
         if !self.prompt.contains(TASK) {
             return wrong("prompt", "must have `{task}` where the task goes");
         }
-        asked::check(self.path.as_deref(), self.endpoint.as_ref(), self.tokens_max)
+        judge_client::check(self.path.as_deref(), self.endpoint.as_ref(), self.tokens_max)
     }
 
     /// The score of each task: from the file of scores in `cache`, or asked for and put there.
@@ -156,13 +156,13 @@ fn key(task: &Task) -> Result<String, RunError> {
 /// A judge that can be asked.
 struct Judge<'a> {
     config: &'a JudgeConfig,
-    policy: Asked,
+    policy: JudgeClient,
 }
 
 impl<'a> Judge<'a> {
     fn new(config: &'a JudgeConfig) -> Result<Self, RunError> {
         // Scores are kept for every run with this judge, whatever it computes on.
-        let policy = Asked::new(config.path.as_deref(), config.endpoint.as_ref(), &Device::cpu())?;
+        let policy = JudgeClient::new(config.path.as_deref(), config.endpoint.as_ref(), &Device::cpu())?;
         Ok(Judge { config, policy })
     }
 

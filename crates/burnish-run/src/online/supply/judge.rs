@@ -8,7 +8,7 @@ use burnish_tensor::Device;
 
 use super::{Clash, Groups, Kind, Made, Making, Provider, Step, Table};
 use crate::RunError;
-use crate::asked::{Asked, How};
+use crate::judge_client::{How, JudgeClient};
 use crate::metrics::Values;
 use crate::recipe::{JudgeSection, PLACES, Recipe};
 
@@ -31,7 +31,7 @@ fn clash(recipe: &Recipe, _: Option<&dyn RolloutPlan>) -> Option<Clash> {
 /// A judge of pairs.
 struct PairJudge {
     config: JudgeSection,
-    policy: Asked,
+    policy: JudgeClient,
 }
 
 /// What a judge said of a pair.
@@ -59,7 +59,7 @@ impl PairJudge {
     fn make(making: &Making<'_>) -> Result<Made, RunError> {
         let Some(config) = making.recipe.judge.clone() else { return Ok(None) };
         let device = Device::open(&making.recipe.device)?;
-        let policy = Asked::new(config.path.as_deref(), config.endpoint.as_ref(), &device)?;
+        let policy = JudgeClient::new(config.path.as_deref(), config.endpoint.as_ref(), &device)?;
         Ok(Some(Box::new(PairJudge { config, policy })))
     }
 

@@ -4,7 +4,7 @@ mod head;
 
 use super::*;
 use crate::{
-    Device, Flat, Landing, PagedCache, Segment, Store, Tape, TokenScores, Weight, Workers,
+    Device, Flat, HostReadback, PagedCache, Segment, Store, Tape, TokenScores, Weight, Workers,
     cuda::testing::device,
     optim::AdamW,
     testing::{assert_close, random, random_ids, wide},
@@ -279,7 +279,7 @@ fn parameters_follow_from_the_host_to_the_gpu_and_back() {
         let mut tape = Tape::inference(&model.params);
         let x = tape.external(1, WIDTH, vec![1.0; WIDTH]);
         let y = tape.linear(&x, model.head, None);
-        Landing::default().read(&y).unwrap().to_vec()
+        HostReadback::default().read(&y).unwrap().to_vec()
     };
     let first = logits(&model);
     // One step in the direction of the sign.
@@ -312,11 +312,11 @@ fn a_value_is_not_moved_unasked_and_errors_come_out() {
     let x = tape.embed(model.table, &[3]);
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| x.data().len())).is_err());
     let expected = &model.params.data()[3 * WIDTH..4 * WIDTH];
-    assert_eq!(Landing::default().read(&x).unwrap(), expected);
+    assert_eq!(HostReadback::default().read(&x).unwrap(), expected);
     cuda.note(Err(crate::CudaError::Ordinal { ordinal: 3, count: 1 }));
     let scores = tape.token_scores(&x, model.head, &[1], &[1.0], &Arc::new(Vocab::all(VOCAB)));
     assert!(scores.logprobs[0].is_nan() && scores.entropies[0].is_nan());
-    assert!(Landing::default().read(&x).is_err() && model.params.device().check().is_err());
+    assert!(HostReadback::default().read(&x).is_err() && model.params.device().check().is_err());
 }
 
 /// A prompt read at once and then one token at a time gives what one pass over all gives.
@@ -336,7 +336,7 @@ fn decoding_with_pages_is_the_packed_pass() {
                 tape.attention(&q, &k, &v, SHAPE, &layout)
             });
             let x = tape.linear(&x, model.head, None);
-            Landing::default().read(&x).unwrap()[rows.start * VOCAB..].to_vec()
+            HostReadback::default().read(&x).unwrap()[rows.start * VOCAB..].to_vec()
         };
         let expected = full(&model, prompt..all);
         model.params = model.params.on(&Device::from(Arc::clone(&cuda)));
@@ -364,7 +364,7 @@ fn decoding_with_pages_is_the_packed_pass() {
                 tape.paged_attention(&q, SHAPE, &cache, 0, &seen)
             });
             let x = tape.linear(&x, model.head, None);
-            Landing::default().read(&x).unwrap().to_vec()
+            HostReadback::default().read(&x).unwrap().to_vec()
         };
         run(0..prompt);
         let steps: Vec<f32> = (prompt..all).flat_map(|row| run(row..row + 1)).collect();

@@ -124,7 +124,7 @@ fn a_head_of_values_has_the_gradient_of_the_cpu() {
         let mut tape = Tape::recording(&model.params);
         let x = inputs.hidden(&model, case, &mut tape);
         let values = tape.head(&x, model.norm);
-        let numbers = Landing::default().read(&values).unwrap().to_vec();
+        let numbers = HostReadback::default().read(&values).unwrap().to_vec();
         tape.backward_from(&values, random(3, inputs.rows.len()), &mut grads);
         (numbers, grads.to_host().unwrap().into_owned())
     };

@@ -14,8 +14,8 @@ use crate::policy::LoadedPolicy;
 
 const LOADING: Loading = Loading { precision: Precision::F32, trains: Trains::Nothing };
 
-/// One that can be asked.
-pub(crate) enum Asked {
+/// A policy that judges: it is asked questions, and never trained.
+pub(crate) enum JudgeClient {
     Local(Box<LoadedPolicy>),
     Endpoint(Box<EndpointPolicy>),
 }
@@ -51,7 +51,7 @@ pub(crate) fn check(
     }
 }
 
-impl Asked {
+impl JudgeClient {
     /// The one of the two that is given: a model is computed with on `device`.
     ///
     /// # Errors
@@ -62,8 +62,12 @@ impl Asked {
         device: &Device,
     ) -> Result<Self, RunError> {
         match (path, endpoint) {
-            (Some(path), _) => Ok(Asked::Local(Box::new(LoadedPolicy::load(path, &LOADING)?.on(device)))),
-            (None, Some(endpoint)) => Ok(Asked::Endpoint(Box::new(EndpointPolicy::new(endpoint.clone())?))),
+            (Some(path), _) => {
+                Ok(JudgeClient::Local(Box::new(LoadedPolicy::load(path, &LOADING)?.on(device))))
+            }
+            (None, Some(endpoint)) => {
+                Ok(JudgeClient::Endpoint(Box::new(EndpointPolicy::new(endpoint.clone())?)))
+            }
             (None, None) => Err(RunError::Refused("a judge needs `path` or `endpoint`".into())),
         }
     }
@@ -75,11 +79,11 @@ impl Asked {
     pub(crate) fn ask(&mut self, questions: Vec<Vec<Message>>, how: How) -> Result<Vec<String>, RunError> {
         let mut local;
         let policy: &mut dyn Policy = match self {
-            Asked::Local(loaded) => {
+            JudgeClient::Local(loaded) => {
                 local = loaded.sampler(0, Limits::default());
                 &mut local
             }
-            Asked::Endpoint(policy) => &mut **policy,
+            JudgeClient::Endpoint(policy) => &mut **policy,
         };
         let (sampling, tools) = (Arc::new(Sampling::at(how.temperature, how.tokens_max)), Arc::default());
         let turn = |messages| Turn {
@@ -114,7 +118,7 @@ mod tests {
         let (url, sent) = serve(|_, asked| said(&format!("re: {}", question(asked))));
         let endpoint: EndpointConfig =
             serde_json::from_value(json!({"url": url, "model": "m", "retries": 0})).unwrap();
-        let mut asked = Asked::new(None, Some(&endpoint), &Device::cpu()).unwrap();
+        let mut asked = JudgeClient::new(None, Some(&endpoint), &Device::cpu()).unwrap();
         let how = How { temperature: 0.0, tokens_max: 4, seed: 1 };
         let message = |at: usize| vec![Message::new(Role::User, format!("question {at}"))];
         let questions: Vec<Vec<Message>> = (0..20).map(message).collect();
@@ -126,6 +130,8 @@ mod tests {
         // Nobody listens there any more.
         let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let endpoint = EndpointConfig { url: format!("http://{gone}/v1"), ..endpoint };
-        assert!(Asked::new(None, Some(&endpoint), &Device::cpu()).unwrap().ask(questions, how).is_err());
+        assert!(
+            JudgeClient::new(None, Some(&endpoint), &Device::cpu()).unwrap().ask(questions, how).is_err()
+        );
     }
 }
