@@ -44,10 +44,8 @@
 //! **Example.**
 //! ```
 //! use burnish_rl::advantage::{Advantage, Estimator, Rdpo, Rollout, Rollouts, Whiten};
-//! let member = |components: [f64; 2]| Rollout {
-//!     components: components.into(),
-//!     ..Rollout::of_reward(Some(components[0] + components[1]))
-//! };
+//! use burnish_rl::fact::COMPONENTS;
+//! let member = |own: [f64; 2]| Rollout::of_reward(Some(own[0] + own[1])).with(&COMPONENTS, own);
 //! // The second says what the first says: it is ranks and not sizes that count.
 //! let all = [member([0.0, 1.0]), member([0.0, 1.0]), member([1.0, 9.0]), member([0.0, 1.0])];
 //! let rdpo = Rdpo { whitening: false, normalise: Whiten::None, ..Rdpo::default() };
