@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 500)]
     latency_ms: u64,
     /// Sequences that are sampled at once.
-    #[arg(long, default_value_t = 512)]
+    #[arg(long, default_value_t = 128)]
     batch: usize,
     /// Episodes that wait while their memory is measured; 0 leaves it out.
     #[arg(long, default_value_t = 20_000)]
@@ -63,10 +63,17 @@ pub(crate) fn run(arguments: &Arguments) -> Done {
         let played = rollout::play(&mut policy, &plan)?;
         Ok((start.elapsed().as_secs_f64(), played))
     };
+    // The first pass has memory to get from the system.
+    drop(side_by_side(Duration::ZERO)?);
     let (sampling_seconds, alone) = side_by_side(Duration::ZERO)?;
     let (open_seconds, open) = side_by_side(latency)?;
     let is_same = alone.iter().zip(&open).all(|(one, other)| one.traces == other.traces);
     let tokens: usize = open.iter().map(Episode::sampled_tokens).sum();
+    if tokens != episodes * turns * new {
+        return Err(
+            format!("{tokens} tokens were sampled in {episodes} episodes of {turns} turns of {new}").into()
+        );
+    }
     drop((alone, open));
     let lockstep_seconds = lockstep(&mut Calling { policy: local(), turns }, &spawns, turns, latency);
     let tools_seconds = (turns - 1) as f64 * latency.as_secs_f64();
@@ -191,11 +198,13 @@ impl<P: Policy> Calling<P> {
     fn with_calls(&self, mut answered: Vec<Answered>) -> Vec<Answered> {
         for Answered { trace, result, .. } in &mut answered {
             let turns = trace.nodes().iter().filter(|node| node.sampled.is_some()).count();
-            if let Ok(TurnOutput { message, .. }) = result.as_mut()
+            if let Ok(TurnOutput { message, stop, .. }) = result.as_mut()
                 && turns < self.turns
             {
                 let function = FunctionCall { name: "tick".into(), arguments: json!({}) };
                 message.tool_calls = vec![ToolCall { id: None, function }];
+                // Answers have a length and no end of their own, and what is cut off calls nothing.
+                *stop = StopReason::EndToken;
             }
         }
         answered

@@ -7,7 +7,7 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use serde_json::Value;
 struct Server {
     process: Child,
     url: String,
+    log: PathBuf,
 }
 
 impl Server {
@@ -40,7 +41,7 @@ impl Server {
             .stderr(log_file)
             .spawn()
             .unwrap();
-        let mut server = Server { process, url: format!("http://127.0.0.1:{port}/v1") };
+        let mut server = Server { process, url: format!("http://127.0.0.1:{port}/v1"), log: log.to_owned() };
         let start = Instant::now();
         while !is_healthy(port) {
             let ended = server.process.try_wait().unwrap();
@@ -66,6 +67,10 @@ fn is_healthy(port: u16) -> bool {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+            println!("the server ended with {:?} and said:\n{said}", self.process.try_wait());
+        }
         // It may have ended by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -88,6 +93,8 @@ fn vllm_serves_a_checkpoint_and_answers_as_burnish_does() {
         return;
     };
     let scratch = Scratch::with_policy();
+    // vLLM's attention on a CPU takes heads of 32 dimensions and more; the tests' policy has 16.
+    scratch.burnish(&["sft", "sft.toml", "policy.new.head_dim=32", "--overwrite"]).succeeds();
     let checkpoint = scratch.path("tiny/checkpoints/step_120");
     let eval = ["eval", "grpo.toml", "eval.tasks=16", "policy.precision=\"f32\"", "--policy"];
     let own = [&eval[..], &["tiny", "--out", "own"]].concat();
