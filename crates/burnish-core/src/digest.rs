@@ -1,4 +1,4 @@
-//! Digests of content, read piece by piece: is it what it was? Not cryptographic.
+//! Digests of content, read piece by piece, to tell whether it has changed. Not cryptographic.
 
 use std::hash::Hasher as _;
 use std::io::{self, Read};
@@ -7,20 +7,20 @@ use twox_hash::XxHash3_64;
 
 use crate::rng::fold_bytes;
 
-/// How a digest is computed. The text of a digest says it, so that what was saved can be checked in every version.
+/// How a digest is computed. The text of a digest names its rule, so that every later version can check saved data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
     /// XXH3 of 64 bits: `xxh3:` and 16 hexadecimal digits.
     Xxh3,
-    /// [`fold_bytes`]: 16 hexadecimal digits. Names are made so, which are the same in every version; so was every
-    /// digest, before there was another rule.
+    /// [`fold_bytes`]: 16 hexadecimal digits. Used for names, which must be the same in every version, and for all
+    /// digests made before there was another rule.
     Folded,
 }
 
-/// What the text of a digest by XXH3 begins with.
+/// Prefix of an XXH3 digest.
 const XXH3: &str = "xxh3:";
 
-/// A multiple of the 8 bytes that are folded at once, so that pieces do not change the words.
+/// A multiple of the 8 bytes that are folded at once, so that splitting into pieces does not change the result.
 const PIECE: usize = 1 << 20;
 
 impl Rule {
@@ -36,10 +36,10 @@ impl Rule {
         state.text()
     }
 
-    /// The digest of what `reader` gives, which is `bytes` long: some gigabytes a second.
+    /// The digest of the next `bytes` bytes of `reader`, at some gigabytes per second.
     ///
     /// # Errors
-    /// Of `reader`, also where it ends before that.
+    /// Those of `reader`, including an end before `bytes` bytes.
     pub fn read(self, mut reader: impl Read, bytes: u64) -> io::Result<String> {
         let mut state = State::new(self, bytes);
         let mut piece = vec![0; PIECE];
@@ -54,7 +54,7 @@ impl Rule {
     }
 }
 
-/// A digest half-way.
+/// A digest in progress.
 enum State {
     Xxh3(Box<XxHash3_64>),
     Folded(u64),
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn digests_are_those_of_other_implementations_and_stay_so() {
-        // Of XXH3 by xxHash 0.8.4 in C.
+        // Made by xxHash 0.8.4 in C.
         assert_eq!(Rule::Xxh3.digest(b""), "xxh3:2d06800538d394c2");
         assert_eq!(Rule::Xxh3.digest(b"burnish countdown"), "xxh3:4762952ce434ad35");
         assert_eq!(Rule::Xxh3.digest(&content((1 << 20) + 5)), "xxh3:f0bfb1b7e16f81ce");

@@ -8,45 +8,45 @@ use crate::{Message, Record, TaskId, Trace, Verdict};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// The environment said that it is over.
+    /// The environment said that the episode is over.
     Completed,
-    /// The bound on turns was reached.
+    /// The turn limit was reached.
     TurnsMax,
     /// A turn was cut off at its token limit.
     Truncated,
-    /// The conversation no longer fitted the context window.
+    /// The conversation no longer fits the context window.
     ContextOverflow,
     /// The environment failed; the episode is unscored.
     EnvironmentError,
-    /// What was done in it can't be repeated or came to something else when it was; the episode is unscored.
+    /// One of its actions can't be repeated, or had another result when it was repeated; the episode is unscored.
     Lost,
 }
 
-/// All traces of one run of one environment on one task, with what was found about it.
+/// All traces of one run of one environment on one task, with the verdict.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Episode {
     /// The task that was played.
     pub task: TaskId,
     /// Which rollout of the task's group this is.
     pub rollout: usize,
-    /// One trace for each agent of the policy.
+    /// One trace per agent of the policy.
     pub traces: Vec<Trace>,
-    /// The traces of others who took turns in it: simulated users, other players. They are not the policy's to learn from.
+    /// The traces of others who took turns: simulated users, other players. The policy does not learn from them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partners: Vec<Trace>,
     /// What the verifier found.
     pub verdict: Verdict,
     /// Why it ended.
     pub ending: Ending,
-    /// What the policy answered, turn by turn, as the environment read it.
+    /// The policy's answers, turn by turn, as the environment read them.
     pub answers: Vec<Message>,
-    /// What it asked of the world and was told; empty for what was played before there were records.
+    /// What the episode asked of the world and was told; empty for episodes played before records existed.
     #[serde(default)]
     pub record: Record,
 }
 
 impl Episode {
-    /// The traces of all agents of the record, in their order.
+    /// The traces of all agents of the record, in the record's order.
     pub fn traces_of_agents(&self) -> Vec<Trace> {
         let (mut own, mut partners) = (self.traces.iter(), self.partners.iter());
         self.record
@@ -56,7 +56,7 @@ impl Episode {
             .collect()
     }
 
-    /// Did nothing of it take place, because its prompt does not fit the policy's context window?
+    /// Did no turn take place because the prompt does not fit the policy's context window?
     pub fn is_prompt_too_long(&self) -> bool {
         self.ending == Ending::ContextOverflow && self.answers.is_empty()
     }

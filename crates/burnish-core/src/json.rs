@@ -1,17 +1,16 @@
-//! JSON whose whole numbers may have any number of digits.
+//! JSON whose integers may have any number of digits.
 //!
-//! A [`Value`] holds numbers of 64 bits, and makes a float of a longer whole number. Data can hold those (identities,
-//! hashes), and a policy reads their digits. So [`parse`] keeps such a number as an object of one key,
-//! `$burnish::integer`, with its digits; [`text`] writes it as the number that it was. (The feature
-//! `arbitrary_precision` of `serde_json` would change how every number of the program is read, and breaks `flatten` and
-//! `untagged`.)
+//! A [`Value`] holds 64-bit integers and turns a longer one into a float. Data can hold such integers (ids, hashes),
+//! and a policy reads their digits. So [`parse`] keeps such a number, with its digits, as an object with the single key
+//! `$burnish::integer`, and [`text`] writes it as a number again. (The feature `arbitrary_precision` of `serde_json`
+//! would change how the whole program reads numbers, and breaks `flatten` and `untagged`.)
 
 use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// The key of an object that stands for a long whole number.
+/// Key of an object that stands for a long integer.
 const LONG: &str = "$burnish::integer";
 
 /// Reads JSON.
@@ -21,18 +20,19 @@ const LONG: &str = "$burnish::integer";
 pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
     match marked(text) {
         Cow::Borrowed(text) => serde_json::from_str(text),
-        // What is wrong is looked for in the text itself, whose columns are the person's.
+        // Errors are looked for in the original text, because the columns that they report must be those of the user's
+        // text.
         Cow::Owned(marked) => serde_json::from_str(&marked).or_else(|_| serde_json::from_str(text)),
     }
 }
 
-/// Writes JSON, with long whole numbers as their digits.
+/// Writes JSON, with long integers as plain digits.
 ///
 /// # Errors
 /// As `serde_json`.
 pub fn text<T: Serialize + ?Sized>(value: &T) -> Result<String, serde_json::Error> {
     let mut text = serde_json::to_string(value)?;
-    // In a text the quotes would have backslashes before them, so this stands for nothing else.
+    // Inside a string the quotes would be escaped, so this can only be such an object.
     let open = format!("{{\"{LONG}\":\"");
     while let Some(at) = text.find(&open) {
         let digits = at + open.len();
@@ -43,14 +43,14 @@ pub fn text<T: Serialize + ?Sized>(value: &T) -> Result<String, serde_json::Erro
     Ok(text)
 }
 
-/// The digits of a long whole number; `None` for every other value.
+/// The digits of a long integer; `None` for every other value.
 pub fn long_digits(value: &Value) -> Option<&str> {
     let map = value.as_object().filter(|map| map.len() == 1)?;
     let digits = map.get(LONG)?.as_str()?;
     is_whole(digits).then_some(digits)
 }
 
-/// The value with the nearest float in place of each long whole number.
+/// The value with each long integer replaced by the nearest float.
 #[must_use]
 pub fn rounded(value: Value) -> Value {
     if let Some(number) = long_digits(&value).and_then(|digits| digits.parse::<f64>().ok()) {
@@ -70,7 +70,8 @@ fn is_whole(text: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The text with every whole number that a [`Value`] can't hold as an object; -0, which is a whole number too, as 0.
+/// The text with every integer that a [`Value`] can't hold written as an object, and -0, which is also an integer, as
+/// 0.
 fn marked(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut out = String::new();

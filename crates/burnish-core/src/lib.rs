@@ -1,13 +1,13 @@
-//! What travels through the loop: plain data, shared by every crate.
+//! The data that travels through the loop: plain types, shared by every crate.
 //!
 //! ```text
 //! Task -> Episode { Trace* , Verdict } -> (advantages, losses: burnish-rl) -> update (burnish-train)
 //! ```
 //!
-//! This crate knows no tensors, no files and no network. The whole domain is readable here:
-//! [`Task`] (one problem with its checkable truth), [`Message`] (what people and tools say),
-//! [`Trace`] (the token-exact record of one agent's run), [`Verdict`] (what a verifier found),
-//! [`Episode`] (all of it together), [`Policy`] (whatever answers), and [`rng`] (addressed randomness).
+//! This crate knows no tensors, files or network. It shows the whole domain: [`Task`] (one problem with its checkable
+//! truth), [`Message`] (what people, tools and the policy say), [`Trace`] (the token-exact record of one agent's run),
+//! [`Verdict`] (what a verifier found), [`Episode`] (all of it together), [`Policy`] (whatever answers), and [`rng`]
+//! (addressed randomness).
 
 pub mod digest;
 mod episode;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum Role {
     /// Instructions that stand above the conversation.
     System,
-    /// The person, or a simulated one, or an environment speaking in that place.
+    /// The person, a simulated user, or an environment that speaks as the user.
     User,
     /// The policy.
     Assistant,
@@ -25,16 +25,16 @@ pub struct Message {
     /// The text.
     #[serde(default)]
     pub content: String,
-    /// The thoughts of a reasoning model, where they are kept apart from the text.
+    /// The thoughts of a reasoning model, if they are kept apart from the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
-    /// Tools that the assistant asks for.
+    /// The tools that the assistant calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// On a tool's message: the call that it answers.
+    /// In a tool's message: the id of the call that it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// On a tool's message: the tool's name; elsewhere a speaker's name.
+    /// In a tool's message: the tool's name; elsewhere the speaker's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -71,10 +71,10 @@ impl Message {
 /// A tool call, as the assistant wrote it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Identity of the call, where the protocol gives one.
+    /// Id of the call, if the protocol has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Which function, with which arguments.
+    /// The function and its arguments.
     pub function: FunctionCall,
 }
 
@@ -83,7 +83,7 @@ pub struct ToolCall {
 pub struct FunctionCall {
     /// Name of the tool.
     pub name: String,
-    /// Arguments: a JSON object, or the text of one where the sender did not parse it.
+    /// Arguments: a JSON object, or its text if the sender did not parse it.
     pub arguments: serde_json::Value,
 }
 
@@ -96,7 +96,7 @@ pub struct ToolSpec {
     pub description: String,
     /// JSON schema of the arguments.
     pub parameters: serde_json::Value,
-    /// Further keys (`strict`, `return`), which a template prints with the others.
+    /// Further keys (`strict`, `return`), which a template prints along with the others.
     #[serde(flatten)]
     pub more: serde_json::Map<String, serde_json::Value>,
 }

@@ -1,9 +1,9 @@
-//! What was probably meant by a name that there is not.
+//! Guesses which name was meant by an unknown one.
 
-/// From here on a name is near another: by Jaro and Winkler's measure, 1 for the same.
+/// Least similarity, by the measure of Jaro and Winkler (1 for equal names), at which two names are near each other.
 const LIKENESS_MIN: f64 = 0.75;
 
-/// Those of `known` that are near `given`, the nearest first. Upper and lower case are the same here.
+/// The names of `known` that are near `given`, the nearest first. Case is ignored.
 pub fn near<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let given = given.to_lowercase();
     let likeness = |name: &str| strsim::jaro_winkler(&given, &name.to_lowercase());

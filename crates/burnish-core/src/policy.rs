@@ -1,4 +1,4 @@
-//! The policy as its users see it: messages in, messages out, and a token-exact record of how.
+//! The policy as its users see it: messages in, messages out, and a token-exact record of every turn.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,30 +7,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Message, Sampled, Sampling, SamplingError, StopReason, ToolSpec, Trace};
 
-/// What a policy thought of one token that it sampled. Log-probs are in nats.
+/// Details of one sampled token. Log-probs are in nats.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TokenLogprobs {
-    /// How many ids are at least as likely as the token, itself included: 1 is the likeliest.
+    /// Number of ids that are at least as likely as the token, itself included; 1 is the likeliest.
     pub rank: usize,
-    /// The likeliest ids with their log-probs, the likeliest first, of equal ones the lower id. They are the model's
-    /// ([`Sampled::model_logprobs`](crate::Sampled::model_logprobs)): of the whole vocabulary at the temperature, before
-    /// penalties and filters.
+    /// The likeliest ids with their log-probs, the likeliest first; of equal ones the lower id first. They are the
+    /// model's ([`Sampled::model_logprobs`](crate::Sampled::model_logprobs)): over the whole vocabulary at the
+    /// temperature, before penalties and filters.
     pub top: Vec<(u32, f32)>,
     /// Log-prob of the token under the distribution that it was drawn from, after penalties and filters. 0
     /// where sampling was greedy.
     pub sampled: f32,
 }
 
-/// One turn that is wanted from a policy: everything that decides its answer.
+/// A request for one turn of a policy: everything that decides its answer.
 #[derive(Debug, Clone)]
 pub struct Turn {
-    /// The record of this agent so far. It comes back with the answer, extended by what the policy read and what it sampled.
+    /// The record of this agent so far. It comes back with the answer, extended by what the policy read and sampled.
     pub trace: Trace,
     /// The whole conversation so far, the newest message last.
     pub messages: Arc<Vec<Message>>,
     /// Tools that may be called.
     pub tools: Arc<Vec<ToolSpec>>,
-    /// What the answer begins with: the policy reads it as its own words and goes on. The answer's message has it.
+    /// The beginning of the answer: the policy reads it as its own words and continues. The answer's message includes
+    /// it.
     pub prefix: Vec<Piece>,
     /// How to choose tokens.
     pub sampling: Arc<Sampling>,
@@ -38,15 +39,15 @@ pub struct Turn {
     pub seed: u64,
 }
 
-/// A piece of what an answer begins with. Its ids are read as they are, and not made of its text.
+/// A piece of an answer's beginning. Its ids are read as they are, not made from its text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Piece {
     /// Token ids.
     pub ids: Vec<u32>,
-    /// Their text, without a character that they only begin.
+    /// Their text, without an unfinished character at the end.
     pub text: String,
-    /// How they were sampled, where they are the beginning of an earlier answer: they keep it. Else the trace marks them as
-    /// [`Source::Hint`](crate::Source::Hint).
+    /// How they were sampled, if they are the beginning of an earlier answer; that record is kept. Otherwise the trace
+    /// marks them as [`Source::Hint`](crate::Source::Hint).
     pub sampled: Option<Sampled>,
 }
 
@@ -55,45 +56,46 @@ pub struct Piece {
 pub struct TurnOutput {
     /// The answer, to be appended to the conversation.
     pub message: Message,
-    /// For each tool call that could not be read why it is none, in words for the policy. Its text stands in the message.
+    /// For each tool call that could not be read: the reason, in words for the policy. The call's text stays in the
+    /// message.
     pub malformed: Vec<String>,
     /// Why sampling stopped.
     pub stop: StopReason,
-    /// One entry for each token that was sampled, where [`Sampling::logprobs`] asked for them; else empty.
+    /// One entry per sampled token if [`Sampling::logprobs`] asked for them; otherwise empty.
     pub logprobs: Vec<TokenLogprobs>,
 }
 
-/// A turn that was submitted to a policy, in the order of submission.
+/// Id of a submitted turn, in the order of submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TurnId(pub u64);
 
-/// A turn that is over.
+/// A finished turn.
 #[derive(Debug)]
 pub struct Answered {
     /// Which one.
     pub id: TurnId,
-    /// Its trace: where the turn failed, as it was submitted.
+    /// Its trace; if the turn failed, the trace as it was submitted.
     pub trace: Trace,
     /// What was answered.
     pub result: Result<TurnOutput, PolicyError>,
 }
 
-/// What a policy can do, as it declares it. What a turn asks for beyond that is refused, not left out.
+/// What a policy declares that it can do. A turn that asks for more is refused; nothing is dropped silently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Abilities {
-    /// It records in the trace which ids it read and sampled.
+    /// It records in the trace the ids that it read and sampled.
     pub token_ids: bool,
-    /// It records the log-probs of each id, the model's and the one with which it was drawn.
+    /// It records two log-probs per id: the model's, and the one with which the id was drawn.
     pub logprobs: bool,
-    /// The seed decides its answer.
+    /// The seed determines its answer.
     pub seed: bool,
-    /// It goes on from the beginning of an answer ([`Turn::prefix`]).
+    /// It continues the beginning of an answer ([`Turn::prefix`]).
     pub prefix: bool,
-    /// It stops at texts and ids.
+    /// It stops at given texts and ids.
     pub stop: bool,
     /// It applies penalties and filters.
     pub filters: bool,
-    /// It is told of tools.
+    /// It can be given tools.
     pub tools: bool,
 }
 
@@ -109,7 +111,7 @@ impl Abilities {
         tools: true,
     };
 
-    /// Conversations in, text out, and nothing else.
+    /// Text from conversations, and nothing else.
     pub const TEXT: Abilities = Abilities {
         token_ids: false,
         logprobs: false,
@@ -120,10 +122,10 @@ impl Abilities {
         tools: false,
     };
 
-    /// Checks that all that a turn asks for can be done.
+    /// Checks that the policy can do everything that a turn asks for.
     ///
     /// # Errors
-    /// Names the first thing that can't.
+    /// Names the first thing that it can't do.
     pub fn check(self, turn: &Turn) -> Result<(), PolicyError> {
         self.check_sampling(&turn.sampling)?;
         first_missing(&[
@@ -132,10 +134,10 @@ impl Abilities {
         ])
     }
 
-    /// Checks that it can choose tokens like this.
+    /// Checks that the policy can choose tokens in this way.
     ///
     /// # Errors
-    /// Names the first thing that can't be done.
+    /// Names the first thing that it can't do.
     pub fn check_sampling(self, sampling: &Sampling) -> Result<(), PolicyError> {
         let is_stopping =
             !sampling.stop.is_empty() || !sampling.stop_token_ids.is_empty() || sampling.ignore_eos;
@@ -152,10 +154,10 @@ impl Abilities {
         ])
     }
 
-    /// Checks that its answers can be trained on.
+    /// Checks that the policy's answers can be trained on.
     ///
     /// # Errors
-    /// If it does not say which ids it sampled, or how likely they were.
+    /// If the policy does not report the ids that it sampled, or their log-probs.
     pub fn check_trainable(self) -> Result<(), PolicyError> {
         if !self.token_ids {
             return Err(PolicyError::Unable(
@@ -172,7 +174,7 @@ impl Abilities {
     }
 }
 
-/// The first of some things that is asked for and can't be done.
+/// Fails at the first thing that is asked for and can't be done.
 fn first_missing(asked: &[(bool, bool, &'static str)]) -> Result<(), PolicyError> {
     match asked.iter().find(|(is_asked, can, _)| *is_asked && !can) {
         Some((_, _, what)) => Err(PolicyError::Unable(what)),
@@ -182,35 +184,35 @@ fn first_missing(asked: &[(bool, bool, &'static str)]) -> Result<(), PolicyError
 
 /// Whatever answers: a model in this process, a server, a script in a test.
 ///
-/// Turns are submitted one at a time, at any time, and come back when they are over, in any order. What a turn is given
-/// depends on the turn alone, not on which others are under way.
+/// Turns are submitted one at a time, at any time, and come back when they are finished, in any order. The answer to a
+/// turn depends on that turn alone, not on the others under way.
 pub trait Policy {
-    /// What it can do.
+    /// What the policy can do.
     fn abilities(&self) -> Abilities;
 
     /// Number of updates that the weights have had.
     fn version(&self) -> u64;
 
-    /// Takes a turn. One that can't be answered comes back with its error.
+    /// Accepts a turn. If it can't be answered, it comes back with its error.
     fn submit(&mut self, turn: Turn) -> TurnId;
 
-    /// The turns that are over since the last call. Waits for nobody: a model in this process does a piece of its work
-    /// meanwhile, a server's answers are looked for.
+    /// The turns that finished since the last call. Does not block: a model in this process does one piece of work, and
+    /// a server is checked for answers.
     fn poll(&mut self) -> Vec<Answered>;
 
-    /// The same, of at least one turn: empty only where none is under way.
+    /// Like `poll`, but waits for at least one turn; empty only if none is under way.
     fn wait(&mut self) -> Vec<Answered>;
 
-    /// Do turns go on by themselves, so that polling does none of their work?
+    /// Whether turns progress by themselves, so that polling does none of their work.
     fn is_remote(&self) -> bool {
         false
     }
 
-    /// Gives a turn up: it does not come back. Whether it was under way.
+    /// Cancels a turn, which then does not come back. Returns whether it was under way.
     fn cancel(&mut self, id: TurnId) -> bool;
 }
 
-/// Submits all turns and waits for them: their traces and results, in order. None may be under way before.
+/// Submits all turns and waits for them; returns their traces and results, in order. No other turn may be under way.
 pub fn answer_all(
     policy: &mut dyn Policy,
     turns: impl IntoIterator<Item = Turn>,
@@ -229,7 +231,7 @@ pub fn answer_all(
     ids.iter().map(|id| take(id).unwrap_or_else(lost)).collect()
 }
 
-/// Why a policy could not answer.
+/// Why a policy did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
     /// The conversation is longer than the policy can read.
@@ -240,13 +242,13 @@ pub enum PolicyError {
         /// Most that fits.
         tokens_max: usize,
     },
-    /// The conversation could not be put into the policy's format.
+    /// The conversation could not be rendered in the policy's format.
     #[error("the conversation could not be rendered: {0}")]
     Render(String),
     /// The sampling parameters are out of range.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
-    /// The turn asks for what the policy can't do.
+    /// The turn asks for something that the policy can't do.
     #[error("the policy can't {0}")]
     Unable(&'static str),
     /// The policy itself failed.

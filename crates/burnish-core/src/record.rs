@@ -1,6 +1,6 @@
-//! What an episode asked of the world and was told: run again on its record, an episode arrives at the same point.
+//! What an episode asked of the world and was told. Run again on its record, an episode arrives at the same point.
 //!
-//! Tokens are not in it: they are kept once, in the traces, and a turn's entry says how far its trace had grown.
+//! The record has no tokens: they are kept once, in the traces. The entry of a turn says how far its trace had grown.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,13 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Message, StopReason, TokenLogprobs};
 
-/// Where in an episode it touches the world: a branch, and how many times that branch had done so before.
+/// The place of a contact with the world: its branch, and the number of earlier contacts in that branch.
 ///
-/// Written as `2`, or with the branches before it as `0/1/2`; a branch that a race or a join opened begins with `~`.
+/// Written as `2`, or with the path of branches before it as `0/1/2`. A branch that a race or a join opened is marked
+/// with `~`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Place {
-    /// From the root; empty there.
+    /// From the root; empty in the root itself.
     pub branch: Vec<Fork>,
     /// Counts from 0 in each branch.
     pub number: u32,
@@ -26,7 +27,7 @@ pub struct Place {
 pub enum Fork {
     /// A branch that the episode named.
     Named(u32),
-    /// One of the branches that were opened together, at the contact of this number.
+    /// One of the branches that were opened together, by the contact of this number.
     Opened(u32),
 }
 
@@ -73,16 +74,17 @@ impl TryFrom<String> for Place {
     }
 }
 
-/// What repeating something means that an episode has done.
+/// What it means to repeat an action of an episode.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Repeating {
-    /// It changes nothing: on a record its answer is taken from there, and without one it is done again.
+    /// It changes nothing. If the record has its answer, that is taken; otherwise it is done again.
     Repeatable,
-    /// It changes what belongs to the episode alone: on a record it is done again and must come to the same.
+    /// It changes only what belongs to the episode. If the record has its answer, it is done again and must have the
+    /// same result.
     #[default]
     Rebuilt,
-    /// It changes the world: it is never done twice. One that was begun, and whose end nobody knows, ends the episode.
+    /// It changes the world and is never done twice. If it was begun and its outcome is unknown, the episode ends.
     Outside,
 }
 
@@ -93,12 +95,12 @@ pub struct Contact {
     pub at: Place,
     /// Digest of what was asked.
     pub question: String,
-    /// What was answered; `None` for what was begun and whose answer never came.
+    /// The answer; `None` if the contact was begun and no answer came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Told>,
 }
 
-/// What an episode was told.
+/// An answer that an episode received.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Told {
@@ -108,7 +110,7 @@ pub enum Told {
     TooLong {
         /// Length of the prompt.
         tokens: usize,
-        /// Most that fits.
+        /// Most tokens that fit.
         tokens_max: usize,
     },
     /// Anything else, as JSON.
@@ -118,11 +120,11 @@ pub enum Told {
 /// A turn without its tokens.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedTurn {
-    /// Whose: where the agent came into the episode.
+    /// The agent, by the place where it entered the episode.
     pub agent: Place,
-    /// Nodes of its agent's trace after it.
+    /// Number of nodes in its agent's trace after the turn.
     pub nodes: usize,
-    /// Index of the node at which the trace stood then; `None` in an empty trace.
+    /// Index of the trace's head at that point; `None` in an empty trace.
     pub head: Option<usize>,
     /// The answer.
     pub message: Message,
@@ -131,7 +133,7 @@ pub struct RecordedTurn {
     /// Calls in the answer that could not be read, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub malformed: Vec<String>,
-    /// What was asked for of the tokens.
+    /// Details per token, if they were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub logprobs: Vec<TokenLogprobs>,
 }
@@ -139,11 +141,11 @@ pub struct RecordedTurn {
 /// All contacts of an episode with the world.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Who took turns, in the order of their places.
+    /// Who takes turns, in the order of their places.
     pub agents: Vec<Speaker>,
     /// In the order of their places.
     pub contacts: Vec<Contact>,
-    /// What became of tool calls.
+    /// Counts of tool calls.
     #[serde(default, skip_serializing_if = "ToolCalls::is_empty")]
     pub calls: ToolCalls,
 }
@@ -151,18 +153,18 @@ pub struct Record {
 /// One who takes turns in an episode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Speaker {
-    /// Where it came into the episode.
+    /// The place where it entered the episode.
     pub at: Place,
-    /// Who answers for it.
+    /// Name of the policy that answers for it.
     pub policy: String,
 }
 
 /// Counts of tool calls in the policy's answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCalls {
-    /// All of them.
+    /// All calls.
     pub made: usize,
-    /// Those that were run by no tool: they could not be read, or did not fit their tool.
+    /// Calls that no tool ran: they could not be read, or did not fit their tool.
     pub failed: usize,
 }
 
@@ -173,13 +175,13 @@ impl ToolCalls {
 }
 
 impl Record {
-    /// For each agent whether it is the first one's policy that answers, so that its trace is the policy's own.
+    /// For each agent, whether the first agent's policy answers for it, so that its trace is the policy's own.
     pub fn are_own(&self) -> impl Iterator<Item = bool> {
         let own = self.agents.first().map(|agent| agent.policy.as_str());
         self.agents.iter().map(move |agent| Some(agent.policy.as_str()) == own)
     }
 
-    /// The turns of the agent that came first, each with its number among the contacts of the root.
+    /// The turns of the first agent, each with the number of its contact in the root.
     pub fn first_agents_turns(&self) -> impl Iterator<Item = (u32, &RecordedTurn)> {
         let first = self.agents.first().map(|agent| &agent.at);
         self.contacts.iter().filter(|contact| contact.at.branch.is_empty()).filter_map(move |contact| {
@@ -190,12 +192,12 @@ impl Record {
         })
     }
 
-    /// What was asked and told before the root's contact `number`.
+    /// The contacts before the root's contact `number`.
     pub fn before(&self, number: u32) -> Record {
         let is_before = |contact: &&Contact| match contact.at.branch.first() {
             None => contact.at.number < number,
             Some(Fork::Opened(opened)) => *opened < number,
-            // Nothing says when a named branch was gone into.
+            // The record does not say when a named branch was entered.
             Some(Fork::Named(_)) => false,
         };
         let contacts = self.contacts.iter().filter(is_before).cloned().collect();

@@ -1,12 +1,12 @@
 //! Randomness is addressed, not consumed.
 //!
-//! A random number is a pure function of *where* it is used: (run seed, stage, step, task, rollout, turn,
-//! purpose) gives a 64-bit seed ([`Address::seed`]), and (seed, position) gives a number ([`bits`],
-//! [`uniform`]). Nothing is drawn from a shared stream, so batching, thread count, resume, and the removal of
-//! a feature that should change nothing change no sample.
+//! A random number is a pure function of *where* it is used: (run seed, stage, step, task, rollout, turn, purpose)
+//! gives a 64-bit seed ([`Address::seed`]), and (seed, position) gives a number ([`bits`], [`uniform`]). Nothing is
+//! drawn from a shared stream, so batching, thread count, resume, and removing a feature that should change nothing all
+//! leave every sample as it was.
 //!
-//! The mixing function is the finaliser of SplitMix64 (Steele, Lea, Flood 2014), applied once for each field
-//! of the address; a position is mixed into the seed by one more round. It is not cryptographic.
+//! The mixing function is the finaliser of SplitMix64 (Steele, Lea, Flood 2014), applied once per field of the address;
+//! one more round mixes a position into the seed. It is not cryptographic.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,13 +22,13 @@ pub enum Purpose {
     Environment = 3,
     /// Which token is sampled.
     Sample = 4,
-    /// In which order data is read, or a batch is split.
+    /// The order in which data is read, or how a batch is split.
     Shuffle = 5,
-    /// Resampling for intervals.
+    /// Resampling for confidence intervals.
     Bootstrap = 6,
     /// Deliberate perturbation: shuffled rewards, dropout, corrupted data.
     Perturb = 7,
-    /// What an objective chooses at random.
+    /// A random choice of the objective.
     Objective = 8,
 }
 
@@ -39,7 +39,7 @@ pub struct Address {
     pub run: u64,
     /// Stage of the run.
     pub stage: u64,
-    /// Optimiser step, or another count of what is done repeatedly.
+    /// Optimiser step, or the index of another repetition.
     pub step: u64,
     /// Which task of the step.
     pub task: u64,
@@ -73,13 +73,14 @@ fn mix(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// 64 random bits of `seed` at `position`.
+/// The 64 random bits of `seed` at `position`.
 pub fn bits(seed: u64, position: u64) -> u64 {
     mix(seed ^ mix(position))
 }
 
-/// 64 bits for a text after what `hash` stands for: the same on every machine and in every version. Not
-/// cryptographic. Begin with the number of bytes in all; pieces of a multiple of 8 bytes give what the whole gives.
+/// Folds a text into the 64 bits of `hash`: the same on every machine and in every version. Not cryptographic. Start
+/// with the total number of bytes. If the text comes in pieces whose lengths are multiples of 8 bytes, the result is
+/// that of the whole text.
 pub fn fold_bytes(hash: u64, bytes: &[u8]) -> u64 {
     bytes.chunks(8).fold(hash, |hash, chunk| {
         let mut word = [0; 8];
@@ -93,9 +94,9 @@ pub fn uniform(seed: u64, position: u64) -> f64 {
     (bits(seed, position) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
-/// The numbers of one seed, read one position after the other.
+/// The numbers of one seed, read position by position.
 ///
-/// For generators that need an unknown count of numbers. A stream is made where it is used and dropped there;
+/// For generators that need an unknown number of random numbers. A stream is made where it is used and dropped there;
 /// it is never stored or shared.
 #[derive(Debug, Clone)]
 pub struct Stream {
@@ -142,7 +143,7 @@ impl Stream {
         self.below(len as u64) as usize
     }
 
-    /// A number of the standard normal distribution (Box and Muller 1958; the sine half is dropped).
+    /// A standard normal number (Box and Muller 1958; the sine half is dropped).
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
@@ -194,7 +195,8 @@ mod tests {
 
     #[test]
     fn seeds_stay_what_they_were_when_stored_runs_were_made() {
-        // Computed by an independent implementation. A change here makes every recorded run impossible to resume to the same numbers.
+        // Computed by an independent implementation. If these values change, no recorded run can be resumed to the same
+        // numbers.
         assert_eq!(Address::new(7, Purpose::Sample).seed(), 0x703e_543f_f992_c250);
         assert_eq!(bits(7, 3), 0xe880_a903_bcff_6547);
     }

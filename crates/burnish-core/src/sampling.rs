@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Most alternatives that [`Sampling::logprobs`] may ask for.
+/// Largest value of [`Sampling::logprobs`].
 pub const LOGPROBS_MAX: usize = 1000;
 
 /// How tokens are chosen, and when an answer ends.
 ///
-/// A token is chosen from the logits in this order: ids that must not come (`min_tokens`, `grammar`), penalties,
+/// The logits are treated in this order before a token is chosen: forbidden ids (`min_tokens`, `grammar`), penalties,
 /// temperature, `top_k`, `top_p`, `min_p`. The penalties are vLLM's, the filters those of `transformers`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,51 +23,50 @@ pub struct Sampling {
     /// Drop tokens less likely than `min_p` times the likeliest; 0 keeps all.
     #[serde(default)]
     pub min_p: f32,
-    /// Divides a positive logit, and multiplies another, of every id that stands in the prompt or the answer
+    /// Divides a positive logit, and multiplies a negative one, for every id that occurs in the prompt or in the answer
     /// so far; 1 changes nothing.
     #[serde(default = "one")]
     pub repetition_penalty: f32,
-    /// Is subtracted from the logit of every id that stands in the answer so far; 0 changes nothing.
+    /// Subtracted from the logit of every id that occurs in the answer so far; 0 changes nothing.
     #[serde(default)]
     pub presence_penalty: f32,
-    /// Is subtracted from the logit of an id once for each time that it stands in the answer so far; 0 changes
-    /// nothing.
+    /// Subtracted from the logit of an id once per occurrence in the answer so far; 0 changes nothing.
     #[serde(default)]
     pub frequency_penalty: f32,
     /// Most tokens that one turn may sample.
     pub tokens_max: usize,
-    /// Tokens before which no end token is sampled and no stop string counts.
+    /// Until this many tokens, no end token is sampled and no stop string counts.
     #[serde(default)]
     pub min_tokens: usize,
-    /// Texts that end the answer, wherever tokens cut them.
+    /// Texts that end the answer, even across token boundaries.
     #[serde(default)]
     pub stop: Vec<String>,
-    /// Whether the message keeps the stop string that ended it.
+    /// Whether the message includes the stop string that ended it.
     #[serde(default)]
     pub include_stop: bool,
-    /// Ids that end the answer, besides the policy's own end tokens; the message does not have them.
+    /// Ids that end the answer, besides the policy's own end tokens; the message does not include them.
     #[serde(default)]
     pub stop_token_ids: Vec<u32>,
-    /// Whether the policy's own end tokens are like all others.
+    /// Whether the policy's own end tokens are treated like any other token.
     #[serde(default)]
     pub ignore_eos: bool,
-    /// Report each token's rank and this many of the likeliest ids with their log-probs; see
+    /// Report each token's rank and this many of the likeliest ids, with their log-probs; see
     /// [`TokenLogprobs`](crate::TokenLogprobs).
     #[serde(default)]
     pub logprobs: Option<usize>,
-    /// What the text of the answer is held to.
+    /// Constrains the text of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grammar: Option<Grammar>,
 }
 
-/// A language that the text of an answer is held to, token by token: ids that lead out of it can't come, and the answer can end
-/// where the text is whole.
+/// A language that constrains the text of an answer, token by token: ids that lead out of it are forbidden, and the
+/// answer can end only where the text is complete.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grammar {
-    /// JSON that a schema describes.
+    /// JSON that fits a schema.
     JsonSchema(serde_json::Value),
-    /// The whole text matches a regular expression.
+    /// Text that matches a regular expression as a whole.
     Regex(String),
 }
 
@@ -97,7 +96,7 @@ impl Sampling {
         }
     }
 
-    /// The likeliest token each time, up to `tokens_max` tokens.
+    /// Greedy sampling: the likeliest token each time, up to `tokens_max` tokens.
     pub fn greedy(tokens_max: usize) -> Self {
         Sampling::at(0.0, tokens_max)
     }
@@ -113,7 +112,7 @@ impl Sampling {
     }
 
     /// Checks that every token is drawn from the policy's whole distribution at the temperature, so that the model's
-    /// log-prob is that of what was done.
+    /// log-prob is also the sampled one.
     ///
     /// # Errors
     /// Names the first field that changes the distribution.
@@ -170,7 +169,7 @@ impl Sampling {
 pub struct SamplingError {
     /// Which field.
     pub field: &'static str,
-    /// What it may be.
+    /// Its permitted range.
     pub range: &'static str,
 }
 

@@ -1,30 +1,30 @@
-//! A policy that answers by rule.
+//! A policy that answers by a rule.
 
 use crate::{
     Abilities, Answered, Message, Node, Policy, PolicyError, Sampled, Source, StopReason, Turn, TurnId,
     TurnOutput,
 };
 
-/// What a [`Script`] says: a text, and why it ends there.
+/// What a [`Script`] says: a text, and why it stops there.
 pub type Said = Result<(String, StopReason), PolicyError>;
 
-/// Answers each turn with what a function says to it. It is asked when the turn is submitted.
+/// A policy that answers each turn with the result of a function, called when the turn is submitted.
 #[derive(Debug)]
 pub struct Script<F> {
     answer: F,
-    /// What each answer is recorded as, where it is.
+    /// The ids that are recorded for each answer, if any.
     ids: Option<Vec<u32>>,
     submitted: u64,
     over: Vec<Answered>,
 }
 
 impl<F: FnMut(&Turn) -> Said> Script<F> {
-    /// One that gives texts and no ids.
+    /// A script that gives texts and no ids.
     pub fn new(answer: F) -> Self {
         Script { answer, ids: None, submitted: 0, over: Vec::new() }
     }
 
-    /// One whose every answer stands in the trace as these ids, sampled with certainty.
+    /// A script whose every answer is recorded in the trace as these ids, sampled with certainty.
     pub fn recorded_as(ids: Vec<u32>, answer: F) -> Self {
         Script { ids: Some(ids), ..Script::new(answer) }
     }

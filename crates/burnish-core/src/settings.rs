@@ -1,4 +1,4 @@
-//! Configurations as people write them: partial, and wrong in places.
+//! Configurations as people write them: incomplete, and sometimes wrong.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,7 +15,7 @@ pub struct SettingError {
 }
 
 impl SettingError {
-    /// The error on `key`; on the configuration as a whole where it is empty.
+    /// An error on `key`, or on the configuration as a whole if `key` is empty.
     pub fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
         let key = match key.into() {
             key if key.is_empty() => "configuration".to_owned(),
@@ -25,9 +25,9 @@ impl SettingError {
     }
 }
 
-/// `C`'s defaults overlaid with the keys of `given`, table by table.
+/// The defaults of `C`, overlaid with the keys of `given`, table by table.
 ///
-/// `C` denies unknown fields and serialises completely, so that its defaults show which keys are tables.
+/// `C` must deny unknown fields and serialise all its fields, so that its defaults show which keys are tables.
 ///
 /// # Errors
 /// Names the first key that is unknown or of the wrong type.
@@ -41,7 +41,7 @@ pub fn read<C: Default + Serialize + DeserializeOwned>(given: &Value) -> Result<
         _ => return Err(SettingError::new("", "must be a table of keys")),
     }
     for (path, value) in &leaves {
-        // Each key is first tried alone on the defaults: a failure then belongs to it.
+        // Each key is first tried alone on the defaults, so that a failure can be attributed to it.
         let mut alone = defaults.clone();
         set(&mut alone, path, value);
         serde_json::from_value::<C>(alone)
@@ -77,7 +77,7 @@ fn collect_leaves<'v>(
     }
 }
 
-/// Sets the value at `path`; all but its last part are tables of `tree`, by construction of the leaves.
+/// Sets the value at `path`; `path` comes from a leaf, so all its parts but the last are tables of `tree`.
 fn set(tree: &mut Value, path: &[&str], value: &Value) {
     let mut at = tree;
     for part in path {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::Message;
 
-/// Identity of a task: `GENERATOR/...`, unique for its content inside one generator.
+/// Id of a task: `GENERATOR/...`, unique to its content within one generator.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TaskId(pub String);
@@ -19,14 +19,14 @@ impl std::fmt::Display for TaskId {
 /// One problem instance with its checkable truth.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Task {
-    /// Identity.
+    /// Id of the task.
     pub id: TaskId,
     /// Id of the environment that plays it.
     pub environment: String,
-    /// The messages that open the conversation: all that the policy may see at first.
+    /// The messages that open the conversation: all that the policy sees at first.
     pub prompt: Vec<Message>,
-    /// What the environment needs to play and to verify. Never shown to the policy.
+    /// What the environment needs to play and verify the task. Never shown to the policy.
     pub truth: serde_json::Value,
-    /// Names by which results are broken down (size, agents, level ...).
+    /// Labels by which results are broken down (size, agents, level ...).
     pub labels: BTreeMap<String, String>,
 }

@@ -4,10 +4,10 @@
 //! a [`Branch`]: one training sample. A conversation whose template only ever appends is one path; where a
 //! template rewrites history, the trace forks, and what the policy sampled stays on its own branch.
 //!
-//! Every token carries its provenance: who produced it, and for the policy's own tokens under which version of
-//! the weights, at which temperature and with which two log-probabilities: the *model's*, which the trainer recomputes, and
-//! the *sampled* one, of the distribution that the token was drawn from. Masks are read from provenance only, so a
-//! hint, a tool's output or privileged text can't reach a loss.
+//! Every token carries its provenance: who produced it. The policy's own tokens also carry the version of the weights,
+//! the temperature and two log-probabilities: the *model's*, which the trainer recomputes, and the *sampled* one, under
+//! the distribution that the token was drawn from. Masks are read from provenance only, so a hint, a tool's output or
+//! privileged text can't reach a loss.
 
 use std::ops::Range;
 
@@ -22,19 +22,19 @@ pub enum Source {
     Scaffold = 0,
     /// A system message.
     System = 1,
-    /// A user message, or an environment in that place.
+    /// A user message, or an environment that speaks as the user.
     User = 2,
     /// A tool's result.
     Tool = 3,
-    /// An earlier answer of the assistant that was rendered anew from its text.
+    /// An earlier answer of the assistant, rendered again from its text.
     History = 4,
-    /// An answer that is given to be imitated.
+    /// An answer given as an example to imitate.
     Demonstration = 5,
     /// A hint that the policy may read but must not be trained on.
     Hint = 6,
-    /// A teacher's token.
+    /// A token of the teacher.
     Teacher = 7,
-    /// A token put in place of one that was sampled.
+    /// A token put in place of a sampled one.
     Patch = 8,
     /// Sampled by the policy.
     Policy = 9,
@@ -44,15 +44,15 @@ pub enum Source {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// The policy sampled an end token (which is part of what was sampled, and is trained on).
+    /// The policy sampled an end token, which is part of the answer and is trained on.
     EndToken,
-    /// The token limit of the turn was reached: the answer is truncated.
+    /// The answer reached the turn's token limit and is truncated.
     TokensMax,
-    /// The context window is full: the answer is truncated.
+    /// The context window is full; the answer is truncated.
     ContextFull,
-    /// The text reached a stop string. The tokens that completed it were sampled, and are trained on.
+    /// The text reached a stop string. The tokens that completed it were sampled and are trained on.
     StopString,
-    /// What decides over the answer ended it.
+    /// A control of the answer ended it.
     Control,
 }
 
@@ -66,13 +66,13 @@ impl StopReason {
 /// How the tokens of a node were sampled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sampled {
-    /// Log-probability of each token under the model, in nats: under the softmax of all logits over `temperature`, before
-    /// penalties and filters. What the trainer recomputes.
+    /// Log-probability of each token under the model, in nats: the softmax of all logits over `temperature`, before
+    /// penalties and filters. This is what the trainer recomputes.
     #[serde(rename = "logprobs")]
     pub model_logprobs: Vec<f32>,
-    /// Log-probability of each token under the distribution that it was drawn from, in nats: after penalties, filters and ids
-    /// that must not come; 0 where sampling was greedy. `None`: the model's, since nothing altered its distribution. (What was
-    /// stored before this field was there has `None` in any case.)
+    /// Log-probability of each token under the distribution that it was drawn from, in nats: after penalties, filters
+    /// and forbidden ids; 0 where sampling was greedy. `None`: the same as the model's, since nothing altered its
+    /// distribution. (Traces stored before this field existed always have `None`.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled_logprobs: Option<Vec<f32>>,
     /// Number of updates that the weights had had.
@@ -84,7 +84,7 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// Its streams, and how long they are.
+    /// The per-token streams, with their lengths.
     fn lengths(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let sampled = self.sampled_logprobs.as_ref().map(|logprobs| ("sampled log-probs", logprobs.len()));
         std::iter::once(("model log-probs", self.model_logprobs.len())).chain(sampled)
@@ -99,16 +99,16 @@ pub struct NodeId(pub usize);
 /// A run of tokens.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// What it follows; `None` at the start of a conversation.
+    /// The node that it follows; `None` at the start of a conversation.
     pub parent: Option<NodeId>,
-    /// The text of the tokens, as it stands in the rendered conversation. An answer that a stop string ended
-    /// stands there without it, while its ids have it.
+    /// The text of the tokens, as it stands in the rendered conversation. If a stop string ended an answer, the text
+    /// lacks the stop string, but the ids include it.
     pub text: String,
     /// Token ids.
     pub ids: Vec<u32>,
     /// Who produced each token; as long as `ids`.
     pub sources: Vec<Source>,
-    /// How the tokens were sampled, where the policy sampled them.
+    /// How the tokens were sampled, if the policy sampled them.
     pub sampled: Option<Sampled>,
 }
 
@@ -125,7 +125,7 @@ pub enum TraceError {
     /// The parent is not in the trace.
     #[error("node {parent} is not in the trace, which has {nodes}")]
     UnknownParent {
-        /// The parent asked for.
+        /// The requested parent.
         parent: usize,
         /// Number of nodes.
         nodes: usize,
@@ -140,7 +140,7 @@ pub enum TraceError {
         /// Which stream.
         stream: &'static str,
     },
-    /// `sampled` must be there exactly when every token is the policy's.
+    /// `sampled` must be present exactly when every token is the policy's.
     #[error("tokens and sampling record disagree about whether the policy sampled them")]
     Provenance,
 }
@@ -156,7 +156,7 @@ impl Trace {
         &self.nodes
     }
 
-    /// The node at which the conversation stands.
+    /// The node at which the conversation currently ends.
     pub fn head(&self) -> Option<NodeId> {
         self.head
     }
@@ -193,7 +193,7 @@ impl Trace {
         Ok(id)
     }
 
-    /// The trace as it was with its first `nodes` nodes, standing at `head`; `None` if it has never been so.
+    /// The trace as it was when it had `nodes` nodes and its head was `head`; `None` if there was no such moment.
     pub fn before(&self, nodes: usize, head: Option<NodeId>) -> Option<Trace> {
         let is_inside = head.is_none_or(|NodeId(head)| head < nodes);
         (is_inside && nodes <= self.nodes.len()).then(|| Trace { nodes: self.nodes[..nodes].to_vec(), head })
@@ -253,7 +253,7 @@ pub struct Branch {
     pub ids: Vec<u32>,
     /// Who produced each token.
     pub sources: Vec<Source>,
-    /// Sampled by the policy, and not already part of an earlier branch.
+    /// Whether the policy sampled it and it is not already part of an earlier branch.
     pub sampled_mask: Vec<bool>,
     /// Log-probability under the model that sampled it ([`Sampled::model_logprobs`]); 0 where it was not sampled.
     pub model_logprobs: Vec<f32>,
@@ -263,7 +263,7 @@ pub struct Branch {
     pub policy_versions: Vec<u64>,
     /// Temperature of sampling; 1 where it was not sampled.
     pub temperatures: Vec<f32>,
-    /// Which tokens each turn sampled, in order; turns that are part of an earlier branch are left out.
+    /// The token range that each turn sampled, in order; turns that are part of an earlier branch are left out.
     pub turns: Vec<Range<usize>>,
     /// Was any answer on this branch cut off?
     pub is_truncated: bool,
@@ -398,7 +398,7 @@ mod tests {
         let old = r#"{"logprobs":[-0.5,-1.25],"policy_version":3,"temperature":0.5,"stop":"end_token"}"#;
         let mut record: Sampled = serde_json::from_str(old).unwrap();
         assert_eq!((&record.model_logprobs[..], &record.sampled_logprobs), (&[-0.5, -1.25][..], &None));
-        // Without the second it is written as it always was.
+        // Without the second log-prob, the record is written as before.
         assert_eq!(serde_json::to_string(&record).unwrap(), old);
         record.sampled_logprobs = Some(vec![-0.25, 0.0]);
         let node = Node { sampled: Some(record), ..sampled(None, &[7, 8], StopReason::EndToken) };

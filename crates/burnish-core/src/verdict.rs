@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The flag of a verdict that says whether the answer to a task turned round gives back what was known before.
+/// The flag of a verdict that says whether the reversed task, made from the answer, leads back to what was given in the
+/// original.
 pub const RECOVERED: &str = "recovered";
 
 /// Whether an episode could be judged.
@@ -20,7 +21,7 @@ pub enum Validity {
     },
 }
 
-/// Verdicts that were stored before environments could do without success have it.
+/// For verdicts that were stored when every environment still reported success.
 fn yes() -> bool {
     true
 }
@@ -32,17 +33,17 @@ pub struct Verdict {
     pub validity: Validity,
     /// Named reward components. How they are weighted into one number is the recipe's decision.
     pub rewards: BTreeMap<String, f64>,
-    /// Did it succeed in the sense that the environment reports as success?
+    /// Whether it succeeded, as the environment defines success.
     pub success: bool,
-    /// Does the environment report success at all? Where it gives a reward and nothing else, `success` says whether that
-    /// is above 0, for what needs a yes or a no, and is no result: the reward is.
+    /// Whether the environment reports success at all. If it gives only a reward, `success` says whether the reward is
+    /// above 0, for code that needs a yes or no; the result is then the reward, not `success`.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub has_success: bool,
     /// Named yes/no findings (parse_error, vertex_conflict ...), reported as rates.
     pub flags: BTreeMap<String, bool>,
-    /// What was wrong, in words that the policy could be shown.
+    /// What was wrong, in words that may be shown to the policy.
     pub feedback: Option<String>,
-    /// Index of the turn where the first error is, where the verifier can tell.
+    /// Index of the turn with the first error, if the verifier can tell.
     pub error_turn: Option<usize>,
 }
 
@@ -78,8 +79,8 @@ impl Verdict {
         self.validity == Validity::Scored
     }
 
-    /// Sum of the components with the given weights; a component without a weight counts once.
-    /// `None` where the episode could not be judged.
+    /// Sum of the components, each times its weight; a component without a weight has weight 1. `None` if the episode
+    /// could not be judged.
     pub fn total(&self, weights: &BTreeMap<String, f64>) -> Option<f64> {
         self.is_scored().then(|| {
             self.rewards.iter().map(|(name, reward)| weights.get(name).copied().unwrap_or(1.0) * reward).sum()

@@ -1,4 +1,4 @@
-//! What a function, its handles and whoever runs it share: questions on their way out, answers on their way in.
+//! The state that a function, its handles and the runner share: questions on their way out, answers on their way in.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -15,29 +15,29 @@ use burnish_core::{Contact, Fork, Place, PolicyError, Record, Speaker, Told, Tra
 use crate::handle::ContactError;
 use crate::outside::Job;
 
-/// What a function asks for that it can't be told at once.
+/// A question of a function that can't be answered at once.
 pub(crate) enum Question {
     Turn { policy: Arc<str>, turn: Box<Turn> },
     Work(Job),
     Wait(Duration),
 }
 
-/// What came of a question.
+/// The answer to a question.
 pub(crate) enum Arrived {
     Turn(Trace, Result<TurnOutput, PolicyError>),
-    /// What the work returned, or why it did not return.
+    /// The result of the work, or why it failed.
     Work(Result<Box<dyn Any + Send>, String>),
     Time,
 }
 
-/// One episode's desk.
+/// The desk of one episode.
 pub(crate) struct Desk {
     pub(crate) address: Address,
-    /// What an earlier run of the function was told, and where its traces came to.
+    /// The contacts of an earlier run of the function that this run has not reached yet.
     known: BTreeMap<Place, Contact>,
     known_traces: BTreeMap<Place, Trace>,
     known_policies: BTreeMap<Place, Arc<str>>,
-    /// What is told in this run.
+    /// The contacts of this run.
     record: BTreeMap<Place, Contact>,
     pub(crate) traces: BTreeMap<Place, Trace>,
     pub(crate) policies: BTreeMap<Place, Arc<str>>,
@@ -45,7 +45,7 @@ pub(crate) struct Desk {
     pub(crate) outbox: Vec<(Place, Question)>,
     pub(crate) given_up: Vec<Place>,
     pub(crate) arrived: BTreeMap<Place, Arrived>,
-    /// Can the function not go where an earlier run of it was?
+    /// Whether the function can't reach the point that an earlier run of it reached.
     pub(crate) is_lost: bool,
 }
 
@@ -69,7 +69,7 @@ impl Desk {
         }
     }
 
-    /// The next place of a branch.
+    /// The next place in a branch.
     pub(crate) fn place(&mut self, branch: &[Fork]) -> Place {
         let number = match self.counts.get_mut(branch) {
             Some(count) => {
@@ -84,10 +84,11 @@ impl Desk {
         Place { branch: branch.to_vec(), number }
     }
 
-    /// What is known of the contact at `place`. It stands on the record from now on, begun if not answered.
+    /// What is known of the contact at `place`. From now on the contact is on the record, as begun if it has no answer
+    /// yet.
     ///
     /// # Errors
-    /// If something else was asked there.
+    /// If something else was asked at this place.
     pub(crate) fn begin(&mut self, place: &Place, question: String) -> Result<Before, ContactError> {
         let (before, contact) = match self.known.remove(place) {
             None => (Before::New, Contact { at: place.clone(), question, answer: None }),
@@ -119,7 +120,7 @@ impl Desk {
         }
     }
 
-    /// What is known below `branch` is what came of branches that lost a race: the function does not go there again.
+    /// Keeps what is known below `branch`, which lost a race: the function does not enter it again.
     pub(crate) fn keep_below(&mut self, branch: &[Fork]) {
         let below = |place: &Place| place.branch.starts_with(branch);
         let lost: Vec<Place> = self.known.keys().filter(|place| below(place)).cloned().collect();
@@ -132,10 +133,10 @@ impl Desk {
         }
     }
 
-    /// What the function leaves when it is over: where it got lost, what the earlier run left.
+    /// What the function leaves when it is over. If it got lost, that includes the rest of the earlier run.
     ///
     /// # Errors
-    /// If the earlier run went on.
+    /// If the earlier run went further.
     pub(crate) fn close(&mut self) -> Result<(Record, Vec<Trace>), ContactError> {
         if self.is_lost {
             self.record.append(&mut self.known);
@@ -157,14 +158,14 @@ impl Desk {
     }
 }
 
-/// What an earlier run knew of a contact.
+/// What an earlier run left of a contact.
 pub(crate) enum Before {
     New,
     Begun,
     Answered(Box<Told>),
 }
 
-/// Waits for the answer at a place. Dropped before it is there, it gives the question up.
+/// Waits for the answer at a place. If it is dropped before the answer arrives, it cancels the question.
 pub(crate) struct Waiting {
     desk: Shared,
     place: Option<Place>,

@@ -1,4 +1,4 @@
-//! How a function touches the world.
+//! How a function contacts the world.
 
 use std::any::Any;
 use std::pin::{Pin, pin};
@@ -19,13 +19,13 @@ use serde::de::DeserializeOwned;
 use crate::desk::{Arrived, Before, Question, Shared, Waiting};
 use crate::outside::Job;
 
-/// Why a contact came to nothing.
+/// Why a contact failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ContactError {
     /// The policy could not answer.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The record is not one of this function.
+    /// The record belongs to another function.
     #[error("the record does not fit the episode: at {place}, {problem}")]
     Unlike {
         /// Where.
@@ -33,7 +33,7 @@ pub enum ContactError {
         /// What differs.
         problem: String,
     },
-    /// What was done again came to something else.
+    /// Work that was repeated had another result.
     #[error("{what} was done again at {place} and came to something else")]
     Lost {
         /// Where.
@@ -41,7 +41,7 @@ pub enum ContactError {
         /// What.
         what: String,
     },
-    /// It may not be done again, and nobody knows whether it was done.
+    /// The work must not be repeated, and it is unknown whether it was done.
     #[error("{what} was begun at {place}, may not be repeated, and nobody knows what came of it")]
     Unfinished {
         /// Where.
@@ -49,12 +49,12 @@ pub enum ContactError {
         /// What.
         what: String,
     },
-    /// The work panicked, or its answer is no JSON.
+    /// The work panicked, or its result can't be written as JSON.
     #[error("{what} failed: {problem}")]
     Failed {
         /// What.
         what: String,
-        /// What it said.
+        /// What the panic or the error said.
         problem: String,
     },
 }
@@ -65,22 +65,22 @@ impl ContactError {
     }
 }
 
-/// One who takes turns in an episode, with a trace of its own.
+/// A participant that takes turns in an episode, with a trace of its own.
 #[derive(Debug, Clone)]
 pub struct Agent {
     place: Place,
-    /// Who answers: a name of the [`Cast`](crate::Cast).
+    /// Its policy: a name in the [`Cast`](crate::Cast).
     policy: Arc<str>,
 }
 
-/// What a turn is asked with, beside the trace.
+/// What a turn is asked with, apart from the trace.
 #[derive(Debug, Clone)]
 pub struct Ask {
     /// The whole conversation so far.
     pub messages: Arc<Vec<Message>>,
     /// Tools that may be called.
     pub tools: Arc<Vec<ToolSpec>>,
-    /// What the answer begins with.
+    /// The beginning of the answer.
     pub prefix: Vec<Piece>,
     /// How to choose tokens.
     pub sampling: Arc<Sampling>,
@@ -88,8 +88,9 @@ pub struct Ask {
     pub seed: u64,
 }
 
-/// The digest of this stands for a turn's question. What the trace holds follows from the turns before. An episode that goes on from
-/// within another has the other's turns, with a seed and a beginning of its own, so these are not part of it.
+/// Its digest identifies a turn's question. The trace is not part of it, since it follows from the turns before. Seed
+/// and beginning are not part of it either: an episode that branches off within another has the other's turns, but its
+/// own seed and beginning.
 #[derive(Serialize)]
 struct TurnQuestion<'a> {
     policy: &'a str,
@@ -98,20 +99,20 @@ struct TurnQuestion<'a> {
     sampling: &'a Sampling,
 }
 
-/// A piece of work, for the record and for whoever does it.
+/// A piece of work, as the record and the worker see it.
 #[derive(Debug, Clone, Copy)]
 pub struct Work<'a, Q: ?Sized> {
-    /// In a word or two (`the call of transfer`).
+    /// A word or two that name it (`the call of transfer`).
     pub what: &'a str,
-    /// All that decides what comes of it.
+    /// Everything that determines the result.
     pub question: &'a Q,
-    /// What doing it again means.
+    /// What it means to repeat it.
     pub repeating: Repeating,
-    /// Is it done beside everything else? Else the function waits for it with all others.
+    /// Whether it runs beside everything else. If not, the function and all others wait for it.
     pub is_slow: bool,
 }
 
-/// An episode's hold on the world, in one branch of it.
+/// An episode's access to the world, in one branch of the episode.
 pub struct Handle {
     desk: Shared,
     branch: Vec<Fork>,
@@ -122,12 +123,12 @@ impl Handle {
         Handle { desk: Rc::clone(desk), branch: Vec::new() }
     }
 
-    /// Where the run is; its turn and its purpose are set where a seed is needed.
+    /// The address of the episode; turn and purpose are set where a seed is needed.
     pub fn address(&self) -> Address {
         self.desk.borrow().address
     }
 
-    /// The branch `at` below this one, which counts its contacts by itself.
+    /// The branch `at` below this one, which counts its own contacts.
     pub fn branch(&self, at: u32) -> Handle {
         self.below([Fork::Named(at)])
     }
@@ -148,12 +149,12 @@ impl Handle {
             Fork::Named(branch) => u64::from(branch),
             Fork::Opened(number) => 1 << 32 | u64::from(number),
         });
-        // The first agent of the root has the address's own seed.
+        // The first agent of the root uses the address's own seed.
         let who = (agent.place.number > 0).then_some(1 << 33 | u64::from(agent.place.number));
         forks.chain(who).fold(root, |seed, fork| rng::bits(seed, fork + 1))
     }
 
-    /// One more agent, who answers by the policy of that name and goes on from `trace`.
+    /// Adds an agent that answers by the policy of that name and continues from `trace`.
     pub fn agent(&self, policy: &Arc<str>, trace: Trace) -> Agent {
         let place = self.place();
         let mut desk = self.desk.borrow_mut();
@@ -162,15 +163,15 @@ impl Handle {
         Agent { place, policy: Arc::clone(policy) }
     }
 
-    /// Puts another trace in place of an agent's, where the next turn goes on from.
+    /// Replaces an agent's trace; the next turn continues from it.
     pub fn set_trace(&self, agent: &Agent, trace: Trace) {
         self.desk.borrow_mut().traces.insert(agent.place.clone(), trace);
     }
 
-    /// Samples a turn of an agent, which extends its trace.
+    /// Samples a turn of an agent and extends its trace.
     ///
     /// # Errors
-    /// If the policy can't answer, or the record is another function's.
+    /// If the policy can't answer, or the record belongs to another function.
     pub async fn sample(&self, agent: &Agent, ask: Ask) -> Result<TurnOutput, ContactError> {
         let place = self.place();
         let Ask { messages, tools, prefix, sampling, seed } = ask;
@@ -185,7 +186,7 @@ impl Handle {
             let mut desk = self.desk.borrow_mut();
             let trace = desk.traces.remove(&agent.place).unwrap_or_default();
             if !self.branch.is_empty() {
-                // A branch may lose a race while its turn is under way, and what was said before stays.
+                // A branch may lose a race while its turn is under way; the turns before it stay.
                 desk.traces.insert(agent.place.clone(), trace.clone());
             }
             trace
@@ -201,14 +202,14 @@ impl Handle {
             Err(PolicyError::PromptTooLong { tokens, tokens_max }) => {
                 desk.note(&place, Told::TooLong { tokens: *tokens, tokens_max: *tokens_max });
             }
-            // What failed is asked again.
+            // A failed turn is asked again.
             Err(_) => {}
         }
         desk.traces.insert(agent.place.clone(), trace);
         Ok(result?)
     }
 
-    /// A turn from the record: the trace goes back to where it stood then.
+    /// Takes a turn from the record: the trace becomes what it was after that turn.
     fn told_again(&self, place: &Place, agent: &Agent, told: Told) -> Result<TurnOutput, ContactError> {
         match told {
             Told::Turn(RecordedTurn { agent: of, nodes, head, message, stop, malformed, logprobs }) => {
@@ -232,11 +233,12 @@ impl Handle {
         }
     }
 
-    /// Does a piece of work on `state` and gives the state back with what came of it. The work is told the key under which
-    /// it is done: the same where it is done again.
+    /// Does a piece of work on `state` and returns the state with the result. The work receives its key, which is the
+    /// same when the work is repeated.
     ///
     /// # Errors
-    /// If it can't be repeated, came to something else when it was, or failed; if the record is another function's.
+    /// If the work failed, must not be repeated, or had another result when it was repeated; or if the record belongs
+    /// to another function.
     pub async fn work<Q, S, T>(
         &self,
         work: Work<'_, Q>,
@@ -295,16 +297,16 @@ impl Handle {
         Ok((state, told))
     }
 
-    /// The name of what is done at a place, unlike any other of any run with another seed.
+    /// The key of the work at a place, unique among all work of all runs with other seeds.
     fn key(&self, place: &Place) -> String {
         let Address { run, stage, step, task, rollout, .. } = self.address();
         format!("{run:x}-{stage:x}-{step}-{task}-{rollout}/{place}")
     }
 
-    /// Lets time go by.
+    /// Lets time pass.
     ///
     /// # Errors
-    /// If the record is another function's.
+    /// If the record belongs to another function.
     pub async fn wait(&self, time: Duration) -> Result<(), ContactError> {
         let place = self.place();
         let question = digest("a wait", &time)?;
@@ -316,7 +318,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Goes on in `count` branches at once, and gives what comes of them in their order.
+    /// Continues in `count` branches at once and returns their results in order.
     pub async fn all<T, F: Future<Output = T>>(
         &self,
         count: u32,
@@ -340,11 +342,11 @@ impl Handle {
         .await
     }
 
-    /// Goes on in `count` branches at once (one at least) until the first is over: which, and what came of it. The others are
-    /// given up. Who came first is on the record.
+    /// Continues in `count` branches (at least one) at once until the first is over; returns its index and its result.
+    /// The others are cancelled. The record holds which came first.
     ///
     /// # Errors
-    /// If the record is another function's.
+    /// If the record belongs to another function.
     pub async fn first<T, F: Future<Output = T>>(
         &self,
         count: u32,
@@ -377,7 +379,7 @@ impl Handle {
     }
 }
 
-/// Branches until the first of them is over.
+/// Runs branches until the first of them is over.
 struct Race<F> {
     open: Vec<Option<Pin<Box<F>>>>,
 }

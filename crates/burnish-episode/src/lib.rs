@@ -1,20 +1,21 @@
 //! Episodes as durable functions.
 //!
-//! An episode is an `async` function that touches the world through its [`Handle`] and nothing else: it samples a turn, asks
-//! another policy, calls a tool, runs a verifier, waits. Each contact has a place ([`burnish_core::Place`]) and stands on the
-//! episode's [`Record`](burnish_core::Record) before the function sees its answer, so the function, run again on its record, arrives
-//! at the same point: resuming, replaying and testing are that one property.
+//! An episode is an `async` function that contacts the world only through its [`Handle`]: it samples a turn, asks
+//! another policy, calls a tool, runs a verifier, waits. Each contact has a place ([`burnish_core::Place`]) and is on
+//! the episode's [`Record`](burnish_core::Record) before the function sees the answer. Run again on its record, the
+//! function therefore arrives at the same point: resuming, replaying and testing all rest on this one property.
 //!
 //! ```text
 //! function --ask--> desk --questions--> run() --> policies, Outside (threads, time)
 //!          <--answer at its place--     run() <--
 //! ```
 //!
-//! A function holds no runtime, clock or thread, and no randomness but that of its places ([`Handle::seed`]). Branches
-//! ([`Handle::branch`], [`Handle::all`], [`Handle::first`]) are ordinary code: a search tree or a team of agents is a function too.
+//! A function has no runtime, clock or thread, and no randomness but that of its places ([`Handle::seed`]). Branches
+//! ([`Handle::branch`], [`Handle::all`], [`Handle::first`]) are ordinary code, so a search tree or a team of agents is
+//! a function too.
 //!
-//! [`run`] plays many episodes side by side on one thread; slow work goes to an [`Outside`], which also tells the time, so
-//! that both can be simulated.
+//! [`run`] plays many episodes side by side on one thread. Slow work goes to an [`Outside`], which also tells the time,
+//! so that both can be simulated.
 
 mod desk;
 mod handle;

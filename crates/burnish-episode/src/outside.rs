@@ -1,4 +1,4 @@
-//! Time, and work that takes it.
+//! Time, and work that takes time.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,23 +10,23 @@ use std::time::{Duration, Instant};
 /// A piece of work.
 pub type Job = Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>;
 
-/// One that was begun.
+/// Id of a piece of work that was begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub u64);
 
-/// What a job returned; why it did not, where it panicked.
+/// What a job returned, or the message of its panic.
 pub type Done = Result<Box<dyn Any + Send>, String>;
 
-/// Where slow work is done, and what time it is there.
+/// Where slow work is done, with its clock.
 pub trait Outside {
-    /// Since a beginning of its own.
+    /// Time since some fixed start.
     fn now(&self) -> Duration;
 
     /// Begins a piece of work.
     fn begin(&mut self, id: JobId, job: Job);
 
-    /// The work that is over. Where none is, waits for some until it is `until`; without an end where that is `None` and work
-    /// is under way.
+    /// The finished jobs. If none is finished, waits for one until the time `until`; if that is `None` and work is
+    /// under way, waits without limit.
     fn over(&mut self, until: Option<Duration>) -> Vec<(JobId, Done)>;
 }
 
@@ -37,7 +37,7 @@ fn guarded(job: Job) -> Done {
     })
 }
 
-/// Real time, and threads that are started when there is work for one more and nobody is free.
+/// Real time, and threads, which are started when there is work and no thread is free.
 #[derive(Debug)]
 pub struct Threads {
     start: Instant,
@@ -49,7 +49,7 @@ pub struct Threads {
     tell: Sender<(JobId, Done)>,
 }
 
-/// Work that nobody does yet.
+/// Work that no thread has taken yet.
 #[derive(Default)]
 struct Line {
     state: Mutex<State>,
@@ -68,10 +68,10 @@ struct State {
     is_closed: bool,
 }
 
-/// Slow work mostly waits for others, so there may be many times more threads than cores.
+/// Slow work mostly waits for something else, so there may be many more threads than cores.
 const THREADS_MAX: usize = 1024;
 
-/// A thread's stack. What tools and verifiers need is small; a system provides a page when it is touched.
+/// A thread's stack. Tools and verifiers need little; the system provides a page only when it is touched.
 const STACK_BYTES: usize = 1 << 20;
 
 impl Default for Threads {
@@ -81,7 +81,7 @@ impl Default for Threads {
 }
 
 impl Threads {
-    /// At most so many at once (one at least).
+    /// At most this many threads (at least one).
     pub fn new(threads_max: usize) -> Self {
         let (tell, done) = mpsc::channel();
         Threads {
@@ -98,11 +98,11 @@ impl Threads {
 
 impl Line {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nobody panics while they hold it.
+        // No thread panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread's life.
+    /// The loop of one thread.
     fn work(&self, tell: &Sender<(JobId, Done)>) {
         while let Some((id, job)) = self.next() {
             if tell.send((id, guarded(job))).is_err() {
@@ -139,7 +139,7 @@ impl Outside for Threads {
             let builder = std::thread::Builder::new().name("outside".into()).stack_size(STACK_BYTES);
             match builder.spawn(move || line.work(&tell)) {
                 Ok(_) => self.threads += 1,
-                // The system has no more of them: those that are there do it.
+                // The system allows no more threads; those that exist do the work.
                 Err(_) if self.threads > 0 => self.threads_max = self.threads,
                 Err(error) => {
                     if let Some((id, _)) = self.line.lock().waiting.pop_back() {
@@ -178,7 +178,7 @@ impl Outside for Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // Each ends after the work that it has under way.
+        // Each thread ends after its current job.
         let mut state = self.line.lock();
         state.waiting.clear();
         state.is_closed = true;
@@ -186,11 +186,11 @@ impl Drop for Threads {
     }
 }
 
-/// Time that goes by when everybody waits, and work that takes as long as it is told to.
+/// Simulated time, which passes when everybody waits, and work that takes as long as specified.
 pub struct Simulated<F> {
     now: Duration,
     takes: F,
-    /// By when it is over, and of equals by who began first.
+    /// By end time; of equal ones, the job that began first.
     under_way: BTreeMap<(Duration, JobId), Done>,
 }
 

@@ -15,7 +15,7 @@ use crate::desk::{Arrived, Desk, Question, Shared};
 use crate::handle::{ContactError, Handle};
 use crate::outside::{JobId, Outside};
 
-/// How often servers are asked for answers while nothing else can be done.
+/// Interval at which servers are polled while there is nothing else to do.
 const REMOTE_POLL: Duration = Duration::from_millis(2);
 
 /// Who answers in episodes, by name.
@@ -25,7 +25,7 @@ pub struct Cast<'a> {
 }
 
 impl<'a> Cast<'a> {
-    /// With one more.
+    /// Adds a policy.
     #[must_use]
     pub fn with(mut self, name: &str, policy: &'a mut dyn Policy) -> Self {
         self.policies.push((name.to_owned(), policy));
@@ -33,23 +33,23 @@ impl<'a> Cast<'a> {
     }
 }
 
-/// What an earlier run of an episode left.
+/// What is left of an earlier run of an episode.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
-    /// What it was told.
+    /// Its contacts.
     pub record: Record,
     /// The traces of its agents.
     pub traces: Vec<Trace>,
 }
 
-/// An episode that is to be run.
+/// An episode to run.
 pub struct Started<'f, T, E> {
     desk: Shared,
     future: Pin<Box<dyn Future<Output = Result<T, E>> + 'f>>,
 }
 
 impl<'f, T, E> Started<'f, T, E> {
-    /// The function `episode` at an address, which goes on from what is known.
+    /// The function `episode` at an address, continuing from what is known.
     pub fn new(
         address: Address,
         known: Known,
@@ -62,27 +62,27 @@ impl<'f, T, E> Started<'f, T, E> {
     }
 }
 
-/// An episode that is over.
+/// A finished episode.
 #[derive(Debug)]
 pub struct Finished<T> {
     /// What the function returned.
     pub value: T,
-    /// What it was told.
+    /// Its contacts.
     pub record: Record,
-    /// The traces of its agents, as [`Record::agents`] has them.
+    /// The traces of its agents, in the order of [`Record::agents`].
     pub traces: Vec<Trace>,
 }
 
 /// Why episodes could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError<E> {
-    /// A function ended with an error.
+    /// A function returned an error.
     #[error(transparent)]
     Episode(E),
-    /// A function has ended and its record goes on, or it asks somebody who is not there.
+    /// A function ended before its record did, or it asks a policy that does not exist.
     #[error("episode {at}: {source}")]
     Contact {
-        /// Its place among those that were started.
+        /// Index of the episode among those that were started.
         at: usize,
         /// What is wrong.
         source: ContactError,
@@ -90,21 +90,21 @@ pub enum RunError<E> {
     /// A policy did not answer.
     #[error("the policy has nothing under way, but {turns} turns were not answered")]
     Lost {
-        /// Turns without an answer.
+        /// Number of turns without an answer.
         turns: usize,
     },
-    /// An episode waits for something that is not the world's.
+    /// An episode waits for something other than the world.
     #[error("episode {at} waits for something that it has not asked for")]
     Stuck {
-        /// Its place among those that were started.
+        /// Index of the episode among those that were started.
         at: usize,
     },
 }
 
-/// Runs episodes to their ends, and gives what they left in their order. An episode goes on as soon as it can.
+/// Runs episodes to their ends and returns the results in order. Each episode continues as soon as it can.
 ///
 /// # Errors
-/// The first error of any of them; then all that is under way is given up.
+/// The first error of any episode; everything under way is then cancelled.
 pub fn run<T, E>(
     episodes: Vec<Started<'_, T, E>>,
     cast: Cast<'_>,
@@ -164,10 +164,10 @@ pub fn run<T, E>(
     Ok(done.into_iter().flatten().collect())
 }
 
-/// Whose question something under way answers.
+/// Episode and place of a question whose answer is under way.
 type Asker = (usize, Place);
 
-/// The policies and the outside, with what is under way there.
+/// The policies and the outside, with everything under way there.
 struct World<'a, 'b> {
     policies: Vec<(String, &'a mut dyn Policy)>,
     /// By policy and turn.
@@ -196,7 +196,7 @@ impl<'a, 'b> World<'a, 'b> {
         }
     }
 
-    /// Passes on what an episode asks.
+    /// Passes on an episode's questions.
     fn ask(&mut self, at: usize, desk: &Shared) -> Result<(), ContactError> {
         let questions = std::mem::take(&mut desk.borrow_mut().outbox);
         for (place, question) in questions {
@@ -229,7 +229,7 @@ impl<'a, 'b> World<'a, 'b> {
         self.waiting.get(&at).is_some_and(|places| !places.is_empty())
     }
 
-    /// Gives up what an episode no longer waits for. Work that has begun goes on, and nobody hears of it.
+    /// Cancels what an episode no longer waits for. Work that has begun continues, and its result is dropped.
     fn give_up(&mut self, at: usize, desk: &Shared) {
         let given_up = std::mem::take(&mut desk.borrow_mut().given_up);
         for place in given_up {
@@ -248,7 +248,7 @@ impl<'a, 'b> World<'a, 'b> {
         }
     }
 
-    /// Gives up everything.
+    /// Cancels everything.
     fn stop<T, E>(&mut self, error: RunError<E>) -> Result<T, RunError<E>> {
         for (policy, id) in std::mem::take(&mut self.turns).into_keys() {
             self.policies[policy].1.cancel(id);

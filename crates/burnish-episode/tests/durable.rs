@@ -30,12 +30,12 @@ fn ask(messages: &[Message], seed: u64) -> Ask {
     }
 }
 
-/// Says the seed of each turn.
+/// A policy that answers with the seed of each turn.
 fn seeds() -> impl Policy {
     Script::recorded_as(vec![1, 2], |turn: &Turn| Ok((format!("{:x}", turn.seed), StopReason::EndToken)))
 }
 
-/// One that must not be asked.
+/// A policy that must not be asked.
 fn mute() -> impl Policy {
     Script::new(|_: &Turn| Err(PolicyError::Failed("it was asked".into())))
 }
@@ -62,7 +62,7 @@ fn value(what: &str, repeating: Repeating, is_slow: bool) -> Work<'_, str> {
     Work { what, question: what, repeating, is_slow }
 }
 
-/// What a random episode does next.
+/// The next action of a random episode.
 #[derive(Debug, Clone)]
 enum Deed {
     Turn,
@@ -87,7 +87,7 @@ fn deeds() -> impl Strategy<Value = Vec<Deed>> {
     prop::collection::vec(deed, 0..5)
 }
 
-/// Does them, and notes what it sees.
+/// Does the actions and notes what it sees.
 async fn act(
     handle: &Handle,
     agent: &Agent,
@@ -150,19 +150,19 @@ proptest! {
     fn an_episode_on_its_record_sees_the_same_and_asks_nobody(deeds in deeds(), times in prop::collection::vec(0..9u64, 1..8)) {
         let time = |times: Vec<u64>| Simulated::new(move |id| Duration::from_millis(times[id.0 as usize % times.len()]));
         let live = finished(Known::default(), &mut seeds(), &mut time(times), |handle| acted(handle, &deeds)).unwrap();
-        // Another clock and a policy that fails when it is asked.
+        // Another clock, and a policy that fails when asked.
         let again = finished(known(&live), &mut mute(), &mut simulated(), |handle| acted(handle, &deeds)).unwrap();
         prop_assert_eq!(&again.value, &live.value);
         prop_assert_eq!(&again.record, &live.record);
         prop_assert_eq!(&again.traces, &live.traces);
-        // The record is JSON and back.
+        // The record survives a round trip through JSON.
         let text = serde_json::to_string(&live.record).unwrap();
         prop_assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), live.record);
     }
 
     #[test]
     fn an_episode_goes_on_from_any_beginning_of_its_record(deeds in deeds(), share in 0.0..1.0f64) {
-        // Races are left out: who comes first may differ where somebody has a start.
+        // Races are left out: who comes first may differ if one branch has a head start.
         let deeds: Vec<Deed> = deeds.into_iter().map(without_races).collect();
         let live = finished(Known::default(), &mut seeds(), &mut simulated(), |handle| acted(handle, &deeds)).unwrap();
         let mut cut = known(&live);
@@ -240,7 +240,7 @@ fn what_repeating_means_decides_what_is_done_again() {
     finished(known(&live), &mut mute(), &mut simulated(), episode).unwrap();
     assert_eq!(std::mem::take(&mut *done.lock().unwrap()), ["building"]);
 
-    // Begun, and nobody knows what came of it: the first two are done again, the last one never.
+    // Begun, with unknown outcome: the first two are done again, the last one never.
     for (at, error) in [
         (0, None),
         (1, None),
@@ -253,7 +253,7 @@ fn what_repeating_means_decides_what_is_done_again() {
         assert_eq!(again.err().map(|error| error.to_string()).as_deref(), error);
     }
 
-    // What is rebuilt must come to the same.
+    // Rebuilt work must have the same result.
     let mut other = known(&live);
     other.record.contacts[1].answer = Some(Told::Value("another".into()));
     let error = finished(other, &mut mute(), &mut simulated(), episode).unwrap_err();
@@ -305,13 +305,13 @@ fn who_loses_a_race_is_given_up_and_who_won_is_on_the_record() {
     let mut outside = simulated();
     let live = finished(Known::default(), &mut mute(), &mut outside, race).unwrap();
     assert_eq!(live.value.0, 1);
-    // The losers' waits are not waited for.
+    // Nobody waits for the losers.
     assert_eq!(outside.now(), Duration::from_millis(11));
     let again = finished(known(&live), &mut mute(), &mut simulated(), race).unwrap();
     assert_eq!((again.value.0, again.record), (1, live.record));
 }
 
-/// Answers the newest turn first, one at a time, and notes what is given up.
+/// Answers the newest turn first, one at a time, and notes which turns are cancelled.
 #[derive(Default)]
 struct OneByOne {
     waiting: Vec<(TurnId, Turn)>,
