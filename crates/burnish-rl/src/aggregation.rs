@@ -1,7 +1,7 @@
 //! From token losses to one number.
 //!
-//! **What it does.** Divides the loss of each token, so that the sum over all parts of an optimiser batch is
-//! the loss. Nearly every disagreement between frameworks about "the same" objective is a disagreement here.
+//! **What it does.** Divides the loss of each token so that the sum over all parts of an optimiser batch is the loss.
+//! Nearly every disagreement between frameworks about "the same" objective is a disagreement about this.
 //!
 //! **Formula.** With `ℓ[s, t]` the loss of token `t` of sequence `s`, `m[s, t]` the loss mask, and an
 //! optimiser batch of `S` sequences: `loss = Σ_s Σ_t m[s, t] · ℓ[s, t] / D[s]`, where `D[s]` is
@@ -32,9 +32,9 @@
 //! | `seq_mean_token_sum` | verl `seq-mean-token-sum`; TRL `luspo` |
 //! | `token_sum` | verl `token-sum` |
 //!
-//! `dr_grpo`'s constant is another with `loss.loss_scale_factor`, verl's name for it. slime's mean within a `rollout_id`
-//! is for episodes that give several samples, so that an episode of many samples weighs no more than another: it is
-//! `prompt_mean` where the trainer's groups are those samples.
+//! `loss.loss_scale_factor` (verl's name) replaces `dr_grpo`'s constant. slime averages within a `rollout_id` so that
+//! an episode that gives many samples weighs no more than another: this is `prompt_mean` if the trainer's groups are
+//! those samples.
 //!
 //! **Differs from TRL 1.16.** Not for `grpo`, `dr_grpo` and `dapo`. How TRL's numbers map to [`Totals`]: an
 //! optimiser batch is `gradient_accumulation_steps` micro-batches of equal size, whose losses are added, and
@@ -66,7 +66,7 @@
 use crate::Totals;
 use serde::{Deserialize, Serialize};
 
-/// How token losses become one number. Names are TRL's `loss_type`; its default, `dapo`, is the default.
+/// How token losses become one number. Names and default (`dapo`) are those of TRL's `loss_type`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Aggregation {
@@ -76,7 +76,7 @@ pub enum Aggregation {
     Bnpo,
     /// Sum over tokens, divided by a constant: no length is favoured.
     DrGrpo,
-    /// Sum over tokens, divided by the optimiser batch's equal share of the generation's tokens.
+    /// Sum over tokens, divided by the generation's tokens per minibatch.
     #[default]
     Dapo,
     /// Mean over the tokens of a group, then over groups.
@@ -88,18 +88,18 @@ pub enum Aggregation {
 }
 
 impl Aggregation {
-    /// Does it have to know whole groups?
+    /// Does it need whole groups?
     pub fn needs_groups(self) -> bool {
         self == Aggregation::PromptMean
     }
 
-    /// Does it divide by the tokens of the whole optimiser batch, or of more?
+    /// Does it divide by the token count of the whole optimiser batch, or of the generation?
     pub fn counts_batch_tokens(self) -> bool {
         matches!(self, Aggregation::Bnpo | Aggregation::Dapo)
     }
 
-    /// What the loss of a token is divided by, in a sequence with `tokens` tokens in the loss, or, where it
-    /// [`Aggregation::needs_groups`], in a group with so many. At least 1 where tokens are counted.
+    /// What the loss of a token is divided by in a sequence with `tokens` tokens in the loss, or, if it
+    /// [`Aggregation::needs_groups`], in a group with that many. Token counts are taken to be at least 1.
     pub fn denominator(self, tokens: usize, totals: &Totals) -> f64 {
         match self {
             Aggregation::Grpo => tokens.max(1) as f64 * totals.sequences as f64,

@@ -1,4 +1,5 @@
-//! What is believed of the success rate of a task: a Beta distribution, and what further rollouts would tell about it.
+//! What is believed about the success rate of a task: a Beta distribution, and what further rollouts would tell about
+//! it.
 //!
 //! With `n = α + β` and the mean `φ̄ = α/n`, after `K` rollouts with `k` successes the belief Beta(α, β) becomes
 //! Beta(α + k, β + K - k). [`Belief`] has the closed forms; [`Beliefs`] keeps one for each task.
@@ -13,7 +14,8 @@ use crate::SettingError;
 use crate::settings::require;
 use crate::special::{digamma, digamma_above_ln};
 
-/// Fading evidence stops here: below, a belief would be certain of what it no longer has evidence for.
+/// Evidence fades no further than this: below, a belief would be certain of something for which it has no evidence
+/// left.
 const COUNT_MIN: f64 = 1e-6;
 
 /// Beta(α, β), both above 0.
@@ -31,7 +33,7 @@ impl Belief {
         self.alpha / self.evidence()
     }
 
-    /// How much it rests on, `n = α + β`, in rollouts.
+    /// How much evidence it rests on, `n = α + β`, in rollouts.
     pub fn evidence(&self) -> f64 {
         self.alpha + self.beta
     }
@@ -42,16 +44,16 @@ impl Belief {
         (self.alpha / n) * (self.beta / n)
     }
 
-    /// By how much `rollouts` more lower the expected variance of the belief: `m φ̄(1 - φ̄) / ((n + 1)(n + m))`.
-    /// InSight's proposition 5.1 is `m = 1`.
+    /// By how much `rollouts` further rollouts lower the expected variance of the belief:
+    /// `m φ̄(1 - φ̄) / ((n + 1)(n + m))`. InSight's proposition 5.1 is `m = 1`.
     pub fn variance_reduction(&self, rollouts: usize) -> f64 {
         let (n, m) = (self.evidence(), rollouts as f64);
         m * self.difficulty() / ((n + 1.0) * (n + m))
     }
 
-    /// Probability of 0, 1 ... `rollouts` successes: the Beta-binomial distribution.
+    /// The probabilities of 0, 1, ..., `rollouts` successes: the Beta-binomial distribution.
     ///
-    /// By ratios of neighbours rather than by ln Γ, whose rounding grows with `n ln n`.
+    /// Computed from ratios of neighbours instead of ln Γ, whose rounding error grows with `n ln n`.
     pub fn outcomes(&self, rollouts: usize) -> Vec<f64> {
         let n = self.evidence();
         let mut ln = (0..rollouts).map(|j| ((self.beta + j as f64) / (n + j as f64)).ln()).sum::<f64>();
@@ -65,7 +67,7 @@ impl Belief {
         found
     }
 
-    /// Expected entropy of one rollout if the success rate were known, `E[h(Φ)]`, in nats:
+    /// The expected entropy of one rollout if the success rate were known, `E[h(Φ)]`, in nats:
     /// `-φ̄ (ψ(α + 1) - ψ(n + 1)) - (1 - φ̄)(ψ(β + 1) - ψ(n + 1))`.
     pub fn expected_entropy(&self) -> f64 {
         let n = self.evidence();
@@ -79,7 +81,7 @@ impl Belief {
     ///
     /// `H_seq = -Σ_k C(K, k) p_k ln p_k` is the entropy of the sequence of outcomes, and `p_k = B(α + k, β + K - k) /
     /// B(α, β)` the probability of one sequence with `k` successes. Both terms are near `K·h(φ̄)`, and their difference
-    /// is about `K/2n`. So what cancels is taken out: with `g(x) = ψ(x + 1) - ln x` and `L_x(k) = Σ_{i<k} ln(1 + i/x)`,
+    /// is about `K/2n`. To avoid this cancellation, with `g(x) = ψ(x + 1) - ln x` and `L_x(k) = Σ_{i<k} ln(1 + i/x)`,
     ///
     /// ```text
     /// I_1 = φ̄ g(α) + (1 - φ̄) g(β) - g(n)
@@ -109,8 +111,8 @@ impl Belief {
 
     /// One success rate drawn from the belief.
     ///
-    /// `G_α / (G_α + G_β)` with gamma variates by Marsaglia and Tsang 2000, those of a shape below 1 as `G_{a+1} U^{1/a}`.
-    /// In logarithms, because for a small shape `U^{1/a}` is below every double.
+    /// `G_α / (G_α + G_β)` with gamma variates by Marsaglia and Tsang 2000; for a shape below 1, `G_{a+1} U^{1/a}`.
+    /// Computed in logarithms, because for a small shape `U^{1/a}` is below the smallest double.
     pub fn draw(&self, stream: &mut Stream) -> f64 {
         let (hit, miss) = (ln_gamma_variate(self.alpha, stream), ln_gamma_variate(self.beta, stream));
         (1.0 + (miss - hit).exp()).recip()
@@ -156,11 +158,12 @@ pub struct Beliefs {
     pub alpha: f64,
     /// `β₀` of it. Default: 1.
     pub beta: f64,
-    /// `λ`: what evidence counts for after the task is played again. Default: 1, nothing is forgotten.
+    /// `λ`: the factor by which old evidence shrinks each time the task is played again. Default: 1, nothing is
+    /// forgotten.
     pub decay: f64,
     /// What evidence fades to, with `decay` below 1.
     pub fades_to: FadesTo,
-    /// Tasks that were played, by id.
+    /// The beliefs about the tasks that were played, by task id.
     #[serde(skip)]
     seen: HashMap<String, Belief>,
 }
@@ -191,12 +194,13 @@ impl Beliefs {
         )
     }
 
-    /// What is believed of a task.
+    /// The belief about a task.
     pub fn of(&self, task: &str) -> Belief {
         self.seen.get(task).copied().unwrap_or(Belief { alpha: self.alpha, beta: self.beta })
     }
 
-    /// Learns from `rollouts` rollouts of a task, of which `successes` succeeded. None teach nothing, and nothing fades.
+    /// Learns from `rollouts` rollouts of a task, of which `successes` succeeded. With 0 rollouts nothing is learned,
+    /// and nothing fades.
     pub fn observe(&mut self, task: &str, rollouts: usize, successes: usize) {
         if rollouts == 0 {
             return;
@@ -220,7 +224,7 @@ impl Beliefs {
         json!({ "beliefs": ordered })
     }
 
-    /// Goes on from what [`Beliefs::state`] said.
+    /// Goes on from what [`Beliefs::state`] returned.
     ///
     /// # Errors
     /// If it is something else.

@@ -1,4 +1,4 @@
-//! What is known about a part: the source of lists, documentation and contract tests.
+//! What is known about a part. Lists, documentation and contract tests are made from it.
 
 use serde::Serialize;
 
@@ -10,13 +10,13 @@ pub enum Family {
     Advantage,
     /// The loss of the tokens of a rollout: `loss.objective`.
     Objective,
-    /// The loss of pairs or labelled answers.
+    /// The loss of pairs or of labelled answers.
     Preference,
     /// The distance from a teacher's distribution.
     Distillation,
     /// Which tasks are played: `selection.selector`.
     Selector,
-    /// Whether an update is made: `gate.gate`.
+    /// Whether an update is applied: `gate.gate`.
     Gate,
     /// How rollouts are sampled: `plan.plan`.
     Plan,
@@ -28,7 +28,7 @@ pub enum Family {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "by", content = "what")]
 pub enum Check {
-    /// Golden vectors made by a framework's own function; its name and version.
+    /// Golden vectors made by a framework's own function: name and version of the framework.
     Golden(&'static str),
     /// Golden vectors of an independent implementation of the published formula.
     Oracle(&'static str),
@@ -37,7 +37,7 @@ pub enum Check {
 /// One part: an equation with a name.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Card {
-    /// Name in recipes: snake case, that of its file.
+    /// Name in recipes, in snake case; also the name of its file.
     pub id: &'static str,
     /// What people call it.
     pub title: &'static str,
@@ -45,16 +45,16 @@ pub struct Card {
     pub family: Family,
     /// Authors, year, title or name, arXiv id.
     pub paper: &'static str,
-    /// The formula in one or a few lines of plain text; the symbols are those of the file's head.
+    /// The formula, in one or a few lines of plain text, with the symbols of the comment at the head of the file.
     pub equation: &'static str,
     /// What one value depends on: `token`, `sequence`, `group`, `pair` or `batch`.
     pub scope: &'static str,
     /// What its numbers were compared with.
     pub check: Check,
-    /// Is the formula our guess where the source is silent? Says which part.
+    /// Which part of the formula is our guess, because the source does not say.
     pub reconstructed: Option<&'static str>,
-    /// Under which setting it equals what: each is a test.
+    /// What it equals under which setting; each has a test.
     pub reduces_to: &'static [&'static str],
-    /// Its source, relative to the repository.
+    /// Its source file, relative to the repository.
     pub file: &'static str,
 }

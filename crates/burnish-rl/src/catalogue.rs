@@ -1,4 +1,4 @@
-//! Everything a recipe can name, by family. A part that stands in no list here is not reachable.
+//! Everything that a recipe can name, by family. A part that is in none of these lists can't be reached.
 
 use serde_json::Value;
 
@@ -13,34 +13,34 @@ use crate::selector::{self, Selector};
 use crate::{Card, Objective, Part, SettingError, TokenLoss};
 use burnish_core::settings::{read, to_value};
 
-/// A part, without its type.
+/// A part of a family; its own type is erased.
 pub struct Entry<T: ?Sized> {
     /// What is known about it.
     pub card: Card,
-    /// Its settings, complete, as JSON: what is given over the defaults.
+    /// Its complete settings as JSON: those given, and the defaults for the rest.
     pub complete: fn(&Value) -> Result<Value, SettingError>,
-    /// The part with these settings; those that are absent take their defaults.
+    /// The part with these settings; absent ones take their defaults.
     pub build: fn(&Value) -> Result<Box<T>, SettingError>,
 }
 
 impl<T: ?Sized> Entry<T> {
-    /// What a table of a recipe has under `config`, every setting written out.
+    /// The `config` of a recipe's table, with every setting written out.
     pub(crate) fn complete_config(&self, config: &Value) -> Result<Value, SettingError> {
         (self.complete)(config).map_err(in_config)
     }
 
-    /// The part with what a table of a recipe has under `config`.
+    /// The part with the `config` of a recipe's table.
     pub(crate) fn build_config(&self, config: &Value) -> Result<Box<T>, SettingError> {
         (self.build)(config).map_err(in_config)
     }
 }
 
-/// `complete` and `build` of `$table`, a table of a recipe whose key `$key` names one of `$entries`, with the part's own
-/// settings under `config`. A macro, because every table has its own name for that key.
+/// `complete` and `build` of `$table`: a table of a recipe whose key `$key` names one of `$entries`, and whose `config`
+/// holds that part's own settings. A macro, because every table has its own name for that key.
 macro_rules! choice {
     ($table:ident, $key:ident, $entries:ident, $part:ty) => {
         impl $table {
-            /// The same, with every setting of the part that it names written out.
+            /// The same table, with every setting of the part that it names written out.
             ///
             /// # Errors
             /// If there is no such part, or a value is unknown, of the wrong type or out of range.
@@ -50,7 +50,7 @@ macro_rules! choice {
                 Ok(self)
             }
 
-            /// The part that it names, before it has seen anything.
+            /// The part that it names, in its initial state.
             ///
             /// # Errors
             #[doc = concat!("As [`", stringify!($table), "::complete`].")]
@@ -62,7 +62,7 @@ macro_rules! choice {
 }
 pub(crate) use choice;
 
-/// What stands under `config` where a recipe gives nothing.
+/// The `config` where a recipe gives none.
 pub(crate) fn no_settings() -> Value {
     Value::Object(serde_json::Map::new())
 }
@@ -145,7 +145,7 @@ pub const SELECTORS: &[Entry<dyn Selector>] = &[
     selector::<selector::Evidence>(),
 ];
 
-/// Whether an update is made: `gate.gate`.
+/// Whether an update is applied: `gate.gate`.
 pub const GATES: &[Entry<dyn Gate>] = &[gate::<gate::Dgg>()];
 
 /// How rollouts are sampled: `plan.plan`.
@@ -175,7 +175,7 @@ pub fn cards() -> Vec<&'static Card> {
 /// The entry called `id`.
 ///
 /// # Errors
-/// If there is none: names those that exist.
+/// If there is none; the error names those that exist.
 pub fn find<T: ?Sized>(
     entries: &'static [Entry<T>],
     key: &str,

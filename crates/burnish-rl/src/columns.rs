@@ -1,10 +1,10 @@
-//! The loss tokens of some sequences, close together.
+//! The loss tokens of some sequences, packed together.
 
 use std::ops::Range;
 
 use crate::{Streams, Tokens};
 
-/// Loss tokens, and where they stand in the streams.
+/// Loss tokens, and their positions in the streams.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Columns {
     pub(crate) positions: Vec<usize>,
@@ -19,14 +19,14 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// Of one sequence. With `bypass`, the behavior policy takes the place of the proximal one.
+    /// The loss tokens of one sequence. With `bypass`, the behavior policy takes the place of the proximal one.
     pub(crate) fn of_sequence(streams: &Streams<'_>, sequence: Range<usize>, bypass: bool) -> Self {
         let mut columns = Columns::default();
         columns.push(streams, streams.loss_positions(sequence), bypass);
         columns
     }
 
-    /// Adds the tokens at `positions`, a sequence.
+    /// Adds the tokens at `positions` as one sequence.
     pub(crate) fn push(
         &mut self,
         streams: &Streams<'_>,

@@ -1,7 +1,8 @@
 //! Eigenvalues and eigenvectors of small symmetric matrices, by cyclic Jacobi rotations.
 //!
-//! For a handful of dimensions, as reward components are: at that size a rotation at a time is as fast as anything, is
-//! accurate for small eigenvalues too, and needs no dependency. A sweep costs `O(n³)`, and some six sweeps are enough.
+//! For a handful of dimensions, such as reward components. At that size, one rotation at a time is as fast as any other
+//! method, is accurate for small eigenvalues too, and needs no dependency. A sweep costs `O(n³)`, and some six sweeps
+//! are enough.
 //!
 //! **References.** Golub and Van Loan, Matrix Computations, 4th ed., section 8.5.
 
@@ -17,7 +18,7 @@ pub(crate) struct Eigen {
 /// More than any matrix of finite numbers needs.
 const SWEEPS_MAX: usize = 64;
 
-/// Of a symmetric matrix of `size` rows, given row by row.
+/// The decomposition of a symmetric matrix with `size` rows, given row by row.
 pub(crate) fn symmetric(matrix: &[f64], size: usize) -> Eigen {
     let mut rest = matrix.to_vec();
     let mut vectors = vec![0.0; size * size];

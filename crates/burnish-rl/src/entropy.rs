@@ -9,11 +9,11 @@
 //! H[t] ≥ quantile(H, 1 - q)
 //! ```
 //!
-//! where the quantile of `n` numbers lies at rank `(1 - q)(n - 1)`, between two numbers in proportion (torch's `linear`).
-//! `q = 0` trains on the token of highest entropy. The mask is on the objective's own loss and on the entropy bonus; the
-//! KL penalty is that of all loss tokens.
+//! where the quantile of `n` numbers lies at rank `(1 - q)(n - 1)`, interpolated linearly between two numbers (torch's
+//! `linear`). `q = 0` trains on the token with the highest entropy. The mask applies to the objective's own loss and to
+//! the entropy bonus; the KL penalty is over all loss tokens.
 //!
-//! The coefficient of the bonus after a step whose mean entropy, over the tokens that have the bonus, was `H`:
+//! After a step whose mean entropy over the tokens with the bonus was `H`, the coefficient of the bonus is
 //!
 //! ```text
 //! c' = min(c + delta, coef_max)  where H ≤ target,   max(c - delta, coef_min)  otherwise
@@ -21,9 +21,9 @@
 //!
 //! and the next step uses `c'` where `H ≤ target`, 0 otherwise. The first step has no bonus.
 //!
-//! **Differs from TRL 1.16.** TRL takes the quantile over a micro-batch of all processes, so that it depends on how much
-//! memory a machine has; here it is that of the optimiser batch. TRL rounds entropies to f32 first. A `target_entropy`
-//! of 0 is TRL's `use_adaptive_entropy = False`; its default target is 0.2, delta 0.005.
+//! **Differs from TRL 1.16.** TRL takes the quantile over a micro-batch of all processes, so it depends on how much
+//! memory a machine has; here it is taken over the optimiser batch. TRL rounds entropies to f32 first. A
+//! `target_entropy` of 0 is TRL's `use_adaptive_entropy = False`; its default target is 0.2, delta 0.005.
 //!
 //! **Example.**
 //! ```
@@ -46,10 +46,10 @@ use crate::settings::require;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdaptiveEntropy {
-    /// The entropy at or below which the bonus is applied and grows, in nats a token; 0 (default) leaves the
+    /// The entropy at or below which the bonus is applied and grows, in nats per token; 0 (default) leaves the
     /// coefficient as it is.
     pub target_entropy: f64,
-    /// What the coefficient changes by in a step. Default: 0.005.
+    /// By how much the coefficient changes in a step. Default: 0.005.
     pub delta: f64,
     /// Its least value. Default: 0.
     pub coef_min: f64,
@@ -80,7 +80,8 @@ impl AdaptiveEntropy {
         }
     }
 
-    /// The coefficient that a step uses, of `coef` and the mean entropy of the step before (infinite before the first).
+    /// The coefficient that a step uses, from `coef` and the mean entropy of the previous step (infinite before the
+    /// first).
     pub fn applied(&self, coef: f64, entropy_before: f64) -> f64 {
         if self.is_on() && entropy_before > self.target_entropy { 0.0 } else { coef }
     }
@@ -102,7 +103,7 @@ impl AdaptiveEntropy {
     }
 }
 
-/// The quantile of `values` at `share`, 0 to 1, with linear interpolation; infinite of none.
+/// The quantile of `values` at `share`, 0 to 1, with linear interpolation; infinite if there are none.
 pub fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);

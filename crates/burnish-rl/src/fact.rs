@@ -1,14 +1,14 @@
-//! What can be known of a rollout beside its reward: numbers under an id.
+//! What can be known about a rollout beside its reward: numbers under an id.
 //!
-//! Parts say which facts they need ([`Need`]). Whoever runs them has providers that supply facts, and refuses a need that
-//! nothing supplies; neither knows the other by name.
+//! Parts say which facts they need ([`Need`]). Whoever runs them has providers that supply facts, and refuses a need
+//! that no provider supplies. Parts and providers do not know each other by name.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// Something that can be known, and what its numbers are of.
+/// Something that can be known about a rollout, and what its numbers belong to.
 #[derive(Debug, Serialize)]
 pub struct Fact {
     /// Its name, which says where it comes from: `SOURCE.WHAT`.
@@ -27,35 +27,36 @@ impl PartialEq for Fact {
 
 impl Eq for Fact {}
 
-/// What each number of a fact is of.
+/// What each number of a fact belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Per {
-    /// The rollout: one number, or none where it is not known.
+    /// The rollout: one number, or none if it is not known.
     Rollout,
-    /// A member of its group, in their order, itself among them.
+    /// A member of its group, in the group's order; the rollout itself is among them.
     Sibling,
     /// A turn of the rollout.
     Turn,
     /// A token that the policy sampled.
     Token,
-    /// A component of the reward, a cut, ...: the fact says.
+    /// A component of the reward, a cut or the like: the fact says which.
     Entry,
     /// Numbers that a trainer keeps beside the tokens of a sample, where the loss reads them.
     Stream,
-    /// Not numbers: something that an environment knows of its tasks.
+    /// No numbers: something that an environment knows about its tasks.
     Task,
 }
 
-/// The components of the reward before they are added up, weighted, in an order that all rollouts of a run share. One that is not
-/// finite counts as none.
+/// The weighted components of the reward before they are added up, in an order that all rollouts of a run share. A
+/// component that is not finite counts as absent.
 pub static COMPONENTS: Fact =
     Fact { id: "reward.components", per: Per::Entry, about: "components of the reward, weighted" };
 
-/// What each turn earned; nothing where that is not finite.
+/// What each turn earned; a number that is not finite counts as nothing.
 pub static TURN_REWARDS: Fact = Fact { id: "turn.rewards", per: Per::Turn, about: "what each turn earned" };
 
-/// A number that equal states of the environment share, of the state in which each turn was taken.
+/// For each turn, a number that identifies the environment's state in which it was taken: equal states have equal
+/// numbers.
 pub static TURN_STATES: Fact =
     Fact { id: "turn.states", per: Per::Turn, about: "which state each turn was taken in" };
 
@@ -63,10 +64,11 @@ pub static TURN_STATES: Fact =
 pub static GREEDY_REWARD: Fact =
     Fact { id: "greedy.reward", per: Per::Rollout, about: "reward of a greedy answer" };
 
-/// Shares of the siblings that a judge finds worse, ties counting half; the rollout's own is ignored, NaN is not compared.
+/// Results of a judge's comparisons with the siblings: how often the sibling was found worse, ties counting half. The
+/// rollout's own entry is ignored; NaN was not compared.
 pub static WINS: Fact = Fact { id: "judge.wins", per: Per::Sibling, about: "comparisons by a judge" };
 
-/// log-probability of each token at the start of the update, in nats.
+/// Log-probability of each token at the start of the update, in nats.
 pub static LOGPROBS: Fact =
     Fact { id: "token.logprobs", per: Per::Token, about: "log-probs of what was sampled" };
 
@@ -80,31 +82,31 @@ pub static SQUARES: Fact = Fact {
 /// The critic's estimate of the return from each token on.
 pub static VALUES: Fact = Fact { id: "critic.values", per: Per::Token, about: "values of a critic" };
 
-/// The critic's estimate of the return after the last token, where the rollout was cut off there; none where it came to its end,
-/// after which nothing more is earned.
+/// The critic's estimate of the return after the last token, if the rollout was cut off there; none if it came to its
+/// end, because nothing more is earned then.
 pub static BOOTSTRAP: Fact = Fact {
     id: "critic.bootstrap",
     per: Per::Rollout,
     about: "value after the last token, where it was cut off",
 };
 
-/// What the policy earned in the mean when it went on from the rollout's beginnings: entry `j` after `(j + 1)·every` tokens
-/// ([`Continuations`]); NaN where nothing that went on from there has a reward.
+/// The mean reward that the policy earned when it went on from beginnings of the rollout: entry `j` is for the first
+/// `(j + 1)·every` tokens ([`Continuations`]), NaN if no continuation from there has a reward.
 pub static CONTINUED: Fact =
     Fact { id: "continuation.rewards", per: Per::Entry, about: "answers that go on from within an answer" };
 
-/// How far the policy has moved since it last played the task: KL divergence, in nats a token. 0 at the first time.
+/// How far the policy has moved since it last played the task: KL divergence, in nats per token. 0 the first time.
 pub static TASK_DRIFT: Fact =
     Fact { id: "task.drift", per: Per::Rollout, about: "how far the policy has moved on each task" };
 
-/// Is a step of the answer wrong, whatever the answer: 1 or 0; none where the steps can't be read.
+/// Is a step of the answer wrong, whatever its result? 1 or 0; none if the steps can't be read.
 pub static FLAW: Fact = Fact { id: "process.flaw", per: Per::Rollout, about: "whether a step is wrong" };
 
-/// log-probs under the reference policy.
+/// Log-probs under the reference policy.
 pub static REFERENCE: Fact =
     Fact { id: "reference.logprobs", per: Per::Stream, about: "log-probs of a reference" };
 
-/// log-probs under a teacher.
+/// Log-probs under a teacher.
 pub static TEACHER: Fact = Fact { id: "teacher.logprobs", per: Per::Stream, about: "log-probs of a teacher" };
 
 /// A teacher's distributions, or a part of each.
@@ -115,11 +117,11 @@ pub static TEACHER_HEAD: Fact =
 pub static HINT: Fact =
     Fact { id: "task.reasoning", per: Per::Task, about: "reasoning that leads to the right answer" };
 
-/// The task turned round: with its right answer stated, and asking for what the task states.
+/// The task turned round: it states the right answer and asks for what the task states.
 pub static COUNTERPART: Fact =
     Fact { id: "task.counterpart", per: Per::Task, about: "tasks that can be turned round" };
 
-/// All that parts can ask for.
+/// All the facts that parts can ask for.
 pub static FACTS: &[&Fact] = &[
     &COMPONENTS,
     &TURN_REWARDS,
@@ -143,35 +145,35 @@ pub static FACTS: &[&Fact] = &[
 /// A fact that a part asks for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Need {
-    /// Which.
+    /// Which fact.
     pub fact: &'static Fact,
-    /// How it is to be found out, as its provider reads it ([`Continuations`]); null where there is one way.
+    /// How to find it out, in the form that its provider reads ([`Continuations`]); null if there is only one way.
     pub settings: Value,
 }
 
 impl Need {
-    /// A fact that there is one way to find out.
+    /// A need of a fact that can be found out in only one way.
     pub fn of(fact: &'static Fact) -> Self {
         Need { fact, settings: Value::Null }
     }
 
-    /// Several of them.
+    /// Several such needs.
     pub fn all(facts: &[&'static Fact]) -> Vec<Self> {
         facts.iter().map(|fact| Need::of(fact)).collect()
     }
 }
 
-/// Where rollouts are cut to find out what they were worth until then: settings of [`CONTINUED`].
+/// Where rollouts are cut to find out what they were worth up to there: the settings of [`CONTINUED`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize)]
 pub struct Continuations {
     /// Tokens between two cuts.
     pub every: usize,
-    /// How often the policy goes on from each.
+    /// How often the policy goes on from each cut.
     pub rollouts: usize,
 }
 
 impl Continuations {
-    /// The need of a part that wants this.
+    /// The need of [`CONTINUED`] with these settings.
     pub fn need(self) -> Need {
         Need {
             fact: &CONTINUED,
@@ -180,22 +182,22 @@ impl Continuations {
     }
 }
 
-/// What is known of one rollout.
+/// What is known about one rollout.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts(BTreeMap<&'static str, Vec<f64>>);
 
 impl Facts {
-    /// The numbers of a fact; none where it is not known.
+    /// The numbers of a fact; empty if it is not known.
     pub fn of(&self, fact: &Fact) -> &[f64] {
         self.0.get(fact.id).map_or(&[], Vec::as_slice)
     }
 
-    /// The only number of a fact ([`Per::Rollout`]), where it is known.
+    /// The only number of a fact ([`Per::Rollout`]), if it is known.
     pub fn number(&self, fact: &Fact) -> Option<f64> {
         self.of(fact).first().copied()
     }
 
-    /// Takes note of a fact, in place of what was known of it.
+    /// Sets the numbers of a fact, replacing those known so far.
     pub fn set(&mut self, fact: &'static Fact, numbers: impl Into<Vec<f64>>) {
         self.0.insert(fact.id, numbers.into());
     }

@@ -1,7 +1,7 @@
-//! How far a policy has moved from its reference: estimators of the KL divergence from one sampled token, and
-//! a coefficient that holds it at a target.
+//! How far a policy has moved from its reference: estimators of the KL divergence from one sampled token, and a
+//! controller of its coefficient that holds it at a target.
 //!
-//! **What it does.** Estimates `KL(π ‖ π_ref)` from tokens that `π` sampled, to be added to a loss or taken off a
+//! **What it does.** Estimates `KL(π ‖ π_ref)` from tokens that `π` sampled, to be added to a loss or subtracted from a
 //! reward.
 //!
 //! **Formula.** With `lp` and `ref` the log-probabilities of the token, in nats, and `x = lp - ref`:
@@ -14,8 +14,9 @@
 //! | `abs` | `\|x\|` | `sign(x)`, 0 at 0 |
 //! | `k1+`, `k3+`, `abs+` | that of the name | `x`: that of `k2` |
 //!
-//! With `kl_clamp` = `c`, a value beyond `±c` is `±c` and its derivative 0, that of a `+` staying `x`. Times the ratio `r = exp(lp - old)` (`use_bias_correction_kl`), value and
-//! derivative are `r·k` and `r·(k + k')`; where the objective's ratio is that of a sequence, see [`crate::PolicyLoss`].
+//! With `kl_clamp` = `c`, a value beyond `±c` becomes `±c` with a derivative of 0; the derivative of a `+` stays `x`.
+//! Multiplied by the ratio `r = exp(lp - old)` (`use_bias_correction_kl`), value and derivative are `r·k` and
+//! `r·(k + k')`; for an objective whose ratio is that of a sequence, see [`crate::PolicyLoss`].
 //!
 //! **Which to use.** A good estimate of the value need not have a good gradient. In expectation over tokens that the
 //! policy sampled, the gradient that an estimator *in the loss* gives is
@@ -27,11 +28,11 @@
 //! | `k3` | that of the *forward* KL, `KL(π_ref ‖ π)`, on policy | that of the KL |
 //! | `abs` | that of `Σ π·\|x\|` where `π` is held fixed as the weight | that of the mean of `\|x\|` |
 //!
-//! so `k1` in the loss without the ratio only adds noise and is refused. As a *reward* only `k1` gives the gradient
-//! of the KL: the others cost the same, or nearly so, for a token that is too probable and for one that is too
-//! improbable, so that what a token costs does not draw it to the reference. They are refused there. A `+` is for who
-//! wants to read the KL in the loss and have the gradient of the KL, on policy; times the ratio it would be another, and
-//! is refused.
+//! So `k1` in the loss without the ratio only adds noise, and is refused. As a *reward*, only `k1` gives the gradient
+//! of the KL: the others penalise a token that is too probable about as much as one that is too improbable, so the
+//! penalty does not draw it to the reference. They are refused there. A `+` is for those who want to read the KL in the
+//! loss and also have the gradient of the KL, on policy; multiplied by the ratio it would have another gradient, so
+//! that is refused.
 //!
 //! **Adaptive coefficient.** With `kl` the mean over sequences of the mean over tokens, and `n` sequences:
 //!
@@ -41,8 +42,8 @@
 //! ```
 //!
 //! **Differs from others.** verl clamps `k3` (`low_var_kl`) and nothing else to ±10: `kl_clamp = 10`. By default, as in
-//! TRL 1.16, nothing is clamped. (verl also clamps the log-ratio of `k3` to ±20, where `k3` is beyond 10 anyway.) NeMo-RL
-//! clamps every estimator to ±10, and its log-ratio to ±20. verl accepts any estimator in the reward.
+//! TRL 1.16, nothing is clamped. (verl also clamps the log-ratio of `k3` to ±20, but there `k3` is beyond 10 anyway.)
+//! NeMo-RL clamps every estimator to ±10, and its log-ratio to ±20. verl accepts any estimator in the reward.
 //!
 //! **Example.**
 //! ```
@@ -53,8 +54,8 @@
 //! ```
 //!
 //! **References.** Schulman 2020, "Approximating KL divergence", <http://joschu.net/blog/kl-approx.html>. Gradients:
-//! Tang and Munos 2025, arXiv:2506.09477. The controller: Ziegler et al. 2019, arXiv:1909.08593, section 2.2; `n /
-//! horizon` in the place of its constant is the authors' code, and verl's.
+//! Tang and Munos 2025, arXiv:2506.09477. The controller: Ziegler et al. 2019, arXiv:1909.08593, section 2.2;
+//! `n / horizon` in place of its constant is from the authors' code, and from verl's.
 
 use crate::SettingError;
 use crate::settings::require;
@@ -86,7 +87,7 @@ pub enum KlEstimator {
 
 impl KlEstimator {
     /// Value and derivative with respect to `policy`, for a token with log-probabilities `policy` and `reference`, in
-    /// nats. Both are exactly 0 where the two agree, but for the derivative of `k1`, which is 1 everywhere.
+    /// nats. Both are exactly 0 where the two agree, except for the derivative of `k1`, which is 1 everywhere.
     pub fn evaluate(self, policy: f64, reference: f64) -> (f64, f64) {
         let x = policy - reference;
         match self {
@@ -105,7 +106,7 @@ impl KlEstimator {
         }
     }
 
-    /// The estimator that the value is of.
+    /// The estimator of the value.
     fn plain(self) -> Self {
         match self {
             KlEstimator::K1Plus => KlEstimator::K1,
@@ -115,12 +116,12 @@ impl KlEstimator {
         }
     }
 
-    /// Is its derivative that of another estimator than its value?
+    /// Does its derivative belong to another estimator than its value?
     pub fn is_plus(self) -> bool {
         self.plain() != self
     }
 
-    /// As [`KlEstimator::evaluate`], with a value of at most `clamp` either way; 0 is no bound.
+    /// As [`KlEstimator::evaluate`], with the magnitude of the value bounded by `clamp`; 0 is no bound.
     pub fn evaluate_clamped(self, policy: f64, reference: f64, clamp: f64) -> (f64, f64) {
         let (value, derivative) = self.evaluate(policy, reference);
         match clamp > 0.0 && value.abs() > clamp {
@@ -130,7 +131,7 @@ impl KlEstimator {
         }
     }
 
-    /// As [`KlEstimator::evaluate`], times the ratio `exp(log_ratio)` of the policy to that which sampled.
+    /// As [`KlEstimator::evaluate`], times the ratio `exp(log_ratio)` of the policy to the one that sampled.
     pub fn evaluate_corrected(self, policy: f64, reference: f64, log_ratio: f64) -> (f64, f64) {
         times_ratio(self.evaluate(policy, reference), log_ratio)
     }
@@ -149,8 +150,8 @@ impl KlEstimator {
     }
 }
 
-/// A value and its derivative by the policy's log-probability, times the ratio `exp(log_ratio)`, which has that
-/// derivative too.
+/// A value and its derivative with respect to the policy's log-probability, times the ratio `exp(log_ratio)`, which
+/// depends on that log-probability too.
 pub fn times_ratio((value, derivative): (f64, f64), log_ratio: f64) -> (f64, f64) {
     let ratio = log_ratio.exp();
     (ratio * value, ratio * (value + derivative))
@@ -160,7 +161,7 @@ pub fn times_ratio((value, derivative): (f64, f64), log_ratio: f64) -> (f64, f64
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdaptiveKl {
-    /// The KL divergence to hold, in nats a token; 0 (default) leaves the coefficient as it is.
+    /// The KL divergence to hold, in nats per token; 0 (default) leaves the coefficient as it is.
     pub target_kl: f64,
     /// Sequences over which an error of 0.2, the largest that counts, changes the coefficient by a fifth. Default:
     /// 10000, as in verl.
@@ -182,8 +183,8 @@ impl AdaptiveKl {
         self.target_kl > 0.0
     }
 
-    /// The coefficient after a batch of `sequences` whose KL divergence was `kl` under the coefficient `coef`. It is
-    /// `coef` where this is off, or nothing was measured.
+    /// The coefficient after a batch of `sequences` whose KL divergence was `kl` under the coefficient `coef`. It stays
+    /// `coef` if this is off or nothing was measured.
     pub fn next(&self, coef: f64, kl: f64, sequences: usize) -> f64 {
         if !self.is_on() || sequences == 0 {
             return coef;
@@ -202,7 +203,7 @@ impl AdaptiveKl {
     /// Refuses a horizon so short that a batch of `sequences` could make the coefficient 0 or negative.
     ///
     /// # Errors
-    /// Says which horizon is enough.
+    /// If it is; the error says which horizon is long enough.
     pub fn check_batch(&self, sequences: usize) -> Result<(), SettingError> {
         let least = ERROR_MAX * sequences as f64;
         if !self.is_on() || self.horizon > least {

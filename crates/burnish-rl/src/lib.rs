@@ -1,9 +1,9 @@
 //! The mathematics of learning: pure functions on plain numbers, in f64.
 //!
-//! No tensors, no files, no clocks. An [`advantage::Estimator`] turns the rewards of groups into credit; an
-//! [`Objective`] turns per-token streams into a loss and its derivative with respect to every policy
-//! log-probability and entropy. The trainer runs the forward pass, hands over the streams, and feeds the
-//! derivative into the backward pass; it is blind to which objective runs.
+//! No tensors, no files, no clocks. An [`advantage::Estimator`] turns the rewards of a group into credit. An
+//! [`Objective`] turns per-token streams into a loss and its derivative with respect to every policy log-probability
+//! and entropy. The trainer runs the forward pass, hands over the streams and feeds the derivative into the backward
+//! pass; it does not know which objective runs.
 //!
 //! ```text
 //! rewards -> advantage::Estimator -> Streams.advantage
@@ -15,9 +15,9 @@
 //! gradient norms -> gate::Gate -> whether an update is made
 //! ```
 //!
-//! A [`TokenLoss`] is one published objective: it sees the loss tokens of one sequence and nothing else. What
-//! all of them share (off-policy weights, the distance from the reference, entropy, the mean over tokens) is
-//! [`PolicyLoss`]. Everything that can be chosen is one file with a [`Card`], and stands in a list of
+//! A [`TokenLoss`] is one published objective: it sees the loss tokens of one sequence and nothing else. [`PolicyLoss`]
+//! adds what all of them share: off-policy weights, the distance from the reference, entropy, the mean over tokens.
+//! Everything that a recipe can choose has its own file with a [`Card`], and an entry in one of the lists of
 //! [`catalogue`].
 
 pub mod advantage;

@@ -20,42 +20,44 @@ pub struct LossConfig {
     pub objective: String,
     /// Its own settings.
     pub config: Value,
-    /// Weight of the KL divergence to the reference; 0 (default) needs no reference.
+    /// Weight of the KL divergence from the reference; 0 (default) needs no reference.
     pub beta: f64,
-    /// What stands for the KL divergence of a token. Default: `k3`.
+    /// The estimator of a token's KL divergence. Default: `k3`.
     pub kl_estimator: KlEstimator,
-    /// Is the KL multiplied by the ratio of the objective ([`crate::Ratio`])? With k1 and k3, and the ratio of a token,
-    /// its expected gradient is then that of the KL divergence, under whatever policy the tokens were sampled; see
-    /// [`crate::kl`]. Default: true, as in TRL 1.16 (earlier versions and the paper: false).
+    /// Is the KL multiplied by the ratio of the objective ([`crate::Ratio`])? With k1 or k3 and the ratio of a token,
+    /// its expected gradient is then that of the KL divergence, whatever policy sampled the tokens; see [`crate::kl`].
+    /// Default: true, as in TRL 1.16 (earlier versions and the paper: false).
     pub use_bias_correction_kl: bool,
-    /// Is the KL of a sequence taken off its reward before groups are compared, instead of standing in the loss?
-    /// [`crate::PolicyLoss`] then knows no reference. Default: false.
+    /// Is the KL of a sequence subtracted from its reward before groups are compared, instead of added to the loss?
+    /// [`crate::PolicyLoss`] then uses no reference. Default: false.
     pub use_kl_in_reward: bool,
     /// The greatest magnitude of the KL of a token in the loss, in nats; 0 (default) is no bound. See [`crate::kl`].
     pub kl_clamp: f64,
     /// How a run changes `beta` from step to step. Default: not at all.
     pub adaptive_kl: AdaptiveKl,
-    /// Does a run leave answers that were cut off out of the loss and out of token counts? They still count as
-    /// sequences, and their rewards in their groups, as in TRL. Default: false.
+    /// Does a run leave truncated answers out of the loss and of token counts? As in TRL, they still count as
+    /// sequences, and their rewards count in their groups. Default: false.
     pub mask_truncated_completions: bool,
     /// How token losses become one number. Default: `dapo`.
     pub aggregation: Aggregation,
-    /// The constant of `aggregation = "dr_grpo"`, in tokens; 0 (default) is the most that one completion may have.
+    /// The constant of `aggregation = "dr_grpo"`, in tokens; 0 (default) takes the most tokens that a completion may
+    /// have.
     pub loss_scale_factor: usize,
     /// What to do about tokens that another policy sampled. Default: nothing.
     pub correction: CorrectionConfig,
-    /// Weight of the entropy bonus: the loss is less by so many times the mean entropy; a negative one makes the policy
-    /// surer. Default: 0.
+    /// Weight of the entropy bonus: this many times the mean entropy is subtracted from the loss. A negative weight
+    /// makes the policy surer. Default: 0.
     pub entropy_coef: f64,
-    /// Is the mean of the bonus the one that `aggregation` says, as in verl, instead of that over the tokens of the
-    /// optimiser batch, as in TRL? Default: false.
+    /// Is the bonus averaged as `aggregation` says, as in verl, instead of over the tokens of the optimiser batch, as
+    /// in TRL? Default: false.
     pub use_entropy_aggregation: bool,
     /// How a run changes `entropy_coef` from step to step. Default: not at all.
     pub adaptive_entropy: AdaptiveEntropy,
-    /// Share of the tokens, those of highest entropy, that are trained on; see [`crate::entropy`]. Default: 1, all.
+    /// Share of the tokens that are trained on, those with the highest entropy; see [`crate::entropy`]. Default: 1,
+    /// all.
     pub top_entropy_quantile: f64,
-    /// Weight of the negative log-likelihood of the tokens with an advantage above 0, mean over them in the optimiser
-    /// batch: VAPO's imitation of its own successes. Default: 0.
+    /// Weight of the negative log-likelihood of the tokens with an advantage above 0, averaged over those of the
+    /// optimiser batch: VAPO's imitation of its own successes. Default: 0.
     pub positive_nll_coef: f64,
 }
 
@@ -88,7 +90,7 @@ impl LossConfig {
     ///
     /// # Errors
     /// If there is no such objective, or a value is unknown, of the wrong type or out of range. Combinations are
-    /// [`crate::rules`]'s.
+    /// checked by [`crate::rules`].
     pub fn complete(mut self) -> Result<Self, SettingError> {
         self.config = match self.whole() {
             Some(entry) => entry.complete_config(&self.config)?,
@@ -106,8 +108,8 @@ impl LossConfig {
         Ok(self)
     }
 
-    /// The objective: a token loss with all that stands around it here, or a preference loss or a distillation, for which
-    /// only its own settings count, and `correction.behavior`.
+    /// The objective: a token loss with everything that [`crate::PolicyLoss`] adds to it; or a preference loss or a
+    /// distillation, for which only its own settings and `correction.behavior` count.
     ///
     /// # Errors
     /// As [`LossConfig::complete`].
@@ -124,7 +126,7 @@ impl LossConfig {
     /// The entry of a token loss.
     ///
     /// # Errors
-    /// If the objective is none.
+    /// If the objective is not a token loss.
     pub(crate) fn token_loss(&self) -> Result<&'static Entry<dyn TokenLoss>, SettingError> {
         find(OBJECTIVES, "objective", &self.objective)
     }
@@ -139,18 +141,18 @@ impl LossConfig {
         DISTILLATIONS.iter().find(|entry| entry.card.id == self.objective)
     }
 
-    /// The entry of an objective that stands alone, without what [`crate::PolicyLoss`] has around a token loss.
+    /// The entry of an objective that stands alone, without what [`crate::PolicyLoss`] adds to a token loss.
     pub(crate) fn whole(&self) -> Option<&'static Entry<dyn Objective>> {
         self.preference().or_else(|| self.distillation())
     }
 
-    /// The weight of the KL in the loss, 0 where it stands in the reward.
+    /// The weight of the KL in the loss; 0 if it is part of the reward.
     pub fn beta_in_loss(&self) -> f64 {
         if self.use_kl_in_reward { 0.0 } else { self.beta }
     }
 }
 
-/// An objective that stands alone, and which log-probs it takes for those of the policy that sampled.
+/// An objective that stands alone, with the choice of log-probs for the policy that sampled.
 struct Whole {
     objective: Box<dyn Objective>,
     behavior: BehaviorSource,

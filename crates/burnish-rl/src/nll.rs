@@ -31,7 +31,7 @@
 
 use crate::{Evaluation, Metric, Objective, Streams, Totals};
 
-/// Negative log-likelihood of the tokens in the loss, in nats a token.
+/// Negative log-likelihood of the tokens in the loss, in nats per token.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Nll;
 

@@ -1,10 +1,10 @@
-//! Soft overlong punishment: an answer near its length limit costs reward, the more the nearer.
+//! Soft overlong punishment: an answer loses reward as it comes near its length limit, more the nearer it comes.
 //!
-//! **What it does.** Lets a policy feel the limit before it is cut off there, where its answer would be judged
-//! as wrong for a reason that it can't see.
+//! **What it does.** Lets a policy feel the limit before it is cut off there, because a truncated answer is judged
+//! wrong for a reason that the policy can't see.
 //!
-//! **Formula.** With `|y|` the tokens of the answer, `L_max` the most it may have, `L_cache` the buffer before that,
-//! and `p` the penalty:
+//! **Formula.** With `|y|` the number of tokens of the answer, `L_max` the most it may have, `L_cache` the length of
+//! the buffer before that, and `p` the penalty:
 //!
 //! ```text
 //!          0                                    |y| ≤ L_max - L_cache
@@ -56,7 +56,7 @@ impl OverlongBuffer {
     /// The reward, 0 or negative, of an answer of `tokens` that may have `tokens_max`. 0 where this is off.
     pub fn reward(&self, tokens: usize, tokens_max: usize) -> f64 {
         let exceeded = tokens.saturating_sub(tokens_max.saturating_sub(self.length)).min(self.length);
-        // Not -0.0, which would be a reward that is no punishment and prints as one.
+        // Not -0.0, which is no punishment but would print like one.
         if exceeded == 0 { 0.0 } else { -self.penalty * (exceeded as f64 / self.length as f64) }
     }
 

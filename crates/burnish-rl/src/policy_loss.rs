@@ -1,11 +1,11 @@
-//! What all objectives on rollouts share: a token loss, off-policy corrections, the distance from the reference,
-//! entropy, and the mean.
+//! What all objectives on rollouts share: off-policy corrections, the distance from the reference, entropy and the
+//! mean, around a token loss.
 //!
-//! **What it does.** Takes the tokens that count out of the streams, asks a [`TokenLoss`] for their losses, weights them,
+//! **What it does.** Picks the tokens that count from the streams, asks a [`TokenLoss`] for their losses, weights them,
 //! adds the KL penalty and the other terms, and divides.
 //!
-//! **Formula.** For each token with a loss mask, in nats, with `ℓ` the token loss of `objective`, `lp` the policy's
-//! log-probability, `old` the proximal, `ref` the reference's, `H` the entropy:
+//! **Formula.** For each token with a loss mask, in nats, with `ℓ` the token loss of `objective`, `lp`, `old` and `ref`
+//! the log-probabilities under the policy, the proximal policy and the reference, `H` the entropy:
 //!
 //! ```text
 //! loss = Σ (w·ℓ + β·kl) / D  -  entropy_coef·Σ H / N  -  positive_nll_coef·Σ_{A > 0} lp / N⁺
@@ -13,29 +13,32 @@
 //! ```
 //!
 //! with `k` an estimator of [`crate::kl`], by default `k3 = exp(ref - lp) - (ref - lp) - 1`, and `D` that of
-//! [`crate::aggregation`]. `w` is 1 unless [`crate::correction`] or `top_entropy_quantile` ([`crate::entropy`]) say
-//! otherwise. `N` is the number of tokens of the optimiser batch that have the bonus: all, or those within the quantile;
-//! with `use_entropy_aggregation` it is `D`. `N⁺` is the number of its tokens with an advantage above 0. `r` is the ratio of
-//! the objective: `exp(lp - old)` of each token, but in [`crate::objective::Gspo`] and [`crate::objective::Luspo`] `s`, that of
-//! the sequence, as in TRL ([`crate::Ratio`]). `luspo`, whose `ℓ` has the length of the sequence as a factor, has it at the KL
-//! too.
+//! [`crate::aggregation`]. `w` is 1 unless [`crate::correction`] or `top_entropy_quantile` ([`crate::entropy`]) says
+//! otherwise. `N` is the number of tokens of the optimiser batch that have the bonus: all, or those within the
+//! quantile; with `use_entropy_aggregation` it is `D`. `N⁺` is the number of tokens of the optimiser batch with an
+//! advantage above 0. `r` is the ratio of the objective: each token's `exp(lp - old)`, but in
+//! [`crate::objective::Gspo`] and [`crate::objective::Luspo`] the sequence's ratio `s`, as in TRL ([`crate::Ratio`]).
+//! In `luspo`, `ℓ` has the length of the sequence as a factor; the KL gets the same factor.
 //!
 //! **Derivative.** `w·∂ℓ/∂lp`, plus `β` times `∂kl/∂lp`, that is `r·(k + ∂k/∂lp)` (for k3: `-r·(ref - lp)`), or
-//! `∂k/∂lp` alone, less `positive_nll_coef / N⁺`; by the entropy, `-entropy_coef / N`. `w` is a constant. Each of the `n` tokens
-//! of a sequence moves `s`, and with it the KL of all: `∂(Σ s·k)/∂lp_t = s·(∂k_t/∂lp_t + Σ k / n)`.
+//! `∂k/∂lp` alone, minus `positive_nll_coef / N⁺`; with respect to the entropy, `-entropy_coef / N`. `w` is a constant.
+//! Each of the `n` tokens of a sequence moves `s`, and with it the KL of all tokens:
+//! `∂(Σ s·k)/∂lp_t = s·(∂k_t/∂lp_t + Σ k / n)`.
 //!
 //! **Differs from the papers.** The defaults are TRL's: `β = 0`, `dapo` aggregation. GRPO's paper averages over each
 //! sequence and does not correct the KL: `aggregation = "grpo"`, `beta = 0.04`, `use_bias_correction_kl = false`. The
-//! NLL term is VAPO's on correct answers. Streams have no rewards: here an answer is a success if its advantage is
-//! above 0, in NeMo-RL (`positive_example_nll_weight`) if its reward is, so that there a group in which all succeed is
-//! imitated too; its `N⁺` is that of a micro-batch. TRL's bonus with several micro-batches is the mean of their means.
+//! NLL term is VAPO's on correct answers. Streams have no rewards, so here an answer is a success if its advantage is
+//! above 0. In NeMo-RL (`positive_example_nll_weight`) it is one if its reward is above 0, so that a group in which all
+//! succeed is imitated too; its `N⁺` is that of a micro-batch. With several micro-batches, TRL's bonus is the mean of
+//! their means.
 //!
 //! **Metrics**, named and defined as in TRL 1.16, each the mean over loss tokens: `clip_ratio/low_mean`,
-//! `clip_ratio/high_mean`, `clip_ratio/region_mean`, `entropy`, and `kl` (of the formula, without `luspo`'s factor) where `β >
-//! 0`. Where sequences are clipped as a whole, `clip_ratio/*` are means over sequences, those without a loss token too. What
-//! the third bound of dual-clip PPO takes is in none of them, but in `clip_ratio/dual_mean`, which TRL does not have. With no
-//! entropy bonus, TRL's `policy_loss` is the loss. With `top_entropy_quantile`, `entropy_top` is the entropy of the
-//! tokens within it; with a correction, those of [`crate::correction::Diagnostics`].
+//! `clip_ratio/high_mean`, `clip_ratio/region_mean`, `entropy`, and `kl` (as in the formula, without `luspo`'s factor)
+//! if `β > 0`. If sequences are clipped as a whole, `clip_ratio/*` are means over sequences, including those without a
+//! loss token. Tokens clipped by the third bound of dual-clip PPO count in none of these, but in
+//! `clip_ratio/dual_mean`, which TRL does not have. Without an entropy bonus, TRL's `policy_loss` is the loss. With
+//! `top_entropy_quantile`, `entropy_top` is the entropy of the tokens within it. A correction adds the metrics of
+//! [`crate::correction::Diagnostics`].
 //!
 //! **Example.**
 //! ```
@@ -84,7 +87,8 @@ impl PolicyLoss {
         Ok(PolicyLoss { token_loss, config })
     }
 
-    /// The KL of each token of a sequence, and the derivative of their *sum* by its log-probability.
+    /// The KL of each token of a sequence, and the derivative of their *sum* with respect to the token's
+    /// log-probability.
     fn kls(&self, tokens: &Tokens<'_>, reference: impl Iterator<Item = f64>) -> Vec<(f64, f64)> {
         let LossConfig { kl_estimator, kl_clamp, use_bias_correction_kl, .. } = self.config;
         let kl =
@@ -113,7 +117,7 @@ impl PolicyLoss {
         self.config.top_entropy_quantile < 1.0
     }
 
-    /// The tokens of a sequence that count, and what is said of them.
+    /// The tokens of a sequence that count, with their weights.
     fn sequence(&self, streams: &Streams<'_>, range: Range<usize>) -> Sequence {
         let correction = &self.config.correction;
         let all = Columns::of_sequence(streams, range, correction.bypass);
@@ -142,7 +146,8 @@ impl PolicyLoss {
         Sequence { columns, weights, corrected: Some((all, corrected)) }
     }
 
-    /// Tokens that count in what each sequence's loss is a mean over: the sequence, or its group.
+    /// For each sequence, the number of tokens that count in what its loss is averaged over: the sequence, or its
+    /// group.
     fn unit_tokens(&self, sequences: &[Sequence], groups: &[Range<usize>]) -> Vec<usize> {
         let tokens = |sequence: &Sequence| sequence.columns.positions.len();
         if !self.config.aggregation.needs_groups() {
@@ -155,7 +160,7 @@ impl PolicyLoss {
         groups.iter().flat_map(of_group).collect()
     }
 
-    /// The least entropy of a token that is trained on, of the entropies of an optimiser batch.
+    /// The least entropy that a token needs to be trained on, from the entropies of an optimiser batch.
     fn fork_entropy(&self, entropies: &[f64]) -> f64 {
         match self.trains_on_forks_only() {
             true => quantile(entropies, 1.0 - self.config.top_entropy_quantile),
@@ -189,7 +194,7 @@ impl Objective for PolicyLoss {
         let corrected = sequences.iter().filter_map(|sequence| sequence.corrected.as_ref());
         let normaliser = config.correction.weight.normaliser(corrected.map(|(_, said)| &said.weights[..]));
 
-        // Denominators count every token; what is left over is to weigh as if only it had been counted.
+        // Denominators count every token, but the tokens that remain must weigh as if only they had been counted.
         let all = totals.tokens as f64;
         let is_counted = config.correction.removes() && config.aggregation.counts_batch_tokens();
         let share = if is_counted && !tokens.is_empty() { all / tokens.len() as f64 } else { 1.0 };
@@ -215,8 +220,8 @@ impl Objective for PolicyLoss {
     }
 
     /// # Panics
-    /// If `beta` is not 0 and the streams have no reference, or the aggregation is by groups and they have none, which
-    /// [`Objective::needs`] asks for.
+    /// If the streams lack what [`Objective::needs`] asks for: the reference if `beta` is not 0, groups if the
+    /// aggregation needs them.
     fn evaluate(&self, streams: &Streams<'_>, totals: &Totals) -> Evaluation {
         let config = &self.config;
         let beta = config.beta_in_loss();
@@ -278,7 +283,7 @@ impl Objective for PolicyLoss {
             means.clip(&losses.clipped, clips_sequences);
             losses.metrics.into_iter().for_each(|metric| seam::add(&mut evaluation.metrics, metric));
         }
-        // This part's share of all sequences, also of those without a loss token, which are in no part.
+        // This part's share of all sequences, including those without a loss token, which are in no part.
         let tokens = streams.loss_mask.iter().filter(|in_loss| **in_loss).count() as f64;
         let share = totals.sequences as f64 * tokens / totals.tokens.max(1) as f64;
         let clipped = if clips_sequences { share } else { means.tokens };
@@ -294,7 +299,7 @@ struct Sequence {
     columns: Columns,
     /// What their losses are multiplied by.
     weights: Vec<f64>,
-    /// What the correction said of all its tokens, if there is one.
+    /// The correction of all its tokens, if there is one.
     corrected: Option<(Columns, Corrected)>,
 }
 
@@ -303,7 +308,7 @@ fn times(weight: f64, value: f64) -> f64 {
     if weight == 0.0 { 0.0 } else { weight * value }
 }
 
-/// Sums over loss tokens; of what was clipped, over sequences where these are clipped as a whole.
+/// Sums over loss tokens; for clipping, over sequences if these are clipped as a whole.
 #[derive(Default)]
 struct Means {
     tokens: f64,
@@ -325,7 +330,7 @@ impl Means {
         }
     }
 
-    /// Adds a sequence whose tokens were clipped so.
+    /// Adds a sequence whose tokens crossed these bounds.
     fn clip(&mut self, clipped: &[Option<Bound>], by_sequence: bool) {
         let count = |bound| clipped.iter().filter(|clipped| **clipped == Some(bound)).count() as f64;
         let share = if by_sequence { clipped.len() as f64 } else { 1.0 };
@@ -333,7 +338,7 @@ impl Means {
         self.clipped_high += count(Bound::High) / share;
     }
 
-    /// `clipped` is the number of tokens, or of sequences, that could be.
+    /// `clipped` is the number of tokens, or of sequences, that could have been clipped.
     fn metrics(&self, clipped: f64, with_kl: bool, with_forks: bool) -> Vec<Metric> {
         let mut sums = vec![
             ("entropy", self.entropy, self.tokens),

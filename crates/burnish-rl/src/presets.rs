@@ -1,9 +1,9 @@
-//! What other frameworks compute under a name, as settings: `preset = "trl-1.16/grpo"`.
+//! What other frameworks compute under a given name, as settings: `preset = "trl-1.16/grpo"`.
 //!
-//! A preset is `[loss]` and `[advantage]` of a recipe; what the recipe says itself comes first. It is the mathematics
-//! of the framework's defaults, not its learning rate or batch size. The presets of TRL and verl, as they stand here, were
-//! compared with the framework's own functions, and the parts of prime-rl's (`crates/burnish-rl/tests/golden`); what can't be
-//! the same is in [`Preset::differs`].
+//! A preset gives the `[loss]` and `[advantage]` of a recipe; what the recipe itself says overrides it. It is the
+//! mathematics of the framework's defaults, not its learning rate or batch size. The presets of TRL and verl were
+//! compared as a whole with the framework's own functions, those of prime-rl part by part
+//! (`crates/burnish-rl/tests/golden`). What can't be the same is in [`Preset::differs`].
 
 use serde_json::{Value, json};
 
@@ -14,15 +14,17 @@ use crate::SettingError;
 pub struct Preset {
     /// `FRAMEWORK-VERSION/NAME`.
     pub id: &'static str,
-    /// What a person writes there to get this.
+    /// What one writes in that framework to get this.
     pub origin: &'static str,
-    /// `{ "loss": ..., "advantage": ... }`; the loss names its objective, and a table `config` what it belongs to.
+    /// `{ "loss": ..., "advantage": ... }`. The loss names its objective, and any table with a `config` names what that
+    /// belongs to.
     pub settings: fn() -> Value,
-    /// Rules that the framework breaks: they pass with a warning.
+    /// Ids of the rules that the framework breaks; with this preset, breaking them is a warning.
     pub allows: &'static [&'static str],
-    /// What differs numerically from that framework, one sentence each.
+    /// The numerical differences from that framework, one sentence each.
     pub differs: &'static [&'static str],
-    /// What was compared with the framework's own function where `beta` is above 0; "nothing", and why, where none was.
+    /// What was compared with the framework's own function for a `beta` above 0; "nothing", and why, if there was no
+    /// comparison.
     pub with_beta: &'static str,
 }
 
@@ -251,15 +253,15 @@ pub const PRESETS: &[Preset] = &[
     },
 ];
 
-/// `compute_loss` of `GRPOTrainer`.
+/// [`Preset::with_beta`] of TRL: `compute_loss` of `GRPOTrainer`.
 const TRL_BETA: &str =
     "loss, gradient and `kl` of `GRPOTrainer.compute_loss`, with `use_bias_correction_kl` and without";
 
-/// `ppo_loss`.
+/// [`Preset::with_beta`] of verl: `ppo_loss`.
 const VERL_BETA: &str =
     "loss and gradient of `ppo_loss` with `use_kl_loss` and `kl_loss_type = \"low_var_kl\"`";
 
-/// verl's mean of the KL where that of the policy's loss is fixed.
+/// verl's mean of the KL, for objectives that fix the mean of the policy loss.
 const VERL_KL_MEAN: &str = "with `loss.beta`: verl averages the KL by `loss_agg_mode`, `token-mean` unless it is set, and its \
                             policy loss by sequence whatever it says; here both go by sequence";
 
@@ -273,10 +275,10 @@ const VERL_COUNT: &str = "verl adds 1e-8 to the number of tokens of a sequence";
 /// The preset called `id`.
 ///
 /// # Errors
-/// If there is none: names those that exist.
+/// If there is none; the error names those that exist.
 pub fn find(id: &str) -> Result<&'static Preset, SettingError> {
     PRESETS.iter().find(|preset| preset.id == id).ok_or_else(|| {
         let known: Vec<&str> = PRESETS.iter().map(|preset| preset.id).collect();
-        SettingError::new("preset", format!("is none that there is: `{id}`; there are: {}", known.join(", ")))
+        SettingError::new("preset", format!("is no preset: `{id}`; there are: {}", known.join(", ")))
     })
 }

@@ -1,4 +1,5 @@
-//! What `rdpo` knows of rewards from one step to the next: how far a component ranges, and how components go together.
+//! What `rdpo` remembers about rewards from one step to the next: how far each component ranges, and how components
+//! correlate.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +10,16 @@ use serde_json::Value;
 use crate::SettingError;
 use crate::whitening::Covariance;
 
-/// What is known of the rewards of earlier steps.
+/// What is known about the rewards of earlier steps.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RewardStatistics {
-    /// `ref_d`; none of a component that never varied.
+    /// `ref_d`; `None` for a component that never varied.
     pub(crate) references: Vec<Option<f64>>,
     /// `Σ_S` of each set of components that were active together.
     pub(crate) covariances: BTreeMap<Vec<usize>, Covariance>,
 }
 
-/// [`RewardStatistics`] as a checkpoint has them.
+/// [`RewardStatistics`] in the form of a checkpoint.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct State {
@@ -47,13 +48,13 @@ impl RewardStatistics {
         to_value(&state).unwrap_or_default()
     }
 
-    /// What [`RewardStatistics::state`] said.
+    /// Reads back what [`RewardStatistics::state`] returned.
     ///
     /// # Errors
     /// If it is not such a state.
     pub(crate) fn from_state(state: &Value) -> Result<Self, SettingError> {
         let state: State = serde_json::from_value(state.clone())
-            .map_err(|error| SettingError::new("state", format!("is none of `rdpo`: {error}")))?;
+            .map_err(|error| SettingError::new("state", format!("is not a state of `rdpo`: {error}")))?;
         let is_range = |range: &f64| range.is_finite() && *range > 0.0;
         if let Some(at) = state.references.iter().position(|range| !range.as_ref().is_none_or(is_range)) {
             return Err(SettingError::new(format!("references[{at}]"), "must be a number above 0, or null"));

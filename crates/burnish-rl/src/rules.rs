@@ -1,4 +1,4 @@
-//! Combinations that are wrong or have no effect, each with its reason: what a recipe is refused for before
+//! Combinations that are wrong or have no effect, each with its reason. A recipe with one of them is refused before
 //! anything starts.
 
 use crate::advantage::AdvantageConfig;
@@ -9,23 +9,23 @@ use crate::correction::{
 use crate::kl::KlEstimator;
 use crate::{LossConfig, Losses, Objective, Streams, TokenLoss, Tokens, Totals};
 
-/// What of a recipe the rules look at.
+/// The part of a recipe that the rules look at.
 #[derive(Debug, Clone, Copy)]
 pub struct Setup<'a> {
     /// `[loss]`, complete.
     pub loss: &'a LossConfig,
     /// `[advantage]`, complete.
     pub advantage: &'a AdvantageConfig,
-    /// By how many steps the weights that sample are behind those that are trained.
+    /// How many steps the weights that sample are behind those being trained.
     pub policy_lag: u64,
-    /// Are groups left out in which all rewards tie?
+    /// Are groups dropped in which all rewards tie?
     pub drops_ties: bool,
-    /// Do penalties or the like change what tokens are drawn from?
+    /// Do penalties or the like change the distribution that tokens are drawn from?
     pub alters_sampling: bool,
 }
 
 impl<'a> Setup<'a> {
-    /// On policy, drawn from the policy itself, and learning from every group.
+    /// On policy, with tokens drawn from the policy itself and no group dropped.
     pub fn on_policy(loss: &'a LossConfig, advantage: &'a AdvantageConfig) -> Self {
         Setup { loss, advantage, policy_lag: 0, drops_ties: false, alters_sampling: false }
     }
@@ -38,9 +38,9 @@ pub struct Rule {
     pub id: &'static str,
     /// The key that is blamed.
     pub key: &'static str,
-    /// Why, behind the key: "must be ...", "needs ...".
+    /// Why, to be read after the key: "must be ...", "needs ...".
     pub reason: &'static str,
-    /// The nearest combination that makes sense: what to write.
+    /// What to write instead: the nearest combination that makes sense.
     pub nearest: &'static str,
     /// Does it apply?
     pub is_broken: fn(&Setup<'_>) -> bool,
@@ -68,7 +68,7 @@ pub const RULES: &[Rule] = &[
                 objective: loss.objective.clone(),
                 config: loss.config.clone(),
                 mask_truncated_completions: loss.mask_truncated_completions,
-                // Its streams too have one of two log-probs of sampling.
+                // Its streams, too, have one of the two log-probs of sampling.
                 correction: CorrectionConfig {
                     behavior: loss.correction.behavior,
                     ..CorrectionConfig::default()
@@ -129,7 +129,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "kl-clamp-in-reward",
         key: "loss.kl_clamp",
-        reason: "must be 0 with `loss.use_kl_in_reward`: it bounds the KL in the loss, and has no effect",
+        reason: "must be 0 with `loss.use_kl_in_reward`: it bounds the KL in the loss, so here it has no effect",
         nearest: "leave out `loss.kl_clamp`",
         is_broken: |setup| setup.loss.use_kl_in_reward && setup.loss.kl_clamp > 0.0,
     },
@@ -273,26 +273,26 @@ fn weighs_tokens_differently(loss: &LossConfig) -> bool {
         || loss.top_entropy_quantile < 1.0
 }
 
-/// Does `holds` hold of the objective and of its card's scope? No for one that can't be built, which is refused anyway.
+/// Does `holds` hold for the objective and its card's scope? False for one that can't be built: it is refused anyway.
 fn of_objective(loss: &LossConfig, holds: fn(&dyn TokenLoss, &str) -> bool) -> bool {
     let Ok(entry) = loss.token_loss() else { return false };
     (entry.build)(&loss.config).is_ok_and(|built| holds(built.as_ref(), entry.card.scope))
 }
 
-/// Does an objective depend on the ratio to the proximal policy? Asks it, with two proximal policies.
+/// Does an objective depend on the ratio to the proximal policy? Found by evaluating it with two proximal policies.
 pub fn has_ratio(loss: &dyn TokenLoss) -> bool {
     said(loss, -1.0, -1.0) != said(loss, -1.01, -1.0)
 }
 
-/// Log-probs of a token of which the policy has -1, near and far.
+/// Other log-probs of a token to which the policy gives -1: one near, two far.
 const ELSEWHERE: [f64; 3] = [-1.01, -4.0, -0.01];
 
-/// Does an objective depend on the policy that sampled? Asks it, with two of them, near and far.
+/// Does an objective depend on the policy that sampled? Found by evaluating it with several of them, near and far.
 fn looks_at_behavior(loss: &dyn TokenLoss) -> bool {
     ELSEWHERE.iter().any(|behavior| said(loss, -1.0, -1.0) != said(loss, -1.0, *behavior))
 }
 
-/// The same of an objective with all that stands around it.
+/// The same for an objective with everything that [`crate::PolicyLoss`] adds to it.
 fn reads_behavior(objective: &dyn Objective) -> bool {
     let pair = 0..2;
     let said = |behavior: f64| {
@@ -353,7 +353,7 @@ pub fn broken(setup: Setup<'_>) -> impl Iterator<Item = &'static Rule> {
     RULES.iter().filter(move |rule| (rule.is_broken)(&setup))
 }
 
-/// The only mean that the objective allows, where it says so.
+/// The only mean that the objective allows, if it allows only one.
 fn only_aggregation(loss: &LossConfig) -> Option<Aggregation> {
     (loss.token_loss().ok()?.build)(&loss.config).ok()?.aggregation()
 }

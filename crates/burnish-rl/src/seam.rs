@@ -6,19 +6,19 @@ use crate::correction::BehaviorSource;
 use crate::distillation::{HeadLoss, HeadTarget};
 use crate::fact::{Need, REFERENCE, TEACHER};
 
-/// Per-token streams of some whole sequences. All slices have one entry a *scored position*: a token whose
+/// Per-token streams of some whole sequences. All slices have one entry per *scored position*, a token whose
 /// log-probability was computed. A sequence is never split.
 #[derive(Debug, Clone, Copy)]
 pub struct Streams<'a> {
     /// log π_θ of the token under the weights being trained, in nats, at the sampling temperature.
     pub policy: &'a [f64],
-    /// log-probability at the start of the update (π_old): the fixed point of the ratio.
+    /// Log-probability at the start of the update (π_old): the denominator of the ratio.
     pub proximal: &'a [f64],
-    /// log-probability under the policy that sampled the token: which of the two that are known, [`Needs::behavior`] says.
+    /// Log-probability under the policy that sampled the token. [`Needs::behavior`] says which of the two known ones.
     pub behavior: &'a [f64],
-    /// log-probability under the reference, where the objective needs it.
+    /// Log-probability under the reference, if the objective needs it.
     pub reference: Option<&'a [f64]>,
-    /// log-probability under the teacher, at the sampling temperature, where the objective needs it.
+    /// Log-probability under the teacher, at the sampling temperature, if the objective needs it.
     pub teacher: Option<&'a [f64]>,
     /// Entropy of the next-token distribution, in nats.
     pub entropy: &'a [f64],
@@ -26,20 +26,19 @@ pub struct Streams<'a> {
     pub advantage: &'a [f64],
     /// Does the token count in the loss?
     pub loss_mask: &'a [bool],
-    /// Which positions form a sequence; in order, without gaps.
+    /// The positions of each sequence; in order, without gaps.
     pub sequences: &'a [Range<usize>],
-    /// Which sequences belong together, a group of one task or a pair; in order, without gaps. Only an objective
-    /// that asks for them ([`Needs::groups`]) sees whole ones, and others may find this empty.
+    /// Which sequences belong together: a group of one task, or a pair; in order, without gaps. Only an objective that
+    /// asks for groups ([`Needs::groups`]) is sure to see whole ones; for others this may be empty.
     pub groups: &'a [Range<usize>],
-    /// Which of two directions each sequence is of: 0 as its task is drawn, 1 turned round, so that what one asks for the
-    /// other states. One entry per sequence; empty where all are of the first.
+    /// The direction of each sequence: 0 for the task as it is drawn, 1 for the task turned round (each direction
+    /// states what the other asks for). One entry per sequence; empty if all are 0.
     pub directions: &'a [u8],
-    /// What [`Objective::marks`] said of each position; empty where the objective marks none.
+    /// What [`Objective::marks`] returned for each position; empty if the objective has no marks.
     pub marks: &'a [Mark],
 }
 
-/// What an objective fixes about a token after it has seen the whole optimiser batch, as a constant of the
-/// derivative.
+/// What an objective fixes about a token after it has seen the whole optimiser batch. A constant of the derivative.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mark {
     /// What the token's loss is multiplied by.
@@ -48,7 +47,7 @@ pub struct Mark {
     pub kl: f64,
     /// What its entropy bonus is multiplied by.
     pub entropy: f64,
-    /// What the objective means by it.
+    /// A number whose meaning is the objective's own.
     pub value: f64,
 }
 
@@ -71,8 +70,8 @@ impl Streams<'_> {
     }
 }
 
-/// What an objective may know about the whole optimiser batch while it sees only a part of it. Counted before
-/// the first part is evaluated, so that the size of micro-batches changes a gradient by the rounding of sums only.
+/// What an objective may know about the whole optimiser batch while it sees only a part of it. Counted before the first
+/// part is evaluated, so that the size of micro-batches changes a gradient only by the rounding of sums.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Totals {
     /// Sequences in the optimiser batch (one minibatch).
@@ -81,41 +80,42 @@ pub struct Totals {
     pub groups: usize,
     /// Tokens with `loss_mask` in the optimiser batch.
     pub tokens: usize,
-    /// Those of them with an advantage above 0.
+    /// Tokens with `loss_mask` and an advantage above 0 in the optimiser batch.
     pub tokens_positive: usize,
-    /// Tokens with `loss_mask` in all that was sampled together (every minibatch of one generation).
+    /// Tokens with `loss_mask` in everything that was sampled together: all minibatches of one generation.
     pub tokens_generation: usize,
     /// Number of minibatches into which the generation is split.
     pub minibatches: usize,
-    /// Most tokens that one completion may have.
+    /// The most tokens that a completion may have.
     pub completion_tokens_max: usize,
-    /// Seed of what the objective chooses at random in this optimiser batch.
+    /// Seed of the objective's random choices in this optimiser batch.
     pub seed: u64,
 }
 
-/// What an objective needs beyond the policy's own log-probs. The trainer computes what is asked for, and a
-/// recipe that cannot supply it is refused.
+/// What an objective needs beyond the policy's own log-probs. The trainer computes what is asked for; a recipe that
+/// cannot supply it is refused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Log-probs of the reference policy.
     pub reference: bool,
     /// Log-probs of a teacher.
     pub teacher: bool,
-    /// Which log-probs of sampling stand in [`Streams::behavior`].
+    /// Which log-probs of sampling [`Streams::behavior`] holds.
     pub behavior: BehaviorSource,
-    /// What [`Objective::head`] is compared with: a part of a teacher's distributions, or all of them.
+    /// What [`Objective::head`] compares the student with: the likeliest tokens of a teacher's distributions, or the
+    /// whole of them.
     pub head: Option<HeadTarget>,
     /// One look at the policy's log-probs and entropies of the whole optimiser batch before the first
-    /// derivative: [`Objective::marks`]. Where the batch does not fit into one forward pass it costs a second.
+    /// derivative: [`Objective::marks`]. If the batch does not fit into one forward pass, this costs a second one.
     pub marks: bool,
-    /// Sequences that belong together ([`Streams::groups`]) are evaluated together.
+    /// Sequences that belong together ([`Streams::groups`]) must be evaluated together.
     pub groups: bool,
     /// Groups are pairs: a chosen answer, then a rejected one, each with tokens in the loss.
     pub pairs: bool,
 }
 
 impl Needs {
-    /// The facts among them, which somebody has to supply.
+    /// The facts among these needs, which a provider has to supply.
     pub fn facts(&self) -> Vec<Need> {
         let streams = [(self.reference, &REFERENCE), (self.teacher, &TEACHER)];
         let streams = streams.into_iter().filter(|(is_asked, _)| *is_asked).map(|(_, fact)| Need::of(fact));
@@ -123,7 +123,7 @@ impl Needs {
     }
 }
 
-/// A named number of a part of the batch, and how parts are put together.
+/// A named number of a part of the batch, in a form in which parts can be put together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metric {
     /// Name, as it appears in the run's metrics.
@@ -148,21 +148,22 @@ pub(crate) fn add(metrics: &mut Vec<Metric>, metric: Metric) {
 /// Value, derivative and metrics of an objective on some sequences.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Evaluation {
-    /// This part's contribution to the loss of the optimiser batch: parts add up.
+    /// This part's contribution to the loss of the optimiser batch; the contributions of all parts add up to it.
     pub loss: f64,
     /// ∂loss/∂policy, one entry per position; 0 where the loss mask is off.
     pub d_policy: Vec<f64>,
     /// ∂loss/∂entropy, one entry per position.
     pub d_entropy: Vec<f64>,
-    /// What the head loss of each position is multiplied by, already divided, one entry per position; empty, or 0, where the
-    /// objective has none. [`Evaluation::loss`] is without it: the trainer adds it where it has the logits.
+    /// What the head loss of each position is multiplied by, with the division by the aggregation's denominator done;
+    /// one entry per position. Empty, or 0, where the objective has no head loss. [`Evaluation::loss`] does not include
+    /// the head loss: the trainer adds it where it has the logits.
     pub head_weights: Vec<f64>,
     /// Named numbers.
     pub metrics: Vec<Metric>,
 }
 
 impl Evaluation {
-    /// No loss, no derivative at any of `positions`, no metrics: what an objective adds to.
+    /// No loss, a derivative of 0 at each of `positions`, no metrics: what an objective starts from.
     pub fn zero(positions: usize) -> Self {
         Evaluation {
             d_policy: vec![0.0; positions],
@@ -179,14 +180,14 @@ pub trait Objective: Send + Sync {
         Needs::default()
     }
 
-    /// What is fixed after a look at the whole optimiser batch: one entry per position. Called once, before the first
+    /// What it fixes after a look at the whole optimiser batch: one entry per position. Called once, before the first
     /// [`Objective::evaluate`], if [`Needs::marks`] asks for it.
     fn marks(&self, _whole: &Streams<'_>, _totals: &Totals) -> Vec<Mark> {
         Vec::new()
     }
 
-    /// Its loss on whole distributions, if it has one; what of the teacher that needs stands in [`Needs::head`]. A trainer
-    /// reports the mean over the positions that have a weight as `head_loss`.
+    /// Its loss on whole distributions, if it has one; [`Needs::head`] says what that needs from the teacher. A trainer
+    /// reports the mean over the positions with a weight as `head_loss`.
     fn head(&self) -> Option<&dyn HeadLoss> {
         None
     }

@@ -1,4 +1,4 @@
-//! Settings of parts, and of what is around them.
+//! Settings of parts, and checks of their range.
 
 use burnish_core::settings::SettingError;
 use serde::Serialize;
@@ -25,7 +25,7 @@ pub(crate) fn require(
     allowed: impl Fn(f64) -> bool,
     rule: &str,
 ) -> Result<(), SettingError> {
-    // Infinite and NaN are written in TOML as easily as any number, and no key means anything by them.
+    // TOML can write infinity and NaN like any number, but no key gives them a meaning.
     if value.is_finite() && allowed(value) {
         return Ok(());
     }

@@ -12,7 +12,7 @@ const SERIES: [f64; 8] = [
     -3617.0 / 8160.0,
 ];
 
-/// From here on the first term that the series leaves out is below 4e-18.
+/// From here on, the first term that the series omits is below 4e-18.
 const ASYMPTOTIC: f64 = 10.0;
 
 /// The digamma function ψ(x), the derivative of ln Γ, for `x` above 0; NaN otherwise.
@@ -31,7 +31,8 @@ pub fn digamma(x: f64) -> f64 {
     x.ln() - 0.5 / x - series(x) - below
 }
 
-/// `ψ(x + 1) - ln x` for `x` above 0: positive, `1/2x` for a large `x`, where the difference itself would be noise.
+/// `ψ(x + 1) - ln x` for `x` above 0: positive, and about `1/2x` for a large `x`, where the difference itself would be
+/// noise.
 pub fn digamma_above_ln(x: f64) -> f64 {
     if x < ASYMPTOTIC { digamma(x + 1.0) - x.ln() } else { 0.5 / x - series(x) }
 }

@@ -1,32 +1,32 @@
-//! The seam of published objectives: the loss of the tokens of one sequence.
+//! The seam for published objectives: the loss of the tokens of one sequence.
 
 use std::ops::Range;
 
 use crate::aggregation::Aggregation;
 use crate::{Metric, Needs};
 
-/// Tokens that count in the loss, without those that do not: parallel slices of one length. For
-/// [`TokenLoss::losses`] they are one sequence; for [`TokenLoss::marks`] a whole optimiser batch.
+/// The tokens that count in the loss, and no others: parallel slices of one length. For [`TokenLoss::losses`] they are
+/// one sequence; for [`TokenLoss::marks`] a whole optimiser batch.
 #[derive(Debug, Clone, Copy)]
 pub struct Tokens<'a> {
-    /// log π_θ, in nats: what derivatives are taken of.
+    /// log π_θ, in nats: what derivatives are taken with respect to.
     pub policy: &'a [f64],
-    /// The same numbers as constants of the derivative: what papers write sg(log π_θ). Only a check of
-    /// derivatives hands over others than `policy`.
+    /// The same numbers as constants of the derivative: what papers write sg(log π_θ). They differ from `policy` only
+    /// in a check of derivatives.
     pub detached: &'a [f64],
-    /// The fixed point of the ratio.
+    /// Log-probability at the start of the update: the denominator of the ratio.
     pub proximal: &'a [f64],
-    /// log-probability under the policy that sampled the token ([`crate::correction`]).
+    /// Log-probability under the policy that sampled the token ([`crate::correction`]).
     pub behavior: &'a [f64],
-    /// log-probability under the teacher; empty where the objective needs none.
+    /// Log-probability under the teacher; empty if the objective needs none.
     pub teacher: &'a [f64],
     /// Entropy of the next-token distribution, in nats.
     pub entropy: &'a [f64],
     /// Advantage of the token.
     pub advantage: &'a [f64],
-    /// What [`TokenLoss::marks`] said of each token; empty where the objective marks none.
+    /// What [`TokenLoss::marks`] returned for each token; empty if the objective has no marks.
     pub marks: &'a [f64],
-    /// Which of the tokens form a sequence.
+    /// The range of tokens of each sequence.
     pub sequences: &'a [Range<usize>],
 }
 
@@ -56,27 +56,28 @@ impl Tokens<'_> {
         self.policy[at] - self.detached[at]
     }
 
-    /// The mean log-ratio: the logarithm of the length-normalised ratio of the sequence. 0 of no token.
+    /// The mean log-ratio: the logarithm of the length-normalised ratio of the sequence. 0 without tokens.
     pub fn mean_log_ratio(&self) -> f64 {
         let sum: f64 = (0..self.len()).map(|at| self.log_ratio(at)).sum();
         sum / self.len().max(1) as f64
     }
 }
 
-/// What an objective compares with the policy at the start of the update, and with which derivative. It corrects the KL
-/// ([`crate::LossConfig::use_bias_correction_kl`]), and a ratio of a whole sequence is clipped once a sequence.
+/// The ratio of an objective to the policy at the start of the update, and its derivative. The same ratio corrects the
+/// KL ([`crate::LossConfig::use_bias_correction_kl`]). A ratio of a whole sequence is clipped once per sequence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Ratio {
     /// Each token's own: `exp(lp - old)`.
     #[default]
     Token,
-    /// One for all tokens of a sequence, which each of them moves: `s = exp(1/n · Σ_t (lp_t - old_t))`.
+    /// One for all tokens of a sequence, whose derivative each of them has: `s = exp(1/n · Σ_t (lp_t - old_t))`.
     Sequence,
-    /// The same value, which in the derivative is each token's own: `sg(s)·exp(lp - sg(lp))`.
+    /// The same value, but with a derivative like that of the token's own ratio: `sg(s)·exp(lp - sg(lp))`.
     SequenceAtToken,
 }
 
-/// The bound of a trust region that a token has crossed, so that it counts no longer, or only as the bound does.
+/// The bound of a trust region that a token has crossed, so that it no longer counts, or counts only as much as the
+/// bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
     /// The ratio is too small.
@@ -85,21 +86,21 @@ pub enum Bound {
     High,
 }
 
-/// Losses of the tokens of a sequence: as many entries as the sequence has, all zero before.
+/// Losses of the tokens of a sequence: one entry per token, all zero at first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Losses {
     /// Loss of each token, before it is weighted and divided.
     pub value: Vec<f64>,
     /// Derivative of the *sum* of `value` with respect to each token's policy log-probability.
     pub d_policy: Vec<f64>,
-    /// Which bound the token has crossed, for `clip_ratio/*`; the third bound of dual-clip PPO is none of them.
+    /// Which bound the token has crossed, for `clip_ratio/*`; the third bound of dual-clip PPO does not count.
     pub clipped: Vec<Option<Bound>>,
     /// Further named numbers.
     pub metrics: Vec<Metric>,
 }
 
 impl Losses {
-    /// Of `tokens` tokens, all zero.
+    /// All zero, for `tokens` tokens.
     pub fn zero(tokens: usize) -> Self {
         Losses {
             value: vec![0.0; tokens],
@@ -110,37 +111,37 @@ impl Losses {
     }
 }
 
-/// A published objective: what each token of a sequence adds to the loss, before off-policy weights, the
-/// distance from the reference and the mean over tokens, which are [`crate::PolicyLoss`]'s.
+/// A published objective: what each token of a sequence adds to the loss, before off-policy weights, the distance from
+/// the reference and the mean over tokens, which [`crate::PolicyLoss`] adds.
 ///
-/// An advantage of exactly 0 gives a loss and a derivative of exactly 0, however extreme the ratio, unless the
-/// formula has a term without it.
+/// An advantage of exactly 0 gives a loss and a derivative of exactly 0, however extreme the ratio, unless the formula
+/// has a term without the advantage.
 pub trait TokenLoss: Send + Sync {
     /// What it needs beyond log-probs, advantages and entropies.
     fn needs(&self) -> Needs {
         Needs::default()
     }
 
-    /// The only mean under which the formula is the published objective, where that is so: a loss of whole
+    /// The aggregation that the formula needs to be the published objective, if there is only one: a loss of whole
     /// sequences, given to each of their tokens, needs the mean over sequences. [`crate::rules`] refuses others.
     fn aggregation(&self) -> Option<Aggregation> {
         None
     }
 
-    /// The ratio that it compares.
+    /// The ratio that the formula uses.
     fn ratio(&self) -> Ratio {
         Ratio::Token
     }
 
-    /// What the KL of each token is multiplied by in a sequence of `tokens` tokens, so that it weighs as much as the loss
-    /// beside it: other than 1 where the formula has a factor that undoes the mean.
+    /// What the KL of each token is multiplied by in a sequence of `tokens` tokens, so that it keeps its weight
+    /// relative to the loss. Not 1 if the formula has a factor that undoes the mean.
     fn kl_weight(&self, _tokens: usize) -> f64 {
         1.0
     }
 
-    /// One detached number a token of a whole optimiser batch, where the formula depends on all of them (a
-    /// quantile, a random choice). Called once, before anything else, if [`Needs::marks`] asks for it. `seed`
-    /// is that of this batch, for choices at random.
+    /// One detached number per token of a whole optimiser batch, for a formula that depends on all of them (a quantile,
+    /// a random choice). Called once, before anything else, if [`Needs::marks`] asks for it. `seed` is the batch's own,
+    /// for random choices.
     fn marks(&self, _batch: &Tokens<'_>, _seed: u64) -> Vec<f64> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! What is believed of a task's chance of success, from outcomes that the policy's change makes old.
+//! What is believed about a task's chance of success, from outcomes that go out of date as the policy changes.
 //!
 //! ```text
 //! α ← ρ·α + Σ R        β ← ρ·β + Σ (1 - R)        v̂ = α / (α + β)        ρ = 2^(-KL / KL_half), at least ρ_min
@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BetaTracker {
-    /// Successes, those of the prior among them.
+    /// Successes, including those of the prior.
     pub alpha: f64,
-    /// Failures, those of the prior among them.
+    /// Failures, including those of the prior.
     pub beta: f64,
 }
 
@@ -35,8 +35,8 @@ impl BetaTracker {
     }
 }
 
-/// How much of what is known stays after the policy has moved by `kl` nats: half at `half`, and never less than
-/// `least`. A distance below 0, which an estimate may have, forgets nothing; one that is not a number forgets most.
+/// The share of the evidence that remains after the policy has moved by `kl` nats: half at `half`, and never less than
+/// `least`. A distance below 0, which an estimate may have, forgets nothing; NaN forgets the most.
 pub fn retention(kl: f64, half: f64, least: f64) -> f64 {
     if kl.is_nan() { least } else { (-kl.max(0.0) / half).exp2().max(least) }
 }
@@ -64,7 +64,7 @@ mod tests {
             assert_eq!(retention(far, 0.1, 0.5), 0.5);
         }
         assert_eq!(retention(-0.2, 0.1, 0.5), 1.0);
-        // To forget moves no estimate, only how fast it moves next.
+        // Forgetting does not move the estimate, only how fast it moves next.
         let mut tracker = BetaTracker { alpha: 6.0, beta: 2.0 };
         tracker.observe(0.0, 0.0, 0.5);
         assert_eq!((tracker.mean(), tracker.alpha), (0.75, 3.0));

@@ -1,9 +1,9 @@
 //! The loss of a critic: squared distance of values from returns, clipped like PPO's ratio.
 //!
-//! **What it does.** Draws the value of each state to the return that followed, but in one update no further from
-//! what it was than a set distance.
+//! **What it does.** Pulls the value of each state towards the return that followed, but in one update no further than
+//! a set distance.
 //!
-//! **Formula.** With `V` the value, `V_old` that of before the update, `R` the return:
+//! **Formula.** With `V` the value, `V_old` the value before the update, `R` the return:
 //!
 //! ```text
 //! ℓ = ½·max((V - R)², (clip(V, V_old - c, V_old + c) - R)²)
@@ -11,10 +11,10 @@
 //!
 //! and the mean over the tokens of the optimiser batch; `c = 0` leaves the clipping out: `ℓ = ½·(V - R)²`.
 //!
-//! **Derivative.** `V - R`, and 0 where the clipped term is the larger one and `V` is outside the region. On its bounds
-//! both terms are equal, and the derivative is that from inside.
+//! **Derivative.** `V - R`, and 0 where the clipped term is the larger one and `V` is outside the region. At its bounds
+//! both terms are equal, and the derivative is that of the inside.
 //!
-//! **Streams.** Of a model of values `policy` is `V`, `proximal` is `V_old` and `advantage` is `R`.
+//! **Streams.** For a value model, `policy` is `V`, `proximal` is `V_old` and `advantage` is `R`.
 //!
 //! **Differs from others.** verl (`cliprange_value` 0.5) and TRL's PPO (`cliprange_value` 0.2, times `vf_coef` 0.1)
 //! have the same form; verl's mean is over tokens, as here.

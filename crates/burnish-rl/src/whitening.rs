@@ -1,5 +1,5 @@
-//! Whitening: rows whose components are correlated become rows whose components are not, each as near as possible to
-//! what it was (ZCA, Mahalanobis).
+//! Whitening: turns rows whose components are correlated into rows whose components are not, each as near as possible
+//! to what it was (ZCA, Mahalanobis).
 //!
 //! ```text
 //! ã = Σ^(-1/2)·a        Σ = Q·Λ·Qᵀ,  Σ^(-1/2) = Q·Λ^(-1/2)·Qᵀ, symmetric, with a positive diagonal
@@ -10,7 +10,7 @@
 
 use crate::eigen::{Eigen, symmetric};
 
-/// An eigenvalue up to this share of the greatest is one of rounding: nothing varies in its direction.
+/// An eigenvalue up to this share of the greatest is due to rounding: nothing varies in its direction.
 const NULL_SHARE: f64 = 1e-10;
 
 /// A covariance, row by row, of `size` components.
@@ -21,8 +21,8 @@ pub(crate) struct Covariance {
 }
 
 impl Covariance {
-    /// Of rows, about their mean and divided by their number. The same to the bit in whatever order they come. `None`
-    /// without rows.
+    /// The covariance of rows about their mean, divided by the number of rows; the same to the bit in whatever order
+    /// they come. `None` without rows.
     pub(crate) fn of(rows: &[Vec<f64>]) -> Option<Self> {
         let size = rows.first()?.len();
         let count = rows.len() as f64;
@@ -36,7 +36,7 @@ impl Covariance {
         Some(Covariance { size, entries: (0..size * size).map(entry).collect() })
     }
 
-    /// From entries row by row, if they are those of a symmetric matrix of `size` rows with finite entries.
+    /// From its entries, row by row. `None` unless they form a symmetric matrix of `size` rows with finite entries.
     pub(crate) fn from_entries(size: usize, entries: Vec<f64>) -> Option<Self> {
         let at = |index: usize| entries[index / size + size * (index % size)];
         let is_whole = entries.len() == size * size && entries.iter().all(|entry| entry.is_finite());
@@ -44,7 +44,7 @@ impl Covariance {
             .then_some(Covariance { size, entries })
     }
 
-    /// Row by row.
+    /// Its entries, row by row.
     pub(crate) fn entries(&self) -> &[f64] {
         &self.entries
     }
@@ -65,7 +65,7 @@ impl Covariance {
         Covariance { size: self.size, entries: self.entries.iter().enumerate().map(entry).collect() }
     }
 
-    /// `Σ^(-1/2)`; a direction in which nothing varies stays without anything.
+    /// `Σ^(-1/2)`; a direction in which nothing varies is mapped to 0.
     pub(crate) fn inverse_root(&self) -> Whitener {
         let size = self.size;
         let Eigen { values, vectors } = symmetric(&self.entries, size);

@@ -222,7 +222,7 @@ impl Estimator for Skpo {
 
     fn restore(&mut self, state: &Value) -> Result<(), SettingError> {
         let learned: Trackers = serde_json::from_value(state.clone())
-            .map_err(|error| SettingError::new("state", format!("is none of `skpo`: {error}")))?;
+            .map_err(|error| SettingError::new("state", format!("is not a state of `skpo`: {error}")))?;
         if let Some((task, _)) = learned.tasks.iter().find(|(_, tracker)| !tracker.is_valid()) {
             return Err(SettingError::new(
                 format!("tasks.{task}"),

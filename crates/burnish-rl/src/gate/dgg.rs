@@ -1,12 +1,12 @@
-//! DGG: no further use of a batch once the gradient of the log-prob head jumps.
+//! DGG: stops using a batch as soon as the gradient of the log-prob head jumps.
 //!
-//! **What it does.** Several updates on the same rollouts save sampling, until the policy collapses. Before it does, the
-//! gradient of the head leaps, while the KL, the share of clipped tokens and the norm of the whole gradient stay calm. So
-//! the change of a watched number from one update to the next is compared with the changes seen so far; where it stands
-//! out, the update is not made and the batch is used no further. The first use of a batch is always made.
+//! **What it does.** Several updates on the same rollouts save sampling, until the policy collapses. Just before, the
+//! gradient of the head jumps, while the KL, the share of clipped tokens and the norm of the whole gradient stay calm.
+//! So the change of a watched number from one update to the next is compared with the changes seen so far. If it stands
+//! out, the update is dropped and the batch is not used again. The first use of a batch is always applied.
 //!
-//! **Formula.** With `g` the watched number of an update (by default `‖∇_{W_head} L‖_F`, before clipping), over the updates
-//! that were made:
+//! **Formula.** With `g` the watched number of an update (by default `‖∇_{W_head} L‖_F`, before clipping), over the
+//! updates that were applied:
 //!
 //! ```text
 //! Δ = g - g_before        (0 for the very first update)
@@ -14,25 +14,26 @@
 //! closed if z > τ, at the second use of a batch or later
 //! ```
 //!
-//! Why the head: with `E_i = A_i·ρ_i·(onehot(y_i) - π_i)` its gradient is `Σ E_i h_iᵀ / N`, so
+//! Why the head: with `E_i = A_i·ρ_i·(onehot(y_i) - π_i)`, its gradient is `Σ E_i h_iᵀ / N`, so
 //! `‖g‖_F ≤ C·mean(ρ)`, `C = √2·max|A|·max‖h‖`, and the divergence `χ² = mean(ρ²) - 1` is at least `(‖g‖_F / C)² - 1`.
 //!
 //! **Conventions.** A `z` that is not finite counts as +∞: the gate closes for every `τ` below ∞. Before there are
-//! statistics there is no `z`, and the gate is open. What is not finite enters no statistics.
+//! statistics there is no `z`, and the gate is open. A number that is not finite does not enter the statistics.
 //!
-//! **Reduces to.** `τ = "inf"`: every use is made. `τ = "-inf"` and `warmup = 0`: only the first is (with statistics of
-//! `reuse`, from the second batch on). Both to the bit; with a learning rate that falls, mind that the schedule counts updates
-//! made, and is as long as if all were.
+//! **Reduces to.** `τ = "inf"`: every use is applied. `τ = "-inf"` and `warmup = 0`: only the first is (with
+//! `statistics = "reuse"`, from the second batch on). Both to the bit. With a falling learning rate, mind that the
+//! schedule counts applied updates, but is as long as if all were applied.
 //!
-//! **Differs from the paper.** It watches the head only; `signal` puts any other number under the same rule, which are its
-//! baselines. Under tied embeddings `g` is the part that comes from the head. Of a head that is frozen or has an adapter it
-//! is the gradient that the whole matrix would have.
+//! **Differs from the paper.** The paper watches the head only; `signal` puts another number under the same rule: the
+//! paper's baselines. With tied embeddings, `g` is the part that comes from the head. For a head that is frozen or has
+//! an adapter, it is the gradient that the whole matrix would have.
 //!
-//! **Reconstructed.** That only updates made enter the statistics; their form: weights `decay^age`, so that `decay = 1` is
-//! Welford's of all, and below 1 an average that is right from the first value on; `decay = 0.99`, `warmup = 20` updates;
-//! that `g_before` of a batch's first use is the last of the batch before; `τ = 0.5`, the middle one of the paper's three;
-//! that a rise is what counts for every signal. `statistics = "reuse"` is another reading: only changes between two uses of
-//! one batch enter `μ` and `s`. With small batches the change from batch to batch is the larger one, and hides them.
+//! **Reconstructed.** That only applied updates enter the statistics; the form of the statistics: weights `decay^age`,
+//! so that `decay = 1` gives Welford's over all updates, and a smaller one an average that is right from the first
+//! value on; `decay = 0.99`, `warmup = 20` updates; that `g_before` of a batch's first use is the last `g` of the batch
+//! before; `τ = 0.5`, the middle one of the paper's three; that for every signal it is a rise that counts.
+//! `statistics = "reuse"` is another reading: only changes between two uses of one batch enter `μ` and `s`. With small
+//! batches the change from batch to batch is larger than those, and hides them.
 //!
 //! **References.** "When to Stop Reusing", arXiv:2605.19425. The running variance: West 1979, "Updating mean and variance
 //! estimates: an improved method".
@@ -77,7 +78,7 @@ impl Signal {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Statistics {
-    /// Those between any two updates made, also from one batch to the next.
+    /// Those between any two successive applied updates, also from one batch to the next.
     #[default]
     All,
     /// Those between two uses of one batch.
@@ -95,9 +96,9 @@ pub struct Dgg {
     pub tau: f64,
     /// Which changes enter `μ` and `s`. Default: `all`.
     pub statistics: Statistics,
-    /// Updates that are made before the gate may close. Default: 20.
+    /// How many updates are applied before the gate may close. Default: 20.
     pub warmup: u64,
-    /// What the weight of a change is multiplied by with each further one; 1 weighs all alike. Default: 0.99.
+    /// What the weight of a change is multiplied by with each later change; 1 weighs all alike. Default: 0.99.
     pub decay: f64,
     /// `ε`, added to the standard deviation. Default: 1e-8.
     pub epsilon: f64,
@@ -120,19 +121,19 @@ impl Default for Dgg {
     }
 }
 
-/// The changes between updates that were made.
+/// Statistics of the changes between applied updates.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Seen {
-    /// How many updates were made.
+    /// How many updates were applied.
     updates: u64,
-    /// Sum of their weights.
+    /// Sum of the weights of the changes.
     weight: f64,
-    /// Weighted mean.
+    /// Weighted mean of the changes.
     mean: f64,
-    /// Weighted sum of squared distances from it.
+    /// Weighted sum of squared distances from the mean.
     squares: f64,
-    /// The watched number of the last one.
+    /// The watched number of the last update.
     before: Option<f64>,
 }
 
@@ -144,7 +145,7 @@ impl Seen {
         self.squares = decay * self.squares + distance * (change - self.mean);
     }
 
-    /// How far a change stands out; none before there was one.
+    /// How far a change stands out; `None` before there was any.
     fn score(&self, change: f64, epsilon: f64) -> Option<f64> {
         (self.weight > 0.0).then(|| {
             let deviation = (self.squares / self.weight).max(0.0).sqrt();
@@ -205,7 +206,7 @@ impl Gate for Dgg {
 
     fn restore(&mut self, state: &Value) -> Result<(), SettingError> {
         let wrong = |error: serde_json::Error| {
-            SettingError::new("gate", format!("the saved state is none of `dgg`: {error}"))
+            SettingError::new("gate", format!("the saved state is not one of `dgg`: {error}"))
         };
         self.seen = Seen::deserialize(state).map_err(wrong)?;
         Ok(())

@@ -1,4 +1,4 @@
-//! Numbers that may be infinite, in settings: JSON has no such number, so that they are words there.
+//! Settings that may be infinite. JSON has no such number, so they are words there.
 
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserializer, Serializer};
@@ -44,7 +44,7 @@ impl Visitor<'_> for Number {
         }
     }
 
-    // TOML's `inf` without quotes arrives as nothing.
+    // TOML's `inf` without quotes arrives here as a unit.
     fn visit_unit<E: Error>(self) -> Result<f64, E> {
         Err(E::invalid_value(Unexpected::Other("no number"), &self))
     }

@@ -1,4 +1,4 @@
-//! Whether an update is made: a look at the gradient before the optimiser sees it. One file per gate;
+//! Whether an update is applied: a look at the gradient before the optimiser sees it. One file per gate;
 //! [`crate::catalogue::GATES`] lists them.
 
 mod dgg;
@@ -25,43 +25,45 @@ pub struct GateConfig {
 
 choice!(GateConfig, gate, GATES, dyn Gate);
 
-/// What is known of an update before it is made.
+/// What is known about an update before it is applied.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Proposal {
-    /// Frobenius norm of the gradient of the log-prob head's matrix, trained or not, before the gradient is clipped. Where
-    /// embeddings are tied, of the part that comes from the head, before that of the input side is added.
+    /// Frobenius norm of the gradient of the log-prob head's matrix, trained or not, before the gradient is clipped.
+    /// With tied embeddings it is the norm of the part that comes from the head, before the part of the input side is
+    /// added.
     pub head_grad_norm: f64,
     /// 2-norm of the whole gradient, before it is clipped.
     pub grad_norm: f64,
-    /// Mean over loss tokens of `k3`, estimating the divergence of the policy from the proximal one, which sampled.
+    /// Mean of `k3` over loss tokens, which estimates the divergence of the policy from the proximal one, which
+    /// sampled.
     pub kl: f64,
-    /// Share of loss tokens beyond a bound of the objective, of sequences where these are clipped as a whole; 0 where the
-    /// objective has none.
+    /// Share of loss tokens beyond a bound of the objective (of sequences, if these are clipped as a whole); 0 if the
+    /// objective has no bound.
     pub clip_fraction: f64,
     /// Mean entropy over loss tokens, in nats.
     pub entropy: f64,
 }
 
-/// What a gate says of a proposed update.
+/// A gate's decision on a proposed update.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ruling {
-    /// Is the update made? If not, the gradient is dropped before the optimiser sees it, and this batch is used no
-    /// further.
+    /// Is the update applied? If not, the gradient is dropped before the optimiser sees it, and this batch is not used
+    /// again.
     pub is_open: bool,
     /// Named numbers for the run's metrics.
     pub metrics: Vec<(&'static str, f64)>,
 }
 
-/// Decides whether an update is made. It sees every proposal, in order.
+/// Decides whether an update is applied. It sees every proposal, in order.
 pub trait Gate: Send + Sync {
-    /// Rules on the next proposal, and takes note of it. `reuse` is which use of the batch it is: 1 on the first pass over
+    /// Rules on the next proposal, and takes note of it. `reuse` counts the uses of the batch: 1 on the first pass over
     /// the rollouts of a step.
     fn rule(&mut self, reuse: usize, proposal: &Proposal) -> Ruling;
 
     /// What it has learned, for a checkpoint.
     fn state(&self) -> Value;
 
-    /// Goes on from what [`Gate::state`] said.
+    /// Goes on from what [`Gate::state`] returned.
     ///
     /// # Errors
     /// If it is not a state of this gate.

@@ -1,8 +1,8 @@
 //! Both directions of a task, and a cycle check: an answer is coherent if it is right and leads back to the question.
 //!
-//! **What it does.** Of each task, `rollout.group_size` rollouts are sampled, and as many of the task turned round with
-//! its right answer stated. The final answer of every success is then put into the other direction, which the same policy
-//! answers greedily: where that gives back what was known, the cycle closes. One group has the rollouts of both
+//! **What it does.** Samples `rollout.group_size` rollouts of each task, and as many of the task turned round with its
+//! right answer stated. The final answer of every success is then put into the other direction, which the same policy
+//! answers greedily: if that gives back what was known, the cycle closes. One group holds the rollouts of both
 //! directions, and their reward is coherence, in place of the environment's own.
 //!
 //! **Formula.** With `rev(x, a)` the task `x` turned round with the answer `a` stated, `a*` its right answer and `u` what
@@ -14,11 +14,11 @@
 //! reward(y) = coherent(y)           (+ the environment's own, with keep_rewards)
 //! ```
 //!
-//! Only successes are followed up: whatever else is not coherent. Equal follow-ups of a group are one. They are neither
-//! trained on nor in the journal; their tokens count as sampled.
+//! Only successes are followed up; nothing else can be coherent. Equal follow-ups of a group are played once. They are
+//! not trained on and not in the journal, but their tokens count as sampled.
 //!
-//! **Reduces to.** No plan, for `reverse = false` and `cycle = false`: the same samples to the bit. With `reverse` the
-//! forward rollouts are those without a plan, to the bit.
+//! **Reduces to.** No plan, for `reverse = false` and `cycle = false`: the same samples to the bit. With `reverse`, the
+//! forward rollouts are the same as without a plan, to the bit.
 //!
 //! **Differs from the paper.** There the pairs are made before training; here they are the policy's own, step by step.
 //!
@@ -39,9 +39,9 @@ use crate::{Card, Check, Family, Part, SettingError};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Dgpo {
-    /// Is the task turned round played too? Default: true.
+    /// Is the task also played turned round? Default: true.
     pub reverse: bool,
-    /// Must the cycle close? Else every success is coherent. Default: true.
+    /// Must the cycle close? Otherwise every success is coherent. Default: true.
     pub cycle: bool,
     /// Does the environment's own reward count beside coherence? Default: false.
     pub keep_rewards: bool,
@@ -131,7 +131,7 @@ impl RolloutPlan for Dgpo {
         if self.judges() { &[COHERENT] } else { &[] }
     }
 
-    /// Shares; what nothing was seen of has none.
+    /// Shares; one of nothing is left out.
     fn tally(&self, groups: &[Played<'_>]) -> Vec<(String, f64)> {
         if !self.judges() {
             return Vec::new();
@@ -164,7 +164,7 @@ impl RolloutPlan for Dgpo {
     }
 }
 
-/// The cycle check alone, of answers that have been played: it says which of them lead back, and changes no reward.
+/// The cycle check alone, for answers that have been played: it says which of them lead back, and changes no reward.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CycleCheck;
 
@@ -190,7 +190,7 @@ impl RolloutPlan for CycleCheck {
     }
 }
 
-/// The other direction of every success, as its answer states it, answered greedily.
+/// Requests the other direction of every success, built from its answer, to be answered greedily.
 fn checks(played: &Played<'_>) -> Vec<Request> {
     let successes = played.episodes.iter().enumerate().filter(|(_, own)| {
         own.role.is_member() && own.episode.verdict.success && !own.episode.answers.is_empty()
@@ -200,7 +200,7 @@ fn checks(played: &Played<'_>) -> Vec<Request> {
     successes.map(check).collect()
 }
 
-/// Does the greedy answer to where an episode led give back what was known?
+/// Does the greedy answer to an episode's follow-up give back what was known?
 fn closes(played: &Played<'_>, of: usize) -> bool {
     let mut own = played.episodes.iter().filter(|other| other.role == Role::Check && other.of == Some(of));
     own.any(|check| {

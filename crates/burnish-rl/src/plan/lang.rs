@@ -1,8 +1,8 @@
-//! Hints in the language of the question, withdrawn over time and, one by one, from the languages that manage alone.
+//! Hints in the language of the question, withdrawn over time, and earlier from languages that manage without.
 //!
 //! **What it does.** Every rollout of a task begins with the first part of a given solution in the task's own language.
-//! The part shrinks over the run. As soon as a group of languages solves enough of its tasks, it gets no hint any more,
-//! for good. Hints are prompt: they are neither sampled nor trained on, and evaluation never sees one.
+//! The part shrinks over the run. As soon as a group of languages solves enough of its tasks, it gets no more hints,
+//! for good. Hints are part of the prompt: they are neither sampled nor trained on, and evaluation never sees one.
 //!
 //! **Formula.** At step `t` of `T`, with a hint of `L` tokens:
 //!
@@ -16,10 +16,10 @@
 //!
 //! **Reduces to.** GRPO with no hint (`decay = "off"`): the same samples to the bit.
 //!
-//! **Differs from the paper.** The reward of the paper is 1 where language, format and answer are all right: a reward of
-//! the environment (`all` of `chains` and `rows`), not of the plan. The hint is a prefix of the answer; it ends before the
-//! final answer. A task in which all rollouts succeed has no positive advantage, so it counts as unsolved in `u`, as in
-//! the paper's definition.
+//! **Differs from the paper.** The paper's reward is 1 if language, format and answer are all right: that is a reward
+//! of the environment (`all` of `chains` and `rows`), not of the plan. The hint is a prefix of the answer; it ends
+//! before the final answer. A task in which all rollouts succeed has no positive advantage, so it counts as unsolved in
+//! `u`, as in the paper's definition.
 //!
 //! **Reconstructed.** `α = 0.9` and `τ = 0.6`, which the source does not give, and the rate of `exponential`.
 //!
@@ -78,13 +78,13 @@ pub struct Lang {
     pub switch: bool,
     /// Weight of the past in `ū`. Default: 0.9.
     pub alpha: f64,
-    /// Where a group is switched off. Default: 0.6.
+    /// The `ū` at which a group is switched off, `τ`. Default: 0.6.
     pub tau: f64,
     #[serde(skip)]
     groups: BTreeMap<String, Known>,
 }
 
-/// What is known of a group of languages.
+/// What is known about a group of languages.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Known {

@@ -1,9 +1,9 @@
 //! How the rollouts of a step are sampled, beyond "each task a number of times". One file per plan;
 //! [`crate::catalogue::PLANS`] lists them.
 //!
-//! A plan works in waves. For each task it requests episodes ([`Request`]), sees what came of them ([`Played`]), and requests more,
-//! until it has what it wants; then it may change their verdicts. It says all of this as plain data: a run carries it out, and
-//! knows no plan by name.
+//! A plan works in waves. For each task it requests episodes ([`Request`]), sees how they turned out ([`Played`]) and
+//! requests more, until it has what it wants; then it may change their verdicts. All of this is plain data: a run
+//! carries it out without knowing any plan by name.
 
 mod dgpo;
 mod lang;
@@ -46,9 +46,9 @@ pub struct Played<'a> {
     pub task: &'a Task,
     /// How many rollouts of each task the recipe asks for.
     pub rollouts: usize,
-    /// Steps done, as a share of those of the run: 0 at the first, below 1 at the last.
+    /// Steps done, as a share of the run's steps: 0 at the first step, below 1 at the last.
     pub progress: f64,
-    /// Seed of what the plan chooses at random about this task in this step.
+    /// Seed of the plan's random choices about this task in this step.
     pub seed: u64,
     /// The episodes, in the order in which they were requested.
     pub episodes: &'a [Spawned],
@@ -59,9 +59,9 @@ pub struct Played<'a> {
 pub struct Spawned {
     /// What it is for.
     pub role: Role,
-    /// Which episode it started from, where it started from one.
+    /// Index of the episode that it started from, if any.
     pub of: Option<usize>,
-    /// What came of it. Checks of the same question share an episode.
+    /// The episode as it was played. Checks that ask the same question share one.
     pub episode: std::sync::Arc<Episode>,
 }
 
@@ -71,9 +71,9 @@ pub struct Spawned {
 pub enum Role {
     /// It answers the task: a member of the group.
     Rollout,
-    /// It answers the task turned round, with the task's right answer stated: a member of the group too.
+    /// It answers the task turned round, which states the task's right answer: also a member of the group.
     Turned,
-    /// A short first answer that others start from. It is a member that is credited with what follows.
+    /// A short first answer that others start from: a member, credited with what follows from it.
     Draft,
     /// It goes on where a member ended, and takes its place in the group.
     Extension,
@@ -98,7 +98,7 @@ impl Role {
         self != Role::Check
     }
 
-    /// Which part of an answer it is.
+    /// Which part of an answer such an episode is.
     pub fn phase(self) -> Phase {
         if self == Role::Draft { Phase::Upstream } else { Phase::Downstream }
     }
@@ -111,40 +111,41 @@ pub struct Request {
     pub role: Role,
     /// Where they start.
     pub start: Start,
-    /// What the first answer that is sampled begins with.
+    /// What the first sampled answer begins with.
     pub prefix: Vec<Beginning>,
     /// How many.
     pub count: usize,
-    /// Most tokens of an answer, where that is fewer than the recipe allows.
+    /// The most tokens of an answer, if fewer than the recipe allows.
     pub tokens_max: Option<usize>,
 }
 
-/// Where an episode starts. Numbers are places in [`Played::episodes`].
+/// Where an episode starts. Numbers are indices into [`Played::episodes`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Start {
-    /// With the prompt of its task: for [`Role::Turned`], of the task turned round.
+    /// With the prompt of its task; for [`Role::Turned`], with that of the task turned round.
     Prompt,
-    /// With the prompt, whose last message shows the first answer of an episode: `{prompt}` stands for that message and `{draft}`
-    /// for the answer.
+    /// With the prompt, its last message replaced by a template that shows the first answer of another episode:
+    /// `{prompt}` stands for the message, `{draft}` for the answer.
     Shown {
         /// Whose answer is shown.
         of: usize,
         /// What takes the place of the message.
         template: String,
     },
-    /// With the other direction of an episode's task, as its last answer states it. Nothing is played where that states none.
+    /// With the other direction of an episode's task, built from the episode's last answer. If the answer can't be
+    /// turned into a task, nothing is played.
     Reversed {
-        /// Whose answer is put to the test.
+        /// The episode whose answer is tested.
         of: usize,
     },
-    /// Where an episode ended, within its last answer, whose end token is dropped.
+    /// Where an episode ended: its last answer goes on, without its end token.
     After {
         /// The episode.
         of: usize,
     },
 }
 
-/// What an answer begins with: tokens that were not sampled by it, and that are not trained.
+/// What an answer begins with: tokens that it did not sample and that are not trained on.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Beginning {
     /// The first `share` of the tokens of the task's reasoning: 0 none, 1 all. It needs [`HINT`](crate::fact::HINT).
@@ -162,48 +163,48 @@ impl Request {
     }
 }
 
-/// Each task a number of times: what is done without a plan.
+/// Each task a number of times: what a run does without a plan.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Plain;
 
 impl RolloutPlan for Plain {}
 
-/// What came of the group of a task that was trained on.
+/// How the group of a task that was trained on turned out.
 #[derive(Debug, Clone, Copy)]
 pub struct Outcome<'a> {
     /// The task's labels.
     pub labels: &'a BTreeMap<String, String>,
-    /// Has any of its rollouts an advantage above 0? A group in which all succeed has none.
+    /// Does any of its rollouts have an advantage above 0? In a group in which all succeed, none does.
     pub is_positive: bool,
 }
 
 /// How the rollouts of a step are sampled.
 pub trait RolloutPlan: Send + Sync {
-    /// What it needs of an environment.
+    /// What it needs from an environment.
     fn needs(&self) -> Vec<Need> {
         Vec::new()
     }
 
-    /// What is to be played next of a task, in wave number `wave`, counted from 0. The plan is over where it requests nothing of
-    /// any task.
+    /// What to play next for a task, in wave number `wave`, counted from 0. The plan is over when it requests nothing
+    /// for any task.
     fn wave(&self, played: &Played<'_>, wave: usize) -> Vec<Request> {
         if wave == 0 { vec![Request::rollouts(played.rollouts)] } else { Vec::new() }
     }
 
-    /// How many members that earn a reward a group has, where the recipe asks for `rollouts` of each task.
+    /// How many members with a reward a group has, if the recipe asks for `rollouts` of each task.
     fn group_size(&self, rollouts: usize) -> usize {
         rollouts
     }
 
-    /// The verdicts that it puts in place of the environment's: one entry per episode.
+    /// The verdicts that replace the environment's: one entry per episode.
     ///
     /// # Errors
-    /// If what it adds is there already.
+    /// If a component that it adds is there already.
     fn judge(&self, played: &Played<'_>) -> Result<Vec<Option<Verdict>>, SettingError> {
         Ok(vec![None; played.episodes.len()])
     }
 
-    /// Does it change verdicts? Then an episode that it did not request earns something else.
+    /// Does it change verdicts? If so, an episode that it did not request would be rewarded differently.
     fn judges(&self) -> bool {
         false
     }
@@ -213,30 +214,30 @@ pub trait RolloutPlan: Send + Sync {
         &[]
     }
 
-    /// Can held-out tasks be played in its way? Evaluation never reads a hint.
+    /// Can evaluation play held-out tasks in the plan's way? Evaluation never reads a hint.
     fn plays_evaluations(&self) -> bool {
         false
     }
 
-    /// Learns from what came of a step.
+    /// Learns from the outcomes of a step.
     fn observe(&mut self, _groups: &[Outcome<'_>]) {}
 
-    /// Named numbers of what was played in a step, for the run's metrics.
+    /// Named numbers about the episodes of a step, for the run's metrics.
     fn tally(&self, _groups: &[Played<'_>]) -> Vec<(String, f64)> {
         Vec::new()
     }
 
-    /// Named numbers of what it has learned, for the run's metrics.
+    /// Named numbers about what it has learned, for the run's metrics.
     fn metrics(&self) -> Vec<(String, f64)> {
         Vec::new()
     }
 
-    /// What it has learned, for a checkpoint; null where it learns nothing.
+    /// What it has learned, for a checkpoint; null if it learns nothing.
     fn state(&self) -> Value {
         Value::Null
     }
 
-    /// Goes on from what [`RolloutPlan::state`] said.
+    /// Goes on from what [`RolloutPlan::state`] returned.
     ///
     /// # Errors
     /// If it is not a state of this plan.

@@ -1,8 +1,8 @@
-//! Draft, then solve: a short upstream segment, and downstream answers that read it and may ignore it.
+//! Draft, then solve: a short upstream segment, and downstream answers that see it and may ignore it.
 //!
-//! **What it does.** Of each task one draft `u` of at most `L_up` tokens is sampled first. The group of the task then
-//! answers a prompt that shows the task, the draft, and the task again: the skip connection, by which a flawed draft can
-//! be passed over. The advantages of drafts and answers are those of the estimator of the same name.
+//! **What it does.** Samples one draft `u` of at most `L_up` tokens for each task. The group of the task then answers a
+//! prompt that shows the task, the draft, and the task again: the skip connection, which lets an answer pass over a
+//! flawed draft. The estimator of the same name gives drafts and answers their advantages.
 //!
 //! **Formula.**
 //!
@@ -11,12 +11,12 @@
 //! ```
 //!
 //! **Reduces to.** GRPO with groups of K, for `draft_tokens = 0`: `x' = x`, no draft, to the bit. Without the skip
-//! (`skip = false`) an answer goes on where the draft ends: plain continuation.
+//! (`skip = false`), an answer goes on where the draft ends: plain continuation.
 //!
 //! **Differs from the paper.** A draft ends at `L_up` tokens or at its own end, not at the next delimiter.
 //!
-//! **Tokens.** Without the skip an answer begins with the ids that the draft sampled. (Runs up to version 2 of the journal began with the
-//! draft's text, tokenised again, which may be other ids.)
+//! **Tokens.** Without the skip, an answer begins with the ids that the draft sampled. (Runs up to version 2 of the
+//! journal began with the draft's text, tokenised again, which may give other ids.)
 //!
 //! **Reconstructed.** All of it but the idea, from the abstract and SPO: the wording of the skip prompt, `L_up`.
 //!
@@ -31,11 +31,11 @@ use crate::{Card, Check, Family, Part, SettingError};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Skpo {
-    /// Most tokens of a draft, `L_up`. Default: 16, for tiny policies; 256 to 512 at 7B.
+    /// The most tokens of a draft, `L_up`. Default: 16, for tiny policies; 256 to 512 at 7B.
     pub draft_tokens: usize,
-    /// Is the draft shown in the prompt? Else each answer goes on from it. Default: true.
+    /// Is the draft shown in the prompt? Otherwise each answer goes on from it. Default: true.
     pub skip: bool,
-    /// What takes the place of the task's last message, with `{prompt}` for it and `{draft}` for the draft.
+    /// What replaces the task's last message: `{prompt}` stands for that message, `{draft}` for the draft.
     pub template: String,
 }
 

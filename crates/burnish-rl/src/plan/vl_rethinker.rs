@@ -1,8 +1,8 @@
-//! VL-Rethinker, in text: some rollouts are told to think again, and go on.
+//! VL-Rethinker, for text: some rollouts are told to think again, and go on.
 //!
-//! **What it does.** After the rollouts of a task are over, a share of them gets a trigger behind its answer, in place of the end
-//! token, and the policy goes on from there. What is judged and trained on is the whole: both stretches that the policy sampled,
-//! with the trigger between them, which is not trained. It takes the place of the rollout that it goes on from.
+//! **What it does.** After the rollouts of a task are over, a share of them gets a trigger after its answer, in place
+//! of the end token, and the policy goes on from there. The whole is judged and trained on: both stretches that the
+//! policy sampled, but not the trigger between them. It takes the place of the rollout that it extends.
 //!
 //! **Formula.**
 //!
@@ -29,7 +29,7 @@ use crate::{Card, Check, Family, Part, SettingError};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct VlRethinker {
-    /// The chance of a rollout to be told to think again, `q`. Default: 0.25.
+    /// The probability that a rollout is told to think again, `q`. Default: 0.25.
     pub share: f64,
     /// What it is told. Default: the paper's, `"\n\nWait, does it seem right?"`.
     pub trigger: String,

@@ -23,24 +23,25 @@ pub struct ReplayConfig {
 
 choice!(ReplayConfig, replay, REPLAYS, dyn Replay);
 
-/// What an update trains on: places among the members of the step and among those that were kept. A kept one may come more than
-/// once.
+/// What an update trains on: indices into the members of the step and into those that were kept. A kept one may occur
+/// more than once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mixture {
-    /// Of the step, in order.
+    /// Members of the step, in order.
     pub fresh: Vec<usize>,
-    /// Of those that were kept, in the order in which they were drawn.
+    /// Kept members, in the order in which they were drawn.
     pub kept: Vec<usize>,
 }
 
 /// Keeps members, and mixes them with those of later steps.
 pub trait Replay: Send + Sync {
-    /// What an update trains on, of members with these advantages: of the step, and of earlier steps, the oldest first.
+    /// What an update trains on, given the advantages of the members of the step, and of those kept from earlier steps,
+    /// the oldest first.
     fn mix(&self, fresh: &[f64], kept: &[f64], seed: u64) -> Mixture;
 
     /// Is a member with this advantage kept for later steps?
     fn keeps(&self, advantage: f64) -> bool;
 
-    /// How many are kept where a step has `members`; the oldest leave first.
+    /// How many members are kept if a step has `members`; the oldest leave first.
     fn capacity(&self, members: usize) -> usize;
 }

@@ -1,25 +1,27 @@
-//! SSR: places in the batch that teach nothing go to members of earlier steps that did.
+//! SSR: members that teach nothing are replaced by members of earlier steps that did.
 //!
-//! **What it does.** As a policy gets better, more and more groups tie, and their members have an advantage of 0: the batch
-//! shrinks without a word. Members whose advantage is not 0 are kept, in a queue. Each later update trains on the members of its
-//! step that teach something, and fills the places of the others from the queue, the more likely the larger their advantage was.
+//! **What it does.** As a policy gets better, more and more groups tie and their members have an advantage of 0: the
+//! batch silently shrinks. Members whose advantage is not 0 are kept in a queue. Each later update trains on the
+//! members of its step that teach something, and replaces the others with draws from the queue. The larger the
+//! advantage of a kept member, the likelier it is drawn.
 //!
-//! **Formula.** Of a step with `B` members, `E` of which have `A ≠ 0`, and a queue `Q` of at most `buffer·B`:
+//! **Formula.** For a step with `B` members, `E` those with `A ≠ 0`, and a queue `Q` of at most `buffer·B` members:
 //!
 //! ```text
 //! batch = E  ∪  {B - |E| draws from Q, with repetition}       P(j) = |A_j|^α / Σ_{k ∈ Q} |A_k|^α
 //! Q ← the newest of Q ∪ E
 //! ```
 //!
-//! **Conventions.** Nothing is drawn of an empty queue, and then the batch is that of the step, ties and all. A step is not replayed
-//! in itself.
+//! **Conventions.** Nothing is drawn from an empty queue; the batch is then that of the step, ties included. A step
+//! never replays its own members.
 //!
 //! **Reduces to.** The step without a replay, as long as the queue is empty: to the bit. With `buffer = 0` it always is.
 //!
-//! **Differs from the paper.** There up to a tenth of the batch may be members of groups that are right throughout, which have an
-//! advantage of 0 here and teach nothing. The code multiplies its weights by 0.8, which cancels: `α = 1`.
+//! **Differs from the paper.** There, up to a tenth of the batch may be members of groups in which all answers are
+//! right; here they have an advantage of 0 and teach nothing. The authors' code multiplies its weights by 0.8, which
+//! cancels: `α = 1`.
 //!
-//! **Reconstructed.** How many are drawn: as many as places are free.
+//! **Reconstructed.** How many are drawn: as many as there are members with `A = 0`.
 //!
 //! **References.** Wang et al. 2025 (VL-Rethinker), arXiv:2504.08837, section 3; the authors' code.
 
@@ -34,9 +36,9 @@ use crate::{Card, Check, Family, Part, SettingError};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ssr {
-    /// How much the size of an advantage counts, `α`. Default: 1.
+    /// How strongly the size of an advantage counts, `α`. Default: 1.
     pub alpha: f64,
-    /// How long the queue is, as a share of the members of a step. Default: 0.5.
+    /// The length of the queue, as a share of the members of a step. Default: 0.5.
     pub buffer: f64,
 }
 

@@ -195,8 +195,8 @@ fn one_that_was_restored_goes_on_to_the_bit_as_one_that_never_stopped() {
 #[test]
 fn what_is_no_state_is_refused_by_what_is_wrong() {
     for (id, state, message) in [
-        ("rdpo", json!(null), "state: is none of `rdpo`"),
-        ("rdpo", json!({ "references": [] }), "state: is none of `rdpo`: missing field `covariances`"),
+        ("rdpo", json!(null), "state: is not a state of `rdpo`"),
+        ("rdpo", json!({ "references": [] }), "state: is not a state of `rdpo`: missing field `covariances`"),
         (
             "rdpo",
             json!({ "references": [1.0, 0.0], "covariances": [] }),
@@ -212,7 +212,7 @@ fn what_is_no_state_is_refused_by_what_is_wrong() {
             json!({ "references": [], "covariances": [{ "components": [1, 0], "covariance": [1.0, 0.0, 0.0, 1.0] }] }),
             "covariances[0]: must be the rows of a symmetric matrix, one a component; the components ascending",
         ),
-        ("skpo", json!({ "tasks": 3 }), "state: is none of `skpo`"),
+        ("skpo", json!({ "tasks": 3 }), "state: is not a state of `skpo`"),
         (
             "skpo",
             json!({ "tasks": { "a": { "alpha": -1.0, "beta": 1.0 } } }),
