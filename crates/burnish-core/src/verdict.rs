@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The flag of a verdict that says whether the reversed task, made from the answer, leads back to what was given in the
-/// original.
+/// The flag in the verdict on a reversed task: whether its answer gives back what the original prompt stated.
 pub const RECOVERED: &str = "recovered";
 
 /// Whether an episode could be judged.
