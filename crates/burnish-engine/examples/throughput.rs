@@ -1,7 +1,7 @@
 //! Tokens sampled per second by a random 5 M-parameter model of Qwen3's architecture.
 //!
-//! `cargo run --release -p burnish-engine --example throughput [batch [prompt_tokens [answer_tokens]]]`
-//! (64, 64, 128 unless given): once with prompts of their own, once with groups of 8 that share one.
+//! `cargo run --release -p burnish-engine --example throughput [batch [prompt_tokens [answer_tokens]]]` (default: 64,
+//! 64, 128). It runs twice: each request with its own prompt, then groups of 8 that share one.
 
 use burnish_core::Sampling;
 use burnish_engine::{Limits, Request, generate};

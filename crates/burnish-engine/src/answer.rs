@@ -12,46 +12,46 @@ use crate::{Choice, Chooser, EngineError, Generated, Request, RequestId};
 
 /// What comes next in an answer.
 pub(crate) enum Next {
-    /// A token, and what was asked about its distribution.
+    /// A token, with the details of its distribution that were asked for.
     Token(Choice, Option<TokenLogprobs>),
-    /// Nothing: it ends here.
+    /// Nothing: the answer ends here.
     Stop,
-    /// That is known when this is answered.
+    /// A probe, which must be answered before the next token is known.
     Probe(Box<Probe>),
     Failed(EngineError),
 }
 
-/// An answer in the making, whether its sequence is active or waits for room.
+/// An answer in progress, whether its sequence is active or waits for room.
 pub(crate) struct Answer {
     pub(crate) id: RequestId,
-    /// What it follows.
+    /// The prompt that it follows.
     pub(crate) prompt: Arc<[u32]>,
     pub(crate) sampling: Sampling,
     pub(crate) seed: u64,
     pub(crate) ids: Vec<u32>,
-    /// How many of them it did not sample: the first ones, of a probe.
+    /// How many of the first tokens it did not sample itself (only for probes).
     given: usize,
     model_logprobs: Vec<f32>,
-    /// Where a token may be drawn from another distribution than the model's.
+    /// Kept only if a token may be drawn from a distribution other than the model's.
     sampled_logprobs: Option<Vec<f32>>,
     details: Vec<TokenLogprobs>,
-    /// What penalties go by, where there are any.
+    /// What the penalties need, if there are any.
     seen: Option<Seen>,
     /// The policy's own end tokens.
     end_ids: Arc<[u32]>,
     stop_strings: Option<StopStrings>,
-    /// Who decides over it, one after the other.
+    /// The controls that decide over it, in order.
     controls: Vec<Box<dyn Control>>,
-    /// What they decided for the next token.
+    /// Their changes to the next token's logits.
     steer: Steer,
-    /// The id that they decided on.
+    /// The id that they decided on, if any.
     forced: Option<u32>,
-    /// What came of the probe that was just asked for, and who asked.
+    /// The result of the last probe, and the index of the control that asked for it.
     probed: Option<(usize, Probed)>,
 }
 
 impl Answer {
-    /// Before its first token. `prompt` holds the request's; stop strings need a tokenizer.
+    /// An answer before its first token. `prompt` holds the request's ids; stop strings need a tokenizer.
     pub(crate) fn new(
         id: RequestId,
         request: Request,
@@ -92,7 +92,7 @@ impl Answer {
         }
     }
 
-    /// The answer to a probe beside this one.
+    /// The answer to a probe of this answer.
     pub(crate) fn beside(&self, probe: Probe) -> Self {
         let ids = [&self.ids[..], &probe.ids].concat();
         Answer {
@@ -115,17 +115,17 @@ impl Answer {
         }
     }
 
-    /// Tokens that it has sampled.
+    /// Number of tokens that it has sampled.
     pub(crate) fn sampled(&self) -> usize {
         self.ids.len() - self.given
     }
 
-    /// Most tokens that a probe of it reads and samples.
+    /// Most tokens that one of its probes reads and samples.
     pub(crate) fn probe_tokens_max(&self) -> usize {
         self.controls.iter().map(|control| control.probe_tokens_max()).max().unwrap_or(0)
     }
 
-    /// Most pages that its next probe takes.
+    /// Most pages that its next probe needs.
     pub(crate) fn probe_pages(&self) -> usize {
         match self.probe_tokens_max() {
             0 => 0,
@@ -133,19 +133,19 @@ impl Answer {
         }
     }
 
-    /// Does somebody decide over it?
+    /// Does a control decide over it?
     pub(crate) fn is_controlled(&self) -> bool {
         !self.controls.is_empty()
     }
 
-    /// Hears what came of the probe that it asked for.
+    /// Receives the result of the probe that it asked for.
     pub(crate) fn hear(&mut self, probed: Probed) {
         if let Some((_, waited)) = &mut self.probed {
             *waited = probed;
         }
     }
 
-    /// What comes next, by the logits `[V]`.
+    /// What comes next, given the logits `[V]`.
     pub(crate) fn next(&mut self, logits: &[f32], vocab: &Vocab, chooser: &mut Chooser) -> Next {
         let position = self.sampled();
         let request = self.id.index();
@@ -191,17 +191,18 @@ impl Answer {
         }
     }
 
-    /// What the choice of the next token goes by.
+    /// The part of the past that the choice of the next token depends on.
     fn past(&self) -> Past<'_> {
         Past { seen: self.seen.as_ref(), steer: Some(&self.steer) }
     }
 
-    /// Most of its tokens that are ever in the cache, in a context window of so many tokens: the last is never read.
+    /// Most of its tokens that are ever in the cache, for a context window of this many tokens: the last token is never
+    /// read.
     pub(crate) fn rows_max(&self, context_tokens_max: usize) -> usize {
         crate::request::answer_rows_max(&self.sampling, self.prompt.len(), context_tokens_max)
     }
 
-    /// Appends a token, with which the answer may end: then it is given back.
+    /// Appends a token. If that ends the answer, returns the finished answer.
     pub(crate) fn push(
         &mut self,
         choice: Choice,
@@ -213,7 +214,7 @@ impl Answer {
         self.model_logprobs.push(choice.model_logprob);
         match &mut self.sampled_logprobs {
             Some(sampled_logprobs) => sampled_logprobs.push(choice.sampled_logprob),
-            // What is not kept is said to be the model's.
+            // Sampled log-probs that are not kept are taken to be the model's.
             None => debug_assert_eq!(choice.sampled_logprob, choice.model_logprob),
         }
         self.details.extend(details);
@@ -242,7 +243,7 @@ impl Answer {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Gives it back as it is.
+    /// Returns the answer as it is.
     pub(crate) fn end(&mut self, stop: StopReason, text: Option<String>) -> Generated {
         Generated {
             ids: self.ids.split_off(self.given),
@@ -255,7 +256,7 @@ impl Answer {
     }
 }
 
-/// Can a token be drawn from another distribution than the model's at the temperature, if nobody decides over it?
+/// Can a token be drawn from a distribution other than the model's at the temperature, even without controls?
 fn is_altering(sampling: &Sampling) -> bool {
     sampling.temperature == 0.0 || sampling.is_truncating() || sampling.is_penalising()
 }

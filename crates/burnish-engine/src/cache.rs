@@ -1,4 +1,4 @@
-//! Keys and values of tokens that were already read, as attention meets them.
+//! Keys and values of tokens that were already read, in the form that attention needs.
 
 use burnish_model::{Attend, Packed};
 use burnish_tensor::{
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::pages::{Block, Pool};
 
-/// What one sequence has read: a prompt that it may share with others, and its own answer.
+/// What one sequence has read: a prompt, which it may share with others, and its own answer.
 #[derive(Debug)]
 pub(crate) struct Cache {
     prompt: Arc<Block>,
@@ -28,42 +28,42 @@ impl Cache {
         self.answer.rows
     }
 
-    /// Pages that the answer has.
+    /// Number of pages of the answer.
     pub(crate) fn answer_pages(&self) -> usize {
         self.answer.pages()
     }
 
-    /// Pages that its prompt has.
+    /// Number of pages of the prompt.
     pub(crate) fn prompt_pages(&self) -> usize {
         self.prompt.pages()
     }
 
-    /// Is its prompt the very one of `other`?
+    /// Does it share its prompt with `other`?
     pub(crate) fn shares_prompt(&self, other: &Cache) -> bool {
         Arc::ptr_eq(&self.prompt, &other.prompt)
     }
 
-    /// Sees that there is room for `rows` tokens of the answer in all; `false` if the pool has too few pages.
+    /// Makes room for `rows` tokens of the answer in total; `false` if the pool has too few pages.
     pub(crate) fn reserve(&mut self, rows: usize, pool: &Arc<Pool>) -> bool {
         self.answer.reserve(rows, pool)
     }
 
-    /// What the prompt left behind.
+    /// The cached prompt.
     pub(crate) fn prompt(&self) -> &Arc<Block> {
         &self.prompt
     }
 
-    /// What the prompt left behind.
+    /// The cached prompt.
     pub(crate) fn into_prompt(self) -> Arc<Block> {
         self.prompt
     }
 
-    /// One that goes on from the same prompt, and has read nothing of an answer.
+    /// A cache that continues from the same prompt, with an empty answer.
     pub(crate) fn fork(&self) -> Self {
         Cache::after(Arc::clone(&self.prompt))
     }
 
-    /// Has read what `other` has read of its answer, where the host has its keys and values. There must be room.
+    /// Copies the answer that `other` has read, if its keys and values are on the host. There must be room.
     pub(crate) fn copy(&mut self, other: &Cache) {
         self.answer.copy(&other.answer);
     }
@@ -74,27 +74,27 @@ impl Cache {
     }
 }
 
-/// Attention of a prefill: prompts packed one after the other, each seeing itself, whose keys and values are
-/// kept. Of a prompt whose beginning was read before only the rest is in the pack.
+/// Attention of a prefill: prompts packed one after the other. Each attends to itself only, and its keys and values are
+/// kept. If the beginning of a prompt was read before, only the rest is in the pack.
 pub(crate) struct Prefill {
-    /// The prompts, each from its first token on.
+    /// The whole prompts, each from its first token on.
     whole: Packed,
-    /// How many tokens of each were read before.
+    /// How many tokens of each prompt were read before.
     pasts: Vec<usize>,
     prompts: Vec<Block>,
-    /// Where keys and values go on a GPU: the same at every layer.
+    /// Where keys and values go on a GPU; the same at every layer.
     slots: Option<PageSlots>,
 }
 
 impl Prefill {
-    /// Of `prompts` of these lengths, which have what was read before, and room for the rest.
+    /// For `prompts` of these lengths, which hold what was read before and have room for the rest.
     pub(crate) fn new(lens: &[usize], shape: HeadShape, prompts: Vec<Block>) -> Self {
         let pasts = prompts.iter().map(|prompt| prompt.rows).collect();
         let whole = Packed { layout: Arc::new(Layout::causal(lens)), shape };
         Prefill { whole, pasts, prompts, slots: None }
     }
 
-    /// What each prompt left behind, in the order of the pack.
+    /// The prompts that were read, in the order of the pack.
     pub(crate) fn into_blocks(mut self) -> Vec<Block> {
         for (segment, block) in self.whole.layout.segments().iter().zip(&mut self.prompts) {
             block.rows = segment.len;
@@ -154,11 +154,11 @@ impl Attend for Prefill {
 pub(crate) struct Decode<'a> {
     shape: HeadShape,
     runs: Vec<Run<'a>>,
-    /// Where rows go on a GPU and what they see there: the same at every layer.
+    /// Where rows go on a GPU, and which rows they see there; the same at every layer.
     places: Option<(PageSlots, PagesSeen)>,
 }
 
-/// The next tokens of an answer that a sequence reads, for which its cache has room.
+/// The next tokens of an answer that a sequence reads; its cache has room for them.
 pub(crate) struct Run<'a> {
     pub(crate) cache: &'a mut Cache,
     pub(crate) rows: usize,
@@ -170,7 +170,7 @@ impl<'a> Decode<'a> {
         Decode { shape, runs, places: None }
     }
 
-    /// Keeps what was read at every layer.
+    /// Keeps what was read at all layers.
     pub(crate) fn commit(self) {
         for Run { cache, rows } in self.runs {
             cache.answer.rows += rows;
@@ -185,7 +185,7 @@ impl Run<'_> {
         answer.slots(answer.rows..answer.rows + self.rows)
     }
 
-    /// What each of its rows sees there: what stands before it, and itself.
+    /// What each of its rows sees on a GPU: the rows before it, and itself.
     fn seen(&self) -> impl Iterator<Item = Vec<(usize, usize)>> {
         let Cache { prompt, answer } = &*self.cache;
         let upto = |rows| prompt.numbers(prompt.rows).chain(answer.numbers(rows)).collect();
@@ -211,7 +211,7 @@ impl Attend for Decode<'_> {
             cache.answer.write(layer, cache.answer.rows, &k.data()[data.clone()], &v.data()[data]);
             start += *rows;
         }
-        // Each row sees what stands before it, and itself.
+        // Each row sees the rows before it, and itself.
         let blocks: Vec<_> = self
             .runs
             .iter()
@@ -258,8 +258,8 @@ mod tests {
         }
     }
 
-    /// Reads `prefilled[i]` tokens of prompt `i` in one pass, and of the others `at_once` in each step, all
-    /// prompts side by side.
+    /// Reads `prefilled[i]` tokens of prompt `i` in one pass and the remaining ones `at_once` per step, all prompts
+    /// side by side.
     fn check_incremental_logits(model: &Model, golden: &Golden, prefilled: &[usize], at_once: usize) {
         let shape = model.head_shape();
         let page = PageShape {

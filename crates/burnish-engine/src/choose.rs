@@ -17,14 +17,14 @@ pub struct Choice {
     pub sampled_logprob: f32,
 }
 
-/// Chooses tokens from logits, and keeps its buffers from one choice to the next.
+/// Chooses tokens from logits; its buffers are reused from choice to choice.
 #[derive(Debug, Default)]
 pub struct Chooser {
     /// `(logit - max) / temperature`, as the trainer computes it; -inf where the id is not allowed. `[V]`
     scaled: Vec<f32>,
-    /// The same of the logits that the past altered, where it did. `[V]`
+    /// The same for the logits as the past altered them, if it did. `[V]`
     altered: Vec<f32>,
-    /// Probabilities up to a common factor, the likeliest being 1; 0 where a filter cut. `[V]`
+    /// Probabilities up to a common factor, where the likeliest is 1; 0 where a filter dropped the id. `[V]`
     weights: Vec<f32>,
     scratch: filters::Scratch,
     whole: Whole,
@@ -47,11 +47,11 @@ impl Whole {
 }
 
 impl Chooser {
-    /// Chooses one id of `vocab` by `logits` `[V]` with the random number `uniform` in `[0, 1)`.
+    /// Chooses one id of `vocab` from `logits` `[V]`, with the random number `uniform` in `[0, 1)`.
     ///
-    /// First `past` alters the logits. Then temperature 0 takes the likeliest id, the lowest of equal ones;
-    /// otherwise the filters apply in the order temperature, top-k, top-p, min-p, and `uniform` is looked up in
-    /// the cumulative distribution in the order of the ids. An id of probability zero is never chosen.
+    /// First `past` alters the logits. At temperature 0 the likeliest id is then chosen, of equal ones the lowest.
+    /// Otherwise the filters apply in the order temperature, top-k, top-p, min-p, and `uniform` is looked up in the
+    /// cumulative distribution over the ids in order. An id of probability zero is never chosen.
     ///
     /// `None` if the logits can't be normalised: one is NaN or infinite, or no id is allowed.
     pub fn choose(
@@ -97,7 +97,8 @@ impl Chooser {
         Some(Choice { id: id as u32, model_logprob, sampled_logprob })
     }
 
-    /// One id of `vocab` that was decided on. `None` if the logits can't be normalised, or it is none of the vocabulary.
+    /// The choice of an id of `vocab` that was decided on. `None` if the logits can't be normalised, or the id is not
+    /// in the vocabulary.
     pub fn force(&mut self, logits: &[f32], vocab: &Vocab, sampling: &Sampling, id: u32) -> Option<Choice> {
         let alone = Steer::only(id);
         let certain = Sampling { temperature: sampling.temperature, ..Sampling::at(1.0, 1) };
@@ -105,7 +106,7 @@ impl Chooser {
         Some(Choice { sampled_logprob: 0.0, ..choice })
     }
 
-    /// What the newest choice, which was made from `logits`, says of the whole distribution, with the `n`
+    /// Details of the newest choice, which was made from `logits`: its rank in the whole distribution, and the `n`
     /// likeliest ids.
     pub fn details(&self, logits: &[f32], choice: Choice, n: usize) -> TokenLogprobs {
         let chosen = self.scaled[choice.id as usize];
@@ -117,7 +118,7 @@ impl Chooser {
     }
 }
 
-/// Logits, -inf where the id is not allowed.
+/// Copies the logits, with -inf for ids that are not allowed.
 fn copy_allowed(to: &mut Vec<f32>, logits: &[f32], vocab: &Vocab) {
     to.clear();
     to.extend_from_slice(logits);
@@ -126,7 +127,7 @@ fn copy_allowed(to: &mut Vec<f32>, logits: &[f32], vocab: &Vocab) {
     }
 }
 
-/// Makes logits into `(logit - max) / temperature`; gives the first index of the greatest.
+/// Turns logits into `(logit - max) / temperature`; returns the first index of the greatest.
 fn scale(logits: &mut [f32], temperature: f32) -> Option<usize> {
     let max = softmax::maximum(logits);
     if !max.is_finite() {
@@ -137,14 +138,14 @@ fn scale(logits: &mut [f32], temperature: f32) -> Option<usize> {
     likeliest
 }
 
-/// Fills `weights`; gives their sum. A NaN among the logits makes it NaN.
+/// Fills `weights` and returns their sum, which is NaN if a logit is NaN.
 fn weigh(weights: &mut Vec<f32>, scaled: &[f32]) -> f64 {
     weights.resize(scaled.len(), 0.0);
     softmax::exponentials(scaled, weights)
 }
 
-/// The first index at which the running sum exceeds `target`. The sum stands still on a zero weight, so none
-/// is ever picked.
+/// The first index at which the running sum exceeds `target`. A zero weight does not raise the sum, so it is never
+/// picked.
 fn pick(weights: &[f32], target: f64) -> Option<usize> {
     let mut cumulative = 0.0;
     for (index, &weight) in weights.iter().enumerate() {
@@ -153,7 +154,7 @@ fn pick(weights: &[f32], target: f64) -> Option<usize> {
             return Some(index);
         }
     }
-    // Only a target that rounding lifted to the whole sum gets here.
+    // Reached only if rounding lifted the target to the whole sum.
     weights.iter().rposition(|&weight| weight > 0.0)
 }
 
@@ -168,7 +169,7 @@ mod tests {
         Chooser::default().choose(logits, &Vocab::all(logits.len()), sampling, Past::default(), uniform)
     }
 
-    /// Random logits of the size that a trained model has.
+    /// Random logits of a size typical of a trained model.
     fn random_logits(seed: u64, n: usize) -> Vec<f32> {
         let mut stream = rng::Stream::new(seed);
         (0..n).map(|_| (stream.normal() * 2.0) as f32).collect()
@@ -180,7 +181,7 @@ mod tests {
         exps.into_iter().map(|e| e / total).collect()
     }
 
-    /// The distribution that `sampling` asks for, written as plainly as possible: each filter renormalises.
+    /// The distribution that `sampling` asks for, computed as plainly as possible: each filter renormalises.
     fn filtered_softmax(logits: &[f32], sampling: &Sampling) -> Vec<f64> {
         let mut p = softmax(logits, f64::from(sampling.temperature));
         let renormalise = |p: &mut Vec<f64>| {
@@ -210,7 +211,7 @@ mod tests {
         p
     }
 
-    /// Draws 10^5 times, as a request with this seed would at positions 0, 1, 2 ...
+    /// Draws 10^5 times, as a request with this seed would do at positions 0, 1, 2 ...
     fn check_frequencies(sampling: &Sampling, ids_expected: usize) {
         const DRAWS: u64 = 100_000;
         let logits = random_logits(3, 40);
@@ -227,7 +228,7 @@ mod tests {
         let possible: Vec<usize> = (0..logits.len()).filter(|&id| expected[id] > 0.0).collect();
         assert_eq!(possible.len(), ids_expected, "{sampling:?} cuts otherwise");
         assert_eq!(possible.iter().map(|&id| counts[id]).sum::<f64>(), DRAWS as f64, "{sampling:?}");
-        // Ids that are expected fewer than 5 times share one cell, as the chi-square approximation asks.
+        // Ids that are expected fewer than 5 times share one cell, as the chi-square approximation requires.
         let (rare, common): (Vec<usize>, Vec<usize>) =
             possible.into_iter().partition(|&id| expected[id] * (DRAWS as f64) < 5.0);
         let sum_of = |values: &[f64]| rare.iter().map(|&id| values[id]).sum::<f64>();
@@ -312,7 +313,7 @@ mod tests {
             ids.insert(id);
         }
         assert!(ids.len() > 5 && ids.iter().all(|id| ![3, 55, 99].contains(id)), "{ids:?}");
-        // Where nothing is cut, both are one number.
+        // Where nothing is cut, the two log-probs are equal.
         let choice = choose(&logits, &Sampling::at(0.8, 1), 0.4).unwrap();
         assert_eq!(choice.model_logprob, choice.sampled_logprob);
         assert_eq!(choose(&logits, &Sampling::greedy(1), 0.4).unwrap().sampled_logprob, 0.0);
@@ -464,7 +465,7 @@ mod tests {
         ) {
             let mut logits = random_logits(seed, 30);
             let vocab = Vocab::only(30, |id| id % 3 == 1);
-            // What is excluded would win by far, and what underflows to probability zero is not excluded.
+            // The excluded id would win by far. An id whose probability underflows to zero is not excluded.
             logits[2] = 60.0;
             logits[4] = -1e4;
             let sampling = Sampling { top_k, top_p, min_p, ..Sampling::at(temperature, 1) };

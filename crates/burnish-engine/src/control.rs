@@ -1,4 +1,4 @@
-//! Deciding under way: what may come next in one answer, by what it says so far.
+//! Decisions during sampling: what may come next in one answer, depending on what it says so far.
 
 use std::fmt::Debug;
 
@@ -6,16 +6,17 @@ use burnish_core::Sampling;
 
 /// Decides over one answer, token by token.
 ///
-/// It is asked once before each token, in order, also where the answer had to leave the batch for a while. Filters, penalties
-/// and chance act on what it leaves; the log-prob that the trainer recomputes is of the whole distribution all the same.
+/// It is asked once before each token, in order, even if the answer had to leave the batch for a while. Filters,
+/// penalties and chance act on what it allows; the log-prob that the trainer recomputes is still that of the whole
+/// distribution.
 pub trait Control: Send + Sync + Debug {
-    /// Says how the next token comes about, and changes its distribution through `steer`.
+    /// Decides how the next token comes about, and may change its distribution through `steer`.
     ///
     /// # Errors
     /// Ends the answer with this problem.
     fn decide(&mut self, now: &Now<'_>, steer: &mut Steer) -> Result<Decision, String>;
 
-    /// Most tokens that one of its probes reads and samples together; 0 for one that never asks.
+    /// Most tokens that one of its probes reads and samples in total; 0 if it never asks for one.
     fn probe_tokens_max(&self) -> usize {
         0
     }
@@ -24,42 +25,43 @@ pub trait Control: Send + Sync + Debug {
 /// An answer before its next token.
 #[derive(Debug, Clone, Copy)]
 pub struct Now<'a> {
-    /// What it answers.
+    /// The prompt that it answers.
     pub prompt: &'a [u32],
-    /// What it says so far.
+    /// The answer so far.
     pub answer: &'a [u32],
-    /// The model's logits of the next token `[V]`, before everything else.
+    /// The model's logits for the next token `[V]`, before any change.
     pub logits: &'a [f32],
-    /// What came of the probe that was just asked for; then it is asked once more.
+    /// The result of the probe that was just asked for; the control is asked again with it.
     pub probed: Option<&'a Probed>,
 }
 
 /// How the next token comes about.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
-    /// It is chosen from what was steered.
+    /// It is chosen from the steered distribution.
     Choose,
-    /// It is this one.
+    /// It is this id.
     Force(u32),
     /// There is none: the answer ends here.
     Stop,
-    /// First a probe is answered.
+    /// A probe must be answered first.
     Probe(Box<Probe>),
 }
 
-/// A question to the model beside an answer. It reads what the answer has read and is forgotten afterwards: the answer goes on
-/// as if it had not been asked.
+/// A question to the model beside an answer. It follows what the answer has read and is then forgotten: the answer
+/// continues as if nothing had been asked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Probe {
-    /// What is read behind the answer so far; at least one id.
+    /// The ids that are read after the answer so far; at least one.
     pub ids: Vec<u32>,
-    /// How its tokens are chosen, and how many. What is for answers alone (`stop`, `min_tokens`, `grammar`, `logprobs`) is refused.
+    /// How many tokens are sampled, and how. Options that only apply to answers (`stop`, `min_tokens`, `grammar`,
+    /// `logprobs`) are refused.
     pub sampling: Sampling,
     /// The token at position `i` is chosen with `rng::uniform(seed, i)`.
     pub seed: u64,
 }
 
-/// What a probe said.
+/// The answer to a probe.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Probed {
     /// Its ids.
@@ -72,19 +74,19 @@ pub struct Probed {
 #[derive(Debug, Default)]
 pub struct Steer {
     forbidden: Vec<u32>,
-    /// A bit for each id that may come; all may where there is none.
+    /// One bit per id, set if the id is allowed; `None` allows all.
     allowed: Option<Vec<u32>>,
     biases: Vec<(u32, f32)>,
 }
 
 impl Steer {
-    /// None of these may come.
+    /// Forbids these ids.
     pub fn forbid(&mut self, ids: impl IntoIterator<Item = u32>) {
         self.forbidden.extend(ids);
     }
 
-    /// Only those may come whose bit is set, id 0 in the lowest of the first word: of what was allowed before, if that
-    /// was said.
+    /// Of the ids that are allowed so far, allows only those whose bit is set; id 0 is the lowest bit of the first
+    /// word.
     pub fn allow_bits(&mut self, words: &[u32]) {
         match &mut self.allowed {
             Some(allowed) => {
@@ -95,14 +97,14 @@ impl Steer {
         }
     }
 
-    /// Only these may come.
+    /// Allows only these ids.
     pub fn allow_only(&mut self, ids: &[u32]) {
         let mut words = vec![0; ids.iter().max().map_or(0, |&id| id as usize / 32 + 1)];
         ids.iter().for_each(|&id| words[id as usize / 32] |= 1 << (id % 32));
         self.allow_bits(&words);
     }
 
-    /// One with which nothing but `id` may come.
+    /// Allows nothing but `id`.
     pub(crate) fn only(id: u32) -> Self {
         let mut steer = Steer::default();
         steer.allow_only(&[id]);
@@ -147,7 +149,7 @@ impl Steer {
     }
 }
 
-/// Ids that must not come before so many tokens: `min_tokens`.
+/// Forbids ids before this many tokens: `min_tokens`.
 #[derive(Debug)]
 pub(crate) struct NotBefore {
     pub(crate) tokens: usize,

@@ -4,19 +4,19 @@ use burnish_tensor::DeviceError;
 /// Why a batch could not be sampled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
-    /// A limit leaves no room to work in.
+    /// A limit is so small that no work can be done.
     #[error("limits.{field} must be 1 or more")]
     Limit {
         /// Which limit.
         field: &'static str,
     },
-    /// A request has nothing to continue.
+    /// The prompt of a request is empty.
     #[error("request {request}: the prompt is empty; give it at least one token")]
     EmptyPrompt {
         /// Index of the request.
         request: usize,
     },
-    /// A prompt has an id that the model can't read.
+    /// A prompt has an id that is not in the model's vocabulary.
     #[error(
         "request {request}: token {position} of the prompt has id {id}, but the model knows ids below {vocab_size}; \
          is the tokenizer that of this model?"
@@ -28,7 +28,7 @@ pub enum EngineError {
         position: usize,
         /// The id.
         id: u32,
-        /// Rows of the model's embedding.
+        /// Number of rows of the model's embedding.
         vocab_size: usize,
     },
     /// A prompt leaves no room for an answer.
@@ -40,7 +40,7 @@ pub enum EngineError {
         request: usize,
         /// Length of the prompt.
         tokens: usize,
-        /// Most that fits.
+        /// Most tokens that fit.
         tokens_max: usize,
     },
     /// A sampling parameter is out of its range.
@@ -51,7 +51,7 @@ pub enum EngineError {
         /// What is wrong with it.
         source: SamplingError,
     },
-    /// A request has stop strings, and nothing can decode its answer.
+    /// A request has stop strings, but there is no tokenizer to decode its answer.
     #[error("request {request}: sampling.stop needs a tokenizer")]
     NoTokenizer {
         /// Index of the request.
@@ -65,7 +65,7 @@ pub enum EngineError {
         /// What the tokenizer said.
         problem: String,
     },
-    /// A request does not fit into the cache even when it is alone.
+    /// A request does not fit into the cache even alone.
     #[error(
         "request {request}: a prompt of {tokens} tokens and up to {answer_tokens} of an answer need {least_bytes} \
          bytes of cache, but limits.cache_bytes is {cache_bytes}; set `rollout.cache_mib` to {} at least, or ask \
@@ -77,9 +77,9 @@ pub enum EngineError {
         request: usize,
         /// Length of the prompt.
         tokens: usize,
-        /// Most tokens of the answer.
+        /// Most tokens in the answer.
         answer_tokens: usize,
-        /// Least number of bytes with which it fits.
+        /// Least number of bytes for which it fits.
         least_bytes: usize,
         /// The limit.
         cache_bytes: usize,
@@ -95,14 +95,14 @@ pub enum EngineError {
         /// Position in the answer.
         position: usize,
     },
-    /// What decides over an answer failed, or left nothing that may come next.
+    /// A control of an answer failed, or forbade every id.
     #[error("request {request}: token {position} of the answer: {problem}")]
     Control {
         /// Index of the request.
         request: usize,
         /// Position in the answer.
         position: usize,
-        /// What it said.
+        /// What the control said.
         problem: String,
     },
     /// A GPU failed.

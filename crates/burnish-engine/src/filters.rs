@@ -12,10 +12,10 @@ pub(crate) struct Scratch {
     bins: Vec<f64>,
 }
 
-/// Sets to 0 the weights of what top-k, top-p and min-p drop, in this order; each filter sees the
-/// distribution that the ones before it left.
+/// Sets to 0 the weights that top-k, top-p and min-p drop, in this order; each filter sees what the ones before it
+/// left.
 ///
-/// `scaled` are logits less their maximum over temperature, `weights` their exponentials. Both `[V]`.
+/// `scaled` holds `(logit - max) / temperature`, `weights` the exponentials. Both `[V]`.
 pub(crate) fn truncate(scaled: &[f32], weights: &mut [f32], sampling: &Sampling, scratch: &mut Scratch) {
     if sampling.top_k > 0 && sampling.top_k < scaled.len() {
         keep_top_k(scaled, weights, sampling.top_k, &mut scratch.values);
@@ -28,7 +28,7 @@ pub(crate) fn truncate(scaled: &[f32], weights: &mut [f32], sampling: &Sampling,
     }
 }
 
-/// Keeps the `k` likeliest, and all that equal the last of them.
+/// Keeps the `k` likeliest ids, and all that are as likely as the last of them.
 fn keep_top_k(scaled: &[f32], weights: &mut [f32], k: usize, values: &mut Vec<f32>) {
     values.clear();
     values.extend_from_slice(scaled);
@@ -40,11 +40,11 @@ fn keep_top_k(scaled: &[f32], weights: &mut [f32], k: usize, values: &mut Vec<f3
     }
 }
 
-/// Drops, from the least likely up, while the dropped probability is at most `1 - top_p`; of equally likely
-/// ids the lower go first (`transformers` leaves their order open). The likeliest always stays.
+/// Drops ids from the least likely up while the dropped probability is at most `1 - top_p`; of equally likely ids the
+/// lower are dropped first (`transformers` leaves their order open). The likeliest always stays.
 ///
-/// Nothing is sorted: the mass of each bin of weights tells in which bin the dropping ends, and the work inside that
-/// bin halves from round to round.
+/// Nothing is sorted: the total weight of each bin tells in which bin the dropping ends, and inside that bin each round
+/// halves the work.
 fn keep_top_p(scaled: &[f32], weights: &mut [f32], top_p: f64, scratch: &mut Scratch) {
     let Scratch { ranked, bins, .. } = scratch;
     bins.clear();
@@ -70,8 +70,8 @@ fn keep_top_p(scaled: &[f32], weights: &mut [f32], top_p: f64, scratch: &mut Scr
     let by_likelihood = |&a: &u32, &b: &u32| {
         scaled[a as usize].partial_cmp(&scaled[b as usize]).unwrap_or(Ordering::Equal).then(a.cmp(&b))
     };
-    // Either the less likely half is dropped as a whole, or the dropping ends within it. The one that is left is
-    // the first that stays.
+    // Either the less likely half is dropped as a whole, or the dropping ends within it. The last remaining id is the
+    // first that stays.
     let mut ranked = ranked.as_mut_slice();
     while ranked.len() > 1 {
         let middle = ranked.len() / 2;
@@ -91,13 +91,12 @@ fn keep_top_p(scaled: &[f32], weights: &mut [f32], top_p: f64, scratch: &mut Scr
 /// Bins of the weights 0 to 1.
 const BINS: usize = (1f32.to_bits() >> 20) as usize + 1;
 
-/// Weights of one bin have the exponent and the first 3 bits of the mantissa in common, so bins are in the order
-/// of the weights.
+/// Weights in one bin share the exponent and the first 3 bits of the mantissa, so bins are ordered by weight.
 fn bin_of(weight: f32) -> usize {
     (weight.to_bits() >> 20) as usize
 }
 
-/// Drops what is less likely than `min_p` times the likeliest, whose weight is 1.
+/// Drops ids less likely than `min_p` times the likeliest, whose weight is 1.
 fn keep_min_p(weights: &mut [f32], min_p: f32) {
     for weight in weights {
         if *weight < min_p {

@@ -3,11 +3,12 @@ use std::sync::Arc;
 
 use crate::{EngineError, Generated, Limits, Request, Sampler, Stats};
 
-/// Answers every request, in their order, with a [`Sampler`] of its own. Stop strings need a `tokenizer`.
+/// Answers all requests, in order, with a new [`Sampler`]. Stop strings need a `tokenizer`.
 ///
 /// # Errors
-/// If a limit is 0, a request is out of range (empty or overlong prompt, unknown id, sampling parameters) or
-/// could never fit into the cache: nothing is sampled then. If the model's logits are not finite, or a GPU fails.
+/// Before sampling: if a limit is 0, a request is out of range (empty or overlong prompt, unknown id, sampling
+/// parameters) or could never fit into the cache. During sampling: if the model's logits are not finite, or a GPU
+/// fails.
 pub fn generate(
     model: &Arc<Model>,
     tokenizer: Option<&Arc<Tokenizer>>,

@@ -1,4 +1,4 @@
-//! Answers that are held to a JSON schema or a regular expression, by `llguidance`.
+//! Answers constrained by a JSON schema or a regular expression, with `llguidance`.
 
 use std::sync::Arc;
 
@@ -10,36 +10,37 @@ use llguidance::{Matcher, ParserFactory, token_bytes_from_tokenizer_json};
 
 use crate::control::{Control, Decision, Now, Steer};
 
-/// A grammar can't be used.
+/// Why a grammar can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GrammarError {
-    /// It is none.
+    /// It is not a valid grammar.
     #[error("{0}")]
     Malformed(String),
-    /// It is not known which bytes the tokens stand for.
+    /// The bytes of the tokens are unknown.
     #[error("the tokenizer can't be used with a grammar: {0}")]
     Tokenizer(String),
 }
 
-/// Checks a grammar, whatever the tokenizer.
+/// Checks a grammar, independently of the tokenizer.
 ///
 /// # Errors
-/// If it is none, or asks for what is not supported.
+/// If it is not valid, or uses an unsupported feature.
 pub fn check_grammar(grammar: &Grammar) -> Result<(), GrammarError> {
     let bytes = ApproximateTokEnv::single_byte_env();
     Grammars::over(&bytes)?.start(grammar).map(drop)
 }
 
-/// Makes matchers over one tokenizer.
+/// Makes matchers for one tokenizer.
 pub(crate) struct Grammars {
     factory: ParserFactory,
 }
 
 impl Grammars {
-    /// Over a tokenizer, with ids that end an answer. Ids of a vocabulary of `ids` that the tokenizer does not have never come.
+    /// For a tokenizer, with the ids that end an answer. Ids below `ids` that the tokenizer does not have are never
+    /// allowed.
     ///
     /// # Errors
-    /// If its tokens are not known as bytes.
+    /// If the bytes of its tokens are unknown.
     pub(crate) fn new(tokenizer: &Tokenizer, end_ids: &[u32], ids: usize) -> Result<Self, GrammarError> {
         let problem = |problem: &dyn ToString| GrammarError::Tokenizer(problem.to_string());
         let Some(&end) = end_ids.first() else {
@@ -60,10 +61,10 @@ impl Grammars {
         Ok(Grammars { factory })
     }
 
-    /// Who holds an answer to `grammar`.
+    /// A control that holds an answer to `grammar`.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is not a valid grammar.
     pub(crate) fn start(&self, grammar: &Grammar) -> Result<Held, GrammarError> {
         let top = match grammar {
             Grammar::JsonSchema(schema) => TopLevelGrammar::from_json_schema(schema.clone()),
@@ -73,7 +74,7 @@ impl Grammars {
         match matcher.get_error() {
             Some(error) => Err(GrammarError::Malformed(error)),
             None => {
-                // Some of what is wrong is found when the first token is asked for.
+                // Some errors are found only when the first token is asked for.
                 matcher.compute_mask_or_eos().map_err(|error| GrammarError::Malformed(error.to_string()))?;
                 Ok(Held { matcher, read: 0 })
             }
@@ -84,12 +85,12 @@ impl Grammars {
 /// Holds an answer to its grammar.
 pub(crate) struct Held {
     matcher: Matcher,
-    /// Tokens of the answer that the matcher knows.
+    /// Number of the answer's tokens that the matcher has read.
     read: usize,
 }
 
 impl Held {
-    /// One for another answer, before its first token.
+    /// A fresh copy for another answer, before its first token.
     pub(crate) fn anew(&self) -> Self {
         Held { matcher: self.matcher.deep_clone(), read: 0 }
     }
@@ -105,7 +106,8 @@ impl Control for Held {
     fn decide(&mut self, now: &Now<'_>, steer: &mut Steer) -> Result<Decision, String> {
         let problem = |error: &dyn ToString| format!("sampling.grammar: {}", error.to_string());
         for &id in &now.answer[self.read..] {
-            // Behind the end of the text only an end token comes, which ends the answer unless it is like all others.
+            // After the end of the text only an end token is allowed, which ends the answer unless end tokens are
+            // ignored.
             if self.matcher.is_stopped() {
                 return Ok(Decision::Stop);
             }

@@ -1,12 +1,12 @@
 //! Sampling from a model: batched decoding with a KV cache, shared prefills, and choice of tokens.
 //!
-//! [`generate`] answers a batch of [`Request`]s. Its operations are those of the trainer (`burnish-tensor`), so
-//! that the log-probability recorded when a token was sampled is the one that the trainer recomputes.
-//! [`LocalPolicy`] puts a model and its chat format behind [`burnish_core::Policy`]; [`endpoint`] asks a server instead.
+//! [`generate`] answers a batch of [`Request`]s. Its operations are those of the trainer (`burnish-tensor`), so that
+//! the trainer recomputes exactly the log-probability that was recorded when a token was sampled. [`LocalPolicy`] puts
+//! a model and its chat format behind [`burnish_core::Policy`]; [`endpoint`] asks a server instead.
 //!
-//! What is chosen depends on the logits, the request's own tokens and sampling parameters, and
-//! `rng::uniform(request.seed, position)` alone: not on which other requests are in the batch, how much memory
-//! the cache has, nor the number of threads. `docs/sampling.md` defines every parameter.
+//! The choice of a token depends only on the logits, the request's own tokens and sampling parameters, and
+//! `rng::uniform(request.seed, position)`. It does not depend on the other requests in the batch, the memory of the
+//! cache or the number of threads. `docs/sampling.md` defines every parameter.
 
 mod answer;
 mod cache;

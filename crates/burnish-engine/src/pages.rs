@@ -1,29 +1,29 @@
-//! Memory of the cache: pages of one size, out of one bounded pool.
+//! Memory of the cache: pages of one size from one bounded pool.
 
 pub(crate) use burnish_tensor::KV_ROWS as PAGE_ROWS;
 use burnish_tensor::{Buffer, KvBlock, KvBlockMut, PagedCache, Params};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Pages that `rows` tokens take.
+/// Number of pages that `rows` tokens take.
 pub(crate) fn pages_of(rows: usize) -> usize {
     rows.div_ceil(PAGE_ROWS)
 }
 
-/// What a page has room for.
+/// The size of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PageShape {
     pub(crate) layers: usize,
-    /// Columns of keys, and of values, at one layer.
+    /// Columns of the keys, and of the values, at one layer.
     pub(crate) width: usize,
-    /// Columns of one head of them.
+    /// Columns of one of their heads.
     pub(crate) head_dim: usize,
     /// Bytes of one number.
     pub(crate) element_bytes: usize,
 }
 
 impl PageShape {
-    /// Numbers of a page: at each layer the keys, then the values.
+    /// Numbers in a page: at each layer the keys, then the values.
     fn elements(self) -> usize {
         2 * self.layers * PAGE_ROWS * self.width
     }
@@ -33,13 +33,13 @@ impl PageShape {
     }
 }
 
-/// All pages that there may be at once. Pages that are given back are used again.
+/// All pages that may exist at once. Pages that are given back are used again.
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) shape: PageShape,
     pages_max: usize,
     made: Mutex<Made>,
-    /// Where the pages are, if a GPU has them.
+    /// The cache on the GPU, if the pages are there.
     paged: Option<PagedCache>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Pool {
 #[derive(Debug)]
 enum Memory {
     Host(Buffer),
-    /// Its number on the GPU.
+    /// The page's number on the GPU.
     Gpu(usize),
 }
 
@@ -55,17 +55,17 @@ enum Memory {
 #[derive(Debug, Default)]
 struct Made {
     count: usize,
-    /// Those that nobody holds.
+    /// Those that are not in use.
     free: Vec<Memory>,
 }
 
 impl Pool {
-    /// As many pages as `bytes` hold.
+    /// A pool of as many pages as fit into `bytes`.
     pub(crate) fn new(shape: PageShape, bytes: usize) -> Self {
         Pool { shape, pages_max: bytes / shape.bytes(), made: Mutex::default(), paged: None }
     }
 
-    /// The same, on the GPU that has `params` if there is one. There they are made at once: no more than the `needed`.
+    /// The same, on the GPU that holds `params`, if there is one. There all pages are made at once, at most `needed`.
     pub(crate) fn beside(self, params: &Params, needed: usize) -> Self {
         let pages = self.pages_max.min(needed);
         match PagedCache::beside(params, self.shape.layers, self.shape.width, pages) {
@@ -79,18 +79,18 @@ impl Pool {
         self.paged.is_some()
     }
 
-    /// All pages that there may be.
+    /// Most pages that may exist.
     pub(crate) fn pages_max(&self) -> usize {
         self.pages_max
     }
 
-    /// Pages that could be taken now.
+    /// Number of pages that could be taken now.
     pub(crate) fn free(&self) -> usize {
         let made = self.made();
         self.pages_max - made.count + made.free.len()
     }
 
-    /// Most bytes that were ever taken at once, which all stay taken until the pool is dropped.
+    /// Most bytes that were ever in use at once. They all stay allocated until the pool is dropped.
     pub(crate) fn bytes_made(&self) -> usize {
         self.made().count * self.shape.bytes()
     }
@@ -112,13 +112,13 @@ impl Pool {
         Some(Page { memory, pool: Arc::clone(self) })
     }
 
-    /// What a thread that panicked left behind is still a list of pages.
+    /// The list of pages stays valid even if a thread panicked.
     fn made(&self) -> MutexGuard<'_, Made> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Room for [`PAGE_ROWS`] tokens at every layer; goes back to its pool when dropped.
+/// Room for [`PAGE_ROWS`] tokens at every layer. A dropped page goes back to its pool.
 #[derive(Debug)]
 pub(crate) struct Page {
     memory: Memory,
@@ -126,7 +126,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Its numbers on the host; none where a GPU has them.
+    /// Its numbers on the host; empty if they are on a GPU.
     fn data(&self) -> &[f32] {
         match &self.memory {
             Memory::Host(data) => data,
@@ -134,7 +134,7 @@ impl Page {
         }
     }
 
-    /// The same, to change them.
+    /// The same, mutable.
     fn data_mut(&mut self) -> &mut [f32] {
         match &mut self.memory {
             Memory::Host(data) => data,
@@ -148,7 +148,7 @@ impl Page {
         size_of_val(self.data())
     }
 
-    /// Its number on the GPU; 0 where it has none.
+    /// Its number on the GPU; 0 if it is on the host.
     fn number(&self) -> usize {
         match self.memory {
             Memory::Host(_) => 0,
@@ -164,25 +164,26 @@ impl Drop for Page {
     }
 }
 
-/// Keys (after norm and rotation) and values of a run of tokens, at every layer. Its first pages may be those of others too.
+/// Keys (after norm and rotation) and values of a run of tokens, at every layer. Its first pages may be shared with
+/// other blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
-    /// Full pages, which nobody writes to any more.
+    /// Full pages, which are never written again.
     shared: Vec<Arc<Page>>,
-    /// Those behind them.
+    /// The pages after them.
     own: Vec<Page>,
-    /// Tokens whose keys and values are there at every layer.
+    /// Number of tokens whose keys and values are present at every layer.
     pub(crate) rows: usize,
 }
 
 impl Block {
-    /// One that begins with these pages, all of them full.
+    /// A block that begins with these full pages.
     pub(crate) fn after(shared: Vec<Arc<Page>>) -> Self {
         Block { rows: shared.len() * PAGE_ROWS, shared, own: Vec::new() }
     }
 
-    /// Makes its full pages such that others can have them: `keep` takes each, with its place, and gives the one that is
-    /// held from then on.
+    /// Makes its full pages shareable: `keep` takes each with its index and returns the page that the block holds from
+    /// then on.
     pub(crate) fn share(&mut self, mut keep: impl FnMut(usize, Arc<Page>) -> Arc<Page>) {
         let full = self.rows / PAGE_ROWS - self.shared.len();
         for page in self.own.drain(..full) {
@@ -191,7 +192,7 @@ impl Block {
         }
     }
 
-    /// The pages that others may have too.
+    /// The pages that may be shared.
     pub(crate) fn shared(&self) -> &[Arc<Page>] {
         &self.shared
     }
@@ -201,8 +202,7 @@ impl Block {
         self.shared.iter().map(Arc::as_ref).chain(&self.own)
     }
 
-    /// Sees that there is room for `rows` tokens in all. `false` if the pool has too few pages; those that were
-    /// taken stay.
+    /// Makes room for `rows` tokens in total. `false` if the pool has too few pages; those that were taken stay.
     pub(crate) fn reserve(&mut self, rows: usize, pool: &Arc<Pool>) -> bool {
         while self.pages() < pages_of(rows) {
             let Some(page) = pool.take() else { return false };
@@ -215,7 +215,7 @@ impl Block {
         self.shared.len() + self.own.len()
     }
 
-    /// The cache on a GPU that its pages are numbers in, if they are.
+    /// The cache on the GPU that holds its pages, if they are on one.
     pub(crate) fn paged(&self) -> Option<&PagedCache> {
         self.all().next()?.pool.paged.as_ref()
     }
@@ -229,14 +229,14 @@ impl Block {
         rows.map(move |row| number(row / PAGE_ROWS) * PAGE_ROWS + row % PAGE_ROWS)
     }
 
-    /// The pages of the first `rows` rows in that cache, each with how many it has of them.
+    /// The numbers of the pages with the first `rows` rows in that cache, each with its number of rows.
     pub(crate) fn numbers(&self, rows: usize) -> impl Iterator<Item = (usize, usize)> {
         let used = move |index: usize| (rows - index * PAGE_ROWS).min(PAGE_ROWS);
         let pages = self.all().take(pages_of(rows)).enumerate();
         pages.map(move |(index, page)| (page.number(), used(index)))
     }
 
-    /// Writes keys and values `[rows, width]` of `layer` at the rows from `start` on, which lie on pages of its own.
+    /// Writes keys and values `[rows, width]` of `layer`, from row `start` on. These rows must lie on pages of its own.
     pub(crate) fn write(&mut self, layer: usize, start: usize, k: &[f32], v: &[f32]) {
         let Some(page) = self.own.first() else { return };
         let PageShape { width, head_dim, .. } = page.pool.shape;
@@ -259,7 +259,8 @@ impl Block {
         })
     }
 
-    /// Has the rows of `other`, copied, where they are on the host; on a GPU it has none. Both lie on pages of their own.
+    /// Copies the rows of `other` if they are on the host; does nothing for a GPU. Both must have only pages of their
+    /// own.
     pub(crate) fn copy(&mut self, other: &Block) {
         if other.paged().is_some() {
             return;
@@ -270,7 +271,7 @@ impl Block {
         self.rows = other.rows;
     }
 
-    /// Copies keys and values `[rows, width]` of the first rows at `layer`.
+    /// Copies the keys and values `[rows, width]` of the first rows of `layer` into `k` and `v`.
     pub(crate) fn read(&self, layer: usize, k: &mut [f32], v: &mut [f32]) {
         let Some(page) = self.all().next() else { return };
         let PageShape { width, head_dim, .. } = page.pool.shape;

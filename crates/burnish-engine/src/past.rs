@@ -1,14 +1,14 @@
-//! What the tokens before a choice do to it: what was decided by them, and penalties.
+//! How the tokens before a choice affect it: decisions of controls, and penalties.
 
 use burnish_core::Sampling;
 use std::collections::BTreeMap;
 
 use crate::control::Steer;
 
-/// Which ids stand in a prompt and in the answer so far, and how often in the answer.
+/// Which ids occur in the prompt and in the answer so far, and how often in the answer.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    /// Times in the answer; 0 for those that stand in the prompt only.
+    /// Occurrences in the answer; 0 for ids that occur only in the prompt.
     counts: BTreeMap<u32, u32>,
 }
 
@@ -41,12 +41,12 @@ impl Seen {
     }
 }
 
-/// What of the tokens before a choice matters to it.
+/// The part of the past that a choice depends on.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Past<'a> {
-    /// What penalties go by, where there are any.
+    /// What the penalties need, if there are any.
     pub seen: Option<&'a Seen>,
-    /// What was decided for the next token.
+    /// The controls' changes to the next token.
     pub steer: Option<&'a Steer>,
 }
 
@@ -89,7 +89,7 @@ mod tests {
         frequency_penalty: f32,
         end_ids: Vec<u32>,
         min_tokens: usize,
-        /// Logits after all of that; none where they are -inf.
+        /// Logits after all changes; `None` for -inf.
         altered: Vec<Option<f32>>,
     }
 

@@ -11,10 +11,10 @@ use crate::control::Control;
 use crate::grammar::{GrammarError, Grammars, Held};
 use crate::{EngineError, Generated, Limits, Request, RequestId, Sampler, Stats};
 
-/// A model in this process, spoken to through its chat format: an open batch over one snapshot of its weights.
+/// A model in this process, used through its chat format: an open batch over one snapshot of its weights.
 ///
-/// It works while it is polled or waited for. What it keeps (packed weights, the cache) goes with it, so it is dropped before
-/// the weights are updated.
+/// It works only while it is polled or waited for. Its packed weights and its cache belong to that snapshot, so it is
+/// dropped before the weights are updated.
 pub struct LocalPolicy {
     model: Arc<Model>,
     chat: Arc<Chat>,
@@ -25,7 +25,7 @@ pub struct LocalPolicy {
     sampler: Option<Sampler>,
     /// Made with the first turn that is held to a grammar.
     grammars: Option<Grammars>,
-    /// What the last such turn began with.
+    /// The grammar of the last such turn, and its control before the first token.
     held: Option<(Grammar, Held)>,
     asked: BTreeMap<RequestId, Asked>,
     over: Vec<Answered>,
@@ -35,9 +35,9 @@ pub struct LocalPolicy {
 /// A turn under way.
 struct Asked {
     id: TurnId,
-    /// As it was submitted: given back where the turn fails.
+    /// The trace as it was submitted; returned if the turn fails.
     before: Trace,
-    /// With the prompt at its head.
+    /// The trace with the prompt at its head.
     trace: Trace,
     messages: Arc<Vec<Message>>,
     tools: Arc<Vec<ToolSpec>>,
@@ -63,18 +63,18 @@ impl LocalPolicy {
         }
     }
 
-    /// With bounds on batch and context.
+    /// Sets limits on batch and context.
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// What all turns so far took.
+    /// Statistics of all turns so far.
     pub fn stats(&self) -> Stats {
         self.sampler.as_ref().map_or_else(Stats::default, Sampler::stats)
     }
 
-    /// Submits the request for a turn; gives the trace with its prompt at the head.
+    /// Submits the request for a turn; returns its id, and the trace with the prompt at its head.
     fn begin(&mut self, turn: &Turn) -> Result<(RequestId, Trace), PolicyError> {
         let (trace, request) = self.read(turn)?;
         let controls = self.controls(&turn.sampling)?;
@@ -90,7 +90,7 @@ impl LocalPolicy {
         Ok((sampler.submit_under(request, controls).map_err(failed)?, trace))
     }
 
-    /// Who decides over an answer.
+    /// The controls of an answer.
     fn controls(&mut self, sampling: &Sampling) -> Result<Vec<Box<dyn Control>>, PolicyError> {
         let Some(grammar) = &sampling.grammar else { return Ok(Vec::new()) };
         let failed = |error: GrammarError| PolicyError::Failed(format!("sampling.grammar: {error}"));
@@ -108,7 +108,7 @@ impl LocalPolicy {
         Ok(begun.collect())
     }
 
-    /// The trace with the prompt of the turn at its head, and the request for the answer.
+    /// The trace with the turn's prompt at its head, and the request for the answer.
     fn read(&self, turn: &Turn) -> Result<(Trace, Request), PolicyError> {
         turn.sampling.check()?;
         let mut trace = turn.trace.clone();
@@ -164,7 +164,7 @@ impl LocalPolicy {
         Ok(TurnOutput { message, malformed, stop, logprobs: details })
     }
 
-    /// One piece of the sampler's work.
+    /// Does one piece of the sampler's work.
     fn advance(&mut self) {
         let Some(sampler) = &mut self.sampler else { return };
         match sampler.advance() {

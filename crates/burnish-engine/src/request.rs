@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::EngineError;
 
-/// One answer that is wanted.
+/// A request for one answer.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Ids to continue. Requests with equal prompts share one prefill.
@@ -14,23 +14,23 @@ pub struct Request {
     pub sampling: Sampling,
     /// The token at position `i` of the answer is chosen with `rng::uniform(seed, i)`.
     pub seed: u64,
-    /// The policy's own end tokens, which end the answer unless [`Sampling::ignore_eos`]; the one that did is
-    /// part of it.
+    /// The policy's own end tokens, which end the answer unless [`Sampling::ignore_eos`] is set. The end token is part
+    /// of the answer.
     pub end_ids: Arc<[u32]>,
 }
 
-/// Which request of a [`Sampler`](crate::Sampler), in the order in which they came.
+/// Id of a request within a [`Sampler`](crate::Sampler), in the order of submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub(crate) u64);
 
 impl RequestId {
-    /// How many came before it.
+    /// Number of earlier requests.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Most tokens of an answer that are ever in the cache: the last is never read.
+/// Most tokens of an answer that are ever in the cache: the last token is never read.
 pub(crate) fn answer_rows_max(sampling: &Sampling, prompt_tokens: usize, context_tokens_max: usize) -> usize {
     sampling.tokens_max.min(context_tokens_max - prompt_tokens) - 1
 }
@@ -38,43 +38,43 @@ pub(crate) fn answer_rows_max(sampling: &Sampling, prompt_tokens: usize, context
 /// An answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Generated {
-    /// What was sampled, with the end token or the tokens that completed a stop string.
+    /// What was sampled, including the end token or the tokens that completed a stop string.
     pub ids: Vec<u32>,
     /// Log-probability of each id under the model, in nats; see [`Choice::model_logprob`](crate::Choice::model_logprob).
     pub model_logprobs: Vec<f32>,
-    /// Log-probability with which each id was drawn; see [`Choice::sampled_logprob`](crate::Choice::sampled_logprob). `None`:
-    /// the model's, since its sampling alters nothing.
+    /// Log-probability with which each id was drawn; see [`Choice::sampled_logprob`](crate::Choice::sampled_logprob).
+    /// `None`: the same as the model's, since nothing altered its distribution.
     pub sampled_logprobs: Option<Vec<f32>>,
     /// Why it ended.
     pub stop: StopReason,
-    /// Its text, where a stop string ended it: up to the stop string, or with it under
-    /// [`Sampling::include_stop`]. `None` where the text is that of the ids.
+    /// The text, if a stop string ended the answer: up to the stop string, or including it under
+    /// [`Sampling::include_stop`]. `None` if the text is that of the ids.
     pub text: Option<String>,
-    /// One entry per id where [`Sampling::logprobs`] asked for them; else empty.
+    /// One entry per id if [`Sampling::logprobs`] asked for them; otherwise empty.
     pub details: Vec<TokenLogprobs>,
 }
 
-/// How much is done at once, how much memory that may take, and how long a sequence may become. All but the
-/// last change speed and memory, not what is sampled (up to rounding).
+/// How much is done at once, how much memory that may take, and how long a sequence may become. Except for the context
+/// length, they change only speed and memory, not what is sampled (up to rounding).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Most sequences that decode together.
     pub batch_max: usize,
     /// Most prompt tokens read in one pass; a longer prompt has a pass of its own.
     pub prefill_tokens_max: usize,
-    /// Most tokens of prompt and answer together; the model's own bound holds in any case.
+    /// Most tokens of prompt and answer together; the model's own limit always applies.
     pub context_tokens_max: Option<usize>,
-    /// Most bytes of keys and values that are held at once. Requests for which there is no room wait.
+    /// Most bytes of keys and values that are held at once. Requests that do not fit wait.
     pub cache_bytes: usize,
 }
 
 impl Limits {
-    /// [`Limits::cache_bytes`] unless another is given: 4 GiB. With the shape of Qwen3-0.6B, whose tokens take
-    /// 224 KiB each, that holds 18,720 tokens.
+    /// Default of [`Limits::cache_bytes`]: 4 GiB. With the shape of Qwen3-0.6B, which takes 224 KiB per token, that
+    /// holds 18,720 tokens.
     pub const CACHE_BYTES: usize = 4 << 30;
 
     /// # Errors
-    /// If one leaves no room to work in.
+    /// If a limit is so small that no work can be done.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         for (field, limit) in [("batch_max", self.batch_max), ("prefill_tokens_max", self.prefill_tokens_max)]
         {
@@ -85,7 +85,7 @@ impl Limits {
         Ok(())
     }
 
-    /// The longest context under these limits and the model's own.
+    /// The longest context that these limits and the model allow.
     pub(crate) fn context_tokens_max(&self, model: &Model) -> usize {
         self.context_tokens_max.unwrap_or(usize::MAX).min(model.context_tokens_max())
     }
@@ -102,25 +102,25 @@ impl Default for Limits {
     }
 }
 
-/// What sampling took.
+/// Statistics of sampling.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Tokens of the prompts of all requests that were answered or begun.
+    /// Tokens in the prompts of all requests that were answered or begun.
     pub prompt_tokens: usize,
-    /// Those of them that were read: not those of a beginning that the cache had, nor those of a prompt that was read for
-    /// another request which waited beside it.
+    /// Those of them that were read. Not counted are beginnings that were in the cache, and prompts that were read for
+    /// another waiting request.
     pub prompt_tokens_read: usize,
     /// Tokens sampled.
     pub sampled_tokens: usize,
     /// Tokens sampled in answers to probes.
     pub probe_tokens: usize,
-    /// Decoding steps, each one pass over the sequences that were active.
+    /// Decoding steps; each is one pass over the active sequences.
     pub steps: usize,
-    /// Times that a request had a place in the batch but no room in the cache, and waited.
+    /// How often a request had a place in the batch but no room in the cache, and waited.
     pub waits: usize,
-    /// Times that a sequence had to leave the batch so that older ones had room in the cache.
+    /// How often a sequence had to leave the batch so that older ones had room in the cache.
     pub preemptions: usize,
-    /// Tokens of answers that were read once more because of that.
+    /// Tokens of answers that were read again because of that.
     pub recomputed_tokens: usize,
     /// Most bytes of keys and values that were held at once.
     pub cache_bytes: usize,

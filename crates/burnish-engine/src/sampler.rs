@@ -25,10 +25,10 @@ use crate::{Choice, Chooser, EngineError, Generated, Limits, Request, RequestId,
 use prompts::Prompts;
 use round::{Round, weight_bytes};
 
-/// Sequences of a shard at least: a thread that reads all weights for fewer had better read half of them.
+/// Fewest sequences in a shard. For fewer, it is faster that each thread reads only half of the weights.
 const SHARD_ROWS_MIN: usize = 4;
 
-/// A request that is over, and how.
+/// A finished request, with its result.
 pub type Ended = (RequestId, Result<Generated, EngineError>);
 
 /// An active answer.
@@ -38,7 +38,7 @@ struct Sequence {
 }
 
 impl Sequence {
-    /// Tokens of the answer that are to be read next: the newest, or all of them after a preemption.
+    /// Tokens of the answer to read next: the newest, or all of them after a preemption.
     fn unread(&self) -> &[u32] {
         &self.answer.ids[self.cache.answer_rows()..]
     }
@@ -46,24 +46,26 @@ impl Sequence {
 
 /// Samples from one snapshot of a model's weights, for requests that come and go.
 ///
-/// It works when it is told to ([`Sampler::advance`]) and has no thread of its own, so that who works with it decides what
-/// else is done meanwhile, and nothing depends on clocks. Prompts that are not cached are packed without padding and read
-/// once each. Sequences decode together; one that ends leaves at once and the next waiting request takes its place. Where
-/// the cache has no room for it, it waits. Where it has no room for all that are active, the youngest leave, wait before all
-/// others, and later read their prompt and what they sampled once more; their tokens and recorded log-probs stay.
+/// It works only when called ([`Sampler::advance`]) and has no thread of its own, so that its user decides what else is
+/// done in between, and nothing depends on clocks. Prompts that are not cached are packed without padding and read once
+/// each. Sequences decode together; one that ends leaves at once, and the next waiting request takes its place. A
+/// request waits if the cache has no room for it. If the cache has no room for all active sequences, the youngest leave
+/// and go to the front of the queue; later they read their prompt and what they sampled again. Their tokens and
+/// recorded log-probs stay.
 ///
-/// Full pages of prompts stay in a tree after their requests have ended, as many as were ever in use at once, so that a later
-/// prompt with the same beginning reads the rest alone. It is given the same bits as without. On a GPU whole prompts
-/// are read.
+/// Full pages of prompts stay in a tree after their requests have ended, as many as were ever in use at once, so that
+/// for a later prompt with the same beginning only the rest is read. Its answer is the same to the bit. On a GPU
+/// prompts are always read whole.
 ///
-/// With the model on a GPU the cache is there, in one piece, and a step waits for the GPU once: for its logits.
+/// If the model is on a GPU, the cache is there too, in one piece, and a step waits for the GPU only once: for its
+/// logits.
 pub struct Sampler {
     model: Arc<Model>,
     tokenizer: Option<Arc<Tokenizer>>,
     limits: Limits,
     /// Made when it is first needed, and kept.
     prepacked: Option<Prepacked>,
-    /// Bytes of weights that a step reads, about.
+    /// Approximate number of bytes of weights that a step reads.
     weight_bytes: usize,
     shape: HeadShape,
     context_tokens_max: usize,
@@ -72,24 +74,24 @@ pub struct Sampler {
     /// Most pages that were in use at once.
     pages_used_max: usize,
     prompts: Prompts,
-    /// Those that have not joined yet, or had to leave. The latter come first, since they joined before.
+    /// Requests that have not joined yet, or had to leave. The latter come first, since they joined before.
     waiting: BTreeMap<RequestId, Answer>,
-    /// The request that is first in the queue and was found to have no room.
+    /// The first request in the queue, if it was found to have no room.
     stalled: Option<RequestId>,
     active: Vec<Sequence>,
-    /// Steps for which all active sequences have room, and before which nobody joins.
+    /// Number of steps for which all active sequences have room, and before which no request joins.
     steps_ahead: usize,
     ended: Vec<Ended>,
-    /// One a thread.
+    /// One per thread.
     choosers: Vec<Chooser>,
-    /// Where what a GPU computed arrives.
+    /// Receives what a GPU computed.
     readback: HostReadback,
     next_id: u64,
     stats: Stats,
 }
 
 impl Sampler {
-    /// Of a model. Stop strings need a `tokenizer`.
+    /// A sampler of a model. Stop strings need a `tokenizer`.
     ///
     /// # Errors
     /// If a limit is 0.
@@ -124,7 +126,7 @@ impl Sampler {
         })
     }
 
-    /// Takes a request, which joins with the next [`Sampler::advance`] if there is room.
+    /// Submits a request, which joins with the next [`Sampler::advance`] if there is room.
     ///
     /// # Errors
     /// If it is out of range (empty or overlong prompt, unknown id, sampling parameters) or could never fit into the cache.
@@ -132,10 +134,10 @@ impl Sampler {
         self.submit_under(request, Vec::new())
     }
 
-    /// The same, of one over which others decide, one after the other.
+    /// Submits a request whose answer is decided over by controls, in this order.
     ///
     /// # Errors
-    /// As [`Sampler::submit`]; the cache must have room for the longest probe, too.
+    /// As [`Sampler::submit`]; the cache must also have room for the longest probe.
     pub fn submit_under(
         &mut self,
         request: Request,
@@ -150,7 +152,7 @@ impl Sampler {
         Ok(id)
     }
 
-    /// Gives a request up. `false` if it is over already, or was never there.
+    /// Cancels a request. `false` if it has ended or never existed.
     pub fn cancel(&mut self, id: RequestId) -> bool {
         if let Some(answer) = self.waiting.remove(&id) {
             self.prompts.leave(&answer.prompt);
@@ -167,16 +169,16 @@ impl Sampler {
         self.active.is_empty() && self.waiting.is_empty() && self.ended.is_empty()
     }
 
-    /// What all requests so far took.
+    /// Statistics of all requests so far.
     pub fn stats(&self) -> Stats {
         Stats { cache_bytes: self.stats.cache_bytes.max(self.pool.bytes_made()), ..self.stats }
     }
 
-    /// Lets requests join where there is room, and samples the next tokens of every active one: one, or several where nobody
-    /// waits. Gives the requests that are over with that, in no particular order; none where there is nothing to do.
+    /// Lets requests join where there is room, and samples the next tokens of every active one: one token, or several
+    /// if no request waits. Returns the requests that ended, in no particular order; none if there is nothing to do.
     ///
     /// # Errors
-    /// If a GPU fails: all requests are lost then. What concerns one request alone is that request's result.
+    /// If a GPU fails; all requests are then lost. An error of one request is that request's result.
     pub fn advance(&mut self) -> Result<Vec<Ended>, EngineError> {
         let done = in_pool(|| {
             self.join()?;
@@ -236,7 +238,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Samples the next tokens of every active sequence: one, or several where nobody waits for its place.
+    /// Samples the next tokens of every active sequence: one, or several if no request waits for a place.
     fn step(&mut self) -> Result<(), EngineError> {
         self.make_room();
         if self.steps_ahead == 0 {
@@ -250,7 +252,8 @@ impl Sampler {
         if share < SHARD_ROWS_MIN || is_probing || !self.model.params.device().is_cpu() {
             return self.step_together(sequences);
         }
-        // Each thread reads all weights for its own sequences: nobody waits for anybody until the end of the round.
+        // Each thread reads all weights for its own sequences, so that no thread waits for another until the end of the
+        // round.
         let mut sequences = sequences.into_iter();
         let shards: Vec<Vec<Sequence>> = std::iter::repeat_with(|| sequences.by_ref().take(share).collect())
             .take_while(|shard: &Vec<_>| !shard.is_empty())
@@ -269,7 +272,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// One step of all sequences, each operation of which all threads share.
+    /// One step of all sequences; all threads share each operation.
     fn step_together(&mut self, mut sequences: Vec<Sequence>) -> Result<(), EngineError> {
         let logits = self.forward(&mut sequences, Workers::Pool);
         let rows: Vec<usize> = (0..sequences.len()).collect();
@@ -280,7 +283,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Reads the unread tokens of each sequence; gives the logits of what follows, `[sequences, V]`.
+    /// Reads the unread tokens of each sequence; returns the logits of what follows, `[sequences, V]`.
     fn forward(&self, sequences: &mut [Sequence], workers: Workers) -> Var {
         let ids: Vec<u32> = sequences.iter().flat_map(Sequence::unread).copied().collect();
         let lens: Vec<usize> = sequences.iter().map(|sequence| sequence.unread().len()).collect();
@@ -297,7 +300,7 @@ impl Sampler {
         let mut tape = self.decoding(workers);
         let mut hidden = self.model.forward(&mut tape, &ids, &positions, &mut mixer);
         mixer.commit();
-        // The next token of each follows from the last that it read.
+        // Each sequence's next token follows from the last token that it read.
         if ids.len() != lens.len() {
             let mut end = 0;
             let last = lens.iter().map(|&len| {
@@ -309,7 +312,7 @@ impl Sampler {
         self.model.logits(&mut tape, &hidden)
     }
 
-    /// A tape for few rows.
+    /// A tape for products with few rows.
     fn decoding(&self, workers: Workers) -> Tape<'_> {
         let params = &self.model.params;
         match &self.prepacked {
@@ -318,7 +321,7 @@ impl Sampler {
         }
     }
 
-    /// Appends its choice to each of `sequences`; those that have not ended then are active.
+    /// Appends its choice to each of `sequences`; those that have not ended stay active.
     fn extend(&mut self, sequences: Vec<Sequence>, choices: Vec<Next>) {
         self.stats.sampled_tokens += sequences.len();
         for (sequence, next) in sequences.into_iter().zip(choices) {
@@ -329,7 +332,7 @@ impl Sampler {
         }
     }
 
-    /// Appends what comes next to a sequence, with which it may end.
+    /// Appends the next token to a sequence, which may end it.
     fn push(&self, mut sequence: Sequence, next: Next) -> ControlFlow<Ended, Sequence> {
         let answer = &mut sequence.answer;
         let id = answer.id;
@@ -401,7 +404,8 @@ impl Sampler {
         Ok(chosen)
     }
 
-    /// What a GPU is asked, if it has the logits and can choose by itself: at a temperature, from the whole vocabulary.
+    /// The draws that a GPU makes, if it has the logits and can choose by itself: at a temperature, from the whole
+    /// vocabulary.
     fn draws(&self, sequences: &[Sequence], rows: &[usize]) -> Option<Vec<Draw>> {
         if self.model.params.device().is_cpu() {
             return None;

@@ -3,23 +3,23 @@
 use burnish_model::{ChatError, Tokenizer};
 use std::sync::Arc;
 
-/// U+FFFD, which stands for bytes that are not, or not yet, a character.
+/// U+FFFD, which stands for bytes that are no character, or not yet.
 const UNFINISHED: char = char::REPLACEMENT_CHARACTER;
 
-/// Most tokens that one character is cut into.
+/// Most tokens that one character is split into.
 const CHARACTER_TOKENS_MAX: usize = 4;
 
-/// Text of ids that come one by one. Each id costs the decoding of a few ids, however long the text is.
+/// Text of ids that arrive one by one. Per id, only a few ids are decoded, however long the text is.
 #[derive(Debug)]
 struct Detokenizer {
     tokenizer: Arc<Tokenizer>,
-    /// Ids whose text is settled, kept because a tokenizer may write a token in another way at the beginning
-    /// of a text.
+    /// Ids whose text is settled. They are kept because a tokenizer may write a token differently at the beginning of a
+    /// text.
     context: Vec<u32>,
-    /// Ids after them, the text of which the next ids can still change.
+    /// Ids after them, whose text can still change with the next ids.
     pending: Vec<u32>,
     text: String,
-    /// Bytes of `text` that `pending` has no part in.
+    /// Bytes of `text` before the part that `pending` contributes.
     settled: usize,
 }
 
@@ -48,8 +48,8 @@ impl Detokenizer {
         Ok(())
     }
 
-    /// Where a long run of ids ends in bytes that are no character, settles all but the last few, which may
-    /// become one: cuts where the text before and the text after make up the whole.
+    /// If a long run of ids ends in bytes that are no character, settles all but the last few, which may become one.
+    /// The cut is where the text before and the text after add up to the whole.
     fn settle_between_characters(&mut self, whole: &str) -> Result<(), ChatError> {
         self.text.truncate(self.settled);
         let count = self.pending.len();
@@ -76,7 +76,7 @@ impl Detokenizer {
         Ok(both)
     }
 
-    /// The first `count` pending ids are settled, and `text` has what they say and no more.
+    /// Settles the first `count` pending ids, whose text is the part of `text` that is not settled yet.
     fn settle(&mut self, count: usize) {
         self.settled = self.text.len();
         self.context.clear();
@@ -84,14 +84,14 @@ impl Detokenizer {
     }
 }
 
-/// Watches an answer for stop strings, wherever tokens cut them.
+/// Watches an answer for stop strings, even across token boundaries.
 #[derive(Debug)]
 pub(crate) struct StopStrings {
     stop: Vec<String>,
     include: bool,
     detokenizer: Detokenizer,
-    /// Bytes of the text in which a stop string does not count: those of the first `min_tokens` tokens, and
-    /// those that were searched.
+    /// Bytes of the text in which no stop string can end: those of the first `min_tokens` tokens, and those already
+    /// searched.
     searched: usize,
     tokens: usize,
     min_tokens: usize,
@@ -109,8 +109,8 @@ impl StopStrings {
         }
     }
 
-    /// Reads the next id. Gives the text of the answer if it completed a stop string: the one that ends first,
-    /// of several the longest.
+    /// Reads the next id. If it completed a stop string, returns the text of the answer. The stop string that ends
+    /// first counts; of several, the longest.
     pub(crate) fn push(&mut self, id: u32) -> Result<Option<String>, ChatError> {
         self.detokenizer.push(id)?;
         self.tokens += 1;
@@ -120,7 +120,7 @@ impl StopStrings {
             return Ok(None);
         }
         let found = self.stop.iter().filter_map(|stop| {
-            // It may begin in text that was searched, but must end behind it.
+            // A stop string may begin in searched text but must end after it.
             let from = text.floor_char_boundary((searched + 1).saturating_sub(stop.len()));
             let start = text[from..].match_indices(stop.as_str()).map(|(at, _)| from + at);
             start.map(|start| (start + stop.len(), start)).find(|&(end, _)| end > searched)
@@ -140,21 +140,21 @@ mod tests {
         Arc::new(Tokenizer::train_bpe(&texts, 330, &["<|im_end|>"]).unwrap())
     });
 
-    /// After how many ids a stop string is complete, and the text then.
+    /// After how many ids a stop string is complete, and the text at that point.
     fn run(ids: &[u32], stop: &[&str], include: bool, min_tokens: usize) -> Option<(usize, String)> {
         let stop: Vec<String> = stop.iter().map(|&stop| stop.to_owned()).collect();
         let mut stops = StopStrings::new(Arc::clone(&TOKENIZER), &stop, include, min_tokens);
         ids.iter().enumerate().find_map(|(at, &id)| Some((at + 1, stops.push(id).unwrap()?)))
     }
 
-    /// One id a byte.
+    /// One id per byte.
     fn bytes(text: &str) -> Vec<u32> {
         text.bytes().map(byte).collect()
     }
 
     fn byte(byte: u8) -> u32 {
-        // The tokens of bytes follow the special one, in the order of the characters that stand for them; a
-        // printable byte stands for itself, and the others follow from U+0100 on.
+        // The byte tokens follow the special one, in the order of the characters that represent them: a printable byte
+        // represents itself, and the others are numbered from U+0100 on.
         let is_itself = |byte: u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
         let stands_for = |byte: u8| match is_itself(byte) {
             true => char::from(byte),
@@ -192,7 +192,7 @@ mod tests {
         let ids = bytes("5 € for");
         assert_eq!(run(&ids, &["€"], false, 0), Some((5, "5 ".into())));
         assert_eq!(run(&ids, &["5 € f"], true, 0), Some((7, "5 € f".into())));
-        // What stands before an unfinished character counts at once.
+        // Text before an unfinished character counts at once.
         assert_eq!(run(&ids, &["5 "], true, 0), Some((2, "5 ".into())));
     }
 
@@ -211,7 +211,7 @@ mod tests {
     fn the_stop_string_that_ends_first_counts_and_of_several_the_longest() {
         let ids = bytes("abcdef");
         assert_eq!(run(&ids, &["cdef", "bcd", "cd"], false, 0), Some((4, "a".into())));
-        // One token may complete several; then the text decides too, not the order of the list.
+        // One token may complete several stop strings; the text then decides, not the order of the list.
         let whole = TOKENIZER.encode("the answer").unwrap();
         let answer = TOKENIZER.token_id("answer").unwrap();
         assert_eq!(whole.last(), Some(&answer));

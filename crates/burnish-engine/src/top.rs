@@ -1,10 +1,10 @@
-//! The few greatest of many.
+//! The few greatest of many values.
 
-/// Fills `top` with the indices of the `n` greatest `values`, the greatest first, of equal ones the lower index;
+/// Fills `top` with the indices of the `n` greatest `values`, the greatest first; of equal ones the lower index first.
 /// -inf is never among them.
 ///
-/// One pass: a value is compared with the least of the best so far, and only what is better moves anything,
-/// which among `V` values in random order happens about `n ln(V / n)` times.
+/// One pass: each value is compared with the least of the best so far, and only a better one moves anything. For `V`
+/// values in random order that happens about `n ln(V / n)` times.
 pub(crate) fn likeliest(values: &[f32], n: usize, top: &mut Vec<u32>) {
     top.clear();
     if n == 0 {
@@ -12,7 +12,7 @@ pub(crate) fn likeliest(values: &[f32], n: usize, top: &mut Vec<u32>) {
     }
     let mut bar = f32::NEG_INFINITY;
     for (index, &value) in (0u32..).zip(values) {
-        // An equal value stands behind the ones before it.
+        // An equal value goes behind the earlier ones.
         if value > bar {
             if top.len() == n {
                 top.pop();

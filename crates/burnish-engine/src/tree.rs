@@ -1,4 +1,4 @@
-//! Beginnings of prompts that were read before, as a tree of full pages. It outlives the requests that read them.
+//! Beginnings of prompts that were read before, as a tree of full pages that outlives the requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,27 +8,27 @@ use crate::pages::{Block, PAGE_ROWS, Page};
 /// The tokens of a page.
 type Ids = [u32; PAGE_ROWS];
 
-/// Which node, in the order in which they were made.
+/// Id of a node, in the order of creation.
 type NodeId = u64;
 
-/// A page whose keys and values follow from its tokens and those of the pages above it.
+/// A page whose keys and values follow from its own tokens and those of the pages above it.
 #[derive(Debug)]
 struct Node {
     parent: Option<NodeId>,
     ids: Ids,
     page: Arc<Page>,
     children: BTreeMap<Ids, NodeId>,
-    /// When it was last asked for.
+    /// When it was last used.
     used: u64,
 }
 
-/// Pages by the tokens that they hold and follow. Only what a prefill wrote comes in: the same tokens always have the same
-/// keys and values, to the bit.
+/// Pages by their tokens and the page that they follow. Only pages written by a prefill are kept, so that the same
+/// tokens always have the same keys and values, to the bit.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     nodes: BTreeMap<NodeId, Node>,
     roots: BTreeMap<Ids, NodeId>,
-    /// Nodes without children, the one that was not asked for longest first.
+    /// Nodes without children, the least recently used first.
     leaves: BTreeSet<(u64, NodeId)>,
     clock: u64,
 }
@@ -57,19 +57,19 @@ impl Tree {
         path
     }
 
-    /// The pages that hold the beginning of `ids`, at most `pages_max`, as they are now.
+    /// The pages that hold the beginning of `ids`, at most `pages_max`; does not count as a use.
     pub(crate) fn find(&self, ids: &[u32], pages_max: usize) -> Vec<&Arc<Page>> {
         self.path(ids, pages_max).into_iter().map(|id| &self.nodes[&id].page).collect()
     }
 
-    /// The same, to go on from: they were asked for now.
+    /// The same pages, to continue from; marks them as used now.
     pub(crate) fn take(&mut self, ids: &[u32], pages_max: usize) -> Vec<Arc<Page>> {
         let path = self.path(ids, pages_max);
         path.into_iter().map(|id| self.touch(id)).collect()
     }
 
-    /// Keeps the full pages of `block`, which holds `ids`. Where the tree has such pages already, the block goes on with
-    /// those.
+    /// Keeps the full pages of `block`, which holds `ids`. Where the tree already has such a page, the block uses that
+    /// one.
     pub(crate) fn keep(&mut self, ids: &[u32], block: &mut Block) {
         let mut parent = self.path(ids, block.shared().len()).last().copied();
         block.share(|index, page| {
@@ -100,7 +100,7 @@ impl Tree {
         id
     }
 
-    /// Notes that a node was asked for; gives its page.
+    /// Marks a node as used; returns its page.
     fn touch(&mut self, id: NodeId) -> Arc<Page> {
         self.clock += 1;
         let used = self.clock;
@@ -113,8 +113,8 @@ impl Tree {
         Arc::clone(&self.nodes[&id].page)
     }
 
-    /// Drops the page that was not asked for longest, of those that nobody else holds and none follows. `false` if there is
-    /// none.
+    /// Of the pages that nothing else holds and no other page follows, drops the least recently used. `false` if there
+    /// is none.
     pub(crate) fn evict(&mut self) -> bool {
         let is_idle = |id: &NodeId| Arc::strong_count(&self.nodes[id].page) == 1;
         let Some(leaf) = self.leaves.iter().copied().find(|(_, id)| is_idle(id)) else { return false };

@@ -1,7 +1,8 @@
-//! Answers of a server that speaks OpenAI's wire format: `POST URL/chat/completions`.
+//! Answers from a server that speaks OpenAI's wire format: `POST URL/chat/completions`.
 //!
-//! One request at a time, over HTTP or HTTPS. What may pass is tried again: no answer in time, a connection that fails, the
-//! statuses 408, 409, 429 and 5xx. Everything else is an error that names the endpoint and what it said.
+//! One request at a time, over HTTP or HTTPS. Failures that may be temporary are tried again: no answer in time, a
+//! failed connection, the statuses 408, 409, 429 and 5xx. Everything else is an error that names the endpoint and what
+//! it said.
 
 use std::time::Duration;
 
@@ -18,12 +19,12 @@ mod wire;
 
 pub use policy::EndpointPolicy;
 
-/// No wait before another try is longer, whatever the server asks for.
+/// Longest wait before another try, whatever the server asks for.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// What is shown of a server's complaint, in characters.
+/// Number of characters of a server's error message that are shown.
 const SHOWN: usize = 300;
 
-/// Where a model is served, and how patiently it is asked.
+/// Where a model is served, and how often and how long it is tried.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EndpointConfig {
@@ -31,16 +32,16 @@ pub struct EndpointConfig {
     pub url: String,
     /// The model's name there.
     pub model: String,
-    /// The environment variable that holds the key; without it none is sent.
+    /// The environment variable that holds the key; without it no key is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
     /// Longest wait for one answer, in seconds.
     #[serde(default = "timeout_seconds")]
     pub timeout_seconds: f64,
-    /// Further tries where the first fails in a way that may pass.
+    /// Further tries after a failure that may be temporary.
     #[serde(default = "retries")]
     pub retries: u32,
-    /// Wait before the second try, in seconds; it doubles with every further one.
+    /// Wait before the second try, in seconds; it doubles with every further try.
     #[serde(default = "retry_wait_seconds")]
     pub retry_wait_seconds: f64,
 }
@@ -58,7 +59,7 @@ fn retry_wait_seconds() -> f64 {
 }
 
 impl EndpointConfig {
-    /// A model at an address, asked with the usual patience.
+    /// A model at an address, with the default timeout and retries.
     pub fn new(url: impl Into<String>, model: impl Into<String>, api_key_env: Option<String>) -> Self {
         EndpointConfig {
             url: url.into(),
@@ -73,7 +74,7 @@ impl EndpointConfig {
     /// Checks the ranges.
     ///
     /// # Errors
-    /// The key that is wrong, and what it may be.
+    /// Names the key that is wrong, and what it may be.
     pub fn check(&self) -> Result<(), (&'static str, &'static str)> {
         let is_time = |seconds: f64| (0.0..=86_400.0).contains(&seconds);
         let rules = [
@@ -98,38 +99,38 @@ impl EndpointConfig {
     }
 }
 
-/// One question.
+/// One question to a server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatRequest<'a> {
-    /// The conversation; roles, texts and tool calls are sent.
+    /// The conversation: roles, texts and tool calls are sent.
     pub messages: &'a [Message],
     /// Tools that may be called.
     pub tools: &'a [ToolSpec],
     /// 0 is greedy.
     pub temperature: f32,
-    /// Most tokens of the answer.
+    /// Most tokens in the answer.
     pub tokens_max: usize,
-    /// Decides the answer where the server can do that.
+    /// Determines the answer, if the server supports that.
     pub seed: u64,
 }
 
-/// What a server answered.
+/// The answer of a server.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ChatAnswer {
-    /// The text. A malformed call stands in it as it came.
+    /// The text. A malformed call stays in it as it came.
     pub content: String,
     /// The tools that it calls.
     pub calls: Vec<ToolCall>,
-    /// For each malformed call why it is none.
+    /// For each malformed call, why it could not be read.
     pub malformed: Vec<String>,
-    /// Why it ends there, in the server's words (`stop`, `length` ...).
+    /// Why the answer ended, in the server's words (`stop`, `length` ...).
     pub finish_reason: Option<String>,
 }
 
-/// An endpoint gave no answer.
+/// Why an endpoint gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// The key is not there.
+    /// The key is missing.
     #[error("the environment variable `{variable}` is to hold the key for {url}, and is not set")]
     NoKey {
         /// The endpoint.
@@ -137,16 +138,16 @@ pub enum EndpointError {
         /// The variable.
         variable: String,
     },
-    /// The server refuses.
+    /// The server refused.
     #[error("POST {url}: status {status} after {tries} tries: {said}")]
     Status {
         /// The endpoint.
         url: String,
         /// The HTTP status.
         status: u16,
-        /// Requests that were sent.
+        /// Number of requests sent.
         tries: u32,
-        /// The beginning of what came with it.
+        /// The beginning of the response's text.
         said: String,
     },
     /// No answer came.
@@ -154,12 +155,12 @@ pub enum EndpointError {
     Connection {
         /// The endpoint.
         url: String,
-        /// Requests that were sent.
+        /// Number of requests sent.
         tries: u32,
         /// What went wrong.
         problem: String,
     },
-    /// The answer is not of the wire format.
+    /// The answer does not follow the wire format.
     #[error("POST {url}: the answer is no chat completion: {problem}")]
     Malformed {
         /// The endpoint.
@@ -169,7 +170,7 @@ pub enum EndpointError {
     },
 }
 
-/// A model behind an address.
+/// A model at an address.
 #[derive(Debug)]
 pub struct Endpoint {
     config: EndpointConfig,
@@ -178,11 +179,11 @@ pub struct Endpoint {
     agent: ureq::Agent,
 }
 
-/// How one try went wrong.
+/// How one try failed.
 enum Miss {
-    /// It may pass; the server may say after how long.
+    /// It may be temporary; the server may say how long to wait.
     Retryable(EndpointError, Option<Duration>),
-    /// It will not.
+    /// It is permanent.
     Fatal(EndpointError),
 }
 
@@ -190,7 +191,7 @@ impl Endpoint {
     /// Reads the key; nothing is sent yet.
     ///
     /// # Errors
-    /// If there is to be a key and there is none.
+    /// If a key is required and missing.
     pub fn new(config: EndpointConfig) -> Result<Self, EndpointError> {
         let url = format!("{}/chat/completions", config.url.trim_end_matches('/'));
         let key = match &config.api_key_env {
@@ -210,12 +211,12 @@ impl Endpoint {
         Ok(Endpoint { config, url, key, agent })
     }
 
-    /// The address that questions go to.
+    /// The address of its chat completions.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Asks, and again where that may help.
+    /// Asks, and tries again after failures that may be temporary.
     ///
     /// # Errors
     /// Names the endpoint, and its status or what else went wrong.
@@ -280,7 +281,7 @@ impl Endpoint {
     }
 }
 
-/// The message in an error of the wire format, or the text as it is.
+/// The message of an error in the wire format, or else the text as it is.
 fn complaint(text: &str) -> String {
     let value: Option<Value> = serde_json::from_str(text).ok();
     let message = value.as_ref().and_then(|value| value["error"]["message"].as_str());

@@ -1,4 +1,4 @@
-//! A model behind an address as a policy: text in, text out.
+//! A model at an address as a policy: text in, text out.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -10,18 +10,19 @@ use burnish_core::{
 
 use super::{ChatAnswer, ChatRequest, Endpoint, EndpointConfig, EndpointError};
 
-/// Requests that a server is sent at once.
+/// Most requests to a server at the same time.
 const AT_ONCE: usize = 8;
 
 /// Answers turns through chat completions.
 ///
-/// A server is sent the conversation, its tools, temperature, the most tokens and a seed, and gives text and tool calls: there are
-/// no token ids and no log-probs, and whatever else a turn asks for is refused before anything is sent. Several requests are under way at once.
-/// After a failure that would meet the next one too, those that wait are not sent and fail with it.
+/// A server receives the conversation, its tools, the temperature, the token limit and a seed, and returns text and
+/// tool calls. There are no token ids and no log-probs, and a turn that asks for anything else is refused before a
+/// request is sent. Several requests are under way at once. After a failure that would also affect the next request,
+/// the waiting turns are not sent and fail with the same error.
 pub struct EndpointPolicy {
     endpoint: Arc<Endpoint>,
     line: Arc<Line>,
-    /// Threads that send. They end with the policy, each after the request that it has under way.
+    /// Number of sending threads. They end with the policy, each after its current request.
     senders: usize,
     answers: Receiver<Answered>,
     answered: Sender<Answered>,
@@ -43,10 +44,10 @@ struct State {
 }
 
 impl EndpointPolicy {
-    /// What is served as `config` says. Nothing is sent yet.
+    /// The model that `config` describes. Nothing is sent yet.
     ///
     /// # Errors
-    /// If the key is not there.
+    /// If the key is missing.
     pub fn new(config: EndpointConfig) -> Result<Self, EndpointError> {
         let (answered, answers) = mpsc::channel();
         Ok(EndpointPolicy {
@@ -63,7 +64,7 @@ impl EndpointPolicy {
     /// What a server can do for a turn.
     pub const ABILITIES: Abilities = Abilities { seed: true, tools: true, ..Abilities::TEXT };
 
-    /// Those that were not given up meanwhile.
+    /// The answers whose turns were not cancelled in the meantime.
     fn arrived(&mut self, answers: Vec<Answered>) -> Vec<Answered> {
         answers.into_iter().filter(|answered| self.under_way.remove(&answered.id)).collect()
     }
@@ -85,7 +86,7 @@ impl Policy for EndpointPolicy {
         let refused =
             turn.sampling.check().map_err(PolicyError::from).and_then(|()| self.abilities().check(&turn));
         if let Err(error) = refused {
-            // The receiver is this policy's own.
+            // The receiver belongs to this policy.
             let _ = self.answered.send(Answered { id, trace: turn.trace, result: Err(error) });
             return id;
         }
@@ -134,7 +135,7 @@ impl Drop for EndpointPolicy {
 
 impl Line {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nobody panics while they hold it; what is in it would be whole even so.
+        // No thread panics while it holds the lock; the queue would be valid even then.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -167,7 +168,7 @@ impl Line {
         }
     }
 
-    /// The turn that is sent next; none when the policy is gone.
+    /// The next turn to send; `None` when the policy is gone.
     fn next(&self) -> Option<(TurnId, Turn)> {
         let mut state = self.lock();
         loop {
@@ -184,7 +185,7 @@ impl Line {
 
 fn request(turn: &Turn) -> ChatRequest<'_> {
     let Sampling { temperature, tokens_max, .. } = *turn.sampling;
-    // What servers take is a signed number.
+    // Servers take a signed number.
     let seed = turn.seed & i64::MAX as u64;
     ChatRequest { messages: &turn.messages, tools: &turn.tools, temperature, tokens_max, seed }
 }
@@ -198,8 +199,8 @@ fn output(answer: ChatAnswer) -> TurnOutput {
     TurnOutput { message, malformed: answer.malformed, stop, logprobs: Vec::new() }
 }
 
-/// Is this the complaint about a prompt that does not fit? Servers have no code for it in common; vLLM and those like it name the
-/// context length.
+/// The error if the server complains about a prompt that does not fit. Servers share no code for it; vLLM and similar
+/// ones name the context length.
 fn too_long(error: &EndpointError) -> Option<PolicyError> {
     let EndpointError::Status { status: 400 | 413 | 422, said, .. } = error else { return None };
     let lower = said.to_lowercase();
@@ -209,7 +210,7 @@ fn too_long(error: &EndpointError) -> Option<PolicyError> {
             .any(|words| lower.contains(words));
     let numbers =
         || said.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse::<usize>().ok());
-    // The window is named, and what would be needed is more than it.
+    // The message names the window, and a larger number of tokens that would be needed.
     let (tokens, tokens_max) = (numbers().max().unwrap_or(0), numbers().next().unwrap_or(0));
     is_said.then_some(PolicyError::PromptTooLong { tokens, tokens_max })
 }
@@ -363,7 +364,7 @@ mod tests {
         assert_eq!(names, ["weather", "stop"]);
         assert_eq!(message.tool_calls[0].function.arguments, serde_json::json!({ "city": "Bern" }));
         assert_eq!(message.tool_calls[0].id.as_deref(), Some("c1"));
-        // A call without an identity, and its result.
+        // A call without an id, and its result.
         let mut calls = message.clone();
         calls.tool_calls.truncate(1);
         calls.tool_calls[0].id = None;

@@ -1,4 +1,4 @@
-//! A server for tests, here and in those of the program, which read this file too.
+//! A server for tests: those of this crate and those of the program, which include this file.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 /// What a server answers: the status, and the body.
 pub(crate) type Reply = (&'static str, Value);
 
-/// A server that gives each request, one after the other, what `reply` says about how many came before and what it asks;
-/// the address, and all that it was asked.
+/// Starts a server that answers each request in turn with what `reply` returns for the request's number and body.
+/// Returns its address and all that it was asked.
 pub(crate) fn serve(
     reply: impl Fn(usize, &Value) -> Reply + Send + 'static,
 ) -> (String, Arc<Mutex<Vec<Value>>>) {
@@ -54,12 +54,12 @@ fn request(stream: &TcpStream) -> Value {
     serde_json::from_slice(&body).unwrap()
 }
 
-/// The text of the first message of what was asked.
+/// The text of the first message of a request.
 pub(crate) fn question(asked: &Value) -> &str {
     asked["messages"][0]["content"].as_str().unwrap()
 }
 
-/// A model's answer of this text.
+/// A model's answer with this text.
 pub(crate) fn said(text: &str) -> Reply {
     let message = json!({"role": "assistant", "content": text});
     ("200 OK", json!({"choices": [{"message": message, "finish_reason": "stop"}]}))

@@ -8,9 +8,9 @@ use super::*;
 
 /// What the server does with one connection.
 enum Reply {
-    /// Status line and headers after it, and the body.
+    /// Sends the status line with its headers, and the body.
     Say(&'static str, String),
-    /// Nothing, however long it waits.
+    /// Sends nothing, however long the client waits.
     Hang,
     /// Closes the connection in the middle of the answer.
     Break,
@@ -21,7 +21,8 @@ struct Asked {
     body: Value,
 }
 
-/// A server that gives one reply for each connection, in order; the address, and what it was asked.
+/// Starts a server that sends one reply per connection, in order. Returns its address and the requests that it
+/// received.
 fn server(replies: Vec<Reply>) -> (String, Receiver<Asked>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -104,7 +105,7 @@ fn ask(endpoint: &Endpoint) -> Result<ChatAnswer, EndpointError> {
 #[test]
 fn a_question_goes_out_in_the_wire_format_and_its_answer_comes_back() {
     let (url, asked) = server(vec![completion("2 ü")]);
-    // Cargo sets it for every test.
+    // Cargo sets this variable for every test.
     let config = EndpointConfig { api_key_env: Some("CARGO_PKG_NAME".into()), ..endpoint(&url, 0).config };
     let answer = ask(&Endpoint::new(config).unwrap()).unwrap();
     assert_eq!(

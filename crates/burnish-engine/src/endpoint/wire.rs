@@ -17,8 +17,8 @@ fn role(role: Role) -> &'static str {
     }
 }
 
-/// A conversation. Servers want an identity of each call and of what it answers, so that calls without are numbered, and
-/// results without are taken to come in the order of the calls.
+/// A conversation. Servers need an id for each call and for each result, so calls without an id are numbered, and
+/// results without one are assigned to the calls in order.
 pub(super) fn messages(messages: &[Message]) -> Vec<Value> {
     let mut calls = 0;
     let mut unanswered = VecDeque::new();
@@ -47,7 +47,7 @@ pub(super) fn messages(messages: &[Message]) -> Vec<Value> {
         .collect()
 }
 
-/// A call's arguments are a text there.
+/// In this format, a call's arguments are a string.
 fn function(call: &FunctionCall) -> Value {
     let arguments = match &call.arguments {
         Value::String(text) => text.clone(),
@@ -73,7 +73,7 @@ pub(super) fn answer(text: &str) -> Result<ChatAnswer, String> {
     let calls = message["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
     answer.content = match message["content"].as_str() {
         Some(content) => content.to_owned(),
-        // Whoever calls tools need not say anything.
+        // An answer that calls tools may have no text.
         None if !calls.is_empty() => String::new(),
         None => {
             return Err(format!("`choices[0].message.content` is no text: {}", shortened(text)));
@@ -98,7 +98,7 @@ fn read_call(call: &Value) -> Result<ToolCall, String> {
     let function = &call["function"];
     let name = function["name"].as_str().filter(|name| !name.is_empty()).ok_or("it has no `name`")?;
     let arguments = match &function["arguments"] {
-        // Some servers write nothing where a tool has no arguments.
+        // Some servers leave the arguments empty if a tool takes none.
         Value::Null => Map::new(),
         Value::String(text) if text.trim().is_empty() => Map::new(),
         value => read_arguments(value.clone())?,

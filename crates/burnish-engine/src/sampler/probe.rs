@@ -1,4 +1,4 @@
-//! Side answers: what the model says to a question behind an answer that goes on without it.
+//! Probes: the model's answer to a question beside an answer, which continues without it.
 
 use burnish_core::Sampling;
 use burnish_tensor::Workers;
@@ -11,7 +11,7 @@ use crate::control::{Probe, Probed};
 use crate::{Chooser, EngineError};
 
 impl Sampler {
-    /// Answers a probe of `asking`, which stays as it is. What fails is that sequence's alone, unless a GPU does.
+    /// Answers a probe of `asking`, which stays as it is. A failure concerns that sequence only, unless a GPU fails.
     pub(super) fn probe(
         &mut self,
         asking: &Sequence,

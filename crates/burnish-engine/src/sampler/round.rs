@@ -1,4 +1,4 @@
-//! Some steps of some sequences, by one thread.
+//! Several steps of several sequences, done by one thread.
 
 use burnish_model::Model;
 use burnish_tensor::{Precision, Workers};
@@ -7,18 +7,18 @@ use std::ops::ControlFlow;
 use super::{Ended, Sampler, Sequence};
 use crate::Chooser;
 
-/// Steps that a thread does with its sequences before all are shared out anew: enough that waking threads costs nothing,
-/// and few, since sequences that end leave some threads with less to do than others.
+/// Number of steps that a thread does with its sequences before all sequences are redistributed: enough that waking
+/// threads costs nothing, but few, since threads whose sequences end have less to do than others.
 pub(super) const ROUND_STEPS: usize = 16;
-/// Keys and values of sequences that stay near a core, in its share of a common cache, while it goes on with them.
+/// Bytes of keys and values of sequences that stay in a core's share of a common cache while the thread works on them.
 const PART_BYTES: usize = 5 << 20;
-/// Sequences of a part at least: products with fewer rows wait for weights.
+/// Fewest sequences in a part: products with fewer rows wait for weights.
 const PART_ROWS_MIN: usize = 8;
 
-/// What became of some sequences in a round.
+/// The result of a round for some sequences.
 #[derive(Default)]
 pub(super) struct Round {
-    /// Those that go on, in their order.
+    /// The sequences that continue, in order.
     pub(super) sequences: Vec<Sequence>,
     pub(super) ended: Vec<Ended>,
     pub(super) steps: usize,
@@ -26,7 +26,7 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// The two as one.
+    /// Combines the two.
     pub(super) fn with(mut self, other: Self) -> Self {
         self.sequences.extend(other.sequences);
         self.ended.extend(other.ended);
@@ -37,7 +37,7 @@ impl Round {
 }
 
 impl Sampler {
-    /// The steps ahead of a thread's sequences.
+    /// Does the steps ahead of a thread's sequences.
     pub(super) fn round(&self, sequences: Vec<Sequence>, chooser: &mut Chooser) -> Round {
         let each = sequences.len().div_ceil(self.parts(&sequences));
         let mut rest = sequences.into_iter();
@@ -48,7 +48,7 @@ impl Sampler {
         round
     }
 
-    /// In how many parts a thread goes through its sequences, all steps of one before the next.
+    /// Number of parts in which a thread goes through its sequences; it does all steps of one part before the next.
     fn parts(&self, sequences: &[Sequence]) -> usize {
         let mut pages = 0;
         for (at, sequence) in sequences.iter().enumerate() {
@@ -59,7 +59,7 @@ impl Sampler {
         parts_of(sequences.len(), pages * self.pool.shape.bytes(), self.weight_bytes)
     }
 
-    /// The steps ahead of sequences that are read together.
+    /// Does the steps ahead of sequences that are read together.
     fn steps_of(&self, sequences: Vec<Sequence>, chooser: &mut Chooser) -> Round {
         let mut round = Round { sequences, ..Round::default() };
         while round.steps < self.steps_ahead && !round.sequences.is_empty() {
@@ -79,9 +79,9 @@ impl Sampler {
     }
 }
 
-/// In how many parts to go through `rows` sequences that have seen keys and values of so many bytes. Each step reads all
-/// of them, and memory is slow: parts that stay near are faster, unless that each of them reads the weights costs more
-/// than it saves.
+/// Number of parts in which to go through `rows` sequences whose keys and values take this many bytes. Each step reads
+/// all of them, and memory is slow. Parts that stay in the cache are faster, unless reading the weights once per part
+/// costs more than that saves.
 fn parts_of(rows: usize, cache_bytes: usize, weight_bytes: usize) -> usize {
     let parts = cache_bytes.div_ceil(PART_BYTES).max(1);
     let is_worth_it = parts * weight_bytes <= cache_bytes && rows >= parts * PART_ROWS_MIN;
@@ -104,12 +104,13 @@ mod tests {
     #[test]
     fn sequences_are_parted_where_their_cache_is_large_beside_the_weights() {
         const MIB: usize = 1 << 20;
-        // 32 sequences of a small model: at first all stay near, then two parts of them do, then three.
+        // 32 sequences of a small model: at first all of them stay in the cache, then each of two parts does, then each
+        // of three.
         let small = |cache_mib: usize| parts_of(32, cache_mib * MIB, 7 * MIB / 2);
         assert_eq!([0, 4, 5, 8, 12].map(small), [1, 1, 1, 2, 3]);
-        // So much that no part of eight sequences would.
+        // So many bytes that not even a part of eight sequences would stay in the cache.
         assert_eq!(small(21), 1);
-        // The weights are more to read than the cache.
+        // The weights are larger than the cached keys and values.
         assert_eq!(parts_of(32, 9 * MIB, 20 * MIB), 1);
     }
 }

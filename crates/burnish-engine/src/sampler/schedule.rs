@@ -1,4 +1,4 @@
-//! Who is in the batch: requests join in their order where there is room for them, and the youngest leave where
+//! Decides which sequences are in the batch: requests join in order where there is room, and the youngest leave where
 //! there is none.
 
 use burnish_tensor::{Tape, Workers};
@@ -16,15 +16,15 @@ use crate::{Chooser, EngineError, RequestId};
 /// Pages by their addresses.
 type Pages = BTreeSet<*const Page>;
 
-/// Who of those that wait can join now.
+/// The waiting requests that can join now.
 struct Joining {
     requests: Vec<RequestId>,
-    /// The first one that has a place and no room.
+    /// The first request that has a place in the batch but no room in the cache.
     stalled: Option<RequestId>,
 }
 
 impl Sampler {
-    /// Lets waiting requests take the free places, until none waits, none is free, or the cache has no room.
+    /// Lets waiting requests take the free places, until no request waits, no place is free, or the cache has no room.
     pub(super) fn join(&mut self) -> Result<(), EngineError> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -40,7 +40,7 @@ impl Sampler {
         }
     }
 
-    /// Makes what sampling needs and has not yet.
+    /// Makes what sampling needs and does not have yet.
     fn prepare(&mut self) {
         let threads = rayon::current_num_threads();
         self.choosers.resize_with(threads, Chooser::default);
@@ -48,7 +48,7 @@ impl Sampler {
         if self.model.params.device().is_cpu() || !self.active.is_empty() {
             return;
         }
-        // On a GPU all pages are made at once, as many as those that wait can need.
+        // On a GPU all pages are made at once: as many as the waiting requests can need.
         let pages = |answer: &Answer| {
             pages_of(answer.prompt.len()) + pages_of(answer.rows_max(self.context_tokens_max))
         };
@@ -62,12 +62,12 @@ impl Sampler {
         }
     }
 
-    /// Requests that can join now, none before those that wait longer.
+    /// Requests that can join now; none joins before one that has waited longer.
     fn joining(&mut self) -> Vec<RequestId> {
         if self.waiting.is_empty() || self.active.len() == self.limits.batch_max {
             return Vec::new();
         }
-        // Mostly what is free is enough; else what nobody uses can make room.
+        // Usually the free pages are enough; if not, unused pages can make room.
         let mut joining = self.fitting(None);
         if joining.stalled.is_some() {
             joining = self.fitting(Some(&self.pages_in_use()));
@@ -80,7 +80,7 @@ impl Sampler {
         joining.requests
     }
 
-    /// Requests that fit into the pages that are free, or beside those that are `in_use`.
+    /// Requests that fit into the free pages, or beside the pages that are `in_use`.
     fn fitting(&self, in_use: Option<&Pages>) -> Joining {
         let answers: usize = self.active.iter().map(|sequence| sequence.cache.answer_pages()).sum();
         let mut room = match in_use {
@@ -99,7 +99,7 @@ impl Sampler {
                 if prompts.contains(prompt) { 0 } else { self.prompt_pages(answer, in_use, &mut begun) };
             let pages = prompt_pages + pages_of(self.first_rows(answer));
             probe_pages = probe_pages.max(answer.probe_pages());
-            // With a page left for each that goes on, so that a newcomer is not driven out at once.
+            // One page is left for each sequence that continues, so that a newcomer does not have to leave at once.
             if pages + self.active.len() + joining.requests.len() + probe_pages > room {
                 joining.stalled = Some(id);
                 break;
@@ -115,8 +115,8 @@ impl Sampler {
         joining
     }
 
-    /// Pages that the prompt of an answer takes beside those that are `in_use`, or beside all that are made; and beside the
-    /// beginnings that were `begun` for others, to which its own are added.
+    /// Pages that the prompt of an answer needs beyond those that are `in_use` (or all that exist), and beyond the
+    /// beginnings in `begun`, which other prompts need and to which its own are added.
     fn prompt_pages<'a>(
         &self,
         answer: &'a Answer,
@@ -139,13 +139,13 @@ impl Sampler {
         new + pages_of(prompt.len()) - pages_max
     }
 
-    /// Pages of a prompt that need not be read where they are cached: its last token is read in any case, for what follows
-    /// from it.
+    /// Most pages of a prompt that need not be read if they are cached: its last token is always read, because what
+    /// follows depends on it.
     fn cached_pages_max(&self, prompt: &[u32]) -> usize {
         if self.model.params.device().is_cpu() { (prompt.len() - 1) / PAGE_ROWS } else { 0 }
     }
 
-    /// The pages of prompts that active sequences go by. Those of their answers are not among them.
+    /// The pages of prompts that active sequences use, without those of their answers.
     fn pages_in_use(&self) -> Pages {
         let mut blocks: BTreeSet<*const Block> = BTreeSet::new();
         let mut pages = Pages::new();
@@ -163,7 +163,7 @@ impl Sampler {
         answer.ids.len().max(1).min(answer.rows_max(self.context_tokens_max))
     }
 
-    /// Reads the prompts of `joining`, lets those that left go on, and samples the first token of each other
+    /// Reads the prompts of `joining`, lets preempted requests continue, and samples the first token of every other
     /// answer.
     fn admit(&mut self, joining: &[RequestId]) -> Result<(), EngineError> {
         for (at, id) in joining.iter().enumerate() {
@@ -194,7 +194,7 @@ impl Sampler {
             }
         }
         self.stalled = self.stalled.filter(|request| !joining.contains(request));
-        // Room was made for those that were active before.
+        // Room was made only for the sequences that were active before.
         self.steps_ahead = 0;
         if !fresh.is_empty() {
             let mut tape = self.decoding(Workers::Pool);
@@ -209,23 +209,23 @@ impl Sampler {
         Ok(())
     }
 
-    /// Drops pages that nobody uses beyond as many as were ever in use at once.
+    /// Drops unused pages in excess of the most that were ever in use at once.
     fn trim(&mut self) {
         let mut in_use = self.pages_in_use();
         let answers: usize = self.active.iter().map(|sequence| sequence.cache.answer_pages()).sum();
         self.pages_used_max = self.pages_used_max.max(in_use.len() + answers);
         let waiting = self.prompts.all_prefilled().flat_map(|prefilled| prefilled.block.shared());
         in_use.extend(waiting.map(Arc::as_ptr));
-        // What is in use is in the tree, or lies at the end of a prompt.
+        // A page in use is either in the tree or at the end of a prompt.
         while self.tree.len() > in_use.len() + self.pages_used_max && self.tree.evict() {}
     }
 
-    /// One pass over what is unread of the prompts that are needed next: those of `joining[at..]` and, while there is room to
-    /// spare, those of the requests behind them, within the token budget.
+    /// One pass over the unread parts of the prompts that are needed next: those of `joining[at..]` and, while there is
+    /// room to spare, those of the requests behind them, within the token budget.
     fn prefill(&mut self, joining: &[RequestId], at: usize) -> Result<(), EngineError> {
         let pinned: BTreeSet<Arc<[u32]>> =
             joining.iter().map(|id| Arc::clone(&self.waiting[id].prompt)).collect();
-        // What those that go on and those that join take next.
+        // The pages that continuing and joining sequences need next.
         let first_pages = |id: &RequestId| 1 + pages_of(self.first_rows(&self.waiting[id]));
         let spoken_for = self.active.len() + joining.iter().map(first_pages).sum::<usize>();
         let behind = self
@@ -243,7 +243,7 @@ impl Sampler {
         let mut pack: Vec<Arc<[u32]>> = Vec::new();
         let mut blocks: Vec<Block> = Vec::new();
         let mut tokens = 0;
-        // Beginnings that are read in this pass: who shares one waits until it is cached.
+        // Beginnings that are read in this pass: a prompt that shares one waits until it is cached.
         let mut begun: BTreeSet<Arc<[u32]>> = BTreeSet::new();
         for prompt in candidates {
             if pack.contains(&prompt) {
@@ -300,15 +300,15 @@ impl Sampler {
         Ok(())
     }
 
-    /// Makes room: drops a page that nobody uses, else what was read of the prompt that is needed last of those that no active
-    /// sequence goes by. `false` if there is none but those that are `pinned`.
+    /// Makes room: drops an unused page; if there is none, drops the prompt that is needed last of those that no active
+    /// sequence uses. `false` if only `pinned` ones are left.
     pub(super) fn evict(&mut self, pinned: &BTreeSet<Arc<[u32]>>) -> bool {
         self.tree.evict() || self.prompts.evict(pinned)
     }
 
-    /// Sees that every active sequence has room for what it reads next; where the cache has none, the youngest
-    /// leave. The oldest never does: it was checked that each request has room alone. What a probe of one of them takes is
-    /// left free.
+    /// Makes sure that every active sequence has room for what it reads next. If the cache has none, the youngest
+    /// leave. The oldest never does: each request was checked to have room alone. The pages that a probe needs are left
+    /// free.
     pub(super) fn make_room(&mut self) {
         let mut at = 0;
         while at < self.active.len() {
@@ -330,21 +330,21 @@ impl Sampler {
         }
     }
 
-    /// Most pages that a probe of an active sequence takes. One is answered after the other.
+    /// Most pages that a probe of an active sequence needs. Probes are answered one after the other.
     fn probe_pages(&self) -> usize {
         self.active.iter().map(|sequence| sequence.answer.probe_pages()).max().unwrap_or(0)
     }
 
-    /// The youngest active sequence leaves; where it stood.
+    /// Removes the youngest active sequence; returns its index.
     fn preempt_youngest(&mut self) -> usize {
         let youngest = (0..self.active.len()).max_by_key(|&index| self.active[index].answer.id).unwrap_or(0);
         self.preempt(youngest);
         youngest
     }
 
-    /// How many steps can be done before it must be looked again who is in the batch. Where requests wait it is one, so
-    /// that they take a place as soon as it is free; else as many as the cache now makes room for. It follows from the
-    /// requests and the limits, and not from how sequences are shared out to threads.
+    /// Number of steps until the batch must be looked at again. If requests wait it is one, so that they take a place
+    /// as soon as it is free; otherwise as many as the cache now makes room for. It depends on the requests and the
+    /// limits, not on how sequences are distributed to threads.
     pub(super) fn look_ahead(&mut self) -> usize {
         if !self.waiting.is_empty() || self.probe_pages() > 0 {
             return 1;
@@ -371,7 +371,7 @@ impl Sampler {
     fn preempt(&mut self, at: usize) {
         let Sequence { answer, cache } = self.active.remove(at);
         let prompt = self.prompts.wait(Arc::clone(&answer.prompt), answer.id);
-        // Its prompt stays while there is room for it.
+        // Its prompt stays as long as there is room for it.
         self.prompts.keep(&prompt, Prefilled { block: cache.into_prompt(), hidden: Vec::new() });
         self.waiting.insert(answer.id, answer);
         self.stats.preemptions += 1;

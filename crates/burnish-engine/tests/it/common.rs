@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub(crate) const VOCAB: usize = 97;
 pub(crate) const CONTEXT: usize = 64;
 
-/// Two layers of Qwen3 with weights large enough that its distributions are neither flat nor certain.
+/// Two layers of Qwen3, with weights so large that the distributions are neither flat nor certain.
 pub(crate) fn model() -> Arc<Model> {
     Arc::new(model_of(VOCAB, CONTEXT, 32))
 }
@@ -47,7 +47,7 @@ pub(crate) fn request(prompt: Vec<u32>, sampling: Sampling, seed: u64) -> Reques
     Request { prompt, sampling, seed, end_ids: Arc::from([]) }
 }
 
-/// Requests of different length, temperature and bound, some of which share prompts or end early.
+/// Requests of various lengths, temperatures and limits; some share prompts or end early.
 pub(crate) fn mixed_requests() -> Vec<Request> {
     (0..24u64)
         .map(|i| Request {
@@ -70,7 +70,7 @@ pub(crate) fn chat() -> Arc<Chat> {
     Arc::new(Chat::new(tokenizer, ChatTemplate::chatml().unwrap(), &["<|im_end|>"], "<|pad|>").unwrap())
 }
 
-/// What a turn asks for: a conversation without tools.
+/// A turn on a conversation without tools.
 pub(crate) fn turn(trace: Trace, messages: &[Message], sampling: &Sampling, seed: u64) -> Turn {
     Turn {
         trace,

@@ -1,4 +1,4 @@
-//! Deciding under way: what is steered, forced, ended and asked beside an answer, and answers that are held to a grammar.
+//! Controls: what is steered, forced, ended and asked beside an answer, and answers constrained by a grammar.
 
 use crate::common::*;
 use burnish_core::{Grammar, Message, Sampling, StopReason, Trace};
@@ -19,7 +19,7 @@ static MODEL: LazyLock<Arc<Model>> = LazyLock::new(model);
 
 type Decide = dyn Fn(&Now<'_>, &mut Steer) -> Result<Decision, String> + Send + Sync;
 
-/// Decides by a function.
+/// A control that decides by a function.
 struct By(Box<Decide>, usize);
 
 impl std::fmt::Debug for By {
@@ -46,7 +46,7 @@ fn by(
 
 type Ended = BTreeMap<RequestId, Result<Generated, EngineError>>;
 
-/// Each request under its controls, together.
+/// Samples all requests together, each under its controls.
 fn run_under(
     requests: Vec<(Request, Vec<Box<dyn Control>>)>,
     limits: &Limits,
@@ -148,7 +148,7 @@ fn an_id_can_be_forced_and_an_answer_ended() {
     }
 }
 
-/// What was asked beside answers, with the answer so far and what came of it.
+/// What was asked beside answers: the answer so far, the probe and its result.
 type Asked = Arc<Mutex<Vec<(Vec<u32>, Probe, Vec<u32>, Vec<f32>)>>>;
 
 /// Asks a probe before every third token.
@@ -179,8 +179,8 @@ fn probing(seed: u64, asked: &Asked) -> Vec<Box<dyn Control>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// Answers beside which something is asked, in batches with others, in a cache of any size: every one is that of a
-    /// request which was left alone, to the bit, and every probe is answered as if it had been asked by itself.
+    /// Answers with probes, in batches with others, in a cache of any size: each equals, to the bit, that of a request
+    /// without probes, and each probe is answered as if it had been asked alone.
     #[test]
     fn a_probe_leaves_its_answer_as_it_is(seed in 0u64..1_000, spare in 0usize..12, batch_max in 1usize..9) {
         let asked = Asked::default();
@@ -251,7 +251,7 @@ fn is_of_the_schema(text: &str) -> bool {
         && said["said"].as_str().is_some_and(|text| text.chars().count() <= 6)
 }
 
-/// A random model says what it was held to, whatever the seed, and both log-probs are right.
+/// A random model says only what its grammar allows, whatever the seed, and both log-probs are right.
 #[test]
 fn an_answer_is_held_to_its_grammar() {
     let (model, chat) = chat_model();

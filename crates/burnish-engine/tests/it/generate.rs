@@ -67,8 +67,8 @@ fn joining_and_leaving_change_no_answer() {
     }
 }
 
-/// Rows enough for shards and for products that are split, weights that are packed and one that is read once, more than
-/// one block of the inner dimension, and prompts longer than a block of the cache.
+/// Enough rows for shards and for split products, some packed weights and one that is read once, more than one block of
+/// the inner dimension, and prompts longer than a block of the cache.
 #[test]
 fn log_probs_are_bit_equal_at_any_batch_size_order_and_thread_count() {
     for precision in [Precision::F32, Precision::Bf16] {
@@ -108,12 +108,12 @@ fn no_step_is_spent_on_sequences_that_ended() {
         (0..5).map(|i| request(prompt(i, 3), Sampling::at(1.0, bounds[i as usize]), i)).collect();
     let (answers, stats) = run(&model, &requests, &Limits { batch_max: 2, ..Limits::default() });
     assert_eq!(answers.iter().map(|answer| answer.ids.len()).collect::<Vec<_>>(), bounds);
-    // The first token of an answer comes from its prefill, so the longest takes 8 steps in one place, and the
-    // others take 1 + 0 + 4 + 3 = 8 steps in the other.
+    // The first token of an answer comes from its prefill, so the longest takes 8 steps in one place, and the others
+    // take 1 + 0 + 4 + 3 = 8 steps in the other.
     assert_eq!(stats.steps, 8);
     assert_eq!(stats.sampled_tokens, 21);
 
-    // A thread that could go on by itself does not, while a request waits for the place that is free after one step.
+    // A thread that could continue alone does not do so while a request waits for a place that is free after one step.
     let bounds = [2, 9, 9, 9, 8];
     let requests: Vec<Request> =
         (0..5).map(|i| request(prompt(i, 3), Sampling::at(1.0, bounds[i as usize]), i)).collect();
@@ -204,7 +204,7 @@ fn an_answer_ends_with_its_end_token_or_is_marked_as_truncated() {
     let (answers, _) = run(&model, std::slice::from_ref(&free), &Limits::default());
     assert_eq!((answers[0].ids.len(), answers[0].stop), (20, StopReason::TokensMax));
 
-    // An id that greedy decoding reaches serves as the end token.
+    // An id that greedy decoding produces serves as the end token.
     let end = answers[0].ids[6];
     let first = answers[0].ids.iter().position(|&id| id == end).unwrap();
     let ended = Request { end_ids: Arc::from([end]), ..free.clone() };
@@ -278,7 +278,8 @@ fn weights_that_diverged_are_an_error() {
         generate(&Arc::new(model), None, &[request(vec![1], Sampling::at(1.0, 2), 0)], &Limits::default());
     assert_eq!(error.unwrap_err(), EngineError::NotFinite { request: 0, position: 0 });
 
-    // One that can't go on once it has read a certain token: named is the first request, whatever the threads.
+    // Sequences that can't continue after reading a certain token: the error names the first request, at any number of
+    // threads.
     let mut untied = self::model().config.clone();
     untied.tie_word_embeddings = false;
     let mut model = Model::init(untied, 5);

@@ -5,7 +5,7 @@ use burnish_core::{Message, Sampling, Trace};
 use burnish_engine::{Limits, LocalPolicy, Request};
 use std::sync::Arc;
 
-/// Ways to sample; whether each can draw a token from another distribution than the model's.
+/// Ways to sample, each with whether it can draw a token from a distribution other than the model's.
 fn ways() -> Vec<(Sampling, bool)> {
     let plain = Sampling { logprobs: Some(0), ..Sampling::at(0.8, 12) };
     let with = |change: fn(&mut Sampling)| {

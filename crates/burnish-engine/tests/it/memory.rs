@@ -1,4 +1,4 @@
-//! A bounded cache: requests wait, sequences leave and come back, and nobody can tell from the answers.
+//! A bounded cache: requests wait, sequences leave and come back, and the answers do not show it.
 
 use crate::common::*;
 use burnish_core::{Sampling, StopReason};
@@ -15,13 +15,13 @@ fn pages(count: usize) -> Limits {
     Limits { cache_bytes: count * PAGE, ..Limits::default() }
 }
 
-/// Pages that a request needs when it is alone and as long as it may be.
+/// Pages that a request needs if it is alone and as long as it may become.
 fn needs(request: &Request) -> usize {
     let answer = request.sampling.tokens_max.min(CONTEXT - request.prompt.len()) - 1;
     request.prompt.len().div_ceil(16) + answer.div_ceil(16)
 }
 
-/// As [`mixed_requests`], with penalties and details that go by what was sampled before a preemption.
+/// Like [`mixed_requests`], with penalties and details that depend on what was sampled before a preemption.
 fn requests(count: u64) -> Vec<Request> {
     (0..count)
         .map(|i| Request {
@@ -65,7 +65,7 @@ fn with_the_least_memory_requests_wait_leave_and_come_back_with_the_same_answers
     assert_eq!((roomy.waits, roomy.preemptions, roomy.recomputed_tokens), (0, 0, 0));
     assert!(tight.waits > 10 && tight.preemptions > 0 && tight.recomputed_tokens > 0, "{tight:?}");
     assert!(tight.steps > roomy.steps && roomy.cache_bytes > least * PAGE, "{tight:?} {roomy:?}");
-    // Room for all is room for all: with a page to spare for each that goes on, and one for each that ends at once.
+    // Room for all means: a page to spare for each sequence that continues, and one for each that ends at once.
     let all = roomy.cache_bytes / PAGE + 2 * requests.len();
     let (same, _) = assert_same(&requests, &pages(all), &Limits::default());
     assert_eq!((same.waits, same.preemptions, same.cache_bytes), (0, 0, roomy.cache_bytes));
@@ -84,7 +84,7 @@ fn one_request_at_a_time_where_there_is_room_for_one() {
 
 #[test]
 fn a_group_that_shares_its_prompt_holds_it_once() {
-    // 3 pages of prompt and one for each answer.
+    // 3 pages for the prompt and one per answer.
     let group: Vec<Request> =
         (0..6).map(|seed| request(prompt(1, 48), Sampling::at(1.0, 16), seed)).collect();
     let (answers, stats) = run(&MODEL, &group, &Limits::default());
@@ -135,7 +135,8 @@ fn preemptions_are_the_same_at_any_thread_count() {
 
 #[test]
 fn threads_that_go_on_by_themselves_take_the_same_steps_and_the_same_memory() {
-    // Few enough sequences at the end that threads work on each together, at another time for each number of threads.
+    // So few sequences at the end that threads work on each together, from a moment that depends on the number of
+    // threads.
     let requests = requests(20);
     let with_threads = |n| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap();
@@ -143,7 +144,7 @@ fn threads_that_go_on_by_themselves_take_the_same_steps_and_the_same_memory() {
     };
     let (answers, stats) = with_threads(1);
     let longest = answers.iter().map(|answer| answer.ids.len()).max().unwrap();
-    // A round of steps and one more: the first token of each comes from its prompt.
+    // One round of steps and one more: the first token of each comes from its prompt.
     assert!(longest > 2 + 16, "{longest}");
     assert_eq!(stats.steps, longest - 1);
     let all: usize = requests.iter().map(needs).sum();

@@ -1,5 +1,5 @@
-//! The open batch: requests come and go, and beginnings that were read before are not read again. Nobody can tell from
-//! the answers.
+//! The open batch: requests come and go, and beginnings that were read before are not read again. The answers do not
+//! show it.
 
 use crate::common::{VOCAB, act, chat, model, model_of, prompt, request, run, turn};
 use burnish_core::{Message, Policy, Sampling, Trace, rng};
@@ -43,8 +43,8 @@ fn drain(sampler: &mut Sampler) -> BTreeMap<RequestId, Generated> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Conversations that grow, fork and share their beginnings, in any order and split, in a cache of any size, some given
-    /// up under way: every answer is that of a fresh model, to the bit.
+    /// Conversations that grow, fork and share their beginnings, in any order and however split into passes, in a cache
+    /// of any size, some cancelled under way: every answer is that of a fresh model, to the bit.
     #[test]
     fn what_was_read_before_changes_no_bit(
         seed in 0u64..1_000, precision in 0usize..2, spare in 0usize..40, batch_max in 1usize..9,
@@ -60,7 +60,7 @@ proptest! {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
             for at in 0..30 {
-                // Goes on from some tokens of an earlier conversation.
+                // Continues from some tokens of an earlier conversation.
                 let from = &known[stream.index(known.len())];
                 let kept = 1 + stream.index(from.len());
                 let more = prompt(1_000 * seed + at, stream.index(40));
@@ -104,13 +104,13 @@ fn a_later_turn_reads_what_is_new_and_siblings_read_what_they_share_once() {
     let answers = drain(&mut sampler);
     let stats = sampler.stats();
     assert_eq!((stats.prompt_tokens, stats.prompt_tokens_read), (480, 120 + 3 * 24));
-    // The next turn reads its answer and what came after it, from the last full page on.
+    // The next turn reads the last answer and what came after it, from the last full page on.
     let next = [&with(2)[..], &answers.values().next().unwrap().ids, &prompt(9, 30)].concat();
     let length = next.len();
     sampler.submit(request(next, Sampling::at(1.0, 2), 0)).unwrap();
     drain(&mut sampler);
     assert_eq!(sampler.stats().prompt_tokens_read - stats.prompt_tokens_read, length - 112);
-    // A prompt that was read before is not read but for its last token's page.
+    // Of a prompt that was read before, only the last token's page is read again.
     sampler.submit(request(with(3), Sampling::at(1.0, 2), 0)).unwrap();
     drain(&mut sampler);
     assert_eq!(sampler.stats().prompt_tokens_read - stats.prompt_tokens_read, length - 112 + 8);

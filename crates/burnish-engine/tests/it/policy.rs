@@ -89,7 +89,7 @@ fn the_beginning_of_an_answer_is_read_and_returned_but_never_sampled() {
     assert_eq!(branch.ids[read..], answer.ids);
     assert!(branch.sampled_mask[read..].iter().all(|&is_sampled| is_sampled));
     assert!(branch.sampled_mask[..read].iter().all(|&is_sampled| !is_sampled));
-    // The next turn reads what was begun and what was sampled as one answer.
+    // The next turn reads the given beginning and what was sampled as one answer.
     let before = trace.head_ids();
     messages.extend([output.message, Message::user("and then")]);
     act(&mut policy, &mut trace, &messages, &sampling, 4).unwrap();
@@ -145,7 +145,7 @@ fn a_bound_on_the_context_cuts_answers_and_refuses_prompts() {
     assert!(matches!(refused, Err(PolicyError::PromptTooLong { .. })), "{refused:?}");
 }
 
-/// Random bytes are mostly no text, so most cuts fall inside of what would be a character.
+/// Random bytes are mostly no text, so most cuts fall inside a would-be character.
 #[test]
 fn an_answer_goes_on_from_any_place_within_another_with_the_others_ids() {
     let chat = chat();
@@ -173,7 +173,7 @@ fn an_answer_goes_on_from_any_place_within_another_with_the_others_ids() {
             let branch = &trace.branches()[0];
             assert_eq!(branch.model_logprobs[read - cut..read], own.model_logprobs[..cut]);
             assert!(branch.sources[read - cut..].iter().all(|source| *source == Source::Policy));
-            // The message is what all the ids say, and the next turn reads them as one answer.
+            // The message holds the text of all ids, and the next turn reads them as one answer.
             let said: Vec<u32> = trace.nodes()[1..].iter().flat_map(|node| node.ids.clone()).collect();
             let end = usize::from(output.stop == StopReason::EndToken);
             let whole = chat.tokenizer.decode(&said[..said.len() - end], false).unwrap();

@@ -6,7 +6,7 @@ use burnish_engine::{Chooser, EngineError, Limits, LocalPolicy, Past, Request, S
 use burnish_model::{Chat, Model};
 use std::sync::Arc;
 
-/// A model that says printable ASCII and `<|im_end|>`.
+/// A model that samples printable ASCII and `<|im_end|>`.
 fn model_of_chat(chat: &Chat) -> Arc<Model> {
     let mut model = model_of(300, 300, 32);
     model.restrict_vocab(|id| {
@@ -49,7 +49,7 @@ fn a_stop_string_cuts_the_message_and_not_the_record() {
     let free = Sampling { ignore_eos: true, ..Sampling::at(1.0, 40) };
     let whole = act(&chat, &model, &mut Trace::new(), &messages, &free);
     assert_eq!(whole.output.stop, StopReason::TokensMax);
-    // Over a token border: the end of one token and the beginning of the next.
+    // Across a token boundary: the end of one token and the beginning of the next.
     let borders: Vec<usize> =
         (0..=40).map(|n| chat.tokenizer.decode(&whole.ids[..n], false).unwrap().len()).collect();
     let stop = whole.text[borders[20] - 1..borders[20] + 1].to_owned();
@@ -68,7 +68,7 @@ fn a_stop_string_cuts_the_message_and_not_the_record() {
         assert_eq!(cut.node_text, cut.text);
         assert!(trace.nodes()[1].sources.iter().all(|source| *source == Source::Policy));
 
-        // The next turn reads all that was sampled, and the template's end of the answer behind it.
+        // The next turn reads all that was sampled, and then the template's end of the answer.
         let read_and_said = trace.head_ids();
         let messages = [messages[0].clone(), cut.output.message, Message::user("and then")];
         act(&chat, &model, &mut trace, &messages, &sampling);
@@ -143,7 +143,7 @@ fn stop_strings_without_a_tokenizer_are_refused() {
     assert_eq!(error, EngineError::NoTokenizer { request: 0 });
 }
 
-/// Each token again, from the logits of one pass over the whole sequence and what stands before it.
+/// Recomputes each token from the logits of one pass over the whole sequence and the tokens before it.
 #[test]
 fn penalties_go_by_the_prompt_and_the_answer_so_far_and_the_record_by_neither() {
     let model = model();
@@ -177,7 +177,7 @@ fn penalties_go_by_the_prompt_and_the_answer_so_far_and_the_record_by_neither() 
             assert_eq!((ours.rank, ours.top.len()), (details.rank, 4));
             assert!((ours.sampled - details.sampled).abs() < 1e-5);
             assert!(ours.top.iter().zip(&details.top).all(|(x, y)| x.0 == y.0 && (x.1 - y.1).abs() < 1e-5));
-            // The record is that of the plain softmax.
+            // The recorded log-prob is that of the plain softmax.
             let exp = |logit: f32| f64::from(logit / 0.9).exp();
             let p = exp(row[id as usize]) / row.iter().map(|&logit| exp(logit)).sum::<f64>();
             assert!((f64::from(answer.model_logprobs[i]) - p.ln()).abs() < 1e-5);

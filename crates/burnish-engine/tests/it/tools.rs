@@ -1,4 +1,4 @@
-//! Tool calls of a policy in this process: sampled, read, answered, and read again without being tokenised anew.
+//! Tool calls of a policy in this process: sampled, parsed, answered, and read again without being tokenised again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::common::{chat, model_of, turn};
 
-/// ChatML that writes calls as Hermes does.
+/// ChatML that writes calls in the format of Hermes.
 const TEMPLATE: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls %}\
     {{ '<tool_call>\\n' }}{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments|tojson }}}\
     {{ '\\n</tool_call>' }}{% endfor %}<|im_end|>\n{% endfor %}\
@@ -39,7 +39,7 @@ fn what_was_sampled_as_a_call_is_read_at_the_next_turn_as_it_was_sampled() {
     let mut model = model_of(400, 600, 32);
     model.restrict_vocab(|id| chat.tokenizer.id_exists(id));
     let mut policy = LocalPolicy::new(&Arc::new(model), &chat, 0);
-    // Other spaces and another order than the template writes.
+    // Spaces and key order differ from what the template writes.
     let call = r#"<tool_call>\{"arguments" :\{"to":"(left|right)"\},"name":"move"\}</tool_call>"#;
     let mut trace = Trace::new();
     let mut messages = vec![Message::user("go")];
