@@ -9,11 +9,11 @@ use std::fmt;
 use crate::Template;
 use crate::messages::kind;
 
-/// Which columns of a file are read: found out from their names, or named.
+/// Which columns of a file are read: found by their names, or given.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Columns {
-    /// `"auto"`: by the names that TRL, verl, OpenRLHF, slime and verifiers use. Two columns that could both be
-    /// meant are an error.
+    /// `"auto"`: by the names that TRL, verl, OpenRLHF, slime and verifiers use. It is an error if two columns could
+    /// have the same meaning.
     #[default]
     Auto,
     /// Exactly these columns, and no others.
@@ -24,16 +24,16 @@ pub enum Columns {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ColumnNames {
-    /// What the policy gets: a text (one user message), or a list of messages.
+    /// What the policy reads: a text (one user message), or a list of messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// Instead of `prompt`: one user message made of several columns.
+    /// Instead of `prompt`: a template that makes one user message from several columns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_template: Option<Template>,
-    /// A system message before the prompt, made of columns.
+    /// A template that makes a system message before the prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_template: Option<Template>,
-    /// Instead of `completion`: an answer to imitate that is made of several columns.
+    /// Instead of `completion`: a template that makes the answer to imitate from several columns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_template: Option<Template>,
     /// A whole conversation.
@@ -51,13 +51,13 @@ pub struct ColumnNames {
     /// The worse of two answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected: Option<String>,
-    /// Is the completion a good one?
+    /// Whether the completion is a good one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// The ground truth, which a verifier compares with.
+    /// The ground truth that a verifier compares with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
-    /// Tools that may be called.
+    /// The tools that may be called.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<String>,
     /// Name of the data set that the row comes from.
@@ -68,17 +68,18 @@ pub struct ColumnNames {
 /// Names of the column with the prompt.
 const PROMPT: [&str; 4] = ["prompt", "question", "problem", "input"];
 
-/// Names of the column with the ground truth; `label` is one of them where it holds no yes or no.
+/// Names of the column with the ground truth; `label` is one of them unless it holds a yes or no.
 const ANSWER: [&str; 5] = ["answer", "ground_truth", "solution", "label", "reward_model.ground_truth"];
 
-/// Names of the column with the source; the first that is there counts.
+/// Names of the column with the source; the first one present counts.
 const SOURCE: [&str; 2] = ["data_source", "task"];
 
 impl Columns {
     /// The columns of a row.
     ///
     /// # Errors
-    /// If none can be a prompt, or several can be the same thing: says what was found and what to write.
+    /// If no column can be the prompt, or several columns can have the same meaning: says what was found and what to
+    /// write.
     pub fn of(&self, row: &Map<String, Value>) -> Result<ColumnNames, String> {
         match self {
             Columns::Named(names) => Ok((**names).clone()),
@@ -86,7 +87,7 @@ impl Columns {
         }
     }
 
-    /// Are columns named, and all by their numbers, as where a file has no header?
+    /// Are columns given, and all by number, as for a file without a header?
     pub(crate) fn are_numbers(&self) -> bool {
         let is_number = |name: &String| name.parse::<usize>().is_ok();
         match self {
@@ -100,7 +101,7 @@ impl Columns {
     /// Reads `NAME=COLUMN,NAME=COLUMN`, a JSON table, or `auto`: the forms of the command line.
     ///
     /// # Errors
-    /// If it is not of this form, or a name is not known.
+    /// If the text has another form, or a name is unknown.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text == "auto" {
             return Ok(Columns::Auto);
@@ -161,12 +162,12 @@ impl ColumnNames {
         all.into_iter().filter_map(|(name, template)| Some((name, template.as_ref()?)))
     }
 
-    /// Are the same columns read for everything that makes a row what it is? Tools and source may come and go.
+    /// Do both read the same columns for everything that determines the kind of row? Tools and source may differ.
     pub(crate) fn is_like(&self, other: &ColumnNames) -> bool {
         self.pairs()[..8] == other.pairs()[..8]
     }
 
-    /// Is something read from this column?
+    /// Is anything read from this column?
     pub(crate) fn reads(&self, column: &str) -> bool {
         self.pairs().iter().any(|(_, name)| name.as_deref() == Some(column))
             || self.templates().any(|(_, template)| template.columns().contains(column))
@@ -262,7 +263,7 @@ fn find(row: &Map<String, Value>) -> Result<ColumnNames, String> {
     })
 }
 
-/// Columns that other programs put before the policy, and that are not read by themselves: what to write instead.
+/// Columns that other programs show to the policy but that are not read automatically here, with what to write instead.
 const UNREAD: [(&str, &str); 9] = [
     ("images", "images can't be read; to go on without them, name the columns that are to be read"),
     ("image", "images can't be read; to go on without them, name the columns that are to be read"),
@@ -290,13 +291,13 @@ const UNREAD: [(&str, &str); 9] = [
     ),
 ];
 
-/// A row from which something would be left out that was meant for the policy must not pass without a word.
+/// Fails if a row has a column that was meant for the policy and would be left out silently.
 fn refuse_unread(row: &Map<String, Value>) -> Result<(), String> {
     let holds = |value: &Value| match value {
         Value::Null => false,
         Value::String(text) => !text.trim().is_empty(),
         Value::Array(items) => !items.is_empty(),
-        // Parquet gives a table all fields.
+        // Parquet gives every table all fields.
         Value::Object(fields) => fields.values().any(|value| !value.is_null()),
         Value::Bool(_) | Value::Number(_) => false,
     };
@@ -311,7 +312,7 @@ fn refuse_unread(row: &Map<String, Value>) -> Result<(), String> {
     }
 }
 
-/// Does a `label` say yes or no about a completion, and not what the right answer is?
+/// Does `label` say whether a completion is good (and not what the right answer is)?
 fn is_verdict(label: Option<&Value>, has_completion: bool) -> bool {
     match label {
         Some(Value::Bool(_)) => true,
@@ -324,7 +325,7 @@ fn is_verdict(label: Option<&Value>, has_completion: bool) -> bool {
     }
 }
 
-/// The key under which a column is named.
+/// The key of [`ColumnNames`] for a column of this name.
 fn key_of(column: &str) -> &str {
     match column {
         "messages" => "messages",
@@ -337,7 +338,7 @@ fn ticked(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// The names of a row's columns, for people.
+/// The names of a row's columns, for an error message.
 pub(crate) fn names_of(row: &Map<String, Value>) -> String {
     let names: Vec<&str> = row.keys().map(String::as_str).collect();
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use crate::{ColumnNames, Columns, DataError, Place, Record, Row, Stream, Table};
 
-/// The rows of one or more files, each reachable at once; see [`Table`] for what is held.
+/// The rows of one or more files, with random access; see [`Table`] for what is held in memory.
 ///
-/// Each file has its own columns, found out from its first row, and all its rows must have the same.
+/// Each file has its own columns, found from its first row; all its rows must have the same ones.
 #[derive(Debug)]
 pub struct Dataset {
     files: Vec<(Table, Dialect)>,
@@ -31,7 +31,7 @@ impl Dialect {
         Ok(Dialect { columns: columns.clone(), names })
     }
 
-    /// Reads a row, which must have the columns of the first.
+    /// Reads a row, which must have the same columns as the first.
     fn read(&self, row: &Map<String, Value>) -> Result<Row, String> {
         let read = Row::read(row, &self.names)?;
         match self.columns.of(row)? {
@@ -46,10 +46,10 @@ impl Dialect {
 }
 
 impl Dataset {
-    /// Opens files. Only the first row of each is parsed; the others are when they are read.
+    /// Opens files. Only the first row of each file is parsed now; the others are parsed when they are read.
     ///
     /// # Errors
-    /// If there is no file, one can't be used or has no rows, or its columns are not known.
+    /// If no file is given, a file can't be used or has no rows, or its columns are unknown.
     pub fn open(paths: &[PathBuf], columns: &Columns) -> Result<Self, DataError> {
         let mut files = Vec::new();
         for path in paths {
@@ -75,7 +75,7 @@ impl Dataset {
         self.len == 0
     }
 
-    /// The file of row number `index`, with the row's number in it.
+    /// The file that holds row number `index`, with the row's number in that file.
     fn find(&self, index: usize) -> Option<(&(Table, Dialect), usize)> {
         let mut left = index;
         for file in &self.files {
@@ -97,12 +97,12 @@ impl Dataset {
     /// Row number `index`.
     ///
     /// # Errors
-    /// If there is no such row, or it is not what its file's columns say: names file, line and column.
+    /// If there is no such row, or it does not fit its file's columns: names file, line and column.
     pub fn row(&self, index: usize) -> Result<Row, DataError> {
         self.entry(index).map(|(_, row)| row)
     }
 
-    /// Row number `index`, with its columns as they stand in its file.
+    /// Row number `index`, together with its columns as they are in the file.
     ///
     /// # Errors
     /// As [`Dataset::row`].
@@ -113,7 +113,7 @@ impl Dataset {
         Ok((columns, row))
     }
 
-    /// Where row number `index` stands in its file. Costs a pass over a file of lines.
+    /// The place of row number `index` in its file. Costs a pass over a file of lines.
     ///
     /// # Errors
     /// If there is no such row, or the file can't be read.
@@ -122,7 +122,7 @@ impl Dataset {
         table.place(at)
     }
 
-    /// The file of row number `index`.
+    /// The path of the file that holds row number `index`.
     pub fn path(&self, index: usize) -> Option<&Path> {
         self.find(index).map(|((table, _), _)| table.path())
     }
@@ -136,10 +136,10 @@ impl Dataset {
     }
 }
 
-/// Reads the rows of a file one after the other, in bounded memory, and calls `each` with every one and its place.
+/// Reads the rows of a file one after the other, in bounded memory, and calls `each` with every row and its place.
 ///
 /// # Errors
-/// If the file can't be used, has no rows, or a row is not what the columns of the first say.
+/// If the file can't be used or has no rows, or if a row does not fit the columns of the first.
 pub fn for_each_row(
     path: &Path,
     columns: &Columns,

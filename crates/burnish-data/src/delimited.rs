@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 use crate::stream::{BUFFER_BYTES, Record};
 use crate::{DataError, Place};
 
-/// Stands behind a file's end, on a line of its own: where it comes as part of a field, a quote was not closed.
+/// Put after a file's end, on a line of its own: if it turns up inside a field, a quote was not closed.
 const END: &[u8] = b"\x01end of the file\x01";
 
-/// The rows of such a file, one after the other, as columns with the header's names. Fields are texts as they are written;
-/// an empty one is a null.
+/// The rows of such a file, one after the other; the columns have the header's names. Fields are kept as texts; an
+/// empty one is null.
 pub(crate) struct DelimitedRows {
     path: PathBuf,
     reader: Reader<Lined>,
@@ -26,7 +26,7 @@ impl DelimitedRows {
     /// Reads the header of `file`, whose fields stand between `delimiter`s.
     ///
     /// # Errors
-    /// If it can't be read, or does not name every column once.
+    /// If it can't be read, or does not give every column a name of its own.
     pub(crate) fn open(path: &Path, file: Box<dyn Read + Send>, delimiter: u8) -> Result<Self, DataError> {
         let end = [&b"\n"[..], END].concat();
         let reader = ReaderBuilder::new()
@@ -53,9 +53,9 @@ impl DelimitedRows {
         row.transpose()
     }
 
-    /// Reads a record, and says where it begins; `None` at the end.
+    /// Reads a record, and returns where it begins; `None` at the end.
     fn read(&mut self) -> Result<Option<Place>, DataError> {
-        // Blank lines before it are passed over, which the reader's own position does not know.
+        // Blank lines before it are skipped, and the reader's own position does not account for them.
         let begin = self.reader.position().byte();
         let is_there = self.reader.read_byte_record(&mut self.record);
         let place = Place::Line(self.reader.get_mut().line_from(begin));
@@ -93,7 +93,7 @@ impl DelimitedRows {
     }
 }
 
-/// The names of the columns. One without a name, such as pandas' index, is called by its number.
+/// The names of the columns. A column without a name, such as pandas' index, is named by its number.
 fn header_of(record: &ByteRecord, delimiter: u8) -> Result<Vec<String>, String> {
     let mut names: Vec<String> = Vec::new();
     for (index, field) in record.iter().enumerate() {
@@ -117,16 +117,16 @@ fn header_of(record: &ByteRecord, delimiter: u8) -> Result<Vec<String>, String> 
     }
 }
 
-/// Notes where lines with content begin, as they are read.
+/// Notes where lines with content begin while the stream is read.
 struct Lined {
     stream: Box<dyn Read + Send>,
     /// Bytes read so far.
     offset: u64,
     /// Number of the line that is being read, from 1.
     line: u64,
-    /// Has it no content yet?
+    /// Has this line no content so far?
     is_blank: bool,
-    /// Position and number of the lines that have been read and not asked for.
+    /// Position and number of the lines that were read and not asked for yet.
     begun: VecDeque<(u64, u64)>,
 }
 
@@ -135,7 +135,8 @@ impl Lined {
         Lined { stream, offset: 0, line: 1, is_blank: true, begun: VecDeque::new() }
     }
 
-    /// Number of the first line with content that begins at `offset` or after it. Later questions are for later lines.
+    /// Number of the first line with content that begins at or after `offset`. Offsets must not decrease from call to
+    /// call.
     fn line_from(&mut self, offset: u64) -> u64 {
         while self.begun.pop_front_if(|(begin, _)| *begin < offset).is_some() {}
         self.begun.front().map_or(self.line, |(_, line)| *line)

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::path::Path;
 
-/// Where in a file something stands.
+/// A place in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// Line number from 1, of a file of lines.
+    /// Line number from 1, in a file of lines.
     Line(u64),
-    /// Row number from 1, of a parquet file.
+    /// Row number from 1, in a parquet file.
     Row(u64),
 }
 
@@ -27,9 +27,9 @@ impl fmt::Display for Place {
 pub struct DataError {
     /// The file.
     pub file: String,
-    /// Where in it, if the whole file is not meant.
+    /// The place in it; `None` if the error concerns the whole file.
     pub place: Option<Place>,
-    /// What is wrong, and what to do.
+    /// What is wrong, and what to do about it.
     pub problem: String,
 }
 

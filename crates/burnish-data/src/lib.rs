@@ -1,9 +1,9 @@
 //! Rows from files: what a policy is asked, imitates, prefers or is judged by.
 //!
-//! A [`Table`] reaches any row of a jsonl, csv, tsv or parquet file by its number and holds 8 bytes a row; a
-//! [`Stream`] reads one after the other. [`Columns`] says which column is what: the names of TRL, verl, OpenRLHF,
-//! slime and verifiers are known, others can be given. A [`Dataset`] is several files as [`Row`]s; [`order`]
-//! shuffles them; [`overlap`] compares training rows with evaluation rows.
+//! A [`Table`] gives random access to the rows of a jsonl, csv, tsv or parquet file and holds 8 bytes per row; a
+//! [`Stream`] reads them one after the other. [`Columns`] says what each column means: the names of TRL, verl,
+//! OpenRLHF, slime and verifiers are known, others can be given. A [`Dataset`] presents several files as [`Row`]s;
+//! [`order`] shuffles them; [`overlap`] compares training rows with evaluation rows.
 
 mod columns;
 mod dataset;

@@ -1,4 +1,4 @@
-//! Files of lines: one JSON object on each, or texts between tabs.
+//! Files of lines: each is one JSON object, or texts separated by tabs.
 
 use burnish_core::json;
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use std::io::BufRead;
 
 use crate::Place;
 
-/// Reads a stream line by line; lines without content are passed over.
+/// Reads a stream line by line and skips lines without content.
 pub(crate) struct Lines<R> {
     stream: R,
     /// Number of the line that was read last, from 1.
@@ -36,7 +36,7 @@ impl<R: BufRead> Lines<R> {
     /// The next line; `None` at the end.
     ///
     /// # Errors
-    /// If the stream can't be read; the error follows the last whole line, number [`Lines::number`].
+    /// If the stream can't be read. The error is after the last whole line, number [`Lines::number`].
     pub(crate) fn next(&mut self) -> std::io::Result<Option<Line<'_>>> {
         loop {
             self.line.clear();
@@ -70,7 +70,7 @@ impl<R: BufRead> Lines<R> {
 /// The object on a line.
 ///
 /// # Errors
-/// If it is not UTF-8, not JSON or no object: says at which column.
+/// If it is not UTF-8, not JSON or not an object: names the column.
 pub(crate) fn parse(line: &[u8]) -> Result<Map<String, Value>, String> {
     let text = utf8(line)?;
     match json::parse(text) {
@@ -80,7 +80,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Map<String, Value>, String> {
         }
         Ok(_) => Err("must be a JSON object".to_owned()),
         Err(error) => {
-            // The parser has seen this line only, so its own line number says nothing.
+            // The parser has seen only this line, so its line number means nothing.
             let message = error.to_string();
             let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
             Err(format!("is not JSON: {message} at column {}", error.column()))
@@ -88,7 +88,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// The texts between the tabs of a line, as columns `1`, `2` and so on. There is no quoting and no header.
+/// The texts between the tabs of a line, as columns `1`, `2` and so on. There are no quotes and no header.
 ///
 /// # Errors
 /// If the line is not UTF-8.

@@ -1,4 +1,4 @@
-//! Messages, tools and texts as columns hold them.
+//! Messages, tools and texts in the forms that columns hold.
 
 use burnish_core::{Message, Role, ToolSpec, json};
 use serde::Deserialize;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 /// A text as one message of `role`, or a list of messages.
 ///
 /// # Errors
-/// Says what is wrong with the column, without its name.
+/// Says what is wrong, without the column's name.
 pub(crate) fn read(value: &Value, role: Role) -> Result<Vec<Message>, String> {
     match value {
         Value::String(text) => Ok(vec![Message::new(role, text)]),
@@ -16,14 +16,14 @@ pub(crate) fn read(value: &Value, role: Role) -> Result<Vec<Message>, String> {
             .enumerate()
             .map(|(at, message)| one(message).map_err(|problem| format!("message {}: {problem}", at + 1)))
             .collect(),
-        // One message alone.
+        // A single message.
         Value::Object(_) => Ok(vec![one(value)?]),
         other => Err(format!("must be a text or a list of messages, not {}", kind(other))),
     }
 }
 
-/// One message. A null in it counts as absent (parquet gives every message all fields), but what a tool is called with
-/// stays as it is: there a null is a value. A content in parts is joined.
+/// One message. A null field counts as absent, because parquet gives every message all fields. The arguments of a tool
+/// call are kept as they are: there a null is a value. A content in parts is joined.
 fn one(message: &Value) -> Result<Message, String> {
     let Value::Object(fields) = message else {
         return Err(format!("must be a table with `role` and `content`, not {}", kind(message)));
@@ -69,7 +69,7 @@ fn without_nulls(fields: &Map<String, Value>) -> Map<String, Value> {
 /// such a list.
 ///
 /// # Errors
-/// Says what is wrong with the column, without its name.
+/// Says what is wrong, without the column's name.
 pub(crate) fn tools(value: &Value) -> Result<Vec<ToolSpec>, String> {
     let parsed;
     let value = match value {
@@ -83,7 +83,7 @@ pub(crate) fn tools(value: &Value) -> Result<Vec<ToolSpec>, String> {
         return Err(format!("must be a list of tools, not {}", kind(value)));
     };
     let tool = |(at, tool): (usize, &Value)| {
-        // Nulls within the schema are values of it (`"default": null`).
+        // Nulls within the schema are values (`"default": null`).
         let spec = match tool.get("function").unwrap_or(tool) {
             Value::Object(fields) => Value::Object(without_nulls(fields)),
             other => other.clone(),
@@ -93,7 +93,7 @@ pub(crate) fn tools(value: &Value) -> Result<Vec<ToolSpec>, String> {
     tools.iter().enumerate().map(tool).collect()
 }
 
-/// What kind of value something is, for people.
+/// The kind of a value, for an error message.
 pub(crate) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

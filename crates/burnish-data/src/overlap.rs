@@ -1,14 +1,14 @@
 //! Decontamination: which training rows share text with evaluation rows.
 //!
-//! Two rows overlap when they share a run of `ngram` words, 13 by default as in Brown et al. (2020, appendix C):
-//! in lower case, without punctuation. What is compared: every message of a row but system messages, its answers
-//! (`completion`, `chosen`, `rejected`, `answer`), each by itself, so that no run of words crosses from one into
-//! the next. An evaluation prompt of fewer words overlaps with a training row whose prompt, or one message of it,
-//! is the same (up to case and punctuation). Runs of words that many evaluation rows share are instructions, not
-//! content, and do not count.
+//! Two rows overlap when they share a run of `ngram` words (13 by default, as in Brown et al. 2020, appendix C), in
+//! lower case and without punctuation. The compared texts of a row are all its messages except system messages, and its
+//! answers (`completion`, `chosen`, `rejected`, `answer`). Each text is compared by itself, so that no run of words
+//! crosses from one into the next. An evaluation prompt with fewer words overlaps with a training row whose prompt, or
+//! one message of it, is the same (up to case and punctuation). Runs of words that many evaluation rows share are
+//! instructions, not content, and do not count.
 //!
-//! Only hashes of the evaluation rows are held; training rows stream past. Memory: about 16 bytes for each word
-//! of evaluation text.
+//! Only hashes of the evaluation rows are held; training rows stream past. Memory: about 16 bytes per word of
+//! evaluation text.
 
 use burnish_core::{Message, Role};
 use serde::{Deserialize, Serialize};
@@ -18,50 +18,50 @@ use std::path::Path;
 use crate::words::{hash, hash_bytes, words};
 use crate::{Columns, DataError, Row, for_each_row};
 
-/// Words of a run that two rows must not share (Brown et al. 2020).
+/// Length, in words, of a run that two rows must not share (Brown et al. 2020).
 pub const NGRAM: usize = 13;
 
-/// A run of words in more evaluation rows than this is an instruction that they all bring (Brown et al. 2020 take
+/// A run of words that occurs in more evaluation rows than this counts as a common instruction (Brown et al. 2020 use
 /// the same number of training documents).
 pub const SHARED_MAX: u32 = 10;
 
-/// Examples that a report holds for each file.
+/// Number of examples per file in a report.
 pub const EXAMPLES_MAX: usize = 5;
 
-/// Evaluation rows, hashed; finds the training rows that overlap with them.
+/// Hashes of the evaluation rows; finds the training rows that overlap with them.
 #[derive(Debug)]
 pub struct Overlap {
     ngram: usize,
-    /// Runs of words of evaluation rows.
+    /// The runs of words of the evaluation rows.
     runs: HashMap<u64, Run>,
-    /// Whole prompts of evaluation rows that are shorter than a run.
+    /// The whole prompts of evaluation rows that are shorter than a run.
     prompts: HashMap<u64, u32>,
-    /// Hashes of evaluation rows, so that a row that comes twice counts once.
+    /// Hashes of the evaluation rows, so that a repeated row counts once.
     known: HashSet<u64>,
     rows: u32,
 }
 
-/// A run of words on the evaluation side.
+/// A run of words in the evaluation rows.
 #[derive(Debug, Clone, Copy)]
 struct Run {
-    /// The evaluation row that has it, from 0; of several, the last.
+    /// The evaluation row that has it, from 0; the last one if there are several.
     row: u32,
-    /// How many different evaluation rows have it.
+    /// Number of different evaluation rows that have it.
     rows: u32,
 }
 
 /// What a training row shares with an evaluation row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shared {
-    /// Numbers of the evaluation rows, from 0, in the order in which they were added. Of several that share a run
-    /// of words the last stands for all.
+    /// Numbers of the evaluation rows, from 0, in the order in which they were added. If several share a run of words,
+    /// the last stands for all.
     pub rows: BTreeSet<usize>,
     /// The first words that both have.
     pub words: String,
 }
 
 impl Overlap {
-    /// Without evaluation rows yet. An `ngram` of 0 is taken as 1.
+    /// A comparison without evaluation rows yet. An `ngram` of 0 is taken as 1.
     pub fn new(ngram: usize) -> Self {
         Overlap {
             ngram: ngram.max(1),
@@ -103,12 +103,12 @@ impl Overlap {
         self.rows as usize
     }
 
-    /// Runs of words that so many evaluation rows share that they do not count.
+    /// Number of runs of words that do not count because too many evaluation rows share them.
     pub fn common_runs(&self) -> usize {
         self.runs.values().filter(|run| run.rows > SHARED_MAX).count()
     }
 
-    /// What a training row shares with an evaluation row; `None` where they do not overlap.
+    /// What a training row shares with the evaluation rows; `None` if it does not overlap with any.
     pub fn find(&self, row: &Row) -> Option<Shared> {
         let mut shared: Option<Shared> = None;
         let mut note = |number: u32, words: &dyn Fn() -> String| {
@@ -148,36 +148,37 @@ fn prompt_text(row: &Row) -> String {
     if said.is_empty() { row.text.clone().unwrap_or_default() } else { said.join("\n") }
 }
 
-/// 64 bits for a whole text: its words, or, where it has none (a grid of symbols), its characters.
+/// 64 bits for a whole text: from its words, or from its characters if it has no words (a grid of symbols).
 fn whole(words: &[String], text: &str) -> u64 {
     if words.is_empty() { hash_bytes(text.trim().as_bytes()) } else { hash(words) }
 }
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OverlapReport {
-    /// Words of a run.
+    /// Number of words in a run.
     pub ngram: usize,
-    /// Evaluation rows compared with.
+    /// Number of evaluation rows compared with.
     pub evaluation_rows: usize,
-    /// Evaluation rows with which training rows overlap.
+    /// Number of evaluation rows that overlap with training rows.
     pub evaluation_rows_found: usize,
-    /// Runs of words that more than [`SHARED_MAX`] evaluation rows share: taken for instructions and not counted.
+    /// Number of runs of words that more than [`SHARED_MAX`] evaluation rows share; they are taken for instructions and
+    /// not counted.
     pub common_runs: usize,
-    /// What was found, file by file.
+    /// The results per file.
     pub files: Vec<FileOverlap>,
 }
 
-/// What a comparison found in one file of training rows.
+/// The result of a comparison for one file of training rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FileOverlap {
     /// The file.
     pub file: String,
-    /// Rows checked.
+    /// Number of rows checked.
     pub rows: usize,
-    /// Rows that overlap with an evaluation row.
+    /// Number of rows that overlap with an evaluation row.
     pub overlapping: usize,
-    /// The first of them.
+    /// The first overlapping rows.
     pub examples: Vec<Example>,
 }
 
@@ -201,12 +202,12 @@ pub struct Counter<'o> {
 }
 
 impl<'o> Counter<'o> {
-    /// Nothing counted yet.
+    /// A counter at zero.
     pub fn new(overlap: &'o Overlap) -> Self {
         Counter { overlap, files: Vec::new(), found: BTreeSet::new() }
     }
 
-    /// Counts a row of `file`; `place` is asked for only where the row is kept as an example. Does it overlap?
+    /// Counts a row of `file` and returns whether it overlaps. `place` is called only if the row is kept as an example.
     pub fn count(&mut self, file: &str, row: &Row, place: impl FnOnce() -> String) -> bool {
         let at = self.files.iter().position(|known| known.file == file).unwrap_or_else(|| {
             self.files.push(FileOverlap { file: file.to_owned(), ..FileOverlap::default() });
@@ -224,7 +225,7 @@ impl<'o> Counter<'o> {
         true
     }
 
-    /// Counts all rows of a file, as they stream past.
+    /// Counts all rows of a file as they stream past.
     ///
     /// # Errors
     /// If the file can't be used.
@@ -235,7 +236,7 @@ impl<'o> Counter<'o> {
         })
     }
 
-    /// What was found.
+    /// The report so far.
     pub fn report(self) -> OverlapReport {
         OverlapReport {
             ngram: self.overlap.ngram,
@@ -248,17 +249,17 @@ impl<'o> Counter<'o> {
 }
 
 impl OverlapReport {
-    /// Training rows checked.
+    /// Number of training rows checked.
     pub fn rows(&self) -> usize {
         self.files.iter().map(|file| file.rows).sum()
     }
 
-    /// Training rows that overlap with an evaluation row.
+    /// Number of training rows that overlap with an evaluation row.
     pub fn overlapping(&self) -> usize {
         self.files.iter().map(|file| file.overlapping).sum()
     }
 
-    /// One line for people.
+    /// A summary in one line.
     pub fn summary(&self) -> String {
         let (rows, overlapping) = (self.rows(), self.overlapping());
         format!(

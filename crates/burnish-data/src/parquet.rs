@@ -9,8 +9,9 @@
 //! | dates, times, timestamps | ISO 8601 text; timestamps in UTC end with `Z` |
 //! | bytes | text where they are UTF-8, else their hexadecimal digits |
 //!
-//! A struct has all its fields in every row. In what a tool is called with (`arguments`) and in its schema (`parameters`)
-//! a field without a value is one that was never there, so it is left out; a map says itself what it holds.
+//! A struct has all its fields in every row. In the arguments of a tool call (`arguments`) and in a tool's schema
+//! (`parameters`), a field without a value was never there, so it is left out. A map lists exactly the keys that it
+//! holds.
 
 use chrono::{DateTime, NaiveDateTime, NaiveTime, SecondsFormat, TimeDelta};
 use parquet::basic::{LogicalType, TimeUnit};
@@ -25,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{DataError, Place, Record};
 
-/// Rows that are decoded at once.
+/// Number of rows that are decoded at once.
 const BATCH_ROWS: usize = 256;
 
 /// Reads a parquet file row by row: row group after row group, page after page.
@@ -33,10 +34,10 @@ pub(crate) struct ParquetRows {
     path: PathBuf,
     file: SerializedFileReader<File>,
     schema: SchemaDescPtr,
-    /// Row groups begun.
+    /// Number of row groups begun.
     groups: usize,
     group: Option<ReaderIter>,
-    /// Rows read.
+    /// Number of rows read.
     rows: u64,
 }
 
@@ -91,7 +92,7 @@ impl ParquetRows {
     }
 }
 
-/// Runs `read`. The decoder asserts what a damaged file may break; such a panic becomes an error.
+/// Runs `read`. A damaged file may break an assertion of the decoder; the panic becomes an error.
 fn guarded<T>(read: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(read) => read.map_err(|error| error.to_string()),
@@ -99,7 +100,7 @@ fn guarded<T>(read: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T, St
     }
 }
 
-/// A value as JSON. `kind` is its type in the schema, which alone knows units of time.
+/// A value as JSON. `kind` is its type in the schema, the only place where units of time are recorded.
 fn to_json(field: &Field, kind: Option<&parquet::schema::types::TypePtr>) -> Value {
     let kind = kind.map(AsRef::as_ref);
     match field {
@@ -126,7 +127,7 @@ fn to_json(field: &Field, kind: Option<&parquet::schema::types::TypePtr>) -> Val
         Field::TimeMicros(micros) => time_of_day(TimeDelta::microseconds(*micros)),
         Field::TimestampMillis(millis) => timestamp(DateTime::from_timestamp_millis(*millis), *millis, kind),
         Field::TimestampMicros(micros) => timestamp(DateTime::from_timestamp_micros(*micros), *micros, kind),
-        // Their own form has all digits, which a JSON number may lose.
+        // Their own text has all digits; a JSON number may lose some.
         Field::Decimal(_) => Value::String(field.to_string()),
         Field::Group(row) => {
             let kinds = kind.filter(|kind| kind.is_group()).map(Type::get_fields).unwrap_or_default();
@@ -162,7 +163,7 @@ fn to_json(field: &Field, kind: Option<&parquet::schema::types::TypePtr>) -> Val
     }
 }
 
-/// The value without the fields of structs that have none.
+/// The value, where structs lack the fields without a value.
 fn without_absent(value: Value, field: &Field) -> Value {
     match (value, field) {
         (Value::Object(columns), Field::Group(row)) => {
@@ -180,13 +181,13 @@ fn without_absent(value: Value, field: &Field) -> Value {
     }
 }
 
-/// The number that has the same shortest decimal form.
+/// The number with the same shortest decimal form.
 fn shortest(value: f32) -> Value {
     let number = value.to_string().parse::<f64>().ok().and_then(Number::from_f64);
     number.map_or(Value::Null, Value::Number)
 }
 
-/// A whole number, or a time in nanoseconds, which has no older type that the decoder would know it by.
+/// An integer, or a time in nanoseconds, for which there is no older type that the decoder could recognise.
 fn long(value: i64, kind: Option<&Type>) -> Value {
     match kind.and_then(|kind| kind.get_basic_info().logical_type_ref()) {
         Some(LogicalType::Timestamp(unit)) if unit.unit == TimeUnit::NANOS => {
@@ -221,7 +222,7 @@ fn time_of_day(since_midnight: TimeDelta) -> Value {
     Value::String(time.format("%H:%M:%S%.f").to_string())
 }
 
-/// The text, or the bare number where the calendar does not reach so far.
+/// The text, or the bare number if it is outside the calendar's range.
 fn text_or(text: Option<String>, number: i64) -> Value {
     text.map_or(Value::from(number), Value::String)
 }

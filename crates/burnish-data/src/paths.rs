@@ -15,7 +15,7 @@ impl Paths {
         self.0.is_empty()
     }
 
-    /// The files, looked up from `folder` where they are relative.
+    /// The files; relative ones are looked up in `folder`.
     pub fn below(&self, folder: &Path) -> Vec<PathBuf> {
         self.0.iter().map(|path| folder.join(path)).collect()
     }

@@ -1,4 +1,4 @@
-//! A row of data, whatever its columns were called.
+//! A row of data, independent of what its columns were called.
 
 use burnish_core::{Message, Role, ToolSpec, json};
 use serde_json::{Map, Value};
@@ -9,20 +9,20 @@ use crate::{Template, messages};
 /// A row: what the policy is asked, and what is known about the answer.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Row {
-    /// The messages before the answer. Of a whole conversation: all but its closing assistant message. Empty for
-    /// plain text.
+    /// The messages before the answer. For a whole conversation: all but its last assistant message. Empty for plain
+    /// text.
     pub prompt: Vec<Message>,
     /// The answer to imitate.
     pub completion: Option<Vec<Message>>,
-    /// Was this a whole conversation (`messages`), whose earlier assistant messages are to be imitated too?
+    /// Whether this was a whole conversation (`messages`), whose earlier assistant messages are to be imitated too.
     pub is_conversation: bool,
     /// The better of two answers.
     pub chosen: Option<Vec<Message>>,
     /// The worse of two answers.
     pub rejected: Option<Vec<Message>>,
-    /// Is `completion` a good answer?
+    /// Whether `completion` is a good answer.
     pub label: Option<bool>,
-    /// The ground truth that a verifier compares with. A number, list or table stands as its JSON text.
+    /// The ground truth that a verifier compares with. A number, list or table is given as its JSON text.
     pub answer: Option<String>,
     /// Plain text, without roles.
     pub text: Option<String>,
@@ -30,15 +30,15 @@ pub struct Row {
     pub tools: Vec<ToolSpec>,
     /// Name of the data set that the row comes from.
     pub source: Option<String>,
-    /// The columns of which nothing was read.
+    /// The columns that were not read.
     pub extra: Map<String, Value>,
 }
 
 impl Row {
-    /// Reads a row whose columns are called `names`.
+    /// Reads a row whose columns have the given `names`.
     ///
     /// # Errors
-    /// If a column is missing or not of its form: names the column, what was found, and what is read.
+    /// If a column is missing or has the wrong form: names the column, what was found, and what is expected.
     pub fn read(row: &Map<String, Value>, names: &ColumnNames) -> Result<Self, String> {
         let said = |name: &Option<String>, role| -> Result<Option<Vec<Message>>, String> {
             name.as_ref().map(|name| column(row, name, |value| messages::read(value, role))).transpose()
@@ -98,7 +98,7 @@ impl Row {
         Ok(read)
     }
 
-    /// Reads two answers. Without a prompt of its own, what both begin with is the prompt (TRL's implicit prompt).
+    /// Reads two answers. Without a prompt column, their common beginning is the prompt (TRL's implicit prompt).
     fn read_preference(
         &mut self,
         row: &Map<String, Value>,
@@ -122,7 +122,7 @@ impl Row {
                 self.prompt = chosen.drain(..shared).collect();
                 rejected.drain(..shared);
             } else if chosen.starts_with(&self.prompt) && rejected.starts_with(&self.prompt) {
-                // Some files repeat the prompt in both.
+                // Some files repeat the prompt in both answers.
                 chosen.drain(..self.prompt.len());
                 rejected.drain(..self.prompt.len());
             }
@@ -135,8 +135,8 @@ impl Row {
         Ok(())
     }
 
-    /// The whole conversation, and the index from which on its assistant messages are to be imitated; `None`
-    /// where the row has no answer to imitate.
+    /// The whole conversation, and the index from which its assistant messages are to be imitated; `None` if the row
+    /// has no answer to imitate.
     pub fn demonstration(&self) -> Option<(Vec<Message>, usize)> {
         let completion = self.completion.as_ref()?;
         let first = if self.is_conversation { 0 } else { self.prompt.len() };
@@ -144,14 +144,14 @@ impl Row {
     }
 }
 
-/// Bytes that two texts share at their beginning, less a space at the end of them.
+/// Length in bytes of the common beginning of two texts, without a space at its end.
 fn shared_text(one: &str, other: &str) -> usize {
     let pairs = one.char_indices().zip(other.chars());
     let end = pairs.take_while(|((_, a), b)| a == b).last().map_or(0, |((at, a), _)| at + a.len_utf8());
     if one[..end].ends_with(' ') { end - 1 } else { end }
 }
 
-/// Reads a column that must be there.
+/// Reads a column that must be present.
 fn column<T>(
     row: &Map<String, Value>,
     name: &str,
@@ -175,7 +175,7 @@ fn optional<T>(
     }
 }
 
-/// Is the column there, without a value?
+/// Is the column present but without a value?
 fn is_null(row: &Map<String, Value>, name: &str) -> bool {
     row.contains_key(name) || name.split_once('.').is_some_and(|(first, _)| row.contains_key(first))
 }
@@ -196,7 +196,7 @@ fn plain(value: &Value) -> String {
 }
 
 fn verdict(value: &Value) -> Result<bool, String> {
-    // A text, as every field of a csv file is, says the same in words.
+    // A text, such as any field of a csv file, may say the same in words.
     let said = value.as_str().and_then(|text| serde_json::from_str(&text.trim().to_lowercase()).ok());
     let value = said.as_ref().unwrap_or(value);
     match (value.as_bool(), value.as_f64()) {
@@ -207,7 +207,7 @@ fn verdict(value: &Value) -> Result<bool, String> {
     }
 }
 
-/// The columns of which nothing is read.
+/// The columns that are not read.
 fn extra(row: &Map<String, Value>, names: &ColumnNames) -> Map<String, Value> {
     let left = row.iter().filter(|(name, _)| !names.reads(name));
     left.map(|(name, value)| (name.clone(), json::rounded(value.clone()))).collect()

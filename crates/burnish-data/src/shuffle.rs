@@ -2,8 +2,8 @@
 
 use burnish_core::rng::{Address, Purpose, Stream};
 
-/// The order of `len` rows in pass number `epoch`: a uniformly random permutation that depends on its arguments
-/// alone, equal on every machine (Fisher and Yates, with addressed randomness). Takes 8 bytes a row.
+/// The order of `len` rows in pass number `epoch`: a uniformly random permutation that depends only on the arguments
+/// and is the same on every machine (Fisher and Yates, with addressed randomness). Takes 8 bytes per row.
 pub fn order(len: usize, seed: u64, epoch: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..len).collect();
     let place = Address { step: epoch, ..Address::new(seed, Purpose::Shuffle) };

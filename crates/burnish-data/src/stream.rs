@@ -14,23 +14,23 @@ use crate::{Columns, DataError, Place};
 /// Bytes that are read from a file at once.
 pub(crate) const BUFFER_BYTES: usize = 1 << 17;
 
-/// How a file is written. Its first bytes decide, not its name; only fields between commas or tabs are known by `.csv` and
-/// `.tsv`.
+/// The format of a file. Its first bytes decide, not its name; only files with fields between commas or tabs are
+/// recognised by their names (`.csv` and `.tsv`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Format {
     pub(crate) layout: Layout,
-    /// Is it packed with gzip?
+    /// Is it compressed with gzip?
     pub(crate) is_packed: bool,
 }
 
-/// What stands in a file, unpacked.
+/// The layout of a file's uncompressed content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// One JSON object a line.
+    /// One JSON object per line.
     Jsonl,
     /// Texts between tabs, one row per line, without a header and without quoting.
     Tabs,
-    /// Fields between this byte, with a header and quoting.
+    /// Fields separated by this byte, with a header and quoting.
     Delimited(u8),
     Parquet,
 }
@@ -39,7 +39,7 @@ pub(crate) enum Layout {
 pub(crate) type Parser = fn(&[u8]) -> Result<Map<String, Value>, String>;
 
 impl Layout {
-    /// What reads a line of this layout. What is no file of lines is unpacked to JSON.
+    /// The parser for one line of this layout. A file that is not a file of lines is unpacked to JSON lines.
     pub(crate) fn parser(self) -> Parser {
         match self {
             Layout::Tabs => parse_tabs,
@@ -48,10 +48,10 @@ impl Layout {
     }
 }
 
-/// Opens `path` and finds out how it is written. A `.tsv` has a header where `is_headed`.
+/// Opens `path` and detects its format. A `.tsv` file has a header if `is_headed`.
 ///
 /// # Errors
-/// If it can't be read, or is named `.parquet` or `.gz` and is not.
+/// If it can't be read, or is named `.parquet` or `.gz` but has another format.
 pub(crate) fn open(path: &Path, is_headed: bool) -> Result<(File, Format), DataError> {
     let failed = DataError::io(path, "read");
     let mut file = File::open(path).map_err(&failed)?;
@@ -82,7 +82,7 @@ pub(crate) fn open(path: &Path, is_headed: bool) -> Result<(File, Format), DataE
     Ok((file, Format { layout, is_packed }))
 }
 
-/// The bytes of a file, unpacked.
+/// The bytes of a file, uncompressed.
 pub(crate) fn unpacked(file: File, format: Format) -> Box<dyn BufRead + Send> {
     let file = BufReader::with_capacity(BUFFER_BYTES, file);
     match format.is_packed {
@@ -91,17 +91,17 @@ pub(crate) fn unpacked(file: File, format: Format) -> Box<dyn BufRead + Send> {
     }
 }
 
-/// One row as it stands in its file.
+/// One row as it is in its file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
-    /// Where it stands.
+    /// Its place.
     pub place: Place,
-    /// Its columns, in their order.
+    /// Its columns, in order.
     pub columns: Map<String, Value>,
 }
 
-/// Reads a file of jsonl, csv or tsv, packed with gzip or not, or a parquet file, row by row. Holds one line, or one page of each
-/// column; the size of the file does not matter.
+/// Reads a jsonl, csv or tsv file (compressed with gzip or not) or a parquet file, row by row. Holds one line, or one
+/// page of each column, whatever the size of the file.
 ///
 /// After an error no more rows come.
 pub struct Stream {
@@ -120,12 +120,12 @@ impl Stream {
     /// Opens a file. A `.tsv` is taken to have no header.
     ///
     /// # Errors
-    /// If it can't be read, or is not of the kind that its name says.
+    /// If it can't be read, or does not have the format that its name says.
     pub fn open(path: &Path) -> Result<Self, DataError> {
         Stream::with_header(path, false)
     }
 
-    /// Opens a file of which `columns` are read: a `.tsv` has a header, unless they are named by number.
+    /// Opens a file from which `columns` are read: a `.tsv` file has a header unless they are given by number.
     ///
     /// # Errors
     /// As [`Stream::open`].

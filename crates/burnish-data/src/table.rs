@@ -1,4 +1,4 @@
-//! Rows by number, without holding them.
+//! Random access to rows without holding them in memory.
 
 use serde_json::{Map, Value};
 use std::fs::File;
@@ -12,11 +12,12 @@ use crate::parquet::ParquetRows;
 use crate::stream::{Format, Layout, open, unpacked};
 use crate::{Columns, DataError, Place, Record};
 
-/// The rows of one file, each reachable at once.
+/// The rows of one file, with random access.
 ///
-/// Held are 8 bytes a row: where its line begins. A jsonl file, or a tsv file without a header, is read in place. What has no
-/// lines to go to (csv, gzip, parquet) is unpacked once, row by row, as jsonl into an unnamed temporary file, which ends with the table: a
-/// shuffled pass would otherwise unpack a whole row group for every row. `TMPDIR` says where; it should be a disk.
+/// It holds 8 bytes per row: where its line begins. A jsonl file, or a tsv file without a header, is read in place.
+/// Files without such lines (csv, gzip, parquet) are unpacked once, row by row, as jsonl into an unnamed temporary
+/// file, which is deleted with the table; otherwise a shuffled pass would unpack a whole row group for every row.
+/// `TMPDIR` chooses the folder, which should be on a disk.
 #[derive(Debug)]
 pub struct Table {
     path: PathBuf,
@@ -27,7 +28,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Opens a file and notes where its rows are. They are not parsed yet. A `.tsv` is taken to have no header.
+    /// Opens a file and finds where its rows begin, without parsing them. A `.tsv` file is taken to have no header.
     ///
     /// # Errors
     /// If the file can't be read or unpacked.
@@ -35,7 +36,7 @@ impl Table {
         Table::with_header(path, false)
     }
 
-    /// Opens a file of which `columns` are read: a `.tsv` has a header, unless they are named by number.
+    /// Opens a file from which `columns` are read: a `.tsv` file has a header unless they are given by number.
     ///
     /// # Errors
     /// As [`Table::open`].
@@ -88,7 +89,7 @@ impl Table {
         self.len() == 0
     }
 
-    /// Bytes of memory held for finding rows: all that grows with the file.
+    /// Bytes of memory held for finding rows: the only part that grows with the file.
     pub fn index_bytes(&self) -> usize {
         size_of_val(&*self.offsets)
     }
@@ -96,7 +97,7 @@ impl Table {
     /// Row number `index`, from 0.
     ///
     /// # Errors
-    /// If there is none, it can't be read, or it is not a JSON object: names file, line and column.
+    /// If there is no such row, it can't be read, or it is not a JSON object: names file, line and column.
     pub fn get(&self, index: usize) -> Result<Map<String, Value>, DataError> {
         let Some([begin, end]) = self.offsets.get(index..).and_then(|rest| rest.first_chunk::<2>()) else {
             let problem = format!("has {} rows, so none has the index {index}", self.len());
@@ -110,7 +111,7 @@ impl Table {
             lines.read_exact(&mut line).map_err(&failed)?;
         }
         let first = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
-        // Places are looked up only for errors: to number a line means to count those before it.
+        // Places are looked up only for errors, because finding a line's number means counting the lines before it.
         self.format.layout.parser()(first.trim_ascii_end()).map_err(|problem| self.error(index, problem))
     }
 
@@ -122,7 +123,7 @@ impl Table {
         }
     }
 
-    /// Where row number `index` stands in the file. Costs a pass over a file of lines.
+    /// The place of row number `index` in the file. Costs a pass over a file of lines.
     ///
     /// # Errors
     /// If the file can't be read.

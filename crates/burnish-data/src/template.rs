@@ -1,4 +1,4 @@
-//! Texts made of several columns.
+//! Texts made from several columns.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,9 +16,9 @@ use crate::columns::names_of;
 
 const NAME: &str = "template";
 
-/// A text with places for columns, in the language of chat templates (Jinja): `Question: {{question}}`.
+/// A text with placeholders for columns, in the language of chat templates (Jinja): `Question: {{question}}`.
 ///
-/// A number or a yes stands as in JSON, and so does a list or a table. A null can be asked for (`{% if context %}`), but not
+/// Numbers, booleans, lists and tables are written as in JSON. A null can be tested (`{% if context %}`) but not
 /// written.
 #[derive(Clone)]
 pub struct Template {
@@ -30,7 +30,7 @@ impl Template {
     /// Reads a template.
     ///
     /// # Errors
-    /// If it is none: says what is wrong, and in which line of it.
+    /// If it is not a valid template: says what is wrong, and in which of its lines.
     pub fn parse(source: &str) -> Result<Self, String> {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().keep_trailing_newline(true).build();
@@ -46,17 +46,17 @@ impl Template {
         Ok(template)
     }
 
-    /// The columns that it reads.
+    /// The columns that the template reads.
     pub fn columns(&self) -> BTreeSet<String> {
         let names = self.compiled.get_template(NAME).map(|template| template.undeclared_variables(false));
         let is_global = |name: &String| self.compiled.globals().any(|(global, _)| global == name);
         names.unwrap_or_default().into_iter().filter(|name| !is_global(name)).collect()
     }
 
-    /// Has the row every column that is read?
+    /// Checks that the row has every column that the template reads.
     ///
     /// # Errors
-    /// Names the first that it has not, with the nearest that it has.
+    /// Names the first missing column, with the nearest one that is there.
     pub(crate) fn check(&self, row: &Map<String, Value>) -> Result<(), String> {
         let Some(missing) = self.columns().into_iter().find(|name| !row.contains_key(name)) else {
             return Ok(());
@@ -69,7 +69,7 @@ impl Template {
     /// The text for a row.
     ///
     /// # Errors
-    /// If a column that is written is not there or has no value.
+    /// If a column to be written is missing or has no value.
     pub(crate) fn render(&self, row: &Map<String, Value>) -> Result<String, String> {
         let rendered = self
             .compiled
@@ -91,7 +91,7 @@ impl Template {
     }
 }
 
-/// What the engine says, with the line of the template.
+/// The template engine's message, with the line of the template.
 fn told(error: &Error) -> String {
     let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     error.line().map_or_else(|| what.clone(), |line| format!("{what} (line {line} of the template)"))

@@ -2,8 +2,8 @@
 
 use burnish_core::rng;
 
-/// The words of a text, as Brown et al. (2020, appendix C) compare them: lower case, split at white space, without
-/// what is neither letter nor digit. Scripts without spaces between words count each character as a word.
+/// The words of a text, as Brown et al. (2020, appendix C) compare them: lower case, split at white space, only letters
+/// and digits kept. In scripts without spaces between words, each character counts as a word.
 pub(crate) fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     for chunk in text.split_whitespace() {
@@ -21,14 +21,14 @@ pub(crate) fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Is the character of a script that writes no spaces: kana, Han, Thai, Lao, Khmer, Burmese?
+/// Does the character belong to a script without spaces: kana, Han, Thai, Lao, Khmer, Burmese?
 fn has_no_spaces(character: char) -> bool {
     matches!(u32::from(character),
         0x0E00..=0x0EFF | 0x1000..=0x109F | 0x1780..=0x17FF | 0x3040..=0x30FF | 0x3400..=0x4DBF
         | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x3FFFF)
 }
 
-/// 64 bits for a sequence of words. Two sequences share them by chance once in 2^64 pairs.
+/// 64 bits for a sequence of words. Two sequences collide with a probability of one in 2^64.
 pub(crate) fn hash(words: &[String]) -> u64 {
     words.iter().fold(words.len() as u64, |hash, word| rng::bits(hash, hash_bytes(word.as_bytes())))
 }

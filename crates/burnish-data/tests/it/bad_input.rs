@@ -183,13 +183,13 @@ fn rows_of_two_dialects_in_one_file_are_refused_where_they_change() {
         "line 2: is of another kind than the file's first row: there prompt from \"prompt\" would be read, here \
          prompt from \"prompt\", answer from \"answer\"",
     );
-    // With names, only those count.
+    // If columns are given, only those count.
     let columns: Columns = serde_json::from_value(json!({"prompt": "prompt"})).unwrap();
     assert_eq!(
         rows(&format!("{prompt}{{\"prompt\": \"a\", \"answer\": \"b\"}}"), &columns).unwrap().len(),
         2
     );
-    // Each file has its own dialect.
+    // Each file has its own columns and format.
     let one = Scratch::new("one.jsonl", prompt);
     let two = Scratch::new("two.jsonl", "{\"question\": \"b\"}\n");
     let data = Dataset::open(&[one.path(), two.path()], auto).unwrap();

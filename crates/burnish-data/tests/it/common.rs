@@ -2,7 +2,7 @@ use burnish_data::{Columns, DataError, Dataset, Row, Stream, Table};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
-/// A file of this crate's golden folder.
+/// A file in this crate's golden folder.
 pub(crate) fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
@@ -24,7 +24,7 @@ impl Scratch {
         self.folder.path().join(&self.name)
     }
 
-    /// An error's text, with the folder's name as DIR.
+    /// An error's text, with the folder's name replaced by DIR.
     pub(crate) fn told(&self, error: &DataError) -> String {
         error.to_string().replace(&self.folder.path().display().to_string(), "DIR")
     }
@@ -35,7 +35,7 @@ pub(crate) fn rows_of(path: &Path, columns: &Columns) -> Result<Vec<Row>, DataEr
     (0..data.len()).map(|index| data.row(index)).collect()
 }
 
-/// The rows of a text in jsonl.
+/// The rows of a jsonl text.
 pub(crate) fn rows(text: &str, columns: &Columns) -> Result<Vec<Row>, String> {
     let scratch = Scratch::new("data.jsonl", text);
     rows_of(&scratch.path(), columns).map_err(|error| scratch.told(&error))

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 fn read(name: &str, content: impl AsRef<[u8]>, columns: &Columns) -> Result<Vec<Row>, String> {
     let scratch = Scratch::new(name, content);
     let read = rows_of(&scratch.path(), columns).map_err(|error| scratch.told(&error));
-    // Read one after the other they are the same, and so is what is wrong with them.
+    // Read as a stream, the rows and the errors are the same.
     let mut streamed = Vec::new();
     let over = for_each_row(&scratch.path(), columns, |_, row| streamed.push(row));
     match &read {
@@ -92,7 +92,7 @@ fn a_yes_or_no_in_words_is_one() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Written as RFC 4180 says, whatever the fields hold, each row is found in its line.
+    /// Files written according to RFC 4180, with any content: each row is found at its line.
     #[test]
     fn fields_of_any_text_come_back_and_rows_stand_in_their_lines(
         rows in prop::collection::vec(("[a-c,\"\n\r é]{0,8}", "[^\u{1}\r]{0,6}", "\n{0,2}"), 1..30),

@@ -160,7 +160,8 @@ fn message_content_in_parts_is_joined_and_nulls_are_absent() {
     );
 }
 
-/// What a tool is called with, and its schema, are the policy's to read: nulls, long numbers and the order of keys stay.
+/// The arguments of tool calls and the tools' schemas are read by the policy, so nulls, long numbers and the order of
+/// keys stay.
 #[test]
 fn what_tools_are_called_with_stays_as_it_is() {
     let arguments = r#"{"z":null,"a":[null,{"b":null}],"n":123456789012345678901234567890,"f":1.0,"m":-0.0}"#;

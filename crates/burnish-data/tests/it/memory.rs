@@ -1,5 +1,5 @@
-//! What is held does not grow with the content of a file. A child process reads a file much larger than it may
-//! become itself; the kernel's count of its pages at their most (VmHWM) decides.
+//! Memory use does not grow with the content of a file. A child process reads a file much larger than its memory limit;
+//! the kernel's peak resident size (VmHWM) decides.
 
 use crate::common::Scratch;
 use burnish_data::{Stream, Table};
@@ -14,12 +14,12 @@ use std::sync::Arc;
 const ROWS: usize = 28_000;
 const ROW_BYTES: usize = 4_096;
 
-/// Most that the reading process may hold: less than a quarter of the content.
+/// Peak memory that the reading process may use: less than a quarter of the content.
 const PEAK_KIB_MAX: u64 = 24 << 10;
 
 const FILE: &str = "BURNISH_TEST_FILE";
 
-/// Text that can't be guessed from its row's number by a packer's dictionary of rows, but packs quickly.
+/// Text that no dictionary can compress across rows, but that compresses quickly.
 fn text(row: usize) -> String {
     format!("{row} {:x} ", row.wrapping_mul(0x9E37_79B9))
         .repeat(ROW_BYTES / 8)
@@ -52,7 +52,7 @@ fn write_parquet(path: &Path) {
     writer.close().unwrap();
 }
 
-/// Run in a process of its own by the test below; alone it does nothing.
+/// Run in a process of its own by the test below; otherwise it does nothing.
 #[test]
 fn a_child_reads_the_file_that_it_is_given() {
     let Ok(path) = std::env::var(FILE) else { return };

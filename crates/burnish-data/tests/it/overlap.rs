@@ -16,7 +16,7 @@ fn against(rows: &[Row]) -> Overlap {
     overlap
 }
 
-/// A text of words `{mark}{number}`: no text of another mark shares a word with it.
+/// A text of words `{mark}{number}`: texts with different marks share no word.
 fn text(mark: char, numbers: &[u16]) -> String {
     numbers.iter().map(|number| format!("{mark}{number}")).collect::<Vec<_>>().join(" ")
 }
@@ -70,10 +70,10 @@ fn a_short_prompt_overlaps_with_its_equal_only() {
     let mut later = asking("Hello");
     later.prompt.extend([Message::assistant("Hi."), Message::user("What is 2 + 2?")]);
     assert!(overlap.find(&later).is_some());
-    // Texts without any word are compared as they are.
+    // Texts without words are compared as they are.
     assert!(overlap.find(&asking(" #..\n.#. ")).is_some());
     assert!(overlap.find(&asking("##.\n.#.")).is_none());
-    // A short answer that is the same means nothing.
+    // An equal short answer means nothing.
     let answered = |question: &str| Row { answer: Some("4".into()), ..asking(question) };
     assert!(against(&[answered("one question")]).find(&answered("another question")).is_none());
 }
@@ -89,10 +89,10 @@ fn instructions_that_all_rows_bring_do_not_count() {
     assert!(overlap.find(&row('t', 99)).is_none());
     assert_eq!(overlap.common_runs(), 2, "the instruction has 14 words");
     assert!(overlap.find(&row('e', 3)).is_some(), "what is the row's own still counts");
-    // Copies of one row are one row.
+    // Copies of one row count as one row.
     let copies = vec![asking(instruction); 40];
     assert!(against(&copies).find(&asking(instruction)).is_some());
-    // So does a system message.
+    // So are system messages.
     let system = |n| Row { prompt: vec![Message::system(instruction), Message::user(n)], ..Row::default() };
     assert!(against(&[system("a")]).find(&system("b")).is_none());
 }

@@ -39,7 +39,7 @@ fn every_value_is_what_pyarrow_reads() {
 
 #[test]
 fn messages_of_datasets_are_conversations() {
-    // The last row's list of messages is empty, which is an error that names it.
+    // The last row's list of messages is empty; the error names that row.
     let error = rows_of(&golden("datasets_messages.parquet"), &Columns::Auto).unwrap_err();
     assert!(error.to_string().ends_with("row 9: column `messages` holds an empty prompt"), "{error}");
 

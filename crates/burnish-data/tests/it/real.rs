@@ -1,4 +1,4 @@
-//! Published files, where they are at hand.
+//! Published files, if they are present.
 
 use crate::common::golden;
 use burnish_data::overlap::{Counter, Overlap};
@@ -22,7 +22,7 @@ fn gsm8k_is_read_and_its_overlap_is_what_an_independent_count_finds() {
     };
     let columns = Columns::parse("prompt=question,completion=answer").unwrap();
     let data = Dataset::open(std::slice::from_ref(&train), &columns).unwrap();
-    // The number that gsm8k's authors give.
+    // The number given by gsm8k's authors.
     assert_eq!(data.len(), 7473);
     assert!(data.row(7472).unwrap().completion.unwrap()[0].content.contains("####"));
     let golden = std::fs::read_to_string(golden("gsm8k_overlap.json")).unwrap();

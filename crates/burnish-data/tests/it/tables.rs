@@ -1,11 +1,11 @@
-//! Rows by number are the rows in their order, whatever the file looks like.
+//! A table gives the rows in order, whatever the file looks like.
 
 use crate::common::{Scratch, by_number, gzipped, streamed};
 use burnish_data::{Place, Stream, Table};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// How a line is dressed: what stands before it, and how it ends.
+/// Variants of a line: what comes before it, and how it ends.
 fn dressed() -> impl Strategy<Value = (&'static str, &'static str)> {
     let before = prop_oneof![Just(""), Just("  "), Just("\n"), Just("\r\n \t\n\n")];
     let end = prop_oneof![Just("\n"), Just("\r\n"), Just(" \n")];

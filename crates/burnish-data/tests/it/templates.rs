@@ -1,4 +1,4 @@
-//! Prompts made of several columns, and columns that may not be passed over.
+//! Prompts made from several columns, and columns that must not be left out silently.
 
 use crate::common::rows;
 use burnish_core::Message;
