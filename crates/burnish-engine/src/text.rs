@@ -76,7 +76,7 @@ impl Detokenizer {
         Ok(both)
     }
 
-    /// Settles the first `count` pending ids, whose text is the part of `text` that is not settled yet.
+    /// Settles the first `count` pending ids; `text` must end with their text.
     fn settle(&mut self, count: usize) {
         self.settled = self.text.len();
         self.context.clear();
