@@ -163,7 +163,7 @@ fn to_json(field: &Field, kind: Option<&parquet::schema::types::TypePtr>) -> Val
     }
 }
 
-/// The value, where structs lack the fields without a value.
+/// The value without those fields of structs that have no value.
 fn without_absent(value: Value, field: &Field) -> Value {
     match (value, field) {
         (Value::Object(columns), Field::Group(row)) => {

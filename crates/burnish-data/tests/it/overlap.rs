@@ -92,7 +92,7 @@ fn instructions_that_all_rows_bring_do_not_count() {
     // Copies of one row count as one row.
     let copies = vec![asking(instruction); 40];
     assert!(against(&copies).find(&asking(instruction)).is_some());
-    // So are system messages.
+    // System messages do not count either.
     let system = |n| Row { prompt: vec![Message::system(instruction), Message::user(n)], ..Row::default() };
     assert!(against(&[system("a")]).find(&system("b")).is_none());
 }
