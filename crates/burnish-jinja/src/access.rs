@@ -1,4 +1,4 @@
-//! Attributes and items, as the sandbox gives them.
+//! Attributes and items, as the sandbox allows them.
 
 use std::rc::Rc;
 
@@ -63,7 +63,7 @@ const SEQUENCE: &[&str] = &["count", "index"];
 const DICT: &[&str] = &["copy", "fromkeys", "get", "items", "keys", "values"];
 const INT: &[&str] = &["as_integer_ratio", "bit_count", "bit_length", "conjugate", "from_bytes", "to_bytes"];
 const FLOAT: &[&str] = &["as_integer_ratio", "conjugate", "fromhex", "hex", "is_integer"];
-/// Methods that change what they belong to: the sandbox hides them.
+/// Methods that change their object; the sandbox hides them.
 const LIST_CHANGES: &[&str] = &["append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"];
 const DICT_CHANGES: &[&str] = &["clear", "pop", "popitem", "setdefault", "update"];
 
@@ -108,7 +108,7 @@ fn unsafe_attribute(value: &Value, name: &str) -> Value {
     Value::undefined(format!("access to attribute '{name}' of '{}' object is unsafe.", value.type_name()))
 }
 
-/// What an item is without attributes; `None` where there is none.
+/// The item, without looking at attributes; `None` if there is none.
 fn plain_item(value: &Value, key: &Value) -> Result<Option<Value>> {
     if let Value::Undefined(problem) = value {
         return Err(Error::other(&**problem));
@@ -137,7 +137,7 @@ fn plain_item(value: &Value, key: &Value) -> Result<Option<Value>> {
 /// An attribute of the value itself, as Python's `getattr` finds it.
 fn own_attribute(value: &Value, name: &str) -> Result<Option<Value>> {
     if name.starts_with("__") && name.ends_with("__") {
-        // Those that everything has are there, and never safe.
+        // Attributes that every object has exist, but are never safe.
         let is_common =
             ["__class__", "__doc__", "__init__", "__str__", "__repr__", "__eq__", "__hash__", "__dir__"]
                 .contains(&name);

@@ -1,4 +1,4 @@
-//! What a function is called with.
+//! The arguments of a call.
 
 use crate::error::{Result, type_error};
 use crate::value::Value;
@@ -15,7 +15,7 @@ impl Call {
         Call { args, named: Vec::new() }
     }
 
-    /// The values of the parameters `names`, given by place or by name; the first `required` must be there.
+    /// The values of the parameters `names`, given by position or by name; the first `required` must be present.
     pub(crate) fn bind<const N: usize>(
         self,
         function: &str,
@@ -46,7 +46,7 @@ impl Call {
         }
     }
 
-    /// At least `least` values and at most `N`, none of them by name.
+    /// At least `least` and at most `N` values, none of them by name.
     pub(crate) fn positional<const N: usize>(
         self,
         function: &str,
@@ -80,7 +80,7 @@ pub(crate) fn text<'a>(value: &'a Option<Value>, function: &str) -> Result<&'a s
     }
 }
 
-/// A whole number, or `default` where it is absent.
+/// A whole number, or `default` if it is absent.
 pub(crate) fn whole(value: &Option<Value>, default: i64) -> Result<i64> {
     match value {
         None => Ok(default),

@@ -1,17 +1,17 @@
-//! What a template says.
+//! The syntax tree of a template.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::value::Value;
 
-/// A constant, which threads can share.
+/// A constant, which can be shared between threads.
 #[derive(Debug, Clone)]
 pub(crate) enum Const {
     None,
     Bool(bool),
     Int(i64),
-    /// The digits of a whole number beyond 64 bits.
+    /// The digits of an integer beyond 64 bits.
     Big(String),
     Float(f64),
     Str(Arc<str>),
@@ -77,15 +77,15 @@ pub(crate) enum Expr {
     And(Box<Expr>, Box<Expr>),
     Or(Box<Expr>, Box<Expr>),
     Compare(Box<Expr>, Vec<(Comparison, Expr)>),
-    /// Test, value, other value.
+    /// Condition, value, alternative value.
     If(Box<Expr>, Box<Expr>, Option<Box<Expr>>),
     Attribute(Box<Expr>, String),
     Item(Box<Expr>, Box<Expr>),
     Slice(Box<Expr>, [Option<Box<Expr>>; 3]),
-    /// Slices among the items of a subscript, which nothing takes.
+    /// Slices among the items of a subscript, which no value accepts.
     BadSlice,
     Call(Box<Expr>, Args, usize),
-    /// Without a value it stands in a block.
+    /// Without a value in a filter block.
     Filter(Option<Box<Expr>>, String, Args, usize),
     Test(Box<Expr>, String, Args, usize),
 }
@@ -134,19 +134,19 @@ pub(crate) struct Node {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Statement {
-    /// Names that have no value yet, whatever stands around the scope.
+    /// Names that have no value yet, even if a variable outside the scope has that name.
     Unset(Vec<String>),
     Text(Arc<str>),
     Print(Expr),
     Set(Target, Expr),
     SetBlock(Target, Option<Expr>, Vec<Node>),
     For(Arc<For>),
-    /// Branches with their tests, then what holds otherwise.
+    /// Branches with their conditions, then the `else` branch.
     If(Vec<(Expr, Vec<Node>)>, Vec<Node>),
     With(Vec<(Target, Expr)>, Vec<Node>),
     Filter(Expr, Vec<Node>),
     Macro(Arc<MacroBody>),
-    /// What is called, and its caller.
+    /// The call, and its caller.
     CallBlock(Expr, Arc<MacroBody>),
     Generation(Vec<Node>),
     Block(String, bool),

@@ -1,20 +1,20 @@
-//! What Python knows of characters.
+//! Python's properties of characters.
 
 use std::sync::OnceLock;
 
 use fancy_regex::Regex;
 
-/// Python's `isspace`, which `strip` and `split` go by.
+/// Python's `isspace`, which `strip` and `split` use.
 pub(crate) fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
 }
 
-/// A character after which `splitlines` begins a new line.
+/// Does `splitlines` begin a new line after this character?
 pub(crate) fn ends_line(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// A class of characters by its regular expression.
+/// A class of characters, given by a regular expression.
 struct Class(&'static str, OnceLock<Option<Regex>>);
 
 impl Class {
@@ -32,7 +32,7 @@ impl Class {
 
 static LETTER: Class = Class::new(r"\p{L}");
 static DECIMAL: Class = Class::new(r"\p{Nd}");
-/// Digits that make no decimal number, by Unicode's `Numeric_Type=Digit`.
+/// Digits that are not part of a decimal number: Unicode's `Numeric_Type=Digit`.
 static DIGIT: Class = Class::new(
     "[\u{b2}\u{b3}\u{b9}\u{1369}-\u{1371}\u{19da}\u{2070}\u{2074}-\u{2079}\u{2080}-\u{2089}\u{2460}-\u{2468}\
      \u{2474}-\u{247c}\u{2488}-\u{2490}\u{24ea}\u{24f5}-\u{24fd}\u{24ff}\u{2776}-\u{277e}\u{2780}-\u{2788}\
@@ -82,7 +82,7 @@ pub(crate) fn is_identifier(text: &str) -> bool {
     chars.next().is_some_and(starts) && chars.all(goes_on)
 }
 
-/// The value of a decimal digit, of whatever script.
+/// The value of a decimal digit of any script.
 pub(crate) fn decimal_value(c: char) -> Option<u32> {
     if c.is_ascii() {
         return c.to_digit(10);
@@ -90,7 +90,7 @@ pub(crate) fn decimal_value(c: char) -> Option<u32> {
     if !is_decimal(c) {
         return None;
     }
-    // Decimal digits stand in rows of ten, from 0 to 9; several rows may follow each other.
+    // Decimal digits come in runs of ten, from 0 to 9; several runs may follow each other.
     let before = (1..=60).take_while(|back| {
         char::from_u32(u32::from(c) - back).is_some_and(|before| !before.is_ascii() && is_decimal(before))
     });
@@ -100,7 +100,7 @@ pub(crate) fn decimal_value(c: char) -> Option<u32> {
 /// Python's `casefold` of one character.
 pub(crate) fn casefold(c: char, out: &mut String) {
     match c {
-        // Cherokee folds to its upper case; the dotless i to itself.
+        // Cherokee folds to upper case; the dotless i to itself.
         '\u{131}' | '\u{13a0}'..='\u{13f5}' => out.push(c),
         '\u{13f8}'..='\u{13fd}' | '\u{ab70}'..='\u{abbf}' => out.extend(c.to_uppercase()),
         'ẞ' => out.push_str("ss"),
@@ -108,17 +108,17 @@ pub(crate) fn casefold(c: char, out: &mut String) {
     }
 }
 
-/// The first letter of a title, which for a few letters is not that in upper case.
+/// The character in title case, which for a few letters differs from upper case.
 pub(crate) fn titlecase(c: char, out: &mut String) {
     match c {
         'Ǆ' | 'ǅ' | 'ǆ' => out.push('ǅ'),
         'Ǉ' | 'ǈ' | 'ǉ' => out.push('ǈ'),
         'Ǌ' | 'ǋ' | 'ǌ' => out.push('ǋ'),
         'Ǳ' | 'ǲ' | 'ǳ' => out.push('ǲ'),
-        // Georgian has no titles.
+        // Georgian has no title case.
         '\u{10d0}'..='\u{10fa}' | '\u{10fd}'..='\u{10ff}' => out.push(c),
         'ŉ' => out.push_str("ʼN"),
-        // Greek letters with an iota below have one of their own for titles.
+        // Greek letters with an iota below have their own title case.
         '\u{1f80}'..='\u{1faf}' => out.extend(char::from_u32(u32::from(c) | 8)),
         'ᾳ' | 'ᾼ' => out.push('ᾼ'),
         'ῃ' | 'ῌ' => out.push('ῌ'),
@@ -126,7 +126,7 @@ pub(crate) fn titlecase(c: char, out: &mut String) {
         c => {
             let mut upper = c.to_uppercase();
             out.extend(upper.next());
-            // `ß` is `Ss` there, `ﬃ` `Ffi`; other iotas stay below.
+            // In title case `ß` is `Ss` and `ﬃ` is `Ffi`; other iotas stay below.
             let is_iota = |after: char| after == 'Ι' && ('\u{1f00}'..='\u{1fff}').contains(&c);
             for after in upper {
                 if is_iota(after) { out.push('\u{345}') } else { out.extend(after.to_lowercase()) }

@@ -130,7 +130,8 @@ pub(crate) fn call(name: &str, value: &Value, call: Call) -> Result<bool> {
     })
 }
 
-/// Python's `is`. Whether equal numbers or texts are one object is Python's own affair, so that is no answer to give.
+/// Python's `is`. Whether equal numbers or texts are the same object depends on Python's implementation, so that case
+/// is an error.
 fn same(left: &Value, right: &Value) -> Result<bool> {
     Ok(match (left, right) {
         (Value::None, Value::None) => true,

@@ -18,7 +18,7 @@ const MONTHS: [&str; 12] = [
 ];
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
-/// A time of the calendar, in UTC.
+/// A calendar date and time, in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Date {
     year: i64,
@@ -34,7 +34,7 @@ struct Date {
 }
 
 impl Date {
-    /// The date of a count of seconds since 1970, by Hinnant's `civil_from_days`
+    /// The date of a number of seconds since 1970, by Hinnant's `civil_from_days`
     /// (howardhinnant.github.io/date_algorithms.html).
     fn at(unix_seconds: i64) -> Self {
         let days = unix_seconds.div_euclid(86_400);
@@ -49,7 +49,7 @@ impl Date {
         let is_new_year = month >= 10;
         let year = year_of_era + era * 400 + i64::from(is_new_year);
         let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-        // January and February have 59 days, or 60; the year counted from March has 306 before January.
+        // January and February have 59 or 60 days; the year counted from March has 306 before January.
         let day_of_year_from_january =
             if is_new_year { day_of_year - 306 } else { day_of_year + 59 + i64::from(is_leap) };
         Date {
@@ -63,8 +63,8 @@ impl Date {
     }
 }
 
-/// Formats a count of seconds since 1970, in UTC, by the codes of C's `strftime` that templates use. A `-` after
-/// `%` leaves out padding, as in glibc.
+/// Formats a number of seconds since 1970, in UTC, with the codes of C's `strftime` that templates use. A `-` after `%`
+/// omits padding, as in glibc.
 ///
 /// # Errors
 /// Names a code that is not supported.
@@ -96,7 +96,7 @@ pub(crate) fn strftime(format: &str, unix_seconds: i64) -> Result<String> {
     Ok(out)
 }
 
-/// The text of one code; `None` for one that is not supported.
+/// The text of one code; `None` if it is not supported.
 fn field(date: &Date, unix_seconds: i64, code: char) -> Option<String> {
     let (month, day) = (MONTHS[date.month - 1], DAYS[date.weekday]);
     let hour = date.seconds / 3600;

@@ -66,7 +66,7 @@ fn parse_int(given: &str, base: i64) -> Result<BigInt> {
         (base == 0 || base == *radix) && digits.get(..2).is_some_and(|head| head.eq_ignore_ascii_case(prefix))
     });
     let (digits, radix) = match prefixed {
-        // One underscore may stand between the prefix and the digits.
+        // One underscore may come between the prefix and the digits.
         Some((_, radix)) => (digits[2..].strip_prefix('_').unwrap_or(&digits[2..]), *radix),
         None if base == 0 => (digits, 10),
         None => (digits, base),
@@ -86,7 +86,7 @@ fn parse_int(given: &str, base: i64) -> Result<BigInt> {
     }
 }
 
-/// The text without underscores, each of which must stand between two digits or letters.
+/// The text without underscores, each of which must be between two digits or letters.
 fn without_underscores(text: &str) -> Option<String> {
     if !text.contains('_') {
         return Some(text.to_owned());

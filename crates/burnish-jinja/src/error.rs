@@ -1,4 +1,4 @@
-//! What goes wrong in a template.
+//! Errors of templates.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ pub(crate) enum Kind {
     Type,
     /// A wrong value of the right type.
     Value,
-    /// A number that has no place.
+    /// A number that is too large.
     Overflow,
-    /// Anything else, as what a template raises itself.
+    /// Anything else, such as what a template raises itself.
     Other,
 }
 
-/// A template does not compile, or fails on what it was given.
+/// A template does not compile, or fails on its input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     pub(crate) kind: Kind,
@@ -34,7 +34,7 @@ impl Error {
         Error::new(Kind::Other, problem)
     }
 
-    /// Names the line, unless a line deeper inside is named already.
+    /// Adds the line, unless a line further inside is already named.
     pub(crate) fn at(mut self, line: usize) -> Self {
         self.line.get_or_insert(line);
         self

@@ -5,14 +5,14 @@ use crate::error::{Error, Result, type_error, value_error};
 use crate::value::{Dict, Value};
 use crate::{html, printf, spec};
 
-/// What a format takes its values from.
+/// The values that a format can use.
 pub(crate) struct Sources<'a> {
     pub(crate) positional: &'a [Value],
     pub(crate) named: &'a Dict,
     pub(crate) is_markup: bool,
 }
 
-/// How fields without a number are counted.
+/// How fields are numbered.
 #[derive(Clone, Copy)]
 enum Numbering {
     Unknown,
@@ -49,7 +49,8 @@ fn expand(text: &str, sources: &Sources<'_>, numbering: &mut Numbering, depth: u
     Ok(out + rest)
 }
 
-/// The text of a field, up to its closing brace, and the length with that. Within `[...]` a brace is a letter.
+/// The text of a field up to its closing brace, and the length including that brace. Inside `[...]` a brace is an
+/// ordinary character.
 fn field(text: &str) -> Result<(&str, usize)> {
     let mut depth = 1;
     let mut in_item = false;
@@ -145,7 +146,7 @@ fn lookup(name: &str, sources: &Sources<'_>, numbering: &mut Numbering) -> Resul
         *numbering = Numbering::Automatic(next + 1);
         Some(next)
     } else if !first.is_empty() && first.chars().all(|c| c.is_ascii_digit()) {
-        // A number with an attribute after it counts as neither.
+        // A number followed by an attribute counts as neither kind of numbering.
         if first == name {
             if let Numbering::Automatic(_) = numbering {
                 return value_error(

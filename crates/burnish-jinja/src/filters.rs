@@ -173,7 +173,7 @@ pub(crate) fn call(name: &str, value: &Value, call: Call) -> Result<Value> {
     })
 }
 
-/// Is it an error that `int` and `float` answer with their default?
+/// Is it an error for which `int` and `float` return their default?
 fn is_caught(error: &Error) -> bool {
     [Kind::Type, Kind::Value].contains(&error.kind)
 }

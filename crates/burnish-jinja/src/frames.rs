@@ -1,18 +1,19 @@
-//! Names that a scope sets somewhere, and that have no value in it before, even where a variable around it has one.
+//! Names that a scope sets somewhere and that have no value in it before that, even if an outer variable has the same
+//! name.
 //!
-//! jinja2 decides when it compiles a template which variable a name means (`jinja2.idtracking`). A name that a scope
-//! sets before it reads it is the scope's own from its beginning on; so a loop that reads it further up finds nothing,
-//! though the conversation may have a variable of that name.
+//! jinja2 decides at compile time which variable a name means (`jinja2.idtracking`). A name that a scope sets before
+//! reading it belongs to the scope from its beginning. A loop that reads the name further up therefore finds nothing,
+//! even if the conversation has a variable of that name.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::ast::{Args, Expr, Node, Statement, Target};
 use crate::names;
 
-/// What a name is at the beginning of a scope.
+/// The meaning of a name at the beginning of a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Begin {
-    /// Whatever it is around the scope.
+    /// The same as outside the scope.
     Around,
     /// Nothing.
     Unset,
@@ -24,12 +25,12 @@ struct Symbols {
     stored: HashSet<String>,
 }
 
-/// Writes into every scope the names that begin without a value.
+/// Records in every scope the names that begin without a value.
 pub(crate) fn mark(body: &mut Vec<Node>) {
     scope(body, &[], &[]);
 }
 
-/// `around`: the names that the scopes around this one know.
+/// `around`: the names that the enclosing scopes know.
 fn scope(body: &mut Vec<Node>, parameters: &[&str], around: &[&HashSet<String>]) {
     let mut symbols = Symbols::default();
     for name in parameters {
@@ -50,7 +51,7 @@ fn scope(body: &mut Vec<Node>, parameters: &[&str], around: &[&HashSet<String>])
     }
 }
 
-/// The scopes within a statement.
+/// Visits the scopes within a statement.
 fn inside(node: &mut Node, around: &[&HashSet<String>]) {
     use std::sync::Arc;
     match &mut node.statement {
@@ -113,7 +114,7 @@ fn read_node(node: &Node, symbols: &mut Symbols, is_around: &dyn Fn(&str) -> boo
     }
 }
 
-/// A name that every branch sets is the scope's own; one that only some set may come from around it.
+/// A name that every branch sets belongs to the scope; one that only some branches set may come from outside.
 fn read_if(
     branches: &[(Expr, Vec<Node>)],
     otherwise: &[Node],

@@ -11,14 +11,14 @@ use crate::value::{Dict, Other, Range, Value};
 
 const NAMES: &[&str] =
     &["range", "dict", "lipsum", "cycler", "joiner", "namespace", "raise_exception", "strftime_now"];
-/// The sandbox allows no longer range.
+/// Longest range that the sandbox allows.
 const MAX_RANGE: usize = 100_000;
 
 pub(crate) fn find(name: &str) -> Option<Value> {
     NAMES.iter().find(|known| **known == name).map(|name| Value::Other(Other::Global(name)))
 }
 
-/// Calls a function by its name. `now` is the time in seconds since 1970.
+/// Calls a function by name. `now` is the time in seconds since 1970.
 pub(crate) fn call(name: &str, call: Call, now: i64) -> Result<Value> {
     match name {
         "range" => range(call),

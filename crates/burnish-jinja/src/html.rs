@@ -1,4 +1,4 @@
-//! What `markupsafe` does.
+//! The functions of `markupsafe`.
 
 use crate::chars::is_space;
 use crate::error::{Error, Result};
@@ -27,10 +27,10 @@ pub(crate) fn escaped(value: &Value) -> Result<String> {
     }
 }
 
-/// The text of HTML: without comments and tags, its whitespace made single spaces, its characters read.
+/// The text of HTML: comments and tags removed, whitespace collapsed to single spaces, character references resolved.
 ///
 /// # Errors
-/// If it names a character that is not one of the few known here.
+/// If a character reference is not one of the few known here.
 pub(crate) fn striptags(text: &str) -> Result<String> {
     let mut text = text.to_owned();
     while let Some(begin) = text.find("<!--") {
@@ -70,7 +70,7 @@ fn unescape(text: &str) -> Result<String> {
     Ok(out + rest)
 }
 
-/// `&#65` and `&#x41`, where HTML reads them as they stand.
+/// `&#65` and `&#x41`, in the cases where HTML reads them as they are.
 fn numbered(reference: &str) -> Option<char> {
     let number = reference.strip_prefix("&#")?;
     let number = match number.strip_prefix(['x', 'X']) {

@@ -1,4 +1,4 @@
-//! JSON as Python's `json.dumps` writes it: what the filter `tojson` is in `transformers`.
+//! JSON as Python's `json.dumps` writes it: the filter `tojson` of `transformers`.
 
 use crate::args::Call;
 use crate::error::{Result, type_error, value_error};

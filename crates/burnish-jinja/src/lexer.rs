@@ -1,4 +1,4 @@
-//! A template's text in tokens, by the rules of `jinja2.lexer` with `trim_blocks` and `lstrip_blocks`.
+//! Splits a template's text into tokens, by the rules of `jinja2.lexer` with `trim_blocks` and `lstrip_blocks`.
 
 use crate::chars::is_space;
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ pub(crate) enum Token {
     End,
 }
 
-/// A longer operator stands before a shorter that it begins with.
+/// Longer operators come before shorter ones that are their prefixes.
 const OPERATORS: [&str; 26] = [
     "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<",
     "=", ".", ":", "|", ",", ";",
@@ -42,7 +42,7 @@ struct Lexer<'a> {
     source: &'a str,
     at: usize,
     line: usize,
-    /// Did what was read last end with a line feed?
+    /// Did the last text read end with a line feed?
     begins_line: bool,
     out: Vec<(Token, usize)>,
 }
@@ -60,7 +60,7 @@ impl<'a> Lexer<'a> {
         self.out.push((token, self.line));
     }
 
-    /// Goes on by `length` bytes.
+    /// Moves forward by `length` bytes.
     fn skip(&mut self, length: usize) {
         let text = &self.rest()[..length];
         self.line += text.matches('\n').count();
@@ -103,7 +103,7 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// The text before a tag, less what its whitespace control takes away.
+    /// The text before a tag, without what the tag's whitespace control removes.
     fn data(&mut self, length: usize, sign: Option<char>, is_variable: bool) {
         let text = &self.rest()[..length];
         let kept = match sign {
@@ -127,7 +127,7 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// After a closing delimiter: `-` before it takes all whitespace, `+` nothing, else one line feed goes.
+    /// After a closing delimiter: a `-` in it removes all whitespace, a `+` none; otherwise one line feed is removed.
     fn after_close(&mut self, sign: Option<char>) {
         let rest = self.rest();
         let length = match sign {
@@ -140,7 +140,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// After the beginning of a raw block: its text up to its end.
+    /// After the beginning of a raw block: reads its text up to its end.
     fn raw(&mut self) -> Result<()> {
         let rest = self.rest();
         let mut from = 0;
@@ -158,7 +158,7 @@ impl<'a> Lexer<'a> {
         self.fail("Missing end of raw directive")
     }
 
-    /// The tokens of a tag, up to and with its closing delimiter.
+    /// The tokens of a tag, including its closing delimiter.
     fn code(&mut self, close: &str) -> Result<()> {
         let mut open: Vec<char> = Vec::new();
         loop {
@@ -171,7 +171,7 @@ impl<'a> Lexer<'a> {
                 let sign = Some(first).filter(|c| signs.contains(c) && rest[1..].starts_with(close));
                 if sign.is_some() || rest.starts_with(close) {
                     self.skip(close.len() + usize::from(sign.is_some()));
-                    // Only blocks take the line feed after them away.
+                    // Only blocks remove the line feed after them.
                     if sign.is_some() || close == "%}" {
                         self.after_close(sign);
                     }
@@ -220,7 +220,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// A number with a fraction or an exponent. After a dot it is none: `x.1.2` are two places.
+    /// A number with a fraction or an exponent. There is none after a dot: `x.1.2` is two subscripts.
     fn float(&self) -> Option<(usize, f64)> {
         if self.source[..self.at].ends_with('.') {
             return None;
@@ -241,7 +241,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// The length of digits with single underscores between them.
+/// The length of a run of digits with single underscores between them.
 fn digits(text: &str) -> Option<usize> {
     grouped(text, |c| c.is_ascii_digit(), false)
 }
@@ -286,7 +286,7 @@ fn raw_tag<'a>(tag: &'a str, word: &str) -> Option<&'a str> {
     Some(inner.strip_prefix(word)?.trim_start_matches(is_space))
 }
 
-/// The length of a tag that begins a raw block, with the whitespace that it takes away.
+/// The length of a tag that begins a raw block, including the whitespace that it removes.
 fn raw_begin(tag: &str) -> Option<usize> {
     let inner = raw_tag(tag, "raw")?;
     let rest = match inner.strip_prefix("-%}") {
@@ -304,7 +304,7 @@ fn raw_end(tag: &str) -> Option<(usize, Option<char>)> {
     Some((tag.len() - rest.len(), sign))
 }
 
-/// The length of the text with its quotes that `rest` begins with.
+/// The length of the quoted text at the beginning of `rest`, including the quotes.
 fn string_length(rest: &str) -> Option<usize> {
     let quote = rest.chars().next().filter(|c| ['\'', '"'].contains(c))?;
     let mut chars = rest.char_indices().skip(1);
@@ -361,7 +361,7 @@ fn unescape(text: &str) -> std::result::Result<String, String> {
                 }
                 out.extend(char::from_u32(value));
             }
-            // Python has made an escape of what is not ASCII by then, and so reads two backslashes.
+            // At this point Python has already escaped what is not ASCII, and so reads two backslashes.
             c if !c.is_ascii() => {
                 let number = u32::from(c);
                 out += &match number {

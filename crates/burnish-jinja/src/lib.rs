@@ -1,9 +1,9 @@
 //! Jinja as `apply_chat_template` of `transformers` runs it.
 //!
 //! The environment is an `ImmutableSandboxedEnvironment` with `trim_blocks`, `lstrip_blocks`, loop controls, `tojson`,
-//! `raise_exception`, `strftime_now` and `{% generation %}`. Values are Python's: whole numbers of any size, texts by
-//! characters, `str` and `repr`, `%` and `format`, the methods of texts, lists, dictionaries and numbers. What is not
-//! supported is an error; nothing prints in another way.
+//! `raise_exception`, `strftime_now` and `{% generation %}`. Values behave as in Python: integers of any size, texts
+//! indexed by characters, `str` and `repr`, `%` and `format`, the methods of texts, lists, dictionaries and numbers.
+//! Anything unsupported is an error; nothing is printed differently.
 
 mod access;
 mod args;
@@ -39,24 +39,24 @@ use std::sync::Arc;
 pub use error::Error;
 pub use value::{Dict, Value};
 
-/// A template that was read. Threads can share it.
+/// A parsed template, which can be shared between threads.
 #[derive(Debug, Clone)]
 pub struct Template(Arc<parser::Parsed>);
 
-/// What a template is run with beside its variables.
+/// Options of a rendering, besides its variables.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// What `strftime_now` takes for now: seconds since 1970, in UTC.
+    /// The time that `strftime_now` reports: seconds since 1970, in UTC.
     pub now: i64,
-    /// Characters to put before and after the text of each generation block.
+    /// Characters to insert before and after the text of each generation block.
     pub marks: Option<(char, char)>,
 }
 
 impl Template {
-    /// Reads a template.
+    /// Parses a template.
     ///
     /// # Errors
-    /// Where the syntax is wrong, or a filter or test is not known: names the line.
+    /// If the syntax is wrong, or a filter or test is unknown: names the line.
     pub fn new(source: &str) -> Result<Self, Error> {
         parser::parse(source).map(|parsed| Template(Arc::new(parsed)))
     }
@@ -66,10 +66,10 @@ impl Template {
         self.0.has_generation
     }
 
-    /// The text of the template with these variables.
+    /// Renders the template with these variables.
     ///
     /// # Errors
-    /// What the template raises, what Python would raise, and what is not supported.
+    /// What the template raises, what Python would raise, and whatever is not supported.
     pub fn render(&self, variables: &Dict, options: &Options) -> Result<String, Error> {
         run::Run::new(&self.0, variables, options.now, options.marks).whole()
     }

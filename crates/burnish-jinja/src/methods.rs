@@ -1,4 +1,4 @@
-//! The methods of values other than texts, and the way to those of texts.
+//! The methods of values other than texts; calls on texts are passed on.
 
 use std::rc::Rc;
 
@@ -68,7 +68,7 @@ fn format(text: &str, name: &str, call: Call, is_markup: bool) -> Result<String>
     fields::format(text, &fields::Sources { positional: &positional, named: &named, is_markup })
 }
 
-/// The methods of HTML: texts among the arguments are escaped, and what comes out is HTML.
+/// The methods of HTML: text arguments are escaped, and the result is HTML.
 fn markup(text: &str, name: &str, call: Call) -> Result<Value> {
     let as_markup = |text: &str| Value::Markup(text.into());
     match name {
@@ -224,7 +224,7 @@ fn float(value: f64, name: &str, call: Call) -> Result<Value> {
     })
 }
 
-/// A float's mantissa as a whole number, and its power of two.
+/// A float's mantissa as an integer, and its power of two.
 fn parts(value: f64) -> (u64, i32) {
     let bits = value.to_bits();
     let exponent = ((bits >> 52) & 0x7ff) as i32;

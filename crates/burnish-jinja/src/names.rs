@@ -1,4 +1,4 @@
-//! Which names a template reads and sets.
+//! Finds the names that a template reads and sets.
 
 use crate::ast::{Args, Expr, Node, Statement, Target};
 
@@ -15,7 +15,7 @@ pub(crate) fn of_target(target: &Target) -> Vec<&str> {
     }
 }
 
-/// The target that an expression stands for.
+/// The target that an expression denotes.
 pub(crate) fn check_target(found: &mut Expr) -> Result<Target, String> {
     match found {
         Expr::Name(name) if !is_constant(name) => Ok(Target::Name(std::mem::take(name))),
@@ -31,7 +31,7 @@ pub(crate) fn check_target(found: &mut Expr) -> Result<Target, String> {
     }
 }
 
-/// Is the name read somewhere in these statements?
+/// Is the name read anywhere in these statements?
 pub(crate) fn mentions(nodes: &[Node], name: &str) -> bool {
     nodes.iter().any(|node| in_node(node, name))
 }

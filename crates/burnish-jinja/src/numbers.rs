@@ -1,13 +1,13 @@
-//! Numbers as texts, by the codes that `%` and `format` share.
+//! Numbers as texts, for the codes that `%` and `format` share.
 
 use num_bigint::BigInt;
 use num_traits::{Signed, Zero};
 
-/// Digits after the point that are written at most: no float has more that are not 0.
+/// Most digits after the point: no float has further digits other than 0.
 pub(crate) const MAX_PRECISION: usize = 10_000;
 
-/// A float without its sign, by `e`, `f` or `g` (or `E`, `F`, `G`). With `is_alternate` the point stays, and the
-/// zeros of `g`.
+/// A float without its sign, formatted by `e`, `f` or `g` (or `E`, `F`, `G`). With `is_alternate` the point is kept,
+/// and so are the zeros of `g`.
 pub(crate) fn magnitude(value: f64, code: char, precision: usize, is_alternate: bool) -> String {
     let value = value.abs();
     let text = if value.is_nan() {
@@ -62,7 +62,7 @@ fn without_zeros(text: &str) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text.into() }
 }
 
-/// The digits of a whole number without its sign, by `d`, `x`, `X`, `o` or `b`.
+/// The digits of an integer without its sign, formatted by `d`, `x`, `X`, `o` or `b`.
 pub(crate) fn digits(value: &BigInt, code: char) -> String {
     let value = value.magnitude();
     match code {
@@ -74,7 +74,7 @@ pub(crate) fn digits(value: &BigInt, code: char) -> String {
     }
 }
 
-/// A float to the nearest number with so many decimal places, as Python's `round` (to even, by its exact value).
+/// Rounds a float to this many decimal places, as Python's `round` does (to even, by its exact value).
 pub(crate) fn round_to(value: f64, places: i64) -> f64 {
     if !value.is_finite() || places > 400 {
         return value;
@@ -86,7 +86,7 @@ pub(crate) fn round_to(value: f64, places: i64) -> f64 {
         return 0f64.copysign(value);
     }
     let whole: BigInt = num_traits::FromPrimitive::from_f64(value.trunc()).unwrap_or_default();
-    // Below a half of the last digit nothing is even; a fraction decides only beside an exact half.
+    // A fraction matters only next to an exact half: it then breaks the tie.
     let doubled = (whole.abs() << 1) + i32::from(value.fract() != 0.0);
     let unit = BigInt::from(10).pow(places.unsigned_abs() as u32);
     let rounded = half_even(&doubled, &(unit.clone() << 1)) * unit;
@@ -94,7 +94,7 @@ pub(crate) fn round_to(value: f64, places: i64) -> f64 {
     magnitude.copysign(value)
 }
 
-/// The nearest whole number to `value / unit`, to even from the middle. `value` is not negative.
+/// The nearest integer to `value / unit`, ties to even. `value` is not negative.
 fn half_even(value: &BigInt, unit: &BigInt) -> BigInt {
     let (quotient, rest) = num_integer::Integer::div_rem(value, unit);
     let twice: BigInt = rest << 1;
@@ -102,7 +102,7 @@ fn half_even(value: &BigInt, unit: &BigInt) -> BigInt {
     if twice > *unit || (twice == *unit && is_odd) { quotient + 1 } else { quotient }
 }
 
-/// A whole number to the nearest multiple of a power of ten.
+/// Rounds an integer to a multiple of a power of ten.
 pub(crate) fn round_int(value: &BigInt, places: i64) -> BigInt {
     if places >= 0 || value.is_zero() {
         return value.clone();

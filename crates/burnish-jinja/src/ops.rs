@@ -13,7 +13,8 @@ use crate::html;
 use crate::value::{Other, Value, View};
 use crate::{printf, text};
 
-/// Bytes and bits that a template may make of nothing: what is longer is a mistake, or meant to use up memory.
+/// Most bytes or bits that a template may create at once: anything longer is a mistake, or an attempt to exhaust
+/// memory.
 pub(crate) const MAX_SIZE: usize = 1 << 26;
 
 fn undefined(value: &Value) -> Result<()> {
@@ -24,7 +25,7 @@ fn undefined(value: &Value) -> Result<()> {
 }
 
 pub(crate) fn binary(op: Binary, left: &Value, right: &Value) -> Result<Value> {
-    // A text on the left formats whatever is on the right.
+    // A text on the left formats any value on the right.
     if op == Binary::Mod
         && let Some(format) = left.as_str()
     {
@@ -169,7 +170,7 @@ pub(crate) fn equal(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// Equal, or one and the same: so containers compare what they hold.
+/// Equal or identical: this is how containers compare their items.
 fn same(left: &Value, right: &Value) -> bool {
     equal(left, right)
 }
@@ -201,7 +202,7 @@ fn equal_others(left: &Other, right: &Other) -> bool {
     }
 }
 
-/// `left < right` and its like, by what `accept` takes; `sign` is for the error.
+/// `left < right` and the like; `accept` says which orderings hold, `sign` is for the error.
 pub(crate) fn ordered(left: &Value, right: &Value, sign: &str, accept: fn(Ordering) -> bool) -> Result<bool> {
     undefined(left)?;
     undefined(right)?;
@@ -274,7 +275,7 @@ pub(crate) fn contains(container: &Value, item: &Value) -> Result<bool> {
     }
 }
 
-/// The place in a sequence of `length` that an index means.
+/// The position that an index means in a sequence of this `length`.
 pub(crate) fn place(index: i64, length: usize) -> Option<usize> {
     let at = if index < 0 { index.checked_add(length as i64)? } else { index };
     usize::try_from(at).ok().filter(|at| *at < length)
@@ -337,12 +338,12 @@ pub(crate) fn slice(value: &Value, bounds: [Value; 3]) -> Result<Value> {
     })
 }
 
-/// The texts of all parts, one after the other: `a ~ b`.
+/// The texts of all parts, joined: `a ~ b`.
 pub(crate) fn concat(parts: &[Value]) -> Result<Value> {
     parts.iter().map(Value::str).collect::<Result<String>>().map(Value::from)
 }
 
-/// What an error says of a value.
+/// How an error message shows a value.
 pub(crate) fn shown(value: &Value) -> String {
     value.repr().unwrap_or_else(|_| text::quoted(value.type_name()))
 }

@@ -1,4 +1,4 @@
-//! Statements, as `jinja2.parser` reads them.
+//! Parses statements, as `jinja2.parser` does.
 
 mod expressions;
 
@@ -10,10 +10,10 @@ use crate::error::{Error, Result};
 use crate::lexer::{Token, tokens};
 use crate::{frames, names};
 
-/// Statements and expressions within each other: deeper ones would not fit on a thread's stack.
+/// Deepest nesting of statements and expressions: deeper ones would not fit on a thread's stack.
 const MAX_DEPTH: usize = 120;
 
-/// A template that was read.
+/// A parsed template.
 #[derive(Debug)]
 pub(crate) struct Parsed {
     pub(crate) body: Vec<Node>,
@@ -25,11 +25,11 @@ pub(crate) struct Parser {
     tokens: Vec<(Token, usize)>,
     at: usize,
     depth: usize,
-    /// Operators and filters of this tag so far.
+    /// Number of operators and filters in this tag so far.
     links: usize,
-    /// Within a branch, where an unknown filter or test is an error only once it is reached.
+    /// Whether this is inside a branch, where an unknown filter or test is an error only when it is reached.
     is_soft: bool,
-    /// Loops around, within this function.
+    /// Number of loops around this point, within the current function.
     loops: usize,
     blocks: BTreeMap<String, Arc<Vec<Node>>>,
     has_generation: bool,
@@ -122,8 +122,8 @@ impl Parser {
         read
     }
 
-    /// Statements up to a tag that begins with one of `ends`, or to the end of the template without any. The tag's
-    /// first word is what comes next.
+    /// Parses statements up to a tag that begins with one of `ends`, or to the end of the template if `ends` is empty.
+    /// The tag's first word is the next token.
     fn nodes(&mut self, ends: &[&str]) -> Result<Vec<Node>> {
         let mut nodes = Vec::new();
         loop {
@@ -166,7 +166,7 @@ impl Parser {
         }
     }
 
-    /// The rest of a tag, and statements up to one of `ends`.
+    /// Parses the rest of a tag, and statements up to one of `ends`.
     fn body(&mut self, ends: &[&str]) -> Result<Vec<Node>> {
         self.skip_op(":");
         if *self.peek() != Token::BlockEnd {
@@ -176,14 +176,14 @@ impl Parser {
         self.nodes(ends)
     }
 
-    /// As [`Parser::body`], with the word of the closing tag.
+    /// As [`Parser::body`], including the word of the closing tag.
     fn whole_body(&mut self, end: &str) -> Result<Vec<Node>> {
         let body = self.body(&[end])?;
         self.at += 1;
         Ok(body)
     }
 
-    /// A body that is a scope of its own; `is_function` where loops around it are out of reach.
+    /// Parses a body that is a scope of its own. If `is_function`, the loops around it are out of reach.
     fn scope<T>(&mut self, is_function: bool, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let (is_soft, loops) = (self.is_soft, self.loops);
         self.is_soft = false;
@@ -405,7 +405,7 @@ impl Parser {
         Ok(Statement::Block(name, is_scoped))
     }
 
-    /// What something is assigned to; `ends` are words that end it.
+    /// Parses the target of an assignment; `ends` are words that end it.
     fn target(&mut self, ends: &[&str], with_namespace: bool) -> Result<Target> {
         let line = self.line();
         let mut found = self.simple_tuple(ends, with_namespace)?;

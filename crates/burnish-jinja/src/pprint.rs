@@ -19,14 +19,14 @@ fn length(text: &str) -> i64 {
     text.chars().count() as i64
 }
 
-/// Entries by their keys; keys without an order go by the names of their types.
+/// Entries sorted by key; keys without an order are sorted by the names of their types.
 fn sorted(dict: &Dict) -> Result<Vec<(Value, Value)>> {
     sort::merged(dict.entries().to_vec(), &|(left, _), (right, _)| {
         Ok(ops::less(left, right).unwrap_or_else(|_| left.type_name() < right.type_name()))
     })
 }
 
-/// `repr`, with the keys of dictionaries in order.
+/// `repr`, with sorted dictionary keys.
 fn one_line(value: &Value, out: &mut String) -> Result<()> {
     let items = |items: &[Value], open: &str, close: &str, out: &mut String| -> Result<()> {
         out.push_str(open);
@@ -122,7 +122,7 @@ fn items(
     Ok(())
 }
 
-/// A text over several lines, cut after its whitespace.
+/// A text over several lines, broken after whitespace.
 fn long_text(text: &str, mut indent: i64, mut allowance: i64, level: usize, out: &mut String) {
     if level == 1 {
         indent += 1;
@@ -178,7 +178,7 @@ fn long_text(text: &str, mut indent: i64, mut allowance: i64, level: usize, out:
     }
 }
 
-/// The lines of a text, with their ends.
+/// The lines of a text, including their ends.
 pub(crate) fn lines(text: &str) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut begin = 0;
@@ -200,7 +200,7 @@ pub(crate) fn lines(text: &str) -> Vec<&str> {
     lines
 }
 
-/// Words with the whitespace after them.
+/// Words, each with the whitespace after it.
 fn words(line: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut begin = 0;

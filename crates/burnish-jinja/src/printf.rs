@@ -1,4 +1,4 @@
-//! `format % values`, as Python's texts format.
+//! `format % values`, as Python formats texts.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -25,12 +25,12 @@ struct Directive {
     precision: Option<usize>,
 }
 
-/// The values that a format takes one after the other.
+/// The values that a format consumes one after the other.
 struct Values<'a> {
     given: &'a Value,
     items: Vec<Value>,
     next: usize,
-    /// Were values taken by name? Then none has to be left over.
+    /// Were values taken by name? If so, some may be left over.
     are_named: bool,
     is_markup: bool,
 }
@@ -51,7 +51,7 @@ impl Values<'_> {
 }
 
 /// # Errors
-/// As in Python: too few values, too many, or one that a code does not take.
+/// As in Python: too few values, too many, or a value that a code does not accept.
 pub(crate) fn format(format: &str, given: &Value, is_markup: bool) -> Result<String> {
     let items = given.as_tuple().map_or_else(|| vec![given.clone()], |items| items.to_vec());
     let mut values = Values { given, items, next: 0, are_named: false, is_markup };
@@ -113,7 +113,7 @@ pub(crate) fn format(format: &str, given: &Value, is_markup: bool) -> Result<Str
     Ok(out)
 }
 
-/// A width or a precision: digits, or `*` for the next value; `None` where there is neither.
+/// A width or a precision: digits, or `*` for the next value; `None` if there is neither.
 fn number(chars: &mut Peekable<Chars<'_>>, values: &mut Values<'_>, what: &str) -> Result<Option<i64>> {
     if chars.next_if_eq(&'*').is_some() {
         return values.number().map(Some);
@@ -128,7 +128,7 @@ fn number(chars: &mut Peekable<Chars<'_>>, values: &mut Values<'_>, what: &str) 
     text.parse().map(Some).or_else(|_| value_error(format!("{what} too big")))
 }
 
-/// What Python takes for a mapping here: anything with items by key that is neither a tuple nor a text.
+/// Whether Python treats the value as a mapping here: anything with items by key, except tuples and texts.
 fn is_mapping(value: &Value) -> bool {
     matches!(value, Value::Undefined(_) | Value::Other(Other::Range(_)))
 }
@@ -255,7 +255,7 @@ pub(crate) fn float_to_int(value: f64) -> Result<BigInt> {
         .ok_or_else(|| Error::new(Kind::Overflow, "cannot convert float infinity to integer"))
 }
 
-/// Python's `ascii`: what is not ASCII becomes its number.
+/// Python's `ascii`: characters outside ASCII are escaped.
 pub(crate) fn ascii(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -264,7 +264,7 @@ pub(crate) fn ascii(text: &str) -> String {
     out
 }
 
-/// Is a whole number within those of 64 bits?
+/// The integer, if it fits into 64 bits.
 pub(crate) fn small(value: &BigInt) -> Option<i64> {
     value.to_i64()
 }

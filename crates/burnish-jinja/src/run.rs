@@ -1,4 +1,4 @@
-//! A template that runs.
+//! Runs a template.
 
 mod expressions;
 mod loops;
@@ -17,10 +17,10 @@ use crate::parser::Parsed;
 use crate::value::{Dict, Value};
 use crate::{access, globals};
 
-/// Macros and loops that call themselves deeper than this would not fit on a thread's stack.
+/// Deepest recursion of macros and loops: deeper ones would not fit on a thread's stack.
 const MAX_CALLS: usize = 100;
 
-/// Variables, and those around them.
+/// Variables, and the enclosing scope.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
     variables: RefCell<HashMap<String, Value>>,
@@ -47,7 +47,7 @@ impl Scope {
     }
 }
 
-/// How statements end.
+/// How a run of statements ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flow {
     Next,
@@ -59,17 +59,17 @@ pub(crate) struct Run<'a> {
     pub(crate) parsed: &'a Parsed,
     pub(crate) context: &'a Dict,
     pub(crate) now: i64,
-    /// What stands before and after the text of a generation block.
+    /// Inserted before and after the text of a generation block.
     pub(crate) marks: Option<(char, char)>,
     /// The scope of the template itself, which blocks see.
     pub(crate) outermost: Rc<Scope>,
-    /// Scopes with macros in them, which hold their scope in turn.
+    /// Scopes that contain macros, which in turn hold their scope.
     closures: Vec<Rc<Scope>>,
     pub(crate) calls: usize,
 }
 
 impl Drop for Run<'_> {
-    /// Lets go of scopes that hold themselves, which nothing else would.
+    /// Breaks the reference cycles of these scopes, so that they are freed.
     fn drop(&mut self) {
         for scope in &self.closures {
             scope.variables.take();
@@ -112,7 +112,7 @@ impl<'a> Run<'a> {
         Ok(Flow::Next)
     }
 
-    /// Statements in a scope of their own, as a text. A loop around them can be left from there.
+    /// Runs statements in a scope of their own and returns their text. They may leave a loop around them.
     fn captured(&mut self, nodes: &[Node], scope: &Rc<Scope>) -> Result<(String, Flow)> {
         let mut text = String::new();
         let flow = self.nodes(nodes, &Scope::within(scope), &mut text)?;
@@ -250,7 +250,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Runs something that may call itself.
+    /// Runs something that may recurse.
     pub(crate) fn deeper<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.calls == MAX_CALLS {
             return Err(Error::other(format!(

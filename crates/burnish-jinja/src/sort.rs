@@ -1,4 +1,4 @@
-//! Python's `sorted`: stable, by `<` alone.
+//! Python's `sorted`: stable, using only `<`.
 
 use crate::error::Result;
 use crate::ops;
@@ -7,7 +7,7 @@ use crate::value::Value;
 /// The items in the order of their keys.
 ///
 /// # Errors
-/// If two keys have no order.
+/// If two keys can't be compared.
 pub(crate) fn by_key<T: Clone>(
     items: Vec<T>,
     key: impl Fn(&T) -> Result<Value>,
@@ -25,7 +25,7 @@ pub(crate) fn by_key<T: Clone>(
     Ok(sorted.into_iter().map(|(_, item)| item).collect())
 }
 
-/// A sort that asks nothing of the order: that of floats that are no numbers is none.
+/// A merge sort that assumes nothing about the order: NaNs have none.
 pub(crate) fn merged<T: Clone>(mut items: Vec<T>, less: &dyn Fn(&T, &T) -> Result<bool>) -> Result<Vec<T>> {
     if items.len() < 2 {
         return Ok(items);

@@ -112,7 +112,7 @@ impl Spec {
         }
     }
 
-    /// A number with its separators; zeros that fill it up have them too.
+    /// A number with its separators; zeros that fill it up are separated too.
     fn number(&self, sign: &str, whole: &str, rest: &str, group: usize) -> String {
         let Some(separator) = self.grouping else {
             return self.padded(sign, &format!("{whole}{rest}"), '>');
@@ -137,7 +137,7 @@ impl Spec {
 }
 
 /// # Errors
-/// As in Python, for a specification that the value's type does not know.
+/// As in Python, if the value's type does not support the specification.
 pub(crate) fn format(value: &Value, text: &str) -> Result<String> {
     if text.is_empty() {
         return value.str();
@@ -230,7 +230,7 @@ fn format_float(value: &Value, number: f64, text: &str) -> Result<String> {
             magnitude(number, code, precision.unwrap_or(6), spec.is_alternate)
         }
         (None, None) => float(number.abs()),
-        // As `g`, but with a digit after the point, and with exponents one digit earlier.
+        // As `g`, but with a digit after the point, and exponents begin one digit earlier.
         (None, Some(precision)) => {
             let text = magnitude(number, 'g', precision, spec.is_alternate);
             let digits = text.chars().take_while(char::is_ascii_digit).count();

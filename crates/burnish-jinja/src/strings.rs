@@ -1,4 +1,4 @@
-//! The methods of Python's texts.
+//! The methods of Python's strings.
 
 use crate::args::{Call, is_true, optional_whole, text, whole};
 use crate::chars::{
@@ -10,7 +10,7 @@ use crate::ops::MAX_SIZE;
 use crate::pprint::lines;
 use crate::value::{Dict, Value};
 
-/// Calls `whole.name(...)`; `format` and `format_map` are elsewhere.
+/// Calls `this.name(...)`; `format` and `format_map` are elsewhere.
 pub(crate) fn call(this: &str, name: &str, call: Call) -> Result<Value> {
     let all = |is: fn(char) -> bool| Value::Bool(!this.is_empty() && this.chars().all(is));
     Ok(match name {
@@ -206,7 +206,7 @@ pub(crate) fn capitalize(text: &str) -> String {
     out + &lowered_after(text, first.len_utf8())
 }
 
-/// The rest of a text in lower case. What stands before decides how a sigma ends a word.
+/// The rest of a text in lower case. The text before it decides whether a sigma is at the end of a word.
 fn lowered_after(text: &str, at: usize) -> String {
     let head = text[..at].to_lowercase();
     text.to_lowercase().strip_prefix(&*head).map_or_else(|| text[at..].to_lowercase(), str::to_owned)
@@ -214,7 +214,7 @@ fn lowered_after(text: &str, at: usize) -> String {
 
 fn title(text: &str) -> String {
     let lower = text.to_lowercase();
-    // Where lowering changes no lengths, characters stand opposite each other.
+    // If lowering changes no lengths, characters correspond by position.
     let lowered: Vec<char> = lower.chars().collect();
     let is_even = lowered.len() == text.chars().count();
     let mut out = String::new();
@@ -246,8 +246,7 @@ fn swapcase(text: &str) -> String {
     out
 }
 
-/// The part of a text between two places, and how many characters stand before it; `None` where it begins behind the
-/// end.
+/// The part of a text between two positions, and the number of characters before it; `None` if it begins after the end.
 fn window<'a>(this: &'a str, start: &Option<Value>, end: &Option<Value>) -> Result<Option<(usize, &'a str)>> {
     let (start, end) = (optional_whole(start)?, optional_whole(end)?);
     if start.is_none() && end.is_none() {
@@ -431,7 +430,7 @@ fn translate(this: &str, table: &Value) -> Result<Value> {
     Ok(out.into())
 }
 
-/// The text with decimal digits of any script as ASCII, which Python's numbers are read from.
+/// The text with the decimal digits of any script as ASCII, from which Python parses numbers.
 pub(crate) fn ascii_digits(text: &str) -> String {
     text.chars()
         .map(|c| match decimal_value(c) {

@@ -1,17 +1,17 @@
-//! The text that Python makes of a value: `str` and `repr`.
+//! Converts a value to text as Python does: `str` and `repr`.
 
 use crate::chars::is_printable;
 use crate::error::{Error, Result, value_error};
 use crate::value::{Dict, Other, Value, View};
 
-/// Python refuses to write longer whole numbers.
+/// Python refuses to write longer integers.
 const MAX_DIGITS: usize = 4300;
 
 impl Value {
     /// `str(value)`.
     ///
     /// # Errors
-    /// If Python's text of it has the address of an object.
+    /// If Python's text would contain an object's address.
     pub(crate) fn str(&self) -> Result<String> {
         match self {
             Value::Undefined(_) => Ok(String::new()),
@@ -164,7 +164,7 @@ fn write_quoted(text: &str, out: &mut String) {
     out.push(quote);
 }
 
-/// A character by its number, as Python writes it in a text.
+/// Writes a character as an escape, as Python does in a text.
 pub(crate) fn push_escape(c: char, out: &mut String) {
     let number = u32::from(c);
     out.push_str(&match number {
@@ -181,8 +181,8 @@ pub(crate) fn quoted(text: &str) -> String {
     out
 }
 
-/// A float as Python prints it. Rust's `Debug` takes exponents where Python does, below 1e-4 and from 1e16 on;
-/// Python writes them with a sign and at least two digits: `1e-05`, `1e+16`.
+/// A float as Python prints it. Rust's `Debug` uses exponents where Python does, below 1e-4 and from 1e16 on; Python
+/// writes them with a sign and at least two digits: `1e-05`, `1e+16`.
 pub(crate) fn float(value: f64) -> String {
     if !value.is_finite() {
         return if value.is_nan() {

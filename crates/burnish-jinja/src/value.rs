@@ -10,24 +10,25 @@ use num_traits::{ToPrimitive, Zero};
 use crate::error::{Error, Result, type_error};
 use crate::run::{Block, Loop, Macro};
 
-/// A value of a template. Lists, tuples and dictionaries can't be changed: the sandbox forbids every method that would.
+/// A value in a template. Lists, tuples and dictionaries are immutable: the sandbox forbids every method that would
+/// change them.
 #[derive(Debug, Clone)]
 pub enum Value {
-    /// What a name or an attribute that is not there gives.
+    /// The result of reading a name or an attribute that does not exist.
     Undefined(Rc<str>),
     /// Python's `None`.
     None,
     /// `True` or `False`.
     Bool(bool),
-    /// A whole number of 64 bits.
+    /// A 64-bit integer.
     Int(i64),
-    /// A whole number beyond them.
+    /// An integer beyond 64 bits.
     Big(Rc<BigInt>),
-    /// A number of double precision.
+    /// A double-precision float.
     Float(f64),
     /// A text.
     Str(Rc<str>),
-    /// A text that is HTML already.
+    /// A text that is already HTML.
     Markup(Rc<str>),
     /// A list.
     List(Rc<Vec<Value>>),
@@ -35,21 +36,21 @@ pub enum Value {
     Tuple(Rc<Vec<Value>>),
     /// A dictionary.
     Dict(Rc<Dict>),
-    /// What only a template makes: ranges, iterators, functions, ...
+    /// Values that only templates make: ranges, iterators, functions, ...
     Other(Other),
 }
 
-/// Values that a template makes and no caller gives.
+/// Values that templates make and no caller passes in.
 #[derive(Debug, Clone)]
 pub enum Other {
-    /// One group of `groupby`: a tuple with the names `grouper` and `list`.
+    /// One group of `groupby`: a tuple with the field names `grouper` and `list`.
     #[doc(hidden)]
     Group(Rc<Vec<Value>>),
     #[doc(hidden)]
     Range(Range),
     #[doc(hidden)]
     View(View, Rc<Dict>),
-    /// An iterator: what it gives is gone.
+    /// An iterator, which loses the items that it gives.
     #[doc(hidden)]
     Iter(Rc<RefCell<Items>>),
     #[doc(hidden)]
@@ -73,7 +74,7 @@ pub enum Other {
     Blocks(Rc<Vec<String>>),
 }
 
-/// What an iterator still gives; an error that its function met comes after what it gave before.
+/// The remaining items of an iterator; an error of its function comes after the items before it.
 #[derive(Debug, Clone, Default)]
 pub struct Items {
     pub(crate) left: VecDeque<Value>,
@@ -100,7 +101,7 @@ impl Range {
     }
 }
 
-/// Which of a dictionary's views.
+/// One of a dictionary's views.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum View {
     #[doc(hidden)]
@@ -111,19 +112,19 @@ pub enum View {
     Items,
 }
 
-/// A dictionary, which keeps the order of its keys.
+/// A dictionary, which keeps its keys in order.
 #[derive(Debug, Clone, Default)]
 pub struct Dict {
     entries: Vec<(Value, Value)>,
-    /// Places of the keys that are texts.
+    /// Positions of the keys that are texts.
     places: HashMap<Rc<str>, usize>,
 }
 
 impl Dict {
-    /// Sets a key. One that is there keeps its place.
+    /// Sets a key. An existing key keeps its position.
     ///
     /// # Errors
-    /// If the key is a list, a dictionary or another value that can change.
+    /// If the key is mutable, such as a list or a dictionary.
     pub fn insert(&mut self, key: Value, value: Value) -> std::result::Result<(), Error> {
         key.check_hashable()?;
         match self.place(&key) {
@@ -138,7 +139,7 @@ impl Dict {
         Ok(())
     }
 
-    /// Sets a text key.
+    /// Sets a key that is a text.
     pub fn set(&mut self, key: &str, value: Value) {
         match self.places.get(key) {
             Some(at) => self.entries[*at].1 = value,
@@ -190,7 +191,7 @@ impl Value {
         Value::Dict(Rc::new(dict))
     }
 
-    /// A whole number by its decimal digits, however many; `None` where they are none.
+    /// An integer from its decimal digits, of any length; `None` if they are not digits.
     pub fn integer(digits: &str) -> Option<Self> {
         digits.parse::<BigInt>().ok().map(Value::big)
     }
@@ -212,7 +213,7 @@ impl Value {
         Value::Other(Other::Iter(Rc::new(RefCell::new(Items { left, error: None }))))
     }
 
-    /// An iterator over what a function gives for each item, up to its first error.
+    /// An iterator over the results of a function for each item, up to its first error.
     pub(crate) fn lazily(results: impl IntoIterator<Item = Result<Option<Value>>>) -> Self {
         let mut items = Items::default();
         for result in results {
@@ -246,7 +247,7 @@ impl Value {
         }
     }
 
-    /// A whole number: also that which a truth value is.
+    /// The integer value of an integer or a boolean.
     pub(crate) fn as_int(&self) -> Option<BigInt> {
         match self {
             Value::Bool(value) => Some(BigInt::from(i64::from(*value))),
@@ -256,7 +257,7 @@ impl Value {
         }
     }
 
-    /// A whole number of 64 bits; one beyond is cut to the nearest, as places in a text or a list are.
+    /// A 64-bit integer; a larger one is clamped to the range, as positions in a text or list are.
     pub(crate) fn as_place(&self) -> Option<i64> {
         match self {
             Value::Int(value) => Some(*value),
@@ -306,7 +307,7 @@ impl Value {
         }
     }
 
-    /// Is it what Python takes for true?
+    /// Is it true in Python's sense?
     pub(crate) fn is_true(&self) -> bool {
         match self {
             Value::Undefined(_) | Value::None => false,
@@ -327,7 +328,7 @@ impl Value {
         }
     }
 
-    /// Its length, where it has one.
+    /// Its length, if it has one.
     pub(crate) fn len(&self) -> Result<usize> {
         Ok(match self {
             Value::Undefined(_) => 0,
@@ -340,7 +341,7 @@ impl Value {
         })
     }
 
-    /// What a loop over it meets. An iterator has nothing left then.
+    /// The items that a loop over it visits. An iterator is then exhausted.
     pub(crate) fn items(&self) -> Result<Vec<Value>> {
         Ok(match self {
             Value::Undefined(_) => Vec::new(),

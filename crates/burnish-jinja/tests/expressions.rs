@@ -8,7 +8,7 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 struct Golden {
     variables: serde_json::Map<String, serde_json::Value>,
-    /// A template, and its text; none where it is refused.
+    /// Pairs of a template and its text; `None` if the template is refused.
     cases: Vec<(String, Option<String>)>,
 }
 
@@ -53,7 +53,7 @@ fn every_expression_gives_the_text_of_jinja2_or_is_refused_as_there() {
     assert!(wrong.is_empty(), "{} of {} differ:\n{shown}", wrong.len(), golden.cases.len());
 }
 
-/// What would need too much of the stack or of the memory is refused, on a thread with as little stack as any.
+/// Templates that would need too much stack or memory are refused, even on a thread with the smallest stack.
 #[test]
 fn templates_without_measure_are_refused() {
     let long = |part: &str, count: usize| part.repeat(count);

@@ -29,7 +29,7 @@ pub(super) fn call(name: &str, value: &Value, call: Call) -> Result<Value> {
                 Some(text) => text.chars().rev().collect::<String>().into(),
                 None => match reversed(value) {
                     Ok(items) => Value::iter_of(items),
-                    // What can't be read from its end is made a list first.
+                    // Values that can't be read from the end are turned into a list first.
                     Err(_) => {
                         let items = value.items().map_err(|_| Error::other("argument must be iterable"))?;
                         Value::list(items.into_iter().rev().collect())
@@ -143,7 +143,7 @@ pub(super) fn call(name: &str, value: &Value, call: Call) -> Result<Value> {
     })
 }
 
-/// The first item; of an iterator only that is gone then.
+/// The first item; an iterator loses only that item.
 pub(crate) fn first(value: &Value) -> Result<Value> {
     let none = || Value::undefined("No first item, sequence was empty.");
     if let Value::Other(Other::Iter(items)) = value {
@@ -160,7 +160,7 @@ pub(crate) fn first(value: &Value) -> Result<Value> {
     Ok(value.items()?.into_iter().next().unwrap_or_else(none))
 }
 
-/// The items from the last to the first, of what Python's `reversed` takes.
+/// The items from last to first, for the types that Python's `reversed` accepts.
 fn reversed(value: &Value) -> Result<Vec<Value>> {
     if matches!(value, Value::Other(Other::Iter(_) | Other::Loop(_))) {
         return type_error(format!("'{}' object is not reversible", value.type_name()));
@@ -204,7 +204,7 @@ fn lowered(value: &Value) -> Value {
     }
 }
 
-/// What items are compared by.
+/// The key by which items are compared.
 struct Key {
     paths: Vec<Vec<Value>>,
     is_sensitive: bool,
@@ -216,7 +216,7 @@ impl Key {
         Key { paths: vec![path(&attribute.unwrap_or(Value::None))], is_sensitive, is_list: false }
     }
 
-    /// Several attributes with commas between them.
+    /// Several attributes, separated by commas.
     fn several(attribute: Option<Value>, is_sensitive: bool) -> Self {
         let attribute = attribute.unwrap_or(Value::None);
         let paths = match attribute.as_str() {
@@ -269,7 +269,7 @@ fn groupby(value: &Value, call: Call) -> Result<Value> {
 
 fn batch(value: &Value, count: i64, fill: Option<Value>) -> Result<Value> {
     let items = value.items()?;
-    // Without a positive count nothing is ever full.
+    // Without a positive count no group is ever full.
     let count = if count > 0 { count as usize } else { usize::MAX };
     let mut out: Vec<Vec<Value>> =
         items.chunks(count.min(items.len().max(1))).map(<[Value]>::to_vec).collect();
@@ -307,7 +307,7 @@ fn slice(value: &Value, slices: i64, fill: Option<Value>) -> Result<Value> {
     Ok(Value::iter_of(out))
 }
 
-/// `map`, and the four that choose by a test.
+/// `map`, and the four filters that select by a test.
 fn chosen(name: &str, value: &Value, mut call: Call) -> Result<Value> {
     if !value.is_true() {
         return Ok(Value::iter_of([]));

@@ -13,10 +13,10 @@ use crate::strings;
 use crate::value::Value;
 use crate::{html, methods};
 
-/// `None` for the name of no such filter.
+/// `None` if no such filter has this name.
 pub(super) fn call(name: &str, value: &Value, call: &Call) -> Result<Option<Value>> {
     let call = call.clone();
-    // What is no text is made one first, as `soft_str` does.
+    // Other values are converted to text first, as `soft_str` does.
     let soft = || -> Result<Value> {
         Ok(match value {
             Value::Str(_) | Value::Markup(_) => value.clone(),
@@ -119,7 +119,7 @@ fn string<'a>(value: &'a Value, filter: &str) -> Result<&'a str> {
     }
 }
 
-/// A text that is HTML where `value` is.
+/// A text that is HTML if `value` is.
 fn like(value: &Value, text: String) -> Value {
     if matches!(value, Value::Markup(_)) { Value::Markup(text.into()) } else { text.into() }
 }

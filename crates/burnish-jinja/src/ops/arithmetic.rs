@@ -1,4 +1,4 @@
-//! Python's arithmetic of numbers.
+//! Python's arithmetic.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ use crate::ast::Binary;
 use crate::error::{Error, Kind, Result};
 use crate::value::Value;
 
-/// A number, for Python's arithmetic.
+/// A number, as arithmetic sees it.
 #[derive(Debug, Clone)]
 pub(crate) enum Number {
     Int(BigInt),
@@ -36,7 +36,7 @@ impl Number {
 
 /// The nearest float.
 pub(crate) fn int_to_f64(value: &BigInt) -> Result<f64> {
-    // Decimal digits are rounded to nearest, ties to even, as Python rounds.
+    // Parsing decimal digits rounds to nearest, ties to even, as Python does.
     value
         .to_string()
         .parse::<f64>()
@@ -99,7 +99,7 @@ pub(super) fn arithmetic(op: Binary, left: Number, right: Number) -> Result<Valu
 
 fn power(base: &BigInt, exponent: &BigInt) -> Result<BigInt> {
     if base.magnitude().bits() <= 1 {
-        // 0, 1 and -1 stay small, however great the exponent is.
+        // 0, 1 and -1 stay small for any exponent.
         let exponent = if exponent.is_zero() { 0 } else { 2 - u32::from(exponent.is_odd()) };
         return Ok(base.pow(exponent));
     }
@@ -111,7 +111,7 @@ fn power(base: &BigInt, exponent: &BigInt) -> Result<BigInt> {
     }
 }
 
-/// The quotient of two whole numbers, rounded once.
+/// The quotient of two integers, rounded once.
 fn divide(left: &BigInt, right: &BigInt) -> Result<f64> {
     if let (Some(a), Some(b)) = (left.to_i64(), right.to_i64())
         && a.unsigned_abs() < 1 << 53
@@ -122,7 +122,7 @@ fn divide(left: &BigInt, right: &BigInt) -> Result<f64> {
     if left.is_zero() {
         return Ok(0.0);
     }
-    // 66 bits of the quotient and one that says whether there are more: what is left is rounded right.
+    // 66 bits of the quotient, and one bit that says whether more follow, are enough to round correctly.
     let shift = 66 + right.bits() as i64 - left.bits() as i64;
     let (top, bottom) = (left.abs(), right.abs());
     let (top, bottom) = if shift >= 0 { (top << shift, bottom) } else { (top, bottom << -shift) };
@@ -135,7 +135,7 @@ fn divide(left: &BigInt, right: &BigInt) -> Result<f64> {
     Ok(if (left.sign() == Sign::Minus) == (right.sign() == Sign::Minus) { magnitude } else { -magnitude })
 }
 
-/// `value * 2^exponent`, rounded once where the result is no subnormal number.
+/// `value * 2^exponent`, rounded once unless the result is subnormal.
 fn scaled(value: &BigInt, exponent: i64) -> f64 {
     let mut result = value.to_string().parse::<f64>().unwrap_or(f64::INFINITY);
     let mut left = exponent;
@@ -147,7 +147,7 @@ fn scaled(value: &BigInt, exponent: i64) -> f64 {
     result
 }
 
-/// Python's `divmod` of floats: the rest has the sign of the divisor.
+/// Python's `divmod` of floats: the remainder has the sign of the divisor.
 fn float_divmod(left: f64, right: f64) -> (f64, f64) {
     let mut rest = left % right;
     let mut quotient = (left - rest) / right;
@@ -166,7 +166,7 @@ fn float_divmod(left: f64, right: f64) -> (f64, f64) {
     (floor, rest)
 }
 
-/// Which of two numbers is greater; `None` where one is none. No digit is lost.
+/// Compares two numbers exactly; `None` if one is NaN.
 pub(super) fn compare_numbers(left: &Number, right: &Number) -> Option<Ordering> {
     match (left, right) {
         (Number::Int(left), Number::Int(right)) => Some(left.cmp(right)),

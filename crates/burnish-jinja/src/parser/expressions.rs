@@ -1,4 +1,4 @@
-//! Expressions, as `jinja2.parser` reads them.
+//! Parses expressions, as `jinja2.parser` does.
 
 use super::Parser;
 use crate::ast::{Args, Binary, Comparison, Const, Expr};
@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::lexer::Token;
 use crate::{checks, filters};
 
-/// Operators, filters and subscripts in one tag: more would not fit on a thread's stack.
+/// Most operators, filters and subscripts in one tag: more would not fit on a thread's stack.
 const MAX_LINKS: usize = 500;
 
 impl Parser {
@@ -15,7 +15,7 @@ impl Parser {
     }
 
     fn condition(&mut self) -> Result<Expr> {
-        // Whether branches follow is only known after the first of them, which is soft too.
+        // Only after the first operand is it known whether branches follow, and then that operand is soft too.
         let (at, line) = (self.at, self.line());
         let mut value = match self.or() {
             Err(error) if !self.is_soft => {
@@ -43,7 +43,7 @@ impl Parser {
         Ok(value)
     }
 
-    /// Counts the operators, filters and subscripts of a tag: what stands before one lies within it.
+    /// Counts the operators, filters and subscripts of a tag: each one contains what comes before it.
     fn link(&mut self) -> Result<()> {
         self.links += 1;
         if self.links > MAX_LINKS {
@@ -142,7 +142,7 @@ impl Parser {
         }
     }
 
-    /// Binds to the left, unlike in Python.
+    /// Left-associative, unlike in Python.
     fn power(&mut self) -> Result<Expr> {
         let mut left = self.unary(true)?;
         while self.skip_op("**") {
@@ -248,12 +248,12 @@ impl Parser {
         }
     }
 
-    /// One expression, or several with commas between them.
+    /// One expression, or several separated by commas.
     pub(super) fn tuple(&mut self, with_condition: bool, ends: &[&str], in_brackets: bool) -> Result<Expr> {
         self.tuple_of(ends, in_brackets, |parser| parser.expression(with_condition))
     }
 
-    /// A target of an assignment, which only [`crate::names::check_target`] makes one.
+    /// The expression of an assignment's target; [`crate::names::check_target`] turns it into one.
     pub(super) fn simple_tuple(&mut self, ends: &[&str], with_namespace: bool) -> Result<Expr> {
         self.tuple_of(ends, false, |parser| {
             if with_namespace
@@ -420,7 +420,7 @@ impl Parser {
         Ok(name)
     }
 
-    /// Filters after a value, or after `|`; with `begins` the first one stands without it.
+    /// Filters after a value. Each begins with `|`; if `begins`, the first one comes without it.
     pub(super) fn filters(&mut self, value: Option<Expr>, mut begins: bool) -> Result<Option<Expr>> {
         let mut value = value;
         while begins || self.skip_op("|") {

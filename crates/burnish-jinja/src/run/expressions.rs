@@ -1,4 +1,4 @@
-//! The values of expressions.
+//! Evaluates expressions.
 
 use std::rc::Rc;
 
@@ -140,7 +140,7 @@ impl Run<'_> {
         filters::call(name, value, call)
     }
 
-    /// The filters of a block, on its text.
+    /// Applies the filters of a block to its text.
     pub(super) fn filter_block(&mut self, filter: &Expr, text: Value, scope: &Rc<Scope>) -> Result<Value> {
         let Expr::Filter(inner, name, args, line) = filter else { return Ok(text) };
         let value = match inner {
@@ -151,7 +151,7 @@ impl Run<'_> {
         self.filter(&value, name, call).map_err(|error| error.at(*line))
     }
 
-    /// Calls something, with the caller of a call block.
+    /// Calls a value, with the caller of a call block if there is one.
     pub(super) fn eval_call(
         &mut self,
         expr: &Expr,

@@ -1,4 +1,4 @@
-//! Loops, and what they say of themselves.
+//! Loops, and the variable `loop`.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -123,7 +123,7 @@ impl Run<'_> {
         Ok(Flow::Next)
     }
 
-    /// `loop(items)`: the loop's own body over other items.
+    /// `loop(items)`: runs the loop's own body over other items.
     pub(super) fn call_loop(&mut self, state: &Rc<RefCell<Loop>>, call: Call) -> Result<Value> {
         let [over] = call.bind("loop", ["iterable"], 1)?;
         let (again, depth) = {

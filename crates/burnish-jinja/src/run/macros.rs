@@ -9,14 +9,14 @@ use crate::ast::MacroBody;
 use crate::error::{Error, Result, type_error};
 use crate::value::{Dict, Other, Value};
 
-/// A macro, with the variables around it.
+/// A macro, with its enclosing scope.
 #[derive(Debug)]
 pub struct Macro {
     pub(crate) body: Arc<MacroBody>,
     scope: Rc<Scope>,
 }
 
-/// A block of a template, to be called by its name.
+/// A block of a template, called by its name.
 #[derive(Debug)]
 pub struct Block {
     pub(crate) name: String,
@@ -102,7 +102,7 @@ impl Run<'_> {
         Ok(text.into())
     }
 
-    /// The text of a block.
+    /// Renders a block.
     pub(super) fn block(&mut self, name: &str, around: &Rc<Scope>) -> Result<String> {
         let Some(body) = self.parsed.blocks.get(name).cloned() else {
             return Err(Error::other(format!("there is no block '{name}'")));
