@@ -1,12 +1,12 @@
-//! Where generation blocks lie in a rendered text.
+//! Finds where generation blocks are in a rendered text.
 //!
-//! To find where the texts of such blocks lie in the rendered text, a mark is put before and after each, two characters that neither the template nor anything given to it contains;
-//! [`take_out`] reads and removes them.
+//! To find the texts of the blocks in the rendered text, a mark is put before and after each: two characters that occur
+//! neither in the template nor in its input. [`take_out`] reads and removes them.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Two characters that stand before and after a body.
+/// The two characters before and after a block's text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Marks {
     pub(crate) open: char,
@@ -14,7 +14,7 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Two characters, of Unicode's private use, that are in none of `texts`.
+    /// Two characters of Unicode's private use area that occur in none of `texts`.
     pub(crate) fn absent_from<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         let is_private = |c: &char| ('\u{f0000}'..='\u{ffffd}').contains(c);
         let used: BTreeSet<char> = texts.into_iter().flat_map(str::chars).filter(is_private).collect();
@@ -23,8 +23,8 @@ impl Marks {
     }
 }
 
-/// The text without marks, and the bytes of it that stood between them. `None` if the marks do not come in
-/// pairs one after the other: blocks within blocks, or a template that cuts or repeats a block's text.
+/// The text without marks, and the byte ranges that were between them. `None` if the marks are not a sequence of pairs:
+/// blocks are nested, or the template cuts or repeats a block's text.
 pub(crate) fn take_out(marked: &str, marks: Marks) -> Option<(String, Vec<Range<usize>>)> {
     let mut text = String::with_capacity(marked.len());
     let mut ranges = Vec::new();

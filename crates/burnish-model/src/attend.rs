@@ -11,11 +11,11 @@ pub trait Attend {
     ///
     /// # Shapes
     /// `q` `[T, heads * head_dim]` and `k` `[T, kv_heads * head_dim]`, both after norm and rotation; `v` as `k`.
-    /// Gives `[T, heads * head_dim]`.
+    /// Returns `[T, heads * head_dim]`.
     fn attend(&mut self, tape: &mut Tape<'_>, layer: usize, q: Var, k: Var, v: Var) -> Var;
 }
 
-/// Attention within a packed batch: each row sees what its layout says.
+/// Attention within a packed batch; the layout says which rows each row sees.
 #[derive(Debug, Clone)]
 pub struct Packed {
     /// Which rows see each other.

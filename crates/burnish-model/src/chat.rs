@@ -1,10 +1,10 @@
-//! Between messages and the token-exact record of one agent.
+//! Converts between messages and the token-exact record of one agent.
 //!
-//! A sampled token is never tokenised again. Before each turn the whole conversation is rendered; the deepest
-//! node of the trace whose text begins that rendering is kept with its ids, and only what follows is tokenised,
-//! as one context node. So what the policy reads at turn k+1 begins with what it read and sampled at turn k,
-//! whether or not the tokenizer would cut that text in the same way. Where a template rewrites history (Qwen3
-//! drops earlier thoughts), an earlier node is the deepest that fits, and the trace forks there.
+//! A sampled token is never tokenised again. Before each turn the whole conversation is rendered. The deepest node of
+//! the trace whose text is a prefix of that rendering is kept with its ids, and only the rest is tokenised, as one
+//! context node. So what the policy reads at turn k+1 begins with exactly the tokens that it read and sampled at turn
+//! k, even if the tokenizer would split that text differently. If a template rewrites history (Qwen3 drops earlier
+//! thoughts), the deepest node that fits is an earlier one, and the trace forks there.
 
 use std::ops::Range;
 use std::path::Path;
@@ -38,7 +38,7 @@ fn with_special_tokens(template: ChatTemplate, tokenizer_config: &Map<String, Va
 }
 
 impl Chat {
-    /// A chat of its own making. The first of `end_tokens` is the one that the template closes an answer with.
+    /// A chat from its parts. The template closes an answer with the first of `end_tokens`.
     ///
     /// # Errors
     /// Names the tokens that the tokenizer does not have.
@@ -89,7 +89,7 @@ impl Chat {
         Ok(Chat { tokenizer, template, end_ids, end_texts, tokenizer_config, generation_config })
     }
 
-    /// The same chat with another template, which is given the special tokens.
+    /// The same chat with another template, which gets the special tokens as variables.
     #[must_use]
     pub fn with_template(self, template: ChatTemplate) -> Self {
         Chat { template: with_special_tokens(template, &self.tokenizer_config), ..self }
@@ -100,18 +100,18 @@ impl Chat {
         &self.end_ids
     }
 
-    /// How the makers of the model sample from it; all `None` without a `generation_config.json`.
+    /// The sampling parameters that the model's makers recommend; all `None` without a `generation_config.json`.
     ///
     /// # Errors
-    /// Names the key of the file that is malformed, unknown, or asks for what the engine does not do.
+    /// Names the key of the file that is malformed or unknown, or asks for something that the engine does not do.
     pub fn generation_defaults(&self) -> Result<GenerationDefaults, ModelError> {
         self.generation_config
             .as_ref()
             .map_or_else(|| Ok(GenerationDefaults::default()), GenerationConfig::defaults)
     }
 
-    /// Brings the trace to the point where the policy speaks next, and returns all ids that it reads there.
-    /// Where the template rewrote history, the trace forks.
+    /// Extends the trace to the point where the policy speaks next, and returns all ids that the policy reads there. If
+    /// the template rewrote history, the trace forks.
     ///
     /// # Errors
     /// If the conversation can't be rendered or tokenised; the trace then stays as it was.
@@ -126,17 +126,17 @@ impl Chat {
         Ok(trace.head_ids())
     }
 
-    /// Appends the assistant's messages of a conversation as answers to be imitated.
+    /// Appends the assistant's messages of a conversation as answers to imitate.
     ///
-    /// Where the template has generation blocks, they say what is imitated: the conversation up to its last
-    /// answer is one new branch, rendered and tokenised whole, with the mask of [`Chat::encode_with_mask`].
+    /// If the template has generation blocks, they decide what is imitated: the conversation up to its last answer is
+    /// one new branch, rendered and tokenised as a whole, with the mask of [`Chat::encode_with_mask`].
     ///
-    /// Where it has none, each answer follows the prompt before it, as [`Chat::extend`] makes it, up to its end
-    /// token; what the template writes after that belongs to the next prompt.
+    /// If it has none, each answer follows the prompt before it, as [`Chat::extend`] makes it, up to its end token.
+    /// What the template writes after that belongs to the next prompt.
     ///
     /// # Errors
-    /// As [`Chat::extend`], and if the template renders an answer so that it does not follow its own generation
-    /// prompt, or has no end token in what is imitated. The trace then stays as it was.
+    /// As [`Chat::extend`]; also if the template renders an answer that does not continue its own generation prompt, or
+    /// if the imitated text has no end token. The trace then stays as it was.
     pub fn demonstrate(
         &self,
         trace: &mut Trace,
@@ -146,8 +146,8 @@ impl Chat {
         self.demonstrate_from(trace, messages, 0, tools)
     }
 
-    /// As [`Chat::demonstrate`], of the messages from index `first` on: an assistant's message before it is part
-    /// of the prompt.
+    /// As [`Chat::demonstrate`], for the messages from index `first` on: earlier assistant messages are part of the
+    /// prompt.
     ///
     /// # Errors
     /// As [`Chat::demonstrate`].
@@ -179,7 +179,7 @@ impl Chat {
         Ok(())
     }
 
-    /// As [`Chat::demonstrate`], by the template's generation blocks.
+    /// As [`Chat::demonstrate`], with the template's generation blocks.
     fn demonstrate_marked(
         &self,
         trace: &mut Trace,
@@ -191,7 +191,7 @@ impl Chat {
         };
         let messages = &messages[..=last];
         let rendered = self.template.render_with_answers(messages, tools, false)?;
-        // Only an end token that is imitated teaches to stop.
+        // Only an end token that is imitated teaches the policy to stop.
         let final_answer =
             rendered.assistant.last().and_then(|range| self.through_end_token(&rendered.text[range.clone()]));
         if final_answer.is_none() {
@@ -209,13 +209,13 @@ impl Chat {
         Ok(())
     }
 
-    /// The ids of a whole conversation, and which of them the template's generation blocks wrote: the
-    /// `input_ids` and `assistant_masks` of `apply_chat_template` with `return_assistant_tokens_mask`. Without
-    /// such blocks the mask is false throughout.
+    /// The ids of a whole conversation, and which of them the template's generation blocks wrote: the `input_ids` and
+    /// `assistant_masks` of `apply_chat_template` with `return_assistant_tokens_mask`. Without such blocks the mask is
+    /// false everywhere.
     ///
     /// # Errors
-    /// As [`ChatTemplate::render_with_answers`], if the text can't be tokenised, or if no token holds the last
-    /// character of a block (`transformers` then takes all that follows for the assistant's).
+    /// As [`ChatTemplate::render_with_answers`]; also if the text can't be tokenised, or if no token holds the last
+    /// character of a block (`transformers` then counts everything after it as the assistant's).
     pub fn encode_with_mask(
         &self,
         messages: &[Message],
@@ -228,10 +228,10 @@ impl Chat {
         Ok((encoded.ids, mask))
     }
 
-    /// Puts the beginning of an answer at the trace's head, which the policy goes on from: a node for each piece.
+    /// Appends the given beginning of an answer at the trace's head, one node per piece. The policy continues from it.
     ///
     /// # Errors
-    /// If how a piece was sampled does not fit it; the trace then stays as it was.
+    /// If a piece's sampling record does not fit it; the trace then stays as it was.
     pub fn begin_answer(&self, trace: &mut Trace, begun: &[Piece]) -> Result<(), ChatError> {
         let mut grown = trace.clone();
         for Piece { ids, text, sampled } in begun.iter().cloned() {
@@ -243,8 +243,9 @@ impl Chat {
         Ok(())
     }
 
-    /// Appends what the policy sampled at the trace's head, after `begun` ([`Chat::begin_answer`]), and returns both as a message:
-    /// their text without the end token. Bytes that are not UTF-8 become U+FFFD in the text; the ids stay.
+    /// Appends what the policy sampled at the trace's head, after `begun` ([`Chat::begin_answer`]), and returns both as
+    /// a message: their text without the end token. Bytes that are not UTF-8 become U+FFFD in the text; the ids are
+    /// kept.
     ///
     /// # Errors
     /// If the ids can't be decoded, or `sampled` does not fit them; the trace then stays as it was.
@@ -261,22 +262,22 @@ impl Chat {
         Ok(message)
     }
 
-    /// The text of `ids` that follow `begun`, and that of the end token after it.
+    /// The text of `ids` after `begun`, and the text of the end token after it.
     pub(crate) fn said_after(&self, begun: &[Piece], ids: &[u32]) -> Result<(String, &str), ChatError> {
         let (said, end) = self.split_end(ids);
         let begun_ids = begun.iter().flat_map(|piece| &piece.ids);
         let both: Vec<u32> = begun_ids.chain(said).copied().collect();
-        // A character may begin in the one part and end in the other.
+        // A character may begin in one part and end in the other.
         let whole = self.tokenizer.decode(&both, false)?;
         let said = match whole.strip_prefix(text_of(begun).as_str()) {
             Some(rest) => rest.to_owned(),
-            // It begins with a text that the tokenizer writes in another way.
+            // The tokenizer writes the beginning of this text differently.
             None => self.tokenizer.decode(said, false)?,
         };
         Ok((said, end.unwrap_or_default()))
     }
 
-    /// Moves the trace's head to the end of `rendered`, which is what the template made of the messages.
+    /// Moves the trace's head to the end of `rendered`, the template's text for the messages.
     fn follow(
         &self,
         trace: &mut Trace,
@@ -297,9 +298,9 @@ impl Chat {
         Ok(Some(trace.push(node)?))
     }
 
-    /// The node to go on from, and how many bytes at the beginning of `rendered` its path stands for: the head,
-    /// where the conversation only grew; else the node that covers most, and of equals one on the head's path,
-    /// then the newest.
+    /// The node to continue from, and the number of bytes at the beginning of `rendered` that its path covers. This is
+    /// the head if the conversation only grew. Otherwise it is the node that covers most; of equals, one on the head's
+    /// path, then the newest.
     fn deepest(&self, trace: &Trace, rendered: &str) -> (Option<NodeId>, usize) {
         let head_path = trace.head().map(|head| trace.path(head)).unwrap_or_default();
         let mut covered: Vec<Option<usize>> = Vec::with_capacity(trace.nodes().len());
@@ -319,10 +320,10 @@ impl Chat {
             .map_or((None, 0), |(length, _, at)| (Some(NodeId(at)), length))
     }
 
-    /// How many bytes at the beginning of `text` a node stands for; `None` if `text` begins otherwise.
+    /// The number of bytes at the beginning of `text` that a node covers; `None` if `text` begins differently.
     ///
-    /// A policy may end its answer with another end token than the template writes (`<|endoftext|>` for
-    /// `<|im_end|>`). That is no other answer, so the node fits without its end token.
+    /// A policy may end its answer with an end token other than the one that the template writes (`<|endoftext|>` for
+    /// `<|im_end|>`). The answer is still the same, so the node fits without its end token.
     fn length_in(&self, node: &Node, text: &str) -> Option<usize> {
         if text.starts_with(&node.text) {
             return Some(node.text.len());
@@ -334,7 +335,7 @@ impl Chat {
         self.tokenizer.starts_special(after).then_some(content.len())
     }
 
-    /// What was said, and the text of the end token after it.
+    /// The ids without the end token, and the text of the end token.
     fn split_end<'a>(&self, ids: &'a [u32]) -> (&'a [u32], Option<&str>) {
         let last = ids.split_last().and_then(|(last, said)| {
             let at = self.end_ids.iter().position(|end| end == last)?;
@@ -343,7 +344,7 @@ impl Chat {
         last.map_or((ids, None), |(said, end)| (said, Some(end)))
     }
 
-    /// `text` up to and with its last end token.
+    /// `text` up to and including its last end token.
     fn through_end_token<'a>(&self, text: &'a str) -> Option<&'a str> {
         let ends = self.end_texts.iter().filter_map(|end| Some(text.rfind(end.as_str())? + end.len()));
         ends.max().map(|end| &text[..end])
@@ -352,7 +353,7 @@ impl Chat {
     /// `text` up to its last end token.
     pub(crate) fn before_end_token<'a>(&self, text: &'a str) -> Option<&'a str> {
         let through = self.through_end_token(text)?;
-        // Of two end tokens, one may end with the other.
+        // One end token may be a suffix of another.
         let ends = self.end_texts.iter().filter_map(|end| through.strip_suffix(end.as_str()));
         ends.min_by_key(|before| before.len())
     }
@@ -373,7 +374,7 @@ pub(crate) fn push_sampled(
     Ok(())
 }
 
-/// Which tokens stand for `answers`, ranges of bytes: of each, those from the first token that holds its first
+/// Which tokens belong to `answers`, given as byte ranges: for each range, from the first token that holds its first
 /// character to the first that holds its last, as in `transformers`.
 fn answer_mask(encoded: &Encoded, answers: &[Range<usize>]) -> Result<Vec<bool>, ChatError> {
     let holding = |byte: usize| encoded.bytes.iter().position(|bytes| bytes.contains(&byte));

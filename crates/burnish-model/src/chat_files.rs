@@ -1,4 +1,4 @@
-//! What a model directory says about its chat: tokenizer, templates, end tokens.
+//! The chat files of a model directory: tokenizer, templates, end tokens.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ impl Chat {
         Chat::load_with(dir, None)
     }
 
-    /// As [`Chat::load`], with `template` in place of all templates of the directory, where it is given.
+    /// As [`Chat::load`], but with `template`, if given, instead of all templates of the directory.
     ///
     /// # Errors
     /// As [`Chat::load`].
@@ -42,15 +42,15 @@ impl Chat {
         Chat::assemble(tokenizer, template, end_ids, tokenizer_config, generation_config, &place)
     }
 
-    /// Writes `tokenizer.json`, `tokenizer_config.json`, `chat_template.jinja` and, where there are some,
+    /// Writes `tokenizer.json`, `tokenizer_config.json`, `chat_template.jinja` and, if they exist,
     /// `additional_chat_templates/` and `generation_config.json`, so that `transformers` loads them.
     ///
     /// # Errors
-    /// If a file can't be written; what stood under its name before then stays.
+    /// If a file can't be written; an earlier file of that name then stays.
     pub fn save(&self, dir: &Path) -> Result<(), ModelError> {
         files::create_directory(dir)?;
         self.tokenizer.save(&dir.join("tokenizer.json"))?;
-        // Templates in files of their own go before any in this one.
+        // Templates in separate files take precedence over those in this file.
         let mut config = self.tokenizer_config.clone();
         config.remove("chat_template");
         files::write_json(&dir.join("tokenizer_config.json"), &Value::Object(config))?;
@@ -78,7 +78,8 @@ fn read_object(path: &Path) -> Result<Map<String, Value>, ModelError> {
     }
 }
 
-/// `tokenizer_config.json`, with the special tokens of `special_tokens_map.json`, where older files have them.
+/// `tokenizer_config.json`, with the special tokens of `special_tokens_map.json` where older directories have them
+/// there.
 fn read_tokenizer_config(dir: &Path) -> Result<Map<String, Value>, ModelError> {
     let mut config = read_object(&dir.join("tokenizer_config.json"))?;
     if !config.contains_key("added_tokens_decoder") {
@@ -88,7 +89,7 @@ fn read_tokenizer_config(dir: &Path) -> Result<Map<String, Value>, ModelError> {
     Ok(config)
 }
 
-/// `transformers` adds tokens that only `added_tokens_decoder` has; here `tokenizer.json` must have them all.
+/// `transformers` adds tokens that occur only in `added_tokens_decoder`; here `tokenizer.json` must have them all.
 fn check_added_tokens(
     path: &Path,
     tokenizer_config: &Map<String, Value>,
@@ -116,7 +117,7 @@ fn check_added_tokens(
     Ok(())
 }
 
-/// The templates of a directory: those in files of their own, else those in `tokenizer_config.json`.
+/// The templates of a directory: those in separate files, or else those in `tokenizer_config.json`.
 fn load_template(dir: &Path, tokenizer_config: &Map<String, Value>) -> Result<ChatTemplate, ModelError> {
     let mut found = template_files(dir)?;
     if found.is_empty() {
@@ -136,7 +137,7 @@ fn load_template(dir: &Path, tokenizer_config: &Map<String, Value>) -> Result<Ch
     })
 }
 
-/// Templates by name: their text, and the file that holds it.
+/// Templates by name: the text, and the file that holds it.
 type Templates = BTreeMap<String, (String, PathBuf)>;
 
 fn template_files(dir: &Path) -> Result<Templates, ModelError> {
@@ -163,7 +164,7 @@ fn template_files(dir: &Path) -> Result<Templates, ModelError> {
 fn templates_in(path: &Path, value: Option<&Value>) -> Result<Templates, ModelError> {
     let entry = |entry: &Value| {
         let (name, source) = (entry["name"].as_str()?, entry["template"].as_str()?);
-        // A name becomes a file's when the chat is saved.
+        // The name becomes a file name when the chat is saved.
         let is_plain = Path::new(name).file_name().is_some_and(|file| file == name);
         is_plain.then_some((name.to_string(), (source.to_string(), path.to_path_buf())))
     };
@@ -191,7 +192,7 @@ pub(crate) fn special_tokens(config: &Map<String, Value>) -> impl Iterator<Item 
     })
 }
 
-/// The end ids, and where they stand.
+/// The end ids, and where they were found.
 fn read_end_ids(
     dir: &Path,
     tokenizer: &Tokenizer,

@@ -1,12 +1,12 @@
 //! `config.json` of Hugging Face, read strictly.
 //!
-//! Two dialects exist. The hub's has `rope_theta` and `torch_dtype` at top level; that of transformers 5 has
-//! `rope_parameters: {rope_theta, rope_type}` and `dtype`. Both are read. The file's JSON is kept, so that
-//! writing it back loses nothing; written back, it has the base and the scaling of the rotary frequencies in both.
+//! There are two dialects. The hub's has `rope_theta` and `torch_dtype` at the top level; that of transformers 5 has
+//! `rope_parameters: {rope_theta, rope_type}` and `dtype`. Both are read. The file's JSON is kept, so that writing it
+//! back loses nothing; the written file has the base and scaling of the rotary frequencies in both dialects.
 //!
-//! Every key is of one of three kinds: it is understood and checked here; it is on the list of keys that do not
-//! change the computation ([`HARMLESS`]); or it is an error, unless its value is `null` or `false`, which say
-//! that something is off.
+//! Every key belongs to one of three kinds: it is understood and checked here; it is on the list of keys that do not
+//! change the computation ([`HARMLESS`]); or it is an error, unless its value is `null` or `false`, which means that a
+//! feature is off.
 
 use std::path::Path;
 
@@ -41,7 +41,7 @@ const HARMLESS: &[&str] = &[
     "use_cache",
 ];
 
-/// Largest value of any size: far above any model, and low enough that products can't overflow.
+/// Largest value of any size: far above any model, and small enough that products can't overflow.
 const SIZE_MAX: u64 = 1 << 24;
 
 /// The architectures that the decoder computes.
@@ -87,17 +87,17 @@ impl Architecture {
     }
 }
 
-/// What stands on the last hidden state.
+/// The layer on top of the last hidden state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Head {
     /// Logits over the vocabulary: `lm_head.weight`, or the embedding.
     Vocabulary,
-    /// One number, the return that is expected from here on: `score.weight`, `[1, D]`, as in `transformers`' classes
-    /// for sequence classification with one label.
+    /// One number, the expected return from here on: `score.weight`, `[1, D]`, as in `transformers`' classes for
+    /// sequence classification with one label.
     Value,
 }
 
-/// Type in which weights are stored; they are computed with and trained in f32.
+/// Type in which weights are stored; computation and training use f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
@@ -122,7 +122,7 @@ impl Dtype {
     }
 }
 
-/// Sizes of a model that is made anew: what [`ModelConfig::new`] turns into a `config.json`.
+/// Sizes of a new model, which [`ModelConfig::new`] turns into a `config.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelShape {
@@ -146,19 +146,19 @@ pub struct ModelShape {
     pub max_position_embeddings: usize,
     /// Base of the rotary frequencies.
     pub rope_theta: f64,
-    /// Is the head the embedding?
+    /// Whether the head is the embedding.
     pub tie_word_embeddings: bool,
     /// Type in which the weights are stored.
     pub dtype: Dtype,
 }
 
-/// What a model computes, by its `config.json`.
+/// What a model computes, according to its `config.json`.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ModelConfig {
     /// Which architecture.
     pub architecture: Architecture,
-    /// What stands on the last hidden state.
+    /// The layer on top of the last hidden state.
     pub head: Head,
     /// Rows of the embedding, V.
     pub vocab_size: usize,
@@ -180,17 +180,17 @@ pub struct ModelConfig {
     pub rms_norm_eps: f64,
     /// Base of the rotary frequencies.
     pub rope_theta: f64,
-    /// How they are scaled for long contexts.
+    /// How these frequencies are scaled for long contexts.
     pub rope_scaling: RopeScaling,
-    /// Is the head the embedding?
+    /// Whether the head is the embedding.
     pub tie_word_embeddings: bool,
-    /// Have the query, key and value projections biases?
+    /// Whether the query, key and value projections have biases.
     pub has_qkv_bias: bool,
-    /// Has the output projection of attention a bias?
+    /// Whether the output projection of attention has a bias.
     pub has_o_bias: bool,
-    /// Have the three projections of the MLP biases?
+    /// Whether the three projections of the MLP have biases.
     pub has_mlp_bias: bool,
-    /// Are queries and keys normed, head by head?
+    /// Whether queries and keys are normed, head by head.
     pub has_qk_norm: bool,
     /// Standard deviation of new weights.
     pub initializer_range: f64,
@@ -210,10 +210,10 @@ impl ModelConfig {
         ModelConfig::from_json(json).map_err(|error| ModelError::Config { path, error })
     }
 
-    /// Understands the JSON of a `config.json`.
+    /// Reads the JSON of a `config.json`.
     ///
     /// # Errors
-    /// Names the first key that is missing, malformed, unsupported or unknown, its value, and what is possible.
+    /// Names the first key that is missing, malformed, unsupported or unknown, with its value and what is possible.
     pub fn from_json(json: Value) -> Result<Self, ConfigError> {
         let Value::Object(map) = &json else {
             return Err(ConfigError::Invalid {
@@ -260,10 +260,10 @@ impl ModelConfig {
         Ok(ModelConfig { json, ..config })
     }
 
-    /// The configuration of a new model, as transformers 5 writes it, with `rope_theta` for transformers 4 too.
+    /// The configuration of a new model, as transformers 5 writes it, and with `rope_theta` for transformers 4.
     ///
     /// # Errors
-    /// As [`ModelConfig::from_json`], if the sizes do not fit each other.
+    /// As [`ModelConfig::from_json`], if the sizes do not fit together.
     pub fn new(shape: &ModelShape) -> Result<Self, ConfigError> {
         let mut map = Map::new();
         let mut set = |key: &str, value: Value| map.insert(key.into(), value);
@@ -288,7 +288,7 @@ impl ModelConfig {
         ModelConfig::from_json(Value::Object(map))
     }
 
-    /// The JSON that `config.json` holds: as it was read, or as [`ModelConfig::new`] made it.
+    /// The JSON of `config.json`: as it was read, or as [`ModelConfig::new`] made it.
     pub fn json(&self) -> &Value {
         &self.json
     }
@@ -302,7 +302,7 @@ impl ModelConfig {
         config
     }
 
-    /// The angle by which one position turns each pair of a head's columns, `[head_dim / 2]`, scaled.
+    /// The scaled angle by which one position turns each pair of a head's columns, `[head_dim / 2]`.
     pub(crate) fn inverse_frequencies(&self) -> Vec<f32> {
         rope::inverse_frequencies(self.head_dim, self.rope_theta, self.rope_scaling)
     }
@@ -311,8 +311,8 @@ impl ModelConfig {
         files::write_json(&dir.join("config.json"), &self.json_for_both())
     }
 
-    /// The JSON, with what readers of the hub's dialect (transformers 4, serving engines) look for at top level, where
-    /// it stands in `rope_parameters` alone.
+    /// The JSON, extended by the top-level keys that readers of the hub's dialect (transformers 4, serving engines)
+    /// look for, if these values are only in `rope_parameters`.
     fn json_for_both(&self) -> Value {
         let mut json = self.json.clone();
         let Some(map) = json.as_object_mut() else { return json };
@@ -351,7 +351,7 @@ fn read_architecture(keys: &Keys<'_>) -> Result<(Architecture, Head), ConfigErro
         return Err(Keys::unsupported("architectures", value, supported()));
     };
     if head == Head::Value {
-        // transformers gives a classifier two labels where none are named.
+        // transformers gives a classifier two labels if none are named.
         let labels = keys.get("id2label").and_then(Value::as_object).map_or(2, Map::len);
         if labels != 1 {
             let value = keys.get("id2label").cloned().unwrap_or_default();
@@ -368,7 +368,7 @@ fn read_architecture(keys: &Keys<'_>) -> Result<(Architecture, Head), ConfigErro
     }
 }
 
-/// Keys that would change the computation to one that the decoder does not do.
+/// Refuses keys that would change the computation to one that the decoder does not support.
 fn check_computation(keys: &Keys<'_>, architecture: Architecture) -> Result<(), ConfigError> {
     keys.only("hidden_act", &[json!("silu")], "\"silu\"")?;
     keys.only("use_sliding_window", &[json!(false)], "false (full attention)")?;
@@ -380,7 +380,7 @@ fn check_computation(keys: &Keys<'_>, architecture: Architecture) -> Result<(), 
         "0 (sampler and trainer must compute the same numbers); set it to 0",
     )?;
     match architecture {
-        // The window's size has no effect in Qwen while `use_sliding_window` is off; Llama knows no window.
+        // The window size has no effect in Qwen while `use_sliding_window` is off; Llama has no window.
         Architecture::Llama => keys.only("sliding_window", &[], "null (full attention)")?,
         Architecture::Qwen2 | Architecture::Qwen3 => {
             keys.get("sliding_window");
@@ -389,7 +389,7 @@ fn check_computation(keys: &Keys<'_>, architecture: Architecture) -> Result<(), 
         }
     }
     if architecture == Architecture::Qwen2 {
-        // transformers gives Qwen2 its biases whatever the key says.
+        // transformers gives Qwen2 its biases whatever the value of the key.
         keys.only("attention_bias", &[json!(true)], "true: queries, keys and values of Qwen2 have biases")?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Reads keys of a JSON object and remembers which were asked for, so that none is ignored unseen.
+//! Reads keys of a JSON object and remembers which were read, so that no key is ignored unnoticed.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ impl<'a> Keys<'a> {
         self.map.get(key).filter(|value| !value.is_null())
     }
 
-    /// A whole number from 1 to `max`, which must be there.
+    /// An integer from 1 to `max`, which must be present.
     pub(crate) fn size(&self, key: &'static str, max: u64) -> Result<usize, ConfigError> {
         let expected = format!("a whole number from 1 to {max}");
         let Some(value) = self.get(key) else {
@@ -65,7 +65,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Every key was asked for, is `harmless`, or says that something is off.
+    /// Checks that every key was read, is `harmless`, or turns a feature off.
     pub(crate) fn finish(&self, harmless: &[&str]) -> Result<(), ConfigError> {
         let asked = self.asked.borrow();
         let is_known = |key: &str| asked.contains(key) || harmless.contains(&key);

@@ -1,4 +1,4 @@
-//! The decoder of Llama, Qwen2 and Qwen3, top to bottom.
+//! The decoder of Llama, Qwen2 and Qwen3, from top to bottom.
 //!
 //! ```text
 //! h   = embed_tokens[ids]                                                  [T, D]
@@ -11,9 +11,9 @@
 //! out = norm(h)                     logits = lm_head out                   [T, D], [T, V]
 //! ```
 //!
-//! Norms are RMS norms. `q_norm` and `k_norm` (head by head, over `head_dim` columns) are there in Qwen3 only,
-//! biases of q, k, v in Qwen2 only, unless `attention_bias` asks for them. Grouped-query attention: consecutive
-//! query heads share a key and value head. Parameters are named as in the checkpoint.
+//! Norms are RMS norms. Only Qwen3 has `q_norm` and `k_norm` (per head, over `head_dim` columns); only Qwen2 has biases
+//! of q, k, v, unless `attention_bias` asks for them. Grouped-query attention: consecutive query heads share a key and
+//! value head. Parameters are named as in the checkpoint.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use burnish_tensor::{HeadShape, Param, Rope, Tape, Var, Weight};
 
 use crate::{Attend, Head, ModelConfig, Packed, lora};
 
-/// How a new parameter starts. Matrices decay in the optimiser; norms and biases do not.
+/// The initial values of a new parameter. The optimiser applies weight decay to matrices, not to norms and biases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Init {
     /// Normal with standard deviation `initializer_range`: matrices.
@@ -32,7 +32,7 @@ pub(crate) enum Init {
     Zeros,
 }
 
-/// Takes the name, shape and start of each parameter, and gives its place.
+/// Receives the name, shape and initial values of each parameter, and returns its handle.
 pub(crate) type Declare<'a> = &'a mut dyn FnMut(&str, &[usize], Init) -> Param;
 
 #[derive(Debug, Clone)]
@@ -92,7 +92,7 @@ impl Decoder {
         }
     }
 
-    /// Hidden states after the last norm, `[T, D]`, of `T` tokens at the given positions.
+    /// Hidden states after the last norm, `[T, D]`, for `T` tokens at the given positions.
     pub(crate) fn forward(
         &self,
         tape: &mut Tape<'_>,
@@ -107,7 +107,7 @@ impl Decoder {
         tape.rms_norm(&hidden, self.norm, self.eps)
     }
 
-    /// As [`Decoder::forward`] of a packed batch, keeping nothing but the hidden states between layers.
+    /// As [`Decoder::forward`] for a packed batch, keeping only the hidden states between layers.
     pub(crate) fn forward_checkpointed<'p>(
         &'p self,
         tape: &mut Tape<'p>,
@@ -130,7 +130,7 @@ impl Decoder {
         self.lm_head
     }
 
-    /// Every linear map, by the name of its module: those of the layers, then the head.
+    /// Every linear map with the name of its module: those of the layers, then the head.
     pub(crate) fn linear_maps(&mut self) -> impl Iterator<Item = (&str, &mut Weight)> {
         let of_layers = self.layers.iter_mut().flat_map(|layer| {
             let Layer { q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, .. } = layer;
@@ -174,7 +174,7 @@ impl Decoder {
         layer.o_proj.apply(tape, &mixed)
     }
 
-    /// Norms each head, where the architecture does, and turns it by its position.
+    /// Norms each head if the architecture does, and rotates it by its position.
     fn turn(&self, tape: &mut Tape<'_>, x: Var, norm: Option<Param>, positions: &Arc<[u32]>) -> Var {
         let x = match norm {
             Some(weight) => tape.rms_norm(&x, weight, self.eps),

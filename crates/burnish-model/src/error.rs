@@ -1,31 +1,31 @@
-//! What can go wrong between a model directory and a policy that answers.
+//! Errors between reading a model directory and getting an answer from the policy.
 
 use std::path::{Path, PathBuf};
 
 use crate::chat_files::TEMPLATE;
 
-/// A model directory could not be read, or not be written.
+/// A model directory could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    /// The operating system refused.
+    /// An operation of the operating system failed.
     #[error("cannot {action} {}: {source}", .path.display())]
     Io {
-        /// What was tried: `read`, `write`.
+        /// The operation: `read`, `write`.
         action: &'static str,
         /// The file.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
     },
-    /// A file holds something other than its format.
+    /// A file does not follow its format.
     #[error("{}: {problem}", .path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// What is wrong, and what to do about it.
         problem: String,
     },
-    /// A directory holds no chat template.
+    /// A directory has no chat template.
     #[error(
         "{}: there is no chat template: neither {TEMPLATE}, nor `chat_template` in tokenizer_config.json; a base model \
          often has none. Put one into {} (that of the chat model of its family, or ChatML: docs/chat-templates.md has \
@@ -45,7 +45,7 @@ pub enum ModelError {
         /// Which key, and why.
         error: ConfigError,
     },
-    /// A tensor that the architecture needs is not in the file.
+    /// A tensor that the architecture needs is missing from the file.
     #[error(
         "{}: tensor {name} {shape:?} is missing; config.json asks for it, so the file is incomplete or belongs \
          to another configuration",
@@ -59,14 +59,14 @@ pub enum ModelError {
         /// Shape that it should have.
         shape: Vec<usize>,
     },
-    /// A tensor has another shape than the configuration says.
+    /// A tensor's shape differs from the configuration.
     #[error("{}: tensor {name} has shape {found:?}, but config.json asks for {expected:?}", .path.display())]
     TensorShape {
         /// The file.
         path: PathBuf,
         /// Name of the tensor.
         name: String,
-        /// Shape by the configuration.
+        /// Shape according to the configuration.
         expected: Vec<usize>,
         /// Shape in the file.
         found: Vec<usize>,
@@ -81,7 +81,7 @@ pub enum ModelError {
         /// Type in the file.
         found: String,
     },
-    /// A tensor in the file has no place in the architecture.
+    /// A tensor in the file does not belong to the architecture.
     #[error(
         "{}: tensor {name} has no place in {architecture}; ignoring it could change what the model computes",
         .path.display()
@@ -91,13 +91,13 @@ pub enum ModelError {
         path: PathBuf,
         /// Name of the tensor.
         name: String,
-        /// The architecture by config.json.
+        /// The architecture according to config.json.
         architecture: &'static str,
     },
     /// The tokenizer lacks tokens that are needed.
     #[error("{place}: the tokenizer does not have {}; add {} as special tokens", quoted(.tokens), if .tokens.len() == 1 { "it" } else { "them" })]
     MissingTokens {
-        /// Where the tokens are asked for.
+        /// Where the tokens are needed.
         place: String,
         /// The tokens.
         tokens: Vec<String>,
@@ -132,7 +132,7 @@ impl ModelError {
 /// What is wrong with a key of `config.json`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// The key must be there.
+    /// The key is required.
     #[error("`{key}` is missing; it must be {expected}")]
     Missing {
         /// The key.
@@ -140,7 +140,7 @@ pub enum ConfigError {
         /// What it should hold.
         expected: String,
     },
-    /// The value has the wrong type or lies out of range.
+    /// The value has the wrong type or is out of range.
     #[error("`{key}` is {value}; it must be {expected}")]
     Invalid {
         /// The key.
@@ -150,7 +150,7 @@ pub enum ConfigError {
         /// What it should hold.
         expected: String,
     },
-    /// The value asks for a computation that this program does not do.
+    /// The value asks for a computation that is not supported.
     #[error("`{key}` is {value}, which is not supported; supported: {supported}")]
     Unsupported {
         /// The key.
@@ -160,7 +160,7 @@ pub enum ConfigError {
         /// What is supported.
         supported: String,
     },
-    /// The key is not known, so it may change the computation.
+    /// The key is unknown, so it may change the computation.
     #[error(
         "`{key}` is {value}, and nothing is known about this key; remove it if it does not change what the \
          model computes"
@@ -173,19 +173,19 @@ pub enum ConfigError {
     },
 }
 
-/// A conversation could not be brought into the policy's tokens.
+/// A conversation could not be turned into the policy's tokens.
 #[derive(Debug, thiserror::Error)]
 pub enum ChatError {
     /// The template failed on this conversation.
     #[error("the chat template failed on this conversation: {0}")]
     Render(String),
-    /// The text could not be cut into tokens, or ids not be turned into text.
+    /// The text could not be tokenised, or ids could not be decoded.
     #[error("the tokenizer failed: {0}")]
     Tokenizer(String),
-    /// The record refused a node.
+    /// The trace refused a node.
     #[error(transparent)]
     Trace(#[from] burnish_core::TraceError),
-    /// A demonstrated answer does not follow its own prompt.
+    /// A demonstrated answer does not continue its own prompt.
     #[error(
         "message {message}: the chat template renders the answer in another way than its generation prompt \
          begins it, so the answer can't be demonstrated"

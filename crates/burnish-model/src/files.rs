@@ -1,4 +1,4 @@
-//! Files of a model directory: read whole, and written so that a name never shows half a file.
+//! Files of a model directory: read whole, and written so that a name never refers to half a file.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ pub(crate) fn write_atomically(
 ) -> Result<(), ModelError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
-    // The safetensors library makes files that only their owner reads; a file has the permissions of any other.
+    // The safetensors library makes files that only their owner can read; this one gets the usual permissions.
     let permissions =
         File::create(&temporary).and_then(|file| file.metadata()).map(|data| data.permissions());
     let result = permissions
@@ -34,7 +34,7 @@ pub(crate) fn write_atomically(
     })
 }
 
-/// A rename is durable only when the directory is.
+/// A rename is durable only once the directory is synced.
 #[cfg(unix)]
 fn sync_directory(path: &Path) -> io::Result<()> {
     match path.parent() {
@@ -73,7 +73,7 @@ pub(crate) fn read_json(path: &Path) -> Result<Value, ModelError> {
         .map_err(|error| ModelError::malformed(path, format!("not JSON: {error}")))
 }
 
-/// As [`read_json`], `None` where there is no such file.
+/// As [`read_json`]; `None` if there is no such file.
 pub(crate) fn read_json_if_there(path: &Path) -> Result<Option<Value>, ModelError> {
     if path.exists() { read_json(path).map(Some) } else { Ok(None) }
 }

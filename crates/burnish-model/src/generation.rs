@@ -1,7 +1,7 @@
-//! `generation_config.json`: how the makers of a model sample from it.
+//! `generation_config.json`: the sampling that the makers of a model recommend.
 //!
-//! The end tokens count wherever the model is sampled. The rest are defaults that a caller may take, so a key
-//! that asks for another way of choosing tokens is refused when they are taken, not when the model is loaded.
+//! The end tokens apply wherever the model is sampled. The rest are defaults that a caller may use, so a key that asks
+//! for another way of choosing tokens is refused when the defaults are used, not when the model is loaded.
 
 use std::path::{Path, PathBuf};
 
@@ -41,12 +41,12 @@ const HARMLESS: &[&str] = &[
     "transformers_version",
     "trust_remote_code",
     "use_cache",
-    // These two have an effect with several beams only, and `num_beams` must be 1.
+    // These two only have an effect with several beams, and `num_beams` must be 1.
     "early_stopping",
     "length_penalty",
 ];
 
-/// Keys that would change which tokens are chosen, with the numbers that switch them off.
+/// Keys that would change which tokens are chosen, with the values that switch them off.
 const OFF: &[(&str, f64)] = &[
     ("diversity_penalty", 0.0),
     ("encoder_no_repeat_ngram_size", 0.0),
@@ -63,14 +63,14 @@ const OFF: &[(&str, f64)] = &[
     ("typical_p", 1.0),
 ];
 
-/// The sampling that a model's `generation_config.json` asks for. What the file does not say is `None`.
+/// The sampling that a model's `generation_config.json` asks for. Values that the file does not give are `None`.
 ///
-/// Where it says nothing, `transformers` takes temperature 1, `top_k` 50 and `top_p` 1, and chooses greedily
-/// unless `do_sample` is true.
+/// For missing values `transformers` uses temperature 1, `top_k` 50 and `top_p` 1, and decodes greedily unless
+/// `do_sample` is true.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct GenerationDefaults {
-    /// Sample? If `Some(false)`, the likeliest token is taken each time, whatever the filters say.
+    /// Whether to sample. If `Some(false)`, the likeliest token is taken each time, whatever the filters.
     pub do_sample: Option<bool>,
     /// Divides the logits; 0 or more.
     pub temperature: Option<f64>,
@@ -80,16 +80,16 @@ pub struct GenerationDefaults {
     pub top_p: Option<f64>,
     /// Drop tokens less likely than this times the likeliest; 0 to 1.
     pub min_p: Option<f64>,
-    /// Divides the logits of tokens that the text has already (multiplies negative ones); 1 changes nothing
-    /// (Keskar et al. 2019, arXiv:1909.05858).
+    /// Divides the logits of tokens that the text already has (multiplies negative ones); 1 changes nothing (Keskar et
+    /// al. 2019, arXiv:1909.05858).
     pub repetition_penalty: Option<f64>,
-    /// Most tokens of an answer.
+    /// Most tokens in an answer.
     pub max_new_tokens: Option<usize>,
-    /// Most tokens of prompt and answer together.
+    /// Most tokens in prompt and answer together.
     pub max_length: Option<usize>,
     /// Id before the first token.
     pub bos_token_id: Option<u32>,
-    /// Id that fills a batch.
+    /// Id that pads a batch.
     pub pad_token_id: Option<u32>,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct GenerationConfig {
 }
 
 impl GenerationConfig {
-    /// Reads the file of a model directory; `None` where there is none.
+    /// Reads the file of a model directory; `None` if there is none.
     pub(crate) fn load(dir: &Path) -> Result<Option<Self>, ModelError> {
         let path = dir.join("generation_config.json");
         match files::read_json_if_there(&path)? {
@@ -111,10 +111,10 @@ impl GenerationConfig {
         }
     }
 
-    /// What the file asks for.
+    /// The sampling that the file asks for.
     ///
     /// # Errors
-    /// Names the key that is malformed, unknown, or asks for what the engine does not do.
+    /// Names the key that is malformed or unknown, or asks for something that the engine does not do.
     pub(crate) fn defaults(&self) -> Result<GenerationDefaults, ModelError> {
         read(&self.json).map_err(|error| ModelError::Config { path: self.path.clone(), error })
     }

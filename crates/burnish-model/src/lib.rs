@@ -1,11 +1,11 @@
 //! The policy: architectures, weights, tokenizer, chat template.
 //!
-//! A model directory is one of Hugging Face's. [`Model`] reads `config.json` and the weights;
-//! [`Chat`] reads `tokenizer.json`, the chat template and the end tokens; [`load_policy`] reads both and checks
-//! that they belong together. Both write directories that `transformers` loads.
+//! A model directory has the layout of Hugging Face. [`Model`] reads `config.json` and the weights; [`Chat`] reads
+//! `tokenizer.json`, the chat template and the end tokens; [`load_policy`] reads both and checks that they belong
+//! together. Both write directories that `transformers` loads.
 //!
-//! Nothing that changes what is computed is ignored: a key of `config.json` that is unknown, a tensor without a
-//! place, or a tokenizer that is larger than the model is an error that names it.
+//! Nothing that changes the computation is ignored: an unknown key of `config.json`, a tensor that does not belong to
+//! the architecture, or a tokenizer larger than the model's vocabulary is an error that names it.
 
 mod answers;
 mod attend;
@@ -41,7 +41,7 @@ pub use rope::RopeScaling;
 pub use template::{CHATML, ChatTemplate, Rendered};
 pub use tokenizer::{Encoded, Tokenizer};
 
-/// Reads a model directory whole, to train every parameter in f32.
+/// Reads a whole model directory, to train every parameter in f32.
 ///
 /// # Errors
 /// As [`load_policy_as`].
@@ -49,17 +49,17 @@ pub fn load_policy(dir: &Path) -> Result<(Model, Chat), ModelError> {
     load_policy_as(dir, &Loading::default())
 }
 
-/// Reads a model directory whole, or an adapter's together with its base, and excludes the ids of the head that the
-/// tokenizer does not have. Where the adapter's directory has no tokenizer, its base's is taken.
+/// Reads a whole model directory, or an adapter's together with its base, and excludes the ids of the head that the
+/// tokenizer does not have. If the adapter's directory has no tokenizer, that of its base is used.
 ///
 /// # Errors
-/// As [`Model::load_as`] and [`Chat::load`], and if the tokenizer has ids that the model has not.
+/// As [`Model::load_as`] and [`Chat::load`]; also if the tokenizer has ids that the model does not have.
 pub fn load_policy_as(dir: &Path, loading: &Loading) -> Result<(Model, Chat), ModelError> {
     load_policy_over(dir, None, None, loading)
 }
 
-/// As [`load_policy_as`]. The base of an adapter that was trained from `start` is that, or the base of the adapter there,
-/// wherever it lay then. `template` is taken in place of the directory's, which need have none then.
+/// As [`load_policy_as`], for an adapter that was trained from `start`: the base is `start`, or the base of the adapter
+/// in `start`, wherever it was at that time. `template` replaces the directory's own, which may then be missing.
 ///
 /// # Errors
 /// As [`load_policy_as`].

@@ -1,8 +1,8 @@
-//! LoRA (Hu et al. 2021, arXiv:2106.09685): a frozen base and trained low-rank adapters, kept in the files of PEFT.
+//! LoRA (Hu et al. 2021, arXiv:2106.09685): a frozen base and trained low-rank adapters, in the file format of PEFT.
 //!
 //! `W x` becomes `W x + s · B A drop(x)`, with `A` `[rank, inputs]`, `B` `[outputs, rank]` and `s = alpha / rank`, or
 //! `alpha / √rank` with rsLoRA (Kalajdzievski 2023, arXiv:2312.03732). `B` starts at 0, so that training starts from
-//! the base; `A` is uniform within `± 1/√inputs`, as PEFT's default.
+//! the base; `A` is uniform within `± 1/√inputs`, PEFT's default.
 
 use std::fmt;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub struct LoraConfig {
     pub rank: usize,
     /// Numerator of the scale (PEFT: `lora_alpha`).
     pub alpha: f64,
-    /// Share of the elements of a map's input that the adapter does not see in training (PEFT: `lora_dropout`).
+    /// Share of a map's input elements that are hidden from the adapter in training (PEFT: `lora_dropout`).
     #[serde(default)]
     pub dropout: f64,
     /// Scale by `alpha / √rank` instead of `alpha / rank` (PEFT: `use_rslora`).
@@ -37,19 +37,19 @@ pub struct LoraConfig {
     pub target_modules: Targets,
 }
 
-/// Which linear maps are adapted, as PEFT understands it.
+/// Which linear maps are adapted, in PEFT's terms.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Targets {
     /// `"all-linear"`: every linear map but the head. Any other text is a regular expression that must match the
     /// whole name of a map (`model\.layers\.[0-3]\.self_attn\.(q|v)_proj`).
     Pattern(String),
-    /// Ends of names: `q_proj`, `self_attn.o_proj`, `lm_head`.
+    /// Suffixes of names: `q_proj`, `self_attn.o_proj`, `lm_head`.
     Names(Vec<String>),
 }
 
 const ALL_LINEAR: &str = "all-linear";
-/// The head, which `all-linear` leaves out.
+/// The head, which `all-linear` does not include.
 pub(crate) const HEAD: &str = "lm_head";
 
 impl Default for Targets {
@@ -71,7 +71,7 @@ impl fmt::Display for Targets {
 }
 
 impl LoraConfig {
-    /// What `B A` is multiplied by.
+    /// The factor of `B A`.
     pub fn scale(&self) -> f64 {
         let rank = self.rank as f64;
         self.alpha / if self.rslora { rank.sqrt() } else { rank }
@@ -97,8 +97,8 @@ impl LoraConfig {
         Ok(())
     }
 
-    /// What `asked` wants otherwise, in words; `None` where it wants the same. Targets are compared by the maps among
-    /// `names` that they choose: PEFT writes the names that `"all-linear"` stood for, as a set without an order.
+    /// How `asked` differs, in words; `None` if it does not. Targets are compared by the maps among `names` that they
+    /// select, because PEFT writes the names that `"all-linear"` stood for, as an unordered set.
     pub(crate) fn difference(&self, asked: &LoraConfig, names: &[String]) -> Option<String> {
         let mut found = Vec::new();
         let mut compare = |key: &str, own: String, wanted: String| {
@@ -123,7 +123,7 @@ impl LoraConfig {
     /// Which of the linear maps `names` are adapted.
     ///
     /// # Errors
-    /// If nothing is, an entry names no map, or the expression can't be read.
+    /// If no map is selected, an entry matches no map, or the expression is not valid.
     pub(crate) fn targets(&self, names: &[String]) -> Result<Vec<bool>, ConfigError> {
         let invalid = |value: String, expected: String| {
             Err(ConfigError::Invalid { key: "target_modules".into(), value, expected })
@@ -187,7 +187,7 @@ impl LoraConfig {
         }
     }
 
-    /// The settings as PEFT writes them, over the base model in `base`.
+    /// The settings in PEFT's format, for the base model in `base`.
     pub(crate) fn to_peft(&self, base: &Path) -> Value {
         json!({
             "alpha_pattern": {},
@@ -212,10 +212,10 @@ impl LoraConfig {
         })
     }
 
-    /// Reads PEFT's `adapter_config.json` of `dir`: the settings, and where the base is.
+    /// Reads PEFT's `adapter_config.json` of `dir`: the settings, and the location of the base.
     ///
     /// # Errors
-    /// Names the file and the first key that asks for something else than plain LoRA.
+    /// Names the file and the first key that asks for anything other than plain LoRA.
     pub(crate) fn read_peft(dir: &Path) -> Result<(Self, String), ModelError> {
         let path = dir.join(CONFIG_FILE);
         let value = files::read_json(&path)?;
@@ -223,12 +223,12 @@ impl LoraConfig {
     }
 }
 
-/// A whole number without its fraction: PEFT's own type for `lora_alpha` is an integer.
+/// An integral number is written without a fraction: PEFT's type for `lora_alpha` is an integer.
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 1e15 { json!(value as i64) } else { json!(value) }
 }
 
-/// Keys that say nothing about what is computed once the adapter is trained.
+/// Keys that do not affect the computation of a trained adapter.
 const HARMLESS: &[&str] = &[
     "auto_mapping",
     "inference_mode",
@@ -289,7 +289,7 @@ fn from_peft(value: &Value) -> Result<(LoraConfig, String), ConfigError> {
             "peft_type" => value == "LORA",
             "bias" => value == "none",
             key if HARMLESS.contains(&key) => true,
-            // What is absent, off or empty in the keys of PEFT's other methods.
+            // Keys of PEFT's other methods that are absent, off or empty.
             _ => match value {
                 Value::Null | Value::Bool(false) => true,
                 Value::Object(map) => map.is_empty(),

@@ -1,4 +1,4 @@
-//! A policy's weights with what they compute.
+//! A policy's weights and its computation.
 
 mod adapter;
 
@@ -25,13 +25,13 @@ pub struct Model {
     /// Its weights, named as in the checkpoint; adapters as in PEFT's.
     pub params: Params,
     decoder: Decoder,
-    /// Type in its file of each parameter of the base.
+    /// The type of each base parameter in its file.
     dtypes: Vec<Dtype>,
     vocab: Arc<Vocab>,
     adapted: Option<Adapted>,
 }
 
-/// What an adapter's files say beside its weights.
+/// The contents of an adapter's files besides its weights.
 #[derive(Debug, Clone, PartialEq)]
 struct Adapted {
     config: LoraConfig,
@@ -39,22 +39,23 @@ struct Adapted {
     base: PathBuf,
 }
 
-/// How a model is loaded.
+/// Options for loading a model.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Loading {
-    /// In which type products with weights are computed.
+    /// The type in which products with weights are computed.
     pub precision: Precision,
     /// What will be trained.
     pub trains: Trains,
 }
 
-/// What of a model is trained. All else is frozen; in [`Precision::Bf16`] its matrices are kept in bf16.
+/// The part of a model that is trained. Everything else is frozen; in [`Precision::Bf16`] frozen matrices are kept in
+/// bf16.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Trains {
     /// Every parameter.
     #[default]
     All,
-    /// A low-rank adapter: that of the directory where it is one of PEFT's, else a new one, whose random numbers
+    /// A low-rank adapter: the one in the directory if it is a PEFT adapter, otherwise a new one, whose random numbers
     /// follow from the seed.
     Adapter(LoraConfig, u64),
     /// Nothing: the model is only sampled from.
@@ -78,7 +79,7 @@ impl Model {
         Model::load_with(dir, Model::base_of(dir)?, loading)
     }
 
-    /// As [`Model::load_as`], where the base of an adapter is known.
+    /// As [`Model::load_as`], for a known base of the adapter.
     pub(crate) fn load_with(
         dir: &Path,
         base: Option<PathBuf>,
@@ -117,10 +118,10 @@ impl Model {
         Ok(model)
     }
 
-    /// The directory of the base, where `dir` holds an adapter.
+    /// The directory of the base, if `dir` holds an adapter.
     ///
     /// # Errors
-    /// If the adapter's settings can't be used, or its base is not there.
+    /// If the adapter's settings can't be used, or its base is missing.
     pub fn base_of(dir: &Path) -> Result<Option<PathBuf>, ModelError> {
         if !dir.join(lora::CONFIG_FILE).exists() {
             return Ok(None);
@@ -129,7 +130,8 @@ impl Model {
         adapter::base_dir(dir, &base).map(Some)
     }
 
-    /// As [`Model::base_of`]; where `start` is a model directory, that is the base, and where it is an adapter's, its base is.
+    /// As [`Model::base_of`]; if `start` is a model directory, it is the base, and if `start` holds an adapter, the
+    /// base of that.
     pub(crate) fn base_or(dir: &Path, start: Option<&Path>) -> Result<Option<PathBuf>, ModelError> {
         let is_adapter = dir.join(lora::CONFIG_FILE).exists();
         match start.filter(|start| is_adapter && *start != dir) {
@@ -190,17 +192,17 @@ impl Model {
         Model::assemble(config, params, decoder, dtypes)
     }
 
-    /// The same model, computed with on `device`.
+    /// The same model, computed on `device`.
     #[must_use]
     pub fn on(self, device: &Device) -> Self {
         Model { params: self.params.on(device), ..self }
     }
 
-    /// A model of values that begins as this one: its hidden states, and a head of zeros, so that every value is 0.
-    /// All of it is trained, in f32 masters.
+    /// A value model that starts as this one: its hidden states, and a head of zeros, so that every value is 0. All of
+    /// it is trained, with f32 masters.
     ///
     /// # Errors
-    /// If this model has adapters, or its parameters are not trained: they are not kept in f32 then.
+    /// If this model has adapters, or its parameters are not trained (they are then not kept in f32).
     pub fn to_value_model(&self) -> Result<Self, ModelError> {
         let is_whole = self.params.entries().iter().all(|entry| entry.param.is_trained());
         if !is_whole {
@@ -225,7 +227,7 @@ impl Model {
         Ok(Model::assemble(config, params, decoder, dtypes))
     }
 
-    /// Does it give values instead of logits?
+    /// Does it output values instead of logits?
     pub fn is_value_model(&self) -> bool {
         self.config.head == Head::Value
     }
@@ -235,13 +237,13 @@ impl Model {
         Model { config, params, decoder, dtypes, vocab, adapted: None }
     }
 
-    /// Writes what was trained. A whole model becomes `config.json` and `model.safetensors`, so that `transformers`
-    /// loads them: each tensor in the type that it was read in, or that the configuration names; tied heads are not
-    /// written twice. An adapter becomes `adapter_config.json` and `adapter_model.safetensors` (f32), so that PEFT
-    /// loads them over the base.
+    /// Writes what was trained, in a form that `transformers` or PEFT loads. A whole model becomes `config.json` and
+    /// `model.safetensors`: each tensor has the type in which it was read, or the type named by the configuration, and
+    /// a tied head is not written twice. An adapter becomes `adapter_config.json` and `adapter_model.safetensors`
+    /// (f32), which PEFT loads on top of the base.
     ///
     /// # Errors
-    /// If a file can't be written; what stood under its name before then stays.
+    /// If a file can't be written; an earlier file of that name then stays.
     pub fn save(&self, dir: &Path) -> Result<(), ModelError> {
         files::create_directory(dir)?;
         let Some(Adapted { config, base }) = &self.adapted else {
@@ -290,8 +292,8 @@ impl Model {
         self.adapted.is_some()
     }
 
-    /// As [`Model::forward`] of a packed batch on a recording tape, keeping only the hidden states between the layers:
-    /// the backward pass computes each layer again (activation checkpointing).
+    /// As [`Model::forward`] for a packed batch on a recording tape, keeping only the hidden states between the layers:
+    /// the backward pass recomputes each layer (activation checkpointing).
     pub fn forward_checkpointed<'p>(
         &'p self,
         tape: &mut Tape<'p>,
@@ -302,7 +304,7 @@ impl Model {
         self.decoder.forward_checkpointed(tape, ids, positions, mixer)
     }
 
-    /// Hidden states after the last norm, `[T, D]`, of `T` tokens at the given positions. The ids must be below
+    /// Hidden states after the last norm, `[T, D]`, for `T` tokens at the given positions. The ids must be below
     /// `vocab_size`, the positions below [`Model::context_tokens_max`].
     pub fn forward(
         &self,
@@ -319,7 +321,7 @@ impl Model {
         self.decoder.forward(tape, ids, positions, mixer)
     }
 
-    /// The head, `[V, D]`: the embedding where they are tied; `[1, D]` of a value model.
+    /// The head, `[V, D]`: the embedding if they are tied; `[1, D]` for a value model.
     pub fn head(&self) -> Weight {
         self.decoder.lm_head()
     }
@@ -334,12 +336,12 @@ impl Model {
         &self.vocab
     }
 
-    /// Excludes the ids for which `allowed` is false: heads are often padded beyond the tokenizer's ids.
+    /// Excludes the ids for which `allowed` is false, because heads are often padded beyond the tokenizer's ids.
     pub fn restrict_vocab(&mut self, allowed: impl Fn(u32) -> bool) {
         self.vocab = Arc::new(Vocab::only(self.config.vocab_size, allowed));
     }
 
-    /// Logits `[T, V]` of hidden states `[T, D]`, over the whole head, excluded ids included.
+    /// Logits `[T, V]` of hidden states `[T, D]`, over the whole head, including excluded ids.
     pub fn logits(&self, tape: &mut Tape<'_>, hidden: &Var) -> Var {
         tape.head(hidden, self.head())
     }
@@ -371,7 +373,7 @@ fn add(params: &mut Params, name: &str, shape: &[usize], init: Init) -> Param {
     params.add(name, shape, init == Init::Normal)
 }
 
-/// The tensors that the architecture asks for, without taking memory for them.
+/// The tensors that the architecture needs, without allocating them.
 fn tensor_specs(config: &ModelConfig) -> Vec<TensorSpec> {
     let mut specs = Vec::new();
     Decoder::declare(config, &mut |name, shape, _| {

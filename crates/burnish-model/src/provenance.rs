@@ -1,11 +1,11 @@
-//! Finds which bytes of a rendered conversation are whose.
+//! Finds the source of each byte of a rendered conversation.
 //!
-//! A template may trim a message, drop a part of it, or repeat it, and a short message may look like markup
-//! (`user`). So the conversation is rendered a second time with marks around the text of each message: where
-//! taking the marks out gives the first rendering, they stand exactly where each text begins and ends. Where it
-//! does not (a template that looks at the first characters of a message), the texts are searched in order.
+//! A template may trim a message, drop a part of it, or repeat it, and a short message may look like markup (`user`).
+//! So the conversation is rendered a second time with marks around the text of each message. If removing the marks
+//! gives the first rendering, they are exactly where each text begins and ends. If not (because a template looks at the
+//! first characters of a message), the texts are searched in order.
 //!
-//! Whitespace at the ends of a message, the tags of thoughts and tool calls that a template writes count as
+//! Whitespace at the ends of a message, and the tags of thoughts and tool calls that a template writes, count as
 //! scaffold.
 
 use std::ops::Range;
@@ -14,7 +14,7 @@ use burnish_core::{Message, Role, Source, ToolSpec};
 
 use crate::ChatTemplate;
 
-/// Begin marks, one for each role: code points that Unicode reserves for internal use.
+/// Begin marks, one per role: code points that Unicode reserves for internal use.
 const OPEN: [(char, Source); 4] = [
     ('\u{fdd0}', Source::System),
     ('\u{fdd1}', Source::User),
@@ -23,12 +23,12 @@ const OPEN: [(char, Source); 4] = [
 ];
 const CLOSE: char = '\u{fdd4}';
 
-/// Which bytes of a text are whose: ordered, apart from each other; what is in none is scaffold.
+/// The sources of byte ranges of a text, ordered and disjoint; bytes outside all ranges are scaffold.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sources(Vec<(Range<usize>, Source)>);
 
 impl Sources {
-    /// Whose a token is that stands for `bytes`: that of the first message that it touches.
+    /// The source of a token that covers `bytes`: that of the first message that it overlaps.
     pub(crate) fn of(&self, bytes: Range<usize>) -> Source {
         let next = self.0.partition_point(|(range, _)| range.end <= bytes.start);
         match self.0.get(next) {
@@ -38,7 +38,7 @@ impl Sources {
     }
 }
 
-/// Finds the messages in `rendered`, which `template` made of them.
+/// Finds the messages in `rendered`, which `template` rendered from them.
 pub(crate) fn locate(
     template: &ChatTemplate,
     messages: &[Message],
@@ -87,8 +87,8 @@ fn mark(text: &str, pieces: &[Range<usize>], open: char) -> String {
     out + &text[at..]
 }
 
-/// The parts of a message's content that a template keeps or drops as a whole: for an answer its thoughts and
-/// what follows them.
+/// The parts of a message's content that a template keeps or drops as a whole: for an answer, its thoughts and the
+/// rest.
 fn pieces(message: &Message) -> Vec<Range<usize>> {
     let text = message.content.as_str();
     let thoughts = (text.find("</think>"), text.rfind("</think>"));
@@ -105,7 +105,7 @@ fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
     begin..begin + part.trim().len()
 }
 
-/// Takes the marks out. `None` if they do not come in pairs.
+/// Removes the marks and reads their positions. `None` if they do not come in pairs.
 fn read_marks(marked: &str) -> Option<(String, Sources)> {
     let mut text = String::with_capacity(marked.len());
     let mut ranges = Vec::new();
@@ -125,7 +125,7 @@ fn read_marks(marked: &str) -> Option<(String, Sources)> {
     open.is_none().then_some((text, Sources(ranges)))
 }
 
-/// Finds the pieces of the messages one after the other.
+/// Searches for the pieces of the messages, one after the other.
 fn search(messages: &[Message], rendered: &str) -> Sources {
     let mut ranges = Vec::new();
     let mut at = 0;

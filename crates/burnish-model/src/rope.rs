@@ -1,14 +1,14 @@
-//! Rotary frequencies and their scaling, from either dialect of `config.json`.
+//! Rotary frequencies and their scaling, read from either dialect of `config.json`.
 //!
-//! The hub's dialect has `rope_theta` at top level and `rope_scaling: {type or rope_type, ...}`; that of
-//! transformers 5 has all of it in `rope_parameters`. A file may hold both where they say the same.
+//! The hub's dialect has `rope_theta` at the top level and `rope_scaling: {type or rope_type, ...}`; that of
+//! transformers 5 has both in `rope_parameters`. A file may have both dialects if they agree.
 
 use serde_json::{Map, Value};
 
 use crate::ConfigError;
 use crate::config_keys::Keys;
 
-/// How the frequencies are changed for contexts longer than those of pre-training.
+/// How the frequencies are changed for contexts longer than in pre-training.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum RopeScaling {
@@ -19,9 +19,9 @@ pub enum RopeScaling {
         /// At least 1.
         factor: f64,
     },
-    /// As Llama 3.1 does (arXiv:2407.21783): waves longer than
-    /// `original_max_position_embeddings / low_freq_factor` are divided by `factor`, those shorter than
-    /// `original_max_position_embeddings / high_freq_factor` stay, those between are interpolated.
+    /// As in Llama 3.1 (arXiv:2407.21783): frequencies with wavelengths above `original_max_position_embeddings /
+    /// low_freq_factor` are divided by `factor`, those with wavelengths below `original_max_position_embeddings /
+    /// high_freq_factor` stay, those between are interpolated.
     Llama3 {
         /// At least 1.
         factor: f64,
@@ -41,8 +41,8 @@ pub(crate) struct RopeKeys {
     pub(crate) scaling: RopeScaling,
 }
 
-/// Reads what either dialect says. `context` is `max_position_embeddings`, which transformers takes where
-/// `llama3` names no length of pre-training.
+/// Reads either dialect. `context` is `max_position_embeddings`, which transformers uses if `llama3` gives no
+/// pre-training length.
 pub(crate) fn read(keys: &Keys<'_>, context: usize) -> Result<RopeKeys, ConfigError> {
     let mut bases = vec![("rope_theta".to_string(), keys.get("rope_theta").cloned())];
     let mut scaling: Option<RopeScaling> = None;
@@ -61,7 +61,7 @@ pub(crate) fn read(keys: &Keys<'_>, context: usize) -> Result<RopeKeys, ConfigEr
     Ok(RopeKeys { theta: read_theta(bases)?, scaling: scaling.unwrap_or(RopeScaling::Default) })
 }
 
-/// The base; where several places name one, they must agree.
+/// The base; if it is given in several places, they must agree.
 fn read_theta(places: Vec<(String, Option<Value>)>) -> Result<f64, ConfigError> {
     let mut found: Option<f64> = None;
     for (key, value) in places {
@@ -105,7 +105,7 @@ fn read_scaling(name: &str, map: &Map<String, Value>, context: usize) -> Result<
     }
 }
 
-/// One of the two objects, by its name in the file.
+/// One of the two objects, with its name in the file.
 struct Parameters<'a> {
     name: &'a str,
     map: &'a Map<String, Value>,
@@ -120,7 +120,7 @@ impl<'a> Parameters<'a> {
         format!("{}.{key}", self.name)
     }
 
-    /// `rope_type`, or `type` as older files say.
+    /// `rope_type`, or `type` in older files.
     fn kind(&self) -> Result<&'a str, ConfigError> {
         const SUPPORTED: &str = "\"default\", \"linear\", \"llama3\"";
         let mut kind = None;
@@ -138,7 +138,7 @@ impl<'a> Parameters<'a> {
         Ok(kind.unwrap_or("default"))
     }
 
-    /// Any key beyond those that `kind` uses would be ignored, so it is refused.
+    /// Refuses keys other than those that `kind` uses, because they would be ignored.
     fn refuse_others(&self, kind: &str, used: &[&str]) -> Result<(), ConfigError> {
         for (key, value) in self.map.iter().filter(|(_, value)| !value.is_null()) {
             let is_fine = match key.as_str() {
@@ -181,9 +181,9 @@ impl<'a> Parameters<'a> {
     }
 }
 
-/// The angle by which one position turns each pair `i` of a head's `head_dim` columns:
-/// `theta^(-2i / head_dim)` (Su et al. 2021, arXiv:2104.09864), then scaled. Every step is rounded to f32 where
-/// `transformers` rounds; a number divided by a tensor is its product with the reciprocal there.
+/// The angle by which one position turns each pair `i` of a head's `head_dim` columns: `theta^(-2i / head_dim)` (Su et
+/// al. 2021, arXiv:2104.09864), then scaled. Every step is rounded to f32 where `transformers` rounds; there, a number
+/// divided by a tensor is computed as its product with the reciprocal.
 pub(crate) fn inverse_frequencies(head_dim: usize, theta: f64, scaling: RopeScaling) -> Vec<f32> {
     let scale = |frequency: f32| match scaling {
         RopeScaling::Default => frequency,
@@ -227,7 +227,7 @@ mod tests {
         inverse_frequencies: Vec<f32>,
     }
 
-    /// By `make_rope.py`: what transformers computes for each configuration, in both dialects.
+    /// Made by `make_rope.py`: what transformers computes for each configuration, in both dialects.
     #[test]
     fn frequencies_are_those_of_transformers() {
         let cases: Vec<Case> = serde_json::from_str(include_str!("../tests/golden/rope.json")).unwrap();

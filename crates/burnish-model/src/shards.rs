@@ -1,7 +1,7 @@
-//! The files that hold the weights of a model directory, mapped and found to be what they say they are.
+//! The weight files of a model directory, mapped and checked against what they claim to hold.
 //!
-//! One `model.safetensors`, or several files with `model.safetensors.index.json`, which says for each tensor
-//! which file holds it. Where both are there the single file counts, as in `transformers`.
+//! Either one `model.safetensors`, or several files with `model.safetensors.index.json`, which names the file of each
+//! tensor. If both exist, the single file is used, as in `transformers`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,16 +17,16 @@ use crate::{ModelError, files};
 pub(crate) const SINGLE: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
-/// The weights' files, mapped.
+/// The mapped weight files.
 pub(crate) struct Shards {
-    /// The file that lists what there is: the index, or the single file itself.
+    /// The file that lists the tensors: the index, or the single file itself.
     pub(crate) list: PathBuf,
     files: Vec<(PathBuf, Mapped)>,
     /// Tensors by file; `None` for a single file, which lists its own.
     index: Option<BTreeMap<String, BTreeSet<String>>>,
 }
 
-/// The tensors of all files by name, with the file of each.
+/// The tensors of all files by name, each with its file.
 pub(crate) struct Tensors<'a>(BTreeMap<String, (&'a Path, TensorView<'a>)>);
 
 impl<'a> Tensors<'a> {
@@ -76,7 +76,7 @@ impl Shards {
     /// Reads the header of every file.
     ///
     /// # Errors
-    /// Names the file that is no safetensors file, and the first tensor that the index puts elsewhere.
+    /// Names the file that is not a safetensors file, or the first tensor for which the index names another file.
     pub(crate) fn parse(&self) -> Result<Tensors<'_>, ModelError> {
         let mut all = BTreeMap::new();
         for (path, bytes) in &self.files {
@@ -89,7 +89,7 @@ impl Shards {
         Ok(Tensors(all))
     }
 
-    /// A file of several holds what the index lists in it, and nothing else.
+    /// Checks that a file holds exactly what the index lists for it.
     fn check_listed(&self, path: &Path, tensors: &SafeTensors<'_>) -> Result<(), ModelError> {
         let Some(index) = &self.index else { return Ok(()) };
         let file = path.file_name().unwrap_or_default().to_string_lossy();

@@ -17,36 +17,36 @@ use crate::{CallFormat, ChatError, ModelError, files};
 /// The ChatML template: each message between `<|im_start|>ROLE\n` and `<|im_end|>\n`, nothing else.
 pub const CHATML: &str = include_str!("chatml.jinja");
 
-/// Name of the template of all conversations that no other is for.
+/// Name of the template for all conversations without a template of their own.
 const DEFAULT: &str = "default";
-/// Name of the template of conversations with tools, where there is one.
+/// Name of the template for conversations with tools, if there is one.
 const TOOL_USE: &str = "tool_use";
 
-/// A compiled chat template with the variables that it is given.
+/// A compiled chat template with its variables.
 ///
-/// The environment is that of `transformers` 5.23 (see `burnish_jinja`); `{% generation %}` blocks say which text is
-/// the assistant's.
+/// The environment is that of `transformers` 5.23 (see `burnish_jinja`); `{% generation %}` blocks mark the assistant's
+/// text.
 #[derive(Debug, Clone)]
 pub struct ChatTemplate {
-    /// The templates by name, as they were given.
+    /// The templates by name, as given.
     sources: BTreeMap<String, String>,
-    /// Those that conversations are rendered with.
+    /// The templates that are used for rendering.
     templates: BTreeMap<&'static str, Template>,
-    /// What `strftime_now` takes for now, in seconds since 1970 (UTC).
+    /// The time that `strftime_now` reports, in seconds since 1970 (UTC).
     now: i64,
     /// Special tokens and options that the template may read.
     variables: BTreeMap<String, serde_json::Value>,
-    /// How it writes calls, looked for once.
+    /// The format in which it writes calls, detected once.
     calls: OnceLock<Option<CallFormat>>,
 }
 
-/// What a template makes of a conversation.
+/// A rendered conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
     /// The text.
     pub text: String,
-    /// The bytes of the text that generation blocks wrote, in order and apart from each other: what an assistant
-    /// says. Empty where the template has no such blocks.
+    /// The byte ranges of the text that generation blocks wrote, in order and disjoint: what the assistant says. Empty
+    /// if the template has no such blocks.
     pub assistant: Vec<Range<usize>>,
 }
 
@@ -70,13 +70,13 @@ impl ChatTemplate {
     /// Reads and compiles the template in a file.
     ///
     /// # Errors
-    /// Names the file: it can't be read, or does not compile.
+    /// Names the file if it can't be read or does not compile.
     pub fn read(path: &Path) -> Result<Self, ModelError> {
         ChatTemplate::new(files::read_text(path)?, path)
     }
 
-    /// Adds a template by name. That of the name `tool_use` is taken for conversations with tools, as in
-    /// `transformers`; any other is kept, so that saving loses none. `path` is named in errors.
+    /// Adds a template by name. The one named `tool_use` is used for conversations with tools, as in `transformers`;
+    /// any other is only kept, so that saving loses none. `path` is named in errors.
     ///
     /// # Errors
     /// If the template does not compile.
@@ -100,13 +100,13 @@ impl ChatTemplate {
     /// The ChatML template.
     ///
     /// # Errors
-    /// None in practice; compiling may fail by its type.
+    /// None in practice, although the signature allows a compile error.
     pub fn chatml() -> Result<Self, ModelError> {
         ChatTemplate::new(CHATML, Path::new("the built-in ChatML template"))
     }
 
-    /// Sets what `strftime_now` takes for now, in seconds since 1970 (UTC). Without it, that is the time when the
-    /// template was compiled; a run sets the time of its start, so that resuming it renders the same prompts.
+    /// Sets the time that `strftime_now` reports, in seconds since 1970 (UTC). By default it is the time when the
+    /// template was compiled. A run sets the time of its start, so that resuming it renders the same prompts.
     pub fn at(mut self, unix_seconds: i64) -> Self {
         self.now = unix_seconds;
         self
@@ -124,18 +124,18 @@ impl ChatTemplate {
         self.sources.get(DEFAULT).map_or("", String::as_str)
     }
 
-    /// The templates beside the default one, by name.
+    /// The templates other than the default one, by name.
     pub(crate) fn others(&self) -> impl Iterator<Item = (&str, &str)> {
         let others = self.sources.iter().filter(|(name, _)| *name != DEFAULT);
         others.map(|(name, source)| (name.as_str(), source.as_str()))
     }
 
-    /// Does the template say, by generation blocks, which text is the assistant's?
+    /// Does the template mark the assistant's text with generation blocks?
     pub fn marks_answers(&self, tools: &[ToolSpec]) -> bool {
         self.templates.get(self.name(tools)).is_some_and(Template::has_generation)
     }
 
-    /// How it writes calls; `None` where it writes none, or in a format that is not known.
+    /// The format in which it writes calls; `None` if it writes none or the format is unknown.
     pub fn call_format(&self) -> Option<&CallFormat> {
         self.calls.get_or_init(|| CallFormat::of(self)).as_ref()
     }
@@ -143,7 +143,7 @@ impl ChatTemplate {
     /// Renders a conversation. With `add_generation_prompt` the text ends where the assistant speaks next.
     ///
     /// # Errors
-    /// With what the template raised, or what it does that is not supported.
+    /// What the template raised, or which unsupported feature it uses.
     pub fn render(
         &self,
         messages: &[Message],
@@ -154,10 +154,10 @@ impl ChatTemplate {
         self.render_in(self.name(tools), &context, None)
     }
 
-    /// Renders a conversation, and finds what its generation blocks wrote.
+    /// Renders a conversation and finds what its generation blocks wrote.
     ///
     /// # Errors
-    /// As [`ChatTemplate::render`], and if the template cuts, repeats or nests what its blocks write.
+    /// As [`ChatTemplate::render`]; also if the template cuts, repeats or nests the text of its blocks.
     pub fn render_with_answers(
         &self,
         messages: &[Message],
@@ -180,7 +180,7 @@ impl ChatTemplate {
         }
     }
 
-    /// The name of the template of a conversation.
+    /// The name of the template for a conversation.
     fn name(&self, tools: &[ToolSpec]) -> &'static str {
         if !tools.is_empty() && self.sources.contains_key(TOOL_USE) { TOOL_USE } else { DEFAULT }
     }
@@ -221,7 +221,7 @@ impl ChatTemplate {
     }
 }
 
-/// A value of JSON as a template's.
+/// Converts a JSON value to a template value.
 fn value(json: &serde_json::Value) -> Value {
     match json {
         serde_json::Value::Null => Value::None,
@@ -246,8 +246,8 @@ fn value(json: &serde_json::Value) -> Value {
     }
 }
 
-/// A message as templates read it: `tool_calls` only where there are some, thoughts only where they are kept
-/// apart, under both names that templates use.
+/// A message as templates read it: `tool_calls` only if there are any, and thoughts only if they are kept apart, under
+/// both names that templates use.
 fn message_json(message: &Message) -> serde_json::Value {
     let mut json = json!({});
     // transformers puts the second name first.

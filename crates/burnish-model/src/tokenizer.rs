@@ -1,4 +1,4 @@
-//! Text to ids and back, by `tokenizer.json`.
+//! Converts text to ids and back, with `tokenizer.json`.
 
 use burnish_core::Piece;
 use std::collections::HashSet;
@@ -17,8 +17,8 @@ const BYTES: usize = 256;
 
 /// A tokenizer of the `tokenizers` library.
 ///
-/// Special tokens in a text are recognised, and none is added. Truncation and padding that `tokenizer.json` may
-/// ask for are off: they would change what the policy reads without a word.
+/// Special tokens in a text are recognised, and none is added. Truncation and padding that `tokenizer.json` may ask for
+/// are switched off, because they would silently change what the policy reads.
 #[derive(Debug, Clone)]
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
@@ -28,12 +28,12 @@ pub struct Tokenizer {
     special: Vec<String>,
 }
 
-/// The ids of a text, and which bytes of it each stands for.
+/// The ids of a text, and the bytes that each covers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Encoded {
     /// Token ids.
     pub ids: Vec<u32>,
-    /// Bytes of the text, one range for each id. A token of a part of a character has the whole character.
+    /// Byte ranges in the text, one per id. A token for part of a character has the range of the whole character.
     pub bytes: Vec<Range<usize>>,
 }
 
@@ -61,9 +61,9 @@ impl Tokenizer {
         Ok(Tokenizer { inner, json, special })
     }
 
-    /// Trains a byte-level BPE tokenizer (Sennrich et al. 2016; bytes and word pattern as in GPT-2). Special
-    /// tokens get the first ids in their order, the 256 bytes follow, then the merges. The same texts give the
-    /// same tokenizer. Few texts may give fewer than `vocab_size` ids.
+    /// Trains a byte-level BPE tokenizer (Sennrich et al. 2016; bytes and word pattern as in GPT-2). The special tokens
+    /// get the first ids, in order; the 256 bytes follow, then the merges. The same texts give the same tokenizer. A
+    /// small corpus may give fewer than `vocab_size` ids.
     ///
     /// # Errors
     /// If there is no text, or `vocab_size` has no room for the bytes and the special tokens.
@@ -87,11 +87,11 @@ impl Tokenizer {
             .map_err(|error| ModelError::Training(error.to_string()))
     }
 
-    /// The same, with these of its added tokens as text: who leaves special tokens out of an answer, as servers do, leaves them in. So
-    /// are `<think>` and `</think>` in Qwen3's tokenizer.
+    /// The same tokenizer with these added tokens treated as text, so that decoding without special tokens, as servers
+    /// do, keeps them. `<think>` and `</think>` are text in this sense in Qwen3's tokenizer.
     ///
     /// # Errors
-    /// Names the first that is no added token.
+    /// Names the first that is not an added token.
     pub fn with_text_tokens(&self, tokens: &[&str]) -> Result<Self, ModelError> {
         let failed = |problem: String| ModelError::Training(problem);
         let mut json: Value = serde_json::from_str(&self.json).map_err(|error| failed(error.to_string()))?;
@@ -113,7 +113,7 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// The ids of a text, with the bytes that each stands for.
+    /// The ids of a text, with the bytes that each covers.
     ///
     /// # Errors
     /// As [`Tokenizer::encode`].
@@ -131,7 +131,7 @@ impl Tokenizer {
         self.inner.decode(ids, skip_special).map_err(failed)
     }
 
-    /// A text that an answer begins with.
+    /// A text as the given beginning of an answer.
     ///
     /// # Errors
     /// If it can't be tokenised.
@@ -139,7 +139,7 @@ impl Tokenizer {
         Ok(Piece { ids: self.encode(text)?, text: text.to_owned(), sampled: None })
     }
 
-    /// Ids that an answer begins with. A character that they only begin belongs to what follows.
+    /// Ids as the given beginning of an answer. An unfinished character at their end belongs to what follows.
     ///
     /// # Errors
     /// If they can't be decoded.
@@ -154,33 +154,33 @@ impl Tokenizer {
         &self.json
     }
 
-    /// The id of a token, given as it stands in `tokenizer.json`.
+    /// The id of a token, written as in `tokenizer.json`.
     pub fn token_id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
     }
 
-    /// The token of an id, as it stands in `tokenizer.json`.
+    /// The token of an id, written as in `tokenizer.json`.
     pub fn token(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
     }
 
-    /// Is there a token of this id?
+    /// Is there a token with this id?
     pub fn id_exists(&self, id: u32) -> bool {
         self.inner.id_to_token(id).is_some()
     }
 
-    /// Number of tokens, added ones included.
+    /// Number of tokens, including added ones.
     pub fn vocab_size(&self) -> usize {
         self.inner.get_vocab_size(true)
     }
 
-    /// Do both have the same tokens under the same ids? Only then mean log-probs of ids the same to both.
+    /// Do both have the same tokens under the same ids? Only then do log-probs of ids mean the same in both.
     pub fn has_the_vocabulary_of(&self, other: &Tokenizer) -> bool {
         let id_max = self.id_max();
         id_max == other.id_max() && (0..=id_max.unwrap_or(0)).all(|id| self.token(id) == other.token(id))
     }
 
-    /// The highest id, `None` for an empty tokenizer.
+    /// The highest id; `None` for an empty tokenizer.
     pub fn id_max(&self) -> Option<u32> {
         self.inner.get_vocab(true).into_values().max()
     }
@@ -188,7 +188,7 @@ impl Tokenizer {
     /// The ids of `tokens`.
     ///
     /// # Errors
-    /// Names all that are missing; `place` says where they were asked for.
+    /// Names all missing tokens; `place` says where they are needed.
     pub fn token_ids<S: AsRef<str>>(&self, tokens: &[S], place: &str) -> Result<Vec<u32>, ModelError> {
         let missing: Vec<String> = tokens
             .iter()
@@ -202,7 +202,7 @@ impl Tokenizer {
         Ok(tokens.iter().filter_map(|token| self.token_id(token.as_ref())).collect())
     }
 
-    /// Does a special token stand at the beginning of `text`?
+    /// Does `text` begin with a special token?
     pub(crate) fn starts_special(&self, text: &str) -> bool {
         self.special.iter().any(|token| text.starts_with(token.as_str()))
     }
@@ -210,7 +210,7 @@ impl Tokenizer {
     /// Writes `tokenizer.json`.
     ///
     /// # Errors
-    /// If the file can't be written; what stood there before then stays.
+    /// If the file can't be written; an earlier file then stays.
     pub fn save(&self, path: &Path) -> Result<(), ModelError> {
         files::write_text(path, &self.json)
     }
@@ -262,7 +262,7 @@ mod tests {
     fn special_tokens_come_first_then_bytes_then_merges() {
         assert_eq!(TRAINED.token_ids(&SPECIAL, "test").unwrap(), [0, 1]);
         assert_eq!(TRAINED.token(2).unwrap(), "!");
-        // The most frequent pair of the texts.
+        // The most frequent pair in the texts.
         assert_eq!(TRAINED.token_id("ob"), None);
         assert!(TRAINED.token_id("Ġthe").is_some() || TRAINED.token_id("the").is_some());
         assert!(TRAINED.vocab_size() <= 300 && TRAINED.vocab_size() > 260);

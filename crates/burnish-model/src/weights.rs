@@ -1,4 +1,4 @@
-//! Weights: checked against the architecture before memory is taken for them, and written back as one file that
+//! Weights: checked against the architecture before memory is allocated, and written back as one file that
 //! `transformers` loads.
 
 use std::borrow::Cow;
@@ -14,7 +14,7 @@ use safetensors::tensor::{TensorView, View};
 use crate::shards::{INDEX, Shards, Tensors};
 use crate::{Dtype, ModelConfig, ModelError, files};
 
-/// A tensor that the architecture asks for.
+/// A tensor that the architecture needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TensorSpec {
     pub(crate) name: String,
@@ -27,7 +27,7 @@ pub(crate) struct WeightsFile(Shards);
 const HEAD: &str = "lm_head.weight";
 const EMBEDDING: &str = "model.embed_tokens.weight";
 
-/// Numbers that one thread widens at a time.
+/// Number of values that one thread converts at a time.
 const CHUNK: usize = 1 << 18;
 
 impl WeightsFile {
@@ -39,11 +39,11 @@ impl WeightsFile {
         Shards::open(dir).map(WeightsFile)
     }
 
-    /// Checks that the files hold exactly the tensors `specs`, and returns the type of each, in their order. Of
-    /// several files the index is checked first.
+    /// Checks that the files hold exactly the tensors `specs`, and returns the type of each, in order. If there are
+    /// several files, the index is checked first.
     ///
     /// # Errors
-    /// Names the file, and the first tensor that is missing, misshapen, of another type, or without a place.
+    /// Names the file and the first tensor that is missing, unexpected, or has the wrong shape or type.
     pub(crate) fn check(&self, config: &ModelConfig, specs: &[TensorSpec]) -> Result<Vec<Dtype>, ModelError> {
         let known: BTreeSet<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
         if let Some(listed) = self.0.listed() {
@@ -62,8 +62,7 @@ impl WeightsFile {
         Ok(dtypes)
     }
 
-    /// Copies every tensor into its parameter, one after the other. The files must have passed
-    /// [`WeightsFile::check`].
+    /// Copies every tensor into its parameter, one after the other. [`WeightsFile::check`] must have succeeded.
     pub(crate) fn read_into(&self, params: &mut Params) -> Result<(), ModelError> {
         let tensors = self.0.parse()?;
         for entry in params.entries().to_vec() {
@@ -91,13 +90,13 @@ fn unknown(path: &Path, name: &str, config: &ModelConfig) -> ModelError {
     ModelError::UnknownTensor { path, name, architecture: config.architecture.class() }
 }
 
-/// May a tensor beyond the architecture be there? Older files hold the rotary frequencies, which follow from
-/// config.json, and some hold a tied head.
+/// Whether a tensor that the architecture does not need may be present. Older files hold the rotary frequencies, which
+/// follow from config.json, and some hold a tied head.
 fn may_be_extra(config: &ModelConfig, name: &str) -> bool {
     name.ends_with("rotary_emb.inv_freq") || (config.tie_word_embeddings && name == HEAD)
 }
 
-/// A tensor beyond the architecture: fine only where it repeats what is known already.
+/// Checks such a tensor: it is allowed only if it repeats what is already known.
 fn check_extra(tensors: &Tensors<'_>, config: &ModelConfig, name: &str) -> Result<(), ModelError> {
     let Some((path, _)) = tensors.get(name) else { return Ok(()) };
     if !may_be_extra(config, name) {
@@ -114,7 +113,7 @@ fn check_extra(tensors: &Tensors<'_>, config: &ModelConfig, name: &str) -> Resul
     Ok(())
 }
 
-/// Checks that a tensor has the shape `expected` and a type that can be read, which it gives.
+/// Checks that a tensor has the shape `expected` and a readable type; returns the type.
 pub(crate) fn check_type(
     path: &Path,
     name: &str,
@@ -134,7 +133,7 @@ pub(crate) fn check_type(
     }
 }
 
-/// Copies a tensor's little-endian numbers to where they are kept, on all threads.
+/// Copies a tensor's little-endian numbers to their destination, on all threads.
 pub(crate) fn read_tensor(tensor: &TensorView<'_>, out: ElementsMut<'_>) {
     let data = tensor.data();
     match (tensor.dtype(), out) {
@@ -162,9 +161,9 @@ fn copy<const N: usize, T: Send>(data: &[u8], out: &mut [T], read: impl Fn([u8; 
     });
 }
 
-/// Writes parameters to the file `name` of `dir`, each in its type (rounded to nearest even), with the metadata that
-/// `transformers` asks for. One tensor at a time is held in that type. An index of several files that stood there
-/// goes: its weights are no longer the model's.
+/// Writes parameters to the file `name` in `dir`, each in its type (rounded to nearest even), with the metadata that
+/// `transformers` needs. Only one tensor at a time is held in that type. An existing index of several files is deleted,
+/// because its weights are no longer the model's.
 pub(crate) fn save<'a>(
     dir: &Path,
     name: &str,
@@ -181,7 +180,7 @@ pub(crate) fn save<'a>(
     }
 }
 
-/// A parameter as it is stored: with its adapter merged in, if it has one.
+/// A parameter as it is stored: with its adapter, if any, merged in.
 pub(crate) struct Stored<'a> {
     pub(crate) dtype: Dtype,
     pub(crate) shape: &'a [usize],

@@ -1,4 +1,4 @@
-//! Adapters: what PEFT computes, computed here; trained, written and read again.
+//! Adapters: the results of PEFT, recomputed here; trained, written and read again.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Model directories whose chat is wrong end in an error that names the file, and the key or token.
+//! A model directory with a wrong chat ends in an error that names the file, and the key or token.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -103,7 +103,7 @@ fn several_templates_are_found_in_either_place_and_saved() {
         assert_eq!(template.render(&[], &[], false).unwrap(), "d");
         assert_eq!(template.render(&[], &[tool()], false).unwrap(), "t");
     }
-    // Files go before the configuration, as a whole.
+    // Template files take precedence over the configuration, as a whole.
     fs::write(saved.path().join("tokenizer_config.json"), config.to_string()).unwrap();
     fs::remove_file(saved.path().join("chat_template.jinja")).unwrap();
     check_chat(

@@ -106,7 +106,7 @@ fn what_is_harmless_is_let_through() {
         ("qwen3", "quantization_config", json!(null)),
         ("llama", "use_something_new", json!(false)),
         ("llama", "_name_or_path", json!("somewhere")),
-        // As SmolLM2 has them.
+        // As in SmolLM2's configuration.
         ("llama", "is_llama_config", json!(true)),
         ("llama", "rope_interleaved", json!(false)),
         ("llama", "transformers.js_config", json!({ "dtype": "q4" })),
@@ -116,7 +116,7 @@ fn what_is_harmless_is_let_through() {
     }
 }
 
-/// A copy of a golden model in which one thing is wrong.
+/// A copy of a golden model with one error.
 struct Broken(tempfile::TempDir);
 
 impl Broken {
@@ -156,7 +156,7 @@ impl Broken {
     }
 }
 
-/// Replaces text in the header by text of the same length.
+/// Replaces text in the header with text of the same length.
 fn renamed(mut bytes: Vec<u8>, from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let at = bytes.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! Token fidelity over turns: what was sampled is never tokenised again, and every token says whose it is.
+//! Token fidelity over turns: what was sampled is never tokenised again, and every token has its source.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -42,14 +42,14 @@ fn sampled(ids: &[u32], stop: StopReason) -> Sampled {
     }
 }
 
-/// Lets the policy answer `text`, cut as the tokenizer does.
+/// Lets the policy answer `text`, tokenised by the tokenizer.
 fn answer(chat: &Chat, trace: &mut Trace, text: &str) -> (Vec<u32>, Message) {
     let ids = chat.tokenizer.encode(text).unwrap();
     let message = chat.record(trace, &[], ids.clone(), sampled(&ids, StopReason::EndToken)).unwrap();
     (ids, message)
 }
 
-/// `text` with one token for each byte, as no tokenizer would cut it.
+/// `text` with one token per byte, as no tokenizer would split it.
 fn spelled(text: &str) -> Vec<u32> {
     let letter = |byte: u8| TOKENIZER.token_id(&char::from(byte).to_string()).unwrap();
     text.bytes().map(letter).collect()
@@ -117,7 +117,7 @@ fn a_truncated_answer_gets_its_end_token_as_scaffold() {
     let mut trace = Trace::new();
     let question = Message::user("hello");
     let prompt = chat.extend(&mut trace, std::slice::from_ref(&question), &[]).unwrap();
-    // Cut off within a character of two bytes.
+    // Cut off inside a character of two bytes.
     let ids = vec![TOKENIZER.token_id("Ã").unwrap()];
     let message = chat.record(&mut trace, &[], ids.clone(), sampled(&ids, StopReason::TokensMax)).unwrap();
     assert_eq!(message.content, "\u{fffd}");
@@ -145,7 +145,7 @@ fn an_answer_that_ends_with_another_end_token_is_kept() {
     assert!(next.starts_with(&[prompt.clone(), ids].concat()));
     assert!(trace.nodes().last().unwrap().text.starts_with("<|im_end|>\n<|im_start|>user"));
 
-    // But another answer that only begins with the same words is another answer.
+    // But an answer that merely begins with the same words is a different one.
     messages[1].content = "world peace".into();
     let edited = chat.extend(&mut trace, &messages, &[]).unwrap();
     assert_eq!(trace.nodes().last().unwrap().parent, trace.nodes()[1].parent);
@@ -288,7 +288,7 @@ fn an_earlier_answer_can_be_part_of_the_prompt() {
     let mut trace = Trace::new();
     chat.demonstrate_from(&mut trace, &messages, 2, &[]).unwrap();
     assert_eq!(texts(&chat, &trace, Source::Demonstration).concat(), "the answer<|im_end|>");
-    // What is read is the same.
+    // The ids that are read are the same.
     let mut whole = Trace::new();
     chat.demonstrate(&mut whole, &messages, &[]).unwrap();
     let text = |trace: &Trace| trace.nodes().iter().map(|node| node.text.clone()).collect::<String>();

@@ -1,5 +1,5 @@
-//! Token fidelity over turns, for every template: what was read and sampled stays as it was, or the trace forks.
-//! Which templates rewrite history, and how, is the table of docs/chat-templates.md.
+//! Token fidelity over turns, for every template: what was read and sampled stays as it was, or the trace forks. The
+//! table in docs/chat-templates.md lists which templates rewrite history, and how.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use burnish_core::{Message, Role, Sampled, StopReason, ToolSpec, Trace};
 use burnish_model::{Chat, ChatTemplate, Tokenizer};
 use serde_json::json;
 
-/// The end tokens of each template: the first that fits its name, as the model's generation_config.json has them.
+/// The end tokens of each template: the first entry that matches its name, as in the model's generation_config.json.
 const END_TOKENS: [(&str, &[&str]); 7] = [
     ("GLM", &["<|endoftext|>", "<|user|>", "<|observation|>"]),
     ("deepseek", &["<｜end▁of▁sentence｜>"]),
@@ -61,7 +61,7 @@ const THOUGHT: &str = "pondering";
 #[derive(Clone, Copy)]
 struct Kind {
     thinks: bool,
-    /// Do tools answer the policy, or a person?
+    /// Is the policy answered by tools (or by a person)?
     has_tools: bool,
 }
 
@@ -72,8 +72,8 @@ const KINDS: [Kind; 4] = [
     Kind { thinks: true, has_tools: true },
 ];
 
-/// How the template itself writes an answer after its generation prompt, with an end token; the answer's content
-/// with an end token where its answers do not follow its prompt or have no thoughts.
+/// How the template itself writes an answer after its generation prompt, with an end token. If its answers do not
+/// continue its prompt or have no thoughts: the answer's content with an end token.
 fn native(chat: &Chat, messages: &[Message], tools: &[ToolSpec], prompt: &str, answer: Message) -> String {
     let end = |id: &u32| chat.tokenizer.decode(&[*id], false).unwrap();
     let ends: Vec<String> = chat.end_ids().iter().map(end).collect();
@@ -88,8 +88,8 @@ fn native(chat: &Chat, messages: &[Message], tools: &[ToolSpec], prompt: &str, a
     }
 }
 
-/// Plays four turns. Whatever the template does: the prompt is what it renders, the ids of an answer follow their
-/// prompt, and no sampled token is lost. Returns what becomes of history.
+/// Plays four turns. For any template, the prompt is its rendering, the ids of an answer follow their prompt, and no
+/// sampled token is lost. Returns what happens to history.
 fn play(chat: &Chat, kind: Kind) -> &'static str {
     let tool = ToolSpec {
         name: "look".into(),
@@ -116,7 +116,7 @@ fn play(chat: &Chat, kind: Kind) -> &'static str {
                 text.replace(&chat.tokenizer.decode(&[*id], false).unwrap(), "")
             })
         };
-        // An answer may have ended with another end token than the template writes.
+        // An answer may have ended with an end token other than the template's.
         assert_eq!(without_ends(&text), without_ends(&rendered), "turn {turn}");
         if !prompt.starts_with(&before) {
             found = match () {

@@ -1,4 +1,4 @@
-//! Assistant masks by generation blocks, against `return_assistant_tokens_mask` of transformers.
+//! Assistant masks from generation blocks, compared with `return_assistant_tokens_mask` of transformers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -44,7 +44,7 @@ fn unpacked(runs: &[usize]) -> Vec<bool> {
     runs.iter().zip(values).flat_map(|(&length, value)| vec![value; length]).collect()
 }
 
-/// Checks cases, and returns how many tokens are an assistant's.
+/// Checks cases, and returns the number of assistant tokens.
 fn check<'a>(cases: impl Iterator<Item = &'a Case>, source: impl Fn(&str) -> String) -> usize {
     let matrix = matrix();
     let mut masked = 0;
@@ -75,8 +75,8 @@ fn masks_of_templates_of_its_own_are_those_of_transformers() {
     assert!(check(own, str::to_string) > 500);
 }
 
-/// Other templates are checked too where `BURNISH_MASKS=DIRECTORY:OUT.json` names a file that
-/// `make_masks.py DIRECTORY OUT.json` made.
+/// If `BURNISH_MASKS=DIRECTORY:OUT.json` names other templates and a file that `make_masks.py DIRECTORY OUT.json` made,
+/// they are checked too.
 #[test]
 fn masks_of_training_templates_are_those_of_transformers() {
     if let Ok(value) = std::env::var("BURNISH_MASKS") {

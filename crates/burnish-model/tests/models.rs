@@ -1,4 +1,4 @@
-//! Golden models: what transformers computes, computed here; read, written and read again.
+//! Golden models: the results of transformers, recomputed here; read, written and read again.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -36,7 +36,7 @@ fn expected(name: &str) -> Expected {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Logits of every position of every prompt, all in one packed forward.
+/// Logits at every position of every prompt, from one packed forward pass.
 fn logits(model: &Model, prompts: &[Vec<u32>]) -> Vec<f32> {
     let lens: Vec<usize> = prompts.iter().map(Vec::len).collect();
     let ids = prompts.concat();
@@ -65,7 +65,7 @@ fn logits_agree_with_transformers() {
     }
 }
 
-/// Keys, values, and the number of rows that are there.
+/// Keys, values, and the number of rows present.
 type Block = (Vec<f32>, Vec<f32>, usize);
 
 /// Keys and values of one sequence, read one token at a time.
@@ -126,7 +126,7 @@ fn saving_what_was_loaded_gives_the_same_bytes() {
         let json = |bytes: Vec<u8>| serde_json::from_slice::<Value>(&bytes).unwrap();
         let mut saved = json(read(dir.path(), config));
         let given = json(read(&golden(name), config));
-        // Readers of the hub's dialect find these two at top level; nothing else is added.
+        // Readers of the hub's dialect look for these two at the top level; nothing else is added.
         let added = ["rope_theta", "rope_scaling"].into_iter().filter(|key| given.get(key).is_none());
         added.for_each(|key| drop(saved.as_object_mut().unwrap().remove(key)));
         assert_eq!(saved, given, "{name}");
@@ -146,7 +146,7 @@ fn weights_of_several_files_are_saved_as_one() {
     assert!(index.exists() && !single.exists());
     model.save(dir.path()).unwrap();
     assert!(!index.exists(), "a stale index beside the new weights");
-    // f16 as it was read, so nothing is rounded.
+    // f16, as it was read, so nothing is rounded.
     assert_eq!(std::fs::metadata(&single).unwrap().len() / 1024, 40);
     assert_eq!(Model::load(dir.path()).unwrap().params.data(), model.params.data());
 }
@@ -234,7 +234,7 @@ fn each_stored_type_rounds_once() {
         let loaded = Model::load(first.path()).unwrap();
         let mut largest = 0.0f32;
         for (new, old) in loaded.params.data().iter().zip(model.params.data()) {
-            // Below the normal numbers of f16 the step no longer shrinks.
+            // Below the normal range of f16, the step no longer shrinks.
             largest = largest.max((new - old).abs() / old.abs().max(6.2e-5));
         }
         assert!(

@@ -10,7 +10,7 @@ use burnish_core::Message;
 use burnish_model::{Chat, ChatTemplate};
 use serde_json::{Value, json};
 
-/// The pattern of words of Qwen2's tokenizer.json.
+/// The word pattern of Qwen2's tokenizer.json.
 const WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const ADDED: [&str; 3] = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"];
 
@@ -29,7 +29,8 @@ fn base64(text: &str) -> Vec<u8> {
     out
 }
 
-/// Bytes as tokenizer.json writes them (GPT-2's table): printable ones as themselves, the others from U+0100 on.
+/// Bytes as tokenizer.json writes them (GPT-2's table): printable ones as themselves, the others numbered from U+0100
+/// on.
 fn written(bytes: &[u8]) -> String {
     let is_printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     let write = |byte: u8| match is_printable(byte) {
@@ -42,7 +43,7 @@ fn written(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| write(*byte)).collect()
 }
 
-/// The two tokens that a token was merged from: what merges of lower rank make of its bytes.
+/// The two tokens that a token was merged from: what the merges of lower rank make of its bytes.
 fn halves<'a>(token: &'a [u8], rank: u32, ranks: &HashMap<Vec<u8>, u32>) -> [&'a [u8]; 2] {
     let mut cuts: Vec<usize> = (0..=token.len()).collect();
     while cuts.len() > 3 {

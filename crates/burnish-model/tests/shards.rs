@@ -1,4 +1,4 @@
-//! Weights in several files: what does not fit together is named, file and tensor.
+//! Weights in several files: errors name the file and the tensor that do not fit together.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -18,7 +18,7 @@ fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
-/// A copy of the golden model in three files, in which one thing is wrong.
+/// A copy of the golden model in three files, with one error.
 struct Broken(tempfile::TempDir);
 
 impl Broken {

@@ -1,4 +1,4 @@
-//! Rendering against `apply_chat_template` of transformers.
+//! Rendering, compared with `apply_chat_template` of transformers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -57,11 +57,11 @@ struct Matrix {
     tools: Vec<ToolSpec>,
     variables: Vec<serde_json::Map<String, serde_json::Value>>,
     conversations: Vec<Vec<Message>>,
-    /// For each template 8 characters for each case.
+    /// For each template, 8 characters per case.
     templates: BTreeMap<String, String>,
 }
 
-/// 32 bits, by Fowler, Noll and Vo.
+/// The 32-bit hash of Fowler, Noll and Vo.
 fn fnv(text: &str) -> String {
     let hash =
         text.bytes().fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
@@ -69,7 +69,7 @@ fn fnv(text: &str) -> String {
 }
 
 impl Matrix {
-    /// What a template makes of every case, in the order of `make_chat_matrix.py`.
+    /// The result of a template for every case, in the order of `make_chat_matrix.py`.
     fn outcomes(&self, template: &ChatTemplate) -> Vec<Result<String, String>> {
         let with = |variables: &serde_json::Map<String, serde_json::Value>| {
             let variables = variables.iter();
@@ -95,8 +95,8 @@ impl Matrix {
     }
 }
 
-/// Every conversation, with and without tools, thoughts, calls, system message, generation prompt: the text is
-/// that of transformers, and what a template refuses there it refuses here.
+/// Every conversation, with and without tools, thoughts, calls, system message and generation prompt: the text is that
+/// of transformers, and templates refuse the same cases.
 fn check_matrix(dir: &Path, matrix: &str) {
     let matrix = burnish_core::json::parse(matrix).unwrap();
     let matrix: Matrix = serde_json::from_value(matrix).unwrap();
@@ -117,8 +117,8 @@ fn check_matrix(dir: &Path, matrix: &str) {
     assert!(wrong.is_empty(), "{} cases differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Other templates are checked too where `BURNISH_CHAT_MATRIX=DIRECTORY:OUT.json` names a file that
-/// `make_chat_matrix.py DIRECTORY OUT.json` made.
+/// If `BURNISH_CHAT_MATRIX=DIRECTORY:OUT.json` names other templates and a file that `make_chat_matrix.py DIRECTORY
+/// OUT.json` made, they are checked too.
 #[test]
 fn every_template_renders_the_whole_matrix_as_in_transformers() {
     if let Ok(value) = std::env::var("BURNISH_CHAT_MATRIX") {

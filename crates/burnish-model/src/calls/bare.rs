@@ -1,5 +1,5 @@
-//! Llama 3: the whole answer is `{"name": ..., "parameters": {...}}`, perhaps after `<|python_tag|>`; several stand one
-//! after the other, with `;` or white space between them.
+//! Llama 3: the whole answer is `{"name": ..., "parameters": {...}}`, perhaps after `<|python_tag|>`. Several calls
+//! follow one another, separated by `;` or white space.
 
 use burnish_core::ToolCall;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use super::scan::{Parts, Piece, split_thoughts};
 
 const TAG: &str = "<|python_tag|>";
 const ARGUMENTS: [&str; 2] = ["parameters", "arguments"];
-/// Tokens that end an answer, where they were not taken off.
+/// Tokens that end an answer, in case they were not removed.
 const ENDS: [&str; 2] = ["<|eot_id|>", "<|eom_id|>"];
 
 /// Reads an answer.
@@ -34,7 +34,7 @@ pub(super) fn read(text: &str, open: bool) -> Parts<'_> {
     parts
 }
 
-/// All calls, or why they are none; `None` where nothing says that calls are meant.
+/// All calls, each with an error if it can't be read; `None` if nothing indicates that calls are meant.
 fn calls(text: &str, is_tagged: bool) -> Option<Result<Vec<ToolCall>, String>> {
     let mut rest = text.trim_start();
     if !is_tagged && !rest.starts_with('{') {
@@ -55,7 +55,7 @@ fn calls(text: &str, is_tagged: bool) -> Option<Result<Vec<ToolCall>, String>> {
                     && ARGUMENTS.iter().any(|key| object.contains_key(*key))
             });
         if !is_meant {
-            // JSON may be the answer itself.
+            // JSON may itself be the answer.
             return None;
         }
         match call_object(value, &ARGUMENTS) {
@@ -71,7 +71,7 @@ fn calls(text: &str, is_tagged: bool) -> Option<Result<Vec<ToolCall>, String>> {
     }
 }
 
-/// Does broken JSON begin as a call does?
+/// Does broken JSON begin like a call?
 fn looks_like_call(text: &str) -> bool {
     let key = text.strip_prefix('{').map(str::trim_start);
     key.and_then(|key| key.strip_prefix("\"name\"")).is_some_and(|rest| rest.trim_start().starts_with(':'))

@@ -1,12 +1,12 @@
-//! DeepSeek: `<｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{...}<｜tool▁call▁end｜>`, and with R1
-//! `<｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME`, the arguments in a fence after that.
+//! DeepSeek: `<｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{...}<｜tool▁call▁end｜>`; R1 writes
+//! `<｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME`, then the arguments in a code fence.
 
 use burnish_core::ToolCall;
 
 use super::json::{arguments, call, prefix, shown};
 use super::scan::{Read, after_tag, broken};
 
-/// What calls begin with, and what stands around all of them.
+/// The beginning of a call, and the tags around all calls.
 pub(super) const OPEN: [&str; 3] =
     ["<｜tool▁call▁begin｜>", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"];
 

@@ -1,4 +1,4 @@
-//! Which format a chat template writes calls in.
+//! Detects the format in which a chat template writes calls.
 
 use burnish_core::{FunctionCall, Message, Role, ToolCall, ToolSpec};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::ChatTemplate;
 const QUESTION: &str = "probe question";
 const THOUGHTS: &str = "probe thoughts";
 const RESULT: &str = "probe result";
-/// Nine letters and digits, as Mistral's templates want them.
+/// Nine letters and digits, as Mistral's templates require.
 const ID: &str = "probe0001";
 
 fn tools() -> Vec<ToolSpec> {
@@ -31,7 +31,7 @@ fn call(id: bool, text_arguments: bool) -> ToolCall {
     ToolCall { id: id.then(|| ID.into()), function: FunctionCall { name: "probe_tool".into(), arguments } }
 }
 
-/// A question, a call, its result.
+/// A question, a call and its result.
 fn conversation(call: ToolCall, thoughts: Option<&str>) -> [Message; 3] {
     let result = Message {
         tool_call_id: call.id.clone(),
@@ -46,7 +46,7 @@ fn conversation(call: ToolCall, thoughts: Option<&str>) -> [Message; 3] {
     [Message::user(QUESTION), asks, result]
 }
 
-/// What the template writes for the call: from the end of the prompt on, where it goes on from the prompt.
+/// What the template writes for the call: from the end of the prompt on, if it continues the prompt.
 struct Written {
     text: String,
     in_thoughts: bool,
@@ -62,14 +62,14 @@ fn written(template: &ChatTemplate, messages: &[Message; 3], tools: &[ToolSpec])
     Some(Written { text: whole[at..].into(), in_thoughts: false })
 }
 
-/// Does a prompt end within thoughts that it has begun?
+/// Does a prompt end inside thoughts that it has begun?
 pub(crate) fn ends_in_thoughts(prompt: &str) -> bool {
     let prompt = prompt.trim_end();
     prompt.ends_with("<think>") || prompt.ends_with("[THINK]")
 }
 
 impl CallFormat {
-    /// The format in which `template` writes calls; `None` where it writes none, or in a format that is not known.
+    /// The format in which `template` writes calls; `None` if it writes none or the format is unknown.
     pub fn of(template: &ChatTemplate) -> Option<Self> {
         let tools = tools();
         let found = [false, true].into_iter().find_map(|text_arguments| {
@@ -94,7 +94,7 @@ impl CallFormat {
     }
 }
 
-/// Does the reader of a format give back the call that was written?
+/// Does the reader of a format return the call that was written?
 fn gives_back(syntax: Syntax, written: &Written, tools: &[ToolSpec]) -> bool {
     let format = CallFormat {
         syntax,
@@ -103,14 +103,14 @@ fn gives_back(syntax: Syntax, written: &Written, tools: &[ToolSpec]) -> bool {
         needs_ids: false,
         text_arguments: false,
     };
-    // Nothing of what follows the result belongs to the call.
+    // Nothing after the result belongs to the call.
     let end = written.text.rfind(RESULT).unwrap_or(written.text.len());
     let Answer { calls, malformed, .. } = format.read(&written.text[..end], written.in_thoughts, tools);
     let given = calls.iter().map(|call| &call.function);
     malformed.is_empty() && given.eq([&call(false, false).function])
 }
 
-/// The format that a template tells the policy of, which writes no message's calls itself.
+/// The format that a template only describes to the policy, without writing the calls of messages itself.
 fn told(template: &ChatTemplate, tools: &[ToolSpec]) -> Option<CallFormat> {
     let question = [Message::user(QUESTION)];
     let with = template.render(&question, tools, true).ok()?;

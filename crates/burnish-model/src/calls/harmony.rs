@@ -1,6 +1,6 @@
-//! Harmony, the format of gpt-oss. An answer is a run of messages: `<|channel|>analysis<|message|>` thoughts `<|end|>`, then
-//! `<|start|>assistant to=functions.NAME<|channel|>commentary json<|message|>{...}<|call|>`, or with the recipient after
-//! the channel. The prompt ends with `<|start|>assistant`.
+//! Harmony, the format of gpt-oss. An answer is a sequence of messages: `<|channel|>analysis<|message|>` thoughts
+//! `<|end|>`, then `<|start|>assistant to=functions.NAME<|channel|>commentary json<|message|>{...}<|call|>`; the
+//! recipient may also come after the channel. The prompt ends with `<|start|>assistant`.
 
 use burnish_core::ToolCall;
 
@@ -10,30 +10,30 @@ const START: &str = "<|start|>";
 const MESSAGE: &str = "<|message|>";
 const CHANNEL: &str = "<|channel|>";
 const CALL: &str = "<|call|>";
-/// What ends a message.
+/// Tags that end a message.
 const ENDS: [&str; 3] = [CALL, "<|end|>", "<|return|>"];
 const FUNCTIONS: &str = "functions.";
 
-/// An answer by its channels.
+/// An answer, split by channel.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Channels {
-    /// All that was thought, a message a part.
+    /// All thoughts, one entry per message.
     pub(super) thoughts: Vec<String>,
-    /// All that was said to the person.
+    /// All that was said to the user.
     pub(super) said: Vec<String>,
-    /// Each call, or its text without tags and why it is none.
+    /// Each call, or its text without tags and the reason why it could not be read.
     pub(super) calls: Vec<Result<ToolCall, (String, String)>>,
-    /// Is there any markup at all?
+    /// Does the answer have any markup?
     pub(super) is_marked: bool,
 }
 
-/// Reads an answer. It ends with its first call, whatever comes after it.
+/// Reads an answer. It ends with its first call, whatever follows.
 pub(super) fn read(text: &str) -> Channels {
     let mut channels = Channels::default();
     let mut rest = text;
     while !rest.trim().is_empty() {
         let Some((header, body)) = rest.split_once(MESSAGE) else {
-            // No message begins here: words without markup, or a header that was cut off.
+            // No message begins here: this is text without markup, or a header that was cut off.
             let is_header = [START, CHANNEL].iter().any(|tag| rest.contains(tag));
             channels.is_marked |= is_header;
             if !is_header {
@@ -45,7 +45,7 @@ pub(super) fn read(text: &str) -> Channels {
         let header = Header::read(header);
         if let Some(recipient) = header.recipient {
             let (found, after) = called(recipient, body);
-            // Without its tags, which the template refuses, and which would be control tokens in a text.
+            // Without its tags: the template refuses them, and in a text they would be control tokens.
             let plain = || format!("to={recipient} {}", body[..body.len() - after.len()].trim());
             channels.calls.push(found.map_err(|reason| (plain(), reason)));
             match after.trim_start().strip_prefix(CALL) {
@@ -67,7 +67,7 @@ pub(super) fn read(text: &str) -> Channels {
 
 struct Header<'a> {
     channel: &'a str,
-    /// What `to=` names.
+    /// The name after `to=`.
     recipient: Option<&'a str>,
 }
 
@@ -89,7 +89,7 @@ fn end(body: &str) -> usize {
     ENDS.iter().chain([&START]).filter_map(|tag| body.find(tag)).min().unwrap_or(body.len())
 }
 
-/// The text after the tag that it may begin with.
+/// The text after a leading end tag, if there is one.
 fn after_end(text: &str) -> &str {
     let text = text.trim_start();
     ENDS.iter().find_map(|tag| text.strip_prefix(tag)).unwrap_or(text)
@@ -105,7 +105,7 @@ fn called<'a>(recipient: &str, body: &'a str) -> (Result<ToolCall, String>, &'a 
     }
     match prefix(body) {
         Err(_) => {
-            // What comes after the message is not to blame.
+            // What follows the message does not matter here.
             let problem = prefix(&body[..end(body)]).err().unwrap_or_else(|| "it is not closed".into());
             (Err(format!("the arguments are not JSON: {problem}")), broken())
         }

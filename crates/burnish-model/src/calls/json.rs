@@ -7,7 +7,7 @@ use burnish_core::{FunctionCall, ToolCall, names};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// A value in which no key stands twice. Which of two arguments of one name is meant, nobody can say.
+/// A value without repeated keys. If two arguments have the same name, it is unclear which one is meant.
 struct Checked;
 
 struct CheckedVisitor;
@@ -67,7 +67,7 @@ impl<'de> Visitor<'de> for CheckedVisitor {
     }
 }
 
-/// Reads the JSON value that a text begins with; the value, and how many bytes it takes.
+/// Reads the JSON value at the beginning of a text; returns the value and its length in bytes.
 pub(super) fn prefix(text: &str) -> Result<(Value, usize), String> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Checked>();
     match values.next() {
@@ -81,14 +81,14 @@ pub(super) fn prefix(text: &str) -> Result<(Value, usize), String> {
     }
 }
 
-/// Reads a text that is one JSON value.
+/// Reads a text that is exactly one JSON value.
 pub(super) fn whole(text: &str) -> Result<Value, String> {
-    // Also what `prefix` would not take as the end of a value, such as a number before a letter.
+    // This also finds what `prefix` accepts at the end of a value, such as a letter after a number.
     serde_json::from_str::<Checked>(text).map_err(|error| in_words(&error))?;
     burnish_core::json::parse(text).map_err(|error| in_words(&error))
 }
 
-/// The parser's words, with the place as a person counts it.
+/// The parser's message, with the position as a person counts it.
 fn in_words(error: &serde_json::Error) -> String {
     let (line, column) = (error.line(), error.column());
     let said = error.to_string();
@@ -105,7 +105,7 @@ fn in_words(error: &serde_json::Error) -> String {
     }
 }
 
-/// What a value is, in a sentence.
+/// What kind of value it is, for a sentence.
 pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -117,7 +117,7 @@ pub(super) fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// The beginning of a text, to be shown.
+/// The beginning of a text, for an error message.
 pub(super) fn shown(text: &str) -> String {
     const LENGTH: usize = 40;
     let text = text.trim();
@@ -135,10 +135,10 @@ pub(super) fn call(name: &str, arguments: Map<String, Value>) -> ToolCall {
     }
 }
 
-/// The arguments of a call as a JSON object, which may stand in a text.
+/// The arguments of a call as a JSON object, which may be given as a text.
 ///
 /// # Errors
-/// Why they are none, in words for the policy.
+/// Why they can't be read, in words for the policy.
 pub fn arguments(value: Value) -> Result<Map<String, Value>, String> {
     let value = match value {
         Value::String(text) => {
@@ -156,7 +156,7 @@ pub fn arguments(value: Value) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// A call that is one JSON object. `argument_keys` are the names that its arguments may have.
+/// A call that is one JSON object. `argument_keys` are the possible names of its arguments.
 pub(super) fn call_object(value: Value, argument_keys: &[&str]) -> Result<ToolCall, String> {
     let argument_key = argument_keys.first().copied().unwrap_or("arguments");
     let Value::Object(mut object) = value else {

@@ -1,5 +1,5 @@
-//! Calls as a JSON list after a tag: Mistral's `[TOOL_CALLS]`, with ids, and IBM Granite's `<|tool_call|>`; newer models of
-//! Mistral write `[TOOL_CALLS]NAME[ARGS]{...}`.
+//! Calls as a JSON list after a tag: Mistral's `[TOOL_CALLS]`, with ids, and IBM Granite's `<|tool_call|>`. Newer
+//! models of Mistral write `[TOOL_CALLS]NAME[ARGS]{...}`.
 
 use burnish_core::ToolCall;
 use serde_json::Value;

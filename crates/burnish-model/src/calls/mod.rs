@@ -1,7 +1,8 @@
-//! Tool calls in an answer: in which format a chat template writes them, and what an answer of that format asks for.
+//! Tool calls in an answer: detects the format in which a chat template writes them, and reads an answer in that
+//! format.
 //!
-//! The format is found by rendering a call that is known and looking which reader gives it back ([`CallFormat::of`]), so the
-//! name of a model decides nothing. Thoughts are read first; a call that is only talked about in them is none.
+//! The format is found by rendering a known call and trying which reader returns it ([`CallFormat::of`]), so it does
+//! not depend on the model's name. Thoughts are read first; a call that is only mentioned in them does not count.
 
 use burnish_core::{Message, ToolCall, ToolSpec};
 use serde_json::Value;
@@ -22,7 +23,7 @@ pub use json::arguments as read_arguments;
 pub use record::{AnswerTo, Recorded};
 use scan::{Parts, Piece};
 
-/// How calls look.
+/// The syntax of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Syntax {
     Harmony,
@@ -35,7 +36,7 @@ enum Syntax {
     Bare,
 }
 
-/// Every format; one whose calls look like another's stands before it.
+/// Every format. A format whose calls look like another's comes before it.
 const ALL: [Syntax; 9] = [
     Syntax::Harmony,
     Syntax::DeepSeek,
@@ -48,30 +49,31 @@ const ALL: [Syntax; 9] = [
     Syntax::Bare,
 ];
 
-/// How a chat template has calls written, and what else it wants of an answer with calls.
+/// The format in which a chat template writes calls, and its other requirements on an answer with calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallFormat {
     syntax: Syntax,
-    /// It writes thoughts that stand apart from the content.
+    /// It writes thoughts that are kept apart from the content.
     takes_thoughts: bool,
-    /// It writes a message's calls; else it only tells the policy how to write some, so they stay in the content.
+    /// It writes the calls of messages. If not, it only tells the policy how to write them, so they stay in the
+    /// content.
     writes_calls: bool,
-    /// It refuses a call without an identity.
+    /// It refuses calls without an id.
     needs_ids: bool,
-    /// It wants arguments as a text.
+    /// It needs the arguments as a text.
     text_arguments: bool,
 }
 
-/// What an answer says and asks for.
+/// What an answer says and which tools it calls.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Answer {
-    /// What is said beside the calls. Text of a malformed call stands in it as it was written.
+    /// The text beside the calls. The text of a malformed call stays in it as it was written.
     pub content: String,
-    /// The thoughts, where the template keeps them apart.
+    /// The thoughts, if the template keeps them apart.
     pub reasoning_content: Option<String>,
     /// The well-formed calls in order.
     pub calls: Vec<ToolCall>,
-    /// For each malformed call why it is none, in words for the policy.
+    /// For each malformed call, why it could not be read, in words for the policy.
     pub malformed: Vec<String>,
 }
 
@@ -106,7 +108,7 @@ impl CallFormat {
         }
     }
 
-    /// The format of this name, as a template has it that writes calls and keeps thoughts apart.
+    /// The format of this name, for a template that writes calls and keeps thoughts apart.
     pub fn named(name: &str) -> Option<Self> {
         let format = |syntax| CallFormat {
             syntax,
@@ -118,13 +120,13 @@ impl CallFormat {
         ALL.into_iter().map(format).find(|format| format.name() == name)
     }
 
-    /// Does the template refuse a call without an identity of nine letters and digits?
+    /// Does the template refuse a call without an id of nine letters and digits?
     pub fn needs_ids(&self) -> bool {
         self.needs_ids
     }
 
-    /// Reads an answer: its text with special tokens, without the end token. `in_thoughts`: the prompt ends within thoughts
-    /// that it has begun. `tools` say the types of arguments that are written without them.
+    /// Reads an answer: its text with special tokens, but without the end token. `in_thoughts`: the prompt ends inside
+    /// thoughts that it has begun. `tools` gives the types of arguments that are written without types.
     pub fn read(&self, text: &str, in_thoughts: bool, tools: &[ToolSpec]) -> Answer {
         let mut answer = match self.syntax {
             Syntax::Harmony => of_channels(harmony::read(text), text),
@@ -142,7 +144,7 @@ impl CallFormat {
         answer
     }
 
-    /// Brings the parts together as the template wants them.
+    /// Combines the parts as the template needs them.
     fn joined(&self, parts: Parts<'_>, text: &str) -> Answer {
         let mut answer = Answer::default();
         let mut texts: Vec<&str> = Vec::new();
@@ -173,7 +175,7 @@ impl CallFormat {
     }
 }
 
-/// Harmony's messages as one. Its template takes thoughts or words beside a call and not both.
+/// Combines Harmony's messages into one. Its template accepts thoughts or text beside a call, but not both.
 fn of_channels(channels: harmony::Channels, text: &str) -> Answer {
     if !channels.is_marked {
         return Answer::plain(text);
@@ -200,7 +202,7 @@ fn of_channels(channels: harmony::Channels, text: &str) -> Answer {
 impl Syntax {
     fn parts<'a>(self, text: &'a str, open: bool, tools: &[ToolSpec]) -> Parts<'a> {
         match self {
-            // Its messages are read by `harmony::read`: thoughts, words and calls each have a channel.
+            // Its messages are read by `harmony::read`: thoughts, text and calls each have a channel.
             Syntax::Harmony => Parts::default(),
             Syntax::Bare => bare::read(text, open),
             Syntax::DeepSeek => scan::scan(text, open, &deepseek::OPEN, deepseek::read),

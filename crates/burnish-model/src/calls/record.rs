@@ -1,4 +1,5 @@
-//! An answer with calls on record: what was sampled keeps its tokens, and stands in the conversation as the template writes it.
+//! Records an answer with calls: the sampled tokens are kept, and the conversation shows the answer as the template
+//! writes it.
 
 use burnish_core::{Message, Piece, Role, Sampled, ToolCall, ToolSpec, Trace};
 
@@ -7,35 +8,36 @@ use super::detect::ends_in_thoughts;
 use crate::chat::{push_sampled, text_of};
 use crate::{Chat, ChatError};
 
-/// What an answer answers.
+/// What an answer responds to.
 #[derive(Debug, Clone, Copy)]
 pub struct AnswerTo<'a> {
     /// The conversation before it.
     pub messages: &'a [Message],
-    /// The tools that the policy was told of. Without any, no calls are looked for.
+    /// The tools that the policy was given. Without any, no calls are looked for.
     pub tools: &'a [ToolSpec],
-    /// What the answer began with ([`Chat::begin_answer`]).
+    /// The beginning that the answer was given ([`Chat::begin_answer`]).
     pub begun: &'a [Piece],
 }
 
-/// An answer that was put on record.
+/// A recorded answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
-    /// The answer, with what it began with.
+    /// The answer, including its given beginning.
     pub message: Message,
-    /// For each malformed call why it is none, in words for the policy.
+    /// For each malformed call, why it could not be read, in words for the policy.
     pub malformed: Vec<String>,
 }
 
 impl Chat {
-    /// Appends what the policy sampled at the trace's head, as [`Chat::record`] does, and reads the calls in it, where there are
-    /// tools and the template has a format for calls. An answer that says less than its ids has `content`: their text before
-    /// what made it stop (a stop string, or a token that ended it and is no end token of the template). The policy goes on
-    /// reading all that it sampled, and the template ends the answer after it.
+    /// Appends what the policy sampled at the trace's head, as [`Chat::record`] does, and reads the calls in it if
+    /// there are tools and the template has a format for calls. If an answer says less than its ids, `content` is its
+    /// text: that of the ids before what made it stop (a stop string, or a token that ended it and is not an end token
+    /// of the template). The policy still reads all that it sampled, and the template ends the answer after that.
     ///
-    /// A well-formed call is part of the message. The template may print it in another way than it was sampled (spaces in
-    /// JSON, the order of keys), so in the conversation the node stands for what the template writes there, and the next
-    /// turn goes on from the sampled tokens. A malformed call stays in the content as it was written.
+    /// A well-formed call becomes part of the message. The template may print it differently from how it was sampled
+    /// (spaces in JSON, the order of keys). In the conversation the node therefore stands for what the template writes
+    /// there, and the next turn continues from the sampled tokens. A malformed call stays in the content as it was
+    /// written.
     ///
     /// # Errors
     /// As [`Chat::record`].
@@ -61,7 +63,7 @@ impl Chat {
         Ok(recorded)
     }
 
-    /// The answer `whole` as a message, and what the template writes for `said`, its sampled part, without an end token.
+    /// The answer `whole` as a message, and what the template writes for its sampled part `said`, without an end token.
     fn read_answer(
         &self,
         trace: &Trace,
@@ -89,7 +91,7 @@ impl Chat {
                     .and_then(|text| Some(text.strip_prefix(text_of(asked.begun).as_str())?.to_owned()));
                 (Recorded { message, malformed }, text.unwrap_or_else(|| said.to_owned()))
             }
-            // The next prompt could not be made.
+            // The next prompt could not be rendered.
             Err(error) => {
                 let problem = format!("the calls can't be written into the conversation: {error}");
                 let malformed = malformed.into_iter().chain([problem]).collect();
@@ -98,15 +100,17 @@ impl Chat {
         }
     }
 
-    /// What the template writes for an answer with calls, after the prompt and without the end token. `None` where it does
-    /// not go on from the prompt.
+    /// What the template writes for an answer with calls, after the prompt and without the end token. `None` if that
+    /// does not continue the prompt.
     fn written(&self, asked: &AnswerTo<'_>, message: &Message) -> Result<Option<String>, ChatError> {
-        // Not the trace's text: an earlier answer may have ended with another end token than the template writes.
+        // Not the trace's text: an earlier answer may have ended with an end token other than the one that the template
+        // writes.
         let prompt = self.template.render(asked.messages, asked.tools, true)?;
         let mut messages = asked.messages.to_vec();
         messages.push(message.clone());
         let answered = messages.len();
-        // Some templates write the last message of all in another way, so results follow, which it is not.
+        // Some templates write the last message differently. Results are appended, so that the answer is not the last
+        // message.
         let mark = result_mark(&prompt, message);
         messages.extend(message.tool_calls.iter().map(|call| Message {
             tool_call_id: call.id.clone(),
@@ -115,7 +119,7 @@ impl Chat {
         }));
         let rendered = match self.template.render(&messages, asked.tools, false) {
             Ok(rendered) => rendered,
-            // Results may come as a person's words, where there is no message of a tool.
+            // Results may come as a user's message if the template has none for tools.
             Err(_) => self.template.render(&messages[..answered], asked.tools, false)?,
         };
         let rest = rendered.strip_prefix(&prompt);
@@ -124,7 +128,7 @@ impl Chat {
     }
 }
 
-/// A result that occurs nowhere else.
+/// A result text that occurs nowhere else.
 fn result_mark(prompt: &str, message: &Message) -> String {
     let message = serde_json::to_string(message).unwrap_or_default();
     let mut mark = "burnish-result".to_owned();
@@ -134,7 +138,7 @@ fn result_mark(prompt: &str, message: &Message) -> String {
     mark
 }
 
-/// Gives an identity to each call that has none that the template takes.
+/// Gives an id to each call without one that the template accepts.
 fn give_ids(calls: &mut [ToolCall], messages: &[Message]) {
     let is_fit = |id: &str| id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let before = messages.iter().map(|message| message.tool_calls.len()).sum::<usize>();

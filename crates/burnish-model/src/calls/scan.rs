@@ -1,15 +1,15 @@
-//! Finding calls in a text, and not in the thoughts before it.
+//! Finds calls in a text, but not in the thoughts before it.
 
 use burnish_core::ToolCall;
 
 /// Tags around thoughts.
 const THOUGHTS: [(&str, &str); 2] = [("<think>", "</think>"), ("[THINK]", "[/THINK]")];
 
-/// What stands between the tags that a call begins and ends with.
+/// The content between the opening and closing tags of calls.
 pub(super) struct Read {
-    /// Each call, or why it is none.
+    /// Each call, or why it could not be read.
     pub(super) calls: Vec<Result<ToolCall, String>>,
-    /// How many bytes it takes after the tag that it begins with.
+    /// Its length in bytes after the opening tag.
     pub(super) length: usize,
 }
 
@@ -19,7 +19,7 @@ impl Read {
         Read { calls: vec![call], length }
     }
 
-    /// Markup around calls.
+    /// Markup around calls, without a call.
     pub(super) fn nothing() -> Self {
         Read { calls: Vec::new(), length: 0 }
     }
@@ -28,26 +28,27 @@ impl Read {
 /// A part of an answer.
 #[derive(Debug, PartialEq)]
 pub(super) enum Piece<'a> {
-    /// Words.
+    /// Text.
     Text(&'a str),
     /// A well-formed call.
     Call(ToolCall),
-    /// Text that holds a malformed call, and why it is none. Several reasons of one text have it in the first.
+    /// Text with a malformed call, and the reason. If one text has several reasons, it is given with the first.
     Malformed(&'a str, String),
 }
 
-/// An answer in its parts.
+/// The parts of an answer.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Parts<'a> {
-    /// What the answer begins with, tags included, where it begins with thoughts.
+    /// The thoughts at the beginning of the answer, including their tags.
     pub(super) thoughts_raw: &'a str,
     /// The thoughts between the tags.
     pub(super) thoughts: &'a str,
     pub(super) pieces: Vec<Piece<'a>>,
 }
 
-/// The thoughts that an answer begins with, with their tags and without, and the rest. Where they are `open`, which the
-/// prompt says, all of it up to the closing tag is thoughts. Thoughts that nothing closes are all there is.
+/// The thoughts at the beginning of an answer, with and without their tags, and the rest. If they are `open` because
+/// the prompt began them, everything up to the closing tag is thoughts. If they are never closed, everything is
+/// thoughts.
 pub(super) fn split_thoughts<'a>(text: &'a str, open: bool, openers: &[&str]) -> (&'a str, &'a str, &'a str) {
     let trimmed = text.trim_start();
     for (begin, end) in THOUGHTS {
@@ -58,7 +59,7 @@ pub(super) fn split_thoughts<'a>(text: &'a str, open: bool, openers: &[&str]) ->
     }
     let closed = THOUGHTS.iter().filter_map(|(begin, end)| Some((text.find(end)?, begin, end))).min();
     match closed {
-        // Without being told: the prompt may have begun them in a way that nobody saw.
+        // Even if not `open`: the prompt may have begun the thoughts in an unrecognised way.
         Some((at, begin, end))
             if open || ![begin].into_iter().chain(openers).any(|tag| text[..at].contains(tag)) =>
         {
@@ -70,7 +71,7 @@ pub(super) fn split_thoughts<'a>(text: &'a str, open: bool, openers: &[&str]) ->
     }
 }
 
-/// Cuts an answer at the tags in `openers`. `read` is given which one it was and the text after it.
+/// Splits an answer at the tags in `openers`. `read` receives the index of the tag and the text after it.
 pub(super) fn scan<'a>(
     text: &'a str,
     open: bool,
@@ -82,7 +83,7 @@ pub(super) fn scan<'a>(
     let (mut begin, mut at) = (0, 0);
     while let Some((found, which)) = next(rest, at, openers) {
         let Some(which) = which else {
-            // Thoughts between words: calls in there are only talked about.
+            // Thoughts in the middle of the text: calls in them are only mentioned.
             at = found;
             continue;
         };
@@ -107,7 +108,7 @@ pub(super) fn scan<'a>(
     parts
 }
 
-/// The next tag from `at` on, and which; or the end of thoughts that begin before it.
+/// The next tag from `at` on, with its index; or the end of thoughts that begin before it.
 fn next(text: &str, at: usize, openers: &[&str]) -> Option<(usize, Option<usize>)> {
     let found = |tag: &str| Some(at + text[at..].find(tag)?);
     let tag = openers.iter().enumerate().filter_map(|(which, opener)| Some((found(opener)?, which))).min();
@@ -122,8 +123,8 @@ fn next(text: &str, at: usize, openers: &[&str]) -> Option<(usize, Option<usize>
     }
 }
 
-/// How far a call goes that can't be read: through `close`, or up to the next `open`, or to the end. The text up to there,
-/// and how many bytes it takes.
+/// The extent of a call that can't be read: through `close`, or up to the next `open`, or to the end. Returns the text
+/// up to there, and its length in bytes.
 pub(super) fn broken<'a>(text: &'a str, open: &str, close: &str) -> (&'a str, usize) {
     let next = text.find(open).unwrap_or(text.len());
     match text.find(close).filter(|at| *at < next) {
@@ -132,7 +133,7 @@ pub(super) fn broken<'a>(text: &'a str, open: &str, close: &str) -> (&'a str, us
     }
 }
 
-/// Removes `tag` from the beginning of a text, with what is white before it.
+/// Removes `tag` from the beginning of a text, together with white space before it.
 pub(super) fn after_tag<'a>(text: &'a str, tag: &str) -> Option<&'a str> {
     text.trim_start().strip_prefix(tag)
 }

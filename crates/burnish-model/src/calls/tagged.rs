@@ -10,11 +10,11 @@ pub(super) fn read(after: &str, open: &str, close: &str) -> Read {
         let (body, length) = broken(after, open, close);
         Read::one(Err(reason(body)), length)
     };
-    // Strings may hold the closing tag, so the JSON says where it ends.
+    // Strings may contain the closing tag, so the JSON decides where the call ends.
     let (value, length) = match prefix(after) {
         Ok(found) => found,
         Err(problem) => {
-            // What comes after the closing tag is not to blame.
+            // What follows the closing tag does not matter here.
             return failed(&|body| {
                 not_json(prefix(body.trim_start()).err().unwrap_or_else(|| problem.clone()))
             });

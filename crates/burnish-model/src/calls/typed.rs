@@ -1,14 +1,14 @@
-//! Values that are written without quotes, so that the tool's schema says what they are.
+//! Values that are written without quotes, so that their types come from the tool's schema.
 
 use burnish_core::ToolSpec;
 use serde_json::Value;
 
 use super::json::{kind, shown, whole};
 
-/// Schemas are followed this deep; one may refer to itself.
+/// Depth to which schemas are followed, since a schema may refer to itself.
 const DEPTH_MAX: usize = 8;
 
-/// The types that a schema lets a value have.
+/// The types that a schema allows for a value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Types {
     text: bool,
@@ -17,7 +17,7 @@ struct Types {
     null: bool,
     list: bool,
     object: bool,
-    /// The schema does not say, or it says so in words that are not known.
+    /// The schema gives no type, or one that is unknown.
     any: bool,
 }
 
@@ -103,12 +103,12 @@ impl Types {
     }
 }
 
-/// The schema of the arguments of the tool of this name.
+/// The schema of the arguments of the tool with this name.
 pub(super) fn parameters<'a>(tools: &'a [ToolSpec], name: &str) -> Option<&'a Value> {
     tools.iter().find(|tool| tool.name == name).map(|tool| &tool.parameters)
 }
 
-/// The value of the argument `key`, which stands there as `text`. `python`: `True`, `False` and `None` are values too.
+/// The value of the argument `key`, which is written as `text`. `python`: `True`, `False` and `None` are values too.
 pub(super) fn value(
     text: &str,
     key: &str,
@@ -132,7 +132,8 @@ pub(super) fn value(
         None => whole(text.trim()),
     };
     match parsed {
-        // A text stands there without quotes, so what is quoted is a text with quotes, if it may be a text at all.
+        // Texts are written without quotes. A quoted text therefore includes its quotes, if the value may be a text at
+        // all.
         Ok(Value::String(quoted)) => match types.text || types.any {
             true => Ok(Value::String(text.to_owned())),
             false => Ok(Value::String(quoted)),
@@ -149,7 +150,7 @@ pub(super) fn value(
     }
 }
 
-/// The one type that a value must have.
+/// The one type that a value must have, if there is only one.
 fn parsed_type(types: Types) -> Option<&'static str> {
     let samples = [
         (types.number, Value::from(0)),

@@ -1,4 +1,4 @@
-//! Calls whose arguments stand in tags of their own. Qwen3-Coder, Qwen3.5: `<function=NAME>`, then for each argument
+//! Calls whose arguments are in tags of their own. Qwen3-Coder, Qwen3.5: `<function=NAME>`, then for each argument
 //! `<parameter=KEY>`, its value on lines of its own and `</parameter>`, then `</function>`. GLM: NAME, then for each
 //! argument `<arg_key>KEY</arg_key>` and `<arg_value>VALUE</arg_value>`.
 
@@ -9,7 +9,7 @@ use super::json::{call, shown};
 use super::scan::{Read, after_tag, broken};
 use super::typed;
 
-/// What both begin a call with.
+/// The beginning of a call in both.
 pub(super) const OPEN: &str = "<tool_call>";
 const CLOSE: &str = "</tool_call>";
 
@@ -47,7 +47,7 @@ fn function<'a>(after: &'a str, tools: &[ToolSpec]) -> Found<'a> {
         let (key, written) = named(parameter, PARAMETER.0)?;
         let (text, beyond) = closed(written, PARAMETER.1, &[PARAMETER.0, FUNCTION.1])
             .ok_or_else(|| format!("the value of `{key}` is not closed by `{}`", PARAMETER.1))?;
-        // The line ends beside the tags are markup.
+        // The line breaks next to the tags are markup.
         let text = text.strip_prefix('\n').unwrap_or(text);
         let text = text.strip_suffix('\n').unwrap_or(text);
         let value = typed::value(text, key, parameters, true)?;
@@ -99,7 +99,7 @@ fn keys<'a>(after: &'a str, tools: &[ToolSpec]) -> Found<'a> {
     }
 }
 
-/// What stands up to `>` in the tag `open`, and the text after it.
+/// The text up to `>` in the tag `open`, and the text after it.
 fn named<'a>(text: &'a str, open: &str) -> Result<(&'a str, &'a str), String> {
     let end = text.find(['>', '\n']).filter(|end| text[*end..].starts_with('>'));
     let (name, rest) = end.map(|end| (text[..end].trim(), &text[end + 1..])).unwrap_or_default();
@@ -109,10 +109,10 @@ fn named<'a>(text: &'a str, open: &str) -> Result<(&'a str, &'a str), String> {
     Ok((name, rest))
 }
 
-/// A value up to its closing tag, and what follows. The value may hold the tag itself: what counts is the first one that
-/// something follows which can follow a value.
+/// A value up to its closing tag, and what follows. The value may contain the closing tag itself: the first one counts
+/// that is followed by something that can follow a value.
 fn closed<'a>(text: &'a str, close: &str, following: &[&str]) -> Option<(&'a str, &'a str)> {
-    // But no value goes on into another call.
+    // But no value extends into another call.
     let calls =
         text.match_indices(CLOSE).find(|(at, tag)| after_tag(&text[at + tag.len()..], OPEN).is_some());
     let limit = calls.map_or(text.len(), |(at, tag)| at + tag.len());

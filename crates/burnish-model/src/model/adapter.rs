@@ -1,4 +1,4 @@
-//! Adapters of a model: declared beside the frozen base, begun, and read from PEFT's files.
+//! Adapters of a model: declared beside the frozen base, initialised, and read from PEFT's files.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ impl Model {
             weights::read_tensor(&tensor, self.params.elements_mut(entry.param));
             unknown.remove(entry.name.as_str());
         }
-        // PEFT copies the base's head along where the head is adapted.
+        // If the head is adapted, PEFT also saves a copy of the base's head.
         unknown.retain(|name| !self.repeats_base(name, &file));
         match unknown.first() {
             Some(name) => Err(ModelError::UnknownTensor {
@@ -85,7 +85,7 @@ impl Model {
         }
     }
 
-    /// Is the tensor of an adapter's file a copy of one of the base's?
+    /// Is the tensor in an adapter's file a copy of one of the base's tensors?
     fn repeats_base(&self, name: &str, file: &SafeTensors<'_>) -> bool {
         let module =
             name.strip_prefix("base_model.model.").and_then(|name| name.strip_suffix(".base_layer.weight"));
@@ -103,8 +103,8 @@ impl Model {
     }
 }
 
-/// The directory of an adapter's base: as it is named, seen from the adapter's directory, or where it lies if both were
-/// moved together.
+/// The directory of an adapter's base: the named one, relative to the adapter's directory, or its new location if both
+/// were moved together.
 pub(super) fn base_dir(dir: &Path, name: &str) -> Result<PathBuf, ModelError> {
     let candidates = [PathBuf::from(name), dir.join(name)].into_iter().chain(moved_together(dir, name));
     let found = candidates.into_iter().find(|path| path.join("config.json").exists());
@@ -116,8 +116,8 @@ pub(super) fn base_dir(dir: &Path, name: &str) -> Result<PathBuf, ModelError> {
     })
 }
 
-/// Where a base of this absolute name lies if the folder that holds it and the adapter was moved, the nearest to the
-/// name first. Of the name at least two parts must have stayed.
+/// Possible locations of a base with this absolute name if the folder that holds both it and the adapter was moved, the
+/// closest to the name first. At least the last two parts of the name must be unchanged.
 fn moved_together(dir: &Path, name: &str) -> Vec<PathBuf> {
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     let name = Path::new(name);

@@ -103,10 +103,10 @@ fn thoughts_are_kept_apart_and_their_calls_are_only_talked_about() {
     let answer = read("hermes", &format!("<think>\nA {stop}?\n</think>\n\nWell. {stop}"));
     assert_eq!(answer.reasoning_content.as_deref(), Some(&*format!("A {stop}?")));
     assert_eq!((answer.content.as_str(), answer.calls.len()), ("Well.", 1));
-    // The prompt has begun them.
+    // The prompt has begun the thoughts.
     let answer = read_in("hermes", &format!("A {stop}?\n</think>\n\n{stop}"), true);
     assert_eq!((answer.reasoning_content.as_deref(), answer.calls.len()), (Some(&*format!("A {stop}?")), 1));
-    // Nothing closes them.
+    // The thoughts are never closed.
     for (text, in_thoughts) in [(format!("<think>\n{stop}"), false), (stop.to_owned(), true)] {
         let answer = read_in("hermes", &text, in_thoughts);
         assert_eq!(answer, Answer { content: text, ..Answer::default() });
@@ -115,9 +115,9 @@ fn thoughts_are_kept_apart_and_their_calls_are_only_talked_about() {
     let answer = read("hermes", &format!("<think>a</think>b<think>{stop}</think>c{stop}"));
     assert_eq!((answer.reasoning_content.as_deref(), answer.calls.len()), (Some("a"), 1));
     assert_eq!(answer.content, format!("b<think>{stop}</think>c"));
-    // Empty thoughts are none.
+    // Empty thoughts count as none.
     assert_eq!(read("hermes", &format!("<think>\n\n</think>\n\n{stop}")).reasoning_content, None);
-    // Tags in an argument are no thoughts.
+    // Tags in an argument are not thoughts.
     let text = "<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": \"</think>\"}}</tool_call>";
     assert_eq!(read("hermes", text).calls, [call("weather", json!({ "city": "</think>" }))]);
 }
@@ -154,7 +154,7 @@ fn the_schema_says_what_a_value_without_quotes_is() {
             format!("<tool_call>weather<arg_key>{key}</arg_key><arg_value>{text}</arg_value></tool_call>");
         assert_eq!(read("glm", &written).calls, [call("weather", json!({ key: glm }))], "{key}: {text}");
     }
-    // Python's words are Qwen's alone.
+    // Only Qwen's format accepts Python's words.
     let written = |text: &str| {
         format!("<tool_call><function=weather><parameter=safe>{text}</parameter></function></tool_call>")
     };
@@ -187,7 +187,7 @@ fn gpt_oss_thinks_and_calls_in_channels() {
         (answer.reasoning_content.as_deref(), answer.content.as_str()),
         (Some("Call to=functions.stop?"), "")
     );
-    // The template takes no words beside thoughts.
+    // The template accepts no text beside thoughts.
     let words = "<|start|>assistant<|channel|>commentary<|message|>Wait.<|end|>";
     let answer = read("harmony", &format!("{thoughts}{words}{call_text}"));
     assert_eq!(answer.reasoning_content.as_deref(), Some("Call to=functions.stop?\n\nWait."));
@@ -195,13 +195,13 @@ fn gpt_oss_thinks_and_calls_in_channels() {
         read("harmony", &format!("{}{call_text}", &words["<|start|>assistant".len()..])).content,
         "Wait."
     );
-    // A malformed call stands there without tags, which the template would refuse.
+    // A malformed call is kept without tags, which the template would refuse.
     let answer = read(
         "harmony",
         &format!("{thoughts}<|start|>assistant to=python<|channel|>analysis<|message|>1+1<|call|>"),
     );
     assert_eq!((answer.content.as_str(), answer.malformed.len()), ("to=python 1+1", 1));
-    // No call: what the channels say is said.
+    // Without a call, the text of the channels is what was said.
     let answer = read("harmony", &format!("{thoughts}<|start|>assistant<|channel|>final<|message|>42"));
     assert_eq!((answer.content.as_str(), answer.calls.len()), ("42", 0));
     assert_eq!(answer.reasoning_content.as_deref(), Some("Call to=functions.stop?"));

@@ -1,4 +1,4 @@
-//! All calls of tau-bench's trajectories and of BFCL's ground truth, by every template.
+//! All calls of tau-bench's trajectories and of BFCL's ground truth, with every template.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -12,7 +12,7 @@ use crate::{common, functions, tool};
 
 const HERMES: &str = "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use.jinja";
 
-/// An answer's calls and the tools that it has.
+/// The calls of an answer and the tools that it has.
 struct Calls {
     tools: Vec<ToolSpec>,
     calls: Vec<ToolCall>,
@@ -29,7 +29,8 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// The calls of the trajectories, ten an answer; what their arguments are says the schema, which is not there.
+/// The calls of the trajectories, ten per answer. The tools' schemas are not available, so their types are those of the
+/// arguments seen.
 fn tau(dir: &Path) -> Vec<Calls> {
     let mut text = String::new();
     let file = std::fs::File::open(dir.join("gpt-4o-airline.json.gz")).unwrap();
@@ -65,7 +66,7 @@ fn rows(path: &Path) -> Vec<Value> {
     text.lines().map(|line| burnish_core::json::parse(line).unwrap()).collect()
 }
 
-/// The calls of each row, each argument with the first value that is right. Rows whose calls are Python are left out.
+/// The calls of each row, with the first correct value of each argument. Rows whose calls are Python code are left out.
 fn bfcl(dir: &Path) -> Vec<Calls> {
     let mut all = Vec::new();
     let mut kinds: Vec<_> = std::fs::read_dir(dir.join("possible_answer")).unwrap().collect();
@@ -100,7 +101,7 @@ fn bfcl(dir: &Path) -> Vec<Calls> {
     all
 }
 
-/// Is it one of the calls that a format without quotes can't hold: a text where the schema has none, or the reverse?
+/// Is it a call that a format without quotes can't represent: a text where the schema has another type, or the reverse?
 fn is_mistyped(call: &FunctionCall, tools: &[ToolSpec]) -> bool {
     let Some(tool) = tools.iter().find(|tool| tool.name == call.name) else { return true };
     call.arguments.as_object().unwrap().iter().any(|(key, value)| {
@@ -130,7 +131,7 @@ struct Found {
 fn check(template: &ChatTemplate, all: &[Calls]) -> Found {
     let format = template.call_format().unwrap();
     let is_untyped = ["glm", "qwen3_coder"].contains(&format.name());
-    // These make one call an answer.
+    // These formats make one call per answer.
     let is_single = ["harmony", "llama_json"].contains(&format.name());
     let question = [Message::user("What now?")];
     let mut read = Found::default();
@@ -145,10 +146,10 @@ fn check(template: &ChatTemplate, all: &[Calls]) -> Found {
                 let answer = Message { tool_calls: calls.to_vec(), ..Message::assistant("") };
                 template.render(&[question[0].clone(), answer, result.clone()], tools, false)
             };
-            // Some want arguments as a text.
+            // Some templates need the arguments as a text.
             let whole = answered(calls).or_else(|_| answered(&as_texts(calls)));
             let (Ok(prompt), Ok(whole)) = (prompt, whole) else {
-                // The tools of BFCL have types that some templates know nothing of, under transformers too.
+                // BFCL's tools have types that some templates do not know, in transformers as well.
                 read.refused += calls.len();
                 continue;
             };
@@ -175,7 +176,7 @@ fn check(template: &ChatTemplate, all: &[Calls]) -> Found {
     read
 }
 
-/// The calls of the data that lies beside the templates.
+/// The calls of the data beside the templates.
 fn all_calls(data: &Path) -> Option<Vec<Calls>> {
     if !data.join("tau_bench").is_dir() || !data.join("bfcl_v4").is_dir() {
         println!("skipped: {} has no tau_bench or no bfcl_v4", data.display());
@@ -184,7 +185,7 @@ fn all_calls(data: &Path) -> Option<Vec<Calls>> {
     Some(tau(&data.join("tau_bench")).into_iter().chain(bfcl(&data.join("bfcl_v4"))).collect())
 }
 
-/// The templates of a folder and of those in it, by name.
+/// The templates of a folder and its subfolders, by name.
 fn templates(dir: &Path) -> BTreeMap<String, ChatTemplate> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -203,7 +204,7 @@ fn templates(dir: &Path) -> BTreeMap<String, ChatTemplate> {
     found
 }
 
-/// Checks a template, and says what came of it.
+/// Checks a template and returns the results.
 fn checked(name: &str, template: &ChatTemplate, all: &[Calls]) -> Found {
     let found = check(template, all);
     let format = template.call_format().map_or("", burnish_model::CallFormat::name);
@@ -217,7 +218,7 @@ fn checked(name: &str, template: &ChatTemplate, all: &[Calls]) -> Found {
     found
 }
 
-/// Other templates are checked too where `BURNISH_CALL_TEMPLATES` names a folder of them.
+/// If `BURNISH_CALL_TEMPLATES` names a folder of other templates, they are checked too.
 #[test]
 fn every_call_of_tau_bench_and_bfcl_is_read_back() {
     let Some(dir) = common::shared_templates() else { return };
@@ -225,7 +226,7 @@ fn every_call_of_tau_bench_and_bfcl_is_read_back() {
     let count: usize = all.iter().map(|calls| calls.calls.len()).sum();
     let mut formats = 0;
     for (name, template) in templates(&dir) {
-        // Granite is told how to write calls, and its template writes none.
+        // Granite is told how to write calls, but its template writes none.
         if template.call_format().is_none_or(|format| format.name() == "granite") {
             continue;
         }

@@ -64,7 +64,7 @@ fn what_transformers_renders_is_read_back() {
                 let id = (written.format == "mistral").then(|| format!("call{at:05}"));
                 assert_eq!(call.id, id, "{name}");
             }
-            // Not every template writes content and thoughts beside calls, but none has them look like calls.
+            // Not every template writes content and thoughts beside calls, but no template makes them look like calls.
             if let Some(thoughts) = &case.thoughts
                 && text.contains(thoughts)
             {
@@ -79,7 +79,7 @@ fn what_transformers_renders_is_read_back() {
     assert!(read > 500, "{read}");
 }
 
-/// Those of the well-known templates that write no calls.
+/// The well-known templates that write no calls.
 const WITHOUT: [&str; 2] = ["HuggingFaceTB-SmolLM3-3B.jinja", "microsoft-Phi-3.5-mini-instruct.jinja"];
 
 #[test]

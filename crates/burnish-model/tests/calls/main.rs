@@ -1,4 +1,4 @@
-//! Tool calls: read from answers as templates write them, told where they are malformed, kept on the trace.
+//! Tool calls: read from answers as templates write them, reported if malformed, kept in the trace.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

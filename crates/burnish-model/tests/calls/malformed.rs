@@ -1,4 +1,4 @@
-//! What a policy is told about calls that are none.
+//! What a policy is told about malformed calls.
 
 use burnish_model::CallFormat;
 use serde_json::json;

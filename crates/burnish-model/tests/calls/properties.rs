@@ -1,4 +1,4 @@
-//! Whatever is called with whatever, as a template writes it, is read back.
+//! Any call, with any arguments, is read back from what a template writes.
 
 use burnish_core::{Message, ToolCall, ToolSpec};
 use burnish_model::{CallFormat, ChatTemplate};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{call, functions, templates, tool};
 
-/// Texts, also such as markup is made of.
+/// Texts, including fragments of markup.
 fn text() -> impl Strategy<Value = String> {
     let tags = prop::sample::select(vec![
         "</tool_call>",
@@ -64,7 +64,7 @@ pub(crate) fn calls() -> impl Strategy<Value = Vec<ToolCall>> {
     prop::collection::vec(one, 1..4)
 }
 
-/// The tools that are called, with the types of what they are called with.
+/// The tools that are called, with the types of their arguments.
 fn tools(calls: &[ToolCall]) -> Vec<ToolSpec> {
     let kind = |value: &Value| match value {
         Value::Null => "null",
@@ -84,7 +84,7 @@ fn tools(calls: &[ToolCall]) -> Vec<ToolSpec> {
         .collect()
 }
 
-/// What no reader could tell from markup, where texts stand without quotes.
+/// Whether a call can't be told from markup in a format that writes texts without quotes.
 fn is_ambiguous(call: &ToolCall) -> bool {
     let markup = ["</parameter>", "<parameter=", "</arg_value>", "<arg_key>"];
     let text = call.function.arguments.to_string();

@@ -1,4 +1,4 @@
-//! Formats of templates that are not among the well-known ones, and of some whose license keeps their text out of here.
+//! Call formats that are not among the well-known templates, and some whose license does not allow their text here.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{call, tool};
 
-/// As Llama 3.1 and 3.2 write calls: one an answer.
+/// Writes calls as Llama 3.1 and 3.2 do: one per answer.
 pub(crate) const LLAMA: &str = "{{ bos_token }}{% for m in messages %}\
     {% if m.tool_calls %}{% if m.tool_calls|length != 1 %}{{ raise_exception('only one call at once') }}{% endif %}\
     <|start_header_id|>assistant<|end_header_id|>\n\n{% set f = m.tool_calls[0].function %}\
@@ -17,20 +17,20 @@ pub(crate) const LLAMA: &str = "{{ bos_token }}{% for m in messages %}\
     {% else %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content|trim }}<|eot_id|>{% endif %}{% endfor %}\
     {% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}";
 
-/// As newer models of Mistral write calls.
+/// Writes calls as newer models of Mistral do.
 pub(crate) const MISTRAL: &str = "{% for m in messages %}{% if m.role == 'user' %}[INST]{{ m.content }}[/INST]\
     {% elif m.role == 'tool' %}[TOOL_RESULTS]{{ m.content }}[/TOOL_RESULTS]{% else %}{{ m.content }}\
     {% for c in m.tool_calls %}[TOOL_CALLS]{{ c.function.name }}[ARGS]{{ c.function.arguments|tojson }}{% endfor %}</s>\
     {% endif %}{% endfor %}";
 
-/// As the first templates of DeepSeek wrote calls: arguments have to be a text.
+/// Writes calls as the first templates of DeepSeek did: the arguments must be a text.
 pub(crate) const DEEPSEEK: &str = "{% for m in messages %}{% if m.role == 'user' %}<｜User｜>{{ m.content }}\
     {% elif m.role == 'tool' %}<｜tool▁output▁begin｜>{{ m.content }}<｜tool▁output▁end｜>\
     {% else %}<｜Assistant｜>{{ m.content }}{% for c in m.tool_calls %}{{ '<｜tool▁call▁begin｜>function<｜tool▁sep｜>' + \
     c.function.name + '\\n```json\\n' + c.function.arguments + '\\n```<｜tool▁call▁end｜>' }}{% endfor %}\
     <｜end▁of▁sentence｜>{% endif %}{% endfor %}{% if add_generation_prompt %}<｜Assistant｜>{% endif %}";
 
-/// ChatML with calls of `format`, which stands for what is written of the call `c`.
+/// ChatML with calls in `format`, the template's text for a call `c`.
 pub(crate) fn chatml(format: &str) -> String {
     format!(
         "{{% for m in messages %}}<|im_start|>{{{{ m.role }}}}\n\
@@ -53,7 +53,7 @@ pub(crate) const HARMONY: &str = "<|start|>assistant to=functions.{{ c.name }}<|
     {{ c.arguments|tojson }}<|call|>";
 pub(crate) const LIST: &str = "[TOOL_CALLS][{\"name\": \"{{ c.name }}\", \"arguments\": {{ c.arguments|tojson }}, \"id\": \"{{ call.id }}\"}]";
 
-/// That of policies that are made here.
+/// The template of policies that are made here.
 pub(crate) const OWN: &str = include_str!("../../../../recipes/templates/tools.jinja");
 
 pub(crate) fn template(source: &str) -> ChatTemplate {

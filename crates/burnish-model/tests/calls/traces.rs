@@ -1,4 +1,4 @@
-//! What was sampled stays as it was sampled, however the template prints the calls in it.
+//! What was sampled stays as sampled, however the template prints its calls.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -62,7 +62,7 @@ fn sampled(ids: &[u32], stop: StopReason) -> Sampled {
     }
 }
 
-/// Lets the policy answer `text`, cut as the tokenizer does.
+/// Lets the policy answer `text`, tokenised by the tokenizer.
 fn answer(chat: &Chat, trace: &mut Trace, text: &str, messages: &[Message]) -> (Vec<u32>, Recorded) {
     let tools = tools();
     let ids = chat.tokenizer.encode(text).unwrap();
@@ -81,7 +81,7 @@ fn results(message: &Message) -> Vec<Message> {
     message.tool_calls.iter().map(result).collect()
 }
 
-/// Plays `turns` answers with calls, each followed by results; the trace, and the messages.
+/// Plays `turns` answers with calls, each followed by results; returns the trace and the messages.
 fn play(chat: &Chat, texts: &[&str]) -> (Trace, Vec<Message>) {
     let mut trace = Trace::new();
     let mut messages = vec![Message::user("hello")];
@@ -118,7 +118,7 @@ fn a_call_in_other_spaces_and_order_does_not_fork_the_trace() {
     let texts = [
         &*format!("Well.  \n\n{BERN}<|im_end|>"),
         &format!("<think>  so </think>{BERN}\n{BERN} and that's it<|im_end|>"),
-        // Another end token than the template's.
+        // An end token other than the template's.
         &format!("{BERN}<|endoftext|>"),
         &format!("{BERN}<|im_end|>"),
     ];
@@ -232,7 +232,7 @@ fn whoever_has_no_id_is_given_one_where_the_template_needs_it() {
     let (trace, messages) = play(&chat, &texts[1..]);
     assert_one_branch(&chat, &trace, &texts[1..]);
     assert_eq!(messages[1].tool_calls[0].id.as_deref(), Some("call00001"));
-    // Two calls of one answer.
+    // Two calls in one answer.
     let mut trace = Trace::new();
     chat.extend(&mut trace, &messages, &tools()).unwrap();
     let (_, recorded) = answer(&chat, &mut trace, texts[0], &messages);
@@ -240,7 +240,7 @@ fn whoever_has_no_id_is_given_one_where_the_template_needs_it() {
     assert_eq!(ids, ["abcdef123", "call00003"]);
 }
 
-/// How a policy of each format may write a call, with thoughts where the template keeps them between tools' results.
+/// How a policy may write a call in each format, with thoughts if the template keeps them between tool results.
 fn written(name: &str) -> Option<&'static str> {
     Some(match name {
         "GLM-4.6.jinja" => {
@@ -309,7 +309,7 @@ fn tools_are_called_over_turns_on_one_branch_with_the_well_known_templates() {
         }
     }
     assert_eq!(count, 16);
-    // It closes a tool's result in another way once a message follows.
+    // It closes a tool's result differently once a message follows.
     let hermes = "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use.jinja".to_owned();
     assert_eq!(forks, [(hermes, 3)]);
 }

@@ -1,8 +1,8 @@
-//! What several tests read.
+//! Shared by several tests.
 
 use std::path::{Path, PathBuf};
 
-/// Where the templates of well-known models are; `None` where this checkout has no such folder.
+/// The folder with the templates of well-known models; `None` if this checkout has no such folder.
 pub(crate) fn shared_templates() -> Option<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/chat_templates");
     if !dir.is_dir() {
