@@ -18,15 +18,15 @@
 //! | `rollout_rs_seq_masked_fraction` | sequences | is any of its tokens rejected? |
 //! | `opsm_masked_fraction` | tokens | is it left out by `off_policy_mask_threshold`? |
 //!
-//! **Left out** of verl's list: what is no mean over tokens or sequences, and so cannot be put together from
+//! **Left out** of verl's list: metrics that are not means over tokens or sequences and so can't be put together from
 //! micro-batches: every `_min` and `_max`, `_std`, `rollout_is_eff_sample_size`. **Differs:** a sequence without a loss
-//! token does not count here; verl counts it as one of perplexity 1 and, in `rollout_is_seq_*`, of weight 0. As in verl,
-//! the log-ratios of `chi2_*` are clamped to ±20.
+//! token does not count here; verl counts it as one of perplexity 1 and, in `rollout_is_seq_*`, of weight 0. As in
+//! verl, the log-ratios of `chi2_*` are clamped to ±20.
 
 use super::{Corrected, CorrectionConfig, WeightLevel};
 use crate::{Metric, Tokens};
 
-/// What is measured of the sequences of a part of the batch.
+/// Metrics of the sequences of a part of the batch.
 #[derive(Debug, Default)]
 pub struct Diagnostics {
     metrics: Vec<Metric>,
@@ -43,7 +43,7 @@ fn share(of: impl Iterator<Item = bool>) -> f64 {
 }
 
 impl Diagnostics {
-    /// Adds a sequence, which has at least one loss token, and what was said of it.
+    /// Adds a sequence, which has at least one loss token, and its correction.
     pub fn add(&mut self, config: &CorrectionConfig, tokens: &Tokens<'_>, corrected: &Corrected) {
         let x = config.log_ratios(tokens);
         let count = x.len() as f64;
@@ -106,7 +106,7 @@ impl Diagnostics {
         self.token(name, value, 1.0);
     }
 
-    /// All that was measured; none where nothing was added.
+    /// All metrics; none if no sequence was added.
     pub fn metrics(self) -> Vec<Metric> {
         self.metrics
     }

@@ -1,13 +1,14 @@
-//! What to do about tokens that another policy sampled than the one the update starts from.
+//! What to do about tokens that were sampled by another policy than the one the update starts from.
 //!
 //! **What it does.** The tokens of an update were sampled by a *behavior* policy: older weights, or the same weights
-//! in an engine that rounds differently, or with filters and penalties. Three remedies, each off by default: multiply the loss of a token by an
-//! importance weight ([`WeightConfig`]), leave out tokens or sequences that are too far away ([`Rejection`]), and leave
-//! out sequences with a negative advantage from which the policy has moved away (OPSM, below). All are constants of the
-//! derivative, and all act on the objective's own loss, before the KL penalty is added.
+//! in an engine that rounds differently, or with filters and penalties. There are three remedies, each off by default:
+//! to multiply the loss of a token by an importance weight ([`WeightConfig`]), to leave out tokens or sequences that
+//! are too far away ([`Rejection`]), and to leave out sequences with a negative advantage from which the policy has
+//! moved away (OPSM, below). All are constants of the derivative, and all act on the objective's own loss, before the
+//! KL penalty is added.
 //!
-//! **Formula.** With `lp` the policy's log-probability, `old` the proximal's, `roll` the behavior's, and over the loss
-//! tokens of a sequence, the log-ratio of the correction is
+//! **Formula.** With `lp` the policy's log-probability, `old` the proximal's and `roll` the behavior's, the log-ratio
+//! of the correction over the loss tokens of a sequence is
 //!
 //! ```text
 //! x[t] = old[t] - roll[t]     decoupled, the default: three policies
@@ -20,31 +21,32 @@
 //! opsm[t] = 0 where A[t] < 0 and mean_t(roll - lp) > off_policy_mask_threshold, else 1
 //! ```
 //!
-//! **Behavior** is one thing: `roll`, the log-probability that is taken for that of the policy that sampled. A trace has two of
-//! every token, and the key `behavior` says which:
+//! **Behavior** enters in one place only: `roll`, the log-probability that is taken for that of the policy that
+//! sampled. A trace has two for every token, and the key `behavior` says which one is used:
 //!
 //! | `behavior` | `roll` is that of | `exp(lp - roll)` makes up for |
 //! | --- | --- | --- |
 //! | `"model"`, the default | the whole softmax at the temperature, under the weights that sampled | weights that are behind, rounding |
 //! | `"sampled"` | what the token was drawn from: after `min_tokens`, penalties and filters | that, and what these changed |
 //!
-//! Objectives that look at the policy that sampled themselves are given the same `roll`: `m2po`, `prime_rl_symmetric`, `dppo_tv`
-//! and `dppo_kl` with `anchor = "behavior"`, `opd` and `aopd` (there `b`). The proximal policy is a whole softmax in any case:
-//! `proximal = "sampling"` is the model's log-probability, whatever `behavior` says. So on policy, with
-//! `behavior = "sampled"`, `x[t] = old[t] - roll[t]` is what filters and penalties alone changed. In expectation over what is
-//! drawn, `w·f` with `w = exp(x)` is the sum of `π·f` over the tokens that can be drawn: after penalties all of it, after filters
-//! without the tokens that they cut. Bounds of weights and rejections take more away, as ever.
+//! Objectives that themselves use the policy that sampled are given the same `roll`: `m2po`, `prime_rl_symmetric`,
+//! `dppo_tv` and `dppo_kl` with `anchor = "behavior"`, `opd` and `aopd` (there `b`). The proximal policy is a whole
+//! softmax in any case: `proximal = "sampling"` is the model's log-probability, whatever `behavior` says. So on policy,
+//! with `behavior = "sampled"`, `x[t] = old[t] - roll[t]` is only what filters and penalties changed. In expectation
+//! over what is drawn, `w·f` with `w = exp(x)` is the sum of `π·f` over the tokens that can be drawn: over all tokens
+//! with penalties alone, without the tokens that filters cut. Bounds on weights and rejections take more away, as
+//! always.
 //!
 //! **Rejected tokens** still count in the denominators of [`crate::aggregation`] (`rejected = "zero"`, the default: TRL,
-//! AReaL), so that a batch of which much is rejected makes a small step; or they leave the loss as if they had no loss
-//! mask (`rejected = "remove"`: verl, whose `response_mask` shrinks), their KL, their entropy and their place in the
-//! denominators with them: a sequence's own token count, the tokens of its group, those of the optimiser batch. Counts
-//! of sequences stay. For `dapo` the tokens of the generation shrink in the proportion of the optimiser batch's own. (In
-//! its bypass mode verl rejects within the loss, after it has counted the tokens of the batch: `token-mean` does not
-//! shrink there, `seq-mean-token-mean` does.)
+//! AReaL), so a batch with many rejected tokens makes a small step. Or they leave the loss as if they had no loss mask
+//! (`rejected = "remove"`: verl, whose `response_mask` shrinks): their KL and their entropy go too, and they no longer
+//! count in denominators (the sequence's own token count, the tokens of its group, those of the optimiser batch).
+//! Counts of sequences stay. For `dapo`, the tokens of the generation shrink in the same proportion as those of the
+//! optimiser batch. (In its bypass mode verl rejects within the loss, after it has counted the tokens of the batch:
+//! `token-mean` does not shrink there, `seq-mean-token-mean` does.)
 //!
-//! **Reduces to.** Nothing at all where `old = roll`: every `x` is exactly 0, every weight exactly 1. With one token a
-//! sequence, `token`, `sequence` and `geometric` are the same.
+//! **Reduces to.** Nothing at all where `old = roll`: every `x` is exactly 0, every weight exactly 1. With one token
+//! per sequence, `token`, `sequence` and `geometric` are the same.
 //!
 //! **How the frameworks' settings are written here.**
 //!
@@ -66,11 +68,11 @@
 //! (vLLM's own default, `"raw_logprobs"`, is the softmax before the temperature: at temperature 1 that is `"model"`, at others it is
 //! neither.)
 //!
-//! **Differs from the frameworks.** SkyRL's `rollout_is` does not multiply a ratio of its own with the clipped loss: the
-//! ratio to the behavior *replaces* that to the proximal, which is `bypass` without a weight. In TRL the VESPO objective
-//! takes the weight into its own formula. verl normalises weights over a whole step, here over an optimiser batch; with
-//! `bypass_mode` and PPO's clipping it computes weights and does not use them, which is refused here. TRL gives a token
-//! without a log-probability from the engine the weight 1; here every token has one.
+//! **Differs from the frameworks.** SkyRL's `rollout_is` does not multiply the clipped loss by a ratio of its own: the
+//! ratio to the behavior *replaces* that to the proximal, which is `bypass` without a weight. In TRL the VESPO
+//! objective has the weight in its own formula. verl normalises weights over a whole step, burnish over an optimiser
+//! batch. With `bypass_mode` and PPO's clipping, verl computes weights and does not use them, which is refused here.
+//! TRL gives a token without a log-probability from the engine the weight 1; here every token has one.
 //!
 //! **References.** Truncated weights: Ionides 2008; Yao et al. 2025, "Your efficient RL framework secretly brings you
 //! off-policy RL training". Masked weights (IcePop): Ling team 2025, arXiv:2510.18855. Rejection and the statistics: Liu
@@ -96,32 +98,32 @@ use crate::{SettingError, Tokens};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CorrectionConfig {
-    /// Does the behavior policy take the place of the proximal one, in the ratio of the objective too? The proximal's
+    /// Does the behavior policy take the place of the proximal one, also in the ratio of the objective? The proximal's
     /// log-probabilities are then not needed. Default: false.
     pub bypass: bool,
     /// Which log-probabilities of the tokens are taken for those of the policy that sampled. Default: `model`.
     #[serde(skip_serializing_if = "BehaviorSource::is_model")]
     pub behavior: BehaviorSource,
-    /// Where the log-probabilities of the proximal policy come from, where earlier weights sampled. Default: `sampling`.
+    /// Where the log-probabilities of the proximal policy come from if earlier weights sampled. Default: `sampling`.
     #[serde(skip_serializing_if = "ProximalSource::is_sampling")]
     pub proximal: ProximalSource,
     /// What the loss of a token is multiplied by. Default: nothing.
     pub weight: WeightConfig,
-    /// What leaves tokens or whole sequences out: each must be passed. Default: none.
+    /// Criteria that leave out tokens or whole sequences: a token must pass all of them. Default: none.
     pub reject: Vec<Rejection>,
     /// Do tokens left out by `reject` still count in denominators? Default: `zero`: they do.
     pub rejected: Rejected,
-    /// How far the policy may move away from a sequence with a negative advantage before it is left out, in nats a token
-    /// from the behavior policy, mean over the sequence; 0 (default) is no limit. Such a sequence still counts in
-    /// denominators, whatever `rejected` says.
+    /// How far the policy may move away from a sequence with a negative advantage before the sequence is left out: nats
+    /// per token from the behavior policy, averaged over the sequence; 0 (default) is no limit. Such a sequence still
+    /// counts in denominators, whatever `rejected` says.
     pub off_policy_mask_threshold: f64,
 }
 
-/// Which of its two log-probabilities a token is taken to have been sampled with. See the head of this file.
+/// Which of a token's two log-probabilities counts as the one it was sampled with. See the head of this file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BehaviorSource {
-    /// The model's: of the whole softmax at the temperature.
+    /// The model's: that of the whole softmax at the temperature.
     #[default]
     Model,
     /// That of the distribution that it was drawn from, after penalties and filters.
@@ -143,9 +145,9 @@ pub enum ProximalSource {
     #[default]
     #[serde(alias = "behavior")]
     Sampling,
-    /// From a pass through the weights that the update starts from.
+    /// From a forward pass with the weights that the update starts from.
     Recompute,
-    /// From those of sampling and of the policy, by the age of the token: [`loglinear_proximal`].
+    /// Interpolated between those of sampling and of the policy, by the age of the token: [`loglinear_proximal`].
     Loglinear,
 }
 
@@ -156,18 +158,18 @@ impl ProximalSource {
     }
 }
 
-/// What becomes of a token that is left out.
+/// What happens to a token that is left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rejected {
     /// Its loss is 0.
     #[default]
     Zero,
-    /// As if it had no loss mask.
+    /// It is treated as if it had no loss mask.
     Remove,
 }
 
-/// What is said of each loss token of a sequence.
+/// The correction of each loss token of a sequence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Corrected {
     /// The importance weight, before it is normalised.
@@ -184,7 +186,7 @@ impl CorrectionConfig {
         self.bypass || self.weight.is_on() || !self.reject.is_empty() || self.off_policy_mask_threshold > 0.0
     }
 
-    /// Does it have to see the whole optimiser batch first?
+    /// Does it need to see the whole optimiser batch first?
     pub fn needs_batch(&self) -> bool {
         self.weight.batch_normalize || self.removes()
     }
@@ -216,7 +218,7 @@ impl CorrectionConfig {
         training.iter().zip(tokens.behavior).map(|(training, behavior)| training - behavior).collect()
     }
 
-    /// What is said of the loss tokens of one sequence, which has at least one.
+    /// The correction of the loss tokens of one sequence, which has at least one.
     pub fn correct(&self, tokens: &Tokens<'_>) -> Corrected {
         let log_ratios = self.log_ratios(tokens);
         let mut kept = vec![true; tokens.len()];

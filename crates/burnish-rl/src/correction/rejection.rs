@@ -6,19 +6,19 @@
 //! k1 = -x        k2 = x² / 2        k3 = exp(x) - 1 - x
 //! ```
 //!
-//! A statistic is that of each token (`token_*`), or one number of a sequence for all its tokens: their sum, their mean,
-//! their maximum (`seq_sum_*`, `seq_mean_*`, `seq_max_*`). A token is kept where its statistic is within the bounds:
+//! A statistic is a number per token (`token_*`), or one number for all tokens of a sequence: their sum, mean or
+//! maximum (`seq_sum_*`, `seq_mean_*`, `seq_max_*`). A token is kept where its statistic is within the bounds:
 //!
 //! ```text
 //! log min ≤ k1 ≤ log max        k2, k3 ≤ max
 //! ```
 //!
-//! so that the bounds of `k1` are ratios, of the *behavior* to the training policy (of their geometric mean over the
-//! tokens for `seq_mean_k1`). A bound itself is within.
+//! So the bounds of `k1` are ratios of the *behavior* to the training policy (for `seq_mean_k1`, of the geometric mean
+//! over the tokens). The bounds themselves are allowed.
 //!
-//! **Differs from the frameworks.** Not from verl 0.9.1, whose names these are. A bound from below that is left out is
-//! `1 / max` in both. SkyRL's `sequence_mask_metric = "geometric"` is `seq_mean_k1`, `"product"` is `seq_sum_k1`, with
-//! bounds of the inverse ratio. More settings of others: the table of [`crate::correction`].
+//! **Differs from the frameworks.** Not from verl 0.9.1, whose names these are. In both, a lower bound that is left out
+//! is `1 / max`. SkyRL's `sequence_mask_metric = "geometric"` is `seq_mean_k1`, `"product"` is `seq_sum_k1`, with
+//! bounds of the inverse ratio. For more settings of other frameworks, see the table of [`crate::correction`].
 
 use serde::{Deserialize, Serialize};
 
@@ -56,7 +56,7 @@ pub enum Statistic {
     SeqMaxK3,
 }
 
-/// What a statistic is of.
+/// What a statistic describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// Each token.
@@ -80,7 +80,7 @@ enum Estimator {
 const LOG_RATIO_MAX: f64 = 20.0;
 
 impl Statistic {
-    /// What it is of.
+    /// What it describes.
     pub fn scope(self) -> Scope {
         match self {
             Statistic::TokenK1 | Statistic::TokenK2 | Statistic::TokenK3 => Scope::Token,
@@ -119,7 +119,7 @@ impl Statistic {
         }
     }
 
-    /// Of each token of a sequence with these log-ratios.
+    /// The statistic of each token of a sequence with these log-ratios.
     pub fn values(self, log_ratios: &[f64]) -> Vec<f64> {
         let token = |log_ratio: &f64| {
             let x = log_ratio.clamp(-LOG_RATIO_MAX, LOG_RATIO_MAX);
@@ -167,7 +167,7 @@ impl Rejection {
         if self.min > 0.0 || self.statistic.estimator() != Estimator::K1 { self.min } else { 1.0 / self.max }
     }
 
-    /// Takes out of `kept` what is not within the bounds, of a sequence with these log-ratios.
+    /// Clears `kept` for the tokens that are out of bounds, in a sequence with these log-ratios.
     pub fn reject(&self, log_ratios: &[f64], kept: &mut [bool]) {
         let bounds = match self.statistic.estimator() {
             Estimator::K1 => self.min_ratio().ln()..=self.max.ln(),

@@ -1,4 +1,5 @@
-//! Importance weights: how much more probable the training policy finds a token than the policy that sampled it.
+//! Importance weights: how much more probable a token is under the training policy than under the policy that sampled
+//! it.
 //!
 //! **Formula.** With `x[t]` the log-ratio of the correction over the `n` loss tokens of a sequence,
 //!
@@ -10,14 +11,15 @@
 //! w = u where min ≤ u ≤ max, else 0         mask
 //! ```
 //!
-//! With `batch_normalize`, `w` is divided by its mean over the optimiser batch, where that is above 1e-8: the mean over
-//! tokens for `token`, else the mean over sequences that have a loss token. Weights of rejected tokens count in it.
+//! With `batch_normalize`, `w` is divided by its mean over the optimiser batch if that is above 1e-8: for `token` the
+//! mean over tokens, otherwise the mean over sequences that have a loss token. Weights of rejected tokens count in this
+//! mean.
 //!
-//! **Which to use.** `sequence` is unbiased, and varies the more the longer answers are; `token` ignores how the state
-//! was reached, and varies little; `geometric` is the same for every length, and no estimate of any probability.
+//! **Which to use.** `sequence` is unbiased, but its variance grows with the length of answers; `token` ignores how the
+//! state was reached, and varies little; `geometric` does not depend on the length, but estimates no probability.
 //!
-//! **Differs from the frameworks.** verl clamps every log-ratio, and the sum of a sequence's, to ±20, which only a `max`
-//! above 4.8e8 would show; it has no `geometric`, and its bound from below is always a mask. TRL's `max` is 3.
+//! **Differs from the frameworks.** verl clamps every log-ratio, and the sum over a sequence, to ±20, which would only
+//! show with a `max` above 4.8e8; it has no `geometric`, and its lower bound is always a mask. TRL's `max` is 3.
 
 use serde::{Deserialize, Serialize};
 
@@ -129,11 +131,11 @@ impl WeightConfig {
         !(self.min..=self.max).contains(&ratio)
     }
 
-    /// What normalised weights are multiplied by, of the weights of every sequence of an optimiser batch.
+    /// The factor that normalises weights, from the weights of every sequence of an optimiser batch.
     pub fn normaliser<'a>(&self, sequences: impl Iterator<Item = &'a [f64]>) -> f64 {
         let (mut sum, mut count) = (0.0, 0.0);
         for weights in sequences.filter(|weights| !weights.is_empty()) {
-            // All weights of a sequence are equal but for `token`.
+            // Except for `token`, all weights of a sequence are equal.
             let counted = if self.level == WeightLevel::Token { weights } else { &weights[..1] };
             sum += counted.iter().sum::<f64>();
             count += counted.len() as f64;

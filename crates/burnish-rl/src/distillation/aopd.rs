@@ -1,12 +1,14 @@
 //! AOPD: on-policy distillation that shows the way where it would only push away.
 //!
-//! **What it does.** On-policy distillation lowers a sampled token that the teacher likes less than the student does, and
-//! its mass goes to whatever the student likes anyway. AOPD leaves the tokens that the teacher likes more as they are,
-//! and at all others pulls the student's distribution to the teacher's likeliest tokens instead.
+//! **What it does.** On-policy distillation lowers the probability of a sampled token that the teacher likes less than
+//! the student does, and its mass goes to whatever the student likes anyway. AOPD treats tokens that the teacher likes
+//! more in the same way as on-policy distillation; at all others it pulls the student's distribution towards the
+//! teacher's likeliest tokens instead.
 //!
-//! **Formula.** For each token, with `b` the log-probability under the policy that sampled it (`loss.correction.behavior` says
-//! which, [`crate::correction`]), `t` the teacher's of the streams, `P` the teacher's and `Q` the student's distribution at its
-//! position, `P̃` the teacher's over its `K` likeliest tokens, normalised:
+//! **Formula.** For each token, with `b` the log-probability under the policy that sampled it
+//! (`loss.correction.behavior` says which, [`crate::correction`]), `t` the teacher's log-probability in the streams,
+//! `P` the teacher's and `Q` the student's distribution at its position, and `P̃` the teacher's over its `K` likeliest
+//! tokens, normalised:
 //!
 //! ```text
 //! ℓ = Σ_{v of K} P̃(v)·log(P̃(v)/Q(v))     where exp(t) - exp(b) ≤ τ: the gate
@@ -16,20 +18,21 @@
 //! and the loss is `Σ ℓ / D`, with `D` that of [`crate::aggregation`], by default the mean over the tokens of a sequence,
 //! then over sequences.
 //!
-//! **Derivative.** Where the gate is on, by the student's logits over the temperature: `Q - P̃` (0 outside of the `K`),
-//! which is 0 only where the distributions agree, whatever token was sampled; elsewhere that of [`super::Opd`]. The gate is
-//! a constant.
+//! **Derivative.** Where the gate is on, with respect to the student's logits over the temperature: `Q - P̃` (with `P̃`
+//! 0 outside of the `K`), which is 0 only where the distributions agree, whatever token was sampled. Elsewhere that of
+//! [`super::Opd`]. The gate is a constant.
 //!
-//! **Reduces to.** `opd` for `τ = -1` (but for a token that has probability 0 there and 1 here); on-policy forward KL,
-//! truncated, for `τ = 1`, which is [`super::Gkd`] with `beta = 0` and, with `K` the whole vocabulary, exactly so.
-//! A student that is its teacher has no gradient with the whole vocabulary; with fewer tokens, what is normalised
-//! over the `K` still draws towards them.
+//! **Reduces to.** `opd` for `τ = -1` (except for a token that has probability 0 under the teacher and 1 under the
+//! student). Truncated on-policy forward KL for `τ = 1`, which is [`super::Gkd`] with `beta = 0`; exactly so if `K` is
+//! the whole vocabulary. A student that equals its teacher has no gradient with the whole vocabulary; with fewer
+//! tokens, the normalised `P̃` still pulls towards them.
 //!
-//! **Reconstructed.** `K` is not in our sources: 32. Nor whether the student is normalised over the `K` tokens: it is not.
+//! **Reconstructed.** Our sources do not give `K`: here it is 32. Nor do they say whether the student is normalised
+//! over the `K` tokens: here it is not.
 //!
-//! **Differs from the paper.** `b` stands for the student in the gate too, which is the same on policy: at `τ = 0` the
-//! gate is then on exactly where `A ≤ 0`. The value of a token that `opd` grades is its surrogate, `-exp(lp - b)·A`,
-//! with the gradient of the paper's `-A·lp` on policy.
+//! **Differs from the paper.** `b` stands for the student also in the gate, which on policy is the same: at `τ = 0` the
+//! gate is then on exactly where `A ≤ 0`. The value of a token where the gate is off is the surrogate of `opd`,
+//! `-exp(lp - b)·A`, which on policy has the gradient of the paper's `-A·lp`.
 //!
 //! **Metrics.** Those of [`super::Opd`], `gate_mean` (the share of tokens at which the gate is on), and `head_loss`: the
 //! mean of the divergence there.
@@ -49,9 +52,9 @@ use crate::{Card, Check, Evaluation, Family, Metric, Needs, Objective, Part, Set
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Aopd {
-    /// τ: how much likelier than the student's the teacher's token may be for the gate to be on. Default: 0.
+    /// τ: by how much the teacher's probability of the token may exceed the student's for the gate to be on. Default: 0.
     pub tau: f64,
-    /// K, the teacher's likeliest tokens that the student is drawn to. Default: 32.
+    /// K, how many of the teacher's likeliest tokens the student is pulled towards. Default: 32.
     pub top: usize,
     /// How an advantage becomes a loss where the gate is off. Default: `importance`.
     pub surrogate: Surrogate,
@@ -143,7 +146,7 @@ impl HeadLoss for Aopd {
     }
 }
 
-/// As log-probs that add up to 1; -∞ stays.
+/// The log-probs, normalised so that the probabilities add up to 1; -∞ stays.
 fn normalised(logprobs: &[f64]) -> Vec<f64> {
     let max = logprobs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let total: f64 = logprobs.iter().map(|log| (log - max).exp()).sum();

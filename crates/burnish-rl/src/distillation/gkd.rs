@@ -1,6 +1,6 @@
-//! Generalised knowledge distillation: forward KL, reverse KL and what lies between, on whole distributions.
+//! Generalised knowledge distillation: forward KL, reverse KL and everything between, on whole distributions.
 //!
-//! **What it does.** Pulls the student's next-token distribution to the teacher's at every position of an answer,
+//! **What it does.** Pulls the student's next-token distribution towards the teacher's at every position of an answer,
 //! whoever wrote it. `beta` says whose mistakes weigh more: at 0 the student must cover all that the teacher does
 //! (forward KL), at 1 it must do nothing that the teacher would not (reverse KL).
 //!
@@ -13,26 +13,27 @@
 //! else:    β·KL(P ‖ M) + (1 - β)·KL(Q ‖ M),   M = β·P + (1 - β)·Q
 //! ```
 //!
-//! *Sparse teachers.* Where only the log-probs of the teacher's `K` likeliest tokens are known, the distributions are
-//! those over `K + 1` outcomes, the last being all other tokens (`rest = "bucket"`); or those over the `K` alone, each
-//! normalised (`renormalise`); or, for `β = 0` only, the sum of `P·log(P/Q)` over the `K` (`ignore`), which is the
-//! cross-entropy with soft labels up to a constant and may be below 0.
+//! *Sparse teachers.* If only the log-probs of the teacher's `K` likeliest tokens are known, there are three ways.
+//! `rest = "bucket"` takes distributions over `K + 1` outcomes, the last being all other tokens. `renormalise` takes
+//! those over the `K` alone, each normalised. `ignore`, for `β = 0` only, takes the sum of `P·log(P/Q)` over the `K`,
+//! which is the cross-entropy with soft labels up to a constant and may be below 0.
 //!
-//! The loss of a batch is `Σ_t m[t]·divergence / D`, with `D` that of [`crate::aggregation`]; nothing else is in it, neither
-//! rewards nor the ratio to the policy that sampled.
+//! The loss of a batch is `Σ_t m[t]·divergence / D`, with `D` that of [`crate::aggregation`]; it contains nothing else,
+//! neither rewards nor the ratio to the policy that sampled.
 //!
 //! **Derivative.** With `g_b = ∂/∂log Q_b` of the outcomes: `-P_b` for `β = 0`, `Q_b·(log Q_b - log P_b + 1)` for
-//! `β = 1`, `(1 - β)·Q_b·(log Q_b - log M_b)` else. With respect to logit `j`: `(g_j - Q_j·Σ_b g_b)/T`; where `j` is
-//! one of the rest, `g_j` is its share of the bucket's, `g_rest·Q_j/Q_rest`.
+//! `β = 1`, `(1 - β)·Q_b·(log Q_b - log M_b)` else. With respect to logit `j`: `(g_j - Q_j·Σ_b g_b)/T`; if `j` is one
+//! of the rest, `g_j` is its share of the bucket's: `g_rest·Q_j/Q_rest`.
 //!
-//! **Reduces to.** With `β → 0` the divergence is `β` times the forward KL, with `β → 1` `1 - β` times the reverse
-//! KL (so that the formula jumps at both ends, as the paper's and TRL's does); `β = ½` is the Jensen-Shannon
-//! divergence, the same both ways. `K` = the vocabulary: the dense form.
+//! **Reduces to.** As `β → 0` the divergence becomes `β` times the forward KL, as `β → 1` it becomes `1 - β` times the
+//! reverse KL (so the formula jumps at both ends, as the paper's and TRL's do). `β = ½` is the Jensen-Shannon
+//! divergence, which is symmetric. With `K` the whole vocabulary, it is the dense form.
 //!
-//! **Differs from the paper and from TRL.** Dense, not from TRL 1.16's `generalized_jsd_loss` (`beta` is the same
-//! number; its mean over tokens is `aggregation = "bnpo"`, the default here). No factor `T²` makes up for the temperature, as there. Sparse, `bucket` and `renormalise` are
-//! `loss_add_tail` true and false of TRL's server distillation; TRL takes the rest's probability from `1 - Σ`, of at
-//! least 1e-7, for both; here the student's is the exact sum over the rest, and the teacher's is TRL's.
+//! **Differs from the paper and from TRL.** The dense form does not differ from TRL 1.16's `generalized_jsd_loss`
+//! (`beta` is the same number; its mean over tokens is `aggregation = "bnpo"`, the default here). As there, no factor
+//! `T²` makes up for the temperature. For sparse teachers, `bucket` and `renormalise` are `loss_add_tail` true and
+//! false of TRL's server distillation. TRL takes the probability of the rest as `1 - Σ`, at least 1e-7, for both sides;
+//! here only the teacher's is taken so, and the student's is the exact sum over the rest.
 //!
 //! **Example.**
 //! ```
@@ -58,7 +59,7 @@ use crate::aggregation::Aggregation;
 use crate::settings::require;
 use crate::{Card, Check, Evaluation, Family, Metric, Needs, Objective, Part, SettingError, Streams, Totals};
 
-/// What becomes of the tokens of which a sparse teacher says nothing.
+/// What happens to the tokens about which a sparse teacher says nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rest {
@@ -75,14 +76,14 @@ pub enum Rest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Gkd {
-    /// 0: forward KL, 1: reverse KL, between: generalised Jensen-Shannon. Default: 0.5.
+    /// 0: forward KL; 1: reverse KL; between: generalised Jensen-Shannon. Default: 0.5.
     pub beta: f64,
-    /// What logits are divided by, the student's and a dense teacher's; in a run, beside the temperature at which the
-    /// tokens were sampled. Default: 1.
+    /// What the logits of the student and of a dense teacher are divided by; in a run, on top of the temperature at
+    /// which the tokens were sampled. Default: 1.
     pub temperature: f64,
-    /// What becomes of the tokens of which a sparse teacher says nothing. Default: `bucket`.
+    /// What happens to the tokens about which a sparse teacher says nothing. Default: `bucket`.
     pub rest: Rest,
-    /// K, the teacher's likeliest tokens that are looked at; 0 (default) is all of its distribution.
+    /// K, how many of the teacher's likeliest tokens are used; 0 (default) is its whole distribution.
     pub top: usize,
     /// What the sum over tokens is divided by. Default: `bnpo`, the mean over the tokens of the optimiser batch.
     pub aggregation: Aggregation,
@@ -154,7 +155,8 @@ impl Objective for Gkd {
     }
 }
 
-/// The largest that the probability of a sparse teacher's tokens may be, as a logarithm, so that the rest has some.
+/// The logarithm of the largest total probability that a sparse teacher's tokens may have, so that some is left for the
+/// rest.
 const KNOWN_MAX: f64 = -1e-7;
 
 impl HeadLoss for Gkd {
@@ -243,7 +245,8 @@ impl Gkd {
         self.evaluation(value, parts)
     }
 
-    /// `parts`: probability under the softmax that is differentiated, and derivative with respect to its logarithm.
+    /// `parts`: for each token, its probability under the softmax that is differentiated, and the derivative with
+    /// respect to the logarithm of that.
     fn evaluation(&self, value: f64, parts: Vec<(f64, f64)>) -> HeadEvaluation {
         let total: f64 = parts.iter().map(|(_, d)| d).sum();
         let d_logits = parts.iter().map(|(q, d)| (d - q * total) / self.temperature).collect();
@@ -251,7 +254,7 @@ impl Gkd {
     }
 }
 
-/// `probability · log`, 0 where the probability is: a token that can't be has no part in an expectation.
+/// `probability · log`, or 0 if the probability is 0: an impossible token has no part in an expectation.
 fn times(probability: f64, log: f64) -> f64 {
     if probability == 0.0 { 0.0 } else { probability * log }
 }

@@ -1,7 +1,8 @@
-//! Published losses that pull the policy to a teacher, one file each.
+//! Published losses that pull the policy towards a teacher, one file each.
 //!
-//! [`crate::catalogue::DISTILLATIONS`] lists them: each is an [`crate::Objective`]. One that compares whole distributions
-//! has a [`HeadLoss`] on rows of logits, and says in a [`HeadTarget`] how much of the teacher's it needs for that.
+//! [`crate::catalogue::DISTILLATIONS`] lists them: each is an [`crate::Objective`]. One that compares whole
+//! distributions has a [`HeadLoss`] on rows of logits, and says with a [`HeadTarget`] how much of the teacher's
+//! distributions that needs.
 
 mod aopd;
 mod gkd;

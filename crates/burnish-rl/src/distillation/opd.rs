@@ -1,8 +1,8 @@
 //! On-policy distillation: the teacher grades every token that the student sampled.
 //!
-//! **What it does.** The student answers, the teacher's log-prob of each of its tokens is taken off the student's
-//! own, and that difference, an estimate of the reverse KL divergence at that position, is a negative reward of that
-//! token alone. One number per token from the teacher is enough.
+//! **What it does.** The student answers, and the teacher's log-prob of each of its tokens is subtracted from the
+//! student's own. That difference, an estimate of the reverse KL divergence at that position, is a negative reward for
+//! that token alone. One number per token from the teacher is enough.
 //!
 //! **Formula.** For each token, with `lp` the policy's log-probability, `old` the proximal, `b` that of the policy that
 //! sampled it (`loss.correction.behavior` says which, [`crate::correction`]), `t` the teacher's of the streams, `A_env` the
@@ -14,20 +14,20 @@
 //! ℓ = -min(r·A, clip(r, 1 - ε_low, 1 + ε_high)·A)       `surrogate = "clip"`, r = exp(lp - old)
 //! ```
 //!
-//! and the loss is `Σ ℓ / D`, with `D` that of [`crate::aggregation`]. `A` is a constant of the derivative: each
-//! token answers for its own position only, not for where it leads (a discount of 0).
+//! and the loss is `Σ ℓ / D`, with `D` that of [`crate::aggregation`]. `A` is a constant of the derivative: each token
+//! answers only for its own position, not for where it leads (a discount of 0).
 //!
 //! **Derivative.** `-r·A` where the token is not clipped, with `r = exp(lp - b)` or `exp(lp - old)`, 0 where it is. On a
 //! bound a token is not clipped.
 //!
-//! **Reduces to.** REINFORCE with a per-token advantage where the policy has not moved; its expectation over the
-//! token is then the gradient of the reverse KL divergence of that position, which is [`super::Gkd`] with `beta = 1`.
-//! With `c = 0` and `w = 1` and `clip`, `ppo_clip`; with `c > 0` its gradient is, on policy, the sum of both. With the policy
-//! itself as the teacher, given privileged context, that is OPSD, and GRPO beside OPSD.
+//! **Reduces to.** REINFORCE with a per-token advantage where the policy has not moved; in expectation over the token,
+//! its gradient is then that of the reverse KL divergence at that position, which is [`super::Gkd`] with `beta = 1`.
+//! With `c = 0`, `w = 1` and `clip` it is `ppo_clip`; with `c > 0` its gradient is, on policy, the sum of both. If the
+//! teacher is the policy itself, given privileged context, this is OPSD, or with `w > 0` GRPO beside OPSD.
 //!
 //! **Differs from the source.** `importance` with `c = 1`, `w = 0` is Thinking Machines' (tinker-cookbook adds it to an
 //! advantage from the environment, which is 0 there; it sums over tokens, which is `dr_grpo` up to a constant).
-//! `clip` is its `loss_fn = "ppo"`, with the proximal policy in the ratio, which there is the sampler. Its
+//! `clip` is its `loss_fn = "ppo"`, but with the ratio to the proximal policy; there it is to the sampler. Its
 //! `kl_discount_factor`, which adds the differences of later tokens, is not here; it is 0 by default.
 //!
 //! **Metrics.** Means over loss tokens: `teacher_kl` (`b - t`, the cookbook's name), `entropy`, and with `clip` `clip_ratio/low_mean`,
@@ -64,7 +64,7 @@ pub struct Opd {
     pub surrogate: Surrogate,
     /// Weight of the teacher. Default: 1.
     pub kl_coef: f64,
-    /// Weight of the advantage that rewards earned. Default: 0, the teacher alone.
+    /// Weight of the advantage from rewards. Default: 0, the teacher alone.
     pub reward_weight: f64,
     /// With `clip`, how far the ratio may fall below 1. Default: 0.2.
     pub epsilon_low: f64,
@@ -113,14 +113,14 @@ impl Part for Opd {
 }
 
 impl Opd {
-    /// Without a weight, rewards need not exist.
+    /// With a weight of 0, rewards need not exist.
     fn reward(&self, streams: &Streams<'_>, at: usize) -> f64 {
         if self.reward_weight == 0.0 { 0.0 } else { self.reward_weight * streams.advantage[at] }
     }
 
     /// Value, derivative, bound crossed.
     fn token(&self, streams: &Streams<'_>, at: usize, advantage: f64) -> (f64, f64, Option<Bound>) {
-        // No bound is a bound that no ratio crosses.
+        // "No bound" is a bound that no ratio crosses.
         let (fixed, low, high) = match self.surrogate {
             Surrogate::Importance => (streams.behavior[at], 0.0, f64::INFINITY),
             Surrogate::Clip => (streams.proximal[at], 1.0 - self.epsilon_low, 1.0 + self.epsilon_high),
@@ -132,7 +132,7 @@ impl Opd {
 }
 
 impl Opd {
-    /// The tokens that are not `left` to a head loss. Those that are get the weight of their loss in
+    /// Evaluates the tokens that are not `left` to a head loss. Those that are left get the weight of their loss in
     /// [`Evaluation::head_weights`].
     ///
     /// # Panics

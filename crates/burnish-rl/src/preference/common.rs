@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::{Evaluation, Metric, Streams, Totals};
 
-/// An answer, as far as a loss of preferences looks at it: it depends on the tokens through their sum only.
+/// An answer, as a preference loss sees it: the loss depends on the tokens only through the sum of their log-probs.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
     /// Its tokens in the loss.
@@ -42,7 +42,7 @@ impl Answer {
         self.positions.is_empty()
     }
 
-    /// The advantage of the first token in the loss: the label of a labelled answer, 0 where there is none.
+    /// The advantage of the first token in the loss: the label of a labelled answer, 0 if it has none.
     pub(super) fn label(&self, streams: &Streams<'_>) -> f64 {
         self.positions.first().map_or(0.0, |at| streams.advantage[*at])
     }
@@ -55,7 +55,7 @@ impl Answer {
     }
 }
 
-/// What a loss says of a pair. Arrays: chosen, rejected.
+/// The loss of a pair. Arrays hold the chosen answer's number, then the rejected one's.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PairLoss {
     pub(super) value: f64,
@@ -112,7 +112,7 @@ impl<'a> Pairs<'a> {
 /// The mean of `loss` over pairs.
 ///
 /// # Panics
-/// If a group is not a pair, or the streams lack a reference that is wanted.
+/// If a group is not a pair, or a reference is wanted and the streams have none.
 pub(super) fn mean_over_pairs(
     streams: &Streams<'_>,
     totals: &Totals,
@@ -130,7 +130,7 @@ pub(super) fn mean_over_pairs(
     pairs.finish()
 }
 
-/// Adds to the metric of that name.
+/// Adds to the metric with that name.
 pub(super) fn add_metric(metrics: &mut Vec<Metric>, name: &'static str, sum: f64, weight: f64) {
     match metrics.iter_mut().find(|metric| metric.name == name) {
         Some(metric) => {

@@ -2,9 +2,10 @@
 //! mixed.
 //!
 //! **What it does.** An item is a task and the same task turned round, each with several answers. The loss raises the
-//! share of the coherent answers (advantage above 0) in a softmax over all of them, with a margin that every other answer
-//! (advantage below 0) must be beaten by: once among the forward answers, once among those in reverse, once among all. A
-//! second term keeps the coherent answers equally likely, so that none of them takes all; a third one raises them all.
+//! share of the coherent answers (advantage above 0) in a softmax over all of them, with a margin by which every other
+//! answer (advantage below 0) must be beaten: once among the forward answers, once among those in reverse, once among
+//! all. A second term keeps the coherent answers equally likely, so that none of them takes all the probability; a
+//! third one raises them all.
 //!
 //! **Formula.** For an item with `P` its answers whose advantage is above 0 and `N` those with one below 0,
 //!
@@ -17,22 +18,22 @@
 //! loss = Σ_items (n_item / S) · ℓ
 //! ```
 //!
-//! `n_item` are the sequences of the item and `S` those of the optimiser batch, so items of one size weigh the same.
-//! `Var` is that of the population. A set without positives or without negatives adds 0 to `L_grp` and still counts in its
-//! weights. An item in which all sequences are of one direction is one set: `L_grp = g`. An item without a negative in it
-//! has `λ_nll·(-mean_P s)` alone, and nothing with `nll_of_unopposed = false`; one without a positive adds 0. An answer
-//! with an advantage of 0, or without a token in the loss, is in no set.
+//! `n_item` is the number of sequences of the item and `S` that of the optimiser batch, so items of equal size weigh
+//! the same. `Var` is that of the population. A set without positives or without negatives adds 0 to `L_grp` but still
+//! counts in its weights. An item whose sequences all have the same direction is one set: `L_grp = g`. An item without
+//! a negative has only `λ_nll·(-mean_P s)`, or nothing with `nll_of_unopposed = false`; one without a positive adds 0.
+//! An answer with an advantage of 0, or without a token in the loss, is in no set.
 //!
 //! **Derivative.** With `S` the share of `P` in a set, `v` the softmax of `s/τ` within `P` or `N`:
-//! `∂g/∂s_p = -(1 - S)·v_p/τ`, `∂g/∂s_n = (1 - S)·v_n/τ`, which add up to 0. `Var` adds `2λ_v·(s_p - mean)/|P|`, whose
-//! sign is either; the last term `-λ_nll/|P|`.
+//! `∂g/∂s_p = -(1 - S)·v_p/τ`, `∂g/∂s_n = (1 - S)·v_n/τ`, which add up to 0. `Var` adds `2λ_v·(s_p - mean)/|P|`, which
+//! may have either sign; the last term adds `-λ_nll/|P|`.
 //!
 //! **Reduces to.** With `λ_v = λ_nll = 0`, one positive and one negative of one direction: SimPO with `β = 1/τ` and
 //! `γ = m/τ`; with log-ratios, `τ = 1` and `m = 0` DPO. To the bit where `τ` and `β` are powers of two.
 //!
-//! **Differs from the paper.** Which answers are coherent is not decided here: it is the sign of the advantage. A run
-//! centres advantages within a group, so there a group of coherent answers alone teaches nothing. The code of the paper
-//! was not read.
+//! **Differs from the paper.** Which answers are coherent is not decided here: the sign of the advantage says it. A run
+//! centres advantages within a group, so a group with only coherent answers teaches nothing there. The code of the
+//! paper was not read.
 //!
 //! **Reconstructed.** All of it but the idea, from the abstract, SimPO's margin and the multi-positive InfoNCE: the form of
 //! each term, the weights of the directions, what becomes of sets with one side, and every default.
@@ -77,7 +78,7 @@ pub struct Dgpo {
     pub nll_coef: f64,
     /// Does an item without negatives still raise its positives? Default: true.
     pub nll_of_unopposed: bool,
-    /// Weight of the mixed set beside 1 for each direction, `w_dir`. Default: 1.
+    /// Weight of the mixed set, relative to 1 for each direction, `w_dir`. Default: 1.
     pub mixed_weight: f64,
 }
 
@@ -136,7 +137,7 @@ struct Member {
     direction: u8,
     is_positive: bool,
     score: f64,
-    /// Of the item's loss with respect to the score.
+    /// Derivative of the item's loss with respect to the score.
     d_score: f64,
 }
 
@@ -160,7 +161,7 @@ impl Dgpo {
         members
     }
 
-    /// `g` of the members in `set`, with its derivatives times `share` added to them; none where a side is empty.
+    /// `g` of the members in `set`, with its derivatives times `share` added to them; `None` if a side is empty.
     fn contrast(&self, members: &mut [Member], set: impl Fn(&Member) -> bool, share: f64) -> Option<f64> {
         let side = |members: &[Member], is_positive: bool| -> Option<SoftMaximum> {
             let of = |(_, member): &(usize, &Member)| member.is_positive == is_positive && set(member);
@@ -176,7 +177,7 @@ impl Dgpo {
         Some(-log_sigmoid(x))
     }
 
-    /// The loss of an item, with its derivatives added to the members, and what is reported of it.
+    /// The loss of an item, and what is reported about it; its derivatives are added to the members.
     fn item(&self, members: &mut [Member], has_both_directions: bool) -> Found {
         let positives = members.iter().filter(|member| member.is_positive).count() as f64;
         let mut found = Found::default();
@@ -208,7 +209,7 @@ impl Dgpo {
         found
     }
 
-    /// What is told of an item with both sides, under the names of the losses of pairs.
+    /// The metrics of an item with both sides, under the names that losses of pairs use.
     fn rewards(&self, members: &[Member]) -> [(&'static str, f64); 6] {
         let side = |is_positive| members.iter().filter(move |member| member.is_positive == is_positive);
         let mean = |is_positive, value: &dyn Fn(&Member) -> f64| {
@@ -234,13 +235,13 @@ impl Dgpo {
     }
 }
 
-/// What came of an item.
+/// The result for an item.
 #[derive(Default)]
 struct Found {
     loss: f64,
-    /// Of the positives' scores, where there is any.
+    /// Variance of the positives' scores, if there are any.
     variance: Option<f64>,
-    /// Has it positives and negatives?
+    /// Does it have both positives and negatives?
     is_opposed: bool,
 }
 
@@ -252,7 +253,7 @@ struct SoftMaximum {
 }
 
 impl SoftMaximum {
-    /// Of the numbers at `places`; none of none.
+    /// From the numbers at `places`; `None` if there are none.
     fn of(places: Vec<usize>, numbers: Vec<f64>) -> Option<Self> {
         let greatest = numbers.iter().copied().reduce(f64::max)?;
         let mut weights: Vec<f64> = numbers.iter().map(|number| (number - greatest).exp()).collect();

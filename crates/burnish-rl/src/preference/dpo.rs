@@ -1,4 +1,4 @@
-//! Direct preference optimisation, and the losses on the same two log-ratios that share its trainer in TRL.
+//! Direct preference optimisation, and the losses on the same two log-ratios that share DPO's trainer in TRL.
 //!
 //! **What it does.** Raises the log-ratio of the chosen answer over that of the rejected one, until the margin
 //! between them is plain; the reference holds both in place.
@@ -28,7 +28,7 @@
 //! `β·σ(-x)` of each token of the rejected one. At the kink of `hinge`, `x` exactly 1, the derivative is that of
 //! the side that still learns (torch gives 0 there).
 //!
-//! **Reduces to.** With `β → 0` the gradient is `β/2` times the difference of the gradients of the two log-probs.
+//! **Reduces to.** As `β → 0`, the gradient becomes `β/2` times the difference of the gradients of the two log-probs.
 //! `sigmoid_norm` is `sigmoid` with `β/n` where both answers have `n` tokens; `robust` is `sigmoid` for `ε = 0`.
 //!
 //! **Differs from the paper and from TRL 1.16.** The paper has `sigmoid` without smoothing. In TRL 1.16 `sigmoid`
@@ -68,7 +68,7 @@ use super::common::{Answer, PairLoss, log_sigmoid, mean_over_pairs, sigmoid};
 use crate::settings::require;
 use crate::{Card, Check, Evaluation, Family, Needs, Objective, Part, SettingError, Streams, Totals};
 
-/// Which function of the two log-ratios. Names are TRL's `loss_type`.
+/// Which function of the two log-ratios the loss is. Names are those of TRL's `loss_type`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DpoLoss {
@@ -101,7 +101,7 @@ pub enum DpoLoss {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Dpo {
-    /// How strongly the reference holds. Default: 0.1.
+    /// How strongly the reference holds the policy back. Default: 0.1.
     pub beta: f64,
     /// Which function of the log-ratios. Default: `sigmoid`.
     pub loss_type: DpoLoss,
@@ -188,7 +188,7 @@ impl Dpo {
         PairLoss { value, d, rewards, logps: [chosen.policy, rejected.policy], metrics: Vec::new() }
     }
 
-    /// The losses that depend on the difference of rewards `x` only, with the derivative.
+    /// The losses that depend only on the difference of rewards `x`, with the derivative.
     fn of_margin(&self, x: f64) -> Option<(f64, f64)> {
         let smoothing = self.label_smoothing;
         let (up, down) = (sigmoid(x), sigmoid(-x));
@@ -214,7 +214,7 @@ impl Dpo {
             DpoLoss::Discopop => {
                 let tau = self.discopop_tau;
                 let (blend, rest) = (sigmoid(x / tau), sigmoid(-x / tau));
-                // m·exp(-x), whose factors alone may overflow.
+                // m·exp(-x): each factor alone may overflow.
                 let exponential = (log_sigmoid(x / tau) - x).exp();
                 let value = -rest * log_up + exponential;
                 let d_blend = blend * rest / tau;
@@ -224,7 +224,7 @@ impl Dpo {
         })
     }
 
-    /// The losses that look at each reward, with both derivatives.
+    /// The losses that depend on each reward by itself, with both derivatives.
     fn of_rewards(&self, [r_w, r_l]: [f64; 2]) -> (f64, [f64; 2]) {
         let bell = |x: f64| sigmoid(x) * sigmoid(-x);
         match self.loss_type {
@@ -239,7 +239,7 @@ impl Dpo {
                 (up * up + down * down, [2.0 * up / self.beta, 2.0 * down / self.beta])
             }
             DpoLoss::ApoZero => (sigmoid(-r_w) + sigmoid(r_l), [-bell(r_w), bell(r_l)]),
-            // The others are of the margin alone.
+            // The others depend on the margin alone.
             _ => {
                 let margin = bell(r_w - r_l);
                 (sigmoid(r_w) + sigmoid(r_l - r_w), [bell(r_w) - margin, margin])

@@ -1,7 +1,7 @@
 //! DPO on a group of graded answers: every right one against every wrong one.
 //!
-//! **What it does.** Makes pairs of the answers to one task, each desirable with each undesirable one, and takes
-//! the mean of their DPO losses. A group in which all answers are right, or all wrong, teaches nothing.
+//! **What it does.** Pairs each desirable answer to a task with each undesirable one, and takes the mean of the DPO
+//! losses of these pairs. A group in which all answers are right, or all wrong, teaches nothing.
 //!
 //! **Formula.** For a group `g` with `W` the answers whose advantage is above 0, `L` those with an advantage below
 //! 0, `n_g` its sequences and `S` those of the optimiser batch, with the `ℓ_dpo` of [`super::Dpo`]:
@@ -10,7 +10,7 @@
 //! loss = Σ_g (n_g / S) · 1/(|W|·|L|) · Σ_{w ∈ W} Σ_{l ∈ L} ℓ_dpo(w, l)
 //! ```
 //!
-//! So every group of one size weighs the same, and a group that makes no pair adds 0 and still counts in `S`. An
+//! So groups of equal size weigh the same, and a group without a pair adds 0 but still counts in `S`. An
 //! answer with an advantage of 0, or without a token in the loss, is in no pair.
 //!
 //! **Derivative.** That of the sum: with `a_w = 1/|L| · Σ_l σ(-x_wl)`, each token of `w` has `-β·a_w/|W|`, times
@@ -18,8 +18,8 @@
 //!
 //! **Reduces to.** DPO where every group is one right and one wrong answer, to the bit.
 //!
-//! **Differs from the paper.** Socratic-Zero makes a data set of the pairs and trains on it with any DPO trainer,
-//! so that a task with more pairs weighs more; here tasks weigh the same.
+//! **Differs from the paper.** Socratic-Zero makes a data set of the pairs and trains on it with any DPO trainer, so a
+//! task with more pairs weighs more; here tasks weigh the same.
 //!
 //! **Reconstructed.** The weight of a pair within its group and of a group within the batch: the paper gives none.
 //!
@@ -35,7 +35,7 @@ use crate::{Card, Check, Evaluation, Family, Needs, Objective, Part, SettingErro
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GroupDpo {
-    /// How strongly the reference holds. Default: 0.1.
+    /// How strongly the reference holds the policy back. Default: 0.1.
     pub beta: f64,
     /// Probability that a label is wrong, below 0.5. Default: 0.
     pub label_smoothing: f64,

@@ -1,7 +1,7 @@
 //! Identity preference optimisation: DPO that stops at a margin.
 //!
-//! **What it does.** Pulls the difference of log-ratios of a pair to a set margin, from below and from above, so that
-//! a preference that is certain does not drive the policy arbitrarily far from the reference.
+//! **What it does.** Pulls the difference of log-ratios of a pair to a set margin, from below and from above, so that a
+//! certain preference does not drive the policy arbitrarily far from the reference.
 //!
 //! **Formula.** For a pair, with `h_w`, `h_l` the log-ratios `Σ_t (log π_θ - log π_ref)` of the chosen and the
 //! rejected answer and `n_w`, `n_l` their tokens (at least 1):
@@ -18,9 +18,9 @@
 //! **Reduces to.** With `length_normalised` and answers of `n` tokens each, the loss without it at `β/n`, divided
 //! by `n²`. Where both answers are as likely as under the reference, `1/(4β²)`.
 //!
-//! **Differs from the paper.** Equation 17 has sums of log-probs; its authors used means (as they told TRL's), which
-//! is TRL's only form and the default here. The implicit rewards of the metrics are `β·h`, as in TRL, though the
-//! loss has means.
+//! **Differs from the paper.** Equation 17 has sums of log-probs, but its authors used means (as they told TRL's
+//! authors), which are TRL's only form and the default here. The implicit rewards of the metrics are `β·h`, as in TRL,
+//! though the loss has means.
 //!
 //! **References.** Azar et al. 2023 (IPO), arXiv:2310.12036, eq. 17.
 
@@ -34,7 +34,7 @@ use crate::{Card, Check, Evaluation, Family, Needs, Objective, Part, SettingErro
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ipo {
-    /// The margin is `1/(2β)` nats, a token if `length_normalised`. Default: 0.1.
+    /// The margin is `1/(2β)` nats; nats per token if `length_normalised`. Default: 0.1.
     pub beta: f64,
     /// Are log-ratios means over tokens? Default: true, as in TRL.
     pub length_normalised: bool,

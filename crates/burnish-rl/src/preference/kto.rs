@@ -1,7 +1,7 @@
 //! Kahneman-Tversky optimisation: single answers with a thumb up or down, no pairs.
 //!
 //! **What it does.** Raises the log-ratio of desirable answers above a baseline and lowers that of undesirable ones
-//! below it; both saturate, so that an answer that is already far on its side stops to count.
+//! below it; both saturate, so an answer that is already far on its side stops counting.
 //!
 //! **Formula.** For a sequence, with `h = Σ_t (log π_θ - log π_ref)` over its tokens in the loss and `z0` the
 //! baseline:
@@ -14,8 +14,8 @@
 //!
 //! The loss is the sum over sequences divided by the sequences of the optimiser batch. `z0` is a constant of the
 //! derivative: one look at the whole batch fixes it ([`Objective::marks`]). The label is the sign of the advantage
-//! of the first token in the loss; a sequence with an advantage of 0, or without a token in the loss, adds
-//! nothing and still counts in the denominator (an unlabelled one with tokens counts in `z0` too).
+//! of the first token in the loss; a sequence with an advantage of 0, or without a token in the loss, adds nothing but
+//! still counts in the denominator (one with a label of 0 and with tokens also counts in `z0`).
 //!
 //! **Derivative.** With `s = σ(β·(h - z0))`: `-λ_D·β·s·(1 - s)` of each token of a desirable answer,
 //! `λ_U·β·s·(1 - s)` of an undesirable one.
@@ -26,14 +26,14 @@
 //! **Differs from the paper and from TRL.** Only in `z0`, an estimate of the KL divergence from the reference. The
 //! paper and TRL 1.16 take `max(0, mean log-ratio)` of *mismatched* answers: each prompt with the answer of the one
 //! before it in the micro-batch, for which they run both models once more (TRL then averages over processes; each
-//! micro-batch has its own). The paper calls it biased: such answers are not the policy's. Here it is the mean over the
-//! optimiser batch's own answers, without a further pass. Where the policy sampled them, that is an unbiased estimate of
-//! the divergence; where they come from elsewhere it moves with the labels as these are learned. `baseline = "given"`
-//! takes a number that was found otherwise; with TRL's own, the two agree.
+//! micro-batch has its own). The paper calls this biased, because such answers are not the policy's. Here it is the
+//! mean over the optimiser batch's own answers, without a further pass. If the policy sampled them, that is an unbiased
+//! estimate of the divergence; if they come from elsewhere, it moves with the labels as these are learned.
+//! `baseline = "given"` takes a number found in another way; with TRL's number, the losses agree.
 //!
 //! **Metrics**, named as in TRL: `kl` (`z0`), `rewards/chosen` (`β·h`) and `logps/chosen` of desirable answers,
-//! `rewards/rejected` and `logps/rejected` of undesirable ones, `entropy`. (`rewards/margins` is the difference of
-//! two means over different answers, which parts of a batch can't be added up to: take it of the two.)
+//! `rewards/rejected` and `logps/rejected` of undesirable ones, `entropy`. (`rewards/margins` is the difference of two
+//! means over different answers, which can't be added up over parts of a batch: compute it from the two.)
 //!
 //! **References.** Ethayarajh et al. 2024 (KTO), arXiv:2402.01306, eq. 7 and 8.
 
@@ -58,9 +58,9 @@ pub enum Baseline {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Kto {
-    /// How strongly the reference holds. Default: 0.1.
+    /// How strongly the reference holds the policy back. Default: 0.1.
     pub beta: f64,
-    /// Weight of desirable answers. With `n_D` and `n_U` answers of either kind the paper wants
+    /// Weight of desirable answers. With `n_D` and `n_U` answers of the two kinds, the paper wants
     /// `desirable_weight·n_D / (undesirable_weight·n_U)` between 1 and 4/3. Default: 1.
     pub desirable_weight: f64,
     /// Weight of undesirable answers. Default: 1.
@@ -107,7 +107,7 @@ impl Part for Kto {
 
 impl Kto {
     /// # Panics
-    /// If it is that of the batch, and nobody asked for marks.
+    /// If the baseline is that of the batch, and the streams have no marks.
     fn z0(&self, streams: &Streams<'_>) -> f64 {
         match self.baseline {
             Baseline::Given => self.z0,

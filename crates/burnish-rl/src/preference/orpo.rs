@@ -18,12 +18,12 @@
 //! **Derivative.** `-(1 + β·σ(-x)/(1 - p_w))/n_w` of each of the `n_w` tokens of the chosen answer,
 //! `β·σ(-x)/(1 - p_l)/n_l` of each of the rejected.
 //!
-//! **Reduces to.** The negative log-likelihood of the chosen answer, [`crate::nll::Nll`], for `β = 0` and one pair
-//! (with more, that is a mean over all tokens, this one a mean over answers of means over tokens).
+//! **Reduces to.** The negative log-likelihood of the chosen answer, [`crate::nll::Nll`], for `β = 0` and one pair.
+//! (With more pairs, `Nll` is a mean over all tokens, this one a mean over answers of means over tokens.)
 //!
 //! **Differs from the paper and from TRL.** Not from the paper. TRL 1.16's experimental trainer imitates the prompt
-//! too, averages over all tokens of a micro-batch, and computes the odds in f32; with one pair a micro-batch and no
-//! prompt it is this. `∂/∂m` of `log σ(x)` is exact here also where `p` is near 1.
+//! too, averages over all tokens of a micro-batch, and computes the odds in f32; with one pair per micro-batch and no
+//! prompt, the two agree. Here `∂/∂m` of `log σ(x)` is exact even where `p` is near 1.
 //!
 //! **Metrics**, named as in TRL: those of [`super::Dpo`] with `β·m` as reward and `m` as `logps`, and `nll_loss`,
 //! `log_odds_ratio` (`log σ(x)`), `log_odds_chosen` (`x`).
@@ -71,7 +71,7 @@ impl Part for Orpo {
     }
 }
 
-/// The log-odds of an answer with the mean log-prob `mean`, and 1 - p, which divides 1 in their derivative.
+/// The log-odds of an answer with the mean log-prob `mean`, and `1 - p`: the derivative of the log-odds is `1/(1 - p)`.
 fn odds(mean: f64) -> (f64, f64) {
     let mean = mean.min(-f64::EPSILON);
     let against = -mean.exp_m1();

@@ -1,7 +1,7 @@
 //! Simple preference optimisation: the mean log-prob is the reward, and there is no reference.
 //!
-//! **What it does.** Raises the mean log-prob of the chosen answer over that of the rejected one by a margin. The
-//! mean is what decides between answers at generation, and does not reward length.
+//! **What it does.** Raises the mean log-prob of the chosen answer over that of the rejected one by a margin. The mean
+//! log-prob is also what generation ranks answers by, and it does not reward length.
 //!
 //! **Formula.** For a pair, with `m_w`, `m_l` the means over tokens of `log π_θ` of the chosen and the rejected
 //! answer, `ε` the label smoothing:
@@ -36,7 +36,7 @@ use crate::{Card, Check, Evaluation, Family, Needs, Objective, Part, SettingErro
 pub struct Simpo {
     /// Scale of the reward. Default: 2.
     pub beta: f64,
-    /// By how much the chosen answer's reward must be above the other's. Default: 0.5.
+    /// By how much the chosen answer's reward must exceed the rejected one's. Default: 0.5.
     pub gamma: f64,
     /// Probability that a label is wrong, below 0.5. Default: 0.
     pub label_smoothing: f64,

@@ -1,4 +1,4 @@
-//! What selectors share that believe something of every task and take those of the highest score.
+//! What is shared by selectors that keep a belief about every task and take the tasks with the highest score.
 
 use std::cmp::Ordering;
 
@@ -9,21 +9,21 @@ use crate::SettingError;
 use crate::belief::Beliefs;
 use crate::settings::require;
 
-/// Candidates for each task that is played: InSight's pool.
+/// Candidates per task that is played: InSight's pool.
 pub(super) const POOL_FACTOR: usize = 16;
 
-/// Takes the tasks of the highest score.
+/// A selector that takes the tasks with the highest score.
 pub trait Scored: Send + Sync {
-    /// Candidates for each task that is played.
+    /// Candidates per task that is played.
     fn pool_factor(&self) -> usize;
 
-    /// What is believed of the tasks.
+    /// The beliefs about the tasks.
     fn beliefs(&self) -> &Beliefs;
 
     /// The same, to learn.
     fn beliefs_mut(&mut self) -> &mut Beliefs;
 
-    /// A number for each of `pool`, of which `rollouts` rollouts will be played.
+    /// A score for each task of `pool`; `rollouts` rollouts of a chosen task will be played.
     fn scores(&self, pool: &[&str], rollouts: usize, seed: u64) -> Vec<f64>;
 }
 
@@ -59,7 +59,7 @@ pub(super) fn check(scored: &impl Scored) -> Result<(), SettingError> {
     scored.beliefs().check()
 }
 
-/// Indices of the `count` highest scores, the highest first; what stands first wins a tie.
+/// Indices of the `count` highest scores, the highest first; on a tie, the first in the pool wins.
 fn best(scores: &[f64], count: usize) -> Vec<usize> {
     let order = |a: &usize, b: &usize| -> Ordering { scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)) };
     let mut found: Vec<usize> = (0..scores.len()).collect();

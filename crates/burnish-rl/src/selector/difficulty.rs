@@ -1,8 +1,7 @@
 //! Expected difficulty: the tasks whose expected success rate is nearest to one half.
 //!
-//! **What it does.** Believes of the success rate of each task a Beta distribution ([`crate::belief`]), and takes the
-//! tasks whose next rollout is the least certain, by the mean of the belief alone: how well the rate is known does not
-//! count.
+//! **What it does.** Keeps a Beta distribution over the success rate of each task ([`crate::belief`]), and takes the
+//! tasks whose next rollout is the least certain. Only the mean of the belief counts, not how well the rate is known.
 //!
 //! **Formula.** With `φ̄ = α / (α + β)`, the highest
 //!
@@ -29,9 +28,9 @@ use crate::{Card, Check, Family, Part, SettingError};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Difficulty {
-    /// Candidates for each task that is played. Default: 16.
+    /// Candidates per task that is played. Default: 16.
     pub pool_factor: usize,
-    /// What is believed of the tasks.
+    /// The beliefs about the tasks.
     pub beliefs: Beliefs,
 }
 

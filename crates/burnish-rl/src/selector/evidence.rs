@@ -1,7 +1,7 @@
-//! Inverse evidence: the tasks of which least is known.
+//! Inverse evidence: the tasks about which least is known.
 //!
-//! **What it does.** Takes the tasks that were played least, whatever came of it: a control for what the exploration of
-//! InSight does without its eye for difficulty.
+//! **What it does.** Takes the tasks that were played least, whatever the outcome: a control that has InSight's
+//! exploration without its preference for difficulty.
 //!
 //! **Formula.** With the belief Beta(α, β) ([`crate::belief`]), the highest
 //!
@@ -22,13 +22,13 @@ use super::common::{self, POOL_FACTOR, Scored};
 use crate::belief::Beliefs;
 use crate::{Card, Check, Family, Part, SettingError};
 
-/// What is known least. See the head of this file.
+/// Least evidence first. See the head of this file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Evidence {
-    /// Candidates for each task that is played. Default: 16.
+    /// Candidates per task that is played. Default: 16.
     pub pool_factor: usize,
-    /// What is believed of the tasks.
+    /// The beliefs about the tasks.
     pub beliefs: Beliefs,
 }
 

@@ -1,9 +1,9 @@
 //! InSight: the tasks whose rollouts are expected to tell most about how hard they are, and that are neither too easy nor
 //! too hard to learn from.
 //!
-//! **What it does.** Believes of the success rate of each task a Beta distribution ([`crate::belief`]), and takes the
-//! tasks of the highest acquisition: the information that `K` rollouts give about the rate, times a weight for its mean.
-//! A task that was rarely played has more of it than one as hard that was played often.
+//! **What it does.** Keeps a Beta distribution over the success rate of each task ([`crate::belief`]), and takes the
+//! tasks with the highest acquisition: the information that `K` rollouts give about the rate, times a weight that
+//! depends on its mean. A task that was rarely played scores higher than an equally hard one that was played often.
 //!
 //! **Formula.** With the belief Beta(α, β), `n = α + β` and `φ̄ = α/n`:
 //!
@@ -17,14 +17,14 @@
 //! [`crate::belief::Belief::information`] has `I_K` in closed form. After the rollouts, with `k` successes:
 //! `α ← λα + k`, `β ← λβ + K - k`.
 //!
-//! **Conventions.** The mean of the belief is what counts, without noise; ties go to what stands first in the pool. The
-//! pool has `pool_factor` candidates for each task that is played.
+//! **Conventions.** The weight takes the mean of the belief, without noise; on a tie, the first in the pool wins. The
+//! pool has `pool_factor` candidates per task that is played.
 //!
 //! **Reduces to.** With `weight = "none"`, `K = 1` and equal `n` everywhere, the order by `|φ̄ - ½|`, as `difficulty`. With
 //! `pool_factor = 1` there is no choice: the tasks of `uniform`, in another order.
 //!
-//! **Differs from the paper.** None is known where nothing is reconstructed. Evidence that fades (`decay` below 1) stops
-//! at counts of 1e-6, where the paper's could vanish.
+//! **Differs from the paper.** No difference is known, apart from what is reconstructed. Evidence that fades (`decay`
+//! below 1) stops at counts of 1e-6; in the paper it could vanish.
 //!
 //! **Reconstructed.** The weight. The paper is described as `φ̄(1 - φ̄)` times a Gaussian around the best difficulty, with
 //! η = 3 and μ = 3; a μ of 3 can't be that difficulty, so it is taken for the strength of the weight (`additive`), and the
@@ -41,7 +41,7 @@ use crate::belief::{Belief, Beliefs};
 use crate::settings::require;
 use crate::{Card, Check, Family, Part, SettingError};
 
-/// What information is multiplied by, as a function of the mean of the belief.
+/// What the information is multiplied by, as a function of the mean of the belief.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Weight {
@@ -58,15 +58,15 @@ pub enum Weight {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Insight {
-    /// What information is multiplied by. Default: `additive`.
+    /// What the information is multiplied by. Default: `additive`.
     pub weight: Weight,
     /// `η`: how fast the weight falls with the distance of the mean from ½; unused by `none`. Default: 3.
     pub eta: f64,
     /// `μ`: strength of the weight `additive`. Default: 3.
     pub mu: f64,
-    /// Candidates for each task that is played. Default: 16.
+    /// Candidates per task that is played. Default: 16.
     pub pool_factor: usize,
-    /// What is believed of the tasks.
+    /// The beliefs about the tasks.
     pub beliefs: Beliefs,
 }
 
@@ -105,13 +105,13 @@ impl Part for Insight {
 }
 
 impl Insight {
-    /// The score of a task of which this is believed, before `rollouts` rollouts of it.
+    /// The score of a task with this belief, before `rollouts` rollouts of it.
     pub fn acquisition(&self, belief: Belief, rollouts: usize) -> f64 {
         self.weight(belief) * belief.information(rollouts)
     }
 
     fn weight(&self, belief: Belief) -> f64 {
-        // Not `mean - ½`: so a task and its mirror image have the same bits.
+        // Not `mean - ½`, so that a task and its mirror image get the same bits.
         let distance = 0.5 * (belief.alpha - belief.beta) / belief.evidence();
         let near = belief.difficulty() * (-self.eta * distance * distance).exp();
         match self.weight {
@@ -136,7 +136,7 @@ impl Scored for Insight {
     }
 
     fn scores(&self, pool: &[&str], rollouts: usize, _seed: u64) -> Vec<f64> {
-        // Few beliefs differ: counts are small whole numbers, and most tasks were never played.
+        // There are few distinct beliefs: counts are small whole numbers, and most tasks were never played.
         let mut known: HashMap<[u64; 2], f64> = HashMap::new();
         let score = |task: &&str| {
             let belief = self.beliefs.of(task);

@@ -1,4 +1,4 @@
-//! Which tasks are played next, from what came of them before. One file per selector;
+//! Which tasks are played next, based on how they went before. One file per selector;
 //! [`crate::catalogue::SELECTORS`] lists them.
 
 mod common;
@@ -41,34 +41,34 @@ choice!(SelectionConfig, selector, SELECTORS, dyn Selector);
 
 /// Chooses tasks.
 ///
-/// A choice depends on the pool, on what was observed, and on the seed, and on nothing else: so a run that is resumed
-/// goes on with the same tasks.
+/// A choice depends on the pool, on what was observed and on the seed, and on nothing else, so a resumed run goes on
+/// with the same tasks.
 pub trait Selector: Send + Sync {
     /// How many candidates it wants to choose `count` tasks from: at least `count`. They are drawn uniformly without
-    /// repetition, fewer where there are no more tasks. Where it wants no more than `count`, tasks come in passes over
-    /// the set, as without a selector.
+    /// repetition; fewer if there are not enough tasks. If it wants no more than `count`, tasks come in passes over the
+    /// set, as without a selector.
     fn pool(&self, count: usize) -> usize {
         count
     }
 
-    /// Indices into `pool` of the `count` tasks to play, in the order in which they are played; all where there are no
-    /// more. `rollouts` of each will be played. Ties go to what stands first in the pool.
+    /// Indices into `pool` of the `count` tasks to play, in the order of play; all tasks if there are no more than
+    /// that. `rollouts` rollouts of each will be played. On a tie, the first in the pool wins.
     fn choose(&self, pool: &[&str], count: usize, rollouts: usize, seed: u64) -> Vec<usize>;
 
-    /// What came of `rollouts` rollouts of a task, of which `successes` succeeded.
+    /// Learns that `successes` of `rollouts` rollouts of a task succeeded.
     fn observe(&mut self, _task: &str, _rollouts: usize, _successes: usize) {}
 
-    /// The success rate that it expects of a task; none where it expects nothing.
+    /// The success rate that it expects for a task; `None` if it has no expectation.
     fn expected_success(&self, _task: &str) -> Option<f64> {
         None
     }
 
-    /// What it has learned, for a checkpoint; null where it learns nothing.
+    /// What it has learned, for a checkpoint; null if it learns nothing.
     fn state(&self) -> Value {
         Value::Null
     }
 
-    /// Goes on from what [`Selector::state`] said.
+    /// Goes on from what [`Selector::state`] returned.
     ///
     /// # Errors
     /// If it is not a state of this selector.

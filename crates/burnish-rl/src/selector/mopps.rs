@@ -1,8 +1,8 @@
-//! MoPPS: the tasks whose success rate, drawn from what is believed of it, is nearest to a target.
+//! MoPPS: the tasks whose success rate, drawn from the belief about it, is nearest to a target.
 //!
-//! **What it does.** Believes of the success rate of each task a Beta distribution ([`crate::belief`]), draws a rate from
-//! each (Thompson sampling), and takes the tasks nearest to the target. What is known badly is drawn far and wide, and so
-//! is tried now and then.
+//! **What it does.** Keeps a Beta distribution over the success rate of each task ([`crate::belief`]), draws a rate
+//! from each (Thompson sampling), and takes the tasks nearest to the target. Draws for a task about which little is
+//! known vary widely, so it is tried now and then.
 //!
 //! **Formula.** With `γ` the target rate:
 //!
@@ -16,8 +16,8 @@
 //! **Reduces to.** With `pool_factor = 1` the tasks of `uniform`, in another order. With the target ½, and much evidence
 //! everywhere, the tasks of `difficulty`.
 //!
-//! **Differs from the paper.** Its authors set the pool and λ for each experiment; here the pool is InSight's, so that the
-//! two compare, and nothing fades by default.
+//! **Differs from the paper.** Its authors set the pool and λ for each experiment. Here the pool is InSight's, so that
+//! the two can be compared, and nothing fades by default.
 //!
 //! **Reconstructed.** How evidence fades with `decay` below 1.
 //!
@@ -35,11 +35,11 @@ use crate::{Card, Check, Family, Part, SettingError};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Mopps {
-    /// `γ`: the success rate that is looked for. Default: 0.5.
+    /// `γ`: the target success rate. Default: 0.5.
     pub target: f64,
-    /// Candidates for each task that is played. Default: 16.
+    /// Candidates per task that is played. Default: 16.
     pub pool_factor: usize,
-    /// What is believed of the tasks.
+    /// The beliefs about the tasks.
     pub beliefs: Beliefs,
 }
 

@@ -1,6 +1,6 @@
 //! Every task as often as every other: passes over the set, each in its own order.
 //!
-//! **What it does.** Takes the candidates as they come. A run draws no others than it plays, so this is what a run
+//! **What it does.** Takes the candidates as they come. A run draws only as many as it plays, so this is what a run
 //! without a selector does.
 //!
 //! **Formula.** Task `i` of a pass is the `i`-th of a random permutation that depends on the run's seed and the number of
@@ -8,7 +8,7 @@
 //!
 //! **Reduces to.** Nothing simpler.
 //!
-//! **Differs from the frameworks.** They shuffle the whole set once an epoch too.
+//! **Differs from the frameworks.** None: they also shuffle the whole set once per epoch.
 //!
 //! **References.** Common practice.
 
