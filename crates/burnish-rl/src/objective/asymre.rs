@@ -1,7 +1,7 @@
 //! AsymRE: REINFORCE with the baseline shifted, so that good rollouts count for more than bad ones.
 //!
-//! **What it does.** On the rollouts of an older policy, pushing bad ones down teaches less than pulling good ones up,
-//! and can make training collapse. A baseline below the mean reward tips the balance to the good ones.
+//! **What it does.** With rollouts of an older policy, pushing bad ones down teaches less than pulling good ones up,
+//! and can make training collapse. A baseline below the mean reward tips the balance towards the good ones.
 //!
 //! **Formula.** With `lp` the policy's log-probability, `A = R - mean` the advantage, without division by a standard
 //! deviation, and `δ` the `baseline_shift`:
@@ -10,16 +10,16 @@
 //! ℓ = -(A - δ)·lp
 //! ```
 //!
-//! **Derivative.** `-(A - δ)`: that of REINFORCE with the baseline `mean + δ`. A token of advantage 0 is imitated with
-//! weight `-δ`, a group without variance too, unless the run leaves it out.
+//! **Derivative.** `-(A - δ)`: that of REINFORCE with the baseline `mean + δ`. A token with an advantage of 0 is
+//! imitated with weight `-δ`; so is a group without variance, unless the run drops it.
 //!
 //! **Reduces to.** REINFORCE with a baseline (`rec` with `clip = "none"`) for `baseline_shift = 0`, to the bit. It is the
 //! sum of that and of `-δ` times the negative log-likelihood.
 //!
 //! **Differs from the paper and from the frameworks.** Trinity-RFT shifts the baseline in its advantage
-//! (`ASYMREGroupAdvantage`, same default), or adds `-c·lp` in its loss (`rec`, `regularizer = "forward-kl"`, `c = -δ`). For
-//! a group of one it takes the baseline 0; here whatever the estimator says. A shift in units of the standard deviation
-//! is what an estimator that divides by it gives: use `advantage.config.scale = "none"`.
+//! (`ASYMREGroupAdvantage`, same default), or adds `-c·lp` in its loss (`rec`, `regularizer = "forward-kl"`, `c = -δ`).
+//! For a group of one it takes the baseline 0; here the estimator decides. With an estimator that divides by the
+//! standard deviation, the shift would be in units of that: use `advantage.config.scale = "none"`.
 //!
 //! **References.** Arnal et al. 2025, "Asymmetric REINFORCE for off-Policy Reinforcement Learning", arXiv:2506.20520. As a
 //! regularised REINFORCE: Yao et al. 2025, arXiv:2509.24203, section 3.

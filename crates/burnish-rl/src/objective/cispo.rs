@@ -1,6 +1,6 @@
 //! CISPO: REINFORCE with a clipped importance weight.
 //!
-//! **What it does.** Corrects each token for the distance of the policy from where the update began, and bounds the
+//! **What it does.** Corrects each token for how far the policy has moved since the update began, and bounds the
 //! correction. No token is ever left out: beyond a bound it counts with the weight of the bound.
 //!
 //! **Formula.** For each token, `sg` a constant of the derivative:
@@ -9,7 +9,7 @@
 //! ℓ = -sg(clip(r, low, high))·A·lp,   r = exp(lp - old)
 //! ```
 //!
-//! **Bounds.** Four conventions stand under this one name, each a value of `bounds`:
+//! **Bounds.** Four conventions go by this one name, each a value of `bounds`:
 //!
 //! | `bounds` | `low`, `high` | whose |
 //! | --- | --- | --- |
@@ -22,10 +22,10 @@
 //!
 //! **Reduces to.** REINFORCE on policy, as `low ≤ 1 ≤ high`. Between the bounds it has the gradient of `ppo_clip`.
 //!
-//! **Differs from the frameworks.** In TRL the default `epsilon_high` of 0.2 is then a cap of 0.2, which scales even
-//! tokens that have not moved; a cap below 1 is refused here. A token counts in `clip_ratio/*` when its ratio is
-//! beyond a bound, as in verl, whatever the advantage; in `cispo_clip_ratio`, TRL's, when it is above the upper one and
-//! `A > 0`. verl clamps the log-ratio to ±20 first.
+//! **Differs from the frameworks.** In TRL, the default `epsilon_high` of 0.2 thus becomes a cap of 0.2, which scales
+//! even tokens that have not moved; here a cap below 1 is refused. A token counts in `clip_ratio/*` if its ratio is
+//! beyond a bound, as in verl, whatever the advantage; it counts in TRL's `cispo_clip_ratio` if the ratio is above the
+//! upper bound and `A > 0`. verl clamps the log-ratio to ±20 first.
 //!
 //! **References.** MiniMax 2025 (MiniMax-M1), arXiv:2506.13585, eq. 4 and 5.
 
@@ -54,7 +54,7 @@ pub enum Bounds {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cispo {
-    /// How the bounds of the weight are meant. Default: `two_sided`.
+    /// Which convention the bounds of the weight follow. Default: `two_sided`.
     pub bounds: Bounds,
     /// How far below 1 the weight may fall, with `two_sided`. Default: 0.2.
     pub epsilon_low: f64,

@@ -1,4 +1,4 @@
-//! Clip-Cov: leaves some of the tokens that lower the entropy most out of the update.
+//! Clip-Cov: leaves out of the update some of the tokens that lower the entropy most.
 //!
 //! **What it does.** A step lowers the entropy by about the covariance of log-probability and advantage, and few
 //! tokens carry most of it. A small random share of those with a large covariance gets no gradient.
@@ -13,18 +13,18 @@
 //! ℓ   = 0 for a token of S,   -min(r·A, clip(r, 1 - ε_low, 1 + ε_high)·A) for another
 //! ```
 //!
-//! `ρ = 0` takes none. `S` is a constant of the derivative, chosen once for an optimiser batch.
+//! With `ρ = 0`, `S` is empty. `S` is a constant of the derivative, chosen once per optimiser batch.
 //!
 //! **Derivative.** `∂ℓ/∂lp = -r·A`, 0 for a token of `S` or where PPO clips: as `ppo_clip`, its bounds included.
 //!
 //! **Reduces to.** `ppo_clip` with the same bounds for `clip_cov_ratio = 0`, to the bit.
 //!
 //! **Differs from the paper and from the frameworks.** The default bounds of the ratio, 0 and 2, are those of the
-//! authors' recipe, which all but switch PPO's clip off; verl 0.9 takes those of its `vanilla` loss (0.2). verl
-//! refuses `ρ = 0`, and `max(1, ..)` means that with any other at least one token is taken. verl takes means and `N`
-//! over what it forwards at once (a micro-batch), so that its choice depends on how much memory there is; here they are
-//! those of the optimiser batch. verl's mean adds 1e-8 to the count. Which tokens are drawn differs: torch's
-//! generator there, numbers addressed by the batch here.
+//! authors' recipe and all but switch PPO's clip off; verl 0.9 takes those of its `vanilla` loss (0.2). verl refuses
+//! `ρ = 0`; because of `max(1, ..)`, any other value takes at least one token. verl takes means and `N` over what it
+//! forwards at once (a micro-batch), so its choice depends on how much memory there is; here they are taken over the
+//! optimiser batch. verl's mean adds 1e-8 to the count. Other tokens are drawn: verl uses torch's generator, burnish
+//! random numbers addressed by the batch.
 //!
 //! **References.** Cui et al. 2025, "The Entropy Mechanism of Reinforcement Learning for Reasoning Language Models",
 //! arXiv:2505.22617, section 4.
@@ -152,12 +152,12 @@ pub fn covariances(batch: &Tokens<'_>) -> Vec<f64> {
     batch.advantage.iter().zip(batch.policy).map(|(a, lp)| (a - advantage) * (lp - policy)).collect()
 }
 
-/// How many of `tokens` a share is: at least one, unless it is 0.
+/// The number of tokens that a share of `tokens` is: at least one, unless the share is 0.
 pub(super) fn share_of(share: f64, tokens: usize) -> usize {
     if share == 0.0 { 0 } else { ((share * tokens as f64) as usize).max(1) }
 }
 
-/// Was the token chosen? None is where nobody chose.
+/// Was the token chosen? No token is if there are no marks.
 pub(super) fn is_marked(tokens: &Tokens<'_>, at: usize) -> bool {
     tokens.marks.get(at).is_some_and(|mark| *mark != 0.0)
 }

@@ -6,19 +6,19 @@ use super::clipped_surrogate;
 use crate::settings::require;
 use crate::{Bound, Losses, SettingError, Tokens};
 
-/// What stands under the ratio.
+/// The denominator of the ratio.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Anchor {
     /// The policy at the start of the update.
     #[default]
     Proximal,
-    /// The policy that sampled, as `loss.correction.behavior` says: no pass of the policy is needed to know it.
+    /// The policy that sampled, as `loss.correction.behavior` says: it is known without a forward pass.
     Behavior,
 }
 
 impl Anchor {
-    /// log-probability of a token under it.
+    /// Log-probability of a token under it.
     pub(super) fn logprob(self, tokens: &Tokens<'_>, at: usize) -> f64 {
         match self {
             Anchor::Proximal => tokens.proximal[at],
@@ -38,12 +38,12 @@ pub(super) fn check_cap(key: &str, cap: f64) -> Result<(), SettingError> {
     require(key, cap, |cap| cap == 0.0 || cap >= 1.0, "must be 0 (no limit), or 1 or more")
 }
 
-/// `ratio`, at most `cap` where that is not 0.
+/// `ratio`, but at most `cap`, unless `cap` is 0.
 pub(super) fn capped(ratio: f64, cap: f64) -> f64 {
     if cap == 0.0 { ratio } else { ratio.min(cap) }
 }
 
-/// The clipped surrogate with the length-normalised ratio of the sequence, a value for each token.
+/// The clipped surrogate with the length-normalised ratio of the sequence: a value for each token.
 pub(super) fn sequence_surrogate(tokens: &Tokens<'_>, losses: &mut Losses, low: f64, high: f64) {
     let ratio = tokens.mean_log_ratio().exp();
     let mut slope = 0.0;
@@ -81,7 +81,7 @@ pub(super) fn masked_reinforce(
         }
         let anchored = anchor.logprob(tokens, at);
         let log_ratio = tokens.detached[at] - anchored;
-        // Only a move in the direction in which the advantage draws counts against the trust region.
+        // Only a move in the direction in which the advantage pulls counts against the trust region.
         let is_away = log_ratio * advantage > 0.0;
         if is_away && !kept(Moved { from: anchored, to: tokens.detached[at] }) {
             losses.clipped[at] = Some(if advantage > 0.0 { Bound::High } else { Bound::Low });
@@ -113,7 +113,7 @@ impl Moved {
         (self.to.exp() - self.from.exp()).abs()
     }
 
-    /// KL divergence between the token and all others, before from after.
+    /// KL divergence of the distribution over "this token" and "any other", before from after.
     pub(super) fn binary_kl(self) -> f64 {
         let (from, others) = (self.from.exp(), -self.from.exp_m1());
         let of_others = if others > 0.0 { others * (others / -self.to.exp_m1()).ln() } else { 0.0 };

@@ -1,7 +1,7 @@
 //! DPPO with a trust region in KL divergence: tokens whose distribution has moved too far are left out.
 //!
-//! **What it does.** As [`super::DppoTv`], with the KL divergence between "this token" and "any other", before from
-//! after, as the measure of how far the policy has moved.
+//! **What it does.** As [`super::DppoTv`], but how far the policy has moved is measured by the KL divergence of the
+//! distribution over "this token" and "any other", before from after.
 //!
 //! **Formula.** For each token, with `p` and `q` its probability under the policy and under the anchor:
 //!
@@ -17,8 +17,8 @@
 //!
 //! **Reduces to.** REINFORCE on policy (`c ≥ 1`). `dppo_tv` where neither leaves out a token.
 //!
-//! **Differs from the frameworks.** verl adds 1e-8 to both arguments of the second logarithm. The names and the trap of
-//! its `clip_ratio_c` are as in `dppo_tv`; its bounds are those of every other loss, 0.2 unless they are set.
+//! **Differs from the frameworks.** verl adds 1e-8 to both arguments of the second logarithm. The names and the pitfall
+//! of its `clip_ratio_c` are as in `dppo_tv`; its bounds are those of every other loss: 0.2 unless they are set.
 //!
 //! **References.** DPPO, 2026, arXiv:2602.04879.
 

@@ -1,8 +1,7 @@
 //! DPPO with a trust region in total variation: tokens whose *probability* has moved too far are left out.
 //!
 //! **What it does.** A ratio is a bad measure of how far a policy has moved: it doubles for a token that went from
-//! 0.0001 to 0.0002, and hardly moves for one that went from 0.9 to 1. This one bounds the difference of
-//! probabilities.
+//! 0.0001 to 0.0002, and hardly moves for one that went from 0.9 to 1. DPPO bounds the difference of probabilities.
 //!
 //! **Formula.** For each token, with `p` and `q` its probability under the policy and under the anchor:
 //!
@@ -15,15 +14,15 @@
 //!
 //! **Derivative.** `∂ℓ/∂lp = -A·min(r, c)·keep + 2·kl_tau·(lp - anchor)`. On a bound a token is kept.
 //!
-//! **Reduces to.** REINFORCE on policy (`c ≥ 1`). To `ppo_clip`'s gradient without bounds for `low = high = 1` and
-//! no `c`. To prime-rl's default loss, in its gradient: `anchor = "behavior"`, `ratio_max = 0`, `kl_tau = 0.001`,
-//! with bounds of 0.2 (`dppo_mask_low`, `dppo_mask_high`) and `loss.aggregation = "bnpo"`. Its *value* is
-//! `-A·r·keep` instead of `-A·r·lp·keep`; its `adv_tau`, 1 by default, is that loss with `kl_tau/adv_tau`, times
+//! **Reduces to.** REINFORCE on policy (`c ≥ 1`). The gradient of `ppo_clip` without bounds for `low = high = 1` and no
+//! `c`. The gradient of prime-rl's default loss with `anchor = "behavior"`, `ratio_max = 0`, `kl_tau = 0.001`, with
+//! bounds of 0.2 (`dppo_mask_low`, `dppo_mask_high`) and `loss.aggregation = "bnpo"`. The *value* of prime-rl's loss is
+//! `-A·r·keep` instead of `-A·r·lp·keep`. Its `adv_tau`, 1 by default, gives this loss with `kl_tau/adv_tau`, times
 //! `adv_tau`.
 //!
 //! **Differs from the frameworks.** verl calls the bounds `clip_ratio_low` and `clip_ratio_high`, though they bound
-//! no ratio, and `c` `clip_ratio_c`: 20 in its code, but `actor.yaml` sets 3.0 for all losses, so that 3 is what
-//! runs. 20, the default here, is what its authors recommend: truncation is a bias. verl clamps the log-ratio to ±20.
+//! no ratio, and calls `c` `clip_ratio_c`: 20 in its code, but `actor.yaml` sets 3.0 for all losses, so runs use 3. The
+//! default here, 20, is what the authors recommend, because truncation is a bias. verl clamps the log-ratio to ±20.
 //!
 //! **References.** DPPO, 2026, arXiv:2602.04879, section 5.4 for `c`. The squared log-ratio: Kimi K2.5,
 //! arXiv:2602.02276.
@@ -46,7 +45,7 @@ pub struct DppoTv {
     pub ratio_max: f64,
     /// What the policy is compared with. Default: `proximal`, as in verl; prime-rl: `behavior`.
     pub anchor: Anchor,
-    /// Weight of the squared log-ratio, of tokens that are left out too. Default: 0; prime-rl: 0.001.
+    /// Weight of the squared log-ratio, also for tokens that are left out. Default: 0; prime-rl: 0.001.
     pub kl_tau: f64,
 }
 

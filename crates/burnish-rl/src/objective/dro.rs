@@ -1,7 +1,7 @@
 //! DRO: REINFORCE with a squared log-ratio that holds the policy back.
 //!
-//! **What it does.** Learns from advantages without ratios or clips, and pays for every step away from where the
-//! update began.
+//! **What it does.** Learns from advantages without ratios or clips, but pays for every step away from where the update
+//! began.
 //!
 //! **Formula.** For each token:
 //!
@@ -9,15 +9,15 @@
 //! ℓ = -(A·lp - β/2·(lp - old)²)
 //! ```
 //!
-//! **Derivative.** `∂ℓ/∂lp = -A + β·(lp - old)`: zero where the log-ratio is `A/β`. The second term counts without
-//! an advantage too.
+//! **Derivative.** `∂ℓ/∂lp = -A + β·(lp - old)`: zero where the log-ratio is `A/β`. The second term counts even without
+//! an advantage.
 //!
 //! **Reduces to.** REINFORCE for `beta = 0`, exactly, and on policy.
 //!
-//! **Differs from the paper and from the frameworks.** The paper's is for single answers with a learned value, and its
-//! squared error of whole sequences; this is verl's `dro`, a token at a time. verl has no default for `beta`
-//! (`dro_beta`) and asks for one above 0; 0.1 here is ours. What is called `beta` in `[loss]` is something else, the
-//! weight of the distance from the *reference*.
+//! **Differs from the paper and from the frameworks.** The paper's loss is for single answers with a learned value, and
+//! takes the squared error of whole sequences; this is verl's `dro`, which works token by token. verl has no default
+//! for `beta` (`dro_beta`) and asks for one above 0; the 0.1 here is our choice. The `beta` of `[loss]` is something
+//! else: the weight of the distance from the *reference*.
 //!
 //! **References.** Richemond et al. 2024, Offline Regularised Reinforcement Learning for Large Language Models
 //! Alignment (Direct Reward Optimisation), arXiv:2405.19107. verl 0.9.1, `compute_policy_loss_dro`.

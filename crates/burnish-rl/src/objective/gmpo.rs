@@ -1,7 +1,7 @@
 //! GMPO: the geometric mean of clipped ratios.
 //!
-//! **What it does.** Multiplies the ratios of a sequence instead of adding them, each clipped first, so that one
-//! token that has moved far changes the objective little, and the bounds can be wide.
+//! **What it does.** Clips the ratios of a sequence and multiplies them instead of adding them. So one token that has
+//! moved far changes the objective little, and the bounds can be wide.
 //!
 //! **Formula.** For a sequence of `n` loss tokens, with `x_t = lp_t - old_t` and `Ā` the mean advantage:
 //!
@@ -14,16 +14,16 @@
 //! **Derivative.** `∂(Σ ℓ)/∂lp_t = -Ā·exp(mean z)` where the token is not clipped, 0 where it is. On a bound it is
 //! not.
 //!
-//! **Reduces to.** REINFORCE on policy. For sequences of one token `ppo_clip`, whose bounds are then
-//! `exp(-ε_low)` and `exp(ε_high)`. `gspo` where no bound is reached.
+//! **Reduces to.** REINFORCE on policy. For sequences of one token, `ppo_clip` with the bounds `exp(-ε_low)` and
+//! `exp(ε_high)`. `gspo` where no bound is reached.
 //!
 //! **Aggregation.** The mean over sequences of the mean over tokens (`loss.aggregation = "grpo"`); [`crate::rules`]
 //! refuses others.
 //!
-//! **Differs from the frameworks.** The bounds stand in the log-ratio, and their default is the paper's `(e^-0.4,
+//! **Differs from the frameworks.** The bounds are those of the log-ratio, and their default is the paper's `(e^-0.4,
 //! e^0.4)`; verl's `geo_mean` takes them from `clip_ratio`, 0.2 by default. verl adds 1e-8 to `n`, and its
-//! `pg_clipfrac` counts tokens beyond either bound, also where nothing is clipped. Advantages that differ within
-//! a sequence are not in the paper; we do what verl does.
+//! `pg_clipfrac` counts tokens beyond either bound, even where nothing is clipped. The paper does not cover advantages
+//! that differ within a sequence; we do what verl does.
 //!
 //! **References.** Zhao et al. 2025, Geometric-Mean Policy Optimization, arXiv:2507.20673, eq. 4.
 
@@ -70,7 +70,7 @@ impl Part for Gmpo {
 }
 
 impl Gmpo {
-    /// The log-ratio as far as it counts, and the bound beyond which it is constant.
+    /// The clipped log-ratio, and the bound that it has crossed.
     fn clipped(&self, log_ratio: f64, advantage: f64) -> (f64, Option<Bound>) {
         if advantage > 0.0 && log_ratio > self.epsilon_high {
             return (self.epsilon_high, Some(Bound::High));

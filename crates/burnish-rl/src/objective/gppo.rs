@@ -1,7 +1,7 @@
-//! GPPO: the clipped surrogate whose clipped tokens still have a gradient.
+//! GPPO: a clipped surrogate whose clipped tokens still have a gradient.
 //!
-//! **What it does.** Has the value of [`super::PpoClip`], but lets every token teach: one beyond a bound has the
-//! gradient that it had on the bound.
+//! **What it does.** Has the value of [`super::PpoClip`], but every token teaches: one beyond a bound keeps the
+//! gradient that it had at the bound.
 //!
 //! **Formula.** For each token, `sg` a constant of the derivative:
 //!
@@ -18,8 +18,8 @@
 //! **Reduces to.** `ppo_clip` in its value, bit for bit, with `beta1 = beta2 = 1`; in its gradient for `beta1 = beta2 =
 //! 0`. REINFORCE on policy. Between the bounds it has the gradient of `cispo` too.
 //!
-//! **Differs from the authors' code.** It keeps `dual_clip = 3`, under which a token with `A < 0` and `r > 3` has no
-//! gradient after all; it is off here. CE-GPPO is the same with `beta1` below 1 (0.25 to 0.75 in its scripts).
+//! **Differs from the authors' code.** That keeps `dual_clip = 3`, so a token with `A < 0` and `r > 3` has no gradient
+//! after all; here dual clip is off by default. CE-GPPO is the same with `beta1` below 1 (0.25 to 0.75 in its scripts).
 //!
 //! **References.** Su et al. 2025 (Klear-Reasoner), arXiv:2508.07629. `β`: Su et al. 2025 (CE-GPPO), arXiv:2509.20712.
 //! `compute_gppo_loss_general_beta` of Kwai-Klear/CE-GPPO.
@@ -53,7 +53,7 @@ impl Default for Gppo {
 }
 
 impl Gppo {
-    /// What clips the same tokens, at the same values.
+    /// The surrogate that clips the same tokens at the same values.
     fn ppo_clip(&self) -> PpoClip {
         let Gppo { epsilon_low, epsilon_high, dual_clip, .. } = *self;
         PpoClip { epsilon_low, epsilon_high, dual_clip }

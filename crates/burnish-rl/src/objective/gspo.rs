@@ -1,7 +1,7 @@
-//! GSPO: the clipped surrogate with one ratio a sequence.
+//! GSPO: the clipped surrogate with one ratio per sequence.
 //!
-//! **What it does.** As [`super::PpoClip`], but compares how probable the *whole answer* has become, so that an
-//! answer is clipped as a whole and noise of single tokens averages out.
+//! **What it does.** As [`super::PpoClip`], but compares how probable the *whole answer* has become: an answer is
+//! clipped as a whole, and the noise of single tokens averages out.
 //!
 //! **Formula.** For a sequence of `n` loss tokens, `sg` a constant of the derivative:
 //!
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! **Derivative.** `sequence`: `∂(Σ ℓ)/∂lp_t = -s·(mean of A over the sequence, clipped tokens counting 0)`, the same
-//! for each token. `token`: `-s·A_t`, 0 where clipped. With one advantage a sequence the two are equal, in value
-//! as well. On a bound nothing is clipped.
+//! for each token. `token`: `-s·A_t`, 0 where clipped. With one advantage per sequence the two are equal, in value as
+//! well. On a bound nothing is clipped.
 //!
 //! **Reduces to.** `ppo_clip` for sequences of one token, exactly. REINFORCE on policy: `s` is exactly 1.
 //!
@@ -24,8 +24,9 @@
 //! **Differs from the frameworks.** The bounds are the paper's; TRL and verl keep the 0.2 of single tokens, which a
 //! ratio that is normalised by length hardly ever reaches. TRL's `importance_sampling_level = "sequence"` is
 //! `sequence`, and leaves the aggregation to the user; verl's `gspo` is `token`, with the mean of `loss_agg_mode`, and
-//! clamps `log s` to at most 10. A KL in the loss is corrected by `s`, as in TRL, each token of which moves it: by `s_t` with
-//! `token`. With `sequence`, `clip_ratio/*` count sequences, as TRL's; with `token`, tokens, as verl's.
+//! clamps `log s` to at most 10. As in TRL, a KL in the loss is corrected by `s`, which every token of the sequence
+//! moves; with `token`, by `s_t`. `clip_ratio/*` count sequences with `sequence`, as in TRL, and tokens with `token`,
+//! as in verl.
 //!
 //! **References.** Zheng et al. 2025, Group Sequence Policy Optimization, arXiv:2507.18071, eq. 5 to 7 and 13 to 14.
 
@@ -36,14 +37,14 @@ use super::common::{check_epsilons, sequence_surrogate};
 use crate::aggregation::Aggregation;
 use crate::{Card, Check, Family, Losses, Part, Ratio, SettingError, TokenLoss, Tokens};
 
-/// What of a sequence its ratio moves.
+/// How the ratio of a sequence enters the derivative.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// All of it: the derivative of a token has the advantages of all.
+    /// As one for the whole sequence: the derivative of a token has the advantages of all tokens.
     #[default]
     Sequence,
-    /// Each token for itself: its derivative has its own advantage.
+    /// Token by token: the derivative of a token has its own advantage.
     Token,
 }
 
@@ -51,7 +52,8 @@ pub enum Level {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Gspo {
-    /// What moves with the ratio: `sequence` (default), or `token` where advantages differ between tokens.
+    /// How the ratio enters the derivative: `sequence` (default), or `token`, for advantages that differ between
+    /// tokens.
     pub level: Level,
     /// How far the ratio of the sequence may fall below 1. Default: 3e-4, the paper's.
     pub epsilon_low: f64,

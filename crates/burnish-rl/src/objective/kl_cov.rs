@@ -1,7 +1,7 @@
-//! KL-Cov: holds the tokens that lower the entropy most near where they were.
+//! KL-Cov: keeps the tokens that lower the entropy most near where they were.
 //!
-//! **What it does.** A step lowers the entropy by about the covariance of log-probability and advantage. The share
-//! of tokens with the largest covariance pays for its distance from the proximal policy.
+//! **What it does.** A step lowers the entropy by about the covariance of log-probability and advantage. A share of the
+//! tokens, those with the largest covariance, pays for the distance from the proximal policy.
 //!
 //! **Formula.** With `lp` the policy's log-probability, `old` the proximal, `A` the advantage, means over the loss
 //! tokens of the optimiser batch, `N` their number and `k` the `kl_cov_ratio`:
@@ -13,18 +13,18 @@
 //! ℓ   = -r·A + c·|lp - old| for a token of S,   -r·A for another
 //! ```
 //!
-//! `k = 0` takes none. `S` is a constant of the derivative, chosen once for an optimiser batch; of equal covariances the
-//! first is taken.
+//! With `k = 0`, `S` is empty. `S` is a constant of the derivative, chosen once per optimiser batch; of tokens with
+//! equal covariance, the first is taken.
 //!
 //! **Derivative.** `∂ℓ/∂lp = -r·A`, plus `c·sign(lp - old)` for a token of `S`: 0 where the policy has not moved, as in
-//! torch, so that nothing holds a token on the first inner step. There is no clip.
+//! torch, so nothing holds a token back on the first inner step. There is no clip.
 //!
 //! **Reduces to.** `ppo_clip` without bounds (`-r·A`) for `kl_cov_ratio = 0`, to the bit.
 //!
-//! **Differs from the paper and from the frameworks.** The paper writes a KL penalty; `|lp - old|` is its code, and
-//! verl's. The authors' recipes call `k_percent = 0.2` what is `kl_cov_ratio = 0.002` here and in verl. verl refuses
-//! `k = 0`, and takes means and `N` over what it forwards at once (a micro-batch); here they are those of the optimiser
-//! batch.
+//! **Differs from the paper and from the frameworks.** The paper writes a KL penalty; its code, and verl's, has
+//! `|lp - old|`. What the authors' recipes call `k_percent = 0.2` is `kl_cov_ratio = 0.002` here and in verl. verl
+//! refuses `k = 0`, and takes means and `N` over what it forwards at once (a micro-batch); here they are taken over the
+//! optimiser batch.
 //!
 //! **References.** Cui et al. 2025, "The Entropy Mechanism of Reinforcement Learning for Reasoning Language Models",
 //! arXiv:2505.22617, section 4.

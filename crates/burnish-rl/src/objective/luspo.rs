@@ -1,6 +1,6 @@
-//! LUSPO: GSPO whose sequences count by their length.
+//! LUSPO: GSPO, with sequences weighted by their length.
 //!
-//! **What it does.** As [`super::Gspo`], without its bias against long answers: each token of the batch weighs the
+//! **What it does.** As [`super::Gspo`], but without its bias against long answers: each token of the batch weighs the
 //! same, as in a sum over tokens.
 //!
 //! **Formula.** For a sequence of `n` loss tokens:
@@ -12,15 +12,16 @@
 //!
 //! **Derivative.** `n` times that of `gspo` (`level = "sequence"`).
 //!
-//! **Reduces to.** `gspo` for sequences of one token, exactly. With the mean over sequences it is `gspo` under
-//! `dr_grpo`, times the length that divides there.
+//! **Reduces to.** `gspo` for sequences of one token, exactly. With the mean over sequences, it is `gspo` under
+//! `dr_grpo` times the constant that `dr_grpo` divides by.
 //!
 //! **Aggregation.** `loss.aggregation = "grpo"`: the factor `n` is in the formula already. Any sum over tokens would
 //! count the length twice; [`crate::rules`] refuses it.
 //!
-//! **Differs from the frameworks.** Not from TRL 1.16's `luspo` with `importance_sampling_level = "sequence"`, which
-//! it asks for with a warning. Its default bounds are 0.2; ours are the paper's. As there, a KL in the loss is corrected by
-//! `s`, and is that of all tokens of a sequence, not their mean; `clip_ratio/*` count sequences.
+//! **Differs from the frameworks.** Does not differ from TRL 1.16's `luspo` with
+//! `importance_sampling_level = "sequence"`, which TRL asks for with a warning. Its default bounds are 0.2; ours are
+//! the paper's. As there, a KL in the loss is corrected by `s` and summed, not averaged, over the tokens of a sequence;
+//! `clip_ratio/*` count sequences.
 //!
 //! **References.** Length-Unbiased Sequence Policy Optimization, 2026, arXiv:2602.05261, section 5.1 for the bounds.
 

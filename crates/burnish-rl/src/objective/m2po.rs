@@ -1,9 +1,9 @@
-//! M2PO: a bound on the second moment of the log-ratio, in the place of a bound on each ratio.
+//! M2PO: a bound on the second moment of the log-ratio, instead of a bound on each ratio.
 //!
 //! **What it does.** Learns from stale rollouts. Of the tokens that have moved, the farthest are left out until the
-//! mean square of what remains is below a threshold, so that a few outliers go and all else counts in full.
+//! mean square of the rest is below a threshold. So a few outliers go and everything else counts in full.
 //!
-//! **Formula.** With `lp` the policy's log-probability, `old` the proximal, `beh` that of the policy which sampled,
+//! **Formula.** With `lp` the policy's log-probability, `old` the proximal, `beh` that of the policy that sampled,
 //! `A` the advantage, over the loss tokens of the optimiser batch:
 //!
 //! ```text
@@ -15,7 +15,8 @@
 //!           `m2_threshold`; ℓ = 0
 //! ```
 //!
-//! Which are left out is a constant of the derivative, chosen once for an optimiser batch; of equal `x²` the first stay.
+//! Which tokens are left out is a constant of the derivative, chosen once per optimiser batch; of tokens with equal
+//! `x²`, the first stay.
 //!
 //! **Derivative.** `∂ℓ/∂lp = ℓ`, or 0 where `ppo_clip` is clipped; 0 for a token that is left out.
 //!
@@ -23,11 +24,11 @@
 //! every `x²`. Both to the bit.
 //!
 //! **Differs from the paper and from the frameworks.** `policy` is algorithm 1 of the paper, and Trinity-RFT's. The
-//! authors' code searches for the bound on `|x|` with the same budget, clips there, and never below 0.7 and 1.5.
-//! `proximal` is AReaL's, which keeps at least one token whatever its moment (here too), takes the moment of a
-//! micro-batch, and divides by the number of tokens that are left; here the denominator is that of all loss tokens,
-//! as in the paper. Trinity clamps log-ratios to ±20. With `policy` the ratio is already that to the policy which
-//! sampled: a further off-policy weight would count it twice.
+//! authors' code searches for the bound on `|x|` with the same budget and clips there, but never more tightly than at
+//! the ratios 0.7 and 1.5. `proximal` is AReaL's, which keeps at least one token whatever its moment (as here), takes
+//! the moment of a micro-batch, and divides by the number of tokens that are left; here the denominator counts all loss
+//! tokens, as in the paper. Trinity clamps log-ratios to ±20. With `policy`, the ratio is already the one to the policy
+//! that sampled: a further off-policy weight would count it twice.
 //!
 //! **References.** Zheng et al. 2025, "Prosperity before Collapse: How Far Can Off-Policy RL Reach with Stale Data on
 //! LLMs?", arXiv:2510.01161, algorithm 1.
@@ -56,7 +57,7 @@ pub enum Moment {
 pub struct M2po {
     /// Bound on the mean squared log-ratio of the candidates. Default: 0.04.
     pub m2_threshold: f64,
-    /// Between which policies it is taken. Default: `policy`.
+    /// Between which policies the second moment is taken. Default: `policy`.
     pub moment: Moment,
     /// With `proximal`, as in `ppo_clip`; no effect otherwise. Default: 0.2.
     pub epsilon_low: f64,
@@ -125,7 +126,7 @@ impl TokenLoss for M2po {
             Moment::Proximal => 1,
         };
         let (mut kept, mut sum) = (0, 0.0);
-        // In ascending order the mean of the first ones never falls.
+        // In ascending order, the mean of the first `n` never falls as `n` grows.
         for (_, moment) in &candidates {
             sum += moment;
             if sum > self.m2_threshold * (kept + 1) as f64 {

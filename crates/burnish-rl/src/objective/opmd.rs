@@ -1,7 +1,7 @@
-//! OPMD: REINFORCE that is pulled back to where the update began by the squared log-ratio.
+//! OPMD: REINFORCE, with the squared log-ratio pulling the policy back to where the update began.
 //!
-//! **What it does.** Online policy mirror descent: solves for the policy that trades reward for distance from the
-//! proximal one, by a step on a squared loss that is right for rollouts of any policy.
+//! **What it does.** Online policy mirror descent: solves for the policy that best trades reward against distance from
+//! the proximal one, with steps on a squared loss that is valid for rollouts of any policy.
 //!
 //! **Formula.** With `lp` the policy's log-probability, `old` the proximal, `x = lp - old`, `A` the advantage without
 //! division by a standard deviation:
@@ -13,14 +13,14 @@
 //!
 //! **Derivative.** `-A + τ·x`, or `-A / (1 + τ)`. Nothing is clipped.
 //!
-//! **Reduces to.** REINFORCE with a baseline (`rec` with `clip = "none"`): for `τ = 0`, and, with `k2`, in its
-//! derivative where the policy has not moved. To the bit.
+//! **Reduces to.** REINFORCE with a baseline (`rec` with `clip = "none"`) for `τ = 0`, and, with `k2`, in its
+//! derivative where the policy has not moved. Both to the bit.
 //!
 //! **Differs from the paper and from the frameworks.** The paper (Kimi k1.5) squares the log-ratio of the whole answer:
-//! `opmd_kimi`. `k2` is Trinity-RFT's `rec` with `regularizer = "k2"`, whose coefficient is `τ/2` (it leaves out the half).
-//! `minimal` is Trinity-RFT's algorithm called `opmd`: the first step on the loss of all pairs of a group, `Σ (A_i - A_j -
-//! τ·(log π_i - log π_j))²`, divided by `1 + τ`. The pairwise loss beyond its first step needs whole groups, which an
-//! objective does not see.
+//! `opmd_kimi`. `k2` is Trinity-RFT's `rec` with `regularizer = "k2"`, whose coefficient is our `τ/2` (its formula has
+//! no half). `minimal` is Trinity-RFT's algorithm called `opmd`: the first step on the loss of all pairs of a group,
+//! `Σ (A_i - A_j - τ·(log π_i - log π_j))²`, divided by `1 + τ`. Beyond its first step, the pairwise loss needs whole
+//! groups, which an objective does not see.
 //!
 //! **References.** Kimi Team 2025, "Kimi k1.5", arXiv:2501.12599, section 2.3.2. Yao et al. 2025, arXiv:2509.24203,
 //! section 3; Trinity-RFT's `OPMDPolicyLossFn` and `RECPolicyLossFn`.

@@ -1,7 +1,8 @@
-//! Kimi's OPMD: REINFORCE that is pulled back to where the update began by the squared log-ratio of the whole answer.
+//! Kimi's OPMD: REINFORCE, with the squared log-ratio of the whole answer pulling the policy back to where the update
+//! began.
 //!
-//! **What it does.** Online policy mirror descent: solves for the policy that trades reward for distance from the
-//! proximal one, by a step on a squared loss that is right for rollouts of any policy.
+//! **What it does.** Online policy mirror descent: solves for the policy that best trades reward against distance from
+//! the proximal one, with steps on a squared loss that is valid for rollouts of any policy.
 //!
 //! **Formula.** For a sequence, with `lp` the policy's log-probability, `old` the proximal, `A` the advantage without
 //! division by a standard deviation, sums over its tokens:
@@ -10,15 +11,15 @@
 //! ℓ = -Σ A·lp + τ/2·(Σ (lp - old))²         each token has this value
 //! ```
 //!
-//! **Derivative.** Of the sum of `ℓ` over the `n` tokens: `n·(-A + τ·Σ (lp - old))`. Nothing is clipped. It is for
-//! `loss.aggregation = "grpo"`, which makes it the mean of `ℓ` over sequences.
+//! **Derivative.** Of the sum of `ℓ` over the `n` tokens: `n·(-A + τ·Σ (lp - old))`. Nothing is clipped. It is meant
+//! for `loss.aggregation = "grpo"`, which makes it the mean of `ℓ` over sequences.
 //!
 //! **Reduces to.** `opmd` for sequences of one token, to the bit. REINFORCE with a baseline, summed over the tokens of
 //! a sequence, for `τ = 0` or a policy that has not moved.
 //!
 //! **Differs from the paper and from the frameworks.** The paper estimates its `τ·log Z` by the mean reward of the
 //! group, as the advantage does here. Trinity-RFT once had this, divided by the number of tokens of the batch; its
-//! `regularizer = "k2"` takes each token for itself, which is `opmd`.
+//! `regularizer = "k2"` treats each token by itself, which is `opmd`.
 //!
 //! **References.** Kimi Team 2025, "Kimi k1.5", arXiv:2501.12599, section 2.3.2, eq. 3.
 

@@ -1,5 +1,5 @@
-//! PPO's clipped surrogate with an advantage per token: the objective of GRPO, DAPO, Dr. GRPO and BNPO, which
-//! differ in advantage and aggregation only.
+//! PPO's clipped surrogate with an advantage per token: the objective of GRPO, DAPO, Dr. GRPO and BNPO, which differ
+//! only in advantage and aggregation.
 //!
 //! **What it does.** Raises the probability of tokens with a positive advantage and lowers that of others,
 //! until the policy has moved by a set ratio from where the update began.
@@ -42,13 +42,13 @@ use crate::{Bound, Card, Check, Family, Losses, Metric, Part, SettingError, Toke
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PpoClip {
-    /// How far the ratio may fall below 1 before a token with a negative advantage stops to count; 1 is no
-    /// limit. Default: 0.2.
+    /// How far the ratio may fall below 1 before a token with a negative advantage stops counting; 1 is no limit.
+    /// Default: 0.2.
     pub epsilon_low: f64,
-    /// How far the ratio may rise above 1 before a token with a positive advantage stops to count. Default:
-    /// 0.2, whatever `epsilon_low` is.
+    /// How far the ratio may rise above 1 before a token with a positive advantage stops counting. Default: 0.2,
+    /// whatever `epsilon_low` is.
     pub epsilon_high: f64,
-    /// The ratio above which a token with a negative advantage stops to count; 0 (default) is no limit.
+    /// The ratio above which a token with a negative advantage stops counting; 0 (default) is no limit.
     pub dual_clip: f64,
 }
 

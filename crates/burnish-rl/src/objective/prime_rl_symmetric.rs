@@ -1,12 +1,12 @@
 //! prime-rl's loss with a symmetric trust region, which it calls `ipo`. It has nothing to do with the preference
 //! loss of that name.
 //!
-//! **What it does.** Leaves out tokens whose probability is far from that with which they were sampled, whatever
-//! the direction and the advantage, and draws all tokens back with the square of their log-ratio. It looks at what
-//! the sampler said and at nothing else, so that no pass of the policy is needed before the update.
+//! **What it does.** Leaves out tokens whose probability is far from that with which they were sampled, whatever the
+//! direction and the advantage, and pulls all tokens back with the square of their log-ratio. It compares with the
+//! sampler only, so no forward pass is needed before the update.
 //!
-//! **Formula.** For each token, with `roll` the log-probability when it was sampled, `p` and `q` its probability under
-//! the policy and then:
+//! **Formula.** For each token, with `roll` its log-probability when it was sampled, `p` its probability under the
+//! policy and `q` that when it was sampled:
 //!
 //! ```text
 //! ℓ = -A·r·keep + kl_tau·(lp - roll)²,   r = exp(lp - roll)
@@ -14,12 +14,12 @@
 //! ```
 //!
 //! **Derivative.** `∂ℓ/∂lp = -A·r·keep + 2·kl_tau·(lp - roll)`. On the threshold a token is kept. The second term
-//! counts without an advantage too.
+//! counts even without an advantage.
 //!
 //! **Reduces to.** REINFORCE on policy. The gradient of `dppo_tv` with `anchor = "behavior"`, `ratio_max = 0` and the
-//! same bounds, where no token that its advantage draws back is far away.
+//! same bounds, as long as no token that its advantage pulls back is far away.
 //!
-//! **Differs from prime-rl.** Its `adv_tau`, 1 by default, is this loss with `kl_tau/adv_tau`, times `adv_tau`. It
+//! **Differs from prime-rl.** Its `adv_tau`, 1 by default, gives this loss with `kl_tau/adv_tau`, times `adv_tau`. It
 //! divides by the tokens of the batch: `loss.aggregation = "bnpo"`. Its default loss is asymmetric: [`super::DppoTv`].
 //!
 //! **References.** prime-rl, `src/prime_rl/trainer/rl/loss.py`, `ipo_loss_fn`. The squared log-ratio: Kimi K2.5,

@@ -14,11 +14,11 @@
 //!   ring       two_side,  or A ≥ 0 and r ≤ 1 - ε'_low,  or A ≤ 0 and r ≥ 1 + ε'_high
 //! ```
 //!
-//! **Derivative.** `∂ℓ/∂lp = -w·A`, 0 where the token is clipped. On a bound it is not. The value is not what a
-//! surrogate would be: only its derivative means something.
+//! **Derivative.** `∂ℓ/∂lp = -w·A`, 0 where the token is clipped. On a bound it is not. Only the derivative has a
+//! meaning; the value is not that of a surrogate.
 //!
-//! **Reduces to.** With `weight = "is"`: the derivative of `ppo_clip` everywhere for `one_side`, and where the ratio is
-//! within its bounds for `two_side`, to the bit. With `clip = "none"`: REINFORCE with a baseline, on any data.
+//! **Reduces to.** With `weight = "is"`, the derivative of `ppo_clip`, to the bit: everywhere for `one_side`, within
+//! the bounds of the ratio for `two_side`. With `clip = "none"`: REINFORCE with a baseline, on any data.
 //!
 //! **Differs from the paper and from the frameworks.** Trinity-RFT's default is `clip_mode = "none"`, with which nothing
 //! bounds an update; here it is `one_side`, which the paper recommends. Its ratio is to the policy that sampled; here
@@ -39,10 +39,10 @@ use crate::{Bound, Card, Check, Family, Losses, Part, SettingError, TokenLoss, T
 pub enum RecClip {
     /// Every one.
     None,
-    /// Those that have not moved too far the way the advantage pulls.
+    /// Those that have not moved too far in the direction in which the advantage pulls.
     #[default]
     OneSide,
-    /// Those that have not moved too far either way.
+    /// Those that have not moved too far in either direction.
     TwoSide,
     /// As `two_side`, and those that have moved far against the advantage.
     Ring,

@@ -1,11 +1,11 @@
 //! RED: REINFORCE on shaped data, with surplus failures dropped or good rollouts weighted up.
 //!
-//! **What it does.** Learns from the rollouts of any policy, and changes which of them count in the place of bounding
-//! the update: rollouts below their baseline that outnumber those above it are dropped at random, or each counts by
-//! the exponential of its advantage.
+//! **What it does.** Learns from the rollouts of any policy. Instead of bounding the update, it changes how much each
+//! rollout counts: if those below their baseline outnumber the others, the surplus is dropped at random, or each
+//! rollout is weighted by the exponential of its advantage.
 //!
-//! **Formula.** With `lp` the policy's log-probability, `A` the advantage; a sequence is negative if the mean of its `A`
-//! is, and `T` the temperature:
+//! **Formula.** With `lp` the policy's log-probability, `A` the advantage; a sequence is negative if the mean of its
+//! `A` is; `T` is the temperature:
 //!
 //! ```text
 //! mode = "drop":    surplus = max(0, negatives - others), over the sequences of the optimiser batch
@@ -20,11 +20,11 @@
 //! the others, to the bit, and for `weight` as `T` grows.
 //!
 //! **Differs from the paper and from the frameworks.** Trinity-RFT drops within each group, in its advantage
-//! (`RECGroupedAdvantage`, `drop = "balance"`), and takes the mean of the rewards that stay for the baseline. An
-//! objective does not see groups, so that here the whole optimiser batch is one: the same for a batch of one group and
-//! an estimator that subtracts the mean without dividing. Its `weight = "advantage"` is `weight` here.
+//! (`RECGroupedAdvantage`, `drop = "balance"`), and takes the mean of the remaining rewards as the baseline. An
+//! objective does not see groups, so here the whole optimiser batch counts as one: the same for a batch of one group
+//! and an estimator that subtracts the mean without dividing. Its `weight = "advantage"` is `weight` here.
 //!
-//! **Reconstructed.** The balance over the batch in the place of the group.
+//! **Reconstructed.** The balance over the batch instead of the group.
 //!
 //! **References.** Yao et al. 2025, "Group-Relative REINFORCE Is Secretly an Off-Policy Algorithm", arXiv:2509.24203,
 //! section 4; Trinity-RFT's `RECGroupedAdvantage` and `RECPolicyLossFn`.
@@ -42,7 +42,7 @@ pub enum RedMode {
     /// Surplus negatives are dropped.
     #[default]
     Drop,
-    /// Each rollout counts by the exponential of its advantage.
+    /// Each rollout is weighted by the exponential of its advantage.
     Weight,
 }
 
@@ -52,7 +52,7 @@ pub enum RedMode {
 pub struct Red {
     /// How the data is shaped. Default: `drop`.
     pub mode: RedMode,
-    /// With `weight`: the advantage that counts e times as much as 0; no effect otherwise. Default: 1.
+    /// With `weight`: the advantage at which a rollout counts e times as much as at 0. No effect otherwise. Default: 1.
     pub temperature: f64,
 }
 

@@ -1,7 +1,7 @@
 //! REINFORCE: the plain policy gradient, with an optional truncated importance weight. GPG's objective.
 //!
 //! **What it does.** Raises the log-probability of tokens in proportion to their advantage. Without a weight it is
-//! right on policy only: nothing notices that the policy has moved.
+//! right only on policy: it does not notice that the policy has moved.
 //!
 //! **Formula.** For each token, `sg` a constant of the derivative:
 //!
@@ -12,12 +12,12 @@
 //!
 //! **Derivative.** `∂ℓ/∂lp = -A`, times the weight.
 //!
-//! **Reduces to.** With a weight, to itself without one on policy. Below `c` it has the gradient of `ppo_clip`
+//! **Reduces to.** With a weight, on policy: itself without a weight. Below `c` it has the gradient of `ppo_clip`
 //! without bounds.
 //!
 //! **Differs from the frameworks.** verl's `gpg` is `ratio_max = 0`. verl's `reinforce` in bypass mode takes the ratio
-//! to what tokens were sampled with, which is what `old` is in that mode, with 2 as its default bound; its weights
-//! of whole sequences are no setting of this. GPG's own weights are in its advantages, not here.
+//! to the policy that sampled (which is `old` in that mode), with a default bound of 2; its weights of whole sequences
+//! are not among the settings here. GPG's own weights are part of its advantages, not of this loss.
 //!
 //! **References.** Williams 1992, Simple statistical gradient-following algorithms, Machine Learning 8. Truncated
 //! weights: Ionides 2008, Truncated importance sampling. Chu et al. 2025 (GPG), arXiv:2504.02546.

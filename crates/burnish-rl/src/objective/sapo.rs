@@ -1,9 +1,9 @@
 //! SAPO: a soft gate instead of a clip.
 //!
-//! **What it does.** Lets a token count less and less, smoothly and in both directions, the further its ratio is
-//! from 1; sooner for negative advantages, which are the less stable ones.
+//! **What it does.** The further the ratio of a token is from 1, in either direction, the less the token counts. It
+//! fades smoothly, and sooner for negative advantages, which are less stable.
 //!
-//! **Formula.** For each token, with `σ` the logistic function and `τ` that of the sign of `A`:
+//! **Formula.** For each token, with `σ` the logistic function and `τ` depending on the sign of `A`:
 //!
 //! ```text
 //! ℓ = -A·σ(τ·(r - 1))·4/τ,   r = exp(lp - old),   τ = τ_pos where A > 0, else τ_neg
@@ -14,8 +14,8 @@
 //! **Reduces to.** REINFORCE on policy. The gradient of `ppo_clip` without bounds as `τ → 0`.
 //!
 //! **Differs from the frameworks.** Not in the formula. TRL and verl always take the mean over sequences of the mean
-//! over tokens, as the paper does (`loss.aggregation = "grpo"`); each token stands for itself, so the other means
-//! are objectives too, as with GRPO and DAPO. verl clamps the log-ratio to ±20.
+//! over tokens, as the paper does (`loss.aggregation = "grpo"`); each token has a loss of its own, so the other means
+//! are valid objectives too, as with GRPO and DAPO. verl clamps the log-ratio to ±20.
 //!
 //! **References.** Qwen 2025, Soft Adaptive Policy Optimization, arXiv:2511.20347, eq. 5 and 6.
 
@@ -30,7 +30,7 @@ use crate::{Card, Check, Family, Losses, Part, SettingError, TokenLoss, Tokens};
 pub struct Sapo {
     /// How fast tokens with a positive advantage fade out. Default: 1.0.
     pub tau_pos: f64,
-    /// How fast others fade out. Default: 1.05.
+    /// How fast other tokens fade out. Default: 1.05.
     pub tau_neg: f64,
 }
 
@@ -73,7 +73,7 @@ impl TokenLoss for Sapo {
             let distance = tau * (ratio - 1.0);
             let gate = logistic(distance);
             losses.value[at] = -advantage * gate * 4.0 / tau;
-            // 1 - σ(x) = σ(-x), without the loss of digits; where it is 0, an infinite ratio would make NaN.
+            // 1 - σ(x) = σ(-x), without the loss of digits. Where it is 0, an infinite ratio would give NaN.
             let slope = 4.0 * gate * logistic(-distance);
             losses.d_policy[at] = if slope == 0.0 { 0.0 } else { -advantage * ratio * slope };
         }

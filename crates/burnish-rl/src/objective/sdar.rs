@@ -1,8 +1,8 @@
 //! SDAR: GRPO beside a gated pull towards the policy itself with privileged context.
 //!
-//! **What it does.** The teacher is the policy that was also given a hint (a skill's text). Beside the clipped surrogate,
-//! the probability of a sampled token is raised, the more the likelier the teacher finds it than the policy does: a
-//! gate closes where the teacher likes it less, because a rejection may only mean that the hint was bad.
+//! **What it does.** The teacher is the policy that was also given a hint (a skill's text). In addition to the clipped
+//! surrogate, the probability of a sampled token is raised: more, the likelier the teacher finds it compared with the
+//! policy. Where the teacher likes it less, a gate closes, because a rejection may only mean that the hint was bad.
 //!
 //! **Formula.** For each token, with `lp` the policy's log-probability, `t` the teacher's, `H` the entropy, `V` the size
 //! of the vocabulary, `σ` the logistic function, and `g` a constant of the derivative:
@@ -16,21 +16,21 @@
 //! g = 1                                       `none`: the ungated control
 //! ```
 //!
-//! **Derivative.** That of [`super::PpoClip`], less `λ·g`: the negative log-likelihood of the policy's own tokens, gated.
-//! The size of Δ enters through the gate alone.
+//! **Derivative.** That of [`super::PpoClip`], minus `λ·g`: the gated negative log-likelihood of the policy's own
+//! tokens. The size of Δ enters only through the gate.
 //!
-//! **Reduces to.** `ppo_clip` for `λ = 0`. For `β = 0` (`gap`), and where the hint is empty, so that `Δ = 0`, `g = ½`
-//! everywhere: the gradient is then that of `none` with `λ/2`, which is not zero for a token, but in expectation over
-//! tokens that the policy sampled. `gap` goes to `hard` as `β → ∞`, but for tokens with `Δ = 0`.
+//! **Reduces to.** `ppo_clip` for `λ = 0`. For `β = 0` (`gap`), and for an empty hint, where `Δ = 0`, `g = ½`
+//! everywhere: the gradient is then that of `none` with `λ/2`, which is not zero for a token, but is zero in
+//! expectation over tokens that the policy sampled. As `β → ∞`, `gap` becomes `hard`, except for tokens with `Δ = 0`.
 //!
-//! **Differs from the paper.** `λ` is that of the authors' scripts (0.01), where their library's default is 0.1. That soft-OR
-//! takes Δ clamped to [0, 1] is a decision of ours: the paper's formula is a probability only there. The size of the
-//! vocabulary is a setting: an objective sees entropies, not what they could be. As all of [`crate::PolicyLoss`], the
-//! second term is weighted by `loss.correction` too, where that is on.
+//! **Differs from the paper.** `λ` is that of the authors' scripts (0.01); their library's default is 0.1. That soft-OR
+//! takes Δ clamped to [0, 1] is our decision: only there is the paper's formula a probability. The size of the
+//! vocabulary is a setting: an objective sees entropies, not their largest possible value. Like everything in
+//! [`crate::PolicyLoss`], the second term too is weighted by `loss.correction`, if that is on.
 //!
-//! *Baselines.* On-policy distillation from the same teacher (OPSD) is [`crate::distillation::Opd`], GRPO beside it is the
-//! same with `reward_weight` above 0. `none` is not OPSD: it raises every sampled token alike, whatever the teacher
-//! says.
+//! *Baselines.* On-policy distillation from the same teacher (OPSD) is [`crate::distillation::Opd`]; with
+//! `reward_weight` above 0 it is GRPO beside OPSD. `none` is not OPSD: it raises every sampled token alike, whatever
+//! the teacher says.
 //!
 //! **Metrics.** Means over loss tokens: `gate_mean`, `gate_active_ratio` (`g > ½`), `teacher_gap_mean` (Δ).
 //!
@@ -55,7 +55,7 @@ pub enum SdarGate {
     SoftOr,
     /// Whether the teacher finds the token likelier.
     Hard,
-    /// Nothing: it is open.
+    /// Nothing: it is always open.
     None,
 }
 
@@ -69,8 +69,8 @@ pub struct Sdar {
     pub gate: SdarGate,
     /// β, how sharply it opens. Default: 5.
     pub gate_beta: f64,
-    /// V, the number of tokens that the policy can choose from; 0 (default) is unknown, which `entropy` and `soft_or`
-    /// refuse.
+    /// V, the number of tokens that the policy can choose from; 0 (default) means unknown, which `entropy` and
+    /// `soft_or` refuse.
     pub vocabulary: usize,
     /// As in `ppo_clip`. Default: 0.2.
     pub epsilon_low: f64,
@@ -131,7 +131,7 @@ impl Sdar {
         PpoClip { epsilon_low, epsilon_high, dual_clip }
     }
 
-    /// The gate of a token, of a gap that is a constant of the derivative.
+    /// The gate of a token; `gap` is a constant of the derivative.
     fn open(&self, gap: f64, entropy: f64) -> f64 {
         let unsure = || entropy / (self.vocabulary as f64).ln();
         match self.gate {

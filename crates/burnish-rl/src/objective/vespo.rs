@@ -1,7 +1,7 @@
-//! VESPO: REINFORCE whose sequences are weighted by a soft function of their whole ratio.
+//! VESPO: REINFORCE with each sequence weighted by a soft function of its whole ratio.
 //!
-//! **What it does.** Lets a sequence count the less, the further the policy has moved from where it was sampled:
-//! smoothly, in both directions, with the ratio of the *whole* sequence, not normalised by its length.
+//! **What it does.** The further the policy has moved since a sequence was sampled, in either direction, the less the
+//! sequence counts. The weight falls smoothly with the ratio of the *whole* sequence, not normalised by its length.
 //!
 //! **Formula.** For a sequence, `sg` a constant of the derivative:
 //!
@@ -13,15 +13,15 @@
 //!
 //! **Derivative.** `∂(Σ ℓ)/∂lp_t = -φ_t·A_t`.
 //!
-//! **Reduces to.** REINFORCE on policy, exactly: `φ(1) = 1`. Far away to nothing: `φ` is 0 at both ends.
+//! **Reduces to.** REINFORCE on policy, exactly: `φ(1) = 1`. Nothing, far away: `φ` is 0 at both ends.
 //!
-//! **Aggregation.** `-φ·A·Σ lp` is the loss of a sequence, so that a sum over tokens is meant; TRL's is that of `dapo`.
-//! Under `grpo` each sequence is divided by its length besides.
+//! **Aggregation.** `-φ·A·Σ lp` is the loss of a sequence, so it is meant for a sum over tokens; TRL's is that of
+//! `dapo`. Under `grpo`, each sequence is also divided by its length.
 //!
 //! **Differs from TRL 1.16.** TRL bounds `log W` to ±20 (below: log 1e-8) and each token's log-ratio to ±20 before
-//! the sum; where that matters `φ` is below 1e-13 with the defaults. `λ` below 1e-4, which it raises, is refused. It
-//! multiplies `W` by the truncated weights of a separate sampler; here `W` is the ratio to the start of the update.
-//! Its `vespo/phi_seq_mean` is the mean of `φ` over sequences, ours that over loss tokens.
+//! the sum; where that makes a difference, `φ` is below 1e-13 with the defaults. `λ` below 1e-4, which it raises, is
+//! refused. It multiplies `W` by the truncated weights of a separate sampler; here `W` is the ratio to the start of the
+//! update. Its `vespo/phi_seq_mean` is the mean of `φ` over sequences; ours is the mean over loss tokens.
 //!
 //! **References.** VESPO: Variational Sequence-Level Soft Policy Optimization, 2026, arXiv:2602.10693.
 
@@ -38,9 +38,9 @@ pub struct Vespo {
     pub k_pos: f64,
     /// How fast it fades out as its ratio rises. Default: 3.
     pub lambda_pos: f64,
-    /// As `k_pos`, where the advantage is negative. Default: 3.
+    /// As `k_pos`, for a negative advantage. Default: 3.
     pub k_neg: f64,
-    /// As `lambda_pos`, where the advantage is negative. Default: 2.
+    /// As `lambda_pos`, for a negative advantage. Default: 2.
     pub lambda_neg: f64,
 }
 
