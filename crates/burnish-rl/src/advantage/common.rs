@@ -1,30 +1,30 @@
-//! What estimators share: sums that do not depend on an order, and ways to standardise.
+//! What estimators share: sums that do not depend on the order, and ways to standardise.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Advantage, Rollout, Rollouts};
 use crate::fact::{Fact, TURN_REWARDS};
 
-/// The sum in ascending order: the same to the bit, in whatever order the values come.
+/// The sum, taken in ascending order: the same to the bit in whatever order the values come.
 pub(super) fn sum(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_unstable_by(f64::total_cmp);
     values.iter().sum()
 }
 
-/// The finite ones in ascending order.
+/// The finite rewards in ascending order.
 pub(super) fn scored(rewards: impl IntoIterator<Item = Option<f64>>) -> Vec<f64> {
     let mut found: Vec<f64> = rewards.into_iter().flatten().filter(|reward| reward.is_finite()).collect();
     found.sort_unstable_by(f64::total_cmp);
     found
 }
 
-/// Are there two different ones among values in ascending order?
+/// Do values in ascending order differ at all?
 pub(super) fn varies(sorted: &[f64]) -> bool {
     sorted.first() != sorted.last()
 }
 
-/// `credit` of each reward of a group. Where they are all equal it is exactly 0: rounding in their mean is not
+/// `credit` of each reward of a group; exactly 0 if all rewards are equal, so that rounding in their mean is not
 /// amplified by a small divisor.
 pub(super) fn centred(group: Rollouts<'_>, credit: impl Fn(f64) -> f64) -> Vec<Option<Advantage>> {
     let varies = varies(&group.scored());
@@ -36,17 +36,17 @@ pub(super) fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// `None` for fewer than two values, of which TRL makes NaN.
+/// The standard deviation. `None` for fewer than two values (TRL: NaN).
 pub(super) fn std(values: &[f64], ddof: usize) -> Option<f64> {
     let mean = mean(values).filter(|_| values.len() >= 2)?;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     Some((squares / (values.len() - ddof.min(1)) as f64).sqrt())
 }
 
-/// A fact of a rollout's tokens.
+/// A fact about a rollout's tokens.
 ///
 /// # Panics
-/// If it is not known of each of them, though [`super::Estimator::needs`] asks for it.
+/// If it is not known for each token, though [`super::Estimator::needs`] asks for it.
 pub(super) fn of_tokens<'a>(rollout: &'a Rollout, fact: &Fact) -> &'a [f64] {
     let (found, tokens) = (rollout.facts.of(fact), rollout.tokens);
     assert_eq!(found.len(), tokens, "the estimator needs {} of each of {tokens} tokens", fact.id);
@@ -75,10 +75,10 @@ pub(super) fn discounted_returns(rollout: &Rollout, gamma: f64) -> Vec<f64> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Normalisation {
-    /// Less their mean, over their standard deviation (n - 1) plus ε.
+    /// Minus their mean, divided by their standard deviation (n - 1) plus ε.
     #[default]
     MeanStd,
-    /// Less their mean.
+    /// Minus their mean.
     Mean,
     /// [`Normalisation::MeanStd`], bounded to -1 to 3.
     AsymClip,
@@ -86,7 +86,7 @@ pub enum Normalisation {
     Identity,
 }
 
-/// A [`Normalisation`] by certain numbers.
+/// A [`Normalisation`] with the statistics of a population.
 pub(super) struct Normaliser {
     kind: Normalisation,
     varies: bool,
@@ -95,7 +95,7 @@ pub(super) struct Normaliser {
 }
 
 impl Normalisation {
-    /// By `population`, in any order.
+    /// With the statistics of `population`, which may come in any order.
     pub(super) fn by(self, population: impl IntoIterator<Item = f64>, epsilon: f64) -> Normaliser {
         let population = scored(population.into_iter().map(Some));
         let divisor = match self {
@@ -112,7 +112,8 @@ impl Normalisation {
 }
 
 impl Normaliser {
-    /// One of the population, normalised: exactly 0 where all of it are equal, unless it stays as it is.
+    /// A member of the population, normalised: exactly 0 if all members are equal, except with
+    /// [`Normalisation::Identity`].
     pub(super) fn of(&self, value: f64) -> f64 {
         match self.kind {
             Normalisation::Identity => value,
@@ -123,8 +124,8 @@ impl Normaliser {
     }
 }
 
-/// How the advantages of everything sampled in a step are standardised together. Where they are all equal, they
-/// become exactly 0.
+/// How the advantages of everything sampled in a step are standardised together. If they are all equal, they become
+/// exactly 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Whiten {
@@ -153,7 +154,8 @@ impl Whiten {
             .filter_map(|(own, rollout)| self.weigh(own.as_ref()?, rollout))
             .collect();
         let count = sum(parts.iter().map(|part| part.count));
-        // Sums over rollouts of sums over their tokens: sorting the former is all that an order needs.
+        // Sums over rollouts of sums over their tokens: sorting the outer ones is enough to make them independent of
+        // the order.
         let over = |term: &dyn Fn(f64) -> f64| sum(parts.iter().map(|part| part.sum(term)));
         let mean = over(&|value| value) / count.max(1.0);
         let variance = over(&|value| (value - mean).powi(2)) / (count - 1.0).max(1.0);
@@ -170,7 +172,7 @@ impl Whiten {
         credit
     }
 
-    /// The numbers of one rollout that count, and how much; `None` where it has none.
+    /// The numbers of one rollout that count, with their weights; `None` if it has none.
     fn weigh(self, advantage: &Advantage, rollout: &Rollout) -> Option<Weighted> {
         let (values, tokens): (Vec<f64>, Vec<f64>) = match advantage {
             Advantage::Whole(value) => (vec![*value], vec![rollout.tokens as f64]),
@@ -190,7 +192,7 @@ impl Whiten {
     }
 }
 
-/// Numbers of one rollout, with their weights, and what these add up to.
+/// Numbers of one rollout, with their weights and the sum of these.
 struct Weighted {
     values: Vec<f64>,
     weights: Vec<f64>,

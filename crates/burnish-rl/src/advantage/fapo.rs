@@ -1,9 +1,9 @@
-//! FAPO: a right answer that was reached by a wrong step earns less than one that was not.
+//! FAPO: a right answer that was reached by a wrong step earns less than one without a wrong step.
 //!
-//! **What it does.** Early on, answers that are right for a wrong reason (flawed positives) are steps towards right ones; later
-//! they teach the wrong reason. A detector reads the steps of every answer. A right answer with a flaw loses `λ` of its reward:
-//! with `λ = 1` it stands halfway between right and wrong. Whether it is still better than its group is decided by the group
-//! itself, so the penalty sets in as the policy improves, without a schedule.
+//! **What it does.** Early on, answers that are right for a wrong reason (flawed positives) are steps towards right
+//! ones; later they teach the wrong reason. A detector reads the steps of every answer. A right answer with a flaw
+//! loses `λ` of its reward; with `λ = 1` it is halfway between right and wrong. Whether it is still better than its
+//! group depends on the group, so the penalty sets in as the policy improves, without a schedule.
 //!
 //! **Formula.** With `r_i` the reward, and `flaw_i` 1 where the detector finds a wrong step:
 //!
@@ -13,17 +13,17 @@
 //! A_i  = GRPO of R'
 //! ```
 //!
-//! With `λ = 1`, in a group with `α` right answers without a flaw and `β` wrong ones, a flawed answer has `A > 0` if and only if
-//! `α < β`, and 0 where they are as many.
+//! With `λ = 1`, in a group with `α` right answers without a flaw and `β` wrong ones, a flawed answer has `A > 0` if
+//! and only if `α < β`, and `A = 0` if `α = β`.
 //!
-//! **Conventions.** What is not known of an answer is no flaw: a detector that fails, or that can't read the steps, changes
-//! nothing. A flaw of a wrong answer does not count.
+//! **Conventions.** An unknown flaw counts as no flaw: a detector that fails, or that can't read the steps, changes
+//! nothing. A flaw in a wrong answer does not count.
 //!
 //! **Reduces to.** GRPO of rewards of ±1, for `λ = 0`, to the bit; then no detector is asked.
 //!
-//! **Differs from the paper.** Its detector is a generative reward model (FAPO-GenRM) that is trained for the purpose with
-//! [`detector_reward`]; here it reads equations in whole numbers, one per line, and can be made to err: `detector.miss` and
-//! `detector.false_alarm`.
+//! **Differs from the paper.** The paper's detector is a generative reward model (FAPO-GenRM), trained for the purpose
+//! with [`detector_reward`]. Here the detector reads equations in whole numbers, one per line, and can be made to err:
+//! `detector.miss` and `detector.false_alarm`.
 //!
 //! **Example.**
 //! ```
@@ -67,7 +67,7 @@ pub struct Fapo {
 pub struct Detector {
     /// Share of the flawed answers that it lets pass.
     pub miss: f64,
-    /// Share of the others that it calls flawed.
+    /// Share of the answers without a flaw that it calls flawed.
     pub false_alarm: f64,
 }
 
@@ -122,7 +122,7 @@ impl Estimator for Fapo {
 }
 
 impl Fapo {
-    /// A rollout with `R'` for its reward.
+    /// The rollout with `R'` as its reward.
     fn shaped(&self, rollout: &Rollout) -> Rollout {
         let outcome = |reward: f64| {
             let is_flawed = rollout.facts.number(&FLAW).is_some_and(|flaw| flaw > 0.0);
@@ -136,8 +136,9 @@ impl Fapo {
     }
 }
 
-/// What a generative detector earns while it is trained: of what it `said` (the first wrong step, none for "no step is wrong"; the
-/// outer none where that can't be read) about an answer of `steps` steps whose first wrong step is `truth`.
+/// What a generative detector earns while it is trained, for an answer of `steps` steps whose first wrong step is
+/// `truth`. `said` is its verdict: the first wrong step, or `Some(None)` for "no step is wrong"; `None` if it can't be
+/// read.
 ///
 /// ```text
 /// -1                   unreadable, or flawed where it is not, or not flawed where it is

@@ -4,25 +4,25 @@
 //! critic's opinion (0) and the reward that came in the end (1).
 //!
 //! **Formula.** For token `t` of the `T` sampled tokens of a rollout, with `V` the critic's values, the reward `R` at the
-//! last token, and `V_T` 0 where the rollout came to its end, or the critic's estimate where it was cut off:
+//! last token, and `V_T` 0 if the rollout came to its end, or the critic's estimate if it was cut off:
 //!
 //! ```text
 //! δ_t = r_t + γ·V_(t+1) - V_t        r_(T-1) = R, else 0
 //! A_t = δ_t + γ·λ·A_(t+1)            A_T = 0
 //! ```
 //!
-//! The advantages of the step are then standardised together (`whiten`). What the critic learns, `A_t + V_t` before that,
-//! is [`Estimator::returns`].
+//! The advantages of the step are then standardised together (`whiten`). What the critic learns is `A_t + V_t` before
+//! that: [`Estimator::returns`].
 //!
 //! **Conventions.** A rollout without a reward counts in no mean, and gets no advantage.
 //!
-//! **Reduces to.** With `whiten = none`: `λ = 0`, the error of one step; `γ = λ = 1`, `R + V_T - V_t`, and the return
-//! where all values are 0.
+//! **Reduces to.** With `whiten = none`: for `λ = 0`, the one-step error; for `γ = λ = 1`, `R + V_T - V_t`, which is
+//! the return if all values are 0.
 //!
 //! **Differs from the paper.** The paper does not standardise; verl and TRL's PPO do, over tokens (the default here).
-//! verl takes `V_T = 0` for a rollout that was cut off, too. Tokens of tools are no steps: `V_(t+1)` is that of the
-//! next *sampled* token, as in verl. A KL penalty of each token has no place here; `loss.use_kl_in_reward` takes the
-//! sequence's off `R`.
+//! verl takes `V_T = 0` also for a rollout that was cut off. Tokens from tools are not steps: `V_(t+1)` is that of the
+//! next *sampled* token, as in verl. There is no KL penalty per token; `loss.use_kl_in_reward` subtracts the KL of the
+//! sequence from `R`.
 //!
 //! **Example.**
 //! ```
@@ -51,7 +51,7 @@ use crate::{Card, Check, Family, Part, SettingError};
 pub struct Gae {
     /// What a reward is worth one token earlier. Default: 1.
     pub gamma: f64,
-    /// How far errors of later tokens reach back. Default: 1, as in verl (TRL's PPO: 0.95).
+    /// How far the errors of later tokens reach back. Default: 1, as in verl (TRL's PPO: 0.95).
     pub lambda: f64,
     /// How the advantages of a step are standardised together. Default: `tokens`.
     pub whiten: Whiten,

@@ -10,9 +10,9 @@
 //! A_i = a_i standardised over the step (`whiten`)
 //! ```
 //!
-//! **Weights.** Components arrive already multiplied by the weights that make them up to the reward. Dividing by the
-//! standard deviation takes that factor out again (but for `ε`), so it decides nothing here: `weights` does, which
-//! stands behind the division. With `scale_by_std = false` the earlier factor stays, and `weights` multiplies it.
+//! **Weights.** Components arrive already multiplied by the weights with which they add up to the reward. Dividing by
+//! the standard deviation takes that factor out again (except for `ε`), so it has no effect here; `weights`, applied
+//! after the division, has. With `scale_by_std = false` the earlier factor stays, and `weights` multiplies it.
 //!
 //! **Conventions.** A rollout without a reward counts in no mean, and gets no advantage. A component that is missing
 //! or not finite counts in no mean of that component and adds 0. A component that is equal for the whole group adds
@@ -37,7 +37,7 @@ use crate::{Card, Check, Family, Part, SettingError};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Gdpo {
-    /// Weight of each component after its normalisation; 1 where the list is too short. Default: none, all 1.
+    /// Weight of each component after its normalisation; 1 beyond the end of the list. Default: an empty list, all 1.
     pub weights: Vec<f64>,
     /// Is each component divided by its standard deviation in the group? Default: true.
     pub scale_by_std: bool,

@@ -1,7 +1,7 @@
 //! GiGPO: whole episodes are compared, and within them the turns that were taken in the same state.
 //!
-//! **What it does.** Rollouts of one task pass through some states of the environment more than once. What was done
-//! next in the same state, by whichever sibling, can be compared turn by turn, without a critic.
+//! **What it does.** Rollouts of one task pass through some states of the environment more than once. What the siblings
+//! did next in the same state can be compared turn by turn, without a critic.
 //!
 //! **Formula.** For turn `t` of rollout `i` in group `g`, with `r` the rewards of turns and `x` the states in which they
 //! were taken:
@@ -13,20 +13,20 @@
 //! A_it   = w_E·A^E_i + w_S·A^S_it
 //! ```
 //!
-//! Standard deviations are with n - 1. `normalisation` says whether both parts are divided by them, bounded, or taken as
-//! they are.
+//! Standard deviations divide by n - 1. `normalisation` says whether both parts are divided by them, bounded, or taken
+//! as they are.
 //!
-//! **Conventions.** A rollout without a reward counts as absent, in states too, and gets no advantage. A state that was
-//! seen once adds exactly 0, as does every comparison of equal numbers.
+//! **Conventions.** A rollout without a reward counts as absent, also in states, and gets no advantage. A state that
+//! was seen only once adds exactly 0, as does every comparison of equal numbers.
 //!
 //! **Reduces to.** With `step_weight = 0`, GRPO with the same `ε` (the same number for each turn). With
 //! `episode_weight = 0`, `normalisation = identity`: discounted returns. Where all states are equal, `step_episode`.
 //!
-//! **Differs from the paper.** The paper allows 1 for the standard deviation (`normalisation = "mean"`). verl-agent and
-//! ROLL count a rollout once a turn in the episode part's mean and standard deviation (`count_steps = true`). The paper
-//! and verl-agent give the only rollout of a group its raw reward; ROLL and this give 0. ROLL also gives 0 where a
-//! standard deviation is at most 1e-6. Its `asym_clip` and `identity` are those here. verl-agent can also count similar
-//! states as equal: whoever numbers the states decides here.
+//! **Differs from the paper.** The paper allows 1 in place of the standard deviation (`normalisation = "mean"`).
+//! verl-agent and ROLL count a rollout once per turn in the mean and standard deviation of the episode part
+//! (`count_steps = true`). The paper and verl-agent give the only rollout of a group its raw reward; ROLL and burnish
+//! give 0. ROLL also gives 0 where a standard deviation is at most 1e-6. Its `asym_clip` and `identity` are the same as
+//! here. verl-agent can also count similar states as equal; here, whoever numbers the states decides.
 //!
 //! **Example.**
 //! ```
@@ -70,7 +70,7 @@ pub struct Gigpo {
     pub normalisation: Normalisation,
     /// What is added to standard deviations. Default: 1e-6.
     pub epsilon: f64,
-    /// Does a rollout count once a turn where episodes are compared? Default: false.
+    /// Does a rollout count once per turn when episodes are compared? Default: false.
     pub count_steps: bool,
 }
 
@@ -149,7 +149,7 @@ impl Estimator for Gigpo {
     }
 }
 
-/// Which state each turn was taken in: keys that equal states share.
+/// The state in which each turn was taken, as a key that equal states share.
 fn states_of(rollout: &Rollout) -> impl Iterator<Item = u64> {
     rollout.facts.of(&TURN_STATES).iter().map(|state| state.to_bits())
 }

@@ -1,7 +1,7 @@
 //! GPG: the distance from the group's mean, enlarged where groups teach nothing.
 //!
-//! **What it does.** A group whose rewards are all equal adds nothing to the gradient, but counts in the mean over
-//! rollouts that it is divided by. GPG multiplies by the share of rollouts that this leaves out.
+//! **What it does.** A group whose rewards are all equal adds nothing to the gradient, but its rollouts count in the
+//! denominator of the mean. GPG makes up for that with a factor.
 //!
 //! **Formula.** With `B` the scored rollouts of the step, `M` of them in groups whose rewards are all equal:
 //!
@@ -10,14 +10,14 @@
 //! ```
 //!
 //! **Conventions.** A rollout without a reward counts in no mean, and gets no advantage. A group whose scored rewards
-//! are all equal, a group of one among them, has advantages of exactly 0.
+//! are all equal (such as a group of one) has advantages of exactly 0.
 //!
 //! **Reduces to.** GRPO without scaling, with `alpha = one` and `F = 1`, or where every group has variance.
 //!
 //! **Differs from the paper.** verl takes `α = B / N` with `N` the number of rewards that are not 0
 //! (`alpha = "nonzero_rewards"`), which is the same only by chance: rewards of -1 and 1 are never 0, and all those of
-//! a solved task are 1. It also gives a group of one its raw reward. The paper allows the standard deviation for `F`
-//! as well: that is `grpo`.
+//! a solved task are 1. It also gives a group of one its raw reward. The paper also allows the standard deviation as
+//! `F`: that is `grpo`.
 //!
 //! **References.** Chu et al. 2025 (GPG), arXiv:2504.02546.
 
@@ -28,14 +28,14 @@ use super::{Advantage, Estimator, Grpo, Rollouts};
 use crate::settings::require;
 use crate::{Card, Check, Family, Part, SettingError};
 
-/// What makes good for rollouts that teach nothing.
+/// The factor that makes up for rollouts that teach nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Alpha {
-    /// Rollouts over those in groups whose rewards are not all equal.
+    /// All rollouts, divided by those in groups whose rewards are not all equal.
     #[default]
     VariedGroups,
-    /// Rollouts over those whose reward is not 0, as in verl.
+    /// All rollouts, divided by those whose reward is not 0, as in verl.
     NonzeroRewards,
     /// Nothing.
     One,
@@ -45,7 +45,7 @@ pub enum Alpha {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Gpg {
-    /// What makes good for rollouts that teach nothing. Default: `varied_groups`, as in the paper.
+    /// The factor that makes up for rollouts that teach nothing. Default: `varied_groups`, as in the paper.
     pub alpha: Alpha,
     /// What the distance is divided by (`F`). Default: 1.
     pub f_norm: f64,

@@ -13,9 +13,9 @@
 //! (`none`).
 //!
 //! **Conventions.** A rollout without a reward (its verifier failed) counts in no mean and no standard
-//! deviation, and gets no advantage. A group whose scored rewards are all equal, a group of one among them,
-//! has advantages of exactly 0: rounding in its mean is not amplified by `1/ε`. So has, with `scale = group`, one
-//! whose standard deviation is at most `std_min`.
+//! deviation, and gets no advantage. A group whose scored rewards are all equal (such as a group of one) has advantages
+//! of exactly 0: rounding in its mean is not amplified by `1/ε`. With `scale = group`, so has one whose standard
+//! deviation is at most `std_min`.
 //!
 //! **Reduces to.** With `scale = none` and groups of `G`, RLOO times `(G - 1)/G`. Adding a constant to the
 //! rewards of a group changes nothing.
@@ -23,9 +23,9 @@
 //! **Differs from the paper.** Shao et al. give no `ε`. TRL adds 1e-4 and divides by `n - 1`, which are the
 //! defaults here; verl adds 1e-6, and takes 0 and 1 for mean and standard deviation of a group of one
 //! (`group_of_one = "raw"`); ROLL adds 1e-6 and gives 0 where the standard deviation is at most that
-//! (`std_min = 1e-6`). TRL sets the advantage of an unscored rollout to 0 and trains on it (it counts in
-//! denominators); here it has none, so that the caller leaves it out. TRL's `multi_objective_aggregation =
-//! "normalize_then_sum"` is the estimator `gdpo`.
+//! (`std_min = 1e-6`). TRL sets the advantage of an unscored rollout to 0 and trains on it (it counts in denominators);
+//! here it has no advantage, so the caller leaves it out. TRL's `multi_objective_aggregation = "normalize_then_sum"` is
+//! the estimator `gdpo`.
 //!
 //! **Example.**
 //! ```
@@ -77,7 +77,8 @@ pub enum GroupOfOne {
 pub struct Grpo {
     /// What the distance from the group's mean is divided by. Default: `group`.
     pub scale: Scale,
-    /// What is taken off the count in the variance: 1 (default) for the sample's, 0 for the population's.
+    /// What is subtracted from the count in the variance: 1 (default) for that of a sample, 0 for that of the
+    /// population.
     pub ddof: usize,
     /// What is added to the standard deviation. Default: 1e-4, as in TRL.
     pub epsilon: f64,
@@ -142,7 +143,7 @@ impl Estimator for Grpo {
 }
 
 impl Grpo {
-    /// The distance from the mean of the group, and nothing else.
+    /// Only the distance from the mean of the group.
     pub(super) fn unscaled() -> Self {
         Grpo { scale: Scale::None, ..Grpo::default() }
     }

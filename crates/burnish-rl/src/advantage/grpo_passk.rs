@@ -1,4 +1,4 @@
-//! Pass@k training: only the best of a group is credited, with what it adds to the group's best.
+//! Pass@k training: only the best of a group is credited, with what it adds to the group's maximum.
 //!
 //! **What it does.** Trains for the best of `k` answers instead of the mean: the credit of a rollout is what the
 //! group's maximum would lose without it.
@@ -10,12 +10,12 @@
 //! A_i = 0                               for the others
 //! ```
 //!
-//! `std_g` is that of the group (n - 1); without `scale_by_std` there is no division.
+//! `std_g` is the standard deviation of the group (n - 1); without `scale_by_std` there is no division.
 //!
-//! **Conventions.** A rollout without a reward counts as absent, and gets no advantage. Where two share the best
-//! reward, or there is but one member, nobody adds anything: 0.
+//! **Conventions.** A rollout without a reward counts as absent, and gets no advantage. If two share the best reward,
+//! or there is only one member, nobody adds anything: 0.
 //!
-//! **Reduces to.** With groups of two and no scaling, what is positive of RLOO: `max(R_i - R_j, 0)`.
+//! **Reduces to.** With groups of two and no scaling, the positive part of RLOO: `max(R_i - R_j, 0)`.
 //!
 //! **Differs from the paper.** Tang et al. do not divide; verl does unless `norm_adv_by_std_in_grpo = false`, and it
 //! refuses groups of one.
@@ -56,7 +56,7 @@ impl Part for GrpoPassk {
         scope: "group",
         check: Check::Golden("verl 0.9 compute_grpo_passk_outcome_advantage"),
         reconstructed: None,
-        reduces_to: &["what is positive of RLOO, with groups of two and no scaling"],
+        reduces_to: &["the positive part of RLOO, with groups of two and no scaling"],
         file: "crates/burnish-rl/src/advantage/grpo_passk.rs",
     };
 

@@ -1,8 +1,8 @@
 //! GRPO with a price on length: of two answers that earn the same, the shorter one is better.
 //!
-//! **What it does.** Takes off each reward a price for sampled tokens and for turns, each relative to the most that
-//! anyone in the group spent, before rewards are compared. The price is in units of the group's mean reward, so that a
-//! task which nobody solves has none: length is not yet what matters there.
+//! **What it does.** Before rewards are compared, subtracts from each a price for sampled tokens and for turns, each
+//! relative to the most that any member of the group spent. The price is in units of the group's mean reward, so a task
+//! that nobody solves has none: length does not matter there yet.
 //!
 //! **Formula.** With `L` the sampled tokens of a rollout and `N` its turns:
 //!
@@ -12,15 +12,15 @@
 //! ```
 //!
 //! **Conventions.** A rollout without a reward counts in no mean and no maximum, and gets no advantage. A group whose
-//! rewards are all equal can have advantages here, if lengths differ: what drops groups for want of variance drops
-//! them too.
+//! rewards are all equal can still have advantages here, if lengths differ; whatever drops groups without variance
+//! drops such groups too.
 //!
 //! **Reduces to.** GRPO for `a = b = 0`, and where all lengths and turns are equal.
 //!
-//! **Differs from prime-rl.** That has a third price, on tokens that the model read and did not write, with a weight of
-//! 0.1, which is not here: rollouts do not say how many these are. Where the mean reward is negative it pays for
-//! length; here the price is then 0. It never divides by a standard deviation (`scale = none`, the default here
-//! too).
+//! **Differs from prime-rl.** prime-rl has a third price, with a weight of 0.1, on tokens that the model read but did
+//! not write; it is missing here because rollouts do not say how many these are. If the mean reward is negative,
+//! prime-rl rewards length; here the price is then 0. prime-rl never divides by a standard deviation (`scale = none`,
+//! also the default here).
 //!
 //! **References.** prime-rl 2026, `length_penalty` of its GRPO (type `linear`).
 
@@ -31,7 +31,7 @@ use super::{Advantage, Estimator, Grpo, Rollout, Rollouts, Scale};
 use crate::settings::require;
 use crate::{Card, Check, Family, Part, SettingError};
 
-/// GRPO on rewards less a price. See the head of this file.
+/// GRPO on rewards minus a price. See the head of this file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LengthPenalised {
@@ -92,7 +92,7 @@ impl Estimator for LengthPenalised {
 }
 
 impl LengthPenalised {
-    /// The members of a group, each with its reward less its price.
+    /// The members of a group, each with its price subtracted from its reward.
     fn shaped(&self, group: Rollouts<'_>) -> Vec<Rollout> {
         let scored = || group.all.iter().filter(|rollout| rollout.score().is_some());
         let tokens_max = scored().map(|rollout| rollout.tokens).max().unwrap_or(0).max(1);

@@ -12,13 +12,13 @@
 //! ```
 //!
 //! **Conventions.** A rollout without a reward counts in no mean, and gets no advantage. A group whose scored rewards
-//! are all equal, a group of one among them, has advantages of exactly 0.
+//! are all equal (such as a group of one) has advantages of exactly 0.
 //!
-//! **Reduces to.** GRPO without scaling, over the mean. For rewards of 0 and 1 and a share `p` of successes: `1/p - 1`
-//! for a success, `-1` for a failure.
+//! **Reduces to.** GRPO without scaling, divided by the mean. For rewards of 0 and 1 and a share `p` of successes:
+//! `1/p - 1` for a success, `-1` for a failure.
 //!
-//! **Differs from the paper.** Rewards of 0 and 1 are meant there; others of 0 or more keep the formula, as in
-//! prime-rl. With negative ones the mean is no measure of success, and may be next to 0.
+//! **Differs from the paper.** The paper means rewards of 0 and 1; other rewards of 0 or more keep the formula, as in
+//! prime-rl. With negative rewards, the mean is no measure of success and may be close to 0.
 //!
 //! **References.** Tajwar et al. 2026 (MaxRL), arXiv:2602.02710.
 
@@ -43,7 +43,7 @@ impl Part for MaxRl {
         scope: "group",
         check: Check::Oracle("NumPy, from prime-rl's max_rl"),
         reconstructed: None,
-        reduces_to: &["GRPO without scaling, over the mean"],
+        reduces_to: &["GRPO without scaling, divided by the mean"],
         file: "crates/burnish-rl/src/advantage/max_rl.rs",
     };
 }

@@ -1,5 +1,5 @@
-//! From rewards to credit: which rollouts, steps or tokens were better than what they are compared with. One
-//! file an estimator; [`crate::catalogue::ADVANTAGES`] lists them.
+//! From rewards to credit: which rollouts, turns or tokens were better than what they are compared with. One file per
+//! estimator; [`crate::catalogue::ADVANTAGES`] lists them.
 
 mod common;
 mod fapo;
@@ -76,22 +76,22 @@ impl Default for AdvantageConfig {
 
 choice!(AdvantageConfig, estimator, ADVANTAGES, dyn Estimator);
 
-/// One rollout, as far as an estimator may know it. What it needs beyond these it asks for with [`Estimator::needs`], and finds
-/// among the facts.
+/// One rollout, as an estimator sees it. An estimator that needs more asks for it with [`Estimator::needs`], and finds
+/// it among the facts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rollout {
-    /// What it earned; none where its verifier failed. A reward that is not finite can't be compared with
-    /// others, and counts as none.
+    /// What it earned; `None` if its verifier failed. A reward that is not finite can't be compared with others, and
+    /// counts as `None`.
     pub reward: Option<f64>,
-    /// Which part of an answer it is, where answers are made in two.
+    /// Which part of an answer it is, if answers are sampled in two parts.
     pub phase: Phase,
-    /// The task that it plays: the same name at every step.
+    /// The task that it plays; the task has the same name in every step.
     pub task: String,
-    /// Tokens that the policy sampled.
+    /// How many tokens the policy sampled.
     pub tokens: usize,
-    /// Which of them each turn has: in order, without gaps.
+    /// The tokens of each turn: in order, without gaps.
     pub turns: Vec<Range<usize>>,
-    /// What else is known of it.
+    /// What else is known about it.
     pub facts: Facts,
 }
 
@@ -101,14 +101,14 @@ impl Rollout {
         Rollout { reward, ..Rollout::default() }
     }
 
-    /// The same, with a fact.
+    /// The same rollout, with a fact.
     #[must_use]
     pub fn with(mut self, fact: &'static Fact, numbers: impl Into<Vec<f64>>) -> Self {
         self.facts.set(fact, numbers);
         self
     }
 
-    /// The same, with turns of so many tokens each, and these tokens.
+    /// The same rollout, with turns of these numbers of tokens, and as many tokens in all.
     #[must_use]
     pub fn with_turns(self, tokens: &[usize]) -> Self {
         let ends = tokens.iter().scan(0, |end, tokens| {
@@ -119,20 +119,20 @@ impl Rollout {
         Rollout { tokens: tokens.iter().sum(), turns, ..self }
     }
 
-    /// Its reward, if that can be compared with others; none of [`Phase::Upstream`].
+    /// Its reward, if it can be compared with others; `None` for [`Phase::Upstream`].
     pub fn score(&self) -> Option<f64> {
         self.reward.filter(|reward| reward.is_finite() && self.phase == Phase::Downstream)
     }
 }
 
-/// Which part of an answer a rollout is, where the beginning and what follows from it are sampled apart.
+/// Which part of an answer a rollout is, if the beginning and what follows from it are sampled separately.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Phase {
     /// The answer, or what follows from the beginning: earns the reward.
     #[default]
     Downstream,
-    /// The beginning that the other members of its group go on from. It has no reward of its own: one that is given is
-    /// not looked at.
+    /// The beginning that the other members of its group go on from. It has no reward of its own; one that is given is
+    /// ignored.
     Upstream,
 }
 
@@ -141,7 +141,7 @@ pub enum Phase {
 pub struct Rollouts<'a> {
     /// Group after group.
     pub all: &'a [Rollout],
-    /// Which of them are compared with each other: in order, without gaps.
+    /// The ranges of rollouts that are compared with each other: in order, without gaps.
     pub groups: &'a [Range<usize>],
 }
 
@@ -180,21 +180,21 @@ impl Advantage {
 
 /// From rewards to credit.
 ///
-/// A rollout without a reward counts in no mean, and gets no advantage; so is one of [`Phase::Upstream`], but where an
-/// estimator credits it with what followed. Members of a group in another order get
-/// the same advantages in that order, to the bit.
+/// A rollout without a reward counts in no mean, and gets no advantage. The same holds for one of [`Phase::Upstream`],
+/// unless the estimator credits it with what followed. If the members of a group are reordered, their advantages are
+/// reordered alike, to the bit.
 pub trait Estimator: Send + Sync {
     /// The facts that it needs.
     fn needs(&self) -> Vec<Need> {
         Vec::new()
     }
 
-    /// Does it compare the rollouts of a group? It needs two of each task then.
+    /// Does it compare the rollouts of a group? If so, it needs at least two of each task.
     fn compares_within_groups(&self) -> bool {
         true
     }
 
-    /// What a critic is to predict of each sampled token, where the estimator works with one.
+    /// What a critic should predict for each sampled token, if the estimator works with one.
     fn returns(&self, _rollout: &Rollout) -> Option<Vec<f64>> {
         None
     }
@@ -204,19 +204,18 @@ pub trait Estimator: Send + Sync {
         Scale::None
     }
 
-    /// One entry per rollout; `None` where it had no reward, or where what it is compared with is missing.
+    /// One entry per rollout; `None` if it has no reward, or if what it is compared with is missing.
     fn advantages(&self, rollouts: &Rollouts<'_>) -> Vec<Option<Advantage>>;
 
-    /// Learns from the rollouts of a step what later steps are compared with, after [`Estimator::advantages`] was asked
-    /// about them.
+    /// Learns from the rollouts of a step what later steps are compared with; called after [`Estimator::advantages`].
     fn learn(&mut self, _rollouts: &Rollouts<'_>) {}
 
-    /// What it has learned, for a checkpoint; null where it learns nothing.
+    /// What it has learned, for a checkpoint; null if it learns nothing.
     fn state(&self) -> Value {
         Value::Null
     }
 
-    /// Goes on from what [`Estimator::state`] said.
+    /// Goes on from what [`Estimator::state`] returned.
     ///
     /// # Errors
     /// If it is not a state of this estimator.
@@ -226,7 +225,8 @@ pub trait Estimator: Send + Sync {
 }
 
 impl<'a> Rollouts<'a> {
-    /// The finite rewards in ascending order, so that sums over them do not depend on who finished first.
+    /// The finite rewards in ascending order, so that sums over them do not depend on the order in which rollouts
+    /// finished.
     pub fn scored(&self) -> Vec<f64> {
         scored(self.all.iter().map(Rollout::score))
     }
@@ -238,7 +238,7 @@ impl<'a> Rollouts<'a> {
             .map(|range| Rollouts { all: &self.all[range.clone()], groups: std::slice::from_ref(range) })
     }
 
-    /// What `credit` says of each group, one behind the other.
+    /// The results of `credit` for each group, concatenated.
     fn by_group(&self, credit: impl FnMut(Rollouts<'a>) -> Vec<Option<Advantage>>) -> Vec<Option<Advantage>> {
         self.each_group().flat_map(credit).collect()
     }

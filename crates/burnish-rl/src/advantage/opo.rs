@@ -1,8 +1,8 @@
-//! OPO: the group's mean weighted by length, the baseline of least variance under a simple assumption.
+//! OPO: the group's length-weighted mean as baseline, which has the least variance under a simple assumption.
 //!
-//! **What it does.** Compares each reward with the mean of its group in which a rollout counts once a token. If the
-//! gradients of tokens are independent and of one size, that of a rollout grows with its length in square, and this
-//! is the baseline that makes the variance of the policy gradient least.
+//! **What it does.** Compares each reward with the mean of its group, in which a rollout counts once per token. If the
+//! gradients of tokens are independent and of equal size, the squared norm of a rollout's gradient grows with its
+//! length, and this is the baseline with the least variance of the policy gradient.
 //!
 //! **Formula.** With `L` the sampled tokens of a rollout:
 //!
@@ -11,11 +11,11 @@
 //! ```
 //!
 //! **Conventions.** A rollout without a reward counts in no mean, and gets no advantage. A group whose scored rewards
-//! are all equal, a group of one among them, has advantages of exactly 0. A group without any token takes the mean.
+//! are all equal (such as a group of one) has advantages of exactly 0. A group without any token takes the plain mean.
 //!
 //! **Reduces to.** The mean of the group as baseline (GRPO without scaling) where all lengths are equal.
 //!
-//! **Differs from the paper.** Not at all. verl gives a group of one its raw reward.
+//! **Differs from the paper.** It does not. verl gives a group of one its raw reward.
 //!
 //! **References.** Hao et al. 2025 (OPO), arXiv:2505.23585.
 

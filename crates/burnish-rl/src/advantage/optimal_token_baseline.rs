@@ -1,8 +1,8 @@
-//! The optimal token baseline: at each token, the siblings' returns weighted by how strongly they pull.
+//! The optimal token baseline: at each token, the mean of the group's returns, weighted by the size of their gradients.
 //!
 //! **What it does.** The baseline of least variance weighs the return of each rollout by the squared norm of its
-//! gradient. Here that is estimated from the forward pass alone, up to each token: so each position has a baseline of
-//! its own.
+//! gradient. Here that norm is estimated from the forward pass alone, up to each token, so each position has a baseline
+//! of its own.
 //!
 //! **Formula.** For token `t` of rollout `i`, with `π` the probability of the sampled token and `Σp²` the sum of squared
 //! probabilities of its distribution:
@@ -13,19 +13,19 @@
 //! A_it = R_i - B_t,   B_t = Σ_j R_j·W_jt / (Σ_j W_jt + ε)   over the members with a token t
 //! ```
 //!
-//! Beyond the end of the second longest member the longest is alone with itself: there `B_t = 0`, with
-//! `handle_zero_tail` (else it would compare itself with itself, and `A = 0`).
+//! Beyond the end of the second-longest member, the longest one has nothing to be compared with: there `B_t = 0` with
+//! `handle_zero_tail` (otherwise it is compared with itself, and `A = 0`).
 //!
 //! **Conventions.** A rollout without a reward counts as absent, and gets no advantage. A group whose scored rewards
-//! are all equal, a group of one among them, has advantages of exactly 0, in the tail too.
+//! are all equal (such as a group of one) has advantages of exactly 0, also in the tail.
 //!
-//! **Reduces to.** The mean over the members that have a token `t`, where all `W` are equal and `ε = 0`.
+//! **Reduces to.** The mean over the members that have a token `t`, if all `W` are equal and `ε = 0`.
 //!
-//! **Differs from the paper.** The norm is the paper's *logit-gradient proxy*. verl takes `π` of the policy before the
-//! update; here that is so with `loss.correction.proximal = "recompute"`, else it is that of sampling. Its
-//! `optimal_token_baseline` counts positions over the tokens of tools too, its `tir_optimal_token_baseline` over sampled
-//! tokens only, as here. verl can multiply `W` by squared off-policy weights, which are not known here. It gives a group of
-//! one, and the tail of a group whose rewards are all equal, the raw reward.
+//! **Differs from the paper.** The norm is the paper's *logit-gradient proxy*. verl takes `π` from the policy before
+//! the update; here that is so with `loss.correction.proximal = "recompute"`, otherwise `π` is that of sampling. verl's
+//! `optimal_token_baseline` counts positions over tokens from tools too, its `tir_optimal_token_baseline` only over
+//! sampled tokens, as here. verl can multiply `W` by squared off-policy weights, which are not known here. It gives a
+//! group of one, and the tail of a group whose rewards are all equal, the raw reward.
 //!
 //! **References.** Li et al. 2026 (OTB), arXiv:2602.07078.
 
@@ -41,7 +41,7 @@ use crate::{Card, Check, Family, Part, SettingError};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OptimalTokenBaseline {
-    /// Has the longest member no baseline where it is alone? Default: true, as in verl.
+    /// Does the longest member have no baseline where it is alone? Default: true, as in verl.
     pub handle_zero_tail: bool,
     /// What is added to the sum of weights. Default: 1e-8, as in verl.
     pub epsilon: f64,
@@ -93,7 +93,7 @@ impl Estimator for OptimalTokenBaseline {
 }
 
 impl OptimalTokenBaseline {
-    /// The baseline of each position, `None` where nothing differs from it.
+    /// The baseline of each position; `None` where nothing differs from it.
     fn baselines(&self, group: Rollouts<'_>) -> Vec<Option<f64>> {
         let rewards = group.scored();
         let members: Vec<(f64, Vec<f64>)> =
@@ -115,7 +115,7 @@ impl OptimalTokenBaseline {
                 return None;
             }
             let total = sum(here().map(|(_, energy)| energy)) + self.epsilon;
-            // Certain tokens only: they have no gradient, and so no need of a baseline.
+            // Only certain tokens: they have no gradient, and so need no baseline.
             let weighted = sum(here().map(|(reward, energy)| reward * energy));
             Some(if total > 0.0 { weighted / total } else { 0.0 })
         };
@@ -123,7 +123,7 @@ impl OptimalTokenBaseline {
     }
 }
 
-/// The running sum `W`. Rounding may make an addend of a certain token negative, which no norm is.
+/// The running sum `W`. Rounding may make the term of a certain token negative, which a norm can't be.
 fn energies(rollout: &Rollout) -> Vec<f64> {
     let mut total = 0.0;
     let tokens = of_tokens(rollout, &LOGPROBS).iter().zip(of_tokens(rollout, &SQUARES));

@@ -1,7 +1,7 @@
-//! Pairwise difference: the share of siblings that a judge finds worse, less the group's mean share.
+//! Pairwise difference: the share of siblings that a judge finds worse, minus the group's mean share.
 //!
-//! **What it does.** A judge that can only say which of two answers is better needs no scale: each rollout is compared
-//! with each of its siblings, and credited with how many of them it beats.
+//! **What it does.** A judge that only says which of two answers is better needs no scale. Each rollout is compared
+//! with each of its siblings, and credited with the share of them that it beats.
 //!
 //! **Formula.** With `w_ij` 1 where the judge finds `i` better than `j`, 0 where worse, ½ for a tie (or the share of
 //! several judgements):
@@ -11,14 +11,14 @@
 //! A_i = s_i - mean_g(s)
 //! ```
 //!
-//! **Conventions.** A rollout without a reward is no sibling, and gets no advantage. A judgement that is missing or not
-//! finite counts in no share; a rollout without any judgement counts in no mean, and has an advantage of exactly 0,
-//! as has every member where all shares are equal, and a group of one.
+//! **Conventions.** A rollout without a reward counts as absent, and gets no advantage. A judgement that is missing or
+//! not finite counts in no share. A rollout without any judgement counts in no mean and has an advantage of exactly 0;
+//! so has every member if all shares are equal, and a group of one.
 //!
 //! **Reduces to.** For a judge of all pairs without contradictions (`w_ij + w_ji = 1`), the mean share is ½, and `A_i`
-//! half the mean *difference* `w_ij - w_ji`: ±½ or 0 in groups of two.
+//! is half the mean *difference* `w_ij - w_ji`: ±½ or 0 in groups of two.
 //!
-//! **Reconstructed.** That the share is centred and not scaled is a choice of ours; the idea of a win rate in the group
+//! **Reconstructed.** That the share is centred and not scaled is our choice. The idea of a win rate within the group
 //! in place of a reward is Pref-GRPO's, which then divides by the standard deviation (`scale_by_std = true`).
 //!
 //! **Differs from the paper.** See above; by default there is no division.

@@ -1,8 +1,8 @@
-//! RDPO: components of the reward are put on one scale by their ranks, and made uncorrelated, before they are added up.
+//! RDPO: the components of the reward are put on one scale by their ranks and decorrelated before they are added up.
 //!
-//! **What it does.** Rewards of different kinds (yes or no, a share, a number without bounds) do not compare, and two that
-//! mean the same count twice in their sum. Here a component becomes the rank of a rollout in its group, damped where the
-//! group hardly differs in it; then the components that differ together are whitened; then they are added up.
+//! **What it does.** Rewards of different kinds (yes or no, a share, an unbounded number) can't be compared, and two
+//! that mean the same count twice in their sum. Here a component becomes the rank of a rollout in its group, damped if
+//! the group hardly differs in it. Then the components that vary together are whitened, and added up.
 //!
 //! **Formula.** With `r_id` component `d` of the reward of rollout `i` of group `g`, over the `n` members that have it:
 //!
@@ -15,31 +15,31 @@
 //! A_i  = Σ_{d in S} w_d·(Σ_S^(-1/2)·a_i)_d                    then standardised over the rollouts with S not empty
 //! ```
 //!
-//! `normalise` says how it is standardised. With fewer than `rows_min·|S|` rows `Σ_S` is the moving average of those of
+//! `normalise` says how it is standardised. With fewer than `rows_min·|S|` rows, `Σ_S` is the moving average over
 //! earlier steps and this one.
 //!
-//! **State.** `ref_d` (a moving average of each step's percentile, where `reference` knows no scale), and a moving average
-//! of each `Σ_S`. Both include the step at hand; [`Estimator::learn`] keeps them.
+//! **State.** `ref_d` (a moving average of each step's percentile, unless `reference` gives the scale), and a moving
+//! average of each `Σ_S`. Both include the current step; [`Estimator::learn`] keeps them.
 //!
 //! **Conventions.** A rollout without a reward counts nowhere, and gets no advantage. A component that is missing or not
 //! finite counts in no rank of that component, and adds nothing of its own. A rollout whose group has no active component
-//! has an advantage of exactly 0. Eigenvalues up to 1e-10 of the greatest are of directions in which nothing varies, and
-//! whiten to 0. `Σ_S` is divided by the number of rows. Ranks see nothing of the factor that a component arrives with, and
-//! `ref_d` moves with it: `weights` decides, which stands behind the whitening.
+//! has an advantage of exactly 0. Eigenvalues up to 1e-10 of the greatest belong to directions in which nothing varies,
+//! and are whitened to 0. `Σ_S` is divided by the number of rows. The factor that a component arrives with has no
+//! effect, because ranks do not depend on it and `ref_d` scales with it; `weights`, applied after the whitening, has.
 //!
-//! **Settings as baselines.** `whitening = false`: quantiles only. `quantile = false, magnitude = "none"`: z-scores, whitened
-//! (whitening only). Neither: GDPO.
+//! **Settings as baselines.** `whitening = false`: quantiles only. `quantile = false, magnitude = "none"`: whitened
+//! z-scores (whitening only). Neither: GDPO.
 //!
 //! **Reduces to.** Without quantiles, magnitudes, whitening and standardisation, GDPO without its whitening, to the bit. With
 //! one component that is 0 or 1, `magnitude = "none"` and neither whitening nor standardisation, GRPO without scaling.
 //!
-//! **Reconstructed.** The paper's text was not at hand: known are its two steps, magnitude-aware quantile normalisation of
-//! each prompt and Mahalanobis whitening within each active reward subspace. Every formula above is the nearest form that
-//! agrees with that, and every constant is ours. The other reading of *magnitude-aware*, `magnitude = "blend"`, is
+//! **Reconstructed.** We did not have the paper's text. Known are its two steps: magnitude-aware quantile normalisation
+//! per prompt, and Mahalanobis whitening within each active reward subspace. Every formula above is the simplest form
+//! that agrees with that, and every constant is ours. The other reading of *magnitude-aware*, `magnitude = "blend"`, is
 //! `a = blend·q + (1 - blend)·clip(z, ±z_max)/z_max`, with `z` the z-score of the group (n - 1): it keeps the distances
-//! within a group, not its range, and a group's mean is 0 but where a `z` is clipped.
+//! within a group, not its range, and a group's mean is 0 unless a `z` is clipped.
 //!
-//! **Differs from the paper.** Nothing is known to differ. Frameworks do not have it.
+//! **Differs from the paper.** No difference is known. No framework has it.
 //!
 //! **Example.**
 //! ```
@@ -53,7 +53,7 @@
 //! assert_eq!(credit, [-0.5, -0.5, 1.5, -0.5].map(|advantage| Some(Advantage::Whole(advantage))));
 //! ```
 //!
-//! **References.** RDPO, arXiv:2605.13641. GDPO, which it goes on from: Liu et al. 2026, arXiv:2601.05242.
+//! **References.** RDPO, arXiv:2605.13641. GDPO, which it builds on: Liu et al. 2026, arXiv:2601.05242.
 
 use std::collections::BTreeMap;
 
@@ -71,11 +71,11 @@ use crate::{Card, Check, Family, Part, SettingError};
 /// Added to the standard deviation of a z-score, as in GDPO.
 const Z_EPSILON: f64 = 1e-4;
 
-/// What becomes of a group that hardly differs in a component.
+/// What happens to a group that hardly differs in a component.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Magnitude {
-    /// It counts less, by its range.
+    /// It counts less, in proportion to its range.
     #[default]
     Range,
     /// Ranks are mixed with z-scores.
@@ -90,14 +90,14 @@ pub enum Magnitude {
 pub struct Rdpo {
     /// Are components ranked within their group? Otherwise they become z-scores, as in GDPO. Default: true.
     pub quantile: bool,
-    /// What becomes of a group that hardly differs in a component. Default: `range`.
+    /// What happens to a group that hardly differs in a component. Default: `range`.
     pub magnitude: Magnitude,
-    /// The range of each component, as weighted, that counts as full; 0 and beyond the list's end: what was seen. Default:
-    /// none.
+    /// The range of each weighted component that counts as full; where it is 0, and beyond the end of the list, it is
+    /// learned from the ranges seen. Default: an empty list.
     pub reference: Vec<f64>,
-    /// Which quantile of the ranges of a step is what was seen. Default: 0.9.
+    /// Which quantile of a step's ranges is learned. Default: 0.9.
     pub reference_quantile: f64,
-    /// Share of what was seen before in the running quantile. Default: 0.9.
+    /// Share of earlier steps in the running quantile. Default: 0.9.
     pub reference_decay: f64,
     /// Share of ranks, with `magnitude = "blend"`. Default: 0.5.
     pub blend: f64,
@@ -105,19 +105,19 @@ pub struct Rdpo {
     pub z_max: f64,
     /// Are the active components of a group whitened together? Default: true.
     pub whitening: bool,
-    /// Share of the covariance that is taken off its off-diagonal, κ. Default: 0.05.
+    /// The share by which off-diagonal entries of the covariance are reduced, κ. Default: 0.05.
     pub shrinkage: f64,
     /// What is added to the variances, ε. Default: 1e-6.
     pub epsilon: f64,
-    /// Rows an active component that a covariance needs to stand on its own. Default: 4.
+    /// Rows per active component that a step's covariance needs to be used on its own. Default: 4.
     pub rows_min: usize,
     /// Share of earlier steps in the moving average of a covariance. Default: 0.9.
     pub covariance_decay: f64,
-    /// Weight of each component after whitening; 1 where the list is too short. Default: none, all 1.
+    /// Weight of each component after whitening; 1 beyond the end of the list. Default: an empty list, all 1.
     pub weights: Vec<f64>,
     /// How the sums of a step are standardised together. Default: `rollouts`.
     pub normalise: Whiten,
-    /// What earlier steps taught; no setting.
+    /// What was learned in earlier steps; not a setting.
     #[serde(skip)]
     pub learned: RewardStatistics,
 }
@@ -240,13 +240,14 @@ impl Estimator for Rdpo {
     }
 }
 
-/// What a rollout has of the active components of its group.
+/// A rollout's values of the active components of its group.
 struct Row {
     rollout: usize,
     values: Vec<f64>,
 }
 
-/// The rows of a step, by the components that are active in their groups; none of groups without one.
+/// The rows of a step, by the components that are active in their groups; groups without an active component have no
+/// rows.
 type Step = BTreeMap<Vec<usize>, Vec<Row>>;
 
 fn covariance(rows: &[Row]) -> Option<Covariance> {
@@ -255,7 +256,7 @@ fn covariance(rows: &[Row]) -> Option<Covariance> {
 }
 
 impl Rdpo {
-    /// The rows of a step, and what is known with it.
+    /// The rows of a step, and the statistics including it.
     fn seen(&self, rollouts: &Rollouts<'_>) -> (Step, RewardStatistics) {
         let count = rollouts.all.iter().map(|rollout| rollout.facts.of(&COMPONENTS).len()).max().unwrap_or(0);
         let groups: Vec<Vec<Component>> = rollouts
@@ -290,7 +291,7 @@ impl Rdpo {
         (step, RewardStatistics { references, covariances })
     }
 
-    /// `ref_d` with the groups of a step.
+    /// `ref_d`, including the groups of a step.
     fn references(&self, groups: &[Vec<Component>]) -> Vec<Option<f64>> {
         let old = &self.learned.references;
         let count = groups.first().map_or(0, Vec::len).max(old.len());
@@ -333,7 +334,7 @@ impl Component {
         let present = group.all.iter().filter(|rollout| rollout.score().is_some());
         let values = scored(present.map(|rollout| rollout.facts.of(&COMPONENTS).get(at).copied()));
         let range = match (values.first(), values.last()) {
-            // Between the ends of f64 lies more than f64 holds.
+            // The distance between the ends of f64 is more than an f64 can hold.
             (Some(least), Some(most)) if varies(&values) => (most - least).min(f64::MAX),
             _ => 0.0,
         };
@@ -352,7 +353,7 @@ impl Component {
     }
 }
 
-/// The `share`-quantile of numbers in ascending order, by lines between them.
+/// The `share`-quantile of numbers in ascending order, with linear interpolation.
 fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let at = share * sorted.len().checked_sub(1)? as f64;
     let (below, above) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);

@@ -1,7 +1,6 @@
 //! REINFORCE++: the return of each token, standardised over everything sampled in the step.
 //!
-//! **What it does.** Has no baseline of its own for each task: the whole batch is the baseline. So groups may have
-//! one member.
+//! **What it does.** There is no baseline per task: the whole batch is the baseline, so groups may have one member.
 //!
 //! **Formula.** With `T` the sampled tokens of a rollout, the reward `R` at the last of them:
 //!
@@ -18,8 +17,9 @@
 //! **Reduces to.** With `γ = 1`, the standardised reward, the same for all tokens of a rollout. With `whiten = none`
 //! as well, REINFORCE: `A_t = R`.
 //!
-//! **Differs from the paper.** There, and in verl, the KL penalty of each token stands in its reward; here
-//! `loss.use_kl_in_reward` takes the sum over the sequence off `R`. verl's mean divides by the token count plus 1e-8.
+//! **Differs from the paper.** There, and in verl, the KL penalty of each token is part of that token's reward; here
+//! `loss.use_kl_in_reward` subtracts the sum over the sequence from `R`. verl's mean divides by the token count plus
+//! 1e-8.
 //!
 //! **References.** Hu 2025 (REINFORCE++), arXiv:2501.03262.
 

@@ -1,7 +1,7 @@
 //! REINFORCE++ with a baseline: the distance from the group's mean, standardised over the step.
 //!
-//! **What it does.** Compares each rollout with the mean of its group, as GRPO, but divides by one standard deviation
-//! for all groups, so that an easy task does not count more than others.
+//! **What it does.** Compares each rollout with the mean of its group, as GRPO does, but divides by one standard
+//! deviation for all groups, so that an easy task does not count more than others.
 //!
 //! **Formula.**
 //!
@@ -18,7 +18,7 @@
 //! **Reduces to.** With `whiten = none`, GRPO without scaling. REINFORCE++ with `γ = 1`, where all groups have the
 //! same mean.
 //!
-//! **Differs from the paper.** Not at all. verl leaves the raw reward of a group of one as its `a`; here it is 0.
+//! **Differs from the paper.** It does not. verl leaves the raw reward of a group of one as its `a`; here it is 0.
 //! verl's second mean divides by the token count plus 1e-8.
 //!
 //! **References.** Hu 2025 (REINFORCE++), arXiv:2501.03262, the variant "w/ baseline".

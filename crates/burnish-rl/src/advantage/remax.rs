@@ -1,7 +1,7 @@
 //! ReMax: each rollout is compared with the greedy answer to its task.
 //!
-//! **What it does.** Takes the reward of the answer that the policy itself finds likeliest, token by token, off each
-//! reward. It costs one more answer a task, and needs no group.
+//! **What it does.** Subtracts from each reward that of the answer that the policy finds likeliest, token by token. It
+//! costs one more answer per task, and needs no group.
 //!
 //! **Formula.** With `R_greedy` the reward of the greedy answer to the same task:
 //!
@@ -9,13 +9,13 @@
 //! A_i = R_i - R_greedy
 //! ```
 //!
-//! **Conventions.** Where the greedy answer has no reward there is nothing to compare with: no advantage.
+//! **Conventions.** If the greedy answer has no reward, there is nothing to compare with: no advantage.
 //!
 //! **Reduces to.** REINFORCE (`A = R`) where the greedy answer earns 0.
 //!
-//! **Differs from the paper.** Not at all. verl takes the return from each token on in place of `R`, which is the same
-//! as long as the reward stands at the last token; a KL penalty in the rewards of tokens would make a difference
-//! (here `loss.use_kl_in_reward` takes the whole sequence's off `R`).
+//! **Differs from the paper.** It does not. verl takes the return from each token on instead of `R`, which is the same
+//! as long as the reward is given at the last token. A KL penalty in the rewards of tokens would make a difference
+//! (here `loss.use_kl_in_reward` subtracts the KL of the whole sequence from `R`).
 //!
 //! **References.** Li et al. 2023 (ReMax), arXiv:2310.10505.
 

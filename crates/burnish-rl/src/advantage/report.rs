@@ -1,4 +1,4 @@
-//! What is worth knowing about the rewards of a step, and the control experiment that deals them out anew.
+//! Metrics of the rewards of a step, and a control experiment that redistributes rewards within groups.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,14 @@ use burnish_core::rng::{self, Stream};
 use super::Scale;
 use super::common::{mean, scored, std, varies};
 
-/// Can anything be learnt from this group: are its finite rewards not all equal? Where they are, or there are fewer
+/// Can anything be learned from this group, that is, do its finite rewards differ? If they do not, or there are fewer
 /// than two, [`super::Grpo`] gives advantages of exactly 0.
 pub fn has_variance(group: &[Option<f64>]) -> bool {
     varies(&scored(group.iter().copied()))
 }
 
-/// The control experiment in which nothing can be learnt: the rewards of each group go to random members of
-/// it. Every number that depends on the set of a group's rewards stays what it was. Rollouts without a reward
-/// keep none.
+/// The control experiment in which nothing can be learned: the rewards of each group go to random members of it. Every
+/// number that depends only on the set of a group's rewards stays the same. Rollouts without a reward stay without one.
 ///
 /// `seed` is that of an [`rng::Address`] with purpose [`rng::Purpose::Perturb`].
 pub fn shuffle_within_groups(rewards: &[Option<f64>], group_size: usize, seed: u64) -> Vec<Option<f64>> {
@@ -34,8 +33,8 @@ pub fn shuffle_within_groups(rewards: &[Option<f64>], group_size: usize, seed: u
 pub fn reward_metrics(rewards: &[Option<f64>], group_size: usize, scale: Scale) -> BTreeMap<String, f64> {
     let scored = |rewards: &[Option<f64>]| scored(rewards.iter().copied());
     let all = scored(rewards);
-    // TRL's share counts rollouts, and takes the standard deviation that scales them. Of a group in which
-    // fewer than two of several members were scored, it is not a number, hence not zero.
+    // TRL's share counts rollouts, and takes the standard deviation that scales them. For a group in which fewer than
+    // two of several members were scored, it is NaN and therefore not zero.
     let zero_std = |group: &[Option<f64>]| group.len() == 1 || std(&scored(group), 1).is_some_and(is_zero);
     let zero_std_rollouts = match scale {
         Scale::Batch => usize::from(zero_std(rewards)) * rewards.len(),

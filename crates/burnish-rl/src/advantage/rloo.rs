@@ -1,7 +1,7 @@
 //! REINFORCE with a leave-one-out baseline: each rollout is compared with the mean of its siblings.
 //!
-//! **What it does.** Takes the mean reward of the *other* members of the group off each reward, a baseline that does
-//! not depend on the rollout itself, so that the gradient stays unbiased.
+//! **What it does.** Subtracts from each reward the mean reward of the *other* members of the group: a baseline that
+//! does not depend on the rollout itself, so the gradient stays unbiased.
 //!
 //! **Formula.** For rollout `i` of group `g` with `n` scored members:
 //!
@@ -14,8 +14,9 @@
 //!
 //! **Reduces to.** GRPO without scaling times `n/(n - 1)`.
 //!
-//! **Differs from the paper.** Not at all with `whiten = none`, the default. TRL's `normalize_advantages` is `whiten =
-//! rollouts`. verl's `rloo` gives a group of one its raw reward; its `rloo_vectorized` and TRL give 0, as here.
+//! **Differs from the paper.** It does not, with `whiten = none`, the default. TRL's `normalize_advantages` is
+//! `whiten = rollouts`. verl's `rloo` gives a group of one its raw reward; its `rloo_vectorized` and TRL give 0, as
+//! here.
 //!
 //! **References.** Ahmadian et al. 2024 (Back to Basics), arXiv:2402.14740. Kool et al. 2019, Buy 4 REINFORCE
 //! Samples, Get a Baseline for Free.

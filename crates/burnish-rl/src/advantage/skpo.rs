@@ -1,8 +1,8 @@
 //! SKPO: the beginning of an answer is credited with what followed from it, and what followed is compared with its siblings.
 //!
 //! **What it does.** A group is one beginning ([`Phase::Upstream`]) and the answers that were sampled after it. The answers
-//! get the group-relative advantage. The beginning has nobody to be compared with: its value is the mean of its answers'
-//! rewards, which is compared with what the task earned before.
+//! get the group-relative advantage. The beginning has no siblings to be compared with, so the mean reward of its
+//! answers is compared with what the task earned before.
 //!
 //! **Formula.** For a task `x` with a beginning `u`, and `r_k` the rewards of the `K` answers that go on from it:
 //!
@@ -14,26 +14,27 @@
 //! α_x ← ρ·α_x + Σ r,  β_x ← ρ·β_x + Σ (1 - r)                 after the step; ρ = 2^(-KL_x / kl_half), at least ρ_min
 //! ```
 //!
-//! `KL_x` is how far the policy has moved since it last played `x`. What a task earned before begins with the prior.
+//! `KL_x` is how far the policy has moved since it last played `x`. The tracker of a task starts from the prior.
 //!
-//! **State.** `α` and `β` of each task; [`Estimator::learn`] moves them, once a step and task.
+//! **State.** `α` and `β` of each task; [`Estimator::learn`] updates them, once per step and task.
 //!
-//! **Conventions.** The tracker knows chances: rewards go into `R^up` and into it clamped to `reward_min..reward_max`, and
-//! mapped from there to 0..1. The group-relative advantage sees them as they are. A beginning none of whose answers has a
-//! reward gets no advantage. Where all beginnings of a step are equally better than their tasks, one among them, they get 0,
-//! unless `upstream_normalisation = "identity"`. Answers and beginnings are added up in one loss: `c_up` weighs them.
+//! **Conventions.** The tracker estimates a probability, so rewards are clamped to `reward_min..reward_max` for `R^up`
+//! and for the tracker, and mapped from there to 0..1. The group-relative advantage sees rewards as they are. A
+//! beginning none of whose answers has a reward gets no advantage. If all beginnings of a step are better than their
+//! tasks by the same amount (or there is only one), they get 0, unless `upstream_normalisation = "identity"`. Answers
+//! and beginnings are added up in one loss, in which `c_up` weights the beginnings.
 //!
 //! **Settings as baselines.** `upstream_weight = 0`: no upstream loss (its tokens still count in a mean over tokens; an
-//! estimator that knows no phases gives beginnings no advantage at all, and leaves them out of the loss).
+//! estimator that ignores phases gives beginnings no advantage at all, and so leaves them out of the loss).
 //! `single_stream = true`, without beginnings: SPO, where each answer is compared with what its task earned before.
 //!
 //! **Reduces to.** Without beginnings, GRPO, to the bit.
 //!
-//! **Reconstructed.** The paper's text was not at hand: known are one split, Monte-Carlo rewards for a single-stream upstream,
-//! a group-relative downstream. The tracker is SPO's; prior, `kl_half`, `ρ_min` and `c_up` are ours.
+//! **Reconstructed.** We did not have the paper's text. Known are one split, Monte-Carlo rewards for a single-stream
+//! upstream, and a group-relative downstream. The tracker is SPO's; the prior, `kl_half`, `ρ_min` and `c_up` are ours.
 //!
-//! **Differs from the paper.** Nothing is known to differ. SPO begins with an estimate from rollouts of its own in place of a
-//! prior. Frameworks do not have it.
+//! **Differs from the paper.** No difference is known. SPO starts from an estimate with rollouts of its own instead of
+//! a prior. No framework has it.
 //!
 //! **Example.**
 //! ```
@@ -74,23 +75,23 @@ pub struct Skpo {
     pub single_stream: bool,
     /// What the advantages of beginnings are multiplied by, c_up. Default: 1.
     pub upstream_weight: f64,
-    /// How what is compared with the task's past is put on one scale over the step. Default: `mean_std`.
+    /// How the comparisons with the tasks' past are put on one scale over the step. Default: `mean_std`.
     pub upstream_normalisation: Normalisation,
-    /// What is added to that standard deviation. Default: 1e-4.
+    /// What is added to the standard deviation of that normalisation. Default: 1e-4.
     pub upstream_epsilon: f64,
     /// The reward of a failure. Default: 0.
     pub reward_min: f64,
     /// The reward of a success. Default: 1.
     pub reward_max: f64,
-    /// Successes that a task begins with, α. Default: 1.
+    /// Successes that a task's tracker starts with, α. Default: 1.
     pub prior_successes: f64,
-    /// Failures that a task begins with, β. Default: 1.
+    /// Failures that a task's tracker starts with, β. Default: 1.
     pub prior_failures: f64,
-    /// How far the policy moves, in nats a token, until half of the past is forgotten, D_half. Default: 0.1.
+    /// How far the policy must move, in nats per token, for half of the past to be forgotten, D_half. Default: 0.1.
     pub kl_half: f64,
-    /// Share of the past that is kept at least, ρ_min. Default: 0.5.
+    /// The least share of the past that is kept, ρ_min. Default: 0.5.
     pub retention_min: f64,
-    /// What earlier steps taught; no setting.
+    /// What was learned in earlier steps; not a setting.
     #[serde(skip)]
     pub learned: Trackers,
 }
@@ -182,7 +183,7 @@ impl Estimator for Skpo {
         } else {
             self.group.advantages(rollouts)
         };
-        // One number per beginning, though each of its members in the group has it.
+        // One number per beginning, even if its group has several upstream members.
         let better = |group: Rollouts<'_>| {
             let upstream = group.all.iter().find(|rollout| rollout.phase == Phase::Upstream)?;
             let rewards =
@@ -249,7 +250,7 @@ impl Skpo {
         reward.clamp(self.reward_min, self.reward_max)
     }
 
-    /// A reward as a share of a success.
+    /// A reward as a fraction of a success, 0 to 1.
     fn share(&self, reward: f64) -> f64 {
         (self.clamped(reward) - self.reward_min) / (self.reward_max - self.reward_min)
     }

@@ -1,7 +1,7 @@
-//! Credit for each turn by its return, and for the episode as a whole.
+//! Credit for each turn from its return, plus credit for the episode as a whole.
 //!
-//! **What it does.** Where turns earn rewards of their own, the return from a turn on says more of it than the sum over
-//! the episode. All turns of a group are compared with each other, whatever state they were taken in.
+//! **What it does.** If turns earn rewards of their own, the return from a turn on says more about that turn than the
+//! sum over the episode. All turns of a group are compared with each other, whatever state they were taken in.
 //!
 //! **Formula.** For turn `t` of rollout `i` in group `g`, with `r` the rewards of turns:
 //!
@@ -20,11 +20,11 @@
 //! **Reduces to.** With `step_weight = 0`, GRPO with the same `ε`. `gigpo` where all states are equal.
 //!
 //! **Reconstructed.** ROLL has the part of turns alone: normalised (`step_reinforce`, here `episode_weight = 0`) or not
-//! (the returns of `agentic_reinforce`, with `normalisation = "identity"` besides). The sum with the episode's part is
-//! GiGPO's, and ours for turns that are not grouped by state.
+//! (the returns of `agentic_reinforce`: also `normalisation = "identity"`). The sum with the episode's part is from
+//! GiGPO; using it for turns that are not grouped by state is our choice.
 //!
-//! **Differs from ROLL.** See above. ROLL gives 0 where a standard deviation is at most 1e-6, and its normalisation of
-//! `agentic_reinforce` stands before the returns, on the rewards of episodes.
+//! **Differs from ROLL.** See above. ROLL gives 0 where a standard deviation is at most 1e-6, and for
+//! `agentic_reinforce` it normalises before the returns, on the rewards of episodes.
 //!
 //! **References.** ROLL, `roll/pipeline/agentic/utils.py`. The sum: Feng et al. 2025 (GiGPO), arXiv:2505.10978.
 
@@ -76,7 +76,7 @@ impl Part for StepEpisode {
         equation: "w_E·norm_g(R)_i + w_S·norm(G)_it, G_it = r_it + γ·G_i(t+1)",
         scope: "group",
         check: Check::Oracle("NumPy, from ROLL's compute_discounted_returns and grouped_reward_norm"),
-        reconstructed: Some("the sum of both parts; ROLL has that of turns alone"),
+        reconstructed: Some("the sum of both parts; ROLL has only that of turns"),
         reduces_to: &["GRPO, with step_weight = 0", "gigpo, where all states are equal"],
         file: "crates/burnish-rl/src/advantage/step_episode.rs",
     };
@@ -94,7 +94,7 @@ impl Part for StepEpisode {
 }
 
 impl StepEpisode {
-    /// By the returns of all turns of scored rollouts.
+    /// A normaliser over the returns of all turns of scored rollouts.
     fn by_steps(&self, rollouts: Rollouts<'_>) -> Normaliser {
         let scored = rollouts.all.iter().filter(|rollout| rollout.score().is_some());
         let returns = scored.flat_map(|rollout| discounted_returns(rollout, self.gamma));

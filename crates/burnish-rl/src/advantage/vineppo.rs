@@ -1,8 +1,8 @@
-//! VinePPO: what each part of an answer was worth, by playing on from both of its ends.
+//! VinePPO: measures what each part of an answer was worth by playing on from both of its ends.
 //!
-//! **What it does.** An answer is cut every few tokens. From each cut the policy answers to the end a number of times, and the
-//! mean of what it earns is what the answer was worth there. A part of the answer is credited with how much it raised that.
-//! It is dense Monte-Carlo credit, without a critic, at the price of many more answers.
+//! **What it does.** An answer is cut every few tokens. From each cut the policy plays on to the end several times, and
+//! the mean reward is what the answer was worth at that point. A part of the answer is credited with how much it raised
+//! that. This is dense Monte-Carlo credit, without a critic, at the price of many more answers.
 //!
 //! **Formula.** For an answer of `T` tokens cut after `every`, `2·every`, ... below `T`, with `V̂_0` the mean reward of its
 //! group and `V̂_j` the mean reward of the `K` answers that go on from cut `j`:
@@ -15,16 +15,18 @@
 //! The advantages of the step are then standardised together (`whiten`).
 //!
 //! **Conventions.** A cut from which no answer has a reward is left out, as if it had not been made. `V̂_j` has the variance
-//! `V·(1 - V)/K` for rewards of 0 and 1: between two cuts that differ by less, the sign of the credit is a coin's.
+//! `V·(1 - V)/K` for rewards of 0 and 1: between two cuts that differ by less, the sign of the credit is left to
+//! chance.
 //!
-//! **Reduces to.** With `every` no less than the answers are long, and `whiten = none`: `R - mean`, `grpo` with
-//! `scale = none`, to the bit. Without whitening the parts of an answer always add up to that.
+//! **Reduces to.** With `every` at least the length of the answers, and `whiten = none`: `R - mean`, which is `grpo`
+//! with `scale = none`, to the bit. Without whitening the parts of an answer always add up to that.
 //!
-//! **Differs from the paper.** The paper cuts at the ends of reasoning steps, here after a number of tokens. It estimates `V̂_0`
-//! with answers of their own, here with the group's. A cut is a text: what goes on from it is tokenised anew.
+//! **Differs from the paper.** The paper cuts at the ends of reasoning steps, burnish after a number of tokens. The
+//! paper estimates `V̂_0` with answers sampled for it, burnish with the group's. A cut is a text: what goes on from it
+//! is tokenised anew.
 //!
-//! **Tokens.** What goes on from within an answer begins with the ids that were sampled there. (Runs up to version 2 of the journal
-//! began with their text, tokenised again, which may be other ids.)
+//! **Tokens.** What goes on from within an answer begins with the ids that were sampled there. (Runs up to version 2 of
+//! the journal began with their text, tokenised again, which may give other ids.)
 //!
 //! **Example.**
 //! ```
@@ -57,7 +59,7 @@ use crate::{Card, Check, Family, Part, SettingError};
 pub struct Vineppo {
     /// Tokens between two cuts. Default: 16, for tiny policies.
     pub every: usize,
-    /// Answers that go on from each cut, K. Default: 9, the paper's.
+    /// How many answers go on from each cut, K. Default: 9, the paper's.
     pub rollouts: usize,
     /// How the advantages of a step are standardised together. Default: `tokens`.
     pub whiten: Whiten,
@@ -92,7 +94,7 @@ impl Part for Vineppo {
 }
 
 impl Vineppo {
-    /// Advantage of each token of a rollout that earned `reward`, where its group earned `start` in the mean.
+    /// Advantage of each token of a rollout that earned `reward`, in a group with the mean reward `start`.
     fn credit(&self, rollout: &Rollout, start: f64, reward: f64) -> Vec<f64> {
         let mut credit = Vec::with_capacity(rollout.tokens);
         let mut before = start;
