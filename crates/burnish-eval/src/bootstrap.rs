@@ -1,14 +1,14 @@
 //! Percentile bootstrap of a mean (Efron 1979; Efron and Tibshirani 1993, chapter 13).
 //!
-//! From `n` values, `n` are drawn with replacement and averaged, [`RESAMPLES`] times; the interval lies between
-//! the 2.5th and the 97.5th percentile of these means. It needs no assumption about the distribution, but it
-//! knows nothing beyond the sample: where all values are equal (or there is but one) it has no width, and with
-//! fewer than about 20 values it is somewhat too narrow.
+//! From `n` values, `n` are drawn with replacement and averaged, [`RESAMPLES`] times; the interval lies between the
+//! 2.5th and the 97.5th percentile of these means. It needs no assumption about the distribution, but it knows nothing
+//! beyond the sample: if all values are equal (or there is only one), it has no width, and with fewer than about 20
+//! values it is somewhat too narrow.
 
 use burnish_core::rng::{Stream, bits};
 use serde::{Deserialize, Serialize};
 
-/// How often the values are resampled. The ends of the interval then move by about a hundredth of its width
+/// How often the values are resampled. With this many, the ends of the interval move by about a hundredth of its width
 /// from seed to seed.
 pub const RESAMPLES: usize = 2000;
 
@@ -33,16 +33,17 @@ impl Interval {
     }
 }
 
-/// The mean of `values` (one for each task) with its interval; `None` without values.
+/// The mean of `values` (one per task) with its interval; `None` without values.
 ///
 /// `seed` is an address of `Purpose::Bootstrap`: the same seed and values give the same interval, bit for bit.
 pub fn mean(values: &[f64], seed: u64) -> Option<Interval> {
     resampled_mean(values, seed, RESAMPLES)
 }
 
-/// The mean of `after - before` over pairs of one task each, with its interval; `None` without pairs.
+/// The mean of `after - before` over pairs, one per task, with its interval; `None` without pairs.
 ///
-/// Much narrower than the difference of two intervals: how hard a task is cancels out.
+/// The interval is much narrower than the difference of two separate ones, because the difficulty of a task cancels
+/// out.
 pub fn paired_difference(pairs: &[(f64, f64)], seed: u64) -> Option<Interval> {
     let differences: Vec<f64> = pairs.iter().map(|(before, after)| after - before).collect();
     mean(&differences, seed)
@@ -68,7 +69,7 @@ fn resampled_mean(values: &[f64], seed: u64, resamples: usize) -> Option<Interva
     })
 }
 
-/// The `share` quantile of sorted values, linear between neighbours.
+/// The `share` quantile of sorted values, with linear interpolation between neighbours.
 pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     let position = share * (sorted.len() - 1) as f64;
     let below = position.floor();

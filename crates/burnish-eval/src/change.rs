@@ -12,19 +12,20 @@ use crate::summary::{Groups, counted_by_task, reward_of, scored_by_task, success
 /// What changed between two evaluations of the same tasks: `after - before`, paired by task.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// What the environment tells the result by.
+    /// The measure that is the environment's headline.
     #[serde(default)]
     pub headline: Measure,
-    /// Tasks that count on both sides; the others are left out.
+    /// The number of tasks that count on both sides; others are left out.
     pub tasks: usize,
-    /// Difference of the success rate. `None` where the environment does not report success.
+    /// Difference of the success rate. `None` if the environment does not report success.
     pub success: Option<Interval>,
-    /// Difference of the weighted sum of rewards, over the tasks that were judged on both sides. `None` where there is none.
+    /// Difference of the weighted sum of rewards, over the tasks that were judged on both sides. `None` if there is no
+    /// such task.
     pub reward: Option<Interval>,
 }
 
 impl Change {
-    /// Compares `before` with `after`; `None` where no task counts in both.
+    /// Compares `before` with `after`; `None` if no task counts in both.
     ///
     /// `weights` are those of [`burnish_core::Verdict::total`]; `seed` is an address of `Purpose::Bootstrap`.
     pub fn between(
@@ -48,7 +49,7 @@ impl Change {
         change.leading().map(|_| change)
     }
 
-    /// The headline's difference.
+    /// The difference in the headline's measure.
     pub fn leading(&self) -> Option<Interval> {
         match self.headline {
             Measure::Success => self.success,
@@ -57,7 +58,7 @@ impl Change {
     }
 }
 
-/// What the tasks that both have came to, in the order of their ids.
+/// The means of the tasks that both sides have, in the order of the task ids.
 fn pairs(mut before: Groups<'_>, mut after: Groups<'_>, value: &dyn Fn(&Episode) -> f64) -> Vec<(f64, f64)> {
     before.retain(|task, _| after.contains_key(task));
     after.retain(|task, _| before.contains_key(task));

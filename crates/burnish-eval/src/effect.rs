@@ -1,21 +1,21 @@
-//! What a change does, over evaluation tasks and training seeds at once.
+//! The effect of a change, over evaluation tasks and training seeds at once.
 //!
-//! Two arms are trained with the same seeds and evaluated on the same tasks, so that each pair (seed, task) has a
-//! difference `d[s][t]`. Both the seeds and the tasks are samples: with other ones the mean would have been another.
+//! Two arms are trained with the same seeds and evaluated on the same tasks, so each pair (seed, task) has a difference
+//! `d[s][t]`. Both the seeds and the tasks are samples: with other ones, the mean would have been different.
 //!
-//! **Bootstrap.** Seeds and tasks are resampled independently of each other, and every drawn seed meets the same drawn
-//! tasks (for crossed factors: Owen 2007, "The pigeonhole bootstrap", Annals of Applied Statistics 1(2)).
-//! Drawing tasks anew inside each seed would treat what is peculiar to a task as noise that averages out over seeds,
-//! which it does not, because all seeds are evaluated on the same tasks. Of `S` seeds only `S - 1` are drawn, with
-//! replacement: at few seeds the usual `S` draws make their variance too small by the factor `(S - 1) / S` (McCarthy and
-//! Snowden 1985, "The bootstrap and finite population sampling"). With one seed seeds can't be resampled: the result then
-//! speaks about that seed alone.
+//! **Bootstrap.** Seeds and tasks are resampled independently of each other, and every drawn seed is combined with the
+//! same drawn tasks (for crossed factors: Owen 2007, "The pigeonhole bootstrap", Annals of Applied Statistics 1(2)).
+//! Drawing tasks anew for each seed would treat what is peculiar to a task as noise that averages out over seeds. It
+//! does not, because all seeds are evaluated on the same tasks. Of `S` seeds only `S - 1` are drawn, with replacement:
+//! the usual `S` draws make their variance too small by the factor `(S - 1) / S`, which matters with few seeds
+//! (McCarthy and Snowden 1985, "The bootstrap and finite population sampling"). A single seed can't be resampled: the
+//! result is then about that seed alone.
 //!
-//! What is neither the seed's nor the task's own enters this variance about three times (Owen 2007), so that intervals
-//! tend to be too wide rather than too narrow; with two seeds that differ much they are too narrow even so.
+//! What belongs to neither the seed nor the task alone enters this variance about three times (Owen 2007), so intervals
+//! tend to be too wide rather than too narrow; with two seeds that differ a lot, they are still too narrow.
 //!
-//! **Smallest detectable effect.** With a standard error `SE`, an interval of `± 1.96 SE` leaves out 0 in 80 % of
-//! repetitions where the true effect is `(1.96 + 0.84) SE`: 1.96 is the 97.5th percentile of the standard normal
+//! **Smallest detectable effect.** With a standard error `SE`, an interval of `± 1.96 SE` excludes 0 in 80 % of
+//! repetitions if the true effect is `(1.96 + 0.84) SE`: 1.96 is the 97.5th percentile of the standard normal
 //! distribution (two-sided 5 %), 0.84 the 80th (power).
 
 use std::collections::BTreeMap;
@@ -33,13 +33,14 @@ const Z_SIZE: f64 = 1.96;
 /// 80th percentile of the standard normal distribution: 80 % power.
 const Z_POWER: f64 = 0.84;
 
-/// One number for each task, of each seed: what an arm of a study came to.
+/// The results of an arm of a study: one number per seed and task.
 pub type Scores = BTreeMap<u64, BTreeMap<TaskId, f64>>;
 
-/// What each task came to in one evaluation: mean over its episodes that count. Tasks without one are left out.
+/// The result of each task in one evaluation: the mean over its episodes that count. Tasks without such an episode are
+/// left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskScores {
-    /// Share of the episodes that succeeded; empty where the environment does not report success. A prompt that does not
+    /// Share of the episodes that succeeded; empty if the environment does not report success. A prompt that does not
     /// fit the context window is a failure.
     pub success: BTreeMap<TaskId, f64>,
     /// Weighted sum of the reward components, over the scored episodes.
@@ -47,7 +48,7 @@ pub struct TaskScores {
 }
 
 impl TaskScores {
-    /// Of `episodes`, in any order; `weights` are those of [`burnish_core::Verdict::total`].
+    /// The results of `episodes`, given in any order; `weights` are those of [`burnish_core::Verdict::total`].
     pub fn of(episodes: &[Episode], weights: &BTreeMap<String, f64>) -> Self {
         let by_task = |groups: &Groups<'_>, value: &dyn Fn(&Episode) -> f64| {
             groups.keys().map(|task| (*task).clone()).zip(task_means(groups, value)).collect()
@@ -62,12 +63,12 @@ impl TaskScores {
     }
 }
 
-/// A mean over seeds and tasks, with what resampling both says about it.
+/// A mean over seeds and tasks, with an interval from resampling both.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// Seeds that it is a mean over. With one, seeds were not resampled.
+    /// The number of seeds that it averages over. A single seed is not resampled.
     pub seeds: usize,
-    /// Tasks that it is a mean over.
+    /// The number of tasks that it averages over.
     pub tasks: usize,
     /// The mean, and the percentile interval of [`LEVEL`].
     pub interval: Interval,
@@ -89,7 +90,7 @@ pub enum Verdict {
 
 impl Estimate {
     /// The mean of one arm. `seed` is an address of `Purpose::Bootstrap`. `None` with fewer than two tasks that every
-    /// seed has: a spread over tasks needs two.
+    /// seed has, because a spread over tasks needs two.
     pub fn of(scores: &Scores, seed: u64) -> Option<Self> {
         let tasks = common_tasks(scores.values());
         let of = |run: &BTreeMap<TaskId, f64>| tasks.iter().map(|task| run[*task]).collect();
@@ -97,7 +98,7 @@ impl Estimate {
     }
 
     /// The mean of `arm - baseline` over the seeds that both have, and the tasks that were scored in all of their runs.
-    /// Else as [`Estimate::of`].
+    /// Otherwise as [`Estimate::of`].
     pub fn of_difference(baseline: &Scores, arm: &Scores, seed: u64) -> Option<Self> {
         let pairs: Vec<_> = baseline.iter().filter_map(|(at, run)| Some((run, arm.get(at)?))).collect();
         let tasks = common_tasks(pairs.iter().flat_map(|(baseline, arm)| [*baseline, *arm]));
@@ -108,12 +109,12 @@ impl Estimate {
         resampled(&differences, seed, RESAMPLES)
     }
 
-    /// The least effect that would have been seen with a probability of 80 %: `(1.96 + 0.84)` standard errors.
+    /// The smallest effect that would have been seen with a probability of 80 %: `(1.96 + 0.84)` standard errors.
     pub fn smallest_detectable(&self) -> f64 {
         (Z_SIZE + Z_POWER) * self.standard_error
     }
 
-    /// Of a difference: what its interval says.
+    /// What the interval says, if this is a difference.
     pub fn verdict(&self) -> Verdict {
         if self.interval.low > 0.0 {
             Verdict::Better
@@ -125,14 +126,14 @@ impl Estimate {
     }
 }
 
-/// The tasks that every run has, in their order.
+/// The tasks that every run has, in the order of their ids.
 fn common_tasks<'a>(runs: impl Iterator<Item = &'a BTreeMap<TaskId, f64>>) -> Vec<&'a TaskId> {
     let runs: Vec<_> = runs.collect();
     let Some((first, others)) = runs.split_first() else { return Vec::new() };
     first.keys().filter(|task| others.iter().all(|run| run.contains_key(task))).collect()
 }
 
-/// `values[s][t]`: rows of equal length.
+/// The estimate for `values[s][t]`, rows of equal length.
 fn resampled(values: &[Vec<f64>], seed: u64, resamples: usize) -> Option<Estimate> {
     let (seeds, tasks) = (values.len(), values.first()?.len());
     if tasks < 2 {
@@ -182,7 +183,8 @@ mod tests {
         (0..seeds).map(|s| (s, (0..tasks).map(|t| (id(t), value(s, t))).collect())).collect()
     }
 
-    /// Differences with an effect of seeds, of tasks, and of both together, each of this standard deviation.
+    /// Differences with an effect of the seed, of the task and of their combination, each with the given standard
+    /// deviation.
     struct World {
         seeds: usize,
         tasks: usize,
@@ -202,7 +204,7 @@ mod tests {
             (0..self.seeds).map(|_| row(&mut stream)).collect()
         }
 
-        /// The standard error that the mean has in truth.
+        /// The true standard error of the mean.
         fn standard_error(&self) -> f64 {
             let (seeds, tasks) = (self.seeds as f64, self.tasks as f64);
             let variance = self.of_seed.powi(2) / seeds
@@ -211,7 +213,7 @@ mod tests {
             variance.sqrt()
         }
 
-        /// Over many trials: share of intervals that hold `effect` where it is the truth, mean standard error.
+        /// Over many trials: the share of intervals that hold `effect`, and the mean standard error.
         fn measure(&self, effect: f64, value: f64) -> (f64, f64) {
             const TRIALS: u64 = 400;
             let (mut held, mut error) = (0.0, 0.0);
@@ -226,7 +228,7 @@ mod tests {
         }
     }
 
-    /// As a study has them: five seeds, what is peculiar to one run on one task largest.
+    /// As in a typical study: five seeds, and the largest effect is that of one run on one task.
     const USUAL: World = World { seeds: 5, tasks: 80, of_seed: 0.04, of_task: 0.2, of_both: 0.3 };
 
     #[test]
@@ -236,7 +238,7 @@ mod tests {
         assert!((0.93..=0.995).contains(&held), "{held}");
         let ratio = error / USUAL.standard_error();
         assert!((0.95..1.35).contains(&ratio), "{ratio}");
-        // Seeds that differ and nothing else: the number of draws makes up for how few they are.
+        // Only seeds differ: the number of draws makes up for how few there are.
         let seeds = World { of_seed: 0.3, of_task: 0.0, of_both: 0.0, ..USUAL };
         let (_, error) = seeds.measure(0.0, 0.0);
         // The mean of a standard deviation of 5 values is 6 % below that of the distribution.
@@ -346,7 +348,7 @@ mod tests {
                 .collect();
             let found = Estimate::of(&forth, seed).unwrap();
             prop_assert_eq!(Estimate::of(&back, seed), Some(found));
-            // Other names of the seeds and tasks are other draws of the same distribution.
+            // With other names, the seeds and tasks are other draws from the same distribution.
             let renamed: Scores = values
                 .iter()
                 .rev()

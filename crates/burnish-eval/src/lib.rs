@@ -1,4 +1,4 @@
-//! What episodes say about a policy: rates and means, with intervals that admit how few tasks there were.
+//! What episodes say about a policy: rates and means, with intervals that reflect how few tasks there were.
 //!
 //! ```text
 //! Task*, Episode* -> Summary { success, reward: Interval, pass_at, flags, by_label ... }
@@ -7,16 +7,16 @@
 //! Item*: samples, correct -> PassAtK { k -> Interval }
 //! ```
 //!
-//! The unit of evidence is the task, not the episode: the rollouts of one task succeed and fail together, so
-//! that counting them as independent would make every interval too narrow (Miller 2024, "Adding Error Bars to
-//! Evals", arXiv:2411.00640). Every number here is therefore a mean over tasks of the mean over a task's
-//! episodes, and [`bootstrap`] resamples tasks.
+//! The unit of evidence is the task, not the episode: the rollouts of one task tend to succeed and fail together, so
+//! counting them as independent would make every interval too narrow (Miller 2024, "Adding Error Bars to Evals",
+//! arXiv:2411.00640). Every number here is therefore a mean over tasks of the mean over a task's episodes, and
+//! [`bootstrap`] resamples tasks.
 //!
 //! An episode whose prompt does not fit the policy's context window counts as a failure, as in benchmarks: the policy did not
-//! solve the task. An episode that could not be judged (a verifier that is down) says nothing and is in no mean. Both are
-//! counted beside every result ([`Summary::prompt_too_long`], [`Summary::unscored`]).
+//! solve the task. An episode that could not be judged (because a verifier was down, say) says nothing and is in no
+//! mean. Both kinds are counted beside every result ([`Summary::prompt_too_long`], [`Summary::unscored`]).
 //!
-//! This crate sees episodes only: no policy, no tensors, no files.
+//! This crate sees only episodes: no policy, no tensors, no files.
 
 pub mod bootstrap;
 mod change;

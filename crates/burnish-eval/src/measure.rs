@@ -1,4 +1,4 @@
-//! What the result of an evaluation is told by: success where the environment reports it, else the reward.
+//! The headline measure of an evaluation: success if the environment reports it, otherwise the reward.
 
 use burnish_core::Episode;
 use serde::{Deserialize, Serialize};
@@ -17,8 +17,8 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// What the environment tells the results of `episodes` by: the reward where no verdict reports success. Where some do
-    /// and others do not, these others are no successes.
+    /// The headline measure of `episodes`: the reward if no verdict reports success. If only some report it, the others
+    /// count as no success.
     pub fn of<'a>(episodes: impl IntoIterator<Item = &'a Episode>) -> Self {
         let mut scored = episodes.into_iter().filter(|episode| episode.verdict.is_scored()).peekable();
         let is_success = scored.peek().is_none() || scored.any(|episode| episode.verdict.has_success);
@@ -62,7 +62,7 @@ impl Measure {
             Measure::Success => format!("{:+.1}", 100.0 * value),
             Measure::Reward => format!("{value:+.3}"),
         };
-        // What rounds to 0 from below would read as a loss.
+        // A negative number that rounds to 0 would read as a loss.
         if text.trim_start_matches('-').parse() == Ok(0.0) { text.replacen('-', "+", 1) } else { text }
     }
 }

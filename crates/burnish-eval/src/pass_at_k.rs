@@ -1,12 +1,12 @@
 //! pass@k: how often at least one of k answers is right (Chen et al. 2021, arXiv:2107.03374).
 //!
-//! Of an item's n samples c are right. The share of the choices of k among them that hold a right one,
+//! Of an item's n samples, c are right. Of all ways to choose k of them, the share that contains a right one,
 //!
 //! ```text
 //! pass@k = 1 - C(n - c, k) / C(n, k)
 //! ```
 //!
-//! is an unbiased estimate of the chance that one of k fresh samples is right; `1 - (1 - c/n)^k` is biased. An
+//! is an unbiased estimate of the chance that at least one of k fresh samples is right; `1 - (1 - c/n)^k` is biased. An
 //! evaluation's pass@k is the mean over its items, with the bootstrap interval over items.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::bootstrap::{self, Interval};
 
 /// The unbiased estimate of pass@k from `samples` answers to one item, `correct` of which are right (equation 1 of
-/// the paper). `None` where it is not defined: k is 0 or above `samples`, or `correct` is above `samples`.
+/// the paper). `None` if it is not defined: k is 0 or above `samples`, or `correct` is above `samples`.
 ///
 /// The quotient of the binomials is a product of min(k, correct) factors, none of them above 1, so nothing overflows.
 pub fn pass_at_k(samples: usize, correct: usize, k: usize) -> Option<f64> {
@@ -26,7 +26,7 @@ pub fn pass_at_k(samples: usize, correct: usize, k: usize) -> Option<f64> {
     if samples - correct < k {
         return Some(1.0);
     }
-    // C(n - c, k) / C(n, k) is symmetric in c and k: of the two products the shorter one is taken.
+    // C(n - c, k) / C(n, k) is symmetric in c and k, so the shorter of the two products is taken.
     let (few, many) = (k.min(correct), k.max(correct));
     let none_right: f64 =
         (0..few).map(|index| (samples - many - index) as f64 / (samples - index) as f64).product();
@@ -36,11 +36,11 @@ pub fn pass_at_k(samples: usize, correct: usize, k: usize) -> Option<f64> {
 /// How one item was answered.
 #[derive(Debug, Clone, Copy)]
 pub struct Counted<'a> {
-    /// By which results are broken down.
+    /// The labels by which results are broken down.
     pub labels: &'a BTreeMap<String, String>,
-    /// Samples of the item.
+    /// Number of samples of the item.
     pub samples: usize,
-    /// Those that are right.
+    /// Number of samples that are right.
     pub correct: usize,
 }
 
@@ -49,7 +49,7 @@ pub struct Counted<'a> {
 pub struct PassAtK {
     /// Number of items.
     pub items: usize,
-    /// Mean over items by k, with its interval. A k above the samples of any item is not there.
+    /// Mean over items by k, with its interval. A k is missing if any item has fewer samples.
     pub pass_at: BTreeMap<usize, Interval>,
 }
 

@@ -1,4 +1,4 @@
-//! What several answers to one task say together: pass@k, how many differ, how sure the policy was.
+//! Statistics of several answers to one task: pass@k, how many differ, how sure the policy was.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,8 @@ use crate::bootstrap::{self, Interval};
 use crate::pass_at_k::pass_at_k;
 use crate::summary::{Groups, is_success, mean};
 
-/// pass@k for k = 2, 4, 8 ... and the most episodes of any task that count, each over the tasks that have so many.
+/// pass@k for k = 2, 4, 8, ... and the largest number of episodes of any task that count, each over the tasks that have
+/// that many.
 pub(crate) fn pass_at(groups: &Groups<'_>, seed: u64) -> BTreeMap<usize, Interval> {
     let most = groups.values().map(Vec::len).max().unwrap_or(0);
     let powers = (1..usize::BITS).map(|power| 1 << power).take_while(|k| *k < most);
@@ -26,7 +27,8 @@ pub(crate) fn pass_at(groups: &Groups<'_>, seed: u64) -> BTreeMap<usize, Interva
     powers.chain((most > 1).then_some(most)).filter_map(of).collect()
 }
 
-/// The mean over tasks of the different answers to a task, over its episodes. `None` where no task has two.
+/// The mean over tasks of the number of different answers divided by the number of episodes. `None` if no task has two
+/// episodes.
 pub(crate) fn distinct(groups: &Groups<'_>) -> Option<f64> {
     let of = |episodes: &Vec<&Episode>| {
         let said = |episode: &&Episode| -> Vec<String> {
@@ -39,7 +41,8 @@ pub(crate) fn distinct(groups: &Groups<'_>) -> Option<f64> {
     mean(&shares)
 }
 
-/// The mean over tasks of -log p over the tokens that the policy sampled for the task, in nats; p is the model's.
+/// The mean over tasks of the mean -log p of the tokens that the policy sampled for the task, in nats; p is the
+/// model's.
 pub(crate) fn surprisal(groups: &Groups<'_>) -> Option<f64> {
     let of = |episodes: &Vec<&Episode>| {
         let nodes = episodes.iter().flat_map(|episode| &episode.traces).flat_map(|trace| trace.nodes());

@@ -1,4 +1,4 @@
-//! What the episodes of one evaluation, or of one training step, amount to.
+//! A summary of the episodes of one evaluation, or of one training step.
 
 use std::collections::BTreeMap;
 
@@ -9,59 +9,60 @@ use crate::bootstrap::{self, Interval};
 use crate::measure::Measure;
 use crate::spread;
 
-/// What the episodes of one evaluation amount to.
+/// A summary of the episodes of one evaluation.
 ///
-/// Every mean and rate is a mean over tasks of the mean over a task's episodes, so that a task counts once however many of
+/// Every mean and rate is a mean over tasks of the mean over a task's episodes, so a task counts once, however many of
 /// its episodes could be scored. An episode whose prompt does not fit the context window counts as a failure without
-/// flags; it has no reward and no answer, and so is in no mean of these. What could not be judged enters no number
-/// but [`Self::unscored`].
+/// flags; it has no reward and no answer, so it is in no mean of those. An episode that could not be judged enters no
+/// number but [`Self::unscored`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// What the environment tells the result by.
+    /// The measure that is the environment's headline.
     #[serde(default)]
     pub headline: Measure,
     /// Tasks with at least one episode that counts.
     pub tasks: usize,
     /// Episodes that count: those that were judged, and those whose prompt was too long.
     pub episodes: usize,
-    /// Of these, episodes that did not begin because their prompt does not fit the context window.
+    /// Those among them that did not begin because their prompt does not fit the context window.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub prompt_too_long: usize,
     /// Episodes that could not be judged.
     pub unscored: usize,
-    /// Why they could not be judged, and how many: the most frequent reasons.
+    /// The most frequent reasons why they could not be judged, with the number of episodes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unscored_reasons: BTreeMap<String, usize>,
-    /// Most episodes of any one task that count: the k of [`Self::success`] read as mean@k.
+    /// The largest number of episodes of any task that count: the k of [`Self::success`] read as mean@k.
     pub rollouts_max: usize,
-    /// Success rate over tasks: mean@k. `None` where nothing counts, or the environment does not report success.
+    /// Success rate over tasks: mean@k. `None` if nothing counts, or the environment does not report success.
     pub success: Option<Interval>,
     /// pass@k by k, for 2, 4, 8 ... and [`Self::rollouts_max`], each over the tasks with at least k episodes that count;
-    /// empty where a task has one, or the environment does not report success.
+    /// empty if no task has more than one, or the environment does not report success.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pass_at: BTreeMap<usize, Interval>,
-    /// Different answers to a task over its scored episodes, over the tasks with at least two; `None` where there is none.
+    /// Number of different answers divided by that of scored episodes, averaged over the tasks with at least two;
+    /// `None` if there is no such task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distinct_rate: Option<f64>,
-    /// Weighted sum of the reward components. `None` where nothing was scored.
+    /// Weighted sum of the reward components. `None` if nothing was scored.
     pub reward: Option<Interval>,
     /// Mean of each reward component by name, unweighted; a component that a verdict does not name counts as 0.
     pub rewards: BTreeMap<String, f64>,
-    /// Rate of each flag by name; a flag that a verdict does not name counts as no.
+    /// Rate of each flag by name; a flag that a verdict does not name counts as not set.
     pub flags: BTreeMap<String, f64>,
-    /// Tokens that the policy sampled in an episode, over all turns and agents.
+    /// Mean number of tokens that the policy sampled in an episode, over all turns and agents.
     pub completion_tokens_mean: Option<f64>,
-    /// -log p of the tokens that the policy sampled, in nats: a mean over tasks of the mean over a task's tokens. Where
-    /// tokens are drawn from the whole distribution (not greedily, without filters), it estimates the entropy.
+    /// -log p of the tokens that the policy sampled, in nats: a mean over tasks of the mean over a task's tokens. If
+    /// tokens are drawn from the whole distribution (not greedily, without filters), this estimates the entropy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surprisal_mean: Option<f64>,
     /// Rate of episodes that a limit cut short ([`is_cut_short`]).
     pub truncated_rate: Option<f64>,
     /// The headline's measure by label and value: `by_label["size"]["4"]`.
     pub by_label: BTreeMap<String, BTreeMap<String, Slice>>,
-    /// Rate of each flag over the tasks that share a value of a label: `flags_by_label["size"]["4"]["parse_error"]`. The
-    /// values of a label split the tasks, so these rates are over disjoint sets (rate of abstentions where there is an
-    /// answer, and where there is none).
+    /// Rate of each flag over the tasks that share a value of a label: `flags_by_label["size"]["4"]["parse_error"]`.
+    /// The values of a label split the tasks, so these rates are over disjoint sets (such as the rate of abstentions on
+    /// tasks with an answer, and on tasks without).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub flags_by_label: BTreeMap<String, BTreeMap<String, BTreeMap<String, f64>>>,
 }
@@ -71,16 +72,16 @@ pub struct Summary {
 pub struct Slice {
     /// Tasks with at least one episode that counts.
     pub tasks: usize,
-    /// Success rate over these tasks, where that is the headline.
+    /// Success rate over these tasks, if that is the headline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub success: Option<Interval>,
-    /// Reward over these tasks, where that is the headline.
+    /// Reward over these tasks, if that is the headline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reward: Option<Interval>,
 }
 
 impl Summary {
-    /// Sums up `episodes`, in any order.
+    /// Summarises `episodes`, given in any order.
     ///
     /// `tasks` gives the labels; an episode of a task that is not among them counts everywhere but in
     /// [`Self::by_label`]. `weights` are those of [`burnish_core::Verdict::total`]. `seed` is an address of
@@ -90,7 +91,7 @@ impl Summary {
         let (groups, scored) = (counted_by_task(episodes), scored_by_task(episodes));
         let mean_of = |value: &dyn Fn(&Episode) -> f64| mean(&task_means(&scored, value));
         let reward = task_means(&scored, &|episode| reward_of(episode, weights));
-        // Without success there is none to speak of.
+        // Without reports of success, there is no success rate.
         let has_success = headline == Measure::Success;
         let success = if has_success { task_means(&groups, &success_of) } else { Vec::new() };
         let leading: BTreeMap<&TaskId, f64> = if has_success {
@@ -121,7 +122,7 @@ impl Summary {
         }
     }
 
-    /// The result: the headline's measure with its interval. `None` where nothing could be judged.
+    /// The result: the headline's measure with its interval. `None` if nothing could be judged.
     pub fn leading(&self) -> Option<Interval> {
         match self.headline {
             Measure::Success => self.success,
@@ -129,7 +130,7 @@ impl Summary {
         }
     }
 
-    /// What does not count, or counts as a failure without an answer, in words; empty where there is nothing of that.
+    /// In words, how many episodes do not count or count as a failure without an answer; empty if there are none.
     pub fn left_out(&self) -> Vec<String> {
         let mut said = Vec::new();
         let all = self.episodes + self.unscored;
@@ -164,7 +165,7 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// Reasons that are kept, and how much of each.
+/// How many reasons are kept, and how much of each.
 const REASONS_MAX: usize = 4;
 const REASON_CHARS_MAX: usize = 160;
 
@@ -235,13 +236,13 @@ pub(crate) fn success_of(episode: &Episode) -> f64 {
     f64::from(u8::from(is_success(episode)))
 }
 
-/// Did it succeed, as its environment reports? What is not said to be a success is none.
+/// Did it succeed, as its environment reports? Without a report, it did not.
 pub fn is_success(episode: &Episode) -> bool {
     episode.verdict.success && episode.verdict.has_success
 }
 
 pub(crate) fn reward_of(episode: &Episode, weights: &BTreeMap<String, f64>) -> f64 {
-    // Only scored episodes are asked, which have a total.
+    // Only called for scored episodes, which have a total.
     episode.verdict.total(weights).unwrap_or(f64::NAN)
 }
 
@@ -268,7 +269,7 @@ fn flag_rates(groups: &Groups<'_>) -> BTreeMap<String, f64> {
     named_means(groups, |episode| &episode.verdict.flags, |flag| f64::from(u8::from(*flag)))
 }
 
-/// The rates of flags over the tasks of each value of each label; empty where no episode has a flag.
+/// The rates of flags over the tasks of each value of each label; empty if no episode has a flag.
 fn flags_by_label(
     tasks: &[Task],
     groups: &Groups<'_>,

@@ -5,8 +5,7 @@
 //! w ← w − lr·λ·w − lr / (1 − β₁ᵗ) · m / (√v / √(1 − β₂ᵗ) + ε)
 //! ```
 //!
-//! `t` counts updates from 1; weight decay λ applies to the parameters that decay, which norms and biases do
-//! not.
+//! `t` counts updates from 1. Weight decay λ applies only to parameters that decay; norms and biases do not.
 
 use std::ops::Range;
 
@@ -65,12 +64,12 @@ impl AdamwConfig {
     }
 }
 
-/// The optimiser with its state: two moments for every parameter, laid out like the parameters and where those lie.
+/// The optimiser with its state: two moments for every parameter, laid out like the parameters and on the same device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Adamw {
     config: AdamwConfig,
     updates: u64,
-    /// Stretches of the flat buffer that decay, or do not.
+    /// Ranges of the flat buffer; `true` for parameters that decay.
     runs: Vec<(Range<usize>, bool)>,
     exp_avg: Flat,
     exp_avg_sq: Flat,
@@ -88,10 +87,10 @@ impl Adamw {
         }
     }
 
-    /// Makes one update with the gradient `grads`, made for `params`, at learning rate `lr`.
+    /// Makes one update at learning rate `lr` with the gradient `grads`, which is laid out like `params`.
     ///
     /// # Panics
-    /// If `params` are not those that the optimiser was made for.
+    /// If the optimiser was not made for `params`.
     pub fn step(&mut self, params: &mut Params, grads: &Flat, lr: f64) {
         self.updates += 1;
         let AdamwConfig { beta1, beta2, epsilon: eps, weight_decay } = self.config;
@@ -117,13 +116,13 @@ impl Adamw {
         &self.exp_avg_sq
     }
 
-    /// Puts the state where it was after `updates` updates.
+    /// Restores the state that it had after `updates` updates.
     pub(crate) fn restore(&mut self, updates: u64, exp_avg: Flat, exp_avg_sq: Flat) {
         (self.updates, self.exp_avg, self.exp_avg_sq) = (updates, exp_avg, exp_avg_sq);
     }
 }
 
-/// The flat buffer in as few stretches as possible, each of parameters that all decay or all do not.
+/// The flat buffer in as few ranges as possible, each with parameters that either all decay or all do not.
 fn runs(params: &Params) -> Vec<(Range<usize>, bool)> {
     let mut runs: Vec<(Range<usize>, bool)> = Vec::new();
     for entry in params.trained_entries() {
@@ -135,16 +134,16 @@ fn runs(params: &Params) -> Vec<(Range<usize>, bool)> {
     runs
 }
 
-/// Factor that brings a gradient of 2-norm `norm` down to at most `max`, as `torch.nn.utils.clip_grad_norm_`
-/// computes it: `max / (norm + 1e-6)` where that is below 1.
+/// Factor that brings a gradient of 2-norm `norm` down to at most `max`, as `torch.nn.utils.clip_grad_norm_` computes
+/// it: `max / (norm + 1e-6)` if that is below 1, otherwise 1.
 pub fn clip_coefficient(norm: f64, max: f64) -> f64 {
     (max / (norm + 1e-6)).min(1.0)
 }
 
-/// 2-norm of a gradient, summed in f64; the same at any number of threads.
+/// 2-norm of a gradient, summed in f64; the same with any number of threads.
 ///
 /// # Errors
-/// What failed on a GPU so far.
+/// If something on a GPU has failed so far.
 pub fn grad_norm(grads: &Flat) -> Result<f64, DeviceError> {
     Ok(grads.squared_norm()?.sqrt())
 }

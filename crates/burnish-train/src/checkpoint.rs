@@ -1,16 +1,16 @@
-//! Checkpoints that survive anything: `checkpoints/step_N/`, there completely or not at all.
+//! Checkpoints that survive crashes: `checkpoints/step_N/` is there completely or not at all.
 //!
-//! A checkpoint is a Hugging Face directory (`config.json`, `model.safetensors`, tokenizer files) with a folder
-//! more: `trainer/trainer.safetensors` holds the f32 masters of the weights and the optimiser's state,
-//! `trainer/trainer.json` the counts, the hyperparameters, the caller's own state, and the size and the digest of
-//! every file. They have a folder of their own because servers take every `*.safetensors` beside `config.json` for
-//! weights of the model. A run that is restored from it continues to the same bits as if it had never stopped.
+//! A checkpoint is a Hugging Face directory (`config.json`, `model.safetensors`, tokenizer files) with one more folder:
+//! `trainer/trainer.safetensors` holds the f32 masters of the weights and the optimiser's state, `trainer/trainer.json`
+//! the counts, the hyperparameters, the caller's own state, and the size and digest of every file. They have a folder
+//! of their own because servers take every `*.safetensors` beside `config.json` for weights of the model. A run that is
+//! restored from a checkpoint gives the same bits as if it had never stopped.
 //!
-//! Checkpoints of format 1, with both files beside the weights and sizes without digests, are read too, and so are
-//! digests by the rule before this one.
+//! Checkpoints of format 1 (both files beside the weights, sizes without digests) can be read too, and so can digests
+//! by the previous rule.
 //!
-//! It is written beside its place, synced to the disk, and then renamed; only then are old ones removed. So
-//! a crash or a full disk at any moment leaves the previous checkpoint intact.
+//! A checkpoint is written under a temporary name, synced to the disk and then renamed; only then are old ones removed.
+//! So a crash or a full disk at any moment leaves the previous checkpoint intact.
 
 mod digest;
 mod directory;
@@ -29,16 +29,16 @@ use crate::adamw::AdamwConfig;
 use directory::io;
 
 const FORMAT: u32 = 2;
-/// The format without digests, whose record and tensors lie beside the weights.
+/// The format without digests, with record and tensors beside the weights.
 const FORMAT_BESIDE: u32 = 1;
-/// The folder of what the trainer needs and the model does not.
+/// The folder for what the trainer needs and the model does not.
 const TRAINER_DIR: &str = "trainer";
 /// Key of the record's own digest in its file.
 const DIGEST_KEY: &str = "digest";
 const RECORD_FILE: &str = "trainer.json";
 const TENSORS_FILE: &str = "trainer.safetensors";
 
-/// Any error of a caller's own writer.
+/// Any error from a caller's own writer.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a checkpoint could not be written or read.
@@ -70,7 +70,7 @@ pub enum CheckpointError {
         /// What is wrong.
         problem: String,
     },
-    /// The checkpoint is of another model or another setting.
+    /// The checkpoint belongs to another model or has other settings.
     #[error("the checkpoint {} does not fit: {problem}", path.display())]
     Mismatch {
         /// The checkpoint's directory.
@@ -92,7 +92,7 @@ struct Record {
     files: BTreeMap<String, Stamp>,
 }
 
-/// What a file must be.
+/// What a file must match.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Stamp {
@@ -133,7 +133,7 @@ impl Record {
     }
 }
 
-/// What of a checkpoint is used.
+/// Which part of a checkpoint is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     /// The model with its tokenizer.
@@ -150,8 +150,8 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Opens `dir`, makes it where it is missing, and clears away what an interrupted save left. Of the saved
-    /// checkpoints the newest `keep` stay; 0 keeps all.
+    /// Opens `dir`, creates it if it is missing, and clears away what an interrupted save left behind. The newest
+    /// `keep` checkpoints are kept; 0 keeps all.
     ///
     /// # Errors
     /// If the file system refuses.
@@ -162,12 +162,12 @@ impl Checkpoints {
         Ok(Checkpoints { dir, keep })
     }
 
-    /// Saves `model` and `trainer` as `step_N` and gives the new directory. `state` is whatever the caller
-    /// wants back; `write_more` adds further files (the tokenizer's) to the directory it is given. A
-    /// checkpoint of the same step is replaced.
+    /// Saves `model` and `trainer` as `step_N` and returns the new directory. `state` is whatever the caller wants
+    /// back; `write_more` adds further files (such as the tokenizer's) to the directory that it is given. A checkpoint
+    /// of the same step is replaced.
     ///
     /// # Errors
-    /// If anything could not be written. What was there before is intact then.
+    /// If anything could not be written. Earlier checkpoints are then intact.
     pub fn save(
         &self,
         step: u64,
@@ -220,7 +220,7 @@ fn write(
     Ok(directory::sync(partial)?)
 }
 
-/// Every file under `dir`, by its path there.
+/// Every file under `dir`, by its path relative to `dir`.
 fn stamps(dir: &Path) -> Result<BTreeMap<String, Stamp>, CheckpointError> {
     let stamp = |path: &Path| {
         let (bytes, digest) = digest::of_file(path, Rule::Xxh3).map_err(io("read", path))?;
@@ -229,7 +229,7 @@ fn stamps(dir: &Path) -> Result<BTreeMap<String, Stamp>, CheckpointError> {
     directory::files(dir)?.iter().map(|path| Ok((directory::name_in(dir, path), stamp(path)?))).collect()
 }
 
-/// Writes a further model with its trainer into `dir`, a new folder of the checkpoint that [`Checkpoints::save`] is
+/// Writes another model with its trainer into `dir`, a new folder of the checkpoint that [`Checkpoints::save`] is
 /// writing. [`Checkpoint::open`] reads it.
 ///
 /// # Errors
@@ -238,8 +238,8 @@ pub fn write_part(dir: &Path, step: u64, model: &Model, trainer: &Trainer) -> Re
     write(dir, step, model, trainer, &serde_json::Value::Null, &mut |_| Ok(()))
 }
 
-/// Writes the f32 masters of a model of other weights than the checkpoint's own as `file`, a new file of the checkpoint
-/// that [`Checkpoints::save`] is writing. [`Checkpoint::restore_weights`] reads it.
+/// Writes the f32 masters of a model with other weights than the checkpoint's own to `file`, a new file of the
+/// checkpoint that [`Checkpoints::save`] is writing. [`Checkpoint::restore_weights`] reads it.
 ///
 /// # Errors
 /// If it can't be written.
@@ -247,17 +247,17 @@ pub fn write_weights(file: &Path, model: &Model) -> Result<(), BoxError> {
     tensors::write_masters(file, &model.params)
 }
 
-/// The newest checkpoint that is intact, and what was passed over for it.
+/// The newest intact checkpoint, and the damaged newer ones.
 #[derive(Debug)]
 pub struct Newest {
     /// The checkpoint.
     pub checkpoint: Checkpoint,
-    /// Why each newer one can't be used, the newest first: to be told.
+    /// Why each newer one can't be used, the newest first, to be reported.
     pub passed_over: Vec<CheckpointError>,
 }
 
 impl Newest {
-    /// What a person should be told about what was passed over: a line each.
+    /// What to tell the user about the checkpoints that were passed over: one line each.
     pub fn notes(&self) -> Vec<String> {
         let used = self.checkpoint.step();
         self.passed_over
@@ -267,7 +267,8 @@ impl Newest {
     }
 }
 
-/// The newest checkpoint in `dir` whose files of `extent` are what was saved; `None` where there is none. Changes nothing.
+/// The newest checkpoint in `dir` whose files of `extent` are as they were saved; `None` if there are no checkpoints.
+/// Changes nothing.
 ///
 /// # Errors
 /// If the file system refuses, or there are checkpoints but none is intact.
@@ -291,14 +292,14 @@ pub fn latest(dir: &Path, extent: Extent) -> Result<Option<Newest>, CheckpointEr
 #[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
-    /// Where the trainer's own files lie.
+    /// The folder of the trainer's own files.
     own: PathBuf,
     record: Record,
 }
 
 impl Checkpoint {
-    /// Opens the checkpoint directory `path` and checks that every file is there in full. What is in them is checked by
-    /// [`Checkpoint::verify`].
+    /// Opens the checkpoint directory `path` and checks that every file is there in full size. [`Checkpoint::verify`]
+    /// checks the contents.
     ///
     /// # Errors
     /// If a file is missing, unreadable, or has another size than when it was saved.
@@ -326,10 +327,11 @@ impl Checkpoint {
         Ok(Checkpoint { path: path.to_owned(), own, record })
     }
 
-    /// Reads the files of `extent` and checks that their content is what was saved. Format 1 has nothing to check it with.
+    /// Reads the files of `extent` and checks that their contents are as they were saved. Format 1 has no digests to
+    /// check them with.
     ///
     /// # Errors
-    /// Names the file that is damaged or can't be read.
+    /// If a file is damaged or can't be read; the error names it.
     pub fn verify(&self, extent: Extent) -> Result<(), CheckpointError> {
         for (name, stamp) in &self.record.files {
             let Stamp::Content { digest, .. } = stamp else { continue };
@@ -346,12 +348,12 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// The directory, from which [`Model::load`] reads.
+    /// The directory, which [`Model::load`] can read.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The step it was saved as.
+    /// The step that it was saved as.
     pub fn step(&self) -> u64 {
         self.record.step
     }
@@ -366,12 +368,12 @@ impl Checkpoint {
         &self.record.state
     }
 
-    /// Puts `model` (loaded from [`path`](Checkpoint::path)) and `trainer` (newly made for it) exactly where
-    /// they were when the checkpoint was saved: f32 masters, optimiser state, and counts.
+    /// Puts `model` (loaded from [`path`](Checkpoint::path)) and `trainer` (newly made for it) exactly in the state in
+    /// which they were saved: f32 masters, optimiser state, and counts.
     ///
     /// # Errors
-    /// If a tensor is missing, misshapen or unknown, or the optimiser's hyperparameters are others than
-    /// those of the checkpoint. Neither `model` nor `trainer` is changed then.
+    /// If a tensor is missing, misshapen or unknown, or the optimiser's hyperparameters differ from those of the
+    /// checkpoint. Neither `model` nor `trainer` is changed then.
     pub fn restore(&self, model: &mut Model, trainer: &mut Trainer) -> Result<(), CheckpointError> {
         let (saved, wanted) = (&self.record.adamw, &trainer.config().adamw);
         if saved != wanted {
@@ -382,7 +384,8 @@ impl Checkpoint {
         tensors::read(&path, self.record.updates, &mut model.params, trainer.adamw_mut())
     }
 
-    /// Gives `model` (one like the checkpoint's) the weights that [`write_weights`] wrote as `file` of the checkpoint.
+    /// Gives `model` (of the same architecture as the checkpoint's) the weights that [`write_weights`] wrote to `file`
+    /// of the checkpoint.
     ///
     /// # Errors
     /// If a tensor is missing, misshapen or unknown. `model` is not changed then.
@@ -391,7 +394,7 @@ impl Checkpoint {
     }
 }
 
-/// The hyperparameters that differ, as a recipe names them: `beta2 0.999, but 0.95 is asked for`.
+/// The hyperparameters that differ, under their names in a recipe: `beta2 0.999, but 0.95 is asked for`.
 fn differing(saved: &AdamwConfig, wanted: &AdamwConfig) -> String {
     let values = |config: &AdamwConfig| {
         [

@@ -25,7 +25,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// `behavior` says which log-probs are taken for those of the policy that sampled.
+    /// `behavior` says which log-probs count as those of the policy that sampled.
     pub(crate) fn of(
         batch: &MicroBatch,
         samples: &[&Sample],

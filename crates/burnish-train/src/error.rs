@@ -43,12 +43,12 @@ pub enum TrainError {
         /// `reference` or `teacher`.
         stream: &'static str,
     },
-    /// The objective compares whole distributions, and what it needs for that is not there.
+    /// The objective compares whole distributions, but what it needs for that is missing or does not fit.
     #[error("sample {sample}: the objective needs {needs}, but its target {problem}")]
     Target {
         /// Index of the sample in the minibatch.
         sample: usize,
-        /// What an objective asked for.
+        /// What the objective asked for.
         needs: &'static str,
         /// What is wrong with what there is.
         problem: String,
@@ -59,7 +59,7 @@ pub enum TrainError {
         /// Why.
         problem: &'static str,
     },
-    /// The objective answered with another number of derivatives than it was given tokens.
+    /// The objective returned another number of derivatives than it was given tokens.
     #[error("the objective gave {given} derivatives for {tokens} scored tokens")]
     Derivatives {
         /// What came back.
@@ -77,7 +77,7 @@ pub enum TrainError {
         /// Its value.
         value: f64,
     },
-    /// A gate is to see the gradient of the head, which can't be measured.
+    /// A gate needs the gradient of the head, which can't be measured.
     #[error("a gate of updates needs the gradient of the log-prob head, but {why}")]
     NoHead {
         /// What is missing, and what to do.
@@ -91,7 +91,7 @@ pub enum TrainError {
         /// Parameters of the model.
         model: usize,
     },
-    /// A GPU failed; the weights there are as they were before the update.
+    /// A GPU failed; its weights are as they were before the update.
     #[error(transparent)]
     Device(#[from] DeviceError),
 }

@@ -14,12 +14,12 @@ use crate::columns::{Columns, MetricSums, at_sampling, widen};
 use crate::head_rows::{Divergence, HeadRows};
 use crate::{MicroBatch, Sample, TrainError, pack, pack_groups, target};
 
-/// What a pass over some samples found, beside the gradient.
+/// What a pass over some samples gives in addition to the gradient.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Pass {
     /// The objective's value.
     pub loss: f64,
-    /// The objective's named numbers; one whose weight is 0 is left out.
+    /// The objective's named numbers, without those whose weight is 0.
     pub metrics: BTreeMap<String, f64>,
     /// Rows that went through the model, after sharing prefixes.
     pub tokens: usize,
@@ -29,17 +29,18 @@ pub struct Pass {
     pub micro_batches: usize,
     /// How far the policy's log-probs are from those of the model that sampled.
     pub drift: Drift,
-    /// Mean over the scored tokens of `k3`, estimating the divergence of the policy from the proximal one; 0 of none.
+    /// Mean of `k3` over the scored tokens, which estimates the divergence of the policy from the proximal one; 0
+    /// without tokens.
     pub kl: f64,
-    /// Mean entropy at the scored tokens, in nats; 0 of none.
+    /// Mean entropy at the scored tokens, in nats; 0 without tokens.
     pub entropy: f64,
 }
 
-/// Absolute differences, in nats, between the policy's log-probs and the model's of sampling, over the scored
-/// tokens. Before the first update after sampling it is how well sampler and trainer agree.
+/// Absolute differences, in nats, between the policy's log-probs and those of the model that sampled, over the scored
+/// tokens. Before the first update after sampling, this shows how well sampler and trainer agree.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Drift {
-    /// Mean over the tokens; 0 of none.
+    /// Mean over the tokens; 0 without tokens.
     pub mean: f64,
     /// The largest.
     pub max: f64,
@@ -48,13 +49,13 @@ pub struct Drift {
 /// How samples go through the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PassConfig {
-    /// Most rows of one micro-batch. It bounds memory and never changes what is learned.
+    /// The most rows of one micro-batch. It bounds memory and never changes what is learned.
     pub tokens_max: usize,
-    /// Keep only the hidden states between layers for the backward pass, which computes each layer again: a third
-    /// more time for a fraction of the memory, and the same gradient.
+    /// Keep only the hidden states between layers for the backward pass, which then computes each layer again: a third
+    /// more time, a fraction of the memory, and the same gradient.
     pub checkpointing: bool,
-    /// Seed of the adapters' dropout; `None` leaves it off. What is dropped at a token follows from the seed and from
-    /// what was read up to it, so that neither micro-batches nor shared prefixes change it.
+    /// Seed of the adapters' dropout; `None` leaves it off. What is dropped at a token depends on the seed and on the
+    /// tokens read so far, so neither micro-batches nor shared prefixes change it.
     pub dropout: Option<u64>,
 }
 
@@ -65,13 +66,13 @@ impl PassConfig {
     }
 }
 
-/// Adds the gradient of `objective` on `samples` to `grads`, which is laid out like the model's parameters, and lies where
-/// they do.
+/// Adds the gradient of `objective` on `samples` to `grads`, which is laid out like the model's parameters and on the
+/// same device.
 ///
-/// Each micro-batch goes forward once, while recording; the objective turns the log-probs and entropies into a loss and
-/// its derivative (in f64), which goes backward. A loss on whole distributions is evaluated there, where the logits are.
-/// The size of the micro-batches does not change the result beyond f32 rounding: whatever the objective knows about the
-/// whole batch is in `totals`.
+/// Each micro-batch goes forward once while the tape records. The objective turns the log-probs and entropies into a
+/// loss and its derivative (in f64), which goes backward. A loss on whole distributions is evaluated in the backward
+/// pass, where the logits are. The size of the micro-batches does not change the result beyond f32 rounding, because
+/// whatever the objective knows about the whole batch is in `totals`.
 ///
 /// # Errors
 /// If a sample does not fit the model or the objective (checked before anything is computed), or the loss is
@@ -87,7 +88,8 @@ pub fn accumulate<'g, S: Borrow<Sample>>(
     accumulate_with_share(model, samples, objective, totals, config, grads, None)
 }
 
-/// As [`accumulate`]; adds to `share` what the matrix of the head gets as the head ([`Tape::backward_with`]).
+/// As [`accumulate`]; also adds to `share` the part of the gradient that the head's matrix gets in its role as the head
+/// ([`Tape::backward_with`]).
 pub(crate) fn accumulate_with_share<'g, S: Borrow<Sample>>(
     model: &Model,
     samples: &[S],
@@ -166,7 +168,7 @@ fn accumulate_checked(
         let head_loss = HeadRows::of(objective, &evaluation, &batch, samples)?;
         let share = share.as_mut().map(GradientsMut::again);
         let divergence = seed_backward(tape, &scores, &evaluation, head_loss, grads.again(), share)?;
-        // What failed on a GPU in the backward pass would come out as a loss that is no number.
+        // A GPU failure in the backward pass would otherwise show up as a loss of NaN.
         model.params.device().check()?;
         pass.loss += evaluation.loss + divergence.weighted;
         pass.tokens += batch.ids.len();
@@ -183,8 +185,8 @@ fn accumulate_checked(
     Ok(pass)
 }
 
-/// What `objective` fixes about every scored token after a look at all of them, which costs a forward pass where they
-/// do not fit into one micro-batch.
+/// What `objective` fixes about every scored token after a look at all of them. This costs a forward pass if they do
+/// not fit into one micro-batch.
 fn marks_of(
     model: &Model,
     samples: &[&Sample],
@@ -225,7 +227,7 @@ pub(crate) fn check(model: &Model, samples: &[&Sample]) -> Result<(), TrainError
     Ok(())
 }
 
-/// What the head says of each scored token.
+/// What the head computes for each scored token.
 pub(crate) enum Scores {
     /// Its log-prob and the entropy of its distribution.
     Tokens(TokenScores),
@@ -242,7 +244,7 @@ impl Scores {
         }
     }
 
-    /// Entropies in f64; zeros of values, which have none.
+    /// Entropies in f64; zeros for values, which have none.
     pub(crate) fn entropies(&self) -> Vec<f64> {
         match self {
             Scores::Tokens(scores) => widen(&scores.entropies),
@@ -270,10 +272,10 @@ pub(crate) fn score_rows(
     Ok(scores)
 }
 
-/// A key of each row that follows from the seed and the tokens read up to it.
+/// A key for each row that depends on the seed and the tokens read so far.
 fn row_keys(batch: &MicroBatch, seed: u64) -> Arc<[u64]> {
     let mut keys = vec![0; batch.ids.len()];
-    // Parents lie before their children.
+    // Parents come before their children.
     for segment in batch.layout.segments() {
         let parent = segment.parent.map(|parent| &batch.layout.segments()[parent]);
         let mut key = parent.map_or(seed, |parent| keys[parent.start + parent.len - 1]);

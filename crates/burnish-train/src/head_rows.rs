@@ -15,7 +15,7 @@ pub(crate) struct HeadRows<'a> {
     teacher: Rows<'a>,
 }
 
-/// The teacher's side, one behind the other as the scored tokens are.
+/// The teacher's side: the rows of all scored tokens, concatenated in their order.
 enum Rows<'a> {
     /// `Σ p·log(p/q)` over some tokens of each row.
     SoftLabels { top: usize, ids: Vec<u32>, probabilities: Vec<f32> },
@@ -26,7 +26,7 @@ enum Rows<'a> {
 }
 
 impl<'a> HeadRows<'a> {
-    /// None where no token has a weight. The samples have been checked for what the objective says it needs.
+    /// `None` if no token has a weight. The samples must have been checked for what the objective needs.
     pub(crate) fn of(
         objective: &'a dyn Objective,
         evaluation: &Evaluation,
@@ -51,7 +51,7 @@ impl<'a> HeadRows<'a> {
         Ok(Some(HeadRows { loss, weights, teacher }))
     }
 
-    /// [`Tape::backward_with`]: gives the loss of each row that has a weight.
+    /// For [`Tape::backward_with`]: the loss of each row that has a weight.
     pub(crate) fn backward(
         &self,
         tape: Tape<'_>,
@@ -89,7 +89,7 @@ impl<'a> HeadRows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// None of no targets, or without a loss.
+    /// `None` without targets or without a loss.
     fn of(loss: Option<&dyn HeadLoss>, targets: impl Iterator<Item = &'a Target>) -> Option<Self> {
         let (mut all_ids, mut all_logprobs, mut rows) = (Vec::new(), Vec::new(), Vec::new());
         let mut kind = None;
@@ -119,7 +119,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// What the head losses of a micro-batch came to.
+/// Sums of the head losses of a micro-batch.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Divergence {
     /// What they add to the loss.

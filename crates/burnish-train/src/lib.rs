@@ -4,8 +4,8 @@
 //! Branch -> Sample -> pack -> forward -> Objective (burnish-rl) -> backward -> clip -> AdamW -> checkpoint
 //! ```
 //!
-//! The trainer is blind to which objective runs: it hands over per-token streams and feeds the derivative back.
-//! It knows no method, no environment and no engine, and whether a token counts it reads from the sample.
+//! The trainer does not know which objective runs: it hands over per-token streams and feeds the derivative back. It
+//! knows no method, no environment and no engine; the sample says whether a token counts.
 
 mod columns;
 mod error;

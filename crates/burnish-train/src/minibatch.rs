@@ -1,4 +1,4 @@
-//! How all that was sampled together is split into optimiser batches.
+//! How everything that was sampled together is split into optimiser batches.
 
 use std::borrow::Borrow;
 
@@ -7,15 +7,14 @@ use burnish_rl::Totals;
 
 use crate::Sample;
 
-/// Splits the samples of one generation into `count` minibatches, in an order of its own for every `epoch`.
-/// Gives the samples' indices; sizes differ by one at most, and none is empty (so there may be fewer than
-/// `count`).
+/// Splits the samples of one generation into `count` minibatches, in a different order for every `epoch`. Returns the
+/// samples' indices. Sizes differ by at most one, and none is empty (so there may be fewer than `count`).
 ///
 /// `group_sizes` says how many samples each group has; samples lie group after group. Whole groups are put in
 /// random order, and the row of samples is then cut evenly, so a group keeps its order and stays together
-/// unless a cut falls into it. TRL shuffles single samples, once for all epochs: each sample is as likely
-/// there as here to be in a given minibatch, but neighbours that begin alike would be torn apart, and their
-/// prompt would be computed again in each minibatch.
+/// unless a cut falls into it. TRL shuffles single samples, once for all epochs. Each sample is as likely there as here
+/// to be in a given minibatch, but neighbours that begin alike would be torn apart, and their prompt would be computed
+/// again in each minibatch.
 ///
 /// `seed` is that of an [`rng::Address`] with purpose [`rng::Purpose::Shuffle`].
 pub fn minibatches(group_sizes: &[usize], count: usize, seed: u64, epoch: u64) -> Vec<Vec<usize>> {
@@ -23,7 +22,7 @@ pub fn minibatches(group_sizes: &[usize], count: usize, seed: u64, epoch: u64) -
     cut(&order, count)
 }
 
-/// As [`minibatches`], with cuts between groups only: the numbers of groups differ by one at most.
+/// As [`minibatches`], but with cuts only between groups: the numbers of groups differ by at most one.
 pub fn minibatches_of_groups(group_sizes: &[usize], count: usize, seed: u64, epoch: u64) -> Vec<Vec<usize>> {
     let mut groups = shuffled(group_sizes, seed, epoch);
     groups.retain(|group| !group.is_empty());
@@ -45,7 +44,7 @@ fn shuffled(group_sizes: &[usize], seed: u64, epoch: u64) -> Vec<Vec<usize>> {
     groups
 }
 
-/// `count` parts of `row`, as even as can be; none is empty.
+/// `count` parts of `row`, as even as possible; none is empty.
 fn cut<T: Clone>(row: &[T], count: usize) -> Vec<Vec<T>> {
     (0..count)
         .map(|at| row[at * row.len() / count..(at + 1) * row.len() / count].to_vec())
@@ -53,8 +52,9 @@ fn cut<T: Clone>(row: &[T], count: usize) -> Vec<Vec<T>> {
         .collect()
 }
 
-/// What an objective may know about `minibatch` as a whole, one of `minibatches` that make up `generation`.
-/// `completion_tokens_max` is the most tokens that one completion may have, `seed` that of the minibatch.
+/// What an objective may know about `minibatch` as a whole, which is one of the `minibatches` that make up
+/// `generation`. `completion_tokens_max` is the most tokens that a completion may have, `seed` the seed of the
+/// minibatch.
 pub fn totals(
     minibatch: &[impl Borrow<Sample>],
     generation: &[impl Borrow<Sample>],

@@ -1,8 +1,8 @@
 //! Token-budget micro-batches without padding, in which shared prefixes are computed once.
 //!
-//! The samples of a micro-batch form a forest of segments ([`Layout`]): neighbours that begin with the same
-//! tokens (the rollouts of one prompt, the branches of one trace) hang on the same segment, so its rows go
-//! through the model once, and in the backward pass receive the gradients of all that hangs on them.
+//! The samples of a micro-batch form a forest of segments ([`Layout`]): neighbours that begin with the same tokens (the
+//! rollouts of one prompt, the branches of one trace) share a segment. Its rows go through the model once, and in the
+//! backward pass receive the gradients of everything that follows them.
 
 use std::borrow::Borrow;
 use std::ops::Range;
@@ -12,12 +12,12 @@ use burnish_tensor::{Layout, Segment};
 
 use crate::Sample;
 
-/// Fewest tokens for which a segment is cut in two so that its beginning can be shared. Below that, the work
-/// per segment outweighs the rows that are saved.
+/// The fewest tokens for which a segment is cut in two so that its beginning can be shared. With fewer, the work per
+/// segment outweighs the saved rows.
 pub const SHARED_TOKENS_MIN: usize = 16;
 
-/// Some whole samples, laid out for one forward pass. `T` rows go through the model, `S` of them (rows may
-/// repeat) through the head.
+/// Some whole samples, laid out for one forward pass. `T` rows go through the model, `S` of them (possibly with
+/// repeats) through the head.
 #[derive(Debug, Clone)]
 pub struct MicroBatch {
     /// Token ids of the rows, `[T]`.
@@ -32,14 +32,14 @@ pub struct MicroBatch {
     pub targets: Vec<u32>,
     /// Temperature of each scored token, `[S]`.
     pub temperatures: Vec<f32>,
-    /// Which scored tokens belong to each sample; in order, without gaps.
+    /// The scored tokens of each sample; in order, without gaps.
     pub sequences: Vec<Range<usize>>,
-    /// Index of each sample among those that were packed.
+    /// Index of each sample among all the samples to be packed.
     pub samples: Vec<usize>,
 }
 
 impl MicroBatch {
-    /// Which of its sequences lie in one group of `samples`, those that were packed.
+    /// The ranges of its sequences that belong to one group; `samples` are all the samples that were packed.
     pub(crate) fn groups(&self, samples: &[&Sample]) -> Vec<Range<usize>> {
         let mut start = 0;
         self.samples
@@ -54,16 +54,16 @@ impl MicroBatch {
 
 /// Packs `samples` in their order into micro-batches of at most `tokens_max` rows each.
 ///
-/// A sample is never split; one that is longer than `tokens_max` gets a micro-batch of its own. A sample in
-/// which no token is scored needs no forward pass and is in none. The samples must pass [`Sample::check`].
+/// A sample is never split; one that is longer than `tokens_max` gets a micro-batch of its own. A sample without a
+/// scored token needs no forward pass and is in no micro-batch. The samples must pass [`Sample::check`].
 pub fn pack<S: Borrow<Sample>>(samples: &[S], tokens_max: usize) -> Vec<MicroBatch> {
     let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
     let alone: Vec<Range<usize>> = (0..samples.len()).map(|at| at..at + 1).collect();
     pack_units(&samples, &alone, tokens_max)
 }
 
-/// As [`pack`], with neighbours of the same [`Sample::group`] in one micro-batch, however long they are together. Where
-/// groups share a beginning a micro-batch may exceed `tokens_max` by some rows.
+/// As [`pack`], but neighbours of the same [`Sample::group`] stay in one micro-batch, however long they are together.
+/// If groups share a beginning, a micro-batch may exceed `tokens_max` by some rows.
 pub fn pack_groups<S: Borrow<Sample>>(samples: &[S], tokens_max: usize) -> Vec<MicroBatch> {
     let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
     let mut start = 0;
@@ -77,7 +77,7 @@ pub fn pack_groups<S: Borrow<Sample>>(samples: &[S], tokens_max: usize) -> Vec<M
     pack_units(&samples, &groups, tokens_max)
 }
 
-/// Packs samples, those of a unit together.
+/// Packs samples, keeping those of a unit together.
 fn pack_units(samples: &[&Sample], units: &[Range<usize>], tokens_max: usize) -> Vec<MicroBatch> {
     let mut batches = Vec::new();
     let mut open = Forest::default();
@@ -109,7 +109,7 @@ struct Forest<'a> {
     positions: Vec<u32>,
     /// In order of creation, not of `start`.
     segments: Vec<Segment>,
-    /// Segments of the latest sample, root first, and what it read.
+    /// Segments of the latest sample, root first; `inputs` is what it read.
     path: Vec<usize>,
     inputs: &'a [u32],
     rows: Vec<u32>,
@@ -123,14 +123,14 @@ struct Forest<'a> {
 #[derive(Default)]
 struct Shared {
     tokens: usize,
-    /// Number of segments of the path that are shared; of the last one only the first `cut` tokens.
+    /// Number of shared segments of the path; only the first `cut` tokens of the last one are shared.
     segments: usize,
     cut: Option<usize>,
 }
 
 impl<'a> Forest<'a> {
-    /// Rows that samples which read `inputs` would add: exact for one, and for several about so, since a beginning
-    /// that they share may be cut where it is too short to pay.
+    /// How many rows samples that read `inputs` would add. Exact for one sample; approximate for several, because a
+    /// beginning that they share may be too short to be worth a cut.
     fn rows_of(&self, inputs: impl Iterator<Item = &'a [u32]>) -> usize {
         let (mut rows, mut before) = (0, None);
         for inputs in inputs {

@@ -1,4 +1,4 @@
-//! One training sample: a token sequence with what is known about every token.
+//! A training sample: a token sequence with what is known about every token.
 
 use burnish_core::{Branch, Source};
 
@@ -6,9 +6,8 @@ use crate::target::Target;
 
 /// One branch of a trace, ready to be learned from. All vectors have one entry per token.
 ///
-/// A token is *scored* where [`loss_mask`](Sample::loss_mask) is set: its log-probability given the tokens
-/// before it is computed, and the objective sees it. Entries of the other streams at tokens that are not
-/// scored are never read.
+/// A token is *scored* if its [`loss_mask`](Sample::loss_mask) is set: its log-probability given the tokens before it
+/// is computed, and the objective sees it. Entries of the other streams at tokens that are not scored are never read.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sample {
     /// Token ids.
@@ -17,37 +16,38 @@ pub struct Sample {
     pub loss_mask: Vec<bool>,
     /// Log-probability under the model that sampled the token, in nats ([`Branch::model_logprobs`]).
     pub model_logprobs: Vec<f32>,
-    /// Log-probability with which the token was drawn, in nats ([`Branch::sampled_logprobs`]). An objective says which of both
-    /// it takes for that of the policy that sampled ([`burnish_rl::Needs::behavior`]).
+    /// Log-probability with which the token was drawn, in nats ([`Branch::sampled_logprobs`]). An objective says which
+    /// of the two it takes for that of the policy that sampled ([`burnish_rl::Needs::behavior`]).
     pub sampled_logprobs: Vec<f32>,
-    /// What divides the logits: the temperature at which the token was sampled.
+    /// The temperature at which the token was sampled, by which the logits are divided.
     pub temperatures: Vec<f32>,
     /// Advantage of the token.
     pub advantages: Vec<f32>,
-    /// Log-probability under the reference policy, where an objective needs it.
+    /// Log-probability under the reference policy, if an objective needs it.
     pub reference: Option<Vec<f32>>,
-    /// Log-probability under the teacher, where an objective needs it.
+    /// Log-probability under the teacher, if an objective needs it.
     pub teacher: Option<Vec<f32>>,
-    /// The teacher's distributions at the scored tokens, where an objective needs them.
+    /// The teacher's distributions at the scored tokens, if an objective needs them.
     pub target: Option<Target>,
-    /// What is known of the log-probability at the start of the update.
+    /// What is known about the log-probabilities at the start of the update.
     pub proximal: Proximal,
-    /// Neighbours with one number are compared with each other: the answers to a task, the two of a pair. Only an
-    /// objective that asks for groups looks at it.
+    /// Neighbours with the same number are compared with each other: the answers to a task, the two of a pair. Only an
+    /// objective that asks for groups uses it.
     pub group: usize,
-    /// Which of two directions its task has ([`burnish_rl::Streams::directions`]).
+    /// Which of the two directions its task has ([`burnish_rl::Streams::directions`]).
     pub direction: u8,
 }
 
-/// What is known of the log-probabilities of a sample's tokens at the start of an update: under the proximal policy.
+/// What is known about the log-probabilities of a sample's tokens at the start of an update, that is, under the
+/// proximal policy.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Proximal {
     /// Those of the model that sampled: exact while nothing was learned between sampling and this update.
     #[default]
     Sampling,
-    /// One of each token.
+    /// Known, one per token.
     Known(Vec<f32>),
-    /// Of each token, how far on the way from the model that sampled to the policy of the moment they are
+    /// Interpolated. For each token, how far it is on the way from the model that sampled to the current policy
     /// ([`burnish_rl::correction::loglinear_share`]).
     Between(Vec<f32>),
 }
@@ -68,7 +68,7 @@ impl Sample {
         Sample::from_branch(branch, branch.sampled_mask.clone(), advantage as f32)
     }
 
-    /// The answers on `branch` that are given to be imitated, at temperature 1.
+    /// The answers on `branch` that were given to be imitated, at temperature 1.
     pub fn from_demonstration(branch: &Branch) -> Self {
         let loss_mask = branch.sources.iter().map(|source| *source == Source::Demonstration).collect();
         let temperatures = vec![1.0; branch.ids.len()];
@@ -95,8 +95,8 @@ impl Sample {
         }
     }
 
-    /// Log-probability of token `at` at the start of the update, as far as it is known before the update looks: that under the
-    /// model that sampled, where it is not. How tokens were filtered plays no part: the proximal policy is the full softmax.
+    /// Log-probability of token `at` at the start of the update, if it is known before the update; otherwise that under
+    /// the model that sampled. How tokens were filtered plays no part: the proximal policy is the full softmax.
     pub fn old(&self, at: usize) -> f32 {
         match &self.proximal {
             Proximal::Known(proximal) => proximal[at],
@@ -114,8 +114,8 @@ impl Sample {
         self.loss_mask.iter().filter(|is_scored| **is_scored).count()
     }
 
-    /// The tokens that the model has to read: all before the last scored one. The rest predicts nothing that
-    /// counts. Empty where no token is scored.
+    /// The tokens that the model has to read: all before the last scored one. The rest predict nothing that counts.
+    /// Empty if no token is scored.
     pub fn inputs(&self) -> &[u32] {
         let end = self.loss_mask.iter().rposition(|is_scored| *is_scored).unwrap_or(0);
         &self.ids[..end]
@@ -124,7 +124,7 @@ impl Sample {
     /// Checks that the streams fit together.
     ///
     /// # Errors
-    /// Names the stream, and the token where one is at fault.
+    /// If they do not; the error names the stream, and the token if one is at fault.
     pub fn check(&self) -> Result<(), SampleError> {
         let tokens = self.ids.len();
         let reference = self.reference.as_ref().map_or(tokens, Vec::len);
@@ -184,7 +184,7 @@ impl Sample {
 /// The streams of a sample do not fit together.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SampleError {
-    /// A stream has not one entry per token.
+    /// A stream does not have one entry per token.
     #[error("{stream} has {len} entries for {tokens} tokens")]
     Length {
         /// Which stream.
@@ -194,15 +194,15 @@ pub enum SampleError {
         /// Number of tokens.
         tokens: usize,
     },
-    /// What is known of the teacher does not describe the scored tokens.
+    /// The teacher's distributions do not match the scored tokens.
     #[error("target describes {positions} positions, but {scored} tokens are scored")]
     Target {
-        /// Positions that it describes, rounded down.
+        /// The number of positions that it describes, rounded down.
         positions: usize,
         /// Number of scored tokens.
         scored: usize,
     },
-    /// A log-prob of the teacher is no number.
+    /// A log-prob of the teacher is not a number.
     #[error("target has a log-prob that is not a number, at scored token {at}")]
     TargetValue {
         /// Index among the scored tokens.
@@ -218,9 +218,9 @@ pub enum SampleError {
         stream: &'static str,
         /// Index of the token.
         token: usize,
-        /// What stands there.
+        /// Its value.
         value: f32,
-        /// What may stand there.
+        /// The allowed range.
         range: &'static str,
     },
 }

@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 pub enum Decay {
     /// Stays at its peak.
     Constant,
-    /// Falls on a straight line.
+    /// Falls along a straight line.
     #[default]
     Linear,
-    /// Falls on half a cosine wave (Loshchilov and Hutter 2017, without restarts).
+    /// Falls along half a cosine wave (Loshchilov and Hutter 2017, without restarts).
     Cosine,
 }
 
@@ -25,7 +25,7 @@ pub enum Decay {
 pub enum Warmup {
     /// A number of updates.
     Steps(u64),
-    /// A share of all updates, rounded up.
+    /// A share of all updates; the number is rounded up.
     Ratio(f64),
 }
 
@@ -64,7 +64,7 @@ impl Schedule {
     /// Checks the ranges.
     ///
     /// # Errors
-    /// Names the first setting that is out of range, and the range.
+    /// If a setting is out of range; the error names the first one, and its range.
     pub fn check(&self) -> Result<(), ScheduleError> {
         let out_of_range = |field, range| Err(ScheduleError { field, range });
         if !(self.peak.is_finite() && self.peak >= 0.0) {
@@ -89,7 +89,7 @@ impl Schedule {
         }
     }
 
-    /// Learning rate of the update that follows `step` updates. Past the end it stays where the decay ended.
+    /// Learning rate of the update that follows `step` updates. Past the end, it stays where the decay ended.
     pub fn lr(&self, step: u64) -> f64 {
         self.peak * self.share(step)
     }

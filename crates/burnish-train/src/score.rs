@@ -1,4 +1,4 @@
-//! What a model says of given tokens, without a gradient.
+//! Log-probs, values and distributions of given tokens under a model, without a gradient.
 
 use std::borrow::Borrow;
 use std::ops::Range;
@@ -12,8 +12,8 @@ use crate::target::{self, Target, TeacherHead};
 use crate::{MicroBatch, Sample, TrainError, pack};
 
 /// Log-probabilities of the scored tokens of each sample under `model`, one entry per token (0 where the token
-/// is not scored), at the samples' temperatures; under a model of values, the value of the state before each of those
-/// tokens: what [`Sample::reference`] and [`Proximal::Known`](crate::Proximal) hold.
+/// is not scored), at the samples' temperatures. Under a value model, the value of the state before each of those
+/// tokens. This is what [`Sample::reference`] and [`Proximal::Known`](crate::Proximal) hold.
 ///
 /// # Errors
 /// If a sample does not fit the model.
@@ -25,7 +25,7 @@ pub fn score<S: Borrow<Sample>>(
     score_on(&|| Tape::inference(&model.params), model, samples, tokens_max)
 }
 
-/// As [`score`], under the model without its adapters: the policy before training, at no further memory.
+/// As [`score`], under the model without its adapters: the policy before training, without extra memory.
 ///
 /// # Errors
 /// If a sample does not fit the model.
@@ -64,13 +64,13 @@ fn hidden_states(tape: &mut Tape<'_>, model: &Model, batch: &MicroBatch) -> Var 
     model.forward(tape, &batch.ids, &batch.positions, &mut mixer)
 }
 
-/// The `top` likeliest tokens at each scored position of each sample under `model` (all, of a smaller vocabulary),
-/// likeliest first, and their log-probs over the whole vocabulary, at the samples' temperatures: what
-/// [`Sample::target`] holds for an objective that needs [`burnish_rl::distillation::HeadTarget::Top`]. A teacher that
-/// reads another context scores samples of its own with the same scored tokens.
+/// The `top` likeliest tokens at each scored position of each sample under `model` (all tokens of a smaller
+/// vocabulary), likeliest first, with their log-probs over the whole vocabulary, at the samples' temperatures. This is
+/// what [`Sample::target`] holds for an objective that needs [`burnish_rl::distillation::HeadTarget::Top`]. A teacher
+/// that reads another context scores samples of its own with the same scored tokens.
 ///
 /// # Errors
-/// If a sample does not fit the model, it is a model of values, or a GPU failed.
+/// If a sample does not fit the model, the model is a value model, or a GPU failed.
 pub fn score_top<S: Borrow<Sample>>(
     model: &Model,
     samples: &[S],
@@ -102,7 +102,7 @@ pub fn score_top<S: Borrow<Sample>>(
     )
 }
 
-/// The hidden states of `model` at each scored position of each sample, with a copy of its head: what
+/// The hidden states of `model` at each scored position of each sample, with a copy of its head. This is what
 /// [`Sample::target`] holds for an objective that needs [`burnish_rl::distillation::HeadTarget::Whole`].
 ///
 /// # Errors
@@ -154,8 +154,8 @@ pub fn score_squares<S: Borrow<Sample>>(
     )
 }
 
-/// Something of each sample: `read` gives what a micro-batch's gathered hidden states come to, `add` appends some rows of
-/// that.
+/// Computes something for each sample: `read` turns the gathered hidden states of a micro-batch into a result, `add`
+/// appends some rows of that result to a sample's own.
 fn read_rows<S: Borrow<Sample>, T, R>(
     model: &Model,
     samples: &[S],

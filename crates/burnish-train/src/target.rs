@@ -1,4 +1,4 @@
-//! What is known of a teacher's distributions at the scored tokens of a sample.
+//! What is known about a teacher's distributions at the scored tokens of a sample.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use burnish_tensor::{Adapter, Elements, Param, Params, Store, TeacherRows, Weigh
 use crate::{Sample, SampleError, TrainError};
 
 /// A teacher's distributions at the scored tokens, in their order: the other side of a
-/// [`burnish_rl::distillation::HeadLoss`]. All are those at the temperature at which the token was sampled.
+/// [`burnish_rl::distillation::HeadLoss`]. All are at the temperature at which the token was sampled.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Target {
     /// Its likeliest tokens.
     Top {
-        /// How many at a position.
+        /// How many per position.
         top: usize,
-        /// `[scored tokens, top]`: distinct ids in a position.
+        /// `[scored tokens, top]`: distinct ids at each position.
         ids: Vec<u32>,
         /// `[scored tokens, top]`: their log-probs in nats, over the whole vocabulary; -∞ is no entry.
         logprobs: Vec<f32>,
     },
-    /// All of them, as what its head makes of its hidden states.
+    /// The whole distributions, as the hidden states from which its head computes them.
     Hidden {
         /// The head, one for all samples of a minibatch.
         head: Arc<TeacherHead>,
@@ -33,7 +33,7 @@ pub enum Target {
 
 impl Target {
     /// # Errors
-    /// If it does not describe so many tokens, or a log-prob is no number.
+    /// If it does not describe that many tokens, or a log-prob is not a number.
     pub(crate) fn check(&self, scored: usize) -> Result<(), SampleError> {
         let (len, row) = match self {
             Target::Top { top, ids, logprobs } => (ids.len().min(logprobs.len()), *top),
@@ -57,8 +57,8 @@ impl Target {
     }
 }
 
-/// A copy of a model's head, adapter included, where the model lies and as it was when the hidden states were made: a policy
-/// may teach itself, and its own head moves.
+/// A copy of a model's head (with its adapter), on the model's device and as it was when the hidden states were made. A
+/// copy, because a policy may teach itself while its own head moves.
 pub struct TeacherHead {
     params: Params,
     weight: Weight,
@@ -68,7 +68,7 @@ impl TeacherHead {
     /// The head of `model`.
     ///
     /// # Errors
-    /// If it is a model of values, or what a GPU has changed can't be fetched.
+    /// If it is a value model, or what a GPU has changed can't be fetched.
     pub fn of(model: &Model) -> Result<Self, TrainError> {
         check_head(model)?;
         model.params.fetch()?;
@@ -93,23 +93,23 @@ impl TeacherHead {
         Ok(TeacherHead { params, weight: Weight { base, adapter } })
     }
 
-    /// Columns of the hidden states that it reads.
+    /// The width of the hidden states that it reads.
     pub fn width(&self) -> usize {
         self.weight.base.cols
     }
 
-    /// Tokens of its vocabulary.
+    /// The size of its vocabulary.
     pub fn vocabulary(&self) -> usize {
         self.weight.base.rows
     }
 
-    /// With the hidden states `[rows, width]` that it reads.
+    /// The head together with the hidden states `[rows, width]` that it reads.
     pub(crate) fn rows<'a>(&'a self, hidden: &'a [f32]) -> TeacherRows<'a> {
         TeacherRows { params: &self.params, head: self.weight, hidden }
     }
 }
 
-/// One and the same: two copies are not compared.
+/// Equal only if it is the same object: the contents of two copies are not compared.
 impl PartialEq for TeacherHead {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
@@ -126,7 +126,7 @@ impl fmt::Debug for TeacherHead {
 }
 
 /// # Errors
-/// If a model's head can't be compared with another's, whatever that is.
+/// If the model's head can't be compared with any other.
 pub(crate) fn check_head(model: &Model) -> Result<(), TrainError> {
     if model.is_value_model() {
         return Err(TrainError::HeadLoss { problem: "a model of values has no distributions" });
@@ -134,10 +134,10 @@ pub(crate) fn check_head(model: &Model) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// Checks that every sample with scored tokens has what `needed` says, all alike.
+/// Checks that every sample with scored tokens has what `needed` asks for, and that all have it alike.
 ///
 /// # Errors
-/// Names the first sample that has not.
+/// If a sample has not; the error names the first one.
 pub(crate) fn check(model: &Model, samples: &[&Sample], needed: HeadTarget) -> Result<(), TrainError> {
     check_head(model)?;
     let needs = match needed {
@@ -170,12 +170,12 @@ fn problem(
             Some(Target::Top { top: all, .. }),
         ) => {
             if top != all {
-                return Some(format!("has {top} tokens a position, and another sample's has {all}"));
+                return Some(format!("has {top} tokens per position, and another sample's has {all}"));
             }
             if *top == 0 || *top > most {
-                return Some(format!("has {top} tokens a position, which must be 1 to {most}"));
+                return Some(format!("has {top} tokens per position, which must be 1 to {most}"));
             }
-            // What is no entry need not exist, but it is looked up all the same.
+            // An entry of -∞ stands for no token, but its id is looked up all the same.
             let is_unknown = |(id, log): &(&u32, &f32)| match log.is_finite() {
                 true => !vocab.contains(**id),
                 false => **id as usize >= vocab.len(),

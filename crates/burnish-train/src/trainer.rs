@@ -21,19 +21,19 @@ const CLIP_FRACTION: &str = "clip_ratio/region_mean";
 pub struct TrainerConfig {
     /// The optimiser's hyperparameters.
     pub adamw: AdamwConfig,
-    /// The gradient is scaled down to this 2-norm where it is longer; `None` leaves it as it is.
+    /// A longer gradient is scaled down to this 2-norm; `None` leaves it as it is.
     pub grad_norm_max: Option<f64>,
-    /// How samples go through the model. Its dropout seed is that of the run: every update drops anew.
+    /// How samples go through the model. The dropout seed is that of the run; every update derives its own from it.
     pub pass: PassConfig,
 }
 
 /// What an update did.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Update {
-    /// Was it made? If not, a gate has dropped it: weights, moments and the count of updates are as they were.
+    /// Was it made? If not, a gate dropped it: weights, moments and the count of updates are unchanged.
     pub is_made: bool,
-    /// Frobenius norm of the gradient of the log-prob head's matrix, before clipping ([`Proposal::head_grad_norm`]); none
-    /// where no gate asked for it.
+    /// Frobenius norm of the gradient of the log-prob head's matrix, before clipping ([`Proposal::head_grad_norm`]);
+    /// `None` if no gate asked for it.
     pub head_grad_norm: Option<f64>,
     /// The objective's value before the update.
     pub loss: f64,
@@ -51,9 +51,9 @@ pub struct Update {
     pub drift: Drift,
 }
 
-/// Turns samples and an objective into better weights. It holds the optimiser's state and one gradient
-/// buffer, of what the model trains; the weights (f32 masters, whatever the type of the file) are the model's. All of
-/// that lies where the model's parameters do: a trainer is made for a model that is on its device.
+/// Turns samples and an objective into better weights. It holds the optimiser's state and one gradient buffer for the
+/// trained parameters; the weights (f32 masters, whatever the type of the file) belong to the model. All of that is on
+/// the device of the model's parameters, so the model must be on its device before a trainer is made for it.
 #[derive(Debug)]
 pub struct Trainer {
     config: TrainerConfig,
@@ -89,11 +89,10 @@ impl Trainer {
 
     /// Makes one update of `model` on one minibatch at learning rate `lr`.
     ///
-    /// A minibatch in which no token is scored has gradient zero, and the optimiser steps as it does on any
-    /// other gradient.
+    /// A minibatch without a scored token has a gradient of zero, and the optimiser steps as with any other gradient.
     ///
     /// # Errors
-    /// If a sample fits neither model nor objective, or a number is not finite. Nothing is updated then.
+    /// If a sample does not fit the model or the objective, or a number is not finite. Nothing is updated then.
     pub fn update(
         &mut self,
         model: &mut Model,
@@ -105,11 +104,11 @@ impl Trainer {
         self.propose(model, minibatch, objective, totals, lr, None)
     }
 
-    /// As [`Trainer::update`], if `gate` says so: it sees the gradient's numbers, also such as are not finite, before the
-    /// optimiser does. Where it says no the gradient is dropped, and nothing has changed but time.
+    /// As [`Trainer::update`], but only if `gate` allows it: the gate sees the gradient's numbers, even non-finite
+    /// ones, before the optimiser does. If it refuses, the gradient is dropped and nothing has changed.
     ///
     /// # Errors
-    /// As [`Trainer::update`], and if it is a model of values, which has no such head.
+    /// As [`Trainer::update`], and if the model is a value model, which has no log-prob head.
     pub fn update_gated(
         &mut self,
         model: &mut Model,

@@ -109,7 +109,7 @@ fn a_prompt_that_does_not_fit_is_a_failure_and_one_that_was_not_judged_is_nothin
     let tasks = [task("a", &[("size", "4")]), task("b", &[("size", "4")]), task("c", &[("size", "10")])];
     let mut right = episode("a", true, 1.0);
     right.verdict.flags = BTreeMap::from([("abstained".into(), true)]);
-    // It ran, outgrew the window, and then its verifier hung: nothing is known of it.
+    // It ran, outgrew the window, and then its verifier hung: nothing is known about it.
     let mut outgrown = Episode { ending: Ending::ContextOverflow, ..unscored("b") };
     outgrown.answers = vec![burnish_core::Message::assistant("1")];
     let episodes = [right.clone(), right, too_long("b"), too_long("b"), outgrown, too_long("c")];
@@ -142,7 +142,7 @@ fn an_environment_without_success_is_told_by_its_reward() {
     assert_eq!(summary.leading().unwrap().mean, 1.5);
     assert_eq!(summary.by_label["size"]["10"].leading().unwrap().mean, 2.0);
     assert!(summary.left_out()[0].contains("in no mean of rewards"));
-    // One that does report success makes success the result, and the others no successes.
+    // A single episode that reports success makes success the headline, and the others count as no success.
     let mixed = [bare("a", 0.5), episode("b", true, 1.0)];
     let summary = Summary::of(&tasks, &mixed, &BTreeMap::new(), 1);
     assert_eq!((summary.headline, summary.success.unwrap().mean), (Measure::Success, 0.5));
@@ -261,7 +261,7 @@ proptest! {
     fn the_order_of_episodes_changes_nothing(
         results in prop::collection::vec((0u8..6, any::<bool>(), 0.0f64..1.0), 1..20), seed: u64,
     ) {
-        // Within a task the order stays: floating-point sums are not associative.
+        // The order within a task stays, because floating-point sums are not associative.
         let episodes: Vec<Episode> = results
             .iter()
             .map(|(task, success, reward)| episode(&format!("t{task}"), *success, *reward))

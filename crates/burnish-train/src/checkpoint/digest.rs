@@ -1,4 +1,4 @@
-//! Digests of what was saved: a bit that flips on the disk must not go into a run.
+//! Digests of what was saved, so that a bit that flips on the disk does not get into a run.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ pub(super) fn of_file(path: &Path, rule: Rule) -> io::Result<(u64, String)> {
     Ok((bytes, rule.read(file, bytes)?))
 }
 
-/// Digest of a value, however its text is laid out.
+/// Digest of a value; it does not depend on how its text is laid out.
 pub(super) fn of_value(value: &Value, rule: Rule) -> String {
     rule.digest(value.to_string().as_bytes())
 }

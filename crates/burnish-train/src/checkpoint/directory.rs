@@ -1,7 +1,7 @@
 //! Directories that appear under their name only when they are complete.
 //!
-//! `.step_N.partial` is being written or removed; `.step_N.replaced` is an earlier `step_N` during the moment
-//! in which a new one takes its place.
+//! `.step_N.partial` is being written or removed; `.step_N.replaced` is an earlier `step_N` while a new one takes its
+//! place.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::CheckpointError;
 
-/// Says what was tried, and on what, when the file system refuses.
+/// Adds to a file system error what was tried, and on which path.
 pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> CheckpointError {
     let path = path.to_owned();
     move |source| CheckpointError::Io { action, path, source }
@@ -49,7 +49,7 @@ pub(super) fn make_empty(path: &Path) -> Result<(), CheckpointError> {
     fs::create_dir(path).map_err(io("create", path))
 }
 
-/// Removes a directory with all that is in it, where it is there.
+/// Removes a directory with everything in it, if it exists.
 fn remove(path: &Path) -> Result<(), CheckpointError> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io("remove", path)(error)),
@@ -57,7 +57,7 @@ fn remove(path: &Path) -> Result<(), CheckpointError> {
     }
 }
 
-/// Removes what interrupted saves left, and puts back a checkpoint that was about to be replaced.
+/// Removes what interrupted saves left behind, and puts back a checkpoint that was about to be replaced.
 pub(super) fn recover(dir: &Path) -> Result<(), CheckpointError> {
     for step in numbered(dir, ".step_", ".replaced")? {
         let (old, place) = (replaced(dir, step), place(dir, step));
@@ -73,13 +73,13 @@ pub(super) fn recover(dir: &Path) -> Result<(), CheckpointError> {
     Ok(())
 }
 
-/// The path of a file under `dir`, seen from there, with `/` on every system.
+/// The path of a file relative to `dir`, with `/` on every system.
 pub(super) fn name_in(dir: &Path, path: &Path) -> String {
     let parts = path.strip_prefix(dir).unwrap_or(path).iter().map(OsStr::to_string_lossy);
     parts.collect::<Vec<_>>().join("/")
 }
 
-/// Waits until all under `dir` is on the disk.
+/// Waits until everything under `dir` is on the disk.
 pub(super) fn sync(dir: &Path) -> Result<(), CheckpointError> {
     for path in files(dir)? {
         sync_one(&path)?;
@@ -116,7 +116,7 @@ pub(super) fn publish(dir: &Path, step: u64) -> Result<PathBuf, CheckpointError>
         fs::rename(&place, &old).map_err(io("replace", &place))?;
     }
     if let Err(error) = fs::rename(&partial, &place) {
-        // Put the earlier one back; where that fails too, `recover` does it.
+        // Put the earlier one back; if that fails too, `recover` will do it.
         let _ = fs::rename(&old, &place);
         return Err(io("name", &place)(error));
     }
@@ -125,12 +125,12 @@ pub(super) fn publish(dir: &Path, step: u64) -> Result<PathBuf, CheckpointError>
     Ok(place)
 }
 
-/// Removes all but the newest `keep` checkpoints (0: none is removed), and never `newest`.
+/// Removes all but the newest `keep` checkpoints (0 removes none), but never `newest`.
 pub(super) fn prune(dir: &Path, keep: usize, newest: u64) -> Result<(), CheckpointError> {
     let steps = steps(dir)?;
     let surplus = if keep == 0 { 0 } else { steps.len().saturating_sub(keep) };
     for &step in steps[..surplus].iter().filter(|step| **step != newest) {
-        // Out of its name first, so that a checkpoint half removed is never taken for one.
+        // Rename it first, so that a half-removed checkpoint is never taken for a complete one.
         let (place, doomed) = (place(dir, step), partial(dir, step));
         remove(&doomed)?;
         fs::rename(&place, &doomed).map_err(io("remove", &place))?;

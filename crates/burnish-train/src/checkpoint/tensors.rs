@@ -10,7 +10,7 @@ use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView};
 use super::{BoxError, CheckpointError};
 use crate::adamw::Adamw;
 
-/// What is kept of every trained parameter: the master weight, and the two moments under their names in torch.
+/// What is kept for every trained parameter: the master weight, and the two moments under their torch names.
 const KINDS: [&str; 3] = ["master", "exp_avg", "exp_avg_sq"];
 
 /// Writes the master weights and the optimiser's state.
@@ -35,7 +35,7 @@ fn write_kinds(path: &Path, params: &Params, kinds: &[&str], buffers: &[&[f32]])
             views.push((name(kind, entry), view));
         }
     }
-    // The library makes files that only their owner reads; this one has the permissions of any other.
+    // The library makes files that only their owner can read; this one should have the usual permissions.
     let permissions = File::create(path)?.metadata()?.permissions();
     safetensors::serialize_to_file(views, None, path)?;
     Ok(fs::set_permissions(path, permissions)?)
@@ -62,7 +62,7 @@ pub(super) fn read_masters(path: &Path, params: &mut Params) -> Result<(), Check
     Ok(())
 }
 
-/// One buffer as long as the trained parameters for each kind, in order.
+/// One buffer per kind, in order, each as long as the trained parameters.
 fn read_kinds<const N: usize>(
     path: &Path,
     params: &Params,

@@ -261,7 +261,7 @@ fn what_an_objective_lacks_for_whole_distributions_is_named() {
         "sample 0: the objective needs the teacher's hidden states, but its target is of the other kind";
     assert_eq!(message(&good, &Gkd::default()), expected);
     let fewer = Gkd { top: 2, ..Gkd::default() };
-    assert!(message(&good, &fewer).ends_with("has 3 tokens a position, which must be 1 to 2"));
+    assert!(message(&good, &fewer).ends_with("has 3 tokens per position, which must be 1 to 2"));
 
     let unknown = changed(&|target| {
         if let Target::Top { ids, .. } = target {
