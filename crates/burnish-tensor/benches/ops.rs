@@ -40,7 +40,8 @@ fn params(precision: Precision, shape: &[usize]) -> (Params, Param) {
     (params, param)
 }
 
-/// Runs `forward` on a recording tape and then backward from its result, over and over; inputs are made outside.
+/// Runs `forward` on a recording tape and then the backward pass from its result, repeatedly; inputs are made outside
+/// the loop.
 fn forward_backward<const N: usize>(
     bencher: Bencher<'_, '_>,
     params: &Params,
@@ -68,7 +69,7 @@ fn linear(bencher: Bencher<'_, '_>, precision: Precision) {
     forward_backward(bencher, &params, [(ROWS, WIDTH)], |tape, [x]| tape.linear(&x, weight, None));
 }
 
-/// A decoding step's product: few rows, nothing recorded.
+/// The product of a decoding step: few rows, nothing recorded.
 #[divan::bench(args = [1, 8, 64])]
 fn linear_decoding(bencher: Bencher<'_, '_>, rows: usize) {
     let (params, weight) = params(Precision::F32, &[FFN, WIDTH]);
@@ -100,7 +101,7 @@ fn swiglu(bencher: Bencher<'_, '_>) {
     forward_backward(bencher, &Params::new(), [(ROWS, FFN); 2], |tape, [gate, up]| tape.swiglu(&gate, &up));
 }
 
-/// 16 sequences of 256 tokens; or 8 groups, each a prompt of 64 that 8 answers of 127 share.
+/// 16 sequences of 256 tokens; or 8 groups, each with a prompt of 64 tokens that 8 answers of 127 share.
 #[divan::bench(args = ["causal", "shared prefix"])]
 fn attention(bencher: Bencher<'_, '_>, kind: &str) {
     let layout = if kind == "causal" { Layout::causal(&[256; 16]) } else { Layout::new(groups()).unwrap() };
@@ -143,7 +144,8 @@ fn token_scores(bencher: Bencher<'_, '_>, precision: Precision) {
         });
 }
 
-/// 64 sequences decode one token each: eight of a group read one prompt of 64, and 64 tokens of their own.
+/// 64 sequences decode one token each: the eight of a group share a prompt of 64 tokens, and each has 64 tokens of its
+/// own.
 #[divan::bench]
 fn cached_attention_of_groups(bencher: Bencher<'_, '_>) {
     const TOKENS: usize = 64;

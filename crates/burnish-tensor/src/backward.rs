@@ -11,8 +11,8 @@ use crate::{
     tape::{ScoresRecord, Softmax},
 };
 
-/// An operation with what its backward pass needs. The one `match` over it has no default arm: an operation without
-/// a gradient does not compile.
+/// An operation with what its backward pass needs. The only `match` over it has no default arm, so that an operation
+/// without a gradient does not compile.
 pub(crate) enum Op<'p> {
     Embed { table: Param, ids: Vec<u32> },
     Linear { x: Var, weight: Param, bias: Option<Param> },
@@ -31,8 +31,8 @@ pub(crate) enum Op<'p> {
 pub(crate) type Run<'p> = Box<dyn Fn(&mut Tape<'p>, &Var) -> Var + 'p>;
 
 impl<'p> Tape<'p> {
-    /// Adds to `grads`, laid out like the parameters, the gradient of
-    /// `Σᵢ d_logprob[i] · logprob[i] + d_entropy[i] · entropy[i]`. An empty `d_entropy` stands for zeros.
+    /// Adds the gradient of `Σᵢ d_logprob[i] · logprob[i] + d_entropy[i] · entropy[i]` to `grads`, which is laid out
+    /// like the parameters. An empty `d_entropy` stands for zeros.
     ///
     /// # Panics
     /// If the tape does not record, or `scores` come from another tape.
@@ -46,18 +46,19 @@ impl<'p> Tape<'p> {
         self.backward_with(scores, d_logprob, d_entropy, None, None, grads);
     }
 
-    /// As [`Tape::backward`], of that sum and `Σᵢ weights[i] · loss[i]`, with the losses of `term`: its derivative by the
-    /// logits is made where they are, some rows at a time. Gives the loss of each row, 0 where it has no weight; nothing
-    /// without a term.
+    /// As [`Tape::backward`], for the sum of that scalar and `Σᵢ weights[i] · loss[i]`, with the losses of `term`. The
+    /// derivative of the losses by the logits is computed where the logits are, some rows at a time. Returns the loss
+    /// of each row, 0 for rows without weight; nothing without a term.
     ///
-    /// Also adds to `share`, laid out like the matrix of the head and lying where `grads` do, the gradient that this matrix
-    /// gets as the head, whether or not it is trained: without what it gets as the embedding where the two are tied. `grads`
-    /// are the same bits with and without.
+    /// Also adds to `share` the gradient that the head's matrix gets as the head, whether or not the matrix is trained;
+    /// if head and embedding are tied, this leaves out what it gets as the embedding. `share` is laid out like that
+    /// matrix and is on the same device as `grads`. `grads` are the same to the bit with and without it.
     ///
-    /// A term waits for a GPU; where it has failed, losses are NaN and [`Device::check`](crate::Device::check) tells why.
+    /// A term waits for a GPU. If the GPU has failed, losses are NaN and [`Device::check`](crate::Device::check)
+    /// returns the error.
     ///
     /// # Panics
-    /// As [`Tape::backward`], if sizes differ, or if the share or the teacher of a term lies elsewhere.
+    /// As [`Tape::backward`], if sizes differ, or if the share or the term's teacher is on another device.
     pub fn backward_with<'g>(
         mut self,
         scores: &TokenScores,
@@ -80,7 +81,7 @@ impl<'p> Tape<'p> {
             assert_eq!(share.len(), record.head.len(), "a share laid out like the head");
         }
         let seeds = scores::Seeds { d_logprob, d_entropy };
-        // Other scores on this tape are not differentiated: what they hold is of no more use.
+        // Other scores on this tape will not be differentiated, so their data is freed.
         self.scores.clear();
         match grads.into().0 {
             Sink::Host(grads) => {
@@ -120,11 +121,11 @@ impl<'p> Tape<'p> {
             temperatures: &temperatures,
             vocab: &vocab,
         };
-        // The factor gets a buffer of its own: two parts of the flat one can't be lent at once.
+        // The factor gets a buffer of its own, because two parts of the flat one can't be borrowed at once.
         let b = low_rank.as_ref().map(|(adapter, _)| adapter.b);
         let mut d_b = b.filter(Param::is_trained).map(|b| vec![0.0; b.len()]);
-        // What the head adds to a gradient that others add to as well is the difference, so that their sum stays the same
-        // bits. Where nothing else is added the share is exact.
+        // If others add to the gradient as well, the head's share is computed as a difference, so that their sum stays
+        // the same to the bit. If nobody else does, the share is exact.
         if let (Some(share), Some(own)) = (share.as_deref_mut(), head.gradient(grads)) {
             share.iter_mut().zip(own).for_each(|(share, before)| *share -= *before);
         }
@@ -172,13 +173,13 @@ impl<'p> Tape<'p> {
         }
     }
 
-    /// Passes the gradient of one value back to where it came from; gives what reached the values that no
-    /// operation of this tape made.
+    /// Passes the gradient of one value back to its origins; returns what reached the values that no operation of this
+    /// tape made.
     fn flow_back(mut self, slot: usize, d: Arc<Buffer>, grads: &mut [f32]) -> Slots {
         let mut records = std::mem::take(&mut self.records);
         let mut flow = Flow { tape: &self, grads, slots: vec![None; self.slots] };
         flow.slots[slot] = Some(d);
-        // Popping frees what an operation saved as soon as its gradient has been passed on.
+        // Popping a record frees what its operation saved as soon as its gradient has been passed on.
         while let Some(record) = records.pop() {
             if let Some(d_out) = flow.slots[record.out].take() {
                 flow.step(record.op, d_out);
@@ -188,7 +189,7 @@ impl<'p> Tape<'p> {
     }
 }
 
-/// The gradients lie on the host, and what was computed does not.
+/// The gradients are on the host, but what was computed is not.
 #[cfg(any(test, feature = "cuda"))]
 #[expect(clippy::panic, reason = "a mistake of the program")]
 fn elsewhere() -> ! {
@@ -197,7 +198,7 @@ fn elsewhere() -> ! {
     )
 }
 
-/// Gradients that are not complete yet. Shared, because both terms of a sum have the gradient of the sum.
+/// Gradients that are not complete yet. Shared, because both terms of a sum get the gradient of the sum.
 type Slots = Vec<Option<Arc<Buffer>>>;
 
 /// The gradients of values that are not complete yet, and those of the parameters.
@@ -318,7 +319,8 @@ impl<'p> Flow<'_, 'p> {
         self.add(x.slot, Arc::new(d_x));
     }
 
-    /// A buffer for the gradient of a small factor: both factors' parts of the flat buffer can't be lent at once.
+    /// A buffer for the gradient of a small factor, because the parts of both factors in the flat buffer can't be
+    /// borrowed at once.
     fn factor_gradient(&self, param: Param) -> Option<Vec<f32>> {
         param.is_trained().then(|| vec![0.0; param.len()])
     }

@@ -1,34 +1,34 @@
 //! Memory for values, used again and again.
 //!
-//! A large allocation that is freed goes back to the system, and comes back as pages that it must clear: in a training
-//! step that took a fifth of the time. So buffers that are dropped wait here for the next of about their size.
+//! A large allocation that is freed goes back to the system and comes back as pages that the system must clear: in a
+//! training step that took a fifth of the time. So dropped buffers wait here for the next request of about their size.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Mutex, PoisonError};
 
-/// Buffers below 64 KiB are left to the allocator, which is fast there.
+/// Buffers below 64 KiB are left to the allocator, which is fast for them.
 const POOLED_MIN: usize = 1 << 14;
-/// Elements that may wait in any case: 64 MiB.
+/// Elements that may always wait: 64 MiB.
 const IDLE_MIN: usize = 1 << 24;
 
 static IDLE: Mutex<Idle> = Mutex::new(Idle::new());
 
-/// Buffers that wait, and how many are in use.
+/// Waiting buffers, and the number of elements in use.
 ///
-/// In a step of training as much waits between its passes as is in use at their turn; in the next step all of it is needed
-/// again. So no more is freed than goes beyond the most that was ever in use at once, and a quarter: those that have waited
-/// longest, when a new one has to be made.
+/// Between the passes of a training step, as many buffers wait as are in use when their turn comes, and the next step
+/// needs all of them again. So buffers are only freed in excess of the most that was ever in use at once plus a
+/// quarter. When a new buffer has to be made, those that have waited longest are freed.
 struct Idle {
-    /// By their true length, the newest last, each with its number in the order in which they came.
+    /// By true length, the newest last, each with its number in the order of return.
     by_len: BTreeMap<usize, VecDeque<(u64, Vec<f32>)>>,
-    /// Elements that wait.
+    /// Number of waiting elements.
     waiting: usize,
-    /// Elements in use.
+    /// Number of elements in use.
     used: usize,
-    /// The most that ever were.
+    /// The most that were ever in use.
     used_max: usize,
-    /// Buffers that ever came.
+    /// Number of buffers ever returned.
     kept: u64,
 }
 
@@ -37,7 +37,8 @@ impl Idle {
         Idle { by_len: BTreeMap::new(), waiting: 0, used: 0, used_max: 0, kept: 0 }
     }
 
-    /// A buffer of a length in `range`, if one waits; if not, those that have to go for one of the least length.
+    /// A waiting buffer with a length in `range`, if there is one; otherwise the buffers that must be freed before one
+    /// of the least length is made.
     fn lend(&mut self, range: Range<usize>) -> (Option<Vec<f32>>, Vec<Vec<f32>>) {
         let class = range.start;
         let found = self.take(range);
@@ -47,7 +48,7 @@ impl Idle {
         (found, freed)
     }
 
-    /// The shortest of a length in `range`, the newest of those.
+    /// Of those with a length in `range`, the shortest; of equal ones, the newest.
     fn take(&mut self, range: Range<usize>) -> Option<Vec<f32>> {
         let (&len, same) = self.by_len.range_mut(range).next()?;
         let (_, data) = same.pop_back()?;
@@ -58,7 +59,7 @@ impl Idle {
         Some(data)
     }
 
-    /// Takes back what was lent.
+    /// Takes back a lent buffer.
     fn keep(&mut self, data: Vec<f32>) {
         self.used -= data.len();
         self.waiting += data.len();
@@ -66,7 +67,7 @@ impl Idle {
         self.by_len.entry(data.len()).or_default().push_back((self.kept, data));
     }
 
-    /// Those that have waited longest, until no more is there than may be.
+    /// Removes those that have waited longest until the rest is within the bound.
     fn shrink(&mut self) -> Vec<Vec<f32>> {
         let bound = self.used_max / 4 * 5 + IDLE_MIN;
         let mut freed = Vec::new();
@@ -83,40 +84,41 @@ impl Idle {
     }
 }
 
-/// Numbers of a value on a tape. Its memory is used again once it is dropped.
+/// The numbers of a value on a tape. Its memory is reused after it is dropped.
 #[derive(Debug, Default)]
 pub struct Buffer {
     /// At least `len` elements.
     data: Vec<f32>,
     len: usize,
-    /// Does its memory wait for the next, once it is dropped?
+    /// Is its memory kept for reuse after it is dropped?
     is_kept: bool,
 }
 
 impl Buffer {
-    /// `len` elements that hold whatever was there before: for what is written before it is read.
+    /// `len` elements with arbitrary content, for uses that write before they read.
     #[must_use]
     pub fn scratch(len: usize) -> Buffer {
         if len < POOLED_MIN {
             return Buffer::from(vec![0.0; len]);
         }
-        // Lengths that differ from batch to batch, as those of ragged answers do, share their memory.
+        // Lengths that differ from batch to batch, such as those of ragged answers, share memory.
         let class = class_of(len);
         Buffer::lent(len, class..2 * class)
     }
 
-    /// The same of any length, for the many equal parts of what is large as a whole. Never the memory of a longer one.
+    /// The same for an exact length, for the many equal parts of something large. Never uses the memory of a longer
+    /// buffer.
     #[must_use]
     pub fn part(len: usize) -> Buffer {
         let class = class_of(len);
         Buffer::lent(len, class..class + 1)
     }
 
-    /// A buffer of `len` elements whose true length is in `range`, the beginning of which is its class.
+    /// A buffer of `len` elements whose true length is in `range`; `range` starts at its class.
     fn lent(len: usize, range: Range<usize>) -> Buffer {
         let class = range.start;
         let (found, freed) = IDLE.lock().unwrap_or_else(PoisonError::into_inner).lend(range);
-        // Not under the lock.
+        // Freed outside the lock.
         drop(freed);
         Buffer { data: found.unwrap_or_else(|| vec![0.0; class]), len, is_kept: true }
     }
@@ -136,8 +138,7 @@ impl Buffer {
     }
 }
 
-/// The length that a buffer of `len` elements is made with: eight steps to a doubling, so that an eighth is wasted at
-/// most.
+/// The true length of a buffer of `len` elements: eight steps per doubling, so that at most an eighth is wasted.
 fn class_of(len: usize) -> usize {
     let len = len.max(8);
     len.next_multiple_of(1 << (len.ilog2() - 3))
@@ -191,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_dropped_buffer_is_used_again_for_any_length_of_its_class() {
-        // A length of its own: other tests use the pool at the same time.
+        // A length that no other test uses, since they share the pool.
         let len = 7 * POOLED_MIN + 3;
         let first = Buffer::of(&vec![5.0; len]);
         let address = first.as_ptr();
@@ -203,7 +204,7 @@ mod tests {
         assert!(Buffer::zeros(len).iter().all(|&value| value == 0.0));
     }
 
-    /// Lends and takes back, without memory: lengths of what was freed.
+    /// Lends and takes back without memory; returns the lengths that were freed.
     fn lend(idle: &mut Idle, class: usize) -> (Vec<f32>, bool, Vec<usize>) {
         let (found, freed) = idle.lend(class..2 * class);
         let is_new = found.is_none();
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     fn what_was_in_use_at_once_waits_and_the_oldest_go_first() {
-        // Never touched, so that they take no memory.
+        // The memory is never touched, so it takes no space.
         let mut idle = Idle::new();
         let large = 4 * IDLE_MIN;
         for round in 0..3 {
@@ -234,7 +235,7 @@ mod tests {
                 idle.keep(data);
             }
         }
-        // 8 were in use at once, so 11 may be there: one of 3 fits beside the two, and one of 1 does not.
+        // 8 were in use at once, so 11 may exist: one of 3 fits beside the two, one of 1 does not.
         let (third, is_new, freed) = lend(&mut idle, 3 * IDLE_MIN / 2);
         assert_eq!((is_new, freed.len(), idle.waiting), (true, 0, 2 * large));
         let (fourth, _, freed) = lend(&mut idle, 2 * IDLE_MIN);

@@ -1,4 +1,4 @@
-//! Attention of one query row against cached keys and values: the step of autoregressive decoding.
+//! Attention of one query row over cached keys and values: the step of autoregressive decoding.
 
 mod lanes;
 
@@ -9,22 +9,23 @@ use crate::{
     vector::{self, simd},
 };
 
-/// Rows of a block of the cache: the lanes of a vector, so that scores of a block are computed side by side.
+/// Rows in a block of the cache: as many as a vector has lanes, so that the scores of a block are computed side by
+/// side.
 pub const KV_ROWS: usize = 16;
 
 /// Some cached rows of a sequence at one layer. Sequences may share blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct KvBlock<'a> {
-    /// Keys, turned: `[kv_heads · head_dim, KV_ROWS]`.
+    /// Keys, transposed: `[kv_heads · head_dim, KV_ROWS]`.
     pub k: &'a [f32],
     /// Values, `[kv_heads, KV_ROWS, head_dim]`.
     pub v: &'a [f32],
-    /// Number of rows that are there, at most [`KV_ROWS`].
+    /// Number of rows present, at most [`KV_ROWS`].
     pub rows: usize,
 }
 
 impl KvBlock<'_> {
-    /// Its rows as they were written, keys and values `[rows, kv_heads · head_dim]`.
+    /// Copies its rows out as they were written: keys and values `[rows, kv_heads · head_dim]`.
     ///
     /// # Panics
     /// If sizes do not fit.
@@ -43,7 +44,7 @@ impl KvBlock<'_> {
     }
 }
 
-/// The same, to be filled.
+/// The same, writable.
 #[derive(Debug)]
 pub struct KvBlockMut<'a> {
     /// Keys.
@@ -72,7 +73,7 @@ impl KvBlockMut<'_> {
 }
 
 /// Attention of query row `i` of `q` `[rows, heads · head_dim]` over all rows of `caches[i]`, written to `out`, shaped
-/// like `q`. A row's result does not depend on which other rows are in the batch.
+/// like `q`. The result of a row does not depend on the other rows in the batch.
 ///
 /// # Panics
 /// If sizes do not fit.
@@ -116,13 +117,13 @@ struct Head<'a> {
     shape: HeadShape,
     kv_head: usize,
     cache: &'a [KvBlock<'a>],
-    /// The blocks and the head that are read next.
+    /// The blocks and the head that are read next, for prefetching.
     soon: (&'a [KvBlock<'a>], usize),
 }
 
 impl Head<'_> {
-    /// The query heads of this key/value head: `q` and `out` are `[group, head_dim]`. Several at a time share what is
-    /// loaded; what a head is given does not depend on which others are beside it.
+    /// Computes the query heads of this key/value head: `q` and `out` are `[group, head_dim]`. Several heads at a time
+    /// share what is loaded; the result of a head does not depend on the others beside it.
     #[inline(always)]
     fn attend(self, mut q: &[f32], scores: &mut Vec<f32>, mut out: &mut [f32]) {
         let dim = self.shape.head_dim;
@@ -146,7 +147,7 @@ impl Head<'_> {
     #[inline(always)]
     fn heads<const H: usize>(self, q: &[f32], scores: &mut Vec<f32>, out: &mut [f32]) {
         let dim = self.shape.head_dim;
-        // Whole vectors, so that no loop over scores has a rest.
+        // Whole vectors, so that no loop over scores has a remainder.
         let stride = (self.cache.len() * KV_ROWS).next_multiple_of(vector::LANES);
         if scores.len() < H * stride {
             scores.resize(H * stride, 0.0);
@@ -156,7 +157,7 @@ impl Head<'_> {
         lanes::scores::<H>(q, dim, self.cache, first, stride, scores);
         let mut inverse = [0.0; H];
         for (scores, inverse) in scores.chunks_exact_mut(stride).zip(&mut inverse) {
-            // Blocks of a prompt may end before they are full: what is there moves together.
+            // Blocks of a prompt may end before they are full: the scores of existing rows are moved together.
             let mut seen = 0;
             for (index, block) in self.cache.iter().enumerate() {
                 if seen != index * KV_ROWS {
@@ -164,7 +165,7 @@ impl Head<'_> {
                 }
                 seen += block.rows;
             }
-            // What is not there weighs nothing.
+            // Missing rows have weight 0.
             scores[seen..].fill(f32::NEG_INFINITY);
             *inverse = 1.0 / vector::exp_scaled(scores, self.shape.scale());
         }
@@ -185,7 +186,7 @@ mod tests {
         testing::{assert_close, random, wide},
     };
 
-    /// Keys and values of a sequence in blocks, some of which end early, as the last block of a prompt does.
+    /// Keys and values of a sequence in blocks, some of which are not full, like the last block of a prompt.
     struct Filled(Vec<(Vec<f32>, Vec<f32>, usize)>);
 
     impl Filled {
@@ -197,7 +198,7 @@ mod tests {
             for part in [0..cut, cut..rows] {
                 let end = part.end;
                 for first in part.step_by(KV_ROWS) {
-                    // What was there before, a NaN say, must not matter.
+                    // Earlier content, such as a NaN, must not matter.
                     let mut block = (vec![f32::NAN; KV_ROWS * width], vec![f32::NAN; KV_ROWS * width], 0);
                     for row in first..end.min(first + KV_ROWS) {
                         let row = row * width..(row + 1) * width;
@@ -245,7 +246,7 @@ mod tests {
             cached_attention(&last_rows(&q), shape, &caches, &mut out, Workers::Pool);
             assert_close(&out, &wide(&last_rows(&packed)), 2e-6);
 
-            // What was written is read back.
+            // What was written can be read back.
             for (filled, segment) in filled.iter().zip(layout.segments()) {
                 let mut read = (Vec::new(), Vec::new());
                 for block in filled.blocks() {
@@ -258,7 +259,7 @@ mod tests {
                 prop_assert_eq!((&read.0[..], &read.1[..]), (&k[rows.clone()], &v[rows]));
             }
 
-            // A row, and a head, is given the same alone.
+            // A row or a head alone has the same result.
             let mut alone = vec![f32::NAN; shape.width()];
             cached_attention(&last_rows(&q)[..shape.width()], shape, &caches[..1], &mut alone, Workers::One);
             prop_assert_eq!(&alone[..], &out[..shape.width()]);

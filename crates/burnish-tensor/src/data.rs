@@ -1,10 +1,10 @@
-//! Where the numbers of a value lie.
+//! Where the numbers of a value are stored.
 
 use crate::Buffer;
 #[cfg(any(test, feature = "cuda"))]
 use crate::cuda::values::Values;
 
-/// The numbers of a value on a tape: where the parameters of the tape lie. No operation moves them by itself.
+/// The numbers of a value on a tape, on the device of the tape's parameters. No operation moves them.
 #[derive(Clone, Debug)]
 pub(crate) enum Data {
     Host(Buffer),
@@ -12,8 +12,8 @@ pub(crate) enum Data {
     Device(Values),
 }
 
-/// The one of two expressions for where the parameters lie: `dispatch!(of, |gpu| on_a_gpu, on_the_host)`, where `of` has
-/// a function `gpu`.
+/// Selects one of two expressions by where the parameters are: `dispatch!(of, |gpu| on_a_gpu, on_the_host)`, where `of`
+/// has a function `gpu`.
 #[cfg(any(test, feature = "cuda"))]
 macro_rules! dispatch {
     ($of:expr, |$gpu:ident| $device:expr, $host:expr) => {
@@ -44,7 +44,7 @@ impl Data {
     }
 
     /// # Panics
-    /// If they lie on a GPU.
+    /// If they are on a GPU.
     #[cfg_attr(any(test, feature = "cuda"), expect(clippy::panic, reason = "a mistake of the program"))]
     pub(crate) fn host(&self) -> &Buffer {
         match self {
@@ -55,7 +55,7 @@ impl Data {
     }
 
     /// # Panics
-    /// If they lie on a GPU.
+    /// If they are on a GPU.
     #[cfg_attr(any(test, feature = "cuda"), expect(clippy::panic, reason = "a mistake of the program"))]
     pub(crate) fn host_mut(&mut self) -> &mut Buffer {
         match self {
@@ -73,7 +73,7 @@ const ELSEWHERE: &str = "an operation met a value that lies on";
 #[expect(clippy::panic, reason = "a mistake of the program")]
 impl Data {
     /// # Panics
-    /// If they lie on the host.
+    /// If they are on the host.
     pub(crate) fn device(&self) -> &Values {
         match self {
             Data::Device(data) => data,
@@ -82,7 +82,7 @@ impl Data {
     }
 
     /// # Panics
-    /// If they lie on the host.
+    /// If they are on the host.
     pub(crate) fn into_device(self) -> Values {
         match self {
             Data::Device(data) => data,
@@ -91,7 +91,7 @@ impl Data {
     }
 
     /// # Panics
-    /// If they lie on the host.
+    /// If they are on the host.
     pub(crate) fn device_mut(&mut self) -> &mut Values {
         match self {
             Data::Device(data) => data,

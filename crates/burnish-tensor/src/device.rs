@@ -1,4 +1,4 @@
-//! The processors that there may be, by the names that people give them.
+//! The processors to compute on, by the names that users give them.
 
 #[cfg(any(test, feature = "cuda"))]
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -7,7 +7,7 @@ use crate::Var;
 #[cfg(any(test, feature = "cuda"))]
 use crate::cuda::{Cuda, CudaError, pinned::Pinned};
 
-/// What computes.
+/// A processor that computes.
 #[derive(Clone, Debug, Default)]
 pub struct Device(Kind);
 
@@ -19,7 +19,7 @@ enum Kind {
     Cuda(Arc<Cuda>),
 }
 
-/// A device is not there, or it failed.
+/// A device is not available, or it failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     /// No device has this name.
@@ -27,12 +27,12 @@ pub enum DeviceError {
         "there is no device `{0}`: there are \"cpu\", and NVIDIA GPUs as \"cuda:0\", \"cuda:1\" and so on"
     )]
     Unknown(String),
-    /// Not made yet.
+    /// Not implemented yet.
     #[error(
         "the device \"metal\" is not made yet: there are \"cpu\", and NVIDIA GPUs as \"cuda:0\" and so on"
     )]
     Metal,
-    /// This program was built without it.
+    /// This program was built without support for it.
     #[error(
         "the device \"{0}\" is not in this program: build it with `cargo build --release --features cuda` (that needs no \
          CUDA toolkit; docs/gpu.md says what running needs)"
@@ -44,7 +44,7 @@ pub enum DeviceError {
     Cuda(#[from] CudaError),
 }
 
-/// What the name of a device says.
+/// The meaning of a device's name.
 enum Name {
     Cpu,
     Cuda(
@@ -67,7 +67,7 @@ fn parse(name: &str) -> Result<Name, DeviceError> {
     ordinal.map(Name::Cuda).ok_or_else(|| DeviceError::Unknown(name.to_owned()))
 }
 
-/// The GPUs that are open: a second handle would have memory and compiled kernels of its own.
+/// The open GPUs, because a second handle would have its own memory and compiled kernels.
 #[cfg(any(test, feature = "cuda"))]
 static OPEN: Mutex<Vec<(usize, Weak<Cuda>)>> = Mutex::new(Vec::new());
 
@@ -78,7 +78,7 @@ impl Device {
         Device::default()
     }
 
-    /// Could a device of this name be opened by this program, if the machine has it?
+    /// Checks that this program could open a device with this name, if the machine has it.
     ///
     /// # Errors
     /// If no device has this name, or the program was built without it.
@@ -90,10 +90,10 @@ impl Device {
         }
     }
 
-    /// Opens `"cpu"`, or an NVIDIA GPU by its number as `"cuda:0"`. One that is open already is used by both.
+    /// Opens `"cpu"`, or an NVIDIA GPU by its number, as in `"cuda:0"`. A GPU that is already open is shared.
     ///
     /// # Errors
-    /// As [`Device::check_name`], or if a library that the GPU needs is missing, there is no such GPU, or its driver
+    /// As [`Device::check_name`]; also if a library that the GPU needs is missing, there is no such GPU, or its driver
     /// refuses.
     pub fn open(name: &str) -> Result<Self, DeviceError> {
         Device::check_name(name)?;
@@ -122,7 +122,7 @@ impl Device {
         matches!(self.0, Kind::Cpu)
     }
 
-    /// What it calls itself, for logs.
+    /// Its own name, for logs.
     #[must_use]
     pub fn description(&self) -> String {
         match &self.0 {
@@ -132,10 +132,10 @@ impl Device {
         }
     }
 
-    /// Has anything failed so far, as far as it is known without waiting for the device?
+    /// Checks whether anything has failed so far, as far as is known without waiting for the device.
     ///
     /// # Errors
-    /// The first that failed.
+    /// The first failure.
     pub fn check(&self) -> Result<(), DeviceError> {
         match &self.0 {
             Kind::Cpu => Ok(()),
@@ -144,10 +144,10 @@ impl Device {
         }
     }
 
-    /// Waits until all that was queued is done.
+    /// Waits until all queued work is done.
     ///
     /// # Errors
-    /// The first that failed.
+    /// The first failure.
     pub fn synchronize(&self) -> Result<(), DeviceError> {
         match &self.0 {
             Kind::Cpu => Ok(()),
@@ -156,7 +156,7 @@ impl Device {
         }
     }
 
-    /// Most bytes of a GPU's memory that were in use at once; none on the CPU, which is not counted.
+    /// Most bytes of a GPU's memory that were in use at once; `None` on the CPU, where it is not counted.
     #[must_use]
     pub fn memory_peak_bytes(&self) -> Option<usize> {
         match &self.0 {
@@ -182,7 +182,7 @@ impl From<Arc<Cuda>> for Device {
     }
 }
 
-/// Memory of the host for what comes from a device at every step, used again each time.
+/// Host memory for data that comes from a device at every step, reused each time.
 #[derive(Debug, Default)]
 pub struct HostReadback {
     #[cfg(any(test, feature = "cuda"))]
@@ -190,10 +190,10 @@ pub struct HostReadback {
 }
 
 impl HostReadback {
-    /// The elements of a value, row-major. Waits for the device where they are not on the host.
+    /// The elements of a value, row-major. Waits for the device if they are not on the host.
     ///
     /// # Errors
-    /// What failed on the device so far.
+    /// The first failure on the device so far.
     pub fn read<'a>(&'a mut self, var: &'a Var) -> Result<&'a [f32], DeviceError> {
         match &*var.data {
             crate::data::Data::Host(data) => Ok(data),

@@ -1,4 +1,4 @@
-//! Choosing ids from logits where a GPU has them, so that they need not come to the host.
+//! Chooses ids on the GPU that has the logits, so that they need not be copied to the host.
 
 #[cfg(any(test, feature = "cuda"))]
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::cuda::ops;
 use crate::{DeviceError, Var, Vocab};
 
-/// What is asked of a row of logits.
+/// A request for one row of logits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Draw {
     /// Which row.
@@ -21,20 +21,21 @@ pub struct Draw {
 /// An id that was drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drawn {
-    /// The id, of those that the vocabulary has.
+    /// The id, one of the vocabulary's.
     pub id: u32,
-    /// Its log-prob in nats under `softmax(logits / temperature)` over them; of the likeliest at temperature 1.
+    /// Its log-prob in nats under `softmax(logits / temperature)` over the vocabulary; for greedy choices at
+    /// temperature 1.
     pub logprob: f32,
 }
 
-/// Draws ids from logits `[_, vocab.len()]` on a GPU; `None` for those that are no distribution, because one is NaN or
-/// infinite. What is drawn does not depend on what else is asked. Waits for the GPU.
+/// Draws ids from logits `[_, vocab.len()]` on a GPU; `None` for rows that are no distribution, because a logit is NaN
+/// or infinite. A draw does not depend on the other requests. Waits for the GPU.
 ///
 /// # Errors
-/// What failed on the GPU so far.
+/// The first failure on the GPU so far.
 ///
 /// # Panics
-/// If there is no such row, the logits are not the vocabulary's, or they lie on the host.
+/// If there is no such row, the logits have another size than the vocabulary, or they are on the host.
 #[cfg_attr(not(any(test, feature = "cuda")), expect(clippy::panic, reason = "a mistake of the program"))]
 pub fn draw(logits: Var, vocab: &Vocab, asked: &[Draw]) -> Result<Vec<Option<Drawn>>, DeviceError> {
     assert_eq!(logits.cols, vocab.len(), "one logit for each id");

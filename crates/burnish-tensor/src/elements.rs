@@ -6,15 +6,15 @@ use std::ops::Range;
 use half::bf16;
 use half::slice::HalfFloatSliceExt;
 
-/// In which type the operands of products with weights are. Sums are kept in f32 either way, and so is all that
-/// is no such product: norms, rotations, softmax, attention, the residual stream.
+/// The type of the operands of products with weights. Sums are always f32, and so is everything that is no such
+/// product: norms, rotations, softmax, attention, the residual stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
     /// 32 bits.
     #[default]
     F32,
-    /// Both operands are rounded to bf16 (to nearest even) on their way into the product, like under PyTorch's
-    /// autocast; the result is not.
+    /// Both operands are rounded to bf16 (to nearest even) on their way into the product, as under PyTorch's autocast;
+    /// the result is not rounded.
     Bf16,
 }
 
@@ -37,7 +37,7 @@ pub enum ElementsMut<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// How many.
+    /// Number of elements.
     #[must_use]
     pub fn len(self) -> usize {
         match self {
@@ -46,13 +46,13 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Are there none?
+    /// Are there no elements?
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// Some of them.
+    /// A range of them.
     #[must_use]
     pub fn slice(self, range: Range<usize>) -> Self {
         match self {
@@ -61,7 +61,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// As f32; copied only where they are not.
+    /// As f32; copied only if they are bf16.
     #[must_use]
     pub fn widened(self) -> Cow<'a, [f32]> {
         match self {
@@ -72,7 +72,7 @@ impl<'a> Elements<'a> {
 }
 
 impl ElementsMut<'_> {
-    /// Sets all of them to `values`, rounded to nearest even where they are bf16. Lengths must agree.
+    /// Sets all of them to `values`, rounded to nearest even if they are bf16. Lengths must agree.
     pub fn set(self, values: &[f32]) {
         match self {
             ElementsMut::F32(own) => own.copy_from_slice(values),

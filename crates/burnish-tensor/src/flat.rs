@@ -1,4 +1,4 @@
-//! Buffers laid out like what is trained: gradients, and the optimiser's state.
+//! Buffers laid out like the trained parameters: gradients, and the optimiser's state.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,11 +13,11 @@ use crate::{
     optim::{self, AdamW},
 };
 
-/// Numbers laid out like the trained parameters of a [`Params`], where those lie.
+/// Numbers laid out like the trained parameters of a [`Params`], on the same device.
 #[derive(Clone, Debug)]
 pub struct Flat(Data);
 
-/// Where a backward pass adds gradients: a slice of the host, or a [`Flat`].
+/// Where a backward pass adds gradients: a slice on the host, or a [`Flat`].
 #[derive(Debug)]
 pub struct GradientsMut<'g>(pub(crate) Sink<'g>);
 
@@ -40,7 +40,7 @@ impl GradientsMut<'_> {
         }
     }
 
-    /// The same, borrowed for less long.
+    /// The same, borrowed for a shorter time.
     pub fn again(&mut self) -> GradientsMut<'_> {
         GradientsMut(match &mut self.0 {
             Sink::Host(data) => Sink::Host(data),
@@ -72,7 +72,7 @@ impl<'g> From<&'g mut Flat> for GradientsMut<'g> {
     }
 }
 
-/// Equal in every number, wherever they lie; what can't be read is equal to nothing.
+/// Equal if all numbers are equal, wherever they are; a buffer that can't be read equals nothing.
 impl PartialEq for Flat {
     fn eq(&self, other: &Self) -> bool {
         matches!((self.to_host(), other.to_host()), (Ok(own), Ok(other)) if own == other)
@@ -86,7 +86,7 @@ impl Flat {
         Flat::zeros_beside(params, params.trained_len())
     }
 
-    /// `len` zeros where `params` lie: room for something else than what is trained.
+    /// `len` zeros on the device of `params`, for something other than the trained parameters.
     #[must_use]
     #[cfg_attr(
         not(any(test, feature = "cuda")),
@@ -101,10 +101,10 @@ impl Flat {
         Flat(data)
     }
 
-    /// These numbers, brought to where `params` lie.
+    /// These numbers, copied to the device of `params`.
     ///
     /// # Panics
-    /// If they are not as many as are trained.
+    /// If their number is not that of the trained parameters.
     #[must_use]
     pub fn of(params: &Params, data: Vec<f32>) -> Self {
         assert_eq!(data.len(), params.trained_len(), "numbers laid out like what is trained");
@@ -126,7 +126,7 @@ impl Flat {
     /// The numbers on the host.
     ///
     /// # Errors
-    /// What failed on a GPU so far.
+    /// The first failure on a GPU so far.
     pub fn to_host(&self) -> Result<Cow<'_, [f32]>, DeviceError> {
         match &self.0 {
             Data::Host(data) => Ok(Cow::Borrowed(data)),
@@ -162,7 +162,7 @@ impl Flat {
     /// As [`optim::squared_norm`]. Waits for a GPU.
     ///
     /// # Errors
-    /// What failed on a GPU so far.
+    /// The first failure on a GPU so far.
     pub fn squared_norm(&self) -> Result<f64, DeviceError> {
         match &self.0 {
             Data::Host(data) => Ok(optim::squared_norm(data)),
@@ -176,11 +176,11 @@ impl Flat {
 }
 
 impl Params {
-    /// One step of AdamW on the trained parameters in `run`, as [`optim::adamw_step`], where they lie. `grads` and the
-    /// running means `m` and `v` were made for these parameters.
+    /// One step of AdamW on the trained parameters in `run`, as [`optim::adamw_step`], on their device. `grads` and the
+    /// running means `m` and `v` must have been made for these parameters.
     ///
     /// # Panics
-    /// If they were not, or the run is out of range.
+    /// If they were not, or `run` is out of range.
     pub fn adamw_step(
         &mut self,
         run: Range<usize>,

@@ -1,12 +1,12 @@
-//! A loss on the rows of an output head, beside what is asked of their log-probs and entropies.
+//! A loss on the rows of an output head, in addition to the one on their log-probs and entropies.
 
 use crate::{Buffer, Params, Weight, ops::scores::Inputs};
 
-/// A loss of some rows of [`Tape::token_scores`](crate::Tape::token_scores), for
+/// A loss on some rows of [`Tape::token_scores`](crate::Tape::token_scores), for
 /// [`Tape::backward_with`](crate::Tape::backward_with).
 #[derive(Clone, Copy)]
 pub struct HeadTerm<'a> {
-    /// What the loss of each row is multiplied by, `[rows]`. A row with 0 is not looked at.
+    /// The factor of each row's loss, `[rows]`. A row with factor 0 is skipped.
     pub weights: &'a [f32],
     /// The loss of a row.
     pub loss: RowLoss<'a>,
@@ -15,36 +15,37 @@ pub struct HeadTerm<'a> {
 /// A loss of one row, with `q = softmax(logits / temperature)`.
 #[derive(Clone, Copy)]
 pub enum RowLoss<'a> {
-    /// `Σ_k p_k (log p_k - log q_k)` over the row's own `top` ids: cross-entropy with soft labels, less what does not
-    /// depend on the logits. Computed while log-probs are differentiated, where they are: it costs `top` operations a row.
+    /// `Σ_k p_k (log p_k - log q_k)` over the row's own `top` ids: cross-entropy with soft labels, minus the part that
+    /// does not depend on the logits. Computed while log-probs are differentiated, on the same device; it costs `top`
+    /// operations per row.
     SoftLabels {
-        /// Ids a row, 1 or more.
+        /// Number of ids per row, 1 or more.
         top: usize,
         /// `[rows, top]`, below the size of the vocabulary.
         ids: &'a [u32],
-        /// `[rows, top]`: `p`, 0 or more. They need not add up to 1; 0 is no entry.
+        /// `[rows, top]`: `p`, 0 or more. They need not add up to 1; 0 means no entry.
         probabilities: &'a [f32],
     },
-    /// Any function of a whole row. Rows are evaluated one by one in f64, which takes far longer than a product does; of
-    /// parameters on a GPU too, whose logits come to the host for it and whose derivatives go back.
+    /// Any function of a whole row. Rows are evaluated one by one in f64, which takes far longer than a product. It
+    /// also works for parameters on a GPU: the logits are copied to the host and the derivatives back.
     Whole {
         /// See [`RowFunction`].
         evaluate: &'a RowFunction<'a>,
-        /// Whose logits the function is given beside those of the row.
+        /// The teacher whose logits the function receives along with those of the row.
         teacher: Option<TeacherRows<'a>>,
     },
 }
 
-/// From the index of a row, its logits over the temperature, and those of the teacher (empty where there is none), to
-/// the row's loss and its derivative by each of the former. The logit of an id that the vocabulary excludes is -1e20 over
-/// the temperature.
+/// A function from the index of a row, its logits over the temperature, and those of the teacher (empty if there is
+/// none), to the row's loss and its derivative by each of the row's own. The logit of an id that the vocabulary
+/// excludes is -1e20 over the temperature.
 pub type RowFunction<'f> = dyn Fn(usize, &[f64], &[f64]) -> (f64, Vec<f64>) + Sync + 'f;
 
-/// Another head over the same vocabulary, and what it reads: its logits are made as the student's are, some rows at a
+/// Another head over the same vocabulary, and what it reads. Its logits are computed like the student's, some rows at a
 /// time, and divided by the same temperatures.
 #[derive(Clone, Copy)]
 pub struct TeacherRows<'a> {
-    /// Where the head lies: with the student's, on the host or on the same GPU.
+    /// The parameters of the head: on the same device as the student's.
     pub params: &'a Params,
     /// `[V, width]`.
     pub head: Weight,
@@ -88,7 +89,7 @@ impl<'a> TeacherRows<'a> {
         self.head.adapter.map(|adapter| adapter.inner(self.params, self.hidden, rows))
     }
 
-    /// What `student` is asked, of this head. `inner` is what [`TeacherRows::inner`] gave.
+    /// The request to `student`, for this head. `inner` is the result of [`TeacherRows::inner`].
     pub(crate) fn inputs(self, student: Inputs<'a>, inner: Option<&'a [f32]>) -> Inputs<'a> {
         let TeacherRows { params, head, hidden } = self;
         Inputs {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Rows `start..start + len` of a packed batch: one stretch of tokens whose prefix is its parent's.
+/// Rows `start..start + len` of a packed batch: a run of tokens whose prefix is its parent's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// First row.
@@ -32,7 +32,7 @@ pub struct Layout {
 /// Segments that do not tile a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// A gap or an overlap.
+    /// There is a gap or an overlap.
     #[error(
         "segment {segment} starts at row {start}, but the segments before it end at row {end}; list segments in row order without gaps"
     )]
@@ -44,7 +44,7 @@ pub enum LayoutError {
         /// The end of the segments before it.
         end: usize,
     },
-    /// A parent that is not an earlier segment.
+    /// A parent is not an earlier segment.
     #[error(
         "segment {segment} has parent {parent}, which is not an earlier segment; list a prefix before what continues it"
     )]
@@ -60,7 +60,7 @@ impl Layout {
     /// Checks that the segments are in row order without gaps, parents first.
     ///
     /// # Errors
-    /// [`LayoutError`] names the first segment that breaks this.
+    /// [`LayoutError`] names the first segment that violates this.
     pub fn new(segments: Vec<Segment>) -> Result<Layout, LayoutError> {
         let mut end = 0;
         for (index, segment) in segments.iter().enumerate() {
@@ -76,7 +76,7 @@ impl Layout {
         Ok(Layout { segments, islands })
     }
 
-    /// Independent sequences of these lengths.
+    /// A layout of independent sequences of these lengths.
     #[must_use]
     pub fn causal(lens: &[usize]) -> Layout {
         let mut start = 0;
@@ -104,12 +104,13 @@ impl Layout {
         &self.segments
     }
 
-    /// Smallest ranges of segments that share no ancestor with segments outside: what can be worked on apart.
+    /// The smallest ranges of segments that share no ancestor with segments outside, so that they can be worked on
+    /// separately.
     pub(crate) fn islands(&self) -> &[Range<usize>] {
         &self.islands
     }
 
-    /// Do the rows of `segment` see those of `earlier`, another one, whole?
+    /// Do the rows of `segment` see all rows of `earlier`, which is another segment?
     pub(crate) fn is_ancestor(&self, earlier: usize, segment: usize) -> bool {
         let mut next = self.segments[segment].parent;
         while let Some(index) = next.filter(|&index| index > earlier) {
@@ -118,7 +119,7 @@ impl Layout {
         next == Some(earlier)
     }
 
-    /// Row ranges that the rows of `segment` see whole: its ancestors, root first.
+    /// The row ranges that the rows of `segment` see in full: its ancestors, root first.
     pub(crate) fn ancestors(&self, segment: usize) -> Vec<Range<usize>> {
         let mut ranges = Vec::new();
         let mut next = self.segments[segment].parent;
@@ -131,7 +132,7 @@ impl Layout {
     }
 }
 
-/// Cuts before every segment such that neither it nor a later one has a parent before it.
+/// Cuts before every segment for which neither it nor any later one has a parent before it.
 fn islands(segments: &[Segment]) -> Vec<Range<usize>> {
     let mut islands = Vec::new();
     let mut end = segments.len();

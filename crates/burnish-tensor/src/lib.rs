@@ -1,16 +1,16 @@
 //! Kernels for language models on CPUs, and the tape that runs them forward and backward.
 //!
-//! A model's numbers live in one flat buffer ([`Params`]). A [`Tape`] runs fused operations on row-major `f32`
-//! matrices ([`Var`]), one row for each token of a packed batch; which tokens see each other is a [`Layout`], a
-//! forest of segments, so that prefixes shared by several sequences are computed once. A recording tape runs
-//! backward by hand-written gradients into a flat buffer shaped like the parameters. The sampler runs the same
-//! operations on a tape that records nothing, with [`cached_attention`] in place of [`Tape::attention`].
+//! A model's numbers are in one flat buffer ([`Params`]). A [`Tape`] runs fused operations on row-major `f32` matrices
+//! ([`Var`]), with one row per token of a packed batch. A [`Layout`], a forest of segments, says which tokens see each
+//! other, so that prefixes shared by several sequences are computed once. A recording tape runs backward with
+//! hand-written gradients into a flat buffer shaped like the parameters. The sampler runs the same operations on a tape
+//! that records nothing, with [`cached_attention`] in place of [`Tape::attention`].
 //!
 //! What holds everywhere:
 //! - Results are bit-equal at any number of threads: work is split over rows and heads, never over a sum.
-//! - Nothing here knows of models, tokens' meaning or learning.
-//! - This is the only crate with `unsafe` code: the kernels of products and of cached attention, the GPU's
-//!   driver, and the file map.
+//! - This crate knows nothing of models, the meaning of tokens, or learning.
+//! - This is the only crate with `unsafe` code: the kernels of products and of cached attention, the GPU driver, and
+//!   the file map.
 
 mod backward;
 mod buffer;

@@ -7,7 +7,7 @@ use crate::{
     vector::{self, simd},
 };
 
-/// Elements of one task. A fixed number, so that sums do not depend on the number of threads.
+/// Elements per task: a fixed number, so that sums do not depend on the number of threads.
 const TASK_ELEMENTS: usize = 1 << 14;
 
 /// Settings of one AdamW step (Loshchilov & Hutter 2019), named as in `torch.optim.AdamW`.
@@ -23,12 +23,12 @@ pub struct AdamW {
     pub eps: f64,
     /// Decoupled weight decay.
     pub weight_decay: f64,
-    /// Which step this is, from 1.
+    /// Number of this step, from 1.
     pub step: u64,
 }
 
-/// One step of AdamW as `torch.optim.AdamW` does it, on parameters `params` with gradients `grads` and running means
-/// `m` and `v`, all of one length. Weight decay applies if `decay` is set.
+/// One step of AdamW, as in `torch.optim.AdamW`, on parameters `params` with gradients `grads` and running means `m`
+/// and `v`, all of the same length. Weight decay applies if `decay` is set.
 ///
 /// `p -= lr λ p`; `m += (1 - β1)(g - m)`; `v = β2 v + (1 - β2) g²`;
 /// `p -= lr / (1 - β1^t) · m / (sqrt(v) / sqrt(1 - β2^t) + eps)`.

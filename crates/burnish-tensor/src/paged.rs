@@ -1,7 +1,7 @@
 //! The cache of keys and values on a GPU, as the sampler uses it.
 //!
-//! On the host a cache is the sampler's own, in [`KvBlock`](crate::KvBlock)s; a GPU has one [`PagedCache`] for a whole
-//! batch, and the sampler says by number which pages a row is written to and which it sees.
+//! On the host the sampler has a cache of its own, in [`KvBlock`](crate::KvBlock)s. A GPU has one [`PagedCache`] for a
+//! whole batch, and the sampler gives the numbers of the pages that a row is written to and that it sees.
 
 #[cfg(any(test, feature = "cuda"))]
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,7 @@ use crate::{
     data::Data,
 };
 
-/// Pages of [`KV_ROWS`](crate::KV_ROWS) rows of keys and values at every layer, in the memory of the GPU that has the parameters.
+/// Pages of [`KV_ROWS`](crate::KV_ROWS) rows of keys and values at every layer, in the memory of the parameters' GPU.
 #[derive(Debug)]
 pub struct PagedCache {
     #[cfg(any(test, feature = "cuda"))]
@@ -38,7 +38,8 @@ pub struct PagesSeen {
 }
 
 impl PagedCache {
-    /// Bytes of one number in a cache for these parameters: f32, or on a GPU bf16 where products are in bf16.
+    /// Bytes of one number in a cache for these parameters: that of f32, or on a GPU that of bf16 if products are in
+    /// bf16.
     #[must_use]
     pub fn element_bytes(params: &Params) -> usize {
         match params.precision() {
@@ -47,7 +48,8 @@ impl PagedCache {
         }
     }
 
-    /// `pages` pages beside `params`, for keys and values with `width` columns; none where those are the host's.
+    /// `pages` pages beside `params`, for keys and values with `width` columns; `None` if the parameters are on the
+    /// host.
     #[must_use]
     #[cfg_attr(not(any(test, feature = "cuda")), expect(unused_variables, reason = "a build without GPUs"))]
     pub fn beside(params: &Params, layers: usize, width: usize, pages: usize) -> Option<Self> {
@@ -75,7 +77,7 @@ impl<'p> Tape<'p> {
         self.gpu().expect("a cache on a GPU beside parameters on the host")
     }
 
-    /// Brings to the GPU where rows are written: row `i` at row `slots[i] % KV_ROWS` of page `slots[i] / KV_ROWS`.
+    /// Uploads where rows are written: row `i` goes to row `slots[i] % KV_ROWS` of page `slots[i] / KV_ROWS`.
     ///
     /// # Panics
     /// If the cache has no such page.
@@ -84,7 +86,7 @@ impl<'p> Tape<'p> {
         PageSlots { slots: Slots::upload(self.beside_cache().cuda, &cache.lock(), slots) }
     }
 
-    /// Brings to the GPU what rows see: for each its pages in order, with how many rows of each.
+    /// Uploads what rows see: for each row its pages in order, with the number of rows in each.
     ///
     /// # Panics
     /// If the cache has no such page, or a row sees nothing.
@@ -102,8 +104,8 @@ impl<'p> Tape<'p> {
         decode::write(self.beside_cache().cuda, &mut cache.lock(), layer, &slots.slots, k, v);
     }
 
-    /// Attention of each row of `q` `[rows, heads · head_dim]` over what it sees at `layer`, shaped like `q`. A row's
-    /// result does not depend on which other rows are in the batch.
+    /// Attention of each row of `q` `[rows, heads · head_dim]` over the rows that it sees at `layer`, shaped like `q`.
+    /// The result of a row does not depend on the other rows in the batch.
     ///
     /// # Panics
     /// If sizes do not fit.
@@ -121,7 +123,7 @@ impl<'p> Tape<'p> {
     }
 }
 
-/// In a build without GPUs there is no cache that these could be called with.
+/// In a build without GPUs there is no cache with which these could be called.
 #[cfg(not(any(test, feature = "cuda")))]
 #[expect(missing_docs, clippy::must_use_candidate, reason = "documented above, for builds with GPUs")]
 impl Tape<'_> {

@@ -2,12 +2,12 @@
 
 use rayon::prelude::*;
 
-/// Elements that one task of an elementwise loop handles: 64 KiB, which stays in a core's first or second cache
-/// and is long enough (some microseconds) to be worth a task. It is fixed, so that nothing depends on the number
-/// of threads.
+/// Number of elements that one task of an elementwise loop handles: 64 KiB, which stays in a core's first- or
+/// second-level cache and takes long enough (some microseconds) to be worth a task. It is fixed, so that nothing
+/// depends on the number of threads.
 const TASK_ELEMENTS: usize = 1 << 14;
 
-/// Rows of `cols` elements that make up one task.
+/// Number of rows of `cols` elements in one task.
 pub(crate) fn task_rows(cols: usize) -> usize {
     (TASK_ELEMENTS / cols.max(1)).max(1)
 }
@@ -49,26 +49,26 @@ pub(crate) fn sum(out: &mut [f32], x: &[f32], y: &[f32]) {
     });
 }
 
-/// Runs `body` on a thread of the pool. From outside of it, every parallel operation would hand its work over and sleep
-/// until it is done; inside, a thread goes on by itself.
+/// Runs `body` on a thread of the pool. Outside the pool, every parallel operation would hand its work over and sleep
+/// until it is done; inside, the thread continues itself.
 pub fn in_pool<R: Send>(body: impl FnOnce() -> R + Send) -> R {
     rayon::scope(|_| body())
 }
 
-/// Runs `body` with `n` threads of its own (0: as many as there are cores), whatever [`set_threads`] says: for several
+/// Runs `body` with `n` threads of its own (0: as many as there are cores), regardless of [`set_threads`], for several
 /// pieces of work side by side. Results do not depend on it.
 ///
 /// # Errors
-/// If the operating system gives no threads.
+/// If the operating system provides no threads.
 pub fn with_threads<R: Send>(n: usize, body: impl FnOnce() -> R + Send) -> std::io::Result<R> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().map_err(std::io::Error::other)?;
     Ok(pool.install(body))
 }
 
-/// Sets the number of threads that all operations share. Call once, at the start of the program; a later call, or
-/// one after the first parallel operation, changes nothing. Results do not depend on it.
+/// Sets the number of threads that all operations share. Call it once, at the start of the program; a later call, or
+/// one after the first parallel operation, has no effect. Results do not depend on it.
 pub fn set_threads(n: usize) {
-    // The only possible error is that the pool exists already, which the documentation covers.
+    // The only possible error is that the pool already exists, which is documented above.
     let _ = rayon::ThreadPoolBuilder::new().num_threads(n).build_global();
 }
 

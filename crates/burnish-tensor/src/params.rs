@@ -1,8 +1,8 @@
 //! The parameters of a model: named matrices in flat buffers.
 //!
-//! What is trained lies in one f32 buffer, which makes the optimiser a single pass, the gradient norm a single
-//! sum, and a gradient buffer just another `Vec` of the same length. What is frozen (the base under an adapter)
-//! lies apart, so that it costs neither gradient nor optimiser state; its matrices may be kept in bf16.
+//! Trained parameters are in one f32 buffer, so that the optimiser is a single pass, the gradient norm a single sum,
+//! and a gradient buffer just another `Vec` of the same length. Frozen ones (the base under an adapter) are kept apart,
+//! so that they need neither gradient nor optimiser state; their matrices may be kept in bf16.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -13,7 +13,7 @@ use half::bf16;
 use crate::cuda::params::OnGpu;
 use crate::{Device, DeviceError, Elements, ElementsMut, Precision};
 
-/// Which buffer holds a parameter.
+/// The buffer that holds a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Store {
     /// f32, with a gradient.
@@ -29,7 +29,7 @@ pub enum Store {
 pub struct Param {
     /// Which buffer.
     pub store: Store,
-    /// Index of the first element there.
+    /// Index of the first element in the buffer.
     pub offset: usize,
     /// Rows; 1 for a vector.
     pub rows: usize,
@@ -45,7 +45,7 @@ impl Param {
         self.rows * self.cols
     }
 
-    /// Where the elements lie in their buffer; of a trained parameter also where its gradient lies.
+    /// The range of its elements in their buffer; for a trained parameter also that of its gradient.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.offset..self.offset + self.len()
@@ -57,18 +57,18 @@ impl Param {
         self.store == Store::Trained
     }
 
-    /// Its part of a gradient buffer; none of a frozen one.
+    /// Its part of a gradient buffer; `None` for a frozen one.
     pub(crate) fn gradient<'g>(&self, grads: &'g mut [f32]) -> Option<&'g mut [f32]> {
         self.is_trained().then(|| &mut grads[self.range()])
     }
 }
 
-/// What is known of one parameter beside its numbers.
+/// Information about one parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamEntry {
     /// Its name in checkpoints.
     pub name: String,
-    /// Where it lies.
+    /// Where its elements are.
     pub param: Param,
     /// Its shape in checkpoints; more than two dimensions are flattened into the columns of `param`.
     pub shape: Vec<usize>,
@@ -78,13 +78,13 @@ pub struct ParamEntry {
 
 /// All parameters of a model, in the order in which they were added.
 ///
-/// On a GPU ([`Params::on`]) they are copied there when first used, and trained there. What is trained comes back when the
-/// host asks for it ([`Params::fetch`]).
+/// On a GPU ([`Params::on`]) they are copied there when first used, and trained there. The trained ones are copied back
+/// when the host asks for them ([`Params::fetch`]).
 #[derive(Clone, Debug, Default)]
 pub struct Params {
     precision: Precision,
     device: Device,
-    /// Not there where the GPU has newer ones that nobody has asked for.
+    /// Empty while the GPU has newer values that nobody has asked for.
     trained: OnceLock<Vec<f32>>,
     trained_len: usize,
     #[cfg(any(test, feature = "cuda"))]
@@ -95,13 +95,13 @@ pub struct Params {
 }
 
 impl Params {
-    /// No parameters yet; computed with in f32.
+    /// No parameters yet; products are computed in f32.
     #[must_use]
     pub fn new() -> Self {
         Params::default()
     }
 
-    /// The same parameters, kept as they are, with products computed in `precision`.
+    /// The same parameters, stored as they are, with products computed in `precision`.
     #[must_use]
     pub fn in_precision(mut self, precision: Precision) -> Self {
         self.change();
@@ -115,16 +115,17 @@ impl Params {
         Params { device: device.clone(), ..self }
     }
 
-    /// What computes with them.
+    /// The device that computes with them.
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Brings what is trained back from a GPU that has changed it, so that [`Params::data`] and the like have it.
+    /// Copies the trained parameters back from a GPU that has changed them, so that [`Params::data`] and similar
+    /// functions have them.
     ///
     /// # Errors
-    /// What failed on the GPU so far.
+    /// The first failure on the GPU so far.
     pub fn fetch(&self) -> Result<(), DeviceError> {
         #[cfg(any(test, feature = "cuda"))]
         if self.trained.get().is_none()
@@ -136,7 +137,7 @@ impl Params {
         Ok(())
     }
 
-    /// What is trained, on the host.
+    /// The trained parameters, on the host.
     #[expect(clippy::panic, reason = "documented: callers that can fail fetch first")]
     fn trained(&self) -> &Vec<f32> {
         if let Err(error) = self.fetch() {
@@ -145,7 +146,7 @@ impl Params {
         self.trained.get_or_init(Vec::new)
     }
 
-    /// Makes the host's numbers the only ones, to change them.
+    /// Makes the host's copy the only one, in order to change it.
     fn change(&mut self) -> &mut Vec<f32> {
         self.trained();
         #[cfg(any(test, feature = "cuda"))]
@@ -156,7 +157,7 @@ impl Params {
         self.trained.get_mut().expect("numbers on the host")
     }
 
-    /// Where a GPU has them.
+    /// The copy on a GPU, if there is one.
     #[cfg(any(test, feature = "cuda"))]
     pub(crate) fn on_gpu(&self) -> Option<&OnGpu> {
         let cuda = self.device.gpu()?;
@@ -165,7 +166,7 @@ impl Params {
         }))
     }
 
-    /// The same, to change what is trained: the host's copy is given up.
+    /// The same, to change the trained parameters: the host's copy is given up.
     #[cfg(any(test, feature = "cuda"))]
     pub(crate) fn on_gpu_mut(&mut self) -> Option<&mut OnGpu> {
         self.on_gpu()?;
@@ -179,13 +180,13 @@ impl Params {
         self.trained_len
     }
 
-    /// In which precision products with these parameters are computed.
+    /// The precision in which products with these parameters are computed.
     #[must_use]
     pub fn precision(&self) -> Precision {
         self.precision
     }
 
-    /// Takes memory for `len` more elements of a buffer at once, so that it does not grow by copying.
+    /// Allocates memory for `len` more elements of a buffer at once, so that it does not grow by copying.
     pub fn reserve(&mut self, store: Store, len: usize) {
         match store {
             Store::Trained => self.change().reserve_exact(len),
@@ -194,7 +195,7 @@ impl Params {
         }
     }
 
-    /// Appends a parameter that is trained, filled with zeros.
+    /// Appends a trained parameter, filled with zeros.
     pub fn add(&mut self, name: &str, shape: &[usize], decays: bool) -> Param {
         self.add_to(Store::Trained, name, shape, decays)
     }
@@ -226,16 +227,16 @@ impl Params {
         param
     }
 
-    /// The flat buffer of what is trained.
+    /// The flat buffer of the trained parameters.
     ///
     /// # Panics
-    /// If a GPU has changed it and it can't be fetched: [`Params::fetch`] gives the error.
+    /// If a GPU has changed them and they can't be fetched: [`Params::fetch`] returns the error.
     #[must_use]
     pub fn data(&self) -> &[f32] {
         self.trained()
     }
 
-    /// The flat buffer of what is trained, to change it.
+    /// The flat buffer of the trained parameters, mutable.
     pub fn data_mut(&mut self) -> &mut [f32] {
         self.change()
     }
@@ -250,7 +251,7 @@ impl Params {
         }
     }
 
-    /// The elements of one parameter, row-major, to change them.
+    /// The elements of one parameter, row-major, mutable.
     pub fn elements_mut(&mut self, param: Param) -> ElementsMut<'_> {
         self.change();
         match param.store {
@@ -263,7 +264,7 @@ impl Params {
     /// The elements of one parameter, row-major.
     ///
     /// # Panics
-    /// If they are kept in bf16: that is for [`Params::elements`].
+    /// If they are kept in bf16: use [`Params::elements`] for those.
     #[must_use]
     #[expect(clippy::panic, reason = "documented: a mistake of the program")]
     pub fn get(&self, param: Param) -> &[f32] {
@@ -273,10 +274,10 @@ impl Params {
         }
     }
 
-    /// The elements of one parameter, to change them.
+    /// The elements of one parameter, mutable.
     ///
     /// # Panics
-    /// If they are kept in bf16: that is for [`Params::elements_mut`].
+    /// If they are kept in bf16: use [`Params::elements_mut`] for those.
     #[expect(clippy::panic, reason = "documented: a mistake of the program")]
     pub fn get_mut(&mut self, param: Param) -> &mut [f32] {
         match self.elements_mut(param) {
@@ -291,18 +292,18 @@ impl Params {
         &self.entries
     }
 
-    /// The parameters that are trained, in the order of their flat buffer.
+    /// The trained parameters, in the order of their flat buffer.
     pub fn trained_entries(&self) -> impl Iterator<Item = &ParamEntry> {
         self.entries.iter().filter(|entry| entry.param.is_trained())
     }
 
-    /// The parameter of this name.
+    /// The parameter with this name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&ParamEntry> {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
-    /// A buffer of zeros laid out like what is trained, e.g. for gradients.
+    /// A buffer of zeros laid out like the trained parameters, e.g. for gradients.
     #[must_use]
     pub fn zeros_like(&self) -> Vec<f32> {
         vec![0.0; self.trained_len]

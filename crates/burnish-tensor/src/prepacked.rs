@@ -9,19 +9,19 @@ use crate::{
     gemm::{Panels, View, Workers},
 };
 
-/// Weights of at least so many elements do not stay in the cache from one product to the next: a copy of them would
-/// cost memory and gain nothing over reading them as they lie. The bound looks at the weight alone, never at the rows,
-/// so that a row's result does not depend on its batch.
+/// Weights with at least this many elements do not stay in the cache from one product to the next: a packed copy would
+/// cost memory and gain nothing over reading them in place. The bound depends only on the weight, never on the rows, so
+/// that a row's result does not depend on its batch.
 pub(crate) const READ_ONCE_ELEMENTS: usize = 1 << 22;
 
-/// Packed copies of a model's smaller weights, for [`Tape::decoding`](crate::Tape::decoding). They do not follow when
+/// Packed copies of a model's smaller weights, for [`Tape::decoding`](crate::Tape::decoding). They are not updated when
 /// the parameters change.
 #[derive(Debug, Default)]
 pub struct Prepacked(HashMap<(Store, usize), Panels>);
 
 impl Prepacked {
-    /// Copies of those of `weights` that gain by it, packed for products in the precision of `params`; none of what a GPU
-    /// computes with.
+    /// Copies of those of `weights` that benefit, packed for products in the precision of `params`; none if a GPU
+    /// computes with them.
     pub fn of(params: &Params, weights: impl IntoIterator<Item = Param>) -> Self {
         let small = weights
             .into_iter()

@@ -1,4 +1,4 @@
-//! Every operation once more, as plain scalar loops in f64: the definition that the kernels are tested against.
+//! Every operation again, as plain scalar loops in f64: the definition that the kernels are tested against.
 
 use crate::{HeadShape, Layout, Vocab};
 

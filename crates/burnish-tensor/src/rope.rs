@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Positions of one block of the table.
+/// Number of positions in one block of the table.
 const BLOCK: usize = 1024;
 
 /// Cosines and sines of rotary position embedding (Su et al. 2021), in the convention of Hugging Face's Llama and
@@ -14,7 +14,7 @@ const BLOCK: usize = 1024;
 pub struct Rope {
     inv_freq: Vec<f32>,
     scaling: f32,
-    /// Of `BLOCK` positions each; for a position first all cosines, then all sines.
+    /// Blocks of `BLOCK` positions; for each position first all cosines, then all sines.
     blocks: RwLock<Vec<Arc<[f32]>>>,
 }
 
@@ -34,7 +34,7 @@ impl Rope {
     /// The table up to the largest of `positions`.
     pub(crate) fn table(&self, positions: &[u32]) -> Table {
         let needed = positions.iter().max().map_or(0, |&last| last as usize / BLOCK + 1);
-        // A panic elsewhere cannot leave a half-made block behind, so a poisoned lock is still good.
+        // A panic elsewhere can't leave a half-made block behind, so a poisoned lock is still usable.
         let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
         if blocks.len() >= needed {
             return Table { blocks: blocks.clone(), pairs: self.pairs() };
@@ -48,8 +48,8 @@ impl Rope {
         Table { blocks: blocks.clone(), pairs: self.pairs() }
     }
 
-    /// The angle is rounded to f32 before its cosine is taken, as the implementations do with which published
-    /// models were trained; at position 10,000 that moves an angle by up to 5e-4.
+    /// The angle is rounded to f32 before its cosine is taken, as in the implementations that published models were
+    /// trained with; at position 10,000 that changes an angle by up to 5e-4.
     fn block(&self, first: usize) -> Arc<[f32]> {
         let mut values = Vec::with_capacity(BLOCK * 2 * self.pairs());
         for position in first..first + BLOCK {

@@ -1,11 +1,11 @@
-//! What a sampler needs of a softmax, computed as [`Tape::token_scores`](crate::Tape::token_scores) computes it.
+//! The parts of a softmax that a sampler needs, computed as in [`Tape::token_scores`](crate::Tape::token_scores).
 
 use crate::vector::{self, simd};
 
 /// Elements summed in f32 before the sum goes to f64.
 const SUM_ELEMENTS: usize = 1024;
 
-/// The largest of `values`; -∞ of none. A NaN may go unnoticed.
+/// The largest of `values`; -∞ if there are none. A NaN may go unnoticed.
 #[must_use]
 pub fn maximum(values: &[f32]) -> f32 {
     simd(
@@ -14,7 +14,7 @@ pub fn maximum(values: &[f32]) -> f32 {
     )
 }
 
-/// `x = (x - shift) / divisor` of each element.
+/// `x = (x - shift) / divisor` for each element.
 pub fn shift_and_divide(values: &mut [f32], shift: f32, divisor: f32) {
     simd(
         #[inline(always)]
@@ -26,7 +26,8 @@ pub fn shift_and_divide(values: &mut [f32], shift: f32, divisor: f32) {
     );
 }
 
-/// `out[i] = e^values[i]`, with a relative error below 2e-7, and 0 below -87.3; gives the sum. A NaN makes it NaN.
+/// `out[i] = e^values[i]`, with a relative error below 2e-7, and 0 below -87.3; returns the sum. A NaN makes the sum
+/// NaN.
 ///
 /// # Panics
 /// If lengths differ.

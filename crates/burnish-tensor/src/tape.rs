@@ -1,4 +1,4 @@
-//! Runs operations forward and, if asked to, remembers how to run them backward.
+//! Runs operations forward and, on request, records how to run them backward.
 
 mod head_rows;
 
@@ -39,7 +39,7 @@ use crate::{
 /// ```
 ///
 /// # Panics
-/// Operations panic if shapes do not fit each other: that is a mistake of the program, not of its input.
+/// Operations panic if shapes do not fit together: that is a bug of the program, not an error in its input.
 pub struct Tape<'p> {
     pub(crate) params: &'p Params,
     pub(crate) is_recording: bool,
@@ -47,21 +47,21 @@ pub struct Tape<'p> {
     prepacked: Option<&'p Prepacked>,
     /// Are large weights read once, without packing?
     reads_once: bool,
-    /// Who works on products.
+    /// The threads that work on products.
     workers: Workers,
-    /// Are adapters part of the maps that they belong to?
+    /// Are adapters part of their maps?
     has_adapters: bool,
-    /// What each row of the batch is known by; where it is there, adapters drop out.
+    /// A key per row of the batch; if present, adapters use dropout.
     dropout_keys: Option<Arc<[u64]>>,
     pub(crate) records: Vec<Record<'p>>,
     pub(crate) scores: Vec<ScoresRecord>,
     pub(crate) slots: usize,
-    /// The GPU that has the parameters.
+    /// The GPU that holds the parameters.
     #[cfg(any(test, feature = "cuda"))]
     gpu: Option<Gpu<'p>>,
 }
 
-/// One operation that was run.
+/// One recorded operation.
 pub(crate) struct Record<'p> {
     pub(crate) op: Op<'p>,
     /// The slot of its output.
@@ -80,26 +80,26 @@ pub(crate) struct ScoresRecord {
     pub(crate) softmax: Softmax,
 }
 
-/// What is known of each row, and the logits if they were kept.
+/// The results of each row, and the logits if they were kept.
 pub(crate) enum Softmax {
     Host(Vec<scores::Row>, Option<Buffer>),
     #[cfg(any(test, feature = "cuda"))]
     Device(Scored),
 }
 
-/// Log-probs and entropies of some rows; where a backward pass through the output head starts.
+/// Log-probs and entropies of some rows; a backward pass through the output head starts here.
 #[derive(Clone, Debug)]
 pub struct TokenScores {
     /// Log-prob of each row's target, in nats; -∞ for an excluded id.
     pub logprobs: Vec<f32>,
     /// Entropy of each row's distribution, in nats.
     pub entropies: Vec<f32>,
-    /// Index of the tape's record.
+    /// Index in the tape's records.
     pub(crate) node: usize,
 }
 
 impl<'p> Tape<'p> {
-    /// A tape that can run backward, once. Its values lie where the parameters do.
+    /// A tape that can run backward, once. Its values are on the parameters' device.
     #[must_use]
     pub fn recording(params: &'p Params) -> Self {
         Tape {
@@ -124,38 +124,39 @@ impl<'p> Tape<'p> {
         Tape { is_recording: false, ..Tape::recording(params) }
     }
 
-    /// A tape for decoding: as [`Tape::inference`], for few rows. Weights that are packed are read from there, large
-    /// ones are read once, as they lie. A row's result does not depend on which others there are, nor on `workers`.
+    /// A tape for decoding: as [`Tape::inference`], for few rows. Packed weights are read from `prepacked`, large ones
+    /// are read once, in place. A row's result does not depend on the other rows, nor on `workers`.
     #[must_use]
     pub fn decoding(params: &'p Params, prepacked: &'p Prepacked, workers: Workers) -> Self {
         Tape { workers, reads_once: true, ..Tape::inference(params).with_prepacked(prepacked) }
     }
 
-    /// The same, with weights read from their packed copies where there are any.
+    /// The same tape, reading weights from their packed copies if there are any.
     #[must_use]
     pub fn with_prepacked(self, prepacked: &'p Prepacked) -> Self {
         Tape { prepacked: Some(prepacked), ..self }
     }
 
-    /// Who works on its operations.
+    /// The threads that work on its operations.
     #[must_use]
     pub fn workers(&self) -> Workers {
         self.workers
     }
 
-    /// The same, computing the model under its adapters: as if they were not there.
+    /// The same tape, computing the model as if it had no adapters.
     #[must_use]
     pub fn without_adapters(self) -> Self {
         Tape { has_adapters: false, ..self }
     }
 
-    /// The same, with the adapters' dropout on: what is dropped in row `i` of the batch follows from `keys[i]` alone.
+    /// The same tape, with the adapters' dropout on: what is dropped in row `i` of the batch depends on `keys[i]`
+    /// alone.
     #[must_use]
     pub fn with_dropout(self, keys: Arc<[u64]>) -> Self {
         Tape { dropout_keys: Some(keys), ..self }
     }
 
-    /// A tape for a part of this one's work, that records or does not.
+    /// A tape for a part of this one's work, recording or not.
     pub(crate) fn part(&self, is_recording: bool) -> Tape<'p> {
         Tape {
             is_recording,
@@ -170,8 +171,8 @@ impl<'p> Tape<'p> {
         }
     }
 
-    /// `run(x)`, of which nothing is kept but `x`: the backward pass runs it again (activation checkpointing; Chen et
-    /// al. 2016, arXiv:1604.06174). `run` must compute the same every time.
+    /// `run(x)`, of which only `x` is kept: the backward pass runs it again (activation checkpointing; Chen et al.
+    /// 2016, arXiv:1604.06174). `run` must compute the same every time.
     pub fn checkpoint(&mut self, x: &Var, run: impl Fn(&mut Tape<'p>, &Var) -> Var + 'p) -> Var {
         let out = run(&mut self.part(false), x);
         let data = Arc::unwrap_or_clone(out.data);
@@ -202,8 +203,8 @@ impl<'p> Tape<'p> {
         self.mapped(x, base, bias, adapter, data)
     }
 
-    /// `x Wᵀ` of an output head, an adapter's term included: [`Tape::linear`], but f32 on every device and in every
-    /// precision, as what logits and values come to must be.
+    /// `x Wᵀ` of an output head, including an adapter's term: like [`Tape::linear`], but f32 on every device and in
+    /// every precision, as logits and values must be.
     pub fn head(&mut self, x: &Var, weight: impl Into<Weight>) -> Var {
         let Weight { base, adapter } = weight.into();
         assert_eq!(x.cols, base.cols, "columns of x and of the head differ");
@@ -212,7 +213,7 @@ impl<'p> Tape<'p> {
         self.mapped(x, base, None, adapter, data)
     }
 
-    /// Records a linear map that gave `data`, and adds the term of its adapter.
+    /// Records a linear map with the result `data`, and adds the term of its adapter.
     fn mapped(
         &mut self,
         x: &Var,
@@ -228,8 +229,8 @@ impl<'p> Tape<'p> {
         }
     }
 
-    /// `(silu(gate) ⊙ up) Wᵀ + b`. Of what lies between nothing is kept, where no adapter needs it: the backward pass
-    /// computes the gate again, for a fraction of the product's time and a fifth less memory of a layer.
+    /// `(silu(gate) ⊙ up) Wᵀ + b`. Unless an adapter needs it, no intermediate result is kept: the backward pass
+    /// computes the gate again, for a fraction of the product's time and a fifth less memory per layer.
     pub fn swiglu_linear(
         &mut self,
         gate: &Var,
@@ -283,7 +284,7 @@ impl<'p> Tape<'p> {
         ops::linear::forward(x.data.host(), weight, bias, shape, self.workers).into()
     }
 
-    /// Adds an adapter's term to `y`, in place if nobody else holds it.
+    /// Adds an adapter's term to `y`, in place if nobody else holds `y`.
     fn low_rank(&mut self, y: Var, x: &Var, adapter: Adapter) -> Var {
         let keys = self.dropout_keys.clone().filter(|_| adapter.dropout > 0.0);
         let mut data = Arc::unwrap_or_clone(y.data);
@@ -302,8 +303,8 @@ impl<'p> Tape<'p> {
         ops::linear::Shape { rows, inputs: weight.cols, outputs: weight.rows, precision }
     }
 
-    /// Root-mean-square norm over groups of `weight.len()` neighbouring columns: the whole row, or each head of
-    /// it where the weight is as long as a head.
+    /// Root-mean-square norm over groups of `weight.len()` neighbouring columns: the whole row, or each head if the
+    /// weight is as long as a head.
     pub fn rms_norm(&mut self, x: &Var, weight: Param, eps: f32) -> Var {
         assert!(x.cols.is_multiple_of(weight.len()), "rows of {} are not groups of {}", x.cols, weight.len());
         let (data, inverse_rms) = dispatch!(self, |gpu| gpu.rms_norm(&x.data, weight, eps), {
@@ -331,8 +332,8 @@ impl<'p> Tape<'p> {
         })
     }
 
-    /// `softmax(q kᵀ / sqrt(head_dim)) v` of every head, under the visibility of `layout`:
-    /// `q` `[T, heads · head_dim]`, `k` and `v` `[T, kv_heads · head_dim]`, the output like `q`.
+    /// `softmax(q kᵀ / sqrt(head_dim)) v` of every head, under the visibility of `layout`: `q` `[T, heads · head_dim]`,
+    /// `k` and `v` `[T, kv_heads · head_dim]`, the output shaped like `q`.
     pub fn attention(&mut self, q: &Var, k: &Var, v: &Var, shape: HeadShape, layout: &Arc<Layout>) -> Var {
         let (data, log_sums) = dispatch!(self, |gpu| gpu.attention([q, k, v], shape, layout), {
             let [q, k, v] = [q, k, v].map(Var::data);
@@ -384,7 +385,7 @@ impl<'p> Tape<'p> {
         })
     }
 
-    /// A constant `[rows, cols]`, brought to where the parameters lie: no gradient flows into it.
+    /// A constant `[rows, cols]`, copied to the parameters' device: no gradient flows into it.
     pub fn external(&mut self, rows: usize, cols: usize, data: impl Into<Buffer>) -> Var {
         let data = data.into();
         assert_eq!(data.len(), rows * cols, "elements of a matrix [{rows}, {cols}]");
@@ -393,9 +394,9 @@ impl<'p> Tape<'p> {
     }
 
     /// Log-prob of `targets[i]`, and the entropy, under `softmax(hidden[i] · Wᵀ / temperatures[i])` over the ids of
-    /// `vocab`; `head` is `W` `[vocab.len(), D]`, temperatures are above 0. Logits are computed some rows at a
-    /// time. An adapter of the head is part of `W`; it has no dropout. Waits for a GPU; where it has failed, all are NaN
-    /// and [`Device::check`](crate::Device::check) tells why.
+    /// `vocab`; `head` is `W` `[vocab.len(), D]`, temperatures are above 0. Logits are computed some rows at a time. An
+    /// adapter of the head is part of `W`; it has no dropout. Waits for a GPU; if the GPU has failed, all results are
+    /// NaN and [`Device::check`](crate::Device::check) returns the error.
     pub fn token_scores(
         &mut self,
         hidden: &Var,
@@ -478,7 +479,7 @@ impl<'p> Tape<'p> {
         Var { data: Arc::new(data), rows, cols, slot }
     }
 
-    /// The same numbers as a value of this tape that none of its operations made.
+    /// The same numbers as a new value of this tape, made by none of its operations.
     pub(crate) fn share(&mut self, x: &Var) -> Var {
         let slot = self.slots;
         self.slots += 1;

@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Helpers for the tests of this crate.
 
 use burnish_core::rng::Stream;
 
@@ -24,7 +24,7 @@ pub(crate) fn weighted(d: &[f32], y: &[f64]) -> f64 {
     d.iter().zip(y).map(|(&d, y)| f64::from(d) * y).sum()
 }
 
-/// `|actual - expected| <= tolerance (1 + |expected|)` everywhere.
+/// Asserts `|actual - expected| <= tolerance (1 + |expected|)` everywhere.
 #[track_caller]
 pub(crate) fn assert_close(actual: &[f32], expected: &[f64], tolerance: f64) {
     assert_eq!(actual.len(), expected.len());
@@ -34,7 +34,7 @@ pub(crate) fn assert_close(actual: &[f32], expected: &[f64], tolerance: f64) {
     }
 }
 
-/// `gradient` is that of `loss` at `x`, by central differences in f64.
+/// Asserts that `gradient` is that of `loss` at `x`, by central differences in f64.
 #[track_caller]
 pub(crate) fn assert_gradient(gradient: &[f32], x: &[f32], loss: impl Fn(&[f64]) -> f64, tolerance: f64) {
     const STEP: f64 = 1e-5;

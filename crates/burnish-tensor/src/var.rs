@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use crate::data::Data;
 
-/// A matrix `[rows, cols]` that an operation of a [`Tape`](crate::Tape) gave. Cheap to clone; the memory is freed
+/// A matrix `[rows, cols]`, the result of an operation of a [`Tape`](crate::Tape). Cheap to clone; the memory is freed
 /// with the last clone, or on a recording tape once its gradient has been passed on.
 #[derive(Clone, Debug)]
 pub struct Var {
     pub(crate) data: Arc<Data>,
     pub(crate) rows: usize,
     pub(crate) cols: usize,
-    /// Where the tape gathers its gradient.
+    /// The slot in which the tape collects its gradient.
     pub(crate) slot: usize,
 }
 
@@ -31,7 +31,7 @@ impl Var {
     /// The elements, row-major.
     ///
     /// # Panics
-    /// If they lie on a GPU: [`HostReadback::read`](crate::HostReadback::read) brings them from there.
+    /// If they are on a GPU: [`HostReadback::read`](crate::HostReadback::read) copies them from there.
     #[must_use]
     pub fn data(&self) -> &[f32] {
         self.data.host()

@@ -1,12 +1,12 @@
-//! Loops that the compiler turns into vector instructions, chosen at run time.
+//! Loops that the compiler turns into vector instructions, selected at run time.
 //!
-//! [`simd`] runs a closure compiled for the best instruction set of the machine. That reaches only what is inlined
-//! into it: the closure needs `#[inline(always)]`, and so does all it calls; in it, plain `for` loops take the place
-//! of `for_each`, `map` and the like, whose closures may end up as functions of their own, compiled for the oldest
+//! [`simd`] runs a closure compiled for the machine's best instruction set. That applies only to what is inlined into
+//! it: the closure needs `#[inline(always)]`, and so does everything that it calls. Inside it, use plain `for` loops
+//! instead of `for_each`, `map` and the like, whose closures may become functions of their own, compiled for the oldest
 //! machine (some thirty times slower: every `mul_add` becomes a library call).
 //!
-//! Sums are kept in [`LANES`] partial sums, because the compiler may not reorder a sum of floats by itself; so a sum
-//! does not depend on the machine's vector width either.
+//! Sums are kept in [`LANES`] partial sums, because the compiler may not reorder a sum of floats. A sum therefore does
+//! not depend on the machine's vector width either.
 
 use pulp::Arch;
 
@@ -101,7 +101,7 @@ pub(crate) fn sum(x: &[f32]) -> f32 {
     fold_lanes(lanes, tail)
 }
 
-/// The largest element; -∞ of none. A NaN may go unnoticed.
+/// The largest element; -∞ if there is none. A NaN may go unnoticed.
 #[inline(always)]
 pub(crate) fn max(x: &[f32]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; LANES];
@@ -132,7 +132,7 @@ pub(crate) fn scale(y: &mut [f32], a: f32) {
     }
 }
 
-/// `x = e^(x - shift)`, and the sum of that.
+/// `x = e^(x - shift)`; returns the sum.
 #[inline(always)]
 pub(crate) fn exp_shifted(x: &mut [f32], shift: f32) -> f32 {
     for x in x.iter_mut() {
@@ -141,7 +141,7 @@ pub(crate) fn exp_shifted(x: &mut [f32], shift: f32) -> f32 {
     sum(x)
 }
 
-/// `x = e^(scale · x - scale · max x)`, and the sum of that: a softmax before its division. The scale is above 0.
+/// `x = e^(scale · x - scale · max x)`; returns the sum: a softmax before its division. The scale is above 0.
 #[inline(always)]
 pub(crate) fn exp_scaled(x: &mut [f32], scale: f32) -> f32 {
     let shift = -scale * max(x);

@@ -10,19 +10,19 @@ pub struct Vocab {
 }
 
 impl Vocab {
-    /// Ids `0..len`, all of them.
+    /// All ids `0..len`.
     #[must_use]
     pub fn all(len: usize) -> Self {
         Vocab { len, excluded: Vec::new() }
     }
 
-    /// Those of the ids `0..len` that are `allowed`.
+    /// The ids of `0..len` that are `allowed`.
     #[must_use]
     pub fn only(len: usize, allowed: impl Fn(u32) -> bool) -> Self {
         Vocab { len, excluded: (0..len as u32).filter(|&id| !allowed(id)).collect() }
     }
 
-    /// Rows of the output head, excluded ones included.
+    /// Number of rows of the output head, including excluded ones.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a head has rows")]
     pub fn len(&self) -> usize {

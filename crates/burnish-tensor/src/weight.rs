@@ -1,4 +1,4 @@
-//! The weight of a linear map, with the adapter that may be trained in its place.
+//! The weight of a linear map, with an optional adapter that is trained in its place.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::{
 pub struct Weight {
     /// The weight itself.
     pub base: Param,
-    /// What is added to it.
+    /// The adapter that is added to it.
     pub adapter: Option<Adapter>,
 }
 
@@ -24,11 +24,11 @@ pub struct Adapter {
     pub a: Param,
     /// `B`, `[outputs, rank]`.
     pub b: Param,
-    /// What the product is multiplied by.
+    /// The factor of the product.
     pub scale: f32,
     /// Share of the input's elements that are dropped on a tape with dropout.
     pub dropout: f32,
-    /// Which map of the model it belongs to: no two drop the same elements.
+    /// The model's map that it belongs to: no two maps drop the same elements.
     pub site: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Computing a shared prefix once gives what computing it for every sequence gives.
+//! Computing a shared prefix once gives the same as computing it for every sequence.
 
 mod common;
 
@@ -8,7 +8,7 @@ use burnish_tensor::{HeadShape, Layout, Segment, Tape};
 use common::{Decoder, VOCAB};
 use proptest::prelude::*;
 
-/// A random forest: for each segment a length and a draw that picks its parent.
+/// A random forest: for each segment a length and a number that picks its parent.
 fn forests() -> impl Strategy<Value = Vec<Segment>> {
     prop::collection::vec((1_usize..80, 0_usize..100), 1..6).prop_map(|draws| {
         let mut start = 0;
@@ -22,7 +22,7 @@ fn forests() -> impl Strategy<Value = Vec<Segment>> {
     })
 }
 
-/// For each segment the rows of its whole sequence, the shared ones too.
+/// For each segment the rows of its whole sequence, including shared ones.
 fn sequences(segments: &[Segment]) -> Vec<Vec<usize>> {
     let mut sequences: Vec<Vec<usize>> = Vec::new();
     for segment in segments {

@@ -1,4 +1,4 @@
-//! Results do not depend on the number of threads, to the bit.
+//! Results do not depend, to the bit, on the number of threads.
 
 mod common;
 
@@ -11,7 +11,7 @@ use burnish_tensor::{
 };
 use common::{Decoder, VOCAB};
 
-/// Calls `body` in pools of 1, 2 and 3 threads and checks that the bits of what it returns are the same.
+/// Calls `body` in pools of 1, 2 and 3 threads and checks that the results have the same bits.
 #[track_caller]
 #[expect(clippy::unwrap_used, reason = "a test that cannot start threads fails")]
 fn assert_bit_equal_at_any_thread_count(body: impl Fn() -> Vec<f32> + Sync) {

@@ -16,7 +16,7 @@ const TARGETS: [u32; 6] = [0, 2, 6, 6, 1, 1];
 const TEMPERATURES: [f32; 6] = [1.0, 1.0, 0.7, 1.3, 1.0, 1.0];
 const EPS: f32 = 1e-4;
 
-/// A decoder block with everything a tape can do, over a shared prefix, with a tied head.
+/// A decoder block with every operation of a tape, over a shared prefix, with a tied head.
 struct Block {
     params: Params,
     table: Param,
@@ -155,7 +155,7 @@ impl Adapted {
         tape.token_scores(&x, self.head, &[0, 3, 8, 8], &[1.0; 4], &Arc::new(Vocab::all(9)))
     }
 
-    /// `Σ logprob` in f64, the trained parameters being `trained`.
+    /// `Σ logprob` in f64, where the trained parameters have the values `trained`.
     fn loss(&self, trained: &[f64]) -> f64 {
         let full = |weight: Weight| -> Vec<f64> {
             let base = wide(&self.params.elements(weight.base).widened());
@@ -249,7 +249,7 @@ fn the_share_of_a_tied_head_is_apart_from_what_it_gets_as_an_embedding_and_chang
     let (d_logprob, d_entropy) = (random(12, ROWS.len()), random(13, ROWS.len()));
     let (mut plain, mut with) = (block.params.zeros_like(), block.params.zeros_like());
     let mut share = vec![0.0; block.table.len()];
-    // As a head that is not the embedding: what the scores alone pass to the table.
+    // For a head that is not the embedding: what the scores alone pass to the table.
     let alone = {
         let mut tape = Tape::recording(&block.params);
         let scores = block.run(&mut tape);
@@ -261,7 +261,7 @@ fn the_share_of_a_tied_head_is_apart_from_what_it_gets_as_an_embedding_and_chang
         tape.backward(&scores, &d_logprob, &d_entropy, &mut grads);
         grads[block.table.range()].to_vec()
     };
-    // The second pass adds to gradients that are there already.
+    // The second pass adds to existing gradients.
     for passes in [1.0, 2.0] {
         let mut tape = Tape::recording(&block.params);
         let scores = block.run(&mut tape);

@@ -1,6 +1,6 @@
-//! The two inner loops of cached attention: scores of keys that lie side by side, and the weighted sum of values.
+//! The two inner loops of cached attention: scores of keys side by side, and the weighted sum of values.
 //!
-//! Each result is one running sum, with one rounding an addend, whatever the instructions and whatever else is computed
+//! Each result is one running sum with one rounding per addend, whatever the instructions and whatever is computed
 //! beside it.
 
 #[cfg(target_arch = "x86_64")]
@@ -10,8 +10,8 @@ use super::{KV_ROWS, KvBlock};
 
 /// Unscaled scores of `H` queries with the keys of some blocks.
 ///
-/// `q` is `[H, dim]`, `first` where the head's keys begin in each block. Written to `scores`, `KV_ROWS` for each block,
-/// those of the next query `stride` further.
+/// `q` is `[H, dim]`; the head's keys begin at `first` in each block. Writes `KV_ROWS` scores per block to `scores`;
+/// those of the next query start `stride` elements later.
 #[inline(always)]
 pub(super) fn scores<const H: usize>(
     q: &[f32],
@@ -27,7 +27,7 @@ pub(super) fn scores<const H: usize>(
     if is_x86_feature_detected!("avx512f") {
         let (many, rest) = cache.as_chunks::<4>();
         for (index, blocks) in many.iter().enumerate() {
-            // SAFETY: the instructions are there; sizes are asserted above.
+            // SAFETY: the machine has the instructions; sizes are asserted above.
             unsafe {
                 scores_avx512::<H, 4>(q, dim, blocks, first, stride, &mut scores[4 * index * KV_ROWS..])
             };
@@ -66,7 +66,7 @@ fn scores_portable<const H: usize>(
 
 /// # Safety
 /// The machine must have AVX-512. `q` holds `H · dim` elements, the keys of each block begin at `first`, and `scores`
-/// has room for `B` blocks of the last of `H` queries.
+/// has room for the `B` blocks of each of the `H` queries.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn scores_avx512<const H: usize, const B: usize>(
@@ -77,7 +77,7 @@ unsafe fn scores_avx512<const H: usize, const B: usize>(
     stride: usize,
     scores: &mut [f32],
 ) {
-    // SAFETY: the caller's promise covers all that is read and written.
+    // SAFETY: the caller guarantees all that is read and written.
     unsafe {
         // The values of these keys are read next.
         let soon: [*const f32; B] = std::array::from_fn(|b| blocks[b].v.as_ptr().add(first));
@@ -104,18 +104,18 @@ unsafe fn scores_avx512<const H: usize, const B: usize>(
     }
 }
 
-/// Values of one head of a sequence: `[KV_ROWS, dim]` from `first` on in each block.
+/// Values of one head of a sequence: `[KV_ROWS, dim]`, from `first` on in each block.
 #[derive(Clone, Copy)]
 pub(super) struct Values<'a> {
     pub(super) cache: &'a [KvBlock<'a>],
     pub(super) first: usize,
     pub(super) dim: usize,
-    /// What is read next: the keys of another head, from `soon.1` on in each block.
+    /// What is read next, for prefetching: the keys of another head, from `soon.1` on in each block.
     pub(super) soon: (&'a [KvBlock<'a>], usize),
 }
 
-/// `out[h] = inverse[h] · Σ weights[h][row] · values[row]`, `out` `[H, dim]`; weights of the next query lie `stride`
-/// further.
+/// `out[h] = inverse[h] · Σ weights[h][row] · values[row]`, `out` `[H, dim]`; the weights of the next query start
+/// `stride` elements later.
 #[inline(always)]
 pub(super) fn mix<const H: usize>(
     weights: &[f32],
@@ -131,7 +131,7 @@ pub(super) fn mix<const H: usize>(
     let mut column = 0;
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the instructions are there; sizes are asserted above.
+        // SAFETY: the machine has the instructions; sizes are asserted above.
         unsafe {
             while column + 64 <= dim {
                 mix_avx512::<H, 4>(weights, stride, values, column, inverse, out);
@@ -184,8 +184,8 @@ fn mix_portable<const H: usize>(
 /// `16 V` columns from `column` on.
 ///
 /// # Safety
-/// The machine must have AVX-512. There are `16 V` columns from `column` on, as many weights as rows, and `out` is
-/// `[H, dim]`.
+/// The machine must have AVX-512. There are `16 V` columns from `column` on and as many weights as rows; `out` is `[H,
+/// dim]`.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn mix_avx512<const H: usize, const V: usize>(
@@ -197,7 +197,7 @@ unsafe fn mix_avx512<const H: usize, const V: usize>(
     out: &mut [f32],
 ) {
     let Values { cache, first, dim, soon } = values;
-    // SAFETY: the caller's promise covers all that is read and written.
+    // SAFETY: the caller guarantees all that is read and written.
     unsafe {
         let mut sums = [[_mm512_setzero_ps(); V]; H];
         let mut weights = weights.as_ptr();

@@ -1,10 +1,11 @@
-//! Arguments of kernels, checked against the kernels' own text before every launch: a driver takes them untyped.
+//! Arguments of kernels, checked against the kernels' source before every launch, because the driver takes them
+//! untyped.
 
 use std::ffi::c_void;
 
 use super::buffer::{Element, Slice, SliceMut};
 
-/// What a number of a kernel is.
+/// The type of a number in a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scalar {
     F32,
@@ -42,7 +43,7 @@ pub(crate) enum Parameter {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Argument {
     parameter: Parameter,
-    /// As the kernel takes it, in the first bytes.
+    /// The value as the kernel takes it, in the first bytes.
     bits: u64,
 }
 
@@ -51,12 +52,12 @@ impl Argument {
         Argument { parameter: Parameter::Value(scalar), bits }
     }
 
-    /// A null pointer, for what a kernel can do without.
+    /// A null pointer, for an optional argument of a kernel.
     pub(crate) fn null<T: Element>() -> Self {
         Argument { parameter: Parameter::Pointer { to: T::SCALAR, is_const: false }, bits: 0 }
     }
 
-    /// May it stand for `parameter`? A buffer that may be written may also be read.
+    /// Is it valid for `parameter`? A buffer that may be written may also be read.
     fn fits(&self, parameter: Parameter) -> bool {
         match (self.parameter, parameter) {
             (Parameter::Pointer { to, is_const }, Parameter::Pointer { to: wanted, is_const: reads }) => {
@@ -66,7 +67,7 @@ impl Argument {
         }
     }
 
-    /// Where the driver reads it.
+    /// The address from which the driver reads it.
     pub(crate) fn address(&mut self) -> *mut c_void {
         (&raw mut self.bits).cast()
     }
@@ -130,7 +131,7 @@ pub(crate) fn long(size: usize) -> Argument {
     (size as i64).into()
 }
 
-/// The parameters of each kernel of a source: what stands in its `KERNEL(threads, name, parameters...)`.
+/// The parameters of each kernel in a source, from its `KERNEL(threads, name, parameters...)`.
 pub(crate) fn kernels(source: &str) -> Vec<(&str, Vec<Parameter>)> {
     let starts = source.match_indices("\nKERNEL(").map(|(at, start)| &source[at + start.len()..]);
     starts.filter_map(|text| kernel(text.split_once(')')?.0)).collect()
@@ -144,7 +145,7 @@ fn kernel(inner: &str) -> Option<(&str, Vec<Parameter>)> {
     Some((name, parameters))
 }
 
-/// Such as `const float* x`.
+/// Parses a parameter such as `const float* x`.
 fn parameter(text: &str) -> Option<Parameter> {
     let (kind, _name) = text.rsplit_once(' ')?;
     let (is_const, kind) = match kind.strip_prefix("const ") {
@@ -158,7 +159,7 @@ fn parameter(text: &str) -> Option<Parameter> {
 }
 
 /// # Panics
-/// If the arguments are not those that the kernel takes.
+/// If the arguments are not those of the kernel.
 pub(crate) fn check(name: &str, parameters: &[Parameter], arguments: &[Argument]) {
     assert_eq!(parameters.len(), arguments.len(), "number of arguments of kernel {name}");
     for (index, (&parameter, argument)) in parameters.iter().zip(arguments).enumerate() {

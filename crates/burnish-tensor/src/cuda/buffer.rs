@@ -7,12 +7,12 @@ use half::bf16;
 
 use super::{Cuda, CudaError, arguments::Scalar};
 
-/// Types that lie in buffers.
+/// Types that buffers can hold.
 ///
 /// # Safety
-/// Any bytes are a value of the type, and `SCALAR` is its size in the kernels.
+/// Any bytes must be a valid value of the type, and `SCALAR` must have its size in the kernels.
 pub(crate) unsafe trait Element: Copy + 'static {
-    /// Its name in the kernels.
+    /// Its type in the kernels.
     const SCALAR: Scalar;
 }
 
@@ -40,8 +40,8 @@ unsafe impl Element for u64 {
 
 /// An array in the memory of a GPU. It goes back to the GPU's free memory when dropped.
 ///
-/// Work on buffers is queued and happens in the order of the calls. What fails on the way is kept by the GPU's handle
-/// and comes out of the next [`Buffer::download`]; until then, work goes nowhere.
+/// Work on buffers is queued and happens in the order of the calls. The GPU's handle keeps an error and returns it from
+/// the next [`Buffer::download`]; until then, further work is dropped.
 pub(crate) struct Buffer<T: Element> {
     cuda: Arc<Cuda>,
     pointer: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Buffer<T: Element> {
 }
 
 impl<T: Element> Buffer<T> {
-    /// `len` elements, whose values are whatever was there.
+    /// `len` elements with arbitrary values.
     pub(crate) fn uninit(cuda: &Arc<Cuda>, len: usize) -> Self {
         let pointer = cuda.allocate(len * size_of::<T>());
         Buffer { cuda: Arc::clone(cuda), pointer, len, element: PhantomData }
@@ -70,10 +70,10 @@ impl<T: Element> Buffer<T> {
         buffer
     }
 
-    /// The elements, after all that was queued before is done.
+    /// The elements, after all work queued before is done.
     ///
     /// # Errors
-    /// What failed on the GPU since it was opened, first of all.
+    /// The first failure on the GPU since it was opened.
     pub(crate) fn download(&self) -> Result<Vec<T>, CudaError> {
         self.all().download(&self.cuda)
     }
@@ -165,8 +165,8 @@ impl<T: Element> Slice<'_, T> {
         if self.len > 0 {
             cuda.bind();
             let bytes = self.len * size_of::<T>();
-            // SAFETY: the vector has room for `len` elements, any bytes are an element, and the bytes have been
-            // written when `synchronize` returns without an error.
+            // SAFETY: the vector has room for `len` elements, any bytes are an element, and they have been written when
+            // `synchronize` returns without an error.
             unsafe {
                 sys::cuMemcpyDtoHAsync_v2(data.as_mut_ptr().cast(), self.pointer, bytes, cuda.stream())
                     .result()
@@ -188,7 +188,7 @@ impl<'a, T: Element> SliceMut<'a, T> {
         self.pointer
     }
 
-    /// The same, borrowed for less long.
+    /// The same, borrowed for a shorter time.
     pub(crate) fn again(&mut self) -> SliceMut<'_, T> {
         SliceMut { pointer: self.pointer, len: self.len, borrow: PhantomData }
     }
@@ -210,7 +210,7 @@ impl<'a, T: Element> SliceMut<'a, T> {
         if self.len == 0 || !cuda.works() {
             return;
         }
-        // SAFETY: the bytes are those of a living buffer.
+        // SAFETY: the bytes belong to a live buffer.
         let filled =
             unsafe { result::memset_d8_async(self.pointer, 0, self.len * size_of::<T>(), cuda.stream()) };
         cuda.note(filled.map_err(CudaError::driver("clearing memory of the GPU")));
@@ -232,7 +232,7 @@ impl<'a, T: Element> SliceMut<'a, T> {
             return;
         }
         let bytes = self.len * size_of::<T>();
-        // SAFETY: lengths are equal, and a slice to change overlaps no other.
+        // SAFETY: lengths are equal, and a mutable slice overlaps no other.
         let copied = unsafe { result::memcpy_dtod_async(self.pointer, from.pointer, bytes, cuda.stream()) };
         cuda.note(copied.map_err(CudaError::driver("copying on the GPU")));
     }

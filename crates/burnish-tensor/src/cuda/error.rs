@@ -5,10 +5,10 @@ use cudarc::{cublas::result::CublasError, driver::DriverError, nvrtc::result::Nv
 /// A GPU, its driver or one of its libraries failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CudaError {
-    /// A library is not on this machine, or not where the loader looks.
+    /// A library is missing, or the loader does not find it.
     #[error("{library} was not found; {remedy}")]
     Library {
-        /// Its name without version.
+        /// Its name without the version.
         library: &'static str,
         /// What to do.
         remedy: &'static str,
@@ -16,15 +16,15 @@ pub enum CudaError {
     /// There is no such GPU.
     #[error("there is no GPU cuda:{ordinal}: the driver knows {count}, counted from 0")]
     Ordinal {
-        /// Which was asked for.
+        /// The number of the requested GPU.
         ordinal: usize,
-        /// How many there are.
+        /// Number of GPUs.
         count: usize,
     },
     /// A call of the driver failed.
     #[error("{action} failed: {code} ({text})")]
     Driver {
-        /// What was tried.
+        /// What was attempted.
         action: String,
         /// The driver's name of the error.
         code: String,
@@ -36,7 +36,7 @@ pub enum CudaError {
         "the GPU has no memory left for {bytes} more bytes ({in_use} of {total} are in use by this program); take smaller micro-batches, a smaller cache, or checkpointing"
     )]
     OutOfMemory {
-        /// Bytes that were asked for.
+        /// Requested bytes.
         bytes: usize,
         /// Bytes that this program has in use.
         in_use: usize,
@@ -46,7 +46,7 @@ pub enum CudaError {
     /// NVRTC refused a kernel source.
     #[error("compiling {program} for {architecture} failed ({status}): {log}")]
     Compile {
-        /// File and macros.
+        /// Name of the file, and its macros.
         program: String,
         /// Such as `sm_90`.
         architecture: String,
@@ -58,7 +58,7 @@ pub enum CudaError {
     /// A call of NVRTC failed.
     #[error("{action} failed: {status}")]
     Nvrtc {
-        /// What was tried.
+        /// What was attempted.
         action: &'static str,
         /// NVRTC's status.
         status: String,
@@ -66,7 +66,7 @@ pub enum CudaError {
     /// A call of cuBLAS failed.
     #[error("{action} failed: {status}")]
     Cublas {
-        /// What was tried.
+        /// What was attempted.
         action: String,
         /// cuBLAS's status.
         status: String,
@@ -74,7 +74,7 @@ pub enum CudaError {
 }
 
 impl CudaError {
-    /// `of(error)`, for `map_err`.
+    /// A function for `map_err` that makes the error.
     pub(crate) fn driver(action: impl Into<String>) -> impl FnOnce(DriverError) -> CudaError {
         let action = action.into();
         move |error| {

@@ -16,7 +16,7 @@ use crate::{
     tape::{ScoresRecord, Softmax},
 };
 
-/// Gradients that are not complete yet. Shared, because both terms of a sum have the gradient of the sum.
+/// Gradients that are not complete yet. Shared, because both terms of a sum get the gradient of the sum.
 type Slots = Vec<Option<Arc<Values>>>;
 
 #[expect(clippy::panic, reason = "a mistake of the program")]
@@ -29,7 +29,7 @@ impl<'p> Tape<'p> {
         self.gpu().cloned().unwrap_or_else(|| elsewhere())
     }
 
-    /// [`Tape::backward_with`].
+    /// See [`Tape::backward_with`].
     pub(crate) fn backward_on_gpu(
         self,
         record: ScoresRecord,
@@ -57,7 +57,8 @@ impl<'p> Tape<'p> {
             scores::Seeds { d_logprob: d_logprob.all(), d_entropy: d_entropy.as_ref().map(Buffer::all) };
         let inputs = gpu.score_inputs(&hidden.data, head, low_rank.as_ref(), &asked);
         let mut d_b = low_rank.as_ref().and_then(|(adapter, _)| own_gradient(&gpu, adapter.b));
-        // As on the host, the share is what is there after less what is there before: `-(-share + before)` has its bits.
+        // As on the host, the share is the gradient after minus the gradient before; `-(-share + before)` has the same
+        // bits.
         if let (Some(share), Some(own)) = (&mut share, gradient(&mut grads, head)) {
             elementwise::scale(gpu.cuda, share.again(), -1.0);
             elementwise::add_assign(gpu.cuda, share.again(), own.read().into());
@@ -82,7 +83,7 @@ impl<'p> Tape<'p> {
         loss.map_or_else(Vec::new, |loss| gpu.losses(loss, temperatures.len()))
     }
 
-    /// [`Tape::backward_from`].
+    /// See [`Tape::backward_from`].
     pub(crate) fn backward_from_on_gpu(self, out: &Var, d_out: &[f32], grads: SliceMut<'_, f32>) {
         let precision = out.data.device().all().precision();
         let d_out = Values::upload(self.on_gpu().cuda, precision, d_out);
@@ -103,12 +104,13 @@ impl<'p> Tape<'p> {
     }
 }
 
-/// The part of the flat buffer that is a parameter's; none of a frozen one.
+/// The part of the flat buffer that belongs to a parameter; `None` for a frozen one.
 fn gradient<'g>(grads: &'g mut SliceMut<'_, f32>, param: Param) -> Option<SliceMut<'g, f32>> {
     param.is_trained().then(|| grads.slice(param.range()))
 }
 
-/// A buffer for the gradient of a small factor: both factors' parts of the flat buffer can't be lent at once.
+/// A buffer for the gradient of a small factor, because the parts of both factors in the flat buffer can't be borrowed
+/// at once.
 fn own_gradient(gpu: &Gpu<'_>, param: Param) -> Option<Buffer<f32>> {
     param.is_trained().then(|| Buffer::zeros(gpu.cuda, param.len()))
 }

@@ -1,4 +1,4 @@
-//! NVIDIA's libraries, looked for before the bindings would panic without them.
+//! Checks that NVIDIA's libraries are present, because the bindings panic without them.
 
 use cudarc::{cublas, driver, nvrtc};
 
@@ -8,16 +8,16 @@ const REMEDY_NVRTC: &str = "put the folder of libnvrtc.so.13 (or .12) on LD_LIBR
 const REMEDY_CUBLAS: &str = "put the folder of libcublas.so.13 (or .12) on LD_LIBRARY_PATH: a CUDA toolkit has it, a PyTorch wheel (site-packages/nvidia/cu13/lib), or `pip install nvidia-cublas`";
 
 /// # Errors
-/// Names the first library that the loader does not find.
+/// Names the first library that the loader can't find.
 pub(crate) fn need() -> Result<(), CudaError> {
-    // SAFETY: loading NVIDIA's libraries runs their initialisers, which is what they are for.
+    // SAFETY: loading NVIDIA's libraries runs their initialisers, as intended.
     let are_present = unsafe {
         [driver::sys::is_culib_present(), nvrtc::sys::is_culib_present(), cublas::sys::is_culib_present()]
     };
     missing(are_present).map_or(Ok(()), Err)
 }
 
-/// What to say of the driver, NVRTC and cuBLAS.
+/// The error if the driver, NVRTC or cuBLAS is missing.
 fn missing(are_present: [bool; 3]) -> Option<CudaError> {
     let libraries = [
         ("libcuda", "install NVIDIA's driver, or choose device = \"cpu\""),

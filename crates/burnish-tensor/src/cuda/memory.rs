@@ -1,17 +1,17 @@
 //! The memory of a GPU, handed out and taken back without asking the driver each time.
 //!
-//! All work is on one stream, in the order of the calls. So memory may be used again as soon as its buffer is
-//! dropped: whatever was launched on it comes first on the stream.
+//! All work is on one stream, in the order of the calls. Memory may therefore be reused as soon as its buffer is
+//! dropped: work that was launched on it comes earlier on the stream.
 
 use std::collections::HashMap;
 
-/// Bytes come in classes, so that nearly equal sizes share their free memory: eight to a doubling.
+/// The size class of a number of bytes, so that nearly equal sizes share free memory: eight classes per doubling.
 pub(crate) fn class_of(bytes: usize) -> usize {
     let step = (bytes.next_power_of_two() / 16).max(512);
     bytes.next_multiple_of(step)
 }
 
-/// Free memory by class, and what is in use.
+/// Free memory by class, and the amount in use.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     free: HashMap<usize, Vec<u64>>,
@@ -27,7 +27,7 @@ impl Memory {
         self.free.get_mut(&class)?.pop()
     }
 
-    /// Counts a buffer in.
+    /// Counts a new buffer.
     pub(crate) fn count(&mut self, class: usize) {
         self.in_use += class;
         self.peak = self.peak.max(self.in_use);
@@ -39,7 +39,7 @@ impl Memory {
         self.free.entry(class).or_default().push(pointer);
     }
 
-    /// All that is free, no longer kept here.
+    /// All free memory, which is no longer kept here.
     pub(crate) fn drain(&mut self) -> Vec<u64> {
         self.free.drain().flat_map(|(_, pointers)| pointers).collect()
     }

@@ -1,17 +1,17 @@
 //! NVIDIA GPUs: the operations of this crate as CUDA kernels and cuBLAS products.
 //!
-//! Building needs no CUDA toolkit. At run time three libraries are loaded: the driver (`libcuda`), NVRTC (`libnvrtc`),
-//! which compiles the kernels for the card when they are first needed, and cuBLAS (`libcublas`).
+//! Building needs no CUDA toolkit. Three libraries are loaded at run time: the driver (`libcuda`); NVRTC (`libnvrtc`),
+//! which compiles the kernels for the card when they are first needed; and cuBLAS (`libcublas`).
 //!
 //! What holds everywhere:
-//! - Work is queued on one stream in the order of the calls; nothing waits for the GPU but [`Buffer::download`].
-//! - Operations do not fail one by one: the first error is kept by [`Cuda`] and comes out of the next download, and what
-//!   is queued after it goes nowhere. The driver itself reports most errors that late anyway.
-//! - A kernel adds up in an order that depends on sizes alone, and never adds floats atomically: the same calls give
-//!   the same bits.
-//! - Precision as `values` says: in bf16 what operations pass on is bf16 too, where the CPU rounds operands only.
+//! - Work is queued on one stream in the order of the calls; only [`Buffer::download`] waits for the GPU.
+//! - Operations do not return errors one by one: [`Cuda`] keeps the first error and returns it from the next download,
+//!   and work queued after the error is dropped. The driver itself reports most errors that late anyway.
+//! - A kernel adds numbers in an order that depends only on sizes, and never adds floats atomically, so the same calls
+//!   give the same bits.
+//! - Precision is as in `values`: in bf16, operations also pass on bf16, whereas the CPU only rounds operands.
 //!
-//! The tests run this code, launches included, against `emulate/`: a driver, an NVRTC and a cuBLAS of an emulated device,
+//! The tests run this code, including launches, against `emulate/`: the driver, NVRTC and cuBLAS of an emulated device,
 //! for which a C++ compiler compiles the same kernels.
 
 mod arguments;
@@ -54,7 +54,7 @@ use memory::Memory;
 use modules::{Modules, Program};
 use plan::Plan;
 
-/// What cuBLAS may use beside its operands: 32 MiB, NVIDIA's advice for cards of compute capability 9.
+/// Workspace of cuBLAS: 32 MiB, NVIDIA's advice for cards of compute capability 9.
 const WORKSPACE_BYTES: usize = 32 << 20;
 
 /// A GPU that is ready to work.
@@ -74,13 +74,13 @@ pub struct Cuda {
     error: Mutex<Option<CudaError>>,
 }
 
-/// What tests choose otherwise.
+/// Settings that tests change.
 #[derive(Clone, Debug)]
 struct Options {
-    /// Where compiled kernels are kept; nowhere if there is no such folder.
+    /// The folder for compiled kernels; `None` if there is none.
     cache: Option<PathBuf>,
-    /// Is freed memory kept for the next buffer of its class? Otherwise every buffer has memory of its own size, so that
-    /// the emulated device sees what reads fresh memory or writes beyond its own.
+    /// Is freed memory kept for the next buffer of its class? If not, every buffer has memory of its exact size, so
+    /// that the emulated device detects reads of fresh memory and writes out of bounds.
     reuses_memory: bool,
 }
 
@@ -89,23 +89,23 @@ struct Blas {
     workspace: u64,
 }
 
-// SAFETY: the driver's handles may be used from any thread once their context is current there, which `bind` sees to;
-// the handle of cuBLAS and the modules are behind locks.
+// SAFETY: the driver's handles may be used from any thread once their context is current there, which `bind` ensures;
+// the cuBLAS handle and the modules are behind locks.
 unsafe impl Send for Cuda {}
 // SAFETY: as above.
 unsafe impl Sync for Cuda {}
 
-/// A lock's value; nothing here is left half-changed by a panic.
+/// Locks; a panic leaves nothing here half-changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Cuda {
-    /// Opens the GPU with this number, counted from 0 as `CUDA_VISIBLE_DEVICES` leaves them.
+    /// Opens the GPU with this number, counted from 0 after `CUDA_VISIBLE_DEVICES` is applied.
     ///
     /// # Errors
-    /// If a library is missing, there is no such GPU, or the driver refuses. Kernels are compiled when first used: what
-    /// goes wrong there comes out later.
+    /// If a library is missing, there is no such GPU, or the driver refuses. Kernels are compiled when first used, so
+    /// their errors come later.
     pub fn open(ordinal: usize) -> Result<Arc<Cuda>, CudaError> {
         Cuda::open_with(ordinal, Options { cache: modules::cache_folder(), reuses_memory: true })
     }
@@ -153,14 +153,14 @@ impl Cuda {
         Ok(Arc::new(cuda))
     }
 
-    /// The stream, the driver's pool of memory, and cuBLAS.
+    /// Sets up the stream, the driver's memory pool, and cuBLAS.
     fn start(&mut self) -> Result<(), CudaError> {
         self.bind();
         self.stream = result::stream::create(result::stream::StreamKind::NonBlocking)
             .map_err(CudaError::driver("making a stream on the GPU"))?;
-        // Freed memory stays with the program: giving it to the system and back costs more than it is worth.
+        // Freed memory stays with the program, because returning it to the system and getting it back is slow.
         let mut threshold = u64::MAX;
-        // SAFETY: the pool belongs to the open device; the value is a 64-bit number, as this attribute's is.
+        // SAFETY: the pool belongs to the open device; the value is a 64-bit number, as this attribute requires.
         unsafe {
             let pool = result::device::get_default_mem_pool(self.device)
                 .map_err(CudaError::driver("asking for the GPU's pool of memory"))?;
@@ -185,7 +185,7 @@ impl Cuda {
         }
     }
 
-    /// What the card calls itself.
+    /// The card's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -214,12 +214,12 @@ impl Cuda {
         lock(&self.memory).in_use
     }
 
-    /// Most bytes of shared memory that a block may have.
+    /// Most bytes of shared memory in a block.
     pub(crate) fn shared_bytes_max(&self) -> usize {
         self.shared_bytes_max
     }
 
-    /// Waits until all that was queued is done.
+    /// Waits until all queued work is done.
     ///
     /// # Errors
     /// The first error since the GPU was opened.
@@ -232,7 +232,7 @@ impl Cuda {
         self.check()
     }
 
-    /// The first error since the GPU was opened, as far as it is known without waiting.
+    /// The first error since the GPU was opened, as far as is known without waiting.
     pub(crate) fn check(&self) -> Result<(), CudaError> {
         if !self.failed.load(Ordering::Acquire) {
             return Ok(());
@@ -248,7 +248,7 @@ impl Cuda {
         }
     }
 
-    /// Makes the context current, and says whether nothing has failed so far.
+    /// Makes the context current; returns whether nothing has failed so far.
     pub(crate) fn works(&self) -> bool {
         self.bind();
         !self.failed.load(Ordering::Acquire)
@@ -291,10 +291,10 @@ impl Cuda {
         let pointer = match memory.take(class).map_or_else(fresh, Ok) {
             Err(error) if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
                 for pointer in memory.drain() {
-                    // SAFETY: it was allocated on this stream, and no buffer has it.
+                    // SAFETY: it was allocated on this stream, and no buffer uses it.
                     let _ = unsafe { result::free_async(pointer, self.stream) };
                 }
-                // SAFETY: the stream lives. Only what is freed on the stream can be given out anew.
+                // SAFETY: the stream is alive. Only memory whose release on the stream is done can be allocated again.
                 let _ = unsafe { result::stream::synchronize(self.stream) };
                 fresh().map_err(|_| CudaError::OutOfMemory {
                     bytes,
@@ -308,7 +308,7 @@ impl Cuda {
         Ok(pointer)
     }
 
-    /// Takes back what [`Cuda::allocate`] gave.
+    /// Takes back memory from [`Cuda::allocate`].
     pub(crate) fn give_back(&self, bytes: usize, pointer: u64) {
         if pointer == 0 {
             return;
@@ -317,7 +317,7 @@ impl Cuda {
         memory.give_back(self.class_of(bytes), pointer);
         if !self.options.reuses_memory {
             let freed = memory.drain().into_iter().try_for_each(|pointer| {
-                // SAFETY: it was allocated on this stream, and no buffer has it.
+                // SAFETY: it was allocated on this stream, and no buffer uses it.
                 unsafe { result::free_async(pointer, self.stream) }
             });
             drop(memory);
@@ -328,7 +328,7 @@ impl Cuda {
     /// Queues a kernel; nothing if the plan has no blocks.
     ///
     /// # Panics
-    /// If the program has no such kernel, or it takes other arguments.
+    /// If the program has no such kernel, or the kernel takes other arguments.
     pub(crate) fn launch(&self, program: Program, name: &str, plan: Plan, arguments: &mut [Argument]) {
         if plan.is_empty() || !self.works() {
             return;
@@ -358,8 +358,8 @@ impl Cuda {
         }
         let mut addresses: Vec<_> = arguments.iter_mut().map(Argument::address).collect();
         let [x, y] = plan.grid;
-        // SAFETY: number and types of the arguments are those of the kernel; what they point at lives until the work is
-        // done, because freed memory is used again only by what is queued later.
+        // SAFETY: number and types of the arguments are those of the kernel. What they point at lives until the work is
+        // done, because freed memory is only reused by work queued later.
         let launched = unsafe {
             result::launch_kernel(
                 kernel.function,
@@ -379,7 +379,7 @@ impl Cuda {
 impl Drop for Cuda {
     fn drop(&mut self) {
         self.bind();
-        // SAFETY: no buffer is left, because each holds this handle. Errors have no one to go to any more.
+        // SAFETY: no buffer is left, because each holds this handle. Nobody is left to receive an error.
         unsafe {
             let _ = result::stream::synchronize(self.stream);
             lock(&self.modules).unload();

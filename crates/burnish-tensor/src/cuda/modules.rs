@@ -1,4 +1,4 @@
-//! The kernels: compiled for the card by NVRTC when first asked for, and kept on disk.
+//! The kernels: compiled for the card by NVRTC when first needed, and cached on disk.
 
 use std::{
     collections::HashMap,
@@ -18,7 +18,7 @@ use super::{
     arguments::{self, Parameter},
 };
 
-/// What every kernel file starts with.
+/// The common beginning of every kernel file.
 const COMMON: &str = include_str!("kernels/common.cuh");
 
 /// The kernel files.
@@ -87,27 +87,27 @@ impl fmt::Display for Program {
     }
 }
 
-/// A kernel that is ready to be launched.
+/// A kernel ready to be launched.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     pub(crate) function: sys::CUfunction,
     pub(crate) parameters: Vec<Parameter>,
-    /// Bytes of dynamic shared memory that it may have so far.
+    /// Bytes of dynamic shared memory that it may currently use.
     pub(crate) shared_bytes_max: u32,
 }
 
-/// All kernels that were asked for so far.
+/// All kernels used so far.
 #[derive(Debug)]
 pub(crate) struct Modules {
     /// Such as `sm_90`.
     architecture: String,
-    /// Where compiled programs are kept; nowhere if there is no such folder.
+    /// The folder for compiled programs; `None` if there is none.
     cache: Option<PathBuf>,
     loaded: HashMap<Program, HashMap<&'static str, Kernel>>,
     handles: Vec<sys::CUmodule>,
 }
 
-/// What every kernel may have without asking.
+/// Bytes of shared memory that every kernel may use without a request.
 const SHARED_BYTES_DEFAULT: u32 = 48 << 10;
 
 impl Modules {
@@ -115,7 +115,7 @@ impl Modules {
         Modules { architecture, cache, loaded: HashMap::new(), handles: Vec::new() }
     }
 
-    /// A kernel of a program. The context of the card is current.
+    /// A kernel of a program. The card's context must be current.
     ///
     /// # Panics
     /// If the program has no such kernel.
@@ -134,7 +134,7 @@ impl Modules {
     fn load(&mut self, program: Program) -> Result<HashMap<&'static str, Kernel>, CudaError> {
         let (source, path) = self.source(program)?;
         let kept = path.as_ref().and_then(|path| std::fs::read(path).ok());
-        // A file that the driver refuses is made again.
+        // A file that the driver refuses is compiled again.
         let module = match kept.filter(|image| !image.is_empty()).map(|image| load_image(&image)) {
             Some(Ok(module)) => module,
             _ => {
@@ -143,7 +143,7 @@ impl Modules {
                     "loading {program} (the driver must be as new as the NVRTC that compiled it)"
                 )))?;
                 if let Some(path) = path {
-                    // The next start compiles again if this fails: nothing else depends on it.
+                    // If this fails, the next start compiles again; nothing else depends on it.
                     let _ = keep(&path, &image);
                 }
                 module
@@ -160,7 +160,7 @@ impl Modules {
         arguments::kernels(program.file().1).into_iter().map(kernel).collect()
     }
 
-    /// The text of a program, and the file that keeps it compiled.
+    /// The source text of a program, and the file with the compiled program.
     fn source(&self, program: Program) -> Result<(String, Option<PathBuf>), CudaError> {
         let source = format!("{COMMON}\n{}", program.file().1);
         let mut hasher = DefaultHasher::new();
@@ -181,7 +181,7 @@ impl Modules {
 }
 
 fn load_image(image: &[u8]) -> Result<sys::CUmodule, DriverError> {
-    // SAFETY: the image is what NVRTC made, or what its file holds; the driver checks and copies it.
+    // SAFETY: the image comes from NVRTC or from its file; the driver checks and copies it.
     unsafe { result::module::load_data(image.as_ptr().cast()) }
 }
 
@@ -217,7 +217,7 @@ fn compile(program: Program, source: String, architecture: &str) -> Result<Vec<u
         .map_err(CudaError::nvrtc("handing a kernel source to NVRTC"))?;
     let mut options = vec![format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned()];
     options.extend(program.macros().iter().map(|one| format!("-D{one}")));
-    // SAFETY: the program was created above, is destroyed below and nowhere else, and outlives its texts' uses.
+    // SAFETY: the program was created above, is destroyed below and nowhere else, and lives while its texts are used.
     unsafe {
         let compiled = nvrtc::compile_program(handle, &options).map_err(|error| {
             let log = nvrtc::get_program_log(handle).unwrap_or_default();
@@ -236,10 +236,10 @@ fn compile(program: Program, source: String, architecture: &str) -> Result<Vec<u
 }
 
 /// # Safety
-/// The program has been compiled.
+/// The program must have been compiled.
 unsafe fn cubin(handle: nvrtc_sys::nvrtcProgram) -> Result<Vec<u8>, CudaError> {
     let mut size = 0;
-    // SAFETY: the caller vouches for the program; the buffer has the size that NVRTC asks for.
+    // SAFETY: the caller guarantees a compiled program; the buffer has the size that NVRTC asks for.
     unsafe {
         let failed = || CudaError::nvrtc("taking a compiled program from NVRTC");
         nvrtc_sys::nvrtcGetCUBINSize(handle, &mut size).result().map_err(failed())?;

@@ -11,12 +11,12 @@ use super::{
 };
 use crate::{Param, Precision, Store, optim::AdamW};
 
-/// Copies of the buffers of a [`Params`](crate::Params), of which the first is the master in training.
+/// Copies of the buffers of a [`Params`](crate::Params); during training the first one is the master.
 #[derive(Clone, Debug)]
 pub(crate) struct OnGpu {
     pub(crate) cuda: Arc<Cuda>,
     trained: Buffer<f32>,
-    /// What is trained in bf16, for products in that precision; made again with every step of the optimiser.
+    /// The trained parameters in bf16, for products in that precision; renewed with every step of the optimiser.
     shadow: Option<Buffer<bf16>>,
     frozen: Buffer<f32>,
     frozen_bf16: Buffer<bf16>,
@@ -37,12 +37,12 @@ impl OnGpu {
         OnGpu { cuda: Arc::clone(cuda), trained, shadow, frozen, frozen_bf16 }
     }
 
-    /// What is trained.
+    /// The trained parameters.
     pub(crate) fn download(&self) -> Result<Vec<f32>, CudaError> {
         self.trained.download()
     }
 
-    /// The elements of a parameter as they are kept.
+    /// The elements of a parameter as they are stored.
     pub(crate) fn elements(&self, param: Param) -> Elements<'_> {
         let range = param.range();
         match param.store {
@@ -52,7 +52,7 @@ impl OnGpu {
         }
     }
 
-    /// The elements of a matrix for products.
+    /// The elements of a matrix, as an operand of products.
     pub(crate) fn operand(&self, param: Param) -> Elements<'_> {
         match &self.shadow {
             Some(shadow) if param.is_trained() => shadow.slice(param.range()).into(),

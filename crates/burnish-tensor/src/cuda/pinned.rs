@@ -1,4 +1,4 @@
-//! Memory of the host that the GPU copies into by itself.
+//! Host memory that the GPU copies into directly.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use cudarc::driver::{result, sys};
 
 use super::{Cuda, CudaError, Element, Slice};
 
-/// Page-locked memory of the host, made once and used again: what comes back at every step (logits) crosses the bus
-/// several times as fast as into ordinary memory, which the driver copies in pieces.
+/// Page-locked host memory, made once and reused. Data that comes back at every step (logits) crosses the bus several
+/// times as fast as into ordinary memory, which the driver copies in pieces.
 pub(crate) struct Pinned<T: Element> {
     cuda: Arc<Cuda>,
     pointer: *mut T,
     capacity: usize,
-    /// Elements of the latest download.
+    /// Number of elements of the latest download.
     len: usize,
 }
 
@@ -27,10 +27,10 @@ impl<T: Element> Pinned<T> {
         Pinned { cuda: Arc::clone(cuda), pointer: std::ptr::null_mut(), capacity: 0, len: 0 }
     }
 
-    /// The elements of `from`, after all that was queued before is done.
+    /// The elements of `from`, after all work queued before is done.
     ///
     /// # Errors
-    /// What failed on the GPU since it was opened, first of all.
+    /// The first failure on the GPU since it was opened.
     pub(crate) fn download(&mut self, from: Slice<'_, T>) -> Result<&[T], CudaError> {
         self.len = 0;
         self.cuda.check()?;
@@ -40,7 +40,7 @@ impl<T: Element> Pinned<T> {
         self.cuda.bind();
         self.reserve(from.len())?;
         let bytes = from.len() * size_of::<T>();
-        // SAFETY: there is room for the elements, which stays while they are copied: this waits for it.
+        // SAFETY: there is room for the elements, and it stays while they are copied, because this waits for the copy.
         unsafe {
             sys::cuMemcpyDtoHAsync_v2(self.pointer.cast(), from.address(), bytes, self.cuda.stream())
                 .result()
@@ -57,7 +57,7 @@ impl<T: Element> Pinned<T> {
             return Ok(());
         }
         self.free();
-        // SAFETY: a size above 0; the memory is freed below and nowhere else.
+        // SAFETY: the size is above 0; the memory is freed below and nowhere else.
         let pointer = unsafe { result::malloc_host(len * size_of::<T>(), 0) };
         self.pointer = pointer.map_err(CudaError::driver("locking memory of the host"))?.cast();
         self.capacity = len;

@@ -1,13 +1,13 @@
-//! How the work of a kernel is laid out over blocks of threads: pure functions of sizes.
+//! The layout of a kernel's work over blocks of threads: pure functions of sizes.
 
 /// Most blocks along y and z.
 const GRID_Y_MAX: usize = 65_535;
 /// Most blocks along x.
 const GRID_X_MAX: usize = (1 << 31) - 1;
-/// Blocks of an elementwise kernel at most; each thread then steps through several elements.
+/// Most blocks of an elementwise kernel; each thread then steps through several elements.
 const ELEMENT_BLOCKS_MAX: usize = 1 << 12;
 
-/// Blocks, threads of a block, and bytes of dynamic shared memory.
+/// Number of blocks, threads per block, and bytes of dynamic shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) grid: [u32; 2],
@@ -19,29 +19,29 @@ impl Plan {
     /// `x` by `y` blocks.
     ///
     /// # Panics
-    /// If a card cannot launch that many: more than 2³¹ - 1 rows, or more than 65,535 heads.
+    /// If a card can't launch that many: more than 2³¹ - 1 rows, or more than 65,535 heads.
     pub(crate) fn blocks(x: usize, y: usize, threads: usize) -> Plan {
         assert!(x <= GRID_X_MAX && y <= GRID_Y_MAX, "{x} by {y} blocks are more than a launch may have");
         assert!(threads.is_multiple_of(32) && threads <= 1024, "{threads} threads in a block");
         Plan { grid: [x as u32, y as u32], threads: threads as u32, shared_bytes: 0 }
     }
 
-    /// 256 threads a block, which step through `n` elements.
+    /// 256 threads per block, which step through `n` elements.
     pub(crate) fn elements(n: usize) -> Plan {
         Plan::blocks(n.div_ceil(256).min(ELEMENT_BLOCKS_MAX), 1, 256)
     }
 
-    /// 256 threads a block, which step through `n` elements, four at a time.
+    /// 256 threads per block, which step through `n` elements, four at a time.
     pub(crate) fn fours(n: usize) -> Plan {
         Plan::elements(n.div_ceil(4))
     }
 
-    /// One block a row, with threads for `cols` columns, at most 256.
+    /// One block per row, with threads for `cols` columns, at most 256.
     pub(crate) fn rows(rows: usize, cols: usize) -> Plan {
         Plan::blocks(rows, 1, cols.next_multiple_of(32).clamp(32, 256))
     }
 
-    /// One thread each of `n`, 256 in a block.
+    /// One thread for each of `n`, 256 per block.
     pub(crate) fn threads(n: usize) -> Plan {
         Plan::blocks(n.div_ceil(256), 1, 256)
     }
@@ -56,8 +56,8 @@ impl Plan {
     }
 }
 
-/// A sum over rows, column by column, in two stages: `count` parts of `each` rows. It depends on the number of rows
-/// alone, not on the card.
+/// The plan of a sum over rows, column by column, in two stages: `count` parts of `each` rows. It depends only on the
+/// number of rows, not on the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Parts {
     pub(crate) each: usize,

@@ -15,7 +15,7 @@ pub(crate) struct View<'a> {
     data: Elements<'a>,
     rows: usize,
     cols: usize,
-    /// Do the elements lie column by column?
+    /// Are the elements stored column by column?
     is_transposed: bool,
 }
 
@@ -31,20 +31,20 @@ impl<'a> View<'a> {
         View { rows: self.cols, cols: self.rows, is_transposed: !self.is_transposed, ..self }
     }
 
-    /// Elements from the start of one stored row to that of the next.
+    /// Number of elements from the start of one stored row to the start of the next.
     fn stored_cols(&self) -> usize {
         if self.is_transposed { self.rows } else { self.cols }
     }
 }
 
-/// What becomes of the numbers that are in the output already.
+/// What happens to the numbers that the output already holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
     Set,
     Add,
 }
 
-/// `a b` in a fresh buffer, in the type of the precision's values.
+/// `a b` in a fresh buffer, in the type that the precision has for values.
 pub(crate) fn product(cuda: &Arc<Cuda>, precision: Precision, a: View<'_>, b: View<'_>) -> Values {
     let mut out = Values::uninit(cuda, precision, a.rows * b.cols);
     multiply(cuda, precision, out.all_mut(), Write::Set, 1.0, a, b);
@@ -92,8 +92,8 @@ pub(crate) fn multiply<'o>(
     }
 }
 
-/// cuBLAS knows column-major matrices only, and a row-major matrix is the column-major transpose: so it is asked for
-/// `outᵀ = bᵀ aᵀ`.
+/// cuBLAS knows only column-major matrices, and a row-major matrix is the transpose of a column-major one, so the call
+/// computes `outᵀ = bᵀ aᵀ`.
 fn call(
     cuda: &Arc<Cuda>,
     out: ElementsMut<'_>,
@@ -114,15 +114,15 @@ fn call(
         ElementsMut::F32(out) => (out.address(), sys::cudaDataType::CUDA_R_32F),
         ElementsMut::Bf16(out) => (out.address(), sys::cudaDataType::CUDA_R_16BF),
     };
-    // cuBLAS has no product of f32 operands into bf16.
+    // cuBLAS has no product of f32 operands with a bf16 result.
     assert!(
         operands == sys::cudaDataType::CUDA_R_16BF || operands == out_type,
         "{operands:?} into {out_type:?}"
     );
     let beta = if write == Write::Set { 0.0_f32 } else { 1.0 };
     let blas = lock(&cuda.blas);
-    // SAFETY: the views' sizes were checked against their memory when they were made, and against each other and the
-    // output by the caller; the output overlaps no operand, being borrowed to change.
+    // SAFETY: the sizes of the views were checked against their memory when they were made; the caller checked them
+    // against each other and the output. The output overlaps no operand, because it is borrowed mutably.
     let called = unsafe {
         result::gemm_ex(
             blas.handle,

@@ -22,7 +22,7 @@ use crate::{
     ops::{linear::Shape, rope::Turn},
 };
 
-/// What a tape has on a GPU. Clones share what they bring there.
+/// The GPU part of a tape. Clones share what they upload.
 #[derive(Clone)]
 pub(crate) struct Gpu<'p> {
     pub(crate) cuda: &'p Arc<Cuda>,
@@ -31,7 +31,7 @@ pub(crate) struct Gpu<'p> {
     batch: Rc<RefCell<Batch>>,
 }
 
-/// What all layers of a batch go by: brought to the GPU once.
+/// What all layers of a batch use, uploaded once.
 #[derive(Default)]
 struct Batch {
     angles: Kept<(Arc<Rope>, Arc<[u32]>), Angles>,
@@ -39,7 +39,7 @@ struct Batch {
     keys: Kept<Arc<[u64]>, Buffer<u64>>,
 }
 
-/// What was made of things that are still there, which are told apart by their address.
+/// Results for objects that are still alive, identified by address.
 struct Kept<K, V>(Vec<(K, Rc<V>)>);
 
 impl<K, V> Default for Kept<K, V> {
@@ -60,14 +60,14 @@ impl<K, V> Kept<K, V> {
     }
 }
 
-/// What [`Gpu::score`] leaves for the backward pass.
+/// What [`Gpu::score`] saves for the backward pass.
 pub(crate) struct Scored {
     pub(crate) asked: scores::Asked,
     pub(crate) rows: scores::Rows,
 }
 
 impl<'p> Gpu<'p> {
-    /// None where the parameters are the host's.
+    /// `None` if the parameters are on the host.
     pub(crate) fn of(params: &'p Params) -> Option<Self> {
         let on_gpu = params.on_gpu()?;
         let precision = params.precision();
@@ -94,7 +94,7 @@ impl<'p> Gpu<'p> {
         linear::forward(self.cuda, x.device().all(), self.params.operand(weight), bias, shape).into()
     }
 
-    /// Of an output head, in f32.
+    /// The product with an output head, in f32.
     pub(crate) fn head(&self, x: &Data, weight: Param, shape: Shape) -> Data {
         let y = linear::head(self.cuda, x.device().all(), self.params.operand(weight), shape);
         Values::from(y).into()
@@ -131,7 +131,7 @@ impl<'p> Gpu<'p> {
         dropped
     }
 
-    /// Adds the term to `y`; gives what the backward pass needs.
+    /// Adds the term to `y`; returns what the backward pass needs.
     pub(crate) fn low_rank(
         &self,
         adapter: Adapter,
@@ -217,7 +217,7 @@ impl<'p> Gpu<'p> {
         }
     }
 
-    /// Log-probs and entropies come to the host; all are NaN if the GPU has failed, which [`Cuda::check`] tells.
+    /// Downloads log-probs and entropies; all are NaN if the GPU has failed, and [`Cuda::check`] returns the error.
     pub(crate) fn score(
         &self,
         hidden: &Data,

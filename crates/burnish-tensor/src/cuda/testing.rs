@@ -1,4 +1,4 @@
-//! The device that the tests run on: an emulated one, or with `BURNISH_TEST_GPU=1` the machine's first GPU.
+//! The device for tests: an emulated one, or the machine's first GPU with `BURNISH_TEST_GPU=1`.
 
 use std::{
     path::Path,
@@ -10,16 +10,16 @@ use super::{Cuda, Options};
 use crate::Precision;
 
 /// Sizes of heads and tiles for which there are attention kernels: too short for a vector of four, not a multiple of
-/// 16, and in every size of tile; the last is the tile that is chosen for the tests of whole models.
+/// 16, and every size of tile. The last is the tile that is chosen in the tests of whole models.
 pub(crate) const ATTENTION: [(usize, usize); 5] = [(6, 16), (20, 32), (32, 64), (64, 32), (16, 64)];
 
 /// Sizes of heads for which there are attention kernels on tensor cores.
 pub(crate) const ATTENTION_MMA: [usize; 2] = [16, 48];
 
-/// How values are kept, and how far off what an operation makes of them may be.
+/// How values are kept, and the tolerance for the results of an operation.
 pub(crate) const PRECISIONS: [(Precision, f64); 2] = [(Precision::F32, 1e-6), (Precision::Bf16, 1.0 / 256.0)];
 
-/// Numbers that values in this precision hold.
+/// Numbers that are exact in this precision.
 pub(crate) fn rounded(precision: Precision, x: Vec<f32>) -> Vec<f32> {
     match precision {
         Precision::F32 => x,
@@ -27,16 +27,16 @@ pub(crate) fn rounded(precision: Precision, x: Vec<f32>) -> Vec<f32> {
     }
 }
 
-/// The shared objects, loaded for as long as the process lives, or why there are none.
+/// The shared objects, loaded for the lifetime of the process, or the reason why there are none.
 static LIBRARIES: OnceLock<Result<tempfile::TempDir, String>> = OnceLock::new();
 
-/// A device for a test; `None` with a line that says why if there is none.
+/// A device for a test; if there is none, prints the reason and returns `None`.
 pub(crate) fn device() -> Option<Arc<Cuda>> {
     let cache = if is_real() { super::modules::cache_folder() } else { None };
     device_with(Options { cache, reuses_memory: false })
 }
 
-/// A device with options of the test's own.
+/// A device with options chosen by the test.
 pub(crate) fn device_with(options: Options) -> Option<Arc<Cuda>> {
     if !is_real()
         && let Err(why) = LIBRARIES.get_or_init(build)

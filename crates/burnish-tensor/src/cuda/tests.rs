@@ -1,4 +1,4 @@
-//! Tests of the handle: what goes wrong, and when it is told.
+//! Tests of the handle: failures, and when they are reported.
 
 use super::{
     testing::{device, device_with},
@@ -90,7 +90,7 @@ fn a_compiled_program_is_kept_and_used_again() {
     assert_eq!(file.extension(), Some("cubin".as_ref()));
     assert_eq!(run(), Ok(vec![3.0]));
     assert_eq!(files(), std::slice::from_ref(&file));
-    // One that cannot be loaded is made again.
+    // A file that can't be loaded is made again.
     let whole = std::fs::read(&file).unwrap();
     std::fs::write(&file, b"no program\0").unwrap();
     assert_eq!(run(), Ok(vec![3.0]));
@@ -106,7 +106,7 @@ fn freed_memory_is_used_again_for_its_class() {
     drop(one);
     let again = Buffer::upload(&cuda, &[3.0_f32; 990]);
     assert_eq!(again.all().address(), address);
-    // What was queued on it before comes first.
+    // Work queued on it earlier is done first.
     let sum = ops::elementwise::add(&cuda, again.all().into(), other.slice(0..990).into());
     drop((again, other));
     assert_eq!(sum.download().unwrap(), [5.0; 990]);
@@ -115,7 +115,7 @@ fn freed_memory_is_used_again_for_its_class() {
 #[test]
 fn memory_that_is_kept_is_given_up_where_the_card_has_no_other() {
     let Some(cuda) = device_with(Options { cache: None, reuses_memory: true }) else { return };
-    // Three quarters of what is left, twice: the classes differ.
+    // Twice three quarters of what is left: the classes differ.
     let elements = (cuda.memory_bytes() - WORKSPACE_BYTES) / 4 * 3 / size_of::<u64>();
     let one = Buffer::<u64>::uninit(&cuda, elements);
     assert_eq!(cuda.synchronize(), Ok(()));

@@ -1,8 +1,8 @@
-//! Numbers in f32 or in bf16: the values that operations pass on, in the type that their precision keeps them in.
+//! Numbers in f32 or bf16: the values that operations pass on, in the type of their precision.
 //!
-//! With products in [`Precision::Bf16`] all that goes from one operation to the next is bf16, forward and backward.
-//! Statistics (norms, sums of exponentials, what a softmax comes to), logits, the masters of parameters and their
-//! gradients are f32 in either.
+//! With products in [`Precision::Bf16`], everything that goes from one operation to the next is bf16, forward and
+//! backward. Statistics (norms, sums of exponentials, results of softmaxes), logits, the masters of parameters and
+//! their gradients are f32 in both.
 
 use std::{ops::Range, sync::Arc};
 
@@ -27,7 +27,7 @@ pub(crate) enum Elements<'a> {
     Bf16(Slice<'a, bf16>),
 }
 
-/// The same, to change.
+/// The same, writable.
 #[derive(Debug)]
 pub(crate) enum ElementsMut<'a> {
     F32(SliceMut<'a, f32>),
@@ -36,7 +36,7 @@ pub(crate) enum ElementsMut<'a> {
 
 const NOT_WIDE: &str = "numbers in bf16 are used as f32";
 
-/// The same expression for either type.
+/// The same expression for both types.
 macro_rules! either {
     ($of:expr, $kind:ident, $numbers:ident => $result:expr) => {
         match $of {
@@ -47,7 +47,7 @@ macro_rules! either {
 }
 
 impl Values {
-    /// `len` numbers, which are whatever was there.
+    /// `len` numbers with arbitrary values.
     pub(crate) fn uninit(cuda: &Arc<Cuda>, precision: Precision, len: usize) -> Self {
         match precision {
             Precision::F32 => Values::F32(Buffer::uninit(cuda, len)),
@@ -62,7 +62,7 @@ impl Values {
         values
     }
 
-    /// A copy of `data`, rounded if need be.
+    /// A copy of `data`, rounded if necessary.
     pub(crate) fn upload(cuda: &Arc<Cuda>, precision: Precision, data: &[f32]) -> Self {
         let wide = Buffer::upload(cuda, data);
         match precision {
@@ -95,16 +95,16 @@ impl Values {
     /// As [`Buffer::download`], in f32.
     ///
     /// # Errors
-    /// What failed on the GPU so far.
+    /// The first failure on the GPU so far.
     #[cfg(test)]
     pub(crate) fn download(&self) -> Result<Vec<f32>, CudaError> {
         self.all().in_f32(self.cuda()).all().download(self.cuda())
     }
 
-    /// Of what is f32 in either precision: statistics, gradients of parameters.
+    /// The buffer of values that are f32 in both precisions: statistics, gradients of parameters.
     ///
     /// # Panics
-    /// If it is not.
+    /// If it is not f32.
     #[expect(clippy::panic, reason = "a mistake of the program")]
     pub(crate) fn wide(&self) -> Slice<'_, f32> {
         match self {
@@ -113,10 +113,10 @@ impl Values {
         }
     }
 
-    /// The same, to change.
+    /// The same, writable.
     ///
     /// # Panics
-    /// If it is not.
+    /// If it is not f32.
     #[expect(clippy::panic, reason = "a mistake of the program")]
     pub(crate) fn wide_mut(&mut self) -> SliceMut<'_, f32> {
         match self {
@@ -155,7 +155,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Of a kernel's two versions the one for this type.
+    /// Of a kernel's two versions, the one for this type.
     pub(crate) fn kernel<'k>(&self, [f32, bf16]: [&'k str; 2]) -> &'k str {
         match self {
             Elements::F32(_) => f32,
@@ -171,7 +171,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// The same numbers in bf16, rounded if need be.
+    /// The same numbers in bf16, rounded if necessary.
     pub(crate) fn in_bf16(self, cuda: &Arc<Cuda>) -> Converted<'a, bf16> {
         match self {
             Elements::F32(numbers) => Converted::Made(to_bf16(cuda, numbers)),
@@ -185,12 +185,12 @@ impl ElementsMut<'_> {
         either!(self, ElementsMut, numbers => numbers.len())
     }
 
-    /// The same, borrowed for less long.
+    /// The same, borrowed for a shorter time.
     pub(crate) fn again(&mut self) -> ElementsMut<'_> {
         either!(self, ElementsMut, numbers => numbers.again().into())
     }
 
-    /// The same, to read.
+    /// The same, read-only.
     pub(crate) fn read(&self) -> Elements<'_> {
         either!(self, ElementsMut, numbers => numbers.read().into())
     }
@@ -236,7 +236,7 @@ impl From<ElementsMut<'_>> for Argument {
     }
 }
 
-/// Numbers in the type that is asked for.
+/// Numbers in the requested type.
 pub(crate) enum Converted<'a, T: super::Element> {
     Given(Slice<'a, T>),
     Made(Buffer<T>),

@@ -4,8 +4,8 @@
 //! processor's dot-product instruction takes (AVX-512 BF16). The right operand is a panel `[units, COLS]`; the left one
 //! is read by rows, or from a packed tile `[units, ROWS]`.
 //!
-//! An element of the output is one running sum over the units in their order, with one rounding a unit. So it depends
-//! neither on the tile that it is in nor, in f32, on which of the instruction sets below computed it.
+//! An element of the output is one running sum over the units in order, with one rounding per unit. So it does not
+//! depend on the tile that contains it nor, in f32, on which of the instruction sets below computed it.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -13,14 +13,14 @@ use std::arch::x86_64::*;
 use super::Write;
 use crate::{Precision, vector::simd};
 
-/// Rows of a tile at most: with four vectors of sums each they fill the registers of AVX-512.
+/// Most rows in a tile: with four vectors of sums each they fill the registers of AVX-512.
 pub(super) const ROWS: usize = 6;
 /// Units in a line of the cache.
 pub(super) const LINE: usize = 16;
 /// Columns of a tile: four vectors of AVX-512.
 pub(super) const COLS: usize = 64;
 
-/// Which instructions a product is computed with.
+/// The instructions that compute a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Isa {
     /// AVX-512, with its BF16 extension for bf16.
@@ -29,7 +29,7 @@ pub(super) enum Isa {
     /// AVX2 and FMA.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// What the compiler makes of plain loops.
+    /// Plain loops, as the compiler translates them.
     Portable,
 }
 
@@ -39,7 +39,7 @@ impl Isa {
         Isa::all(precision)[0]
     }
 
-    /// All that this machine has, best first.
+    /// All that this machine has, the best first.
     pub(super) fn all(precision: Precision) -> Vec<Isa> {
         let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]
@@ -63,9 +63,9 @@ impl Isa {
 /// The left operand of a tile.
 #[derive(Clone, Copy)]
 pub(super) enum Left {
-    /// Unit `p` of row `r` lies at `r · stride + p`.
+    /// Unit `p` of row `r` is at `r · stride + p`.
     Rows(*const u32, usize),
-    /// At `p · stride + r`.
+    /// Unit `p` of row `r` is at `p · stride + r`.
     Turned(*const u32, usize),
 }
 
@@ -74,7 +74,7 @@ pub(super) enum Left {
 pub(super) struct Panel {
     /// `[units, COLS]`.
     pub(super) data: *const u32,
-    /// What is read soon: a line of it for each unit is brought into the second cache meanwhile. It need not exist.
+    /// What is read soon: meanwhile one line of it per unit is brought into the second-level cache. It need not exist.
     pub(super) soon: *const u32,
 }
 
@@ -83,17 +83,18 @@ pub(super) struct Panel {
 pub(super) struct Place {
     pub(super) data: *mut f32,
     pub(super) row_stride: usize,
-    /// Columns that are written, the first ones of the panel.
+    /// Number of columns that are written, the first ones of the panel.
     pub(super) cols: usize,
     pub(super) write: Write,
     pub(super) scale: f32,
 }
 
-/// `out = scale · left · panel`, or that added to `out`, of `rows` rows.
+/// Computes `out = scale · left · panel` for `rows` rows, or adds that to `out`.
 ///
 /// # Safety
-/// `isa` must be there. `left` and `panel` must be valid for reading `units` units of `rows` rows and of [`COLS`]
-/// columns, `out` for writing (and reading) `rows` rows of `out.cols` elements, that nobody else uses meanwhile.
+/// The machine must have `isa`. `left` and `panel` must be valid for reading `units` units of `rows` rows and of
+/// [`COLS`] columns, `out` for writing (and reading) `rows` rows of `out.cols` elements that nobody else uses
+/// meanwhile.
 pub(super) unsafe fn tile(
     isa: Isa,
     precision: Precision,
@@ -104,7 +105,7 @@ pub(super) unsafe fn tile(
     out: Place,
 ) {
     debug_assert!((1..=ROWS).contains(&rows) && out.cols <= COLS);
-    // SAFETY: the caller's promises are those of each of them.
+    // SAFETY: each of them requires what the caller guarantees.
     unsafe {
         match (isa, precision) {
             #[cfg(target_arch = "x86_64")]
@@ -149,7 +150,7 @@ macro_rules! avx512 {
             /// As [`super::tile`].
             #[target_feature(enable = $features)]
             pub(super) unsafe fn tile(rows: usize, units: usize, left: Left, panel: Panel, out: Place) {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 unsafe {
                     match out.cols.div_ceil(16) {
                         1 => by_rows!(rows, left, of_rows::<1>(units, panel, out), 1 2 3 4 5 6),
@@ -168,10 +169,10 @@ macro_rules! avx512 {
                 panel: Panel,
                 out: Place,
             ) {
-                // SAFETY: the caller's promise covers the units that are read.
+                // SAFETY: the caller guarantees the units that are read.
                 unsafe {
                     for row in 0..R {
-                        // The output will be there when the sums are.
+                        // Prefetches the output, so that it is there when the sums are.
                         let at: *const i8 = out.data.wrapping_add(row * out.row_stride).cast();
                         for line in 0..V {
                             _mm_prefetch::<_MM_HINT_ET0>(at.wrapping_add(64 * line));
@@ -236,7 +237,7 @@ mod avx2 {
     #[target_feature(enable = "avx2,fma")]
     pub(super) unsafe fn tile(rows: usize, units: usize, left: Left, panel: Panel, out: Place) {
         for col in (0..out.cols).step_by(SUB_COLS) {
-            // SAFETY: parts of what the caller vouches for.
+            // SAFETY: parts of what the caller guarantees.
             unsafe {
                 let out = Place { data: out.data.add(col), cols: SUB_COLS.min(out.cols - col), ..out };
                 by_rows!(rows, left, of_rows::<2>(units, Panel { data: panel.data.add(col), ..panel }, out), 1 2 3 4 5 6);
@@ -253,7 +254,7 @@ mod avx2 {
         out: Place,
     ) {
         let mut values = [[0.0_f32; SUB_COLS]; R];
-        // SAFETY: the caller's promise covers the units that are read.
+        // SAFETY: the caller guarantees the units that are read.
         unsafe {
             let mut sums = [[_mm256_setzero_ps(); V]; R];
             for unit in 0..units {
@@ -274,13 +275,13 @@ mod avx2 {
             }
         }
         for (row, values) in values.iter().enumerate() {
-            // SAFETY: the caller's promise for `out`.
+            // SAFETY: the caller guarantees `out`.
             unsafe { write(values, row, out) };
         }
     }
 }
 
-/// Any machine.
+/// For any machine.
 ///
 /// # Safety
 /// As [`tile`].
@@ -298,7 +299,7 @@ unsafe fn portable(
             #[inline(always)]
             || {
                 for unit in 0..units {
-                    // SAFETY: the caller's promise covers the units that are read.
+                    // SAFETY: the caller guarantees the units that are read.
                     let (a, right) = unsafe {
                         let a = match left {
                             Left::Rows(data, stride) => data.add(row * stride + unit),
@@ -312,7 +313,7 @@ unsafe fn portable(
                 }
             },
         );
-        // SAFETY: the caller's promise for `out`.
+        // SAFETY: the caller guarantees `out`.
         unsafe { write(&sums, row, out) };
     }
 }
@@ -322,7 +323,7 @@ unsafe fn portable(
 /// # Safety
 /// As [`tile`].
 unsafe fn write(sums: &[f32], row: usize, out: Place) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let to = unsafe { std::slice::from_raw_parts_mut(out.data.add(row * out.row_stride), out.cols) };
     for (to, &sum) in to.iter_mut().zip(sums) {
         *to = match out.write {
@@ -373,7 +374,7 @@ mod tests {
                         true => Left::Turned(turned.as_ptr().wrapping_add(first), ROWS),
                         false => Left::Rows(left.as_ptr().wrapping_add(first * units), units),
                     };
-                    // SAFETY: the operands and the output are as large as is said.
+                    // SAFETY: the operands and the output have the given sizes.
                     unsafe { tile(isa, precision, len, units, left, Panel { data: panel.as_ptr(), soon: panel.as_ptr() }, place) };
                 }
                 out
@@ -384,7 +385,7 @@ mod tests {
                     let ours = run(isa, is_turned, one_by_one);
                     match precision {
                         Precision::F32 => prop_assert_eq!(&ours, &expected),
-                        // The dot-product instruction rounds a pair once.
+                        // The dot-product instruction rounds once per pair.
                         Precision::Bf16 => for (ours, expected) in ours.iter().zip(&expected) {
                             prop_assert!((ours - expected).abs() < 1e-5);
                         },

@@ -1,11 +1,11 @@
 //! Matrix products on slices, in f32 and in bf16.
 //!
-//! The right operand is packed into panels of 64 columns, beforehand ([`Panels`], what several products share) or
-//! panel by panel on the way; the left one is read where it lies if its rows do. A task is a block of the output, in
-//! which tiles (`kernel.rs`) are computed one after the other.
+//! The right operand is packed into panels of 64 columns, either beforehand ([`Panels`], which several products share)
+//! or panel by panel during the product. The left one is read in place if its rows are contiguous. A task is a block of
+//! the output, whose tiles (`kernel.rs`) are computed one after the other.
 //!
-//! The inner dimension is cut into blocks of [`INNER`] elements whose sums are added in order; so an element of the
-//! output follows from its row and its column alone, in whatever product they stand and however many threads work.
+//! The inner dimension is cut into blocks of [`INNER`] elements whose sums are added in order. So an element of the
+//! output depends only on its row and its column, in whatever product they occur and however many threads work.
 
 mod kernel;
 mod pack;
@@ -21,22 +21,23 @@ use kernel::{COLS, Isa, LINE, Left, Panel, Place, ROWS};
 pub(crate) use pack::{Packed, Panels};
 use pack::{Side, Units, units_of};
 
-/// Elements of the inner dimension that tiles sum over at once. A panel of them stays in the second cache.
+/// Elements of the inner dimension that tiles sum over at once. A panel of them stays in the second-level cache.
 const INNER: usize = 512;
-/// The same where the left operand is turned: its rows are then packed, so that more of them fit.
+/// The same if the left operand is transposed: its rows are then packed, so that more of them fit.
 const TURNED_INNER: usize = 256;
-/// Elements of the left operand that stay in the second cache.
+/// Elements of the left operand that stay in the second-level cache.
 const TASK_ELEMENTS: usize = TASK_ROWS * TURNED_INNER;
-/// Rows of them at most.
+/// Most rows of them.
 const TASK_ROWS: usize = 384;
 /// Packed elements of the right operand that exist at once: 16 MiB in f32.
 const PACKED_ELEMENTS: usize = 1 << 22;
-/// Multiplications that are worth waking a second core for: they take some 10 µs.
+/// Number of multiplications for which waking a second core pays off: they take some 10 µs.
 const SHARED_STEPS: usize = 1 << 20;
-/// Rows from which on tasks are made of rows. For fewer, they are made of columns: each panel is then read by one core.
+/// From this number of rows on, tasks are blocks of rows. For fewer rows they are blocks of columns, so that each panel
+/// is read by one core.
 const MANY_ROWS: usize = 64;
 
-/// A matrix to read: rows and columns at any strides inside a slice.
+/// A matrix to read: rows and columns at any strides within a slice.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     data: Elements<'a>,
@@ -79,7 +80,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Some of its columns.
+    /// A range of its columns.
     fn columns(self, cols: Range<usize>) -> Self {
         let end = self.data.len();
         let start = (cols.start * self.col_stride).min(end);
@@ -87,7 +88,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// A row-major matrix to write: rows start `row_stride` elements apart, the elements between are left alone.
+/// A row-major matrix to write: rows start `row_stride` elements apart; the elements between rows are left alone.
 pub(crate) struct ViewMut<'a> {
     data: &'a mut [f32],
     rows: usize,
@@ -116,7 +117,7 @@ impl<'a> ViewMut<'a> {
     }
 }
 
-/// What happens to the numbers that the output held.
+/// What happens to the numbers that the output holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
     /// They are replaced, whatever they were.
@@ -125,7 +126,7 @@ pub(crate) enum Write {
     Add,
 }
 
-/// Who works on an operation.
+/// The threads that work on an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workers {
     /// The calling thread: for products inside parallel tasks.
@@ -134,7 +135,7 @@ pub enum Workers {
     Pool,
 }
 
-/// `out = scale · lhs · rhs`, or that added to `out`, in f32.
+/// `out = scale · lhs · rhs`, or adds that to `out`, in f32.
 pub(crate) fn multiply(
     out: ViewMut<'_>,
     write: Write,
@@ -157,7 +158,7 @@ pub(crate) fn multiply_in(
     workers: Workers,
 ) {
     check_shapes(&out, lhs, (rhs.rows, rhs.cols));
-    // Rows that lie side by side are copied on the way; others have to be turned, which is done once for all tasks.
+    // Contiguous rows are copied during the product; others have to be transposed, which is done once for all tasks.
     if rhs.col_stride == 1 {
         return Product { precision, write, scale, lhs, right: Right::View(rhs) }.run(out, workers);
     }
@@ -185,7 +186,7 @@ pub(crate) fn product(precision: Precision, lhs: View<'_>, rhs: View<'_>) -> Buf
     out
 }
 
-/// `out = scale · lhs · packed`, or that added to `out`, in the precision of the panels.
+/// `out = scale · lhs · packed`, or adds that to `out`, in the precision of the panels.
 pub(crate) fn multiply_packed(
     out: ViewMut<'_>,
     write: Write,
@@ -226,7 +227,7 @@ struct Product<'a> {
     right: Right<'a>,
 }
 
-/// An output that tasks write disjoint parts of.
+/// An output of which tasks write disjoint parts.
 #[derive(Clone, Copy)]
 struct Out {
     data: *mut f32,
@@ -239,7 +240,7 @@ unsafe impl Send for Out {}
 unsafe impl Sync for Out {}
 
 thread_local! {
-    /// Packed rows and a packed panel, kept from one product to the next.
+    /// Packed rows and a packed panel, reused from product to product.
     static SCRATCH: RefCell<(Units, Units)> = RefCell::default();
 }
 
@@ -287,14 +288,14 @@ impl Block<'_> {
         if self.product.lhs.col_stride == 1 { INNER } else { TURNED_INNER }
     }
 
-    /// Rows whose part of the left operand stays in the second cache while panels pass by.
+    /// Number of rows whose part of the left operand stays in the second-level cache while panels pass by.
     fn cached_rows(&self) -> usize {
         let elements = self.product.lhs.cols.min(self.inner());
         (TASK_ELEMENTS / elements).clamp(ROWS, TASK_ROWS).next_multiple_of(ROWS)
     }
 
-    /// Tasks for some threads. Each packs what it needs of operands that are not packed yet: so there are few, and they
-    /// are cut where less is packed twice.
+    /// Splits the block into tasks for some threads. Each task packs what it needs of operands that are not packed yet,
+    /// so there are few tasks, and the cut is made where less is packed twice.
     fn split(self, threads: usize) -> Vec<Self> {
         let (rows, panels) = (self.rows.len(), self.panels.len());
         let is_turned = self.product.lhs.col_stride != 1;
@@ -345,7 +346,8 @@ impl Block<'_> {
         });
     }
 
-    /// Some rows of the block, summed over a part of the inner dimension. `panel` gives where a panel's part lies.
+    /// Computes some rows of the block, summed over a part of the inner dimension. `panel` returns the address of a
+    /// panel's part.
     fn rows(
         &self,
         rows: Range<usize>,
@@ -388,8 +390,8 @@ impl Block<'_> {
                     Left::Rows(data, stride) => Left::Rows(data.wrapping_add(at * stride), stride),
                     Left::Turned(data, stride) => Left::Turned(data.wrapping_add(at), stride),
                 };
-                // SAFETY: the instructions were found on this machine. Left: `View` is only made with strides whose
-                // last element lies inside its slice (checked in `View::strided`; `transposed` keeps the set of
+                // SAFETY: the instructions were found on this machine. Left: a `View` is only made with strides whose
+                // last element is inside its slice (checked in `View::strided`; `transposed` keeps the set of
                 // elements), or the rows were packed above. Right: panels hold all units. Output: the bounds of
                 // `ViewMut` were checked, its shape is that of the product, and blocks do not overlap.
                 unsafe {
@@ -397,7 +399,7 @@ impl Block<'_> {
                     let row_stride = self.out.row_stride;
                     let place = Place { data, row_stride, cols: COLS.min(cols_end - col), write, scale };
                     let len = ROWS.min(rows.end - row);
-                    // Each of the first tiles asks for its part of the next panel.
+                    // Each of the first tiles prefetches its part of the next panel.
                     let soon = panel(index + 1).wrapping_add(at / ROWS * units * LINE);
                     let panel = Panel { data: panel(index), soon };
                     kernel::tile(self.isa, precision, len, units, left, panel, place);

@@ -1,4 +1,4 @@
-//! Operands brought into the form that tiles are computed from.
+//! Brings operands into the form from which tiles are computed.
 
 use std::ops::Range;
 
@@ -10,10 +10,10 @@ use super::{
 };
 use crate::{Buffer, Elements, Precision, vector::simd};
 
-/// Units that lanes are turned by at a time: their output then stays in the first cache.
+/// Number of units for which lanes are transposed at a time: their output then stays in the first-level cache.
 const TURNED_UNITS: usize = 16;
 
-/// Units of 32 bits that start at a line of the cache, so that no vector of a panel lies in two.
+/// Units of 32 bits that start at a cache line, so that no vector of a panel spans two lines.
 #[derive(Debug, Default)]
 pub(super) struct Units {
     buffer: Buffer,
@@ -21,7 +21,7 @@ pub(super) struct Units {
 }
 
 impl Units {
-    /// At least `len` units, whatever they hold.
+    /// At least `len` units with arbitrary content.
     pub(super) fn at_least(&mut self, len: usize) -> &mut [u32] {
         if self.buffer.len() < self.start + len {
             self.buffer = Buffer::scratch(len + LINE);
@@ -37,7 +37,7 @@ impl Units {
     }
 }
 
-/// How many units `inner` elements make: one each of f32, pairs of bf16.
+/// Number of units that `inner` elements make: one per f32 element, one per pair of bf16.
 pub(super) fn units_of(precision: Precision, inner: usize) -> usize {
     match precision {
         Precision::F32 => inner,
@@ -45,7 +45,7 @@ pub(super) fn units_of(precision: Precision, inner: usize) -> usize {
     }
 }
 
-/// The right operand of products, `[inner, cols]`, packed once for several: panels of 64 columns.
+/// The right operand of products, `[inner, cols]`, packed once for several of them: panels of 64 columns.
 #[derive(Debug)]
 pub(crate) struct Panels {
     units: Units,
@@ -67,7 +67,7 @@ impl Packed<'_> {
         self.panels.precision
     }
 
-    /// The units of one panel from the given element of the inner dimension on.
+    /// The units of one panel, from the given element of the inner dimension on.
     pub(super) fn at(self, panel: usize, inner: usize) -> *const u32 {
         let Panels { units, precision, inner: inner_of_panels, .. } = self.panels;
         let per_panel = units_of(*precision, *inner_of_panels) * COLS;
@@ -104,7 +104,7 @@ impl Panels {
     /// The operand's first elements of the inner dimension, and first columns.
     pub(crate) fn first(&self, inner: usize, cols: usize) -> Packed<'_> {
         assert!(inner <= self.inner && cols <= self.cols, "a part of what was packed");
-        // The second of a pair would be multiplied by what lies beyond the left operand.
+        // The second element of a pair would be multiplied by what is beyond the left operand.
         assert!(self.precision == Precision::F32 || inner == self.inner, "pairs are used whole");
         Packed { panels: self, inner, cols }
     }
@@ -127,8 +127,8 @@ impl<'a> Side<'a> {
         Side { data: view.data, lane_stride: view.col_stride, inner_stride: view.row_stride }
     }
 
-    /// Some lanes and inner elements as `[units, width]`. Missing lanes and the odd last element of a pair are zeros.
-    /// `inner` starts at an even element.
+    /// Packs some lanes and inner elements as `[units, width]`. Missing lanes and the missing second element of a last
+    /// pair are zeros. `inner` starts at an even element.
     pub(super) fn pack(
         self,
         precision: Precision,
@@ -243,7 +243,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Some lanes and inner elements as panels, one after the other.
+    /// Packs some lanes and inner elements as panels, one after the other.
     pub(super) fn pack_panels(
         self,
         precision: Precision,
@@ -254,7 +254,7 @@ impl<'a> Side<'a> {
         let units = units_of(precision, inner.len());
         let per_panel = units * COLS;
         let out = to.at_least(lanes.len().div_ceil(COLS) * per_panel);
-        // Some units of all panels at a time: rows that lie side by side are then read from end to end.
+        // Some units of all panels at a time, so that contiguous rows are read from end to end.
         for first in (0..inner.len()).step_by(2 * TURNED_UNITS) {
             let part = inner.start + first..inner.end.min(inner.start + first + 2 * TURNED_UNITS);
             let at = units_of(precision, first) * COLS;
@@ -264,7 +264,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Some lanes and inner elements as rows of units: `[lanes, units]`. Inner elements lie side by side.
+    /// Packs some lanes and inner elements as rows of units: `[lanes, units]`. Inner elements are contiguous.
     pub(super) fn narrow(self, lanes: Range<usize>, inner: Range<usize>, out: &mut [u32]) {
         let units = inner.len().div_ceil(2);
         let rows = out[..lanes.len() * units].chunks_exact_mut(units).zip(lanes);

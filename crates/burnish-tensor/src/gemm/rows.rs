@@ -1,7 +1,7 @@
-//! `x Wᵀ` for decoding: few rows against weights that are read once, as they lie, without packing.
+//! `x Wᵀ` for decoding: few rows against weights that are read once, in place, without packing.
 //!
-//! Each element is a dot product along the inner dimension, with the same order of summation whatever other rows there
-//! are: what a sequence is given does not depend on the batch that it is decoded in.
+//! Each element is a dot product along the inner dimension, with the same order of summation whatever the other rows: a
+//! sequence's result does not depend on the batch that it is decoded in.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -33,7 +33,7 @@ pub(crate) fn product(
 ) -> Buffer {
     let (m, n) = (x.len() / k, weight.len() / k);
     let mut columns = Buffer::scratch(m * n);
-    // Column by column, so that tasks write one after another; turned at the end.
+    // Column by column, so that each task writes a contiguous part; transposed at the end.
     match precision {
         Precision::F32 => {
             for_tasks(&mut columns, m, workers, |first, out| {
@@ -77,7 +77,7 @@ fn for_tasks(columns: &mut [f32], m: usize, workers: Workers, body: impl Fn(usiz
     }
 }
 
-/// `[n, m]` to `[m, n]`.
+/// Transposes `[n, m]` to `[m, n]`.
 fn turned(columns: &[f32], m: usize, n: usize, workers: Workers) -> Buffer {
     let mut out = Buffer::scratch(m * n);
     let turn = |(row, out): (usize, &mut [f32])| {
@@ -139,11 +139,11 @@ fn tiles(
     }
 }
 
-/// `sums[r][c] = x[r] · w[c]` of up to [`ROWS`] rows and [`COLS`] columns.
+/// `sums[r][c] = x[r] · w[c]` for up to [`ROWS`] rows and [`COLS`] columns.
 fn dots_f32(x: &[f32], w: &[f32], k: usize, sums: &mut Sums) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the instructions are there; both operands hold whole rows of `k` elements.
+        // SAFETY: the machine has the instructions; both operands hold whole rows of `k` elements.
         return unsafe {
             match (x.len() / k, w.len() / k) {
                 (4, 6) => tile_f32::<4, 6>(x, w, k, sums),
@@ -166,11 +166,11 @@ fn dots_f32(x: &[f32], w: &[f32], k: usize, sums: &mut Sums) {
     });
 }
 
-/// As [`dots_f32`], of rows of `padded` elements, a multiple of [`STRIDE`].
+/// As [`dots_f32`], for rows of `padded` elements, a multiple of [`STRIDE`].
 fn dots_bf16(x: &[bf16], w: &[bf16], padded: usize, sums: &mut Sums) {
     #[cfg(target_arch = "x86_64")]
     if has_bf16() {
-        // SAFETY: the instructions are there; both operands hold whole rows of `padded` elements.
+        // SAFETY: the machine has the instructions; both operands hold whole rows of `padded` elements.
         return unsafe {
             match (x.len() / padded, w.len() / padded) {
                 (4, 6) => tile_bf16::<4, 6>(x, w, padded, sums),
@@ -218,7 +218,7 @@ unsafe fn tile_f32<const R: usize, const C: usize>(x: &[f32], w: &[f32], k: usiz
     let mut vectors = [[_mm512_setzero_ps(); C]; R];
     let (x, w) = (x.as_ptr(), w.as_ptr());
     let mut step = |at: usize, mask: __mmask16| {
-        // SAFETY: rows of `k` elements, of which no more than the mask names are touched.
+        // SAFETY: rows have `k` elements, and only those that the mask selects are touched.
         unsafe {
             let x: [__m512; R] = std::array::from_fn(|r| _mm512_maskz_loadu_ps(mask, x.add(r * k + at)));
             let w: [__m512; C] = std::array::from_fn(|c| _mm512_maskz_loadu_ps(mask, w.add(c * k + at)));
@@ -252,7 +252,7 @@ unsafe fn tile_bf16<const R: usize, const C: usize>(x: &[bf16], w: &[bf16], padd
     debug_assert!(x.len() >= R * padded && w.len() >= C * padded && padded.is_multiple_of(STRIDE));
     let mut vectors = [[_mm512_setzero_ps(); C]; R];
     for at in (0..padded).step_by(STRIDE) {
-        // SAFETY: rows of `padded` elements; vectors of bits of the same width are reinterpreted.
+        // SAFETY: rows have `padded` elements; vectors of bits of the same width are reinterpreted.
         unsafe {
             let load = |values: &[bf16], row: usize| {
                 let bits = _mm512_loadu_si512(values.as_ptr().add(row * padded + at).cast());

@@ -19,7 +19,7 @@ fn transposed<T: Copy>(data: &[T], rows: usize, cols: usize) -> Vec<T> {
     (0..rows * cols).map(|at| data[at % rows * cols + at / rows]).collect()
 }
 
-/// `out` after `0.5 lhs rhs` was written or added, by [`multiply_in`] and by [`multiply_packed`] where it can.
+/// `out` after `0.5 lhs rhs` was written or added, by [`multiply_in`] and, if possible, by [`multiply_packed`].
 fn check(
     precision: Precision,
     (m, n, k): (usize, usize, usize),
@@ -88,7 +88,7 @@ proptest! {
         check(precision, (m, n, k), is_turned, stored_in_bf16, write, workers);
     }
 
-    /// What decoding in batches, and learning what was decoded, rest on.
+    /// Batched decoding, and learning from what was decoded, rest on this.
     #[test]
     fn an_element_depends_on_its_row_and_column_alone(
         m in 2_usize..200, n in 1_usize..150, k in 1_usize..1200, is_bf16: bool, row in 0_usize..200, turned: bool,

@@ -1,5 +1,5 @@
-//! Grouped-query attention over a forest of segments: `softmax(q kᵀ / sqrt(head_dim)) v` for every head, without
-//! ever holding a whole matrix of scores (Dao et al. 2022; online softmax of Milakov & Gimelshein 2018).
+//! Grouped-query attention over a forest of segments: `softmax(q kᵀ / sqrt(head_dim)) v` for every head, without ever
+//! holding a full matrix of scores (Dao et al. 2022; online softmax of Milakov & Gimelshein 2018).
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ use crate::{
     vector::{self, simd},
 };
 
-/// Query rows worked on at once. Under a causal mask half of a diagonal block is wasted, so it is kept small.
+/// Query rows processed at once. Under a causal mask half of a diagonal block is wasted, so this is small.
 pub(crate) const QUERY_ROWS: usize = 64;
-/// Key rows worked on at once: a block of scores then takes 128 KiB.
+/// Key rows processed at once: a block of scores then takes 128 KiB.
 pub(crate) const KEY_ROWS: usize = 512;
-/// Query blocks of one task at most: keys are packed once for all of them.
+/// Most query blocks in a task: keys are packed once for all of them.
 const TASK_BLOCKS: usize = 8;
 
 /// Heads of an attention layer. Query head `h` reads key/value head `h / (heads / kv_heads)`.
@@ -45,7 +45,7 @@ impl HeadShape {
         self.heads / self.kv_heads
     }
 
-    /// What scores are multiplied by.
+    /// The factor of the scores.
     pub(crate) fn scale(&self) -> f32 {
         1.0 / (self.head_dim as f32).sqrt()
     }
@@ -74,8 +74,8 @@ pub(crate) fn query_blocks(layout: &Layout, segment: usize) -> impl Iterator<Ite
     query_blocks_after(layout, segment, 0)
 }
 
-/// The query rows of `segment` behind its first `past`. They are cut where they are cut with `past` 0, so that a row
-/// finds the same blocks of keys.
+/// The query rows of `segment` after its first `past`. They are cut at the same places as with `past` 0, so that a row
+/// meets the same blocks of keys.
 fn query_blocks_after(layout: &Layout, segment: usize, past: usize) -> impl Iterator<Item = QueryBlock> {
     let rows = layout.segments()[segment].rows();
     let (first, end) = (rows.start + past, rows.end);
@@ -85,17 +85,17 @@ fn query_blocks_after(layout: &Layout, segment: usize, past: usize) -> impl Iter
         .filter(|block| !block.rows.is_empty())
 }
 
-/// Key rows that some of a block's queries see.
+/// Key rows that at least one query of a block sees.
 #[derive(Clone)]
 pub(crate) struct KeyBlock {
     /// Rows of the batch.
     pub(crate) rows: Range<usize>,
-    /// Whether they are of the queries' own segment, where row `i` sees rows up to `i` only.
+    /// Whether they belong to the queries' own segment, where row `i` sees only rows up to `i`.
     pub(crate) is_causal: bool,
 }
 
 impl KeyBlock {
-    /// What the queries of `block` see of these keys of `segment`; `None` if nothing.
+    /// The part of these keys of `segment` that the queries of `block` see; `None` if they see nothing.
     pub(crate) fn seen_from(&self, layout: &Layout, segment: usize, block: &QueryBlock) -> Option<KeyBlock> {
         if block.segment != segment {
             let is_seen = layout.is_ancestor(segment, block.segment);
@@ -105,7 +105,7 @@ impl KeyBlock {
         (n > 0).then(|| KeyBlock { rows: self.rows.start..self.rows.start + n, is_causal: true })
     }
 
-    /// How many of these keys any query of `block` sees: the first ones.
+    /// How many of these keys, counted from the first, any query of `block` sees.
     pub(crate) fn visible_to(&self, block: &QueryBlock) -> usize {
         if self.is_causal {
             block.rows.end.clamp(self.rows.start, self.rows.end) - self.rows.start
@@ -114,7 +114,7 @@ impl KeyBlock {
         }
     }
 
-    /// How many of these keys query row `row` sees: the first ones.
+    /// How many of these keys, counted from the first, query row `row` sees.
     #[inline(always)]
     pub(crate) fn visible(&self, row: usize) -> usize {
         if self.is_causal {
@@ -130,7 +130,7 @@ fn cut(rows: Range<usize>, is_causal: bool) -> impl Iterator<Item = KeyBlock> {
     rows.step_by(KEY_ROWS).map(move |start| KeyBlock { rows: start..end.min(start + KEY_ROWS), is_causal })
 }
 
-/// What the queries of `block` see: the ancestors root first, then their own segment up to the last query.
+/// What the queries of `block` see: the ancestors, root first, then their own segment up to the last query.
 fn key_blocks(layout: &Layout, block: &QueryBlock) -> Vec<KeyBlock> {
     let own = layout.segments()[block.segment].start..block.rows.end;
     let ancestors = layout.ancestors(block.segment).into_iter().flat_map(|rows| cut(rows, false));
@@ -160,7 +160,7 @@ pub(crate) fn forward(inputs: Inputs<'_>) -> (Buffer, Buffer) {
 }
 
 /// As [`forward`], where the first `pasts[i]` rows of segment `i` have keys and values but no queries: `q`, the output
-/// and the log-sum-exp leave them out. A row is given what [`forward`] gives it, to the bit.
+/// and the log-sum-exp leave them out. The results of the other rows equal those of [`forward`] to the bit.
 fn forward_after(inputs: Inputs<'_>, pasts: &[usize]) -> (Buffer, Buffer) {
     let Inputs { q, k, v, shape, layout } = inputs;
     let rows = layout.rows() - pasts.iter().sum::<usize>();
@@ -186,10 +186,10 @@ fn forward_after(inputs: Inputs<'_>, pasts: &[usize]) -> (Buffer, Buffer) {
     (out, log_sums)
 }
 
-/// Attention of sequences whose first rows were read before: segment `i` of `layout`, which has no parents, has keys and
-/// values `[rows, kv_heads · head_dim]` of all its rows, and queries `[rows, heads · head_dim]` of those behind the first
-/// `pasts[i]` alone. Gives what mixes their values, shaped like `q`; to the bit what attention of the whole segments gives
-/// these rows.
+/// Attention of sequences whose first rows were read before. Segment `i` of `layout`, which has no parents, has keys
+/// and values `[rows, kv_heads · head_dim]` for all its rows, but queries `[rows, heads · head_dim]` only for those
+/// after the first `pasts[i]`. Returns the attention output, shaped like `q`; it equals, to the bit, that of attention
+/// over the whole segments.
 ///
 /// # Panics
 /// If sizes do not fit.
@@ -205,16 +205,16 @@ pub fn continued_attention(
     forward_after(Inputs { q, k, v, shape, layout }, pasts).0
 }
 
-/// Some query blocks of one segment, and their rows of the outputs, all heads.
+/// Some query blocks of one segment, and their rows of the outputs, for all heads.
 struct Task<'a> {
     blocks: Vec<QueryBlock>,
-    /// Rows of the batch before these blocks that have no queries.
+    /// Number of batch rows before these blocks that have no queries.
     skipped: usize,
     out: &'a mut [f32],
     log_sums: &'a mut [f32],
 }
 
-/// The query blocks of all segments, some to a task; fewer where there would not be tasks for all threads.
+/// The query blocks of all segments, several per task; fewer per task if there would not be tasks for all threads.
 fn tasks<'a>(
     layout: &Layout,
     pasts: &[usize],
@@ -244,7 +244,7 @@ fn tasks<'a>(
 }
 
 impl Task<'_> {
-    /// The query heads of one key/value head.
+    /// Computes the query heads of one key/value head.
     fn run(&mut self, inputs: Inputs<'_>, kv_head: usize, scores: &mut [f32]) {
         let Inputs { q, k, v, shape, layout } = inputs;
         let (dim, width, kv_width, group) = (shape.head_dim, shape.width(), shape.kv_width(), shape.group());
@@ -312,8 +312,8 @@ impl OnlineSoftmax {
         OnlineSoftmax { maxima: [f32::NEG_INFINITY; QUERY_ROWS], sums: [0.0; QUERY_ROWS] }
     }
 
-    /// Turns the scores of the first `n` keys of a block into unnormalised probabilities; where the maximum rises, scales down what
-    /// `out` (first row's head, rows `width` apart) already holds.
+    /// Turns the scores of the first `n` keys of a block into unnormalised probabilities; if the maximum rises, scales
+    /// down what `out` (the head's columns from the first row on, rows `width` apart) already holds.
     #[inline(always)]
     fn update(
         &mut self,

@@ -1,4 +1,4 @@
-//! Gradient of attention: probabilities are computed again from the saved log-sum-exp (Dao et al. 2022).
+//! Gradient of attention: probabilities are recomputed from the saved log-sum-exp (Dao et al. 2022).
 //!
 //! With `P = exp(q kᵀ s - lse)`, `s` the scale, and `D = Σ_columns(d_out ⊙ out)` of a row:
 //! `d_v = Pᵀ d_out`, `d_S = P ⊙ (d_out vᵀ - D) s`, `d_q = d_S k`, `d_k = d_Sᵀ q`.
@@ -17,7 +17,7 @@ use crate::{
     vector::{self, simd},
 };
 
-/// What the forward pass left behind, and the gradient of its output.
+/// The results of the forward pass, and the gradient of its output.
 #[derive(Clone, Copy)]
 pub(crate) struct Outputs<'a> {
     /// `[rows, heads · head_dim]`.
@@ -35,7 +35,7 @@ pub(crate) struct Gradients {
     pub(crate) d_v: Buffer,
 }
 
-/// Gradients of one key/value head and its query heads in an island, each a matrix without gaps.
+/// Gradients of one key/value head and its query heads in an island, each as a matrix without gaps.
 struct Part {
     /// `[rows, group · head_dim]`.
     d_q: Buffer,
@@ -45,8 +45,8 @@ struct Part {
     d_v: Buffer,
 }
 
-/// The gradients. A task is one key/value head in one island: gradients of keys are sums over query heads and
-/// descendant segments, and stay within a task.
+/// The gradients. A task is one key/value head in one island, because gradients of keys are sums over query heads and
+/// descendant segments; these sums stay within a task.
 pub(crate) fn backward(inputs: Inputs<'_>, outputs: Outputs<'_>) -> Gradients {
     let Inputs { shape, layout, .. } = inputs;
     let tasks: Vec<(Range<usize>, usize)> = layout
@@ -125,7 +125,7 @@ fn part(inputs: Inputs<'_>, outputs: Outputs<'_>, island: Range<usize>, kv_head:
     part
 }
 
-/// Keys and values of a block, packed for all products that they are the right operand of.
+/// Keys and values of a block, packed for all products in which they are the right operand.
 struct PackedKeys {
     /// `[dim, rows]`.
     k_turned: Panels,
@@ -144,7 +144,7 @@ impl PackedKeys {
     }
 }
 
-/// Which head a task is at.
+/// The head that a task is working on.
 struct Head {
     /// Index within the group of the key/value head.
     member: usize,
@@ -175,7 +175,7 @@ fn row_sums(shape: HeadShape, outputs: Outputs<'_>, block: &QueryBlock, head: us
     sums
 }
 
-/// Adds what one block of queries and one of keys contribute.
+/// Adds the contribution of one block of queries and one of keys.
 fn block_pair(
     inputs: Inputs<'_>,
     outputs: Outputs<'_>,
@@ -252,7 +252,7 @@ mod tests {
         testing::{assert_close, assert_gradient, random, weighted, wide},
     };
 
-    /// Random forests: for each segment a length and a draw that picks its parent.
+    /// Random forests: for each segment a length and a number that picks its parent.
     fn layouts(len_max: usize) -> impl Strategy<Value = Layout> {
         prop::collection::vec((0..=len_max, 0_usize..100), 1..6).prop_map(|draws| {
             let mut start = 0;
@@ -347,7 +347,7 @@ mod tests {
         let case = long_case();
         let (q, k, v) = (wide(&case.q), wide(&case.k), wide(&case.v));
         let gradients = case.gradients();
-        // Along one random direction for each input: the sum over all elements of gradient times direction.
+        // Along one random direction per input: the sum over all elements of gradient times direction.
         let check = |gradient: &[f32], loss: &dyn Fn(&[f64]) -> f64| {
             let direction = random(9, gradient.len());
             let along: f64 = weighted(gradient, &wide(&direction));
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn scores_far_from_zero_neither_overflow_nor_vanish() {
         let mut case = Case::new(HeadShape { heads: 1, kv_heads: 1, head_dim: 4 }, Layout::causal(&[600]));
-        // Rising scores up to thousands: every block of keys raises the maximum.
+        // Scores that rise to thousands: every block of keys raises the maximum.
         case.q.fill(40.0);
         case.k.iter_mut().enumerate().for_each(|(index, k)| *k = index as f32 * 0.02);
         let out = forward(case.inputs()).0;

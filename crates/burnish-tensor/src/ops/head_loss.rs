@@ -1,5 +1,5 @@
-//! The derivative of a loss on rows of logits, added to that of log-probs and entropies where logits become their
-//! gradient.
+//! The derivative of a loss on rows of logits. It is added to that of log-probs and entropies where logits are turned
+//! into their gradient.
 //!
 //! With `q = softmax(z / temperature)`, `L = Σ_k p_k (log p_k - log q_k)` has `∂L/∂z_j = (q_j Σ_k p_k - p_j) / temperature`:
 //! the first part is that of a log-prob whose derivative is `-Σ_k p_k`, so it needs no pass of its own.
@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::scores::{Inputs, Row, Seeds, chunk_rows, differentiate_row};
 use crate::{Buffer, RowFunction, RowLoss, parallel, vector::simd};
 
-/// A loss on rows, with the teacher's head ready to be multiplied.
+/// A loss on rows, with the teacher's head ready for use.
 #[derive(Clone, Copy)]
 pub(crate) struct HeadLoss<'a> {
     pub(crate) weights: &'a [f32],
@@ -17,7 +17,7 @@ pub(crate) struct HeadLoss<'a> {
     pub(crate) teacher: Option<Inputs<'a>>,
 }
 
-/// Turns the logits of some rows into their gradient, and writes the loss of each that has a weight.
+/// Turns the logits of some rows into their gradient, and writes the loss of each row that has a weight.
 pub(super) fn differentiate_rows(
     inputs: Inputs<'_>,
     first: usize,
@@ -28,7 +28,7 @@ pub(super) fn differentiate_rows(
     values: &mut [f64],
 ) {
     let v = inputs.vocab.len();
-    // Kept logits are one chunk, whose teacher's would be as large.
+    // Kept logits are one chunk; the teacher's logits for it would be as large.
     let step = chunk_rows(v);
     let mut theirs = Buffer::scratch(head.teacher.map_or(0, |_| step.min(values.len()) * v));
     let parts = logits.chunks_mut(step * v).zip(rows.chunks(step)).zip(values.chunks_mut(step));
@@ -56,18 +56,18 @@ pub(super) fn differentiate_rows(
     }
 }
 
-/// What is known of some rows.
+/// The data of some rows.
 #[derive(Clone, Copy)]
 struct Part<'a> {
     inputs: Inputs<'a>,
     seeds: Seeds<'a>,
     head: HeadLoss<'a>,
-    /// The teacher's logits; empty where there is none.
+    /// The teacher's logits; empty if there is none.
     theirs: &'a [f32],
 }
 
 impl Part<'_> {
-    /// Gives the row's loss, 0 where it has no weight. `at` is its index among all rows, `index` that within the part.
+    /// Returns the row's loss, 0 if it has no weight. `at` is its index among all rows, `index` that within the part.
     #[inline(always)]
     fn differentiate(self, z: &mut [f32], row: &Row, at: usize, index: usize) -> f64 {
         let Part { inputs, seeds, head, theirs } = self;
@@ -115,8 +115,8 @@ fn soft_label_loss(z: &[f32], row: &Row, temperature: f32, ids: &[u32], probabil
         .sum()
 }
 
-/// The loss of a row under a function of whole ones, and its derivative by the row's own logits, times the row's weight.
-/// `theirs` are the teacher's logits, empty where there is none.
+/// The loss of a row under a function of whole rows, and its derivative by the row's own logits, times the row's
+/// weight. `theirs` are the teacher's logits, empty if there is none.
 #[inline(never)]
 pub(crate) fn whole(
     evaluate: &RowFunction<'_>,

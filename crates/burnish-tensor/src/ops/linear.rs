@@ -9,7 +9,7 @@ use crate::{
     vector::{self, simd},
 };
 
-/// Sizes of a linear map of `rows` vectors, and how it is computed.
+/// Sizes of a linear map of `rows` vectors, and how to compute it.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) rows: usize,
@@ -21,11 +21,11 @@ pub(crate) struct Shape {
 /// The weight of a forward pass, `[outputs, inputs]`.
 #[derive(Clone, Copy)]
 pub(crate) enum Weight<'a> {
-    /// Packed on the way: for many rows.
+    /// Packed during the product: for many rows.
     AsItLies(Elements<'a>),
     /// Packed beforehand.
     Packed(&'a Panels),
-    /// Not packed, each row on its own: for few rows.
+    /// Not packed; each row of the weight is read once: for few rows.
     ReadOnce(Elements<'a>),
 }
 

@@ -33,7 +33,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// Adds the term to `y` `[rows, outputs]`; gives `drop(x) Aᵀ` `[rows, rank]`.
+/// Adds the term to `y` `[rows, outputs]`; returns `drop(x) Aᵀ` `[rows, rank]`.
 pub(crate) fn forward(inputs: Inputs<'_>, y: &mut [f32]) -> Buffer {
     let Inputs { rows, rank, scale, precision, .. } = inputs;
     let inner = product(precision, inputs.x(), inputs.a().transposed());
@@ -78,7 +78,7 @@ pub(crate) fn scaled_inner_backward(
     }
 }
 
-/// The gradient of `drop(x)`; adds those of the factors to `d_a` and `d_b`. `inner` is what [`forward`] gave.
+/// The gradient of `drop(x)`; adds those of the factors to `d_a` and `d_b`. `inner` is the result of [`forward`].
 pub(crate) fn backward(
     inputs: Inputs<'_>,
     inner: &[f32],
@@ -112,21 +112,21 @@ pub(crate) fn backward(
     product(precision, d_inner, a)
 }
 
-/// Dropout of the columns of some rows: which ones is a function of the row's key and the site, not of where the
-/// row lies in a batch.
+/// Dropout of the columns of some rows. Which ones are dropped depends on the row's key and the site, not on the row's
+/// place in a batch.
 #[derive(Clone, Copy)]
 pub(crate) struct Dropout<'a> {
     /// Share of elements that are dropped.
     pub(crate) rate: f32,
-    /// What each row is known by, `[rows]`.
+    /// A key per row, `[rows]`.
     pub(crate) keys: &'a [u64],
-    /// Which of the model's maps it is.
+    /// Which of the model's maps it belongs to.
     pub(crate) site: u64,
 }
 
 impl Dropout<'_> {
-    /// Sets dropped elements of `x` `[keys.len(), cols]` to 0 and divides the others by `1 - rate`. Being linear, it is
-    /// its own backward pass.
+    /// Sets dropped elements of `x` `[keys.len(), cols]` to 0 and divides the others by `1 - rate`. As it is linear, it
+    /// is also its own backward pass.
     pub(crate) fn apply(self, x: &mut [f32]) {
         let cols = x.len() / self.keys.len().max(1);
         let keep = 1.0 / (1.0 - self.rate);

@@ -1,6 +1,6 @@
-//! Root-mean-square normalisation (Zhang & Sennrich 2019): `y = w ⊙ x / sqrt(mean(x²) + eps)`, for each group of
-//! `w.len()` neighbouring columns on its own. With one group a row this is the norm of a layer, with a group for
-//! each head the query and key norm of Qwen3.
+//! Root-mean-square normalisation (Zhang & Sennrich 2019): `y = w ⊙ x / sqrt(mean(x²) + eps)`, separately for each
+//! group of `w.len()` neighbouring columns. With one group per row this is the norm of a layer, with one group per head
+//! the query and key norm of Qwen3.
 
 use rayon::prelude::*;
 

@@ -2,7 +2,7 @@
 
 use crate::{parallel, rope::Rope, vector::simd};
 
-/// Which way to turn.
+/// The direction of a rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// By the angle of the position.

@@ -1,4 +1,4 @@
-//! Log-probs and entropies of an output head, a few rows at a time, so that `[T, V]` logits need never exist.
+//! Log-probs and entropies of an output head, a few rows at a time, so that the full `[T, V]` logits need never exist.
 //!
 //! With logits `z = h Wᵀ` over the allowed ids, `y = (z - max z) / temperature` and `S = Σ e^y`:
 //! `log p_t = y_t - ln S`, `H = ln S - Σ e^y y / S`. Backward: `∂ log p_t/∂z_j = (1[j = t] - p_j) / temperature`,
@@ -14,9 +14,9 @@ use crate::{
     vector::{self, simd},
 };
 
-/// Logits held at once when they are not kept: 32 MiB.
+/// Logits held at once if they are not kept: 32 MiB.
 const CHUNK_LOGITS: usize = 1 << 23;
-/// Logits kept from the forward pass for the backward pass at most: 64 MiB.
+/// Most logits kept from the forward pass for the backward pass: 64 MiB.
 const KEPT_LOGITS_MAX: usize = 1 << 24;
 /// Elements summed in f32 before the sum goes to f64.
 pub(super) const SUM_ELEMENTS: usize = 1024;
@@ -34,7 +34,7 @@ pub(crate) struct LowRank<'a> {
     pub(crate) rank: usize,
 }
 
-/// Hidden states `[rows, width]`, the head's weight `[vocab.len(), width]`, and what is asked of each row.
+/// Hidden states `[rows, width]`, the head's weight `[vocab.len(), width]`, and the request for each row.
 #[derive(Clone, Copy)]
 pub(crate) struct Inputs<'a> {
     pub(crate) hidden: &'a [f32],
@@ -75,7 +75,7 @@ impl Inputs<'_> {
     }
 }
 
-/// What one row's softmax comes to.
+/// The result of one row's softmax.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Row {
     /// Log-prob of the target in nats; -∞ if it is excluded.
@@ -171,23 +171,23 @@ pub(crate) struct Seeds<'a> {
     pub(crate) d_entropy: &'a [f32],
 }
 
-/// Where the gradients of a head's parameters are added; none of what is frozen.
+/// Where the gradients of a head's parameters are added; `None` for frozen ones.
 pub(crate) struct ParamGradients<'a> {
     pub(crate) d_weight: Option<&'a mut [f32]>,
-    /// Of the low-rank factor `b`.
+    /// For the low-rank factor `b`.
     pub(crate) d_b: Option<&'a mut [f32]>,
 }
 
-/// The gradient of what a head reads, and what its rows lost.
+/// The gradients of the head's inputs, and the losses of its rows.
 pub(crate) struct Backward {
     pub(crate) d_hidden: Buffer,
-    /// Of the low-rank `u`; empty where there is none.
+    /// For the low-rank `u`; empty if there is none.
     pub(crate) d_u: Buffer,
     /// The loss of each row; empty without a [`HeadLoss`].
     pub(crate) values: Vec<f64>,
 }
 
-/// Adds to the gradients of the parameters; gives those of the hidden states.
+/// Adds to the gradients of the parameters; returns those of the hidden states.
 pub(crate) fn backward(
     inputs: Inputs<'_>,
     rows: &[Row],

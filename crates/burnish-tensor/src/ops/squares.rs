@@ -1,4 +1,4 @@
-//! How concentrated the distributions of rows of an output head are, a few rows at a time.
+//! A measure of how concentrated the distributions of an output head's rows are, a few rows at a time.
 
 use rayon::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::{
     vector::{self, simd},
 };
 
-/// `Σ p²` of each row: 1 where one id has all the probability, `1 / n` where `n` share it evenly.
+/// `Σ p²` of each row: 1 if one id has all the probability, `1 / n` if `n` ids share it evenly.
 pub(crate) fn squares(inputs: Inputs<'_>) -> Vec<f32> {
     let (t, v) = (inputs.rows(), inputs.vocab.len());
     let mut squares = vec![0.0; t];
@@ -78,7 +78,7 @@ mod tests {
         let found = squares(inputs);
         let weight = wide(&weight);
         let allowed: Vec<u32> = (0..v as u32).filter(|id| vocab.contains(*id)).collect();
-        // The ends of chunks, and of the whole.
+        // The ends of chunks, and of all rows.
         for row in [0, chunk_rows(v) - 1, chunk_rows(v), rows - 1] {
             let own = wide(&hidden[row * width..][..width]);
             let of = |id: &u32| {

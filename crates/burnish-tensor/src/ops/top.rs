@@ -8,8 +8,8 @@ use crate::{
     vector::{self, simd},
 };
 
-/// The `top` likeliest ids of each row, likeliest first (of two alike, the smaller), and their log-probs over the whole
-/// vocabulary. There must be so many.
+/// The `top` likeliest ids of each row, the likeliest first (of equal ones, the smaller), and their log-probs over the
+/// whole vocabulary. There must be at least `top` ids.
 pub(crate) fn top(inputs: Inputs<'_>, top: usize) -> (Vec<u32>, Vec<f32>) {
     let (t, v) = (inputs.rows(), inputs.vocab.len());
     let mut ids = vec![0; t * top];

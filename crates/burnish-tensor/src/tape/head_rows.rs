@@ -1,4 +1,4 @@
-//! What rows of hidden states come to under an output head, beyond [`Tape::token_scores`]. Not recorded.
+//! Results for rows of hidden states under an output head, beyond [`Tape::token_scores`]. Not recorded.
 
 use crate::{
     Adapter, Param, Tape, Var, Vocab, Weight,
@@ -7,9 +7,10 @@ use crate::{
 };
 
 impl Tape<'_> {
-    /// The `top` likeliest ids of each row under the distributions of [`Tape::token_scores`], likeliest first (of two
-    /// alike, the smaller id), and their log-probs over the whole vocabulary: `[rows, top]` each. Not recorded. Waits for a
-    /// GPU; where it has failed, log-probs are NaN and [`Device::check`](crate::Device::check) tells why.
+    /// The `top` likeliest ids of each row under the distributions of [`Tape::token_scores`], the likeliest first (of
+    /// equal ones, the smaller id), and their log-probs over the whole vocabulary: `[rows, top]` each. Not recorded.
+    /// Waits for a GPU; if the GPU has failed, log-probs are NaN and [`Device::check`](crate::Device::check) returns
+    /// the error.
     ///
     /// # Panics
     /// If the vocabulary has fewer ids.
@@ -30,7 +31,8 @@ impl Tape<'_> {
     }
 
     /// The sum of the squared probabilities of each row's distribution, that of [`Tape::token_scores`]: `[rows]`. Not
-    /// recorded. Waits for a GPU; where it has failed, all are NaN and [`Device::check`](crate::Device::check) tells why.
+    /// recorded. Waits for a GPU; if the GPU has failed, all are NaN and [`Device::check`](crate::Device::check)
+    /// returns the error.
     pub fn squared_probabilities(
         &self,
         hidden: &Var,
@@ -46,7 +48,7 @@ impl Tape<'_> {
         )
     }
 
-    /// The head's own matrix, and the adapter that is part of it on this tape.
+    /// The head's own matrix, and its adapter if that is part of it on this tape.
     ///
     /// # Panics
     /// If sizes differ.

@@ -18,21 +18,22 @@ use crate::{
 /// Threads of a block.
 const THREADS: usize = 256;
 
-/// Bytes of shared memory for `tiles` tiles of rows and one of weights, as `kernels/attention.cu` lays them out.
+/// Bytes of shared memory for `tiles` tiles of rows and one of weights, in the layout of `kernels/attention.cu`.
 fn fma_bytes(head_dim: usize, tile: usize, tiles: usize) -> usize {
     let stride = head_dim.next_multiple_of(16) + 4;
     size_of::<f32>() * (tiles * tile * stride + tile * (tile + 4))
 }
 
-/// The same for `kernels/attention_mma.cu`: `fixed` tiles of a task's rows, and two each of the two that it walks over.
+/// The same for `kernels/attention_mma.cu`: `fixed` tiles for a task's rows, and two for each of the two matrices that
+/// it walks over.
 fn mma_bytes(head_dim: usize, fixed: usize) -> usize {
     let (rows, columns, stride) = (128, 64, head_dim + 8);
     size_of::<bf16>() * (fixed * rows + 4 * columns) * stride + size_of::<f32>() * 2 * columns
 }
 
-/// What attention runs on, for a card of this compute capability and with so much shared memory for a block: tensor
-/// cores where operands may be rounded to bf16 and the kernels fit; else the largest tile for which the backward pass
-/// fits, or the smallest.
+/// The method of attention for a card of this compute capability with this much shared memory per block. Tensor cores,
+/// if operands may be rounded to bf16 and the kernels fit; otherwise the largest tile for which the backward pass fits,
+/// or else the smallest.
 pub(crate) fn method_of(
     head_dim: usize,
     precision: Precision,
@@ -47,7 +48,7 @@ pub(crate) fn method_of(
     Method::Fma { tile: [64, 32].into_iter().find(fits).unwrap_or(16) }
 }
 
-/// A layout for attention with heads of `head_dim` columns.
+/// A layout prepared for attention with heads of `head_dim` columns.
 pub(crate) fn forest(cuda: &Arc<Cuda>, layout: &Layout, head_dim: usize, precision: Precision) -> Forest {
     let method = method_of(head_dim, precision, cuda.capability(), cuda.shared_bytes_max());
     Forest::upload(cuda, layout, method)
@@ -63,7 +64,7 @@ pub(crate) struct Inputs<'a> {
     pub(crate) forest: &'a Forest,
 }
 
-/// A matrix in the type that the kernels of a method take: they give the same.
+/// A matrix in the type that a method's kernels take and return.
 enum Operand<'a> {
     F32(Converted<'a, f32>),
     Bf16(Converted<'a, bf16>),
@@ -80,10 +81,10 @@ impl From<&Operand<'_>> for Argument {
 
 /// One pass of a method over a walk.
 struct Pass<'a> {
-    /// Its kernel with each method.
+    /// Its kernel for each method.
     kernels: [&'static str; 2],
     walk: &'a Uploaded,
-    /// Blocks for each task.
+    /// Blocks per task.
     heads: usize,
     shared_bytes: usize,
 }
@@ -104,7 +105,7 @@ impl Inputs<'_> {
         }
     }
 
-    /// A result of the kernels.
+    /// A buffer for a result of the kernels.
     fn result(&self, cuda: &Arc<Cuda>, len: usize) -> Values {
         let precision = match self.forest.method {
             Method::Fma { .. } => Precision::F32,
@@ -113,7 +114,7 @@ impl Inputs<'_> {
         Values::uninit(cuda, precision, len)
     }
 
-    /// A result in the type of the queries.
+    /// Converts a result to the type of the queries.
     fn like_queries(&self, cuda: &Arc<Cuda>, result: Values) -> Values {
         match (self.q, result) {
             (Elements::Bf16(_), Values::F32(wide)) => to_bf16(cuda, wide.all()).into(),
@@ -122,7 +123,7 @@ impl Inputs<'_> {
         }
     }
 
-    /// Bytes of shared memory for a kernel that holds `fixed` tiles of its task, and walks over two others.
+    /// Bytes of shared memory for a kernel that holds `fixed` tiles of its task and walks over `walked` others.
     fn shared_bytes(&self, fixed: usize, walked: usize) -> usize {
         match self.forest.method {
             Method::Fma { tile } => fma_bytes(self.shape.head_dim, tile, fixed + walked),
@@ -130,7 +131,7 @@ impl Inputs<'_> {
         }
     }
 
-    /// `arguments` are those before the tasks.
+    /// Launches a pass; `arguments` are those before the tasks.
     fn launch(&self, cuda: &Cuda, pass: &Pass<'_>, mut arguments: Vec<Argument>) {
         let HeadShape { heads, kv_heads, head_dim } = self.shape;
         let Pass { kernels: [fma, mma], walk, .. } = pass;
@@ -145,7 +146,7 @@ impl Inputs<'_> {
     }
 }
 
-/// The output `[rows, heads · head_dim]`, and what the backward pass needs: the logarithm to base 2 of the sums of
+/// The output `[rows, heads · head_dim]`, and what the backward pass needs: the base-2 logarithms of the sums of
 /// exponentials `[rows, heads]`.
 pub(crate) fn forward(cuda: &Arc<Cuda>, inputs: Inputs<'_>) -> (Values, Buffer<f32>) {
     inputs.check();
@@ -158,14 +159,14 @@ pub(crate) fn forward(cuda: &Arc<Cuda>, inputs: Inputs<'_>) -> (Values, Buffer<f
         kernels: ["attention_forward", "attention_mma_forward"],
         walk: &inputs.forest.queries,
         heads: inputs.shape.heads,
-        // Keys and values take turns in one tile in f32.
+        // In f32, keys and values share one tile in turn.
         shared_bytes: inputs.shared_bytes(1, 1),
     };
     inputs.launch(cuda, &pass, arguments);
     (inputs.like_queries(cuda, out), log_sums)
 }
 
-/// What the forward pass left behind, and the gradient of its output.
+/// The results of the forward pass, and the gradient of its output.
 #[derive(Clone, Copy)]
 pub(crate) struct Outputs<'a> {
     /// `[rows, heads · head_dim]`.
@@ -271,7 +272,7 @@ mod tests {
         shape: HeadShape,
         layout: Layout,
         method: Method,
-        /// Of the values: kernels may take other operands.
+        /// Precision of the values; kernels may take other operands.
         precision: Precision,
         tolerance: f64,
     }
@@ -280,7 +281,7 @@ mod tests {
         fn new(head_dim: usize, method: Method, (kv_heads, group): (usize, usize), layout: Layout) -> Self {
             let shape = HeadShape { heads: kv_heads * group, kv_heads, head_dim };
             let rows = layout.rows();
-            // Operands that bf16 holds; what is rounded in between is up to 2⁻⁸ off.
+            // Operands that are exact in bf16; intermediate results are off by up to 2⁻⁸.
             let rounded = |x: Vec<f32>| x.iter().map(|&x| bf16::from_f32(x).to_f32()).collect::<Vec<_>>();
             let q = rounded(random(1, rows * shape.width()).iter().map(|q| 3.0 * q).collect());
             let [k, v] = [2, 3].map(|seed| rounded(random(seed, rows * shape.kv_width())));
@@ -292,7 +293,7 @@ mod tests {
             Case { q, k, v, d_out, shape, layout, method, precision, tolerance }
         }
 
-        /// The output and the gradients, of values in the case's precision.
+        /// The output and the gradients, for values in the case's precision.
         fn run(&self, cuda: &Arc<Cuda>) -> [Vec<f32>; 4] {
             let forest = Forest::upload(cuda, &self.layout, self.method);
             let inputs = [&self.q, &self.k, &self.v, &self.d_out];
@@ -307,7 +308,7 @@ mod tests {
             })
         }
 
-        /// Against the reference, and for the gradients against the CPU's, which are tested against the reference.
+        /// Compares with the reference, and for the gradients with the CPU's, which are tested against the reference.
         fn check(&self, cuda: &Arc<Cuda>) {
             let [out, d_q, d_k, d_v] = self.run(cuda);
             let expected = reference::attention(
@@ -396,7 +397,7 @@ mod tests {
         let Some(cuda) = device() else { return };
         for (dim, method) in METHODS {
             let mut case = Case::new(dim, method, (1, 1), Layout::causal(&[140]));
-            // Rising scores up to thousands: every tile of keys raises the maximum.
+            // Scores that rise to thousands: every tile of keys raises the maximum.
             case.q.fill(40.0);
             case.k.iter_mut().enumerate().for_each(|(index, k)| *k = (index / dim) as f32);
             let [out, d_q, d_k, d_v] = case.run(&cuda);
@@ -413,7 +414,8 @@ mod tests {
             let mut case = Case::new(dim, method, (1, 2), layout());
             let [before, ..] = case.run(&cuda);
             let width = case.shape.kv_width();
-            // A key in the middle of the second segment: seen by the rows after it there, by nobody in the third.
+            // A key in the middle of the second segment: the rows after it in that segment see it, the third segment
+            // does not.
             case.k[19 * width..20 * width].fill(f32::NAN);
             let [after, ..] = case.run(&cuda);
             let width = case.shape.width();

@@ -12,17 +12,17 @@ use crate::{
     },
 };
 
-/// Rows of a page; the kernels have the same number.
+/// Rows in a page; the kernels use the same number.
 const PAGE_ROWS: usize = 16;
-/// The sampler counts pages in blocks of its own.
+/// The sampler counts pages in its own blocks.
 const _: () = assert!(PAGE_ROWS == crate::KV_ROWS);
-/// Entries of a row's list that one block goes over.
+/// Number of entries of a row's list that one block handles.
 const SPLIT_PAGES: usize = 16;
 /// Threads of a block.
 const THREADS: usize = 128;
 
-/// Pages of keys and values of all layers on the GPU: at each layer `PAGE_ROWS` rows of keys `[kv_heads · head_dim]`,
-/// then as many of values. In the type of the precision's values.
+/// Pages of keys and values of all layers on the GPU: per layer `PAGE_ROWS` rows of keys `[kv_heads · head_dim]`, then
+/// as many rows of values, in the type that the precision has for values.
 #[derive(Debug)]
 pub(crate) struct Cache {
     data: Values,
@@ -52,13 +52,13 @@ impl Cache {
         2 * layers * PAGE_ROWS * width
     }
 
-    /// From the layer in the first page on, to write.
+    /// The part from this layer of the first page on, writable.
     fn at_mut(&mut self, layer: usize) -> ElementsMut<'_> {
         let first = self.first(layer);
         self.data.slice_mut(first..self.data.len())
     }
 
-    /// The same, to read.
+    /// The same, read-only.
     fn at(&self, layer: usize) -> Elements<'_> {
         self.data.all().slice(self.first(layer)..self.data.len())
     }
@@ -69,7 +69,7 @@ impl Cache {
     }
 }
 
-/// Where rows are written: `page · PAGE_ROWS + row` of each.
+/// Where rows are written: `page · PAGE_ROWS + row` for each.
 #[derive(Debug)]
 pub(crate) struct Slots {
     slots: Buffer<i32>,
@@ -103,7 +103,7 @@ pub(crate) fn write(
     cuda.launch(Decode, name, Plan::rows(rows, width), arguments);
 }
 
-/// The pages that each query row sees, and how they are split over blocks. Every layer of a step uses the same.
+/// The pages that each query row sees, and their split over blocks. Every layer of a step uses the same.
 #[derive(Debug)]
 pub(crate) struct Seen {
     lists: Lists,
@@ -119,12 +119,12 @@ struct Lists {
     tasks: Vec<i32>,
     /// (page, rows used).
     pages: Vec<i32>,
-    /// Of each query row the first task, and at the end the number of tasks.
+    /// For each query row its first task, and at the end the number of tasks.
     firsts: Vec<i32>,
 }
 
 impl Lists {
-    /// A row's list is split by its own length alone, so that its result does not depend on its batch.
+    /// A row's list is split by its own length only, so that its result does not depend on its batch.
     fn new(rows: &[Vec<(usize, usize)>]) -> Lists {
         let mut lists = Lists { tasks: Vec::new(), pages: Vec::new(), firsts: vec![0] };
         for (row, entries) in rows.iter().enumerate() {
@@ -142,7 +142,7 @@ impl Lists {
 }
 
 impl Seen {
-    /// For each query row its pages in order, each with how many of its rows are seen.
+    /// For each query row its pages in order, each with the number of its rows that are seen.
     ///
     /// # Panics
     /// If a page is not in the cache, or a row sees nothing.
@@ -156,7 +156,7 @@ impl Seen {
     }
 }
 
-/// Attention of each row of `q` `[rows, heads · head_dim]` over what it sees at `layer`; shaped like `q`.
+/// Attention of each row of `q` `[rows, heads · head_dim]` over the rows that it sees at `layer`; shaped like `q`.
 pub(crate) fn attend(
     cuda: &Arc<Cuda>,
     q: Elements<'_>,
@@ -224,8 +224,8 @@ mod tests {
 
     const LAYERS: usize = 2;
 
-    /// Sequences that share a prompt: its pages, then their own. Each row of `lens` is (rows of the prompt, rows of the
-    /// answer); prompts are read by the two neighbours `2 i` and `2 i + 1`.
+    /// Sequences that share a prompt: its pages, then their own. Each entry of `lens` is (rows of the prompt, rows of
+    /// the answer); the neighbours `2 i` and `2 i + 1` share a prompt.
     struct Case {
         cuda: Arc<Cuda>,
         shape: HeadShape,
@@ -255,7 +255,7 @@ mod tests {
             let prompts: Vec<_> = prompts.iter().map(|&rows| pages(rows)).collect();
             let answers: Vec<_> = answers.iter().map(|&rows| pages(rows)).collect();
             let total = next + if (next + 3).is_multiple_of(5) { 4 } else { 3 };
-            // Not in the order of the memory; 5 does not divide their number, so that no two are the same.
+            // Not in memory order; 5 does not divide the number of pages, so all places differ.
             let place = |(page, used): &(usize, usize)| ((page * 5 + 1) % total, *used);
             let seen: Vec<Vec<_>> = answers
                 .iter()

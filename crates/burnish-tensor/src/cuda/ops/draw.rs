@@ -1,4 +1,4 @@
-//! Ids drawn from rows of logits.
+//! Draws ids from rows of logits.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::{
     },
 };
 
-/// Threads of a block; the kernel has as many.
+/// Threads in a block; the kernel uses the same number.
 const THREADS: usize = 512;
 
-/// As [`crate::draw`], from logits that nobody reads any more.
+/// As [`crate::draw`]; the logits are not needed afterwards.
 pub(crate) fn draw(
     mut logits: Values,
     vocab: &Vocab,
@@ -57,7 +57,8 @@ mod tests {
     use super::*;
     use crate::{cuda::testing::device, testing::random};
 
-    /// What is drawn by f64 arithmetic, and how far the random number is from choosing a neighbour, as a share of all.
+    /// The draw computed in f64, and the distance of the random number from choosing a neighbour, as a share of the
+    /// total.
     fn expected(logits: &[f32], vocab: &Vocab, asked: Draw) -> (u32, f64, f64) {
         let t = if asked.temperature == 0.0 { 1.0 } else { f64::from(asked.temperature) };
         let allowed: Vec<u32> = (0..vocab.len() as u32).filter(|&id| vocab.contains(id)).collect();
@@ -88,7 +89,7 @@ mod tests {
             let rows = 3;
             let vocab = Vocab::only(v, |id| id % gap != 1);
             let mut logits: Vec<f32> = random(1, rows * v).iter().map(|x| 6.0 * x).collect();
-            // Some that are equally likely: in different parts, and for one lane in its own.
+            // Some equally likely ids: in different parts, and within one lane's own.
             for at in [v / 3, v / 3 + 32, v / 3 + 64, v - 1] {
                 let allowed = (0..=at.min(v - 1)).rfind(|&id| vocab.contains(id as u32)).unwrap();
                 logits[v + allowed] = 7.0;
@@ -111,7 +112,7 @@ mod tests {
                 assert_eq!(drawn.id, id, "{asked:?} of {v}");
                 assert!((f64::from(drawn.logprob) - logprob).abs() < 1e-5, "{drawn:?}, {logprob}");
             }
-            // One alone is the one among many.
+            // A draw alone equals the same draw among many.
             assert_eq!(draw(on_gpu(), &vocab, &asked[5..6]).unwrap(), drawn[5..6]);
         }
     }

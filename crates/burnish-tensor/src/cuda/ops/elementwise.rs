@@ -1,4 +1,4 @@
-//! Operations on each element alone: sums, and the gate of SwiGLU.
+//! Elementwise operations: sums, and the gate of SwiGLU.
 
 use std::sync::Arc;
 
@@ -73,13 +73,13 @@ mod tests {
     #[test]
     fn sums_reach_every_element() {
         let Some(cuda) = device() else { return };
-        // The longest takes several steps of each thread.
+        // For the longest, each thread takes several steps.
         for n in [0, 1, 3, 300, (1 << 14) * 256 + 5] {
             for (precision, _) in PRECISIONS {
                 let [a, b] = [1, 2].map(|seed| rounded(precision, random(seed, n)));
                 let [x, y] = [&a, &b].map(|x| Values::upload(&cuda, precision, x));
                 let mut sum = add(&cuda, x.all(), y.all());
-                // From an odd address on.
+                // Starting at an odd address.
                 let from = n.min(1);
                 add_assign(&cuda, sum.slice_mut(from..n), x.all().slice(from..n));
                 let once = rounded(precision, a.iter().zip(&b).map(|(a, b)| a + b).collect());
@@ -112,7 +112,7 @@ mod tests {
         for (precision, tolerance) in PRECISIONS {
             let n = 701;
             let mut gate: Vec<f32> = rounded(precision, random(1, n).iter().map(|x| 4.0 * x).collect());
-            // Gates at both ends: silu is the identity there, or nothing.
+            // Gates at both extremes, where silu is the identity or zero.
             (gate[0], gate[1], gate[2]) = (0.0, 100.0, -200.0);
             let [up, d_out] = [2, 3].map(|seed| rounded(precision, random(seed, n)));
             let [g, u, mut d] = [&gate, &up, &d_out].map(|x| Values::upload(&cuda, precision, x));

@@ -16,13 +16,13 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Ids {
     ids: Buffer<i32>,
-    /// All are below this.
+    /// All ids are below this.
     bound: usize,
 }
 
 impl Ids {
     /// # Panics
-    /// If an id is not below `bound`: the kernels would read beyond the table.
+    /// If an id is not below `bound`, because the kernels would read beyond the table.
     pub(crate) fn upload(cuda: &Arc<Cuda>, ids: &[u32], bound: usize) -> Self {
         assert!(ids.iter().all(|&id| (id as usize) < bound), "an id is not below {bound}");
         let ids: Vec<i32> = ids.iter().map(|&id| id as i32).collect();
@@ -30,7 +30,7 @@ impl Ids {
     }
 }
 
-/// Where the rows of a gradient go: for each id that occurs, the rows that add to it, in ascending order.
+/// Where the rows of a gradient go: for each id that occurs, the rows that are added to it, in ascending order.
 #[derive(Debug)]
 pub(crate) struct Scatter {
     ids: Buffer<i32>,
@@ -50,7 +50,7 @@ impl Scatter {
     }
 }
 
-/// Distinct ids ascending; for each where its places start, and at the end their number; the places.
+/// The distinct ids, ascending; for each the start of its places, and at the end their total number; the places.
 fn group(ids: &[u32]) -> (Vec<i32>, Vec<i32>, Vec<i32>) {
     let mut places: Vec<i32> = (0..ids.len() as i32).collect();
     places.sort_by_key(|&place| ids[place as usize]);
@@ -86,7 +86,7 @@ pub(crate) fn forward(
     out
 }
 
-/// Adds row `i` of `d_out` to row `ids[i]` of `d_table`, which is f32, or bf16 as `d_out` is.
+/// Adds row `i` of `d_out` to row `ids[i]` of `d_table`, which is f32, or bf16 like `d_out`.
 pub(crate) fn backward<'t>(
     cuda: &Arc<Cuda>,
     d_table: impl Into<ElementsMut<'t>>,
@@ -140,7 +140,7 @@ mod tests {
                     assert_eq!(out, *ops::embed::forward(table.as_slice().into(), cols, &ids));
                 }
             }
-            // The gradient of a table is f32, that of an activation is of its type.
+            // The gradient of a table is f32; that of an activation has the activation's type.
             for (given, of_table) in [
                 (Precision::F32, Precision::F32),
                 (Precision::Bf16, Precision::F32),

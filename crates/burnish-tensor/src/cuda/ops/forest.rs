@@ -1,4 +1,4 @@
-//! A layout as the attention kernels take it: tasks, and the ranges of rows that each walks over.
+//! A layout in the form that attention kernels take: tasks, and the row ranges that each walks over.
 
 use std::{ops::Range, sync::Arc};
 
@@ -15,7 +15,7 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Adds one task for each `tile` rows of `rows`, all over the ranges from number `first` on.
+    /// Adds one task per `tile` rows of `rows`, each over the ranges from number `first` on.
     fn add(&mut self, rows: Range<usize>, tile: usize, first: usize) {
         let count = self.ranges.len() / 3 - first;
         for start in rows.clone().step_by(tile) {
@@ -30,7 +30,7 @@ impl Walk {
         }
     }
 
-    /// For tiles of queries: what they see, the ancestors root first, then their own segment.
+    /// For tiles of queries: the rows that they see, that is their ancestors (root first) and then their own segment.
     pub(crate) fn of_queries(layout: &Layout, tile: usize) -> Walk {
         let mut walk = Walk::default();
         for (index, segment) in layout.segments().iter().enumerate() {
@@ -42,7 +42,7 @@ impl Walk {
         walk
     }
 
-    /// For tiles of keys: what sees them, their own segment first, then its descendants in row order.
+    /// For tiles of keys: the rows that see them, that is their own segment and then its descendants in row order.
     pub(crate) fn of_keys(layout: &Layout, tile: usize) -> Walk {
         let segments = layout.segments();
         let mut descendants: Vec<Vec<usize>> = vec![Vec::new(); segments.len()];
@@ -79,17 +79,17 @@ impl Uploaded {
     }
 }
 
-/// Which kernels attention runs on.
+/// The kernels for attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
-    /// `kernels/attention.cu`: f32, with tiles of so many rows and columns.
+    /// `kernels/attention.cu`: f32, with tiles of this many rows and columns.
     Fma { tile: usize },
     /// `kernels/attention_mma.cu`: operands in bf16, on tensor cores.
     Mma,
 }
 
 impl Method {
-    /// Rows of a task.
+    /// Number of rows in a task.
     pub(crate) fn tile(self) -> usize {
         match self {
             Method::Fma { tile } => tile,
@@ -98,7 +98,7 @@ impl Method {
     }
 }
 
-/// A layout on the GPU, cut for one method. Every layer of a batch uses the same.
+/// A layout on the GPU, cut into tasks for one method. Every layer of a batch uses the same.
 #[derive(Debug)]
 pub(crate) struct Forest {
     pub(crate) method: Method,

@@ -1,4 +1,4 @@
-//! Rows of an adapted output head for tests, on the host and on a GPU.
+//! Test cases: rows of an adapted output head, on the host and on a GPU.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
 
 pub(super) const RANK: usize = 2;
 
-/// What the host knows.
+/// A case on the host.
 #[derive(Clone)]
 pub(super) struct Case {
     pub(super) hidden: Vec<f32>,
@@ -26,7 +26,7 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// Random numbers and no excluded target. Every second one has a low-rank term.
+    /// Random numbers, and no excluded target. Every second case has a low-rank term.
     pub(super) fn new(seed: u64, rows: usize, width: usize, vocab: Vocab) -> Self {
         let v = vocab.len();
         let allowed = |id: u32| if vocab.contains(id) { id } else { 0 };
@@ -41,7 +41,7 @@ impl Case {
         }
     }
 
-    /// A head that makes `logits` of a hidden state of 1.
+    /// A head that produces `logits` from a hidden state of 1.
     pub(super) fn of_logits(logits: Vec<f32>, hidden: Vec<f32>, vocab: Vocab) -> Self {
         let rows = hidden.len();
         Case {
@@ -81,7 +81,7 @@ impl Case {
     }
 }
 
-/// The same on a GPU.
+/// A case on a GPU.
 pub(super) struct OnGpu {
     hidden: Buffer<f32>,
     weight: Buffer<f32>,

@@ -1,7 +1,7 @@
-//! A loss on rows of logits beside that on their log-probs and entropies, as in `crate::ops::head_loss`.
+//! A loss on rows of logits, in addition to their log-probs and entropies, as in `crate::ops::head_loss`.
 //!
-//! Soft labels are a kernel's work, which differentiates the rest of the row as well. A function of whole rows is the
-//! host's: logits go there and derivatives come back, some rows at a time, and all waits for it.
+//! A kernel handles soft labels and differentiates the rest of the row as well. A function of whole rows runs on the
+//! host: logits go there and derivatives come back, some rows at a time, and everything waits for it.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     ops::{head_loss::whole, scores::chunk_rows},
 };
 
-/// A loss on rows, ready to be differentiated; it learns what each row lost.
+/// A loss on rows, ready to be differentiated; it collects the loss of each row.
 pub(crate) enum HeadLoss<'a> {
     SoftLabels { labels: SoftLabels, values: Buffer<f64> },
     Whole { function: Whole<'a>, values: Vec<f64> },
@@ -31,7 +31,7 @@ pub(crate) struct SoftLabels {
     probabilities: Buffer<f32>,
 }
 
-/// A function that the host evaluates.
+/// A function evaluated on the host.
 pub(crate) struct Whole<'a> {
     weights: &'a [f32],
     temperatures: &'a [f32],
@@ -40,7 +40,7 @@ pub(crate) struct Whole<'a> {
 }
 
 impl<'a> HeadLoss<'a> {
-    /// The loss of rows at these temperatures, and the teacher's head where the loss has one.
+    /// The loss of rows at these temperatures, with the teacher's head if the loss has one.
     ///
     /// # Panics
     /// If a label is not an id of the vocabulary.
@@ -85,10 +85,10 @@ impl<'a> HeadLoss<'a> {
         }
     }
 
-    /// The loss of each row, 0 where it has no weight.
+    /// The loss of each row, 0 for rows without weight.
     ///
     /// # Errors
-    /// What failed on the GPU so far.
+    /// The first failure on the GPU so far.
     pub(crate) fn into_values(self) -> Result<Vec<f64>, CudaError> {
         match self {
             HeadLoss::SoftLabels { values, .. } => values.download(),
@@ -158,7 +158,7 @@ impl Whole<'_> {
         }
     }
 
-    /// Writes the losses of some rows; gives their derivative by the logits, times the weights.
+    /// Writes the losses of some rows; returns their derivatives by the logits, times the weights.
     fn evaluate(
         &self,
         cuda: &Arc<Cuda>,

@@ -1,5 +1,5 @@
-//! What is read of rows of an output head beside log-probs and entropies, some rows at a time, as in `crate::ops::squares`
-//! and `crate::ops::top`.
+//! Results for rows of an output head other than log-probs and entropies, some rows at a time, as in
+//! `crate::ops::squares` and `crate::ops::top`.
 
 use std::sync::Arc;
 
@@ -28,11 +28,11 @@ fn squares_in(cuda: &Arc<Cuda>, inputs: Inputs<'_>, chunk: usize) -> Buffer<f32>
     squares
 }
 
-/// The `top` likeliest ids of each row, likeliest first (of two alike, the smaller), and their log-probs over the whole
-/// vocabulary: `[rows, top]` each. Floats are ordered as by [`f32::total_cmp`]; a row with NaN has NaN log-probs.
+/// The `top` likeliest ids of each row, the likeliest first (of equal ones, the smaller), and their log-probs over the
+/// whole vocabulary: `[rows, top]` each. Floats are ordered as by [`f32::total_cmp`]; a row with NaN has NaN log-probs.
 ///
 /// # Panics
-/// If there are not so many ids.
+/// If there are fewer ids than that.
 pub(crate) fn top(
     cuda: &Arc<Cuda>,
     inputs: Inputs<'_>,
@@ -72,7 +72,7 @@ fn top_in(
     (ids, logprobs)
 }
 
-/// Hands over the logits of at most `chunk` rows at a time, with the first row and how many there are.
+/// Passes on the logits of at most `chunk` rows at a time, with the first row and the number of rows.
 fn for_chunks(
     cuda: &Arc<Cuda>,
     inputs: Inputs<'_>,

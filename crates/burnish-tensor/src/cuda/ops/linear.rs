@@ -32,7 +32,7 @@ pub(crate) fn forward(
     y
 }
 
-/// `x Wᵀ` as [`forward`] has it, in f32 in every precision: what an output head says.
+/// `x Wᵀ` as in [`forward`], but f32 in every precision: the output of a head.
 pub(crate) fn head(cuda: &Arc<Cuda>, x: Elements<'_>, weight: Elements<'_>, shape: Shape) -> Buffer<f32> {
     let Shape { rows, inputs, outputs, precision } = shape;
     let mut y = Buffer::uninit(cuda, rows * outputs);

@@ -49,7 +49,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// Adds the term to `y` `[rows, outputs]`; gives `drop(x) Aᵀ` `[rows, rank]`.
+/// Adds the term to `y` `[rows, outputs]`; returns `drop(x) Aᵀ` `[rows, rank]`.
 pub(crate) fn forward(cuda: &Arc<Cuda>, inputs: Inputs<'_>, y: ElementsMut<'_>) -> Values {
     let Inputs { rows, rank, scale, precision, .. } = inputs;
     let inner = product(cuda, precision, inputs.x(), inputs.a().transposed());
@@ -82,7 +82,7 @@ pub(crate) fn scaled_inner_backward(
     }
 }
 
-/// The gradient of `drop(x)`; adds those of the factors to `d_a` and `d_b`. `inner` is what [`forward`] gave.
+/// The gradient of `drop(x)`; adds those of the factors to `d_a` and `d_b`. `inner` is the result of [`forward`].
 pub(crate) fn backward(
     cuda: &Arc<Cuda>,
     inputs: Inputs<'_>,
@@ -106,14 +106,14 @@ pub(crate) fn backward(
     product(cuda, precision, d_inner, inputs.a())
 }
 
-/// Dropout as `crate::ops::low_rank::Dropout` does it, element for element.
+/// Dropout exactly as in `crate::ops::low_rank::Dropout`, element by element.
 #[derive(Clone, Copy)]
 pub(crate) struct Dropout<'a> {
     /// Share of elements that are dropped.
     pub(crate) rate: f32,
-    /// What each row is known by, `[rows]`.
+    /// A key per row, `[rows]`.
     pub(crate) keys: Slice<'a, u64>,
-    /// Which of the model's maps it is.
+    /// Which of the model's maps it belongs to.
     pub(crate) site: u64,
 }
 
@@ -158,7 +158,7 @@ mod tests {
                 let scale = 0.5;
                 let cpu = ops::low_rank::Inputs { x: &x, rows, a: &a, b: &b, rank, scale, precision };
                 let gpu = Inputs { x: gx.all(), rows, a: ga.all(), b: gb.all(), rank, scale, precision };
-                // What lies between two products is rounded as the CPU rounds it, but for its last bit.
+                // Values between two products are rounded as on the CPU, except for the last bit.
                 let close = |gpu: &Values, cpu: &[f32]| {
                     assert_eq!(gpu.all().precision(), precision);
                     assert_close(&gpu.download().unwrap(), &wide(cpu), 1e-5 + 2.0 * of_values);

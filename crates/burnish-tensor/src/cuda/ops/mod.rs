@@ -1,5 +1,5 @@
-//! The operations, forward and backward, as functions on buffers of a GPU: those of `crate::ops`, which are their
-//! definition beside `crate::reference`.
+//! The operations, forward and backward, as functions on GPU buffers. They are those of `crate::ops`, which define them
+//! together with `crate::reference`.
 //!
 //! Matrices are row-major. A `backward` takes the gradient of its output and returns, or adds to, those of its inputs.
 

@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn the_norm_and_its_gradients_are_those_of_the_reference() {
         let Some(cuda) = device() else { return };
-        // Groups in a warp and in a block; more groups than a block holds; parts of several chunks.
+        // Groups within a warp and within a block; more groups than a block holds; parts of several chunks.
         for (groups, width) in [(3, 5), (11, 32), (9, 33), (2, 300), (130, 4), (0, 8)] {
             for (precision, tolerance) in PRECISIONS {
                 let (x, weight) = (rounded(precision, random(1, groups * width)), random(2, width));
@@ -132,7 +132,7 @@ mod tests {
                     let loss = |x: &[f64]| weighted(&d_out, &of(x, &wide(&weight)));
                     assert_gradient(&d_x, &x, loss, 1e-4 + tolerance);
                 }
-                // Summed in f32 from what bf16 holds.
+                // Summed in f32 from bf16 values.
                 assert_gradient(&d_weight, &weight, |w| weighted(&d_out, &of(&wide(&x), w)), 1e-4);
             }
         }

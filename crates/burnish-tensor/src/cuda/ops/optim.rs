@@ -9,7 +9,7 @@ use crate::{
     optim::{AdamW, Factors},
 };
 
-/// Elements whose squares one block adds up: a fixed number, so that the sum does not depend on the card.
+/// Elements whose squares one block adds: a fixed number, so that the sum does not depend on the card.
 const PART_ELEMENTS: usize = 1 << 16;
 
 /// Running means of AdamW.
@@ -18,7 +18,7 @@ pub(crate) struct Moments<'a> {
     pub(crate) v: SliceMut<'a, f32>,
 }
 
-/// One step of AdamW, as [`crate::optim::adamw_step`]; `shadow` gets the new parameters rounded to bf16.
+/// One step of AdamW, as [`crate::optim::adamw_step`]; `shadow` receives the new parameters, rounded to bf16.
 pub(crate) fn adamw_step(
     cuda: &Arc<Cuda>,
     params: SliceMut<'_, f32>,

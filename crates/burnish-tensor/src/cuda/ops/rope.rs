@@ -11,7 +11,7 @@ use crate::{
 /// Cosines and sines of the positions of a batch, on the GPU.
 #[derive(Debug)]
 pub(crate) struct Angles {
-    /// `[distinct positions, 2 pairs]`: those that occur.
+    /// `[distinct positions, 2 pairs]`: only positions that occur.
     table: Buffer<f32>,
     /// For each row of the batch, its row in the table.
     rows: Buffer<i32>,
@@ -19,7 +19,7 @@ pub(crate) struct Angles {
 }
 
 impl Angles {
-    /// The numbers are those that the CPU uses.
+    /// Uploads the numbers that the CPU uses.
     pub(crate) fn upload(cuda: &Arc<Cuda>, rope: &Rope, positions: &[u32]) -> Self {
         let mut distinct = positions.to_vec();
         distinct.sort_unstable();

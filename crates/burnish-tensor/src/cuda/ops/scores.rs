@@ -14,19 +14,19 @@ use crate::{
     },
 };
 
-/// Logits held at once when they are not kept: 256 MiB.
+/// Logits held at once if they are not kept: 256 MiB.
 const CHUNK_LOGITS: usize = 1 << 26;
-/// Logits kept from the forward pass for the backward pass at most: 256 MiB.
+/// Most logits kept from the forward pass for the backward pass: 256 MiB.
 const KEPT_LOGITS_MAX: usize = 1 << 26;
 /// Threads that share a row.
 pub(super) const THREADS: usize = 512;
-/// Numbers that are known of a row: log-prob of the target, entropy, largest logit, `ln Σ e^y`.
+/// Results per row: log-prob of the target, entropy, largest logit, `ln Σ e^y`.
 const NUMBERS: usize = 4;
 
-/// What is asked of each row, on the GPU.
+/// The request for each row, on the GPU.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// `-1 - id` where the vocabulary excludes it; empty where no target is asked for.
+    /// `-1 - id` if the vocabulary excludes the target; empty if there are no targets.
     targets: Buffer<i32>,
     pub(super) temperatures: Buffer<f32>,
     excluded: Buffer<i32>,
@@ -34,7 +34,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// One target and one temperature a row.
+    /// One target and one temperature per row.
     ///
     /// # Panics
     /// If a target is not an id of the vocabulary.
@@ -47,7 +47,7 @@ impl Asked {
         Asked { targets, ..Asked::without_targets(cuda, temperatures, vocab) }
     }
 
-    /// One temperature a row.
+    /// One temperature per row.
     pub(crate) fn without_targets(cuda: &Arc<Cuda>, temperatures: &[f32], vocab: &Vocab) -> Self {
         let excluded: Vec<i32> = vocab.excluded().iter().map(|&id| id as i32).collect();
         Asked {
@@ -73,7 +73,7 @@ pub(crate) struct LowRank<'a> {
     pub(crate) rank: usize,
 }
 
-/// Hidden states `[rows, width]`, the head's weight `[vocab, width]`, and what is asked of each row.
+/// Hidden states `[rows, width]`, the head's weight `[vocab, width]`, and the request for each row.
 #[derive(Clone, Copy)]
 pub(crate) struct Inputs<'a> {
     pub(crate) hidden: Elements<'a>,
@@ -118,7 +118,7 @@ impl Inputs<'_> {
     }
 }
 
-/// What the rows' softmaxes come to.
+/// The results of the rows' softmaxes.
 #[derive(Debug)]
 pub(crate) struct Rows {
     numbers: Buffer<f32>,
@@ -130,7 +130,7 @@ impl Rows {
     /// Log-probs of the targets, and entropies, in nats.
     ///
     /// # Errors
-    /// What failed on the GPU so far.
+    /// The first failure on the GPU so far.
     pub(crate) fn download(&self) -> Result<(Vec<f32>, Vec<f32>), CudaError> {
         let numbers = self.numbers.download()?;
         Ok(numbers.chunks_exact(NUMBERS).map(|row| (row[0], row[1])).unzip())
@@ -165,19 +165,19 @@ pub(super) fn chunk_rows(v: usize) -> usize {
 #[derive(Clone, Copy)]
 pub(crate) struct Seeds<'a> {
     pub(crate) d_logprob: Slice<'a, f32>,
-    /// None: all 0.
+    /// `None`: all 0.
     pub(crate) d_entropy: Option<Slice<'a, f32>>,
 }
 
-/// Where the gradients of a head's parameters are added; none of what is frozen.
+/// Where the gradients of a head's parameters are added; `None` for frozen ones.
 pub(crate) struct ParamGradients<'a> {
     pub(crate) d_weight: Option<SliceMut<'a, f32>>,
-    /// Of the low-rank factor `b`.
+    /// For the low-rank factor `b`.
     pub(crate) d_b: Option<SliceMut<'a, f32>>,
 }
 
-/// The gradients of the hidden states and of the low-rank `u` (empty where there is none). `head` is a further loss on
-/// the rows, which learns what they lost.
+/// The gradients of the hidden states and of the low-rank `u` (empty if there is none). `head` is a further loss on the
+/// rows, which collects their losses.
 pub(crate) fn backward(
     cuda: &Arc<Cuda>,
     inputs: Inputs<'_>,
@@ -242,24 +242,24 @@ pub(super) fn backward_in(
     (d_hidden, d_u)
 }
 
-/// Some rows whose logits are there to be differentiated.
+/// Some rows whose logits are ready to be differentiated.
 #[derive(Clone, Copy)]
 pub(super) struct Part<'a> {
     pub(super) inputs: Inputs<'a>,
     rows: &'a Rows,
     seeds: Seeds<'a>,
-    /// Which of all rows.
+    /// Index of its first row among all rows.
     pub(super) first: usize,
     pub(super) len: usize,
 }
 
 impl Part<'_> {
-    /// `len` of its rows from `start` on, counted from its first.
+    /// `len` of its rows, starting at its row `start`.
     pub(super) fn rows(self, start: usize, len: usize) -> Self {
         Part { first: self.first + start, len, ..self }
     }
 
-    /// What kernels know of the rows: numbers, targets, temperatures, derivatives by log-probs and by entropies.
+    /// What kernels need of the rows: results, targets, temperatures, derivatives by log-probs and by entropies.
     pub(super) fn arguments(self) -> [Argument; 5] {
         let Part { inputs: Inputs { asked, .. }, rows, seeds, first, len } = self;
         let range = first..first + len;

@@ -1,4 +1,4 @@
-//! What rows of an output head come to beyond log-probs and entropies, and the losses of such rows.
+//! Results for rows of an output head beyond log-probs and entropies, and the losses of such rows.
 
 use super::Gpu;
 use crate::{
@@ -26,7 +26,7 @@ impl<'p> Gpu<'p> {
         self.or_else(squares, || vec![f32::NAN; temperatures.len()])
     }
 
-    /// The likeliest ids and their log-probs; some ids, and NaN, if the GPU has failed.
+    /// The likeliest ids and their log-probs; if the GPU has failed, the ids are arbitrary and the log-probs NaN.
     pub(crate) fn top(
         &self,
         hidden: &Data,
@@ -45,12 +45,13 @@ impl<'p> Gpu<'p> {
         (ids.into_iter().map(|id| id as u32).collect(), logprobs)
     }
 
-    /// The loss of each row that a backward pass has differentiated; NaN if the GPU has failed.
+    /// The loss of each row after a backward pass; NaN if the GPU has failed.
     pub(crate) fn losses(&self, loss: HeadLoss<'_>, rows: usize) -> Vec<f64> {
         self.or_else(loss.into_values(), || vec![f64::NAN; rows])
     }
 
-    /// What came from the GPU; if it has failed something else, and [`Cuda::check`](crate::Cuda) tells why.
+    /// The result from the GPU; if the GPU has failed, a substitute, and [`Cuda::check`](crate::Cuda) returns the
+    /// error.
     fn or_else<T>(&self, found: Result<T, CudaError>, otherwise: impl FnOnce() -> T) -> T {
         found.unwrap_or_else(|error| {
             self.cuda.note(Err(error));
@@ -59,7 +60,7 @@ impl<'p> Gpu<'p> {
     }
 }
 
-/// A teacher's head beside the hidden states that it reads, on the GPU.
+/// A teacher's head and the hidden states that it reads, on the GPU.
 pub(crate) struct Teacher<'p> {
     gpu: Gpu<'p>,
     head: Param,
@@ -69,10 +70,10 @@ pub(crate) struct Teacher<'p> {
 }
 
 impl<'p> Teacher<'p> {
-    /// The teacher of a term that has one.
+    /// The teacher of a term, if it has one.
     ///
     /// # Panics
-    /// If its head is not on `student`.
+    /// If its head is not on the same GPU as `student`.
     #[expect(clippy::expect_used, reason = "documented: a mistake of the program")]
     pub(crate) fn of(student: &Gpu<'_>, term: HeadTerm<'p>) -> Option<Self> {
         let TeacherRows { params, head: Weight { base: head, adapter }, hidden } = term.teacher()?;
@@ -84,7 +85,7 @@ impl<'p> Teacher<'p> {
         Some(Teacher { gpu, head, hidden, low_rank })
     }
 
-    /// What the student is asked, of this head.
+    /// The request to the student, for this head.
     pub(crate) fn inputs<'a>(&'a self, asked: &'a scores::Asked) -> scores::Inputs<'a> {
         self.gpu.score_inputs(&self.hidden, self.head, self.low_rank.as_ref(), asked)
     }

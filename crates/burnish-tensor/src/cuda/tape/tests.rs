@@ -1,4 +1,4 @@
-//! Whole training steps on the emulated GPU beside those of the CPU.
+//! Whole training steps on the emulated GPU, compared with those of the CPU.
 
 mod head;
 
@@ -15,17 +15,17 @@ const SHAPE: HeadShape = HeadShape { heads: 4, kv_heads: 2, head_dim: 16 };
 const WIDTH: usize = 24;
 const EPS: f32 = 1e-5;
 
-/// What is asked of a model.
+/// The settings of a model.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     precision: Precision,
-    /// Is an adapter trained over a frozen base, or everything?
+    /// Is only an adapter trained, over a frozen base?
     is_adapted: bool,
     is_checkpointed: bool,
     tolerance: f64,
 }
 
-/// Two layers with biases and norms of heads, and a head of its own or tied.
+/// Two layers with biases and head norms, and a head that is separate or tied.
 #[derive(Clone)]
 struct Model {
     params: Params,
@@ -155,7 +155,7 @@ impl Inputs {
         tape.token_scores(&x, model.head, &self.targets, &self.temperatures, &self.vocab)
     }
 
-    /// What the head reads.
+    /// The hidden states that the head reads.
     fn hidden<'p>(&'p self, model: &'p Model, case: Case, tape: &mut Tape<'p>) -> Var {
         let mut x = tape.embed(model.table, &self.ids);
         let layer = move |tape: &mut Tape<'p>, x: &Var| {
@@ -171,7 +171,7 @@ impl Inputs {
     }
 }
 
-/// What two updates come to: scores, gradient, its squared norm, and the parameters after them.
+/// The result of two updates: scores, gradient, its squared norm, and the parameters afterwards.
 struct Trained {
     scores: Vec<f32>,
     grads: Vec<f32>,
@@ -241,7 +241,7 @@ fn updates_are_those_of_the_cpu() {
     }
 }
 
-/// In bf16 a recording tape keeps half the memory; what heads say is f32 all the same.
+/// In bf16 a recording tape keeps half the memory; the head's output is still f32.
 #[test]
 fn values_are_kept_in_the_type_of_the_precision() {
     let Some(cuda) = device() else { return };
@@ -264,7 +264,7 @@ fn values_are_kept_in_the_type_of_the_precision() {
         cuda.memory_in_use_bytes() - before
     };
     let [wide, short] = [Precision::F32, Precision::Bf16].map(kept);
-    // Half of what the operations keep; logits, statistics and lists are of the same size in both.
+    // Half of what the operations keep; logits, statistics and lists have the same size in both.
     assert!(short * 10 < wide * 7, "{short} of {wide} bytes");
 }
 
@@ -296,7 +296,7 @@ fn parameters_follow_from_the_host_to_the_gpu_and_back() {
     let expected: Vec<f64> = before.iter().map(|&x| f64::from(x) - 0.5).collect();
     assert_close(model.params.data(), &expected, 1e-6);
     assert_eq!(logits(&copy), first);
-    // What the host changes is used from then on.
+    // Changes on the host are used from then on.
     model.params.data_mut().copy_from_slice(&before);
     assert_eq!(logits(&model), first);
     assert_eq!(model.params.in_precision(Precision::F32).data(), before);
@@ -319,7 +319,7 @@ fn a_value_is_not_moved_unasked_and_errors_come_out() {
     assert!(HostReadback::default().read(&x).is_err() && model.params.device().check().is_err());
 }
 
-/// A prompt read at once and then one token at a time gives what one pass over all gives.
+/// A prompt read at once and then one token at a time gives the same as one pass over everything.
 #[test]
 fn decoding_with_pages_is_the_packed_pass() {
     let Some(cuda) = device() else { return };

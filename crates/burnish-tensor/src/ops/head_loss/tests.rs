@@ -1,4 +1,4 @@
-//! Losses on rows against plain loops in f64.
+//! Losses on rows, compared with plain loops in f64.
 
 use super::*;
 use crate::{
@@ -13,7 +13,7 @@ const THEIR_WIDTH: usize = 3;
 const TOP: usize = 4;
 const RANK: usize = 2;
 
-/// Rows of a head with everything that may be said of them.
+/// Rows of a head with every option.
 struct Case {
     hidden: Vec<f32>,
     weight: Vec<f32>,
@@ -45,7 +45,7 @@ impl Case {
         let vocab = Vocab::only(v, |id| id != 2);
         let allowed = |ids: Vec<u32>| ids.into_iter().map(|id| if id == 2 { 0 } else { id }).collect();
         let mut probabilities: Vec<f32> = random(8, rows * TOP).iter().map(|x| 0.2 * (1.0 + x)).collect();
-        // No entry.
+        // These count as no entry.
         probabilities.iter_mut().step_by(7).for_each(|p| *p = 0.0);
         let mut weights = random(7, rows);
         weights.iter_mut().step_by(3).for_each(|weight| *weight = 0.0);
@@ -97,7 +97,7 @@ impl Case {
             .map(|(id, p)| (*id as usize, f64::from(*p)))
     }
 
-    /// Of `y`, logits over the temperature.
+    /// `y` are logits over the temperature.
     fn soft_labels(&self, row: usize, y: &[f64]) -> (f64, Vec<f64>) {
         let log_q = log_softmax(y);
         let mut value = 0.0;

@@ -1,4 +1,4 @@
-//! Against the functions of the CPU, which have the reference's numbers.
+//! Compared with the functions of the CPU, which are tested against the reference.
 
 use super::*;
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 
 const TOP: usize = 4;
 
-/// Rows with everything that may be said of them.
+/// Rows with every option.
 struct Rows {
     case: Case,
     teacher: Case,
@@ -34,13 +34,13 @@ enum Kind {
     SoftLabels,
     /// A function of a row's logits.
     Own,
-    /// A function of them and of a teacher's.
+    /// A function of these and of a teacher's logits.
     Both,
 }
 
-/// What a backward pass gives.
+/// The results of a backward pass.
 struct Found {
-    /// Of the hidden states, the weight, and the low-rank factors.
+    /// Those of the hidden states, the weight, and the low-rank factors.
     gradients: [Vec<f32>; 4],
     values: Vec<f64>,
 }
@@ -52,7 +52,7 @@ impl Rows {
             random_ids(seed + 20, rows * TOP, v).into_iter().map(|id| if id == 2 { 0 } else { id }).collect();
         let mut probabilities: Vec<f32> =
             random(seed + 21, rows * TOP).iter().map(|x| 0.2 * (1.0 + x)).collect();
-        // An excluded id, which is no entry.
+        // An excluded id, which does not count as an entry.
         for at in (0..rows * TOP).step_by(7) {
             (ids[at], probabilities[at]) = (2, 0.0);
         }
@@ -138,7 +138,7 @@ impl Rows {
     }
 }
 
-/// Half the squared distance to the teacher's logits, or to 0; it depends on the row as well.
+/// Half the squared distance to the teacher's logits, or to 0; it also depends on the row.
 fn distance(row: usize, own: &[f64], theirs: &[f64]) -> (f64, Vec<f64>) {
     let factor = 0.1 * (1 + row % 5) as f64;
     let apart = |(id, y): (usize, &f64)| {
@@ -152,7 +152,7 @@ fn distance(row: usize, own: &[f64], theirs: &[f64]) -> (f64, Vec<f64>) {
 #[test]
 fn values_and_gradients_are_those_of_the_cpu() {
     let Some(cuda) = device() else { return };
-    // Also more ids than threads; with and without a low-rank term of the student and of the teacher.
+    // Includes more ids than threads, with and without a low-rank term of the student and of the teacher.
     for (seed, rows, v, keep, chunk) in [(1, 7, 9, true, 9), (2, 7, 9, false, 3), (3, 5, 1100, false, 2)] {
         let rows = Rows::new(seed, rows, v);
         for kind in [Kind::SoftLabels, Kind::Own, Kind::Both] {
@@ -166,7 +166,7 @@ fn a_function_of_whole_rows_sees_each_of_them_once_however_they_are_parted() {
     let Some(cuda) = device() else { return };
     let v = 4;
     let mut rows = Rows::new(2, chunk_rows(v) + 9, v);
-    // Nothing is evaluated where no row has a weight.
+    // Nothing is evaluated for rows without weight.
     rows.weights[chunk_rows(v)..].fill(0.0);
     rows.compare(&cuda, Kind::Both, true, 1);
     rows.weights[chunk_rows(v) + 4] = 0.5;

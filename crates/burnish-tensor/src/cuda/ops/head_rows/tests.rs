@@ -1,4 +1,4 @@
-//! Against the functions of the CPU, which have the reference's numbers.
+//! Compared with the functions of the CPU, which are tested against the reference.
 
 use super::*;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     testing::{assert_close, wide},
 };
 
-/// Squares, and ids and log-probs of the likeliest.
+/// Squares, and the ids and log-probs of the likeliest.
 fn found(cuda: &Arc<Cuda>, case: &Case, count: usize, chunk: usize) -> (Vec<f32>, Vec<u32>, Vec<f32>) {
     let on_gpu = case.on(cuda);
     let squares = squares_in(cuda, on_gpu.inputs(), chunk).download().unwrap();
@@ -19,7 +19,7 @@ fn found(cuda: &Arc<Cuda>, case: &Case, count: usize, chunk: usize) -> (Vec<f32>
 #[test]
 fn squares_and_the_likeliest_ids_are_those_of_the_cpu() {
     let Some(cuda) = device() else { return };
-    // Also more ids than threads, and every id that there is.
+    // Includes more ids than threads, and every id there is.
     for (seed, rows, width, v, gap, count, chunk) in [
         (1, 5, 4, 7, 3, 1, 2),
         (2, 3, 3, 600, 5, 7, 9),
@@ -39,7 +39,7 @@ fn squares_and_the_likeliest_ids_are_those_of_the_cpu() {
 #[test]
 fn of_equal_logits_the_smaller_id_comes_first() {
     let Some(cuda) = device() else { return };
-    // Ids of one thread (37 and 549 are 512 apart) and of others, and one that is excluded.
+    // Ids of one thread (37 and 549 are 512 apart), ids of others, and an excluded one.
     let mut logits = vec![0.25; 700];
     for id in [698, 549, 300, 37, 38] {
         logits[id] = 2.0;
@@ -48,7 +48,7 @@ fn of_equal_logits_the_smaller_id_comes_first() {
     let case = Case::of_logits(logits, vec![1.0, -1.0], Vocab::only(700, |id| id != 600));
     let (_, ids, _) = found(&cuda, &case, 8, 9);
     assert_eq!(ids[..8], [5, 37, 38, 300, 549, 698, 0, 1]);
-    // The other way round, ties everywhere but at the end.
+    // The other way round: ties everywhere except at the end.
     assert_eq!(ids[8..], [0, 1, 2, 3, 4, 6, 7, 8]);
 }
 
@@ -68,7 +68,7 @@ fn logits_far_from_zero_have_one_likeliest_id() {
 #[test]
 fn a_row_that_is_no_number_has_ids_without_log_probs() {
     let Some(cuda) = device() else { return };
-    // The second is what a card's arithmetic gives: no float comes after it.
+    // The second is the NaN of a card's arithmetic: no float comes after it.
     for nan in [f32::NAN, f32::from_bits(0x7fff_ffff), f32::from_bits(0xffff_ffff)] {
         let logits: Vec<f32> = (0..600).map(|id| 1.0 + id as f32).collect();
         let case = Case::of_logits(logits, vec![nan, 1.0], Vocab::only(600, |id| id % 2 == 0));

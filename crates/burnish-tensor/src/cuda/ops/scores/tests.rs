@@ -1,4 +1,4 @@
-//! Against the reference, and for an adapted head against the head with the adapter multiplied out.
+//! Compared with the reference; an adapted head is compared with the head that has the adapter merged in.
 
 use super::*;
 use crate::{
@@ -118,7 +118,7 @@ fn the_head_of_an_adapter_has_the_gradients_of_the_cpu() {
     let (rank, scale) = (2, 0.5);
     let case = Case::new(&cuda, 5, 3, Vocab::all(9));
     let (a, b) = (random(7, rank * case.width), random(8, case.vocab.len() * rank));
-    // The same head with the adapter multiplied out.
+    // The same head with the adapter merged in.
     let mut merged = Case::new(&cuda, 5, 3, Vocab::all(9));
     for (id, w) in merged.weight.chunks_exact_mut(3).enumerate() {
         for (c, w) in w.iter_mut().enumerate() {

@@ -1,11 +1,11 @@
-//! What is asked of an output head beside log-probs, its losses, and its share of the gradient.
+//! The other results of an output head besides log-probs, its losses, and its share of the gradient.
 
 use super::*;
 use crate::{HeadTerm, RowLoss, TeacherRows};
 
 const TOP: usize = 3;
 
-/// Which loss on rows.
+/// The loss on rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Loss {
     None,
@@ -13,14 +13,14 @@ enum Loss {
     Whole,
 }
 
-/// What a backward pass comes to.
+/// The results of a backward pass.
 struct Found {
     grads: Vec<f32>,
     values: Vec<f64>,
     share: Vec<f32>,
 }
 
-/// Over a gradient that is there already, as that of a micro-batch before.
+/// Adds to an existing gradient, like that of an earlier micro-batch.
 fn backward(case: Case, device: &Device, loss: Loss, with_share: bool) -> Found {
     let [model, teacher] = [1.0, -0.5].map(|factor| {
         let mut model = Model::new(case);
@@ -75,7 +75,7 @@ fn losses_on_rows_and_the_share_of_the_head_are_those_of_the_cpu() {
             let values: Vec<f32> = ours.values.iter().map(|value| *value as f32).collect();
             assert_close(&values, &expected.values, case.tolerance);
             assert_eq!(values.is_empty(), loss == Loss::None);
-            // What is measured changes nothing.
+            // Measuring changes nothing.
             let plain = backward(case, &gpu, loss, false);
             assert!(plain.grads == ours.grads && plain.share.iter().all(|d| *d == 0.0));
         }
@@ -95,7 +95,7 @@ fn the_head_of_a_tape_without_adapters_has_other_rows() {
         let x = inputs.hidden(&model, case, &mut tape);
         let squares = tape.squared_probabilities(&x, model.head, &inputs.temperatures, &inputs.vocab);
         let (ids, logprobs) = tape.top_scores(&x, model.head, &inputs.temperatures, &inputs.vocab, TOP);
-        // The likeliest of each row is scored under the same head.
+        // The likeliest id of each row is scored under the same head.
         let first: Vec<u32> = ids.iter().step_by(TOP).copied().collect();
         let own: Vec<f32> = logprobs.iter().step_by(TOP).copied().collect();
         let scores = tape.token_scores(&x, model.head, &first, &inputs.temperatures, &inputs.vocab);
@@ -112,7 +112,7 @@ fn the_head_of_a_tape_without_adapters_has_other_rows() {
     assert_ne!(read(&gpu, true), read(&gpu, false));
 }
 
-/// As a critic is: the vector of a norm stands for a head of one row.
+/// Like a critic: the vector of a norm serves as a head of one row.
 #[test]
 fn a_head_of_values_has_the_gradient_of_the_cpu() {
     let Some(cuda) = device() else { return };
@@ -132,7 +132,7 @@ fn a_head_of_values_has_the_gradient_of_the_cpu() {
     for case in [cases()[0], cases()[3]] {
         let (ours, expected) = (run(case, &gpu), run(case, &Device::cpu()));
         assert_close(&ours.0, &wide(&expected.0), case.tolerance);
-        // Some elements are twenty times as large as others, and bf16 rounds what all are summed from.
+        // Some elements are twenty times as large as others, and bf16 rounds what all of them are summed from.
         let norm = |x: &[f32]| x.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
         let apart: Vec<f32> = ours.1.iter().zip(&expected.1).map(|(a, b)| a - b).collect();
         assert!(norm(&apart) < case.tolerance / 4.0 * norm(&expected.1), "{} apart", norm(&apart));
