@@ -1,6 +1,6 @@
 //! Answers that may be withheld: the reward of "When Silence Is Golden" (arXiv:2602.04755).
 //!
-//! A response thinks, and then answers or says `No Answer`. It is worth
+//! A response thinks, and then answers or says `No Answer`. It earns
 //!
 //! | | the gold answer is No Answer | there is a gold answer |
 //! | --- | ---: | ---: |
@@ -8,8 +8,8 @@
 //! | answers | 0 | ROUGE-L + exact match |
 //! | nothing can be extracted | 0 | 0 |
 //!
-//! and 0.5 more for the form. A right answer earns twice what a right abstention does, so that with accuracy `q` on
-//! answerable questions abstaining pays only where `p_unanswerable > 2 q (1 - p_unanswerable)`.
+//! and 0.5 more for the right form. A right answer earns twice as much as a right abstention, so with accuracy `q` on
+//! answerable questions, abstaining pays only if `p_unanswerable > 2 q (1 - p_unanswerable)`.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ use crate::qa::{Scores, joined, tokens};
 /// What a response says instead of an answer.
 pub const NO_ANSWER: &str = "No Answer";
 
-/// Longest answer that is compared, in bytes; a longer one can't be extracted.
+/// The longest answer that is compared, in bytes; a longer one is not extracted.
 const LENGTH: usize = 2_000;
 
 const OPEN: &str = "<answer>";
@@ -43,24 +43,24 @@ pub struct Finding {
     pub is_answerable: bool,
     /// Whether the response has the form that [`is_formatted`] asks for.
     pub is_formatted: bool,
-    /// The answer, where one can be extracted.
+    /// The answer, if one can be extracted.
     pub answer: Option<String>,
     /// Whether the answer is [`NO_ANSWER`].
     pub is_abstention: bool,
-    /// How near the answer comes to the gold answer; `None` unless both are there and neither abstains.
+    /// How close the answer is to the gold answer; `None` unless both exist and neither abstains.
     pub scores: Option<Scores>,
 }
 
-/// Is the whole text `<think>`, thoughts, `</think>`, an empty line, `<answer>`, an answer, `</answer>`, each tag on a line
-/// of its own? A full match of `^<think>\n.*\n</think>\n\n<answer>\n.*\n</answer>$`, where `.` is any character.
+/// Is the whole text `<think>`, thoughts, `</think>`, an empty line, `<answer>`, an answer, `</answer>`, each tag on a
+/// line of its own? A full match of `^<think>\n.*\n</think>\n\n<answer>\n.*\n</answer>$`, where `.` is any character.
 pub fn is_formatted(text: &str) -> bool {
     text.strip_prefix("<think>\n")
         .and_then(|rest| rest.strip_suffix("\n</answer>"))
         .is_some_and(|inner| inner.contains("\n</think>\n\n<answer>\n"))
 }
 
-/// The text between the last `<answer>` and the next `</answer>`, without space around it. `None` where the last one
-/// is not closed, or holds over 2,000 bytes.
+/// The text between the last `<answer>` and the next `</answer>`, without space around it. `None` if the last one is
+/// not closed, or holds more than 2,000 bytes.
 pub fn extracted(text: &str) -> Option<&str> {
     let (_, rest) = text.rsplit_once(OPEN)?;
     let (answer, _) = rest.split_once(CLOSE)?;
@@ -72,13 +72,12 @@ pub fn is_abstention(answer: &str) -> bool {
     tokens(answer) == ["no", "answer"]
 }
 
-/// The gold answers that a reference of one text stands for: none where it says [`NO_ANSWER`].
+/// The gold answers that a reference of one text stands for: none if it says [`NO_ANSWER`].
 pub fn golds(reference: &str) -> Vec<String> {
     if is_abstention(reference) { Vec::new() } else { vec![reference.trim().to_owned()] }
 }
 
-/// Judges a response against the gold answers, of which an unanswerable question has none. Several count as one,
-/// joined by `, `.
+/// Judges a response against the gold answers; an unanswerable question has none. Several count as one, joined by `, `.
 pub fn judge<S: AsRef<str>>(golds: &[S], response: &str) -> Finding {
     let answer = extracted(response);
     let is_abstention = answer.is_some_and(is_abstention);
@@ -103,7 +102,8 @@ impl Finding {
         }
     }
 
-    /// What the answer is worth by the table above; `abstention` is the worth of a right abstention (1 in the paper).
+    /// What the response earns by the table above, without the 0.5 for its form; `abstention` is what a right
+    /// abstention earns (1 in the paper).
     pub fn worth(&self, measure: Measure, abstention: f64) -> f64 {
         if !self.is_answerable {
             return if self.is_abstention { abstention } else { 0.0 };

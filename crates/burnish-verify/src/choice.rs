@@ -4,7 +4,8 @@ use crate::explain::Place;
 use crate::extract::{self, Mark};
 use crate::prose;
 
-/// Bytes of a line beyond which no letter is looked for in its words: they are compared with each other.
+/// In a line longer than this many bytes, no letter is looked for in the words, because they are compared with each
+/// other.
 const LINE_MAX: usize = 2_000;
 
 /// The letter of a reference: `B`, `(B)`, `B.`, `\text{(B)}`.
@@ -16,7 +17,7 @@ pub(crate) fn reference(reference: &str) -> Option<char> {
     }
 }
 
-/// The letter a response chooses, and the text that says so. `Err` holds a text that names no single letter.
+/// The letter a response chooses, and the text that says so. `Err` holds a text that does not name a single letter.
 pub(crate) fn chosen(response: &str) -> Option<Result<(char, String), String>> {
     if let Some(found) = extract::marked(response) {
         let text = found.text.trim().to_owned();
@@ -29,7 +30,7 @@ pub(crate) fn chosen(response: &str) -> Option<Result<(char, String), String>> {
         };
         return Some(letter.map(|letter| (letter, text.clone())).ok_or(text));
     }
-    // Without a mark: the letter that opens the last line, as `(B)`, `B.`, `B)` or by itself, or that it names.
+    // Without a mark: the letter that opens the last line (as `(B)`, `B.`, `B)` or by itself), or that the line names.
     let line = response.lines().rev().find(|line| !line.trim().is_empty())?.trim();
     letter(line, false).or_else(|| scanned(line, false)).map(|letter| Ok((letter, line.to_owned())))
 }
@@ -46,7 +47,7 @@ pub(crate) fn place(response: &str) -> Place {
 /// A letter in running text, and the words around it.
 struct Named {
     letter: char,
-    /// Said not to be it.
+    /// Said not to be the answer.
     is_denied: bool,
     /// Whether the words around it choose it: "is B", "B is correct", "option B".
     is_chosen: bool,
@@ -171,7 +172,7 @@ fn named(text: &str, is_marked: bool) -> Vec<Named> {
     found
 }
 
-/// The one letter that `text` opens with; `None` where it opens with none, or names another as well.
+/// The one letter that `text` opens with; `None` if it opens with none, or names another as well.
 fn letter(text: &str, is_marked: bool) -> Option<char> {
     let text = plain(text);
     let text = text.trim();
@@ -189,7 +190,7 @@ fn letter(text: &str, is_marked: bool) -> Option<char> {
     let is_labelled = match after.chars().next() {
         Some(')') => true,
         Some('.' | ':' | ',' | ';') => !is_bracketed,
-        // "B because", "B Paris": not "A dog" or "I think", and only where an answer is marked.
+        // "B because", "B Paris", but not "A dog" or "I think"; and only if the answer is marked.
         Some(' ') => {
             is_marked && !is_bracketed && letter.is_ascii_uppercase() && !matches!(letter, 'A' | 'I')
         }
@@ -202,7 +203,7 @@ fn letter(text: &str, is_marked: bool) -> Option<char> {
     let words = after.to_lowercase();
     let words: Vec<&str> =
         words.split(|c: char| !(c.is_alphanumeric() || c == '\'')).filter(|word| !word.is_empty()).collect();
-    // "(B) False" has the option's text behind it, and no verdict on B.
+    // In "(B) False" the word is the option's text, not a verdict on B.
     let is_text = is_labelled && matches!(words.first(), Some(&("false" | "wrong" | "incorrect")));
     (!names_another(after, letter) && (is_text || !prose::denies(&[], &words)))
         .then(|| letter.to_ascii_uppercase())
@@ -228,7 +229,7 @@ fn names_another(rest: &str, chosen: char) -> bool {
     })
 }
 
-/// Without LaTeX's and markdown's dress.
+/// Without the markup of LaTeX and Markdown.
 fn plain(text: &str) -> String {
     let mut plain = text.to_owned();
     for command in ["\\textbf", "\\text", "\\mathrm", "\\mathbf", "\\mbox", "\\left", "\\right", "\\(", "\\)"]

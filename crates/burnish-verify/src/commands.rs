@@ -6,7 +6,7 @@ use crate::syntax::{Constant, Function, Relation};
 /// What a command does.
 pub(crate) enum Command {
     Token(Token),
-    /// Space, size or font: says nothing.
+    /// Space, size or font: no meaning.
     Nothing,
     /// `\left`, `\right`: the bracket that follows counts, an invisible one is skipped.
     Delimiter,
@@ -41,7 +41,7 @@ pub(crate) fn function(name: &str) -> Option<Function> {
     })
 }
 
-/// Whether the content of `\text{...}` is words: more than one letter, or none that mathematics could mean.
+/// Whether the content of `\text{...}` is words: more than one letter, or a letter that mathematics could not mean.
 pub(crate) fn is_wordlike(content: &str) -> bool {
     let letters = content.chars().filter(|c| c.is_alphabetic()).count();
     letters > 1 || (letters == 1 && !content.chars().any(|c| c.is_ascii_digit()))

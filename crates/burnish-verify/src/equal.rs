@@ -12,20 +12,20 @@ use crate::syntax::{End, Expr, Value};
 use crate::units::Unit;
 use crate::work::{Stop, Work};
 
-/// A decimal stands for what rounds to it only from this many places on.
+/// A decimal stands for the numbers that round to it only if it has at least this many places.
 const PLACES: u32 = 6;
-/// And only if it has this many significant digits at least.
+/// And only if its digits form at least this number.
 const SIGNIFICANT: i64 = 100;
-/// From this many places on a decimal is taken for floating-point output, good to 1e-9 of its value.
+/// With at least this many places, a decimal is taken for floating-point output, accurate to 1e-9 of its value.
 const FLOAT_PLACES: u32 = 12;
-/// Numeric values agree within this part of the larger one.
+/// Numeric values agree if they differ by at most this share of the larger one.
 const RELATIVE: f64 = 1e-11;
-/// Noise around zero.
+/// Numerical noise around zero.
 const ABSOLUTE: f64 = 1e-13;
 
 /// Whether `answer` is `gold`.
 pub(crate) fn same(gold: &Value, answer: &Value, work: &mut Work) -> bool {
-    // Each comparison costs something, so that large collections end too.
+    // Each comparison has a cost, so that large collections come to an end too.
     if work.take(10).is_err() {
         return false;
     }
@@ -49,7 +49,7 @@ pub(crate) fn same(gold: &Value, answer: &Value, work: &mut Work) -> bool {
             unordered(gold, answer, work)
         }
         (Value::Union(gold), Value::Union(answer)) => unordered(gold, answer, work),
-        // Saying the same thing twice, in two forms, hedges nothing.
+        // Saying the same thing twice, in two forms, is not hedging.
         (Value::Quantity { .. }, Value::List(items)) => items.iter().all(|item| same(gold, item, work)),
         // A set of one thing is that thing.
         (Value::Set(items), Value::Quantity { .. }) => matches!(&items[..], [one] if same(one, answer, work)),
@@ -70,7 +70,7 @@ fn ordered(gold: &[Value], answer: &[Value], work: &mut Work) -> bool {
     gold.len() == answer.len() && gold.iter().zip(answer).all(|(a, b)| same(a, b, work))
 }
 
-/// Each of `gold` has its own partner in `answer`.
+/// Each item of `gold` has its own partner in `answer`.
 fn unordered(gold: &[Value], answer: &[Value], work: &mut Work) -> bool {
     if gold.len() != answer.len() {
         return false;
@@ -82,12 +82,12 @@ fn unordered(gold: &[Value], answer: &[Value], work: &mut Work) -> bool {
     })
 }
 
-/// Units must agree where both are named.
+/// Units must agree if both sides name one.
 fn same_unit(gold: Option<Unit>, answer: Option<Unit>) -> bool {
     gold.is_none() || answer.is_none() || gold == answer
 }
 
-/// Expressions with their percent signs: `p%` is `p/100`, or `p` where the other side leaves the sign out.
+/// Compares expressions with their percent signs: `p%` is `p/100`, or `p` if the other side leaves the sign out.
 fn same_scalar(gold: &Expr, answer: &Expr, work: &mut Work) -> bool {
     let (gold_bare, answer_bare) = (without_percent(gold), without_percent(answer));
     let (gold_percent, answer_percent) = (gold_bare.is_some(), answer_bare.is_some());
@@ -139,7 +139,7 @@ pub(crate) fn same_number(gold: &Expr, answer: &Expr, work: &mut Work) -> bool {
     }
 }
 
-/// Digits in a base: as written, where only one side names the base.
+/// Compares digits in a base: as written, if only one side names the base.
 fn same_based(gold: &Expr, answer: &Expr) -> Option<bool> {
     let digits = |expr: &Expr| match expr {
         Expr::Number { value, decimals: None } if value.is_integer() => Some(value.to_integer().to_string()),
@@ -156,7 +156,7 @@ fn same_based(gold: &Expr, answer: &Expr) -> Option<bool> {
     }
 }
 
-/// Decided by the normal form, if that can decide it.
+/// The normal form's decision, if it can decide.
 fn exactly(gold: &Expr, answer: &Expr, work: &mut Work) -> Option<bool> {
     let mut decide = || -> Result<Option<bool>, Stop> {
         let (gold, answer) = (normal(gold, work)?, normal(answer, work)?);
@@ -200,7 +200,7 @@ fn places(expr: &Expr) -> Option<u32> {
     expr.literal().and_then(|(_, places)| places)
 }
 
-/// The value of an expression without variables: exact where it is rational, else to double precision.
+/// The value of an expression without variables: exact if it is rational, otherwise to double precision.
 fn constant(expr: &Expr, work: &mut Work) -> Option<BigRational> {
     if let Some(value) = normal(expr, work).ok().and_then(|fraction| fraction.as_constant()) {
         return Some(value);
@@ -246,7 +246,7 @@ fn size(expr: &Expr) -> usize {
     1 + expr.children().into_iter().map(size).sum::<usize>()
 }
 
-/// The sign of a constant, where that is known.
+/// The sign of a constant, if it is known.
 pub(crate) fn sign(value: &BigRational) -> i8 {
     if value.is_zero() {
         0

@@ -24,7 +24,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Where that is, in words: "a box".
+    /// The place in words: "a box".
     pub fn description(self) -> &'static str {
         match self {
             Place::Box => "a box",
@@ -46,7 +46,7 @@ impl Place {
     }
 }
 
-/// A judgement with the reading of both sides that it rests on.
+/// A judgement, with the reading of both sides that it is based on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
     /// The judgement, as [`Gold::judge`] gives it.
@@ -55,7 +55,7 @@ pub struct Explanation {
     pub reference: String,
     /// Where the answer was found. `None` if there is none.
     pub place: Option<Place>,
-    /// How the answer was read. `None` where it could not be.
+    /// How the answer was read. `None` if it could not be read.
     pub answer: Option<String>,
 }
 

@@ -7,7 +7,7 @@ use crate::lex::{Bracket, Token};
 use crate::syntax::{Expr, Function};
 use crate::units::Unit;
 
-/// Deepest nesting that is read.
+/// The deepest nesting that is read.
 const DEPTH: usize = 40;
 
 /// Reads tokens from left to right.
@@ -15,7 +15,7 @@ pub(crate) struct Parser<'a> {
     pub(crate) tokens: &'a [Token],
     pub(crate) at: usize,
     depth: usize,
-    /// Open `|`.
+    /// Number of open `|`.
     bars: usize,
     /// A currency sign that stood inside the expression being read.
     pub(crate) currency: Option<Unit>,
@@ -40,7 +40,7 @@ impl<'a> Parser<'a> {
         is_there
     }
 
-    /// Runs `read` one level deeper; `None` where that is too deep.
+    /// Runs `read` one level deeper; `None` if that is too deep.
     pub(crate) fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         if self.depth >= DEPTH {
             return None;
@@ -101,7 +101,7 @@ impl<'a> Parser<'a> {
 
     fn starts_factor(&self, token: &Token) -> bool {
         match token {
-            // Two numbers side by side, or a number after a letter, mean nothing certain.
+            // Two numbers side by side, or a number after a letter, have no certain meaning.
             Token::Number { .. } => matches!(
                 self.tokens.get(self.at.wrapping_sub(1)),
                 Some(Token::Close(_) | Token::Constant(_) | Token::Bang)
@@ -237,7 +237,7 @@ impl<'a> Parser<'a> {
             }
             Token::Symbol(name) => Some(Expr::Symbol(self.subscripted(name)?)),
             Token::Constant(constant) => Some(match self.peek() {
-                // `e_1` and `i_2` are no constants.
+                // `e_1` and `i_2` are not constants.
                 Some(Token::Underscore) => Expr::Symbol(self.subscripted(&format!("{constant:?}"))?),
                 _ => Expr::Constant(*constant),
             }),
@@ -425,7 +425,7 @@ mod tests {
     use crate::lex::lex;
     use crate::sample::evaluate;
 
-    /// The value of an expression; its reading is seen by what it is worth.
+    /// The value of an expression, which shows how it was read.
     fn worth(text: &str) -> Option<f64> {
         let tokens = lex(text, true)?;
         let mut parser = Parser::new(&tokens);

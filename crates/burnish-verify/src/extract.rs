@@ -1,14 +1,14 @@
-//! Where the final answer stands in a response.
+//! Where the final answer is in a response.
 //!
-//! In this order, the first that is there counts:
+//! The first of these that is there counts:
 //! 1. the last `\boxed{...}` (or `\fbox`); boxes joined by nothing but `,`, `;`, "and", "or" are one list;
 //! 2. the last `<answer>...</answer>`;
 //! 3. the last `#### ...`, to the end of its line;
 //! 4. after the last phrase such as "the answer is" or "Answer:" (also in the languages of MGSM), to the end of
 //!    its line, or of the display that follows;
-//! 5. without any of these: the whole response, where it is nothing but an answer, else what the verifier takes for
-//!    it (`math`, `number`: the last formula or number; `choice`: a letter that opens the last line, or
-//!    its "... is (B)"; `json`: the last fenced block; `text` and `exact`: nothing but the whole response).
+//! 5. without any of these: the whole response, if it is nothing but an answer; otherwise what the verifier takes for
+//!    it (`math`, `number`: the last formula or number; `choice`: a letter that opens the last line, or its "... is
+//!    (B)"; `json`: the last fenced block; `text` and `exact`: only the whole response).
 
 /// How the answer was marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) enum Mark {
 pub(crate) struct Marked {
     pub(crate) text: String,
     pub(crate) mark: Mark,
-    /// Where the text behind a phrase starts in the response.
+    /// Where the text after a phrase starts in the response.
     pub(crate) start: usize,
 }
 
@@ -41,12 +41,12 @@ pub(crate) fn marked(response: &str) -> Option<Marked> {
         })
 }
 
-/// Where the answer behind the last phrase of `response` starts.
+/// Where the answer after the last phrase of `response` starts.
 pub(crate) fn earlier_phrase(response: &str) -> Option<usize> {
     phrase_at(response).map(|(start, _)| start)
 }
 
-/// The content of the last box, with those joined to it.
+/// The content of the last box, with that of the boxes joined to it.
 fn boxed(response: &str) -> Option<String> {
     let (mut start, mut content) = last_box(response)?;
     if content.trim().is_empty() {
@@ -73,7 +73,7 @@ fn last_box(text: &str) -> Option<(usize, String)> {
     let open = rest.find(|c: char| !(c == '\\' || c.is_ascii_alphabetic()))?;
     let after = rest[open..].trim_start();
     let content = match after.strip_prefix('{') {
-        // A box that is never closed was cut off: it holds no answer, and what there is of it is not guessed at.
+        // A box that is never closed was cut off: it holds no answer, and the rest is not guessed.
         Some(inner) => inner[..closing(inner).unwrap_or(0)].to_owned(),
         // `\boxed 5`
         None => after.split_whitespace().next()?.trim_end_matches(['$', '.']).to_owned(),
@@ -166,7 +166,7 @@ const PHRASES: &[&str] = &[
     "సమాధానం",
 ];
 
-/// Where an answer is marked: the first of the last marks of each kind.
+/// Where an answer is marked: of the last marks of each kind, the first one.
 fn mark_at(response: &str) -> Option<usize> {
     let found = [
         last_box(response).map(|(start, _)| start),
@@ -193,7 +193,7 @@ fn phrase_at(response: &str) -> Option<(usize, usize)> {
     let other = PHRASES.iter().filter_map(after).max();
     let mut end = lower.len();
     let mut english = None;
-    // Bounded, since each try reads a line.
+    // Bounded, because each attempt reads a line.
     for _ in 0..64 {
         let Some(at) = lower[..end].rfind("answer") else { break };
         let after = at + "answer".len();
@@ -229,13 +229,13 @@ fn is_blank(text: &str) -> bool {
 /// Verbs that lead to an answer: "the answer comes out to be".
 const VERBS: &[&str] =
     &["is", "was", "equals", "becomes", "be", "are", "'s", "equal", "comes", "works", "turns", "amounts"];
-/// What may follow such a verb and still belongs to it.
+/// What may follow such a verb and still belong to it.
 const TAILS: &[&str] = &["be", "to", "out", "equal", "been", "is"];
 
-/// Before "answer": one that is given up.
+/// Before "answer": words for an answer that is given up.
 const GIVEN_UP: &[&str] =
     &["earlier", "previous", "first", "old", "initial", "original", "former", "wrong", "incorrect", "prior"];
-/// Before "answer" where it is a noun.
+/// Before "answer" used as a noun.
 const NOUN_LEADS: &[&str] = &[
     "the",
     "an",
@@ -264,8 +264,8 @@ const NOUN_LEADS: &[&str] = &[
     "approximate",
 ];
 
-/// Length of what stands between "answer" (behind the word `before`) and the answer itself, if this is such a phrase: `:`, `=`, a dash, or words up
-/// to a verb such as "is" ("the answer to the question, then, must be").
+/// Length of what is between "answer" (which follows the word `before`) and the answer itself, if this is such a
+/// phrase: `:`, `=`, a dash, or words up to a verb such as "is" ("the answer to the question, then, must be").
 fn introduction(after: &str, before: &str) -> Option<usize> {
     if GIVEN_UP.contains(&before) {
         return None;
@@ -303,7 +303,7 @@ fn introduction(after: &str, before: &str) -> Option<usize> {
     let digit = line.find(|c: char| c.is_ascii_digit() || matches!(c, '$' | '\\'));
     let window = &line[..digit.unwrap_or(line.len())];
     let words: Vec<(usize, &str)> = words(window);
-    // The question may have verbs of its own; the last one before the value counts, and without a value the first.
+    // The question may have verbs of its own. The last one before the value counts; without a value, the first one.
     let is_verb = |(_, word): &(usize, &str)| {
         VERBS.contains(word) || word.strip_suffix("n't").is_some_and(|verb| VERBS.contains(&verb))
     };
@@ -315,8 +315,8 @@ fn introduction(after: &str, before: &str) -> Option<usize> {
     };
     if let Some(mut at) = at {
         let (first, word) = words[at];
-        // A letter, an answer of words, must follow: not "the answer is".
-        // "isn't" says more than that an answer follows.
+        // A letter must follow (an answer in words), unlike in "the answer is". "isn't" does more than lead to an
+        // answer.
         let is_denied = word.ends_with("n't");
         let mut end = if is_denied { first } else { first + word.len() };
         while !is_denied
@@ -418,7 +418,7 @@ fn is_formula(content: &str) -> bool {
     !content.ends_with(' ') || content.contains('\\')
 }
 
-/// Without the markdown, quotes and stops around an answer.
+/// Without the Markdown, quotes and full stops around an answer.
 pub(crate) fn stripped(text: &str) -> &str {
     let text =
         text.trim_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '`' | '"' | '“' | '”' | ':'));

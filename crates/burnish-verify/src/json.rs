@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use crate::extract;
 
-/// Places at which a value may start that are tried from the end of a response.
+/// How many places at which a value may start are tried, from the end of a response.
 const ATTEMPTS: usize = 64;
 
-/// The JSON value of a response: marked, in the last fenced block, the whole, or the last value that ends it.
-/// `Err` holds text that is not JSON.
+/// The JSON value of a response: the marked one, that of the last fenced block, the whole response, or the last value
+/// that ends it. `Err` holds text that is not JSON.
 pub(crate) fn found(response: &str) -> Option<Result<(Value, String), String>> {
     let parse = |text: &str| serde_json::from_str::<Value>(text).ok().map(|value| (value, text.to_owned()));
     let trimmed = response.trim();
@@ -48,7 +48,7 @@ fn fenced(text: &str) -> Option<&str> {
     let open = text[..close].rfind("```")? + 3;
     let body = &text[open..close];
     let line = body.find('\n').map_or(0, |line| line + 1);
-    // The first line is a language only where it looks like one.
+    // The first line names a language only if it looks like one.
     let is_language = body[..line].trim().chars().all(|c| c.is_ascii_alphanumeric());
     Some(if is_language { &body[line..] } else { body })
 }
@@ -57,7 +57,7 @@ fn fenced(text: &str) -> Option<&str> {
 pub(crate) fn same(gold: &Value, answer: &Value) -> bool {
     match (gold, answer) {
         (Value::Number(gold), Value::Number(answer)) => {
-            // Whole numbers exactly; others as the doubles that JSON's readers make of them.
+            // Whole numbers exactly; others as the doubles that JSON readers turn them into.
             match (integer(gold), integer(answer)) {
                 (Some(a), Some(b)) => a == b,
                 (None, None) => gold.as_f64() == answer.as_f64(),
@@ -75,11 +75,11 @@ pub(crate) fn same(gold: &Value, answer: &Value) -> bool {
     }
 }
 
-/// The integer that a number is, `1.0` and `1e2` too.
+/// The integer that a number is, also for `1.0` and `1e2`.
 fn integer(number: &serde_json::Number) -> Option<i128> {
     number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from)).or_else(|| {
         let value = number.as_f64()?;
-        // Beyond 2^53 a double has lost digits; it is compared as a double.
+        // Beyond 2^53, a double has lost digits, so it is compared as a double.
         (value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0).then_some(value as i128)
     })
 }

@@ -1,27 +1,29 @@
 //! Which of MGSM's eleven languages is a text in?
 //!
-//! What decides is the share of a language in the *weight* of a text's words:
+//! A language's share of the *weight* of a text's words decides:
 //!
 //! 1. Numbers, LaTeX (commands with their braces, `\(..\)`, `\[..\]`, `$..$`), code between backticks, tags, single
 //!    letters and words with digits in them belong to no language.
-//! 2. Outside of the Latin script every letter is evidence for the language of its script; there is one for each of
-//!    them. Han is Japanese in a sentence with kana, Chinese in one with a sign that only Chinese has, and else what the
-//!    other sentences are.
-//! 3. The Latin words of a sentence are evidence for the language that knows most of them: its function words, and words
-//!    that no list has with a letter of its own (`ß`, `ñ`, `ç`). Where two know equally many, or the best knows less than one in
-//!    eight, the words are names, units or fragments, and nobody's.
-//! 4. A letter weighs 1, kana 2 and Han 3: so a sentence weighs about the same in every language.
+//! 2. Outside of the Latin script, every letter is evidence for the language of its script; each script has one. Han is
+//!    Japanese in a sentence with kana, Chinese in one with a sign that only Chinese has, and otherwise the language of
+//!    the other sentences.
+//! 3. The Latin words of a sentence are evidence for the language that knows most of them: its function words, and
+//!    words in no list that have a letter of its own (`ß`, `ñ`, `ç`). If two languages know equally many, or the best
+//!    knows fewer than one in eight, the words are names, units or fragments, and count for no language.
+//! 4. A letter weighs 1, kana 2 and Han 3, so that a sentence weighs about the same in every language.
 //!
-//! [`Finding::is_in`] asks for four fifths of the weight: some foreign words are no drift, one foreign sentence in four is.
-//! What an answer quotes counts as what it is. A text without evidence, of digits and formulas alone, is *undecided*
-//! and in no language: who leaves out all words has not kept to a language, and must not be paid for it.
+//! [`Finding::is_in`] asks for four fifths of the weight: some foreign words are no drift, one foreign sentence in four
+//! is. A quotation counts as the language that it is in. A text without evidence (only digits and formulas) is
+//! *undecided* and in no language: an answer that leaves out all words has not kept to a language, and must not be
+//! rewarded for it.
 //!
-//! Own code, since no lean crate does it: whatlang and whichlang know no Swahili (whichlang neither Bengali, Telugu nor
-//! Thai), lingua needs 23 crates that burnish does not have, most of them with its language models, and none of them knows
-//! formulas or says how much of a text is in which language. `docs/verifiers.md` has figures beside theirs.
+//! This is our own code because no small crate does it. whatlang and whichlang do not know Swahili (whichlang does not
+//! know Bengali, Telugu and Thai either); lingua needs 23 crates that burnish does not have, most of them with its
+//! language models; and none of them knows formulas or says how much of a text is in which language.
+//! `docs/verifiers.md` compares figures with theirs.
 //!
 //! Limits: scripts stand for the one language of MGSM that they write (Ukrainian is taken for Russian, Assamese for
-//! Bengali); Latin languages other than the five are told apart only by letters that none of the five has.
+//! Bengali); other languages in the Latin script are recognised only by letters that none of the five has.
 
 mod text;
 
@@ -95,17 +97,17 @@ impl Language {
 /// Share of a text's weight that must be in a language for the text to be in it.
 pub const SHARE: f64 = 0.8;
 
-/// At least one in so many Latin words of a sentence must be known to its language.
+/// Of this many Latin words of a sentence, at least one must be known to its language.
 const KNOWN: usize = 8;
 
-/// Where weight goes that is in a language, but in none of the eleven.
+/// Index of the weight that is in a language, but in none of the eleven.
 const OTHER: usize = Language::ALL.len();
 
 /// The languages of the Latin script.
 const LATIN: [Language; 5] = [German, English, Spanish, French, Swahili];
 
-/// Function words of the languages of [`LATIN`], and words that solutions in them are full of. What several languages have
-/// stands with each of them. Single letters are left out, as formulas have them too.
+/// Function words of the languages of [`LATIN`], and words that are frequent in solutions. A word of several languages
+/// is listed with each of them. Single letters are left out, because formulas have them too.
 const WORDS: [&str; 5] = [
     "der die das den dem des ein eine einen einem einer eines und oder aber auch als am an auf aus bei beim bis da damit \
      dann dass daher durch er sie es wir ich ihr ihre ihren ihrem ihrer sein seine seinen seinem für gibt hat hatte haben \
@@ -133,7 +135,7 @@ const WORDS: [&str; 5] = [
      kuwa pamoja hadi jibu hatua sasa tu bado ile yule moja mmoja wote yote zote nyingine kutoka kwanza hivi si",
 ];
 
-/// Letters that one of [`LATIN`] has and the others have not, or hardly; `é` is two languages'.
+/// Letters that one of [`LATIN`] has and the others do not have, or hardly ever; `é` belongs to two.
 const LETTERS: [&str; 5] = ["äöüß", "", "áíóúñé", "àâçèéêëîïôùûœ", ""];
 
 /// Signs of simplified or traditional Chinese that Japanese does not have.
@@ -153,7 +155,7 @@ static KNOWN_BY: LazyLock<HashMap<&str, u8>> = LazyLock::new(|| {
 /// What was found in a text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Finding {
-    /// By the place in [`Language::ALL`], and at the end all other languages together.
+    /// By the index in [`Language::ALL`]; the last one is for all other languages together.
     weights: [u64; OTHER + 1],
 }
 
@@ -167,8 +169,8 @@ impl Finding {
         self.weight() > 0
     }
 
-    /// The language with the largest share, of equal ones the first by code. `None` where the text is undecided, and
-    /// where most of it is in a language that is none of the eleven.
+    /// The language with the largest share; of equal ones, the first by code. `None` if the text is undecided, or if
+    /// most of it is in none of the eleven languages.
     pub fn language(&self) -> Option<Language> {
         let most = self.weights.iter().copied().max().filter(|most| *most > 0)?;
         Language::ALL
@@ -178,17 +180,17 @@ impl Finding {
             .map(|(language, _)| language)
     }
 
-    /// Share of the language in the weight of the text, 0 to 1; 0 where it is undecided.
+    /// The language's share of the weight of the text, 0 to 1; 0 if the text is undecided.
     pub fn share(&self, language: Language) -> f64 {
         self.weights[language as usize] as f64 / self.weight().max(1) as f64
     }
 
-    /// Is the text in this language: is [`SHARE`] of its weight, or more?
+    /// Is the text in this language, that is, at least [`SHARE`] of its weight?
     pub fn is_in(&self, language: Language) -> bool {
         self.share(language) >= SHARE
     }
 
-    /// The code of [`Finding::language`]; `other` or `undecided` where there is none.
+    /// The code of [`Finding::language`]; `other` or `undecided` if there is none.
     pub fn name(&self) -> &'static str {
         match self.language() {
             Some(language) => language.code(),
@@ -201,7 +203,7 @@ impl Finding {
 /// Which language is a text in? See the head of this file.
 pub fn identify(text: &str) -> Finding {
     let mut finding = Finding::default();
-    // Han of sentences that may be Japanese or Chinese.
+    // Weight of Han in sentences that may be Japanese or Chinese.
     let mut open = 0;
     for sentence in sentences(&prose(text)) {
         let words = Words::of(sentence);
@@ -226,7 +228,7 @@ pub fn identify(text: &str) -> Finding {
 /// The words of a sentence.
 #[derive(Default)]
 struct Words {
-    /// Weight in scripts that decide by themselves, by language; kana with them.
+    /// Weight by language in scripts that decide by themselves, kana included.
     weights: [u64; OTHER + 1],
     han: u64,
     has_kana: bool,
@@ -234,7 +236,7 @@ struct Words {
     /// Latin words, and their letters.
     latin: usize,
     latin_letters: u64,
-    /// Latin words known to each of [`LATIN`], and last those with a letter that none of them has.
+    /// Latin words known to each of [`LATIN`]; the last count is of words with a letter that none of them has.
     known: [usize; LATIN.len() + 1],
 }
 
@@ -246,7 +248,7 @@ enum Script {
     Kana,
     /// A language's own script, whose letters count one by one.
     Of(Language),
-    /// A script in which formulas have letters too, so that only words count.
+    /// A script whose letters formulas use too, so only words count.
     Spaced(usize),
 }
 
@@ -272,7 +274,7 @@ fn script(c: char) -> Option<Script> {
 impl Words {
     fn of(sentence: &str) -> Self {
         let mut words = Words::default();
-        // The run of letters of one script that is being read, and what stands before it.
+        // The current run of letters of one script, and the character before it.
         let (mut letters, mut run, mut before) = (String::new(), None, ' ');
         let mut previous = ' ';
         for c in sentence.chars().filter(|c| !matches!(*c, '\u{300}'..='\u{36F}')).chain([' ']) {
@@ -300,7 +302,7 @@ impl Words {
         words
     }
 
-    /// Adds a run of letters that makes a word; one letter is none, nor is what touches a digit.
+    /// Adds a run of letters if it is a word: more than one letter, and not next to a digit.
     fn add(&mut self, script: Option<Script>, letters: &str, around: [char; 2]) {
         let count = letters.chars().count();
         if count < 2 || around.iter().any(|c| c.is_numeric() || *c == '_') {
@@ -331,7 +333,7 @@ impl Words {
     }
 }
 
-/// The sentences of a text: up to a line break, or a stop with space after it.
+/// The sentences of a text: each goes up to a line break, or to a stop followed by space.
 fn sentences(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {

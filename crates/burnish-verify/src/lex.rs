@@ -49,7 +49,7 @@ pub(crate) enum Token {
 pub(crate) enum Bracket {
     Round,
     Square,
-    /// `{`: groups, says nothing.
+    /// `{`: only groups.
     Group,
     /// `\{`.
     Set,
@@ -60,11 +60,11 @@ pub(crate) enum Bracket {
     Bar,
 }
 
-/// Longest answer that is read as mathematics, in characters.
+/// The longest answer that is read as mathematics, in characters.
 pub(crate) const LENGTH: usize = 2000;
 
-/// Splits `text` into tokens. `None` if it holds something unknown or is too long. `grouped` says that
-/// `1,234` outside of brackets is one number.
+/// Splits `text` into tokens. `None` if it holds something unknown or is too long. With `grouped`, `1,234` outside of
+/// brackets is one number.
 pub(crate) fn lex(text: &str, grouped: bool) -> Option<Vec<Token>> {
     let chars: Vec<char> = text.chars().take(LENGTH + 1).collect();
     if chars.len() > LENGTH {
@@ -85,7 +85,7 @@ pub(crate) struct Lexer {
     /// Depth of brackets other than groups.
     pub(crate) depth: usize,
     pub(crate) grouped: bool,
-    /// Whether space stands before the token being read.
+    /// Whether there is space before the token being read.
     is_spaced: bool,
     /// Whether `\\` may end a row.
     has_rows: bool,
@@ -157,7 +157,7 @@ impl Lexer {
             '[' => Token::Open(Bracket::Square),
             ']' => Token::Close(Bracket::Square),
             '{' => {
-                // `{,}` is the comma of thousands in LaTeX; the number has eaten it where that is so.
+                // `{,}` is LaTeX's thousands comma; in that case the number has consumed it.
                 Token::Open(Bracket::Group)
             }
             '}' => Token::Close(Bracket::Group),
@@ -182,7 +182,7 @@ impl Lexer {
             '¾' => return self.vulgar(3, 4),
             // A dollar is a delimiter far more often than money; `\$` is money.
             '$' => return Some(()),
-            // A full stop is no part of mathematics; `\right.` ends here too.
+            // A full stop is not part of mathematics; `\right.` ends here too.
             '.' | '。' if self.chars[self.at..].iter().all(|c| c.is_whitespace() || *c == '$') => {
                 return Some(());
             }
@@ -296,7 +296,7 @@ impl Lexer {
         Some(())
     }
 
-    /// Whether `10^` or `10²` stands here.
+    /// Whether `10^` or `10²` comes next.
     fn is_power_of_ten(&self) -> bool {
         let rest: Vec<char> =
             self.chars[self.at..].iter().copied().filter(|c| !c.is_whitespace()).take(5).collect();
@@ -324,7 +324,7 @@ impl Lexer {
                 '{' => self.push(Token::Open(Bracket::Set)),
                 '}' => self.push(Token::Close(Bracket::Set)),
                 '|' => self.push(Token::Bar),
-                // `\\frac` is a command that was escaped twice, where there are no rows.
+                // If there are no rows, `\\frac` is a command that was escaped twice.
                 '\\' if !self.has_rows && self.peek(0).is_some_and(|c| c.is_ascii_alphabetic()) => {
                     self.at -= 1
                 }
@@ -393,7 +393,7 @@ impl Lexer {
         None
     }
 
-    /// What stands in `\text{...}`: words, a connective, or mathematics after all.
+    /// The content of `\text{...}`: words, a connective, or mathematics after all.
     fn text(&mut self, content: &str) -> Option<()> {
         let content = content.trim().trim_matches('.');
         let lower = content.to_lowercase();
@@ -407,7 +407,7 @@ impl Lexer {
             let content = content.replace(['{', '}'], " ");
             self.push(Token::Words(content));
         } else {
-            // `\text{3}`: nested at most once, since words are not read again.
+            // `\text{3}`: nested at most once, because words are not read again.
             let inner = if content.contains('\\') { None } else { lex(content, self.grouped) };
             for token in inner? {
                 self.push(token);

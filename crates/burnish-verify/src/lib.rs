@@ -1,7 +1,7 @@
 //! Is an answer right? Verifiers for numbers, mathematics, choices, text and JSON.
 //!
-//! Pure functions on text: no tensors, no files, no network, no clock. Work and memory of a judgement are bounded
-//! whatever the response holds (`9^9^9^9`, a thousand brackets); what the bounds cut off is not correct.
+//! Pure functions on text: no tensors, no files, no network, no clock. The work and memory of a judgement are bounded,
+//! whatever the response holds (`9^9^9^9`, a thousand brackets); a response that exceeds the bounds is not correct.
 //!
 //! ```
 //! use burnish_verify::{Reason, Verifier};
@@ -46,20 +46,20 @@ pub use explain::{Explanation, Place};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verifier {
-    /// One number: integers, decimals, fractions, percentages, currencies, units, words of scale.
+    /// One number: integers, decimals, fractions, percentages, currencies, units, words of scale such as "million".
     Number,
     /// LaTeX and plain mathematics: expressions, equations, sets, tuples, intervals, matrices, and all numbers.
     Math,
     /// A letter of a multiple choice.
     Choice,
-    /// The same characters, but for space around them.
+    /// The same characters, apart from space around them.
     Exact,
-    /// The same words: case, punctuation, articles and spacing do not count. A JSON array of strings as reference
-    /// asks for all of them in any order.
+    /// The same words: case, punctuation, articles and spacing do not count. If the reference is a JSON array of
+    /// strings, all of them are asked for, in any order.
     Text,
     /// The same JSON value.
     Json,
-    /// A short answer inside `<answer>`, or `No Answer` where the reference says so; see [`mod@abstention`].
+    /// A short answer inside `<answer>`, or `No Answer` if the reference says so; see [`mod@abstention`].
     Abstention,
 }
 
@@ -67,15 +67,15 @@ pub enum Verifier {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{reference}` is no reference for the verifier `{verifier}`: {problem}", verifier = verifier.name())]
 pub struct GoldError {
-    /// The verifier that was asked.
+    /// The verifier that refused it.
     pub verifier: Verifier,
     /// The reference answer.
     pub reference: String,
-    /// What is wrong, and what would do.
+    /// What is wrong, and what to use instead.
     pub problem: &'static str,
 }
 
-/// A reference answer, read once, to judge many responses against.
+/// A reference answer, read once so that many responses can be judged against it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gold(Kind);
 
@@ -95,7 +95,7 @@ enum Kind {
 pub struct Judgement {
     /// Whether the answer is the reference.
     pub is_correct: bool,
-    /// The final answer as it stands in the response.
+    /// The final answer, as written in the response.
     pub answer: Option<String>,
     /// Why.
     pub reason: Reason,
@@ -107,11 +107,11 @@ pub struct Judgement {
 pub enum Reason {
     /// The answer is the reference.
     Correct,
-    /// The answer was read, and is another.
+    /// The answer was read, and differs from the reference.
     Different,
     /// The response gives no answer.
     NoAnswer,
-    /// There is an answer, but it is not of the kind that is compared, or is no single answer.
+    /// There is an answer, but it is not of the kind that the verifier compares, or not a single answer.
     Unreadable,
 }
 
@@ -143,7 +143,7 @@ impl Verifier {
     /// Reads a reference answer.
     ///
     /// # Errors
-    /// If this verifier cannot compare with it: names the reference and what would do.
+    /// If this verifier cannot compare with it; the error names the reference and says what to use instead.
     pub fn gold(self, reference: &str) -> Result<Gold, GoldError> {
         let refuse = |problem| GoldError { verifier: self, reference: reference.to_owned(), problem };
         if reference.trim().is_empty() {
@@ -180,13 +180,13 @@ impl Verifier {
     }
 }
 
-/// Is the final answer of a response marked, so that no verifier has to guess it: by a box, `<answer>`, `####` or a phrase
-/// such as "the answer is" (rules 1 to 4 of `docs/verifiers.md`)?
+/// Is the final answer of a response marked, so that no verifier has to guess it? Marks are a box, `<answer>`, `####`
+/// or a phrase such as "the answer is" (rules 1 to 4 of `docs/verifiers.md`).
 pub fn is_marked(response: &str) -> bool {
     extract::marked(response).is_some_and(|marked| !marked.text.trim().is_empty())
 }
 
-/// The text of a worked solution before the first place where a final answer is marked; all of it where none is.
+/// The text of a worked solution before the first place where a final answer is marked; all of it if none is.
 pub fn before_answer(solution: &str) -> &str {
     extract::before(solution)
 }

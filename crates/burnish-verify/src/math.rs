@@ -1,4 +1,4 @@
-//! Numbers and mathematics: reads an answer out of a response and compares it.
+//! Numbers and mathematics: finds and reads the answer in a response, and compares it.
 
 use crate::equal::same;
 use crate::explain::Place;
@@ -18,15 +18,15 @@ pub(crate) struct Reference {
     words: String,
     /// Whether `1,234` outside of brackets is one number.
     grouped: bool,
-    /// Whether `3,5` is 3.5, since no list is asked for.
+    /// Whether `3,5` is 3.5, because no list is asked for.
     decimal_comma: bool,
     /// Whether `(5)` is -5.
     accounting: bool,
-    /// Whether it is one number, so that a formula with variables beside it is passed over.
+    /// Whether it is one number, so that a formula with variables is passed over.
     is_number: bool,
 }
 
-/// What came of a comparison.
+/// The outcome of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// The answer as found, and whether it could be read.
@@ -61,13 +61,13 @@ impl Reference {
         let Some((reading, source, _)) = self.reading(response) else {
             return Outcome { answer: None, is_same: false };
         };
-        // Prose takes `3,5` for two numbers; against one number it is a decimal.
+        // In prose, `3,5` is read as two numbers; compared with one number, it is a decimal.
         let decimal = if self.decimal_comma { with_point(&source) } else { None };
         let reading = decimal.and_then(|text| read(&text, true)).or(reading);
         let is_text = matches!(self.value, Value::Text(_)) || matches!(reading, Some(Value::Text(_)));
         let is_same = match &reading {
             Some(value) if same(&self.value, value, work) => true,
-            // `(18)` by itself is -18 to accountants, and 18 to others.
+            // `(18)` by itself is -18 to accountants, 18 to everyone else.
             Some(_) if self.accounting && in_brackets(&source).is_some() => in_brackets(&source)
                 .and_then(|inner| read(inner, true))
                 .is_some_and(|value| same(&self.value, &value, work)),
@@ -160,7 +160,7 @@ impl Reference {
             let said = extract::sentence(&text).to_owned();
             return Some((None, said, Place::Phrase));
         }
-        // Nothing but an answer follows, and nothing denies it.
+        // Only an answer follows, and nothing denies it.
         let is_last = response[marked.start..].trim_end().ends_with(marked.text.trim_end());
         if is_last
             && !text.ends_with('!')
@@ -178,7 +178,7 @@ impl Reference {
                 Reading::Unclear(source) => unclear = unclear.or(Some(source)),
                 Reading::Nothing => {}
             }
-            // A phrase under a condition ("if the answer is 7"), or with nothing behind it, gives way to one before it.
+            // A phrase under a condition ("if the answer is 7"), or with nothing after it, gives way to an earlier one.
             if unclear.is_some() && !prose::is_supposed(response, start) {
                 break;
             }
@@ -196,7 +196,8 @@ impl Reference {
         found(prose::last(response, self.is_number), Place::Last)
     }
 
-    /// The marked text, or that before "is the answer", where its words are those of a reference of words or of one letter.
+    /// The marked text, or the text before "is the answer", if the reference is words or one letter and the text has
+    /// the same words.
     fn said_in_words(&self, response: &str) -> Option<String> {
         if !(self.is_text() || relation::is_name(&self.value)) || self.words.is_empty() {
             return None;
@@ -213,7 +214,7 @@ impl Reference {
     fn read(&self, text: &str) -> Option<Value> {
         let text = if self.accounting { accounted(text) } else { text.to_owned() };
         let text = if self.decimal_comma { with_point(&text).unwrap_or(text) } else { text };
-        // "48 (6 × 8)" is no product.
+        // "48 (6 × 8)" is not a product.
         let is_explained =
             self.is_number && text.contains(" (") && text.starts_with(|c: char| c.is_ascii_digit());
         if is_explained || (self.is_number && text.contains("!=")) {
@@ -257,7 +258,7 @@ fn is_number(expr: &Expr) -> bool {
     !matches!(expr, Expr::Symbol(_) | Expr::Infinity) && expr.children().into_iter().all(is_number)
 }
 
-/// `3,5` with a point, where its comma can't be one of thousands and is the only one. `None` for anything else.
+/// `3,5` with a point, if its comma is the only one and can't be a thousands separator. `None` for anything else.
 fn with_point(text: &str) -> Option<String> {
     let (whole, rest) = text.split_once(',')?;
     let decimals = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -269,7 +270,7 @@ fn with_point(text: &str) -> Option<String> {
     is_number.then(|| format!("{whole}.{rest}"))
 }
 
-/// A response without the letter of its question: "(b) 48".
+/// A response without the letter of its question, as in "(b) 48".
 fn without_label(response: &str) -> &str {
     let bare = response.trim_start();
     let inner = bare.strip_prefix('(').unwrap_or(bare);
@@ -290,7 +291,7 @@ fn last_step(value: Value) -> Value {
     }
 }
 
-/// Whether equations follow from each other, rather than to give one thing several values.
+/// Whether equations follow from each other, rather than giving one thing several values.
 fn are_steps(items: &[Value]) -> bool {
     let left = |value: &Value| match value {
         Value::Chain(sides, _) => sides.first().cloned(),
@@ -302,7 +303,7 @@ fn are_steps(items: &[Value]) -> bool {
         })
 }
 
-/// "36!" is an exclamation: as in a sentence, it is no factorial.
+/// "36!" is an exclamation here, as in a sentence, and not a factorial.
 fn exclaimed(text: &str) -> &str {
     match text.strip_suffix('!') {
         Some(number) if number.trim_start_matches('$').parse::<f64>().is_ok() => number,
@@ -310,7 +311,7 @@ fn exclaimed(text: &str) -> &str {
     }
 }
 
-/// What stands in the brackets around all of a text.
+/// The content of the brackets around a whole text.
 fn in_brackets(text: &str) -> Option<&str> {
     text.trim().strip_prefix('(')?.strip_suffix(')').map(str::trim)
 }

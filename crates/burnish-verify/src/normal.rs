@@ -8,16 +8,16 @@ use crate::poly::{Atom, Exponent, Poly, root_of_term, small_integer};
 use crate::syntax::{Constant, Expr, Function};
 use crate::work::{Stop, Work, rational};
 
-/// A quotient; the denominator is 1 where it can be.
+/// A quotient; the denominator is 1 if possible.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Fraction {
     pub(crate) top: Poly,
     pub(crate) bottom: Poly,
 }
 
-/// Largest argument of a factorial or binomial that is multiplied out.
+/// The largest argument of a factorial or binomial that is multiplied out.
 const FACTORIAL: i64 = 400;
-/// Largest size of a call's arguments.
+/// The largest size of a call's arguments.
 const CALL: usize = 200;
 
 impl Fraction {
@@ -130,7 +130,7 @@ pub(crate) fn normal(expr: &Expr, work: &mut Work) -> Result<Fraction, Stop> {
             let hundredth = Poly::constant(BigRational::new(1.into(), 100.into()));
             normal(inner, work)?.multiply(&Fraction::whole(hundredth), work)?
         }
-        // Both signs at once have no single value; answers are split before they come here.
+        // Both signs at once have no single value; answers are split before they get here.
         Expr::PlusMinus(..) => return Err(Stop::Undefined),
     })
 }
@@ -164,7 +164,7 @@ fn power(base: Fraction, exponent: Fraction, work: &mut Work) -> Result<Fraction
     opaque(Function::Power, vec![base, exponent], work)
 }
 
-/// Roots of odd index of negative numbers are real here, unlike powers with a fraction as exponent.
+/// Odd roots of negative numbers are real here, unlike powers with a fraction as exponent.
 fn root(radicand: Fraction, index: Fraction, work: &mut Work) -> Result<Fraction, Stop> {
     let one = Fraction::whole(Poly::constant(BigRational::one()));
     let is_odd = index.as_constant().and_then(|n| small_integer(&n)).is_some_and(|n| n % 2 == 1);
@@ -176,7 +176,7 @@ fn root(radicand: Fraction, index: Fraction, work: &mut Work) -> Result<Fraction
     power(radicand, exponent, work)
 }
 
-/// A call as an atom. Atoms are compared often, so that large ones are refused.
+/// A call as an atom. Atoms are compared often, so large ones are refused.
 fn opaque(function: Function, arguments: Vec<Fraction>, work: &mut Work) -> Result<Fraction, Stop> {
     let size: usize = arguments.iter().map(|argument| argument.top.size() + argument.bottom.size()).sum();
     work.take(size)?;
@@ -186,7 +186,7 @@ fn opaque(function: Function, arguments: Vec<Fraction>, work: &mut Work) -> Resu
     Ok(Fraction::whole(Poly::atom(Atom::Call(function, arguments))))
 }
 
-/// A function: its value where that is a rational known exactly, or left as it is.
+/// A function call: its value if that is a rational known exactly, otherwise the call itself.
 fn call(function: Function, arguments: Vec<Fraction>, work: &mut Work) -> Result<Fraction, Stop> {
     let numbers: Option<Vec<BigRational>> = arguments.iter().map(Fraction::as_constant).collect();
     let integers: Option<Vec<i64>> = numbers.iter().flatten().map(small_integer).collect();

@@ -5,13 +5,13 @@ use num_rational::BigRational;
 
 use crate::lex::{Lexer, Token};
 
-/// Most digits of one number.
+/// The most digits of one number.
 const DIGITS: usize = 400;
-/// Largest exponent of E-notation.
+/// The largest exponent of E-notation.
 const EXPONENT: i32 = 400;
 
 impl Lexer {
-    /// How many characters a separator of thousands takes at `ahead`, if three digits and no fourth follow.
+    /// How many characters a thousands separator takes at `ahead`, if three digits and no fourth follow.
     fn thousands(&self, ahead: usize) -> Option<usize> {
         let rest: String = self.chars[self.at + ahead..].iter().take(10).collect();
         let (separator, is_certain) = if rest.starts_with("{,}") {
@@ -37,7 +37,7 @@ impl Lexer {
         is_group.then_some(separator)
     }
 
-    /// Whether the commas around here are thousands throughout: `1,234,567` is one number, `63,99,135` a list.
+    /// Whether the commas around here all separate thousands: `1,234,567` is one number, `63,99,135` a list.
     fn is_comma_run(&self) -> bool {
         let is_part = |c: &char| *c == ',' || ascii_digit(*c).is_some();
         let before = self.chars[..self.at].iter().rev().take_while(|c| is_part(c)).count();
@@ -117,8 +117,8 @@ impl Lexer {
     }
 }
 
-/// The length of an exponent (`e7`, `E-3`, `e+05`) and its value, where one starts. It is one only right behind digits and
-/// where no letter or digit follows, so that `2e` and `2ex` stay algebra.
+/// The length of an exponent (`e7`, `E-3`, `e+05`) and its value, if one starts here. It is one only right after digits
+/// and if no letter or digit follows, so that `2e` and `2ex` stay algebra.
 pub(crate) fn exponent(char_at: impl Fn(usize) -> Option<char>) -> Option<(usize, i32)> {
     if !matches!(char_at(0), Some('e' | 'E')) {
         return None;

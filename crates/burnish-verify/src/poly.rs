@@ -1,7 +1,7 @@
 //! Polynomials over atoms (variables, constants, roots of primes, opaque calls) with rational coefficients.
 //!
-//! Roots of distinct primes are linearly independent over the rationals, so that in this form a sum of radicals
-//! is zero exactly when it has no terms.
+//! Roots of distinct primes are linearly independent over the rationals, so in this form a sum of radicals is zero
+//! exactly when it has no terms.
 
 use std::collections::BTreeMap;
 
@@ -26,9 +26,9 @@ pub(crate) enum Atom {
 
 /// Exponents are small rationals.
 pub(crate) type Exponent = Ratio<i64>;
-/// Largest numerator or denominator of an exponent.
+/// The largest numerator or denominator of an exponent.
 const EXPONENT: i64 = 100_000;
-/// Most terms of a polynomial.
+/// The most terms of a polynomial.
 const TERMS: usize = 2000;
 /// Primes below this are divided out.
 const TRIAL: u32 = 1000;
@@ -61,7 +61,7 @@ impl Poly {
         self.0.is_empty()
     }
 
-    /// The value, where there is nothing but a number.
+    /// The value, if this is only a number.
     pub(crate) fn as_constant(&self) -> Option<BigRational> {
         match self.single() {
             None if self.is_zero() => Some(BigRational::zero()),
@@ -70,7 +70,7 @@ impl Poly {
         }
     }
 
-    /// Atoms and terms, those inside of calls too.
+    /// The number of atoms and terms, including those inside of calls.
     pub(crate) fn size(&self) -> usize {
         let of_atom = |atom: &Atom| match atom {
             Atom::Call(_, arguments) => arguments.iter().map(|a| a.top.size() + a.bottom.size()).sum(),
@@ -79,7 +79,7 @@ impl Poly {
         self.0.keys().map(|monomial| 1 + monomial.keys().map(of_atom).sum::<usize>()).sum()
     }
 
-    /// The only term.
+    /// The term, if there is only one.
     pub(crate) fn single(&self) -> Option<(&Monomial, &BigRational)> {
         (self.0.len() == 1).then(|| self.0.iter().next()).flatten()
     }
@@ -138,7 +138,7 @@ impl Poly {
         Ok(result)
     }
 
-    /// Whether "has terms" proves "is not zero": no atom whose relations to the others are unknown.
+    /// Whether "has terms" proves "is not zero": it does if the relations between all atoms are known.
     pub(crate) fn is_decisive(&self) -> bool {
         self.0.keys().flat_map(|monomial| monomial.iter()).all(|(atom, exponent)| match atom {
             Atom::Prime(prime) => *prime < BigInt::from(TRIAL) * TRIAL,
@@ -191,8 +191,8 @@ fn reduce(monomial: Monomial, work: &mut Work) -> Result<(BigRational, Monomial)
     Ok((work.bounded(factor)?, reduced))
 }
 
-/// A term raised to a rational power, where that is safe: a positive coefficient, and atoms that are positive.
-/// `None` where it is not.
+/// A term raised to a rational power, if that is safe (a positive coefficient, and atoms that are positive); otherwise
+/// `None`.
 pub(crate) fn root_of_term(
     monomial: &Monomial,
     value: &BigRational,
@@ -229,7 +229,7 @@ pub(crate) fn root_of_term(
     Ok(Some(Poly::term(reduced, factor)))
 }
 
-/// Small primes divided out; what is left stands as one factor (as its square root where that is whole).
+/// Divides out small primes; the rest is kept as one factor (as its square root, if that is whole).
 fn factor(mut number: BigInt, work: &mut Work) -> Result<Vec<(BigInt, i64)>, Stop> {
     let mut factors = Vec::new();
     work.take(200)?;

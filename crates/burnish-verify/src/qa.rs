@@ -1,8 +1,8 @@
-//! How near a short answer comes to the gold answer: exact match, token F1 and ROUGE-L, over one normaliser.
+//! How close a short answer is to the gold answer: exact match, token F1 and ROUGE-L, over one normaliser.
 //!
-//! The normaliser is SQuAD's (Rajpurkar et al. 2016): lower case, ASCII punctuation taken out, the articles a, an, the
-//! taken out, single spaces. ROUGE-L (Lin 2004) is the F1 of the longest common subsequence of the same tokens, without
-//! stemming. Because all three see the same tokens, an exact match has F1 = ROUGE-L = 1.
+//! The normaliser is SQuAD's (Rajpurkar et al. 2016): lower case, no ASCII punctuation, no articles (a, an, the),
+//! single spaces. ROUGE-L (Lin 2004) is the F1 of the longest common subsequence of the same tokens, without stemming.
+//! Because all three see the same tokens, an exact match has F1 = ROUGE-L = 1.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ pub fn tokens(text: &str) -> Vec<String> {
     let kept: String = text.to_lowercase().chars().filter(|c| !c.is_ascii_punctuation()).collect();
     let mut tokens = Vec::new();
     for word in kept.split_whitespace() {
-        // What is neither letter nor digit parts words where an article is looked for (`the–end`), as `\b` does.
+        // When articles are looked for, anything that is neither letter nor digit separates words (`the–end`), as `\b`
+        // does.
         let mut rest = String::new();
         let mut part = String::new();
         for c in word.chars().map(Some).chain([None]) {
@@ -43,10 +44,10 @@ pub fn joined<S: AsRef<str>>(golds: &[S]) -> String {
     golds.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", ")
 }
 
-/// How near a prediction comes to the gold answer. Each number lies in 0 to 1.
+/// How close a prediction is to the gold answer. Each number is 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scores {
-    /// 1 where the tokens are the same, else 0.
+    /// 1 if the tokens are the same, otherwise 0.
     pub exact: f64,
     /// Harmonic mean of precision and recall over the bags of tokens.
     pub f1: f64,
@@ -55,8 +56,8 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// Compares a prediction with the gold answer. Where one of them has no tokens, all scores are 1 if both have none,
-    /// else 0. Takes time and memory in the product of the two lengths.
+    /// Compares a prediction with the gold answer. If one of them has no tokens, all scores are 1 if the other has none
+    /// either, and otherwise 0. Takes time and memory proportional to the product of the two lengths.
     pub fn of(prediction: &str, gold: &str) -> Self {
         let (prediction, gold) = (tokens(prediction), tokens(gold));
         let exact = f64::from(u8::from(prediction == gold));
@@ -72,7 +73,7 @@ impl Scores {
     }
 }
 
-/// Tokens in both, each as often as it stands in both.
+/// The number of tokens that both have, counted as often as both have them.
 fn shared(prediction: &[String], gold: &[String]) -> usize {
     let mut left: BTreeMap<&String, usize> = BTreeMap::new();
     gold.iter().for_each(|token| *left.entry(token).or_default() += 1);

@@ -1,4 +1,4 @@
-//! Equations, inequalities and memberships, and how they compare with values and sets.
+//! Equations, inequalities and memberships, and how they are compared with values and sets.
 
 use std::borrow::Cow;
 
@@ -9,8 +9,8 @@ use crate::normal::normal;
 use crate::syntax::{End, Expr, Relation, Value};
 use crate::work::{Stop, Work};
 
-/// Both answers in the form in which they compare: `x \in S` is S; an equation against a value is its last side;
-/// an inequality against a set is the set of its solutions.
+/// Both answers in the form in which they are compared: `x \in S` is S; an equation compared with a value is its last
+/// side; an inequality compared with a set is the set of its solutions.
 pub(crate) fn aligned<'a>(gold: &'a Value, answer: &'a Value) -> (Cow<'a, Value>, Cow<'a, Value>) {
     let (gold, answer) = (without_member(gold), without_member(answer));
     let (is_gold_chain, is_answer_chain) = (is_equation(gold), is_equation(answer));
@@ -25,8 +25,8 @@ pub(crate) fn aligned<'a>(gold: &'a Value, answer: &'a Value) -> (Cow<'a, Value>
         }
         Cow::Borrowed(value)
     };
-    // The answer may say `x = 5` where the reference says 5. The reverse only holds where the reference names
-    // a value (`x = 5`), not where it is an equation to be stated (`2x + y = 1`).
+    // The answer may say `x = 5` where the reference says 5. The reverse holds only if the reference names a value
+    // (`x = 5`), not if it is an equation to be stated (`2x + y = 1`).
     let unwrap_gold = is_gold_chain && !has_relation(answer) && is_assignment(gold);
     let unwrap_answer = is_answer_chain && !has_relation(gold);
     (align(gold, answer, unwrap_gold), align(answer, gold, unwrap_answer))
@@ -69,7 +69,7 @@ pub(crate) fn is_name(value: &Value) -> bool {
     }
 }
 
-/// What an equation says: its last side, or the side before the first `\approx`, unless that is a mere name.
+/// The value that an equation gives: its last side, or the side before the first `\approx`, unless that is only a name.
 fn last_side(value: &Value) -> Option<&Value> {
     let Value::Chain(sides, relations) = value else { return None };
     let exact = relations.iter().position(|relation| *relation == Relation::Approx);

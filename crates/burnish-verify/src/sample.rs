@@ -1,15 +1,15 @@
-//! Numeric values of expressions at fixed points, for what the normal form cannot decide.
+//! Numeric values of expressions at fixed points, for comparisons that the normal form cannot decide.
 
 use num_complex::Complex64;
 use num_traits::ToPrimitive;
 
 use crate::syntax::{Constant, Expr, Function};
 
-/// Points at which variables are set.
+/// The number of points at which expressions are evaluated.
 pub(crate) const POINTS: u32 = 6;
 
-/// The value with every variable set to its number at `point`. Complex and on the principal branch; not finite
-/// where there is none.
+/// The value with every variable set to its number at `point`. Complex and on the principal branch; not finite if there
+/// is no value.
 pub(crate) fn evaluate(expr: &Expr, point: u32) -> Complex64 {
     let eval = |inner: &Expr| evaluate(inner, point);
     match expr {
@@ -52,7 +52,8 @@ fn real(value: f64) -> Complex64 {
     Complex64::new(value, 0.0)
 }
 
-/// Size from 0.3 to 2.5, of either sign, from the name and the point (FNV-1a, then a finaliser).
+/// A variable's value: magnitude 0.3 to 2.5, of either sign, derived from the name and the point (FNV-1a, then a
+/// finaliser).
 fn variable(name: &str, point: u32) -> f64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in name.bytes().chain(point.to_le_bytes()) {

@@ -8,10 +8,10 @@ use num_traits::Signed;
 
 use crate::syntax::{Constant, End, Expr, Function, Relation, Value};
 
-/// Longest reading that is shown, in characters.
+/// The longest reading that is shown, in characters.
 const LENGTH: usize = 400;
 
-/// The reading of `value`, cut where it is too long.
+/// The reading of `value`, cut off if it is too long.
 pub(crate) fn shown(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(LENGTH) {
@@ -112,7 +112,7 @@ impl Display for Expr {
     }
 }
 
-/// An expression with the brackets that it needs beside a sign.
+/// An expression with the brackets that it needs next to a sign.
 struct Factor<'a>(&'a Expr);
 
 impl Display for Factor<'_> {

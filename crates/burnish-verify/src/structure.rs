@@ -10,7 +10,7 @@ use crate::units::{self, Unit};
 /// Most elements of a list.
 const ELEMENTS: usize = 64;
 
-/// Reads `answer`. `grouped` says that `1,234` outside of brackets is one number.
+/// Reads `answer`. With `grouped`, `1,234` outside of brackets is one number.
 pub(crate) fn read(answer: &str, grouped: bool) -> Option<Value> {
     let tokens = lex(answer, grouped)?;
     let mut parser = Parser::new(&tokens);
@@ -25,7 +25,7 @@ pub(crate) fn read(answer: &str, grouped: bool) -> Option<Value> {
 }
 
 impl Parser<'_> {
-    /// Items with separators between them. `\pm` makes two of one.
+    /// Items with separators between them. `\pm` turns one item into two.
     fn items(&mut self, is_inside: bool) -> Option<Vec<Value>> {
         self.nested(|p| {
             let mut items = Vec::new();
@@ -39,7 +39,7 @@ impl Parser<'_> {
                     return Some(items);
                 }
                 while p.eat(&Token::Separator) {}
-                // `18, ` and `x = 2;`: a separator may end an answer but not a bracket.
+                // `18, ` and `x = 2;`: a separator may end an answer, but not the content of a bracket.
                 if p.peek().is_none() && !is_inside {
                     return Some(items);
                 }
@@ -154,7 +154,7 @@ impl Parser<'_> {
         self.at += 1;
         let mut rows = vec![Vec::new()];
         loop {
-            // `\\` before `\end` makes no row.
+            // `\\` before `\end` does not start a row.
             if self.eat(&Token::End) {
                 break;
             }
@@ -176,7 +176,7 @@ impl Parser<'_> {
         (is_rectangle && rows.len() * width <= ELEMENTS).then_some(Value::Matrix(rows))
     }
 
-    /// Words up to the next separator; letters and numbers between them belong to them.
+    /// Words up to the next separator, with the letters and numbers between them.
     fn words(&mut self) -> Option<Value> {
         let mut words = Vec::new();
         loop {
@@ -310,7 +310,7 @@ impl Value {
 mod tests {
     use super::*;
 
-    /// The kind of value, to see how a text is taken.
+    /// The kind of value, which shows how a text was read.
     fn kind(text: &str) -> String {
         let debug = format!("{:?}", read(text, true));
         debug.trim_start_matches("Some(").chars().take_while(|c| c.is_alphanumeric()).collect()
@@ -357,7 +357,7 @@ mod tests {
         for text in
             ["(".repeat(1900), "-".repeat(1900), "{".repeat(999) + &"}".repeat(999), "1+".repeat(999) + "1"]
         {
-            // That it returns is what is tested.
+            // The test is that it returns.
             let _ = read(&text, true);
         }
         assert_eq!(read(&("(".repeat(60) + "1" + &")".repeat(60)), true), None);

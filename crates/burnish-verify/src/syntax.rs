@@ -126,7 +126,7 @@ impl Expr {
         Expr::Number { value: crate::work::rational(value), decimals: None }
     }
 
-    /// The number this is, where it is written as one (with signs).
+    /// The number that this is, if it is written as one (possibly with signs).
     pub(crate) fn literal(&self) -> Option<(BigRational, Option<u32>)> {
         match self {
             Expr::Number { value, decimals } => Some((value.clone(), *decimals)),

@@ -12,7 +12,7 @@ const LENGTH: usize = 1 << 16;
 /// Attempts to split a response into the items of a list.
 const ATTEMPTS: u32 = 10_000;
 
-/// Words that lead to an answer and are no part of it: "the answer is therefore Paris".
+/// Words that lead to an answer and are not part of it: "the answer is therefore Paris".
 const LEADS: &[&str] = &[
     "therefore",
     "thus",
@@ -65,10 +65,10 @@ pub(crate) fn candidates(response: &str) -> Vec<String> {
     let text = found.text.trim();
     match found.mark {
         Mark::Phrase if prose::is_denied(response, found.start) => vec![format!("not {text}")],
-        // A phrase is followed by its sentence's stop or stands in quotes.
+        // A marked phrase ends with its sentence's full stop, or is in quotes.
         Mark::Phrase => {
             let mut candidates = vec![text.to_owned(), extract::stripped(text).to_owned()];
-            // "The answer is to reduce costs": the infinitive is the answer's.
+            // "The answer is to reduce costs": the infinitive belongs to the answer.
             let before = response[..found.start].trim_end();
             if before.to_ascii_lowercase().ends_with(" to") {
                 candidates.push(extract::stripped(&format!("to {text}")).to_owned());
@@ -124,7 +124,7 @@ impl std::fmt::Display for Piece {
     }
 }
 
-/// A text without case, punctuation, articles and spacing; numbers by value, `(3)` as -3 where it stands alone.
+/// A text without case, punctuation, articles and spacing; numbers by value, with `(3)` as -3 if it stands alone.
 ///
 /// Based on the normalisation of SQuAD (lower case, no punctuation, no articles, single spaces).
 pub(crate) fn pieces(text: &str) -> Vec<Piece> {
@@ -190,7 +190,7 @@ fn unwrapped(text: &str) -> String {
     plain.replace(['’', '‘'], "'").replace(['−', '–', '—', '‐', '‑'], "-").replace(['“', '”'], "\"")
 }
 
-/// The number at `start`, and where it ends. `None` where it is too long to be one.
+/// The number at `start`, and where it ends. `None` if it is too long.
 fn number(chars: &[char], start: usize) -> (Option<BigRational>, usize) {
     let digit = |index: usize| chars.get(index).copied().and_then(ascii_digit);
     let mut digits = String::new();
@@ -198,7 +198,7 @@ fn number(chars: &[char], start: usize) -> (Option<BigRational>, usize) {
     loop {
         match digit(end) {
             Some(d) => digits.push(d),
-            // A comma between a digit and three more is one of thousands.
+            // A comma between a digit and three more separates thousands.
             None if chars.get(end) == Some(&',')
                 && end > start
                 && (1..=3).all(|i| digit(end + i).is_some())

@@ -63,7 +63,7 @@ const UNITS: &[&[&str]] = &[
 /// The degree.
 pub(crate) const DEGREE: Unit = Unit { name: "degree", power: 1 };
 
-/// Signs of currencies. `$` is left out where it may stand for mathematics.
+/// Currency signs. `$` is left out where it may delimit mathematics.
 pub(crate) fn currency(sign: char) -> Option<Unit> {
     let name = match sign {
         '$' => "dollar",
@@ -102,8 +102,8 @@ pub(crate) struct Trailing {
     pub(crate) is_percent: bool,
 }
 
-/// Reads the words after a number (`million dollars`, `square cm`, `apples`). Words that are not known say
-/// nothing, but a power makes `power` of whatever unit there is.
+/// Reads the words after a number (`million dollars`, `square cm`, `apples`). Unknown words have no effect; `power` is
+/// the power of whatever unit there is.
 pub(crate) fn trailing(words: &str, power: u32) -> Trailing {
     let mut found = Trailing::default();
     let mut power = power;
@@ -125,7 +125,7 @@ pub(crate) fn trailing(words: &str, power: u32) -> Trailing {
                 } else if let (Some(name), None) = (find(word), found.unit) {
                     found.unit = Some(Unit { name, power });
                 } else {
-                    // `5 children in a day`: only what stands at the number is its unit.
+                    // `5 children in a day`: only words right after the number can be its unit.
                     return found;
                 }
             }

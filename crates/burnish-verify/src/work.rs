@@ -1,4 +1,4 @@
-//! A bound on the work of one judgement, so that no answer can take long or much memory.
+//! A bound on the work of one judgement, so that no answer can take much time or memory.
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
@@ -6,7 +6,7 @@ use num_rational::BigRational;
 /// Why an exact computation stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// Too many steps or digits: the caller goes on without exactness.
+    /// Too many steps or digits: the caller falls back to inexact values.
     TooMuch,
     /// The value does not exist (`1/0`).
     Undefined,
@@ -44,7 +44,7 @@ impl Work {
 
     /// Refuses a rational that has grown too large.
     pub(crate) fn bounded(&mut self, value: BigRational) -> Result<BigRational, Stop> {
-        // Reducing a fraction takes time in the square of its length, and so it costs.
+        // Reducing a fraction takes time quadratic in its length, so it has a cost.
         let bits = value.numer().bits().max(value.denom().bits());
         if bits > BITS {
             return Err(Stop::TooMuch);
@@ -54,7 +54,7 @@ impl Work {
         Ok(value)
     }
 
-    /// `base ^ exponent`, refused before it is computed where the result would be too long.
+    /// `base ^ exponent`, refused before it is computed if the result would be too long.
     pub(crate) fn power(&mut self, base: &BigRational, exponent: i64) -> Result<BigRational, Stop> {
         use num_traits::{One, Zero};
         if exponent < 0 && base.is_zero() {

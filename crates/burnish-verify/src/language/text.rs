@@ -1,11 +1,11 @@
-//! What of a text belongs to a language: not formulas, code and tags.
+//! The part of a text that belongs to a language: not formulas, code and tags.
 
 use crate::extract::closing;
 
-/// Longest formula or piece of code on a line, in bytes; what is longer is text.
+/// The longest formula or piece of code on a line, in bytes; anything longer is text.
 const SPAN: usize = 2_000;
 
-/// The text with a space for all formulas, code and tags.
+/// The text, with a space in place of each formula, piece of code and tag.
 pub(super) fn prose(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
@@ -28,13 +28,13 @@ fn near(text: &str) -> &str {
     &text[..text.floor_char_boundary(SPAN)]
 }
 
-/// Length of `open`, what follows, and `close`, where `text` begins with this.
+/// Length of `open`, the content and `close`, if `text` begins with these.
 fn between(text: &str, open: &str, close: &str) -> Option<usize> {
     let inner = text.strip_prefix(open)?;
     near(inner).find(close).map(|length| open.len() + length + close.len())
 }
 
-/// Code: a block, which is cut off where it is not closed, or a span on one line.
+/// Length of code: a block (to the end of the text if it is not closed), or a span on one line.
 fn code(text: &str) -> Option<usize> {
     if let Some(block) = text.strip_prefix("```") {
         return Some(block.find("```").map_or(text.len(), |length| length + 6));
@@ -42,7 +42,7 @@ fn code(text: &str) -> Option<usize> {
     between(text, "`", "`").filter(|length| !text[..*length].contains('\n'))
 }
 
-/// A formula, or a command with the braces and brackets that follow it at once.
+/// Length of a formula, or of a command with the braces and brackets right after it.
 fn latex(text: &str) -> usize {
     if let Some(length) = between(text, "\\(", "\\)").or_else(|| between(text, "\\[", "\\]")) {
         return length;
@@ -57,8 +57,8 @@ fn latex(text: &str) -> usize {
     end
 }
 
-/// A formula between dollars, as pandoc reads it: no space inside the dollars and no digit after them, so that `$2 and $3`
-/// is money.
+/// Length of a formula between dollars, as pandoc reads it: no space just inside the dollars and no digit after them,
+/// so that `$2 and $3` is money.
 fn dollars(text: &str) -> Option<usize> {
     if let Some(length) = between(text, "$$", "$$") {
         return Some(length);

@@ -1,8 +1,9 @@
-//! What words say of the answer instead of giving it: a part or a multiple of it, one case of several, a plan.
+//! Words that say something about the answer instead of giving it: a part or a multiple of it, one case of several, a
+//! plan.
 
 use super::lexicon::{COPULAS, NEGATIONS, NUMERALS};
 
-/// Nouns of arithmetic, which make another number of what stands behind "of".
+/// Nouns of arithmetic: they turn the number after "of" into another one.
 const MADE: &[&str] = &[
     "sum",
     "difference",
@@ -89,7 +90,7 @@ pub(super) fn is_made_of_answer(right: &[&str]) -> bool {
         })
 }
 
-/// A label of something else than the answer: "previous result", "upper bound".
+/// A label of something other than the answer: "previous result", "upper bound".
 pub(super) fn is_other_label(words: &[&str]) -> bool {
     words.len() <= 3
         && words.iter().any(|word| {
@@ -153,7 +154,7 @@ pub(super) fn is_planned(left: &[&str]) -> bool {
     }) || matches!(left, [_, "plan" | "goal" | "aim" | "target" | "quota", "was"])
 }
 
-/// "Of the 7, half are red.": what the others of them are has no number.
+/// "Of the 7, half are red.": the result has no number.
 pub(super) fn is_whole(left: &[&str]) -> bool {
     matches!(
         left,
@@ -167,7 +168,7 @@ pub(super) fn is_whole(left: &[&str]) -> bool {
     )
 }
 
-/// ", they say", ", said Tom", ", according to Bob": somebody else's, said behind the number.
+/// ", they say", ", said Tom", ", according to Bob": attributed to somebody else, after the number.
 pub(super) fn is_attributed(rest: &[&str]) -> bool {
     const SAID: &[&str] =
         &["say", "says", "said", "claims", "claimed", "insists", "insisted", "argues", "thinks", "believes"];
@@ -187,7 +188,7 @@ pub(super) fn is_attributed(rest: &[&str]) -> bool {
     })
 }
 
-/// "and lost some", "so the radius is half of it": what is left of the number is another one.
+/// "and lost some", "so the radius is half of it": the result is another number.
 pub(super) fn is_taken_from(rest: &[&str]) -> bool {
     let is_meant = |word: &str| matches!(word, "it" | "that" | "this" | "them");
     rest.iter().enumerate().filter(|(_, word)| matches!(**word, "and" | "but" | "so")).any(|(at, _)| {
@@ -220,7 +221,7 @@ pub(super) fn is_taken_from(rest: &[&str]) -> bool {
     })
 }
 
-/// "but one", "except the broken ones" behind a number
+/// "but one", "except the broken ones" after a number
 pub(super) fn is_lessened(tail: &[&str]) -> bool {
     match tail {
         ["but", word, ..] => NUMERALS.contains(word) || matches!(*word, "a"),

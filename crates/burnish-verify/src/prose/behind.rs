@@ -1,4 +1,4 @@
-//! What the words right behind a number make of it.
+//! What the words right after a number do to it.
 
 use super::lexicon::{CLAUSES, COPULAS, NUMERALS, Pattern};
 use super::words::starts_with;
@@ -6,11 +6,11 @@ use super::words::starts_with;
 /// What the words after a number do to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum After {
-    /// Times so much (`dozen`), in units of a twelfth so that halves and quarters are whole.
+    /// Multiplies it (`dozen`), in twelfths, so that halves and quarters are whole.
     Times(i64, i64),
-    /// To this power.
+    /// Raises it to this power.
     Power(i64),
-    /// Makes a bound, a ratio or a multiple of it.
+    /// Turns it into a bound, a ratio or a multiple.
     Unclear,
 }
 
@@ -119,7 +119,7 @@ pub(super) fn is_called_bound(right: &[&str]) -> bool {
     })
 }
 
-/// Whether the words after a number make a bound of it: "7 or more", "7 at least", with a noun or two between.
+/// Whether the words after a number turn it into a bound: "7 or more", "7 at least", with a noun or two between.
 pub(super) fn is_bound_after(right: &[&str]) -> bool {
     const ENDS: &[Pattern] = &[
         "or|and more|less|fewer|greater|higher|lower|above|below|over|under|better|bigger|larger|smaller|up|upwards|upward|beyond|older|younger|longer|shorter|later|earlier|another|counting|change|less|worse|down",
@@ -169,7 +169,7 @@ pub(super) fn is_bound_after(right: &[&str]) -> bool {
     }) || starts_with(right, "too high|low|big|small|large|long|short")
 }
 
-/// Whether a participle behind a number goes on with how much it is changed by: "75 reduced by a third", "75 cut in half".
+/// Whether a participle after a number says by how much it is changed: "75 reduced by a third", "75 cut in half".
 fn is_worked_on(right: &[&str]) -> bool {
     let amount = match right {
         [_, "by" | "in" | "into" | "among" | "between", amount @ ..]

@@ -3,15 +3,15 @@
 use super::claims::{Claim, Rank};
 use super::{source, words};
 
-/// What a sentence comes to.
+/// What a sentence gives.
 pub(super) enum Outcome {
     Claim(Claim),
-    /// Its values are all denied, asked for, or under a condition.
+    /// All its values are denied, asked for, or under a condition.
     Denied(String),
     Nothing,
 }
 
-/// The claim that a sentence makes. Behind a mark the first one is meant, where nothing but a few words lead to it.
+/// The claim that a sentence makes. After a mark, that is the first one, if only a few words lead to it.
 pub(super) fn chosen(found: &[Claim], mark: Option<usize>, text: &str) -> Outcome {
     let marked: Vec<&Claim> =
         found.iter().filter(|claim| mark.is_none_or(|mark| claim.start >= mark)).collect();
@@ -38,7 +38,7 @@ pub(super) fn chosen(found: &[Claim], mark: Option<usize>, text: &str) -> Outcom
             });
         let led = between.filter(|word| !words::is_leading(&word.to_lowercase())).count();
         let is_first = marked.first().is_some_and(|claim| claim.start == first.start) || marked[0].is_negated;
-        // "Answer: after 4 days he has 18": behind a mere label the sentence's own verb counts.
+        // "Answer: after 4 days he has 18": after a mere label, the sentence's own verb counts.
         let is_overruled = !first.has_verb
             && standing.iter().any(|later| {
                 later.start > first.start
@@ -55,7 +55,8 @@ pub(super) fn chosen(found: &[Claim], mark: Option<usize>, text: &str) -> Outcom
     }
     let best = standing.iter().map(|claim| (claim.rank, !is_doubted(claim))).max();
     let mut pick = standing.iter().rev().find(|claim| Some((claim.rank, !is_doubted(claim))) == best);
-    // "There are 18 numbers between 2 and 5", "9 + 9 = 18 for 14 peaches": what a verb leads to, not what a preposition does.
+    // "There are 18 numbers between 2 and 5", "9 + 9 = 18 for 14 peaches": the number that a verb leads to counts, not
+    // the one that a preposition leads to.
     for earlier in standing.iter().rev() {
         let Some(later) = pick else { break };
         if earlier.start < later.start
@@ -92,7 +93,7 @@ pub(super) fn chosen(found: &[Claim], mark: Option<usize>, text: &str) -> Outcom
     }
 }
 
-/// Whether someone else states a claim, or someone once did.
+/// Whether someone else states a claim, or someone who no longer holds it.
 fn is_doubted(claim: &Claim) -> bool {
     claim.is_supposed || claim.is_reported
 }

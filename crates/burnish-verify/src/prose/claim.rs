@@ -1,4 +1,4 @@
-//! What is said of one value: the words on both sides of it.
+//! What the words on both sides of a value say about it.
 
 use super::behind::{is_bound_after, is_called_bound};
 use super::claims::{Claim, Rank};
@@ -311,7 +311,7 @@ pub(super) fn claim(
     }
 }
 
-/// The words of the sentence behind a number, where no other number follows; its stops are commas.
+/// The words of the sentence after a number, if no other number follows; stops are given as commas.
 fn words_behind(tokens: &[Token], next: usize) -> Vec<&str> {
     let rest = tokens.get(next..).unwrap_or_default();
     if rest.iter().any(|token| matches!(token.kind, Kind::Found(_) | Kind::Sign('='))) {
@@ -350,7 +350,7 @@ fn is_changed_by(rest: &[Token]) -> bool {
         })
 }
 
-/// Whether a value is only worked with, so that what comes of it has not been said yet: "divide 48 by the number of guests".
+/// Whether a value is only an operand, so that the result has not been said yet: "divide 48 by the number of guests".
 fn is_operand(left: &[&str], right: &[&str]) -> bool {
     let is_worked = |words: &[&str]| {
         let glue = words.iter().rev().take_while(|word| words::is_article(word)).count();
@@ -445,7 +445,7 @@ fn named(tokens: &[Token], next: usize) -> bool {
             && before.first().is_some_and(|word| COPULAS.contains(word)))
 }
 
-/// A value with variables that no equation gives a value.
+/// An expression with variables to which no equation gives a value.
 fn is_formula(value: &Value) -> bool {
     match value {
         Value::Quantity { expr, .. } => has_name(expr),

@@ -1,4 +1,4 @@
-//! What a sentence claims of each value in it.
+//! What a sentence claims about each value in it.
 
 use super::claim::claim;
 
@@ -18,7 +18,7 @@ use super::words;
 
 use crate::syntax::Value;
 
-/// How much a value looks like what its sentence is about. The order is that of preference.
+/// How much a value looks like the point of its sentence, in order of preference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     /// In a clause with "if".
@@ -30,10 +30,10 @@ pub(super) enum Rank {
     Main,
 }
 
-/// A value and what is said of it.
+/// A value and what is said about it.
 #[derive(Debug, Clone)]
 pub(super) struct Claim {
-    /// `None` where it is a bound, a range, or no single value.
+    /// `None` if it is a bound, a range, or not a single value.
     pub(super) value: Option<Value>,
     pub(super) start: usize,
     pub(super) end: usize,
@@ -42,7 +42,7 @@ pub(super) struct Claim {
     pub(super) is_negated: bool,
     /// Only supposed: "I first thought 7".
     pub(super) is_supposed: bool,
-    /// One of several that may be it: "18, maybe 20".
+    /// One of several that may be the answer: "18, maybe 20".
     pub(super) is_tentative: bool,
     /// Stated by someone else: "her brother says 7".
     pub(super) is_reported: bool,
@@ -50,19 +50,19 @@ pub(super) struct Claim {
     pub(super) is_named: bool,
     /// It takes back what was said before: "no, 8".
     pub(super) takes_back: bool,
-    /// Which clause of its sentence it stands in.
+    /// The clause of its sentence that it is in.
     pub(super) clause: usize,
-    /// Behind a verb such as "is", or an equation.
+    /// After a verb such as "is", or an equation.
     pub(super) is_led: bool,
-    /// Behind a preposition.
+    /// After a preposition.
     pub(super) is_behind: bool,
-    /// Behind a verb such as "is" or "has".
+    /// After a verb such as "is" or "has".
     pub(super) has_verb: bool,
-    /// Right behind "with", "for" or "against", where a number stands before that: "48 bottles with 24 litres".
+    /// Right after "with", "for" or "against", with a number before that: "48 bottles with 24 litres".
     pub(super) is_attached: bool,
-    /// Behind any word of its clause.
+    /// After any word of its clause.
     pub(super) has_lead: bool,
-    /// Said with a reservation, which a "but" makes good: "if we ignore the tax it is 7, but".
+    /// Said with a reservation that a "but" takes up: "if we ignore the tax it is 7, but".
     pub(super) is_provisional: bool,
 }
 
@@ -88,7 +88,7 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
     };
     let mut brackets: Vec<Rank> = Vec::new();
     let mut takes_back = false;
-    // Behind "according to Tom".
+    // After "according to Tom".
     let mut is_attributed = false;
     let mut after_stop = true;
     let mut index = 0;
@@ -118,7 +118,7 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 after_stop = true;
                 clause.comma();
             }
-            // What is left of `-` between spaces is a dash; `term` has taken what is minus.
+            // A `-` between spaces that is left here is a dash; `term` has taken those that are minus signs.
             Kind::Colon | Kind::Semicolon | Kind::Dash | Kind::Sign('-') => {
                 after_stop = true;
                 let is_arrow = text[token.start..token.end].contains(['→', '⇒', '>']);
@@ -146,7 +146,7 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 clause.left.clear();
                 clause.has_value = false;
                 clause.is_relative = false;
-                // An explanation, where something has been said: "18 - nine eggs at $2".
+                // An explanation, if something has been said before: "18 - nine eggs at $2".
                 let explains = matches!(token.kind, Kind::Dash | Kind::Sign('-'))
                     && !found.is_empty()
                     && !is_mark
@@ -343,7 +343,7 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 claim.end = claim.end.max(token.end);
                 takes_back = false;
                 after_stop = false;
-                // "18, which is less than 20", "which is divisible by 6": what is said of a value leaves it as it is.
+                // "18, which is less than 20", "which is divisible by 6": a statement about a value leaves it as it is.
                 let is_said_of = claim.value.is_none()
                     || (claim.is_behind
                         && !is_chain
@@ -382,7 +382,7 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
                 if clause.is_relative && is_said_of && !found.is_empty() {
                     claim.rank = claim.rank.min(Rank::Aside);
                 }
-                // "36 points over 4 games", "36 students, 5 more than last year": no bounds of what was said.
+                // "36 points over 4 games", "36 students, 5 more than last year": not bounds of what was said.
                 let is_span = clause.left.len() <= 3
                     && clause.left.last().is_some_and(|word| {
                         matches!(
@@ -478,7 +478,8 @@ pub(super) fn claims(tokens: &[Token], text: &str, wants_number: bool) -> Vec<Cl
     found
 }
 
-/// Whether what follows a colon only gives the parts of what was said: "48 in total: 40 for the meal and 8 for the tip".
+/// Whether what follows a colon only gives the parts of what was said: "48 in total: 40 for the meal and 8 for the
+/// tip".
 fn is_breakdown(rest: &[Token]) -> bool {
     let count = rest.iter().filter(|token| matches!(token.kind, Kind::Found(_))).count();
     count >= 2

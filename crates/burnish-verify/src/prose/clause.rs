@@ -8,31 +8,31 @@ use super::words;
 pub(super) struct Clause<'a> {
     pub(super) left: Vec<&'a str>,
     pub(super) rank: Rank,
-    /// Opened the sentence: it ends at the next comma.
+    /// It opened the sentence, and ends at the next comma.
     pub(super) is_leading: bool,
     /// Whether a value has been read in it.
     pub(super) has_value: bool,
-    /// "which", "who": of another claim.
+    /// "which", "who": it belongs to another claim.
     pub(super) is_relative: bool,
-    /// It stands back behind a dash alone.
+    /// It gives way only because it is after a dash.
     pub(super) after_dash: bool,
-    /// Counts clauses.
+    /// The number of the clause.
     pub(super) number: usize,
-    /// Behind "had she", "were it": what would be is not.
+    /// After "had she", "were it": it says what would be, not what is.
     pub(super) is_unreal: bool,
-    /// A value has been read of which more is needed: "she needs 4 to reach 48".
+    /// A value has been read that says how much more is needed: "she needs 4 to reach 48".
     pub(super) is_need: bool,
     /// A verb of change has been read in it: "marked down 52 from 100 to 48".
     pub(super) is_change: bool,
-    /// Behind "unless".
+    /// After "unless".
     pub(super) is_unless: bool,
     /// It opened with what is to be done: "adding four to", "subtract the cost from".
     pub(super) is_work: bool,
     /// The sentence supposes something wrongly: "assuming wrongly that they are red".
     pub(super) is_wrongly: bool,
-    /// The sentence says what holds with a reservation: "if", "without", "according to".
+    /// The sentence has a reservation: "if", "without", "according to".
     pub(super) is_provisional: bool,
-    /// Behind "I can't work this out;"
+    /// After "I can't work this out;"
     pub(super) is_helpless: bool,
 }
 
@@ -211,7 +211,7 @@ impl<'a> Clause<'a> {
             if is_reason {
                 self.open(Rank::Aside, found.is_empty() || is_first);
             } else {
-                // Behind a reason or a condition that opened the sentence the main clause goes on.
+                // After a reason or a condition that opened the sentence, the main clause goes on.
                 let rank = match word {
                     "which" | "who" | "whom" | "whose" | "when" | "except" => self.rank,
                     _ => Rank::Main,
@@ -271,7 +271,7 @@ impl<'a> Clause<'a> {
     }
 }
 
-/// Words with which something is said to hold only so far.
+/// Words that say that something holds only with a reservation.
 fn is_reserving(word: &str) -> bool {
     matches!(
         word,
@@ -301,7 +301,7 @@ fn is_reserving(word: &str) -> bool {
     )
 }
 
-/// Words before a verb that bids: "now we just have to divide".
+/// Words before a verb that asks for something to be done: "now we just have to divide".
 pub(super) fn is_bidding(word: &str) -> bool {
     matches!(
         word,

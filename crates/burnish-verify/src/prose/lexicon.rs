@@ -1,14 +1,15 @@
-//! The classes of words: what each of them means for a number beside it. `words` says how far they reach.
+//! The classes of words: what each class means for a number nearby. `words` says how far they reach.
 
 pub(super) use super::verbs::{
     ANSWERING, ATTITUDES, CHANGES, COPULAS, DIRECTIONS, NEEDS, OPERATIONS, OWN_REPORTERS, PLAIN, REPORTING,
     STRETCHES,
 };
 
-/// A pattern of words; alternatives of one place are parted by `|`.
+/// A pattern of words; alternatives for one word are separated by `|`.
 pub(super) type Pattern = &'static str;
 
-/// Before a number: it is a bound, a part, an example, or close to it on one side only. What is said is not the number.
+/// Before a number: the answer is not the number itself, which is only a bound, a part, an example, or close to it on
+/// one side.
 pub(super) const BOUNDS: &[Pattern] = &[
     "half|hundred|thousand|dozen|several|many|few|eleven|twelve|fifteen|twenty times",
     "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|hundred plus|minus",
@@ -78,7 +79,7 @@ pub(super) const BOUNDS: &[Pattern] = &[
     "guess|bet between",
 ];
 
-/// Before a number: it is meant not to be the answer.
+/// Before a number that is said not to be the answer.
 pub(super) const EXCLUDED: &[Pattern] = &[
     "was|were supposed|meant|expected|going|due to be",
     "let's assume|suppose|imagine|say",
@@ -110,7 +111,7 @@ pub(super) const EXCLUDED: &[Pattern] = &[
     "said|claimed|rumored|rumoured|alleged|reputed to be",
 ];
 
-/// Numbers behind these only say where, when or for each of what: another number of the sentence is the answer.
+/// Numbers after these only say where, when or for each of what: another number of the sentence is the answer.
 pub(super) const ADJUNCTS: &[Pattern] = &[
     "of the|these|those|his|her|their|its first|last|next|other|remaining",
     "per|every|each|among|amongst|throughout|during",
@@ -123,7 +124,7 @@ pub(super) const ADJUNCTS: &[Pattern] = &[
     "in|after|over|during|within|for|on|by the|just|only|another",
 ];
 
-/// Says in one stroke that what it goes with is not so.
+/// Negate what they go with.
 pub(super) const NEGATIONS: &[&str] = &[
     "not",
     "never",
@@ -256,7 +257,7 @@ pub(super) const FAULTS: &[&str] = &[
     "disbelieve",
 ];
 
-/// What a word of [`FAULTS`] calls wrong where a verb stands between it and the number: "the wrong answer is 7".
+/// What a word of [`FAULTS`] calls wrong if a verb is between it and the number: "the wrong answer is 7".
 pub(super) const FAULTED: &[&str] = &[
     "count",
     "total",
@@ -289,7 +290,7 @@ pub(super) const FAULTED: &[&str] = &[
     "option",
 ];
 
-/// What people only supposed: their number stands back behind another one.
+/// Words for what people only supposed: their number gives way to another one.
 pub(super) const SUPPOSED: &[&str] = &[
     "thought",
     "assumed",
@@ -321,7 +322,7 @@ pub(super) const SUPPOSED: &[&str] = &[
     "argued",
 ];
 
-/// Who supposes, where a verb follows: "some say 7".
+/// Who supposes, if a verb follows: "some say 7".
 pub(super) const SPEAKERS: &[&str] = &["some", "someone", "people", "others", "many", "one"];
 
 /// What they do.
@@ -410,7 +411,8 @@ pub(super) const CLAUSES: &[&str] = &[
     "considering",
 ];
 
-/// Between a word that bears on a number and the number itself: articles, adverbs and other words that only lead on.
+/// Words that may be between a word that affects a number and the number itself: articles, adverbs and other words that
+/// only lead on.
 pub(super) const GLUE: &[&str] = &[
     "a",
     "an",
@@ -539,5 +541,5 @@ pub(super) const LABELS: &[&str] = &[
     "locker",
 ];
 
-/// Behind a number: it is an address.
+/// After a number: then it is an address.
 pub(super) const STREETS: &[&str] = &["street", "avenue", "ave", "boulevard", "blvd"];

@@ -1,4 +1,4 @@
-//! Numbers and formulas outside of a formula's signs.
+//! Numbers and formulas outside of formula delimiters.
 
 use super::tokens::{Found, Kind, Scanner, scaled};
 use crate::lex;
@@ -7,13 +7,13 @@ use crate::structure::read;
 use crate::syntax::Value;
 use crate::units::{self, Unit};
 
-/// Longest stretch without a formula's signs that is tried as mathematics, in bytes.
+/// The longest piece of text without formula delimiters that is tried as mathematics, in bytes.
 const RUN: usize = 240;
-/// Ends of such a stretch that are tried.
+/// How many ends of such a piece are tried.
 const TRIES: usize = 10;
 
 impl Scanner<'_> {
-    /// The mathematics that starts here outside of a formula's signs.
+    /// The mathematics that starts here outside of formula delimiters.
     pub(super) fn mathematics(&self) -> Option<(usize, Found)> {
         let before = self.text[..self.at].trim_end_matches('_').chars().next_back();
         let is_subscript = self.before() == Some('_')
@@ -74,7 +74,7 @@ impl Scanner<'_> {
         (self.text.len() - tail.len(), Found { value: Some(Value::Quantity { expr, unit }), ..found })
     }
 
-    /// A number with sign, currency, fraction, percent sign and what is glued to it.
+    /// A number with its sign, currency, fraction, percent sign and whatever is attached to it.
     fn number(&self) -> Option<(usize, Found)> {
         let rest = &self.text[self.at..];
         let chars: Vec<(usize, char)> = rest.char_indices().take(480).collect();
@@ -209,7 +209,7 @@ impl Scanner<'_> {
         Some((self.at + place(glued), found))
     }
 
-    /// The longest stretch from here that reads as mathematics without words.
+    /// The longest piece of text from here that reads as mathematics without words.
     fn run(&self) -> Option<(usize, Found)> {
         let rest = &self.text[self.at..];
         let line = rest.lines().next().unwrap_or("");
@@ -269,7 +269,7 @@ impl Scanner<'_> {
                 matches!(c, '.' | ',' | ';' | ':' | '?' | '"' | '”' | '*' | '`' | '_' | '\'')
                     || c.is_whitespace()
             });
-            // In a sentence it is no factorial.
+            // In a sentence, `!` is not a factorial.
             let is_factorial = self.text[self.at + source.len()..]
                 .strip_prefix(' ')
                 .is_some_and(|after| after.starts_with(char::is_lowercase));
@@ -287,12 +287,12 @@ impl Scanner<'_> {
             if source.chars().count() == 1 && source.starts_with(|c: char| c.is_ascii_alphabetic()) {
                 continue;
             }
-            // `(18)` in running text is an aside and no product.
+            // `(18)` in running text is an aside, not a product.
             let is_measure = source.split_once(' ').is_some_and(|(number, unit)| {
                 is_plain_number(number) && unit.trim_end_matches(')').chars().all(char::is_alphabetic)
             });
             let is_plain_aside = is_plain || is_measure;
-            // "48 (6 × 8)" is no product.
+            // "48 (6 × 8)" is not a product.
             if source.contains(" (") && source.starts_with(|c: char| c.is_ascii_digit()) {
                 continue;
             }
@@ -333,7 +333,7 @@ pub(crate) fn is_unsolved(source: &str) -> bool {
         let is_sign = c == 'x'
             && after.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '(' | '$' | '.'))
             && left[..at].trim_end().ends_with(|c: char| c.is_ascii_digit() || matches!(c, ')' | '%'));
-        // Units, functions and names of more than a letter are none.
+        // Units, functions and names of more than one letter are not unknowns.
         if is_sign
             || !"xyznkabwtpqruvXYZN".contains(c)
             || after.starts_with('(')
@@ -382,7 +382,7 @@ fn may_start(text: &str) -> bool {
     }
 }
 
-/// Whether a stretch between spaces may belong to mathematics.
+/// Whether a piece of text between spaces may belong to mathematics.
 fn is_mathematical(chunk: &str, after: &str, is_first: bool) -> bool {
     let mut letters = String::new();
     let mut is_command = false;
@@ -414,7 +414,7 @@ fn is_mathematical(chunk: &str, after: &str, is_first: bool) -> bool {
         is_command = c == '\\';
     }
     if chunk.chars().all(|c| c.is_ascii_alphabetic()) {
-        // A letter by itself is a name only beside a sign: "a" is mostly an article.
+        // A letter by itself is a variable only next to a sign: "a" is mostly an article.
         let is_before_sign =
             after.trim_start().starts_with(['=', '^', '+', '*', '/', '<', '>', '≤', '≥', '×', '·']);
         return chunk.len() == 1 && (is_before_sign || !(is_first || matches!(chunk, "a" | "A" | "I")))

@@ -1,13 +1,14 @@
 //! The answer that running text gives.
 //!
-//! Every value of a sentence is a claim, and words say what becomes of it: a bound ("at least 7") or a range makes it
-//! unreadable, arithmetic ("7 minus 1", "half of 7", "7 dozen") another number, a negation ("not 7", "7 is wrong") takes it
-//! out, a clause with "if" or "because" lets it stand back. All other words are neutral.
+//! Every value of a sentence is a claim, and the words around it decide what happens to it. A bound ("at least 7") or a
+//! range makes it unreadable, arithmetic ("7 minus 1", "half of 7", "7 dozen") makes it another number, a negation
+//! ("not 7", "7 is wrong") rules it out, and in a clause with "if" or "because" it gives way to others. All other words
+//! are neutral.
 //!
-//! `lexicon` has the classes of words. `tokens` and `mathematics` find values, `term` what joins them, `clause` the words before
-//! one; `words`, `behind`, `negation`, `report` and `about` say what the words on both sides do to it, and `claim` and `claims`
-//! put that together. `choose` takes the claim of a sentence, `retraction` and `sequel` what takes it back or goes on with it
-//! later, and this file the sentence.
+//! `lexicon` has the classes of words. `tokens` and `mathematics` find values, `term` finds what joins them, `clause`
+//! the words before one; `words`, `behind`, `negation`, `report` and `about` say what the words on both sides do to it,
+//! and `claim` and `claims` put that together. `choose` picks the claim of a sentence, `retraction` and `sequel` find
+//! what takes it back or goes on with it later, and this file picks the sentence.
 
 mod about;
 mod behind;
@@ -43,13 +44,13 @@ use tokens::Kind;
 
 use crate::syntax::Value;
 
-/// What is read of a response without a mark, from its end, in bytes.
+/// How much of a response without a mark is read, from its end, in bytes.
 const TAIL: usize = 6_000;
 
-/// What is read behind a mark.
+/// How much is read after a mark, in bytes.
 const AHEAD: usize = 3_000;
 
-/// Tokens of either.
+/// The most tokens of either.
 const TOKENS: usize = 2_500;
 
 /// What a piece of prose says.
@@ -57,13 +58,13 @@ const TOKENS: usize = 2_500;
 pub(crate) enum Reading {
     /// A value, and the text it was read from.
     Value(Value, String),
-    /// A number is there, but not one answer: a range, a bound, one that is taken back.
+    /// There is a number, but no single answer: a range, a bound, a number that is taken back.
     Unclear(String),
     /// No number.
     Nothing,
 }
 
-/// The answer of a text without a mark: the last claim that stands.
+/// The answer of a text without a mark: the last claim that is not taken back.
 pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
     let from = tail_start(text, text.len().saturating_sub(TAIL));
     let text = &text[from..];
@@ -148,7 +149,7 @@ pub(crate) fn last(text: &str, wants_number: bool) -> Reading {
     }
 }
 
-/// The answer behind a mark that ends at `mark`.
+/// The answer after a mark that ends at `mark`.
 pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
     let from = sentence_start(text, mark);
     let end = text.floor_char_boundary((mark + AHEAD).min(text.len()));
@@ -160,7 +161,7 @@ pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
     let mut denied: Vec<String> = Vec::new();
     let mut was_retracted = false;
     let mut is_reopened = false;
-    // Whether the sentence before said something of a number.
+    // Whether the sentence before claimed something about a number.
     let mut was_claimed = true;
     for (index, sentence) in sentences.iter().enumerate() {
         let Some(last) = sentence.last() else { continue };
@@ -171,7 +172,8 @@ pub(crate) fn after(text: &str, mark: usize, wants_number: bool) -> Reading {
         let found = claims(sentence, text, wants_number);
         let is_marked = sentence[0].start < mark;
         if let Some(first) = &picked {
-            // What a later sentence takes back, another one may say: "I forgot the tax. It is 8."
+            // After a sentence that takes an answer back, another one may give the right one: "I forgot the tax. It is
+            // 8."
             let is_open = was_retracted || is_reopened || first.is_supposed || first.is_reported;
             if is_open
                 && !is_question
@@ -300,7 +302,7 @@ fn is_cut_off(tokens: &[tokens::Token]) -> bool {
     }
 }
 
-/// The answer of a box: a value with nothing but "about" and units around it.
+/// The answer in a box: a value with only "about" and units around it.
 pub(crate) fn bare(text: &str) -> Reading {
     let plain = tokens::unwrapped(text);
     // In running text it would be the mark of a quotation.
@@ -348,7 +350,7 @@ pub(crate) fn bare(text: &str) -> Reading {
     }
 }
 
-/// Whether no mathematics is left beside a claim: `\\sqrt{...` that could not be read is no 2.
+/// Whether no mathematics is left besides a claim: an unreadable `\\sqrt{...` must not leave a 2.
 fn is_all(text: &str, claim: &Claim) -> bool {
     let beside = format!("{} {}", &text[..claim.start], &text[claim.end..]);
     let is_command = |at: usize| beside[at + 1..].starts_with(|c: char| c.is_ascii_alphabetic());
@@ -356,7 +358,7 @@ fn is_all(text: &str, claim: &Claim) -> bool {
         && !beside.match_indices('\\').any(|(at, _)| is_command(at))
 }
 
-/// Where a value of `text` is called the answer by what follows it ("18 is the answer"), if that is behind `from`.
+/// Where a value of `text` is called the answer by what follows it ("18 is the answer"), if that is after `from`.
 pub(crate) fn named_after(text: &str, from: usize, wants_number: bool) -> Option<Reading> {
     let start = tail_start(text, from.max(text.len().saturating_sub(TAIL)));
     if !text[start..].contains("answer") && !text[start..].contains("solution") {
@@ -388,7 +390,7 @@ fn source(text: &str, claim: &Claim) -> String {
     text[claim.start..claim.end].trim_matches(['$', ' ']).trim().to_owned()
 }
 
-/// Whether a text holds words that are neither names of mathematics nor units, so that it is prose and no formula.
+/// Whether a text holds words that are neither mathematical names nor units, so that it is prose and not a formula.
 pub(crate) fn has_words(text: &str) -> bool {
     let mut rest = text;
     while let Some(start) = rest.find(|c: char| c.is_alphabetic()) {
@@ -434,7 +436,8 @@ pub(crate) fn has_words(text: &str) -> bool {
     false
 }
 
-/// Whether the sentence that holds a phrase such as "the answer is", which ends at `mark`, denies it or only supposes it.
+/// Whether the sentence that holds a phrase such as "the answer is", which ends at `mark`, denies it or only supposes
+/// it.
 pub(crate) fn is_denied(text: &str, mark: usize) -> bool {
     let from = sentence_start(text, mark);
     let tokens = tokens::tokens(&text[from..mark], 0, TOKENS);
@@ -457,7 +460,7 @@ pub(crate) fn is_supposed(text: &str, mark: usize) -> bool {
     is_condition(&words_of(&tokens::tokens(&text[from..mark], 0, TOKENS)))
 }
 
-/// Whether the words before or after an answer deny it, or take it for another's.
+/// Whether the words before or after an answer deny it, or attribute it to someone else.
 pub(crate) fn denies(left: &[&str], right: &[&str]) -> bool {
     negation::is_negated(left) || words::is_excluded(left) || negation::is_rejected(right)
 }

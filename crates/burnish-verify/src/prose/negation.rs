@@ -1,11 +1,11 @@
-//! What takes a number out: a negation or a fault before it, a rejection behind it, a later clause.
+//! What rules a number out: a negation or a fault before it, a rejection after it, a later clause.
 
 use super::lexicon::{ATTITUDES, COPULAS, FAULTED, FAULTS, NEGATIONS, PLAIN, REPORTING};
 use super::retraction::{OVERLOOKING, is_order, is_retracting, is_unfinished};
 use super::tokens::{Kind, Token};
 use super::words::{is_glue, is_nothing_else};
 
-/// Whether a negation in `left` reaches the number behind it.
+/// Whether a negation in `left` reaches the number after it.
 pub(super) fn is_negated(left: &[&str]) -> bool {
     if left
         .windows(2)
@@ -147,7 +147,7 @@ pub(super) fn is_negated(left: &[&str]) -> bool {
                 <= usize::from(is_auxiliary(left, at)))
 }
 
-/// Whether a fault is the thing that has the number: "the error turned out to be 0.04".
+/// Whether the number measures the fault itself: "the error turned out to be 0.04".
 fn is_measured(left: &[&str], at: usize) -> bool {
     let is_subject =
         at > 0 && matches!(left[at - 1], "the" | "its" | "relative" | "absolute" | "maximum" | "average");
@@ -162,7 +162,7 @@ fn is_measured(left: &[&str], at: usize) -> bool {
             .any(|word| matches!(*word, "say" | "saying" | "that" | "answer" | "take" | "taking"))
 }
 
-/// Whether the negation at `at` is that of a verb that follows: "didn't", "do not", "won't".
+/// Whether the negation at `at` belongs to a verb that follows: "didn't", "do not", "won't".
 fn is_auxiliary(left: &[&str], at: usize) -> bool {
     let auxiliaries = [
         "do", "does", "did", "will", "would", "can", "could", "should", "has", "have", "had", "must", "may",
@@ -460,7 +460,7 @@ pub(super) fn is_taken_back_later(tokens: &[Token], next: usize) -> bool {
     is_thought || is_refuted || is_withdrawn
 }
 
-/// Whether the words behind "that" call it wrong.
+/// Whether the words after "that" call it wrong.
 fn rejects(words: &[&str]) -> bool {
     let is_judged = words.iter().any(|word| {
         matches!(

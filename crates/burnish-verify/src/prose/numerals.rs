@@ -3,12 +3,12 @@
 use super::lexicon::{COPULAS, NUMERALS, PLAIN, TENS};
 use crate::units;
 
-/// Behind these "one" is a pronoun: "the last one", "no one".
+/// After these "one" is a pronoun: "the last one", "no one".
 const BEFORE_PRONOUN: &[&str] = &[
     "the", "this", "that", "each", "every", "any", "no", "which", "first", "last", "other", "another",
     "correct", "right", "final", "new", "old", "small", "large", "big", "as",
 ];
-/// Before these as well: "one gets", "one of them could".
+/// Before these, "one" is a pronoun too: "one gets", "one of them could".
 const AFTER_PRONOUN: &[&str] = &[
     "can",
     "could",
@@ -40,7 +40,8 @@ const PARTS: &[&str] = &[
     "twelfth",
 ];
 
-/// `text` with its numbers in digits. `None` where no word is a number. Beside digits "one" is mostly a pronoun, and stays.
+/// `text` with its numbers in digits. `None` if no word is a number. In a text with digits, "one" is mostly a pronoun,
+/// and stays.
 pub(crate) fn in_digits(text: &str) -> Option<String> {
     if text.len() > 12_000 {
         return None;
@@ -77,7 +78,7 @@ pub(crate) fn in_digits(text: &str) -> Option<String> {
     Some(written)
 }
 
-/// What "third" or "quarters" behind a number of them divides it by: "two-thirds", "one quarter".
+/// What "third" or "quarters" after a number word divides it by: "two-thirds", "one quarter".
 fn part(words: &[Piece], index: usize, count: usize, value: u64, text: &str) -> Option<usize> {
     let (last, next) = (&words[index + count - 1], words.get(index + count)?);
     let is_joined = matches!(text[last.end..next.start].trim(), "" | "-");
@@ -92,8 +93,9 @@ fn part(words: &[Piece], index: usize, count: usize, value: u64, text: &str) -> 
     (is_joined && count == 1 && (1..part as u64).contains(&value) && !is_half).then_some(part)
 }
 
-/// Whether a word of a number beside digits says something else than it: "one gets", "below zero". A small one counts there only
-/// where it ends what a verb says ("the rest is five."): "the two of them", "each of four friends" ask for nothing.
+/// Whether a number word in a text with digits means something other than a number: "one gets", "below zero". A small
+/// one counts there only if it ends what a verb says ("the rest is five."), not in "the two of them" or "each of four
+/// friends".
 fn is_phrase(words: &[Piece], index: usize, count: usize, value: u64, text: &str) -> bool {
     let before = index.checked_sub(1).map_or("", |before| words[before].word.as_str());
     let is_end =
@@ -139,7 +141,7 @@ fn pieces(text: &str) -> Vec<Piece> {
 /// The number that starts at `index`, and how many words it has.
 fn number(words: &[Piece], index: usize, text: &str) -> Option<(u64, usize)> {
     let word = |at: usize| words.get(at).map_or("", |piece| piece.word.as_str());
-    // Words of one number have nothing but space or a hyphen between them.
+    // Words of one number have only space or a hyphen between them.
     let is_joined = |at: usize| {
         at > 0 && at < words.len() && matches!(text[words[at - 1].end..words[at].start].trim(), "" | "-")
     };

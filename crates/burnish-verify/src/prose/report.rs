@@ -3,8 +3,9 @@
 use super::lexicon::{ANSWERING, OWN_REPORTERS, REPORTING, SAYING, SPEAKERS, SUPPOSED};
 use super::words::is_glue;
 
-/// Whether somebody else states the number, or someone who no longer holds it: "her brother says 42", "I thought it was 42".
-/// `is_bare` where no noun follows the number: "one student answered 42 and lost", but "she answered 42 questions".
+/// Whether somebody else states the number, or someone who no longer holds it: "her brother says 42", "I thought it was
+/// 42". `is_bare` says that no noun follows the number: "one student answered 42 and lost", but "she answered 42
+/// questions".
 pub(super) fn is_reported(left: &[&str], is_bare: bool) -> bool {
     let left = &left[left.iter().rposition(|word| *word == ",").map_or(0, |at| at + 1)..];
     if matches!(left, ["rumor" | "rumour" | "legend", "has", "it", ..]) {

@@ -6,7 +6,7 @@ use super::negation::is_rejected;
 use super::tokens::{Kind, Token};
 use super::words::starts_with;
 
-/// Words that take back what was said, behind a stop or a comma.
+/// Words that take back what was said, after a stop or a comma.
 pub(super) const BACK: &[&str] = &[
     "no",
     "nope",
@@ -120,7 +120,7 @@ const DISCARDS: &[Pattern] = &[
     "not|wrong|incorrect so|quite|again|answer",
 ];
 
-/// Words for an error, which the speaker says to have made.
+/// Words for an error that the speaker admits.
 pub(super) const ERRORS: &[&str] = &[
     "wrong",
     "wrongly",
@@ -181,7 +181,7 @@ const GIVING_UP: &[Pattern] = &[
     "doesn't|don't say|tell|state|mention which|whether",
 ];
 
-/// What a clause says of what was said before it: that it is wrong.
+/// Words with which a clause calls wrong what was said before it.
 const JUDGEMENTS: &[&str] = &[
     "wrong",
     "incorrect",
@@ -313,7 +313,7 @@ fn is_own_error(said: &[&str]) -> bool {
     is_own && is_error && !is_undone
 }
 
-/// What a wrong answer does to a part of the question.
+/// Verbs for what a wrong answer does to a part of the question.
 pub(super) const OVERLOOKING: &[&str] =
     &["ignores", "misses", "forgets", "overlooks", "neglects", "omits", "violates", "disregards"];
 
@@ -396,7 +396,7 @@ pub(super) fn is_unfinished(words: &[&str]) -> bool {
         })
 }
 
-/// Whether a sentence is nothing but "No."
+/// Whether a sentence is only "No."
 pub(super) fn is_no(sentence: &[Token]) -> bool {
     matches!(sentence, [Token { kind: Kind::Word(word), .. }, ..] if matches!(word.as_str(), "no" | "nope" | "nah"))
         && sentence.iter().filter(|token| matches!(token.kind, Kind::Word(_))).count() == 1
@@ -465,7 +465,7 @@ pub(super) fn is_corrected(words: &[&str]) -> bool {
     }) || matches!(words, ["it" | "that", "is" | "was", ..] | ["the", "answer", ..] | ["that's", ..])
 }
 
-/// "Wait, let me look at this again.": what follows may be another answer, and what was said stands until then.
+/// "Wait, let me look at this again.": another answer may follow, and what was said stands until then.
 pub(super) fn is_doubting(sentence: &[Token]) -> bool {
     matches!(sentence, [Token { kind: Kind::Word(word), .. }, ..]
         if matches!(word.as_str(), "wait" | "hmm" | "hm" | "oops" | "hold" | "no" | "sorry" | "actually" | "whoops"))

@@ -1,9 +1,9 @@
-//! Sentences, and what kind of sentence one is.
+//! Sentences, and their kinds.
 
 use super::lexicon::COPULAS;
 use super::tokens::{Found, Kind, Token};
 
-/// What is read of the sentence before a mark, in bytes.
+/// How much of the sentence before a mark is read, in bytes.
 const BEHIND: usize = 400;
 
 pub(super) fn sentences(tokens: &[Token]) -> Vec<&[Token]> {
@@ -23,7 +23,7 @@ pub(super) fn words_of(sentence: &[Token]) -> Vec<&str> {
         .collect()
 }
 
-/// "It is 18, right?" asks for nothing.
+/// "It is 18, right?" is not a question.
 pub(super) fn is_question(sentence: &[Token]) -> bool {
     let is_tag = matches!(sentence, [.., Token { kind: Kind::Comma, .. }, Token { kind: Kind::Word(word), .. }, _]
         if matches!(word.as_str(), "right" | "correct" | "okay" | "ok" | "yes"));
@@ -153,7 +153,7 @@ pub(super) fn is_support(sentence: &[Token]) -> bool {
     }
 }
 
-/// A place from which `text` is read whole: the start of a line, or of a word.
+/// A place at or after `from` at which reading can start: the start of a line, or of a word.
 pub(super) fn tail_start(text: &str, from: usize) -> usize {
     if from == 0 {
         return 0;

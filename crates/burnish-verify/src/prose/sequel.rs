@@ -1,4 +1,4 @@
-//! What words without a number do to one that stands before them: go on with the calculation, or name another answer.
+//! What words without a number do to an earlier number: go on with the calculation, or name another answer.
 
 use super::clause::is_bidding;
 use super::lexicon::{COPULAS, NUMERALS, OPERATIONS};
@@ -41,7 +41,7 @@ pub(super) fn goes_on(sentence: &[Token]) -> bool {
     is_named || is_operation || is_reckoning(&words) || concludes_otherwise(&words)
 }
 
-/// "So multiply this by 3600.": what the words ask for has not been done.
+/// "So multiply this by 3600.": something is asked for that has not been done.
 pub(super) fn asks_for_more(sentence: &[Token]) -> bool {
     let mut clauses = sentence
         .split(|token| matches!(token.kind, Kind::Comma | Kind::Semicolon | Kind::Dash | Kind::Colon));
@@ -53,7 +53,7 @@ pub(super) fn asks_for_more(sentence: &[Token]) -> bool {
     })
 }
 
-/// "Two tickets cost twice that", "the second step doubles this": another number, made of the one before.
+/// "Two tickets cost twice that", "the second step doubles this": another number, computed from the one before.
 fn is_reckoning(words: &[&str]) -> bool {
     if words.first().is_none_or(|word| is_anaphor(word)) {
         return false;
@@ -124,7 +124,7 @@ fn concludes_otherwise(words: &[&str]) -> bool {
         })
 }
 
-/// ", or she has nothing left", ", if not, it is less": another case stands beside the one of the number.
+/// ", or she has nothing left", ", if not, it is less": there is another case besides the one with the number.
 pub(super) fn is_other_case(rest: &[&str]) -> bool {
     let mut clauses = rest.split(|word| *word == ",");
     clauses.next();
@@ -188,7 +188,7 @@ pub(super) fn is_contrast(rest: &[&str]) -> bool {
     })
 }
 
-/// "because I typed it in wrong", ", forgetting the first day": why a number is wrong.
+/// "because I typed it in wrong", ", forgetting the first day": the reason why a number is wrong.
 pub(super) fn is_denied_for_error(rest: &[&str]) -> bool {
     rest.iter().enumerate().any(|(at, word)| {
         let said = &rest[at + 1..];

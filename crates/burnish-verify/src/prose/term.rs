@@ -8,17 +8,17 @@ use super::tokens::{Found, Kind, Token, scaled};
 use crate::syntax::{Expr, Value};
 use crate::units::{self, Unit};
 
-/// Most values that are taken as one list; of a longer one nothing is the answer.
+/// The most values that are taken as one list; a longer one is not an answer.
 const LIST: usize = 64;
-/// Most operations of one computation.
+/// The most operations of one computation.
 const OPERATIONS: usize = 32;
 
-/// A value as a stretch of text gives it.
+/// A value as a piece of text gives it.
 #[derive(Debug, Clone)]
 pub(super) struct Term {
-    /// `None` where it is no single value.
+    /// `None` if it is not a single value.
     pub(super) value: Option<Value>,
-    /// The token behind it.
+    /// The index of the token after it.
     pub(super) next: usize,
     pub(super) items: usize,
     pub(super) is_part: bool,
@@ -36,16 +36,16 @@ enum Joint {
     Multiply,
     Divide,
     Power,
-    /// "half of 7", "3/4 of 20"; of a whole number it is a ratio.
+    /// "half of 7", "3/4 of 20"; after a whole number, it is a ratio.
     Of,
     List,
-    /// Behind a verb of change: "from 70 to 75" is 75.
+    /// After a verb of change: "from 70 to 75" is 75.
     Become,
-    /// A range, a ratio, a remainder: no single value.
+    /// A range, a ratio, a remainder: not a single value.
     Unclear,
 }
 
-/// Words between two values. The second number says how many other words may stand before them ("9 dollars times 2").
+/// Words between two values. The number says how many other words may come before them ("9 dollars times 2").
 const JOINTS: &[(&str, Joint, usize)] = &[
     ("plus or minus", Joint::Unclear, 2),
     ("give or take", Joint::Unclear, 2),
@@ -119,30 +119,30 @@ const JOINTS: &[(&str, Joint, usize)] = &[
     ("à", Joint::Unclear, 1),
 ];
 
-/// What the words before a value say of how it is joined to the next one.
+/// What the words before a value say about how it is joined to the next one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lead {
     pub(super) is_adjunct: bool,
-    /// A preposition stands before it.
+    /// There is a preposition before it.
     pub(super) is_led: bool,
-    /// A verb of change does: "rose from 70 to 75".
+    /// There is a verb of change before it: "rose from 70 to 75".
     pub(super) is_change: bool,
-    /// Any other word than an article does.
+    /// There is any word other than an article before it.
     pub(super) has_words: bool,
     /// "the difference between", "the sum of": two values follow.
     pub(super) is_pair: bool,
-    /// The reference is a number, so that of two equations about different things the last one counts.
+    /// The reference is a number, so of two equations about different things the last one counts.
     pub(super) wants_number: bool,
 }
 
-/// Reads the value at `index` of `tokens` with all that is joined to it.
+/// Reads the value at `index` of `tokens` with everything joined to it.
 pub(super) fn term(tokens: &[Token], index: usize, lead: Lead, text: &str) -> Option<Term> {
     let Kind::Found(found) = &tokens.get(index)?.kind else { return None };
     let mut list: Vec<Option<Value>> = Vec::new();
     let mut is_part = found.is_part;
     let mut is_change = false;
     let (mut current, mut next) = single(tokens, index, found);
-    // `+` and `-` wait until products are done: the left side of the last of them.
+    // `+` and `-` wait until products are done; this is the left side of the last one.
     let mut pending: Option<(Value, bool)> = None;
     for _ in 0..OPERATIONS {
         let Some((joint, second)) = joint(tokens, next, lead, text) else { break };
@@ -194,7 +194,7 @@ fn flattened(items: Vec<Value>) -> Value {
     )
 }
 
-/// A value by itself with the words of scale and the unit behind it, and the token after these.
+/// A value by itself with the words of scale and the unit after it, and the token after these.
 fn single(tokens: &[Token], index: usize, found: &Found) -> (Option<Value>, usize) {
     let mut value = found.value.clone();
     let mut next = index + 1;
@@ -252,7 +252,7 @@ fn single(tokens: &[Token], index: usize, found: &Found) -> (Option<Value>, usiz
     (value, next)
 }
 
-/// The unit that the words behind a number name. "5 in total" has no inches.
+/// The unit that the words after a number name. "5 in total" has no inches.
 fn unit_of(right: &[&str]) -> Option<Unit> {
     let said = units::trailing(&right.iter().take(4).copied().collect::<Vec<_>>().join(" "), 1);
     said.unit.filter(|unit| unit.name != "inch" || right.first() != Some(&"in"))
@@ -272,7 +272,7 @@ pub(super) fn words_from(tokens: &[Token], index: usize) -> Vec<&str> {
         .collect()
 }
 
-/// How the value that ends before `next` is joined to another one, and where that stands.
+/// How the value that ends before `next` is joined to another one, and the index of that one.
 fn joint(tokens: &[Token], next: usize, lead: Lead, text: &str) -> Option<(Joint, usize)> {
     let Lead { is_adjunct, is_led, is_change, has_words, is_pair, wants_number } = lead;
     let is_found = |index: usize| matches!(tokens.get(index).map(|token| &token.kind), Some(Kind::Found(_)));
@@ -305,7 +305,7 @@ fn joint(tokens: &[Token], next: usize, lead: Lead, text: &str) -> Option<(Joint
                     | ["or", "maybe" | "possibly" | "perhaps" | "even"]
             );
             // "40, 5 fewer than Tom": a remark.
-            // "is wrapped 8, 12 - 8 = 4": an equation behind a mere number starts anew.
+            // "is wrapped 8, 12 - 8 = 4": an equation after a mere number starts anew.
             let is_equation = |at: usize| {
                 matches!(&tokens[at].kind, Kind::Found(Found { value: Some(Value::Chain(..)), .. }))
             };
@@ -421,7 +421,7 @@ fn joint(tokens: &[Token], next: usize, lead: Lead, text: &str) -> Option<(Joint
     Some((joint, second))
 }
 
-/// Two equations of which the second follows: "2x + 4 = 100 and x = 48".
+/// Whether the second of two equations follows from the first: "2x + 4 = 100 and x = 48".
 fn are_steps(first: Option<&Value>, second: Option<&Value>) -> bool {
     match (first, second) {
         (Some(Value::Chain(first, _)), Some(Value::Chain(second, _))) => first.first() != second.first(),
@@ -429,7 +429,7 @@ fn are_steps(first: Option<&Value>, second: Option<&Value>) -> bool {
     }
 }
 
-/// Whether the words behind a number go on with a verb of which it is the subject: "36 are left", "36 apples remain".
+/// Whether the words after a number go on with a verb of which it is the subject: "36 are left", "36 apples remain".
 pub(super) fn is_statement(after: &[&str]) -> bool {
     let verb = after.iter().take(3).position(|word| {
         COPULAS.contains(word)
@@ -466,7 +466,8 @@ fn are_units(nouns: &[&str]) -> bool {
     nouns.iter().all(|word| units::find(word).is_some())
 }
 
-/// The longest phrase of [`JOINTS`] in `right` with nothing but an article behind it: it, the words before it, its words.
+/// The longest phrase of [`JOINTS`] in `right` with only an article after it; with the number of words before it, and
+/// its own.
 fn best_joint(right: &[&str]) -> Option<(Joint, usize, usize)> {
     let mut best: Option<(Joint, usize, usize)> = None;
     for (phrase, joint, nouns) in JOINTS {

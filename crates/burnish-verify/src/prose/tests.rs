@@ -1,4 +1,4 @@
-//! What is read of a sentence.
+//! What is read from a sentence.
 
 use super::*;
 

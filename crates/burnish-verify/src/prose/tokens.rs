@@ -7,7 +7,7 @@ use crate::structure::read;
 use crate::syntax::{Expr, Value};
 use crate::units;
 
-/// A piece of running text and where it stands.
+/// A piece of running text and its position.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Token {
     pub(super) kind: Kind,
@@ -32,14 +32,14 @@ pub(super) enum Kind {
     Close,
 }
 
-/// A value of the text.
+/// A value in the text.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Found {
-    /// `None` where it can't be read, or is no single value: `20-30`, `7+`, `7-fold`.
+    /// `None` if it can't be read, or is not a single value: `20-30`, `7+`, `7-fold`.
     pub(super) value: Option<Value>,
     /// Whether it is a number alone, not a formula or an equation.
     pub(super) is_plain: bool,
-    /// `7th`, `7-day`: a word of which the number is a part.
+    /// `7th`, `7-day`: the number is part of a word.
     pub(super) is_part: bool,
 }
 
@@ -50,7 +50,7 @@ const ABBREVIATIONS: &[&str] = &[
     "incl", "excl",
 ];
 
-/// Splits `text` from `from` on. At most `limit` tokens.
+/// Splits `text` from `from` on into at most `limit` tokens.
 pub(super) fn tokens(text: &str, from: usize, limit: usize) -> Vec<Token> {
     let formulas = extract::formulas(text);
     let mut scanner = Scanner { text, formulas: &formulas, at: from, tokens: Vec::new() };
@@ -67,7 +67,7 @@ const INLINE_TAGS: &[&str] = &[
 ];
 
 /// Length of the tag at the start of `text`, and whether a sentence goes on through it: `<b>`, `</think>`, `<|im_end|>`.
-/// `a<b` and `x < y and z > 3` are none.
+/// `a<b` and `x < y and z > 3` are not tags.
 fn tag(text: &str) -> Option<(usize, bool)> {
     let inner = &text[1..text.find('>')?];
     let bare = inner.trim_start_matches(['/', '|']);
@@ -102,7 +102,7 @@ impl Scanner<'_> {
         self.tokens.last().map(|token| &token.kind)
     }
 
-    /// Whether only space and markdown stand before this place in its line.
+    /// Whether there is only space and Markdown before this place in its line.
     fn opens_line(&self) -> bool {
         let line = self.text[..self.at].rsplit('\n').next().unwrap_or("");
         line.chars().all(|c| c.is_whitespace() || matches!(c, '*' | '#' | '>' | '_' | '`'))
@@ -133,11 +133,11 @@ impl Scanner<'_> {
             && after.is_some_and(char::is_whitespace)
             && self.opens_line()
         {
-            // The mark of an item of a list.
+            // The marker of a list item.
             self.at = next;
             return;
         }
-        // What is struck through is not said.
+        // Struck-through text does not count.
         if let Some(struck) = rest.strip_prefix("~~")
             && let Some(length) = struck.find("~~")
         {
@@ -156,7 +156,7 @@ impl Scanner<'_> {
             return;
         }
         if c == '>' && self.opens_line() {
-            // The mark of a quotation.
+            // The marker of a quotation.
             self.at = next;
             return;
         }
@@ -206,7 +206,7 @@ impl Scanner<'_> {
                 self.push(Kind::Sign('≈'), next)
             }
             '\\' => {
-                // What is left of a formula's signs, or a command that is no value: `\approx 7`.
+                // A leftover formula delimiter, or a command that is not a value: `\approx 7`.
                 let name: String = rest[1..].chars().take_while(char::is_ascii_alphabetic).collect();
                 let end = self.at + 1 + name.len();
                 match name.as_str() {
@@ -224,7 +224,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// The end of a line ends a sentence, unless the next line goes on with it.
+    /// The end of a line ends a sentence, unless the next line continues it.
     fn line_end(&mut self) {
         let rest = self.text[self.at..].trim_start_matches([' ', '\t', '\r']);
         let is_paragraph = rest[1..].trim_start_matches([' ', '\t', '\r']).starts_with('\n');
@@ -244,13 +244,13 @@ impl Scanner<'_> {
         !(c == '.' && (is_abbreviation || !is_last))
     }
 
-    /// `1.` and `1)` before the text of an item of a list.
+    /// `1.` and `1)` before the text of a list item.
     fn numbering(&mut self, rest: &str) -> bool {
         let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let tail = rest[digits..].trim_start_matches(['*', '_']);
         let is_mark = (1..=2).contains(&digits) && (tail.starts_with(". ") || tail.starts_with(") "));
         let line = tail.get(2..).unwrap_or("").lines().next().unwrap_or("").trim();
-        // The only number of the text with a stop behind it is an answer: "18. She has nine eggs."
+        // If it is the only number of the text, a number with a full stop is an answer: "18. She has nine eggs."
         let is_item = line.chars().any(char::is_alphanumeric)
             && (rest.starts_with("1.")
                 || rest.starts_with("1)")
@@ -276,7 +276,7 @@ impl Scanner<'_> {
                 end = index;
                 break;
             }
-            // Scripts without spaces would make one word of a sentence.
+            // In scripts without spaces, a whole sentence would be one word.
             if !c.is_ascii() && index > 0 && next.and_then(ascii_digit).is_some() {
                 end = index + c.len_utf8();
                 break;
@@ -287,7 +287,7 @@ impl Scanner<'_> {
         self.push(Kind::Word(word), end);
     }
 
-    /// A formula in its signs. `false` where it is none after all.
+    /// A formula in its delimiters. `false` if it turns out not to be one.
     fn formula(&mut self, end: usize, inner: &str) -> bool {
         let trimmed =
             ["\\approx", "\\sim", "\\simeq", "\\Rightarrow", "\\implies", "\\therefore", "\\rightarrow"]
@@ -302,7 +302,7 @@ impl Scanner<'_> {
             if trimmed.ends_with(['+', '-', '–', '/', '=', '(', ',']) {
                 return false;
             }
-            // Prose inside of a formula: `7 \text{ or more}`.
+            // Prose inside a formula: `7 \text{ or more}`.
             if inner.contains("\\text") || inner.contains("\\mbox") || inner.contains("\\mathrm") {
                 let plain = unwrapped(inner);
                 let (start, spliced) = (self.at, tokens(&plain, 0, 64));
@@ -325,7 +325,7 @@ impl Scanner<'_> {
     }
 }
 
-/// A value of words among which digits stand: prose that was taken for a text.
+/// Whether a value consists of words with digits among them: prose that was taken for a text answer.
 fn has_digit_words(value: &Value) -> bool {
     match value {
         Value::Text(words) => words.contains(|c: char| c.is_ascii_digit()) && words.contains(' '),
@@ -353,7 +353,7 @@ fn is_naming(left: &str) -> bool {
         && !commands.into_iter().any(|command| is_worked.contains(&command))
 }
 
-/// `\text{...}` without its dress.
+/// `\text{...}` without its markup.
 pub(super) fn unwrapped(text: &str) -> String {
     let mut plain = text.to_owned();
     for command in ["\\text", "\\mbox", "\\mathrm", "\\textbf", "\\textit"] {

@@ -1,6 +1,6 @@
 //! The classes of verbs, and of the words that go with one.
 
-/// Verbs of change: "rose from 70 to 75", "was cut by 5 to 75". What they lead to is the number.
+/// Verbs of change: "rose from 70 to 75", "was cut by 5 to 75". The number that they lead to counts.
 pub(super) const CHANGES: &[&str] = &[
     "double",
     "doubles",
@@ -158,10 +158,10 @@ pub(super) const CHANGES: &[&str] = &[
     "heated",
 ];
 
-/// Where a change goes, with or without such a verb: "up from 60 to 75".
+/// The direction of a change, with or without such a verb: "up from 60 to 75".
 pub(super) const DIRECTIONS: &[&str] = &["up", "down", "back"];
 
-/// Verbs behind which "from 70 to 75" is a stretch and no change.
+/// Verbs after which "from 70 to 75" is a range and not a change.
 pub(super) const STRETCHES: &[&str] = &[
     "range",
     "ranges",
@@ -187,7 +187,7 @@ pub(super) const STRETCHES: &[&str] = &[
     "all",
 ];
 
-/// Verbs of arithmetic: what stands behind them is worked with and is no result.
+/// Verbs of arithmetic: the number after them is an operand, not a result.
 pub(super) const OPERATIONS: &[&str] = &[
     "add",
     "adding",
@@ -287,7 +287,7 @@ pub(super) const ANSWERING: &[&str] = &[
     "promises",
 ];
 
-/// Who reports without being someone else: the speaker, and what is reckoned with.
+/// Subjects of reporting verbs that are not someone else: the speaker, and the things that are computed with.
 pub(super) const OWN_REPORTERS: &[&str] = &[
     "i",
     "we",
@@ -329,13 +329,13 @@ pub(super) const OWN_REPORTERS: &[&str] = &[
     "still",
 ];
 
-/// Verbs of lacking: what stands behind them is what is missing, and a goal may follow.
+/// Verbs of lacking: the number after them is what is missing, and a goal may follow.
 pub(super) const NEEDS: &[&str] = &[
     "need", "needs", "needed", "lack", "lacks", "want", "wants", "require", "requires", "required",
     "missing", "takes", "take", "save", "short", "misses",
 ];
 
-/// Verbs and adjectives through which a negation reaches into the clause that they govern.
+/// Verbs and adjectives through which a negation extends to the clause that they govern.
 pub(super) const ATTITUDES: &[&str] = &[
     "tell",
     "think",

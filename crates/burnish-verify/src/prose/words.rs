@@ -1,12 +1,11 @@
-//! What words mean for the number beside them. A word that is in none of these classes is neutral: it changes
-//! nothing, whatever it is.
+//! What words mean for a number nearby. A word in none of these classes is neutral: it changes nothing, whatever it is.
 
 use super::lexicon::{
     ADJUNCTS, BOUNDS, CHANGES, CLAUSES, COPULAS, DIRECTIONS, EXCLUDED, FAULTS, GLUE, NEEDS, NEGATIONS, PLAIN,
     Pattern, STRETCHES, SUPPOSED,
 };
 
-/// Whether the words before a number make it a bound, a part, or an example of what is meant.
+/// Whether the words before a number make it a bound, a part, or an example of the answer.
 pub(super) fn is_bound(left: &[&str]) -> bool {
     if is_sole(left) {
         return false;
@@ -14,7 +13,7 @@ pub(super) fn is_bound(left: &[&str]) -> bool {
     if left.windows(4).any(|w| w[0] == "no" && matches!(w[2], "and" | "or") && w[3] == "no") {
         return false;
     }
-    // What is left over is no bound, and nothing is over again.
+    // "Left over" and "over again" are not bounds.
     let is_idle = |at: usize| match left[..=at] {
         [.., "left" | "all" | "starting" | "see" | "the", "over" | "above"] => true,
         // "adds up to", "comes up to", "rounds up to"
@@ -65,7 +64,7 @@ pub(super) fn is_nothing_else(left: &[&str]) -> bool {
         && left.iter().any(|word| NEGATIONS.contains(word))
 }
 
-/// Whether the words before a number take it out.
+/// Whether the words before a number rule it out.
 pub(super) fn is_excluded(left: &[&str]) -> bool {
     if is_sole(left) {
         return false;
@@ -83,7 +82,7 @@ pub(super) fn is_adjunct(left: &[&str]) -> bool {
     reaching(left).any(|at| ADJUNCTS.iter().any(|pattern| ends_with(&left[..at], pattern)))
 }
 
-/// Whether a number behind this word and before a comma stands for itself: "in 2020, 18 came" is no list.
+/// Whether a number after this word and before a comma stands by itself: "in 2020, 18 came" is not a list.
 pub(super) fn is_preposition(word: &str) -> bool {
     matches!(
         word,
@@ -109,7 +108,7 @@ pub(super) fn is_preposition(word: &str) -> bool {
     )
 }
 
-/// Whether a number behind this word stands for a place, a time or a part, where a verb has named another one.
+/// Whether a number after this word is a place, a time or a part, if a verb has named another number.
 pub(super) fn is_behind(word: &str) -> bool {
     is_preposition(word)
         || matches!(
@@ -148,7 +147,7 @@ pub(super) fn is_article(word: &str) -> bool {
     )
 }
 
-/// Ends of `left` with nothing but glue behind them.
+/// Ends within `left` that are followed only by glue.
 fn reaching<'a>(left: &'a [&'a str]) -> impl Iterator<Item = usize> + 'a {
     let glued = left.iter().rev().take_while(|word| is_glue(word)).count().min(5);
     (left.len() - glued.min(left.len())..=left.len()).filter(|at| *at > 0)
@@ -158,7 +157,7 @@ pub(super) fn is_glue(word: &str) -> bool {
     GLUE.contains(&word) || (word.len() > 4 && word.ends_with("ly") && !SUPPOSED.contains(&word))
 }
 
-/// Whether a verb leads from the words before a number to it: what is said, not where or when.
+/// Whether this word is a verb that leads to a number as what is said, not as a place or a time.
 pub(super) fn is_verb(word: &str) -> bool {
     COPULAS.contains(&word)
         || matches!(
@@ -167,14 +166,14 @@ pub(super) fn is_verb(word: &str) -> bool {
         )
 }
 
-/// Whether a number behind these words, which follow another number, belongs to what is done with that one: "36 ways to
+/// Whether a number after these words, which follow another number, belongs to what is done with that one: "36 ways to
 /// pick 2 of them", "36 ways of picking 2", but not "add 9 to get 36".
 pub(super) fn is_purpose(left: &[&str], is_need: bool) -> bool {
     const RESULTS: &[&str] = &[
         "get", "obtain", "find", "produce", "arrive", "reach", "end", "form", "leave", "see", "conclude",
         "receive",
     ];
-    // Behind a further verb, or an equals sign, something is said again.
+    // After another verb or an equals sign, a new statement begins.
     let from =
         left.iter().rposition(|word| COPULAS.contains(word)).map_or(0, |verb| left.len().min(verb + 1));
     left[from..].windows(2).any(|pair| match pair {
@@ -216,7 +215,7 @@ fn matches(words: &[&str], pattern: Pattern) -> bool {
     words.iter().zip(pattern.split(' ')).all(|(word, place)| place.split('|').any(|choice| choice == *word))
 }
 
-/// Whether a word may stand between "the answer is" and the number without saying anything of its own.
+/// Whether a word between "the answer is" and the number says nothing of its own.
 pub(super) fn is_leading(word: &str) -> bool {
     is_glue(word)
         || PLAIN.contains(&word)
@@ -267,7 +266,7 @@ pub(super) fn is_leading(word: &str) -> bool {
         )
 }
 
-/// Whether a word beside a number may say something of it: inside of `\\text{...}` these words are read as prose.
+/// Whether a word next to a number may say something about it: inside `\\text{...}`, such words are read as prose.
 pub(super) fn is_telling(word: &str) -> bool {
     is_glue(word)
         || NEGATIONS.contains(&word)
@@ -317,7 +316,7 @@ pub(super) fn is_telling(word: &str) -> bool {
         )
 }
 
-/// Whether a verb of change stands before a number: "rose from 70", "is up 5".
+/// Whether there is a verb of change before a number: "rose from 70", "is up 5".
 pub(super) fn is_change(left: &[&str]) -> bool {
     (has_change(left) || left.iter().any(|word| DIRECTIONS.contains(word)))
         && !left.iter().any(|word| STRETCHES.contains(word))
@@ -354,7 +353,7 @@ pub(super) fn is_comparing(left: &[&str]) -> bool {
         && OPENINGS.iter().any(|pattern| starts_with(left, pattern))
 }
 
-/// Whether the words behind a number call it a result: "48 in all".
+/// Whether the words after a number call it a result: "48 in all".
 pub(super) fn is_summing_up(right: &[&str]) -> bool {
     // "40 before tax, 44 after": the other case.
     if matches!(right, ["after" | "before" | "otherwise" | "with" | "without", ..]) {
