@@ -1,4 +1,4 @@
-//! The environments that are built in.
+//! The built-in environments.
 
 use crate::{
     EnvError, Generator, accounts, chains, countdown, household, mapf, orders, rows, timed_facts, timeqa,
@@ -9,11 +9,11 @@ use crate::{
 pub struct Kind {
     /// Name in recipes and on the command line.
     pub id: &'static str,
-    /// One line for people.
+    /// A one-line description.
     pub summary: &'static str,
     /// The default configuration.
     pub defaults: fn() -> serde_json::Value,
-    /// Makes a generator from a configuration; keys that are absent take their defaults.
+    /// Makes a generator from a configuration; missing keys get their defaults.
     pub build: fn(&serde_json::Value) -> Result<Box<dyn Generator>, EnvError>,
 }
 
@@ -62,10 +62,10 @@ mod tests {
         let mut named = BTreeSet::new();
         for kind in CATALOGUE {
             let config = (kind.defaults)();
-            // Some need files.
+            // Some environments need files.
             let Ok(generator) = build(kind.id, &config) else { continue };
             for Bound { key, min, max, .. } in generator.bounds() {
-                // The sizes of boards stand under their number.
+                // The sizes of boards are listed under their number.
                 let path = format!("/{}", key.replace('*', "4").replace('.', "/"));
                 let value = config.pointer(&path).and_then(serde_json::Value::as_f64);
                 assert!(value.is_some_and(|value| (min..=max).contains(&value)), "{}: {key}", kind.id);
@@ -85,7 +85,7 @@ mod tests {
         let changes = [("household", json!({"progress": true, "invalid": "count"}))];
         let defaults = CATALOGUE.iter().map(|kind| (kind.id, (kind.defaults)()));
         for (id, config) in defaults.chain(changes) {
-            // Some need files.
+            // Some environments need files.
             let Ok(generator) = build(id, &config) else { continue };
             let Ok(set) = generator.tasks(0, 2) else { continue };
             let said = generator.components().unwrap();
@@ -105,7 +105,7 @@ mod tests {
     fn an_environment_with_an_ability_has_it_for_its_tasks() {
         let mut found = Vec::new();
         for kind in CATALOGUE {
-            // Some need files.
+            // Some environments need files.
             let Ok(generator) = build(kind.id, &(kind.defaults)()) else { continue };
             let tasks = generator.tasks(0, 20).unwrap().tasks;
             let any = |has: &dyn Fn(&Task) -> bool| tasks.iter().any(has);

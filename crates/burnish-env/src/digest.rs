@@ -1,4 +1,4 @@
-//! Names for contents.
+//! Names made from content.
 
 use burnish_core::digest::Rule;
 use std::fs::File;
@@ -10,11 +10,11 @@ pub fn digest(content: &[u8]) -> String {
     Rule::Folded.digest(content)
 }
 
-/// The name of what a file holds: 16 hexadecimal digits, by the rule by which rows are named. The file is read
-/// piece by piece, some gigabytes a second.
+/// The name of a file's content: 16 hexadecimal digits, by the same rule as the names of rows. The file is read piece
+/// by piece, at some gigabytes per second.
 ///
 /// # Errors
-/// What the operating system says, also when the file shrinks while it is read.
+/// The error of the operating system; also if the file shrinks while it is read.
 pub fn file_digest(path: &Path) -> std::io::Result<String> {
     let file = File::open(path)?;
     let bytes = file.metadata()?.len();

@@ -1,16 +1,16 @@
-//! What can go wrong in an environment, apart from the policy's own mistakes.
+//! Errors of environments, apart from the policy's own mistakes.
 
 use burnish_core::settings::SettingError;
 
 /// An environment could not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvError {
-    /// No environment of that id.
+    /// No environment has that id.
     #[error("no environment is called `{id}`; there are: {known}")]
     UnknownId {
-        /// The id asked for.
+        /// The requested id.
         id: String,
-        /// Those that exist.
+        /// The ids that exist.
         known: String,
     },
     /// A key of the configuration is wrong. `key` is a path below the environment's own table.
@@ -18,7 +18,7 @@ pub enum EnvError {
     Config {
         /// Path of the key.
         key: String,
-        /// What is wrong, what is allowed, and the nearest value that would do.
+        /// What is wrong, what is allowed, and the nearest value that would be accepted.
         problem: String,
     },
     /// A data file can't be used.
@@ -27,7 +27,7 @@ pub enum EnvError {
     /// A task, action or snapshot does not belong to this environment.
     #[error("{0}")]
     Foreign(String),
-    /// The environment failed while it played.
+    /// The environment failed during play.
     #[error("{0}")]
     Failed(String),
 }

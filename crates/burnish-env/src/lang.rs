@@ -1,5 +1,5 @@
-//! What LANG (arXiv:2605.22567) asks of an environment, once for all of them: a reward that is all or nothing, and levels
-//! of languages.
+//! What LANG (arXiv:2605.22567) requires of an environment, shared by all environments: an all-or-nothing reward, and
+//! levels of languages.
 
 use burnish_core::Message;
 use burnish_verify::language::Language;
@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 /// The label with the language of a task.
 pub(crate) const LANGUAGE: &str = "language";
 
-/// The label with the level of that language, by which LANG withdraws hints.
+/// The label with the level of that language, which decides how LANG withdraws hints.
 pub(crate) const RESOURCE: &str = "resource";
 
-/// How much text there is of a language.
+/// How much text there is in a language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
-    /// The most. Of synthetic languages: half as much as of the most common one, or more.
+    /// The most. For synthetic languages: at least half as much as in the most common one.
     High,
-    /// Less. Of synthetic languages: a tenth as much, or more.
+    /// Less. For synthetic languages: at least a tenth as much.
     Mid,
     /// The least.
     Low,
 }
 
 impl Resource {
-    /// As in labels.
+    /// Its name in labels.
     pub fn name(self) -> &'static str {
         match self {
             Resource::High => "high",
@@ -43,30 +43,30 @@ impl Resource {
     }
 }
 
-/// What LANG asks of an answer.
+/// The conditions of LANG on an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asked {
-    /// Is the final answer right?
+    /// Whether the final answer is right.
     pub is_right: bool,
-    /// Has the text the form that was asked for?
+    /// Whether the text has the required form.
     pub is_well_formed: bool,
-    /// Is the text in the language of the prompt?
+    /// Whether the text is in the language of the prompt.
     pub is_in_language: bool,
 }
 
 impl Asked {
-    /// The conjunctive reward: 1 for all three, and nothing for two.
+    /// The conjunctive reward: 1 if all three hold, otherwise 0.
     pub fn is_all(self) -> bool {
         self.is_right && self.is_well_formed && self.is_in_language
     }
 
-    /// The flags of a verdict that say what of it holds; whether the answer is right is its success.
+    /// The flags of a verdict that say which conditions hold; whether the answer is right is its success.
     pub(crate) fn flags(self) -> [(&'static str, bool); 3] {
         [("format", self.is_well_formed), (LANGUAGE, self.is_in_language), ("all", self.is_all())]
     }
 }
 
-/// All that a policy said in a message, its thoughts too: the text whose language counts.
+/// Everything that a policy said in a message, including its thoughts: the text whose language counts.
 pub fn spoken(message: &Message) -> String {
     let thoughts = message.reasoning_content.as_deref().unwrap_or_default();
     if thoughts.is_empty() { message.content.clone() } else { format!("{thoughts}\n{}", message.content) }

@@ -1,10 +1,10 @@
 //! Environments, task generators and verifiers: where a policy acts and is scored.
 //!
-//! A [`Generator`] makes [`Task`]s from a typed configuration that can be read, written, bounded and
-//! redesigned between stages. An [`Environment`] plays one task and verifies what happened. Both see the
-//! policy only through [`burnish_core::Policy`], so this crate compiles without tensors.
+//! A [`Generator`] makes [`Task`]s from a typed configuration that can be read, written, bounded and redesigned between
+//! stages. An [`Environment`] plays one task and verifies what happened. Both see the policy only through
+//! [`burnish_core::Policy`], so this crate compiles without tensors.
 //!
-//! [`CATALOGUE`] lists the environments that are built in; [`rollout`] plays episodes.
+//! [`CATALOGUE`] lists the built-in environments; [`rollout`] plays episodes.
 
 mod abilities;
 pub mod accounts;
@@ -36,7 +36,7 @@ pub use catalogue::{CATALOGUE, Kind, build, kind};
 pub use digest::{digest, file_digest};
 pub use error::EnvError;
 
-/// One bound of a generator's configuration, for people and for an engineer that redesigns it.
+/// The bounds of one key of a generator's configuration, for people and for an engineer that redesigns it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bound {
     /// Path of the key, with dots; `*` stands for any key of a map.
@@ -50,7 +50,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Bounds from rows of key, least, greatest, help.
+    /// Bounds from rows of key, lower bound, upper bound, help.
     pub(crate) fn of(rows: &[(&str, f64, f64, &str)]) -> Vec<Bound> {
         let bound = |&(key, min, max, help): &(&str, f64, f64, &str)| Bound {
             key: key.to_owned(),
@@ -62,12 +62,12 @@ impl Bound {
     }
 }
 
-/// Tasks that were made together, and what making them took.
+/// Tasks that were made together, and how hard it was to make them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskSet {
     /// The tasks, in the order in which they are to be used.
     pub tasks: Vec<Task>,
-    /// One row for each cell of the configuration.
+    /// One report per cell of the configuration.
     pub cells: Vec<CellReport>,
 }
 
@@ -76,104 +76,104 @@ pub struct TaskSet {
 pub struct CellReport {
     /// The cell (`size=4 wait=yes`).
     pub cell: String,
-    /// Instances made.
+    /// Number of instances made.
     pub made: usize,
-    /// Candidates drawn for them.
+    /// Number of candidates drawn for them.
     pub drawn: usize,
-    /// Candidates dropped, by reason (unsolvable, node budget ...).
+    /// Number of candidates dropped, by reason (unsolvable, node budget ...).
     pub dropped: BTreeMap<String, usize>,
 }
 
 /// Makes tasks from a configuration.
 ///
-/// What every environment has is here. What only some have is a trait of its own, and a method here gives it where this one
-/// has it: [`Demonstrations`], [`Hints`], [`Skills`], [`Reversible`], [`FileRows`].
+/// This trait has what every environment has. Each ability that only some have is a trait of its own, and a method here
+/// returns it if this environment has it: [`Demonstrations`], [`Hints`], [`Skills`], [`Reversible`], [`FileRows`].
 pub trait Generator: Send + Sync {
     /// Id of the environment in the [`CATALOGUE`].
     fn id(&self) -> &'static str;
 
-    /// The configuration, complete with defaults: what [`Kind::build`] takes.
+    /// The configuration, complete with defaults, in the form that [`Kind::build`] takes.
     fn config(&self) -> serde_json::Value;
 
-    /// Which numbers of the configuration may be changed, and how far.
+    /// The numeric keys of the configuration that may be changed, with their bounds.
     fn bounds(&self) -> Vec<Bound>;
 
-    /// The components that rewards of this configuration can have, which a recipe may weigh. None where only what judges
+    /// The reward components that this configuration can have, which a recipe may weight. `None` if only the verifier
     /// knows them.
     fn components(&self) -> Option<Vec<String>> {
         None
     }
 
-    /// Makes `count` tasks. The same (configuration, seed, count) gives the same bytes. Shares that the
-    /// configuration asks for are met exactly up to rounding (largest remainder).
+    /// Makes `count` tasks. The same (configuration, seed, count) gives the same bytes. Shares in the configuration are
+    /// met exactly up to rounding (largest remainder).
     ///
     /// # Errors
-    /// If a cell of the configuration yields no instance in a fixed number of draws: names the key and the
-    /// nearest value that can be met.
+    /// If a cell of the configuration yields no instance in a fixed number of draws: names the key and the nearest
+    /// value for which there are instances.
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError>;
 
     /// A fresh environment that plays these tasks.
     fn environment(&self) -> Box<dyn Environment>;
 
-    /// Why nothing may be trained on these tasks, where they are a test set.
+    /// If these tasks are a test set: why nothing may be trained on them.
     fn evaluation_only(&self) -> Option<&'static str> {
         None
     }
 
-    /// The task drawn for a person, with the answer's effect where one is given.
+    /// Shows the task to a person, with the effect of the answer if one is given.
     fn draw(&self, task: &Task, answer: Option<&str>) -> String;
 
-    /// Correct answers, where it knows any.
+    /// Correct answers, if it knows any.
     fn demonstrations(&self) -> Option<&dyn Demonstrations> {
         None
     }
 
-    /// Reasoning to show the beginning of, where it has any.
+    /// Reasoning for hints, if it has any.
     fn hints(&self) -> Option<&dyn Hints> {
         None
     }
 
-    /// Advice for a teacher, where it has any.
+    /// Advice for a teacher, if it has any.
     fn skills(&self) -> Option<&dyn Skills> {
         None
     }
 
-    /// The other direction of its tasks, where they have one.
+    /// The reverse direction of its tasks, if they have one.
     fn reversible(&self) -> Option<&dyn Reversible> {
         None
     }
 
-    /// The rows that its tasks are, where they are read from files.
+    /// The rows of its tasks, if they are read from files.
     fn rows(&self) -> Option<&dyn FileRows> {
         None
     }
 }
 
-/// What came of one action.
+/// The result of one action.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// The episode goes on; these messages are appended to the conversation.
+    /// The episode continues; these messages are appended to the conversation.
     Continue(Vec<Message>),
-    /// Somebody else is asked, and [`Environment::hear`] is told the answer.
+    /// Somebody else is asked; [`Environment::hear`] receives the answer.
     Ask(Question),
     /// The episode is over; verify it.
     Done,
 }
 
-/// What an environment asks somebody who is not the policy that plays: a simulated user, another player.
+/// A question of an environment to somebody other than the playing policy: a simulated user, another player.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
-    /// Who: a name that the run's cast has (`user`).
+    /// Who is asked: a name in the run's cast (`user`).
     pub who: String,
-    /// The conversation as it stands from there, the newest message last.
+    /// The conversation from that side, the newest message last.
     pub messages: Vec<Message>,
 }
 
 /// Plays one task. Single-threaded; one instance plays one episode at a time.
 ///
-/// All that it does follows from what it is told, so that it can be brought back to any point by being told the same again.
+/// Its behaviour must follow from its inputs alone, so that it can be brought back to any point by repeating them.
 pub trait Environment: Send {
-    /// Starts an episode: returns the messages that open it. `seed` decides whatever is random inside.
+    /// Starts an episode: returns the messages that open it. `seed` decides everything random inside.
     ///
     /// # Errors
     /// If the task's truth can't be read.
@@ -184,24 +184,24 @@ pub trait Environment: Send {
         Vec::new()
     }
 
-    /// What repeating a call of a tool means; `None` for a tool that is not run here: an answer that calls it goes to
-    /// [`Environment::step`].
+    /// What it means to repeat a call of a tool. `None` for a tool that is not run here: an answer that calls it goes
+    /// to [`Environment::step`].
     fn repeating(&self, tool: &str) -> Option<Repeating> {
         let _ = tool;
         None
     }
 
-    /// How long a call takes by the clock, beside the time that computing it takes: simulated tools are slow by it.
+    /// Simulated duration of a call, in addition to the time that computing it takes.
     fn latency(&self, call: &FunctionCall) -> Duration {
         let _ = call;
         Duration::ZERO
     }
 
-    /// Runs a tool on arguments that fit its schema, and says its result as the policy reads it. `key` names the call: it is
-    /// the same where the call is repeated, and another for every other call.
+    /// Runs a tool on arguments that fit its schema, and returns the result as the policy reads it. `key` identifies
+    /// the call: it is the same when the call is repeated, and differs for every other call.
     ///
     /// # Errors
-    /// If the environment itself fails; what the tool refuses is its result.
+    /// If the environment itself fails; a refusal of the tool is its result.
     fn call(&mut self, call: &FunctionCall, key: &str) -> Result<String, EnvError> {
         let _ = key;
         Err(EnvError::Failed(format!("the tool `{}` is not run here", call.name)))
@@ -213,7 +213,7 @@ pub trait Environment: Send {
     /// If the environment itself fails; a wrong action is not an error but part of the verdict.
     fn step(&mut self, action: &Message) -> Result<Step, EnvError>;
 
-    /// Takes the answer to what was asked with [`Step::Ask`].
+    /// Receives the answer to a [`Step::Ask`].
     ///
     /// # Errors
     /// If the environment itself fails.
@@ -222,7 +222,7 @@ pub trait Environment: Send {
         Err(EnvError::Failed("nobody was asked".to_owned()))
     }
 
-    /// Do calls and verdicts take long, so that they are made beside everything else, each on a thread of its own?
+    /// Whether calls and verdicts take long, so that each runs on a thread of its own beside everything else.
     fn is_slow(&self) -> bool {
         false
     }
@@ -230,6 +230,6 @@ pub trait Environment: Send {
     /// Judges the episode so far.
     ///
     /// # Errors
-    /// If the environment itself fails. A verifier that cannot judge returns an unscored verdict instead.
+    /// If the environment itself fails. A verifier that can't judge returns an unscored verdict instead.
     fn verify(&mut self) -> Result<Verdict, EnvError>;
 }

@@ -1,4 +1,4 @@
-//! Episodes of one turn: a question, one answer, and what judges it.
+//! Episodes of one turn: a question, one answer, and its judgement.
 
 use burnish_core::{Message, Task, Verdict};
 use serde::de::DeserializeOwned;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{EnvError, Environment, Step};
 
-/// Plays tasks of one turn, of which `T` is known.
+/// Plays tasks of one turn with the truth `T`.
 pub(crate) struct OneTurn<T, J> {
     id: &'static str,
     truth_of: fn(&Task) -> Result<T, EnvError>,
@@ -14,7 +14,7 @@ pub(crate) struct OneTurn<T, J> {
     state: State<T>,
 }
 
-/// All that changes in an episode.
+/// The state of an episode.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct State<T> {
@@ -26,8 +26,8 @@ impl<T, J> OneTurn<T, J>
 where
     J: Fn(&T, Option<&Message>) -> Result<Verdict, EnvError>,
 {
-    /// Of the environment `id`: `truth_of` reads what is known of a task, and `judge` says what an answer is worth, none
-    /// where there was none.
+    /// For the environment `id`: `truth_of` reads the truth of a task, and `judge` judges an answer, which is `None` if
+    /// there was none.
     pub(crate) fn new(id: &'static str, truth_of: fn(&Task) -> Result<T, EnvError>, judge: J) -> Self {
         OneTurn { id, truth_of, judge, state: State { truth: None, answer: None } }
     }
@@ -56,7 +56,7 @@ where
     }
 }
 
-/// The text of an answer, empty where there was none.
+/// The text of an answer; empty if there was none.
 pub(crate) fn text_of(answer: Option<&Message>) -> &str {
     answer.map_or("", |answer| &answer.content)
 }

@@ -1,4 +1,5 @@
-//! Configurations as people write them: what [`burnish_core::settings`] reads, within an environment's bounds.
+//! Configurations as people write them: read by [`burnish_core::settings`], and checked against an environment's
+//! bounds.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -8,7 +9,7 @@ use burnish_core::settings;
 
 use crate::{Bound, EnvError};
 
-/// `C`'s defaults overlaid with the keys of `given`; see [`settings::read`].
+/// The defaults of `C`, overlaid with the keys of `given`; see [`settings::read`].
 ///
 /// # Errors
 /// Names the first key that is unknown or of the wrong type.
@@ -27,7 +28,7 @@ pub(crate) fn to_value<C: Serialize>(config: &C) -> Result<Value, EnvError> {
 /// Checks every number of `config` that has a bound.
 ///
 /// # Errors
-/// Names the first key out of its bounds, what is allowed, and the nearest value.
+/// Names the first key out of bounds, what is allowed, and the nearest allowed value.
 pub(crate) fn check_bounds(config: &Value, bounds: &[Bound]) -> Result<(), EnvError> {
     for Bound { key, min, max, .. } in bounds {
         let value = key.split('.').try_fold(config, |table, part| table.get(part)).and_then(Value::as_f64);
@@ -42,7 +43,7 @@ pub(crate) fn check_bounds(config: &Value, bounds: &[Bound]) -> Result<(), EnvEr
     Ok(())
 }
 
-/// The error on `key`.
+/// An error on `key`.
 pub(crate) fn config_error(key: &str, problem: &str) -> EnvError {
     settings::SettingError::new(key, problem).into()
 }

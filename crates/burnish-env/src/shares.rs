@@ -2,15 +2,15 @@
 
 use std::cmp::Reverse;
 
-/// Splits `count` in proportion to `weights`: each part is rounded down, and what is left goes to the largest
-/// remainders, to the first of equal ones. The weights have a positive sum.
+/// Splits `count` in proportion to `weights`: each part is rounded down, and the remainder goes to the parts with the
+/// largest fractions, of equal ones to the first. The weights must have a positive sum.
 pub(crate) fn largest_remainder(weights: &[f64], count: usize) -> Vec<usize> {
     let total: f64 = weights.iter().sum();
     let exact: Vec<f64> = weights.iter().map(|weight| weight / total * count as f64).collect();
-    // An exact part that is a whole number but for rounding errors counts as that whole number.
+    // An exact part that is an integer up to rounding errors counts as that integer.
     let mut parts: Vec<usize> = exact.iter().map(|part| (part + 1e-9).floor() as usize).collect();
     let mut order: Vec<usize> = (0..weights.len()).collect();
-    // In whole billionths, so that rounding errors do not break ties; the sort is stable.
+    // In integer billionths, so that rounding errors do not break ties; the sort is stable.
     order.sort_by_key(|&i| Reverse(((exact[i] - parts[i] as f64) * 1e9).round() as i64));
     let left = count - parts.iter().sum::<usize>();
     for &i in order.iter().take(left) {
@@ -19,11 +19,11 @@ pub(crate) fn largest_remainder(weights: &[f64], count: usize) -> Vec<usize> {
     parts
 }
 
-/// Which of `weights` each of `count` places gets: as often in all as [`largest_remainder`] says, and spread evenly,
-/// so that each stretch of places gets nearly its share too.
+/// Which of `weights` each of `count` places gets: overall as often as [`largest_remainder`] says, and spread evenly,
+/// so that each stretch of places also gets nearly its share.
 pub(crate) fn spread(weights: &[f64], count: usize) -> Vec<usize> {
     let parts = largest_remainder(weights, count);
-    // Number `j` of `n` equal ones stands in the middle of its n-th of the way.
+    // Item `j` of `n` equal ones is placed at the middle of its n-th of the way.
     let mut places: Vec<(f64, usize)> = parts
         .iter()
         .enumerate()

@@ -1,4 +1,4 @@
-//! Is a tool call one that its tool can carry out?
+//! Checks whether a tool can carry out a call.
 
 use burnish_core::{ToolCall, ToolSpec, json, names};
 use jsonschema::ValidationError;
@@ -9,14 +9,14 @@ use serde_json::{Map, Value};
 const COMPLAINTS_MAX: usize = 5;
 /// Most names of tools in a complaint.
 const NAMES_MAX: usize = 20;
-/// What is shown of one complaint, in characters.
+/// Number of characters shown of one complaint.
 const SHOWN: usize = 200;
 
-/// Checks a call against the tools that there are: the tool's name, and its arguments by their schema.
+/// Checks a call against the available tools: the tool's name, and its arguments by their schema.
 ///
-/// An argument that the schema does not name is refused, unless it allows further ones in so many words
-/// (`additionalProperties`). Whole numbers of any length are compared as their nearest floats. What a schema says that is no
-/// JSON schema, or stands elsewhere (`$ref` to an address), is not checked.
+/// An argument that the schema does not name is refused, unless the schema explicitly allows further ones
+/// (`additionalProperties`). Integers of any length are compared as their nearest floats. A part of the schema that is
+/// not JSON schema, or is stored elsewhere (`$ref` to an address), is not checked.
 ///
 /// # Errors
 /// What is wrong, in words for the policy.
@@ -28,7 +28,7 @@ pub fn check_call(call: &ToolCall, tools: &[ToolSpec]) -> Result<(), String> {
     let arguments = arguments(&call.function.arguments).map_err(|problem| format!("`{name}`: {problem}"))?;
     let schema = json::rounded(tool.parameters.clone());
     let mut complaints = unknown_arguments(&arguments, &schema);
-    // A schema may be in words of its own (`float`), which say nothing that could be checked.
+    // A schema may use terms of its own (`float`), which can't be checked.
     if let Ok(validator) = jsonschema::validator_for(&schema) {
         let arguments = Value::Object(arguments);
         let errors = validator.iter_errors(&arguments);
@@ -59,7 +59,7 @@ fn unknown_tool(name: &str, tools: &[ToolSpec]) -> String {
     }
 }
 
-/// The arguments as an object, which may stand in a text.
+/// The arguments as an object, which may be given as a text.
 fn arguments(value: &Value) -> Result<Map<String, Value>, String> {
     let parsed = match value {
         Value::String(text) => {
@@ -91,7 +91,7 @@ fn missing(key: &str) -> String {
     format!("the argument `{key}` is missing")
 }
 
-/// A complaint of the schema; none about what [`unknown_arguments`] says better.
+/// A complaint from the schema; `None` for what [`unknown_arguments`] says better.
 fn in_words(error: &ValidationError<'_>) -> Option<String> {
     let place = error.instance_path().as_str().trim_start_matches('/');
     match (error.kind(), place) {

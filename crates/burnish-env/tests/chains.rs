@@ -1,4 +1,4 @@
-//! Chains as a whole: shares, exact inversion, demonstrations, skills, and the cycle there and back.
+//! Chains as a whole: shares, exact inversion, demonstrations, skills, and the cycle of reversal and back.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use burnish_core::{Task, TaskId, Verdict, settings};
@@ -52,7 +52,7 @@ fn count(tasks: &[Task], label: &str) -> BTreeMap<String, usize> {
     })
 }
 
-/// The value of a chain by arithmetic of its own: whole numbers with signs, exact division only.
+/// The value of a chain by independent arithmetic: signed integers, exact division only.
 fn value(first: i64, links: &[(Operator, i64)]) -> Option<i64> {
     links.iter().try_fold(first, |value, &(operator, next)| match operator {
         Operator::Add => Some(value + next),
@@ -62,7 +62,7 @@ fn value(first: i64, links: &[(Operator, i64)]) -> Option<i64> {
     })
 }
 
-/// Every whole number from -500 to 2000 that makes the masked operand of a reverse chain right.
+/// Every integer from -500 to 2000 that makes the masked operand of a reverse chain right.
 fn fillings(problem: &Problem) -> Vec<i64> {
     let Direction::Reverse { masked, stated } = problem.direction else { panic!("{problem:?}") };
     let fits = |filling: &i64| {
@@ -80,7 +80,7 @@ fn configs() -> impl Strategy<Value = Value> {
         let all = ["add", "subtract", "multiply", "divide"];
         let mut chosen: Vec<&str> =
             (0..4).filter(|bit| operations >> bit & 1 == 1).map(|bit| all[bit]).collect();
-        // Sums can always be drawn where differences can, and the other way round; products and quotients run out.
+        // Sums can always be drawn where differences can, and vice versa; products and quotients run out.
         for always in ["add", "subtract"] {
             if !chosen.contains(&always) {
                 chosen.push(always);
@@ -118,7 +118,7 @@ proptest! {
             let text = generator.demonstrate(&task).unwrap().content;
             let finding = judge(&truth(&task), &text);
             prop_assert!(finding.asked().is_all() && finding.steps() == 1.0 && finding.length() == 1.0, "{text}");
-            // Work never leaves the range of results, forward or backward; its last step gives the answer.
+            // Work never leaves the range of results, forward or in reverse; its last step gives the answer.
             let read = burnish_env::chains::read(&text);
             prop_assert_eq!(read.steps.len() as u64, steps);
             for step in read.steps.iter().rev().skip(1) {
@@ -163,7 +163,7 @@ proptest! {
             let mut same_labels = turned.labels.clone();
             same_labels.insert("direction".into(), task.labels["direction"].clone());
             prop_assert_eq!(&same_labels, &task.labels);
-            // A right answer closes the cycle: what it was turned into recovers what was masked or stated.
+            // A right answer closes the cycle: the reversed task recovers what was masked or stated.
             let back = generator.demonstrate(&turned).unwrap().content;
             prop_assert!(verdict(&generator, &turned, &back).flags["recovered"]);
             prop_assert_eq!(&generator.reverse(&turned, &back).unwrap(), &task);
@@ -212,7 +212,7 @@ fn shares_are_exact_where_they_divide_the_count() {
     assert_eq!(counts("language"), [100, 600, 300]);
     assert_eq!(counts("direction"), [600, 400]);
     assert_eq!(counts("steps"), [200, 267, 267, 266]);
-    // The shares hold nearly within each language too.
+    // The shares hold approximately within each language too.
     for language in ["en", "hi", "bn"] {
         let some: Vec<Task> =
             tasks.iter().filter(|task| task.labels["language"] == language).cloned().collect();
@@ -249,7 +249,7 @@ fn an_id_stands_for_one_content() {
         }
     }
     assert_eq!(known.len(), contents.len());
-    // Drawn anew where it was there already, so that chains, of which there are many, come once.
+    // A repeated task is drawn again, so that chains, of which there are many, occur once.
     let tasks = generator.tasks(9, 1000).unwrap().tasks;
     let chains: Vec<&TaskId> =
         tasks.iter().filter(|task| task.labels["steps"] == "3").map(|task| &task.id).collect();
@@ -345,7 +345,7 @@ fn a_skill_names_the_operations_in_their_order_with_the_values_of_names() {
             assert_eq!(skill, format!("@{}={}", fact.name.unwrap(), fact.value));
             continue;
         }
-        // The work has the same operations; what an earlier step gives is not told.
+        // The work has the same operations; the results of earlier steps are not revealed.
         let text = language::read(&generator.demonstrate(&task).unwrap().content);
         let moves: Vec<&str> = skill.split(' ').collect();
         let lines: Vec<&str> = text.lines().collect();
@@ -397,7 +397,8 @@ fn prompts_show_a_draft_and_the_task_again_in_the_share_asked_for() {
         }
     }
     assert_eq!(drafts.len(), 200);
-    // Nothing is wrong with the demonstrations: a draft that does not begin one is a wrong one. Short drafts end before their slip.
+    // Demonstrations are right here, so a draft that does not begin one is a wrong one. Short drafts end before their
+    // slip.
     let right = |(task, draft): &&(&Task, String)| {
         generator.demonstrate(task).unwrap().content.starts_with(draft.as_str())
     };
@@ -488,7 +489,7 @@ fn every_number_has_a_bound_and_its_default_is_within() {
     }
 }
 
-/// What `burnish env show` makes of the default configuration with these changes.
+/// The output of `burnish env show` for the default configuration with these changes.
 fn example(changes: &Value) -> String {
     let generator = generator(changes);
     let task = generator.tasks(0, 200).unwrap().tasks.remove(0);
@@ -503,7 +504,7 @@ fn example(changes: &Value) -> String {
     )
 }
 
-/// The value as an override on the command line.
+/// The value as a command-line override.
 fn toml(value: &Value) -> String {
     match value {
         Value::Object(table) => {

@@ -1,4 +1,4 @@
-//! What answers to chains earn: truth tables, intermediate steps, and the correlation of style with format.
+//! The rewards of answers to chains: truth tables, intermediate steps, and the correlation of style with format.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use burnish_core::{Message, Task, Verdict, settings};
@@ -25,7 +25,7 @@ fn verdict(generator: &dyn Generator, task: &Task, answer: &str) -> Verdict {
     environment.verify().unwrap()
 }
 
-/// The text of the task's demonstration, spoilt as asked.
+/// The text of the task's demonstration, spoilt as requested.
 fn spoilt(
     generator: &Chains,
     task: &Task,
@@ -39,7 +39,7 @@ fn spoilt(
     let answer: u64 = answer.parse::<u64>().unwrap() + u64::from(!is_right);
     let between = if is_well_formed { "" } else { "+\n" };
     let written = |text: &str| language::write(if is_in_language { own } else { 1 - own }, text);
-    // Only one line is in the other language where the text is not in its own.
+    // Only one line is in the other language if the text is not in its own.
     language::write(own, work) + &written(&format!("{between}>{answer}"))
 }
 
@@ -93,7 +93,7 @@ fn intermediate_steps_are_judged_apart_from_the_answer() {
         assert_eq!(share(&text), 1.0);
         assert_eq!(share(last), 0.0);
         assert_eq!(share(&format!("{}\n{last}", lines[0])), 0.5);
-        // A step said twice counts once, one that belongs to other work not at all, even where its arithmetic holds.
+        // A repeated step counts once; a step of other work does not count at all, even if its arithmetic holds.
         assert_eq!(share(&format!("{0}\n{0}\n{last}", lines[0])), 0.5);
         assert_eq!(share(&format!("{}\n0+0=0\n{last}", lines[0])), 0.5);
         assert_eq!(share(&format!("{text}\n0+0=0")), 2.0 / 3.0);
@@ -112,7 +112,7 @@ fn a_recall_needs_no_steps() {
     }
 }
 
-/// Correlation of the rewards `style` and `format` over texts of which half are well formed.
+/// Correlation of the rewards `style` and `format` over texts half of which are well formed.
 fn correlation(rho: f64) -> f64 {
     let generator = generator(&json!({"style_correlation": rho}));
     let (mut pairs, mut repeated) = (Vec::new(), 0);

@@ -23,7 +23,7 @@ fn verdict(generator: &dyn Generator, task: &Task, answer: &Message) -> burnish_
     environment.verify().unwrap()
 }
 
-/// Configurations over all their knobs, of which most can be met.
+/// Configurations over all their keys; most of them can be met.
 fn configs() -> impl Strategy<Value = Value> {
     let knobs = (2u32..=5, 0u32..=1, 1u32..=3, any::<bool>(), any::<bool>(), 0usize..4);
     knobs.prop_map(|(numbers, more, operations, use_all, whole_steps, without)| {
@@ -76,7 +76,7 @@ proptest! {
             let puzzle = puzzle(&task);
             let solution = solve(&puzzle).unwrap();
             prop_assert!(puzzle.judge(&solution.to_string()).is_solution);
-            // A task that knows no solution is demonstrated by the search.
+            // A task without a known solution is demonstrated by search.
             task.truth.as_object_mut().unwrap().remove("solution");
             let answer = generator.demonstrate(&task).unwrap();
             prop_assert!(verdict(&generator, &task, &answer).success);
@@ -84,7 +84,7 @@ proptest! {
     }
 }
 
-/// A random expression, as text and as the value that plain double precision gives it.
+/// A random expression as text, and its value in plain double precision.
 fn expressions() -> impl Strategy<Value = (String, f64, Vec<u32>)> {
     let leaf = (1u32..20).prop_map(|n| (n.to_string(), f64::from(n), vec![n]));
     leaf.prop_recursive(4, 12, 2, |inner| {
@@ -142,7 +142,7 @@ proptest! {
     ) {
         let text: String = terms.iter().flat_map(|(n, op)| [n.to_string(), op.to_string()]).collect();
         let text = text.trim_end_matches(['+', '-', '*']);
-        // Sum of products, worked out term by term.
+        // Sum of products, computed term by term.
         let mut sum = 0;
         let (mut sign, mut product) = (1, 1);
         for (number, operator) in &terms {

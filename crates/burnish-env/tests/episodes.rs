@@ -1,4 +1,4 @@
-//! Episodes on their records: played again, gone on from within, with tools and with others who are asked.
+//! Episodes and their records: replayed, continued from within, with tools and with others who are asked.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use burnish_core::{
@@ -18,13 +18,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A till: `add` changes it, `read` reads it, `pay` is never done twice. An answer that asks is passed on to the user, one
-/// that says `done` ends the episode; the reward is what is in the till.
+/// A till: `add` changes it, `read` reads it, `pay` is never done twice. An answer that is a question is passed on to
+/// the user; an answer that says `done` ends the episode. The reward is what is in the till.
 #[derive(Default)]
 struct Till {
     /// Payments of all episodes.
     paid: Arc<AtomicUsize>,
-    /// What `add` adds beside its amount, as another till would.
+    /// What `add` adds to its amount, to simulate a different till.
     more: i64,
     latency: Duration,
     is_slow: bool,
@@ -131,7 +131,7 @@ impl Environment for TillGame {
     }
 }
 
-/// Answers by a function of the turn, and records a node of ids for the prompt and one for the answer.
+/// Answers by a function of the turn, and records one node of ids for the prompt and one for the answer.
 struct Speaker<F> {
     answer: F,
     over: Vec<Answered>,
@@ -161,7 +161,7 @@ impl<F: FnMut(&Turn) -> Message> Policy for Speaker<F> {
             sampled,
         };
         let prompt = vec![turn.messages.len() as u32];
-        // Read already, where the turn goes on from within another's.
+        // Already read, if the turn continues within another's.
         if turn.trace.head().is_none_or(|head| turn.trace.nodes()[head.0].ids != prompt) {
             turn.trace.push(node(turn.trace.head(), prompt, None)).unwrap();
         }
@@ -225,7 +225,7 @@ fn plan<'a>(till: &'a Till, spawns: &'a [Spawn<'a>]) -> Plan<'a> {
     Plan { generator: till, partners: None, spawns, turns_max: 6, overlong: Overlong::Refuse }
 }
 
-/// Says what the script says at each turn, `done` after it.
+/// Says what the script says at each turn, and `done` after its end.
 fn scripted(script: &[Message]) -> impl Policy {
     speaker(move |turn: &Turn| {
         let said = turn.messages.iter().filter(|message| message.role == Role::Assistant).count();
@@ -268,7 +268,7 @@ fn calls_are_run_in_their_order_and_their_results_return_as_messages_of_tools() 
     assert_eq!(read[4], said("read", format!("read {}", start + 5)));
     assert_eq!(read[6], Message::user(format!("{} so far", start + 5)));
     assert_eq!((episode.ending, episode.verdict.rewards["sum"]), (Ending::Completed, (start + 7) as f64));
-    // An answer whose every call is of a tool that is not run here is the environment's to judge.
+    // An answer that only calls tools that are not run here is left to the environment.
     let foreign = [calls(&[("fly", json!({}))])];
     let episode = play(&mut scripted(&foreign), &plan(&till, &[spawn(&task, 1)])).unwrap().remove(0);
     assert_eq!(episode.turns(), 2);
@@ -287,7 +287,7 @@ fn a_played_episode_is_played_again_on_its_record_and_asks_nobody() {
         let again = replay(&plan(&till, &spawns), &spawns[0], &episode).unwrap();
         assert_eq!(again, episode);
         assert_eq!(till.paid.load(Ordering::SeqCst), 1, "it is never done twice");
-        // Through JSON, as a journal keeps it.
+        // Through JSON, as in a journal.
         let kept: Episode = serde_json::from_str(&serde_json::to_string(&episode).unwrap()).unwrap();
         assert_eq!(replay(&plan(&till, &spawns), &spawns[0], &kept).unwrap(), episode);
     }
@@ -317,7 +317,7 @@ fn what_is_rebuilt_must_answer_alike_and_what_may_not_be_repeated_must_have_ende
     let lost = replay(&plan(&till, &spawns), &spawns[0], &begun).unwrap();
     assert_eq!((lost.ending, till.paid.load(Ordering::SeqCst)), (Ending::Lost, 1));
 
-    // A record of another task does not fit.
+    // The record of another task does not fit.
     let mut foreign = task.clone();
     foreign.id = TaskId("till/2".into());
     let spawns = [spawn(&foreign, 1)];
@@ -364,7 +364,7 @@ fn another_policy_is_asked_and_keeps_a_trace_of_its_own() {
         "the policy took two turns and the user three"
     );
     assert_eq!(replay(&plan, &spawns[0], &episode).unwrap(), episode);
-    // Nobody there.
+    // Nobody is there to be asked.
     let error = play(&mut scripted(&script), &plan).unwrap_err().to_string();
     assert!(error.contains("nobody answers as `user`"), "{error}");
 }
@@ -431,11 +431,11 @@ proptest! {
             let branch = &child.traces[0].branches()[0];
             let spliced = read.len()..read.len() + tokens.min(4);
             prop_assert!(branch.sources[spliced].iter().all(|source| *source == Source::Policy));
-            // The environment is where it was: it started alike, and was told the same.
+            // The environment is where it was: it started alike and got the same inputs.
             prop_assert_eq!(&child.verdict, &parent.verdict);
             prop_assert_eq!(&child.answers, &parent.answers);
         }
-        // What was paid before the place is not paid again; what comes after it is.
+        // Payments before the place are not made again; later ones are.
         let after = amounts.len() - turn.min(amounts.len());
         prop_assert_eq!(till.paid.load(Ordering::SeqCst) - paid, 2 * payments * after);
         if children[0].sampled_tokens() > 0 {

@@ -1,4 +1,4 @@
-//! Rollouts: turns as they are over, seeds by address, and how every kind of trouble ends.
+//! Rollouts: turns as they finish, seeds by address, and the outcome of every kind of trouble.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use burnish_core::rng::{Address, Purpose};
@@ -68,7 +68,7 @@ impl Environment for CountingGame {
     }
 }
 
-/// What each turn showed (its messages' texts), and its seed.
+/// What each turn showed (the texts of its messages), and its seed.
 type Notes = Rc<RefCell<Vec<(Vec<String>, u64)>>>;
 
 /// A policy that answers by a function of the messages, and what it was asked.

@@ -1,4 +1,4 @@
-//! Own verifiers: what they answer, and every way in which they fail.
+//! External verifiers: their answers, and every way in which they fail.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use burnish_core::{Message, Task, Validity, Verdict};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A verifier that answers what each completion orders.
+/// A verifier that answers what each completion tells it to.
 const ORDERED: &str = r#"
 import json, os, sys, time
 print("started", file=sys.stderr)
@@ -45,7 +45,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// A folder with a data file and a verifier; `None`, with a line that says so, where there is no Python.
+    /// A folder with a data file and a verifier; if there is no Python, prints that and returns `None`.
     fn new(script: &str) -> Option<Self> {
         if Command::new("python3").arg("-c").arg("").status().is_ok_and(|status| status.success()) {
             let folder = tempfile::tempdir().unwrap();
@@ -163,7 +163,7 @@ fn a_verifier_that_never_reads_cannot_block_us() {
     config["verifier"]["timeout_seconds"] = json!(0.2);
     config["verifier"]["startup_seconds"] = json!(0.0);
     let generator = build("rows", &config).unwrap();
-    // More than a pipe holds.
+    // More than a pipe can hold.
     let reason = unscored_reason(judge(&*generator, &"x".repeat(1 << 20)));
     assert!(reason.contains("no answer within 0.2 s"), "{reason}");
 }
@@ -216,7 +216,7 @@ fn has_proc() -> bool {
     has_proc
 }
 
-/// Is the process there and not just waiting to be buried?
+/// Is the process alive, and not just a zombie?
 fn is_running(pid: &str) -> bool {
     let state = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
     state
@@ -397,7 +397,7 @@ fn rows_in_order_are_those_of_the_file_each_once() {
     assert_eq!(burnish_env::rows::reference(number, "1 + 3\n#### 4 "), "4");
 }
 
-/// A configuration with the defaults for what it does not say.
+/// A configuration completed with defaults.
 fn full(config: Value) -> Value {
     let mut full = serde_json::to_value(burnish_env::rows::Config::default()).unwrap();
     full.as_object_mut().unwrap().extend(config.as_object().unwrap().clone());

@@ -1,4 +1,4 @@
-//! Rows that say themselves which verifier judges them.
+//! Rows that name their own verifier.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use burnish_core::{Message, Verdict};
@@ -28,7 +28,7 @@ impl Fixture {
     }
 }
 
-/// The verdict on `answer` to each row, by its prompt.
+/// The verdict on `answer` for each row, by its prompt.
 fn judged(generator: &dyn Generator, answer: &str) -> BTreeMap<String, Verdict> {
     let tasks = generator.tasks(1, 3).unwrap().tasks;
     let judged = tasks.iter().map(|task| {
@@ -66,7 +66,7 @@ fn every_row_is_judged_by_the_verifier_that_its_column_names() {
     assert_eq!(verdicts["own"].rewards, BTreeMap::from([("own".into(), 18.0)]));
     let verdicts = judged(&*generator, "18");
     assert!(verdicts["sum"].success && !verdicts["word"].success);
-    // What is kept in a recipe builds the same again.
+    // The configuration kept in a recipe builds the same again.
     let again = build("rows", &generator.config()).unwrap();
     assert_eq!(again.config(), generator.config());
     assert_eq!(judged(&*again, "18")["sum"], verdicts["sum"]);

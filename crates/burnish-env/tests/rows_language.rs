@@ -1,4 +1,4 @@
-//! Rows in natural languages: the check beside the verifier, LANG's reward, levels and hints.
+//! Rows in natural languages: the additional check, LANG's reward, levels and hints.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use burnish_core::{Message, Task, Validity, Verdict};
@@ -143,12 +143,12 @@ fn rows_have_the_labels_that_the_plan_lang_reads() {
     for (code, resource) in [("bn", "low"), ("en", "high"), ("sw", "low"), ("zh", "mid")] {
         assert_eq!((&*tasks[code].labels["language"], &*tasks[code].labels["resource"]), (code, resource));
     }
-    // A language for all rows, whatever they are in.
+    // One language for all rows, whatever language they are in.
     let german = fixture.build(json!({"language": "de"})).unwrap();
     let task = &german.tasks(1, 1).unwrap().tasks[0];
     assert_eq!((&*task.labels["language"], &*task.labels["resource"]), ("de", "high"));
     assert_eq!(german.config()["language"], "de");
-    // One's own column counts before ours.
+    // The user's own column takes precedence over ours.
     let rows = rows().replace("{\"question\"", "{\"resource\":\"mine\",\"question\"");
     let (_, tasks) = Fixture::new(&rows).spoken(json!({"label_keys": ["resource"]}));
     assert_eq!(tasks["bn"].labels["resource"], "mine");

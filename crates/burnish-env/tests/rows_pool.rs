@@ -1,4 +1,4 @@
-//! The processes of a verifier command: how requests are shared out among them, and what a failure costs.
+//! The processes of a verifier command: how requests are distributed to them, and what a failure costs.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use burnish_core::{
@@ -22,7 +22,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// A folder with a verifier and the rows `asked`; `None`, with a line that says so, where there is no Python.
+    /// A folder with a verifier and the rows `asked`; if there is no Python, prints that and returns `None`.
     fn new(script: &str, asked: &[&str]) -> Option<Self> {
         if !Command::new("python3").arg("-c").arg("").status().is_ok_and(|status| status.success()) {
             println!("skipped: python3 can't be run");
@@ -36,7 +36,7 @@ impl Fixture {
         Some(Fixture { folder })
     }
 
-    /// Tables of `verifier` beside its command.
+    /// `keys` are further keys of `verifier` besides its command.
     fn generator(&self, keys: Value) -> Box<dyn Generator> {
         let mut verifier = json!({"command": ["python3", "reward.py"], "timeout_seconds": 60.0});
         verifier.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
@@ -59,7 +59,7 @@ impl Fixture {
         episodes.into_iter().map(|episode| episode.verdict).collect()
     }
 
-    /// How many processes of [`MEETING`] were started since the last look.
+    /// How many processes of [`MEETING`] were started since the last call.
     fn take_met(&self) -> usize {
         let files = std::fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap());
         let met = files.filter(|entry| entry.file_name().to_string_lossy().starts_with("met-"));
@@ -92,7 +92,7 @@ fn reasons(verdicts: &[Verdict]) -> Vec<&str> {
         .collect()
 }
 
-/// Answers once as many requests are held by as many processes as the environment variable says.
+/// Answers once as many processes hold a request as the environment variable says.
 const MEETING: &str = r#"
 import json, os, sys, time
 open(f"met-{os.getpid()}", "w").close()
@@ -140,7 +140,7 @@ fn an_episode_is_played_again_on_its_record_without_its_verifier() {
     assert!(fixture.take_met() > 0);
     let again = fixture.generator(json!({}));
     for (episode, spawn) in episodes.iter().zip(&spawns) {
-        // As it is when it was kept.
+        // As it was when it was saved.
         let kept: Episode = serde_json::from_value(serde_json::to_value(episode).unwrap()).unwrap();
         assert_eq!(replay(&plan(&*again, &spawns), spawn, &kept).unwrap(), *episode);
         assert!(episode.verdict.is_scored());
@@ -148,7 +148,7 @@ fn an_episode_is_played_again_on_its_record_without_its_verifier() {
     assert_eq!(fixture.take_met(), 0, "the command was started");
 }
 
-/// Takes its time, and says when it is over with a request: with the first only when the policy has gone on.
+/// Takes its time, and records when it is done with a request: with the first only when the policy has continued.
 const SLOW: &str = r#"
 import json, os, sys, time
 for line in sys.stdin:
@@ -161,7 +161,7 @@ for line in sys.stdin:
     print(json.dumps({"id": request["id"], "reward": float(request["answer"]), "feedback": str(os.getpid())}))
 "#;
 
-/// Lets out four answers, and each further one only when one more has been judged.
+/// Releases four answers, and each further one only when one more has been judged.
 struct Held<'a, P> {
     policy: P,
     over: VecDeque<Answered>,
@@ -218,12 +218,12 @@ fn episodes_are_judged_while_others_are_still_played() {
     assert_eq!(rewards, (0..12_u32).map(f64::from).collect::<Vec<f64>>());
     let pids: BTreeSet<_> = episodes.iter().map(|episode| &episode.verdict.feedback).collect();
     assert!(pids.len() <= 4, "{pids:?}");
-    // The first was still being judged when the fifth was let out, and that only after another had been judged.
+    // The first was still being judged when the fifth was released, which was only after another had been judged.
     let judged = fixture.written("judged");
     assert!(!["a", "e"].contains(&judged[0].as_str()), "{judged:?}");
 }
 
-/// Does what the prompt orders, and writes down what was asked.
+/// Does what the prompt orders, and records the requests.
 const ORDERED: &str = r#"
 import json, os, sys, time
 for line in sys.stdin:
@@ -285,7 +285,7 @@ fn a_command_that_hangs_on_everything_is_not_sent_the_whole_step() {
     let verdicts = fixture.step(&*fixture.generator(keys), 1);
     let reasons = reasons(&verdicts);
     let is_hang = |reason: &&&str| reason.starts_with("the verifier gave no answer within");
-    // Those on their way when the eighth ran out were asked, and nobody else.
+    // Those already sent when the eighth timed out were asked, and no others.
     let hangs = reasons.iter().filter(is_hang).count();
     assert!((8..8 + 4).contains(&hangs), "{hangs}");
     let rest = "no answer in time to 8 requests one after the other";
@@ -341,7 +341,7 @@ fn a_batch_goes_on_one_line_and_a_failure_in_it_costs_its_own_episode_alone() {
     let asked = ["fine", "skip", "fine", "crash", "fine", "fine", "fine"];
     let Some(fixture) = Fixture::new(ORDERED, &asked) else { return };
     let verdicts = fixture.step(&*fixture.generator(json!({"batch": 3, "workers": 1})), 1);
-    // Each once; of the batch that crashed, if it had company in it, each was asked again, alone.
+    // Each once; the requests of the batch that crashed were each asked again, alone, if the batch had more than one.
     let sizes: Vec<usize> = fixture.written("asked").iter().map(|size| size.parse().unwrap()).collect();
     assert!(sizes.iter().all(|size| (1..=3).contains(size)), "{sizes:?}");
     assert!((7..=7 + 3).contains(&sizes.iter().sum::<usize>()), "{sizes:?}");

@@ -1,4 +1,4 @@
-//! Timed facts: one gold or none by an independent search, exact shares, and what fixed policies earn.
+//! Timed facts: an independent search finds one gold answer or none, exact shares, and the rewards of fixed policies.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,7 +83,7 @@ proptest! {
             let golds = golds_of_prompt(&task.prompt[0].content);
             let is_answerable = task.labels["answerable"] == "yes";
             prop_assert_eq!(golds.len(), usize::from(is_answerable), "{}", task.prompt[0].content);
-            // The right answer earns everything, and so does the demonstration; any other person earns the form.
+            // The right answer earns everything, and so does the demonstration; any other person earns only the form.
             let best = if is_answerable { 2.5 } else { 1.5 };
             let right = golds.first().map_or("No Answer", String::as_str);
             let shown = generator.demonstrate(task).unwrap().content;
@@ -108,7 +108,7 @@ proptest! {
         let share = |key: &str| config[key].as_f64().unwrap();
         let unanswerable = with("answerable", "no");
         prop_assert_eq!(unanswerable as f64, (share("unanswerable") * count as f64).round());
-        // Hard ones are rounded in each of three groups.
+        // Hard questions are rounded in each of three groups.
         prop_assert!((with("difficulty", "hard") as f64 - share("hard") * count as f64).abs() <= 1.5);
         let verdicts: Vec<Verdict> =
             tasks.iter().map(|task| judged(&mut *environment, task, &formatted("No Answer"))).collect();

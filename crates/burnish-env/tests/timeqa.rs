@@ -1,4 +1,4 @@
-//! TimeQA's real questions: what the rules keep of the gold answers, and what fixed policies earn.
+//! TimeQA's real questions: what the rules keep of the gold answers, and the rewards of fixed policies.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::path::{Path, PathBuf};
@@ -40,8 +40,8 @@ fn holds(text: &str, gold: &str) -> bool {
     !gold.is_empty() && text.windows(gold.len()).any(|window| window == gold)
 }
 
-/// Of the answerable questions: those with a gold answer somewhere in the text of their context, and with one that is the
-/// tail of a quadruple; and the mean length of contexts in words.
+/// For the answerable questions: how many have a gold answer somewhere in the text of their context, and how many have
+/// one as the tail of a quadruple; and the mean length of contexts in words.
 fn recall(tasks: &[burnish_core::Task]) -> (usize, usize, usize) {
     let (mut in_text, mut as_tail, mut words) = (0, 0, 0);
     for task in tasks {
@@ -79,7 +79,7 @@ fn how_much_of_the_gold_the_rules_keep() {
         rows.push((tasks.len(), in_text, as_tail, words));
     }
     assert!(rows.iter().all(|row| row.0 == 830), "{rows:?}");
-    // A gold answer is a span of its page (one ends inside a word), and each step keeps less of it in fewer words.
+    // A gold answer is a span of its page (one ends inside a word), and each step keeps fewer of them in fewer words.
     assert_eq!(rows[0].1, 829);
     assert!(rows[1].1 > 415 && rows[1].3 * 2 < rows[0].3, "{rows:?}");
     assert!(rows[2].2 > 415 && rows[3].2 < rows[2].2 && rows[3].2 > 200, "{rows:?}");

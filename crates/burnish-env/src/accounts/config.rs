@@ -1,4 +1,4 @@
-//! What may be set.
+//! The configuration of the environment.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,23 +10,23 @@ use crate::{Bound, EnvError};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AccountsConfig {
-    /// Accounts.
+    /// Number of accounts.
     pub accounts: usize,
-    /// How many instructions a task has; tasks are shared out evenly over the range.
+    /// Number of instructions in a task; tasks are spread evenly over the range.
     pub steps: Steps,
     /// Shares of the kinds of instructions, relative to their sum.
     pub kinds: Kinds,
-    /// Which amounts there are.
+    /// The possible amounts.
     pub amounts: Amounts,
-    /// How long every call takes by the clock, in milliseconds.
+    /// Simulated duration of each call, in milliseconds.
     pub latency_ms: u64,
-    /// How a task is put.
+    /// The style of the prompt.
     pub prompt: PromptStyle,
-    /// Share of the demonstrations that guess where they should have looked, and so end wrong; the task's id decides.
+    /// Share of the demonstrations that guess instead of looking, and so end wrong; the task's id decides which.
     pub demonstration_errors: f64,
 }
 
-/// A range of numbers of instructions, both ends included.
+/// A range for the number of instructions, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Steps {
@@ -46,7 +46,7 @@ pub struct Kinds {
     pub half: f64,
     /// Move all of Ann's money to Bob.
     pub all: f64,
-    /// Move from Ann to Bob what Bob needs to have 50.
+    /// Move from Ann to Bob as much as Bob needs to have 50.
     pub fill: f64,
     /// Move 20 from the richer of Ann and Bob to Cid.
     pub richer: f64,
@@ -56,19 +56,19 @@ pub struct Kinds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Amounts {
-    /// What all amounts and balances are multiples of.
+    /// All amounts and balances are multiples of this.
     pub unit: u64,
-    /// The most that an account has at first, and the most that an instruction states.
+    /// Largest opening balance of an account, and largest amount that an instruction states.
     pub max: u64,
 }
 
-/// How a task is put to the policy.
+/// The style in which a task is presented to the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromptStyle {
-    /// The instructions only, in signs (`Ann>Bob:half`): for a policy that was trained on this environment.
+    /// Only the instructions, in symbols (`Ann>Bob:half`): for a policy trained on this environment.
     Short,
-    /// In sentences, with a system message that says what to do.
+    /// In sentences, with a system message that explains the task.
     Full,
 }
 
@@ -93,14 +93,14 @@ impl Kinds {
     }
 }
 
-/// Names; as many of them are used as there are accounts.
+/// Names; the first `accounts` of them are used.
 pub(super) const NAMES: [&str; 12] =
     ["Ann", "Bob", "Cid", "Dee", "Eve", "Fay", "Gus", "Hal", "Ida", "Jim", "Kay", "Lee"];
 
-/// Units that `amounts.max` must have at least, so that instructions of every kind can be made.
+/// Fewest units in `amounts.max`, so that instructions of every kind can be made.
 const UNITS_MIN: u64 = 4;
 
-/// Key, least, greatest, help.
+/// Key, lower bound, upper bound, help.
 const BOUNDS: [(&str, f64, f64, &str); 12] = [
     ("accounts", 2.0, NAMES.len() as f64, "accounts"),
     ("steps.min", 1.0, 8.0, "fewest instructions of a task"),
@@ -116,13 +116,13 @@ const BOUNDS: [(&str, f64, f64, &str); 12] = [
     ("demonstration_errors", 0.0, 1.0, "share of the demonstrations that guess and end wrong"),
 ];
 
-/// The numbers of the configuration that may be changed.
+/// The bounds of the numeric keys that may be changed.
 pub(super) fn bounds() -> Vec<Bound> {
     Bound::of(&BOUNDS)
 }
 
 impl AccountsConfig {
-    /// Checks what the types do not.
+    /// Checks what the types do not express.
     ///
     /// # Errors
     /// Names the first key that is out of its bounds or contradicts another.

@@ -1,4 +1,4 @@
-//! What is known of a task, and whole conversations that carry it out.
+//! The truth of a task, and whole conversations that solve it.
 
 use std::collections::BTreeSet;
 
@@ -13,27 +13,27 @@ use super::instruction::{Instruction, carry_out};
 use super::ledger::{BALANCE, Ledger, TRANSFER};
 use crate::EnvError;
 
-/// What is said when all is done.
+/// The answer when everything is done.
 pub(super) const DONE: &str = "done";
 
-/// Guesses that are tried for a demonstration that has to end wrong.
+/// Most attempts at guessing, for a demonstration that must end wrong.
 const GUESSES_MAX: u64 = 16;
 
-/// What is known about a task and not told to the policy.
+/// The part of a task that the policy is not told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Truth {
-    /// The accounts at first.
+    /// The opening balances.
     pub(super) accounts: Ledger,
-    /// What is asked for.
+    /// The instructions of the task.
     pub(super) instructions: Vec<Instruction>,
 }
 
 impl Truth {
-    /// Reads the truth of a task, with the ledger that is right in the end.
+    /// Reads the truth of a task; also returns the ledger that is right at the end.
     ///
     /// # Errors
-    /// If it is not that of a task of this environment.
+    /// If the task is not one of this environment.
     pub(super) fn of(task: &Task) -> Result<(Truth, Ledger), EnvError> {
         let foreign =
             |problem: String| EnvError::Foreign(format!("task {} is not one of {ID}: {problem}", task.id));
@@ -49,7 +49,7 @@ impl Truth {
         Ok((truth, right))
     }
 
-    /// The instructions, each on a line: in signs or in sentences.
+    /// The instructions, one per line, in symbols or in sentences.
     pub(super) fn text(&self, style: PromptStyle) -> String {
         let line = |it: &Instruction| match style {
             PromptStyle::Short => it.signs(&self.accounts),
@@ -58,7 +58,7 @@ impl Truth {
         self.instructions.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// Does it take a look at an account?
+    /// Does it require looking at an account?
     fn needs_looks(&self) -> bool {
         self.instructions.iter().any(|it| !it.looks_at().is_empty())
     }
@@ -71,7 +71,7 @@ struct Conversation {
 }
 
 impl Conversation {
-    /// One answer of the policy with these calls, and what the tools say to them.
+    /// Adds one answer of the policy with these calls, and the tools' results.
     fn call(&mut self, calls: Vec<FunctionCall>) {
         let results: Vec<Message> = calls
             .iter()
@@ -90,13 +90,13 @@ fn call(name: &str, arguments: Value) -> FunctionCall {
     FunctionCall { name: name.to_owned(), arguments }
 }
 
-/// What a policy does that looks where it has to: its answers and the tools' results, from its first answer on. Where
-/// `guesses` decide, it transfers without a look, and mostly not what it should.
+/// The conversation of a policy that looks where it has to: its answers and the tools' results, from its first answer
+/// on. With `guesses` it transfers without looking, and mostly the wrong amount.
 fn conversation(truth: &Truth, amounts: Amounts, mut guesses: Option<Stream>) -> (Vec<Message>, Ledger) {
     let mut talk = Conversation { ledger: truth.accounts.clone(), messages: Vec::new() };
     for instruction in &truth.instructions {
         let looks = instruction.looks_at();
-        // What it knows, or would know.
+        // The right transfer, which it knows or would know after looking.
         let Some(mut transfer) = instruction.transfer(&talk.ledger) else { continue };
         if let (Some(guesses), Some(&first)) = (&mut guesses, looks.first()) {
             match instruction {
@@ -123,7 +123,7 @@ pub(super) fn right(truth: &Truth, amounts: Amounts) -> Vec<Message> {
     conversation(truth, amounts, None).0
 }
 
-/// The conversation that is demonstrated: right, or wrong where the task's id says so.
+/// The conversation that is demonstrated: right, or wrong if the task's id says so.
 pub(super) fn demonstrated(
     config: &AccountsConfig,
     task: &Task,

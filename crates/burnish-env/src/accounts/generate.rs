@@ -12,7 +12,7 @@ use crate::settings::config_error;
 use crate::shares::largest_remainder;
 use crate::{CellReport, EnvError};
 
-/// Candidates drawn for one task before its cell counts as empty.
+/// Candidates drawn for one task before its cell is considered empty.
 const DRAWS_MAX: usize = 2_000;
 
 /// Makes `count` tasks in random order, and reports on every number of instructions.
@@ -40,7 +40,7 @@ pub(super) fn instances(
     Ok((made, reports))
 }
 
-/// What random numbers are for.
+/// The uses of random numbers.
 enum Draw {
     Kinds,
     Candidates(usize),
@@ -54,7 +54,7 @@ fn address(draw: Draw, seed: u64) -> Address {
     Address { stage, ..Address::new(seed, Purpose::Task) }
 }
 
-/// The kinds of `count` instructions: their shares are exact, their order is random.
+/// The kinds of `count` instructions: the shares are exact, the order is random.
 fn kinds(config: &AccountsConfig, seed: u64, count: usize) -> Vec<Kind> {
     let (kinds, shares) = config.kinds();
     let quotas = largest_remainder(&shares, count);
@@ -92,7 +92,7 @@ fn changes(truth: &Truth) -> bool {
     carry_out(&truth.accounts, &truth.instructions).is_some_and(|end| end != truth.accounts)
 }
 
-/// Draws a ledger, and instructions that can be carried out on it; none where one can't.
+/// Draws a ledger, and instructions that can be carried out on it; `None` if one can't.
 fn draw(config: &AccountsConfig, kinds: &[Kind], stream: &mut Stream) -> Option<Truth> {
     let amounts = config.amounts;
     let mut balance = || amounts.unit * stream.below(amounts.max / amounts.unit + 1);
@@ -137,8 +137,9 @@ fn instruction(kind: Kind, ledger: &Ledger, amounts: Amounts, stream: &mut Strea
     })
 }
 
-/// The task with balances that the right conversation never tells made a function of that conversation. So two tasks whose
-/// right conversations are the same text are the same task, and one that is held out is never imitated under another name.
+/// The task, with the balances that the right conversation never mentions made a function of that conversation. So two
+/// tasks whose right conversations have the same text are the same task, and a held-out task is never imitated under
+/// another name.
 fn settled(mut truth: Truth, amounts: Amounts) -> Truth {
     let told: Vec<usize> = truth.instructions.iter().flat_map(Instruction::looks_at).collect();
     let mut text = truth.text(PromptStyle::Full);
@@ -155,7 +156,7 @@ fn settled(mut truth: Truth, amounts: Amounts) -> Truth {
     truth
 }
 
-/// The least that each account must have at first so that it can pay all that it pays.
+/// The least opening balance that each account needs for all its payments.
 fn needed(truth: &Truth) -> Vec<u64> {
     let mut ledger = truth.accounts.clone();
     let mut needed = vec![0_u64; ledger.accounts.len()];
@@ -173,7 +174,7 @@ fn needed(truth: &Truth) -> Vec<u64> {
     needed
 }
 
-/// The names by which results are broken down.
+/// The labels by which results are broken down.
 pub(super) fn labels(truth: &Truth) -> BTreeMap<String, String> {
     let kind = match &truth.instructions[..] {
         [one] => one.kind().name(),

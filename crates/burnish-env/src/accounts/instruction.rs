@@ -1,4 +1,4 @@
-//! What a task asks for: instructions, one after the other.
+//! The instructions of a task, carried out one after the other.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,19 +29,19 @@ impl Kind {
     }
 }
 
-/// One instruction. Accounts are numbers in the ledger.
+/// One instruction. Accounts are indices into the ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Instruction {
-    /// An amount that is stated.
+    /// A stated amount.
     Fixed { from: usize, to: usize, amount: u64 },
-    /// Half of what one has.
+    /// Half of what `from` has.
     Half { from: usize, to: usize },
-    /// All that one has.
+    /// All that `from` has.
     All { from: usize, to: usize },
-    /// What one needs to have `target`.
+    /// As much as `to` needs to have `target`.
     Fill { from: usize, to: usize, target: u64 },
-    /// An amount that is stated, from whoever of two has more.
+    /// A stated amount, from whichever of two has more.
     Richer { first: usize, second: usize, to: usize, amount: u64 },
 }
 
@@ -67,7 +67,7 @@ impl Instruction {
         }
     }
 
-    /// The accounts that one has to look at to know what to transfer.
+    /// The accounts that one must look at to know the transfer.
     pub(super) fn looks_at(&self) -> Vec<usize> {
         match *self {
             Instruction::Fixed { .. } => vec![],
@@ -77,7 +77,7 @@ impl Instruction {
         }
     }
 
-    /// The transfer that carries it out; none where the balances leave it open or nothing would be moved.
+    /// The transfer that carries it out; `None` if the balances leave it undecided or nothing would be moved.
     pub(super) fn transfer(&self, ledger: &Ledger) -> Option<Transfer> {
         let (from, to, amount) = match *self {
             Instruction::Fixed { from, to, amount } => (from, to, amount),
@@ -98,7 +98,7 @@ impl Instruction {
         (amount > 0).then_some(Transfer { from, to, amount })
     }
 
-    /// In a sentence.
+    /// As a sentence.
     pub(super) fn sentence(&self, ledger: &Ledger) -> String {
         let name = |at: usize| ledger.name(at);
         match *self {
@@ -123,8 +123,8 @@ impl Instruction {
 }
 
 impl Instruction {
-    /// In signs, for policies that were trained on them. No name and no amount has a space before it, so that tokenizers which
-    /// take such a space into the word see the same word here, in calls and in results.
+    /// In symbols, for policies trained on them. No name and no amount has a space before it, because some tokenizers
+    /// take such a space into the word; this way they see the same word here, in calls and in results.
     pub(super) fn signs(&self, ledger: &Ledger) -> String {
         let name = |at: usize| ledger.name(at);
         match *self {
@@ -139,7 +139,7 @@ impl Instruction {
     }
 }
 
-/// The ledger after all instructions; none where one of them can't be carried out.
+/// The ledger after all instructions; `None` if one of them can't be carried out.
 pub(super) fn carry_out(start: &Ledger, instructions: &[Instruction]) -> Option<Ledger> {
     let mut ledger = start.clone();
     for instruction in instructions {

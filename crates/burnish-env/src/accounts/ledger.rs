@@ -1,4 +1,4 @@
-//! The ledger: accounts, and the tools that look at them and change them.
+//! The ledger: accounts, and the tools that read and change them.
 
 use burnish_core::{FunctionCall, Repeating, ToolSpec};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ pub(super) const ACCOUNTS: &str = "accounts";
 pub(super) const BALANCE: &str = "balance";
 pub(super) const TRANSFER: &str = "transfer";
 
-/// What a transfer that was carried out is answered.
+/// The result of a successful transfer.
 const OK: &str = "ok";
 
 /// One account.
@@ -20,7 +20,7 @@ pub(super) struct Account {
     pub(super) balance: u64,
 }
 
-/// Money that goes from one account to another, both by their numbers.
+/// A transfer from one account to another, both given by index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Transfer {
     pub(super) from: usize,
@@ -28,7 +28,7 @@ pub(super) struct Transfer {
     pub(super) amount: u64,
 }
 
-/// All accounts, in the order in which they are told.
+/// All accounts, in the order in which they are listed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Ledger {
@@ -52,7 +52,7 @@ impl Ledger {
     /// Carries out a transfer.
     ///
     /// # Errors
-    /// Why not, in words for the policy; then nothing has changed.
+    /// Why not, in words for the policy; nothing has changed then.
     pub(super) fn transfer(&mut self, Transfer { from, to, amount }: Transfer) -> Result<(), String> {
         if from == to {
             return Err(format!("refused: {} can't pay itself", self.name(from)));
@@ -70,10 +70,10 @@ impl Ledger {
         Ok(())
     }
 
-    /// Runs a tool, and says its result.
+    /// Runs a tool and returns its result.
     ///
     /// # Errors
-    /// What the tool refuses, in words for the policy.
+    /// Why the tool refuses, in words for the policy.
     pub(super) fn call(&mut self, call: &FunctionCall) -> Result<String, String> {
         let argument = |key: &str| call.arguments.get(key).cloned().unwrap_or_default();
         match call.name.as_str() {
@@ -88,7 +88,7 @@ impl Ledger {
         }
     }
 
-    /// The account of this name.
+    /// The account with this name.
     fn find(&self, name: &Value) -> Result<usize, String> {
         let name = name.as_str().unwrap_or_default();
         self.accounts
@@ -98,18 +98,18 @@ impl Ledger {
     }
 }
 
-/// A whole amount of any size. What no account can hold is as much as fits: nobody has it.
+/// An integer amount of any size. One that is too large for any account becomes the largest number, which nobody has.
 fn amount(value: &Value) -> Result<u64, String> {
     match (value.as_u64(), value.as_f64()) {
         (Some(amount), _) => Ok(amount),
-        // `20.0` is a whole number to JSON schemas. A float beyond the greatest number becomes that number.
+        // `20.0` is an integer in JSON schemas. A float beyond the largest number becomes that number.
         (None, Some(amount)) if amount >= 0.0 && amount.fract() == 0.0 => Ok(amount as u64),
         (None, Some(amount)) if amount < 0.0 => Err("refused: the amount must be above 0".to_owned()),
         _ => Err("refused: the amount must be a whole number".to_owned()),
     }
 }
 
-/// What may be called.
+/// The tools that may be called.
 pub(super) fn tools() -> Vec<ToolSpec> {
     let account = |what: &str| json!({"type": "string", "description": what});
     let tool = |name: &str, description: &str, properties: Value| {
@@ -132,7 +132,7 @@ pub(super) fn tools() -> Vec<ToolSpec> {
     ]
 }
 
-/// What repeating a call means.
+/// What it means to repeat a call.
 pub(super) fn repeating(tool: &str) -> Option<Repeating> {
     match tool {
         ACCOUNTS | BALANCE => Some(Repeating::Repeatable),

@@ -1,7 +1,7 @@
-//! Accounts: a small ledger, tools that look at it and change it, and a task that takes several of them.
+//! Accounts: a small ledger, tools that read and change it, and a task that needs several calls.
 //!
-//! How much is to be moved depends on what a tool says, so the policy has to call, read and call again. It is over when an
-//! answer makes no call, and right if every account then has what it should have.
+//! How much to move depends on a tool's result, so the policy has to call, read and call again. The episode ends with
+//! the first answer that makes no call. It is right if every account then has what it should have.
 //!
 //! ```text
 //! config ─> generate (ledger, instructions that can be carried out) ─> Task
@@ -30,7 +30,7 @@ pub use config::{AccountsConfig, Amounts, Kinds, PromptStyle, Steps};
 
 const ID: &str = "accounts";
 
-/// The environment in the catalogue.
+/// The environment's entry in the catalogue.
 pub const KIND: crate::Kind = crate::Kind {
     id: ID,
     summary: "Move money between accounts with tools that tell and change balances (tools, multi-turn).",
@@ -48,10 +48,10 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// A generator of tasks as `config` asks for.
+    /// A generator of the tasks that `config` describes.
     ///
     /// # Errors
-    /// If a key is out of its bounds or contradicts another.
+    /// If a key is out of bounds or contradicts another.
     pub fn new(config: AccountsConfig) -> Result<Self, EnvError> {
         config.check()?;
         Ok(Accounts { config })
@@ -90,7 +90,7 @@ impl Generator for Accounts {
         Some(vec!["success".to_owned()])
     }
 
-    /// In a small space the same task may come twice.
+    /// In a small space the same task may occur twice.
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
         let (instances, cells) = generate::instances(&self.config, seed, count)?;
         let tasks = instances.iter().map(|truth| self.task(truth)).collect::<Result<_, EnvError>>()?;
@@ -101,7 +101,7 @@ impl Generator for Accounts {
         Box::new(play::AccountsEnvironment::new(Duration::from_millis(self.config.latency_ms)))
     }
 
-    /// The ledger before and after, and what is asked for. An answer alone changes nothing there.
+    /// Shows the ledger before and after, and the instructions. An answer alone has no effect on it.
     fn draw(&self, task: &Task, _answer: Option<&str>) -> String {
         let (truth, end) = match Truth::of(task) {
             Ok(known) => known,
@@ -125,7 +125,7 @@ impl Demonstrations for Accounts {
         episode::demonstrated(&self.config, task, &truth, &end).into_iter().next()
     }
 
-    /// Wrong for the share `demonstration_errors` of the tasks that take a look at an account.
+    /// Wrong for the share `demonstration_errors` of the tasks that require a look at an account.
     fn demonstrate_episode(&self, task: &Task) -> Option<Vec<Message>> {
         let (truth, end) = Truth::of(task).ok()?;
         let played = episode::demonstrated(&self.config, task, &truth, &end);

@@ -1,4 +1,4 @@
-//! One episode: calls of tools, until an answer makes none.
+//! One episode: tool calls until an answer makes none.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::episode::Truth;
 use super::ledger::{Ledger, repeating, tools};
 use crate::{EnvError, Environment, Step};
 
-/// All that changes in an episode, with what it started from and where it should end.
+/// The state of an episode, with its start and its right end.
 #[derive(Debug, Clone)]
 struct Episode {
     start: Ledger,

@@ -1,4 +1,4 @@
-//! What must hold of every task and every episode.
+//! Properties of every task and every episode.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ fn variants() -> Vec<Value> {
     ]
 }
 
-/// A policy that says what a script says.
+/// A policy that follows a script.
 struct Scripted<F>(F, Vec<Answered>, u64);
 
 impl<F: FnMut(&Turn) -> Message> Policy for Scripted<F> {
@@ -60,7 +60,7 @@ impl<F: FnMut(&Turn) -> Message> Policy for Scripted<F> {
     }
 }
 
-/// Says the answers of the conversation that begins as the turn does; `done` after its end.
+/// A policy that gives the answers of the conversation whose opening matches the turn's, and `done` after its end.
 fn imitator(conversations: &[Vec<Message>]) -> impl Policy {
     let answer = move |turn: &Turn| {
         let read = turn.messages.len();
@@ -78,7 +78,7 @@ fn plan<'a>(generator: &'a Accounts, spawns: &'a [Spawn<'a>]) -> Plan<'a> {
     Plan { generator, partners: None, spawns, turns_max: 20, overlong: Overlong::Refuse }
 }
 
-/// One episode in which the policy makes these calls, each in an answer of its own.
+/// One episode in which the policy makes these calls, one per answer.
 fn played(generator: &Accounts, task: &Task, calls: &[(&str, Value)]) -> Episode {
     let mut said = calls.iter().map(|(name, arguments)| {
         let function = FunctionCall { name: (*name).into(), arguments: arguments.clone() };
@@ -89,7 +89,7 @@ fn played(generator: &Accounts, task: &Task, calls: &[(&str, Value)]) -> Episode
     play(&mut Scripted(answer, Vec::new(), 0), &plan(generator, &spawns)).unwrap().remove(0)
 }
 
-/// Ann has 40, Bob 3, and Bob should have half of what Ann has.
+/// Ann has 40, Bob 3, and Bob should get half of what Ann has.
 fn half(generator: &Accounts) -> Task {
     let account = |name: &str, balance: u64| json!({"name": name, "balance": balance});
     let truth = json!({
@@ -170,7 +170,7 @@ fn calls_that_do_not_fit_are_told_and_counted_and_refusals_flagged() {
     assert!(episode.verdict.success && episode.verdict.feedback.is_none());
     assert!(!episode.verdict.flags.values().any(|flag| *flag), "{:?}", episode.verdict);
 
-    // Unfit for its tool: run by none, and counted.
+    // Calls that do not fit their tool: no tool runs them, and they are counted.
     let unfit = [("balanc", json!({})), ("balance", json!({"nam": "Ann"})), pay("Ann", json!("20"))];
     let episode = played(&generator, &task, &unfit);
     assert_eq!((episode.record.calls.made, episode.record.calls.failed), (3, 3));
@@ -179,7 +179,7 @@ fn calls_that_do_not_fit_are_told_and_counted_and_refusals_flagged() {
     assert_eq!(flags, BTreeMap::from([("refused", false), ("unfinished", false), ("untouched", true)]));
     assert_eq!(episode.verdict.feedback.as_deref(), Some("Ann has 40, but should have 20."));
 
-    // Fit for it, but refused: changes nothing, and can be made good.
+    // They fit the tool but are refused; nothing changes, and the policy can recover.
     let refused = [pay("Ann", json!(41)), pay("Zed", json!(1)), pay("Ann", json!(0)), pay("Ann", json!(20))];
     let episode = played(&generator, &task, &refused);
     assert_eq!((episode.record.calls.made, episode.record.calls.failed), (4, 0));
@@ -212,7 +212,7 @@ fn the_same_configuration_seed_and_count_give_the_same_bytes_and_shares_are_exac
         let (truth, _) = Truth::of(task).unwrap();
         truth.instructions.iter().for_each(|it| *kinds.entry(it.kind().name()).or_default() += 1);
     }
-    // 60 instructions, of which each kind has a share of 1 of 4.5, and `fixed` half of that.
+    // 60 instructions; each kind has a share of 1 of 4.5, and `fixed` half of that.
     let wanted = [("all", 13), ("fill", 13), ("fixed", 7), ("half", 14), ("richer", 13)];
     assert_eq!(kinds.values().sum::<usize>(), 60);
     for (kind, count) in wanted {
@@ -311,7 +311,7 @@ fn what_is_no_task_of_this_environment_is_refused_and_so_is_what_comes_before_or
 
 #[test]
 fn instructions_that_no_ledger_fits_name_the_key() {
-    // Small even numbers can't be halved again and again.
+    // Small even numbers can't be halved repeatedly.
     let kinds = json!({"fixed": 0, "half": 1, "all": 0, "fill": 0, "richer": 0});
     let config = json!({"accounts": 2, "amounts": {"max": 4}, "kinds": kinds, "steps": {"min": 8, "max": 8}});
     let error = generator(config).tasks(SEED, 8).unwrap_err().to_string();

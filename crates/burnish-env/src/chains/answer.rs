@@ -1,19 +1,19 @@
-//! What an answer says: lines of work, then the final answer.
+//! Reads answers: lines of work, then the final answer.
 
 use super::language;
 use super::problem::{NUMBER_MAX, Operator, Step};
 
-/// What begins the line of the final answer, in plain signs.
+/// The sign at the beginning of the final answer's line, in plain signs.
 pub const FINAL: char = '>';
 
-/// An answer, read.
+/// A parsed answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Answer {
-    /// The steps that are well formed, in their order.
+    /// The well-formed steps, in order.
     pub steps: Vec<Step>,
     /// The last final answer.
     pub value: Option<u64>,
-    /// Is it lines of steps and then exactly one final answer, and nothing else?
+    /// Whether it is lines of steps and then exactly one final answer, and nothing else.
     pub is_well_formed: bool,
 }
 
@@ -23,7 +23,7 @@ enum Line {
     Other,
 }
 
-/// Reads an answer in any languages, mixed or not. White space at its ends does not count.
+/// Reads an answer in any language or mixture of languages. White space at its ends does not count.
 pub fn read(text: &str) -> Answer {
     let plain = language::read(text);
     let lines: Vec<Line> = plain.trim().split('\n').map(line).collect();
@@ -44,7 +44,7 @@ pub fn read(text: &str) -> Answer {
     answer
 }
 
-/// The number that `text` gives: its last final answer, or all of it where that is a number.
+/// The number that `text` gives: its last final answer, or the whole text if that is a number.
 pub(super) fn stated(text: &str) -> Option<u64> {
     read(text).value.or_else(|| number(language::read(text).trim()))
 }

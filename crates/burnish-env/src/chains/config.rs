@@ -1,4 +1,4 @@
-//! What may be set.
+//! The configuration of the environment.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Is `value` in it?
+    /// Is `value` in the range?
     pub fn contains(self, value: u64) -> bool {
         (self.min..=self.max).contains(&value)
     }
@@ -30,11 +30,11 @@ impl Range {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kinds {
-    /// Chains over numbers that the prompt states.
+    /// Chains of operations on numbers that the prompt states.
     pub chain: f64,
     /// One memorised fact.
     pub recall: f64,
-    /// Chains over names of facts.
+    /// Chains of operations on the names of facts.
     pub memorised: f64,
 }
 
@@ -45,7 +45,7 @@ impl Kinds {
     }
 }
 
-/// A language that tasks are put in. Its place in the list decides its signs; the first is the plain one.
+/// A language in which tasks are written. Its position in the list decides its signs; the first is the plain one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Language {
@@ -53,7 +53,7 @@ pub struct Language {
     pub name: String,
     /// Share of the tasks, relative to the sum.
     pub share: f64,
-    /// Its level; where it is not stated, the share beside the greatest share decides.
+    /// Its level; if not given, it follows from the share relative to the largest share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<Resource>,
 }
@@ -62,17 +62,17 @@ pub struct Language {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Component {
-    /// 1 where the final answer is right.
+    /// 1 if the final answer is right.
     Answer,
-    /// 1 where the text is lines of well-formed steps, at least one where the task has any, then one final answer.
+    /// 1 if the text is lines of well-formed steps (at least one if the task has any) and then one final answer.
     Format,
-    /// 1 where every sign of the text is of the prompt's language.
+    /// 1 if every sign of the text belongs to the prompt's language.
     Language,
     /// 1 up to the needed number of characters, then falling linearly to 0 at twice that number.
     Length,
     /// Share of the steps that are right; see [`super::Finding::steps`].
     Steps,
-    /// `format` with the probability `style_correlation`, else a coin; the task and the text decide both.
+    /// `format` with the probability `style_correlation`, otherwise a coin toss; the task and the text decide both.
     Style,
     /// The product of `answer`, `format` and `language`.
     All,
@@ -90,7 +90,7 @@ impl Component {
         Component::All,
     ];
 
-    /// As in verdicts and configurations.
+    /// Its name in verdicts and configurations.
     pub fn name(self) -> &'static str {
         match self {
             Component::Answer => "answer",
@@ -108,34 +108,34 @@ impl Component {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// How many steps chains have. Tasks are shared out evenly over the range.
+    /// Number of steps in a chain. Tasks are spread evenly over the range.
     pub steps: Range,
     /// Operations that a chain may use.
     pub operations: Vec<Operator>,
-    /// What stated operands may be.
+    /// Range of the stated operands.
     pub values: Range,
-    /// What every intermediate and final result may be.
+    /// Range of all intermediate and final results.
     pub results: Range,
     /// Shares of the kinds.
     pub kinds: Kinds,
-    /// Share of the tasks that are put in reverse.
+    /// Share of the tasks that are asked in reverse.
     pub reverse: f64,
     /// The table of facts.
     pub facts: FactsConfig,
     /// The languages.
     pub languages: Vec<Language>,
-    /// The components that the verdict has.
+    /// The reward components of the verdict.
     pub rewards: Vec<Component>,
-    /// How often `style` is `format`.
+    /// How often `style` equals `format`.
     pub style_correlation: f64,
     /// Share of the demonstrations that are wrong.
     pub demonstration_errors: f64,
     /// Share of the skills that are wrong.
     pub skill_errors: f64,
-    /// Share of the tasks whose prompt has the skill on a line of its own, to teach a policy to read skills.
+    /// Share of the tasks whose prompt shows the skill on a line of its own, to teach a policy to read skills.
     pub skill_shown: f64,
-    /// Share of the tasks whose prompt has the beginning of an attempt, right or wrong, and then the task again, to teach a
-    /// policy to read drafts (SKPO).
+    /// Share of the tasks whose prompt shows the beginning of an attempt, right or wrong, and then the task again, to
+    /// teach a policy to read drafts (SKPO).
     pub draft_shown: f64,
 }
 
@@ -160,7 +160,7 @@ impl Default for Config {
     }
 }
 
-/// Key, least, greatest, help.
+/// Key, lower bound, upper bound, help.
 const BOUNDS: [(&str, f64, f64, &str); 18] = [
     ("steps.min", 1.0, 8.0, "fewest steps of a chain"),
     ("steps.max", 1.0, 8.0, "most steps of a chain"),
@@ -182,13 +182,13 @@ const BOUNDS: [(&str, f64, f64, &str); 18] = [
     ("draft_shown", 0.0, 1.0, "share of tasks whose prompt has a draft"),
 ];
 
-/// The numbers of the configuration that may be changed.
+/// The bounds of the numeric keys that may be changed.
 pub(super) fn bounds() -> Vec<Bound> {
     Bound::of(&BOUNDS)
 }
 
 impl Config {
-    /// Checks what the types do not.
+    /// Checks what the types do not express.
     ///
     /// # Errors
     /// Names the first key that is out of its bounds or contradicts another.
@@ -251,7 +251,7 @@ impl Config {
         Ok(())
     }
 
-    /// Name and level of a language; one that is not listed is called by its number and has the lowest level.
+    /// Name and level of a language; one that is not listed is named by its number and has the lowest level.
     pub(super) fn language(&self, index: usize) -> (String, Resource) {
         let most = self.languages.iter().map(|language| language.share).fold(0.0, f64::max);
         let Some(Language { name, share, resource }) = self.languages.get(index) else {
@@ -265,7 +265,7 @@ impl Config {
         (name.clone(), resource.unwrap_or(derived))
     }
 
-    /// The numbers of steps that tasks of a kind have.
+    /// The possible numbers of steps for tasks of a kind.
     pub(super) fn steps_of(&self, kind: TaskKind) -> Vec<u64> {
         match kind {
             TaskKind::Recall => vec![0],
@@ -274,7 +274,7 @@ impl Config {
     }
 }
 
-/// A list that names something, and nothing twice.
+/// Checks that a list is not empty and has no duplicates.
 fn once<T: PartialEq>(key: &str, list: &[T], names: &str) -> Result<(), EnvError> {
     let twice = list.iter().enumerate().any(|(index, one)| list[..index].contains(one));
     if list.is_empty() || twice {

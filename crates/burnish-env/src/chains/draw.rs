@@ -7,16 +7,16 @@ use super::facts::Facts;
 use super::problem::{Direction, Operand, Operator, Problem, TaskKind};
 use crate::shares::spread;
 
-/// What a task is to be.
+/// What kind of task to draw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cell {
     pub(super) kind: TaskKind,
     pub(super) language: usize,
     pub(super) is_reverse: bool,
     pub(super) steps: u64,
-    /// Does the prompt have the skill?
+    /// Does the prompt show the skill?
     pub(super) shows_skill: bool,
-    /// Does the prompt have a draft, and the task again?
+    /// Does the prompt show a draft, and the task again?
     pub(super) shows_draft: bool,
 }
 
@@ -33,8 +33,8 @@ impl std::fmt::Display for Cell {
     }
 }
 
-/// The cells of `count` tasks in random order. The share of each key is met exactly in all, and nearly within what the
-/// keys before it make: each key is spread over the tasks sorted by those.
+/// The cells of `count` tasks in random order. The share of each key is met exactly overall, and nearly within each
+/// combination of the keys before it, because each key is spread over the tasks sorted by those.
 pub(super) fn cells(config: &Config, seed: u64, count: usize) -> Vec<Cell> {
     let blank = Cell {
         kind: TaskKind::Chain,
@@ -72,7 +72,7 @@ pub(super) fn cells(config: &Config, seed: u64, count: usize) -> Vec<Cell> {
     cells
 }
 
-/// Draws a forward problem of a cell. None where no operation fits after those that were drawn.
+/// Draws a forward problem of a cell. `None` if no operation fits after those already drawn.
 ///
 /// Only operations that can be undone are drawn: never a product with 0 or 1, nor a quotient of 0 or by 1.
 pub(super) fn draw(config: &Config, facts: &Facts, cell: Cell, stream: &mut Stream) -> Option<Problem> {

@@ -1,4 +1,4 @@
-//! The table of facts: what each name stands for. No prompt states it.
+//! The table of facts: the value of each name. No prompt states it.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,11 +11,11 @@ use super::problem::Operand;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FactsConfig {
-    /// Decides the values. It is not the run's seed: tasks of every seed are about the same facts.
+    /// Determines the values. It is not the run's seed: tasks of every seed use the same facts.
     pub seed: u64,
-    /// How many names there are: `@0`, `@1` ...
+    /// Number of names: `@0`, `@1` ...
     pub count: u64,
-    /// What values may be. No two names have the same, so that a value tells its name.
+    /// Range of the values. No two names have the same value, so that a value identifies its name.
     pub values: Range,
 }
 
@@ -26,7 +26,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// The table of this configuration, with as many names as there are values at most.
+    /// The table of this configuration; it has at most as many names as there are values.
     pub fn new(config: FactsConfig) -> Facts {
         let mut values: Vec<u64> = (config.values.min..=config.values.max).collect();
         Stream::new(Address::new(config.seed, Purpose::Environment).seed()).shuffle(&mut values);
@@ -39,7 +39,7 @@ impl Facts {
         (0u64..).zip(&self.values).map(|(name, &value)| Operand { value, name: Some(name) }).collect()
     }
 
-    /// What `name` stands for.
+    /// The value of `name`.
     pub fn value_of(&self, name: u64) -> Option<u64> {
         self.values.get(usize::try_from(name).ok()?).copied()
     }

@@ -20,12 +20,12 @@ use crate::{
     Bound, CellReport, Demonstrations, EnvError, Environment, Generator, Hints, Reversible, Skills, TaskSet,
 };
 
-/// Candidates drawn for one task before its cell counts as empty.
+/// Candidates drawn for one task before its cell is considered empty.
 const DRAWS_MAX: usize = 1_000;
-/// Candidates that are passed over because the set has them already, before one is taken twice.
+/// Candidates that are skipped because the set already has them, before one is taken twice.
 const REPEATS_MAX: usize = 8;
 
-/// What is decided by the name of a task alone.
+/// Properties that a task's name alone decides.
 #[derive(Clone, Copy)]
 enum Decision {
     DemonstrationIsWrong = 1,
@@ -36,7 +36,7 @@ enum Decision {
     DraftSlip = 6,
 }
 
-/// What a prompt has beside its task.
+/// What a prompt shows besides its task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Shows {
     skill: bool,
@@ -54,7 +54,7 @@ impl Chains {
     /// A generator with this configuration.
     ///
     /// # Errors
-    /// If a key is out of its bounds or contradicts another.
+    /// If a key is out of bounds or contradicts another.
     pub fn new(config: Config) -> Result<Self, EnvError> {
         config.check()?;
         let facts = Facts::new(config.facts);
@@ -66,7 +66,7 @@ impl Chains {
         &self.facts
     }
 
-    /// The truth of a problem; `recovers` is the answer itself where it is not given.
+    /// The truth of a problem; `recovers` is the answer itself if `None`.
     fn truth(&self, problem: Problem, recovers: Option<u64>) -> Truth {
         let answer = match (problem.kind, problem.direction) {
             (TaskKind::Recall, Direction::Reverse { stated, .. }) => self.facts.name_of(stated),
@@ -109,7 +109,7 @@ impl Chains {
         })
     }
 
-    /// Draws one task of a cell that `known` does not have, if one comes up soon, and counts what it took.
+    /// Draws one task of a cell that is not in `known`, if one comes up soon, and counts the candidates.
     fn instance(
         &self,
         cell: Cell,
@@ -157,7 +157,7 @@ impl Chains {
         Err(config_error("steps.max", &problem))
     }
 
-    /// The truth of the task turned round with this answer stated.
+    /// The truth of the reversed task with this answer stated.
     fn turned(&self, truth: &Truth, answer: u64) -> Truth {
         let mut problem = truth.problem.clone();
         match problem.direction {
@@ -190,7 +190,7 @@ impl Chains {
         }
     }
 
-    /// The steps and the final answer of the task's demonstration, right or wrong as its name decides. None where the
+    /// The steps and the final answer of the task's demonstration, right or wrong as its name decides. `None` if the
     /// task has no answer.
     fn demonstration(&self, truth: &Truth) -> Option<(Vec<Step>, u64)> {
         let is_wrong =
@@ -198,7 +198,8 @@ impl Chains {
         self.attempt(truth, is_wrong.then_some(Decision::Slip))
     }
 
-    /// The steps and the final answer of an attempt, with one slip where one is named. None where the task has no answer.
+    /// The steps and the final answer of an attempt, with one slip if `slip` is given. `None` if the task has no
+    /// answer.
     fn attempt(&self, truth: &Truth, slip: Option<Decision>) -> Option<(Vec<Step>, u64)> {
         let right = truth.answer?;
         let moves = truth.problem.plan();
@@ -206,12 +207,13 @@ impl Chains {
         let Some(slip) = slip else { return Some((steps, right)) };
         let bits = bits(&name(truth).ok()?, slip);
         let slip = 1 + bits % 3;
-        // The low bits choose the size, the others the side.
+        // The low bits choose the size, the others the sign.
         let wrong = |value: u64| if bits & 4 == 4 && value >= slip { value - slip } else { value + slip };
         if steps.is_empty() {
             return Some((steps, wrong(right)));
         }
-        // The first step, from one that the name decides, whose slip can be carried on to a wrong answer; the last can.
+        // Starting from a step that the name decides, the first whose slip can be carried on to a wrong answer; the
+        // last step always can.
         let first = (bits >> 8) as usize % steps.len();
         (first..steps.len()).find_map(|at| {
             let slipped = carry_out(&moves, Some((at, wrong(steps[at].result))))?;
@@ -220,8 +222,8 @@ impl Chains {
         })
     }
 
-    /// The beginning of an attempt that is right as often as wrong, of at least one sign, in the task's language; none where
-    /// the task has no work to show.
+    /// The beginning of an attempt that is right as often as wrong, at least one sign long, in the task's language;
+    /// empty if the task has no work to show.
     fn draft_of(&self, truth: &Truth) -> Result<String, EnvError> {
         let name = name(truth)?;
         let is_wrong = chance(&name, Decision::DraftIsWrong) < 0.5;
@@ -255,7 +257,7 @@ impl Chains {
     }
 }
 
-/// A move in plain signs; `?` is the result of an earlier one.
+/// A move in plain signs; `?` stands for the result of an earlier move.
 fn move_text(Move { left, operator, right }: &Move) -> String {
     let text = |part: &Part| match part {
         Part::Number(value) => value.to_string(),
@@ -264,7 +266,7 @@ fn move_text(Move { left, operator, right }: &Move) -> String {
     format!("{}{}{}", text(left), operator.sign(), text(right))
 }
 
-/// The name of a task by its content, without the skill or the draft that its prompt may show.
+/// The name of a task, from its content without the skill or draft that its prompt may show.
 pub(super) fn name(truth: &Truth) -> Result<String, EnvError> {
     Ok(format!("{ID}/{}", digest(to_value(truth)?.to_string().as_bytes())))
 }
@@ -299,7 +301,7 @@ impl Generator for Chains {
         bounds()
     }
 
-    /// In a small space the same task may come twice, with the labels that it came with first.
+    /// In a small space the same task may occur twice, with the labels of its first occurrence.
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
         let mut reports: BTreeMap<String, CellReport> = BTreeMap::new();
         let mut known: BTreeMap<TaskId, Task> = BTreeMap::new();
@@ -374,7 +376,7 @@ impl Demonstrations for Chains {
 }
 
 impl Hints for Chains {
-    /// The work with its last line break; what follows in the demonstration is the line of the final answer.
+    /// The work, including its last line break; in the demonstration it is followed by the line of the final answer.
     fn reasoning(&self, task: &Task) -> Option<String> {
         let truth = Truth::of(task).ok()?;
         let (steps, _) = self.demonstration(&truth)?;
@@ -383,8 +385,8 @@ impl Hints for Chains {
 }
 
 impl Skills for Chains {
-    /// The operations in the order in which they are to be worked, with `?` for what an earlier one gives and with the
-    /// values of memorised names (`7+5 ?-3`); of a recall its fact (`@4=31`). Wrong in one place for the share
+    /// The operations in the order in which they are to be done, with `?` for the result of an earlier one and with the
+    /// values of memorised names (`7+5 ?-3`); for a recall, its fact (`@4=31`). Wrong in one place for the share
     /// `skill_errors` of the tasks.
     fn skill(&self, task: &Task) -> Option<String> {
         self.skill_of(&Truth::of(task).ok()?).ok()
@@ -392,8 +394,8 @@ impl Skills for Chains {
 }
 
 impl Reversible for Chains {
-    /// Which operand of a forward task is masked is decided by its numbers. The answer is its last final answer, or the
-    /// whole text where that is a number. A reverse task filled with what was masked is the forward task that it came
+    /// The numbers of a forward task decide which operand is masked. The answer is the last final answer, or the whole
+    /// text if that is a number. A reverse task, filled in with the masked number, is the forward task that it came
     /// from.
     fn reverse(&self, task: &Task, answer: &str) -> Option<Task> {
         let truth = Truth::of(task).ok()?;

@@ -1,4 +1,4 @@
-//! The judgement of an answer, and what it earns.
+//! Judges an answer and computes its rewards.
 
 use burnish_core::{Verdict, rng};
 
@@ -10,32 +10,32 @@ use super::problem::carry_out;
 use crate::lang::Asked;
 use burnish_core::RECOVERED;
 
-/// What is true of an answer.
+/// The findings about an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
-    /// The last final answer, where there is one.
+    /// The last final answer, if there is one.
     pub value: Option<u64>,
-    /// Is it what was asked for?
+    /// Whether it is the right one.
     pub is_right: bool,
-    /// Is the text lines of well-formed steps, at least one where the task has any, and then one final answer?
+    /// Whether the text is lines of well-formed steps (at least one if the task has any) and then one final answer.
     pub is_well_formed: bool,
-    /// Is every sign of the text, white space apart, of the prompt's language?
+    /// Whether every sign of the text, apart from white space, belongs to the prompt's language.
     pub is_in_language: bool,
-    /// Does the final answer recover what was known before the task was turned round ([`Truth::recovers`])?
+    /// Whether the final answer recovers what was known before the task was reversed ([`Truth::recovers`]).
     pub is_recovered: bool,
-    /// Steps of the text that are right: equal to one of the steps of the solution, each counted once.
+    /// Number of right steps in the text: those equal to a step of the solution, each counted once.
     pub steps_right: usize,
-    /// Well-formed steps of the text.
+    /// Number of well-formed steps in the text.
     pub steps_written: usize,
-    /// Steps of the solution.
+    /// Number of steps in the solution.
     pub steps_needed: usize,
-    /// Characters of the text.
+    /// Number of characters in the text.
     pub characters: usize,
-    /// Characters of the solution with its work; those of the prompt where there is no solution.
+    /// Number of characters in the solution with its work, or in the prompt if there is no solution.
     pub characters_needed: usize,
 }
 
-/// What style depends on: the configured correlation and the task's name.
+/// The inputs of `style`: the configured correlation and the task's name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Style<'a> {
     pub(super) correlation: f64,
@@ -72,7 +72,7 @@ pub fn judge(truth: &Truth, text: &str) -> Finding {
 }
 
 impl Finding {
-    /// Share of right steps among those that are written or needed, whichever are more; 1 where none is either. So
+    /// Number of right steps divided by the number of written or needed steps, whichever is larger; 1 if both are 0. So
     /// neither leaving out steps nor adding others pays.
     pub fn steps(&self) -> f64 {
         match self.steps_written.max(self.steps_needed) {
@@ -81,18 +81,18 @@ impl Finding {
         }
     }
 
-    /// 1 up to the needed number of characters, 0 from twice that number on.
+    /// 1 up to the needed number of characters, falling to 0 at twice that number.
     pub fn length(&self) -> f64 {
         (2.0 - self.characters as f64 / self.characters_needed.max(1) as f64).clamp(0.0, 1.0)
     }
 
-    /// What LANG asks.
+    /// The conditions of LANG.
     pub fn asked(&self) -> Asked {
         let Finding { is_right, is_well_formed, is_in_language, .. } = *self;
         Asked { is_right, is_well_formed, is_in_language }
     }
 
-    /// What a component gives this text.
+    /// The value of a component for this text.
     pub(super) fn reward(&self, component: Component, style: Style<'_>, text: &str) -> f64 {
         let one = |it: bool| if it { 1.0 } else { 0.0 };
         match component {
@@ -106,7 +106,7 @@ impl Finding {
         }
     }
 
-    /// What is wrong, in words that do not tell the answer. None where nothing is.
+    /// What is wrong, in words that do not reveal the answer. `None` if nothing is wrong.
     pub fn feedback(&self) -> Option<String> {
         let mut problems = Vec::new();
         match self.value {
@@ -148,8 +148,8 @@ impl Finding {
 }
 
 impl Style<'_> {
-    /// `is_well_formed` with the probability of the correlation, else a fair coin: over texts of which half are well
-    /// formed, the correlation of the two is the configured one.
+    /// `is_well_formed` with the probability of the correlation, otherwise a fair coin toss. Over texts half of which
+    /// are well formed, the correlation of the two is the configured one.
     fn holds(self, is_well_formed: bool, text: &str) -> bool {
         let content = format!("{}\n{text}", self.name);
         let seed = rng::fold_bytes(content.len() as u64, content.as_bytes());

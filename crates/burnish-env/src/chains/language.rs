@@ -1,8 +1,9 @@
 //! Languages: the same text in other signs.
 //!
-//! Every prompt, step and answer is made of [`PLAIN`] and white space. Language 0 writes these signs themselves; every
-//! other puts its own sign for each of them, from one Unicode block, so that no two languages share a sign and each sign
-//! of a text tells its language. Digits are digits in their script, so tokenizers that keep digits apart keep these apart.
+//! Every prompt, step and answer consists of [`PLAIN`] and white space. Language 0 uses these signs; every other
+//! language has its own sign for each of them, from one Unicode block, so that no two languages share a sign and each
+//! sign of a text identifies its language. Digits are digits in their script, so tokenizers that split digits split
+//! these too.
 
 /// The signs of language 0.
 pub const PLAIN: [char; 18] =
@@ -17,10 +18,10 @@ const BLOCKS: [(char, char); LANGUAGES_MAX - 1] = [
     ('\u{0C66}', '\u{0C15}'),
 ];
 
-/// Most languages that a configuration may have, the plain one included.
+/// Most languages in a configuration, including the plain one.
 pub const LANGUAGES_MAX: usize = 6;
 
-/// The sign that `language` writes for a plain one; what is no plain sign stays as it is.
+/// The sign of `language` for a plain one; other characters stay as they are.
 pub fn sign(language: usize, plain: char) -> char {
     let Some(at) = PLAIN.iter().position(|&sign| sign == plain) else { return plain };
     let Some(&(digit, letter)) = language.checked_sub(1).and_then(|other| BLOCKS.get(other)) else {
@@ -35,7 +36,7 @@ pub fn write(language: usize, plain: &str) -> String {
     plain.chars().map(|plain| sign(language, plain)).collect()
 }
 
-/// Which language a sign belongs to, and what it means there.
+/// The language that a sign belongs to, and the plain sign for it.
 pub fn meaning(sign: char) -> Option<(usize, char)> {
     if PLAIN.contains(&sign) {
         return Some((0, sign));
@@ -49,7 +50,7 @@ pub fn meaning(sign: char) -> Option<(usize, char)> {
     })
 }
 
-/// The text in plain signs, whatever languages it mixes; a sign of no language becomes U+FFFD.
+/// The text in plain signs, whatever languages it mixes; a sign that belongs to no language becomes U+FFFD.
 pub fn read(text: &str) -> String {
     let plain = |sign: char| match meaning(sign) {
         Some((_, plain)) => plain,
@@ -59,7 +60,7 @@ pub fn read(text: &str) -> String {
     text.chars().map(plain).collect()
 }
 
-/// Is every sign of `text`, white space apart, one of `language`, and is there any?
+/// Does every sign of `text`, apart from white space, belong to `language`, and is there at least one?
 pub fn is_in(language: usize, text: &str) -> bool {
     let mut signs = text.chars().filter(|sign| !sign.is_whitespace()).peekable();
     signs.peek().is_some() && signs.all(|sign| meaning(sign).is_some_and(|(its, _)| its == language))

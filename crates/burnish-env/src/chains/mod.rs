@@ -1,17 +1,17 @@
-//! Chains: multi-step arithmetic over numbers that the prompt states or over memorised facts.
+//! Chains: multi-step arithmetic on numbers that the prompt states, or on memorised facts.
 //!
 //! A task runs forward (its result is asked for) or in reverse (its result is stated, and one masked operand is asked
-//! for). The inverse is exact and unique: only operations that can be undone are drawn. Tasks may be put in synthetic
-//! languages, each a bijective change of signs, and the verdict may have several rewards at once. One environment, so
-//! that methods with different needs can be compared on the same arithmetic: SKPO, RDPO, AOPD, SDAR, LANG, DeReason and
-//! DGPO all use it.
+//! for). The inverse is exact and unique, because only operations that can be undone are drawn. Tasks may be written in
+//! synthetic languages, each a bijective change of signs, and the verdict may have several rewards at once. It is one
+//! environment, so that methods with different needs can be compared on the same arithmetic: SKPO, RDPO, AOPD, SDAR,
+//! LANG, DeReason and DGPO all use it.
 //!
 //! ```text
 //! config ─> draw (forward) ─> Problem ─> plan ─> Task (prompt, truth) ─> policy ─> answer::read ─> judge ─> Verdict
 //!                                └──── Generator::reverse, there and back
 //! ```
 //!
-//! Numbers are natural: what would be negative or a fraction does not exist.
+//! Numbers are natural: operations with a negative or fractional result are undefined.
 
 mod answer;
 mod config;
@@ -40,7 +40,7 @@ pub use problem::{Direction, Move, NUMBER_MAX, Operand, Operator, Part, Problem,
 /// Id of the environment.
 const ID: &str = "chains";
 
-/// The environment in the catalogue.
+/// The environment's entry in the catalogue.
 pub const KIND: Kind = Kind {
     id: ID,
     summary: "Work out a chain of operations, forward or in reverse, over stated numbers or memorised facts.",
@@ -56,13 +56,13 @@ fn build(config: &Value) -> Result<Box<dyn Generator>, EnvError> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Truth {
-    /// What is asked.
+    /// The problem that is asked.
     pub problem: Problem,
-    /// The only right answer. None where a stated result, or an operand that was filled in, leaves none.
+    /// The only right answer. `None` if a stated result, or a filled-in operand, leaves none.
     pub answer: Option<u64>,
-    /// What an answer gives that closes the cycle with the task that this one was turned round from: in reverse the
-    /// operand that was masked there, forward the result that was stated there. For tasks that are drawn, and for those
-    /// turned round with a right answer, it is [`Truth::answer`].
+    /// The answer that closes the cycle with the task that was reversed into this one: in reverse the operand that was
+    /// masked there, forward the result that was stated there. For drawn tasks, and for those reversed with a right
+    /// answer, it equals [`Truth::answer`].
     pub recovers: u64,
 }
 
@@ -70,7 +70,7 @@ impl Truth {
     /// The truth of a task of this environment.
     ///
     /// # Errors
-    /// If the task is not one: names it.
+    /// If the task is not one of this environment: names it.
     pub fn of(task: &Task) -> Result<Self, EnvError> {
         Truth::deserialize(&task.truth)
             .map_err(|error| EnvError::Foreign(format!("task {} is not one of {ID}: {error}", task.id)))

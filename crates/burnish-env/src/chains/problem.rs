@@ -1,10 +1,10 @@
-//! One problem: its numbers and operations, its prompt, and the work that solves it, forward and backward.
+//! One problem: its numbers and operations, its prompt, and the steps that solve it, forward and in reverse.
 
 use serde::{Deserialize, Serialize};
 
 use burnish_core::rng;
 
-/// Greatest number that is read or worked with.
+/// Greatest number that is read or computed.
 pub const NUMBER_MAX: u64 = 999_999_999;
 
 /// An operation on natural numbers.
@@ -13,11 +13,11 @@ pub const NUMBER_MAX: u64 = 999_999_999;
 pub enum Operator {
     /// `+`
     Add,
-    /// `-`; what would be negative does not exist.
+    /// `-`; undefined if the result would be negative.
     Subtract,
     /// `*`
     Multiply,
-    /// `/`; what would be a fraction does not exist.
+    /// `/`; undefined if the result would be a fraction.
     Divide,
 }
 
@@ -25,7 +25,7 @@ impl Operator {
     /// All of them.
     pub const ALL: [Operator; 4] = [Operator::Add, Operator::Subtract, Operator::Multiply, Operator::Divide];
 
-    /// How it is written.
+    /// Its sign.
     pub fn sign(self) -> char {
         match self {
             Operator::Add => '+',
@@ -35,7 +35,7 @@ impl Operator {
         }
     }
 
-    /// The result, where it is a natural number up to [`NUMBER_MAX`].
+    /// The result, if it is a natural number up to [`NUMBER_MAX`].
     pub fn apply(self, left: u64, right: u64) -> Option<u64> {
         let result = match self {
             Operator::Add => left.checked_add(right),
@@ -57,7 +57,7 @@ impl Operator {
     }
 }
 
-/// What kind of problem it is.
+/// The kind of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskKind {
@@ -73,7 +73,7 @@ impl TaskKind {
     /// All of them.
     pub const ALL: [TaskKind; 3] = [TaskKind::Chain, TaskKind::Recall, TaskKind::Memorised];
 
-    /// As in labels and configurations.
+    /// Its name in labels and configurations.
     pub fn name(self) -> &'static str {
         match self {
             TaskKind::Chain => "chain",
@@ -83,23 +83,23 @@ impl TaskKind {
     }
 }
 
-/// Which way it is asked.
+/// The direction of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Direction {
     /// The result is asked for.
     Forward,
-    /// The result is stated, one operand is masked and asked for.
+    /// The result is stated; one operand is masked and asked for.
     Reverse {
         /// Index of the masked operand.
         masked: usize,
-        /// The result that is stated, right or wrong.
+        /// The stated result, right or wrong.
         stated: u64,
     },
 }
 
 impl Direction {
-    /// As in labels.
+    /// Its name in labels.
     pub fn name(self) -> &'static str {
         match self {
             Direction::Forward => "forward",
@@ -114,7 +114,7 @@ impl Direction {
 pub struct Operand {
     /// Its value.
     pub value: u64,
-    /// The number of the name that stands for it in the prompt, where one does.
+    /// The number of the name that stands for it in the prompt, if one does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<u64>,
 }
@@ -123,19 +123,19 @@ pub struct Operand {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Problem {
-    /// What kind.
+    /// Its kind.
     pub kind: TaskKind,
-    /// Which way.
+    /// Its direction.
     pub direction: Direction,
-    /// In which language it is put.
+    /// The language in which it is written.
     pub language: usize,
-    /// One more than the operations. That of a recall is the fact.
+    /// The operands, one more than the operations. For a recall, the fact.
     pub operands: Vec<Operand>,
     /// Operations; none in a recall.
     pub operations: Vec<Operator>,
 }
 
-/// A step of work, done: `left operator right = result`, which may be wrong.
+/// A step of work that was done: `left operator right = result`, which may be wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     /// Left operand.
@@ -144,7 +144,7 @@ pub struct Step {
     pub operator: Operator,
     /// Right operand.
     pub right: u64,
-    /// What it is said to give.
+    /// The stated result.
     pub result: u64,
 }
 
@@ -162,16 +162,16 @@ impl std::fmt::Display for Step {
     }
 }
 
-/// A number that a step takes up.
+/// An operand of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// It stands in the problem.
+    /// A number of the problem.
     Number(u64),
-    /// It is what an earlier step gave.
+    /// The result of an earlier step.
     Result(usize),
 }
 
-/// A step before it is done.
+/// A step that is not done yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Move {
     /// Left operand.
@@ -182,8 +182,8 @@ pub struct Move {
     pub right: Part,
 }
 
-/// Does the moves in their order. `slip` is a step with the result that it is taken to give instead. None where a step
-/// has no natural result.
+/// Does the moves in order. `slip` is a step and the wrong result that it is given. `None` if a step has no natural
+/// result.
 pub fn carry_out(moves: &[Move], slip: Option<(usize, u64)>) -> Option<Vec<Step>> {
     let mut steps: Vec<Step> = Vec::with_capacity(moves.len());
     for (index, Move { left, operator, right }) in moves.iter().enumerate() {
@@ -202,7 +202,7 @@ pub fn carry_out(moves: &[Move], slip: Option<(usize, u64)>) -> Option<Vec<Step>
 }
 
 impl Problem {
-    /// The prompt in plain signs: `7 +5 -3 =?`, masked `7 +? -3 =9`, of a fact `@4 =?`, masked `@? =31`.
+    /// The prompt in plain signs: `7 +5 -3 =?`, masked `7 +? -3 =9`, for a fact `@4 =?`, masked `@? =31`.
     pub fn prompt(&self) -> String {
         let (masked, stated) = match self.direction {
             Direction::Forward => (None, "?".to_owned()),
@@ -225,8 +225,8 @@ impl Problem {
         text + " =" + &stated
     }
 
-    /// The moves that solve it: forward up to the mask, backward from the stated result to it, then the masked operand
-    /// from what meets there. As many as there are operations.
+    /// The moves that solve it: forward up to the mask, backward from the stated result to the mask, then the masked
+    /// operand from the two numbers that meet there. There are as many moves as operations.
     pub fn plan(&self) -> Vec<Move> {
         let Some(first) = self.operands.first() else { return Vec::new() };
         let mut moves: Vec<Move> = Vec::with_capacity(self.operations.len());
@@ -265,15 +265,15 @@ impl Problem {
         moves
     }
 
-    /// The result of the whole chain, where every step has a natural one.
+    /// The result of the whole chain, if every step has a natural one.
     pub fn result(&self) -> Option<u64> {
         let first = self.operands.first()?.value;
         let links = self.operations.iter().zip(self.operands.iter().skip(1));
         links.into_iter().try_fold(first, |value, (operator, next)| operator.apply(value, next.value))
     }
 
-    /// What is asked for in a chain: the only natural number that answers it. None where there is none, or several; a
-    /// recall is answered by its facts.
+    /// The answer to a chain: the only natural number that fits. `None` if there is none, or several; a recall is
+    /// answered by its facts.
     pub fn solution(&self) -> Option<u64> {
         let answer = carry_out(&self.plan(), None)?.last()?.result;
         if let Direction::Reverse { masked, stated } = self.direction {
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_stated_result_that_no_number_gives_has_no_solution() {
-        // 7 + 5 - 3 = 9, and 9 times nothing is 20; 12 less nothing is 13.
+        // 7 + 5 - 3 = 9, and 9 times no number is 20; 12 minus no number is 13.
         assert_eq!(chain(Direction::Reverse { masked: 3, stated: 20 }).solution(), None);
         assert_eq!(chain(Direction::Reverse { masked: 2, stated: 26 }).solution(), None);
         assert_eq!(chain(Direction::Reverse { masked: 3, stated: 0 }).solution(), Some(0));

@@ -1,4 +1,4 @@
-//! What may be set.
+//! The configuration of the environment.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,56 +17,57 @@ pub struct Range {
 }
 
 impl Range {
-    /// Is `value` in it?
+    /// Is `value` in the range?
     pub fn contains(&self, value: i128) -> bool {
         (i128::from(self.min)..=i128::from(self.max)).contains(&value)
     }
 }
 
-/// What an answer earns.
+/// The rewards of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reward {
-    /// It is not an expression.
+    /// For an answer that is not an expression.
     pub wrong_format: f64,
-    /// It is an expression that breaks a rule or misses the target.
+    /// For an expression that breaks a rule or misses the target.
     pub wrong: f64,
-    /// It reaches the target by the rules.
+    /// For an expression that reaches the target by the rules.
     pub correct: f64,
 }
 
-/// How the task is put.
+/// The style of the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromptStyle {
-    /// Numbers and target only: the policy must already know the game.
+    /// Only numbers and target: the policy must already know the game.
     Short,
-    /// With the rules and the form of the answer.
+    /// With the rules and the required form of the answer.
     Full,
 }
 
-/// The configuration of countdown tasks. Tasks are shared out evenly over every allowed pair of (how many
-/// numbers, how many operations in the hidden solution).
+/// The configuration of countdown tasks. Tasks are spread evenly over every allowed pair of (number of numbers, number
+/// of operations in the hidden solution).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// How many numbers are given.
     pub numbers: Range,
-    /// What the given numbers may be.
+    /// Range of the given numbers.
     pub values: Range,
-    /// What the target may be.
+    /// Range of the target.
     pub target: Range,
-    /// How many operations the hidden solution has: the knob of difficulty. At most one less than the numbers.
+    /// Number of operations in the hidden solution, which sets the difficulty. At most one less than the number of
+    /// numbers.
     pub operations: Range,
     /// Operators that an answer may use.
     pub operators: Vec<Operator>,
-    /// Must every number be used?
+    /// Whether every number must be used.
     pub use_all: bool,
-    /// Must every intermediate result be a whole number?
+    /// Whether every intermediate result must be an integer.
     pub whole_steps: bool,
-    /// What an answer earns.
+    /// The rewards of an answer.
     pub reward: Reward,
-    /// How the task is put.
+    /// The style of the prompt.
     pub prompt: PromptStyle,
 }
 
@@ -86,7 +87,7 @@ impl Default for Config {
     }
 }
 
-/// One kind of instance: so many numbers, so many operations in the hidden solution.
+/// One kind of instance, by the number of numbers and the number of operations in the hidden solution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cell {
     pub(super) numbers: u32,
@@ -99,7 +100,7 @@ impl std::fmt::Display for Cell {
     }
 }
 
-/// Key, least, greatest, help.
+/// Key, lower bound, upper bound, help.
 const BOUNDS: [(&str, f64, f64, &str); 11] = [
     ("numbers.min", 2.0, 8.0, "fewest numbers given"),
     ("numbers.max", 2.0, 8.0, "most numbers given"),
@@ -114,13 +115,13 @@ const BOUNDS: [(&str, f64, f64, &str); 11] = [
     ("reward.correct", -10.0, 10.0, "reward of a solution"),
 ];
 
-/// The numbers of the configuration that may be changed.
+/// The bounds of the numeric keys that may be changed.
 pub(super) fn bounds() -> Vec<Bound> {
     Bound::of(&BOUNDS)
 }
 
 impl Config {
-    /// Checks what the types do not.
+    /// Checks what the types do not express.
     ///
     /// # Errors
     /// Names the first key that is out of its bounds or contradicts another.
@@ -149,7 +150,7 @@ impl Config {
         Ok(())
     }
 
-    /// Every pair of counts that is allowed, from few to many.
+    /// Every allowed pair of counts, in ascending order.
     pub(super) fn cells(&self) -> Vec<Cell> {
         let pairs = (self.numbers.min..=self.numbers.max).flat_map(|numbers| {
             (self.operations.min..=self.operations.max).map(move |operations| Cell { numbers, operations })
@@ -173,7 +174,7 @@ impl Config {
             );
             return config_error("operations.min", &problem);
         }
-        // Only `use_all` is left as the reason: using n numbers takes n - 1 operations.
+        // The only remaining reason is `use_all`: using n numbers takes n - 1 operations.
         let least = self.numbers.min - 1;
         let problem = format!(
             "{} operations at most can't use all of {} numbers at least (use_all); nearest: {least}",

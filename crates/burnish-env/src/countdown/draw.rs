@@ -1,4 +1,4 @@
-//! Puzzles drawn from a hidden solution, and so solvable.
+//! Draws puzzles from a hidden solution, so that they are solvable.
 
 use burnish_core::rng::Stream;
 
@@ -7,7 +7,7 @@ use super::expression::{Expression, Operator};
 use super::puzzle::Puzzle;
 use super::rational::Rational;
 
-/// A puzzle and the expression it was made from.
+/// A puzzle and the expression that it was made from.
 #[derive(Debug, Clone)]
 pub(super) struct Drawn {
     pub(super) puzzle: Puzzle,
@@ -17,15 +17,15 @@ pub(super) struct Drawn {
 /// Why a candidate is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Miss {
-    /// No allowed operator can join what is left, or only without effect (`x * 1`, `x - 0`, `4 - 2`).
+    /// No allowed operator can join the remaining parts, or only without effect (`x * 1`, `x - 0`, `4 - 2`).
     NoOperation,
-    /// The value is not a whole number above 0.
+    /// The value is not an integer above 0.
     NotWhole,
-    /// The value lies outside the range of targets.
+    /// The value is outside the range of targets.
     OutOfRange(i128),
     /// The target is one of the numbers.
     Given,
-    /// One operation reaches the target, but several were asked for.
+    /// One operation reaches the target, although several were required.
     OneStep,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn draw(config: &Config, cell: Cell, stream: &mut Stream) -> Result<D
     Ok(Drawn { puzzle, solution })
 }
 
-/// Joins `numbers` by random operations until one expression is left.
+/// Joins `numbers` by random operations until one expression remains.
 fn hidden_solution(config: &Config, numbers: &[u32], stream: &mut Stream) -> Result<Expression, Miss> {
     let mut parts: Vec<(Expression, Rational)> = numbers
         .iter()
@@ -91,8 +91,8 @@ fn hidden_solution(config: &Config, numbers: &[u32], stream: &mut Stream) -> Res
     parts.pop().map(|(solution, _)| solution).ok_or(Miss::NoOperation)
 }
 
-/// The result of an operation that is allowed and gets somewhere: it exists, is not 0, is neither operand,
-/// and is whole where that is asked for.
+/// The result of an operation that is allowed and has an effect: the result exists, is not 0, equals neither operand,
+/// and is an integer if that is required.
 fn useful(left: Rational, operator: Operator, right: Rational, whole: bool) -> Option<Rational> {
     left.apply(operator, right)
         .ok()

@@ -1,4 +1,4 @@
-//! Arithmetic expressions: the tree, its value, its text, and the reading of an answer.
+//! Arithmetic expressions: tree, value, text, and parsing of answers.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -36,7 +36,7 @@ impl Operator {
         }
     }
 
-    /// Does the order of the operands not matter?
+    /// Whether the order of the operands does not matter.
     pub fn is_commutative(self) -> bool {
         matches!(self, Operator::Add | Operator::Multiply)
     }
@@ -60,25 +60,25 @@ impl fmt::Display for Operator {
     }
 }
 
-/// An arithmetic expression. Prints with every operation that is an operand in parentheses.
+/// An arithmetic expression. When printed, every operand that is an operation has parentheses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expression {
-    /// A number that was given.
+    /// A given number.
     Number(i128),
     /// An operation on two expressions.
     Apply(Box<Expression>, Operator, Box<Expression>),
 }
 
-/// One operation of an expression with its operands' values and its result.
+/// One operation of an expression, with the values of its operands and its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
     /// Left operand.
     pub left: Rational,
-    /// What is done.
+    /// The operation.
     pub operator: Operator,
     /// Right operand.
     pub right: Rational,
-    /// What comes of it.
+    /// The result.
     pub result: Rational,
 }
 
@@ -97,15 +97,15 @@ impl Expression {
     /// The value, exactly.
     ///
     /// # Errors
-    /// If a divisor is 0 or a number leaves 128 bits.
+    /// If a divisor is 0 or a number exceeds 128 bits.
     pub fn value(&self) -> Result<Rational, Fault> {
         self.walk(&mut |_| {})
     }
 
-    /// The operations in the order in which they are worked out: left operand, right operand, then itself.
+    /// The operations in the order of evaluation: left operand, right operand, then the operation itself.
     ///
     /// # Errors
-    /// If a divisor is 0 or a number leaves 128 bits.
+    /// If a divisor is 0 or a number exceeds 128 bits.
     pub fn operations(&self) -> Result<Vec<Operation>, Fault> {
         let mut operations = Vec::new();
         self.walk(&mut |operation| operations.push(operation))?;
@@ -161,26 +161,25 @@ impl fmt::Display for Expression {
     }
 }
 
-/// Most numbers, operators and parentheses that an answer may have. Far above any legal answer; it bounds the
-/// depth of the tree.
+/// Most numbers, operators and parentheses in an answer. Far above any legal answer; bounds the depth of the tree.
 const SYMBOLS_MAX: usize = 256;
 
 /// Why a text is not an expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// Something else stands where a number or `(` must.
+    /// A number or `(` is required here, but there is something else.
     #[error("a number or `(` is needed {0}")]
     Operand(Place),
-    /// Something else stands where an operator must.
+    /// An operator is required here, but there is something else.
     #[error("an operator is needed {0}")]
     Operator(Place),
     /// A `(` has no `)`.
     #[error("a `)` is missing {0}")]
     Unclosed(Place),
-    /// A character that no expression has.
+    /// A character that occurs in no expression.
     #[error("`{0}` does not belong in an expression")]
     Character(char),
-    /// A number of too many digits.
+    /// A number with too many digits.
     #[error("a number is too large")]
     TooLarge,
     /// More symbols than any legal answer has.
@@ -209,7 +208,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Reads an expression: whole numbers, `+ - * /` (also `− × ÷`) with the usual precedence, left to right, and
+/// Parses an expression: integers, `+ - * /` (also `− × ÷`) with the usual precedence, from left to right, and
 /// parentheses; no sign before a number. It may end with `= target`.
 ///
 /// # Errors
@@ -282,7 +281,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Precedence climbing: reads operators that bind more tightly than `floor`.
+    /// Precedence climbing: parses operators that bind more tightly than `floor`.
     fn expression(&mut self, floor: u8) -> Result<Expression, ParseError> {
         let mut left = self.operand()?;
         while let [Symbol::Operator(operator), rest @ ..] = self.symbols

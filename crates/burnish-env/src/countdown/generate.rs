@@ -13,7 +13,7 @@ use crate::one_turn::{OneTurn, text_of};
 use crate::settings::{config_error, to_value};
 use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, TaskSet};
 
-/// Candidates drawn for one task before its cell counts as empty.
+/// Candidates drawn for one task before its cell is considered empty.
 const DRAWS_MAX: usize = 10_000;
 
 /// Makes countdown tasks.
@@ -26,7 +26,7 @@ impl Countdown {
     /// A generator with this configuration.
     ///
     /// # Errors
-    /// If a key is out of its bounds or contradicts another.
+    /// If a key is out of bounds or contradicts another.
     pub fn new(config: Config) -> Result<Self, EnvError> {
         config.check()?;
         Ok(Countdown { config })
@@ -34,7 +34,7 @@ impl Countdown {
 
     fn task(&self, cell: Cell, drawn: &Drawn) -> Result<Task, EnvError> {
         let puzzle = &drawn.puzzle;
-        // The name is that of the puzzle: the same puzzle found through another solution is the same task.
+        // The name is that of the puzzle: the same puzzle found from another solution is the same task.
         let content = to_value(puzzle)?.to_string();
         let truth = Truth { puzzle: puzzle.clone(), solution: Some(drawn.solution.to_string()) };
         Ok(Task {
@@ -49,7 +49,7 @@ impl Countdown {
         })
     }
 
-    /// Draws one instance of a cell, and counts what it took.
+    /// Draws one instance of a cell and counts the candidates.
     fn instance(&self, cell: Cell, seed: u64, report: &mut CellReport) -> Result<Drawn, EnvError> {
         let mut stream = Stream::new(seed);
         let mut misses = Vec::new();
@@ -69,8 +69,7 @@ impl Countdown {
         Err(self.empty(cell, &misses))
     }
 
-    /// The error on a cell that yields nothing: names the value nearest to what was asked for, where a target
-    /// came out at all.
+    /// The error for a cell without instances: names the value nearest to the one asked for, if any target was found.
     fn empty(&self, cell: Cell, misses: &[Miss]) -> EnvError {
         let range = self.config.target;
         let (low, high) = (i128::from(range.min), i128::from(range.max));
@@ -118,9 +117,9 @@ impl Generator for Countdown {
         bounds()
     }
 
-    /// Cells take turns in an order that the seed decides, so each prefix of the set is balanced as well. In a
-    /// small space the same puzzle may come twice, as the same task: with the solution and the labels that it came with
-    /// first, because an id stands for one content.
+    /// Cells take turns in an order that the seed decides, so that each prefix of the set is balanced too. In a small
+    /// space the same puzzle may occur twice, as the same task: with the solution and labels of its first occurrence,
+    /// because an id stands for one content.
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
         let mut cells = self.config.cells();
         Stream::new(Address::new(seed, Purpose::Shuffle).seed()).shuffle(&mut cells);

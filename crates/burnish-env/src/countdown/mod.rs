@@ -1,9 +1,10 @@
 //! Countdown: reach a target from given numbers with + - * /, each number used at most once.
 //!
-//! A puzzle is made from a hidden random expression ([`Config`] says how long), so it is solvable; a puzzle
-//! whose target is given, or that one operation solves where several were asked for, is dropped. The verifier
-//! ([`Puzzle::judge`]) is exact: fractions of 128-bit whole numbers, and what leaves them is wrong. The game is
-//! that of the television programme; as a task for language models see "Stream of Search" (Gandhi et al. 2024).
+//! A puzzle is made from a hidden random expression ([`Config`] says how long), so it is solvable. A puzzle is dropped
+//! if its target is one of the given numbers, or if one operation solves it although several were required. The
+//! verifier ([`Puzzle::judge`]) is exact: it computes with fractions of 128-bit integers, and a result beyond them is
+//! wrong. The game is that of the television programme; as a task for language models see "Stream of Search" (Gandhi et
+//! al. 2024).
 //!
 //! Not claimed: the hidden solution need not be the shortest.
 
@@ -31,7 +32,7 @@ pub use solve::{SOLVE_NUMBERS_MAX, solve};
 /// Id of the environment.
 const ID: &str = "countdown";
 
-/// The environment in the catalogue.
+/// The environment's entry in the catalogue.
 pub const KIND: Kind = Kind {
     id: ID,
     summary: "Reach a target from given numbers with + - * /.",
@@ -48,7 +49,7 @@ fn build(config: &Value) -> Result<Box<dyn Generator>, EnvError> {
 #[serde(deny_unknown_fields)]
 struct Truth {
     puzzle: Puzzle,
-    /// A solution, where one is known.
+    /// A solution, if one is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     solution: Option<String>,
 }
@@ -59,7 +60,7 @@ impl Truth {
             .map_err(|error| EnvError::Foreign(format!("task {} is not one of {ID}: {error}", task.id)))
     }
 
-    /// The known solution, or the one that a search finds.
+    /// The known solution, or one found by search.
     fn solve(&self) -> Option<Expression> {
         match &self.solution {
             Some(text) => parse(text, i128::from(self.puzzle.target)).ok(),

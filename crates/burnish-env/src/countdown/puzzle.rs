@@ -12,34 +12,34 @@ use super::rational::{Fault, Rational};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Puzzle {
-    /// The given numbers, in ascending order; one may occur several times.
+    /// The given numbers, in ascending order; a number may occur several times.
     pub numbers: Vec<u32>,
-    /// What is to be reached.
+    /// The number to reach.
     pub target: u32,
     /// Operators that may be used.
     pub operators: Vec<Operator>,
-    /// Must every number be used?
+    /// Whether every number must be used.
     pub use_all: bool,
-    /// Must every intermediate result be a whole number?
+    /// Whether every intermediate result must be an integer.
     pub whole_steps: bool,
 }
 
-/// What is true of an answer.
+/// The findings about an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
-    /// Named findings: `parse_error`, `wrong_numbers`, `wrong_operator`, `fraction`, `division_by_zero`,
-    /// `reached`. All are always there.
+    /// Named findings: `parse_error`, `wrong_numbers`, `wrong_operator`, `fraction`, `division_by_zero`, `reached`. All
+    /// are always present.
     pub flags: BTreeMap<String, bool>,
-    /// Does the answer reach the target by the rules?
+    /// Whether the answer reaches the target by the rules.
     pub is_solution: bool,
-    /// The value of the expression, where it has one.
+    /// The value of the expression, if it has one.
     pub value: Option<Rational>,
     /// What is wrong, in words; `None` for a solution.
     pub feedback: Option<String>,
 }
 
 impl Puzzle {
-    /// The message that puts the puzzle.
+    /// The message that presents the puzzle.
     pub fn prompt(&self, style: PromptStyle) -> String {
         match style {
             PromptStyle::Short => self.short_prompt(),
@@ -65,7 +65,7 @@ impl Puzzle {
         )
     }
 
-    /// An answer that thinks in the steps of `solution` and then writes it.
+    /// An answer that thinks through the steps of `solution` and then writes it.
     ///
     /// # Errors
     /// If the expression has no value.
@@ -75,8 +75,7 @@ impl Puzzle {
         Ok(Message::assistant(format!("<think>\n{steps}</think>\n{solution}")))
     }
 
-    /// Judges an answer: what follows the last `</think>` must be one expression, optionally with
-    /// `= target` behind it.
+    /// Judges an answer: the text after the last `</think>` must be one expression, optionally followed by `= target`.
     pub fn judge(&self, answer: &str) -> Finding {
         let text = answer.rsplit_once("</think>").map_or(answer, |(_, rest)| rest);
         match parse(text, i128::from(self.target)) {
@@ -131,7 +130,7 @@ impl Puzzle {
 }
 
 impl Finding {
-    /// The finding as a verdict, with the reward component `answer`.
+    /// The verdict for the finding, with the reward component `answer`.
     pub fn verdict(self, reward: &Reward) -> Verdict {
         let earned = match self.is_solution {
             true => reward.correct,
@@ -146,7 +145,7 @@ impl Finding {
     }
 }
 
-/// A finding with these flags; those not named are false. Whatever has feedback is no solution.
+/// A finding with these flags; all others are false. An answer with feedback is no solution.
 fn finding(flags: &[(&str, bool)], value: Option<Rational>, feedback: Option<String>) -> Finding {
     const NAMES: [&str; 6] =
         ["parse_error", "wrong_numbers", "wrong_operator", "fraction", "division_by_zero", "reached"];
@@ -154,7 +153,7 @@ fn finding(flags: &[(&str, bool)], value: Option<Rational>, feedback: Option<Str
     Finding { flags: BTreeMap::from(flags), is_solution: feedback.is_none(), value, feedback }
 }
 
-/// The first operation whose result is not a whole number. An expression without a value has none.
+/// The first operation whose result is not an integer. An expression without a value has none.
 fn first_fraction(expression: &Expression) -> Option<Operation> {
     expression.operations().ok()?.into_iter().find(|operation| operation.result.as_whole().is_none())
 }

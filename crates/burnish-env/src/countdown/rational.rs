@@ -1,4 +1,4 @@
-//! Exact fractions of whole numbers.
+//! Exact fractions of integers.
 
 use std::fmt;
 
@@ -17,13 +17,13 @@ pub enum Fault {
     /// A divisor is 0.
     #[error("division by zero")]
     DivisionByZero,
-    /// A numerator or denominator leaves 128 bits.
+    /// A numerator or denominator exceeds 128 bits.
     #[error("a number is too large")]
     Overflow,
 }
 
 impl Rational {
-    /// The whole number `value`.
+    /// The integer `value`.
     pub fn whole(value: i128) -> Self {
         Rational { numerator: value, denominator: 1 }
     }
@@ -44,7 +44,7 @@ impl Rational {
         Ok(Rational { numerator, denominator })
     }
 
-    /// The value, where it is a whole number.
+    /// The value, if it is an integer.
     pub fn as_whole(self) -> Option<i128> {
         (self.denominator == 1).then_some(self.numerator)
     }
@@ -52,7 +52,7 @@ impl Rational {
     /// `self operator right`, exactly.
     ///
     /// # Errors
-    /// If the divisor is 0 or the result leaves 128 bits.
+    /// If the divisor is 0 or the result exceeds 128 bits.
     pub fn apply(self, operator: Operator, right: Self) -> Result<Self, Fault> {
         let multiply = |a: i128, b: i128| a.checked_mul(b).ok_or(Fault::Overflow);
         let (a, b) = (self.numerator, self.denominator);

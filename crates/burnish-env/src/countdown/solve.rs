@@ -6,13 +6,13 @@ use super::expression::Expression;
 use super::puzzle::Puzzle;
 use super::rational::Rational;
 
-/// Most numbers that [`solve`] takes: the search grows faster than factorially.
+/// Most numbers that [`solve`] accepts: the search grows faster than factorially.
 pub const SOLVE_NUMBERS_MAX: usize = 6;
 
 /// An expression that solves the puzzle, or `None` if there is none.
 ///
-/// Joins every pair of what is left by every operator, depth first, and visits each multiset of values once.
-/// Refuses puzzles of more than [`SOLVE_NUMBERS_MAX`] numbers (`None` as well).
+/// Joins every pair of the remaining parts with every operator, depth first, and visits each multiset of values once.
+/// Refuses puzzles with more than [`SOLVE_NUMBERS_MAX`] numbers (also `None`).
 pub fn solve(puzzle: &Puzzle) -> Option<Expression> {
     if puzzle.numbers.len() > SOLVE_NUMBERS_MAX {
         return None;
@@ -28,7 +28,7 @@ pub fn solve(puzzle: &Puzzle) -> Option<Expression> {
 struct Search<'a> {
     puzzle: &'a Puzzle,
     target: Rational,
-    /// Multisets of values from which no solution was found. Only membership is asked, never order.
+    /// Multisets of values from which no solution was found. Only membership is tested, never order.
     seen: HashSet<Vec<Rational>>,
 }
 
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn six_numbers_are_solved() {
-        // The puzzle of a well-known broadcast: 25 50 75 100 3 6 make 952.
+        // The puzzle of a well-known broadcast: make 952 from 25 50 75 100 3 6.
         check_solvable(&Puzzle {
             use_all: false,
             whole_steps: true,

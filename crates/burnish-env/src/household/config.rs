@@ -1,4 +1,4 @@
-//! What may be set.
+//! The configuration of the environment.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,39 +10,39 @@ use crate::{Bound, EnvError};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HouseholdConfig {
-    /// Rooms.
+    /// Number of rooms.
     pub rooms: usize,
-    /// Open places to put things on (table, shelf ...), beside a sink, a stove, a fridge and a lamp, of which there is
-    /// always one.
+    /// Number of open places (table, shelf ...), besides a sink, a stove, a fridge and a lamp, of which there is always
+    /// one.
     pub surfaces: usize,
-    /// Closed places (drawer, box ...) beside the fridge.
+    /// Number of closed places (drawer, box ...) besides the fridge.
     pub containers: usize,
-    /// Objects.
+    /// Number of objects.
     pub objects: usize,
-    /// Chance that an object lies in a closed place at first.
+    /// Probability that an object starts in a closed place.
     pub hidden: f64,
-    /// Is everything told from the start, whether it is in sight or not?
+    /// Whether everything is told from the start, in sight or not.
     pub observable: bool,
-    /// Which types of task are made.
+    /// Shares of the types of task.
     pub types: Types,
-    /// Longest shortest plan, in actions. Tasks that take more are not made.
+    /// Longest shortest plan, in actions. Tasks that need more are not made.
     pub plan_max: usize,
-    /// Actions after which an episode is over; at least `plan_max`.
+    /// Number of actions after which an episode ends; at least `plan_max`.
     pub steps_max: usize,
-    /// Is there a reward component `progress`: the share of the sub-goals that were met?
+    /// Whether there is a reward component `progress`: the share of the sub-goals that were met.
     pub progress: bool,
     /// What the reward component `invalid` counts.
     pub invalid: InvalidReward,
-    /// How a task is put.
+    /// The style of the prompt.
     pub prompt: PromptStyle,
-    /// Whose episodes are demonstrated.
+    /// Who demonstrates.
     pub demonstrations: Demonstrator,
-    /// What a skill tells.
+    /// What a skill reveals.
     pub skill_detail: SkillDetail,
-    /// Share of the skills that name the order of a wrong type; the task's id decides.
+    /// Share of the skills that give the order of a wrong type; the task's id decides which.
     pub skill_errors: f64,
-    /// Share of the tasks whose prompt has the skill on a line of its own, to teach a policy to read skills; the task's
-    /// id decides.
+    /// Share of the tasks whose prompt shows the skill on a line of its own, to teach a policy to read skills; the
+    /// task's id decides which.
     pub skill_shown: f64,
 }
 
@@ -50,7 +50,7 @@ pub struct HouseholdConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Types {
-    /// Put an object on a place.
+    /// Put an object in a place.
     pub pick: f64,
     /// Clean it at the sink first.
     pub clean: f64,
@@ -60,50 +60,51 @@ pub struct Types {
     pub cool: f64,
     /// Examine it under the lamp.
     pub examine: f64,
-    /// Put two objects on one place.
+    /// Put two objects in the same place.
     pub two: f64,
 }
 
-/// What the reward component `invalid` counts: actions that were not possible. Give it a weight below 0
-/// (`reward.weights.invalid = -0.1`).
+/// What the reward component `invalid` counts: impossible actions. Give it a negative weight (`reward.weights.invalid =
+/// -0.1`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InvalidReward {
     /// There is no such component.
     Off,
-    /// How many there were.
+    /// Their number.
     Count,
     /// Their share of all actions.
     Share,
 }
 
-/// How a task is put to the policy.
+/// The style in which a task is presented to the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromptStyle {
-    /// The house and the goal only: for a policy that was trained on this environment.
+    /// Only the house and the goal: for a policy trained on this environment.
     Short,
     /// With the rules and the actions.
     Full,
 }
 
-/// Whose episodes are demonstrated.
+/// Who demonstrates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Demonstrator {
-    /// A shortest plan by one who knows where everything is.
+    /// A shortest plan, by an agent that knows where everything is.
     Informed,
-    /// One who knows only what it saw; tasks that take it more than `steps_max` are not demonstrated.
+    /// An agent that knows only what it saw; tasks for which it needs more than `steps_max` actions are not
+    /// demonstrated.
     Explorer,
 }
 
-/// What a skill tells.
+/// What a skill reveals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SkillDetail {
     /// The order of the sub-goals.
     Order,
-    /// Where the objects are as well.
+    /// Also where the objects are.
     Location,
 }
 
@@ -137,14 +138,14 @@ impl Types {
     }
 }
 
-/// Names; as many of them may be used as there are.
+/// Names; at most as many as are listed may be used.
 pub(super) const ROOMS: [&str; 4] = ["kitchen", "bedroom", "hall", "study"];
 pub(super) const SURFACES: [&str; 5] = ["table", "shelf", "desk", "bed", "bench"];
 pub(super) const CONTAINERS: [&str; 5] = ["drawer", "cabinet", "box", "chest", "basket"];
 pub(super) const OBJECTS: [&str; 10] =
     ["apple", "cup", "egg", "bread", "pan", "plate", "spoon", "mug", "fork", "bowl"];
 
-/// Key, least, greatest, help.
+/// Key, lower bound, upper bound, help.
 const BOUNDS: [(&str, f64, f64, &str); 15] = [
     ("rooms", 1.0, ROOMS.len() as f64, "rooms"),
     ("surfaces", 1.0, SURFACES.len() as f64, "open places beside the appliances"),
@@ -163,13 +164,13 @@ const BOUNDS: [(&str, f64, f64, &str); 15] = [
     ("skill_shown", 0.0, 1.0, "share of the tasks whose prompt has the skill"),
 ];
 
-/// The numbers of the configuration that may be changed.
+/// The bounds of the numeric keys that may be changed.
 pub(super) fn bounds() -> Vec<Bound> {
     Bound::of(&BOUNDS)
 }
 
 impl HouseholdConfig {
-    /// Checks what the types do not.
+    /// Checks what the types do not express.
     ///
     /// # Errors
     /// Names the first key that is out of its bounds or contradicts another.

@@ -1,4 +1,4 @@
-//! A sensible explorer: it knows only what it saw.
+//! A sensible explorer, which knows only what it saw.
 
 use std::collections::BTreeSet;
 
@@ -6,9 +6,9 @@ use super::goal::{Goal, TaskType};
 use super::solve::plan;
 use super::world::{Action, House, Place, World};
 
-/// The actions of an agent that reads the prompt, looks for the goal's objects in the order in which closed places are
-/// listed (its own room first, then the others in their order), and goes by a shortest plan as far as it knows the way.
-/// `None` if it needs more than `steps_max`.
+/// The actions of an agent that reads the prompt, searches closed places in the order in which they are listed (its own
+/// room first, then the other rooms in order) for the goal's objects, and follows a shortest plan as far as it knows
+/// the way. `None` if it needs more than `steps_max`.
 pub(super) fn explore(
     house: &House,
     start: &World,
@@ -45,9 +45,9 @@ pub(super) fn explore(
 struct Explorer<'a> {
     house: &'a House,
     world: World,
-    /// Objects that it saw.
+    /// Objects that it has seen.
     known: BTreeSet<usize>,
-    /// Rooms that it was in.
+    /// Rooms that it has been in.
     entered: BTreeSet<usize>,
     actions: Vec<Action>,
 }
@@ -61,7 +61,7 @@ impl Explorer<'_> {
         Some(())
     }
 
-    /// Everything that lies open in the room is in sight: entering it, or looking round, tells.
+    /// Everything in the open is in sight when the agent enters the room or looks round.
     fn notice(&mut self) {
         for at in 0..self.house.places.len() {
             if self.house.places[at].room == self.world.room && self.world.is_open[at] {
@@ -70,8 +70,8 @@ impl Explorer<'_> {
         }
     }
 
-    /// What it can do with what it knows: the whole goal, or the part with an object that it knows; `None` if it has to
-    /// search.
+    /// The goal that it can pursue with what it knows: the whole goal, or the part for an object that it knows; `None`
+    /// if it must search.
     fn next_goal(&self, goal: &Goal) -> Option<Goal> {
         if goal.objects.iter().all(|it| self.known.contains(it)) {
             return Some(goal.clone());
@@ -93,7 +93,7 @@ impl Explorer<'_> {
             let go = (self.world.at != Some(at)).then_some(Action::Go(at));
             return Some(go.into_iter().chain([Action::Open(at)]).collect());
         }
-        // A room that it left to put something down may have closed places yet.
+        // A room that it left to put something down may still have unopened places.
         let is_unknown = |&room: &usize| {
             let closed = |(place, is_open): (&Place, &bool)| place.room == room && !is_open;
             !self.entered.contains(&room) || self.house.places.iter().zip(&self.world.is_open).any(closed)

@@ -12,7 +12,7 @@ use crate::settings::config_error;
 use crate::shares::largest_remainder;
 use crate::{CellReport, EnvError};
 
-/// Candidates drawn for one task before its type counts as impossible.
+/// Candidates drawn for one task before its type is considered impossible.
 const DRAWS_MAX: usize = 2000;
 
 const TOO_LONG: &str = "plan too long";
@@ -75,7 +75,7 @@ fn instance(
     Err(impossible(config, kind, shortest))
 }
 
-/// The error on a type that yields nothing: names the key to blame and the nearest value that would do.
+/// The error for a type without instances: names the key to blame and the nearest value that would be accepted.
 fn impossible(config: &HouseholdConfig, kind: TaskType, shortest: Option<usize>) -> EnvError {
     let none = format!("no task of the type `{}` in {DRAWS_MAX} draws", kind.name());
     match shortest {
@@ -91,8 +91,8 @@ fn impossible(config: &HouseholdConfig, kind: TaskType, shortest: Option<usize>)
     }
 }
 
-/// Draws a house, where everything is, and a goal of the type that is not met yet; `None` if there is no place left that
-/// the objects could be put.
+/// Draws a house, the places of all objects, and a goal of the type that is not met yet; `None` if no place is left for
+/// the objects.
 fn draw(config: &HouseholdConfig, kind: TaskType, stream: &mut Stream) -> Option<Truth> {
     let house = house(config, stream);
     let of = |fits: fn(PlaceKind) -> bool| -> Vec<usize> {
@@ -127,7 +127,7 @@ fn draw(config: &HouseholdConfig, kind: TaskType, stream: &mut Stream) -> Option
     Some(Truth { house, start, goal: Goal { kind, objects, place } })
 }
 
-/// Draws names, and which room each place is in: as many in each room as in any other, or one more.
+/// Draws names, and the room of each place; rooms differ by at most one in their number of places.
 fn house(config: &HouseholdConfig, stream: &mut Stream) -> House {
     let mut names = |from: &[&'static str], count: usize| {
         let mut names = from.to_vec();
@@ -157,7 +157,7 @@ fn house(config: &HouseholdConfig, stream: &mut Stream) -> House {
     }
 }
 
-/// The names by which results are broken down.
+/// The labels by which results are broken down.
 pub(super) fn labels(instance: &Instance) -> BTreeMap<String, String> {
     let Truth { house, start, goal } = &instance.truth;
     let hidden = |it: &usize| start.things[*it].place.is_some_and(|at| house.places[at].kind.has_door());

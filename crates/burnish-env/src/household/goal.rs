@@ -1,4 +1,4 @@
-//! What a task asks for, and how far the world is from it.
+//! The goal of a task, and how far the world is from it.
 
 use serde::{Deserialize, Serialize};
 
@@ -45,20 +45,20 @@ impl TaskType {
     }
 }
 
-/// What is to be done. Numbers are indices into the house.
+/// The goal. Numbers are indices into the house.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Goal {
     #[serde(rename = "type")]
     pub(super) kind: TaskType,
-    /// One object; two of [`TaskType::Two`].
+    /// One object; two for [`TaskType::Two`].
     pub(super) objects: Vec<usize>,
-    /// Where they are to be put; `None` of [`TaskType::Examine`].
+    /// Where to put them; `None` for [`TaskType::Examine`].
     pub(super) place: Option<usize>,
 }
 
 impl Goal {
-    /// Is it a goal of this house?
+    /// Is it a valid goal in this house?
     pub(super) fn fits(&self, house: &House) -> bool {
         let wanted = if self.kind == TaskType::Two { 2 } else { 1 };
         self.objects.len() == wanted
@@ -82,8 +82,8 @@ impl Goal {
         })
     }
 
-    /// The sub-goals in their order, and which of them the world meets now. Having held an object is one, so that all
-    /// that were ever met are to be remembered.
+    /// The sub-goals in order, each with whether the world meets it now. Holding an object is one of them, so the
+    /// caller must remember which were ever met.
     pub(super) fn sub_goals(&self, house: &House, world: &World) -> Vec<(String, bool)> {
         let mut all = Vec::new();
         for &it in &self.objects {
@@ -104,7 +104,7 @@ impl Goal {
         all
     }
 
-    /// The goal in words.
+    /// The text of the goal.
     pub(super) fn text(&self, house: &House) -> String {
         let names: Vec<&str> = self.objects.iter().map(|&it| house.objects[it].as_str()).collect();
         let adjective = match self.kind {

@@ -1,16 +1,17 @@
-//! Household: find objects in rooms and closed places, clean, heat, cool or examine them, and put them somewhere. Text, an
-//! action a turn.
+//! Household: find objects in rooms and closed places, clean, heat, cool or examine them, and put them somewhere. Text
+//! only, one action per turn.
 //!
-//! A small world in the manner of ALFWorld (Shridhar et al. 2021, arXiv:2010.03768), with its six types of task. Every
-//! place is named in the prompt; objects in closed places, and in other rooms, have to be found.
+//! A small world in the style of ALFWorld (Shridhar et al. 2021, arXiv:2010.03768), with its six types of task. The
+//! prompt names every place; objects in closed places and in other rooms must be found.
 //!
 //! ```text
 //! config ─> generate (house, start, goal) ─> solve (shortest plan within plan_max?) ─> Task
 //! Task ─> text::prompt ─> policy ─> House::parse ─> World::after ─> text::observation ─> policy ...
 //! ```
 //!
-//! Differs from ALFWorld: names instead of numbered objects ("pick two" asks for two objects by name), going is possible
-//! within a room only, nothing has to be closed again, and an object is cooled in front of the fridge.
+//! Differences from ALFWorld: objects have names instead of numbers ("pick two" asks for two objects by name), moving
+//! to a place is only possible within a room, nothing has to be closed again, and an object is cooled in front of the
+//! fridge.
 
 mod config;
 mod explore;
@@ -36,7 +37,7 @@ pub use config::{Demonstrator, HouseholdConfig, InvalidReward, PromptStyle, Skil
 
 const ID: &str = "household";
 
-/// The environment in the catalogue.
+/// The environment's entry in the catalogue.
 pub const KIND: Kind = Kind {
     id: ID,
     summary: "Find, clean, heat, cool and place objects in a house, in text (multi-turn).",
@@ -51,10 +52,10 @@ pub struct Household {
 }
 
 impl Household {
-    /// A generator of tasks as `config` asks for.
+    /// A generator of tasks with this configuration.
     ///
     /// # Errors
-    /// If a key is out of its bounds or contradicts another.
+    /// If a key is out of bounds or contradicts another.
     pub fn new(config: HouseholdConfig) -> Result<Self, EnvError> {
         config.check()?;
         Ok(Household { config })
@@ -89,7 +90,7 @@ impl Household {
     }
 }
 
-/// The name of a task by its content, without the skill that its prompt may show.
+/// The name of a task, from its content without the skill that its prompt may show.
 fn name(truth: &Truth) -> Result<TaskId, EnvError> {
     let content = settings::to_value(truth)?;
     Ok(TaskId(format!("{ID}/{}", digest(content.to_string().as_bytes()))))
@@ -127,8 +128,8 @@ impl Generator for Household {
         Box::new(play::HouseholdEnvironment::new(self.config.clone()))
     }
 
-    /// The house with all that is in it, and a shortest plan. An answer is one action, or several in lines: what is seen
-    /// after each of them.
+    /// Shows the house and everything in it, and a shortest plan. An answer is one action, or several on separate
+    /// lines: shows what is seen after each.
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {
         let truth = match Truth::of(task) {
             Ok(truth) => truth,

@@ -1,4 +1,4 @@
-//! One episode: an action a turn.
+//! One episode: one action per turn.
 
 use burnish_core::{Message, Task, Verdict};
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use super::text::{NOTHING, look, observation};
 use super::world::{Action, House, World};
 use crate::{EnvError, Environment, Step};
 
-/// What is known about a task and not told to the policy.
+/// The part of a task that the policy is not told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Truth {
@@ -24,7 +24,7 @@ impl Truth {
     /// Reads the truth of a task.
     ///
     /// # Errors
-    /// If it is not that of a task of this environment.
+    /// If the task is not one of this environment.
     pub(super) fn of(task: &Task) -> Result<Truth, EnvError> {
         let foreign =
             |problem: String| EnvError::Foreign(format!("task {} is not one of {ID}: {problem}", task.id));
@@ -40,7 +40,7 @@ impl Truth {
     }
 }
 
-/// All that changes in an episode, with the truth that it is played on.
+/// The state of an episode, with its truth.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Episode {
@@ -48,9 +48,9 @@ struct Episode {
     world: World,
     steps: usize,
     invalid: usize,
-    /// The turn of the first action that was not possible.
+    /// The turn of the first impossible action.
     first_invalid: Option<usize>,
-    /// Sub-goals that were ever met.
+    /// Sub-goals that were met at some time.
     met: Vec<bool>,
 }
 
@@ -84,7 +84,7 @@ impl Episode {
         self.truth.goal.is_reached(&self.world)
     }
 
-    /// Takes an action, and says what is seen then.
+    /// Takes an action and returns what is seen then.
     fn act(&mut self, text: &str, reveal: bool) -> String {
         let action = self.truth.house.parse(text);
         let next = action.and_then(|action| self.world.after(&self.truth.house, action));
@@ -150,7 +150,7 @@ impl HouseholdEnvironment {
     }
 }
 
-/// The action in an answer: what follows the last `</think>`.
+/// The action in an answer: the text after the last `</think>`.
 fn action_of(answer: &str) -> &str {
     answer.rsplit_once("</think>").map_or(answer, |(_, rest)| rest)
 }
@@ -183,7 +183,7 @@ impl Environment for HouseholdEnvironment {
     }
 }
 
-/// The messages of an episode in which `actions` are taken; the last is an answer.
+/// The messages of an episode with these `actions`; the last message is an answer.
 pub(super) fn episode(
     config: &HouseholdConfig,
     task: &Task,

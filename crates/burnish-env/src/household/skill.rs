@@ -1,4 +1,4 @@
-//! What a teacher may be told: the order of the sub-goals.
+//! Advice for a teacher: the order of the sub-goals.
 
 use burnish_core::TaskId;
 use burnish_core::rng::{self, Address, Purpose, Stream};
@@ -7,12 +7,12 @@ use super::config::{HouseholdConfig, SkillDetail};
 use super::goal::{Goal, TaskType, at};
 use super::play::Truth;
 
-/// Is the skill of this task a wrong one? The task's name decides, so that it is the same everywhere.
+/// Whether the skill of this task is a wrong one. The task's name decides, so that it is the same everywhere.
 pub(super) fn is_wrong(config: &HouseholdConfig, id: &TaskId) -> bool {
     rng::uniform(seed(id), 0) < config.skill_errors
 }
 
-/// Does the prompt of this task have its skill? `id` is its name without it.
+/// Whether the prompt of this task shows its skill. `id` is its name without the skill.
 pub(super) fn is_shown(config: &HouseholdConfig, id: &TaskId) -> bool {
     rng::uniform(seed(id), 1) < config.skill_shown
 }
@@ -22,7 +22,7 @@ fn seed(id: &TaskId) -> u64 {
     Address { task: name, ..Address::new(0, Purpose::Perturb) }.seed()
 }
 
-/// The skill of a task: the order of its type, or that of another type where it is a wrong one.
+/// The skill of a task: the order of its type, or that of another type if the skill is a wrong one.
 pub(super) fn skill(config: &HouseholdConfig, id: &TaskId, truth: &Truth) -> String {
     let goal = if is_wrong(config, id) { other_goal(id, truth) } else { truth.goal.clone() };
     let mut text = order(truth, &goal);
@@ -54,7 +54,7 @@ fn order(truth: &Truth, goal: &Goal) -> String {
     parts.join(", ")
 }
 
-/// A goal of another type about the same objects and place as far as it goes.
+/// A goal of another type about the same objects and place, as far as possible.
 fn other_goal(id: &TaskId, truth: &Truth) -> Goal {
     let Truth { house, goal, .. } = truth;
     let first = goal.objects[0];

@@ -1,17 +1,17 @@
-//! Shortest plans, by breadth-first search over the worlds that a plan may pass through.
+//! Shortest plans, by breadth-first search over the worlds that a plan may reach.
 
 use std::collections::{HashSet, VecDeque};
 
 use super::goal::Goal;
 use super::world::{Action, House, World};
 
-/// A shortest plan from `start` for an agent that knows where everything is and holds nothing but objects of the goal;
-/// `None` if there is none. Of several shortest plans the first in the order of [`candidates`].
+/// A shortest plan from `start` for an agent that knows where everything is and only ever holds objects of the goal;
+/// `None` if there is none. Of several shortest plans, the first in the order of [`candidates`].
 pub(super) fn plan(house: &House, start: &World, goal: &Goal) -> Option<Vec<Action>> {
     if goal.is_reached(start) {
         return Some(Vec::new());
     }
-    // Worlds in the order in which they are found, each with the action and the world that it came from.
+    // Worlds in the order of discovery, each with the action and the world that it came from.
     let mut found: Vec<(World, Option<(usize, Action)>)> = vec![(start.clone(), None)];
     let mut known = HashSet::from([start.clone()]);
     let mut open = VecDeque::from([0]);
@@ -32,7 +32,7 @@ pub(super) fn plan(house: &House, start: &World, goal: &Goal) -> Option<Vec<Acti
     None
 }
 
-/// The actions that lead to the world that was found last.
+/// The actions that lead to the last world found.
 fn path(found: &[(World, Option<(usize, Action)>)]) -> Vec<Action> {
     let mut actions = Vec::new();
     let mut at = found.len() - 1;
@@ -44,9 +44,9 @@ fn path(found: &[(World, Option<(usize, Action)>)]) -> Vec<Action> {
     actions
 }
 
-/// Actions that a shortest plan can use. Places have room for everything and the hand is free for the goal's objects, so
-/// other objects are never moved, and places that neither hold one of the goal's objects nor are its target or its
-/// appliance are never visited; an object that is put down elsewhere would have to be taken up again.
+/// Actions that a shortest plan can use. Places have room for everything and the hand is free for the goal's objects.
+/// So other objects are never moved, and a place is never visited unless it holds one of the goal's objects or is the
+/// goal's target or appliance; an object put down elsewhere would have to be picked up again.
 fn candidates(house: &House, world: &World, goal: &Goal) -> Vec<Action> {
     let mut actions = Vec::new();
     let is_useful = |at: usize| {

@@ -1,4 +1,4 @@
-//! What must hold of every task and every episode.
+//! Properties of every task and every episode.
 
 mod episodes;
 mod plans;
@@ -51,7 +51,7 @@ fn variants() -> Vec<Value> {
     ]
 }
 
-/// Every action that can be written, possible or not.
+/// Every action that can be written, whether possible or not.
 fn all_actions(truth: &Truth) -> Vec<Action> {
     let (rooms, places, objects) =
         (0..truth.house.rooms.len(), 0..truth.house.places.len(), 0..truth.house.objects.len());

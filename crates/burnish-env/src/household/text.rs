@@ -1,10 +1,10 @@
-//! What the policy reads.
+//! The texts that the policy reads.
 
 use super::config::PromptStyle;
 use super::goal::Goal;
 use super::world::{House, Warmth, World};
 
-/// What an action that is not possible is answered.
+/// The observation after an impossible action.
 pub(super) const NOTHING: &str = "nothing happens";
 
 const RULES: &str = "You are in a house. Answer with one action and nothing else:\n\
@@ -12,8 +12,8 @@ const RULES: &str = "You are in a house. Answer with one action and nothing else
     heat OBJECT (at the stove); cool OBJECT (at the fridge); examine OBJECT (at the lamp).\n\
     You must be at a place to use it, and can hold one object. Closed places hide what is in them.\n";
 
-/// The prompt: the rooms with what is in sight from where the agent stands (with all there is, where `reveal`), and the
-/// goal. Every place is named, so that only objects have to be found.
+/// The prompt: the rooms, with what is in sight from where the agent stands (or everything, if `reveal`), and the goal.
+/// Every place is named, so that only objects must be found.
 pub(super) fn prompt(house: &House, world: &World, goal: &Goal, reveal: bool, style: PromptStyle) -> String {
     let mut lines = vec![room(house, world, world.room, true, reveal)];
     let others = (0..house.rooms.len()).filter(|&other| other != world.room);
@@ -26,8 +26,8 @@ pub(super) fn prompt(house: &House, world: &World, goal: &Goal, reveal: bool, st
     format!("{rules}{}", lines.join("\n"))
 }
 
-/// What is seen: the place where the agent stands, else the room; and what it holds. It depends on the world alone, so
-/// that equal observations stand for (nearly) equal states.
+/// The observation: the place where the agent stands, or else the room; and what it holds. It depends on the world
+/// alone, so that equal observations stand for (nearly) equal states.
 pub(super) fn observation(house: &House, world: &World, reveal: bool) -> String {
     let seen = match world.at {
         Some(at) => format!("at {}", place(house, world, at, true, reveal)),
@@ -36,7 +36,7 @@ pub(super) fn observation(house: &House, world: &World, reveal: bool) -> String 
     with_hand(house, world, seen)
 }
 
-/// What [`super::world::Action::Look`] is answered: the room, and what the agent holds.
+/// The observation after [`super::world::Action::Look`]: the room, and what the agent holds.
 pub(super) fn look(house: &House, world: &World, reveal: bool) -> String {
     with_hand(house, world, room(house, world, world.room, true, reveal))
 }
@@ -54,7 +54,7 @@ fn room(house: &House, world: &World, at: usize, in_sight: bool, reveal: bool) -
     format!("{}. {}", house.rooms[at], places.join("; "))
 }
 
-/// `table: apple clean cup`, `shelf: nothing`, `drawer closed`, `sink`; the name alone where it is not in sight.
+/// `table: apple clean cup`, `shelf: nothing`, `drawer closed`, `sink`; only the name if it is not in sight.
 fn place(house: &House, world: &World, at: usize, in_sight: bool, reveal: bool) -> String {
     let it = &house.places[at];
     if !it.kind.can_store() || !in_sight {

@@ -1,8 +1,8 @@
-//! The house, what is in which state in it, and what an action changes.
+//! The house, the state of everything in it, and the effects of actions.
 
 use serde::{Deserialize, Serialize};
 
-/// What a place is for.
+/// The kind of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum PlaceKind {
@@ -10,13 +10,13 @@ pub(super) enum PlaceKind {
     Surface,
     /// Objects lie in it; closed at first.
     Container,
-    /// A container that cools what is held before it.
+    /// A container that cools an object held in front of it.
     Fridge,
     /// Cleans.
     Sink,
     /// Heats.
     Stove,
-    /// Shows what is held under it.
+    /// Shows an object held under it.
     Lamp,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Place {
     pub(super) kind: PlaceKind,
 }
 
-/// What never changes in an episode. No two names are equal.
+/// What never changes during an episode. No two names are equal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct House {
@@ -60,26 +60,26 @@ pub(super) enum Warmth {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Thing {
-    /// Where it lies; `None` in the hand.
+    /// Where it is; `None` in the hand.
     pub(super) place: Option<usize>,
     pub(super) is_clean: bool,
     pub(super) warmth: Warmth,
     pub(super) is_examined: bool,
 }
 
-/// All that changes. One object at most is held.
+/// Everything that changes. At most one object is held.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct World {
     pub(super) room: usize,
-    /// The place that the agent stands at; `None` after it entered the room.
+    /// The place where the agent stands; `None` after it entered the room.
     pub(super) at: Option<usize>,
-    /// One entry per place; true from the start where there is no door.
+    /// One entry per place; always true for places without a door.
     pub(super) is_open: Vec<bool>,
     pub(super) things: Vec<Thing>,
 }
 
-/// What the agent does. Numbers are indices into the house.
+/// An action of the agent. Numbers are indices into the house.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     Look,
@@ -95,7 +95,8 @@ pub(super) enum Action {
 }
 
 impl House {
-    /// The action that a line of text names; `None` if it is none, or names what the house does not have.
+    /// The action that a line of text describes; `None` if it is not an action, or names something that is not in the
+    /// house.
     pub(super) fn parse(&self, text: &str) -> Option<Action> {
         let text = text.to_ascii_lowercase();
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -133,7 +134,7 @@ impl House {
         }
     }
 
-    /// Do rooms, places, and the world's indices fit together?
+    /// Are rooms, places, and the world's indices consistent?
     pub(super) fn fits(&self, world: &World) -> bool {
         let held = world.things.iter().filter(|thing| thing.place.is_none()).count();
         let stored = |thing: &Thing| {
@@ -160,8 +161,8 @@ impl World {
         (0..self.things.len()).filter(move |&it| self.things[it].place == Some(place))
     }
 
-    /// The world after an action; `None` where nothing happens because the action is not possible, or would change
-    /// nothing. Looking round is always possible.
+    /// The world after an action; `None` if nothing happens because the action is impossible or would change nothing.
+    /// Looking round is always possible.
     pub(super) fn after(&self, house: &House, action: Action) -> Option<World> {
         let kind = self.at.map(|at| house.places[at].kind);
         let is_at = |wanted| kind == Some(wanted);

@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Least side of a board, in cells.
+/// Smallest side of a board, in cells.
 pub const SIZE_MIN: usize = 2;
-/// Greatest side of a board, in cells: rows and columns are one digit each.
+/// Largest side of a board, in cells: rows and columns are one digit each.
 pub const SIZE_MAX: usize = 10;
 /// Most agents on a board.
 pub const AGENTS_MAX: usize = 5;
 
-/// A cell of a board, written as two digits: row, then column, both from 0 at the upper left.
+/// A cell of a board, written as two digits: row, then column, both counted from 0 at the upper left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Cell {
@@ -22,7 +22,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// The cell where `step` leads on a board of side `size`; `None` beyond the edge.
+    /// The cell that `step` leads to on a board of side `size`; `None` beyond the edge.
     pub fn after(self, step: Move, size: usize) -> Option<Cell> {
         let (row, col) = match step {
             Move::Up => (self.row.checked_sub(1)?, self.col),
@@ -78,7 +78,7 @@ pub enum Move {
     Left,
     /// One column to the right.
     Right,
-    /// Stay.
+    /// Stay in place.
     Wait,
 }
 
@@ -86,7 +86,7 @@ impl Move {
     /// All moves. Searches try them in this order, which breaks their ties.
     pub const ALL: [Move; 5] = [Move::Up, Move::Down, Move::Left, Move::Right, Move::Wait];
 
-    /// The word for it in prompts and answers.
+    /// Its word in prompts and answers.
     pub fn word(self) -> &'static str {
         match self {
             Move::Up => "UP",
@@ -97,7 +97,7 @@ impl Move {
         }
     }
 
-    /// The move that a word means, in upper or lower case.
+    /// The move for a word, in upper or lower case.
     pub fn from_word(word: &str) -> Option<Move> {
         Move::ALL.into_iter().find(|step| step.word().eq_ignore_ascii_case(word))
     }
@@ -108,7 +108,7 @@ impl Move {
     }
 }
 
-/// The moves of every agent, in the order of the agents. Agents that have fewer moves than others then wait.
+/// The moves of every agent, in the order of the agents. An agent with fewer moves than others waits at the end.
 pub type Plan = Vec<Vec<Move>>;
 
 /// The letter of an agent: A, B ...
@@ -116,7 +116,7 @@ pub(super) fn letter(agent: usize) -> char {
     char::from(b'A' + agent as u8)
 }
 
-/// A board: where the holes are, and from where to where each agent goes.
+/// A board: the holes, and each agent's start and goal.
 ///
 /// Agents start on distinct cells and have distinct goals, none of them a hole. A goal may be where another
 /// agent starts.
@@ -129,7 +129,7 @@ pub struct Board {
     goals: Vec<Cell>,
 }
 
-/// A board as it was read, before it is checked.
+/// A board that was read but not checked yet.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Unchecked {
@@ -147,17 +147,17 @@ impl TryFrom<Unchecked> for Board {
     }
 }
 
-/// A board that can't be.
+/// Why a board is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BoardError(String);
 
 impl Board {
-    /// A board of side `size`; agent `i` goes from `starts[i]` to `goals[i]`. Holes are put in order.
+    /// A board of side `size`; agent `i` goes from `starts[i]` to `goals[i]`. Holes are sorted.
     ///
     /// # Errors
-    /// If the size or the number of agents is out of range, a cell lies outside, two agents share a start or
-    /// a goal, or a start or goal is a hole.
+    /// If the size or the number of agents is out of range, a cell is outside the board, two agents share a start or a
+    /// goal, or a start or goal is a hole.
     pub fn new(
         size: usize,
         mut holes: Vec<Cell>,
@@ -192,7 +192,7 @@ impl Board {
         Ok(Board { size, holes, starts, goals })
     }
 
-    /// Cells a side.
+    /// Number of cells per side.
     pub fn size(&self) -> usize {
         self.size
     }
@@ -202,17 +202,17 @@ impl Board {
         self.starts.len()
     }
 
-    /// The holes, in order of row and column.
+    /// The holes, sorted by row and column.
     pub fn holes(&self) -> &[Cell] {
         &self.holes
     }
 
-    /// Where each agent starts.
+    /// The start of each agent.
     pub fn starts(&self) -> &[Cell] {
         &self.starts
     }
 
-    /// Where each agent goes.
+    /// The goal of each agent.
     pub fn goals(&self) -> &[Cell] {
         &self.goals
     }

@@ -1,9 +1,9 @@
-//! Conflict-based search (Sharon, Stern, Felner and Sturtevant 2015): plans with the least sum of costs.
+//! Conflict-based search (Sharon, Stern, Felner and Sturtevant 2015): finds plans with the least sum of costs.
 //!
-//! The high level is best-first over nodes, each a set of bans with a shortest path for every agent that keeps
-//! them. The first conflict of a cheapest node is forbidden to the one agent in one child and to the other
-//! agent in the other. The first node without a conflict is optimal. Ties fall to fewer conflicts, then to the
-//! node that was made first, so that the result is a function of the board.
+//! The high level is a best-first search over nodes, each a set of bans with a shortest path per agent that respects
+//! them. A cheapest node is split at its first conflict: one child forbids it to the one agent, the other child to the
+//! other agent. The first node without a conflict is optimal. Ties go to the node with fewer conflicts, then to the one
+//! made first, so that the result is a function of the board.
 
 use super::board::{Board, Cell, Move, Plan};
 use super::grid::{Grid, Index, indices};
@@ -12,10 +12,10 @@ use super::space_time::{Ban, Errand, position};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What the search found.
+/// The result of the search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// A plan of least cost.
+    /// A plan with the least cost.
     Optimal {
         /// Cells of every agent at each time, from the start to its last arrival at the goal.
         paths: Vec<Vec<Cell>>,
@@ -28,19 +28,19 @@ pub enum Outcome {
     Budget,
 }
 
-/// What is known about a board that can be solved.
+/// Information about a solvable board.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Solution {
-    /// An optimal plan, without a WAIT where one is not needed.
+    /// An optimal plan, without an unnecessary WAIT.
     pub plan: Plan,
     /// Its cost: the sum over the agents of the step of last arrival.
     pub cost: usize,
-    /// Without a WAIT before an agent's last arrival, would every plan be dearer, or would there be none?
+    /// Whether, without a WAIT before an agent's last arrival, every plan would cost more or there would be no plan.
     pub needs_wait: bool,
 }
 
-/// An optimal plan for `board`, with at most `nodes_max` nodes expanded. Whether there is any plan is decided
-/// first, where that is feasible, because the search would not end by itself if there is none.
+/// An optimal plan for `board`, expanding at most `nodes_max` nodes. Where feasible, it is first decided whether there
+/// is any plan, because otherwise the search would not end by itself.
 pub fn solve(board: &Board, nodes_max: usize) -> Outcome {
     match reachable(board) {
         Reach::No => Outcome::Unsolvable,
@@ -48,7 +48,7 @@ pub fn solve(board: &Board, nodes_max: usize) -> Outcome {
     }
 }
 
-/// An optimal plan and the exact answer whether it needs a WAIT; `Err` holds why there is none.
+/// An optimal plan, and whether it needs a WAIT (exactly); `Err` holds why there is none.
 ///
 /// # Errors
 /// [`Outcome::Unsolvable`] or [`Outcome::Budget`].
@@ -60,7 +60,7 @@ pub fn analyse(board: &Board, nodes_max: usize) -> Result<Solution, Outcome> {
     if !paths.iter().any(|path| path.windows(2).any(|pair| pair[0] == pair[1])) {
         return Ok(Solution { plan: moves(&paths), cost, needs_wait: false });
     }
-    // Within a bound on the cost there are finitely many bans, so that this search ends by itself.
+    // With a bound on the cost there are finitely many bans, so this search ends by itself.
     match search(board, false, cost, nodes_max) {
         Outcome::Optimal { paths, cost } => Ok(Solution { plan: moves(&paths), cost, needs_wait: false }),
         Outcome::Unsolvable => Ok(Solution { plan: moves(&paths), cost, needs_wait: true }),
@@ -68,7 +68,7 @@ pub fn analyse(board: &Board, nodes_max: usize) -> Result<Solution, Outcome> {
     }
 }
 
-/// The moves that lead along `paths`. Paths are unbroken, so every pair of cells is one move.
+/// The moves along `paths`. Paths have no gaps, so every pair of cells is one move.
 fn moves(paths: &[Vec<Cell>]) -> Plan {
     let along =
         |path: &Vec<Cell>| path.windows(2).filter_map(|pair| Move::between(pair[0], pair[1])).collect();
@@ -80,12 +80,12 @@ struct Node {
     paths: Vec<Vec<Index>>,
 }
 
-/// Two agents that get into each other's way, and what either would have to avoid.
+/// Two agents that get in each other's way, and what each of them could avoid.
 struct Conflict {
     sides: [(usize, Ban); 2],
 }
 
-/// The high level. Nodes dearer than `cost_max` are left out; `waits`: may agents wait before they arrive?
+/// The high level. Nodes that cost more than `cost_max` are left out; `waits`: may agents wait before they arrive?
 pub(super) fn search(board: &Board, waits: bool, cost_max: usize, nodes_max: usize) -> Outcome {
     let grid = Grid::of(board);
     let (starts, goals) = (indices(board.starts(), board.size()), indices(board.goals(), board.size()));

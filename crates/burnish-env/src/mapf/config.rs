@@ -1,4 +1,4 @@
-//! The configuration of the generator: which boards are made, and in which shares.
+//! The configuration of the generator: which boards are made, and with which shares.
 
 use super::board::{AGENTS_MAX, SIZE_MAX, SIZE_MIN};
 use crate::settings::{self, config_error};
@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Fewest agents that a configuration may ask for.
+/// Fewest agents in a configuration.
 pub const AGENTS_MIN: usize = 2;
-/// Greatest share of holes.
+/// Largest share of holes.
 pub const HOLE_RATIO_MAX: f64 = 0.6;
 const NODES: RangeInclusive<usize> = 1..=100_000;
 const REWARD_RANGE: RangeInclusive<f64> = -10.0..=10.0;
@@ -20,19 +20,19 @@ const RATIO_RANGE: RangeInclusive<f64> = 0.0..=1.0;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MapfConfig {
-    /// Agents on every board, 2 to 5.
+    /// Number of agents on every board, 2 to 5.
     pub agents: usize,
-    /// What boards of each size (cells a side, 2 to 10) are like. Sizes that are absent are not made.
+    /// Boards of each size (cells per side, 2 to 10). Sizes that are not listed are not made.
     pub sizes: BTreeMap<usize, SizeConfig>,
-    /// What a plan is worth.
+    /// The rewards of a plan.
     pub reward: RewardConfig,
-    /// How a task is put to the policy.
+    /// The style of the prompt.
     pub prompt: PromptStyle,
     /// Most nodes that conflict-based search may expand for one board; boards that need more are dropped.
     pub node_budget: usize,
 }
 
-/// What boards of one size are like.
+/// The boards of one size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SizeConfig {
@@ -44,25 +44,25 @@ pub struct SizeConfig {
     pub wait_ratio: f64,
 }
 
-/// What a plan is worth.
+/// The rewards of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RewardConfig {
-    /// A plan that can't be read or breaks a rule.
+    /// For a plan that can't be read or breaks a rule.
     pub invalid: f64,
-    /// A plan that brings every agent to its goal by the rules.
+    /// For a plan that brings every agent to its goal by the rules.
     pub valid: f64,
-    /// A valid plan of least cost.
+    /// For a valid plan with the least cost.
     pub optimal: f64,
 }
 
-/// How a task is put to the policy.
+/// The style in which a task is presented to the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PromptStyle {
-    /// Size, holes, starts and goals only: for a policy that was trained on this environment.
+    /// Only size, holes, starts and goals: for a policy trained on this environment.
     Short,
-    /// Rules, answer format and a drawing as well: for any language model.
+    /// Also the rules, the answer format and a drawing: for any language model.
     Full,
 }
 
@@ -92,7 +92,7 @@ impl Default for RewardConfig {
 }
 
 impl SizeConfig {
-    /// Holes on a board of side `size`.
+    /// Number of holes on a board of side `size`.
     pub fn holes(&self, size: usize) -> usize {
         hole_count(self.hole_ratio, size)
     }
@@ -102,15 +102,14 @@ fn hole_count(ratio: f64, size: usize) -> usize {
     (ratio * (size * size) as f64).round() as usize
 }
 
-/// The greatest hundredth that gives `holes` holes on a board of side `size`.
+/// The largest hundredth that gives `holes` holes on a board of side `size`.
 pub(super) fn hole_ratio_for(holes: usize, size: usize) -> f64 {
     let hundredths = (0..=100).rev().map(|n| f64::from(n) / 100.0);
     hundredths.into_iter().find(|&ratio| hole_count(ratio, size) == holes).unwrap_or(0.0)
 }
 
 impl MapfConfig {
-    /// Reads a configuration; keys that are absent take their defaults. `sizes`, where given, replaces the
-    /// default sizes.
+    /// Reads a configuration; missing keys get their defaults. If `sizes` is given, it replaces the default sizes.
     ///
     /// # Errors
     /// Names the first key that is unknown, of the wrong type or out of range, and what is allowed.
@@ -177,7 +176,7 @@ impl MapfConfig {
     }
 }
 
-/// Which numbers may be changed, and how far.
+/// The bounds of the numeric keys that may be changed.
 pub(super) fn bounds() -> Vec<Bound> {
     let bound = |key: &str, range: &RangeInclusive<f64>, help: &str| Bound {
         key: key.to_owned(),
@@ -201,7 +200,7 @@ pub(super) fn bounds() -> Vec<Bound> {
 
 fn read_sizes(cells: &Map<String, Value>) -> Result<BTreeMap<usize, SizeConfig>, EnvError> {
     let read = |(name, cell): (&String, &Value)| {
-        // Only the plain spelling, so that `3` and `03` can't both be given.
+        // Only the plain spelling is accepted, so that `3` and `03` can't both be given.
         let size = (SIZE_MIN..=SIZE_MAX).find(|size| size.to_string() == *name).ok_or_else(|| {
             config_error("sizes", &format!("`{name}` is not a size; sizes are {SIZE_MIN} to {SIZE_MAX}"))
         })?;
@@ -211,10 +210,10 @@ fn read_sizes(cells: &Map<String, Value>) -> Result<BTreeMap<usize, SizeConfig>,
     cells.iter().map(read).collect()
 }
 
-/// The error of a table, put under the table's own path.
+/// The error in a table, with its key put under the table's own path.
 fn below(path: &str, error: EnvError) -> EnvError {
     match error {
-        // What `settings` calls the whole of what it reads.
+        // The name that `settings` uses for all that it reads.
         EnvError::Config { key, problem } if key == "configuration" => config_error(path, &problem),
         EnvError::Config { key, problem } => config_error(&format!("{path}.{key}"), &problem),
         other => other,

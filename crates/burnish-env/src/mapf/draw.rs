@@ -3,19 +3,19 @@
 use super::board::{Board, Cell, letter};
 use super::simulate::Trial;
 
-/// Widest line of a row of boards, in characters.
+/// Largest width of a row of boards, in characters.
 const WIDTH_MAX: usize = 100;
-/// Most times that are drawn of one plan.
+/// Most times of one plan that are drawn.
 const FRAMES_MAX: usize = 48;
 
-/// The board at the start: `A` where agent A is, `a` where it goes, `#` a hole, `.` free. An agent covers a
-/// goal that it stands on.
+/// The board at the start: `A` is agent A, `a` its goal, `#` a hole, `.` free. An agent covers a goal that it stands
+/// on.
 pub(super) fn start(board: &Board) -> String {
     frame(board, board.starts()).join("\n")
 }
 
-/// The board at each time of a trial, several side by side. Besides what [`start`] shows, `*` is where agents
-/// collide and `!` where one is in a hole.
+/// The board at each time of a trial, several side by side. In addition to what [`start`] shows, `*` marks a collision
+/// and `!` an agent in a hole.
 pub(super) fn frames(board: &Board, trial: &Trial) -> String {
     let width = (2 * board.size() - 1).max("t=199".len());
     let per_row = ((WIDTH_MAX + 3) / (width + 3)).max(1);
@@ -41,7 +41,7 @@ fn side_by_side(parts: Vec<String>, width: usize) -> String {
     padded.join("   ").trim_end().to_owned() + "\n"
 }
 
-/// One line of text for each row, the agents at `positions`.
+/// One line of text per row, with the agents at `positions`.
 fn frame(board: &Board, positions: &[Cell]) -> Vec<String> {
     let side = board.size() as u8;
     let symbol = |row, col| symbol(board, positions, Cell { row, col }).to_string();

@@ -1,10 +1,10 @@
-//! What a policy reads and writes: prompts, answers and demonstrations.
+//! The texts that a policy reads and writes: prompts, answers and demonstrations.
 
 use super::board::{Board, Cell, Move, Plan, letter};
 use super::config::PromptStyle;
 use super::draw;
 
-/// Most moves that an answer may give one agent.
+/// Most moves per agent in an answer.
 pub const MOVES_MAX: usize = 200;
 
 const THINK_OPEN: &str = "<think>";
@@ -45,7 +45,7 @@ fn cells(cells: &[Cell]) -> String {
     cells.iter().map(Cell::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// An answer that gives `plan`. Its thoughts are the cells of all agents at each time: `frames` of the
+/// An answer that gives `plan`. Its thoughts list the cells of all agents at each time, from the `frames` of the
 /// simulated plan.
 pub fn answer(plan: &Plan, frames: &[Vec<Cell>]) -> String {
     let mut text = format!("{THINK_OPEN}\n");
@@ -64,11 +64,11 @@ pub fn answer(plan: &Plan, frames: &[Vec<Cell>]) -> String {
     text
 }
 
-/// Reads the plan out of an answer: after the last `</think>`, one line for each agent in any order, and
-/// nothing else but blank lines. Moves are separated by spaces, commas or both; case does not matter.
+/// Reads the plan in an answer: after the last `</think>`, one line per agent in any order, and nothing else but blank
+/// lines. Moves are separated by spaces, commas or both; case does not matter.
 ///
 /// # Errors
-/// Says which line is not as wanted.
+/// Says which line is not as required.
 pub fn parse(answer: &str, agents: usize) -> Result<Plan, String> {
     let lines = answer.rsplit_once(THINK_CLOSE).map_or(answer, |(_, after)| after);
     let mut plan: Vec<Option<Vec<Move>>> = vec![None; agents];

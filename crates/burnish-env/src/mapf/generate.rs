@@ -10,14 +10,14 @@ use crate::{CellReport, EnvError};
 use burnish_core::rng::{Address, Purpose, Stream};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Candidates drawn for one board before the configuration's cell counts as impossible.
+/// Candidates drawn for one board before the configuration's cell is considered impossible.
 pub const DRAWS_MAX: usize = 2000;
-/// Suitable candidates that are passed over because the set has them already, before one is taken twice.
+/// Suitable candidates that are skipped because the set already has them, before one is taken twice.
 const REPEATS_MAX: usize = 20;
 
-/// Why a candidate is dropped whose search took too long.
+/// Reason for dropping a candidate whose search took too long.
 const OVER_BUDGET: &str = "node budget";
-/// Why a candidate is dropped that the set has already.
+/// Reason for dropping a candidate that the set already has.
 const REPEATED: &str = "repeated";
 
 /// A board with its labels.
@@ -51,7 +51,7 @@ pub(super) fn instances(
     Ok((made, reports))
 }
 
-/// The cells of the configuration that get any of `count` instances, with their numbers.
+/// The cells of the configuration that get some of `count` instances, with their numbers.
 fn cells(config: &MapfConfig, count: usize) -> Vec<(Cell, usize)> {
     let shares: Vec<f64> = config.sizes.values().map(|size| size.share).collect();
     let mut cells = Vec::new();
@@ -77,7 +77,7 @@ fn fill(
     let mut made = Vec::with_capacity(quota);
     for slot in 0..quota {
         let found = fill_slot(cell, config.node_budget, seed, slot, &mut seen, &mut report);
-        // A cell that has given boards before is possible, only rare: one of them is used again.
+        // A cell that has yielded boards before is rare but possible, so one of its boards is used again.
         let Some(instance) = found.or_else(|| made.get(slot / 2).cloned()) else {
             return Err(impossible(config, cell, seed, &report));
         };
@@ -87,7 +87,7 @@ fn fill(
     Ok((made, report))
 }
 
-/// Draws until a candidate suits the cell and is new. A repeated one is taken if nothing new comes up.
+/// Draws until a candidate suits the cell and is new. If nothing new comes up, a repeated one is taken.
 fn fill_slot(
     cell: Cell,
     node_budget: usize,
@@ -162,7 +162,7 @@ fn is_possible(config: &MapfConfig, cell: Cell, seed: u64) -> bool {
     (0..DRAWS_MAX).any(|draw| candidate(cell, config.node_budget, seed, 0, draw).is_ok())
 }
 
-/// The error for a cell that yields nothing: finds out which key is to blame and what would do instead.
+/// The error for a cell that yields nothing: finds out which key is to blame and which value would be accepted.
 fn impossible(config: &MapfConfig, cell: Cell, seed: u64, report: &CellReport) -> EnvError {
     let Frame { size, holes, agents } = cell.frame;
     let dropped = counts(&report.dropped);

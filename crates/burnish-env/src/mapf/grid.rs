@@ -1,4 +1,4 @@
-//! The free cells of a board as a graph, with cells numbered row by row: what the searches run on.
+//! The free cells of a board as a graph, with cells numbered row by row; the searches use it.
 
 use super::board::{Board, Cell, Move};
 use std::collections::VecDeque;
@@ -9,7 +9,7 @@ pub(super) type Index = u8;
 /// Distance to a cell that can't be reached.
 pub(super) const FAR: u16 = u16::MAX;
 
-/// The free cells and which of them touch.
+/// The free cells and their adjacency.
 #[derive(Debug)]
 pub(super) struct Grid {
     size: usize,
@@ -46,7 +46,7 @@ impl Grid {
             .collect()
     }
 
-    /// Number of cells, holes included.
+    /// Number of cells, including holes.
     pub(super) fn len(&self) -> usize {
         self.free.len()
     }

@@ -1,25 +1,24 @@
-//! Search over the joint states of all agents: slow and plain, the standard that conflict-based search is
-//! held to; and the question whether a board can be solved at all.
+//! Search over the joint states of all agents: slow and plain, the standard against which conflict-based search is
+//! tested. Also decides whether a board can be solved at all.
 
 use super::board::Board;
 use super::grid::{FAR, Grid, Index, indices};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-/// What uniform-cost search found.
+/// The result of the uniform-cost search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Optimum {
     /// The least sum over the agents of the step of last arrival.
     Cost(usize),
     /// There is no plan.
     Unsolvable,
-    /// More states than allowed.
+    /// There are more states than allowed.
     TooLarge,
 }
 
-/// The least cost of a plan, by uniform-cost search over at most `states_max` joint states. An agent at its
-/// goal may park for good: it then stays, and time costs it nothing more. `waits`: may an agent that is not
-/// parked wait?
+/// The least cost of a plan, by uniform-cost search over at most `states_max` joint states. An agent at its goal may
+/// park for good: it then stays, at no further cost. `waits`: may an agent that is not parked wait?
 pub fn optimum(board: &Board, waits: bool, states_max: usize) -> Optimum {
     let joint = Joint::of(board, waits, true);
     let all_parked = (1u8 << board.agents()) - 1;
@@ -58,11 +57,11 @@ pub(super) enum Reach {
     Unknown,
 }
 
-/// Joint states that [`reachable`] looks at before it gives up. Two agents never have more than 9900.
+/// Joint states that [`reachable`] visits before it gives up. Two agents never have more than 9900.
 const REACH_STATES_MAX: usize = 10_000;
 
-/// Is there any plan? Searches greedily towards the goals, so that a plan is found early where there is one.
-/// Always answers for two agents.
+/// Is there any plan? Searches greedily towards the goals, so that an existing plan is found early. Always decides for
+/// two agents.
 pub(super) fn reachable(board: &Board) -> Reach {
     let joint = Joint::of(board, true, false);
     let distances: Vec<Vec<u16>> = joint.goals.iter().map(|&goal| joint.grid.distances(goal)).collect();
@@ -92,11 +91,11 @@ pub(super) fn reachable(board: &Board) -> Reach {
     Reach::No
 }
 
-/// Where all agents are; unused places are 0.
+/// The positions of all agents; unused entries are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
     at: [Index; super::board::AGENTS_MAX],
-    /// Bit `i` is set when agent `i` has parked for good.
+    /// Bit `i` is set if agent `i` has parked for good.
     parked: u8,
 }
 
@@ -127,7 +126,7 @@ impl Joint {
         self.starts.len()
     }
 
-    /// The states of these positions: every choice of agents at their goals may park.
+    /// The states for these positions: each subset of the agents at their goals may park.
     fn parkings(&self, positions: &[Index], parked: u8) -> Vec<State> {
         let mut states = vec![State::new(positions, parked)];
         for agent in (0..self.agents()).filter(|_| self.parks) {
@@ -140,14 +139,14 @@ impl Joint {
         states
     }
 
-    /// The states one step on.
+    /// The states after one more step.
     fn successors(&self, state: State) -> Vec<State> {
         let mut found = Vec::new();
         self.place(state, &mut Vec::with_capacity(self.agents()), &mut found);
         found
     }
 
-    /// Chooses the next cell of the agents after those in `chosen`, and collects what has no conflict.
+    /// Chooses the next cell of the agents after those in `chosen`, and collects the choices without conflict.
     fn place(&self, state: State, chosen: &mut Vec<Index>, found: &mut Vec<State>) {
         let agent = chosen.len();
         if agent == self.agents() {

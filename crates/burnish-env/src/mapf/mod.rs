@@ -1,7 +1,7 @@
 //! MAPF-FrozenLake: several agents cross a frozen lake with holes to their goals, without collisions.
 //!
-//! The policy reads one board and writes the moves of all agents in one answer. Boards, rules and flags follow
-//! "From Trainee to Trainer" (arXiv 2606.17682). That note leaves open what a plan costs; here it is the usual
+//! The policy reads one board and writes the moves of all agents in one answer. Boards, rules and flags follow "From
+//! Trainee to Trainer" (arXiv 2606.17682). That note does not define the cost of a plan; here it is the usual
 //! objective of conflict-based search, the sum over the agents of the step of last arrival.
 //!
 //! ```text
@@ -40,7 +40,7 @@ pub use simulate::{Trial, simulate};
 
 const ID: &str = "mapf-frozenlake";
 
-/// The environment in the catalogue.
+/// The environment's entry in the catalogue.
 pub const KIND: Kind = Kind {
     id: ID,
     summary: "Move several agents over a grid with holes to their goals, without collisions (single turn).",
@@ -55,7 +55,7 @@ pub struct Mapf {
 }
 
 impl Mapf {
-    /// A generator of boards as `config` asks for.
+    /// A generator of the boards that `config` describes.
     ///
     /// # Errors
     /// If a value of the configuration is out of range.
@@ -123,7 +123,7 @@ impl Generator for Mapf {
         let (verdict, trial) = play::judge(&truth, &self.config.reward, answer);
         let frames = trial
             .map_or_else(|| draw::start(&truth.board) + "\n", |trial| draw::frames(&truth.board, &trial));
-        // Only an optimal plan leaves nothing to say.
+        // Only an optimal plan has no feedback.
         match (verdict.success, verdict.feedback) {
             (false, feedback) => format!("{frames}invalid: {}\n", feedback.unwrap_or_default()),
             (true, Some(feedback)) => format!("{frames}valid: {feedback}\n"),

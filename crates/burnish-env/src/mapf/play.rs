@@ -1,4 +1,4 @@
-//! One episode: the policy gives all agents' plans in a single turn, and the plan is judged.
+//! One episode: the policy gives the plans of all agents in a single turn, and the plan is judged.
 
 use super::board::{Board, Plan};
 use super::config::RewardConfig;
@@ -9,7 +9,7 @@ use burnish_core::{Message, Task, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What is known about a task and never shown to the policy.
+/// The part of a task that is never shown to the policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Truth {
@@ -25,14 +25,14 @@ impl Truth {
     /// Reads the truth of a task.
     ///
     /// # Errors
-    /// If it is not that of a task of this environment.
+    /// If the task is not one of this environment.
     pub fn of(task: &Task) -> Result<Truth, EnvError> {
         serde_json::from_value(task.truth.clone())
             .map_err(|error| EnvError::Foreign(format!("{}: the truth of the task: {error}", task.id)))
     }
 }
 
-/// Judges an answer. Where it can be read, the played plan comes with the verdict.
+/// Judges an answer. If it can be read, the trial of the plan comes with the verdict.
 pub(super) fn judge(truth: &Truth, reward: &RewardConfig, answer: &str) -> (Verdict, Option<Trial>) {
     let parsed = format::parse(answer, truth.board.agents());
     let trial = parsed.as_ref().ok().map(|plan| simulate(&truth.board, plan));

@@ -1,11 +1,11 @@
-//! Draws boards to choose from: quite random ones, and ones in which agents are likely to get into each
-//! other's way. Whether a board can be solved and needs a wait is decided elsewhere, exactly.
+//! Draws candidate boards: fully random ones, and ones in which agents are likely to get in each other's way. Whether a
+//! board can be solved and needs a wait is decided elsewhere, exactly.
 
 use super::board::Board;
 use super::grid::{FAR, Grid, Index};
 use burnish_core::rng::Stream;
 
-/// What a board must have.
+/// The requirements on a board.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame {
     pub(super) size: usize,
@@ -13,7 +13,7 @@ pub(super) struct Frame {
     pub(super) agents: usize,
 }
 
-/// A board in the making: the holes are fixed, agents are added.
+/// A board in progress: the holes are fixed, agents are added.
 struct Draft {
     frame: Frame,
     holes: Vec<Index>,
@@ -23,12 +23,12 @@ struct Draft {
 }
 
 impl Frame {
-    /// A board with holes, starts and goals at random. `None` where the agents did not fit.
+    /// A board with random holes, starts and goals. `None` if the agents did not fit.
     pub(super) fn random(self, stream: &mut Stream) -> Option<Board> {
         self.random_holes(stream).finish(stream)
     }
 
-    /// A board on which A and B, each on a shortest path, can be at one cell at one time.
+    /// A board on which A and B, each on a shortest path, can be in the same cell at the same time.
     pub(super) fn crossing(self, stream: &mut Stream) -> Option<Board> {
         let mut draft = self.random_holes(stream);
         let crossing = pick(stream, &draft.free_cells())?;
@@ -58,8 +58,8 @@ impl Frame {
         draft.finish(stream)
     }
 
-    /// A corridor one cell wide with a pocket at its side, walled with as many holes as there are; holes that
-    /// are left over lie elsewhere. A and B go through it in opposite directions.
+    /// A corridor one cell wide with a pocket at its side, walled in as far as the number of holes allows; remaining
+    /// holes are placed elsewhere. A and B go through it in opposite directions.
     pub(super) fn corridor(self, stream: &mut Stream) -> Option<Board> {
         const LENGTH_MIN: usize = 3;
         let size = self.size;
@@ -93,7 +93,7 @@ impl Frame {
         draft.finish(stream)
     }
 
-    /// Holes that leave `open` free: first beside it, then anywhere. `None` if there is no room for all.
+    /// Holes that leave `open` free: first next to it, then anywhere. `None` if there is no room for all of them.
     fn walls(self, stream: &mut Stream, open: &[Index]) -> Option<Vec<Index>> {
         let empty = Grid::new(self.size, &[]);
         let beside = |at: Index| empty.neighbours(at).iter().any(|next| open.contains(next));
@@ -131,7 +131,7 @@ impl Draft {
         self.goals.push(goal);
     }
 
-    /// Adds the agents that are missing, each with a goal that it could reach if it were alone.
+    /// Adds the missing agents, each with a goal that it could reach if it were alone.
     fn finish(mut self, stream: &mut Stream) -> Option<Board> {
         while self.starts.len() < self.frame.agents {
             let starts: Vec<Index> =

@@ -1,32 +1,32 @@
-//! The verifier of plans: plays all agents' moves step by step and notes what goes wrong.
+//! The verifier of plans: plays all agents' moves step by step and records what goes wrong.
 
 use super::board::{Board, Cell, Move, letter};
 
-/// What came of a plan. The findings describe the plan as written, each independent of the others: a move
-/// over the edge leaves the agent where it is, an agent that enters a hole goes on from there.
+/// The result of a plan. The findings describe the plan as written, each independently of the others: a move over the
+/// edge leaves the agent in place, and an agent that enters a hole continues from there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trial {
-    /// Where all agents are at each time, from the start to the last move of any of them.
+    /// The positions of all agents at each time, from the start to the last move of any of them.
     pub frames: Vec<Vec<Cell>>,
     /// A move leads over the edge of the board.
     pub has_illegal_moves: bool,
     /// An agent enters a hole.
     pub hole_collision: bool,
-    /// Two agents are on one cell at one time.
+    /// Two agents are in the same cell at the same time.
     pub vertex_conflict: bool,
-    /// Two agents change places in one step.
+    /// Two agents swap places in one step.
     pub edge_conflict: bool,
     /// At the end every agent is at its goal.
     pub all_goals_reached: bool,
-    /// Sum over the agents of the step of last arrival at the goal (0 for an agent that never leaves it).
-    /// `None` where the plan is not valid.
+    /// Sum over the agents of the step of last arrival at the goal (0 for an agent that never leaves it). `None` if the
+    /// plan is not valid.
     pub cost: Option<usize>,
-    /// The first thing that goes wrong: which agent, step and cell.
+    /// The first problem: agent, step and cell.
     pub first_problem: Option<String>,
 }
 
 impl Trial {
-    /// Every move is legal, no agents collide, and all goals are reached.
+    /// Whether every move is legal, no agents collide, and all goals are reached.
     pub fn is_valid(&self) -> bool {
         self.first_problem.is_none()
     }
@@ -38,8 +38,8 @@ impl Trial {
     }
 }
 
-/// Plays `plan` on `board`: all agents move at once. Agents with fewer moves than others then stay where they
-/// are, and go on occupying that cell. Agents without a list of moves stay at their start.
+/// Plays `plan` on `board`: all agents move at once. An agent with fewer moves than others then stays and keeps
+/// occupying its cell. An agent without a list of moves stays at its start.
 pub fn simulate(board: &Board, plan: &[Vec<Move>]) -> Trial {
     let mut trial = Trial {
         frames: vec![board.starts().to_vec()],

@@ -1,10 +1,10 @@
-//! A* in space and time for one agent among constraints: the low level of conflict-based search.
+//! A* in space and time for one agent under constraints: the low level of conflict-based search.
 
 use super::grid::{FAR, Grid, Index};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What one agent must not do.
+/// Something that one agent must not do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Ban {
     /// Be at `cell` at `time`.
@@ -21,7 +21,7 @@ impl Ban {
     }
 }
 
-/// The agent's errand.
+/// The task of one agent.
 pub(super) struct Errand<'a> {
     pub(super) grid: &'a Grid,
     pub(super) start: Index,
@@ -32,7 +32,7 @@ pub(super) struct Errand<'a> {
     pub(super) waits: bool,
 }
 
-/// A state that was reached: where, when, and from which earlier entry.
+/// A reached state: where, when, and from which earlier entry.
 #[derive(Clone, Copy)]
 struct Reached {
     at: Index,
@@ -41,16 +41,16 @@ struct Reached {
 }
 
 impl Errand<'_> {
-    /// A shortest path that keeps `bans`, where the agent can stay at the goal for ever: the cell at each
-    /// time from 0 to the last arrival. Among shortest paths one is preferred that meets few of `others`
-    /// (an agent stays at the end of its path). `None` if there is no such path.
+    /// A shortest path that respects `bans` and after which the agent can stay at the goal for ever: the cell at each
+    /// time from 0 to the last arrival. Of several shortest paths, one that meets few of `others` is preferred (an
+    /// agent stays at the end of its path). `None` if there is no such path.
     pub(super) fn path(&self, bans: &[Ban], others: &[&[Index]]) -> Option<Vec<Index>> {
         let mut bans = bans.to_vec();
         bans.sort_unstable();
         let goal_free_after =
             bans.iter().filter(|ban| matches!(ban, Ban::At { cell, .. } if *cell == self.goal));
         let goal_free_after = goal_free_after.map(|ban| i32::from(ban.time())).max().unwrap_or(-1);
-        // Once the last ban is past, a shortest path visits each cell at most once.
+        // After the last ban, a shortest path visits each cell at most once.
         let horizon = bans.iter().map(|ban| ban.time()).max().unwrap_or(0) + self.grid.len() as u16;
         let mut seen = vec![false; self.grid.len() * (usize::from(horizon) + 1)];
         let mut reached = vec![Reached { at: self.start, time: 0, from: 0 }];
@@ -58,7 +58,7 @@ impl Errand<'_> {
         if first == FAR {
             return None;
         }
-        // Ordered by length of the whole path, meetings, distance left, then order of discovery.
+        // Ordered by length of the whole path, number of meetings, remaining distance, then order of discovery.
         let mut open = BinaryHeap::from([Reverse((first, 0u16, first, 0u32))]);
         while let Some(Reverse((_, meetings, _, entry))) = open.pop() {
             let Reached { at, time, .. } = reached[entry as usize];
@@ -100,7 +100,7 @@ fn count_meetings(others: &[&[Index]], time: u16, from: Index, to: Index) -> u16
     others.iter().filter(meets).count() as u16
 }
 
-/// Where the agent of `path` is at `time`: it stays at the end.
+/// The position of the agent of `path` at `time`: it stays at the end.
 pub(super) fn position(path: &[Index], time: usize) -> Index {
     path[time.min(path.len() - 1)]
 }
@@ -121,7 +121,7 @@ mod tests {
     use burnish_core::rng::Stream;
     use proptest::prelude::*;
 
-    /// The earliest time of arrival for good, by following the set of cells where the agent can be.
+    /// The earliest time of arrival for good, found by following the set of cells where the agent can be.
     fn earliest(errand: &Errand<'_>, bans: &[Ban]) -> Option<usize> {
         let mut here = vec![errand.start];
         for time in 0..200u16 {

@@ -1,5 +1,5 @@
-//! Properties of the whole environment: search against joint search, verifier against a second simulator,
-//! task sets against their configuration.
+//! Properties of the whole environment: search compared with joint search, verifier with a second simulator, task sets
+//! with their configuration.
 
 use super::board::tests::{board, cells};
 use super::cbs::search;
@@ -61,7 +61,7 @@ mod search_against_joint_search {
         prop_assert!(best != Optimum::TooLarge && best_without_wait != Optimum::TooLarge);
         match analyse(board, NODES) {
             Err(Outcome::Unsolvable) => prop_assert_eq!(best, Optimum::Unsolvable),
-            // The search grows exponentially with what conflicts add to the cost; only then may it give up.
+            // The search grows exponentially with the cost added by conflicts; only then may it give up.
             Err(_) => {
                 let is_far = matches!(best, Optimum::Cost(cost) if cost > lower_bound(board) + 5);
                 prop_assert!(is_far, "{best:?} for {board:?}");
@@ -88,7 +88,7 @@ mod search_against_joint_search {
 
     #[test]
     fn an_agent_that_must_leave_its_goal_again_is_planned_for() {
-        // A stands on its goal in the middle of the only way of B, and can only step up.
+        // A is already at its goal, in the middle of B's only way, and can only step up.
         let board = board(3, "00 02 20 21 22", "11 10", "11 12");
         let Outcome::Optimal { paths, cost } = solve(&board, NODES) else { panic!("unsolved") };
         assert_eq!(Optimum::Cost(cost), optimum(&board, true, STATES));
@@ -106,7 +106,8 @@ mod search_against_joint_search {
 
     #[test]
     fn a_corridor_with_a_pocket_needs_a_wait_by_the_exact_test() {
-        // One row with a pocket above its middle: A steps aside at once, then must wait for B, which comes from further away.
+        // One row with a pocket above its middle: A steps aside at once, then must wait for B, which comes from further
+        // away.
         let corridor = board(5, &row_walls("12"), "22 24", "24 20");
         for board in [corridor, board(3, "", "10 01", "12 21")] {
             let with = optimum(&board, true, STATES);
@@ -130,7 +131,7 @@ mod search_against_joint_search {
 mod verifier_against_a_second_simulator {
     use super::*;
 
-    /// What the flags should be, worked out from each agent's whole walk, in plain coordinates.
+    /// The expected flags, computed from each agent's whole walk, in plain coordinates.
     fn second_opinion(board: &Board, plan: &Plan) -> [bool; 5] {
         let side = board.size() as i32;
         let time = plan.iter().map(Vec::len).max().unwrap_or(0);
@@ -299,7 +300,7 @@ mod task_sets {
         let count = |size: &str, wait: &str| {
             set.tasks.iter().filter(|task| task.labels["size"] == size && task.labels["wait"] == wait).count()
         };
-        // 101 splits into 50.5, 25.25 and 25.25; the one that is left goes to the first.
+        // 101 splits into 50.5, 25.25 and 25.25; the remaining one goes to the first.
         assert_eq!([count("3", "no"), count("3", "yes")], [38, 13]);
         assert_eq!([count("4", "no"), count("4", "yes")], [13, 12]);
         assert_eq!([count("5", "no"), count("5", "yes")], [6, 19]);
@@ -376,7 +377,7 @@ mod task_sets {
                 "node_budget",
                 "2000 works",
             ),
-            // On two free cells agents could only swap; three in a corner can be followed along.
+            // On two free cells agents could only swap; three in a corner allow them to follow one another.
             (
                 json!({"sizes": {"2": {"hole_ratio": 0.5, "wait_ratio": 0}}}),
                 "sizes.2.hole_ratio",

@@ -1,4 +1,4 @@
-//! What may be set.
+//! The configuration of the environment.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,33 +11,33 @@ use crate::{Bound, EnvError};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OrdersConfig {
-    /// Dishes on the menu.
+    /// Number of dishes on the menu.
     pub items: usize,
-    /// Sizes.
+    /// Number of sizes.
     pub sizes: usize,
-    /// Extras on the menu.
+    /// Number of extras on the menu.
     pub extras: usize,
-    /// The most extras of one wish.
+    /// Most extras in one wish.
     pub extras_max: usize,
-    /// Share of the tasks in which the user names the dish at once.
+    /// Share of the tasks in which the user names the dish at the start.
     pub told: f64,
-    /// In how many ways a question is put in demonstrations, and to a user that is trained.
+    /// Number of ways in which a question is phrased, in demonstrations and to a user in training.
     pub phrasings: usize,
-    /// Questions after which the user leaves.
+    /// Number of questions after which the user leaves.
     pub questions_max: usize,
-    /// Which side the policy plays.
+    /// The side that the policy plays.
     pub role: OrderRole,
-    /// Who plays the user where the policy takes the order.
+    /// Who plays the user if the policy takes the order.
     pub user: User,
-    /// Of a user that is trained: share of the questions that it can't answer.
+    /// For a user in training: share of the questions that it can't answer.
     pub odd: f64,
-    /// How a task is put.
+    /// The style of the prompt.
     pub prompt: PromptStyle,
-    /// Share of the demonstrations that leave a question out, guess, and so end wrong; the task's id decides.
+    /// Share of the demonstrations that leave a question out, guess, and so end wrong; the task's id decides which.
     pub demonstration_errors: f64,
 }
 
-/// Which side the policy plays.
+/// The side that the policy plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OrderRole {
@@ -51,17 +51,17 @@ pub enum OrderRole {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum User {
-    /// Another policy, which the run knows as `user`.
+    /// Another policy, named `user` in the run.
     Policy,
-    /// The environment itself, by rule.
+    /// The environment itself, by a rule.
     Script,
 }
 
-/// How a task is put to the policy.
+/// The style in which a task is presented to the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromptStyle {
-    /// As little as there is to say: for policies that were trained on this environment.
+    /// As short as possible: for policies trained on this environment.
     Short,
     /// With the rules and the menu.
     Full,
@@ -86,7 +86,7 @@ impl Default for OrdersConfig {
     }
 }
 
-/// Key, least, greatest, help.
+/// Key, lower bound, upper bound, help.
 const BOUNDS: [(&str, f64, f64, &str); 9] = [
     ("items", 2.0, ITEMS.len() as f64, "dishes on the menu"),
     ("sizes", 2.0, SIZES.len() as f64, "sizes"),
@@ -99,13 +99,13 @@ const BOUNDS: [(&str, f64, f64, &str); 9] = [
     ("demonstration_errors", 0.0, 1.0, "share of the demonstrations that guess and end wrong"),
 ];
 
-/// The numbers of the configuration that may be changed.
+/// The bounds of the numeric keys that may be changed.
 pub(super) fn bounds() -> Vec<Bound> {
     Bound::of(&BOUNDS)
 }
 
 impl OrdersConfig {
-    /// Checks what the types do not.
+    /// Checks what the types do not express.
     ///
     /// # Errors
     /// Names the first key that is out of its bounds or contradicts another.

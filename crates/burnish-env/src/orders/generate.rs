@@ -13,7 +13,7 @@ use super::talk::{Field, odd, reply};
 use crate::CellReport;
 use crate::shares::{largest_remainder, spread};
 
-/// Most questions to a user in one task: as many as there are things to ask for, and one again.
+/// Most questions to a user in one task: one for each thing to ask for, and one repeated.
 const QUESTIONS: usize = 4;
 
 /// Makes `count` tasks, and reports on every cell: openings, or numbers of questions.
@@ -54,8 +54,8 @@ fn question(config: &OrdersConfig, stream: &mut Stream) -> &'static str {
     field.question(config, stream)
 }
 
-/// How an order is taken from a user by rule: every question that is needed, then the order. Where the task's id says so, one
-/// question is left out, and its answer guessed wrong.
+/// How an order is taken by a rule: every necessary question, then the order. If the task's id says so, one question is
+/// left out and its answer guessed wrong.
 pub(super) fn taking(config: &OrdersConfig, task: &Task, wish: &Wish, is_told: bool) -> Vec<Message> {
     let id = rng::fold_bytes(task.id.0.len() as u64, task.id.0.as_bytes());
     let mut stream = Stream::new(Address { task: id, ..Address::new(0, Purpose::Perturb) }.seed());
@@ -84,7 +84,7 @@ pub(super) fn taking(config: &OrdersConfig, task: &Task, wish: &Wish, is_told: b
     messages
 }
 
-/// The names by which results are broken down.
+/// The labels by which results are broken down.
 pub(super) fn labels(truth: &Truth) -> BTreeMap<String, String> {
     let (name, value) = match truth {
         Truth::Clerk { is_told, .. } => ("opening", if *is_told { "told" } else { "open" }.to_owned()),

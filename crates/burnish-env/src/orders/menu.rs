@@ -1,10 +1,10 @@
-//! What can be wished for, and how it is written.
+//! The possible wishes, and how they are written.
 
 use burnish_core::rng::Stream;
 
 use super::config::OrdersConfig;
 
-/// Words; as many of them are used as the configuration says. No word is in two lists.
+/// Words; the configuration says how many of them are used. No word is in two lists.
 pub(super) const ITEMS: [&str; 12] =
     ["pizza", "salad", "soup", "pasta", "burger", "wrap", "curry", "stew", "rice", "toast", "cake", "pie"];
 pub(super) const SIZES: [&str; 4] = ["small", "medium", "large", "huge"];
@@ -13,27 +13,27 @@ pub(super) const EXTRAS: [&str; 12] = [
     "cream",
 ];
 
-/// Words in an order that say nothing.
+/// Words in an order that carry no meaning.
 const FILLERS: [&str; 4] = ["a", "an", "with", "and"];
 
-/// What a user wants: places in the lists of words.
+/// What a user wants: indices into the lists of words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wish {
     pub(super) item: usize,
     pub(super) size: usize,
-    /// Ascending.
+    /// In ascending order.
     pub(super) extras: Vec<usize>,
 }
 
 impl Wish {
-    /// Draws one.
+    /// Draws a wish.
     pub(super) fn draw(config: &OrdersConfig, stream: &mut Stream) -> Self {
         let (item, size) = (stream.index(config.items), stream.index(config.sizes));
         let count = stream.index(config.extras_max + 1);
         Wish { item, size, extras: subset(config.extras, count, stream) }
     }
 
-    /// Reads an order: one size, one dish and any extras, each once, in any order of words. None where it is something else.
+    /// Reads an order: one size, one dish and any extras, each once, in any word order. `None` for anything else.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (mut item, mut size, mut extras) = (None, None, Vec::new());
         let place = |list: &[&str], word: &str| list.iter().position(|it| *it == word);
@@ -68,18 +68,18 @@ impl Wish {
         }
     }
 
-    /// `cheese and olives`; none without extras.
+    /// `cheese and olives`; `None` without extras.
     pub(super) fn extras_text(&self) -> Option<String> {
         let names: Vec<&str> = self.extras.iter().map(|&at| EXTRAS[at]).collect();
         (!names.is_empty()).then(|| names.join(" and "))
     }
 
-    /// The same with other extras.
+    /// The same wish with other extras.
     pub(super) fn with_other_extras(&self, config: &OrdersConfig, stream: &mut Stream) -> Self {
         let count = stream.index(config.extras_max + 1);
         let mut extras = subset(config.extras, count, stream);
         if extras == self.extras {
-            // Nothing instead of something, or one instead of nothing.
+            // Nothing instead of something, or one extra instead of nothing.
             extras = if extras.is_empty() { vec![stream.index(config.extras)] } else { Vec::new() };
         }
         Wish { extras, ..self.clone() }
@@ -95,12 +95,12 @@ fn subset(of: usize, count: usize, stream: &mut Stream) -> Vec<usize> {
     all
 }
 
-/// Another number below `of` than `than`.
+/// A number below `of` other than `than`.
 pub(super) fn other(than: usize, of: usize, stream: &mut Stream) -> usize {
     (than + 1 + stream.index(of.saturating_sub(1).max(1))) % of
 }
 
-/// The words of a text in lower case, without signs.
+/// The words of a text in lower case, without punctuation.
 pub(super) fn words(text: &str) -> Vec<String> {
     let words = text.split(|sign: char| !sign.is_alphanumeric()).filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect()

@@ -1,7 +1,8 @@
-//! Orders: a policy takes an order from a user who knows what they want and says only what they are asked for.
+//! Orders: a policy takes an order from a user who knows what they want but says only what they are asked for.
 //!
-//! The user is another policy, or a rule of the environment. It is over when the policy orders, and right if that is what the
-//! user wants. With `role = "user"` the policy is the user instead, so that one can be trained.
+//! The user is another policy, or a rule of the environment. The episode ends when the policy orders, and is right if
+//! the order is what the user wants. With `role = "user"` the policy is the user instead, so that a user can be
+//! trained.
 //!
 //! ```text
 //! config ─> wish ─> Task ─> "hello" ─> policy ─> question ─> user ─> answer ─> policy ... "order: large soup" ─> verdict
@@ -29,7 +30,7 @@ pub use config::{OrderRole, OrdersConfig, PromptStyle, User};
 
 const ID: &str = "orders";
 
-/// The environment in the catalogue.
+/// The environment's entry in the catalogue.
 pub const KIND: crate::Kind = crate::Kind {
     id: ID,
     summary: "Take an order from a user, who says only what they are asked for (simulated user, multi-turn).",
@@ -37,22 +38,22 @@ pub const KIND: crate::Kind = crate::Kind {
     build: |config| Ok(Box::new(Orders::new(settings::read(config)?)?)),
 };
 
-/// What is known about a task.
+/// The truth of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case", deny_unknown_fields)]
 enum Truth {
     /// The policy takes the order.
     Clerk {
-        /// What the user wants, as an order.
+        /// What the user wants, written as an order.
         wish: String,
-        /// Does the user name the dish at once?
+        /// Whether the user names the dish at the start.
         is_told: bool,
     },
     /// The policy is the user.
     User {
-        /// What it wants, as an order.
+        /// What it wants, written as an order.
         wish: String,
-        /// What it is asked, at least once.
+        /// The questions that it is asked, at least one.
         questions: Vec<String>,
     },
 }
@@ -93,10 +94,10 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// A generator of tasks as `config` asks for.
+    /// A generator of tasks with this configuration.
     ///
     /// # Errors
-    /// If a key is out of its bounds or contradicts another.
+    /// If a key is out of bounds or contradicts another.
     pub fn new(config: OrdersConfig) -> Result<Self, EnvError> {
         config.check()?;
         Ok(Orders { config })
@@ -155,7 +156,7 @@ impl Generator for Orders {
         Some(vec!["success".to_owned()])
     }
 
-    /// In a small space the same task may come twice.
+    /// In a small space the same task may occur twice.
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
         let (truths, cells) = generate::truths(&self.config, seed, count);
         let tasks = truths.iter().map(|truth| self.task(truth)).collect::<Result<_, EnvError>>()?;
@@ -169,7 +170,7 @@ impl Generator for Orders {
         }
     }
 
-    /// The wish, and what the user says to each line of the answer.
+    /// Shows the wish, and the user's reply to each line of the answer.
     fn draw(&self, task: &Task, answer: Option<&str>) -> String {
         let wish = Truth::of(task).and_then(|truth| match truth {
             Truth::Clerk { wish, .. } | Truth::User { wish, .. } => read(task, &wish),
@@ -200,7 +201,7 @@ impl Demonstrations for Orders {
         self.demonstrated(task).ok()?.into_iter().next()
     }
 
-    /// Of one who takes an order, wrong for the share `demonstration_errors` of the tasks.
+    /// For the side that takes orders, wrong for the share `demonstration_errors` of the tasks.
     fn demonstrate_episode(&self, task: &Task) -> Option<Vec<Message>> {
         let played = self.demonstrated(task).ok()?;
         Some(task.prompt.iter().cloned().chain(played).collect())

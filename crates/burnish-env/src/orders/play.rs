@@ -1,4 +1,4 @@
-//! One episode: of the one who takes the order, or of the user.
+//! One episode: of the clerk, or of the user.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use super::talk::{Field, opening, reply, rules, said, user_reads};
 use super::{ID, Truth};
 use crate::{EnvError, Environment, Question, Step};
 
-/// The name that the run's cast knows the user by.
+/// The user's name in the run's cast.
 const USER: &str = "user";
 
-/// What an order begins with.
+/// The prefix of an order.
 pub(super) const ORDER: &str = "order:";
 
 fn not_started() -> EnvError {
@@ -24,23 +24,23 @@ fn is_over() -> EnvError {
     EnvError::Failed(format!("{ID}: the episode is over"))
 }
 
-/// What opens the conversation of one who takes an order.
+/// The messages that open the clerk's conversation.
 pub(super) fn clerk_reads(config: &OrdersConfig, wish: &Wish, is_told: bool) -> Vec<Message> {
     rules(config).into_iter().chain([Message::user(opening(wish, is_told))]).collect()
 }
 
-/// Plays those who take orders.
+/// Plays tasks for the clerk.
 #[derive(Debug)]
 pub(super) struct Clerk {
     config: OrdersConfig,
     episode: Option<Taking>,
 }
 
-/// All that changes while an order is taken.
+/// The state while an order is taken.
 #[derive(Debug)]
 struct Taking {
     wish: Wish,
-    /// Questions and what the user said.
+    /// Questions and the user's replies.
     heard: Vec<(String, String)>,
     /// The question that the user has not answered yet.
     asked: Option<String>,
@@ -48,12 +48,12 @@ struct Taking {
     end: Option<End>,
 }
 
-/// How it ended.
+/// How an episode ended.
 #[derive(Debug)]
 enum End {
-    /// With an order, where it can be read.
+    /// With an order; `None` if it can't be read.
     Ordered(Option<Wish>),
-    /// The user was asked too much.
+    /// The user left after too many questions.
     Left,
 }
 
@@ -141,14 +141,14 @@ impl Environment for Clerk {
     }
 }
 
-/// Plays users, who are asked questions that the task has.
+/// Plays tasks for the user, who is asked the task's questions.
 #[derive(Debug)]
 pub(super) struct Guest {
     config: OrdersConfig,
     episode: Option<Answering>,
 }
 
-/// All that changes while a user answers.
+/// The state while a user answers.
 #[derive(Debug)]
 struct Answering {
     wish: Wish,
@@ -182,7 +182,7 @@ impl Environment for Guest {
         })
     }
 
-    /// Right where every question got its answer: the same words, in any order.
+    /// Right if every question got its answer: the same words, in any order.
     fn verify(&mut self) -> Result<Verdict, EnvError> {
         let Answering { wish, questions, answers } = self.episode.as_ref().ok_or_else(not_started)?;
         let sorted = |text: &str| {

@@ -6,15 +6,15 @@ use burnish_core::rng::Stream;
 use super::config::{OrdersConfig, PromptStyle};
 use super::menu::{EXTRAS, ITEMS, SIZES, Wish};
 
-/// Ways to put a question.
+/// Number of ways to phrase a question.
 pub(super) const PHRASINGS: usize = 3;
 
-/// What a user says who can't answer.
+/// The reply of a user who can't answer.
 const PARDON: &str = "pardon?";
-/// What a user says who wants no extras.
+/// The reply of a user who wants no extras.
 const NOTHING: &str = "no";
 
-/// What can be asked for.
+/// The things to ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Field {
     Item,
@@ -25,7 +25,7 @@ pub(super) enum Field {
 impl Field {
     pub(super) const ALL: [Field; 3] = [Field::Item, Field::Size, Field::Extras];
 
-    /// As in flags.
+    /// Its name in flags.
     pub(super) fn name(self) -> &'static str {
         match self {
             Field::Item => "item",
@@ -42,13 +42,13 @@ impl Field {
         }
     }
 
-    /// The question for it, in one of the ways that the configuration allows.
+    /// The question for it, in one of the phrasings that the configuration allows.
     pub(super) fn question(self, config: &OrdersConfig, stream: &mut Stream) -> &'static str {
         self.phrasings()[stream.index(config.phrasings)]
     }
 
-    /// What a question asks for: one of the known phrasings, or a word that gives it away. Of several fields, the user
-    /// answers the first of size, extras and dish.
+    /// The thing that a question asks for: it has one of the known phrasings, or a word that gives it away. If several
+    /// things are asked for, the user answers the first of size, extras and dish.
     fn asked(question: &str) -> Option<Field> {
         let question = question.trim().to_lowercase();
         let is_known = |field: &Field| field.phrasings().iter().any(|it| it.to_lowercase() == question);
@@ -65,7 +65,7 @@ impl Field {
     }
 }
 
-/// Questions that no wish answers.
+/// Questions that have no answer in any wish.
 const ODD: [&str; 4] = ["how are you?", "is it raining?", "who are you?", "are you here alone?"];
 
 /// A question that a user can't answer.
@@ -73,7 +73,7 @@ pub(super) fn odd(stream: &mut Stream) -> &'static str {
     ODD[stream.index(ODD.len())]
 }
 
-/// What a user with this wish says to a question: what it is asked for, and nothing else.
+/// The reply of a user with this wish to a question: what it is asked for, and nothing else.
 pub(super) fn reply(wish: &Wish, question: &str) -> String {
     match Field::asked(question) {
         Some(Field::Item) => ITEMS[wish.item].to_owned(),
@@ -83,12 +83,12 @@ pub(super) fn reply(wish: &Wish, question: &str) -> String {
     }
 }
 
-/// What the user says first; the dish, where it is told.
+/// The user's opening message; it names the dish if `is_told`.
 pub(super) fn opening(wish: &Wish, is_told: bool) -> String {
     if is_told { format!("one {}, please", ITEMS[wish.item]) } else { "hello".to_owned() }
 }
 
-/// What the clerk is to do, where that is said.
+/// The clerk's instructions, if the prompt style has any.
 pub(super) fn rules(config: &OrdersConfig) -> Option<Message> {
     let menu = |list: &[&str], count: usize| list[..count].join(", ");
     let text = format!(
@@ -104,7 +104,7 @@ pub(super) fn rules(config: &OrdersConfig) -> Option<Message> {
     (config.prompt == PromptStyle::Full).then(|| Message::system(text))
 }
 
-/// What the user reads: its wish and how to answer, what was asked and answered so far, and the question.
+/// The messages that the user reads: its wish and how to answer, the questions and answers so far, and the question.
 pub(super) fn user_reads(
     config: &OrdersConfig,
     wish: &Wish,
@@ -112,8 +112,8 @@ pub(super) fn user_reads(
     question: &str,
 ) -> Vec<Message> {
     let brief = match config.prompt {
-        // Each part on a line of its own, as it is to be said: a tokenizer that takes a space into the word then sees the same word in
-        // the answer.
+        // Each part is on a line of its own, exactly as it is to be said, because some tokenizers take a space into the
+        // word; this way they see the same word in the answer.
         PromptStyle::Short => {
             let extras = wish.extras_text().unwrap_or_else(|| NOTHING.to_owned());
             let (size, item) = (SIZES[wish.size], ITEMS[wish.item]);
@@ -134,7 +134,7 @@ pub(super) fn user_reads(
     messages
 }
 
-/// What is said in an answer: what follows the last `</think>`.
+/// What an answer says: the text after the last `</think>`.
 pub(super) fn said(message: &Message) -> &str {
     let text = &message.content;
     text.rsplit_once("</think>").map_or(text.as_str(), |(_, rest)| rest).trim()

@@ -1,4 +1,4 @@
-//! What must hold of every task and every episode.
+//! Properties of every task and every episode.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,12 +19,12 @@ fn generator(config: Value) -> Orders {
     Orders::new(settings::read(&config).unwrap()).unwrap()
 }
 
-/// Says what a function of the turn says.
+/// A policy that answers with a function of the turn.
 fn speaker(answer: impl Fn(&Turn) -> String) -> impl Policy {
     Script::new(move |turn: &Turn| Ok((answer(turn), StopReason::EndToken)))
 }
 
-/// Says the answers of the conversation that begins as the turn does.
+/// A policy that gives the answers of the conversation whose opening matches the turn's.
 fn imitator(conversations: &[Vec<Message>]) -> impl Policy {
     speaker(move |turn| {
         let read = turn.messages.len();
@@ -33,7 +33,7 @@ fn imitator(conversations: &[Vec<Message>]) -> impl Policy {
     })
 }
 
-/// A user who reads its wish in its system message, and answers by rule.
+/// A user that reads its wish in its system message and answers by the rule.
 fn user() -> impl Policy {
     speaker(|turn| {
         assert_eq!(turn.messages[0].role, Role::System);
@@ -132,7 +132,7 @@ fn a_user_that_is_trained_reads_what_it_will_read_when_it_is_asked() {
     let questions = ["what would you like?", "what size?", "any extras?"].map(str::to_owned);
     let task = users.task(&Truth::User { wish: wish.to_owned(), questions: questions.into() }).unwrap();
     let trained = users.demonstrate_episode(&task).unwrap();
-    // The same order taken: what the user is sent last, and what it says to that.
+    // The same order, taken by a clerk: the last messages to the user, and its reply.
     let order = clerk(&clerks, wish, false);
     let mut sent: Vec<Message> = Vec::new();
     let mut environment = clerks.environment();
@@ -290,7 +290,7 @@ proptest! {
             prop_assert_eq!(episode.ending, Ending::Completed);
             let flags: BTreeSet<bool> = episode.verdict.flags.values().copied().collect();
             prop_assert_eq!(flags, BTreeSet::from([false]));
-            // Of the first task its place in the run is the same.
+            // The first task has the same place in the run.
             if at == 0 {
                 prop_assert_eq!(&replay(&plan(&generator, &spawns), &spawns[0], &episode).unwrap(), &episode);
             }

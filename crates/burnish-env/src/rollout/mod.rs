@@ -13,17 +13,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{EnvError, Generator};
 
-/// The name by which the policy that plays answers.
+/// The name of the playing policy.
 pub const POLICY: &str = "policy";
 
-/// What is to be played, and how.
+/// What to play, and how.
 #[derive(Clone, Copy)]
 pub struct Plan<'a> {
     /// Makes the environments.
     pub generator: &'a dyn Generator,
-    /// Who else takes part, as environments ask for them.
+    /// The others who take part, when environments ask for them.
     pub partners: Option<&'a Partners>,
-    /// What is played, side by side.
+    /// The episodes to play, side by side.
     pub spawns: &'a [Spawn<'a>],
     /// Most turns of the policy in one episode; at least 1.
     pub turns_max: usize,
@@ -31,7 +31,7 @@ pub struct Plan<'a> {
     pub overlong: Overlong,
 }
 
-/// Who takes part in episodes beside the policy that plays: a simulated user, another player.
+/// Those who take part in episodes besides the playing policy: a simulated user, another player.
 #[derive(Default)]
 pub struct Partners {
     policies: RefCell<Vec<(String, Box<dyn Policy>)>>,
@@ -39,7 +39,7 @@ pub struct Partners {
 }
 
 impl Partners {
-    /// With one more, who answers as `name`.
+    /// Adds a partner with the name `name`.
     #[must_use]
     pub fn with(mut self, name: &str, policy: Box<dyn Policy>, sampling: Sampling) -> Self {
         self.policies.get_mut().push((name.to_owned(), policy));
@@ -47,30 +47,30 @@ impl Partners {
         self
     }
 
-    /// How one of them chooses tokens.
+    /// How a partner chooses tokens.
     fn sampling(&self, name: &str) -> Option<&Arc<Sampling>> {
         self.sampling.get(name)
     }
 }
 
-/// Episodes that start alike: the one way to start any.
+/// Episodes that start alike. Every episode is started this way.
 #[derive(Debug, Clone)]
 pub struct Spawn<'a> {
-    /// What is played.
+    /// The task.
     pub task: &'a Task,
-    /// Where they start.
+    /// Where the episodes start.
     pub start: Start<'a>,
-    /// What the first answer that is sampled begins with.
+    /// The beginning of the first sampled answer.
     pub prefix: Vec<Piece>,
-    /// What they are for (`rollout`, `draft` ...), as errors name them.
+    /// Their purpose (`rollout`, `draft` ...), as errors name it.
     pub role: &'static str,
-    /// How many.
+    /// Number of episodes.
     pub count: usize,
     /// How tokens are chosen.
     pub sampling: Arc<Sampling>,
-    /// Who plays: a name of the cast.
+    /// The policy that plays: a name in the cast.
     pub policy: Arc<str>,
-    /// Where in the run the first of them is; the others differ in the rollout. Decides every random number.
+    /// The place of the first episode in the run; the others differ in the rollout. Determines every random number.
     pub place: Address,
 }
 
@@ -80,14 +80,15 @@ pub enum Start<'a> {
     /// With the environment's opening messages.
     #[default]
     Opening,
-    /// With these in their place. The environment is reset and judges as ever.
+    /// With these messages instead. The environment is reset and judges as usual.
     Messages(Vec<Message>),
-    /// At turn `turn` of another episode of the task: what came before is taken from its record, and the trace goes on from
-    /// there. With a beginning of that turn's answer as the [`Spawn::prefix`], within the answer.
+    /// At turn `turn` of another episode of the task: everything before it is taken from that episode's record, and the
+    /// trace continues from there. With the beginning of that turn's answer as the [`Spawn::prefix`], it starts within
+    /// the answer.
     Within {
         /// The episode.
         episode: &'a Episode,
-        /// The turn that is sampled first, counted from 0; at most the number of turns.
+        /// The first turn that is sampled, counted from 0; at most the number of turns.
         turn: usize,
     },
 }
@@ -114,18 +115,18 @@ impl<'a> Spawn<'a> {
         tasks.iter().enumerate().map(spawn).collect()
     }
 
-    /// The address of one of them.
+    /// The address of one of the episodes.
     fn address(&self, rollout: usize) -> Address {
         Address { rollout: self.place.rollout + rollout as u64, ..self.place }
     }
 }
 
-/// Where in a run episodes are played.
+/// The place of episodes in a run.
 ///
-/// A turn samples with the seed of the address (run, stage, step, task, rollout, turn, [`Purpose::Sample`]);
-/// an environment starts with that of (run, stage, step, task, rollout, 0, [`Purpose::Environment`]), where
-/// `task` is `task_offset` plus the index of the task. So the same task gives the same episodes however the
-/// tasks of a step are split between calls.
+/// A turn samples with the seed of the address (run, stage, step, task, rollout, turn, [`Purpose::Sample`]); an
+/// environment starts with that of (run, stage, step, task, rollout, 0, [`Purpose::Environment`]), where `task` is
+/// `task_offset` plus the index of the task. So the same task gives the same episodes, however the tasks of a step are
+/// split between calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeedPlace {
     /// Seed of the run.
@@ -134,14 +135,15 @@ pub struct SeedPlace {
     pub stage: u64,
     /// Optimiser step.
     pub step: u64,
-    /// Index, within the step, of the first task.
+    /// Index of the first task within the step.
     pub task_offset: u64,
 }
 
-/// What happens to a prompt that is longer than the policy can read.
+/// How to handle a prompt that is longer than the policy can read.
 ///
-/// This concerns the prompt of the first turn. An episode that outgrows the context window at a later turn
-/// ends there with [`Ending::ContextOverflow`](burnish_core::Ending::ContextOverflow) and is judged by what it has done, unless `truncate` makes room.
+/// This concerns the prompt of the first turn. An episode that outgrows the context window at a later turn ends there
+/// with [`Ending::ContextOverflow`](burnish_core::Ending::ContextOverflow) and is judged by what it has done, unless
+/// `truncate` makes room.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlong {
@@ -150,13 +152,13 @@ pub enum Overlong {
     Refuse,
     /// The episode is not played: unscored, [`Ending::ContextOverflow`](burnish_core::Ending::ContextOverflow).
     Drop,
-    /// The oldest messages are left out, system messages and the newest message excepted, until the rest fits.
-    /// Where even those do not fit, the episode is treated as under `drop` (first turn) or ends (later turns).
+    /// The oldest messages are dropped, except system messages and the newest message, until the rest fits. If even
+    /// that does not fit, the episode is treated as under `drop` (first turn) or ends (later turns).
     Truncate,
 }
 
 impl SeedPlace {
-    /// The address of the first rollout of the task with this index; its turn and its purpose are set where a seed is needed.
+    /// The address of the first rollout of the task with this index; turn and purpose are set where a seed is needed.
     pub fn address(self, task: usize) -> Address {
         Address {
             stage: self.stage,
@@ -167,16 +169,16 @@ impl SeedPlace {
     }
 }
 
-/// How an environment opens an episode.
+/// The opening of an episode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Opened {
     /// The conversation that the policy reads first.
     pub messages: Vec<Message>,
-    /// The tools that it may call.
+    /// The tools that the policy may call.
     pub tools: Vec<ToolSpec>,
 }
 
-/// How the episode of a task opens that starts at an address.
+/// The opening of a task's episode at an address.
 ///
 /// # Errors
 /// If the environment can't play the task.
@@ -189,7 +191,7 @@ pub fn opened(generator: &dyn Generator, task: &Task, place: Address) -> Result<
 /// Why a plan could not be played.
 #[derive(Debug, thiserror::Error)]
 pub enum RolloutError {
-    /// A prompt does not fit, and the plan refuses that.
+    /// A prompt does not fit, and the plan does not allow that.
     #[error(
         "task {task}: the prompt has {tokens} tokens, but at most {tokens_max} fit with room for an answer; \
          shorten it, raise the context, or set overlong to \"drop\" or \"truncate\""
@@ -199,7 +201,7 @@ pub enum RolloutError {
         task: TaskId,
         /// Length of its prompt.
         tokens: usize,
-        /// Most that fits.
+        /// Most tokens that fit.
         tokens_max: usize,
     },
     /// A policy could not answer.
@@ -207,23 +209,23 @@ pub enum RolloutError {
     Policy {
         /// The task.
         task: TaskId,
-        /// What its episode is for.
+        /// The purpose of its episode.
         role: &'static str,
-        /// Which of them.
+        /// Index of the episode.
         rollout: usize,
         /// Which turn, from 0.
         turn: usize,
         /// What the policy said.
         source: PolicyError,
     },
-    /// An episode can't go on from its record.
+    /// An episode can't continue from its record.
     #[error("task {task}, {role} {rollout}: {source}")]
     Record {
         /// The task.
         task: TaskId,
-        /// What its episode is for.
+        /// The purpose of its episode.
         role: &'static str,
-        /// Which of them.
+        /// Index of the episode.
         rollout: usize,
         /// What does not fit.
         source: ContactError,
@@ -231,7 +233,7 @@ pub enum RolloutError {
     /// The policy did not answer.
     #[error("the policy has nothing under way, but {turns} turns were not answered")]
     Lost {
-        /// Turns without an answer.
+        /// Number of turns without an answer.
         turns: usize,
     },
     /// The plan allows no turn.
@@ -239,14 +241,15 @@ pub enum RolloutError {
     NoTurns,
 }
 
-/// Plays all that the plan spawns, side by side, with one policy: an episode whose turn is over goes on at once.
+/// Plays everything that the plan spawns, side by side, with one policy: when a turn ends, its episode continues at
+/// once.
 ///
-/// Returns the episodes in the order of the spawns. An environment that fails ends its own episode as
-/// unscored with [`Ending::EnvironmentError`](burnish_core::Ending::EnvironmentError); the others go on. A truncated answer is
-/// still handed to the environment and judged.
+/// Returns the episodes in the order of the spawns. If an environment fails, its own episode ends as unscored with
+/// [`Ending::EnvironmentError`](burnish_core::Ending::EnvironmentError); the others continue. A truncated answer is
+/// still given to the environment and judged.
 ///
 /// # Errors
-/// If the policy fails, or a prompt does not fit under [`Overlong::Refuse`]. What is under way then is given up.
+/// If the policy fails, or a prompt does not fit under [`Overlong::Refuse`]. Everything under way is then cancelled.
 pub fn play(policy: &mut dyn Policy, plan: &Plan<'_>) -> Result<Vec<Episode>, RolloutError> {
     let mut partners = plan.partners.map(|partners| partners.policies.borrow_mut());
     let mut cast = Cast::default().with(POLICY, policy);
@@ -256,8 +259,7 @@ pub fn play(policy: &mut dyn Policy, plan: &Plan<'_>) -> Result<Vec<Episode>, Ro
     play_with(cast, &mut Threads::default(), plan)
 }
 
-/// As [`play`], with a cast of one's own (the policy as [`POLICY`], others as environments ask for them), and with the world
-/// outside.
+/// As [`play`], with the caller's own cast (the policy as [`POLICY`], others as environments ask for them) and outside.
 ///
 /// # Errors
 /// As [`play`].
@@ -282,11 +284,11 @@ pub fn play_with(
     Ok(finished.into_iter().map(episode_of).collect())
 }
 
-/// Plays an episode once more on its record, without asking anybody: as it was played, where the environment computes the
-/// same as then.
+/// Replays an episode from its record without asking anybody. The result is the same as when it was played, if the
+/// environment still computes the same.
 ///
 /// # Errors
-/// If the record is not one of this plan's first spawn, or breaks off; it names the place.
+/// If the record does not belong to the first spawn of this plan, or is incomplete; names the place.
 pub fn replay(plan: &Plan<'_>, spawn: &Spawn<'_>, episode: &Episode) -> Result<Episode, RolloutError> {
     let known = Known { record: episode.record.clone(), traces: episode.traces_of_agents() };
     let started = started(plan, spawn, episode.rollout, known);
@@ -298,7 +300,7 @@ pub fn replay(plan: &Plan<'_>, spawn: &Spawn<'_>, episode: &Episode) -> Result<E
     finished.pop().map(episode_of).ok_or(RolloutError::Lost { turns: 0 })
 }
 
-/// Says of which episode of the plan an error speaks.
+/// Adds to an error which episode of the plan it concerns.
 fn explained(plan: &Plan<'_>, error: RunError<RolloutError>) -> RolloutError {
     let of = |at: usize, source: ContactError| {
         let mut before = 0;
@@ -342,7 +344,7 @@ fn episode_of(finished: Finished<Episode>) -> Episode {
     Episode { traces: own, partners, record, ..value }
 }
 
-/// What an episode left before the policy's turn number `turn`; all of it where it had no such turn.
+/// What an episode had recorded before the policy's turn number `turn`; everything if it had no such turn.
 fn before(episode: &Episode, turn: usize) -> Known {
     let number = episode.record.first_agents_turns().nth(turn).map_or(u32::MAX, |(number, _)| number);
     Known { record: episode.record.before(number), traces: episode.traces_of_agents() }

@@ -15,18 +15,18 @@ use super::{Overlong, Plan, RolloutError, Spawn, Start};
 use crate::tools::check_call;
 use crate::{EnvError, Environment, Question, Step};
 
-/// Turns that environments may ask others for between two turns of the policy.
+/// Most turns of others that environments may ask for between two turns of the policy.
 const ASKED_MAX: usize = 64;
 
-/// What came of work in an environment, as it goes on record.
+/// The result of work in an environment, as it is recorded.
 type Done<T> = Result<T, String>;
 
-/// How an episode began, as it goes on record.
+/// How an episode began, as it is recorded.
 #[derive(Serialize, Deserialize)]
 struct Beginning {
     /// Seed of the environment.
     seed: u64,
-    /// What the policy read in place of the environment's opening.
+    /// What the policy read instead of the environment's opening.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     messages: Option<Vec<Message>>,
 }
@@ -37,23 +37,23 @@ pub(super) struct Player<'a> {
     plan: &'a Plan<'a>,
     spawn: &'a Spawn<'a>,
     rollout: usize,
-    /// Away while it works on a thread of its own.
+    /// `None` while it works on a thread of its own.
     environment: Option<Box<dyn Environment>>,
     tools: Arc<Vec<ToolSpec>>,
     messages: Arc<Vec<Message>>,
     answers: Vec<Message>,
     calls: ToolCalls,
-    /// Who was asked, and goes on from what it read and said.
+    /// The others who were asked; each continues from what it read and said.
     others: Vec<(String, Agent, u64)>,
 }
 
-/// Why an episode does not go on.
+/// Why an episode stops.
 enum Stop {
-    /// It is over, and judged where it came to something.
+    /// It is over, and judged if it got far enough.
     Over(Ending),
     /// It is unscored.
     Unscored(Ending, String),
-    /// The run can't go on.
+    /// The run can't continue.
     Fatal(RolloutError),
 }
 
@@ -79,7 +79,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Plays it to its end. Traces and record are the handle's.
+    /// Plays the episode to its end. Traces and record are kept by the handle.
     pub(super) async fn play(mut self) -> Result<Episode, RolloutError> {
         let agent = self.handle.agent(&self.spawn.policy, Trace::new());
         let over = match self.turns(&agent).await {
@@ -125,7 +125,7 @@ impl<'a> Player<'a> {
                 true => Step::Continue(self.call_all(&message.tool_calls, malformed).await?),
                 false => {
                     let step = self.environment()?.step(&message)?;
-                    // What a truncated or a last answer leads to is not asked any more.
+                    // After a truncated or last answer nobody else is asked.
                     if stop.is_truncated() { Step::Done } else { self.settle(step).await? }
                 }
             };
@@ -138,7 +138,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Starts the environment: on a record, as it was started there.
+    /// Starts the environment; with a record, as it was started there.
     async fn open(&mut self) -> Result<(), Stop> {
         let messages = match &self.spawn.start {
             Start::Messages(messages) => Some(messages.clone()),
@@ -166,7 +166,7 @@ impl<'a> Player<'a> {
         Ok(self.environment.as_mut().ok_or_else(lost)?)
     }
 
-    /// Does the environment run any of its tools? Else an answer with calls is its to judge.
+    /// Does the environment run any of its tools? If not, it judges answers with calls itself.
     fn runs_tools(&self) -> bool {
         self.tools.iter().any(|tool| self.repeating(&tool.name).is_some())
     }
@@ -175,7 +175,7 @@ impl<'a> Player<'a> {
         self.environment.as_ref().and_then(|environment| environment.repeating(tool))
     }
 
-    /// Is the turn that comes the first which is not known from elsewhere?
+    /// Is the next turn the first one that is not known from another episode?
     fn is_first_sampled(&self) -> bool {
         let known = match self.spawn.start {
             Start::Within { turn, .. } => turn,
@@ -184,7 +184,7 @@ impl<'a> Player<'a> {
         self.answers.len() == known
     }
 
-    /// The trace goes on where the other episode's answer begins: what it read there is not read anew.
+    /// The trace continues where the other episode's answer begins, so that its prompt is not read again.
     fn go_within(&self, agent: &Agent) -> Result<(), Stop> {
         let Start::Within { episode, turn } = self.spawn.start else { return Ok(()) };
         let Some((_, recorded)) = episode.record.first_agents_turns().nth(turn) else { return Ok(()) };
@@ -193,7 +193,7 @@ impl<'a> Player<'a> {
             let answer = recorded
                 .head
                 .filter(|head| trace.nodes().get(*head).is_some_and(|node| node.sampled.is_some()))?;
-            // Before the answer, and what it was begun with.
+            // The node before the answer and before the beginning that it was given.
             let mut prompt = trace.nodes()[answer].parent;
             while let Some(NodeId(at)) = prompt
                 && trace.nodes()[at]
@@ -233,7 +233,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Deals with a conversation that does not fit: it is shortened, or the episode ends.
+    /// Handles a conversation that does not fit: it is shortened, or the episode ends.
     fn make_room(&mut self, tokens: usize, tokens_max: usize) -> Result<(), Stop> {
         let overlong = self.plan.overlong;
         if overlong == Overlong::Truncate && drop_oldest(Arc::make_mut(&mut self.messages)) {
@@ -249,8 +249,8 @@ impl<'a> Player<'a> {
         })
     }
 
-    /// Runs the calls of an answer one after the other, and gives what each says; then what is wrong with those that could not
-    /// be read.
+    /// Runs the calls of an answer one after the other and returns their results, then the problems of those that could
+    /// not be read.
     async fn call_all(&mut self, calls: &[ToolCall], malformed: Vec<String>) -> Result<Vec<Message>, Stop> {
         let mut results = Vec::with_capacity(calls.len());
         self.calls.made += calls.len() + malformed.len();
@@ -288,7 +288,7 @@ impl<'a> Player<'a> {
         self.work(&what, &asked, repeating, move |environment, key| environment.call(&function, key)).await
     }
 
-    /// Has an environment's questions answered until the policy's turn comes, or the end.
+    /// Gets an environment's questions answered until it is the policy's turn, or the end.
     async fn settle(&mut self, mut step: Step) -> Result<Step, Stop> {
         let mut asked = 0;
         while let Step::Ask(question) = step {
@@ -304,7 +304,7 @@ impl<'a> Player<'a> {
         Ok(step)
     }
 
-    /// Asks another.
+    /// Asks another participant.
     async fn ask(&mut self, Question { who, messages }: Question) -> Result<Message, Stop> {
         let known = self.plan.partners.and_then(|partners| partners.sampling(&who));
         let sampling = Arc::clone(known.unwrap_or(&self.spawn.sampling));
@@ -338,7 +338,7 @@ impl<'a> Player<'a> {
         self.work("the verdict", &answers, Repeating::Repeatable, |environment, _| environment.verify()).await
     }
 
-    /// Works in the environment, on record.
+    /// Does recorded work in the environment.
     async fn work<Q: Serialize, T: Serialize + for<'de> Deserialize<'de> + Send + 'static>(
         &mut self,
         what: &str,
@@ -378,7 +378,7 @@ impl<'a> Player<'a> {
     }
 }
 
-/// Arguments as an object, which some formats give as a text.
+/// Arguments as an object; some formats give them as a text.
 fn object(arguments: &Value) -> Value {
     match arguments {
         Value::String(text) => burnish_core::json::parse(text).unwrap_or_else(|_| arguments.clone()),

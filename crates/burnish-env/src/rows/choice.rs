@@ -1,4 +1,4 @@
-//! What judges, as a configuration says it: by name, by command, or row by row.
+//! The choice of a verifier in a configuration: by name, by command, or per row.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use super::data::column;
 use crate::EnvError;
 use crate::settings::{check_bounds, config_error};
 
-/// What judges: the name of a built-in verifier, or a table for a command of one's own, or for a choice by a column.
+/// The verifier: the name of a built-in one, or a table for a command or for a choice by a column.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum VerifierConfig {
@@ -23,7 +23,7 @@ pub enum VerifierConfig {
     BuiltIn(Verifier),
     /// An external command.
     Command(CommandConfig),
-    /// A column of each row says which.
+    /// A column of each row names the verifier.
     Column(ByColumn),
 }
 
@@ -31,34 +31,35 @@ pub enum VerifierConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandConfig {
-    /// Program and arguments (`["python3", "reward.py"]`); no shell is involved. Empty: nothing judges.
+    /// Program and arguments (`["python3", "reward.py"]`); no shell is involved. Empty: nothing is judged.
     pub command: Vec<String>,
     /// Longest wait for one line of judgement, in seconds.
     pub timeout_seconds: f64,
-    /// What a freshly started process gets on top of that, for its imports.
+    /// Additional time for a newly started process, for its imports.
     pub startup_seconds: f64,
-    /// Processes that judge side by side, each started when it is needed. Left out: one a core, at least 4 and at most 8.
+    /// Number of processes that judge side by side; each is started when needed. Default: one per core, at least 4 and
+    /// at most 8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers: Option<usize>,
-    /// Requests that go together: a line then holds a list of up to so many, and so does the answer. Left out: a line
-    /// holds one request.
+    /// Number of requests that may be sent together: a line then holds a list of up to this many, and so does the
+    /// answer. Default: a line holds one request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<usize>,
 }
 
-/// A verifier for each row, by what a column says.
+/// A verifier per row, chosen by a column.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ByColumn {
     /// The column.
     pub column: String,
-    /// The verifiers of some of its values. Every other value is the name of a built-in verifier.
+    /// The verifiers for some of its values. Every other value must be the name of a built-in verifier.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub map: BTreeMap<String, VerifierConfig>,
 }
 
-/// Processes of a command where the configuration does not say: hangs and servers are waited for by several even on a
-/// small machine, and memory is spent on no more than that.
+/// Default number of processes of a command: several even on a small machine, because they mostly wait for hangs and
+/// servers, but not more, because each needs memory.
 const WORKERS: std::ops::RangeInclusive<usize> = 4..=8;
 
 impl Default for CommandConfig {
@@ -80,14 +81,14 @@ impl CommandConfig {
         self.workers.unwrap_or_else(|| cores().clamp(*WORKERS.start(), *WORKERS.end()))
     }
 
-    /// How long to wait for a judgement.
+    /// The time limit for a judgement.
     pub(super) fn patience(&self, is_fresh: bool) -> Duration {
         Duration::from_secs_f64(self.timeout_seconds + if is_fresh { self.startup_seconds } else { 0.0 })
     }
 }
 
 impl VerifierConfig {
-    /// Does anything judge?
+    /// Is anything judged?
     pub(super) fn judges(&self) -> bool {
         match self {
             VerifierConfig::BuiltIn(_) | VerifierConfig::Column(_) => true,
@@ -95,10 +96,10 @@ impl VerifierConfig {
         }
     }
 
-    /// Checks what the types do not; the verifier stands under `key`.
+    /// Checks what the types do not express; `key` is the verifier's key.
     ///
     /// # Errors
-    /// Names the first key that is missing or out of its bounds.
+    /// Names the first key that is missing or out of bounds.
     pub(super) fn check(&self, key: &str) -> Result<(), EnvError> {
         match self {
             VerifierConfig::BuiltIn(_) => Ok(()),
@@ -129,10 +130,10 @@ impl VerifierConfig {
         }
     }
 
-    /// What judges a row.
+    /// The verifier of a row.
     ///
     /// # Errors
-    /// If a column is to say it, and does not.
+    /// If a column should name it but does not.
     pub(super) fn of(&self, row: &Map<String, Value>) -> Result<VerifierConfig, String> {
         let VerifierConfig::Column(by) = self else { return Ok(self.clone()) };
         let value = by.value(row)?;
@@ -150,16 +151,16 @@ impl VerifierConfig {
 }
 
 impl ByColumn {
-    /// What the column says of a row.
+    /// The column's value in a row.
     ///
     /// # Errors
-    /// If it is not there.
+    /// If it is missing.
     pub(super) fn value(&self, row: &Map<String, Value>) -> Result<String, String> {
         column(row, &self.column, "verifier.column").map(label)
     }
 }
 
-/// An error on a key of `verifier`, where that stands under `key`.
+/// An error on a key of `verifier`, where `verifier` itself is under `key`.
 fn below(key: &str, error: EnvError) -> EnvError {
     match error {
         EnvError::Config { key: inner, problem } => {
@@ -177,7 +178,7 @@ fn names() -> String {
     Verifier::ALL.map(Verifier::name).join(", ")
 }
 
-/// The table as it is written: of a command, or of a column.
+/// The table as it is written: for a command, or for a column.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Table {

@@ -1,4 +1,5 @@
-//! Built-in verifiers: is the answer the row's, is it marked, and is it in the row's language?
+//! Built-in verifiers: check whether the answer equals the row's, whether it is marked, and whether it is in the row's
+//! language.
 
 use burnish_core::Verdict;
 use burnish_verify::abstention::golds;
@@ -19,12 +20,12 @@ pub(super) struct Compared {
     language: Option<LanguageOf>,
 }
 
-/// Where the language of a row is said.
+/// Where the language of a row is given.
 #[derive(Debug, Clone)]
 pub(super) enum LanguageOf {
-    /// All rows are in this one.
+    /// All rows have this language.
     All(Language),
-    /// In this column.
+    /// This column names it.
     Column(String),
 }
 
@@ -32,7 +33,7 @@ impl LanguageOf {
     /// The language of a row.
     ///
     /// # Errors
-    /// If the column is not there, or names no language that can be checked.
+    /// If the column is missing, or names no language that can be checked.
     pub(super) fn row(&self, row: &Map<String, Value>) -> Result<Language, String> {
         let key = match self {
             LanguageOf::All(language) => return Ok(*language),
@@ -110,8 +111,8 @@ impl Judge for Compared {
     }
 }
 
-/// What of a row's ground truth a built-in verifier compares with. That of GSM8K is a solution that ends with `#### `
-/// and the answer.
+/// The part of a row's ground truth that a built-in verifier compares with. In GSM8K the ground truth is a solution
+/// that ends with `#### ` and the answer.
 pub fn reference(verifier: Verifier, answer: &str) -> &str {
     let answer = match verifier {
         Verifier::Number | Verifier::Math => answer.rsplit("####").next().unwrap_or(answer),
@@ -120,7 +121,7 @@ pub fn reference(verifier: Verifier, answer: &str) -> &str {
     answer.trim()
 }
 
-/// What answers are compared with.
+/// The value that answers are compared with.
 pub(super) fn gold(verifier: Verifier, answer: &str) -> Result<Gold, GoldError> {
     verifier.gold(reference(verifier, answer))
 }

@@ -1,4 +1,4 @@
-//! What may be set.
+//! The configuration of the environment.
 
 use burnish_data::{Columns, Paths};
 use serde::{Deserialize, Serialize};
@@ -17,25 +17,25 @@ use crate::{Bound, EnvError};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The file, or a list of files: jsonl or csv, packed with gzip or not, tsv, or parquet.
+    /// The file, or a list of files: jsonl or csv, compressed with gzip or not, tsv, or parquet.
     pub path: Paths,
-    /// The folder from which `path` is looked up and in which the verifier runs; the current one if absent.
+    /// The folder in which `path` is looked up and the verifier runs; default: the current one.
     pub base_dir: Option<String>,
-    /// Which column is what: `"auto"`, or a table such as `{ prompt = "question", answer = "answer" }`.
+    /// The meaning of the columns: `"auto"`, or a table such as `{ prompt = "question", answer = "answer" }`.
     pub columns: Columns,
-    /// The column that names the row; without it, the name comes from the row's content.
+    /// The column with the row's name; without it, the name is made from the row's content.
     pub id_key: Option<String>,
-    /// Columns by which results are broken down. The source of a row (`data_source`) is one of them by itself, and
-    /// so is the file where there are several.
+    /// Columns by which results are broken down. The source of a row (`data_source`) is always one of them, and so is
+    /// the file if there are several.
     pub label_keys: Vec<String>,
-    /// What judges. May be left out where every row has an answer to imitate.
+    /// The verifier. May be omitted if every row has an answer to imitate.
     pub verifier: VerifierConfig,
-    /// The language in which all rows are to be answered, checked beside the answer.
+    /// The language in which all rows must be answered, checked in addition to the answer.
     pub language: Option<Language>,
     /// Instead of `language`: the column that names the language of each row (`bn`, `de`, `en`, `es`, `fr`, `ja`, `ru`, `sw`,
     /// `te`, `th`, `zh`).
     pub language_key: Option<String>,
-    /// The components that the verdict of a built-in verifier has. Left out: `correct`, and `language` where it is checked.
+    /// The reward components of a built-in verifier's verdict. Default: `correct`, and `language` if it is checked.
     pub rewards: Option<Vec<Component>>,
     /// The column with worked reasoning in the language of the row, from which hints are taken.
     pub reasoning_key: Option<String>,
@@ -45,18 +45,18 @@ pub struct Config {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Component {
-    /// 1 where the final answer is right.
+    /// 1 if the final answer is right.
     Correct,
-    /// 1 where the final answer is marked, so that it needs no guess ([`burnish_verify::is_marked`]).
+    /// 1 if the final answer is marked, so that it need not be guessed ([`burnish_verify::is_marked`]).
     Format,
-    /// 1 where the answer, thoughts and all, is in the language of the row.
+    /// 1 if the answer, including thoughts, is in the language of the row.
     Language,
     /// The product of the three.
     All,
 }
 
 impl Component {
-    /// As in verdicts and configurations.
+    /// Its name in verdicts and configurations.
     pub fn name(self) -> &'static str {
         match self {
             Component::Correct => "correct",
@@ -88,7 +88,7 @@ impl Default for Config {
     }
 }
 
-/// The numbers of the configuration that may be changed.
+/// The bounds of the numeric keys that may be changed.
 pub(super) fn bounds() -> Vec<Bound> {
     Bound::of(&[
         ("verifier.timeout_seconds", 0.001, 3_600.0, "longest wait for one line of judgement"),
@@ -99,10 +99,10 @@ pub(super) fn bounds() -> Vec<Bound> {
 }
 
 impl Config {
-    /// Checks what the types do not.
+    /// Checks what the types do not express.
     ///
     /// # Errors
-    /// Names the first key that is missing or out of its bounds.
+    /// Names the first key that is missing or out of bounds.
     pub(super) fn check(&self) -> Result<(), EnvError> {
         if self.path.is_empty() {
             return Err(config_error(
@@ -114,7 +114,7 @@ impl Config {
         self.verifier.check("verifier")
     }
 
-    /// Is there something that judges what is asked of it?
+    /// Checks that the verifier can do what is required of the language and the rewards.
     fn check_language(&self) -> Result<(), EnvError> {
         let key = if self.language.is_some() { "language" } else { "language_key" };
         let has_language = self.language.is_some() || self.language_key.is_some();
@@ -124,7 +124,7 @@ impl Config {
         let is_compared = match self.verifier {
             VerifierConfig::BuiltIn(verifier) => verifier != Verifier::Abstention,
             VerifierConfig::Command(_) => false,
-            // It goes with those of its verifiers that are built in.
+            // The check applies to those of its verifiers that are built in.
             VerifierConfig::Column(_) => true,
         };
         let names = Verifier::ALL.into_iter().filter(|verifier| *verifier != Verifier::Abstention);
@@ -165,13 +165,13 @@ impl Config {
         })
     }
 
-    /// Where the language of a row is said, if it is.
+    /// Where the language of a row is given, if it is.
     pub(super) fn language_of(&self) -> Option<LanguageOf> {
         let column = || self.language_key.clone().map(LanguageOf::Column);
         self.language.map(LanguageOf::All).or_else(column)
     }
 
-    /// The folder from which relative paths are looked up.
+    /// The folder in which relative paths are looked up.
     pub(super) fn folder(&self) -> Option<&Path> {
         self.base_dir.as_deref().filter(|folder| !folder.is_empty()).map(Path::new)
     }

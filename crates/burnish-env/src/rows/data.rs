@@ -15,7 +15,7 @@ use crate::EnvError;
 use crate::digest::digest;
 use crate::lang::{LANGUAGE, RESOURCE, Resource};
 
-/// The label with the file of a task, where there are several.
+/// The label with the file of a task, if there are several files.
 const FILE: &str = "file";
 
 /// The label with the source of a row.
@@ -29,15 +29,14 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Opens the files and reads every row once, so that what is wrong is said before anything starts.
+    /// Opens the files and reads every row once, so that errors are reported before anything starts.
     ///
     /// # Errors
-    /// If a file can't be read or has no row, or a row is not what the configuration says: names file, line and
-    /// column.
+    /// If a file can't be read or has no rows, or a row does not fit the configuration: names file, line and column.
     pub(super) fn open(config: &Config) -> Result<Self, EnvError> {
         let data = Dataset::open(&config.files(), &config.columns)?;
         let rows = Rows { config: config.clone(), data };
-        // Names by their digest: some 60 bytes a row, and only where names are given.
+        // Digests of the names: some 60 bytes per row, and only if names are given.
         let mut known: HashMap<String, usize> = HashMap::new();
         for index in 0..rows.data.len() {
             let (columns, row) = rows.data.entry(index)?;
@@ -84,7 +83,7 @@ impl Rows {
     /// Row number `index` as a task.
     ///
     /// # Errors
-    /// If the file is no longer what it was when it was opened.
+    /// If the file has changed since it was opened.
     pub(super) fn task(&self, index: usize) -> Result<Task, EnvError> {
         let (columns, row) = self.data.entry(index)?;
         let wrong = |problem: String| EnvError::from(self.data.error(index, problem));
@@ -132,7 +131,7 @@ impl Rows {
     }
 }
 
-/// Can the verifier compare with the ground truth of a row?
+/// Checks that the verifier can use the ground truth of a row.
 fn check_truth(verifier: Verifier, answer: Option<&str>) -> Result<(), String> {
     let Some(answer) = answer else {
         return Err(format!(
@@ -143,15 +142,15 @@ fn check_truth(verifier: Verifier, answer: Option<&str>) -> Result<(), String> {
     gold(verifier, answer).map(drop).map_err(|error| error.to_string())
 }
 
-/// The answer to imitate: the one message that follows the prompt.
+/// The answer to imitate: the only message after the prompt.
 pub(super) fn demonstration(row: &Row) -> Option<Message> {
     row.completion.as_ref()?.iter().find(|message| message.role == Role::Assistant).cloned()
 }
 
-/// The worked reasoning of a row, up to where a final answer is marked; `None` where there is none.
+/// The worked reasoning of a row, up to where a final answer is marked; `None` if there is none.
 ///
 /// # Errors
-/// If the column is not there, holds no text, or holds one in another language than the row's.
+/// If the column is missing, holds no text, or holds text in a language other than the row's.
 pub(super) fn reasoning(config: &Config, columns: &Map<String, Value>) -> Result<Option<String>, String> {
     let Some(key) = &config.reasoning_key else { return Ok(None) };
     let text = match column(columns, key, "reasoning_key")? {
@@ -161,7 +160,7 @@ pub(super) fn reasoning(config: &Config, columns: &Map<String, Value>) -> Result
     };
     if let Some(of) = config.language_of() {
         let (language, found) = (of.row(columns)?, identify(text));
-        // Work in formulas alone is in every language.
+        // Work that consists of formulas only fits every language.
         if found.is_decided() && !found.is_in(language) {
             let (code, name) = (language.code(), found.name());
             return Err(format!(
@@ -172,7 +171,7 @@ pub(super) fn reasoning(config: &Config, columns: &Map<String, Value>) -> Result
     Ok((!text.trim().is_empty()).then(|| text.to_owned()))
 }
 
-/// The value of a column that the configuration names under `setting`.
+/// The value of a column that the configuration names under the key `setting`.
 pub(super) fn column<'r>(row: &'r Map<String, Value>, key: &str, setting: &str) -> Result<&'r Value, String> {
     row.get(key).ok_or_else(|| {
         let columns: Vec<&str> = row.keys().map(String::as_str).collect();
@@ -187,7 +186,7 @@ mod tests {
     use burnish_data::{ColumnNames, Columns, Paths};
     use serde_json::json;
 
-    /// The defaults with a command, which nothing here starts.
+    /// The defaults with a command, which is never started here.
     fn judged() -> Config {
         let command = json!({"command": ["judge"], "timeout_seconds": 1.0, "startup_seconds": 1.0});
         Config { verifier: serde_json::from_value(command).unwrap(), ..Config::default() }

@@ -1,19 +1,20 @@
-//! What ends a command's processes when this process can no longer do so, because it was killed.
+//! Ends a command's processes when this process was killed and can no longer do so.
 
 use std::process::{Child, Command, Stdio};
 
 /// A shell that waits for the end of its stdin, whose other end only this process holds, and then kills a group of
-/// processes. It needs nothing from the command, which may ignore its own stdin, and reaches what the command has started.
+/// processes. It needs nothing from the command, which may ignore its own stdin, and it also reaches processes that the
+/// command has started.
 ///
-/// Where no shell can be started there is no guard: the command then outlives a kill, as any other would.
+/// If no shell can be started there is no guard, and the command survives a kill of this process.
 #[derive(Debug)]
 pub(super) struct Guard(Option<Child>);
 
-/// It is in a group of its own, so that what is sent to ours or to the command's does not reach it.
+/// The shell is in a group of its own, so that signals to our group or the command's do not reach it.
 const SCRIPT: &str = "trap '' HUP INT TERM; read -r _; kill -s KILL -- \"-$1\"";
 
 impl Guard {
-    /// Watches over the group of `leader`.
+    /// Guards the group of `leader`.
     pub(super) fn over(leader: &Child) -> Self {
         let mut shell = Command::new("/bin/sh");
         shell
@@ -31,7 +32,8 @@ impl Guard {
     }
 }
 
-/// A guard that is no longer needed must not see the end of its stdin: the number of the group may be another's by then.
+/// A guard that is no longer needed must not see the end of its stdin, because the group's number may have been reused
+/// by then.
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(shell) = &mut self.0 {

@@ -1,4 +1,4 @@
-//! One process of a verifier command at work: it is started, asked, and killed where it fails.
+//! One process of a verifier command: it is started, asked, and killed if it fails.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// Is there a process that another request can go to?
+    /// Is there a process that can take another request?
     pub(super) fn is_started(&self) -> bool {
         self.process.is_some()
     }
@@ -39,11 +39,11 @@ pub(super) struct Sent<'a> {
     pub(super) line: &'a str,
 }
 
-/// Why requests have no verdicts.
+/// Why requests got no verdicts.
 #[derive(Debug, Clone)]
 pub(super) struct Failure {
     pub(super) problem: String,
-    /// Did the time run out?
+    /// Did it run out of time?
     pub(super) is_hang: bool,
 }
 
@@ -57,7 +57,7 @@ impl Program {
     /// Nothing is started yet.
     ///
     /// # Errors
-    /// Why there is no such program.
+    /// If there is no such program: why.
     pub(super) fn new(config: &CommandConfig, folder: Option<&Path>) -> Result<Self, String> {
         let program = Program { config: config.clone(), folder: folder.map(Path::to_owned) };
         match find_program(&config.command, folder) {
@@ -71,25 +71,25 @@ impl Program {
         self.config.workers()
     }
 
-    /// Most requests that go together.
+    /// Most requests that are sent together.
     pub(super) fn batch(&self) -> usize {
         self.config.batch.unwrap_or(1)
     }
 
-    /// As a person writes it.
+    /// The command as a person would write it.
     pub(super) fn name(&self) -> String {
         self.config.command.join(" ")
     }
 
-    /// The verdicts on requests that go together, in their order.
+    /// The verdicts on requests that are sent together, in order.
     ///
     /// # Errors
-    /// If one line of the process's is worth nothing, or does not come.
+    /// If the process gives no line in time, or an unusable one.
     pub(super) fn ask(&self, lane: &mut Lane, requests: &[Sent<'_>]) -> Result<Vec<Verdict>, Failure> {
         let verdict = |answer: Result<Map<String, Value>, String>| {
             answer.and_then(|answer| read_verdict(&answer)).unwrap_or_else(Verdict::unscored)
         };
-        // With `batch` a single request stands in a list too.
+        // With `batch`, even a single request is sent in a list.
         if let (None, &[Sent { id, line }]) = (self.config.batch, requests) {
             let answer = self.exchange(lane, line.to_owned(), |line| read_answer(line, id))?;
             return Ok(vec![verdict(Ok(answer))]);
@@ -101,14 +101,14 @@ impl Program {
         Ok(answers.into_iter().map(verdict).collect())
     }
 
-    /// One exchange. A process that fails in it is killed; the next request starts another.
+    /// One exchange. A process that fails is killed, and the next request starts another.
     fn exchange<T>(
         &self,
         lane: &mut Lane,
         line: String,
         read: impl FnOnce(&str) -> Result<T, String>,
     ) -> Result<T, Failure> {
-        // One that has ended since its last answer makes room for another, too.
+        // A process that has ended since its last answer is replaced too.
         let mut process = match lane.process.take_if(|process| process.is_running()) {
             Some(process) => process,
             None => {

@@ -1,12 +1,12 @@
 //! Tasks from files, judged by a built-in verifier or by an external command: a reward without writing Rust.
 //!
-//! Files are jsonl or csv, packed with gzip or not, tsv, or parquet, with the columns of TRL, verl, OpenRLHF, slime and
-//! verifiers, or columns by name; see [`burnish_data`]. Rows stay in their files: what is held does not grow with
-//! them. The policy reads a row's tools beside its prompt.
+//! Files are jsonl or csv (compressed with gzip or not), tsv, or parquet, with the columns of TRL, verl, OpenRLHF,
+//! slime and verifiers, or columns given by name; see [`burnish_data`]. Rows stay in their files, so memory use does
+//! not grow with them. The policy reads a row's tools along with its prompt.
 //!
-//! A command is started with the first request and kept; all environments of a generator share its processes, of which each
-//! works on one line at a time. Episodes are judged as they end, beside those that are still played. For each of them a process
-//! reads one line of JSON from stdin
+//! A command is started with the first request and kept running. All environments of a generator share its processes,
+//! and each process works on one line at a time. Episodes are judged as they end, while others are still being played.
+//! For each episode a process reads one line of JSON from stdin
 //!
 //! ```json
 //! {"id": 0, "task": {the row}, "prompt": [messages], "completion": "the answer's text", "messages": [all],
@@ -21,17 +21,18 @@
 //! {"id": 0, "error": "why this could not be judged"}
 //! ```
 //!
-//! With `batch`, a line holds a list of such requests, and the answer a list of such answers, in any order.
+//! With `batch`, a line holds a list of such requests, and the answer is a list of such answers, in any order.
 //!
-//! Without `success` none is reported, and results are told by the reward; what needs a yes or a no takes a `reward` (or
-//! a sum of `rewards`) above 0 for one. Whatever else happens (a crash, no answer in time, a line that is no answer, another
-//! id, a reward that is no finite number) makes the verdict *unscored*, with the reason and the end of stderr. A process
-//! that crashed, hung or wrote a bad line is killed, and the next request starts another. Neither the order of requests nor
-//! who gets them is promised, so a verdict should depend on its request alone. Processes end with this one, however it ends.
+//! Without `success` none is reported, and results are measured by the reward; code that needs a yes or no uses whether
+//! `reward` (or the sum of `rewards`) is above 0. Anything else (a crash, no answer in time, a line that is not an
+//! answer, another id, a reward that is not a finite number) makes the verdict *unscored*, with the reason and the end
+//! of stderr. A process that crashed, hung or wrote a bad line is killed, and the next request starts another. Neither
+//! the order of requests nor their distribution over processes is guaranteed, so a verdict should depend on its request
+//! alone. The processes end with this one, however it ends.
 //!
-//! A built-in verifier compares with the row's answer instead. It may be accompanied by a check of the language of the
-//! answer; then rows have the labels, rewards and hints that LANG needs (`docs/environments/rows.md`). A column may say which
-//! verifier judges a row.
+//! A built-in verifier compares with the row's answer instead. A check of the answer's language may be added; rows then
+//! have the labels, rewards and hints that LANG needs (`docs/environments/rows.md`). A column may name the verifier of
+//! each row.
 //!
 //! Rows that all carry an answer to imitate need no command; episodes are then unscored.
 //!
@@ -76,7 +77,7 @@ pub use config::{Component, Config};
 /// Id of the environment.
 const ID: &str = "rows";
 
-/// The environment in the catalogue.
+/// The environment's entry in the catalogue.
 pub const KIND: Kind = Kind {
     id: ID,
     summary: "Tasks from jsonl, csv or parquet files, judged by a built-in verifier or your own command.",
@@ -88,7 +89,7 @@ fn build(config: &Value) -> Result<Box<dyn Generator>, EnvError> {
     Ok(Box::new(Rows::new(settings::read(config)?)?))
 }
 
-/// Hands out the rows of files as tasks.
+/// Provides the rows of files as tasks.
 #[derive(Debug)]
 pub struct Rows {
     config: Config,
@@ -97,11 +98,11 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Reads the files once through. The verifier is not started yet.
+    /// Reads through the files once. The verifier is not started yet.
     ///
     /// # Errors
-    /// If a key is missing or out of its bounds, a file is not what the configuration says (names file, line and
-    /// column), or there is no such command.
+    /// If a key is missing or out of bounds, a file does not fit the configuration (names file, line and column), or
+    /// there is no such command.
     pub fn new(config: Config) -> Result<Self, EnvError> {
         config.check()?;
         let verifier = judge_of(&config)?;
@@ -112,7 +113,7 @@ impl Rows {
     /// Every row once, in the order of the files, as tasks.
     ///
     /// # Errors
-    /// If a file is no longer what it was when it was opened.
+    /// If a file has changed since it was opened.
     pub fn in_order(&self) -> Result<Vec<Task>, EnvError> {
         (0..self.rows.len()).map(|index| self.rows.task(index)).collect()
     }
@@ -137,7 +138,7 @@ impl Generator for Rows {
         config::bounds()
     }
 
-    /// The rows in shuffled order; where `count` exceeds them, they come again, reshuffled in every pass.
+    /// The rows in shuffled order; if `count` exceeds their number, they are repeated, reshuffled in every pass.
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
         let mut made: BTreeMap<String, usize> = BTreeMap::new();
         let mut tasks = Vec::with_capacity(count);
@@ -174,7 +175,7 @@ impl Generator for Rows {
         Some(self)
     }
 
-    /// Where a column with reasoning is named.
+    /// Only if a column with reasoning is given.
     fn hints(&self) -> Option<&dyn Hints> {
         self.config.reasoning_key.is_some().then_some(self as &dyn Hints)
     }
@@ -191,7 +192,7 @@ impl Demonstrations for Rows {
 }
 
 impl Hints for Rows {
-    /// What `reasoning_key` names, up to where a final answer is marked.
+    /// The text of the column `reasoning_key`, up to where a final answer is marked.
     fn reasoning(&self, task: &Task) -> Option<String> {
         data::reasoning(&self.config, task.truth.as_object()?).ok()?
     }
@@ -228,7 +229,7 @@ struct Judged {
     state: State,
 }
 
-/// All that changes in an episode.
+/// The state of an episode.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct State {
@@ -236,10 +237,10 @@ struct State {
     prompt: Vec<Message>,
     /// The ground truth of the row.
     truth: Option<String>,
-    /// The tools of the row, which the policy reads beside the prompt.
+    /// The tools of the row, which the policy reads along with the prompt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tools: Vec<ToolSpec>,
-    /// What the policy said.
+    /// The policy's answer.
     answer: Option<Message>,
 }
 
@@ -255,7 +256,7 @@ impl State {
         State { answer: Some(answer), ..self }
     }
 
-    /// What a verifier is asked.
+    /// Makes the verifier's request.
     fn request<T>(&self, ask: impl FnOnce(&Request<'_>) -> T) -> T {
         let messages: Vec<Message> = self.prompt.iter().chain(&self.answer).cloned().collect();
         let completion = self.answer.as_ref().map_or("", |answer| &answer.content);
@@ -284,7 +285,7 @@ impl Environment for Judged {
         Ok(Step::Done)
     }
 
-    /// Where a command judges.
+    /// Only if a command judges.
     fn is_slow(&self) -> bool {
         self.verifier.is_slow(&self.state.row)
     }

@@ -1,11 +1,12 @@
-//! The processes of a verifier command, and how requests are shared out among them.
+//! The processes of a verifier command, and how requests are distributed to them.
 //!
-//! Requests come from many threads at once and are judged as they come: each goes to a process that is free, or waits for
-//! one in the order in which they came. What comes of a request is a matter of the request alone: not of the number of
-//! processes, nor of who came or answers first, nor of which requests went together.
+//! Requests come from many threads at once and are judged as they come: each goes to a free process, or waits for one
+//! in order of arrival. The result of a request depends on the request alone: not on the number of processes, the order
+//! of arrival or of answers, or which requests were sent together.
 //!
-//! There are no threads beside those that ask. Whoever asks waits for an [`Order`]: to ask a free process, for itself and
-//! for those that go together with it, or to take its verdict. So no lock is held while a process is asked.
+//! There are no threads besides those that ask. A thread that asks waits for an [`Order`]: to ask a free process, for
+//! itself and for the requests sent together with its own, or to take its verdict. So no lock is held while a process
+//! is asked.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +24,7 @@ use crate::EnvError;
 use crate::digest::digest;
 use crate::settings::config_error;
 
-/// A command and its processes, each started when there is a request for it, and again when it fails.
+/// A command and its processes; each is started when there is a request for it, and again after it failed.
 #[derive(Debug)]
 pub(super) struct Pool {
     program: Program,
@@ -34,33 +35,33 @@ pub(super) struct Pool {
 #[derive(Debug, Default)]
 struct State {
     queue: Queue,
-    /// Processes that wait for requests. The last one that answered is the first that is asked.
+    /// Processes that wait for requests. The one that answered last is asked first.
     free: Vec<Lane>,
-    /// How many are asked.
+    /// Number of processes that are being asked.
     busy: usize,
-    /// The rows of the requests that they are asked about.
+    /// The rows of the requests that they are being asked about.
     asked: Vec<String>,
     pulse: Pulse,
 }
 
-/// What whoever asks is told.
+/// What a waiting thread is told.
 #[derive(Debug)]
 pub(super) enum Order {
     /// To ask a process.
     Ask(Errand),
-    /// What came of the request.
+    /// The verdict on the request.
     Told(Verdict),
 }
 
-/// Requests that go together, and the process for them.
+/// Requests that are sent together, and the process for them.
 #[derive(Debug)]
 pub(super) struct Errand {
     lane: Lane,
-    /// The first is that of whoever runs the errand.
+    /// The first is the request of the thread that runs the errand.
     batch: Vec<Waiting>,
 }
 
-/// A line to the verifier, or an entry of one.
+/// A line to the verifier, or an entry of a line.
 #[derive(Serialize)]
 struct Line<'a> {
     id: u64,
@@ -69,7 +70,7 @@ struct Line<'a> {
 }
 
 impl Pool {
-    /// Nothing is started yet. The command stands under `key`.
+    /// A pool without processes. The command is under `key` in the configuration.
     ///
     /// # Errors
     /// If there is no such program.
@@ -79,7 +80,7 @@ impl Pool {
         Ok(Pool { program, requests: AtomicU64::new(0), state: Mutex::default() })
     }
 
-    /// The judgement. Waits until a process is free, and for its answer.
+    /// Judges a request. Waits until a process is free, and for its answer.
     pub(super) fn judge(&self, request: &Request<'_>) -> Verdict {
         let id = self.requests.fetch_add(1, Ordering::Relaxed);
         let line = match burnish_core::json::text(&Line { id, request }) {
@@ -99,7 +100,7 @@ impl Pool {
             match orders.recv() {
                 Ok(Order::Ask(errand)) => self.run(errand),
                 Ok(Order::Told(verdict)) => return verdict,
-                // Whoever had the request has lost it.
+                // The thread that held the request has dropped it.
                 Err(_) => return Verdict::unscored("the verifier was not asked"),
             }
         }
@@ -119,14 +120,14 @@ impl Pool {
             state.asked.extend(batch.iter().map(|waiting| waiting.row.clone()));
             let lane = state.free.pop().unwrap_or_default();
             if let Err(unsent) = asker.send(Order::Ask(Errand { lane, batch })) {
-                // Whoever asked has gone, with its thread. The others of the batch hear that nobody was asked.
+                // The asking thread is gone. The others of the batch are told that nobody was asked.
                 let Order::Ask(errand) = unsent.0 else { continue };
                 state.take_back(errand.lane, &errand.batch);
             }
         }
     }
 
-    /// Asks the process, tells everybody what came of it, and sees who is next.
+    /// Asks the process, tells every thread its result, and serves the next requests.
     fn run(&self, Errand { mut lane, mut batch }: Errand) {
         let sent: Vec<Sent<'_>> =
             batch.iter().map(|waiting| Sent { id: waiting.id, line: &waiting.line }).collect();
@@ -139,7 +140,7 @@ impl Pool {
         }
         match answer {
             Ok(verdicts) => batch.iter().zip(verdicts).for_each(|(waiting, verdict)| tell(waiting, verdict)),
-            // It does not count as a hang yet: those who are at fault will hang again.
+            // This does not count as a hang yet: the requests at fault will hang again.
             Err(_) if batch.len() > 1 => state.queue.push_again(batch),
             Err(failure) => {
                 if let Some(waiting) = batch.pop() {
@@ -156,8 +157,8 @@ impl Pool {
             let broken = self.broken();
             state.queue.drain().for_each(|waiting| tell(&waiting, Verdict::unscored(broken.clone())));
         }
-        // Here a step ends, as far as can be seen: the next requests find out anew whether the command is broken. Until
-        // then it is tried no more, unless one of those that are under way is answered after all.
+        // As far as can be seen, a step ends here: the next requests find out anew whether the command is broken. Until
+        // then it is not tried again, unless one of the requests under way is answered after all.
         if state.busy == 0 && state.queue.is_empty() {
             state.pulse.reset();
         }
@@ -174,7 +175,7 @@ impl Pool {
 }
 
 impl State {
-    /// A process is no longer asked about `batch`.
+    /// A process is no longer being asked about `batch`.
     fn take_back(&mut self, lane: Lane, batch: &[Waiting]) {
         self.busy -= 1;
         for waiting in batch {
@@ -188,7 +189,7 @@ impl State {
     }
 }
 
-/// Whoever no longer listens has no use for it.
+/// A thread that no longer listens does not need it.
 fn tell(to: &Waiting, verdict: Verdict) {
     let _ = to.asker.send(Order::Told(verdict));
 }
@@ -199,7 +200,7 @@ mod tests {
     use serde_json::json;
     use std::time::{Duration, Instant};
 
-    /// Answers once there is a file `go`, and writes down how many requests stood on the line. It crashes on an answer that
+    /// Answers once there is a file `go`, and writes down how many requests the line held. It crashes on an answer that
     /// says so.
     const HELD: &str = r#"
 import json, os, sys, time
@@ -243,7 +244,7 @@ for line in sys.stdin:
                 .enumerate()
                 .map(|(row, answer)| {
                     let thread = scope.spawn(move || judge(pool, row, answer));
-                    // One after the other, so that they come in their order.
+                    // One after the other, so that they arrive in order.
                     while pool.state().queue.len() + 3 < row + 1 || pool.state().busy < 3.min(row + 1) {
                         assert!(Instant::now() < end, "request {row} was not taken on");
                         std::thread::sleep(Duration::from_millis(1));

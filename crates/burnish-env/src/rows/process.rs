@@ -11,16 +11,16 @@ use std::time::Duration;
 
 use super::guard::Guard;
 
-/// Bytes of the end of stderr that are kept.
+/// Number of bytes kept from the end of stderr.
 const STDERR_BYTES_MAX: usize = 2_048;
 
 /// Longest line that is read from the command.
 const LINE_BYTES_MAX: u64 = 16 << 20;
 
-/// How long to wait for the rest of stderr, of a command that has ended or closed its stdout.
+/// How long to wait for the rest of stderr after a command has ended or closed its stdout.
 const STDERR_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Why a request got no answer. After any of these the process is of no more use.
+/// Why a request got no answer. After any of these the process can't be used any more.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Silence {
     /// It ended, or closed its stdout.
@@ -38,12 +38,11 @@ pub(super) enum Silence {
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
-    /// Has the child been waited for? Its id may then be another's.
+    /// Has the child been waited for? Its id may then belong to another process.
     is_reaped: bool,
-    /// Kills the command if we are killed; gone with the command.
+    /// Kills the command if this process is killed; dropped along with the command.
     guard: Option<Guard>,
-    /// Lines on their way to stdin. Written by a thread of its own, so that a command that does not read
-    /// can't block us.
+    /// Lines on their way to stdin. A separate thread writes them, so that a command that does not read can't block us.
     requests: SyncSender<String>,
     /// Lines from stdout; closed at its end.
     answers: Receiver<Result<String, String>>,
@@ -59,7 +58,7 @@ impl Process {
         let mut builder = Command::new(find_program(command, folder)?);
         builder
             .args(arguments)
-            // Python would otherwise hold an answer back in its buffer until the next ones fill it.
+            // Otherwise Python would keep an answer in its buffer until later answers fill it.
             .env("PYTHONUNBUFFERED", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -67,7 +66,8 @@ impl Process {
         if let Some(folder) = folder {
             builder.current_dir(folder);
         }
-        // A group of its own: Ctrl-C in the terminal is for us to handle, and the group can be killed whole.
+        // A group of its own, because Ctrl-C in the terminal is for us to handle, and so that the whole group can be
+        // killed.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut builder, 0);
         let mut child = builder.spawn()?;
@@ -96,8 +96,8 @@ impl Process {
 
     /// Sends one line and waits for one line.
     pub(super) fn ask(&mut self, line: String, patience: Duration) -> Result<String, Silence> {
-        // The queue holds one line and is empty between requests, so this does not block. A closed queue
-        // means that the command no longer reads; its stdout then says how it stands.
+        // The queue holds one line and is empty between requests, so this does not block. A closed queue means that the
+        // command no longer reads; its stdout then shows what happened.
         let _ = self.requests.try_send(line);
         match self.answers.recv_timeout(patience) {
             Ok(Ok(answer)) => Ok(answer),
@@ -110,7 +110,7 @@ impl Process {
         }
     }
 
-    /// Has the command not ended yet?
+    /// Is the command still running?
     pub(super) fn is_running(&mut self) -> bool {
         let is_running = matches!(self.child.try_wait(), Ok(None));
         if !is_running {
@@ -133,7 +133,7 @@ impl Process {
             return;
         }
         self.guard = None;
-        // Without this, a shell's children would live on.
+        // Otherwise a shell's children would live on.
         #[cfg(unix)]
         let _ = rustix::process::kill_process_group(
             rustix::process::Pid::from_child(&self.child),
@@ -151,7 +151,7 @@ impl Drop for Process {
     }
 }
 
-/// The file of a command's program. A relative path is looked up from `folder`, a bare name in PATH, as usual.
+/// The file of a command's program. A relative path is looked up in `folder`, a bare name in PATH, as usual.
 ///
 /// # Errors
 /// If there is no such file, or it may not be executed.
@@ -218,7 +218,7 @@ fn reader(stdout: impl Read + Send + 'static) -> Receiver<Result<String, String>
     answers
 }
 
-/// The next line without its end; `None` at the end of the stream.
+/// The next line without its line break; `None` at the end of the stream.
 fn read_line(stream: &mut impl BufRead) -> std::io::Result<Option<String>> {
     let mut line = Vec::new();
     let read = stream.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;

@@ -1,29 +1,29 @@
-//! The requests that no process has yet, and whether the command still answers.
+//! The requests that wait for a process, and whether the command still answers.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::mpsc::Sender;
 
 use super::pool::Order;
 
-/// Requests that may go unanswered one after the other. After them the command is taken to be broken, and what waits is not
-/// sent: each would cost its time.
+/// Most requests in succession that may go unanswered. After that the command is considered broken, and waiting
+/// requests are not sent, because each would take its full time limit.
 pub(super) const HANGS_MAX: usize = 8;
 
-/// A request that no process has.
+/// A request that waits for a process.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) id: u64,
     /// The request as JSON, with its id.
     pub(super) line: String,
-    /// The row that it is about: a digest of it.
+    /// A digest of the row that it is about.
     pub(super) row: String,
-    /// Is it asked by itself, since a batch with it failed?
+    /// Is it sent alone, because a batch with it failed?
     pub(super) is_alone: bool,
-    /// Where whoever asks hears of it.
+    /// The channel to the thread that asks.
     pub(super) asker: Sender<Order>,
 }
 
-/// Requests in the order in which they came.
+/// Requests in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Queue(VecDeque<Waiting>);
 
@@ -32,16 +32,17 @@ impl Queue {
         self.0.push_back(waiting);
     }
 
-    /// A batch failed: one request may be at fault, which the others need not pay for, so each is asked again, alone and
-    /// next.
+    /// Queues a failed batch again: one request may be at fault, and the others should not suffer for it, so each is
+    /// asked again, alone and next.
     pub(super) fn push_again(&mut self, batch: Vec<Waiting>) {
         for waiting in batch.into_iter().rev() {
             self.0.push_front(Waiting { is_alone: true, ..waiting });
         }
     }
 
-    /// What goes to a process that is free: up to `size` requests that came one after the other. While the command hangs,
-    /// it is one about a row on which it has hung least, so that a row is not taken for the command.
+    /// The next requests for a free process: up to `size` that arrived one after the other. While the command hangs, it
+    /// is a single one, about a row on which the command has hung least, so that a bad row is not mistaken for a broken
+    /// command.
     pub(super) fn take(&mut self, size: usize, pulse: &Pulse) -> Option<Vec<Waiting>> {
         let at = match pulse.hangs.is_empty() {
             true => 0,
@@ -60,7 +61,7 @@ impl Queue {
         Some(batch)
     }
 
-    /// Takes all.
+    /// Takes all of them.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Waiting> + '_ {
         self.0.drain(..)
     }
@@ -80,7 +81,7 @@ impl Queue {
     }
 }
 
-/// Does the command still answer?
+/// Tracks whether the command still answers.
 #[derive(Debug, Default)]
 pub(super) struct Pulse {
     /// The rows on which it hung since it last did anything else.
@@ -89,18 +90,20 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
-    /// Is the command taken to be broken?
+    /// Is the command considered broken?
     pub(super) fn is_broken(&self) -> bool {
         self.is_broken
     }
 
-    /// It answered or crashed, so it does not hang; or nobody asks it any more, so the next who do try anew.
+    /// The command answered or crashed, so it does not hang; or nobody is asking any more, so that the next requests
+    /// try again.
     pub(super) fn reset(&mut self) {
         *self = Pulse::default();
     }
 
-    /// It hung on a request about `row`, where those about the rows `others` wait or are under way. It is broken after
-    /// [`HANGS_MAX`] about as many rows, and after as many about fewer where no other row is left to try it on.
+    /// The command hung on a request about `row`, while requests about the rows `others` wait or are under way. It is
+    /// broken after [`HANGS_MAX`] hangs on as many rows, or after that many on fewer rows if there is no other row left
+    /// to try.
     pub(super) fn hung<'a>(&mut self, row: String, mut others: impl Iterator<Item = &'a str>) {
         self.hangs.push(row);
         if self.hangs.len() >= HANGS_MAX {
@@ -181,7 +184,7 @@ mod tests {
         assert_eq!(order, [0, 2, 3, 1]);
     }
 
-    /// After how many hangs on rows in turn it is broken, while requests about `others` are left.
+    /// The number of hangs on rows in turn after which it is broken, while requests about `others` are left.
     fn broken_after(rows: &[&str], others: &[&str]) -> Option<usize> {
         let mut pulse = Pulse::default();
         (1..=40).find(|at| {

@@ -1,4 +1,4 @@
-//! What judges: the seam for verifiers, and the requests and answers of an external one.
+//! Verifiers: the interface to them, and the requests and answers of an external one.
 
 use burnish_core::{Message, Verdict};
 use burnish_verify::Verifier;
@@ -21,16 +21,16 @@ pub(super) struct Request<'a> {
     pub(super) prompt: &'a [Message],
     pub(super) completion: &'a str,
     pub(super) messages: &'a [Message],
-    /// The ground truth, where the row has one.
+    /// The ground truth, if the row has one.
     pub(super) answer: Option<&'a str>,
 }
 
 /// Judges answers. Shared by all environments of a generator.
 pub(super) trait Judge: Debug + Send + Sync {
-    /// The judgement; whatever goes wrong makes it unscored.
+    /// The judgement; any failure makes it unscored.
     fn judge(&self, request: &Request<'_>) -> Verdict;
 
-    /// Does judging an answer to this row take long, by a process that is waited for?
+    /// Does judging an answer to this row take long, because a process must be waited for?
     fn is_slow(&self, row: &Value) -> bool {
         let _ = row;
         false
@@ -40,7 +40,7 @@ pub(super) trait Judge: Debug + Send + Sync {
 /// The judge that the configuration asks for.
 ///
 /// # Errors
-/// If there can be none: names the key.
+/// If the verifier can't be made: names the key.
 pub(super) fn judge_of(config: &Config) -> Result<Arc<dyn Judge>, EnvError> {
     match &config.verifier {
         VerifierConfig::Column(by) => Ok(Arc::new(Chosen::new(by, config)?)),
@@ -48,7 +48,7 @@ pub(super) fn judge_of(config: &Config) -> Result<Arc<dyn Judge>, EnvError> {
     }
 }
 
-/// The judge that stands under `key`.
+/// The judge under `key`.
 fn one(verifier: &VerifierConfig, config: &Config, key: &str) -> Result<Arc<dyn Judge>, EnvError> {
     match verifier {
         VerifierConfig::BuiltIn(verifier) => Ok(Arc::new(Compared::new(*verifier, config))),
@@ -59,11 +59,11 @@ fn one(verifier: &VerifierConfig, config: &Config, key: &str) -> Result<Arc<dyn 
     }
 }
 
-/// Judges each row as a column of it says.
+/// Judges each row with the verifier that a column names.
 #[derive(Debug)]
 struct Chosen {
     by: ByColumn,
-    /// The verifiers by what the column says.
+    /// The verifiers by the column's values.
     judges: BTreeMap<String, Arc<dyn Judge>>,
 }
 
@@ -122,7 +122,7 @@ impl Judge for External {
     }
 }
 
-/// What a verifier's process answers to one request, or what is wrong with that.
+/// The answer of a verifier's process to one request, or what is wrong with it.
 pub(super) type Answer = Result<Map<String, Value>, String>;
 
 /// The answer to request `id`, alone on its line.
@@ -137,10 +137,10 @@ pub(super) fn read_answer(line: &str, id: u64) -> Answer {
     }
 }
 
-/// The answers to the requests `ids`, in their order, from the list on one line. Whoever got none is told so.
+/// The answers to the requests `ids`, in order, from the list on one line. A request without an answer gets an error.
 ///
 /// # Errors
-/// If the line is no list of answers to these requests, each at most once: the whole line is then worth nothing.
+/// If the line is not a list of answers to these requests, each at most once; the whole line is then unusable.
 pub(super) fn read_answers(line: &str, ids: &[u64]) -> Result<Vec<Answer>, String> {
     let Value::Array(answers) = parse(line)? else {
         return Err(refused(line, "is not a JSON list, as `verifier.batch` asks for"));
@@ -182,7 +182,7 @@ fn refused(line: &str, what: &str) -> String {
     format!("the verifier's line {what}: {}", shortened(line))
 }
 
-/// The verdict that an answer states.
+/// The verdict in an answer.
 pub(super) fn read_verdict(answer: &Map<String, Value>) -> Result<Verdict, String> {
     let field = |key: &str| answer.get(key).filter(|value| !value.is_null());
     if let Some(reason) = field("error") {
@@ -204,7 +204,7 @@ pub(super) fn read_verdict(answer: &Map<String, Value>) -> Result<Verdict, Strin
     let stated = field("success")
         .map(|success| success.as_bool().ok_or("the verifier's `success` must be true or false"))
         .transpose()?;
-    // What needs a yes or a no gets one, but a reward above 0 is no success that could be reported.
+    // Code that needs a yes or no gets one, but a reward above 0 is not a success that could be reported.
     let is_positive = || rewards.get("reward").copied().unwrap_or_else(|| rewards.values().sum()) > 0.0;
     let (success, has_success) = (stated.unwrap_or_else(is_positive), stated.is_some());
     let mut verdict = Verdict { rewards, success, has_success, ..Verdict::scored("", 0.0, false) };

@@ -1,4 +1,4 @@
-//! What may be set.
+//! The configuration of the environment.
 
 use burnish_verify::abstention::Measure;
 use serde::{Deserialize, Serialize};
@@ -17,32 +17,32 @@ pub struct Years {
     pub last: u32,
 }
 
-/// What a response earns.
+/// The rewards of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reward {
-    /// The component `format`: the response has the form that is asked for.
+    /// The component `format`: the response has the required form.
     pub format: f64,
-    /// The component `answer` of a right abstention.
+    /// The component `answer` for a right abstention.
     pub abstention: f64,
-    /// The component `answer` of an answer to an answerable question.
+    /// The component `answer` for an answer to an answerable question.
     pub measure: Measure,
 }
 
 impl Default for Reward {
-    /// The paper's.
+    /// Those of the paper.
     fn default() -> Self {
         Reward { format: 0.5, abstention: 1.0, measure: Measure::RougeAndExact }
     }
 }
 
-/// How the task is put.
+/// The style of the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromptStyle {
-    /// Facts and question only: the policy must already know the task.
+    /// Only facts and question: the policy must already know the task.
     Short,
-    /// With the task and the form of the answer, for any language model.
+    /// With the task and the required form of the answer, for any language model.
     Full,
 }
 
@@ -50,28 +50,29 @@ pub enum PromptStyle {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Facts in a context.
+    /// Number of facts in a context.
     pub facts: usize,
-    /// Relations (pairs of entity and role) that share them as evenly as can be.
+    /// Number of relations (pairs of entity and role), over which the facts are spread as evenly as possible.
     pub relations: usize,
     /// The years that facts may cover.
     pub years: Years,
     /// Share of the questions that have no answer.
     pub unanswerable: f64,
-    /// Share of the unanswerable questions that ask for a relation of which there is no fact; the others ask for a year
-    /// in a gap, or for who came after the last one.
+    /// Share of the unanswerable questions that ask for a relation without facts; the others ask for a year in a gap,
+    /// or for who came after the last one.
     pub unknown: f64,
-    /// Share of the questions that ask who came after somebody, within the answerable and within the others.
+    /// Share of the questions that ask who came after somebody, both among the answerable and among the unanswerable
+    /// ones.
     pub hard: f64,
-    /// Names of entities that are used.
+    /// Number of names for entities.
     pub entities: usize,
-    /// Names of roles that are used.
+    /// Number of names for roles.
     pub roles: usize,
-    /// Names of people that are used.
+    /// Number of names for people.
     pub people: usize,
-    /// What a response earns.
+    /// The rewards of a response.
     pub reward: Reward,
-    /// How the task is put.
+    /// The style of the prompt.
     pub prompt: PromptStyle,
 }
 
@@ -93,12 +94,12 @@ impl Default for Config {
     }
 }
 
-/// Greatest share of unanswerable questions: beyond, hardly anything is left to be right about.
+/// Largest share of unanswerable questions: beyond that, hardly any question can be answered.
 const UNANSWERABLE_MAX: f64 = 0.9;
 /// Most years that may be covered.
 const SPAN_MAX: u32 = 500;
 
-/// Key, least, greatest, help.
+/// Key, lower bound, upper bound, help.
 const BOUNDS: [(&str, f64, f64, &str); 12] = [
     ("facts", 2.0, 60.0, "facts in a context"),
     ("relations", 1.0, 12.0, "relations that share the facts"),
@@ -114,13 +115,13 @@ const BOUNDS: [(&str, f64, f64, &str); 12] = [
     ("reward.abstention", -10.0, 10.0, "reward of a right abstention"),
 ];
 
-/// The numbers of the configuration that may be changed.
+/// The bounds of the numeric keys that may be changed.
 pub(super) fn bounds() -> Vec<Bound> {
     Bound::of(&BOUNDS)
 }
 
 impl Config {
-    /// Checks what the types do not.
+    /// Checks what the types do not express.
     ///
     /// # Errors
     /// Names the first key that is out of its bounds or contradicts another.
@@ -156,7 +157,7 @@ impl Config {
             );
             return Err(config_error("people", &problem));
         }
-        // Two years for each fact, and as many again so that most draws have a gap of two years.
+        // Two years per fact, and as many again so that most draws have a gap of two years.
         let span = 4 * most as u32;
         let Years { first, last } = self.years;
         if last + 1 < first + span {

@@ -1,4 +1,4 @@
-//! Contexts and questions, drawn so that a question has exactly the answer that its cell asks for.
+//! Draws contexts and questions, such that a question has exactly the answer that its cell requires.
 
 use burnish_core::rng::Stream;
 
@@ -22,12 +22,12 @@ pub(super) const PEOPLE: [&str; 48] = [
     "Uma", "Vic", "Wyn", "Zed",
 ];
 
-/// Which kind of question.
+/// A kind of question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cell {
     pub(super) is_answerable: bool,
     pub(super) is_hard: bool,
-    /// Of an unanswerable question: is its relation unknown?
+    /// For an unanswerable question: is its relation unknown?
     pub(super) is_unknown: bool,
 }
 
@@ -49,7 +49,7 @@ impl Cell {
     }
 }
 
-/// Draws one candidate. `None` where the context has no place for the question (no gap that is wide enough).
+/// Draws one candidate. `None` if the context has no room for the question (no gap is wide enough).
 pub(super) fn draw(config: &Config, cell: Cell, stream: &mut Stream) -> Option<(Vec<Fact>, Question)> {
     let mut pairs: Vec<(&str, &str)> = ENTITIES[..config.entities]
         .iter()
@@ -73,7 +73,7 @@ pub(super) fn draw(config: &Config, cell: Cell, stream: &mut Stream) -> Option<(
     let (entity, role) = match cell.is_unknown {
         false => asked,
         true => {
-            // One that shares entity or role with the context, so that neither word alone gives it away.
+            // A relation that shares entity or role with the context, so that neither word alone gives it away.
             let near: Vec<(&str, &str)> = unknown
                 .iter()
                 .filter(|(entity, role)| known.iter().any(|(e, r)| e == entity || r == role))
@@ -87,7 +87,7 @@ pub(super) fn draw(config: &Config, cell: Cell, stream: &mut Stream) -> Option<(
     Some((facts, Question { entity: entity.to_owned(), role: role.to_owned(), when }))
 }
 
-/// `count` facts of a relation in the order of time, with gaps of any length (none too), nobody twice.
+/// `count` facts of a relation in order of time, with gaps of any length (including none), nobody twice.
 fn history(config: &Config, entity: &str, role: &str, count: usize, stream: &mut Stream) -> Vec<Fact> {
     let mut years: Vec<u32> = (config.years.first..=config.years.last).collect();
     stream.shuffle(&mut years);
@@ -108,7 +108,7 @@ fn history(config: &Config, entity: &str, role: &str, count: usize, stream: &mut
         .collect()
 }
 
-/// After whom: anybody but the last; the last, where nobody may follow.
+/// After whom: anybody but the last; or the last, if the question must have no answer.
 fn hard(cell: Cell, history: &[Fact], stream: &mut Stream) -> Option<When> {
     let last = history.len().checked_sub(1)?;
     let at = if cell.is_answerable || cell.is_unknown { stream.index(last) } else { last };
@@ -134,7 +134,7 @@ fn easy(cell: Cell, history: &[Fact], years: Years, stream: &mut Stream) -> Opti
         return Some(When::In { year: year() });
     }
     let one = year();
-    // Another year of the span: each of the others is as likely.
+    // Another year of the span; all others are equally likely.
     let other = from + stream.below(u64::from(to - from)) as u32;
     let other = if other >= one { other + 1 } else { other };
     Some(When::Between { from: one.min(other), to: one.max(other) })

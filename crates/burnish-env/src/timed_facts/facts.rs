@@ -1,10 +1,10 @@
-//! Facts, questions, and what answers them.
+//! Facts, questions, and their answers.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Somebody held a role of an entity, from one year to another, both included.
+/// Somebody held a role of an entity from one year to another, both included.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fact {
@@ -20,7 +20,7 @@ pub struct Fact {
     pub person: String,
 }
 
-/// What is asked of the relation (entity, role).
+/// A question about the relation (entity, role).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Question {
@@ -28,7 +28,7 @@ pub struct Question {
     pub entity: String,
     /// The role.
     pub role: String,
-    /// When.
+    /// The time that it asks about.
     pub when: When,
 }
 
@@ -41,14 +41,14 @@ pub enum When {
         /// The year.
         year: u32,
     },
-    /// All through these years.
+    /// Throughout these years.
     Between {
         /// First year.
         from: u32,
         /// Last year.
         to: u32,
     },
-    /// Directly after somebody, be it after a gap.
+    /// Directly after somebody, even after a gap.
     After {
         /// Who.
         person: String,
@@ -56,7 +56,7 @@ pub enum When {
 }
 
 impl Fact {
-    /// Is it of the relation that the question asks for?
+    /// Does it belong to the relation that the question asks for?
     pub fn is_of(&self, question: &Question) -> bool {
         self.entity == question.entity && self.role == question.role
     }
@@ -94,7 +94,7 @@ impl When {
         }
     }
 
-    /// Do these years lie within the fact's? Of [`When::After`] none do.
+    /// Are these years within the fact's? Never for [`When::After`].
     fn is_within(&self, fact: &Fact) -> bool {
         match self {
             When::In { year } => fact.from <= *year && *year <= fact.to,
@@ -105,7 +105,7 @@ impl When {
 }
 
 impl Question {
-    /// The fact that answers it, if one does.
+    /// The fact that answers it, if there is one.
     pub fn answer<'f>(&self, facts: &'f [Fact]) -> Option<&'f Fact> {
         let mut known = facts.iter().filter(|fact| fact.is_of(self));
         match &self.when {
@@ -117,8 +117,8 @@ impl Question {
         }
     }
 
-    /// The steps to the answer: the intervals of the relation in the order of the text up to the one that matches, or
-    /// the interval that is asked about and the one that follows it. Never the answer itself.
+    /// The steps to the answer: the intervals of the relation in the order of the text up to the matching one, or the
+    /// interval of the named person and the one that follows it. Never the answer itself.
     pub fn steps(&self, facts: &[Fact]) -> Vec<String> {
         let mut steps = Vec::new();
         let answer = self.answer(facts);

@@ -16,7 +16,7 @@ use crate::one_turn::OneTurn;
 use crate::settings::{config_error, to_value};
 use crate::{Bound, CellReport, Demonstrations, EnvError, Environment, Generator, Hints, TaskSet};
 
-/// Candidates drawn for one task before its cell counts as empty.
+/// Candidates drawn for one task before its cell is considered empty.
 const DRAWS_MAX: usize = 1_000;
 
 /// Makes tasks of timed facts.
@@ -29,7 +29,7 @@ impl TimedFacts {
     /// A generator with this configuration.
     ///
     /// # Errors
-    /// If a key is out of its bounds or contradicts another.
+    /// If a key is out of bounds or contradicts another.
     pub fn new(config: Config) -> Result<Self, EnvError> {
         config.check()?;
         Ok(TimedFacts { config })
@@ -71,7 +71,7 @@ impl TimedFacts {
         })
     }
 
-    /// The cells of `count` tasks in their order. Of each prefix, the shares are met up to rounding.
+    /// The cells of `count` tasks in order. In each prefix, the shares are met up to rounding.
     fn cells(&self, count: usize) -> Vec<Cell> {
         let Config { unanswerable, unknown, hard, .. } = self.config;
         let mut unanswerable = Share::new(unanswerable);
@@ -90,7 +90,7 @@ impl TimedFacts {
     }
 }
 
-/// Says yes so often that after any number `n` of questions it has said so `round(share * n)` times.
+/// Says yes so often that, for every `n`, it has done so `round(share * n)` times after `n` questions.
 struct Share {
     share: f64,
     asked: f64,
@@ -125,7 +125,8 @@ impl Generator for TimedFacts {
         bounds()
     }
 
-    /// The shares of unanswerable, unknown and hard questions are met exactly up to rounding, in each prefix of the set too.
+    /// The shares of unanswerable, unknown and hard questions are met exactly up to rounding, also in each prefix of
+    /// the set.
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
         let mut reports: BTreeMap<Cell, CellReport> = BTreeMap::new();
         let mut tasks = Vec::with_capacity(count);

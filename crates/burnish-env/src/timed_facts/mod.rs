@@ -1,8 +1,8 @@
 //! Timed facts: who held a role in a year, between two years or after somebody, and when to say that nobody is known.
 //!
-//! A context states facts (entity, role, years, person), in any order. A question is answered by exactly one of them, or by
-//! none: then the right answer is `No Answer`. Reward, form and the idea of the CPU-scale task follow "When Silence Is
-//! Golden" (arXiv:2602.04755); contexts, questions and demonstrations are ours. `docs/environments/timed_facts.md`.
+//! A context states facts (entity, role, years, person), in any order. A question is answered by exactly one of them,
+//! or by none; then the right answer is `No Answer`. Reward, form and the idea of a CPU-scale task follow "When Silence
+//! Is Golden" (arXiv:2602.04755); contexts, questions and demonstrations are ours. `docs/environments/timed_facts.md`.
 //!
 //! ```text
 //! Config ─> draw (relations, intervals with gaps, a question with one answer or none) ─> Task
@@ -28,7 +28,7 @@ pub(crate) use play::{judge, verdict};
 /// Id of the environment.
 const ID: &str = "timed_facts";
 
-/// The environment in the catalogue.
+/// The environment's entry in the catalogue.
 pub const KIND: Kind = Kind {
     id: ID,
     summary: "Answer who held a role when, from stated facts, or say that no answer is known (single turn).",

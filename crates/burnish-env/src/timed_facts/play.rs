@@ -9,7 +9,7 @@ use super::config::{PromptStyle, Reward};
 use super::facts::{Fact, Question};
 use crate::EnvError;
 
-/// What is known about a task.
+/// The truth of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Truth {
@@ -23,13 +23,13 @@ impl Truth {
     /// Reads the truth of a task.
     ///
     /// # Errors
-    /// If it is not that of a task of this environment.
+    /// If the task is not one of this environment.
     pub fn of(task: &Task) -> Result<Self, EnvError> {
         Truth::deserialize(&task.truth)
             .map_err(|error| EnvError::Foreign(format!("task {} is not one of {ID}: {error}", task.id)))
     }
 
-    /// The gold answers: one, or none where the question can't be answered.
+    /// The gold answers: one, or none if the question can't be answered.
     pub fn golds(&self) -> Vec<&str> {
         self.question.answer(&self.facts).map(|fact| fact.person.as_str()).into_iter().collect()
     }
@@ -61,15 +61,15 @@ impl Truth {
     }
 }
 
-/// What is found in a message. The answer is looked for in its text, not in thoughts that a chat format keeps apart; these count
-/// for the form.
+/// The findings about a message. The answer is looked for in its text, not in thoughts that a chat format keeps apart;
+/// the form includes those thoughts.
 pub(crate) fn judge(golds: &[&str], message: Option<&Message>) -> Finding {
     let text = message.map_or("", |message| &message.content);
     let is_formatted = message.is_some_and(|message| abstention::is_formatted(&said(message)));
     Finding { is_formatted, ..abstention::judge(golds, text) }
 }
 
-/// Everything that a message says, as one text: thoughts that a chat format keeps apart stand in `<think>` before it.
+/// Everything that a message says, as one text; thoughts that a chat format keeps apart come first, in `<think>`.
 fn said(message: &Message) -> String {
     match &message.reasoning_content {
         None => message.content.clone(),
@@ -79,7 +79,7 @@ fn said(message: &Message) -> String {
     }
 }
 
-/// The verdict on what was found: components `format` and `answer`.
+/// The verdict for the findings: components `format` and `answer`.
 pub(crate) fn verdict(finding: &Finding, reward: &Reward, golds: &[&str]) -> Verdict {
     let is_right = finding.is_right();
     let mut verdict = Verdict::scored("answer", finding.worth(reward.measure, reward.abstention), is_right);

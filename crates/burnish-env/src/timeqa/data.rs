@@ -1,4 +1,4 @@
-//! The file: pages with paragraphs and questions.
+//! Reads the file: pages with paragraphs and questions.
 
 use std::io::Read;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::EnvError;
 
-/// A page, as the questions about it share it.
+/// A page, shared by the questions about it.
 #[derive(Debug)]
 pub(super) struct Page {
     /// The Wikidata property that is asked for (`P54`).
@@ -24,11 +24,11 @@ pub(super) struct Page {
 pub(super) struct Question {
     pub(super) page: Arc<Page>,
     pub(super) text: String,
-    /// Different gold answers in the order of the file; none where the page does not say.
+    /// The distinct gold answers in the order of the file; none if the page does not answer the question.
     pub(super) golds: Vec<String>,
 }
 
-/// A page as it stands in the file; other fields are not read.
+/// A page as it is in the file; other fields are not read.
 #[derive(Deserialize)]
 struct Row {
     #[serde(rename = "type")]
@@ -45,7 +45,7 @@ struct Answer {
 /// Reads every question of a file.
 ///
 /// # Errors
-/// If it can't be read, is not TimeQA's, or has no question.
+/// If it can't be read, is not in TimeQA's format, or has no question.
 pub(super) fn read(path: &Path) -> Result<Vec<Question>, EnvError> {
     let wrong = |problem: String| EnvError::from(DataError::file(path, problem));
     let bytes = std::fs::read(path).map_err(|error| wrong(format!("can't be read: {error}")))?;

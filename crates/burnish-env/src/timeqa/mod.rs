@@ -1,10 +1,10 @@
 //! TimeQA's human-written test questions (Chen et al. 2021, arXiv:2108.06314), for evaluation only.
 //!
-//! A question about a Wikipedia page is put with one of three inputs ([`Input`]): the whole page, the sentences of the time
-//! that is asked about, or quadruples (head, relation, tail, time). The last two come from the rules in `rules.rs`, which
-//! look at page and question, never at the answer. Answers are judged as in [`crate::timed_facts`].
+//! A question about a Wikipedia page is presented with one of three inputs ([`Input`]): the whole page, the sentences
+//! about the time in question, or quadruples (head, relation, tail, time). The last two come from the rules in
+//! `rules.rs`, which look at page and question, never at the answer. Answers are judged as in [`crate::timed_facts`].
 //!
-//! It demonstrates nothing and [`Generator::evaluation_only`] says why: it is a test set.
+//! It has no demonstrations, and [`Generator::evaluation_only`] says why: it is a test set.
 
 mod data;
 mod rules;
@@ -27,7 +27,7 @@ pub use rules::{Quadruple, Span, quadruples};
 
 const ID: &str = "timeqa";
 
-/// What stands after page and question.
+/// The text after page and question.
 pub const INSTRUCTION: &str = "\n\nAnswer from the context alone, with the name only; several answers are separated by \
     commas. If the context does not say, the answer is No Answer. Write exactly:\n<think>\nyour thoughts\n</think>\n\n\
     <answer>\nthe answer\n</answer>";
@@ -36,7 +36,7 @@ pub const INSTRUCTION: &str = "\n\nAnswer from the context alone, with the name 
 const TEST_ONLY: &str = "TimeQA's human-written questions are a test set: they are for `burnish eval` and never for training; \
     train on `timed_facts`";
 
-/// The environment in the catalogue.
+/// The environment's entry in the catalogue.
 pub const KIND: Kind = Kind {
     id: ID,
     summary: "TimeQA's human-written test questions about Wikipedia pages (evaluation only, needs the file).",
@@ -44,7 +44,7 @@ pub const KIND: Kind = Kind {
     build: |value| Ok(Box::new(TimeQa::new(settings::read(value)?)?)),
 };
 
-/// What the policy reads beside the question.
+/// What the policy reads along with the question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
@@ -60,13 +60,13 @@ pub enum Input {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// `human_annotated_test.json`, packed with gzip or not.
+    /// The file `human_annotated_test.json`, compressed with gzip or not.
     pub path: String,
-    /// What the policy reads beside the question.
+    /// What the policy reads along with the question.
     pub input: Input,
-    /// Most quadruples of a prompt.
+    /// Most quadruples in a prompt.
     pub quadruples: usize,
-    /// What a response earns.
+    /// The rewards of a response.
     pub reward: Reward,
 }
 
@@ -84,7 +84,7 @@ fn bounds() -> Vec<Bound> {
     ])
 }
 
-/// Hands out TimeQA's questions.
+/// Provides TimeQA's questions.
 #[derive(Debug)]
 pub struct TimeQa {
     config: Config,
@@ -95,7 +95,7 @@ impl TimeQa {
     /// Reads the file.
     ///
     /// # Errors
-    /// If a key is out of its bounds, or the file can't be read or is not TimeQA's.
+    /// If a key is out of bounds, or the file can't be read or is not in TimeQA's format.
     pub fn new(config: Config) -> Result<Self, EnvError> {
         check_bounds(&to_value(&config)?, &bounds())?;
         if config.path.is_empty() {
@@ -184,7 +184,7 @@ impl Generator for TimeQa {
         bounds()
     }
 
-    /// Questions in shuffled order; where `count` exceeds them, they come again.
+    /// Questions in shuffled order; if `count` exceeds their number, they are repeated.
     fn tasks(&self, seed: u64, count: usize) -> Result<TaskSet, EnvError> {
         let seed = Address::new(seed, Purpose::Shuffle).seed();
         let order = (0u64..).flat_map(|epoch| burnish_data::order(self.questions.len(), seed, epoch));

@@ -1,15 +1,16 @@
-//! Rules that find times and quadruples (head, relation, tail, time) in a page. They are plain and miss much; the test
-//! over the real file prints how much, and `docs/environments/timed_facts.md` has the figures.
+//! Rules that find times and quadruples (head, relation, tail, time) in a page. They are simple and miss a lot; the
+//! test on the real file prints how much, and `docs/environments/timed_facts.md` has the figures.
 //!
-//! - A *sentence* ends with ` .` (the pages are tokenised so) or with its paragraph.
-//! - Its *times* are its years from 1000 to 2100: `1968 to 1970`, `1968 – 70`, `between 1968 and 1970` are spans, `since 1968`
-//!   and `until 1968` are open on a side, `the 1960s` are ten years. A sentence without a year has the times of the
-//!   sentence before it in the paragraph.
-//! - The *head* is the page's title; a *tail* is a longest run of capitalised words, with `of`, `the`, `de` ... between them;
-//!   words such as `He` or `In` and months before a number begin no run, and a run of the title's words alone is none. Two runs with only a comma between them are a tail as well. The *relation* is the
-//!   three words before the tail. Each tail of a sentence with times makes one quadruple for each time.
-//! - Quadruples are *ranked*: those whose time overlaps with the question's first, then by the words that sentence and question
-//!   share, then in the order of the page.
+//! - A *sentence* ends with ` .` (this is how the pages are tokenised) or with its paragraph.
+//! - Its *times* are its years from 1000 to 2100: `1968 to 1970`, `1968 – 70`, `between 1968 and 1970` are spans,
+//!   `since 1968` and `until 1968` are open on one side, `the 1960s` are ten years. A sentence without a year has the
+//!   times of the sentence before it in the paragraph.
+//! - The *head* is the page's title. A *tail* is a longest run of capitalised words, with `of`, `the`, `de` ... between
+//!   them; words such as `He` or `In`, and months before a number, do not begin a run, and a run of the title's words
+//!   alone does not count. Two runs with only a comma between them are a tail as well. The *relation* is the three
+//!   words before the tail. Each tail of a sentence with times makes one quadruple per time.
+//! - Quadruples are *ranked*: first those whose time overlaps with the question's, then by the words that sentence and
+//!   question share, then in the order of the page.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -35,7 +36,7 @@ pub struct Quadruple {
     pub relation: String,
     /// A name.
     pub tail: String,
-    /// When.
+    /// Its time.
     pub time: Span,
 }
 
@@ -44,13 +45,13 @@ const OPEN: u32 = 9999;
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-/// Words that may stand inside a name.
+/// Words that may occur inside a name.
 const INNER: [&str; 17] = [
     "of", "the", "for", "and", "de", "du", "da", "di", "la", "le", "von", "van", "der", "den", "al", "&",
     "del",
 ];
 
-/// Capitalised words that begin no name.
+/// Capitalised words that do not begin a name.
 const STOP: [&str; 48] = [
     "a",
     "after",
@@ -125,7 +126,7 @@ impl fmt::Display for Quadruple {
     }
 }
 
-/// The times of a text, in its order.
+/// The times of a text, in order.
 pub(super) fn times(text: &str) -> Vec<Span> {
     let parted = text.replace(['-', '–', '—'], " – ");
     let words: Vec<String> = parted
@@ -143,7 +144,7 @@ pub(super) fn times(text: &str) -> Vec<Span> {
             spans.push(Span { from: decade, to: decade + 9 });
         }
         let Some(from) = year(word(here)) else { continue };
-        // The word before, or before a month.
+        // The word before, or the one before a month.
         let before = match here.checked_sub(1).map(word) {
             Some(month) if is_month(month) => here.checked_sub(2).map(word),
             other => other,
@@ -169,7 +170,7 @@ pub(super) fn times(text: &str) -> Vec<Span> {
     spans
 }
 
-/// Does a word in lower case begin as a month does?
+/// Does a word in lower case begin like a month?
 fn is_month(word: &str) -> bool {
     word.get(..3).is_some_and(|start| MONTHS.contains(&start))
 }
@@ -185,7 +186,7 @@ fn short_year(word: &str, from: u32) -> Option<u32> {
     is_short.then(|| word.parse::<u32>().ok()).flatten().map(|short| from / 100 * 100 + short)
 }
 
-/// The years that a question spans; none where it names none.
+/// The years that a question spans; `None` if it names none.
 fn asked(question: &str) -> Option<Span> {
     let spans = times(question);
     let from = spans.iter().map(|span| span.from).min()?;
@@ -197,7 +198,7 @@ struct Sentence<'p> {
     times: Vec<Span>,
 }
 
-/// The sentences of a page but for its title.
+/// The sentences of a page, without its title.
 fn sentences(paragraphs: &[String]) -> Vec<Sentence<'_>> {
     let mut found = Vec::new();
     for paragraph in paragraphs.iter().skip(1) {
@@ -212,7 +213,7 @@ fn sentences(paragraphs: &[String]) -> Vec<Sentence<'_>> {
     found
 }
 
-/// The title, and the sentences whose times overlap with the question's; all of them where it names none.
+/// The title, and the sentences whose times overlap with the question's; all sentences if the question names no time.
 pub(super) fn filtered(paragraphs: &[String], question: &str) -> String {
     let asked = asked(question);
     let is_kept = |sentence: &Sentence<'_>| {

@@ -1,4 +1,4 @@
-//! Episodes: what is seen, what is possible, what is earned.
+//! Episodes: observations, possible actions, rewards.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn play(generator: &Household, task: &Task, answers: &[&str]) -> (Vec<String>, b
     (seen.collect(), environment.verify().unwrap())
 }
 
-/// Bread in a closed drawer and an egg on the table; the goal is a clean one on the table.
+/// Bread in a closed drawer and an egg on the table; the goal is a clean egg on the table.
 fn kitchen(generator: &Household) -> Task {
     let place = |name: &str, kind: &str| json!({"name": name, "room": 0, "kind": kind});
     let thing = |at: usize| json!({"place": at, "is_clean": false, "warmth": "plain", "is_examined": false});
@@ -96,7 +96,7 @@ fn rewards_are_those_that_are_asked_for_and_a_failure_says_what_is_missing() {
     assert_eq!(seen.iter().filter(|seen| *seen == "nothing happens").count(), 2);
     assert_eq!(seen[7], "done", "the last step that is allowed ends the episode");
     assert!(!verdict.success && verdict.flags["invalid"] && verdict.flags["out_of_steps"]);
-    // Taken, but not cleaned, and so not put there clean.
+    // Taken but not cleaned, and so not clean when put there.
     let rewards: BTreeMap<String, f64> =
         [("success", 0.0), ("progress", 1.0 / 3.0), ("invalid", 3.0)].map(|(k, v)| (k.into(), v)).into();
     assert_eq!(verdict.rewards, rewards);
@@ -125,7 +125,7 @@ fn an_episode_is_started_first_and_takes_nothing_after_its_end() {
     assert!(matches!(environment.step(&Message::assistant("look")), Err(EnvError::Failed(_))));
 }
 
-/// An answer: mostly what can be written, sometimes what can't.
+/// An answer: mostly an action that can be written, sometimes not.
 fn answer(truth: &Truth, stream: &mut Stream) -> String {
     let actions = all_actions(truth);
     match stream.below(12) {

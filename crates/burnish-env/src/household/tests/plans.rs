@@ -35,14 +35,14 @@ fn every_task_is_solvable_within_its_limit_and_its_demonstrated_episode_earns_su
     }
 }
 
-/// The fewest answers to success, by trying every text in every state through the environment alone.
+/// The fewest answers to success, found by trying every text in every state through the environment alone.
 fn fewest_answers(generator: &Household, task: &Task) -> usize {
     let texts: Vec<String> = {
         let truth = Truth::of(task).unwrap();
         all_actions(&truth).into_iter().map(|action| truth.house.word(action)).collect()
     };
     let mut environment = environment(generator);
-    // An episode is brought back to a state by being told the same again.
+    // An episode is brought back to a state by giving it the same answers again.
     let mut level: Vec<Vec<&str>> = vec![Vec::new()];
     let mut known = HashSet::new();
     for answers in 1.. {

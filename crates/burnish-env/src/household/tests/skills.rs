@@ -1,8 +1,8 @@
-//! What a teacher may be told.
+//! Advice for a teacher.
 
 use super::*;
 
-/// Which type's order a skill names, by its words.
+/// The type whose order a skill gives, by its words.
 fn type_of(skill: &str) -> &'static str {
     let verbs: Vec<&str> = skill
         .split([',', ';'])

@@ -1,4 +1,4 @@
-//! What tasks are made, and what is refused.
+//! Which tasks are made, and which configurations are refused.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn shares_of_types_are_exact() {
     let types = json!({"pick": 0.4, "clean": 0.3, "heat": 0.2, "cool": 0, "examine": 0.1, "two": 0});
     let set = generator(json!({"types": types})).tasks(SEED, 41).unwrap();
     let count = |name: &str| set.tasks.iter().filter(|task| task.labels["type"] == name).count();
-    // 41 splits into 16.4, 12.3, 8.2 and 4.1; the one that is left goes to the first.
+    // 41 splits into 16.4, 12.3, 8.2 and 4.1; the remaining one goes to the first.
     assert_eq!(["pick", "clean", "heat", "cool", "examine", "two"].map(count), [17, 12, 8, 0, 4, 0]);
     assert_eq!(set.cells.len(), 4);
     for cell in &set.cells {
