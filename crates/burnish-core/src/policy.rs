@@ -167,7 +167,7 @@ impl Abilities {
         }
         if !self.logprobs {
             return Err(PolicyError::Unable(
-                "say the log-probs of what it sampled, so its answers can't be trained on",
+                "report the log-probs of what it sampled, so its answers can't be trained on",
             ));
         }
         Ok(())

@@ -100,8 +100,8 @@ fn told(error: &Error) -> String {
 fn write_plainly(out: &mut Output, _: &mut State, value: &minijinja::Value) -> Result<(), Error> {
     let failed = |what: &str| Error::new(ErrorKind::InvalidOperation, what.to_owned());
     let text = match (value.kind(), value.as_str()) {
-        (ValueKind::Undefined, _) => return Err(failed("what is to be written is not there")),
-        (ValueKind::None, _) => return Err(failed("what is to be written is null")),
+        (ValueKind::Undefined, _) => return Err(failed("the value to be written is missing")),
+        (ValueKind::None, _) => return Err(failed("the value to be written is null")),
         (_, Some(text)) => text.to_owned(),
         _ => burnish_core::json::text(value).map_err(|error| failed(&error.to_string()))?,
     };

@@ -185,7 +185,7 @@ impl Answer {
             None if (self.forced.is_some() || !self.steer.is_empty())
                 && logits.iter().all(|x| x.is_finite()) =>
             {
-                failed("none of the ids that may come is one of the vocabulary".into())
+                failed("none of the allowed ids is in the vocabulary".into())
             }
             None => Next::Failed(EngineError::NotFinite { request, position }),
         }

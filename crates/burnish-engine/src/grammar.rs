@@ -44,7 +44,7 @@ impl Grammars {
     pub(crate) fn new(tokenizer: &Tokenizer, end_ids: &[u32], ids: usize) -> Result<Self, GrammarError> {
         let problem = |problem: &dyn ToString| GrammarError::Tokenizer(problem.to_string());
         let Some(&end) = end_ids.first() else {
-            return Err(problem(&"no id ends an answer"));
+            return Err(problem(&"there is no id that ends an answer"));
         };
         let json = serde_json::from_str(tokenizer.json()).map_err(|error| problem(&error))?;
         let mut words = token_bytes_from_tokenizer_json(&json).map_err(|error| problem(&error))?;

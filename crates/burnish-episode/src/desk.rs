@@ -143,7 +143,7 @@ impl Desk {
             self.traces.append(&mut self.known_traces);
         }
         if let Some((place, _)) = self.known.first_key_value() {
-            return Err(ContactError::unlike(place, "the record goes on, and the episode is over"));
+            return Err(ContactError::unlike(place, "the record goes on, but the episode is over"));
         }
         let (mut policies, mut known) =
             (std::mem::take(&mut self.policies), std::mem::take(&mut self.known_policies));

@@ -34,7 +34,7 @@ pub enum ContactError {
         problem: String,
     },
     /// Work that was repeated had another result.
-    #[error("{what} was done again at {place} and came to something else")]
+    #[error("{what} was repeated at {place} with a different result")]
     Lost {
         /// Where.
         place: Place,
@@ -42,7 +42,7 @@ pub enum ContactError {
         what: String,
     },
     /// The work must not be repeated, and it is unknown whether it was done.
-    #[error("{what} was begun at {place}, may not be repeated, and nobody knows what came of it")]
+    #[error("{what} was begun at {place}, its outcome is unknown, and it must not be repeated")]
     Unfinished {
         /// Where.
         place: Place,
@@ -194,7 +194,7 @@ impl Handle {
         let turn = Box::new(Turn { trace, messages, tools, prefix, sampling, seed });
         let question = Question::Turn { policy: Arc::clone(&agent.policy), turn };
         let Arrived::Turn(trace, result) = Waiting::ask(&self.desk, &place, question).await else {
-            return Err(ContactError::unlike(&place, "what came is no turn"));
+            return Err(ContactError::unlike(&place, "the answer is not a turn"));
         };
         let mut desk = self.desk.borrow_mut();
         match &result {
@@ -219,7 +219,7 @@ impl Handle {
                 let mut desk = self.desk.borrow_mut();
                 let trace = desk.known_trace(&agent.place, nodes, head);
                 let trace = trace.ok_or_else(|| {
-                    ContactError::unlike(place, format!("its trace has {nodes} nodes, and less is there"))
+                    ContactError::unlike(place, format!("its trace has {nodes} nodes, but fewer are there"))
                 })?;
                 desk.traces.insert(agent.place.clone(), trace);
                 Ok(TurnOutput { message, malformed, stop, logprobs })
@@ -227,9 +227,7 @@ impl Handle {
             Told::TooLong { tokens, tokens_max } => {
                 Err(PolicyError::PromptTooLong { tokens, tokens_max }.into())
             }
-            Told::Value(_) => {
-                Err(ContactError::unlike(place, "a turn was asked for, and its answer is none"))
-            }
+            Told::Value(_) => Err(ContactError::unlike(place, "the recorded answer to a turn is not a turn")),
         }
     }
 
@@ -278,7 +276,7 @@ impl Handle {
             });
             let failed = |problem: String| ContactError::Failed { what: what.to_owned(), problem };
             let Arrived::Work(done) = Waiting::ask(&self.desk, &place, Question::Work(job)).await else {
-                return Err(ContactError::unlike(&place, "what came is not what was begun"));
+                return Err(ContactError::unlike(&place, "the result belongs to other work"));
             };
             let done = done.map_err(failed)?.downcast::<(S, T)>();
             let (given_back, told) = *done.map_err(|_| failed("it returned something else".into()))?;

@@ -244,7 +244,7 @@ fn what_repeating_means_decides_what_is_done_again() {
     for (at, error) in [
         (0, None),
         (1, None),
-        (2, Some("paying was begun at 2, may not be repeated, and nobody knows what came of it")),
+        (2, Some("paying was begun at 2, its outcome is unknown, and it must not be repeated")),
     ] {
         let mut cut = known(&live);
         cut.record.contacts.truncate(at + 1);
@@ -257,7 +257,7 @@ fn what_repeating_means_decides_what_is_done_again() {
     let mut other = known(&live);
     other.record.contacts[1].answer = Some(Told::Value("another".into()));
     let error = finished(other, &mut mute(), &mut simulated(), episode).unwrap_err();
-    assert_eq!(error.to_string(), "building was done again at 1 and came to something else");
+    assert_eq!(error.to_string(), "building was repeated at 1 with a different result");
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn a_record_of_another_function_is_refused_with_the_place() {
     let error = finished(known(&live), &mut mute(), &mut simulated(), shorter).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "episode 0: the record does not fit the episode: at 2, the record goes on, and the episode is over"
+        "episode 0: the record does not fit the episode: at 2, the record goes on, but the episode is over"
     );
     let mut without = known(&live);
     without.traces.clear();

@@ -12,9 +12,9 @@
 //! arXiv:2411.00640). Every number here is therefore a mean over tasks of the mean over a task's episodes, and
 //! [`bootstrap`] resamples tasks.
 //!
-//! An episode whose prompt does not fit the policy's context window counts as a failure, as in benchmarks: the policy did not
-//! solve the task. An episode that could not be judged (because a verifier was down, say) says nothing and is in no
-//! mean. Both kinds are counted beside every result ([`Summary::prompt_too_long`], [`Summary::unscored`]).
+//! An episode whose prompt does not fit the policy's context window counts as a failure, as in benchmarks: the policy
+//! did not solve the task. An episode that could not be judged (because a verifier was down, say) says nothing and is
+//! in no mean. Both kinds are counted beside every result ([`Summary::prompt_too_long`], [`Summary::unscored`]).
 //!
 //! This crate sees only episodes: no policy, no tensors, no files.
 

@@ -36,8 +36,8 @@ pub struct Summary {
     pub rollouts_max: usize,
     /// Success rate over tasks: mean@k. `None` if nothing counts, or the environment does not report success.
     pub success: Option<Interval>,
-    /// pass@k by k, for 2, 4, 8 ... and [`Self::rollouts_max`], each over the tasks with at least k episodes that count;
-    /// empty if no task has more than one, or the environment does not report success.
+    /// pass@k by k, for 2, 4, 8 ... and [`Self::rollouts_max`], each over the tasks with at least k episodes that
+    /// count; empty if no task has more than one, or the environment does not report success.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pass_at: BTreeMap<usize, Interval>,
     /// Number of different answers divided by that of scored episodes, averaged over the tasks with at least two;

@@ -381,7 +381,7 @@ fn answer_mask(encoded: &Encoded, answers: &[Range<usize>]) -> Result<Vec<bool>,
     let mut mask = vec![false; encoded.ids.len()];
     for answer in answers.iter().filter(|answer| !answer.is_empty()) {
         let (Some(first), Some(last)) = (holding(answer.start), holding(answer.end - 1)) else {
-            let problem = "no token stands for the beginning or the end of an answer".into();
+            let problem = "no token covers the beginning or the end of an answer".into();
             return Err(ChatError::Tokenizer(problem));
         };
         mask[first..=last].fill(true);

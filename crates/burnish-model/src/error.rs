@@ -162,7 +162,7 @@ pub enum ConfigError {
     },
     /// The key is unknown, so it may change the computation.
     #[error(
-        "`{key}` is {value}, and nothing is known about this key; remove it if it does not change what the \
+        "`{key}` is {value}, and this key is unknown; remove it if it does not change what the \
          model computes"
     )]
     Unknown {

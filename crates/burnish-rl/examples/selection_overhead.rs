@@ -1,4 +1,5 @@
-//! What choosing costs: prints milliseconds for one choice of 512 tasks from a pool of 100,000, as a Markdown table.
+//! The cost of choosing tasks: prints the milliseconds for one choice of 512 tasks from a pool of 100,000, as a
+//! Markdown table.
 //!
 //!     cargo run --release -p burnish-rl --example selection_overhead
 
@@ -28,7 +29,7 @@ fn main() -> Result<(), burnish_rl::SettingError> {
             let mut stream = Stream::new(1);
             for name in &names {
                 for _ in 0..if groups == 0 { 0 } else { stream.index(groups + 1) } {
-                    // With forgetting, and counts of their own, hardly two beliefs are alike.
+                    // With forgetting and different counts, hardly any two beliefs are equal.
                     let rollouts = if decay < 1.0 { 1 + stream.index(60) } else { ROLLOUTS };
                     selector.observe(name, rollouts, stream.index(rollouts + 1));
                 }

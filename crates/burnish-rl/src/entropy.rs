@@ -1,7 +1,7 @@
 //! The entropy of the policy: which tokens are its forks, and a bonus that keeps it from collapsing.
 //!
-//! **What it does.** Trains only on the tokens where the policy was least sure (`top_entropy_quantile`), and adjusts the
-//! weight of an entropy bonus from step to step ([`AdaptiveEntropy`]).
+//! **What it does.** Trains only on the tokens where the policy was least sure (`top_entropy_quantile`), and adjusts
+//! the weight of an entropy bonus from step to step ([`AdaptiveEntropy`]).
 //!
 //! **Formula.** With `q = top_entropy_quantile` below 1, a token of the optimiser batch is trained on if
 //!

@@ -56,8 +56,8 @@
 //! # Ok::<(), burnish_rl::SettingError>(())
 //! ```
 //!
-//! **References.** The correction of the KL: DeepSeek-AI 2025 (DeepSeek-V3.2), arXiv:2512.02556. The NLL term: Yue et al.
-//! 2025 (VAPO), arXiv:2504.05118, eq. 10. Objectives: see their files.
+//! **References.** The correction of the KL: DeepSeek-AI 2025 (DeepSeek-V3.2), arXiv:2512.02556. The NLL term: Yue et
+//! al. 2025 (VAPO), arXiv:2504.05118, eq. 10. Objectives: see their files.
 
 use std::ops::Range;
 

@@ -187,7 +187,7 @@ pub const RULES: &[Rule] = &[
         key: "loss.objective",
         reason: "must give each token a loss of its own where the tokens of a sequence are weighted differently (by \
                  `loss.correction.weight.level = \"token\"`, by a `token_*` rejection, by `loss.top_entropy_quantile`): \
-                 this one has one loss a sequence",
+                 this one has one loss per sequence",
         nearest: "set `loss.correction.weight.level = \"sequence\"` and a `seq_*` rejection, and leave out \
                   `loss.top_entropy_quantile`",
         is_broken: |setup| {
@@ -209,7 +209,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "sampled-behavior-unaltered",
         key: "loss.correction.behavior",
-        reason: "must be \"model\" where no penalty and no `rollout.min_tokens` changes what is drawn: both log-probs are one",
+        reason: "must be \"model\" where no penalty and no `rollout.min_tokens` changes what is drawn: both log-probs are the same",
         nearest: "leave out `loss.correction.behavior`",
         is_broken: |setup| {
             setup.loss.correction.behavior == BehaviorSource::Sampled && !setup.alters_sampling
@@ -219,7 +219,7 @@ pub const RULES: &[Rule] = &[
         id: "proximal-on-policy",
         key: "loss.correction.proximal",
         reason: "must be \"sampling\" without `rollout.policy_lag`: the weights that an update starts from are those that \
-                 sampled, and anything else comes to the same, but for rounding",
+                 sampled, and anything else gives the same, apart from rounding",
         nearest: "leave out `loss.correction.proximal`",
         is_broken: |setup| {
             setup.policy_lag == 0 && setup.loss.correction.proximal != ProximalSource::Sampling

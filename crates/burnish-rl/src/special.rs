@@ -17,8 +17,8 @@ const ASYMPTOTIC: f64 = 10.0;
 
 /// The digamma function ψ(x), the derivative of ln Γ, for `x` above 0; NaN otherwise.
 ///
-/// Upwards by ψ(x) = ψ(x + 1) - 1/x, then `ψ(x) ~ ln x - 1/2x - Σ_k B_2k / (2k·x^2k)` (Abramowitz and Stegun 1964, 6.3.5
-/// and 6.3.18). The error is below 1e-14, relative where |ψ| is above 1.
+/// Upwards by ψ(x) = ψ(x + 1) - 1/x, then `ψ(x) ~ ln x - 1/2x - Σ_k B_2k / (2k·x^2k)` (Abramowitz and Stegun 1964,
+/// 6.3.5 and 6.3.18). The error is below 1e-14, relative where |ψ| is above 1.
 pub fn digamma(x: f64) -> f64 {
     if x.is_nan() || x <= 0.0 {
         return f64::NAN;

@@ -29,7 +29,7 @@ pub enum DeviceError {
     Unknown(String),
     /// Not implemented yet.
     #[error(
-        "the device \"metal\" is not made yet: there are \"cpu\", and NVIDIA GPUs as \"cuda:0\" and so on"
+        "the device \"metal\" is not supported yet: there are \"cpu\", and NVIDIA GPUs as \"cuda:0\" and so on"
     )]
     Metal,
     /// This program was built without support for it.

@@ -1,8 +1,9 @@
 //! Measures the reader of `number` and `math` on a batch of sentences that were judged by hand.
 //!
-//! `cargo run --release -p burnish-verify --example sentences -- FILE.jsonl`: each line is an object with `gold`, `response`,
-//! `right` (whether a person takes the response for the gold) and, if wished, `kind`. Prints what was judged otherwise, how it was
-//! read, and the two shares. A gold that is no single number is judged by `math`.
+//! `cargo run --release -p burnish-verify --example sentences -- FILE.jsonl`: each line is an object with `gold`,
+//! `response`, `right` (whether a person accepts the response as the gold answer) and optionally `kind`. Prints the
+//! sentences that were judged otherwise, how they were read, and the two shares. A gold answer that is not a single
+//! number is judged by `math`.
 #![allow(clippy::print_stdout, reason = "a command")]
 
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ struct Sentence {
     kind: String,
 }
 
-/// Sentences of one verdict, and those of them that were judged otherwise.
+/// The number of sentences with one verdict, and of those that were judged otherwise.
 #[derive(Default)]
 struct Count {
     all: usize,

@@ -1,7 +1,7 @@
 //! Sentences around the references of GSM8K and MATH-500: right answers are accepted, others are not.
 //!
-//! `BURNISH_FRAMES=FILE cargo test --release -p burnish-verify --test frames` also writes the sentences with our verdicts, for
-//! `peers/frames.py`, which sets math-verify's beside them.
+//! `BURNISH_FRAMES=FILE cargo test --release -p burnish-verify --test frames` also writes the sentences with our
+//! verdicts, for `peers/frames.py`, which adds those of math-verify.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;
@@ -13,12 +13,12 @@ use common::Dice;
 use common::frames::{self, Frame};
 use serde_json::json;
 
-/// References that a sentence is tried with.
+/// How many references a sentence is tried with.
 const GOLDS: usize = 4;
-/// Sentences taken from the solutions of each set.
+/// How many sentences are taken from the solutions of each set.
 const SOLUTIONS: usize = 1_500;
 
-/// References where the data sets are not there.
+/// References for when the data sets are missing.
 const NUMBERS: &[&str] = &["18", "3", "70000", "540", "64", "2,125", "-5", "0.5", "160", "45"];
 const FORMULAS: &[&str] =
     &[r"\frac{3}{4}", r"2\sqrt{3}", "14", r"\left( 3, \frac{\pi}{2} \right)", "x^2+1", "[1,2)", r"6\pi"];
@@ -38,7 +38,7 @@ fn references() -> (Vec<String>, Vec<String>) {
     (numbers.unwrap_or_else(|| owned(NUMBERS)), formulas.unwrap_or_else(|| owned(FORMULAS)))
 }
 
-/// Whether a reference is a number by its letters: what is said of it ("7 minus 1") then is another number.
+/// Whether a reference looks like a number: then words such as "minus 1" after it give another number.
 fn is_scalar(reference: &str) -> bool {
     let bare = ["frac", "sqrt", "pi", "dfrac", "left", "right"]
         .iter()
@@ -77,7 +77,7 @@ fn cases() -> (usize, Vec<Case>) {
             if frame.is_right || is_scalar(reference) {
                 cases.push(case(frame, reference, reference, &other, is_number, frame.is_right));
             }
-            // The same sentence with another number is wrong, whatever the sentence.
+            // Any sentence is wrong with another number.
             if frame.is_right && turn == 0 {
                 cases.push(case(frame, reference, &other, &format!("{other}7"), is_number, false));
             }
@@ -86,7 +86,7 @@ fn cases() -> (usize, Vec<Case>) {
     (all.len(), cases)
 }
 
-/// A number that is not `reference`, by its digits.
+/// A number with other digits than `reference`.
 fn other_than(reference: &str, dice: &mut Dice) -> String {
     match reference.replace(',', "").parse::<i64>() {
         Ok(number) => (number + 3 + dice.below(9) as i64).to_string(),

@@ -1,6 +1,6 @@
-//! Every reference of GSM8K, MATH-500, MGSM and TAT-QA verifies against itself and against rewritings of itself;
-//! 200 perturbed answers a set are rejected. A perturbed answer differs by the way it is made: another integer,
-//! another word, another bracket; no code of the verifier decides that.
+//! Every reference of GSM8K, MATH-500, MGSM and TAT-QA is accepted against itself and against rewritings of itself; 200
+//! perturbed answers per set are rejected. A perturbed answer differs by construction (another integer, another word,
+//! another bracket), not by a decision of the verifier's code.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;
@@ -138,7 +138,7 @@ fn gsm8k() {
     for (row, reference) in common::lines(&data.join("test.jsonl")).iter().zip(&golds) {
         let gold = Verifier::Number.gold(reference).unwrap();
         report.accepts(&gold, reference, row["answer"].as_str().unwrap());
-        // What the `math` verifier takes for numbers is the same.
+        // The `math` verifier reads numbers in the same way.
         let gold = Verifier::Math.gold(reference).unwrap();
         report.accepts(&gold, reference, row["answer"].as_str().unwrap());
     }
@@ -222,7 +222,7 @@ fn plain_number(latex: &str) -> Option<(i64, i64)> {
 fn latex_perturbations(reference: &str, dice: &mut Dice) -> Vec<String> {
     let mut responses = Vec::new();
     if let Some((top, bottom)) = plain_number(reference) {
-        // Another digit in one place; counted only if the value, worked out here, is another.
+        // Another digit in one place; counted only if the value, computed here, is different.
         let places: Vec<usize> =
             reference.match_indices(|c: char| c.is_ascii_digit()).map(|(at, _)| at).collect();
         let at = places[dice.below(places.len() as u64) as usize];
@@ -351,8 +351,8 @@ fn tatqa() {
             let perturb = report.golds % 12 == 0;
             match (kind, &spans[..]) {
                 ("arithmetic" | "count", [number]) => scaled_number(&mut report, number, scale, perturb),
-                // Faults of the set: a span that says its scale itself has it a second time, and one of words
-                // has a scale.
+                // Faults of the set: a span that already states its scale has it a second time, and a span of words has
+                // a scale.
                 ("span", [span]) if span.contains("illion") => {
                     text_span(&mut report, span, perturb, &mut dice)
                 }
@@ -371,7 +371,7 @@ fn tatqa() {
 fn scaled_number(report: &mut Report, number: &str, scale: &str, perturb: bool) {
     let reference = format!("{number} {scale}").trim().to_owned();
     let Some(gold) = report.gold(Verifier::Number, &reference) else { return };
-    // The plain digits, by string alone.
+    // The plain digits, by string operations alone.
     let is_negative = number.contains(['-', '−', '(']);
     let digits: String = number.chars().filter(|c| c.is_ascii_digit() || *c == '.').collect();
     let (whole, decimals) = digits.split_once('.').unwrap_or((&digits, ""));
@@ -427,7 +427,7 @@ fn text_span(report: &mut Report, span: &str, perturb: bool, dice: &mut Dice) {
         report.rejects(&gold, span, &format!("{span} unchanged"));
         report.rejects(&gold, span, &format!("The answer is {span} or nothing."));
         report.rejects(&gold, span, &format!("{span} {span}"));
-        // One word replaced by another that is in no answer.
+        // One word replaced by another that occurs in no answer.
         let mut words: Vec<&str> = span.split_whitespace().collect();
         let at = dice.below(words.len() as u64) as usize;
         words[at] = "zyx";

@@ -75,7 +75,7 @@ fn questions(folder: &Path, language: Language) -> Vec<String> {
     text.lines().map(|line| line.split('\t').next().unwrap().to_owned()).collect()
 }
 
-/// How many texts are identified as what, and how many are in `language` by the rule.
+/// How many texts are identified as which language, and how many are in `language` by the rule.
 fn count(texts: &[String], language: Language) -> (BTreeMap<&'static str, usize>, usize) {
     let mut named = BTreeMap::new();
     let mut within = 0;
@@ -150,14 +150,14 @@ fn paragraphs_and_short_questions_of_an_encyclopaedia_are_in_theirs() {
     }
 }
 
-/// English reasoning about a question that it quotes has drifted, in every language and for every question.
+/// English reasoning that quotes its question has drifted, for every language and every question.
 #[test]
 fn english_reasoning_that_quotes_the_question_is_drift() {
     let Some(folder) = data("mgsm") else { return };
     let english = questions(&folder, Language::English);
     for language in Language::ALL.into_iter().filter(|language| *language != Language::English) {
         for (at, question) in questions(&folder, language).iter().enumerate() {
-            // The same in English stands for reasoning that is as long as the question.
+            // The question in English stands for reasoning of the same length.
             let text = format!("The question is: \"{question}\"\nLet us think step by step. {}", english[at]);
             let finding = identify(&text);
             assert!(!finding.is_in(language), "{} {at}: {:.2}", language.code(), finding.share(language));
@@ -165,7 +165,7 @@ fn english_reasoning_that_quotes_the_question_is_drift() {
     }
 }
 
-/// Question and translation are each about half of a text of both.
+/// In a text of both, question and translation are each about half.
 #[test]
 fn a_question_weighs_about_the_same_in_every_language() {
     let Some(folder) = data("mgsm") else { return };
@@ -198,7 +198,7 @@ fn a_foreign_word_is_no_drift_and_a_foreign_quarter_is() {
 
 #[test]
 fn han_is_read_as_what_the_text_is() {
-    // No kana and no sign that only Chinese has: what the rest is.
+    // Without kana and without a sign that only Chinese has, it is whatever the rest is.
     let neutral = "合計金額。";
     for (code, rest) in [("ja", answer("ja")), ("zh", answer("zh"))] {
         assert_eq!(identify(&format!("{neutral}\n{rest}")).share(Language::of(code).unwrap()), 1.0);
@@ -320,7 +320,7 @@ fn formula() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4096))]
 
-    /// Not one weight changes, wherever between words digits and formulas stand.
+    /// No weight changes, wherever digits and formulas are inserted between words.
     #[test]
     fn digits_and_formulas_change_nothing(
         first in 0..ANSWERS.len(), second in 0..ANSWERS.len(),

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use burnish_verify::Verifier;
 use serde_json::Value;
 
-/// (index, whether ours accepts): math-verify's verdict is the opposite. Judged one by one in `docs/verifiers.md`.
+/// (index, whether burnish accepts): math-verify's verdict is the opposite. Judged one by one in `docs/verifiers.md`.
 const MATH: &[(usize, bool)] = &[(11, false), (209, true)];
 const GSM8K: &[(usize, bool)] = &[];
 

@@ -1,4 +1,4 @@
-//! What holds for any input: no panic, expressions equal themselves in other forms, other values are rejected.
+//! Properties for any input: no panic, expressions equal themselves in other forms, other values are rejected.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use burnish_verify::{Reason, Verifier};
@@ -114,7 +114,7 @@ fn fragment() -> impl Strategy<Value = String> {
     ]
 }
 
-/// An expression with its value as a fraction, worked out beside it; denominators stay small.
+/// An expression with its value as a fraction, computed alongside; denominators stay small.
 #[derive(Debug, Clone)]
 struct Known {
     latex: String,
@@ -210,7 +210,7 @@ proptest! {
         let part = format!("\\boxed{{{}}}", join(&sorted[1..]));
         prop_assert!(gold.judge(&whole).is_correct);
         prop_assert!(!gold.judge(&part).is_correct);
-        // And no list is one of its members.
+        // And a list is not equal to one of its members.
         let one = Verifier::Math.gold(&items[0].to_string()).unwrap();
         prop_assert!(!one.judge(&whole).is_correct);
     }

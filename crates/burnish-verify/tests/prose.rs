@@ -4,7 +4,7 @@
 use burnish_verify::{Place, Reason, Verifier};
 use proptest::prelude::*;
 
-/// Words that say nothing of a number beside them.
+/// Words that say nothing about a number next to them.
 const NEUTRAL: &[&str] = &[
     "therefore",
     "thus",
@@ -184,7 +184,7 @@ fn tags_and_the_marks_of_quotations_are_no_comparisons() {
     }
 }
 
-/// Sentences of `sentences.txt`, all of which are judged as a person judged them.
+/// All sentences of `sentences.txt` are judged as a person judged them.
 #[test]
 fn sentences_of_every_class_are_read_as_people_read_them() {
     let mut class = "";

@@ -61,7 +61,7 @@ fn a_column_that_is_not_there_is_named_with_its_place_and_the_nearest() {
     refuse(
         &[row.clone(), null],
         plain.clone(),
-        "line 2: `columns.prompt_template`: what is to be written is null",
+        "line 2: `columns.prompt_template`: the value to be written is null",
     );
     refuse(&[row.clone(), json!({"question": "a"})], plain, "line 2: `columns.prompt_template`: ");
     let empty = json!({"prompt_template": "{% if question == 'b' %}{{question}}{% endif %}"});

@@ -131,7 +131,7 @@ pub struct ChatAnswer {
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
     /// The key is missing.
-    #[error("the environment variable `{variable}` is to hold the key for {url}, and is not set")]
+    #[error("the environment variable `{variable}` must hold the key for {url}, but it is not set")]
     NoKey {
         /// The endpoint.
         url: String,
@@ -161,7 +161,7 @@ pub enum EndpointError {
         problem: String,
     },
     /// The answer does not follow the wire format.
-    #[error("POST {url}: the answer is no chat completion: {problem}")]
+    #[error("POST {url}: the answer is not a chat completion: {problem}")]
     Malformed {
         /// The endpoint.
         url: String,

@@ -119,7 +119,7 @@ impl Config {
         let key = if self.language.is_some() { "language" } else { "language_key" };
         let has_language = self.language.is_some() || self.language_key.is_some();
         if self.language.is_some() && self.language_key.is_some() {
-            return Err(config_error("language_key", "says what `language` says too: leave one out"));
+            return Err(config_error("language_key", "can't be combined with `language`: leave one out"));
         }
         let is_compared = match self.verifier {
             VerifierConfig::BuiltIn(verifier) => verifier != Verifier::Abstention,

@@ -1,4 +1,4 @@
-//! Selectors of tasks on a simulated learner: prints docs/results/insight-simulation.md.
+//! Task selectors on a simulated learner: prints docs/results/insight-simulation.md.
 //!
 //!     cargo run --release -p burnish-rl --example insight_bandit > docs/results/insight-simulation.md
 

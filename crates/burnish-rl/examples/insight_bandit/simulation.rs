@@ -1,4 +1,4 @@
-//! A learner on prompts whose success rates drift as it learns, and who chooses the prompts.
+//! A simulated learner on prompts whose success rates drift as it learns, and the selectors that choose the prompts.
 
 use std::fmt::Write;
 
@@ -9,21 +9,21 @@ use serde_json::{Value, json};
 
 /// Prompts.
 const PROMPTS: usize = 2000;
-/// Groups in a step.
+/// Groups per step.
 const GROUPS: usize = 16;
-/// Rollouts of a group.
+/// Rollouts per group.
 const ROLLOUTS: usize = 8;
 /// Rollouts that a run may spend.
 pub(crate) const BUDGET: usize = 400 * GROUPS * ROLLOUTS;
-/// Each prompt needs one of these skills, and what all share.
+/// Each prompt needs one of these skills, and a skill that all prompts share.
 const SKILLS: usize = 20;
 /// Mean and standard deviation of a prompt's difficulty, in logits.
 const DIFFICULTY: (f64, f64) = (2.0, 3.0);
 /// Step size of the learner.
 const LEARNING_RATE: f64 = 0.04;
-/// Most rounds of dynamic sampling in a step.
+/// The most rounds of dynamic sampling per step.
 const ROUNDS_MAX: usize = 10;
-/// Seeds of the page, and the 97.5th percentile of Student's distribution with one degree of freedom fewer.
+/// Seeds of the page, and the 97.5th percentile of Student's distribution with that many minus one degrees of freedom.
 const SEEDS: u64 = 10;
 const STUDENT: f64 = 2.262;
 
@@ -53,16 +53,16 @@ pub(crate) fn arms() -> Vec<Arm> {
     ]
 }
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     /// Mean success rate over all prompts at a quarter, a half, three quarters and all of the rollouts.
     pub(crate) scores: Vec<f64>,
     /// Updates.
     pub(crate) steps: usize,
-    /// Share of all sampled groups whose rollouts all came out the same.
+    /// Share of all sampled groups whose rollouts all had the same outcome.
     pub(crate) zero_variance: f64,
-    /// Root mean square of what is believed of a prompt minus its success rate, over all prompts, at the end.
+    /// Root mean square of the believed minus the true success rate, over all prompts, at the end.
     pub(crate) rmse: f64,
 }
 
@@ -111,7 +111,7 @@ impl World {
             skill[self.kind[prompt]] += step;
         }
         let rate = LEARNING_RATE / groups.len().max(1) as f64;
-        // A skill is met in one prompt of twenty; its steps are longer, as an adaptive optimiser's would be.
+        // A skill occurs in one prompt of twenty; its steps are longer, as those of an adaptive optimiser would be.
         self.shared += rate * shared;
         self.skill.iter_mut().zip(skill).for_each(|(skill, step)| *skill += rate * SKILLS as f64 * step);
     }
@@ -144,7 +144,7 @@ pub(crate) fn run(arm: &Arm, seed: u64, budget: usize) -> Outcome {
         Err(error) => unreachable!("the arms are ours: {error}"),
     };
     let mut world = World::new(seed);
-    // What a selector without beliefs would believe.
+    // What a selector without beliefs is taken to believe.
     let mut beliefs = Beliefs::default();
     let mut passes = Passes { seed, number: 0, left: Vec::new() };
     let (mut spent, mut steps, mut sampled, mut tied) = (0, 0, 0, 0usize);
@@ -205,7 +205,7 @@ fn choose(
     selector.choose(&names, count, ROLLOUTS, seed).into_iter().map(|at| pool[at]).collect()
 }
 
-/// The runs of an arm, one a seed.
+/// The runs of an arm, one per seed.
 pub(crate) fn runs(arm: &Arm, seeds: u64, budget: usize) -> Vec<Outcome> {
     (1..=seeds).map(|seed| run(arm, seed, budget)).collect()
 }

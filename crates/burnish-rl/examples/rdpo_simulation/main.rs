@@ -1,4 +1,4 @@
-//! Four rewards on one task, two of them more and more alike: what `rdpo`, `gdpo` and `grpo` make of them.
+//! Four rewards on one task, two of them more and more alike: the advantages that `rdpo`, `gdpo` and `grpo` give.
 //!
 //!     cargo run --release -p burnish-rl --example rdpo_simulation > docs/results/rdpo-simulation.md
 

@@ -1,4 +1,4 @@
-//! The rewards, the estimators, and what is measured of their advantages.
+//! The rewards, the estimators, and the measures of their advantages.
 
 use burnish_core::rng::Stream;
 use burnish_rl::advantage::{
@@ -17,7 +17,7 @@ pub(crate) const CORRELATIONS: [f64; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
 pub(crate) enum Alike {
     /// Style repeats format.
     Pair,
-    /// All four share what decides them.
+    /// All four depend on the same hidden number.
     All,
 }
 
@@ -26,7 +26,8 @@ const CORRECT: usize = 0;
 const FORMAT: usize = 1;
 const STYLE: usize = 2;
 
-/// A step's rollouts: with chance `correlation`, what decides a reward is what decides those that it is alike.
+/// A step's rollouts: with probability `correlation`, a reward depends on the same number as the rewards that it is
+/// like.
 fn rollouts(alike: Alike, correlation: f64, seed: u64) -> Vec<Rollout> {
     let mut stream = Stream::new(seed);
     let rollout = |_| {
@@ -35,7 +36,7 @@ fn rollouts(alike: Alike, correlation: f64, seed: u64) -> Vec<Rollout> {
         let (own, chance, shared) = (&draws[..4], &draws[4..8], draws[8]);
         let decides = |at: usize| match alike {
             Alike::Pair if at == STYLE && chance[at] < correlation => own[FORMAT],
-            // Two share it with a chance that is the product of theirs.
+            // Both of two rewards do so with the product of their probabilities.
             Alike::All if chance[at] < correlation.sqrt() => shared,
             _ => own[at],
         };
@@ -58,16 +59,16 @@ pub(crate) fn methods() -> [(&'static str, Box<dyn Estimator>); 5] {
     ]
 }
 
-/// What is measured of the advantages of one method.
+/// Measures of the advantages of one method.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Measured {
     /// Variance.
     pub(crate) variance: f64,
-    /// Correlation with format + style, the direction that two rewards say.
+    /// Correlation with format + style, the direction that two rewards share.
     pub(crate) with_pair: f64,
     /// Correlation with correctness.
     pub(crate) with_correct: f64,
-    /// Correlation with format over that with correctness: how often format counts.
+    /// Correlation with format divided by that with correctness: how many times format counts.
     pub(crate) counted: f64,
 }
 
@@ -96,7 +97,7 @@ pub(crate) fn measure(estimator: &dyn Estimator, alike: Alike, correlation: f64)
     mean
 }
 
-/// Less the mean of each group, as advantages are.
+/// Minus the mean of each group, like advantages.
 fn centred(mut values: Vec<f64>) -> Vec<f64> {
     for group in values.chunks_mut(GROUP_SIZE) {
         let mean = group.iter().sum::<f64>() / group.len() as f64;

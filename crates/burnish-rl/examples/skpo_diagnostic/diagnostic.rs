@@ -1,12 +1,12 @@
-//! The task, its exact values, and the errors of their estimates: dynamic programming and sums over binomials, nothing is
-//! sampled.
+//! The task, its exact values, and the errors of their estimates, by dynamic programming and sums over binomials;
+//! nothing is sampled.
 
 use std::cmp::Ordering;
 
-/// Continuations of which an estimate is the mean.
+/// Numbers of continuations that an estimate averages over.
 pub(crate) const CONTINUATIONS: [usize; 6] = [1, 2, 4, 8, 16, 64];
 
-/// An answer of some steps, each good or bad, is right if more than half of them are good.
+/// An answer has some steps, each good or bad, and is right if more than half of them are good.
 pub(crate) struct Task {
     pub(crate) steps: usize,
     /// Chance that a step is good.
@@ -16,7 +16,7 @@ pub(crate) struct Task {
 /// What the page shows.
 pub(crate) const TASK: Task = Task { steps: 16, good: 0.6 };
 
-/// Chances that the sign of an estimated change is not that of the change.
+/// Probabilities that the sign of an estimated change differs from that of the change.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Errors {
     /// The estimate has the opposite sign.
@@ -32,7 +32,8 @@ impl Errors {
 }
 
 impl Task {
-    /// `V` after `position` steps: one entry for each number of good ones. The chance that the answer becomes right.
+    /// `V` after `position` steps, the probability that the answer becomes right: one entry for each number of good
+    /// steps.
     pub(crate) fn values(&self, position: usize) -> Vec<f64> {
         let end = |good: usize| f64::from(u8::from(2 * good > self.steps));
         let last: Vec<f64> = (0..=self.steps).map(end).collect();
@@ -41,12 +42,13 @@ impl Task {
         })
     }
 
-    /// The chance of each number of good steps after `position` steps.
+    /// The probability of each number of good steps after `position` steps.
     fn chances(&self, position: usize) -> Vec<f64> {
         binomial(position, self.good)
     }
 
-    /// `f` of the chance of a step at `position`, of the value before it and of that after it, for each step that can be.
+    /// `f` of the probability of a step at `position`, the value before it and the value after it, for each possible
+    /// step.
     fn each_step(&self, position: usize, mut f: impl FnMut(f64, f64, f64)) {
         let (values, next) = (self.values(position), self.values(position + 1));
         for (good, chance) in self.chances(position).into_iter().enumerate() {
@@ -81,7 +83,8 @@ impl Task {
         total.errors()
     }
 
-    /// Errors of the answer's own reward less the value of the task, as the sign of a step at `position`: outcome only.
+    /// Errors of the answer's own reward minus the value of the task, taken as the sign of a step at `position`:
+    /// outcome only.
     pub(crate) fn outcome(&self, position: usize) -> Errors {
         let start = self.values(0)[0];
         let mut total = Mixture::default();
@@ -97,8 +100,8 @@ impl Task {
         total.errors()
     }
 
-    /// Errors of the estimate after the first `steps` steps less the value of the task, for whether they made the answer
-    /// likelier: one beginning of that length.
+    /// Errors of the estimate after the first `steps` steps minus the value of the task, as a measure of whether these
+    /// steps made a right answer likelier: one beginning of that length.
     pub(crate) fn beginning(&self, steps: usize, continuations: usize) -> Errors {
         let start = self.values(0)[0];
         let mut total = Mixture::default();
@@ -124,7 +127,8 @@ struct Mixture {
 }
 
 impl Mixture {
-    /// `sign`: the chance that an estimate is below, at or above 0. What changes nothing has no sign, and is left out.
+    /// `sign`: the probability that an estimate is below, at or above 0. A step that changes nothing has no sign, and
+    /// is left out.
     fn add(&mut self, chance: f64, before: f64, after: f64, sign: impl Fn(Ordering) -> f64) {
         let truth = after.total_cmp(&before);
         if truth != Ordering::Equal && chance > 0.0 {
@@ -139,7 +143,7 @@ impl Mixture {
     }
 }
 
-/// The chance of each number of successes among `count`.
+/// The probability of each number of successes among `count`.
 fn binomial(count: usize, success: f64) -> Vec<f64> {
     (0..count).fold(vec![1.0], |chances, _| {
         let at = |index: Option<usize>| index.and_then(|index| chances.get(index)).copied().unwrap_or(0.0);

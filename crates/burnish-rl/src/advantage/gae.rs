@@ -3,8 +3,8 @@
 //! **What it does.** Adds up how much better than expected each token turned out, step by step: `λ` chooses between the
 //! critic's opinion (0) and the reward that came in the end (1).
 //!
-//! **Formula.** For token `t` of the `T` sampled tokens of a rollout, with `V` the critic's values, the reward `R` at the
-//! last token, and `V_T` 0 if the rollout came to its end, or the critic's estimate if it was cut off:
+//! **Formula.** For token `t` of the `T` sampled tokens of a rollout, with `V` the critic's values, the reward `R` at
+//! the last token, and `V_T` 0 if the rollout came to its end, or the critic's estimate if it was cut off:
 //!
 //! ```text
 //! δ_t = r_t + γ·V_(t+1) - V_t        r_(T-1) = R, else 0

@@ -3,8 +3,8 @@
 //! **What it does.** Rollouts of one task pass through some states of the environment more than once. What the siblings
 //! did next in the same state can be compared turn by turn, without a critic.
 //!
-//! **Formula.** For turn `t` of rollout `i` in group `g`, with `r` the rewards of turns and `x` the states in which they
-//! were taken:
+//! **Formula.** For turn `t` of rollout `i` in group `g`, with `r` the rewards of turns and `x` the states in which
+//! they were taken:
 //!
 //! ```text
 //! G_it = r_it + γ·G_i(t+1)

@@ -4,8 +4,8 @@
 //! gradient. Here that norm is estimated from the forward pass alone, up to each token, so each position has a baseline
 //! of its own.
 //!
-//! **Formula.** For token `t` of rollout `i`, with `π` the probability of the sampled token and `Σp²` the sum of squared
-//! probabilities of its distribution:
+//! **Formula.** For token `t` of rollout `i`, with `π` the probability of the sampled token and `Σp²` the sum of
+//! squared probabilities of its distribution:
 //!
 //! ```text
 //! w_it = 1 - 2·π_it + Σp²_it                 (the squared norm of ∂ log π / ∂ logits)

@@ -21,17 +21,19 @@
 //! **State.** `ref_d` (a moving average of each step's percentile, unless `reference` gives the scale), and a moving
 //! average of each `Σ_S`. Both include the current step; [`Estimator::learn`] keeps them.
 //!
-//! **Conventions.** A rollout without a reward counts nowhere, and gets no advantage. A component that is missing or not
-//! finite counts in no rank of that component, and adds nothing of its own. A rollout whose group has no active component
-//! has an advantage of exactly 0. Eigenvalues up to 1e-10 of the greatest belong to directions in which nothing varies,
-//! and are whitened to 0. `Σ_S` is divided by the number of rows. The factor that a component arrives with has no
-//! effect, because ranks do not depend on it and `ref_d` scales with it; `weights`, applied after the whitening, has.
+//! **Conventions.** A rollout without a reward counts nowhere, and gets no advantage. A component that is missing or
+//! not finite counts in no rank of that component, and adds nothing of its own. A rollout whose group has no active
+//! component has an advantage of exactly 0. Eigenvalues up to 1e-10 of the greatest belong to directions in which
+//! nothing varies, and are whitened to 0. `Σ_S` is divided by the number of rows. The factor that a component arrives
+//! with has no effect, because ranks do not depend on it and `ref_d` scales with it; `weights`, applied after the
+//! whitening, has.
 //!
 //! **Settings as baselines.** `whitening = false`: quantiles only. `quantile = false, magnitude = "none"`: whitened
 //! z-scores (whitening only). Neither: GDPO.
 //!
-//! **Reduces to.** Without quantiles, magnitudes, whitening and standardisation, GDPO without its whitening, to the bit. With
-//! one component that is 0 or 1, `magnitude = "none"` and neither whitening nor standardisation, GRPO without scaling.
+//! **Reduces to.** Without quantiles, magnitudes, whitening and standardisation, GDPO without its whitening, to the
+//! bit. With one component that is 0 or 1, `magnitude = "none"` and neither whitening nor standardisation, GRPO without
+//! scaling.
 //!
 //! **Reconstructed.** We did not have the paper's text. Known are its two steps: magnitude-aware quantile normalisation
 //! per prompt, and Mahalanobis whitening within each active reward subspace. Every formula above is the simplest form

@@ -11,8 +11,8 @@
 //!
 //! Mean and variance (n - 1) are those of all tokens of the step.
 //!
-//! **Conventions.** With `γ = 1` a rollout has one advantage for all of its tokens. A rollout without a reward counts in no mean, and gets no advantage. A step in which all returns
-//! are equal has advantages of exactly 0.
+//! **Conventions.** With `γ = 1` a rollout has one advantage for all of its tokens. A rollout without a reward counts
+//! in no mean, and gets no advantage. A step in which all returns are equal has advantages of exactly 0.
 //!
 //! **Reduces to.** With `γ = 1`, the standardised reward, the same for all tokens of a rollout. With `whiten = none`
 //! as well, REINFORCE: `A_t = R`.

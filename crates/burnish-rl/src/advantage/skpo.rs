@@ -1,8 +1,9 @@
-//! SKPO: the beginning of an answer is credited with what followed from it, and what followed is compared with its siblings.
+//! SKPO: the beginning of an answer is credited with what followed from it, and what followed is compared with its
+//! siblings.
 //!
-//! **What it does.** A group is one beginning ([`Phase::Upstream`]) and the answers that were sampled after it. The answers
-//! get the group-relative advantage. The beginning has no siblings to be compared with, so the mean reward of its
-//! answers is compared with what the task earned before.
+//! **What it does.** A group is one beginning ([`Phase::Upstream`]) and the answers that were sampled after it. The
+//! answers get the group-relative advantage. The beginning has no siblings to be compared with, so the mean reward of
+//! its answers is compared with what the task earned before.
 //!
 //! **Formula.** For a task `x` with a beginning `u`, and `r_k` the rewards of the `K` answers that go on from it:
 //!

@@ -4,8 +4,8 @@
 //! the mean reward is what the answer was worth at that point. A part of the answer is credited with how much it raised
 //! that. This is dense Monte-Carlo credit, without a critic, at the price of many more answers.
 //!
-//! **Formula.** For an answer of `T` tokens cut after `every`, `2·every`, ... below `T`, with `V̂_0` the mean reward of its
-//! group and `V̂_j` the mean reward of the `K` answers that go on from cut `j`:
+//! **Formula.** For an answer of `T` tokens cut after `every`, `2·every`, ... below `T`, with `V̂_0` the mean reward of
+//! its group and `V̂_j` the mean reward of the `K` answers that go on from cut `j`:
 //!
 //! ```text
 //! A_t = V̂_(j+1) - V̂_j        for the tokens between cut j and cut j + 1
@@ -14,9 +14,9 @@
 //!
 //! The advantages of the step are then standardised together (`whiten`).
 //!
-//! **Conventions.** A cut from which no answer has a reward is left out, as if it had not been made. `V̂_j` has the variance
-//! `V·(1 - V)/K` for rewards of 0 and 1: between two cuts that differ by less, the sign of the credit is left to
-//! chance.
+//! **Conventions.** A cut from which no answer has a reward is left out, as if it had not been made. `V̂_j` has the
+//! variance `V·(1 - V)/K` for rewards of 0 and 1: between two cuts that differ by less, the sign of the credit is left
+//! to chance.
 //!
 //! **Reduces to.** With `every` at least the length of the answers, and `whiten = none`: `R - mean`, which is `grpo`
 //! with `scale = none`, to the bit. Without whitening the parts of an answer always add up to that.

@@ -1,6 +1,7 @@
 //! How far the training policy is from the one that sampled: verl's `rollout_corr/*` metrics.
 //!
-//! With `x` the log-ratio of the correction, `n` the loss tokens of a sequence, and every mean over the optimiser batch:
+//! With `x` the log-ratio of the correction, `n` the loss tokens of a sequence, and every mean over the optimiser
+//! batch:
 //!
 //! | metric | mean over | of |
 //! | --- | --- | --- |

@@ -13,8 +13,8 @@
 //! constant of the derivative, computed anew with every `lp`. For a token that the update's own starting weights
 //! sampled, `old = then` (`α = 0`); the older a token is, the nearer `old` is to the present policy.
 //!
-//! **References.** AReaL's `prox_logp_method = "loglinear"`, where a version is a step (`v_old = v_θ - 1`); versions are
-//! per token because weights may change in the middle of an answer.
+//! **References.** AReaL's `prox_logp_method = "loglinear"`, where a version is a step (`v_old = v_θ - 1`); versions
+//! are per token because weights may change in the middle of an answer.
 
 /// `α` of a token that weights of version `sampled` drew (`None`: unknown), in an update that starts from version
 /// `proximal` and ends with version `trained`.

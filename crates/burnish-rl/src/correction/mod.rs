@@ -37,12 +37,12 @@
 //! with penalties alone, without the tokens that filters cut. Bounds on weights and rejections take more away, as
 //! always.
 //!
-//! **Rejected tokens** still count in the denominators of [`crate::aggregation`] (`rejected = "zero"`, the default: TRL,
-//! AReaL), so a batch with many rejected tokens makes a small step. Or they leave the loss as if they had no loss mask
-//! (`rejected = "remove"`: verl, whose `response_mask` shrinks): their KL and their entropy go too, and they no longer
-//! count in denominators (the sequence's own token count, the tokens of its group, those of the optimiser batch).
-//! Counts of sequences stay. For `dapo`, the tokens of the generation shrink in the same proportion as those of the
-//! optimiser batch. (In its bypass mode verl rejects within the loss, after it has counted the tokens of the batch:
+//! **Rejected tokens** still count in the denominators of [`crate::aggregation`] (`rejected = "zero"`, the default:
+//! TRL, AReaL), so a batch with many rejected tokens makes a small step. Or they leave the loss as if they had no loss
+//! mask (`rejected = "remove"`: verl, whose `response_mask` shrinks): their KL and their entropy go too, and they no
+//! longer count in denominators (the sequence's own token count, the tokens of its group, those of the optimiser
+//! batch). Counts of sequences stay. For `dapo`, the tokens of the generation shrink in the same proportion as those of
+//! the optimiser batch. (In its bypass mode verl rejects within the loss, after it has counted the tokens of the batch:
 //! `token-mean` does not shrink there, `seq-mean-token-mean` does.)
 //!
 //! **Reduces to.** Nothing at all where `old = roll`: every `x` is exactly 0, every weight exactly 1. With one token
@@ -65,8 +65,8 @@
 //! | AReaL `prox_logp_method = "loglinear"` | `proximal = "loglinear"` ([`loglinear_proximal`]) |
 //! | vLLM `logprobs_mode = "processed_logprobs"`, which TRL and verl set | `behavior = "sampled"` |
 //!
-//! (vLLM's own default, `"raw_logprobs"`, is the softmax before the temperature: at temperature 1 that is `"model"`, at others it is
-//! neither.)
+//! (vLLM's own default, `"raw_logprobs"`, is the softmax before the temperature: at temperature 1 that is `"model"`, at
+//! others it is neither.)
 //!
 //! **Differs from the frameworks.** SkyRL's `rollout_is` does not multiply the clipped loss by a ratio of its own: the
 //! ratio to the behavior *replaces* that to the proximal, which is `bypass` without a weight. In TRL the VESPO
@@ -75,9 +75,9 @@
 //! TRL gives a token without a log-probability from the engine the weight 1; here every token has one.
 //!
 //! **References.** Truncated weights: Ionides 2008; Yao et al. 2025, "Your efficient RL framework secretly brings you
-//! off-policy RL training". Masked weights (IcePop): Ling team 2025, arXiv:2510.18855. Rejection and the statistics: Liu
-//! et al. 2025, "When speed kills stability". OPSM: DeepSeek-AI 2025 (DeepSeek-V3.2), arXiv:2512.02556. Three policies:
-//! Hilton et al. 2021, arXiv:2110.00641; Fu et al. 2025 (AReaL), arXiv:2505.24298.
+//! off-policy RL training". Masked weights (IcePop): Ling team 2025, arXiv:2510.18855. Rejection and the statistics:
+//! Liu et al. 2025, "When speed kills stability". OPSM: DeepSeek-AI 2025 (DeepSeek-V3.2), arXiv:2512.02556. Three
+//! policies: Hilton et al. 2021, arXiv:2110.00641; Fu et al. 2025 (AReaL), arXiv:2505.24298.
 
 mod diagnostics;
 mod loglinear;

@@ -15,8 +15,8 @@
 //! ℓ = that of `opd`, with A = t - b        elsewhere
 //! ```
 //!
-//! and the loss is `Σ ℓ / D`, with `D` that of [`crate::aggregation`], by default the mean over the tokens of a sequence,
-//! then over sequences.
+//! and the loss is `Σ ℓ / D`, with `D` that of [`crate::aggregation`], by default the mean over the tokens of a
+//! sequence, then over sequences.
 //!
 //! **Derivative.** Where the gate is on, with respect to the student's logits over the temperature: `Q - P̃` (with `P̃`
 //! 0 outside of the `K`), which is 0 only where the distributions agree, whatever token was sampled. Elsewhere that of
@@ -34,8 +34,8 @@
 //! gate is then on exactly where `A ≤ 0`. The value of a token where the gate is off is the surrogate of `opd`,
 //! `-exp(lp - b)·A`, which on policy has the gradient of the paper's `-A·lp`.
 //!
-//! **Metrics.** Those of [`super::Opd`], `gate_mean` (the share of tokens at which the gate is on), and `head_loss`: the
-//! mean of the divergence there.
+//! **Metrics.** Those of [`super::Opd`], `gate_mean` (the share of tokens at which the gate is on), and `head_loss`:
+//! the mean of the divergence there.
 //!
 //! **References.** AOPD, arXiv:2605.06387. Forward KL on the student's own answers: Agarwal et al. 2023 (GKD),
 //! arXiv:2306.13649.

@@ -119,7 +119,8 @@ impl Part for Gkd {
     fn check(&self) -> Result<(), SettingError> {
         require("beta", self.beta, |beta| (0.0..=1.0).contains(&beta), "must be 0 to 1")?;
         require("temperature", self.temperature, |temperature| temperature > 0.0, "must be above 0")?;
-        let rule = "must be 0 with `rest = \"ignore\"`: it is a divergence of no two distributions otherwise";
+        let rule =
+            "must be 0 with `rest = \"ignore\"`: otherwise it is not a divergence between two distributions";
         require("beta", self.beta, |beta| beta == 0.0 || self.rest != Rest::Ignore, rule)?;
         let rule =
             "must be 1 with `top` above 0: the teacher's log-probs come at the temperature of sampling";

@@ -5,8 +5,8 @@
 //! that token alone. One number per token from the teacher is enough.
 //!
 //! **Formula.** For each token, with `lp` the policy's log-probability, `old` the proximal, `b` that of the policy that
-//! sampled it (`loss.correction.behavior` says which, [`crate::correction`]), `t` the teacher's of the streams, `A_env` the
-//! advantage of the streams:
+//! sampled it (`loss.correction.behavior` says which, [`crate::correction`]), `t` the teacher's of the streams, `A_env`
+//! the advantage of the streams:
 //!
 //! ```text
 //! A = w·A_env - c·(b - t)                               c = `kl_coef`, w = `reward_weight`
@@ -17,8 +17,8 @@
 //! and the loss is `Σ ℓ / D`, with `D` that of [`crate::aggregation`]. `A` is a constant of the derivative: each token
 //! answers only for its own position, not for where it leads (a discount of 0).
 //!
-//! **Derivative.** `-r·A` where the token is not clipped, with `r = exp(lp - b)` or `exp(lp - old)`, 0 where it is. On a
-//! bound a token is not clipped.
+//! **Derivative.** `-r·A` where the token is not clipped, with `r = exp(lp - b)` or `exp(lp - old)`, 0 where it is. On
+//! a bound a token is not clipped.
 //!
 //! **Reduces to.** REINFORCE with a per-token advantage where the policy has not moved; in expectation over the token,
 //! its gradient is then that of the reverse KL divergence at that position, which is [`super::Gkd`] with `beta = 1`.
@@ -30,8 +30,8 @@
 //! `clip` is its `loss_fn = "ppo"`, but with the ratio to the proximal policy; there it is to the sampler. Its
 //! `kl_discount_factor`, which adds the differences of later tokens, is not here; it is 0 by default.
 //!
-//! **Metrics.** Means over loss tokens: `teacher_kl` (`b - t`, the cookbook's name), `entropy`, and with `clip` `clip_ratio/low_mean`,
-//! `clip_ratio/high_mean`, `clip_ratio/region_mean`.
+//! **Metrics.** Means over loss tokens: `teacher_kl` (`b - t`, the cookbook's name), `entropy`, and with `clip`
+//! `clip_ratio/low_mean`, `clip_ratio/high_mean`, `clip_ratio/region_mean`.
 //!
 //! **References.** Lu et al. 2025, On-Policy Distillation, Thinking Machines Lab (thinkingmachines.ai/blog). Gu et al.
 //! 2023 (MiniLLM), arXiv:2306.08543. Agarwal et al. 2023 (GKD), arXiv:2306.13649.

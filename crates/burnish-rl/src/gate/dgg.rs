@@ -35,8 +35,8 @@
 //! `statistics = "reuse"` is another reading: only changes between two uses of one batch enter `μ` and `s`. With small
 //! batches the change from batch to batch is larger than those, and hides them.
 //!
-//! **References.** "When to Stop Reusing", arXiv:2605.19425. The running variance: West 1979, "Updating mean and variance
-//! estimates: an improved method".
+//! **References.** "When to Stop Reusing", arXiv:2605.19425. The running variance: West 1979, "Updating mean and
+//! variance estimates: an improved method".
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -13,16 +13,16 @@
 //! **Derivative.** `-(A - δ)`: that of REINFORCE with the baseline `mean + δ`. A token with an advantage of 0 is
 //! imitated with weight `-δ`; so is a group without variance, unless the run drops it.
 //!
-//! **Reduces to.** REINFORCE with a baseline (`rec` with `clip = "none"`) for `baseline_shift = 0`, to the bit. It is the
-//! sum of that and of `-δ` times the negative log-likelihood.
+//! **Reduces to.** REINFORCE with a baseline (`rec` with `clip = "none"`) for `baseline_shift = 0`, to the bit. It is
+//! the sum of that and of `-δ` times the negative log-likelihood.
 //!
 //! **Differs from the paper and from the frameworks.** Trinity-RFT shifts the baseline in its advantage
 //! (`ASYMREGroupAdvantage`, same default), or adds `-c·lp` in its loss (`rec`, `regularizer = "forward-kl"`, `c = -δ`).
 //! For a group of one it takes the baseline 0; here the estimator decides. With an estimator that divides by the
 //! standard deviation, the shift would be in units of that: use `advantage.config.scale = "none"`.
 //!
-//! **References.** Arnal et al. 2025, "Asymmetric REINFORCE for off-Policy Reinforcement Learning", arXiv:2506.20520. As a
-//! regularised REINFORCE: Yao et al. 2025, arXiv:2509.24203, section 3.
+//! **References.** Arnal et al. 2025, "Asymmetric REINFORCE for off-Policy Reinforcement Learning", arXiv:2506.20520.
+//! As a regularised REINFORCE: Yao et al. 2025, arXiv:2509.24203, section 3.
 
 use serde::{Deserialize, Serialize};
 

@@ -20,8 +20,8 @@
 //!
 //! **Derivative.** `∂ℓ/∂lp = ℓ`, or 0 where `ppo_clip` is clipped; 0 for a token that is left out.
 //!
-//! **Reduces to.** `ppo_clip` for `moment = "proximal"` where `beh = old`; `-r·A` without any bound for a threshold above
-//! every `x²`. Both to the bit.
+//! **Reduces to.** `ppo_clip` for `moment = "proximal"` where `beh = old`; `-r·A` without any bound for a threshold
+//! above every `x²`. Both to the bit.
 //!
 //! **Differs from the paper and from the frameworks.** `policy` is algorithm 1 of the paper, and Trinity-RFT's. The
 //! authors' code searches for the bound on `|x|` with the same budget and clips there, but never more tightly than at

@@ -20,10 +20,10 @@
 //! **Reduces to.** With `weight = "is"`, the derivative of `ppo_clip`, to the bit: everywhere for `one_side`, within
 //! the bounds of the ratio for `two_side`. With `clip = "none"`: REINFORCE with a baseline, on any data.
 //!
-//! **Differs from the paper and from the frameworks.** Trinity-RFT's default is `clip_mode = "none"`, with which nothing
-//! bounds an update; here it is `one_side`, which the paper recommends. Its ratio is to the policy that sampled; here
-//! it is to the proximal policy, as everywhere. Its `weight = "advantage"` is `red`, its `regularizer`s are `opmd` and
-//! `asymre`. `ε'_low = 0.6`, `ε'_high = 2` are its default arguments.
+//! **Differs from the paper and from the frameworks.** Trinity-RFT's default is `clip_mode = "none"`, with which
+//! nothing bounds an update; here it is `one_side`, which the paper recommends. Its ratio is to the policy that
+//! sampled; here it is to the proximal policy, as everywhere. Its `weight = "advantage"` is `red`, its `regularizer`s
+//! are `opmd` and `asymre`. `ε'_low = 0.6`, `ε'_high = 2` are its default arguments.
 //!
 //! **References.** Yao et al. 2025, "Group-Relative REINFORCE Is Secretly an Off-Policy Algorithm", arXiv:2509.24203,
 //! section 3; Trinity-RFT's `RECPolicyLossFn`.

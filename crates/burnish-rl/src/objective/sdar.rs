@@ -4,8 +4,8 @@
 //! surrogate, the probability of a sampled token is raised: more, the likelier the teacher finds it compared with the
 //! policy. Where the teacher likes it less, a gate closes, because a rejection may only mean that the hint was bad.
 //!
-//! **Formula.** For each token, with `lp` the policy's log-probability, `t` the teacher's, `H` the entropy, `V` the size
-//! of the vocabulary, `σ` the logistic function, and `g` a constant of the derivative:
+//! **Formula.** For each token, with `lp` the policy's log-probability, `t` the teacher's, `H` the entropy, `V` the
+//! size of the vocabulary, `σ` the logistic function, and `g` a constant of the derivative:
 //!
 //! ```text
 //! ℓ = ppo_clip + λ·g·Δ,   Δ = t - lp,   h = H / ln V,   Δ₀₁ = Δ clamped to [0, 1]

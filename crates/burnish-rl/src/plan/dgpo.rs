@@ -5,8 +5,8 @@
 //! answers greedily: if that gives back what was known, the cycle closes. One group holds the rollouts of both
 //! directions, and their reward is coherence, in place of the environment's own.
 //!
-//! **Formula.** With `rev(x, a)` the task `x` turned round with the answer `a` stated, `a*` its right answer and `u` what
-//! turning it round masks:
+//! **Formula.** With `rev(x, a)` the task `x` turned round with the answer `a` stated, `a*` its right answer and `u`
+//! what turning it round masks:
 //!
 //! ```text
 //! y_1..y_K ~ π(·|x)        y_{K+1}..y_{2K} ~ π(·|rev(x, a*))
@@ -22,11 +22,11 @@
 //!
 //! **Differs from the paper.** There the pairs are made before training; here they are the policy's own, step by step.
 //!
-//! **Reconstructed.** The data construction, from RevThink and FOBAR: who samples the candidates, what is coherent and how
-//! the cycle is checked.
+//! **Reconstructed.** The data construction, from RevThink and FOBAR: who samples the candidates, what is coherent and
+//! how the cycle is checked.
 //!
-//! **References.** DGPO: Directional-Groupwise Preference Optimization 2026, arXiv:2605.10863. RevThink: arXiv:2411.19865.
-//! FOBAR: arXiv:2308.07758.
+//! **References.** DGPO: Directional-Groupwise Preference Optimization 2026, arXiv:2605.10863. RevThink:
+//! arXiv:2411.19865. FOBAR: arXiv:2308.07758.
 
 use burnish_core::{RECOVERED, Verdict};
 use serde::{Deserialize, Serialize};

@@ -13,8 +13,8 @@
 //!
 //! **Reduces to.** No plan, for `q = 0`: the same samples to the bit.
 //!
-//! **Differs from the paper.** There is no image. Its other half, the replay of members that taught something, is `[replay]` with
-//! `ssr`; a recipe that has both is the system.
+//! **Differs from the paper.** There is no image. Its other half, the replay of members that taught something, is
+//! `[replay]` with `ssr`; a recipe that has both is the system.
 //!
 //! **References.** Wang et al. 2025 (VL-Rethinker), arXiv:2504.08837, section 3; the authors' code.
 
@@ -58,7 +58,7 @@ impl Part for VlRethinker {
     fn check(&self) -> Result<(), SettingError> {
         require("share", self.share, |share| (0.0..=1.0).contains(&share), "must be 0 to 1")?;
         if self.trigger.is_empty() {
-            return Err(SettingError::new("trigger", "must say something".to_owned()));
+            return Err(SettingError::new("trigger", "must not be empty".to_owned()));
         }
         Ok(())
     }

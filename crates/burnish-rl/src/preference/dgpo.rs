@@ -35,8 +35,8 @@
 //! centres advantages within a group, so a group with only coherent answers teaches nothing there. The code of the
 //! paper was not read.
 //!
-//! **Reconstructed.** All of it but the idea, from the abstract, SimPO's margin and the multi-positive InfoNCE: the form of
-//! each term, the weights of the directions, what becomes of sets with one side, and every default.
+//! **Reconstructed.** All of it but the idea, from the abstract, SimPO's margin and the multi-positive InfoNCE: the
+//! form of each term, the weights of the directions, what becomes of sets with one side, and every default.
 //!
 //! **References.** DGPO: Directional-Groupwise Preference Optimization 2026, arXiv:2605.10863. SimPO: arXiv:2405.14734.
 //! InfoNCE with several positives: Khosla et al. 2020, arXiv:2004.11362.

@@ -1,8 +1,9 @@
 //! Published preference losses, one file each; [`crate::catalogue::PREFERENCES`] lists them.
 //!
 //! A pair is a group of two sequences ([`crate::Streams::groups`]): the chosen answer first, the rejected one
-//! second. A labelled answer ([`Kto`], [`GroupDpo`], [`Dgpo`]) is a sequence whose advantage is above 0 if it is desirable,
-//! below 0 if it is undesirable, and 0 if nothing is known about it. The loss mask says which tokens are the answer.
+//! second. A labelled answer ([`Kto`], [`GroupDpo`], [`Dgpo`]) is a sequence whose advantage is above 0 if it is
+//! desirable, below 0 if it is undesirable, and 0 if nothing is known about it. The loss mask says which tokens are the
+//! answer.
 
 mod common;
 mod dgpo;

@@ -15,7 +15,8 @@
 //! **Conventions.** Nothing is drawn from an empty queue; the batch is then that of the step, ties included. A step
 //! never replays its own members.
 //!
-//! **Reduces to.** The step without a replay, as long as the queue is empty: to the bit. With `buffer = 0` it always is.
+//! **Reduces to.** The step without a replay, as long as the queue is empty: to the bit. With `buffer = 0` it always
+//! is.
 //!
 //! **Differs from the paper.** There, up to a tenth of the batch may be members of groups in which all answers are
 //! right; here they have an advantage of 0 and teach nothing. The authors' code multiplies its weights by 0.8, which

@@ -9,12 +9,13 @@
 //! φ̄ (1 - φ̄)
 //! ```
 //!
-//! **Conventions.** A task that was never played is at the prior's mean, which with the default prior is the best there is.
+//! **Conventions.** A task that was never played is at the prior's mean, which with the default prior is the best there
+//! is.
 //!
 //! **Reduces to.** With `pool_factor = 1` the tasks of `uniform`, in another order.
 //!
-//! **Differs from the paper.** Nothing: it is the first factor of InSight's proposition 5.1, `φ̄(1 - φ̄) / (n + 1)²`, and a
-//! baseline there.
+//! **Differs from the paper.** Nothing: it is the first factor of InSight's proposition 5.1, `φ̄(1 - φ̄) / (n + 1)²`,
+//! and a baseline there.
 //!
 //! **References.** InSight, arXiv:2603.01907, section 5.
 

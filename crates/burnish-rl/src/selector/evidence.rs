@@ -12,7 +12,8 @@
 //! **Reduces to.** With `decay = 1`, the fewest rollouts first: passes over the pool, as `uniform`. With
 //! `pool_factor = 1` the tasks of `uniform`, in another order.
 //!
-//! **Differs from the paper.** The second factor of InSight's proposition 5.1 is `1/(n + 1)²`, which has the same order.
+//! **Differs from the paper.** The second factor of InSight's proposition 5.1 is `1/(n + 1)²`, which has the same
+//! order.
 //!
 //! **References.** InSight, arXiv:2603.01907, section 5: a baseline.
 

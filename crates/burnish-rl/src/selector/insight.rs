@@ -1,5 +1,5 @@
-//! InSight: the tasks whose rollouts are expected to tell most about how hard they are, and that are neither too easy nor
-//! too hard to learn from.
+//! InSight: the tasks whose rollouts are expected to tell most about how hard they are, and that are neither too easy
+//! nor too hard to learn from.
 //!
 //! **What it does.** Keeps a Beta distribution over the success rate of each task ([`crate::belief`]), and takes the
 //! tasks with the highest acquisition: the information that `K` rollouts give about the rate, times a weight that
@@ -26,9 +26,9 @@
 //! **Differs from the paper.** No difference is known, apart from what is reconstructed. Evidence that fades (`decay`
 //! below 1) stops at counts of 1e-6; in the paper it could vanish.
 //!
-//! **Reconstructed.** The weight. The paper is described as `φ̄(1 - φ̄)` times a Gaussian around the best difficulty, with
-//! η = 3 and μ = 3; a μ of 3 can't be that difficulty, so it is taken for the strength of the weight (`additive`), and the
-//! description as it stands is `product`. Forgetting towards the prior (`fades_to = "prior"`) is MoPPS's.
+//! **Reconstructed.** The weight. The paper is described as `φ̄(1 - φ̄)` times a Gaussian around the best difficulty,
+//! with η = 3 and μ = 3; a μ of 3 can't be that difficulty, so it is taken for the strength of the weight (`additive`),
+//! and the description as it stands is `product`. Forgetting towards the prior (`fades_to = "prior"`) is MoPPS's.
 //!
 //! **References.** InSight, arXiv:2603.01907, proposition 5.1 and its acquisition function.
 

@@ -13,8 +13,8 @@
 //!
 //! **Conventions.** A draw depends on the seed and on the task's id, not on the pool around it.
 //!
-//! **Reduces to.** With `pool_factor = 1` the tasks of `uniform`, in another order. With the target ½, and much evidence
-//! everywhere, the tasks of `difficulty`.
+//! **Reduces to.** With `pool_factor = 1` the tasks of `uniform`, in another order. With the target ½, and much
+//! evidence everywhere, the tasks of `difficulty`.
 //!
 //! **Differs from the paper.** Its authors set the pool and λ for each experiment. Here the pool is InSight's, so that
 //! the two can be compared, and nothing fades by default.

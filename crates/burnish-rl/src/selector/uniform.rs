@@ -3,8 +3,8 @@
 //! **What it does.** Takes the candidates as they come. A run draws only as many as it plays, so this is what a run
 //! without a selector does.
 //!
-//! **Formula.** Task `i` of a pass is the `i`-th of a random permutation that depends on the run's seed and the number of
-//! the pass.
+//! **Formula.** Task `i` of a pass is the `i`-th of a random permutation that depends on the run's seed and the number
+//! of the pass.
 //!
 //! **Reduces to.** Nothing simpler.
 //!

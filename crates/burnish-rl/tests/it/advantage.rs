@@ -1,4 +1,4 @@
-//! What holds of advantages on any rewards.
+//! Properties of advantages that hold for any rewards.
 
 use crate::common::{group_relative, is_near};
 use burnish_rl::advantage::{Grpo, Scale, has_variance, shuffle_within_groups};
@@ -61,7 +61,7 @@ proptest! {
         let moved: Vec<_> = rewards.iter().enumerate().map(|(at, reward)| {
             reward.map(|reward| if at < GROUP_SIZE { reward + constant } else { reward })
         }).collect();
-        // A batch's standard deviation knows how far groups lie apart, so it is left out.
+        // A batch's standard deviation depends on how far apart groups are, so it is left out.
         for scale in [Scale::Group, Scale::None] {
             for (found, expected) in advantages(&moved, scale).iter().zip(advantages(&rewards, scale)) {
                 let (found, expected) = (found.unwrap_or(0.0), expected.unwrap_or(0.0));

@@ -1,4 +1,4 @@
-//! What estimators reduce to, on any rewards.
+//! What estimators reduce to, for any rewards.
 
 use crate::common::{change, is_near, of_whole, rollouts, whole};
 use burnish_rl::advantage::{
@@ -30,7 +30,7 @@ fn scored(rewards: &[f64]) -> Vec<Option<f64>> {
     rewards.iter().copied().map(Some).collect()
 }
 
-/// Advantages, one number per turn each.
+/// Advantages, each with one number per turn.
 fn by_turns(credit: Vec<Option<Advantage>>, all: &[Rollout]) -> Vec<Option<Advantage>> {
     let spread = |(own, rollout): (Option<Advantage>, &Rollout)| match own? {
         Advantage::Whole(value) => Some(Advantage::Steps(vec![value; rollout.turns.len()])),
@@ -211,7 +211,7 @@ proptest! {
         prop_assert_eq!(credit(&gdpo, &one), credit(&Grpo::default(), &one));
         let unscaled_gdpo = Gdpo { scale_by_std: false, ..gdpo.clone() };
         prop_assert_eq!(credit(&unscaled_gdpo, &one), credit(&unscaled(), &one));
-        // The factor that a component arrives with decides nothing; the weight of its own does.
+        // The factor that a component arrives with has no effect; its own weight has.
         let gdpo = Gdpo { epsilon: 0.0, ..gdpo };
         let heavier = changed(&all, |own| change(own, &COMPONENTS, |own| own[0] *= 4.0));
         prop_assert_eq!(credit(&gdpo, &heavier), credit(&gdpo, &all));
@@ -275,7 +275,7 @@ proptest! {
         let groups = |size: usize| -> Vec<Range<usize>> {
             (0..all.len() / GROUP_SIZE).map(|group| group * size..(group + 1) * size).collect()
         };
-        // A stranger with everything but a reward, in each group.
+        // In each group, a stranger with everything but a reward.
         let with: Vec<Rollout> = all.chunks(size).flat_map(|group| {
             let mut group = group.to_vec();
             for own in &mut group {
@@ -301,7 +301,7 @@ proptest! {
 }
 
 proptest! {
-    /// What an estimator does not ask for may be missing, and changes nothing.
+    /// Facts that an estimator does not ask for may be missing, and change nothing.
     #[test]
     fn nothing_else_is_read(all in rollouts(GROUP_SIZE)) {
         for entry in ADVANTAGES {

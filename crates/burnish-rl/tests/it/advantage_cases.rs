@@ -1,4 +1,4 @@
-//! Estimators on small groups, what they read, and what they refuse.
+//! Estimators on small groups: their numbers, what they read, and what they refuse.
 
 use crate::common::{of_whole, whole};
 use burnish_rl::advantage::{
@@ -91,7 +91,7 @@ fn grpo_says_what_a_group_of_one_and_nearly_equal_rewards_get() {
     assert_eq!(whole(&raw(Scale::Group), &scored(&[2.5]), 1), scored(&[2.0]));
     assert_eq!(whole(&raw(Scale::None), &scored(&[2.5]), 1), scored(&[2.5]));
     assert_eq!(whole(&raw(Scale::None), &[None, Some(2.5)], 2), [None, Some(2.5)]);
-    // A group of two that are equal is no group of one.
+    // A group of two equal members is not a group of one.
     assert_eq!(whole(&raw(Scale::Group), &scored(&[2.5, 2.5]), 2), scored(&[0.0, 0.0]));
 
     let rewards = scored(&[1.0, 1.0 + 1e-7]);
@@ -143,7 +143,7 @@ fn the_longest_member_has_no_baseline_beyond_the_second_longest() {
     // Equal weights: the mean at the first token.
     assert_eq!(found(true, 0.0), [tokens(&[0.5, 1.0, 1.0]), tokens(&[-0.5])]);
     assert_eq!(found(false, 0.0), [tokens(&[0.5, 0.0, 0.0]), tokens(&[-0.5])]);
-    // Two of one length leave no tail.
+    // Two of equal length leave no tail.
     let all = [member(1.0, 2), member(0.0, 2)];
     let estimator = OptimalTokenBaseline { epsilon: 0.0, ..OptimalTokenBaseline::default() };
     let found = one_group(&estimator, &all);

@@ -1,4 +1,4 @@
-//! Every estimator against numbers of others: verl's and TRL's own functions, and NumPy, made by
+//! Every estimator compared with numbers from elsewhere: verl's and TRL's own functions, and NumPy, made by
 //! `tests/golden/make_advantage.py` and `make_advantage_trl.py`.
 
 use crate::common::is_near;
@@ -53,7 +53,7 @@ struct Case {
     returns: Vec<Vec<f64>>,
 }
 
-/// One number for all tokens or turns of a rollout, or one each.
+/// One number for all tokens or turns of a rollout, or one for each of them.
 #[derive(Clone, Deserialize)]
 #[serde(untagged)]
 enum Values {
@@ -101,7 +101,7 @@ fn estimator(id: &str, settings: &Value) -> Box<dyn Estimator> {
     (catalogue::find(ADVANTAGES, "estimator", id).unwrap().build)(settings).unwrap()
 }
 
-/// An advantage, one number per token or turn where `expected` has one each.
+/// An advantage, as one number per token or turn if `expected` has one for each.
 fn values(found: &Advantage, expected: &Values) -> (Vec<f64>, Vec<f64>) {
     let found_values = match found {
         Advantage::Whole(value) => vec![*value],
@@ -129,19 +129,19 @@ impl Case {
         }
     }
 
-    /// Where verl gives a group of one its raw reward, and we 0.
+    /// Cases in which verl gives a group of one its raw reward, and we 0.
     fn is_of_one(&self, group: &[Rollout]) -> bool {
         let differs = ["rloo", "opo", "gpg", "optimal_token_baseline"];
         group.len() == 1 && differs.contains(&self.estimator.as_str())
     }
 
-    /// Where a raw reward of a group of one stands in the mean of all.
+    /// Cases in which the raw reward of a group of one is part of the mean of all.
     fn is_mixed(&self, groups: &[Range<usize>]) -> bool {
         let differs = ["gdpo", "reinforce_plus_plus_baseline"];
         differs.contains(&self.estimator.as_str()) && groups.iter().any(|group| group.len() == 1)
     }
 
-    /// Where verl's epsilon, and its zero tail, leave something of a group whose rewards are all equal.
+    /// Cases in which verl's epsilon, and its zero tail, leave something of a group whose rewards are all equal.
     fn is_level(&self, group: &[Rollout]) -> bool {
         self.estimator == "optimal_token_baseline" && group.iter().all(|own| own.reward == group[0].reward)
     }
@@ -174,7 +174,7 @@ fn advantages_are_those_of_verl_and_numpy() {
                     continue;
                 }
                 for (found, expected) in found.iter().zip(expected) {
-                    // Where all who got so far earned the same, we are exact, and verl is up to its epsilon.
+                    // If all members that got this far earned the same, we are exact, and verl up to its epsilon.
                     let exact = *found == 0.0 && case.estimator == "optimal_token_baseline";
                     let tolerance = if exact { 1e-6 } else { case.tolerance(members) };
                     assert!(is_near(*found, expected, tolerance), "{what}: {found} for {expected}");

@@ -31,7 +31,8 @@ fn row(aopd: &Aopd, student: &[f64], teacher: &[f64], count: usize) -> (f64, Vec
     (found.value, found.d_logits)
 }
 
-/// The gradient by the student's logits, in expectation over the sampled token, each answered once.
+/// The gradient with respect to the student's logits, in expectation over the sampled token: each token is answered
+/// once.
 fn expected_gradient(found: &Evaluation, aopd: &Aopd, student: &[f64], teacher: &[f64]) -> Vec<f64> {
     let own: Vec<f64> = log_softmax(student).iter().map(|log| log.exp()).collect();
     let head = row(aopd, student, teacher, student.len()).1;
@@ -52,7 +53,7 @@ fn is_gated(batch: &Batch, at: usize, tau: f64) -> bool {
 proptest! {
     #[test]
     fn below_every_gap_it_is_opd_to_the_bit(mut batch in batches(2.0)) {
-        // Log-probs of what was sampled, which are not above 0.
+        // Log-probs of sampled tokens are not above 0.
         batch.proximal.iter_mut().for_each(|behavior| *behavior = behavior.min(0.0));
         for surrogate in [Surrogate::Importance, Surrogate::Clip] {
             let found = batch.evaluate(&Aopd { surrogate, ..aopd(-1.0) });

@@ -114,7 +114,7 @@ fn the_check_values_of_the_card() {
     }
 }
 
-/// Every sequence of `rollouts` outcomes with its probability: one after the other, each by the belief so far.
+/// Every sequence of `rollouts` outcomes with its probability: each outcome follows from the belief so far.
 fn sequences(own: Belief, rollouts: usize) -> Vec<(usize, f64, Belief)> {
     (0..1usize << rollouts)
         .map(|bits| {
@@ -201,7 +201,8 @@ proptest! {
         prop_assert!(later.information(1) < own.information(1));
     }
 
-    /// Counts of 1 or more, as beliefs with the default prior have: with several rollouts it is not so of all below a half.
+    /// Counts of 1 or more, as beliefs with the default prior have. With several rollouts, it does not hold for all
+    /// counts below a half.
     #[test]
     fn evidence_lowers_information_at_the_same_mean(own in from_one(), more in 1.01..4.0f64, rollouts in 1..12usize) {
         let later = belief(own.alpha * more, own.beta * more);
@@ -220,8 +221,8 @@ proptest! {
 
 #[test]
 fn several_rollouts_tell_less_of_a_belief_that_one_rollout_decides() {
-    // With next to no evidence a task is all but surely always solved or never: one rollout tells which, and more add
-    // nothing.
+    // With next to no evidence, a task is almost surely solved either always or never: one rollout tells which, and
+    // more add nothing.
     for rollouts in [1, 12] {
         let found = belief(1e-6, 1e-6).information(rollouts);
         assert!((found - std::f64::consts::LN_2).abs() < 1e-4, "{found} of {rollouts}");
@@ -296,7 +297,7 @@ fn evidence_fades_to_nothing_or_to_the_prior() {
     }
     assert_eq!(nothing.of("a"), belief(0.5 * 6.5 + 2.0, 0.5 * 2.5 + 6.0));
     assert_eq!(prior.of("a"), belief(0.5 * 7.0 + 0.5 + 2.0, 0.5 * 3.0 + 0.5 + 6.0));
-    // What fades never vanishes: a belief stays a distribution.
+    // Fading evidence never vanishes: a belief stays a distribution.
     (0..10_000).for_each(|_| nothing.observe("a", 8, 0));
     assert!(nothing.of("a").alpha > 0.0 && nothing.of("a").information(8).is_finite());
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Batches of a golden file, and what frameworks make of them, by framework.
+/// Batches of a golden file, and the results of each framework on them.
 #[derive(Deserialize)]
 pub(crate) struct Golden<C> {
     pub(crate) batches: BTreeMap<String, Rows>,
@@ -45,7 +45,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// With 0 for what is left out.
+    /// With 0 for what the file leaves out.
     pub(crate) fn batch(&self) -> Batch {
         let (rows, columns) = (self.policy.len(), self.policy[0].len());
         let or_zeros = |stream: &[Vec<f64>]| match stream {
@@ -79,7 +79,7 @@ pub(crate) struct Batch {
     pub(crate) sequences: Vec<Range<usize>>,
     /// One entry per sequence, or none.
     pub(crate) directions: Vec<u8>,
-    /// What the whole batch said, where an objective asked.
+    /// The marks of the whole batch, if an objective asked for them.
     pub(crate) marks: Vec<Mark>,
 }
 
@@ -121,7 +121,7 @@ impl Batch {
         self.marked(objective).evaluate_marked(objective)
     }
 
-    /// The same, with what `objective` says of each token of it, as a trainer asks before the first derivative.
+    /// The same batch with the marks of `objective`, which a trainer asks for before the first derivative.
     pub(crate) fn marked(&self, objective: &dyn Objective) -> Batch {
         let mut marked = self.clone();
         if objective.needs().marks {
@@ -153,20 +153,20 @@ impl Batch {
         part
     }
 
-    /// The same, before the policy has moved.
+    /// The same batch, before the policy has moved.
     pub(crate) fn on_policy(mut self) -> Batch {
         self.proximal = self.policy.clone();
         self
     }
 
-    /// The same, with everything in the loss.
+    /// The same batch, with everything in the loss.
     pub(crate) fn unmasked(mut self) -> Batch {
         self.loss_mask.fill(true);
         self
     }
 }
 
-/// The loss tokens of a batch, for a token loss without what stands around it.
+/// The loss tokens of a batch, for a token loss by itself.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Columns {
     pub(crate) policy: Vec<f64>,
@@ -181,7 +181,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// Of `batch`, with what `part` says of each token of it. Sequences without loss tokens are left out.
+    /// The loss tokens of `batch`, with the marks of `part`. Sequences without loss tokens are left out.
     pub(crate) fn of(batch: &Batch, part: &dyn TokenLoss) -> Columns {
         let mut columns = Columns::default();
         for sequence in &batch.sequences {
@@ -220,7 +220,7 @@ impl Columns {
         }
     }
 
-    /// Losses of each token, sequence behind sequence.
+    /// Losses of each token, sequence after sequence.
     pub(crate) fn losses(&self, part: &dyn TokenLoss) -> Losses {
         let mut all = Losses::default();
         for range in &self.sequences {

@@ -1,4 +1,5 @@
-//! Off-policy corrections: verl's and TRL's own numbers, made by `tests/golden/make_correction.py`, and what is refused.
+//! Off-policy corrections: verl's and TRL's own numbers, made by `tests/golden/make_correction.py`, and what is
+//! refused.
 
 use crate::common::{clip, is_near, loss};
 use crate::off_policy::{OffPolicy, TOLERANCE, TOLERANCE_MEANS, golden, mean};

@@ -10,7 +10,7 @@ use burnish_rl::{LossConfig, Objective};
 use proptest::prelude::*;
 use serde_json::Value;
 
-/// Everything that can be on at once.
+/// Everything that can be on at the same time.
 fn everything() -> CorrectionConfig {
     let reject = [(Statistic::TokenK1, 2.5), (Statistic::SeqMeanK3, 0.8), (Statistic::SeqMaxK2, 3.0)];
     CorrectionConfig {

@@ -185,8 +185,8 @@ fn one_that_was_restored_goes_on_to_the_bit_as_one_that_never_stopped() {
             restored.learn(&step.rollouts());
         }
         assert_eq!(restored.state(), kept.state());
-        // What was learned counts: without it the second step is another. `rdpo` with neither a running scale nor few
-        // rows has no use for it.
+        // What was learned matters: without it, the second step is different. `rdpo` does not use it if it has neither
+        // a running scale nor few rows.
         let has_scale = ["quantile", "magnitude"].iter().all(|key| case.settings.get(key).is_none());
         assert!(differs || !has_scale || restored.state().is_null(), "{what}");
     }

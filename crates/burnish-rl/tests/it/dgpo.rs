@@ -1,4 +1,4 @@
-//! The groupwise loss with a direction: its oracle, its limits, and what its sets do to each other.
+//! The groupwise loss with a direction: its oracle, its limits, and how its sets affect each other.
 
 use crate::common::{Batch, Grouped, answered, batches, is_near, metric, task};
 use burnish_rl::catalogue::{PLANS, find};
@@ -285,7 +285,7 @@ fn the_variance_is_0_exactly_where_the_positives_are_equally_likely() {
     assert_eq!(variance([-0.5; 3]), 0.0);
     assert!(is_near(variance([-1.0, -2.0, -3.0]), 2.0 / 3.0, 1e-15));
     assert!(variance([-0.5, -0.5, -0.5001]) > 0.0);
-    // It draws the positives together, and so may lower the likelier one: not so the comparison alone.
+    // The variance term draws the positives together, and so may lower the likelier one; the comparison alone does not.
     let two = answers(&[(1.0, -0.1, 0), (1.0, -5.0, 0), (-1.0, -9.0, 0)]);
     let d_policy = |variance_coef| two.evaluate(&Dgpo { variance_coef, ..bare() }).d_policy;
     assert!(d_policy(1.0)[0] > 0.0 && d_policy(0.0)[0] < 0.0);
@@ -340,7 +340,7 @@ fn settings_out_of_range_are_refused_by_name() {
 
 #[test]
 fn the_plan_plays_both_directions_and_checks_the_cycle_unless_told_otherwise() {
-    // Requested in the first wave, and checked in the second, of two successes and a failure.
+    // Two successes and a failure, requested in the first wave; the successes are checked in the second.
     let roles = |config: Value| {
         let entry = find(PLANS, "plan", "dgpo").unwrap();
         let plan = (entry.build)(&config).unwrap();

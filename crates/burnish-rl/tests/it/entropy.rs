@@ -1,5 +1,5 @@
-//! The entropy bonus, the tokens of high entropy, and the imitation of successes. The losses with them are compared with
-//! TRL's in `correction.rs`.
+//! The entropy bonus, the tokens of high entropy, and the imitation of successes. The losses with them are compared
+//! with TRL's in `correction.rs`.
 
 use crate::common::{is_near, loss};
 use crate::correction::aggregation;

@@ -17,7 +17,8 @@ fn credit(fapo: &Fapo, all: &[Rollout], size: usize) -> Vec<Option<Advantage>> {
 }
 
 proptest! {
-    /// The paper's algebra: of `α` right and `β` wrong answers, the fewer right ones there are the more a flawed one is worth.
+    /// The paper's algebra: of `α` right and `β` wrong answers, the fewer right ones there are the more a flawed one is
+    /// worth.
     #[test]
     fn a_flawed_answer_is_worth_more_than_its_group_as_long_as_fewer_are_right_than_wrong(
         right in 0usize..6, wrong in 0usize..6, flawed in 1usize..4,

@@ -19,7 +19,7 @@ fn head(norm: f64) -> Proposal {
     Proposal { head_grad_norm: norm, ..Proposal::default() }
 }
 
-/// What the gate says to the head's norms: whether it is open, and `z`.
+/// The gate's rulings on these norms of the head: whether it is open, and `z`.
 fn rulings(gate: &mut dyn Gate, proposals: &[(usize, f64)]) -> Vec<(bool, Option<f64>)> {
     let mut all = Vec::new();
     for (reuse, norm) in proposals {
@@ -60,7 +60,7 @@ proptest! {
         norms in prop::collection::vec(0.01f64..3.0, 2..40),
         decay in prop::sample::select(vec![1.0, 0.99, 0.7]),
     ) {
-        // Every use is a first one, so that every update is made.
+        // Every use is a first one, so every update is applied.
         let mut gate = dgg(json!({ "decay": decay, "epsilon": 1e-3 }));
         let proposals: Vec<(usize, f64)> = norms.iter().map(|norm| (1, *norm)).collect();
         let found = rulings(&mut *gate, &proposals);
@@ -146,7 +146,7 @@ proptest! {
         prop_assert!(reused(&mut *open, 30, uses, &mut norm).iter().all(|made| *made == uses));
         let mut closed = dgg(json!({ "tau": "-inf", "warmup": 0 }));
         prop_assert!(reused(&mut *closed, 30, uses, &mut norm).iter().all(|made| *made == 1));
-        // Whatever tau is, no batch is used more often than it may be, and each at least once.
+        // Whatever tau is, each batch is used at least once, and no more often than allowed.
         let mut some = dgg(json!({ "warmup": 5 }));
         let made = reused(&mut *some, 30, uses, &mut norm);
         prop_assert!(made.iter().all(|made| (1..=uses).contains(made)), "{made:?}");
@@ -253,7 +253,7 @@ fn what_is_not_finite_closes_the_gate_unless_tau_is_infinite_and_is_not_remember
             rulings(&mut *gate, &[(1, 1.0), (1, 2.0)]);
             let before = gate.state();
             assert_eq!(rulings(&mut *gate, &[(2, wrong)]), [(false, Some(f64::INFINITY))]);
-            // A first use is made all the same; the number must not spoil what follows.
+            // A first use is applied all the same, but the number must not spoil what follows.
             assert_eq!(rulings(&mut *gate, &[(1, wrong)]), [(true, Some(f64::INFINITY))]);
             assert_eq!(gate.state(), before);
         }
@@ -264,8 +264,8 @@ fn what_is_not_finite_closes_the_gate_unless_tau_is_infinite_and_is_not_remember
     }
 }
 
-/// On a series without a trend, changes stand out as often as those of any normal variable: that is the price of a small
-/// `τ`, and what a run pays in uses that were harmless.
+/// On a series without a trend, changes stand out as often as those of any normal variable: that is the price of a
+/// small `τ`, which a run pays with harmless uses.
 #[test]
 fn false_alarms_of_a_calm_series_are_as_many_as_a_normal_variable_has() {
     for (tau, expected) in [(0.1, 0.460), (0.5, 0.309), (1.0, 0.159), (3.0, 0.001_35)] {
@@ -274,7 +274,7 @@ fn false_alarms_of_a_calm_series_are_as_many_as_a_normal_variable_has() {
             let mut random = Stream::new(7);
             let (mut alarms, count) = (0.0, 20_000);
             for at in 0..count + 200 {
-                // Single use: nothing is dropped, and what the gate would have done is still said.
+                // Single use: nothing is dropped, and the gate still says what it would have done.
                 let ruling = gate.rule(1, &head(5.0 + random.normal()));
                 assert!(ruling.is_open);
                 let alarm =
@@ -297,7 +297,7 @@ fn a_norm_that_leaps_with_reuse_ends_the_reuse_and_nothing_else_does() {
     let mut calm = || 1.0 + 0.05 * random.normal();
     let made = reused(&mut *gate, 40, 4, |_| calm());
     assert!(made.iter().filter(|made| **made == 4).count() >= 36, "{made:?}");
-    // From now on the third use leaps.
+    // From now on the third use jumps.
     let made = reused(&mut *gate, 40, 4, |reuse| if reuse >= 3 { 2.0 } else { calm() });
     assert!(made.iter().filter(|made| **made == 2).count() >= 36, "{made:?}");
 }

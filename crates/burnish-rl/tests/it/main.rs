@@ -1,4 +1,4 @@
-//! What holds of the mathematics: golden vectors, finite differences, algebra.
+//! Tests of the mathematics: golden vectors, finite differences, algebra.
 
 mod advantage;
 mod advantage_algebra;

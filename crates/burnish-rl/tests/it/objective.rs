@@ -1,4 +1,4 @@
-//! What holds of objectives on any batch.
+//! Properties of objectives that hold for any batch.
 
 use crate::common::{Batch, batches, clip, is_near, loss};
 use burnish_rl::aggregation::Aggregation;

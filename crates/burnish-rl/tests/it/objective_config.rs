@@ -1,4 +1,4 @@
-//! What a recipe may say of an objective.
+//! What a recipe may say about an objective.
 
 use crate::reductions::settings;
 use burnish_rl::LossConfig;

@@ -127,7 +127,7 @@ impl OffPolicy {
         objective.evaluate(&self.marked(objective).streams(), &self.totals(completion_tokens_max))
     }
 
-    /// What is said of the loss tokens of each sequence, and where they are.
+    /// The correction of the loss tokens of each sequence, and their positions.
     pub(crate) fn corrected(&self, config: &CorrectionConfig) -> Vec<(Vec<usize>, Corrected)> {
         let streams = self.streams();
         let said = |range: &std::ops::Range<usize>| {
@@ -159,7 +159,7 @@ pub(crate) fn mean(found: &Evaluation, name: &str) -> Option<f64> {
     Some(metric.sum / metric.weight)
 }
 
-/// Batches whose tokens a policy sampled that is `far` away at most, in groups of up to two.
+/// Batches whose tokens were sampled by a policy at most `far` away, in groups of up to two.
 pub(crate) fn off_policy(far: f64) -> impl Strategy<Value = OffPolicy> {
     (batches(1.0), prop::collection::vec(-far..far, 64)).prop_map(|(batch, moved)| {
         let behavior = batch.proximal.iter().zip(&moved).map(|(old, moved)| old - moved).collect();

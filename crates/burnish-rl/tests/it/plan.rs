@@ -62,7 +62,7 @@ fn a_group_is_switched_off_for_good_and_by_itself() {
     assert_eq!((hint(&*lang, "high", 0.0), hint(&*lang, "low", 0.0)), (1.0, 1.0));
     observe(&mut *lang, &[("high", 4, 4), ("low", 1, 2)]);
     assert_eq!((hint(&*lang, "high", 0.0), hint(&*lang, "low", 0.0)), (0.0, 1.0));
-    // It fails from now on: that does not bring the hint back. A step without a group leaves what is known of it.
+    // It fails from now on: that does not bring the hint back. A step without a group leaves what is known about it.
     let low = |lang: &dyn RolloutPlan| lang.state()["low"]["useful"].as_f64().unwrap();
     assert_eq!(low(&*lang), 0.375);
     (0..20).for_each(|_| observe(&mut *lang, &[("high", 0, 4)]));

@@ -59,7 +59,7 @@ fn swapped(pairs: &Grouped) -> Grouped {
     Grouped::new(batch, 2)
 }
 
-/// With advantages that say what the order of each pair says.
+/// With advantages that agree with the order of each pair.
 fn labelled(mut pairs: Grouped) -> Grouped {
     for (at, range) in pairs.batch.sequences.clone().into_iter().enumerate() {
         pairs.batch.advantage[range].fill(if at % 2 == 0 { 0.5 } else { -2.0 });
@@ -156,7 +156,7 @@ proptest! {
             let (as_said, otherwise) = (pairs.evaluate(&sure).loss, swapped(&pairs).evaluate(&sure).loss);
             let expected = (1.0 - smoothing) * as_said + smoothing * otherwise;
             prop_assert!(is_near(pairs.evaluate(&smooth).loss, expected, 1e-12));
-            // Unbiased: in the mean over labels that are flipped so often, it is the loss of the true one.
+            // Unbiased: the mean over labels flipped that often is the loss of the true label.
             let robust = Dpo { loss_type: DpoLoss::Robust, ..smooth };
             if loss_type == DpoLoss::Sigmoid {
                 let (kept, flipped) = (pairs.evaluate(&robust).loss, swapped(&pairs).evaluate(&robust).loss);
@@ -335,7 +335,7 @@ fn a_group_weighs_as_many_sequences_as_it_has_however_many_pairs_it_makes() {
     let both = Grouped { batch: four.batch.clone(), groups: vec![0..2, 2..4] };
     let halves = [0..2, 2..4].map(|part| Grouped::new(four.batch.part(part), 2).evaluate(&group).loss);
     assert!(is_near(both.evaluate(&group).loss, 0.5 * (halves[0] + halves[1]), 1e-12));
-    // Three answers make two pairs where one is right; the fourth is alone, and teaches nothing.
+    // Three answers, one of them right, make two pairs; the fourth is alone and teaches nothing.
     let mut ragged = Grouped { batch: four.batch.clone(), groups: vec![0..3, 3..4] };
     let three = Grouped { batch: four.batch.part(0..3), groups: vec![0..3, 3..3] };
     assert!(is_near(ragged.evaluate(&group).loss, 0.75 * three.evaluate(&group).loss, 1e-12));

@@ -48,7 +48,7 @@ impl Case {
         let mut settings = (presets::find(&self.preset).unwrap().settings)()["loss"].clone();
         merge(&mut settings, &self.over);
         let preset: LossConfig = serde_json::from_value(settings).unwrap();
-        // What TRL calls so is set there as well; verl has no such correction, and its presets say so.
+        // TRL's own setting of that name is set there as well; verl has no such correction, and its presets say so.
         let corrected =
             if self.is_verl() { preset.use_bias_correction_kl } else { self.use_bias_correction_kl };
         LossConfig { beta: self.beta, use_bias_correction_kl: corrected, ..preset }

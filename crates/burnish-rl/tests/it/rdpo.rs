@@ -39,12 +39,12 @@ fn bare() -> Rdpo {
     Rdpo { whitening: false, normalise: Whiten::None, ..Rdpo::default() }
 }
 
-/// Whitened to the letter: no shrinkage, nothing added, no averages.
+/// Strict whitening: no shrinkage, nothing added, no averages.
 fn exact() -> Rdpo {
     Rdpo { shrinkage: 0.0, epsilon: 0.0, rows_min: 0, normalise: Whiten::None, ..Rdpo::default() }
 }
 
-/// Of each component by itself: the weights of the others are 0.
+/// The advantages from each component by itself: the weights of the others are 0.
 fn apart(rdpo: &Rdpo, all: &[Rollout]) -> Vec<Vec<f64>> {
     let count = all.first().map_or(0, |own| own.facts.of(&COMPONENTS).len());
     let alone = |at: usize| {
@@ -61,7 +61,7 @@ fn covariance(columns: &[Vec<f64>], one: usize, other: usize) -> f64 {
     columns[one].iter().zip(&columns[other]).map(|(x, y)| (x - a) * (y - b)).sum::<f64>() / count
 }
 
-/// Rows of a few components, four to a group: numbers without ties, two values, and few values.
+/// Rows of a few components, four per group: numbers without ties, two values, and few values.
 fn rows(groups: usize) -> impl Strategy<Value = Vec<Vec<f64>>> {
     let row = (-5.0..5.0f64, prop::bool::ANY, 0..5i32)
         .prop_map(|(number, yes, few)| vec![number, f64::from(u8::from(yes)), f64::from(few) * 0.25]);
@@ -154,7 +154,7 @@ proptest! {
                 prop_assert!(is_near(found, f64::from(u8::from(one == other)), 1e-8), "{one} {other}: {found}");
             }
         }
-        // Each is still the one that it was most of all.
+        // Each component still correlates most with itself.
         let before = apart(&bare(), &members(&rows));
         for (white, plain) in columns.iter().zip(&before) {
             let both = [white.clone(), plain.clone()];
@@ -195,7 +195,8 @@ proptest! {
 
 #[test]
 fn what_is_uncorrelated_with_a_variance_of_1_stays() {
-    // z-scores of a cross, but for the epsilon in their standard deviation: the covariance is a multiple of the identity.
+    // z-scores of a cross, but for the epsilon in their standard deviation: the covariance is a multiple of the
+    // identity.
     let rows = [[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]].map(|row| member(&row));
     let a = apart(&Rdpo { quantile: true, magnitude: Magnitude::None, ..bare() }, &rows);
     let white = apart(&Rdpo { magnitude: Magnitude::None, ..exact() }, &rows);
@@ -230,7 +231,7 @@ fn a_group_that_hardly_differs_counts_less_and_the_running_scale_is_learned() {
     let wide = group(11.0);
     learn(&mut rdpo, &wide);
     assert!(is_near(values(&rdpo, &group(1.0))[3], 0.5 / (0.9 * 11.0 + 0.1), 1e-15));
-    // What was asked teaches nothing, and a step in which nothing differs neither.
+    // Asking for advantages teaches nothing, and neither does a step in which nothing differs.
     let still = group(0.0);
     let before = rdpo.clone();
     learn(&mut rdpo, &still);
@@ -244,7 +245,7 @@ fn few_rows_take_the_moving_average_of_their_covariance() {
     let rdpo = Rdpo { magnitude: Magnitude::None, rows_min: 4, ..exact() };
     let mut learned = rdpo.clone();
     learn(&mut learned, &cross);
-    // Four rows of two components are few: another past, another whitening.
+    // Four rows of two components are few: a different past gives a different whitening.
     assert_ne!(values(&learned, &line), values(&rdpo, &line));
     // Eight are enough.
     let many = [line.clone(), line.clone()].concat();

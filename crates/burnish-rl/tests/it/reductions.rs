@@ -1,4 +1,4 @@
-//! What an objective is under which setting, what it does at its bounds, and what it does far away.
+//! What an objective reduces to under which setting, and what it does at its bounds and far beyond them.
 
 use crate::common::{Batch, Columns, batches, is_near, loss};
 use burnish_rl::aggregation::Aggregation;
@@ -174,7 +174,7 @@ proptest! {
         prop_assert_eq!(&losses(&batch, "reinforce", json!({ "ratio_max": 1e300 })).1, &expected);
         let all = json!({ "divergence_low": 1.0, "divergence_high": 1.0, "ratio_max": 0.0 });
         let kept: Vec<f64> = losses(&batch, "dppo_tv", all).1;
-        // A log-probability above 0, as some of these are, is no probability, and more than 1 away.
+        // Some of these log-probabilities are above 0: they are not probabilities, and may be more than 1 away.
         let close = batch.proximal.iter().all(|proximal| *proximal <= 0.0);
         prop_assert!(!close || kept == expected);
         let soft = losses(&batch, "sapo", json!({ "tau_pos": 1e-9, "tau_neg": 1e-9 })).1;
@@ -282,7 +282,8 @@ fn far_away_a_bounded_weight_is_its_bound_and_a_soft_one_is_nothing() {
             assert!(down("sapo", Value::Null).abs() < 1e-100);
             assert_eq!(up("vespo", Value::Null), 0.0);
             assert!(down("vespo", Value::Null).abs() < 1e-100);
-            // Drawn away it is left out, drawn back it counts with the largest weight.
+            // If the advantage pulls it further away it is left out; if it pulls it back, it counts with the largest
+            // weight.
             for id in ["dppo_tv", "dppo_kl"] {
                 assert_eq!(up(id, Value::Null), if advantage > 0.0 { 0.0 } else { -20.0 * advantage });
             }

@@ -28,7 +28,7 @@ struct Case {
     aggregation: Aggregation,
     loss: f64,
     gradient: Vec<Vec<f64>>,
-    /// Of the candidates, row by row, so many first ones were chosen.
+    /// How many of the first candidates, row by row, were chosen.
     chosen: Option<usize>,
 }
 
@@ -97,7 +97,7 @@ fn loss_and_gradient_are_those_of_the_frameworks() {
         if let Some(chosen) = case.chosen {
             let found = marks.iter().filter(|mark| mark.value == 1.0).count();
             assert_eq!(found, chosen, "{what}");
-            // Which ones were drawn is torch's; which ones could have been is not.
+            // Which tokens were drawn depends on torch's generator; which ones could have been drawn does not.
             let mut all = config.clone();
             all.config["clip_cov_ratio"] = json!(1.0);
             marks = stale.marks(&loss(all));

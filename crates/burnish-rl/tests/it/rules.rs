@@ -1,4 +1,5 @@
-//! Combinations that are refused, with what stands next to them. Those of the KL's placement are in `config.rs`.
+//! Combinations that are refused, and the nearest ones that are not. Those about the placement of the KL are in
+//! `config.rs`.
 
 use crate::common::loss;
 use burnish_rl::advantage::AdvantageConfig;
@@ -144,7 +145,7 @@ fn a_weight_is_refused_where_the_objective_itself_is_measured_against_the_sample
     assert!(!told("dppo_tv", json!({})) && !told("ppo_clip", json!({})) && !told("reinforce", json!({})));
 }
 
-/// Ids of the rules that a recipe breaks which samples with weights of `policy_lag` steps before.
+/// Ids of the rules broken by a recipe that samples with weights `policy_lag` steps old.
 fn broken_behind(policy_lag: u64, correction: CorrectionConfig) -> Vec<&'static str> {
     let (loss, advantage) = (with(correction), AdvantageConfig::default());
     rules::broken(Setup { policy_lag, ..Setup::on_policy(&loss, &advantage) }).map(|rule| rule.id).collect()
@@ -167,7 +168,7 @@ fn a_proximal_policy_is_asked_for_where_it_is_one_of_its_own_and_nowhere_else() 
     assert!(broken_behind(1, masks).is_empty(), "it compares the sampler with the policy itself");
 }
 
-/// Ids of the rules that an objective breaks which takes what tokens were drawn with for their behavior.
+/// Ids of the rules broken by an objective whose behavior is the distribution that tokens were drawn from.
 #[expect(clippy::unwrap_used, reason = "a test says what is right")]
 fn broken_with_sampled(objective: &str, more: serde_json::Value) -> Vec<&'static str> {
     let mut loss = json!({ "objective": objective, "correction": { "behavior": "sampled" } });
@@ -216,7 +217,7 @@ fn what_tokens_were_drawn_with_is_asked_for_only_where_something_looks_at_it() {
         let told = broken_with_sampled(objective, json!({ "loss": { "config": config } }));
         assert_eq!(told, if is_read { &[][..] } else { &unread[..] }, "{objective} {config}");
     }
-    // Of a loss that stands alone nothing else of the correction counts.
+    // For a loss that stands alone, nothing else of the correction counts.
     let told = broken_with_sampled("opd", json!({ "correction": { "weight": { "level": "token" } } }));
     assert_eq!(told, ["preference-alone"]);
 }
@@ -228,7 +229,7 @@ fn what_tokens_were_drawn_with_is_their_model_log_prob_where_nothing_is_altered(
     assert_eq!(broken(&loss), ["sampled-behavior-unaltered"]);
     let setup = Setup { alters_sampling: true, ..Setup::on_policy(&loss, &advantage) };
     assert_eq!(rules::broken(setup).count(), 0);
-    // Weights are then not 1 even to the model that sampled.
+    // Weights are then not 1 even against the model that sampled.
     assert_eq!(rules::broken(Setup { policy_lag: 1, ..setup }).count(), 0);
 }
 

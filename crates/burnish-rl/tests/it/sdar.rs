@@ -1,4 +1,4 @@
-//! SDAR: what it is at its ends, what opens its gate, and what never does.
+//! SDAR: its limits, what opens its gate, and what never does.
 
 use crate::common::{Batch, Columns, batches, is_near, loss, metric};
 use burnish_rl::objective::{Sdar, SdarGate};

@@ -1,4 +1,4 @@
-//! The pages of `examples/`: they are what the code computes, and what it computes is what they say.
+//! The pages of `examples/`: the code computes their numbers, and the numbers support their claims.
 
 use burnish_core::rng::Stream;
 use std::cmp::Ordering;
@@ -87,7 +87,8 @@ fn signs_are_wrong_where_steps_are_early_and_continuations_few() {
         let opposite = CONTINUATIONS.map(|count| TASK.dense(position, count).wrong);
         assert!(position == 0 || opposite[3] < TASK.dense(position - 1, 8).wrong, "{position}: {opposite:?}");
     }
-    // Dense credit of a step, at eight continuations, errs more than the outcome alone, until late; one beginning less.
+    // With eight continuations, dense credit of a step errs more than the outcome alone until late in the answer;
+    // credit of one beginning errs less.
     for position in 0..TASK.steps - 3 {
         assert!(TASK.dense(position, 8).rate() > TASK.outcome(position).rate(), "{position}");
         assert!(TASK.beginning(position + 1, 8).rate() < TASK.outcome(position).rate(), "{position}");

@@ -46,7 +46,7 @@ fn raw() -> Skpo {
     Skpo { upstream_normalisation: Normalisation::Identity, ..Skpo::default() }
 }
 
-/// What other members see, less the upstream members.
+/// What the other members get, without the upstream members.
 fn without(values: Vec<Option<Advantage>>, all: &[Rollout]) -> Vec<Option<Advantage>> {
     let downstream = values.into_iter().zip(all).filter(|(_, own)| own.phase == Phase::Downstream);
     downstream.map(|(value, _)| value).collect()
@@ -102,7 +102,7 @@ proptest! {
         prop_assert!(mean(&found).abs() < 1e-9);
         let squares: f64 = found.iter().map(|value| value * value).sum();
         prop_assert!((squares / (found.len() - 1) as f64 - 1.0).abs() < 1e-9, "{found:?}");
-        // No second division: the same but for one shift and one scale.
+        // No second division: the same up to one shift and one scale.
         let slope = (found[1] - found[0]) / (raw[1] - raw[0]);
         for (found, raw_own) in found.iter().zip(&raw) {
             prop_assert!(is_near(*found, slope * (raw_own - mean(&raw)), 1e-6));
@@ -129,7 +129,7 @@ fn where_all_answers_earn_the_same_they_get_nothing_and_the_beginning_does() {
     // Standardised: the better one above 0, the worse one below.
     let standardised = credit(&Skpo { upstream_normalisation: Normalisation::MeanStd, ..skpo }, &groups);
     assert!(standardised[0] > 0.9 && standardised[5] < -0.9, "{standardised:?}");
-    // Alone in its step there is nothing to standardise it by.
+    // Alone in its step, it has nothing to be standardised by.
     assert_eq!(credit(&Skpo::default(), &groups[..1])[0], 0.0);
 }
 
@@ -153,7 +153,7 @@ fn the_mean_of_answers_estimates_the_value_with_the_variance_of_a_share() {
             .map(|_| {
                 let rewards: Vec<f64> =
                     (0..continuations).map(|_| f64::from(u8::from(stream.uniform() < value))).collect();
-                // Less the prior's half.
+                // Minus the prior's half.
                 credit(&raw(), &[group("a", &rewards)])[0] + 0.5
             })
             .collect();

@@ -5,7 +5,7 @@ use burnish_rl::{Losses, TokenLoss, Tokens};
 use serde_json::json;
 use std::slice;
 
-/// log-probabilities of a softmax.
+/// Log-probabilities of a softmax.
 fn log_softmax(logits: &[f64]) -> Vec<f64> {
     let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let total = most + logits.iter().map(|logit| (logit - most).exp()).sum::<f64>().ln();
@@ -20,8 +20,8 @@ fn mean(weights: &[f64], values: &[f64]) -> f64 {
     weights.iter().zip(values).map(|(weight, value)| weight * value).sum()
 }
 
-/// Gradient by the logits of the expected loss, where arms are sampled with the probabilities of `proximal`, and are
-/// credited with their reward less the mean.
+/// Gradient of the expected loss with respect to the logits, if arms are sampled with the probabilities of `proximal`
+/// and credited with their reward minus the mean.
 fn gradient(objective: &dyn TokenLoss, logits: &[f64], proximal: &[f64], rewards: &[f64]) -> Vec<f64> {
     let policy = log_softmax(logits);
     let sampled: Vec<f64> = proximal.iter().map(|lp| lp.exp()).collect();
@@ -149,8 +149,8 @@ fn a_step_lowers_the_entropy_by_the_covariance_of_log_probability_and_weighted_a
     }
 }
 
-/// Log-probabilities that a reward draws towards certainty keep more entropy where the tokens of the largest covariance
-/// pay for their distance.
+/// A policy that a reward draws towards certainty keeps more entropy if the tokens with the largest covariance pay for
+/// their distance.
 #[test]
 fn kl_cov_keeps_entropy_that_the_loss_without_it_loses() {
     let rewards = [1.0, 0.0, 0.0, 0.0];

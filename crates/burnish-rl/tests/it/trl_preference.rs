@@ -156,6 +156,6 @@ fn kto_is_that_of_trl_with_its_baseline_and_with_that_of_the_batch() {
         case.compare(&golden.batch(&case.batch, 1).0.evaluate(&kto));
         baselines.push((baseline, kl > 0.0));
     }
-    // Each way to a baseline is tried with one that is not 0.
+    // Each kind of baseline is tried with one that is not 0.
     assert!(baselines.contains(&(Baseline::Given, true)) && baselines.contains(&(Baseline::Batch, true)));
 }

@@ -66,7 +66,7 @@ impl LossCase {
         if self.aggregation() == Aggregation::Grpo { 1e-8 } else { TOLERANCE }
     }
 
-    /// Does verl's third bound, on the loss where the advantage is negative, stand where ratios reach it?
+    /// Is verl's third bound, on the loss for negative advantages, so low that ratios reach it?
     fn is_clipped_twice(&self) -> bool {
         self.clip_ratio_c == 3.0 && self.batch == "ragged"
     }

@@ -44,7 +44,7 @@ fn a_share_of_the_rollouts_goes_on_behind_the_trigger_and_what_was_not_scored_do
 }
 
 proptest! {
-    /// Once something is kept nothing that is trained on has an advantage of 0, and no place is lost.
+    /// Once something is kept, nothing that is trained on has an advantage of 0, and the batch keeps its size.
     #[test]
     fn what_teaches_nothing_makes_room_for_what_did(
         fresh in prop::collection::vec(prop_oneof![Just(0.0), -2.0..2.0f64], 1..40),

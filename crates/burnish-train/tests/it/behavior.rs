@@ -1,4 +1,4 @@
-//! Which of a token's two log-probs an objective is given for that of the policy that sampled.
+//! Which of a token's two log-probs an objective is given as that of the policy that sampled.
 
 use burnish_core::rng::Stream;
 use burnish_model::Model;
@@ -34,7 +34,7 @@ fn a_weight_is_the_ratio_to_the_log_probs_that_the_recipe_takes_for_those_of_beh
         [("model", |sample| &sample.model_logprobs), ("sampled", |sample| &sample.sampled_logprobs)];
     for (behavior, roll) in sources {
         let objective = weighted(behavior, "token");
-        // REINFORCE is linear in the advantage, so that a weight can stand there.
+        // REINFORCE is linear in the advantage, so the advantage can carry a weight.
         let (mut by_hand, mut sum, mut count) = (batch.clone(), 0.0, 0.0);
         for (sample, weighted) in batch.iter().zip(&mut by_hand) {
             for at in sample.scored() {
@@ -51,7 +51,7 @@ fn a_weight_is_the_ratio_to_the_log_probs_that_the_recipe_takes_for_those_of_beh
             assert!(distance < 1e-5, "{behavior}, {tokens_max} tokens: {distance}");
             let mean = pass.metrics["rollout_corr/rollout_is_mean"];
             assert!((mean - sum / count).abs() < 1e-6, "{behavior}: {mean}, not {}", sum / count);
-            // What sampler and trainer compute for the same token is compared, however it was drawn.
+            // Sampler and trainer are compared on the same token, however it was drawn.
             assert!((pass.drift.max - 0.15).abs() < 1e-4, "{behavior}: {:?}", pass.drift);
         }
     }
@@ -87,7 +87,8 @@ fn logprobs(model: &Model, read: &[u32]) -> Vec<f32> {
     score(model, &samples, 1000).unwrap().into_iter().map(|of_sample| of_sample[read.len()]).collect()
 }
 
-/// What is drawn from after a penalty of 1.2 on `said`, of which the `kept` likeliest stay: log-probs, -inf where cut.
+/// The log-probs of the distribution that is drawn from after a penalty of 1.2 on `said`, with only the `kept`
+/// likeliest tokens kept: -inf where cut.
 fn altered(logprobs: &[f32], said: Option<usize>, kept: usize) -> Vec<f32> {
     let mut altered: Vec<f64> = logprobs.iter().map(|logprob| f64::from(*logprob)).collect();
     said.into_iter().for_each(|id| altered[id] -= 1.2);
@@ -141,7 +142,7 @@ fn expectation(
     gradient(model, &samples, objective, 1000).1
 }
 
-/// Every answer of a small vocabulary once, instead of draws.
+/// Every answer from a small vocabulary once, instead of random draws.
 #[test]
 fn in_expectation_weights_to_what_was_drawn_give_the_gradient_on_policy_and_those_to_the_model_do_not() {
     let mut model = qwen3();
@@ -163,7 +164,7 @@ fn in_expectation_weights_to_what_was_drawn_give_the_gradient_on_policy_and_thos
         };
         let sampled = with(&*weighted("sampled", "sequence"));
         assert!(sampled < 1e-4, "{kept} kept: {sampled}");
-        // Against the model every weight is 1: nothing is corrected.
+        // Against the model, every weight is 1: nothing is corrected.
         let (of_model, uncorrected) = (with(&*weighted("model", "sequence")), with(&*reinforce(&json!({}))));
         assert!((of_model - uncorrected).abs() < 1e-6 && of_model > 0.1, "{of_model} {uncorrected}");
     }

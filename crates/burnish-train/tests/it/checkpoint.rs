@@ -38,7 +38,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// The newest checkpoint of which all is intact.
+/// The newest checkpoint that is wholly intact.
 fn latest(dir: &Path) -> Result<Option<Newest>, CheckpointError> {
     burnish_train::checkpoint::latest(dir, Extent::Whole)
 }
@@ -248,7 +248,7 @@ fn a_bit_that_flips_in_any_file_is_found_named_and_passed_over() {
             let notes = newest.notes().join("\n");
             assert_eq!(newest.checkpoint.step(), 1, "{name}, byte {at}");
             assert!(notes.contains("step_2") && notes.contains(&name), "{name}, byte {at}: {notes}");
-            // Whoever only samples from the model needs nothing of the trainer.
+            // Sampling from the model needs nothing of the trainer's.
             let of_model = burnish_train::checkpoint::latest(run.dir.path(), Extent::Model).unwrap().unwrap();
             let is_trainers = name == "trainer/trainer.safetensors";
             assert_eq!(of_model.checkpoint.step(), if is_trainers { 2 } else { 1 }, "{name}, byte {at}");
@@ -258,7 +258,7 @@ fn a_bit_that_flips_in_any_file_is_found_named_and_passed_over() {
     }
 }
 
-/// Makes a checkpoint one of format 1: the trainer's files beside the weights, and sizes alone.
+/// Turns a checkpoint into one of format 1: the trainer's files beside the weights, and sizes without digests.
 fn as_before(path: &Path) {
     let record = fs::read(path.join("trainer/trainer.json")).unwrap();
     let mut record: Value = serde_json::from_slice(&record).unwrap();
@@ -286,13 +286,13 @@ fn a_checkpoint_of_the_layout_before_is_restored() {
     train(&mut run.model, &mut run.trainer, 1..3);
     train(&mut model, &mut trainer, 1..3);
     assert_eq!(bits(model.params.data()), bits(run.model.params.data()));
-    // The next one has the layout of now.
+    // The next one has today's layout.
     let next = run.save(2, 1).unwrap();
     assert!(!next.join("trainer.safetensors").exists());
     assert_eq!(names(run.dir.path()), ["step_2"]);
 }
 
-/// A digest as every checkpoint of format 2 had it before there were others.
+/// A digest by the first rule, which every checkpoint of format 2 had before there were others.
 fn folded(content: &[u8]) -> String {
     format!("{:016x}", fold_bytes(content.len() as u64, content))
 }

@@ -55,7 +55,7 @@ pub(crate) fn random_sample(prompt: &[u32], tail: usize, random: &mut Stream) ->
     let (model_logprobs, proximal, reference) = (logprobs(0.3), logprobs(0.3), logprobs(0.3));
     Sample {
         ids,
-        // As after filters that left about half of the mass.
+        // As after filters that kept about half of the mass.
         sampled_logprobs: model_logprobs.iter().map(|logprob| logprob + 0.7).collect(),
         model_logprobs,
         proximal: Proximal::Known(proximal),
@@ -88,7 +88,7 @@ pub(crate) fn random_batch(seed: u64) -> Vec<Sample> {
     batch
 }
 
-/// The model as it is loaded to be trained in another way.
+/// The model, loaded to be trained in another way.
 pub(crate) fn loaded_as(model: &Model, loading: &Loading) -> Model {
     let dir = tempfile::tempdir().unwrap();
     model.save(dir.path()).unwrap();
@@ -97,7 +97,7 @@ pub(crate) fn loaded_as(model: &Model, loading: &Loading) -> Model {
     loaded
 }
 
-/// Adapters on every map of the layers, none of them 0 any more.
+/// Adapters on every map of the layers, none of them still 0.
 pub(crate) fn adapted(model: &Model, dropout: f64) -> Model {
     adapted_at(model, dropout, Targets::default())
 }

@@ -14,7 +14,7 @@ fn in_parts(tokens_max: usize) -> TrainerConfig {
     TrainerConfig { pass: PassConfig { tokens_max, ..CONFIG.pass }, ..CONFIG }
 }
 
-/// What a gate sees of the first update of `model`, which it drops.
+/// What a gate sees in the first update of `model`, which it drops.
 fn seen(model: &Model, batch: &[Sample], objective: &dyn Objective, tokens_max: usize) -> Proposal {
     let mut model = model.clone();
     let mut trainer = Trainer::new(&model, in_parts(tokens_max));
@@ -123,7 +123,7 @@ fn the_head_of_tied_embeddings_is_measured_as_if_it_stood_apart_whatever_the_mic
                 assert!((found / expected - 1.0).abs() < 1e-5, "{found} for {expected}");
             }
         }
-        // Both together are another number: what the rows get as the embedding is not small.
+        // Both parts together give another number: the part that the rows get as the embedding is not small.
         let embedding = twin.params.find("model.embed_tokens.weight").unwrap().param;
         assert!(norm(embedding.range()) > 0.05 * expected);
     }

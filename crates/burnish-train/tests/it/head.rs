@@ -25,7 +25,7 @@ fn adapted_with_head(model: &Model) -> Model {
     adapted_at(model, 0.0, Targets::Names(names.map(String::from).to_vec()))
 }
 
-/// The batch with all that `objective` needs of `teacher`.
+/// The batch with everything that `objective` needs from `teacher`.
 fn taught(batch: &[Sample], teacher: &Model, objective: &dyn Objective) -> Vec<Sample> {
     let logprobs = score(teacher, batch, 64).unwrap();
     let targets = match objective.needs().head {
@@ -41,7 +41,7 @@ fn taught(batch: &[Sample], teacher: &Model, objective: &dyn Objective) -> Vec<S
     batch.iter().zip(logprobs).zip(targets).map(with).collect()
 }
 
-/// Dense and sparse, fused and row by row, with and without a part on log-probs.
+/// Dense and sparse, fused and row by row, with and without a term on log-probs.
 fn objectives() -> Vec<(&'static str, Box<dyn Objective>)> {
     let gkd = |beta, top, rest| Box::new(Gkd { beta, top, rest, ..Gkd::default() }) as Box<dyn Objective>;
     let warm = Gkd { beta: 0.3, temperature: 1.7, aggregation: Aggregation::Grpo, ..Gkd::default() };
@@ -67,7 +67,7 @@ fn the_gradient_of_every_tensor_is_the_slope_of_the_loss_of_whole_distributions(
 
 #[test]
 fn the_gradient_of_adapters_and_of_that_of_the_head_is_the_slope_too() {
-    // The head of an adapted teacher counts as it is adapted.
+    // The head of an adapted teacher counts with its adapter.
     let teacher = adapted_with_head(&teacher());
     for (name, objective) in objectives() {
         if !["jsd", "fused", "sparse jsd"].contains(&name) {
@@ -159,7 +159,7 @@ fn the_likeliest_tokens_have_the_log_probs_that_scoring_gives_them() {
     let mut batch = random_batch(2);
     batch.iter_mut().for_each(|sample| sample.ids.iter_mut().for_each(|id| *id += u32::from(*id == 4)));
     let scored = score(&model, &batch, 64).unwrap();
-    // More than there are: all.
+    // More than there are means all.
     let whole = score_top(&model, &batch, 100, 40).unwrap();
     let some = score_top(&model, &batch, 3, 1000).unwrap();
     let squares = score_squares(&model, &batch, 40).unwrap();
@@ -201,7 +201,7 @@ fn a_student_that_is_its_teacher_learns_nothing_from_whole_distributions() {
         let batch = taught(&random_batch(4), &student, &**objective);
         let (pass, grads) = gradient(&student, &batch, &**objective, 64);
         let largest = grads.iter().fold(0.0_f32, |max, value| max.max(value.abs()));
-        // But what is normalised over fewer tokens still draws to them.
+        // But a target normalised over fewer tokens still pulls towards them.
         let learns = index == 3;
         assert_eq!(pass.loss.abs() > 1e-4, learns, "{index}: {}", pass.loss);
         assert_eq!(largest > 1e-3, learns, "{index}: {largest}");

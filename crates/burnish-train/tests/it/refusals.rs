@@ -4,7 +4,7 @@ use burnish_train::{Sample, SampleError, TrainError, Trainer, score};
 
 use crate::common::{CONFIG, VOCAB, qwen3, random_batch, totals_of};
 
-/// Answers with a fixed loss and derivative for every token.
+/// Returns a fixed loss and derivative for every token.
 struct Fixed {
     loss: f64,
     derivative: f64,

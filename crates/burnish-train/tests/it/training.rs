@@ -16,7 +16,7 @@ fn moved(model: &mut Model, batch: &[Sample]) -> Vec<bool> {
 
 #[test]
 fn one_step_moves_every_trainable_parameter() {
-    // Every id is read, so that every row of the embedding has a gradient even where the head is not tied.
+    // Every id is read, so that every row of the embedding has a gradient even if the head is not tied.
     let all: Vec<u32> = (0..VOCAB).collect();
     let batch: Vec<Sample> = (0..4).map(|seed| random_sample(&all, 12, &mut Stream::new(seed))).collect();
     for architecture in [Architecture::Llama, Architecture::Qwen2, Architecture::Qwen3] {

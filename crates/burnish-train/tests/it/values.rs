@@ -1,4 +1,4 @@
-//! Models of values: the gradient of a critic's loss, what is saved, and that it learns.
+//! Value models: the gradient of a critic's loss, what is saved, and that it learns.
 
 use burnish_core::rng::Stream;
 use burnish_model::Model;
@@ -8,7 +8,7 @@ use burnish_train::{Proximal, Sample, Trainer, score};
 use crate::common::{CONFIG, qwen3, random_batch, totals_of};
 use crate::gradient::check_on;
 
-/// A model of values whose head is no longer zero.
+/// A value model whose head is no longer zero.
 fn value_model() -> Model {
     let mut model = qwen3().to_value_model().unwrap();
     let head = model.params.find("score.weight").unwrap().param;
@@ -17,7 +17,7 @@ fn value_model() -> Model {
     model
 }
 
-/// Returns far enough from the values that no step of the test crosses the edge of the clipping.
+/// Returns so far from the values that no step of the test crosses the edge of the clipping.
 fn batch(model: &Model) -> Vec<Sample> {
     let mut batch = random_batch(5);
     let values = score(model, &batch, 1000).unwrap();
@@ -75,7 +75,7 @@ fn it_learns_what_it_is_shown() {
     let mut trainer = Trainer::new(&model, CONFIG);
     let mut batch = random_batch(4);
     for sample in &mut batch {
-        // What the last token read was: something that only hidden states tell.
+        // The last token read: something that only the hidden states tell.
         let ids = sample.ids.clone();
         let odd = |at: usize| if ids[at.saturating_sub(1)] % 2 == 1 { 1.0 } else { -1.0 };
         sample.advantages = (0..ids.len()).map(odd).collect();

@@ -1,21 +1,22 @@
-//! Sentences with a place for an answer: those of `tests/frames/*.txt`, and the ends of the worked solutions of GSM8K and MATH.
+//! Sentences with a place for an answer: those of `tests/frames/*.txt`, and the ends of the worked solutions of GSM8K
+//! and MATH.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::Dice;
 
-/// Sentences that one line of a file gives at most.
+/// The most sentences that one line of a file gives.
 const PER_LINE: usize = 60;
 
-/// A sentence with `{V}` where the answer stands and `{N}` where another number does.
+/// A sentence with `{V}` in place of the answer and `{N}` in place of another number.
 #[derive(Debug, Clone)]
 pub(crate) struct Frame {
-    /// The table's row that counts it.
+    /// The row of the table that counts it.
     pub(crate) set: &'static str,
     pub(crate) text: String,
     pub(crate) is_right: bool,
-    /// For plain numbers alone.
+    /// Only for plain numbers.
     pub(crate) is_number: bool,
 }
 
@@ -85,7 +86,7 @@ fn capital(text: &str) -> String {
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
-/// The last lines of GSM8K's training solutions, where the answer stands once.
+/// The last lines of GSM8K's training solutions, if the answer occurs in them once.
 pub(crate) fn gsm8k(data: &Path, most: usize) -> Vec<Frame> {
     let text = super::gunzipped(&data.join("train.jsonl.gz"));
     let mut frames = Vec::new();
@@ -99,7 +100,7 @@ pub(crate) fn gsm8k(data: &Path, most: usize) -> Vec<Frame> {
             .map(|(at, _)| at)
             .filter(|at| is_apart(&last, *at, answer.len()))
             .collect();
-        // Where the answer is the result of an equation, or the only number.
+        // Only if the answer is the result of an equation, or the only number.
         if let [at] = places[..]
             && is_plain(&last, at, answer.len())
         {
@@ -113,8 +114,8 @@ pub(crate) fn gsm8k(data: &Path, most: usize) -> Vec<Frame> {
     frames
 }
 
-/// Whether the answer at `at` is all that a line says: nothing else is a number but what an equation before it adds up,
-/// and the sentence makes no bound of it.
+/// Whether the answer at `at` is all that a line says: the only other numbers are those that an equation before it adds
+/// up, and the sentence does not turn it into a bound.
 fn is_plain(line: &str, at: usize, length: usize) -> bool {
     let has_digit = |text: &str| text.contains(|c: char| c.is_ascii_digit());
     let before = line[..at].trim_end_matches(['$', ' ']);
@@ -168,7 +169,7 @@ pub(crate) fn math(data: &Path, most: usize) -> Vec<Frame> {
         let Some(at) = solution.find("$\\boxed{") else { continue };
         let inner = at + "$\\boxed{".len();
         let Some(close) = solution[inner..].find("}$").map(|close| inner + close) else { continue };
-        // A formula that is the box and nothing else, in the last sentence.
+        // A formula that is only the box, in the last sentence.
         let is_alone = !solution[inner..close].contains('$') && solution.matches("\\boxed").count() == 1;
         let start = solution[..at].rfind(['.', '\n']).map_or(0, |stop| stop + 1);
         let after = &solution[close + 2..];

@@ -1,4 +1,4 @@
-//! Where the shared data lies, and how it is read.
+//! Where the shared data is, and how it is read.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// `../shared/data/NAME`, looked for beside the repository. Says `skipped: ` where it is not there.
+/// `../shared/data/NAME`, looked up beside the repository. Prints `skipped: ` if it is not there.
 pub(crate) fn shared(name: &str) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(name);
     if root.is_dir() {
@@ -39,7 +39,7 @@ pub(crate) fn gunzipped(path: &Path) -> String {
     text
 }
 
-/// A small generator of numbers (SplitMix64), so that a test is the same on every machine.
+/// A small random number generator (SplitMix64), so that a test is the same on every machine.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
