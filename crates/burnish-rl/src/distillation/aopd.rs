@@ -52,7 +52,7 @@ use crate::{Card, Check, Evaluation, Family, Metric, Needs, Objective, Part, Set
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Aopd {
-    /// τ: by how much the teacher's probability of the token may exceed the student's for the gate to be on. Default: 0.
+    /// τ: how far the teacher's probability of the token may exceed the student's for the gate to be on. Default: 0.
     pub tau: f64,
     /// K, how many of the teacher's likeliest tokens the student is pulled towards. Default: 32.
     pub top: usize,
