@@ -1,5 +1,5 @@
 // Grouped-query attention over a forest of segments in f32, forward and backward, without a whole matrix of scores
-// (Dao et al. 2022). Compiled for each HEAD_DIM, with the largest TILE whose tiles fit the card's shared memory.
+// (Dao et al. 2022). Compiled per HEAD_DIM, with the largest TILE whose tiles fit the card's shared memory.
 //
 // A block of 256 threads works on a tile of TILE rows and walks over tiles of TILE columns; thread (ty, tx) of 16 by 16
 // holds rows `ty MICRO + i` and columns `tx + 16 j`. The gradient of keys and values is a pass of its own over the
@@ -9,7 +9,7 @@
 // the rows' own segment. Scores are in units of ln 2, so that their exponentials are powers of two.
 
 #define DIM ((HEAD_DIM + 15) / 16 * 16)
-#define STRIDE (DIM + 4) // of a row in shared memory: rows of neighbouring threads lie in different banks
+#define STRIDE (DIM + 4) // of a row in shared memory: rows of neighbouring threads are in different banks
 #define WEIGHTS_STRIDE (TILE + 4)
 #define TILE_FLOATS (TILE * STRIDE)
 #define MICRO (TILE / 16)
@@ -106,7 +106,7 @@ __device__ __forceinline__ void store_rows(float* to, const float sums[MICRO][MI
     for (int i = 0; i < MICRO; ++i)        \
         for (int c = 0; c < MICRO_DIM; ++c) sums[i][c] = 0.0f;
 
-// Blocks: query tasks, the last ones first (in long segments they have most to do), by heads. `log_sums`
+// Blocks: query tasks, the last ones first (in long segments they have the most work), by heads. `log_sums`
 // `[rows, heads]` are log2 Σ 2^score.
 KERNEL(256, attention_forward, float* out, float* log_sums, const float* q, const float* k, const float* v,
        const int* tasks, const int* ranges, int heads, int kv_heads, float scale) {
@@ -128,7 +128,7 @@ KERNEL(256, attention_forward, float* out, float* log_sums, const float* q, cons
         int end = causal ? min(ranges[3 * range + 1], row + rows) : ranges[3 * range + 1];
         for (int start = ranges[3 * range]; start < end; start += TILE) {
             int count = min(TILE, end - start);
-            __syncthreads(); // values and weights of the tile before are still read
+            __syncthreads(); // values and weights of the previous tile may still be read
             load_tile(keys, k, start, count, kv_width);
             __syncthreads();
             float scores[MICRO][MICRO];
@@ -251,7 +251,7 @@ KERNEL(256, attention_backward_keys, float* d_k, float* d_v, const float* q, con
         for (int range = task[2]; range < task[2] + task[3]; ++range) {
             bool causal = ranges[3 * range + 2] != 0;
             int end = ranges[3 * range + 1];
-            // Of the own segment, the rows before the keys do not see them.
+            // In the own segment, the rows before the keys do not see them.
             for (int start = causal ? row : ranges[3 * range]; start < end; start += TILE) {
                 int count = min(TILE, end - start);
                 __syncthreads();

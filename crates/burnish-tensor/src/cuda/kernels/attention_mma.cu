@@ -1,13 +1,13 @@
 // As attention.cu, on tensor cores: operands and results in bf16, sums and softmax in f32. For HEAD_DIM a multiple of 16 up to
 // 128, on cards of compute capability 8.0 and above.
 //
-// A block of 8 warps works on a tile of ROWS rows, 16 of them a warp, and walks over tiles of COLUMNS columns, of which
-// the next one is copied while one is worked on. Two results of a product side by side, rounded, are the left operand of
+// A block of 8 warps works on a tile of ROWS rows, 16 per warp, and walks over tiles of COLUMNS columns; the next tile
+// is copied while one is worked on. Two results of a product side by side, rounded, are the left operand of
 // the next one (Dao 2023, arXiv:2307.08691). Fragments and instructions: mma.cuh, which comes before this file.
 
 #define ROWS 128
 #define COLUMNS 64
-#define STRIDE (HEAD_DIM + 8) // 16 bytes more than a row: eight rows of a matrix lie in different banks
+#define STRIDE (HEAD_DIM + 8) // 16 bytes more than a row: eight rows of a matrix are in different banks
 #define STEPS (HEAD_DIM / 16)
 
 // Copies rows `first..first + rows` of a head into a tile of `height` rows; zeros beyond.
@@ -19,7 +19,7 @@ __device__ __forceinline__ void copy_tile(bf16* to, const bf16* from, int first,
     }
 }
 
-// Where a lane's row is in two by two matrices of a tile, as a left operand, or as a right one that is transposed.
+// The place of a lane's row in two by two matrices of a tile, as a left operand, or as a transposed right one.
 #define LEFT_ROW(lane) ((lane) % 8 + (lane) / 8 % 2 * 8)
 #define LEFT_COLUMN(lane) ((lane) / 16 * 8)
 // The same as a right operand whose rows are the result's columns.
@@ -197,7 +197,7 @@ KERNEL(256, attention_mma_forward, bf16* out, float* log_sums, const bf16* q, co
             as_left(weights, scores[2 * n], scores[2 * n + 1]);
             multiply_columns(sums, weights, tile_values + 16 * n * STRIDE, lane);
         }
-        __syncthreads(); // the tile is copied over next
+        __syncthreads(); // the tile is overwritten next
         walk = next;
     }
 #pragma unroll

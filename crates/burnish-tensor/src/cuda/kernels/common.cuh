@@ -1,4 +1,4 @@
-// What every kernel file starts with. The files are compiled by NVRTC at run time, and by a C++ compiler for the
+// The common beginning of every kernel file. The files are compiled by NVRTC at run time, and by a C++ compiler for the
 // emulation that the tests run on (emulate/cuda_shim.h, which defines KERNEL and DYNAMIC_SHARED itself).
 //
 // Conventions: matrices are row-major; counts of rows times columns are 64 bits wide; a sum has one order, whatever the
@@ -19,7 +19,7 @@ extern __shared__ float4 dynamic_shared[];
 #define FULL_WARP 0xffffffffu
 #define NEGATIVE_INFINITY __int_as_float((int)0xff800000)
 #define LOG2_E 1.44269504088896340736f
-#define EXCLUDED_LOGIT -1e20f // of an id that a vocabulary does not have: its exponential is 0 at any temperature
+#define EXCLUDED_LOGIT -1e20f // of an id that is not in the vocabulary: its exponential is 0 at any temperature
 
 __device__ __forceinline__ float bf16_to_float(bf16 x) { return __uint_as_float((u32)x << 16); }
 
@@ -30,7 +30,7 @@ __device__ __forceinline__ bf16 float_to_bf16(float x) {
     return (bf16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-// Arithmetic is in f32, whatever a kernel reads and writes.
+// Arithmetic is in f32, whatever type a kernel reads and writes.
 __device__ __forceinline__ float widen(float x) { return x; }
 __device__ __forceinline__ float widen(bf16 x) { return bf16_to_float(x); }
 __device__ __forceinline__ void narrow(float* to, float x) { *to = x; }
@@ -51,7 +51,7 @@ __device__ __forceinline__ float warp_max(float x) {
 template <typename T>
 __device__ __forceinline__ T block_sum(T x, T* shared) {
     x = warp_sum(x);
-    __syncthreads(); // `shared` may still be read for the sum before
+    __syncthreads(); // `shared` may still be read for the previous sum
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
     __syncthreads();
     T sum = shared[0];

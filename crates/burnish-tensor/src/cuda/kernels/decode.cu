@@ -1,6 +1,6 @@
 // Attention of single query rows over keys and values in pages, and writing into pages.
 //
-// The cache is f32 or bf16, as the queries are: sampling sees what training sees.
+// The cache is f32 or bf16, like the queries, so that sampling sees what training sees.
 //
 // A page holds PAGE_ROWS rows of one layer's keys `[PAGE_ROWS, kv_heads head_dim]`, then as many of its values, at each
 // layer; `cache` points at the layer in the first page, and pages are `page_len` elements apart.
@@ -9,7 +9,7 @@
 #define SPLIT_PAGES 16
 #define SPLIT_ROWS (PAGE_ROWS * SPLIT_PAGES)
 
-// One block a row: keys and values go to row `slots[i] % PAGE_ROWS` of page `slots[i] / PAGE_ROWS`.
+// One block per row: keys and values go to row `slots[i] % PAGE_ROWS` of page `slots[i] / PAGE_ROWS`.
 template <typename T>
 __device__ __forceinline__ void write_row(T* cache, const T* k, const T* v, const int* slots, i64 page_len,
                                           int width) {
@@ -31,8 +31,8 @@ KERNEL(256, write_pages_bf16, bf16* cache, const bf16* k, const bf16* v, const i
     write_row(cache, k, v, slots, page_len, width);
 }
 
-// One block for each task and key/value head. A task is up to SPLIT_PAGES entries of `pages` (page, rows used) that
-// query row `tasks[3 i]` sees: `tasks[3 i + 2]` entries from `tasks[3 i + 1]`. How the pages of a row are split does not
+// One block per task and key/value head. A task is up to SPLIT_PAGES entries of `pages` (page, rows used) that
+// query row `tasks[3 i]` sees: `tasks[3 i + 2]` entries from `tasks[3 i + 1]`. The split of a row's pages does not
 // depend on other rows. Writes unnormalised outputs `[tasks, heads, head_dim]`, and the largest scaled score and the
 // sum of exponentials `[tasks, heads, 2]`. Scores are in units of ln 2.
 template <typename T>
@@ -103,7 +103,7 @@ KERNEL(128, decode_partial_bf16, float* outs, float* sums, const bf16* q, const 
     attend(outs, sums, q, cache, tasks, pages, page_len, heads, kv_heads, head_dim, scale);
 }
 
-// One block for each query row and head: puts together the row's tasks `firsts[row]..firsts[row + 1]`.
+// One block per query row and head: combines the row's tasks `firsts[row]..firsts[row + 1]`.
 template <typename T>
 __device__ __forceinline__ void combine(T* out, const float* outs, const float* sums, const int* firsts, int heads,
                                         int head_dim) {

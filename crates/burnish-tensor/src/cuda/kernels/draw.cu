@@ -1,14 +1,14 @@
-// Choosing ids from rows of logits: the likeliest, or by a random number looked up in the cumulative distribution, which
-// goes in the order of the ids, as burnish-engine does it on the host.
+// Chooses ids from rows of logits: the likeliest, or by looking up a random number in the cumulative distribution over
+// the ids in order, as burnish-engine does on the host.
 
 #define WARPS 16
 
-// One block for each draw, from row `rows[i]` at `temperatures[i]`, where 0 takes the likeliest id, the lowest of equal
-// ones. Logits of excluded ids are EXCLUDED_LOGIT. `out` gets the id, -1 where the logits are no distribution, and the
+// One block per draw, from row `rows[i]` at `temperatures[i]`, where 0 takes the likeliest id, the lowest of equal
+// ones. Logits of excluded ids are EXCLUDED_LOGIT. `out` gets the id (-1 if the logits are no distribution) and the
 // bits of its log-prob at that temperature, or at 1 for the likeliest.
 //
-// Each warp sums up a part of the ids. That in which the sum comes to exceed the random number's share of the whole is gone
-// over again, 32 ids at a time, and of those one by one.
+// Each warp sums up a part of the ids. The part in which the sum exceeds the random number's share of the total is
+// searched again, 32 ids at a time, and then one by one.
 KERNEL(512, draw, int* out, const float* logits, const int* rows, const float* temperatures, const double* uniforms,
        int vocab) {
     __shared__ float shared[32];
@@ -42,7 +42,7 @@ KERNEL(512, draw, int* out, const float* logits, const int* rows, const float* t
         total += sums[i];
         id = min(id, likeliest[i]);
     }
-    // NaN among the logits makes the total NaN, and infinity what is taken from it.
+    // A NaN logit makes the total NaN, and so does an infinite one, through the difference to it.
     bool is_distribution = max > EXCLUDED_LOGIT && total <= 3e38;
     if (is_distribution && !is_greedy) {
         double target = uniforms[blockIdx.x] * total, before = 0.0;
@@ -63,7 +63,7 @@ KERNEL(512, draw, int* out, const float* logits, const int* rows, const float* t
             }
             before = after;
         }
-        // Only a target that rounding lifted to the whole sum gets here: the last id that has a probability.
+        // Reached only if rounding lifted the target to the whole sum: the last id with a probability.
         for (int c = vocab - 1; id == vocab; --c)
             if (expf((z[c] - max) / temperature) > 0.0f) id = c;
     }

@@ -1,4 +1,4 @@
-// Operations on each element alone. Each thread takes four neighbouring elements at a time, with one access where their
+// Elementwise operations. Each thread takes four neighbouring elements at a time, with a single access if their
 // addresses allow it.
 
 template <typename T>
@@ -82,7 +82,7 @@ __device__ __forceinline__ void convert(Y* y, const X* x, i64 n) {
 KERNEL(256, to_bf16, bf16* y, const float* x, i64 n) { convert(y, x, n); }
 KERNEL(256, to_f32, float* y, const bf16* x, i64 n) { convert(y, x, n); }
 
-// One block a row: y[row] += bias.
+// One block per row: y[row] += bias.
 template <typename T>
 __device__ __forceinline__ void add_to_row(T* y, const float* bias, int cols) {
     T* row = y + (i64)blockIdx.x * cols;
@@ -140,8 +140,8 @@ __device__ __forceinline__ u64 mix(u64 bits) {
     return bits ^ (bits >> 31);
 }
 
-// One block a row. Drops the elements that ops/low_rank.rs drops: a function of the row's key and of `site`, which
-// is mixed already. An element is dropped where its 32 random bits are below `bound`.
+// One block per row. Drops the elements that ops/low_rank.rs drops: a function of the row's key and of `site`, which is
+// already mixed. An element is dropped if its 32 random bits are below `bound`.
 template <typename T>
 __device__ __forceinline__ void drop_out(T* x, const u64* keys, u64 site, u32 bound, float keep, int cols) {
     T* row = x + (i64)blockIdx.x * cols;

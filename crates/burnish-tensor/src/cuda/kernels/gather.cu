@@ -1,6 +1,6 @@
 // Rows of a table, and the sums of gradients that flow back into them.
 
-// One block a row of `out`: row `ids[i]` of the table.
+// One block per row of `out`: row `ids[i]` of the table.
 template <typename Y, typename X>
 __device__ __forceinline__ void take_row(Y* out, const X* table, const int* ids, int cols) {
     const X* from = table + (i64)ids[blockIdx.x] * cols;
@@ -17,7 +17,7 @@ KERNEL(256, gather_rounded, bf16* out, const float* table, const int* ids, int c
     take_row(out, table, ids, cols);
 }
 
-// One block for each id that occurs, and for 256 columns: adds the rows of `d_out` at `places[first[i]..first[i + 1]]`,
+// One block per id that occurs and per 256 columns: adds the rows of `d_out` at `places[first[i]..first[i + 1]]`,
 // which ascend, to row `ids[i]` of `d_table`.
 template <typename Y, typename X>
 __device__ __forceinline__ void add_rows(Y* d_table, const X* d_out, const int* ids, const int* first, const int* places,

@@ -11,7 +11,7 @@ __device__ __forceinline__ void copy_async(bf16* to, const bf16* from, bool is_r
                  : "memory");
 }
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits until all copies are done but those of the latest commit.
+// Waits until all copies are done, except those of the latest commit.
 __device__ __forceinline__ void wait_for_copies_but_latest() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
 
 // Four 8 by 8 matrices; lane i gives the address of row i % 8 of matrix i / 8, and gets columns `2 pair` and `2 pair + 1`
@@ -22,7 +22,7 @@ __device__ __forceinline__ void load_matrices(u32 m[4], const bf16* row) {
                  : "r"((u32)__cvta_generic_to_shared(row))
                  : "memory");
 }
-// The same of the matrices' transposes.
+// The same for the transposes of the matrices.
 __device__ __forceinline__ void load_transposed(u32 m[4], const bf16* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])

@@ -5,7 +5,7 @@ __device__ __forceinline__ float group_sum(float x, int lanes, float* shared) {
     return lanes == 32 ? warp_sum(x) : block_sum(x, shared);
 }
 
-// y = w x / sqrt(mean(x²) + eps) for each group of `width` columns, `lanes` (32 or 256) threads a group.
+// y = w x / sqrt(mean(x²) + eps) for each group of `width` columns, `lanes` (32 or 256) threads per group.
 template <typename T>
 __device__ __forceinline__ void norm(T* y, float* inverse_rms, const T* x, const float* weight, float eps, i64 groups,
                                      int width, int lanes) {
@@ -69,7 +69,7 @@ __device__ __forceinline__ float column_sum(float x) {
     return sum;
 }
 
-// Row `blockIdx.y` of `partial`: Σ d x r over its groups, `each` of them; 32 columns a block.
+// Row `blockIdx.y` of `partial`: Σ d x r over its groups, `each` of them; 32 columns per block.
 template <typename T>
 __device__ __forceinline__ void weight_gradient(float* partial, const T* d, const T* x, const float* inverse_rms,
                                                 i64 groups, i64 each, int width) {
@@ -92,7 +92,7 @@ KERNEL(256, norm_weight_partial_bf16, float* partial, const bf16* d, const bf16*
     weight_gradient(partial, d, x, inverse_rms, groups, each, width);
 }
 
-// Row `blockIdx.y` of `partial`: Σ of its rows of d, `each` of them; 32 columns a block.
+// Row `blockIdx.y` of `partial`: Σ of its rows of d, `each` of them; 32 columns per block.
 template <typename T>
 __device__ __forceinline__ void row_sums(float* partial, const T* d, i64 rows, i64 each, int width) {
     int c = blockIdx.x * 32 + threadIdx.x % 32;
@@ -120,7 +120,7 @@ KERNEL(256, add_partials, float* out, const float* partial, int rows, int width)
     out[c] += sum;
 }
 
-// One warp for each of `rows` rows: Σ a b.
+// One warp per row of `rows`: Σ a b.
 template <typename T>
 __device__ __forceinline__ void dot(float* out, const T* a, const T* b, i64 rows, int width) {
     i64 row = (i64)blockIdx.x * 8 + threadIdx.x / 32;

@@ -1,6 +1,6 @@
 // Rotary position embedding, in place.
 
-// One block a row. `table` holds `pairs` cosines, then `pairs` sines, of each position; `sign` is 1, or -1 for the
+// One block per row. `table` holds `pairs` cosines, then `pairs` sines, for each position; `sign` is 1, or -1 for the
 // transpose.
 template <typename T>
 __device__ __forceinline__ void rotate(T* x, const float* table, const int* positions, int cols, int head_dim, int pairs,

@@ -1,21 +1,21 @@
 // Log-probs and entropies of rows of logits, what else is read from such rows, and their gradient, as in ops/scores.rs,
 // squares.rs, top.rs and head_loss.rs.
 
-// One block a row: the logits of the excluded ids.
+// One block per row: the logits of the excluded ids.
 KERNEL(256, exclude, float* logits, const int* excluded, int count, int vocab) {
     float* z = logits + (i64)blockIdx.x * vocab;
     for (int i = threadIdx.x; i < count; i += blockDim.x) z[excluded[i]] = EXCLUDED_LOGIT;
 }
 
-// The largest logit, in every thread. NaN is passed over: it comes out of the sums.
+// The largest logit, in every thread. NaN is ignored here: it shows up in the sums.
 __device__ __forceinline__ float row_max(const float* z, int vocab, float* shared) {
     float max = NEGATIVE_INFINITY;
     for (int c = threadIdx.x; c < vocab; c += blockDim.x) max = fmaxf(max, z[c]);
     return block_max(max, shared);
 }
 
-// One block a row. `rows` gets four numbers a row: log-prob of the target, entropy, largest logit, ln Σ e^y.
-// `targets` is -1 - id where the id is excluded.
+// One block per row. `rows` gets four numbers per row: log-prob of the target, entropy, largest logit, ln Σ e^y.
+// `targets` is -1 - id if the id is excluded.
 KERNEL(512, score_rows, float* rows, const float* logits, const int* targets, const float* temperatures, int vocab) {
     __shared__ float shared[32];
     __shared__ double wide[32];
@@ -44,7 +44,7 @@ KERNEL(512, score_rows, float* rows, const float* logits, const int* targets, co
     }
 }
 
-// One block a row: Σ e^{2y} / (Σ e^y)².
+// One block per row: Σ e^{2y} / (Σ e^y)².
 KERNEL(512, square_rows, float* squares, const float* logits, const float* temperatures, int vocab) {
     __shared__ float shared[32];
     __shared__ double wide[32];
@@ -62,15 +62,15 @@ KERNEL(512, square_rows, float* squares, const float* logits, const float* tempe
     if (threadIdx.x == 0) squares[blockIdx.x] = (float)(squared / (sum * sum));
 }
 
-// A number for each id, larger where it is likelier and, of two alike, smaller. Floats are ordered by their bits as
-// `f32::total_cmp` does it: NaN has a place too. Never 0, and never all ones.
+// A rank for each id, larger if it is likelier and, of two equally likely ids, for the smaller one. Floats are ordered
+// by their bits as in `f32::total_cmp`: NaN has a place too. Never 0, and never all ones.
 __device__ __forceinline__ u64 rank_of(float z, int id) {
     u32 bits = __float_as_uint(z);
     u32 order = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
     return (u64)order << 32 | (u32)(0x7fffffff - id);
 }
 
-// The best rank below `bound` of the ids that are this thread's; 0 where there is none.
+// The best rank below `bound` among this thread's ids; 0 if there is none.
 __device__ __forceinline__ u64 best_below(const float* z, const int* allowed, int count, u64 bound) {
     u64 best = 0;
     for (int i = threadIdx.x; i < count; i += blockDim.x) {
@@ -86,7 +86,7 @@ __device__ __forceinline__ u64 block_best(u64 x, u64* shared) {
         u64 other = __shfl_xor_sync(FULL_WARP, x, offset);
         if (other > x) x = other;
     }
-    __syncthreads(); // `shared` may still be read for the call before
+    __syncthreads(); // `shared` may still be read for the previous call
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
     __syncthreads();
     u64 best = shared[0];
@@ -95,9 +95,9 @@ __device__ __forceinline__ u64 block_best(u64 x, u64* shared) {
     return best;
 }
 
-// One block a row: the `top` likeliest of the `count` ids of `allowed`, which are at least as many, likeliest first, and
-// their log-probs over the whole vocabulary. Each thread offers the best of its own ids that is not chosen yet, and looks
-// for another when it was taken: all ids are read once, and a thread's share of them once more for each that is chosen.
+// One block per row: the `top` likeliest of the `count` ids of `allowed` (at least `top`), likeliest first, and their
+// log-probs over the whole vocabulary. Each thread offers the best of its own ids that is not chosen yet, and looks for
+// another when that is taken: all ids are read once, and a thread's share of them again for each of its ids chosen.
 KERNEL(512, top_rows, int* ids, float* logprobs, const float* logits, const float* temperatures, const int* allowed,
        int count, int top, int vocab) {
     __shared__ float shared[32];
@@ -112,7 +112,7 @@ KERNEL(512, top_rows, int* ids, float* logprobs, const float* logits, const floa
     u64 own = best_below(z, allowed, count, ~0ull);
     for (int k = 0; k < top; ++k) {
         u64 best = block_best(own, ranks);
-        // Ranks are distinct: one thread has it.
+        // Ranks are distinct, so exactly one thread has it.
         if (own == best) {
             int id = 0x7fffffff - (int)(u32)best;
             i64 at = (i64)blockIdx.x * top + k;
@@ -124,9 +124,9 @@ KERNEL(512, top_rows, int* ids, float* logprobs, const float* logits, const floa
     }
 }
 
-// Logits become the derivative of what has `d_entropy` by the entropy, `d_probability` by what is proportional to the
-// probabilities, and `d_target` by the logit of the target over the temperature. Thread `t` writes the ids `t`,
-// `t + blockDim.x` and so on.
+// Turns logits into the gradient of a scalar whose derivative is `d_entropy` by the entropy, `d_probability` by what is
+// proportional to the probabilities, and `d_target` by the logit of the target over the temperature. Thread `t` writes
+// the ids `t`, `t + blockDim.x` and so on.
 __device__ __forceinline__ void differentiate_row(float* z, const float* row, float inverse, int target, float d_target,
                                                   float d_probability, float d_entropy, int vocab) {
     float entropy = row[1], max = row[2], log_sum = row[3];
@@ -137,7 +137,7 @@ __device__ __forceinline__ void differentiate_row(float* z, const float* row, fl
     }
 }
 
-// One block a row: logits become their gradient. `d_entropies` may be null.
+// One block per row: logits become their gradient. `d_entropies` may be null.
 KERNEL(512, differentiate_rows, float* logits, const float* rows, const int* targets, const float* temperatures,
        const float* d_logprobs, const float* d_entropies, int vocab) {
     i64 at = blockIdx.x;
@@ -149,7 +149,7 @@ KERNEL(512, differentiate_rows, float* logits, const float* rows, const int* tar
 }
 
 // As differentiate_rows, of that and of weight · Σ p (ln p - log q) over the `top` labels of each row; `values` gets the
-// sum, 0 where the weight is 0. A label with p = 0 is none.
+// sum, 0 if the weight is 0. A label with p = 0 does not count.
 KERNEL(512, differentiate_labelled_rows, float* logits, double* values, const float* rows, const int* targets,
        const float* temperatures, const float* d_logprobs, const float* d_entropies, const float* weights,
        const int* ids, const float* probabilities, int top, int vocab) {
@@ -166,7 +166,7 @@ KERNEL(512, differentiate_labelled_rows, float* logits, double* values, const fl
     float inverse = 1.0f / temperatures[at], weight = weights[at];
     double value = 0.0;
     float mass = 0.0f;
-    if (weight != 0.0f) { // all threads of the block alike
+    if (weight != 0.0f) { // the same for all threads of the block
         for (int k = threadIdx.x; k < top; k += blockDim.x) {
             float p = probabilities[k];
             mass += p;
@@ -182,7 +182,7 @@ KERNEL(512, differentiate_labelled_rows, float* logits, double* values, const fl
     if (threadIdx.x == 0) values[at] = value;
     differentiate_row(z, row, inverse, target, d_logprob, d_logprob - weight * mass, d_entropy, vocab);
     if (weight == 0.0f) return;
-    // Each thread takes the labels whose logits it has written, in their order: an id may be there more than once.
+    // Each thread takes the labels whose logits it has written, in order, because an id may occur more than once.
     for (int k = 0; k < top; ++k)
         if (ids[k] % (int)blockDim.x == (int)threadIdx.x) z[ids[k]] -= weight * probabilities[k] * inverse;
 }
