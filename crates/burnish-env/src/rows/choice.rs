@@ -58,8 +58,8 @@ pub struct ByColumn {
     pub map: BTreeMap<String, VerifierConfig>,
 }
 
-/// Default number of processes of a command: several even on a small machine, because they mostly wait for hangs and
-/// servers, but not more, because each needs memory.
+/// Bounds on the default number of processes: several even on a small machine, so that some can work while others hang
+/// or wait for a server; no more than that, because each takes memory.
 const WORKERS: std::ops::RangeInclusive<usize> = 4..=8;
 
 impl Default for CommandConfig {
