@@ -34,14 +34,14 @@ pub struct Streams<'a> {
     /// Which of two directions each sequence is of: 0 as its task is drawn, 1 turned round, so that what one asks for the
     /// other states. One entry per sequence; empty where all are of the first.
     pub directions: &'a [u8],
-    /// What [`Objective::marks`] said of each position; empty where the objective marks none.
-    pub marks: &'a [Mark],
+    /// What [`Objective::batch_constants`] said of each position; empty where it has none.
+    pub batch_constants: &'a [BatchConstant],
 }
 
 /// What an objective fixes about a token after it has seen the whole optimiser batch, as a constant of the
 /// derivative.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Mark {
+pub struct BatchConstant {
     /// What the token's loss is multiplied by.
     pub weight: f64,
     /// What its distance from the reference is multiplied by.
@@ -52,10 +52,10 @@ pub struct Mark {
     pub value: f64,
 }
 
-impl Default for Mark {
+impl Default for BatchConstant {
     /// Changes nothing.
     fn default() -> Self {
-        Mark { weight: 1.0, kl: 1.0, entropy: 1.0, value: 0.0 }
+        BatchConstant { weight: 1.0, kl: 1.0, entropy: 1.0, value: 0.0 }
     }
 }
 
@@ -106,8 +106,8 @@ pub struct Needs {
     /// What [`Objective::head`] is compared with: a part of a teacher's distributions, or all of them.
     pub head: Option<HeadTarget>,
     /// One look at the policy's log-probs and entropies of the whole optimiser batch before the first
-    /// derivative: [`Objective::marks`]. Where the batch does not fit into one forward pass it costs a second.
-    pub marks: bool,
+    /// derivative: [`Objective::batch_constants`]. Where the batch does not fit into one forward pass it costs a second.
+    pub batch_constants: bool,
     /// Sequences that belong together ([`Streams::groups`]) are evaluated together.
     pub groups: bool,
     /// Groups are pairs: a chosen answer, then a rejected one, each with tokens in the loss.
@@ -180,8 +180,8 @@ pub trait Objective: Send + Sync {
     }
 
     /// What is fixed after a look at the whole optimiser batch: one entry per position. Called once, before the first
-    /// [`Objective::evaluate`], if [`Needs::marks`] asks for it.
-    fn marks(&self, _whole: &Streams<'_>, _totals: &Totals) -> Vec<Mark> {
+    /// [`Objective::evaluate`], if [`Needs::batch_constants`] asks for it.
+    fn batch_constants(&self, _whole: &Streams<'_>, _totals: &Totals) -> Vec<BatchConstant> {
         Vec::new()
     }
 

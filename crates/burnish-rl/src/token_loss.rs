@@ -6,7 +6,7 @@ use crate::aggregation::Aggregation;
 use crate::{Metric, Needs};
 
 /// Tokens that count in the loss, without those that do not: parallel slices of one length. For
-/// [`TokenLoss::losses`] they are one sequence; for [`TokenLoss::marks`] a whole optimiser batch.
+/// [`TokenLoss::losses`] they are one sequence; for [`TokenLoss::batch_constants`] a whole optimiser batch.
 #[derive(Debug, Clone, Copy)]
 pub struct Tokens<'a> {
     /// log π_θ, in nats: what derivatives are taken of.
@@ -24,8 +24,8 @@ pub struct Tokens<'a> {
     pub entropy: &'a [f64],
     /// Advantage of the token.
     pub advantage: &'a [f64],
-    /// What [`TokenLoss::marks`] said of each token; empty where the objective marks none.
-    pub marks: &'a [f64],
+    /// What [`TokenLoss::batch_constants`] said of each token; empty where it has none.
+    pub batch_constants: &'a [f64],
     /// Which of the tokens form a sequence.
     pub sequences: &'a [Range<usize>],
 }
@@ -139,9 +139,9 @@ pub trait TokenLoss: Send + Sync {
     }
 
     /// One detached number a token of a whole optimiser batch, where the formula depends on all of them (a
-    /// quantile, a random choice). Called once, before anything else, if [`Needs::marks`] asks for it. `seed`
+    /// quantile, a random choice). Called once, before anything else, if [`Needs::batch_constants`] asks for it. `seed`
     /// is that of this batch, for choices at random.
-    fn marks(&self, _batch: &Tokens<'_>, _seed: u64) -> Vec<f64> {
+    fn batch_constants(&self, _batch: &Tokens<'_>, _seed: u64) -> Vec<f64> {
         Vec::new()
     }
 

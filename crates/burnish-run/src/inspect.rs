@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use burnish_core::{Episode, Task};
 use burnish_engine::endpoint::EndpointConfig;
 use burnish_env::Generator;
-use burnish_env::rollout::{self, Plan, SeedPlace, Spawn};
+use burnish_env::rollout::{self, RolloutSpec, SeedPlace, Spawn};
 use burnish_model::Loading;
 use burnish_tensor::Device;
 use burnish_train::checkpoint::{self, Checkpoint, Extent};
@@ -190,8 +190,8 @@ impl Target {
         let spawns = Spawn::of_tasks(&chosen, 1, &recipe.rollout.sampling(), seeds);
         let (turns_max, overlong) = (recipe.rollout.turns_max, recipe.rollout.overlong);
         let partners = tasks.partners.as_deref();
-        let plan = Plan { generator, partners, spawns: &spawns, turns_max, overlong };
-        let episodes = rollout::play(&mut local, &plan)?;
+        let spec = RolloutSpec { generator, partners, spawns: &spawns, turns_max, overlong };
+        let episodes = rollout::play(&mut local, &spec)?;
         Ok(chosen
             .into_iter()
             .zip(episodes)
@@ -369,7 +369,7 @@ pub(crate) fn environment_of<'a>(recipe: &'a Recipe, kind: &EpisodeKind) -> (&'a
     match kind {
         EpisodeKind::Train => (&*recipe.env.id, &recipe.env.config),
         EpisodeKind::Eval => (main.env, main.config),
-        EpisodeKind::Also(name) => {
+        EpisodeKind::Extra(name) => {
             let further = recipe.further_evaluations().into_iter().find(|plan| plan.name == Some(name));
             further.map_or((main.env, main.config), |plan| (plan.env, plan.config))
         }

@@ -188,7 +188,7 @@ pub enum Evaluated {
 }
 
 impl Target {
-    /// Evaluates on the recipe's held-out tasks: those of the main evaluation, or of the one of `[[eval.also]]` called
+    /// Evaluates on the recipe's held-out tasks: those of the main evaluation, or of the one of `[[eval.extra]]` called
     /// `name`. With `out`, a record of every task is kept there, and what an earlier process kept is not played again.
     ///
     /// # Errors

@@ -234,7 +234,7 @@ mod tests {
     use burnish_eval::{Interval, Slice};
 
     const TEXT: &str = "[run]\ndir = \"x\"\n[policy]\npath = \"p\"\n[train]\nmethod = \"grpo\"\nmax_steps = 9\n[env]\n\
-                        id = \"countdown\"\n[eval]\ntasks = 3\n[[eval.also]]\nname = \"warm\"\ntemperature = 1.0\n";
+                        id = \"countdown\"\n[eval]\ntasks = 3\n[[eval.extra]]\nname = \"warm\"\ntemperature = 1.0\n";
 
     fn summary(values: usize) -> Summary {
         let interval = Interval { mean: 0.5, low: 0.25, high: 0.75 };

@@ -13,7 +13,7 @@ use crate::RunError;
 use crate::eval_set::EvalSet;
 use crate::online::plan_of;
 use crate::partners;
-use crate::recipe::{EvalPlan, Recipe};
+use crate::recipe::{EvalSpec, Recipe};
 use crate::split::Split;
 
 /// The tasks of a run. No training task is an evaluation task.
@@ -22,7 +22,7 @@ pub(crate) struct Tasks {
     pub(crate) train_generator: Box<dyn Generator>,
     /// Training tasks, in a fixed order.
     pub(crate) train: Vec<Task>,
-    /// What evaluations play: the main one, then those of `[[eval.also]]`.
+    /// What evaluations play: the main one, then those of `[[eval.extra]]`.
     pub(crate) evaluations: Vec<EvalSet>,
     /// Training tasks left out because they are held out.
     pub(crate) held_out: usize,
@@ -42,7 +42,7 @@ impl Tasks {
         if let Some(reason) = train_generator.evaluation_only().filter(|_| needs_training) {
             return Err(RunError::Refused(format!("env.id: {reason}")));
         }
-        let make_set = |plan: &EvalPlan<'_>| -> Result<EvalSet, RunError> {
+        let make_set = |plan: &EvalSpec<'_>| -> Result<EvalSet, RunError> {
             let mut set = EvalSet::make(plan, recipe.eval.seed)?;
             as_known(recipe, &mut set.tasks);
             Ok(set)
@@ -121,7 +121,7 @@ impl Tasks {
         found.ok_or_else(|| {
             let names: Vec<&str> = self.evaluations.iter().filter_map(|set| set.name.as_deref()).collect();
             RunError::Refused(format!(
-                "`{}` is no evaluation of `[[eval.also]]`; there are: {}",
+                "`{}` is no evaluation of `[[eval.extra]]`; there are: {}",
                 name.unwrap_or_default(),
                 if names.is_empty() { "none".to_owned() } else { names.join(", ") }
             ))
@@ -204,7 +204,7 @@ fn ids(evaluations: &[EvalSet]) -> BTreeSet<&TaskId> {
 fn refuse_others_of_the_same_name(
     before: &[EvalSet],
     set: &EvalSet,
-    plan: &EvalPlan<'_>,
+    plan: &EvalSpec<'_>,
 ) -> Result<(), RunError> {
     let known: BTreeMap<&TaskId, &Task> =
         before.iter().flat_map(|set| &set.tasks).map(|task| (&task.id, task)).collect();
@@ -289,7 +289,7 @@ mod tests {
     fn small(also: &str) -> Recipe {
         let text = "[run]\ndir = \"x\"\n[policy]\npath = \"p\"\n[train]\nmethod = \"grpo\"\nmax_steps = 9\n[eval]\ntasks = 2\n\
                     [env]\nid = \"chains\"\ntasks = 40\nconfig = { steps = { min = 1, max = 1 }, values = { min = 1, max = 3 } }\n";
-        Recipe::resolve(&Source::parse("r.toml", text, &[format!("eval.also=[{also}]")]).unwrap()).unwrap()
+        Recipe::resolve(&Source::parse("r.toml", text, &[format!("eval.extra=[{also}]")]).unwrap()).unwrap()
     }
 
     #[test]
@@ -317,7 +317,7 @@ mod tests {
         let other = "{name=\"low\", tasks=9, config={steps={min=1,max=1}, values={min=1,max=3}, \
                      languages=[{name=\"plain\", share=1.0, resource=\"low\"}]}}";
         let error = Tasks::make(&small(other), true).err().unwrap().to_string();
-        assert!(error.contains("eval.also[0].config: task chains/") && error.contains("labels"), "{error}");
+        assert!(error.contains("eval.extra[0].config: task chains/") && error.contains("labels"), "{error}");
     }
 
     #[test]

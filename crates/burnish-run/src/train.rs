@@ -21,13 +21,13 @@ use crate::decontaminate;
 use crate::evaluate::{Evaluation, bootstrap_seed, evaluate};
 use crate::journal::{EpisodeKind, EpisodeRow, Journal};
 use crate::metrics::{self, MetricsLog, Row, Values};
-use crate::online::{OnlineStage, PlayedMember};
+use crate::online::{OnlineLoop, PlayedMember};
 use crate::policy::{LoadedPolicy, named_template};
-use crate::preference::PreferenceStage;
+use crate::preference::PreferenceLoop;
 use crate::recipe::{Method, Recipe};
 use crate::report_of_run;
 use crate::run_dir::RunDir;
-use crate::sft::SftStage;
+use crate::sft::SftLoop;
 use crate::split;
 use crate::summary::{Metrics, summary_metrics};
 use crate::tasks::Tasks;
@@ -79,7 +79,7 @@ pub struct Run {
     policy: LoadedPolicy,
     trainer: Trainer,
     schedule: Schedule,
-    stage: Stage,
+    looping: Loop,
     dir: RunDir,
     journal: Journal,
     metrics: MetricsLog,
@@ -101,15 +101,15 @@ pub struct Run {
 }
 
 /// What a step does.
-enum Stage {
-    Online(Box<OnlineStage>),
-    Sft(SftStage),
-    Preference(PreferenceStage),
+enum Loop {
+    Online(Box<OnlineLoop>),
+    Sft(SftLoop),
+    Preference(PreferenceLoop),
 }
 
 impl Run {
     fn assemble(recipe: Recipe, parts: Parts, dir: RunDir, journal: Journal) -> Result<Self, RunError> {
-        let Parts { tasks, policy, trainer, stage, step, tokens, started, overlap, unscored } = parts;
+        let Parts { tasks, policy, trainer, looping, step, tokens, started, overlap, unscored } = parts;
         Ok(Run {
             schedule: schedule(&recipe),
             metrics: MetricsLog::open(&dir, &recipe, step)?,
@@ -119,7 +119,7 @@ impl Run {
             tasks,
             policy,
             trainer,
-            stage,
+            looping,
             dir,
             journal,
             step,
@@ -188,10 +188,16 @@ impl Run {
     fn one_step(&mut self, watch: &mut dyn Watch) -> Result<Values, RunError> {
         let step = self.step;
         let lr = |updates| self.schedule.lr(updates);
-        let Metrics { step: values, updates } = match &mut self.stage {
-            Stage::Online(stage) => {
-                let done =
-                    stage.step(&self.recipe, &self.tasks, &mut self.policy, &mut self.trainer, &lr, step)?;
+        let Metrics { step: values, updates } = match &mut self.looping {
+            Loop::Online(looping) => {
+                let done = looping.step(
+                    &self.recipe,
+                    &self.tasks,
+                    &mut self.policy,
+                    &mut self.trainer,
+                    &lr,
+                    step,
+                )?;
                 let row = |own: &PlayedMember| (own.task, own.advantage);
                 let rows = self.rows(done.played.iter().map(|own| (&*own.episode, row(own))));
                 self.journal.record_step(step + 1, EpisodeKind::Train, &done.tasks, &rows)?;
@@ -205,9 +211,11 @@ impl Run {
                 }
                 done.metrics
             }
-            Stage::Sft(stage) => stage.step(&self.recipe, &mut self.policy, &mut self.trainer, &lr, step)?,
-            Stage::Preference(stage) => {
-                stage.step(&self.recipe, &mut self.policy, &mut self.trainer, &lr, step)?
+            Loop::Sft(looping) => {
+                looping.step(&self.recipe, &mut self.policy, &mut self.trainer, &lr, step)?
+            }
+            Loop::Preference(looping) => {
+                looping.step(&self.recipe, &mut self.policy, &mut self.trainer, &lr, step)?
             }
         };
         self.step += 1;
@@ -263,19 +271,20 @@ impl Run {
         self.metrics.sync()?;
         let chat = &self.policy.chat;
         let step = self.step;
-        let learned = &self.stage;
+        let learned = &self.looping;
         let mut write_more = |dir: &Path| {
             chat.save(dir)?;
             match learned {
-                Stage::Online(stage) => stage.save(dir, step),
-                Stage::Sft(_) | Stage::Preference(_) => Ok(()),
+                Loop::Online(looping) => looping.save(dir, step),
+                Loop::Sft(_) | Loop::Preference(_) => Ok(()),
             }
         };
-        let stage = match &self.stage {
-            Stage::Online(stage) => stage.state(),
-            Stage::Sft(_) | Stage::Preference(_) => serde_json::Value::Null,
+        let looping = match &self.looping {
+            Loop::Online(looping) => looping.state(),
+            Loop::Sft(_) | Loop::Preference(_) => serde_json::Value::Null,
         };
-        let mut state = serde_json::json!({ "tokens": self.tokens, "stage": stage, "started": self.started });
+        let mut state =
+            serde_json::json!({ "tokens": self.tokens, "stage": looping, "started": self.started });
         if self.unscored.streak() > 0 {
             state["unscored_steps"] = self.unscored.streak().into();
         }
@@ -343,7 +352,7 @@ struct Parts {
     tasks: Tasks,
     policy: LoadedPolicy,
     trainer: Trainer,
-    stage: Stage,
+    looping: Loop,
     step: u64,
     tokens: u64,
     started: i64,
@@ -420,33 +429,33 @@ impl Parts {
         if let Some(note) = unread::tools(&tasks, &corpus, &policy.chat.template) {
             watch.event(Event::Note(note));
         }
-        let stage = if is_grpo {
+        let looping = if is_grpo {
             let config = recipe.trainer_config();
             let (schedule, state) = (schedule(recipe), &state["stage"]);
-            let stage = OnlineStage::new(recipe, &policy, schedule, &config, checkpoint.as_ref(), state)?;
-            Stage::Online(Box::new(stage))
+            let looping = OnlineLoop::new(recipe, &policy, schedule, &config, checkpoint.as_ref(), state)?;
+            Loop::Online(Box::new(looping))
         } else if recipe.train.method == Method::Preference {
             let context = policy.model.context_tokens_max();
-            let (stage, overlong) = PreferenceStage::new(recipe, corpus, &policy.chat, context)?;
+            let (looping, overlong) = PreferenceLoop::new(recipe, corpus, &policy.chat, context)?;
             if overlong > 0 {
                 watch.event(Event::Note(format!(
                     "{overlong} rows are left out: longer than the context window of {context} tokens"
                 )));
             }
-            Stage::Preference(stage)
+            Loop::Preference(looping)
         } else {
             let context = policy.model.context_tokens_max();
-            let (stage, overlong) = SftStage::new(corpus, &policy.chat, context)?;
+            let (looping, overlong) = SftLoop::new(corpus, &policy.chat, context)?;
             if overlong > 0 {
                 watch.event(Event::Note(format!(
                     "{overlong} conversations are left out: longer than the context window of {context} tokens"
                 )));
             }
-            Stage::Sft(stage)
+            Loop::Sft(looping)
         };
         let tokens = state["tokens"].as_u64().unwrap_or(0);
         let unscored = Unscored::after(state["unscored_steps"].as_u64().unwrap_or(0));
-        Ok(Parts { tasks, policy, trainer, stage, step, tokens, started, overlap, unscored })
+        Ok(Parts { tasks, policy, trainer, looping, step, tokens, started, overlap, unscored })
     }
 }
 

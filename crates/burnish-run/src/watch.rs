@@ -28,7 +28,7 @@ pub enum Event<'a> {
     Evaluated {
         /// Steps done when it was made.
         step: u64,
-        /// The name of an evaluation of `[[eval.also]]`; the main one has none.
+        /// The name of an evaluation of `[[eval.extra]]`; the main one has none.
         name: Option<&'a str>,
         /// What was found.
         summary: &'a Summary,

@@ -117,7 +117,7 @@ fn what_dynamic_sampling_draws_and_what_the_kl_coefficient_has_become_survive_a_
 #[test]
 fn further_evaluations_change_nothing_else_and_survive_a_kill() {
     let scratch = Scratch::with_policy();
-    let also = "eval.also=[{name=\"sampled\", temperature=1.0, rollouts=4, tasks=5}, {name=\"numbers\", env=\"chains\", \
+    let also = "eval.extra=[{name=\"sampled\", temperature=1.0, rollouts=4, tasks=5}, {name=\"numbers\", env=\"chains\", \
                 tasks=3}]";
     scratch.burnish(&["train", "grpo.toml", "run.dir=plain"]).succeeds();
     let said = scratch.burnish(&["train", "grpo.toml", also, "run.dir=whole"]).succeeds().stdout();
@@ -147,7 +147,7 @@ fn further_evaluations_change_nothing_else_and_survive_a_kill() {
     assert!(last("eval/sampled/entropy").is_some() && last("eval/numbers/entropy").is_none());
 
     let journal = Journal::open(&scratch.path("whole/run.db")).unwrap();
-    let stored = |name: &str| journal.episodes(6, EpisodeKind::Also(name.to_owned())).unwrap();
+    let stored = |name: &str| journal.episodes(6, EpisodeKind::Extra(name.to_owned())).unwrap();
     let sampled = stored("sampled");
     assert_eq!((sampled.len(), stored("numbers").len()), (5 * 4, 3));
     let share = sampled.iter().filter(|stored| stored.episode.verdict.success).count() as f64 / 20.0;

@@ -8,7 +8,7 @@ use burnish_core::{Ending, Episode, Policy, Validity};
 use burnish_data::Columns;
 use burnish_engine::Limits;
 use burnish_env::lang::spoken;
-use burnish_env::rollout::{self, Overlong, Plan, Spawn};
+use burnish_env::rollout::{self, Overlong, RolloutSpec, Spawn};
 use burnish_tensor::{Device, Precision};
 use burnish_verify::language::{Language, SHARE};
 
@@ -246,8 +246,8 @@ fn play(
     // A policy that can't read a prompt has not answered it: that counts, and does not end the evaluation.
     let overlong = Overlong::Drop;
     let generator = &*items.generator;
-    let plan = Plan { generator, partners: None, spawns: &spawns, turns_max: 1, overlong };
-    let episodes = rollout::play(policy, &plan)?;
+    let spec = RolloutSpec { generator, partners: None, spawns: &spawns, turns_max: 1, overlong };
+    let episodes = rollout::play(policy, &spec)?;
     tasks
         .iter()
         .zip(&items.references[rows])

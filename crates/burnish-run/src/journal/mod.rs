@@ -51,8 +51,8 @@ pub enum EpisodeKind {
     Train,
     /// To measure: the main evaluation.
     Eval,
-    /// To measure: the evaluation of `[[eval.also]]` with this name.
-    Also(String),
+    /// To measure: the evaluation of `[[eval.extra]]` with this name.
+    Extra(String),
 }
 
 impl EpisodeKind {
@@ -61,7 +61,7 @@ impl EpisodeKind {
         match self {
             EpisodeKind::Train => "train".into(),
             EpisodeKind::Eval => "eval".into(),
-            EpisodeKind::Also(name) => format!("eval/{name}").into(),
+            EpisodeKind::Extra(name) => format!("eval/{name}").into(),
         }
     }
 
@@ -69,7 +69,7 @@ impl EpisodeKind {
         match name {
             "train" => Some(EpisodeKind::Train),
             "eval" => Some(EpisodeKind::Eval),
-            _ => name.strip_prefix("eval/").map(|name| EpisodeKind::Also(name.to_owned())),
+            _ => name.strip_prefix("eval/").map(|name| EpisodeKind::Extra(name.to_owned())),
         }
     }
 }

@@ -138,7 +138,7 @@ fn a_log_prob_that_is_no_number_keeps_its_bits() {
 fn steps_are_listed_as_they_were_recorded() {
     let (_dir, _path, mut journal) = new_journal();
     assert!(journal.steps().unwrap().is_empty());
-    let also = || EpisodeKind::Also("other".into());
+    let also = || EpisodeKind::Extra("other".into());
     let plan = [
         (0, EpisodeKind::Eval),
         (0, also()),
@@ -150,7 +150,7 @@ fn steps_are_listed_as_they_were_recorded() {
         record(&mut journal, step, kind, "a").unwrap();
     }
     assert_eq!(journal.episodes(0, also()).unwrap().len(), 1);
-    assert!(journal.episodes(0, EpisodeKind::Also("third".into())).unwrap().is_empty());
+    assert!(journal.episodes(0, EpisodeKind::Extra("third".into())).unwrap().is_empty());
     let error = record(&mut journal, 0, also(), "a").unwrap_err().to_string();
     assert!(error.contains("eval/other episodes of step 0"), "{error}");
     let expected: Vec<_> = plan.map(|(step, kind)| StepEntry { step, kind, episodes: 1 }).into();

@@ -97,10 +97,14 @@ impl Batch {
             sequences: &self.sequences,
             groups: &groups,
             directions: &[],
-            marks: &[],
+            batch_constants: &[],
         };
         let objective = PolicyLoss::new(&loss)?;
-        let marks = if objective.needs().marks { objective.marks(&streams, &totals) } else { Vec::new() };
-        Ok(objective.evaluate(&Streams { marks: &marks, ..streams }, &totals).d_policy)
+        let batch_constants = if objective.needs().batch_constants {
+            objective.batch_constants(&streams, &totals)
+        } else {
+            Vec::new()
+        };
+        Ok(objective.evaluate(&Streams { batch_constants: &batch_constants, ..streams }, &totals).d_policy)
     }
 }

@@ -26,7 +26,7 @@ pub use systems_page::systems;
 
 /// Something that a recipe can name.
 #[derive(Debug, Serialize)]
-pub struct Method {
+pub struct Component {
     /// What is known about it.
     #[serde(flatten)]
     pub card: Card,
@@ -41,36 +41,36 @@ pub struct Method {
 }
 
 /// Everything, family by family in the order of the catalogue.
-pub fn all() -> Vec<Method> {
+pub fn all() -> Vec<Component> {
     let advantages = ADVANTAGES.iter().map(|entry| {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
-        method(entry, facts(&needs), "advantage.estimator")
+        component(entry, facts(&needs), "advantage.estimator")
     });
     let objectives = OBJECTIVES.iter().map(|entry| {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
-        method(entry, objective_needs(needs), "loss.objective")
+        component(entry, objective_needs(needs), "loss.objective")
     });
     let preferences = PREFERENCES.iter().map(|entry| {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
-        method(entry, objective_needs(needs), "loss.objective")
+        component(entry, objective_needs(needs), "loss.objective")
     });
     let distillations = DISTILLATIONS.iter().map(|entry| {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
-        method(entry, objective_needs(needs), "loss.objective")
+        component(entry, objective_needs(needs), "loss.objective")
     });
-    let selectors = SELECTORS.iter().map(|entry| method(entry, Vec::new(), "selection.selector"));
+    let selectors = SELECTORS.iter().map(|entry| component(entry, Vec::new(), "selection.selector"));
     let plans = PLANS.iter().map(|entry| {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
-        method(entry, facts(&needs), "plan.plan")
+        component(entry, facts(&needs), "plan.plan")
     });
-    let gates = GATES.iter().map(|entry| method(entry, Vec::new(), "gate.gate"));
-    let replays = REPLAYS.iter().map(|entry| method(entry, Vec::new(), "replay.replay"));
+    let gates = GATES.iter().map(|entry| component(entry, Vec::new(), "gate.gate"));
+    let replays = REPLAYS.iter().map(|entry| component(entry, Vec::new(), "replay.replay"));
     let losses = objectives.chain(preferences).chain(distillations);
     advantages.chain(losses).chain(selectors).chain(plans).chain(gates).chain(replays).collect()
 }
 
-fn method<T: ?Sized>(entry: &Entry<T>, needs: Vec<&'static str>, key: &str) -> Method {
-    Method {
+fn component<T: ?Sized>(entry: &Entry<T>, needs: Vec<&'static str>, key: &str) -> Component {
+    Component {
         card: entry.card,
         needs,
         status: "runs",
@@ -87,7 +87,7 @@ fn objective_needs(needs: Needs) -> Vec<&'static str> {
     named(&[
         (needs.reference, "a reference"),
         (needs.teacher || needs.head.is_some(), "a teacher"),
-        (needs.marks, "a look at the whole batch first"),
+        (needs.batch_constants, "a look at the whole batch first"),
         (needs.groups && !needs.pairs, "whole groups"),
         (needs.pairs, "pairs of a better and a worse answer"),
     ])

@@ -7,7 +7,7 @@ use burnish_rl::rules::RULES;
 use burnish_rl::{Check, Family};
 use serde_json::Value;
 
-use super::{Method, all, compare, family};
+use super::{Component, all, compare, family};
 
 const HEAD: &str = "\
 <!-- Made by `burnish methods --page objectives`; a test compares it with the code. -->
@@ -35,7 +35,7 @@ pub fn objectives() -> String {
         Family::Replay,
     ];
     for of in families {
-        let own: Vec<&Method> = methods.iter().filter(|method| method.card.family == of).collect();
+        let own: Vec<&Component> = methods.iter().filter(|method| method.card.family == of).collect();
         if !own.is_empty() {
             let _ = writeln!(page, "\n## {}\n", family(of));
             own.into_iter().for_each(|method| section(&mut page, method));
@@ -47,7 +47,7 @@ pub fn objectives() -> String {
     page
 }
 
-fn section(page: &mut String, method: &Method) {
+fn section(page: &mut String, method: &Component) {
     let card = &method.card;
     let _ = writeln!(page, "### `{}`: {}\n", card.id, card.title);
     let _ = writeln!(page, "```text\n{}\n```\n", card.equation);

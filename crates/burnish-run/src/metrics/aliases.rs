@@ -343,7 +343,7 @@ pub const METRICS: &[Metric] = &[
         "episodes",
         "held-out episodes whose prompt does not fit the context window; they count as failures (where there are any)",
     ),
-    metric(FURTHER, "", "any of these, of the evaluation of `[[eval.also]]` called so"),
+    metric(FURTHER, "", "any of these, of the evaluation of `[[eval.extra]]` called so"),
     metric("data/overlap/rows", "rows", "training rows that were compared with evaluation rows"),
     metric("data/overlap/overlapping", "rows", "of these, rows that share a run of words with one"),
     metric("data/overlap/evaluation_rows", "rows", "evaluation rows that they were compared with"),

@@ -37,9 +37,9 @@ pub(super) const BOUNDS: &[(&str, u64)] = &[
     ("rollout.dynamic_sampling.max_rounds", 1000),
     ("eval.tasks", TASKS_MAX),
     ("eval.rollouts", ROLLOUTS_MAX),
-    ("eval.also[].tasks", TASKS_MAX),
-    ("eval.also[].rollouts", ROLLOUTS_MAX),
-    ("eval.also[].tokens_max", TOKENS_MAX),
+    ("eval.extra[].tasks", TASKS_MAX),
+    ("eval.extra[].rollouts", ROLLOUTS_MAX),
+    ("eval.extra[].tokens_max", TOKENS_MAX),
     ("judge.tokens_max", TOKENS_MAX),
     ("user.tokens_max", TOKENS_MAX),
     ("policy.lora.rank", 65_536),
@@ -89,7 +89,7 @@ pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError>
         .map(|(one, other, bound)| ((*one).to_owned(), count(one), (*other).to_owned(), count(other), *bound))
         .collect();
     products.extend(recipe.further_evaluations().iter().enumerate().map(|(at, plan)| {
-        let key = |name: &str| format!("eval.also[{at}].{name}");
+        let key = |name: &str| format!("eval.extra[{at}].{name}");
         (key("tasks"), plan.tasks as u64, key("rollouts"), plan.rollouts as u64, EPISODES_MAX)
     }));
     for (one, first, other, second, bound) in products {
@@ -154,7 +154,9 @@ mod tests {
             };
             let set = |count: u64| -> Vec<String> {
                 match key.split_once("[].") {
-                    Some(("eval.also", name)) => vec![format!("eval.also=[{{name=\"a\", {name}={count}}}]")],
+                    Some(("eval.extra", name)) => {
+                        vec![format!("eval.extra=[{{name=\"a\", {name}={count}}}]")]
+                    }
                     Some((list, name)) => vec![format!("{list}.0.{name}={count}")],
                     None if key.starts_with("judge") => {
                         vec![format!(
@@ -215,8 +217,8 @@ mod tests {
                 ["`eval.tasks` times `eval.rollouts`", "1000000 times 2"],
             ),
             (
-                &["eval.also=[{name=\"a\", tasks=500000, rollouts=3}]"],
-                ["`eval.also[0].tasks` times `eval.also[0].rollouts`", "500000 times 3"],
+                &["eval.extra=[{name=\"a\", tasks=500000, rollouts=3}]"],
+                ["`eval.extra[0].tasks` times `eval.extra[0].rollouts`", "500000 times 3"],
             ),
         ] {
             let error = read(SMALL, overrides).unwrap_err();

@@ -70,7 +70,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
             return Err(source.refused(&format!("{table}.grammar"), problem.to_string()));
         }
     }
-    evaluations::check(&eval.also, source)?;
+    evaluations::check(&eval.extra, source)?;
     for (name, weight) in &recipe.reward.weights {
         ranges.holds(&format!("reward.weights.{name}"), weight.is_finite(), "must be a finite number")?;
     }
@@ -348,8 +348,8 @@ fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Res
     if let Some(config) = &mut recipe.eval.config {
         components.push(complete(&id, "env.id", config, "eval.config", source)?.components());
     }
-    for (index, also) in recipe.eval.also.iter_mut().enumerate() {
-        let table = format!("eval.also[{index}]");
+    for (index, also) in recipe.eval.extra.iter_mut().enumerate() {
+        let table = format!("eval.extra[{index}]");
         if also.env.is_some() {
             also.config.get_or_insert_with(empty);
         }

@@ -7,11 +7,11 @@ use serde_json::Value;
 use super::{Recipe, RecipeError, Source};
 use crate::metrics::aliases;
 
-/// `[[eval.also]]`: further held-out tasks, or the same played otherwise, whenever the main evaluation is made. What is not
+/// `[[eval.extra]]`: further held-out tasks, or the same played otherwise, whenever the main evaluation is made. What is not
 /// given is as in `[eval]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AlsoSection {
+pub struct ExtraEvaluation {
     /// Names its numbers, `eval/NAME/success`.
     pub name: String,
     /// Id of another environment, whose configuration is then its defaults where `config` is not given.
@@ -36,7 +36,7 @@ pub struct AlsoSection {
 
 /// One evaluation, with all that it takes over from elsewhere in the recipe.
 #[derive(Debug, Clone)]
-pub(crate) struct EvalPlan<'a> {
+pub(crate) struct EvalSpec<'a> {
     /// Its name; the main one has none.
     pub(crate) name: Option<&'a str>,
     /// Id of the environment.
@@ -55,13 +55,13 @@ pub(crate) struct EvalPlan<'a> {
 
 impl Recipe {
     /// The main evaluation.
-    pub(crate) fn evaluation(&self) -> EvalPlan<'_> {
+    pub(crate) fn evaluation(&self) -> EvalSpec<'_> {
         let eval = &self.eval;
         let (config, config_key) = match &eval.config {
             Some(config) => (config, "eval.config"),
             None => (&self.env.config, "env.config"),
         };
-        EvalPlan {
+        EvalSpec {
             name: None,
             env: &self.env.id,
             config,
@@ -73,38 +73,38 @@ impl Recipe {
     }
 
     /// Those beside it, in the order of the recipe; none where the main one has no tasks.
-    pub(crate) fn further_evaluations(&self) -> Vec<EvalPlan<'_>> {
-        let also = self.eval.also.iter().filter(|_| self.eval.tasks > 0);
-        also.enumerate().map(|(at, also)| self.further_evaluation(at, also)).collect()
+    pub(crate) fn further_evaluations(&self) -> Vec<EvalSpec<'_>> {
+        let extra = self.eval.extra.iter().filter(|_| self.eval.tasks > 0);
+        extra.enumerate().map(|(at, extra)| self.further_evaluation(at, extra)).collect()
     }
 
-    fn further_evaluation<'a>(&'a self, at: usize, also: &'a AlsoSection) -> EvalPlan<'a> {
+    fn further_evaluation<'a>(&'a self, at: usize, extra: &'a ExtraEvaluation) -> EvalSpec<'a> {
         let main = self.evaluation();
-        let (config, config_key) = match &also.config {
-            Some(config) => (config, format!("eval.also[{at}].config")),
+        let (config, config_key) = match &extra.config {
+            Some(config) => (config, format!("eval.extra[{at}].config")),
             None => (main.config, main.config_key),
         };
-        EvalPlan {
-            name: Some(&also.name),
-            env: also.env.as_deref().unwrap_or(main.env),
+        EvalSpec {
+            name: Some(&extra.name),
+            env: extra.env.as_deref().unwrap_or(main.env),
             config,
             config_key,
-            tasks: also.tasks.unwrap_or(main.tasks),
-            rollouts: also.rollouts.unwrap_or(main.rollouts),
+            tasks: extra.tasks.unwrap_or(main.tasks),
+            rollouts: extra.rollouts.unwrap_or(main.rollouts),
             sampling: Sampling {
-                temperature: also.temperature.unwrap_or(main.sampling.temperature),
-                tokens_max: also.tokens_max.unwrap_or(main.sampling.tokens_max),
+                temperature: extra.temperature.unwrap_or(main.sampling.temperature),
+                tokens_max: extra.tokens_max.unwrap_or(main.sampling.tokens_max),
                 ..main.sampling
             },
         }
     }
 }
 
-/// Checks names and ranges of `[[eval.also]]`.
-pub(super) fn check(also: &[AlsoSection], source: &Source) -> Result<(), RecipeError> {
-    for (at, section) in also.iter().enumerate() {
+/// Checks names and ranges of `[[eval.extra]]`.
+pub(super) fn check(extra: &[ExtraEvaluation], source: &Source) -> Result<(), RecipeError> {
+    for (at, section) in extra.iter().enumerate() {
         let refused =
-            |key: &str, rule: &str| Err(source.error(&format!("eval.also[{at}].{key}"), rule.into()));
+            |key: &str, rule: &str| Err(source.error(&format!("eval.extra[{at}].{key}"), rule.into()));
         let name = &section.name;
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
         {
@@ -114,7 +114,7 @@ pub(super) fn check(also: &[AlsoSection], source: &Source) -> Result<(), RecipeE
             let rule = format!("is `{name}`, as numbers of the main evaluation are called: `eval/{name}`");
             return refused("name", &rule);
         }
-        if also[..at].iter().any(|other| other.name == *name) {
+        if extra[..at].iter().any(|other| other.name == *name) {
             return refused("name", &format!("is `{name}`, as that of another evaluation"));
         }
         for (key, value) in
@@ -137,9 +137,9 @@ mod tests {
 
     #[test]
     fn what_is_not_given_is_as_in_the_main_evaluation() {
-        let also = "eval.also=[{name=\"sampled\", temperature=1.0, rollouts=8}, {name=\"chains\", env=\"chains\", tasks=5, \
+        let extra = "eval.extra=[{name=\"sampled\", temperature=1.0, rollouts=8}, {name=\"chains\", env=\"chains\", tasks=5, \
                     tokens_max=9}, {name=\"small\", config={numbers={min=3,max=3}}}]";
-        let recipe = read(SMALL, &[also, "eval.tasks=7", "eval.top_p=0.5"]).unwrap();
+        let recipe = read(SMALL, &[extra, "eval.tasks=7", "eval.top_p=0.5"]).unwrap();
         let [sampled, chains, small] = &recipe.further_evaluations()[..] else { panic!() };
         assert_eq!((sampled.name, sampled.env, sampled.tasks), (Some("sampled"), "countdown", 7));
         assert_eq!((sampled.config, sampled.config_key.as_str()), (&recipe.env.config, "env.config"));
@@ -147,29 +147,29 @@ mod tests {
         assert_eq!((chains.env, chains.tasks, chains.rollouts), ("chains", 5, 1));
         assert_eq!((chains.sampling.tokens_max, chains.sampling.temperature), (9, 0.0));
         assert!(chains.config["reverse"].is_number(), "the defaults of that environment: {}", chains.config);
-        assert_eq!(small.config_key, "eval.also[2].config");
+        assert_eq!(small.config_key, "eval.extra[2].config");
         assert_eq!(small.config["numbers"]["max"], 3);
         assert_eq!(small.config["target"], recipe.env.config["target"], "complete with defaults");
         let text = recipe.to_toml().unwrap();
         assert_eq!(read(&text, &[]).unwrap(), recipe, "{text}");
-        assert!(read(SMALL, &[also, "eval.tasks=0"]).unwrap().further_evaluations().is_empty());
-        assert!(!read(SMALL, &[]).unwrap().to_toml().unwrap().contains("also"));
+        assert!(read(SMALL, &[extra, "eval.tasks=0"]).unwrap().further_evaluations().is_empty());
+        assert!(!read(SMALL, &[]).unwrap().to_toml().unwrap().contains("extra"));
     }
 
     #[test]
     fn what_is_wrong_is_named_by_its_key() {
-        for (also, parts) in [
-            ("{name=\"a/b\"}", &["eval.also[0].name", "letters, digits"][..]),
-            ("{name=\"success\"}", &["eval.also[0].name", "main evaluation"]),
-            ("{name=\"a\"}, {name=\"a\"}", &["eval.also[1].name", "another evaluation"]),
-            ("{name=\"a\", tasks=0}", &["eval.also[0].tasks", "1 or more"]),
-            ("{name=\"a\", temperature=-1.0}", &["eval.also[0].temperature", "0 (greedy) or more"]),
-            ("{name=\"a\", env=\"countdwn\"}", &["eval.also[0].env", "countdown"]),
-            ("{name=\"a\", config={numbrs=3}}", &["eval.also[0].config.numbrs", "did you mean `numbers`"]),
-            ("{name=\"a\", rollout=3}", &["eval.also[0]", "rollout", "did you mean `rollouts`"]),
+        for (extra, parts) in [
+            ("{name=\"a/b\"}", &["eval.extra[0].name", "letters, digits"][..]),
+            ("{name=\"success\"}", &["eval.extra[0].name", "main evaluation"]),
+            ("{name=\"a\"}, {name=\"a\"}", &["eval.extra[1].name", "another evaluation"]),
+            ("{name=\"a\", tasks=0}", &["eval.extra[0].tasks", "1 or more"]),
+            ("{name=\"a\", temperature=-1.0}", &["eval.extra[0].temperature", "0 (greedy) or more"]),
+            ("{name=\"a\", env=\"countdwn\"}", &["eval.extra[0].env", "countdown"]),
+            ("{name=\"a\", config={numbrs=3}}", &["eval.extra[0].config.numbrs", "did you mean `numbers`"]),
+            ("{name=\"a\", rollout=3}", &["eval.extra[0]", "rollout", "did you mean `rollouts`"]),
         ] {
-            let error = read(SMALL, &[&format!("eval.also=[{also}]")]).unwrap_err();
-            assert!(parts.iter().all(|part| error.contains(part)), "{also}: {error}");
+            let error = read(SMALL, &[&format!("eval.extra=[{extra}]")]).unwrap_err();
+            assert!(parts.iter().all(|part| error.contains(part)), "{extra}: {error}");
         }
     }
 }

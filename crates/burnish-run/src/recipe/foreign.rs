@@ -16,7 +16,7 @@ const TRL: &[(&str, &[&str])] = &[
     ("entropy_coef", &["loss.entropy_coef"]),
     ("epsilon", &["loss.config.epsilon_low"]),
     ("epsilon_high", &["loss.config.epsilon_high"]),
-    ("eval_dataset", &["eval.config.path", "eval.also"]),
+    ("eval_dataset", &["eval.config.path", "eval.extra"]),
     ("eval_steps", &["eval.every"]),
     ("eval_strategy", &["eval.every", "eval.tasks"]),
     ("generation_kwargs", &["rollout.stop", "rollout.min_tokens"]),
@@ -149,7 +149,7 @@ const VERL: &[(&str, &[&str])] = &[
     ("data.train_files", &["env.config.path"]),
     ("data.train_max_samples", &["env.tasks"]),
     ("data.truncation", &["rollout.overlong"]),
-    ("data.val_files", &["eval.config.path", "eval.also"]),
+    ("data.val_files", &["eval.config.path", "eval.extra"]),
     ("data.val_max_samples", &["eval.tasks"]),
     ("reward.custom_reward_function.name", &["env.config.verifier"]),
     ("reward.custom_reward_function.path", &["env.config.verifier"]),
@@ -246,7 +246,7 @@ mod tests {
     /// Recipes that have every key between them.
     fn resolved() -> Vec<Source> {
         let changes: [&[&str]; 2] = [
-            &["policy.lora={rank=4, alpha=8}", "eval.config={}", "eval.also=[{name=\"a\"}]"],
+            &["policy.lora={rank=4, alpha=8}", "eval.config={}", "eval.extra=[{name=\"a\"}]"],
             &["advantage.estimator=gae", "critic={}"],
         ];
         let recipe = |changes: &&[&str]| {

@@ -112,7 +112,7 @@ pub(crate) fn each_config<E>(
             visit(&format!("{table}.config"), &main, config)?;
         }
     }
-    for (table, list) in [("eval", "also"), ("data", "demonstrations")] {
+    for (table, list) in [("eval", "extra"), ("data", "demonstrations")] {
         let items = recipe.get_mut(table).and_then(|table| table.get_mut(list));
         let Some(Value::Array(items)) = items else { continue };
         for (at, item) in items.iter_mut().enumerate() {
@@ -245,8 +245,8 @@ mod tests {
             "env.config.base_dir=rows",
             "env.config.path=a rows",
             "env.split.scorer.judge.path=scorer",
-            "eval.also[0].config.base_dir=rows",
-            "eval.also[0].config.path=d rows",
+            "eval.extra[0].config.base_dir=rows",
+            "eval.extra[0].config.path=d rows",
             "eval.config.path[0]=b",
             "eval.config.path[1]=c",
             "judge.path=judge",

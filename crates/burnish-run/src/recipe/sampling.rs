@@ -6,7 +6,7 @@ use burnish_env::rollout::Overlong;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{AlsoSection, DynamicSampling};
+use super::{DynamicSampling, ExtraEvaluation};
 
 /// `[rollout]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -150,7 +150,7 @@ pub struct EvalSection {
     pub config: Option<Value>,
     /// Evaluations beside this one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub also: Vec<AlsoSection>,
+    pub extra: Vec<ExtraEvaluation>,
 }
 
 impl Default for EvalSection {
@@ -172,7 +172,7 @@ impl Default for EvalSection {
             draft: false,
             cycle: false,
             config: None,
-            also: Vec::new(),
+            extra: Vec::new(),
         }
     }
 }

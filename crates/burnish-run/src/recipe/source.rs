@@ -8,13 +8,14 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toml_edit::{Document, Item, TableLike};
 
-use super::{RecipeError, foreign, words};
+use super::{RecipeError, foreign, renamed, words};
 use crate::words::plain;
 
 /// A recipe as it was written: values by path, and the line of every key, so that an error found late still
 /// points at the person's text.
 #[derive(Debug, Clone)]
 pub struct Source {
+    written: Written,
     file: String,
     text: String,
     values: Value,
@@ -32,17 +33,23 @@ impl Source {
     /// # Errors
     /// If the file can't be read, is not TOML, or an override is not of that form.
     pub fn read(path: &Path, overrides: &[String]) -> Result<Self, RecipeError> {
-        let file = path.display().to_string();
-        let bytes = std::fs::read(path)
-            .map_err(|error| RecipeError::file(&file, None, format!("can't be read: {error}")))?;
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()]
-                .iter()
-                .filter(|b| **b == b'\n')
-                .count();
-            RecipeError::file(&file, Some(line), "is not UTF-8 text".into())
-        })?;
-        Source::parse(&file, &text, overrides)
+        Source::parse(&path.display().to_string(), &text_of(path)?, overrides)
+    }
+
+    /// As [`Source::read`], of the recipe in a run directory: keys may have the names of an earlier version.
+    ///
+    /// # Errors
+    /// As [`Source::read`].
+    pub(crate) fn read_of_run(path: &Path, overrides: &[String]) -> Result<Self, RecipeError> {
+        Source::parse_as(Written::ByRun, &path.display().to_string(), &text_of(path)?, overrides)
+    }
+
+    /// As [`Source::read_of_run`], from text that is already there.
+    ///
+    /// # Errors
+    /// As [`Source::parse`].
+    pub(crate) fn parse_of_run(file: &str, text: &str) -> Result<Self, RecipeError> {
+        Source::parse_as(Written::ByRun, file, text, &[])
     }
 
     /// As [`Source::read`], from text that is already there; `file` is its name in errors.
@@ -50,6 +57,10 @@ impl Source {
     /// # Errors
     /// If the text is not TOML, a number is not finite, or an override has no `=`.
     pub fn parse(file: &str, text: &str, overrides: &[String]) -> Result<Self, RecipeError> {
+        Source::parse_as(Written::ByHand, file, text, overrides)
+    }
+
+    fn parse_as(written: Written, file: &str, text: &str, overrides: &[String]) -> Result<Self, RecipeError> {
         let not_toml = |error: toml_edit::TomlError| {
             let line = error.span().map(|span| line_of(text, span.start));
             RecipeError::file(file, line, format!("is not valid TOML: {}", error.message()))
@@ -57,9 +68,15 @@ impl Source {
         let document = Document::parse(text).map_err(not_toml)?;
         let mut lines = BTreeMap::new();
         note_lines(document.as_table(), "", text, &mut lines);
-        let values = toml_edit::de::from_str(text)
+        let mut values = toml_edit::de::from_str(text)
             .map_err(|error| RecipeError::file(file, None, error.message().to_owned()))?;
+        if written == Written::ByRun {
+            renamed::to_present(&mut values);
+            let renamed = |(key, line): (String, usize)| (renamed::path(&key).into_owned(), line);
+            lines = lines.into_iter().map(renamed).collect();
+        }
         let mut source = Source {
+            written,
             file: file.to_owned(),
             text: text.to_owned(),
             values,
@@ -93,7 +110,7 @@ impl Source {
     pub(super) fn without(&self, at: usize) -> Option<Source> {
         let mut given = self.given.clone();
         (at < given.len()).then(|| given.remove(at))?;
-        let source = Source::parse(&self.file, &self.text, &given).ok()?;
+        let source = Source::parse_as(self.written, &self.file, &self.text, &given).ok()?;
         Some(Source { knows_habits: self.knows_habits, ..source })
     }
 
@@ -226,7 +243,8 @@ impl Source {
         let key = if table.is_empty() { field.to_owned() } else { format!("{table}.{field}") };
         let mut error = self.error(&key, "is not a known key".into());
         let nearest = nearest(field, known.iter().map(String::as_str));
-        let habit = foreign::help(&key, self.get(&key)).filter(|_| self.knows_habits);
+        let habit = renamed::help(&key).or_else(|| foreign::help(&key, self.get(&key)));
+        let habit = habit.filter(|_| self.knows_habits);
         error.help = Some(match (habit, nearest) {
             (Some(habit), _) => format!("{habit}. Keys of this table: {}", known.join(", ")),
             (None, Some(name)) => format!("did you mean `{name}`? Keys here: {}", known.join(", ")),
@@ -264,6 +282,26 @@ impl Source {
             }
         }
     }
+}
+
+/// Who wrote a recipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Written {
+    /// A person, now.
+    ByHand,
+    /// A run, which may have been one of an earlier version.
+    ByRun,
+}
+
+fn text_of(path: &Path) -> Result<String, RecipeError> {
+    let file = path.display().to_string();
+    let bytes = std::fs::read(path)
+        .map_err(|error| RecipeError::file(&file, None, format!("can't be read: {error}")))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+        RecipeError::file(&file, Some(line), "is not UTF-8 text".into())
+    })
 }
 
 /// Does `path` lie in the table or the list at `key`?
@@ -394,15 +432,15 @@ mod tests {
 
     #[test]
     fn what_stands_in_a_list_or_a_table_that_an_override_gives_is_that_overrides() {
-        let text = "[[eval.also]]\nname = \"a\"\n[env]\nid = \"countdown\"\n";
+        let text = "[[eval.extra]]\nname = \"a\"\n[env]\nid = \"countdown\"\n";
         let place = |change: &str, key: &str| {
             Source::parse("r.toml", text, &[change.to_owned()]).unwrap().error(key, "is wrong".into()).place
         };
-        let whole = "eval.also=[{name=\"b\"}]";
-        assert_eq!(place(whole, "eval.also[0].name"), format!("override `{whole}`"));
-        assert_eq!(place(whole, "eval.also[0].env"), format!("override `{whole}`"));
-        assert_eq!(place("eval.also.0.env=x", "eval.also[0].env"), "override `eval.also.0.env=x`");
-        assert_eq!(place("eval.also.0.env=x", "eval.also[0].name"), "r.toml:2");
+        let whole = "eval.extra=[{name=\"b\"}]";
+        assert_eq!(place(whole, "eval.extra[0].name"), format!("override `{whole}`"));
+        assert_eq!(place(whole, "eval.extra[0].env"), format!("override `{whole}`"));
+        assert_eq!(place("eval.extra.0.env=x", "eval.extra[0].env"), "override `eval.extra.0.env=x`");
+        assert_eq!(place("eval.extra.0.env=x", "eval.extra[0].name"), "r.toml:2");
         assert_eq!(place("critic.optim.lr=1", "critic.optim"), "override `critic.optim.lr=1`");
         // What is missing in a table of the file is the file's.
         assert_eq!(place("env.tasks=1", "env"), "r.toml:3");

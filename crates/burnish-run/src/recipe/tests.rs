@@ -116,7 +116,7 @@ fn the_weight_of_a_component_that_no_reward_has_is_refused_with_the_nearest() {
     assert!(read(SMALL, &["reward.weights.answer=0.5"]).is_ok());
     assert!(read(SMALL, &["reward.overlong_buffer.length=9", "reward.weights.overlong=0.5"]).is_ok());
     // That of an evaluation elsewhere counts there.
-    let elsewhere = ["eval.also=[{name=\"maps\", env=\"mapf-frozenlake\"}]", "reward.weights.plan=0.5"];
+    let elsewhere = ["eval.extra=[{name=\"maps\", env=\"mapf-frozenlake\"}]", "reward.weights.plan=0.5"];
     assert!(read(SMALL, &elsewhere).is_ok(), "{:?}", read(SMALL, &elsewhere));
 }
 

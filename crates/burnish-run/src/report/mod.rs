@@ -29,7 +29,7 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// What the main evaluation found.
     pub main: Evaluated,
-    /// What those of `[[eval.also]]` found.
+    /// What those of `[[eval.extra]]` found.
     pub further: Vec<Evaluated>,
     /// A few episodes to read.
     pub episodes: Vec<DrawnEpisode>,

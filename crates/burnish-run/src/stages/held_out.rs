@@ -24,7 +24,7 @@ pub(super) fn refuse(recipe: &Recipe, stage: &Stage) -> Result<(), RunError> {
         if shared > 0 {
             return Err(RunError::Refused(format!(
                 "{key}: {} trains on {shared} of the {} tasks that are held out for evaluation here; give both \
-                 recipes the same `eval.tasks`, `eval.seed`, `eval.config` (or `env.config`) and `eval.also`",
+                 recipes the same `eval.tasks`, `eval.seed`, `eval.config` (or `env.config`) and `eval.extra`",
                 stage.file.display(),
                 held_out.len()
             )));

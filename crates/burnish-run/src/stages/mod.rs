@@ -283,7 +283,7 @@ impl Stage {
 
     /// The recipe of the run that lies in its place, as it was written.
     fn written(&self) -> Result<Recipe, RunError> {
-        let source = Source::read(&self.dir().join(run_dir::RECIPE), &[]);
+        let source = Source::read_of_run(&self.dir().join(run_dir::RECIPE), &[]);
         source.and_then(|source| Recipe::resolve(&source)).map_err(|error| self.broken(error.to_string()))
     }
 

@@ -66,7 +66,7 @@ pub(super) fn between(
     dir: &Path,
     step: Option<u64>,
 ) -> Result<Changed, RunError> {
-    let began: Recipe = Source::parse(super::FILE, &record.recipe, &[])?.decode()?;
+    let began: Recipe = Source::parse_of_run(super::FILE, &record.recipe)?.decode()?;
     let places = path_keys(written)?;
     let all = all_differences(&value(&began), &value(written));
     let (free, fixed): (Vec<Difference>, Vec<Difference>) =

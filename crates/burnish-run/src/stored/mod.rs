@@ -51,7 +51,7 @@ fn source(dir: &Path, overrides: &[String]) -> Result<Source, RunError> {
     if !file.is_file() {
         return Err(RunDirError::Missing { path: dir.to_owned() }.into());
     }
-    Ok(Source::read(&file, overrides)?)
+    Ok(Source::read_of_run(&file, overrides)?)
 }
 
 /// A recipe with its paths as they are now, and what a person should be told.

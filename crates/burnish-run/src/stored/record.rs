@@ -10,6 +10,7 @@ use super::absolute;
 use super::inputs::{Input, Recorded};
 use crate::RunError;
 use crate::files::{FileError, write_atomic};
+use crate::recipe::renamed;
 
 /// Name of the record in a run directory.
 pub(crate) const FILE: &str = "run.json";
@@ -100,7 +101,7 @@ impl Record {
 
     /// What is recorded of a key.
     pub(super) fn input(&self, key: &str) -> Option<&Recorded> {
-        self.inputs.iter().find(|input| input.key == key)
+        self.inputs.iter().find(|input| renamed::path(&input.key) == key)
     }
 
     #[cfg(test)]

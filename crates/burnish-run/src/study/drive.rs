@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::measure::refuse_unknown;
-use super::{PlannedRun, State};
+use super::{ArmRun, State};
 use crate::RunError;
 use crate::recipe::StageUse;
 use crate::stages::{self, Made};
@@ -41,7 +41,7 @@ pub struct Failed {
 ///
 /// # Errors
 /// If one can't be made.
-pub fn make_stages(runs: &[PlannedRun], watch: &mut dyn Watch, stop: &Stop) -> Result<bool, RunError> {
+pub fn make_stages(runs: &[ArmRun], watch: &mut dyn Watch, stop: &Stop) -> Result<bool, RunError> {
     let mut seen = BTreeSet::new();
     for run in runs.iter().filter(|run| run.state == State::New) {
         let hashes = StageUse::ALL.into_iter().filter_map(|of| of.made_by(&run.recipe)?.hash.as_ref());
@@ -60,13 +60,13 @@ pub fn make_stages(runs: &[PlannedRun], watch: &mut dyn Watch, stop: &Stop) -> R
 ///
 /// When `stop` is asked for, every run that is under way finishes its step and saves, and no other begins.
 pub fn run(
-    runs: &[PlannedRun],
+    runs: &[ArmRun],
     jobs: usize,
     metrics: &[String],
     stop: &Stop,
-    watch_of: &(dyn Fn(&PlannedRun) -> Box<dyn Watch + Send> + Sync),
+    watch_of: &(dyn Fn(&ArmRun) -> Box<dyn Watch + Send> + Sync),
 ) -> Ran {
-    let open: Vec<&PlannedRun> = runs.iter().filter(|run| run.state != State::Finished).collect();
+    let open: Vec<&ArmRun> = runs.iter().filter(|run| run.state != State::Finished).collect();
     let next = AtomicUsize::new(0);
     let finished = runs.iter().find(|run| run.state == State::Finished);
     if let Some(Err(error)) = finished.map(|run| refuse_unknown(run, metrics)) {
@@ -104,7 +104,7 @@ pub fn run(
 
 /// Is it finished now?
 fn make(
-    planned: &PlannedRun,
+    planned: &ArmRun,
     jobs: usize,
     stop: &Stop,
     mut watch: Box<dyn Watch + Send>,

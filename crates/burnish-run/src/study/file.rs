@@ -304,7 +304,7 @@ fn other_tasks(one: &Recipe, other: &Recipe) -> Option<&'static str> {
         ("eval.config", config(one) == config(other)),
         ("eval.seed", one.eval.seed == other.eval.seed),
         ("eval.tasks", one.eval.tasks == other.eval.tasks),
-        ("eval.also", one.eval.also == other.eval.also),
+        ("eval.extra", one.eval.extra == other.eval.extra),
     ]
     .into_iter()
     .find_map(|(key, is_same)| (!is_same).then_some(key))

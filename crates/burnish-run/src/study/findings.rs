@@ -6,7 +6,7 @@ use burnish_eval::{Estimate, Measure, Scores, Verdict};
 use serde::{Deserialize, Serialize};
 
 use super::measure::unknown_in;
-use super::{Arm, Budget, Made, Measured, PlannedRun, State, Study};
+use super::{Arm, ArmRun, Budget, Made, Measured, State, Study};
 use crate::RunError;
 use crate::evaluate::bootstrap_seed;
 use crate::files::{FileError, write_atomic};
@@ -68,9 +68,9 @@ pub struct ArmFindings {
     /// seed.
     pub budget_relative: Option<BudgetRelative>,
     /// Held-out success.
-    pub success: Compared,
+    pub success: Effect,
     /// Held-out reward.
-    pub reward: Compared,
+    pub reward: Effect,
 }
 
 /// A budget as shares of another.
@@ -86,7 +86,7 @@ pub struct BudgetRelative {
 
 /// One measure of an arm.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Compared {
+pub struct Effect {
     /// Its mean.
     pub level: Option<Estimate>,
     /// Its difference from the baseline.
@@ -109,7 +109,7 @@ impl Findings {
     ///
     /// # Errors
     /// If a run's files can't be read, no run is finished, or `study.metrics` names what no run can have.
-    pub fn of(study: &Study, runs: &[PlannedRun]) -> Result<Self, RunError> {
+    pub fn of(study: &Study, runs: &[ArmRun]) -> Result<Self, RunError> {
         let mut measured: Vec<Vec<Measured>> = study.arms.iter().map(|_| Vec::new()).collect();
         for run in runs.iter().filter(|run| run.state == State::Finished) {
             measured[run.arm].push(Measured::read(run, &study.metrics, study.reach)?);
@@ -274,7 +274,7 @@ impl Findings {
 impl ArmFindings {
     /// `baseline`: its runs, where this is another arm.
     fn of(arm: &Arm, runs: Vec<Measured>, baseline: Option<&[Measured]>, seed: u64) -> Self {
-        let compared = |measure| Compared::of(&runs, baseline, measure, seed);
+        let compared = |measure| Effect::of(&runs, baseline, measure, seed);
         ArmFindings {
             name: arm.name.clone(),
             set: arm.set.clone(),
@@ -288,7 +288,7 @@ impl ArmFindings {
     }
 
     /// One measure.
-    pub fn compared(&self, measure: Measure) -> &Compared {
+    pub fn compared(&self, measure: Measure) -> &Effect {
         match measure {
             Measure::Success => &self.success,
             Measure::Reward => &self.reward,
@@ -331,7 +331,7 @@ impl BudgetRelative {
     }
 }
 
-impl Compared {
+impl Effect {
     fn of(runs: &[Measured], baseline: Option<&[Measured]>, measure: Measure, seed: u64) -> Self {
         let own = scores(runs, measure);
         let difference = baseline
@@ -341,7 +341,7 @@ impl Compared {
                 smallest_detectable: estimate.smallest_detectable(),
                 verdict: estimate.verdict(),
             });
-        Compared { level: Estimate::of(&own, seed), difference }
+        Effect { level: Estimate::of(&own, seed), difference }
     }
 }
 

@@ -7,7 +7,7 @@ use burnish_core::{Episode, Task, TaskId};
 use burnish_eval::{Measure, Summary, TaskScores};
 use serde::{Deserialize, Serialize};
 
-use super::PlannedRun;
+use super::ArmRun;
 use super::columns::Numbers;
 use super::reach::Reached;
 use crate::RunError;
@@ -88,7 +88,7 @@ pub struct Measured {
 ///
 /// # Errors
 /// Names the key, and what is near. Or if the run's files can't be read.
-pub(super) fn refuse_unknown(run: &PlannedRun, metrics: &[String]) -> Result<(), RunError> {
+pub(super) fn refuse_unknown(run: &ArmRun, metrics: &[String]) -> Result<(), RunError> {
     if metrics.is_empty() {
         return Ok(());
     }
@@ -112,7 +112,7 @@ impl Measured {
     ///
     /// # Errors
     /// If its files can't be read.
-    pub(super) fn read(run: &PlannedRun, metrics: &[String], reach: Option<f64>) -> Result<Self, RunError> {
+    pub(super) fn read(run: &ArmRun, metrics: &[String], reach: Option<f64>) -> Result<Self, RunError> {
         let dir: &Path = run.dir();
         let journal = Journal::open(&run_dir::journal_in(dir))?;
         let rows = crate::metrics::read(&run_dir::metrics_in(dir))?;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Study (file.rs: the study file, every arm's recipe resolved)
-//!   -> PlannedRun* (plan.rs: which run lies where, and how far it is)
+//!   -> ArmRun* (plan.rs: which run lies where, and how far it is)
 //!   -> run (drive.rs: one after another, or side by side)
 //!   -> Measured* (measure.rs: what a finished run came to, and what it used; columns.rs: numbers that the study names)
 //!   -> Findings (findings.rs: levels, differences, budgets) -> ID.json, page.rs (Markdown), plot.rs (SVG)
@@ -19,9 +19,9 @@ mod findings;
 mod index;
 mod measure;
 mod page;
-mod plan;
 mod plot;
 mod reach;
+mod runs;
 
 pub use burnish_eval::Measure;
 pub use drive::{Failed, Ran, make_stages, run};
@@ -30,5 +30,5 @@ pub use findings::{ArmFindings, Findings};
 pub use index::{index, write_index};
 pub use measure::{Budget, Measured};
 pub use page::Made;
-pub use plan::{PlannedRun, State};
 pub use reach::Reached;
+pub use runs::{ArmRun, State};

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     /// Of a run (that of --policy, where it is given): the checkpoint after this step instead of the newest.
     #[arg(long)]
     step: Option<u64>,
-    /// The evaluation of `[[eval.also]]` that is called so, instead of the main one.
+    /// The evaluation of `[[eval.extra]]` that is called so, instead of the main one.
     #[arg(long, value_name = "NAME")]
     also: Option<String>,
     /// Print one JSON object.

@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     /// Of a run: held-out episodes instead of training episodes.
     #[arg(long, requires = "from", conflicts_with = "recipe")]
     eval: bool,
-    /// Of a run: episodes of the evaluation of `[[eval.also]]` that is called so.
+    /// Of a run: episodes of the evaluation of `[[eval.extra]]` that is called so.
     #[arg(long, value_name = "NAME", requires = "from", conflicts_with_all = ["eval", "recipe"])]
     also: Option<String>,
     /// Of a run: plays all stored episodes of the step again on their records, without sampling, and compares.
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: Arguments) -> Done {
     let shown = match (&arguments.from, &arguments.recipe) {
         (Some(dir), _) => {
             let kind = match (arguments.also, arguments.eval) {
-                (Some(name), _) => EpisodeKind::Also(name),
+                (Some(name), _) => EpisodeKind::Extra(name),
                 (None, true) => EpisodeKind::Eval,
                 (None, false) => EpisodeKind::Train,
             };

@@ -18,7 +18,7 @@ mod vl_rethinker;
 use burnish_rl::Family;
 use serde::Serialize;
 
-use super::{Method, member};
+use super::{Component, member};
 
 /// Every system, sorted by id.
 pub const SYSTEMS: &[System] = &[
@@ -123,7 +123,7 @@ impl Status {
 
 impl System {
     /// Those of `parts` that it is composed of.
-    pub fn parts_of<'a>(&self, parts: &'a [Method]) -> Vec<&'a Method> {
+    pub fn parts_of<'a>(&self, parts: &'a [Component]) -> Vec<&'a Component> {
         let named = |part: &PartRef| {
             parts.iter().find(|method| method.card.family == part.family && method.card.id == part.id)
         };
@@ -131,7 +131,7 @@ impl System {
     }
 
     /// What its parts have to be given beside log-probs and rewards.
-    pub fn needs(&self, parts: &[Method]) -> Vec<&'static str> {
+    pub fn needs(&self, parts: &[Component]) -> Vec<&'static str> {
         let mut needs: Vec<&str> = Vec::new();
         for need in self.parts_of(parts).into_iter().flat_map(|part| &part.needs) {
             if !needs.contains(need) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use burnish_core::{Episode, Node, Sampling};
-use burnish_env::rollout::{self, POLICY, Plan, Spawn, Start};
+use burnish_env::rollout::{self, POLICY, RolloutSpec, Spawn, Start};
 use burnish_rl::advantage::Phase;
 use burnish_rl::fact::{CONTINUED, Continuations, Fact, Need};
 use burnish_rl::plan::RolloutPlan;
@@ -84,14 +84,14 @@ impl Provider for Continued {
                 break;
             }
         }
-        let plan = Plan {
+        let spec = RolloutSpec {
             generator: &*tasks.train_generator,
             partners: tasks.partners.as_deref(),
             spawns: &spawns,
             turns_max: 1,
             overlong: rollout.overlong,
         };
-        let answers = rollout::play(&mut sampler.policy(), &plan)?;
+        let answers = rollout::play(&mut sampler.policy(), &spec)?;
         let tokens = sampled_there(&answers, &spawns);
         drop(spawns);
         for member in groups.kept_mut().flat_map(|group| &mut group.members) {

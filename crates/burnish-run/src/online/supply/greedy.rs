@@ -1,7 +1,7 @@
 //! The reward of a greedy answer to each task.
 
 use burnish_core::{Sampling, Task};
-use burnish_env::rollout::{self, Plan, Spawn};
+use burnish_env::rollout::{self, RolloutSpec, Spawn};
 use burnish_rl::fact::{Fact, GREEDY_REWARD, Need};
 use burnish_rl::plan::RolloutPlan;
 
@@ -37,14 +37,14 @@ impl Provider for Greedy {
         let seeds = Draws::Greedy.place(recipe.run.seed, step.number, 0);
         let mut spawns = Spawn::of_tasks(&own, 1, &sampling, seeds);
         spawns.iter_mut().for_each(|spawn| spawn.role = "greedy rollout");
-        let plan = Plan {
+        let spec = RolloutSpec {
             generator: &*tasks.train_generator,
             partners: tasks.partners.as_deref(),
             spawns: &spawns,
             turns_max: rollout.turns_max,
             overlong: rollout.overlong,
         };
-        let mut episodes = rollout::play(&mut step.sampler.policy(), &plan)?;
+        let mut episodes = rollout::play(&mut step.sampler.policy(), &spec)?;
         let (mut sum, mut scored) = (0.0, 0_usize);
         for (group, episode) in groups.kept_mut().zip(&mut episodes) {
             if recipe.reward.overlong_buffer.is_on() {

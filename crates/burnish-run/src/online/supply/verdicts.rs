@@ -103,7 +103,7 @@ fn number_of(states: &mut BTreeMap<u64, f64>, said: u64) -> f64 {
 /// Names the components that there are, and the nearest.
 fn check_weights(recipe: &Recipe, names: &[String]) -> Result<(), RunError> {
     // An evaluation elsewhere may have other components.
-    if names.is_empty() || recipe.eval.also.iter().any(|also| also.env.is_some()) {
+    if names.is_empty() || recipe.eval.extra.iter().any(|also| also.env.is_some()) {
         return Ok(());
     }
     let Some(unknown) = recipe.reward.weights.keys().find(|name| !names.contains(name)) else {

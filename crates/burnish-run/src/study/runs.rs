@@ -9,7 +9,7 @@ use crate::run_dir;
 
 /// One run of a study.
 #[derive(Debug, Clone)]
-pub struct PlannedRun {
+pub struct ArmRun {
     /// Index of its arm.
     pub arm: usize,
     /// Name of its arm.
@@ -33,13 +33,13 @@ pub enum State {
     Finished,
 }
 
-impl PlannedRun {
+impl ArmRun {
     fn of(study: &Study, at: usize, arm: &Arm, seed: u64) -> Self {
         let mut recipe = arm.recipe.clone();
         recipe.run.seed = seed;
         recipe.run.dir = study.dir.join(&arm.name).join(format!("seed-{seed}"));
         let state = state_of(&recipe.run.dir);
-        PlannedRun { arm: at, name: arm.name.clone(), seed, recipe, state }
+        ArmRun { arm: at, name: arm.name.clone(), seed, recipe, state }
     }
 
     /// The run directory.
@@ -52,7 +52,7 @@ impl PlannedRun {
         if self.state == State::New {
             return Ok(None);
         }
-        let there = Recipe::resolve(&Source::read(&self.dir().join(run_dir::RECIPE), &[])?)?;
+        let there = Recipe::resolve(&Source::read_of_run(&self.dir().join(run_dir::RECIPE), &[])?)?;
         let differences = differences(&timeless(&there), &timeless(&self.recipe));
         if differences.is_empty() {
             return Ok(None);
@@ -80,11 +80,11 @@ impl Study {
     ///
     /// # Errors
     /// If a run directory holds a run of another recipe; all of them are named.
-    pub fn plan(&self) -> Result<Vec<PlannedRun>, RunError> {
+    pub fn runs(&self) -> Result<Vec<ArmRun>, RunError> {
         let seeds_max = self.arms.iter().map(|arm| arm.seeds.len()).max().unwrap_or(0);
-        let runs: Vec<PlannedRun> = (0..seeds_max)
+        let runs: Vec<ArmRun> = (0..seeds_max)
             .flat_map(|at| self.arms.iter().enumerate().map(move |arm| (at, arm)))
-            .filter_map(|(at, (index, arm))| Some(PlannedRun::of(self, index, arm, *arm.seeds.get(at)?)))
+            .filter_map(|(at, (index, arm))| Some(ArmRun::of(self, index, arm, *arm.seeds.get(at)?)))
             .collect();
         let mut problems = Vec::new();
         for run in &runs {

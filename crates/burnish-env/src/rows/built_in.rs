@@ -13,7 +13,7 @@ use crate::timed_facts::{Reward, judge, verdict};
 
 /// Compares the answer with the ground truth.
 #[derive(Debug)]
-pub(super) struct Compared {
+pub(super) struct BuiltIn {
     verifier: Verifier,
     rewards: Vec<Component>,
     language: Option<LanguageOf>,
@@ -46,9 +46,9 @@ impl LanguageOf {
     }
 }
 
-impl Compared {
+impl BuiltIn {
     pub(super) fn new(verifier: Verifier, config: &Config) -> Self {
-        Compared { verifier, rewards: config.components(), language: config.language_of() }
+        BuiltIn { verifier, rewards: config.components(), language: config.language_of() }
     }
 
     fn verdict(&self, request: &Request<'_>, gold: &Gold) -> Result<Verdict, String> {
@@ -93,7 +93,7 @@ impl Compared {
     }
 }
 
-impl Judge for Compared {
+impl Judge for BuiltIn {
     fn judge(&self, request: &Request<'_>) -> Verdict {
         let Some(answer) = request.answer else {
             return Verdict::unscored("the row has no answer to compare with");

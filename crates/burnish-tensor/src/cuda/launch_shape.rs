@@ -9,45 +9,45 @@ const ELEMENT_BLOCKS_MAX: usize = 1 << 12;
 
 /// Blocks, threads of a block, and bytes of dynamic shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct LaunchShape {
     pub(crate) grid: [u32; 2],
     pub(crate) threads: u32,
     pub(crate) shared_bytes: u32,
 }
 
-impl Plan {
+impl LaunchShape {
     /// `x` by `y` blocks.
     ///
     /// # Panics
     /// If a card cannot launch that many: more than 2³¹ - 1 rows, or more than 65,535 heads.
-    pub(crate) fn blocks(x: usize, y: usize, threads: usize) -> Plan {
+    pub(crate) fn blocks(x: usize, y: usize, threads: usize) -> LaunchShape {
         assert!(x <= GRID_X_MAX && y <= GRID_Y_MAX, "{x} by {y} blocks are more than a launch may have");
         assert!(threads.is_multiple_of(32) && threads <= 1024, "{threads} threads in a block");
-        Plan { grid: [x as u32, y as u32], threads: threads as u32, shared_bytes: 0 }
+        LaunchShape { grid: [x as u32, y as u32], threads: threads as u32, shared_bytes: 0 }
     }
 
     /// 256 threads a block, which step through `n` elements.
-    pub(crate) fn elements(n: usize) -> Plan {
-        Plan::blocks(n.div_ceil(256).min(ELEMENT_BLOCKS_MAX), 1, 256)
+    pub(crate) fn elements(n: usize) -> LaunchShape {
+        LaunchShape::blocks(n.div_ceil(256).min(ELEMENT_BLOCKS_MAX), 1, 256)
     }
 
     /// 256 threads a block, which step through `n` elements, four at a time.
-    pub(crate) fn fours(n: usize) -> Plan {
-        Plan::elements(n.div_ceil(4))
+    pub(crate) fn fours(n: usize) -> LaunchShape {
+        LaunchShape::elements(n.div_ceil(4))
     }
 
     /// One block a row, with threads for `cols` columns, at most 256.
-    pub(crate) fn rows(rows: usize, cols: usize) -> Plan {
-        Plan::blocks(rows, 1, cols.next_multiple_of(32).clamp(32, 256))
+    pub(crate) fn rows(rows: usize, cols: usize) -> LaunchShape {
+        LaunchShape::blocks(rows, 1, cols.next_multiple_of(32).clamp(32, 256))
     }
 
     /// One thread each of `n`, 256 in a block.
-    pub(crate) fn threads(n: usize) -> Plan {
-        Plan::blocks(n.div_ceil(256), 1, 256)
+    pub(crate) fn threads(n: usize) -> LaunchShape {
+        LaunchShape::blocks(n.div_ceil(256), 1, 256)
     }
 
-    pub(crate) fn with_shared(self, bytes: usize) -> Plan {
-        Plan { shared_bytes: bytes as u32, ..self }
+    pub(crate) fn with_shared(self, bytes: usize) -> LaunchShape {
+        LaunchShape { shared_bytes: bytes as u32, ..self }
     }
 
     /// Is there nothing to do? A launch of no blocks is an error.
@@ -83,15 +83,15 @@ mod tests {
     #[test]
     fn plans_cover_their_work_within_the_limits_of_a_launch() {
         for n in [0, 1, 255, 256, 257, 1 << 33] {
-            let plan = Plan::elements(n);
+            let plan = LaunchShape::elements(n);
             assert!(plan.grid[0] as usize <= ELEMENT_BLOCKS_MAX);
             assert_eq!(plan.is_empty(), n == 0);
             assert!(plan.grid[0] as usize * 256 >= n.min(ELEMENT_BLOCKS_MAX * 256));
         }
-        assert_eq!(Plan::rows(7, 1).threads, 32);
-        assert_eq!(Plan::rows(7, 100).threads, 128);
-        assert_eq!(Plan::rows(7, 10_000).threads, 256);
-        assert!(Plan::blocks(3, 0, 32).is_empty());
+        assert_eq!(LaunchShape::rows(7, 1).threads, 32);
+        assert_eq!(LaunchShape::rows(7, 100).threads, 128);
+        assert_eq!(LaunchShape::rows(7, 10_000).threads, 256);
+        assert!(LaunchShape::blocks(3, 0, 32).is_empty());
     }
 
     #[test]
