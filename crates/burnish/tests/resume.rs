@@ -156,13 +156,13 @@ fn further_evaluations_change_nothing_else_and_survive_a_kill() {
     let html = String::from_utf8(scratch.read("whole/report.html")).unwrap();
     assert!(html.contains("Further evaluation: <code>sampled</code>") && html.contains("Success: numbers"));
 
-    let json = scratch.burnish(&["eval", "whole", "--also", "sampled", "--json"]).succeeds().stdout();
+    let json = scratch.burnish(&["eval", "whole", "--extra", "sampled", "--json"]).succeeds().stdout();
     let summary: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(summary["success"]["mean"].as_f64(), last("eval/sampled/success"));
     assert_eq!(summary["pass_at"]["4"]["mean"].as_f64(), last("eval/sampled/pass@4"));
-    let shown = scratch.burnish(&["rollout", "--from", "whole", "--also", "numbers"]).succeeds().stdout();
+    let shown = scratch.burnish(&["rollout", "--from", "whole", "--extra", "numbers"]).succeeds().stdout();
     assert_eq!(shown.matches("=== chains/").count(), 3, "{shown}");
-    scratch.burnish(&["eval", "whole", "--also", "sample"]).fails_with(&["`sample`", "sampled, numbers"]);
+    scratch.burnish(&["eval", "whole", "--extra", "sample"]).fails_with(&["`sample`", "sampled, numbers"]);
 }
 
 #[test]

@@ -124,8 +124,8 @@ impl Batch {
     /// The same, with what `objective` says of each token of it, as a trainer asks before the first derivative.
     pub(crate) fn marked(&self, objective: &dyn Objective) -> Batch {
         let mut marked = self.clone();
-        if objective.needs().marks {
-            marked.marks = objective.batch_constants(&self.streams(), &self.totals());
+        if objective.needs().batch_constants {
+            marked.batch_constants = objective.batch_constants(&self.streams(), &self.totals());
         }
         marked
     }
@@ -199,9 +199,9 @@ impl Columns {
         }
         columns.detached = columns.policy.clone();
         columns.behavior = columns.proximal.clone();
-        if part.needs().marks {
+        if part.needs().batch_constants {
             let whole = Tokens { sequences: &columns.sequences, ..columns.tokens(0..columns.policy.len()) };
-            columns.marks = part.batch_constants(&whole, 7);
+            columns.batch_constants = part.batch_constants(&whole, 7);
         }
         columns
     }
@@ -402,8 +402,8 @@ impl Grouped {
 
     /// With what `objective` says of each token of it.
     pub(crate) fn marked(mut self, objective: &dyn Objective) -> Self {
-        if objective.needs().marks {
-            self.batch.marks = objective.batch_constants(&self.streams(), &self.batch.totals());
+        if objective.needs().batch_constants {
+            self.batch.batch_constants = objective.batch_constants(&self.streams(), &self.batch.totals());
         }
         self
     }

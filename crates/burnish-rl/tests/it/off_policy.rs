@@ -117,8 +117,8 @@ impl OffPolicy {
 
     pub(crate) fn marked(&self, objective: &PolicyLoss) -> OffPolicy {
         let mut marked = self.clone();
-        if objective.needs().marks {
-            marked.batch.marks = objective.batch_constants(&self.streams(), &self.totals(9));
+        if objective.needs().batch_constants {
+            marked.batch.batch_constants = objective.batch_constants(&self.streams(), &self.totals(9));
         }
         marked
     }

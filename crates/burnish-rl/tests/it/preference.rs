@@ -303,7 +303,7 @@ fn the_baseline_of_kto_is_never_below_zero_and_is_no_part_of_the_derivative() {
     let batch = pair(1.0, 3.0);
     let given = Kto { baseline: Baseline::Given, z0: 2.0, ..Kto::default() };
     assert_eq!(batch.evaluate(&Kto::default()), batch.evaluate(&given));
-    assert!(Kto::default().needs().marks && !given.needs().batch_constants);
+    assert!(Kto::default().needs().batch_constants && !given.needs().batch_constants);
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn loss_and_gradient_are_those_of_the_frameworks() {
             // Which ones were drawn is torch's; which ones could have been is not.
             let mut all = config.clone();
             all.config["clip_cov_ratio"] = json!(1.0);
-            marks = stale.batch_constants(&loss(all));
+            batch_constants = stale.batch_constants(&loss(all));
             batch_constants
                 .iter_mut()
                 .filter(|mark| mark.value == 1.0)

@@ -40,7 +40,7 @@ fn tokens_in_loss(batch: &Batch) -> (Vec<usize>, Vec<f64>) {
 }
 
 fn chosen(batch: &Batch, objective: &PolicyLoss) -> Vec<usize> {
-    let batch_constants = batch.marked(objective).marks;
+    let batch_constants = batch.marked(objective).batch_constants;
     (0..batch_constants.len()).filter(|at| batch_constants[*at].value == 1.0).collect()
 }
 
@@ -96,7 +96,7 @@ proptest! {
         config["clip_cov_ratio"] = json!(0.0);
         let clip_cov = objective("clip_cov", config);
         let kl_cov = objective("kl_cov", json!({ "kl_cov_ratio": 0.0 }));
-        prop_assert!(!clip_cov.needs().marks && !kl_cov.needs().batch_constants);
+        prop_assert!(!clip_cov.needs().batch_constants && !kl_cov.needs().batch_constants);
         for (found, base) in [(clip_cov, objective("ppo_clip", bounds)), (kl_cov, unbounded())] {
             let (found, base) = (batch.evaluate(&found), batch.evaluate(&base));
             prop_assert_eq!((found.loss, found.d_policy), (base.loss, base.d_policy));

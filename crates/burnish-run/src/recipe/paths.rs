@@ -221,7 +221,7 @@ mod tests {
             "teacher": {"path": "teacher", "from": {"recipe": "two.toml", "set": ["x"]}},
             "critic": {"path": "critic"}, "judge": {"path": "judge", "prompt": "path"}, "user": {"path": "user"},
             "env": {"id": "rows", "config": rows("a"), "split": {"scorer": {"judge": {"path": "scorer"}}}},
-            "eval": {"config": {"path": ["b", "c"]}, "also": [{"name": "x", "config": rows("d")}]},
+            "eval": {"config": {"path": ["b", "c"]}, "extra": [{"name": "x", "config": rows("d")}]},
             "data": {
                 "path": ["e", "f"],
                 "demonstrations": [{"env": "rows", "config": rows("g"), "split": {"scorer": {"judge": {"path": "h"}}}}]
@@ -245,10 +245,10 @@ mod tests {
             "env.config.base_dir=rows",
             "env.config.path=a rows",
             "env.split.scorer.judge.path=scorer",
-            "eval.extra[0].config.base_dir=rows",
-            "eval.extra[0].config.path=d rows",
             "eval.config.path[0]=b",
             "eval.config.path[1]=c",
+            "eval.extra[0].config.base_dir=rows",
+            "eval.extra[0].config.path=d rows",
             "judge.path=judge",
             "policy.chat_template=chat.jinja",
             "policy.from=one.toml",

@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     eval: bool,
     /// Of a run: episodes of the evaluation of `[[eval.extra]]` that is called so.
     #[arg(long, value_name = "NAME", requires = "from", conflicts_with_all = ["eval", "recipe"])]
-    also: Option<String>,
+    extra: Option<String>,
     /// Of a run: plays all stored episodes of the step again on their records, without sampling, and compares.
     #[arg(long, requires = "from", conflicts_with_all = ["recipe", "count"])]
     replay: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> Done {
     let shown = match (&arguments.from, &arguments.recipe) {
         (Some(dir), _) => {
-            let kind = match (arguments.also, arguments.eval) {
+            let kind = match (arguments.extra, arguments.eval) {
                 (Some(name), _) => EpisodeKind::Extra(name),
                 (None, true) => EpisodeKind::Eval,
                 (None, false) => EpisodeKind::Train,
