@@ -5,7 +5,7 @@ use burnish_data::overlap::{Counter, Overlap, OverlapReport};
 use burnish_env::Generator;
 
 use crate::RunError;
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 use crate::recipe::{OverlapAction, Recipe};
 use crate::tasks::Tasks;
 

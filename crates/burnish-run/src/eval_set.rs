@@ -8,7 +8,7 @@ use burnish_env::Generator;
 use burnish_env::rollout::Partners;
 
 use crate::RunError;
-use crate::journal::EpisodeKind;
+use burnish_rundir::journal::EpisodeKind;
 use crate::recipe::EvalSpec;
 use crate::tasks::tasks_of;
 

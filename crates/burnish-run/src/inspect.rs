@@ -12,7 +12,7 @@ use burnish_train::checkpoint::{self, Checkpoint, Extent};
 use serde_json::Value;
 
 use crate::RunError;
-use crate::journal::{EpisodeKind, Journal};
+use burnish_rundir::journal::{EpisodeKind, Journal};
 use crate::model_path;
 use crate::policy::{LoadedPolicy, named_template};
 use crate::recipe::paths::ENV_PATH;
@@ -20,7 +20,7 @@ use crate::recipe::{PolicySection, Recipe};
 use crate::stages;
 use crate::stored::{self, Found};
 use crate::tasks::Tasks;
-use crate::text::{shell_path, shell_word};
+use burnish_rundir::text::{shell_path, shell_word};
 
 /// An episode, ready to be shown.
 #[derive(Debug, Clone)]
@@ -224,12 +224,12 @@ fn recipe_of(path: &Path, overrides: &[String]) -> Result<Found, RunError> {
 }
 
 fn is_run(path: &Path) -> bool {
-    path.join(crate::run_dir::RECIPE).is_file()
+    path.join(burnish_rundir::run_dir::RECIPE).is_file()
 }
 
 /// What the run in `path` began with: an adapter's base may lie there.
 fn start_of(path: &Path, recipe: &Recipe) -> Option<PathBuf> {
-    let kept = Some(path.join(crate::run_dir::START)).filter(|_| recipe.policy.from.is_some());
+    let kept = Some(path.join(burnish_rundir::run_dir::START)).filter(|_| recipe.policy.from.is_some());
     kept.or_else(|| recipe.policy.path.clone())
 }
 
@@ -244,7 +244,7 @@ struct Saved {
 
 /// The checkpoint of a run after `step`, by default the newest that is intact.
 fn checkpoint_of(run: &Path, step: Option<u64>) -> Result<Saved, RunError> {
-    let checkpoints = run.join(crate::run_dir::CHECKPOINTS);
+    let checkpoints = run.join(burnish_rundir::run_dir::CHECKPOINTS);
     let (checkpoint, notes) = match step {
         Some(step) => {
             let checkpoint = Checkpoint::open(&checkpoints.join(format!("step_{step}")))?;
@@ -320,7 +320,7 @@ pub fn stored(
     count: usize,
 ) -> Result<Vec<Shown>, RunError> {
     let recipe = stored::read(dir)?;
-    let journal = Journal::open_to_read(&crate::run_dir::journal_in(dir))?;
+    let journal = Journal::open_to_read(&burnish_rundir::run_dir::journal_in(dir))?;
     let step = recorded_step(dir, &journal, step, kind)?;
     // What is read from files, or judged by another program, is drawn from the record: neither need be there any more.
     let (env, config) = environment_of(&recipe, kind);

@@ -20,7 +20,7 @@ use crate::RunError;
 use crate::benchmark::PolicySettings;
 use crate::eval_set::EvalSet;
 use crate::evaluate::{bootstrap_seed, play};
-use crate::files::file_digest;
+use burnish_rundir::files::file_digest;
 use crate::inspect::{Player, Target};
 use crate::recipe::Recipe;
 use crate::records::{Item, Records, unwritable};

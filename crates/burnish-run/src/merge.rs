@@ -7,7 +7,7 @@ use burnish_model::{Loading, Model};
 use burnish_train::checkpoint::{self, Extent};
 
 use crate::RunError;
-use crate::files::FileError;
+use burnish_rundir::files::FileError;
 use crate::policy::LoadedPolicy;
 use crate::recipe::PolicySection;
 
@@ -21,7 +21,7 @@ pub fn merge(source: &Path, output: &Path) -> Result<(PathBuf, Vec<String>), Run
     if output.exists() {
         return Err(RunError::Refused(format!("{} exists already; name a new directory", output.display())));
     }
-    let checkpoints = source.join(crate::run_dir::CHECKPOINTS);
+    let checkpoints = source.join(burnish_rundir::run_dir::CHECKPOINTS);
     let (adapter, notes) = match checkpoint::latest(&checkpoints, Extent::Model)? {
         Some(newest) => (newest.checkpoint.path().to_owned(), newest.notes()),
         None => (source.to_owned(), Vec::new()),

@@ -7,7 +7,7 @@ use burnish_train::checkpoint::{self, Extent};
 
 use crate::RunError;
 use crate::recipe::Recipe;
-use crate::run_dir::{CHECKPOINTS, RECIPE};
+use burnish_rundir::run_dir::{CHECKPOINTS, RECIPE};
 use crate::watch::{Event, Watch};
 
 /// A model directory, and what to say where another name led to it.

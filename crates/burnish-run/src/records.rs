@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::RunError;
-use crate::files::{FileError, remove_leftovers, write_atomic};
+use burnish_rundir::files::{FileError, remove_leftovers, write_atomic};
 
 const SETTINGS: &str = "eval.json";
 const ITEMS: &str = "items.jsonl";

@@ -8,7 +8,7 @@ use burnish_rl::plan::{Played, Request, Role, RolloutPlan};
 
 use crate::RunError;
 use crate::inspect::{environment_of, recorded_step};
-use crate::journal::{EpisodeKind, Journal, StoredEpisode};
+use burnish_rundir::journal::{EpisodeKind, Journal, StoredEpisode};
 use crate::online::{OVERLONG, plan_of};
 use crate::recipe::Recipe;
 use crate::stored;
@@ -32,7 +32,7 @@ pub struct Replayed {
 /// otherwise: which, and where.
 pub fn replay(dir: &Path, step: Option<u64>, kind: &EpisodeKind) -> Result<Replayed, RunError> {
     let recipe = stored::read(dir)?;
-    let journal = Journal::open_to_read(&crate::run_dir::journal_in(dir))?;
+    let journal = Journal::open_to_read(&burnish_rundir::run_dir::journal_in(dir))?;
     let step = recorded_step(dir, &journal, step, kind)?;
     let (env, config) = environment_of(&recipe, kind);
     let generator = burnish_env::build(env, config)?;

@@ -8,13 +8,13 @@ use crate::decontaminate;
 use crate::eval_set::EvalSet;
 use crate::evaluate::bootstrap_seed;
 use crate::inspect::shown;
-use crate::journal::{EpisodeKind, Journal};
-use crate::metrics;
+use burnish_rundir::journal::{EpisodeKind, Journal};
+use burnish_rundir::metrics;
 use crate::recipe::{Method, Recipe};
-use crate::report::{DrawnEpisode, Evaluated, EvaluatedStep, Report};
-use crate::run_dir::RunDir;
+use burnish_rundir::report::{DrawnEpisode, Evaluated, EvaluatedStep, Report};
+use burnish_rundir::run_dir::RunDir;
 use crate::tasks::Tasks;
-use crate::text::shell_path;
+use burnish_rundir::text::shell_path;
 use crate::train::Outcome;
 
 /// Episodes that the report draws.

@@ -7,7 +7,7 @@ use burnish_train::{Sample, Trainer, totals};
 
 use crate::RunError;
 use crate::corpus::Corpus;
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 use crate::policy::LoadedPolicy;
 use crate::recipe::Recipe;
 use crate::summary::{Metrics, Updates};

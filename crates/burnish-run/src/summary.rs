@@ -8,7 +8,7 @@ use burnish_rl::gate::Ruling;
 use burnish_train::{Drift, Update};
 
 use crate::eval_set::EvalSet;
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 
 /// What the episodes of a step say: rewards, success, flags, lengths. Unscored episodes are only counted.
 pub(crate) fn episode_metrics(
@@ -285,7 +285,7 @@ mod tests {
         let labels = |values| (count(values, "eval/by_label/"), count(values, "eval/flags_by_label/"));
         assert_eq!([1, 2, 4, 5, 8, 9].map(labels), [(0, 0), (2, 2), (4, 4), (5, 0), (8, 0), (0, 0)]);
         for name in main.keys().chain(warm.keys()) {
-            let called = crate::metrics::aliases::METRICS.iter().filter(|metric| metric.is_called(name));
+            let called = burnish_rundir::metrics::aliases::METRICS.iter().filter(|metric| metric.is_called(name));
             assert_eq!(called.count(), 1, "{name}");
         }
         let error = tasks.evaluation(Some("wram")).err().unwrap().to_string();

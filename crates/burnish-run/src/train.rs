@@ -19,14 +19,14 @@ use crate::RunError;
 use crate::corpus::Corpus;
 use crate::decontaminate;
 use crate::evaluate::{Evaluation, bootstrap_seed, evaluate};
-use crate::journal::{EpisodeKind, EpisodeRow, Journal};
-use crate::metrics::{self, MetricsLog, Row, Values};
+use burnish_rundir::journal::{EpisodeKind, EpisodeRow, Journal};
+use burnish_rundir::metrics::{self, MetricsLog, Row, Values};
 use crate::online::{OnlineLoop, PlayedMember};
 use crate::policy::{LoadedPolicy, named_template};
 use crate::preference::PreferenceLoop;
 use crate::recipe::{Method, Recipe};
 use crate::report_of_run;
-use crate::run_dir::RunDir;
+use burnish_rundir::run_dir::RunDir;
 use crate::sft::SftLoop;
 use crate::split;
 use crate::summary::{Metrics, summary_metrics};
@@ -112,7 +112,7 @@ impl Run {
         let Parts { tasks, policy, trainer, looping, step, tokens, started, overlap, unscored } = parts;
         Ok(Run {
             schedule: schedule(&recipe),
-            metrics: MetricsLog::open(&dir, &recipe, step)?,
+            metrics: MetricsLog::open(&dir, recipe.tensorboard_names(), step)?,
             checkpoints: Checkpoints::open(dir.checkpoints(), recipe.checkpoint.keep)?,
             saved: (step > 0).then_some(step),
             recipe,

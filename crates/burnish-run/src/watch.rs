@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use burnish_eval::Summary;
 
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 
 /// Something that happened in a run.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use burnish_eval::Summary;
-use burnish_run::metrics::Values;
-use burnish_run::text::visible_line;
+use burnish_rundir::metrics::Values;
+use burnish_rundir::text::visible_line;
 use burnish_run::watch::{Event, Watch};
 use burnish_run::words::plain;
 use console::Term;

@@ -5,7 +5,7 @@
 mod common;
 
 use burnish_core::{Episode, Source, StopReason};
-use burnish_run::journal::{EpisodeKind, Journal, StoredEpisode};
+use burnish_rundir::journal::{EpisodeKind, Journal, StoredEpisode};
 use common::{Scratch, timeless_metrics};
 
 const CHAINS: &str = "env={id=\"chains\", tasks=40, config={steps={min=2,max=2}}}";

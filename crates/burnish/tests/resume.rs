@@ -6,7 +6,7 @@ mod common;
 
 use std::process::{Child, Stdio};
 
-use burnish_run::journal::{EpisodeKind, Journal};
+use burnish_rundir::journal::{EpisodeKind, Journal};
 use common::{Scratch, as_before, timeless_metrics, timeless_scalars, wait_until};
 use serde_json::Value;
 

@@ -20,7 +20,7 @@ use super::sampling::sampling;
 use super::settings::{DataSettings, PolicySettings, Settings};
 use super::source::{self, FOLDER_VARIABLE, Items, Located, locate};
 use crate::RunError;
-use crate::files::file_digest;
+use burnish_rundir::files::file_digest;
 use crate::inspect::{self, FoundPolicy};
 use crate::policy::LoadedPolicy;
 use crate::recipe::ComputeType;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::files::{FileError, write_atomic};
+use burnish_rundir::files::{FileError, write_atomic};
 
 /// A part or a system can't be begun.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::groups::Groups;
 use crate::RunError;
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 use crate::reference::{EpisodeKl, mean_kl};
 
 /// The weights of the next step.

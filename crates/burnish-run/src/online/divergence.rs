@@ -6,7 +6,7 @@ use std::ops::Range;
 use burnish_model::Model;
 
 use crate::RunError;
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 use crate::recipe::Recipe;
 
 /// The weights of the start. Per part `‖W - W₀‖ / ‖W₀‖`: of the head (the embedding where they are tied), and of each

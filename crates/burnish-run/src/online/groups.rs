@@ -16,7 +16,7 @@ use super::samples::OwnSample;
 use super::scene::{PlayedTask, Scene};
 use super::selection::{Chosen, Selection};
 use crate::RunError;
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 use crate::recipe::{FilterMetric, Recipe};
 use crate::seeds::Draws;
 use crate::tasks::Tasks;

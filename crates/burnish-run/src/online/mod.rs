@@ -35,7 +35,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::RunError;
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 use crate::policy::LoadedPolicy;
 use crate::recipe::Recipe;
 use crate::summary::{Metrics, Updates, episode_metrics};

@@ -13,7 +13,7 @@ use super::groups::Groups;
 use super::part;
 use super::samples::Batch;
 use crate::RunError;
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 use crate::recipe::Recipe;
 
 /// The members that are kept, the oldest first, and who decides which.

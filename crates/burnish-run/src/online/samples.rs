@@ -10,7 +10,7 @@ use burnish_train::{Proximal, Sample, score};
 
 use super::groups::{Group, Groups, Member};
 use crate::RunError;
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 use crate::recipe::Recipe;
 
 /// A branch of a member's traces that is learned from.

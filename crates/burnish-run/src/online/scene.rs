@@ -318,7 +318,7 @@ fn no_tokenizer(task: &Task) -> RunError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Values;
+    use burnish_rundir::metrics::Values;
     use crate::seeds::Draws;
     use burnish_core::{Said, Script, StopReason, Turn};
     use burnish_rl::plan::{CycleCheck, Dgpo, Plain};

@@ -9,7 +9,7 @@ use burnish_rl::SettingError;
 use burnish_rl::selector::Selector;
 use serde_json::Value;
 
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 use crate::recipe::Recipe;
 use crate::tasks::Tasks;
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Recipe, RecipeError, Source};
-use crate::metrics::aliases;
+use burnish_rundir::metrics::aliases;
 
 /// `[[eval.extra]]`: further held-out tasks, or the same played otherwise, whenever the main evaluation is made. What is not
 /// given is as in `[eval]`.

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::metrics::aliases::Names;
+use burnish_rundir::metrics::aliases::{Aliases, Names};
+
+use super::Recipe;
 
 /// `[metrics]`: what is logged beside `metrics.jsonl`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +21,18 @@ pub struct MetricsSection {
 impl Default for MetricsSection {
     fn default() -> Self {
         MetricsSection { tensorboard: true, names: Names::default(), weight_divergence: false }
+    }
+}
+
+impl Recipe {
+    /// The names of the run's numbers in the words of a framework.
+    pub fn aliases(&self, names: Names) -> Aliases {
+        Aliases::new(names, &self.env.id, self.eval.rollouts)
+    }
+
+    /// Those that event files for TensorBoard have; none where there are to be none.
+    pub(crate) fn tensorboard_names(&self) -> Option<Aliases> {
+        self.metrics.tensorboard.then(|| self.aliases(self.metrics.names))
     }
 }
 

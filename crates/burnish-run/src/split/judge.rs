@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::RunError;
-use crate::files::FileError;
+use burnish_rundir::files::FileError;
 use crate::judge_client::{self, How, JudgeClient};
 use crate::model_files::policy_digests;
 

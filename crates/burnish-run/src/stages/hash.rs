@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::RunError;
-use crate::files::{FileError, file_digest};
+use burnish_rundir::files::{FileError, file_digest};
 use crate::model_files::policy_digests;
 use crate::model_path;
 use crate::recipe::{Recipe, StageUse, renamed};

@@ -19,7 +19,7 @@ use burnish_train::checkpoint::{self, Extent, Newest};
 
 use crate::RunError;
 use crate::recipe::{Recipe, Source, StageRecipe, StageUse};
-use crate::run_dir::{self, RunDirError};
+use burnish_rundir::run_dir::{self, RunDirError};
 use crate::train::{Finish, Run};
 use crate::watch::{Event, Stop, Watch};
 

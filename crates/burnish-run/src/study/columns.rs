@@ -6,8 +6,8 @@ use burnish_core::names;
 use burnish_eval::Summary;
 use serde_json::Value;
 
-use crate::metrics::Row;
-use crate::metrics::aliases::METRICS;
+use burnish_rundir::metrics::Row;
+use burnish_rundir::metrics::aliases::METRICS;
 
 /// Names that are offered for one that there is not.
 const NEAR: usize = 3;

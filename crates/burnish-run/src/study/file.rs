@@ -10,7 +10,7 @@ use super::columns;
 use crate::RunError;
 use crate::recipe::{Recipe, RecipeError, Source, expand};
 use crate::stages;
-use crate::text::{shell_path, shell_word};
+use burnish_rundir::text::{shell_path, shell_word};
 
 /// Keys of a recipe that a study sets itself.
 const SET_BY_STUDY: [&str; 2] = ["run.dir", "run.seed"];

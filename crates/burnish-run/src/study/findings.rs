@@ -9,7 +9,7 @@ use super::measure::unknown_in;
 use super::{Arm, ArmRun, Budget, Made, Measured, State, Study};
 use crate::RunError;
 use crate::evaluate::bootstrap_seed;
-use crate::files::{FileError, write_atomic};
+use burnish_rundir::files::{FileError, write_atomic};
 
 /// Budgets of arms that differ by more than this share of the baseline's are warned of.
 const BUDGET_SLACK: f64 = 0.05;

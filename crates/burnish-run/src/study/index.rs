@@ -8,7 +8,7 @@ use burnish_eval::Verdict;
 use super::page::{count, in_cell, none, shown_detectable, shown_difference};
 use super::{ArmFindings, Findings, Measure};
 use crate::RunError;
-use crate::files::{FileError, write_atomic};
+use burnish_rundir::files::{FileError, write_atomic};
 
 const README: &str = "README.md";
 

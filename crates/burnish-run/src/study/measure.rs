@@ -12,10 +12,10 @@ use super::columns::Numbers;
 use super::reach::Reached;
 use crate::RunError;
 use crate::evaluate::bootstrap_seed;
-use crate::journal::{EpisodeKind, Journal};
-use crate::metrics::Row;
+use burnish_rundir::journal::{EpisodeKind, Journal};
+use burnish_rundir::metrics::Row;
 use crate::report_of_run::episodes_of;
-use crate::run_dir;
+use burnish_rundir::run_dir;
 
 /// What training used; evaluations are left out, which are the same for all runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -115,7 +115,7 @@ impl Measured {
     pub(super) fn read(run: &ArmRun, metrics: &[String], reach: Option<f64>) -> Result<Self, RunError> {
         let dir: &Path = run.dir();
         let journal = Journal::open(&run_dir::journal_in(dir))?;
-        let rows = crate::metrics::read(&run_dir::metrics_in(dir))?;
+        let rows = burnish_rundir::metrics::read(&run_dir::metrics_in(dir))?;
         let last =
             journal.steps()?.iter().filter(|entry| entry.kind == EpisodeKind::Eval).map(|e| e.step).max();
         let episodes =

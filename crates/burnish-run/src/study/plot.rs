@@ -82,7 +82,7 @@ fn draw<'a>(findings: &Findings, svg: &'a mut String) -> Result<(), Failure<'a>>
         .y_labels(6)
         .x_desc("training steps")
         .y_desc(y_desc)
-        .y_label_formatter(&|value| crate::report::tick(*value))
+        .y_label_formatter(&|value| burnish_rundir::report::tick(*value))
         .label_style(font())
         .axis_desc_style(font())
         .draw()?;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Findings;
 use super::measure::of_event;
 use super::page::{count, none};
-use crate::metrics::Row;
+use burnish_rundir::metrics::Row;
 
 /// What a run generated up to the first evaluation that reached a score; of one that never did, all that it generated.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

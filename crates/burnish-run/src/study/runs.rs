@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{Arm, Study};
 use crate::RunError;
 use crate::recipe::{Recipe, Source, differences, timeless};
-use crate::run_dir;
+use burnish_rundir::run_dir;
 
 /// One run of a study.
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use burnish_core::{Episode, Source, Validity};
 use burnish_run::inspect::{self, Shown};
-use burnish_run::journal::EpisodeKind;
+use burnish_rundir::journal::EpisodeKind;
 use burnish_run::replay::{self, Replayed};
 use clap::Args;
 

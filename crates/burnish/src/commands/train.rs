@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use burnish_run::recipe::{self, Method, Recipe};
-use burnish_run::run_dir::{RunDir, Taken};
+use burnish_rundir::run_dir::{RunDir, Taken};
 use burnish_run::stages::{self, Made};
-use burnish_run::text::shell_path;
+use burnish_rundir::text::shell_path;
 use burnish_run::train::{Finish, Outcome, Run};
 use burnish_run::watch::Stop;
 use clap::Args;

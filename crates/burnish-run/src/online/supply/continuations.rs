@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{Clash, Groups, Kind, Provider, Step};
 use crate::RunError;
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 use crate::online::pieces::beginning;
 use crate::recipe::Recipe;
 use crate::seeds::Draws;

@@ -13,7 +13,7 @@ use burnish_train::{Proximal, Sample, Trainer, minibatches, score, totals};
 
 use super::{Groups, Kind, Made, Making, Provider, Step, Table, with_all};
 use crate::RunError;
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 use crate::online::credit::refuse_branches;
 use crate::recipe::{CriticSection, Recipe};
 

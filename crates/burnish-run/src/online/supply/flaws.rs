@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{Groups, Kind, Provider, Step, with_all};
 use crate::RunError;
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 
 pub(super) const KIND: Kind =
     Kind { facts: FACTS, table: None, clash: with_all, make: |_| Ok(Some(Box::new(Flaws))) };

@@ -7,7 +7,7 @@ use burnish_rl::plan::RolloutPlan;
 
 use super::{Clash, Groups, Kind, Provider, Step};
 use crate::RunError;
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 use crate::online::overlong;
 use crate::recipe::Recipe;
 use crate::seeds::Draws;

@@ -9,7 +9,7 @@ use burnish_tensor::Device;
 use super::{Clash, Groups, Kind, Made, Making, Provider, Step, Table};
 use crate::RunError;
 use crate::judge_client::{How, JudgeClient};
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 use crate::recipe::{JudgeSection, PLACES, Recipe};
 
 pub(super) const KIND: Kind = Kind { facts: FACTS, table: Some(TABLE), clash, make: PairJudge::make };

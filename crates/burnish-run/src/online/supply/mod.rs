@@ -25,7 +25,7 @@ use serde_json::Value;
 use super::groups::Groups;
 use super::lag::Sampler;
 use crate::RunError;
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 use crate::policy::LoadedPolicy;
 use crate::recipe::Recipe;
 use crate::tasks::Tasks;

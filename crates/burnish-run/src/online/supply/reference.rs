@@ -5,7 +5,7 @@ use burnish_train::Sample;
 
 use super::{Groups, Kind, Made, Making, Provider, Step, with_all};
 use crate::RunError;
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 use crate::reference::Reference;
 
 pub(super) const KIND: Kind = Kind { facts: FACTS, table: None, clash: with_all, make };

@@ -16,7 +16,7 @@ use burnish_train::{Sample, score, score_hidden, score_top};
 
 use super::{Groups, Kind, Made, Making, Provider, Step, Table, with_all};
 use crate::RunError;
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 use crate::policy::LoadedPolicy;
 use crate::recipe::TeacherContext;
 

@@ -6,7 +6,7 @@ use burnish_train::score_squares;
 
 use super::{Groups, Kind, Provider, Step, with_all};
 use crate::RunError;
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 use crate::online::credit::refuse_branches;
 
 pub(super) const KIND: Kind =

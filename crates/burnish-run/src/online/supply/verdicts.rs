@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Groups, Kind, Made, Making, Provider, Step, with_all};
 use crate::RunError;
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 use crate::online::part;
 use crate::recipe::Recipe;
 

@@ -7,16 +7,18 @@ use std::path::{Path, PathBuf};
 
 use crate::files::{self, FileError};
 use crate::text::shell_path;
-use crate::{metrics, stored};
+use crate::metrics;
 
 /// Name of the resolved recipe in a run directory.
 pub const RECIPE: &str = "recipe.toml";
+/// Name of the record of how the run began in a run directory.
+pub const RECORD: &str = "run.json";
 /// Name of the directory of all checkpoints in a run directory.
 pub const CHECKPOINTS: &str = "checkpoints";
 /// Name of the directory of the policy that a run started from, where another recipe made it.
-pub(crate) const START: &str = "start";
+pub const START: &str = "start";
 /// Name of the directory of its teacher, where another recipe made it.
-pub(crate) const TEACHER: &str = "teacher";
+pub const TEACHER: &str = "teacher";
 const LOCK: &str = "run.lock";
 const METRICS: &str = "metrics.jsonl";
 const TENSORBOARD: &str = "tensorboard";
@@ -300,7 +302,7 @@ fn make_dir(path: &Path) -> Result<(), FileError> {
 
 /// What runs write, beside the files of the journal and temporary ones.
 const WRITTEN: [&str; 9] =
-    [LOCK, RECIPE, stored::FILE, METRICS, TENSORBOARD, CHECKPOINTS, START, TEACHER, REPORT];
+    [LOCK, RECIPE, RECORD, METRICS, TENSORBOARD, CHECKPOINTS, START, TEACHER, REPORT];
 
 /// Does a run write something that is called so?
 fn is_written_by_runs(name: &OsStr) -> bool {

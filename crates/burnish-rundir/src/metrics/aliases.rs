@@ -7,7 +7,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Row, Values};
-use crate::recipe::Recipe;
 
 /// `metrics.names`: whose names the metrics get.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -418,7 +417,7 @@ impl Metric {
 }
 
 /// Is `name` what a metric of the main evaluation begins with after `eval/`?
-pub(crate) fn is_of_evaluation(name: &str) -> bool {
+pub fn is_of_evaluation(name: &str) -> bool {
     let names = METRICS.iter().filter_map(|metric| metric.name.strip_prefix("eval/"));
     names.map(|own| own.split(['/', '@']).next().unwrap_or(own)).any(|own| own == name)
 }
@@ -444,11 +443,6 @@ pub struct Aliases {
 }
 
 impl Aliases {
-    /// `names` for the run that `recipe` decides.
-    pub(super) fn of_run(recipe: &Recipe, names: Names) -> Self {
-        Aliases::new(names, &recipe.env.id, recipe.eval.rollouts)
-    }
-
     /// `names` for a run in environment `env` whose evaluations play `rollouts` episodes a task.
     pub fn new(names: Names, env: &str, rollouts: usize) -> Self {
         Aliases { names, env: env.to_owned(), rollouts }

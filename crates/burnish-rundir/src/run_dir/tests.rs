@@ -23,7 +23,7 @@ fn a_run_that_has_done_no_step_makes_place_for_another_whatever_it_left() {
     let dir = tempfile::tempdir().unwrap();
     let run = create_run(dir.path());
     fs::write(run.metrics(), "{\"step\":0,\"event\":\"eval\"}\n").unwrap();
-    for file in [run.journal(), dir.path().join("run.db-wal"), dir.path().join(stored::FILE)] {
+    for file in [run.journal(), dir.path().join("run.db-wal"), dir.path().join(RECORD)] {
         fs::write(file, "x").unwrap();
     }
     fs::create_dir_all(run.start().join("start-base")).unwrap();

@@ -156,7 +156,7 @@ fn smoothed(points: &[(u64, f64)]) -> Vec<(u64, f64)> {
 }
 
 /// A number short enough for an axis.
-pub(crate) fn tick(value: f64) -> String {
+pub fn tick(value: f64) -> String {
     let size = value.abs();
     // The steps of an axis are not exact: what should be 0 is tiny.
     if size < 1e-12 {

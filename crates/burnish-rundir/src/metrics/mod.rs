@@ -14,15 +14,11 @@ mod jsonl;
 mod tensorboard;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use crate::RunError;
 use crate::files::{FileError, write_atomic};
-use crate::recipe::Recipe;
-use crate::run_dir::{self, RunDir};
-use crate::stored;
+use crate::run_dir::RunDir;
 
-use aliases::{Aliases, Names};
+use aliases::Aliases;
 use jsonl::LinesLog;
 use tensorboard::EventsLog;
 
@@ -49,22 +45,20 @@ pub struct Row {
 #[derive(Debug)]
 pub struct MetricsLog {
     lines: LinesLog,
-    events: Option<EventsLog>,
-    aliases: Aliases,
+    events: Option<(EventsLog, Aliases)>,
 }
 
 impl MetricsLog {
-    /// Opens the metrics of the run in `dir`, which has done `step` steps, to append to them. After an interrupted
-    /// run, call [`truncate_after`] or [`clear`] first.
+    /// Opens the metrics of the run in `dir`, which has done `step` steps, to append to them; `tensorboard` gives the names
+    /// that event files have, if there are to be any. After an interrupted run, call [`truncate_after`] or [`clear`] first.
     ///
     /// # Errors
     /// If the files can't be opened.
-    pub fn open(dir: &RunDir, recipe: &Recipe, step: u64) -> Result<Self, FileError> {
+    pub fn open(dir: &RunDir, tensorboard: Option<Aliases>, step: u64) -> Result<Self, FileError> {
         // A run that starts evaluates step 0 first.
         let step_first = if step == 0 { 0 } else { step + 1 };
-        let events = recipe.metrics.tensorboard.then(|| EventsLog::new(dir.tensorboard(), step_first));
-        let aliases = Aliases::of_run(recipe, recipe.metrics.names);
-        Ok(MetricsLog { lines: LinesLog::open(&dir.metrics())?, events, aliases })
+        let events = tensorboard.map(|aliases| (EventsLog::new(dir.tensorboard(), step_first), aliases));
+        Ok(MetricsLog { lines: LinesLog::open(&dir.metrics())?, events })
     }
 
     /// Appends a row. It then survives the end of the process, however that ends.
@@ -74,7 +68,7 @@ impl MetricsLog {
     pub fn append(&mut self, row: &Row) -> Result<(), FileError> {
         self.lines.append(row)?;
         match &mut self.events {
-            Some(events) => events.append(row.step, &self.aliases.tags(row)),
+            Some((events, aliases)) => events.append(row.step, &aliases.tags(row)),
             None => Ok(()),
         }
     }
@@ -86,19 +80,8 @@ impl MetricsLog {
     /// If a file can't be synced.
     pub fn sync(&self) -> Result<(), FileError> {
         self.lines.sync()?;
-        self.events.as_ref().map_or(Ok(()), EventsLog::sync)
+        self.events.as_ref().map_or(Ok(()), |(events, _)| events.sync())
     }
-}
-
-/// The rows of the run in `dir`, which may be under way, under `names`.
-///
-/// # Errors
-/// If there is no run, or its files can't be read.
-pub fn of_run(dir: &Path, names: Names) -> Result<Vec<Row>, RunError> {
-    // The recipe alone: nothing that it names need be there.
-    let aliases = Aliases::of_run(&stored::read(dir)?, names);
-    let rows = read(&run_dir::metrics_in(dir))?;
-    Ok(rows.into_iter().map(|row| Row { values: aliases.rename(&row), ..row }).collect())
 }
 
 /// Drops what was logged after `step`, and a half-written end: what a run does when it resumes from the checkpoint

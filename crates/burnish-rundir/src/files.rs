@@ -1,5 +1,6 @@
 //! Files that appear under their final name only when they are complete, and digests of what files hold.
 
+use burnish_core::digest::Rule;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Ending of the temporary files that [`write_atomic`] makes; their names start with a dot.
-pub(crate) const TEMPORARY_SUFFIX: &str = ".burnish-tmp";
+pub const TEMPORARY_SUFFIX: &str = ".burnish-tmp";
 
 /// A file could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -79,12 +80,18 @@ pub fn sync_dir(dir: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
 }
 
-/// The digest of what a file holds.
+/// The name of what a file holds: 16 hexadecimal digits, by the rule by which rows are named. The file is read piece by
+/// piece, some gigabytes a second.
 ///
 /// # Errors
-/// If it can't be read.
-pub(crate) fn file_digest(path: &Path) -> Result<String, FileError> {
-    burnish_env::file_digest(path).map_err(FileError::on("read", path))
+/// If it can't be read, or shrinks while it is read.
+pub fn file_digest(path: &Path) -> Result<String, FileError> {
+    let read = || {
+        let file = File::open(path)?;
+        let bytes = file.metadata()?.len();
+        Rule::Folded.read(file, bytes)
+    };
+    read().map_err(FileError::on("read", path))
 }
 
 /// Removes what interrupted writes of an earlier process left in `dir`. Only for a directory that no other
@@ -105,7 +112,7 @@ pub fn remove_leftovers(dir: &Path) -> Result<(), FileError> {
 }
 
 /// Is a file of this name one that an interrupted write left?
-pub(crate) fn is_temporary(name: &std::ffi::OsStr) -> bool {
+pub fn is_temporary(name: &std::ffi::OsStr) -> bool {
     let name = name.as_encoded_bytes();
     name.starts_with(b".") && name.ends_with(TEMPORARY_SUFFIX.as_bytes())
 }

@@ -9,7 +9,7 @@ mod html;
 mod panels;
 mod tables;
 
-pub(crate) use chart::tick;
+pub use chart::tick;
 
 use std::path::Path;
 
@@ -50,7 +50,7 @@ pub struct Evaluated {
 
 impl Evaluated {
     /// What its results are told by: success where any of its evaluations reports it.
-    pub(crate) fn headline(&self) -> Measure {
+    pub fn headline(&self) -> Measure {
         let mut judged = self.steps.iter().filter(|at| at.summary.leading().is_some()).peekable();
         let is_success = judged.peek().is_none() || judged.any(|at| at.summary.headline == Measure::Success);
         if is_success { Measure::Success } else { Measure::Reward }
