@@ -3,8 +3,8 @@
 use burnish_env::{EnvError, rollout::RolloutError};
 use burnish_model::{ChatError, ModelError};
 
+use burnish_recipe::RecipeError;
 use burnish_rundir::journal::JournalError;
-use crate::recipe::RecipeError;
 
 /// A run could not start or could not go on. Whatever was saved before stays as it was.
 #[derive(Debug, thiserror::Error)]

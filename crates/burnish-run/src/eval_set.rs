@@ -8,9 +8,9 @@ use burnish_env::Generator;
 use burnish_env::rollout::Partners;
 
 use crate::RunError;
-use burnish_rundir::journal::EpisodeKind;
-use crate::recipe::EvalSpec;
 use crate::tasks::tasks_of;
+use burnish_recipe::EvalSpec;
+use burnish_rundir::journal::EpisodeKind;
 
 /// What one evaluation plays.
 pub(crate) struct EvalSet {

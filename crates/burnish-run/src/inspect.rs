@@ -12,14 +12,14 @@ use burnish_train::checkpoint::{self, Checkpoint, Extent};
 use serde_json::Value;
 
 use crate::RunError;
-use burnish_rundir::journal::{EpisodeKind, Journal};
 use crate::model_path;
 use crate::policy::{LoadedPolicy, named_template};
-use crate::recipe::paths::ENV_PATH;
-use crate::recipe::{PolicySection, Recipe};
 use crate::stages;
 use crate::stored::{self, Found};
 use crate::tasks::Tasks;
+use burnish_recipe::paths::ENV_PATH;
+use burnish_recipe::{PolicySection, Recipe};
+use burnish_rundir::journal::{EpisodeKind, Journal};
 use burnish_rundir::text::{shell_path, shell_word};
 
 /// An episode, ready to be shown.
@@ -262,19 +262,19 @@ fn checkpoint_of(run: &Path, step: Option<u64>) -> Result<Saved, RunError> {
 }
 
 /// A policy on disk.
-pub(crate) struct FoundPolicy {
+pub struct FoundPolicy {
     /// The model directory.
-    pub(crate) dir: PathBuf,
+    pub dir: PathBuf,
     /// How it is loaded to be sampled from.
-    pub(crate) loading: Loading,
+    pub loading: Loading,
     /// The step of the run that it is from; 0 of a model directory.
-    pub(crate) version: u64,
+    pub version: u64,
     /// What its run computes on.
-    pub(crate) device: String,
+    pub device: String,
     /// What its run began with, where it is of one.
-    pub(crate) start: Option<PathBuf>,
+    pub start: Option<PathBuf>,
     /// What a person should be told.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// The policy in `path`, a model directory or a run directory: where it is, how it is loaded to be sampled from, and
@@ -282,7 +282,7 @@ pub(crate) struct FoundPolicy {
 ///
 /// # Errors
 /// If it is neither, or the run has no such checkpoint.
-pub(crate) fn policy_of(path: &Path, step: Option<u64>) -> Result<FoundPolicy, RunError> {
+pub fn policy_of(path: &Path, step: Option<u64>) -> Result<FoundPolicy, RunError> {
     if is_run(path) {
         let recipe = stored::read(path)?;
         let Saved { dir, version, notes } = checkpoint_of(path, step)?;

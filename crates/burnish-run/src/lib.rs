@@ -1,37 +1,32 @@
-//! The loop itself: recipes, the run directory, stages, evaluation, resume.
+//! The loop itself: training, evaluation, stages, resume.
 //!
-//! [`recipe`] says everything that decides a run; [`train::Run`] is the run; [`inspect`] looks at one without
-//! training; [`benchmark`] evaluates a policy on a benchmark that has a name; [`study`] compares runs. What a run leaves is in
-//! its directory ([`run_dir`]): the resolved recipe, [`metrics`], the [`journal`], checkpoints and the [`report`].
+//! A [`burnish_recipe::Recipe`] decides a run; [`train::Run`] is the run; [`inspect`] looks at one without training;
+//! [`items`] evaluates one task by task. What a run leaves is in its directory ([`burnish_rundir`]).
 
-pub mod benchmark;
 mod corpus;
 mod decontaminate;
 mod error;
 mod eval_set;
-mod evaluate;
+pub mod evaluate;
 pub mod inspect;
 pub mod items;
 mod judge_client;
 pub mod merge;
-pub mod methods;
 mod model_files;
 mod model_path;
 mod online;
 mod partners;
-mod policy;
+pub mod policy;
 mod preference;
-pub mod recipe;
-mod records;
+pub mod records;
 mod reference;
 pub mod replay;
-mod report_of_run;
-mod seeds;
+pub mod report_of_run;
+pub mod seeds;
 mod sft;
-pub mod split;
+mod split;
 pub mod stages;
 pub mod stored;
-pub mod study;
 mod summary;
 mod tasks;
 #[cfg(test)]
@@ -42,9 +37,7 @@ pub mod train;
 mod unread;
 mod unscored;
 pub mod watch;
-pub mod words;
 
 pub use error::RunError;
-pub use evaluate::Evaluation;
 pub use policy::LoadedPolicy;
 pub use unscored::UnscoredSteps;

@@ -7,9 +7,9 @@ use burnish_model::{Loading, Model};
 use burnish_train::checkpoint::{self, Extent};
 
 use crate::RunError;
-use burnish_rundir::files::FileError;
 use crate::policy::LoadedPolicy;
-use crate::recipe::PolicySection;
+use burnish_recipe::PolicySection;
+use burnish_rundir::files::FileError;
 
 /// Merges the adapter in `source` (an adapter's directory, or a run whose newest checkpoint has one) into its base, and
 /// writes a model directory to `output`, which appears when it is complete. Gives the adapter's directory, and what a person

@@ -8,12 +8,12 @@ use burnish_train::{Sample, Trainer, totals};
 
 use crate::RunError;
 use crate::corpus::Corpus;
-use burnish_rundir::metrics::Values;
 use crate::policy::LoadedPolicy;
-use crate::recipe::Recipe;
 use crate::reference::Reference;
 use crate::summary::{Metrics, Updates};
 use crate::tasks::of_step;
+use burnish_recipe::Recipe;
+use burnish_rundir::metrics::Values;
 
 /// Learning from given preferences on a recipe. Samples are made when their step comes: held is only which rows are used.
 pub(crate) struct PreferenceLoop {

@@ -8,10 +8,11 @@ use burnish_rl::plan::{Played, Request, Role, RolloutPlan};
 
 use crate::RunError;
 use crate::inspect::{environment_of, recorded_step};
-use burnish_rundir::journal::{EpisodeKind, Journal, StoredEpisode};
-use crate::online::{OVERLONG, plan_of};
-use crate::recipe::Recipe;
+use crate::online::plan_of;
 use crate::stored;
+use burnish_recipe::Recipe;
+use burnish_rl::overlong::OVERLONG;
+use burnish_rundir::journal::{EpisodeKind, Journal, StoredEpisode};
 
 /// What was played again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

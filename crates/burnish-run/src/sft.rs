@@ -7,11 +7,11 @@ use burnish_train::{Sample, Trainer, totals};
 
 use crate::RunError;
 use crate::corpus::Corpus;
-use burnish_rundir::metrics::Values;
 use crate::policy::LoadedPolicy;
-use crate::recipe::Recipe;
 use crate::summary::{Metrics, Updates};
 use crate::tasks::of_step;
+use burnish_recipe::Recipe;
+use burnish_rundir::metrics::Values;
 
 /// SFT on a recipe. Samples are made when their step comes: held is only where they come from.
 pub(crate) struct SftLoop {
@@ -112,7 +112,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::recipe::Source;
+    use burnish_recipe::Source;
 
     const RECIPE: &str = r#"
         run.dir = "x"

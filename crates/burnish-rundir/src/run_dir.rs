@@ -6,8 +6,8 @@ use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use crate::files::{self, FileError};
-use crate::text::shell_path;
 use crate::metrics;
+use crate::text::shell_path;
 
 /// Name of the resolved recipe in a run directory.
 pub const RECIPE: &str = "recipe.toml";
@@ -301,8 +301,7 @@ fn make_dir(path: &Path) -> Result<(), FileError> {
 }
 
 /// What runs write, beside the files of the journal and temporary ones.
-const WRITTEN: [&str; 9] =
-    [LOCK, RECIPE, RECORD, METRICS, TENSORBOARD, CHECKPOINTS, START, TEACHER, REPORT];
+const WRITTEN: [&str; 9] = [LOCK, RECIPE, RECORD, METRICS, TENSORBOARD, CHECKPOINTS, START, TEACHER, REPORT];
 
 /// Does a run write something that is called so?
 fn is_written_by_runs(name: &OsStr) -> bool {

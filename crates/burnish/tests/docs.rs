@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use burnish_run::recipe::{Recipe, Source};
+use burnish_recipe::{Recipe, Source};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

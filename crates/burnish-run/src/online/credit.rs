@@ -7,7 +7,7 @@ use burnish_rl::advantage::{Advantage, Estimator, Phase, Rollout, Rollouts};
 
 use super::groups::{Group, Groups, Member};
 use crate::RunError;
-use crate::recipe::Recipe;
+use burnish_recipe::Recipe;
 
 /// The members of the groups that are trained on, as an estimator sees them.
 pub(super) struct EstimatorInput {

@@ -35,20 +35,19 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::RunError;
-use burnish_rundir::metrics::Values;
 use crate::policy::LoadedPolicy;
-use crate::recipe::Recipe;
 use crate::summary::{Metrics, Updates, episode_metrics};
 use crate::tasks::Tasks;
+use burnish_recipe::Recipe;
+use burnish_rundir::metrics::Values;
 use coefficients::Coefficients;
 use credit::EstimatorInput;
 use divergence::Divergence;
 use groups::{Groups, Member};
 use lag::Lag;
-pub(crate) use overlong::OVERLONG;
 use replay::Store;
 use selection::Selection;
-use supply::{Making, Supply, add};
+use supply::{Making, Providers, add};
 
 /// What a step did.
 pub(crate) struct Stepped {
@@ -76,7 +75,7 @@ pub(crate) struct PlayedMember {
 pub(crate) struct OnlineLoop {
     selection: Selection,
     plan: Box<dyn RolloutPlan>,
-    supply: Supply,
+    supply: Providers,
     estimator: Box<dyn Estimator>,
     coefficients: Coefficients,
     store: Store,
@@ -114,7 +113,7 @@ impl OnlineLoop {
         Ok(OnlineLoop {
             selection: Selection::new(recipe, state.get("selection"))?,
             plan,
-            supply: Supply::new(&Making { recipe, policy, schedule, trainer, checkpoint, state })?,
+            supply: Providers::new(&Making { recipe, policy, schedule, trainer, checkpoint, state })?,
             estimator,
             coefficients: Coefficients::new(&recipe.loss, state),
             store: Store::new(recipe, &state["replay"])?,

@@ -318,10 +318,10 @@ fn no_tokenizer(task: &Task) -> RunError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burnish_rundir::metrics::Values;
     use crate::seeds::Draws;
     use burnish_core::{Said, Script, StopReason, Turn};
     use burnish_rl::plan::{CycleCheck, Dgpo, Plain};
+    use burnish_rundir::metrics::Values;
     use serde_json::json;
     use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::RunError;
-use burnish_rundir::files::{FileError, file_digest};
 use crate::model_files::policy_digests;
 use crate::model_path;
-use crate::recipe::{Recipe, StageUse, renamed};
+use burnish_recipe::{Recipe, StageUse, renamed};
+use burnish_rundir::files::{FileError, file_digest};
 
 /// Raised when runs of the same recipe come to other weights than before.
 const FORMAT: u32 = 1;
@@ -97,10 +97,41 @@ fn files_of(id: &str, config: &Value) -> Result<Vec<PathBuf>, RunError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe::tests::{SFT, read};
+    use burnish_recipe::Source;
+
+    const SFT: &str = r#"
+[run]
+dir = "x"
+[policy.new]
+architecture = "qwen3"
+vocab_size = 320
+hidden_size = 64
+intermediate_size = 128
+num_hidden_layers = 2
+num_attention_heads = 4
+num_key_value_heads = 2
+head_dim = 16
+max_position_embeddings = 256
+rope_theta = 10000.0
+tie_word_embeddings = true
+dtype = "bf16"
+[env]
+id = "countdown"
+[[data.demonstrations]]
+env = "countdown"
+tasks = 8
+[train]
+method = "sft"
+max_steps = 3
+"#;
+
+    fn read(overrides: &[&str]) -> Recipe {
+        let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
+        Recipe::resolve(&Source::parse("sft.toml", SFT, &overrides).unwrap()).unwrap()
+    }
 
     fn hash(overrides: &[&str]) -> String {
-        of(&read(SFT, overrides).unwrap()).unwrap()
+        of(&read(overrides)).unwrap()
     }
 
     #[test]

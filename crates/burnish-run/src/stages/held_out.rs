@@ -7,8 +7,8 @@ use burnish_core::TaskId;
 use super::Stage;
 use crate::RunError;
 use crate::corpus::demonstrated;
-use crate::recipe::{Method, Recipe, StageUse};
 use crate::tasks::Tasks;
+use burnish_recipe::{Method, Recipe, StageUse};
 
 /// Refuses to go on where `stage`, or one before it, is trained on tasks that `recipe` holds out, or where one imitates
 /// and the other plays parts of a split that share tasks.

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use burnish_model::Model;
 
 use crate::RunError;
+use burnish_recipe::{Recipe, StageUse};
 use burnish_rundir::files::{FileError, write_atomic};
-use crate::recipe::{Recipe, StageUse};
 use burnish_rundir::run_dir::RunDir;
 
 /// The state of the trainer, which says nothing about the policy.

@@ -18,10 +18,10 @@ use std::time::Duration;
 use burnish_train::checkpoint::{self, Extent, Newest};
 
 use crate::RunError;
-use crate::recipe::{Recipe, Source, StageRecipe, StageUse};
-use burnish_rundir::run_dir::{self, RunDirError};
 use crate::train::{Finish, Run};
 use crate::watch::{Event, Stop, Watch};
+use burnish_recipe::{Recipe, Source, StageRecipe, StageUse};
+use burnish_rundir::run_dir::{self, RunDirError};
 
 pub(crate) use keep::{as_written, keep, place};
 

@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::inputs;
 use super::record::{Change, Record};
 use crate::RunError;
-use crate::recipe::{Difference, Method, Recipe, Source, all_differences, paths};
 use crate::stages;
+use burnish_recipe::{Difference, Method, Recipe, Source, all_differences, paths};
 
 /// Keys that decide nothing of what a step does: where things lie, how fast they are made, how long the run is, and what is
 /// written down or measured meanwhile.

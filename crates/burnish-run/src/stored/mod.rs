@@ -23,12 +23,12 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::RunError;
+use crate::stages;
+use burnish_recipe::{Recipe, Source, Use, paths};
 use burnish_rundir::files::{FileError, write_atomic};
-use crate::recipe::{Recipe, Source, Use, paths};
 use burnish_rundir::metrics::aliases::Names;
 use burnish_rundir::metrics::{self, Row};
 use burnish_rundir::run_dir::{self, RECORD, RunDir, RunDirError};
-use crate::stages;
 use burnish_rundir::text::shell_path;
 
 pub(crate) use record::Record;

@@ -9,9 +9,9 @@ use serde_json::Value;
 use super::absolute;
 use super::inputs::{Input, Recorded};
 use crate::RunError;
+use burnish_recipe::renamed;
 use burnish_rundir::files::{FileError, write_atomic};
 use burnish_rundir::run_dir::RECORD;
-use crate::recipe::renamed;
 
 const FORMAT: u32 = 1;
 

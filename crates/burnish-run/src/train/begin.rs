@@ -6,14 +6,14 @@ use burnish_train::checkpoint::{self, Checkpoint, Checkpoints, Extent, Newest};
 
 use super::{Parts, Run};
 use crate::RunError;
-use burnish_rundir::journal::Journal;
-use burnish_rundir::metrics;
 use crate::model_path;
-use crate::recipe::{Recipe, StageUse};
-use burnish_rundir::run_dir::{RunDir, Taken};
 use crate::stages;
 use crate::stored;
 use crate::watch::{Event, Unwatched, Watch};
+use burnish_recipe::{Recipe, StageUse};
+use burnish_rundir::journal::Journal;
+use burnish_rundir::metrics;
+use burnish_rundir::run_dir::{RunDir, Taken};
 
 impl Run {
     /// Starts a new run. Its directory is made only when everything that it needs could be loaded. What other recipes make

@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: Arguments) -> Done {
     if !path.exists()
         && let Some(name) = benchmark_name(path)
     {
-        let benchmark = burnish_run::benchmark::find(name)?;
+        let benchmark = burnish_study::benchmark::find(name)?;
         if let Some(change) = arguments.overrides.first() {
             return Err(format!(
                 "{change}: {name} is a benchmark, which has no keys; see burnish eval --help"

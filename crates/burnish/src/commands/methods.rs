@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use burnish_run::methods::{self, Component, PRESETS, SYSTEMS, Scaffold, Status, System};
+use burnish_methods::{self as methods, Component, PRESETS, SYSTEMS, Scaffold, Status, System};
 use clap::{Args, Subcommand};
 
 use super::Done;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use burnish_core::{Episode, Source, Validity};
 use burnish_run::inspect::{self, Shown};
-use burnish_rundir::journal::EpisodeKind;
 use burnish_run::replay::{self, Replayed};
+use burnish_rundir::journal::EpisodeKind;
 use clap::Args;
 
 use super::Done;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use burnish_run::study::{self, ArmRun, Findings, Made, Ran, State, Study};
+use burnish_recipe::plain_words::plain;
 use burnish_run::watch::{Event, Stop, Watch};
-use burnish_run::words::plain;
+use burnish_study::study::{self, ArmRun, Findings, Made, Ran, State, Study};
 use clap::Args;
 
 use super::Done;

@@ -2,33 +2,20 @@
 
 use burnish_core::{Sampling, Task};
 use burnish_env::rollout::{self, RolloutSpec, Spawn};
-use burnish_rl::fact::{Fact, GREEDY_REWARD, Need};
-use burnish_rl::plan::RolloutPlan;
+use burnish_rl::fact::{GREEDY_REWARD, Need};
 
-use super::{Clash, Groups, Kind, Provider, Step};
+use super::{Groups, Kind, Provider, Step};
 use crate::RunError;
-use burnish_rundir::metrics::Values;
 use crate::online::overlong;
-use crate::recipe::Recipe;
 use crate::seeds::Draws;
+use burnish_recipe::supply::OF_GREEDY;
+use burnish_rundir::metrics::Values;
 
-pub(super) const KIND: Kind = Kind { facts: FACTS, table: None, clash, make: |_| Ok(Some(Box::new(Greedy))) };
-
-const FACTS: &[&Fact] = &[&GREEDY_REWARD];
-
-fn clash(_: &Recipe, plan: Option<&dyn RolloutPlan>) -> Option<Clash> {
-    plan.filter(|plan| plan.judges()).map(|_| {
-        ("plan", "which compares with a greedy answer, and that does not earn the plan's rewards; take another estimator, as `grpo`")
-    })
-}
+pub(super) const KIND: Kind = Kind { supply: &OF_GREEDY, make: |_| Ok(Some(Box::new(Greedy))) };
 
 struct Greedy;
 
 impl Provider for Greedy {
-    fn facts(&self) -> &'static [&'static Fact] {
-        FACTS
-    }
-
     fn supply(&mut self, _: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
         let Step { recipe, tasks, .. } = step;
         let rollout = &recipe.rollout;
