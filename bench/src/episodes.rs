@@ -9,7 +9,7 @@ use burnish_core::{
     StopReason, Task, TaskId, ToolCall, ToolSpec, Trace, Turn, TurnId, TurnOutput, Verdict, answer_all,
 };
 use burnish_engine::{Limits, LocalPolicy};
-use burnish_env::rollout::{self, Overlong, POLICY, Plan, SeedPlace, Spawn};
+use burnish_env::rollout::{self, Overlong, POLICY, RolloutSpec, SeedPlace, Spawn};
 use burnish_env::{Bound, EnvError, Environment, Generator, Step, TaskSet};
 use burnish_episode::{Cast, Done as JobDone, Job, JobId, Outside, Simulated};
 use burnish_model::Trains;
@@ -57,10 +57,10 @@ pub(crate) fn run(arguments: &Arguments) -> Done {
 
     let side_by_side = |latency: Duration| -> Done<(f64, Vec<Episode>)> {
         let ticking = Ticking { turns, latency };
-        let plan = plan(&ticking, &spawns, turns);
+        let spec = spec(&ticking, &spawns, turns);
         let mut policy = Calling { policy: local(), turns };
         let start = Instant::now();
-        let played = rollout::play(&mut policy, &plan)?;
+        let played = rollout::play(&mut policy, &spec)?;
         Ok((start.elapsed().as_secs_f64(), played))
     };
     // The first pass has memory to get from the system.
@@ -99,8 +99,14 @@ pub(crate) fn run(arguments: &Arguments) -> Done {
 
 const SEEDS: SeedPlace = SeedPlace { run: 1, stage: 0, step: 0, task_offset: 0 };
 
-fn plan<'a>(ticking: &'a Ticking, spawns: &'a [Spawn<'a>], turns: usize) -> Plan<'a> {
-    Plan { generator: ticking, partners: None, spawns, turns_max: turns + 1, overlong: Overlong::Refuse }
+fn spec<'a>(ticking: &'a Ticking, spawns: &'a [Spawn<'a>], turns: usize) -> RolloutSpec<'a> {
+    RolloutSpec {
+        generator: ticking,
+        partners: None,
+        spawns,
+        turns_max: turns + 1,
+        overlong: Overlong::Refuse,
+    }
 }
 
 fn task() -> Task {
@@ -153,7 +159,7 @@ fn bytes_of_waiting(episodes: usize) -> Done<f64> {
     let mut outside = Watched { inner: Simulated::new(|_| Duration::ZERO), resident: None };
     let before = resident()?;
     let cast = Cast::default().with(POLICY, &mut policy);
-    rollout::play_with(cast, &mut outside, &plan(&ticking, &spawns, 2))?;
+    rollout::play_with(cast, &mut outside, &spec(&ticking, &spawns, 2))?;
     let most = outside.resident.ok_or("nobody waited")?;
     Ok((most as f64 - before as f64) / episodes as f64)
 }

@@ -9,7 +9,7 @@ use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Sampling, Trace};
 use burnish_engine::LocalPolicy;
 use burnish_env::Generator;
-use burnish_env::rollout::{self, Overlong, Plan, SeedPlace, Spawn};
+use burnish_env::rollout::{self, Overlong, RolloutSpec, SeedPlace, Spawn};
 use burnish_model::{Chat, Model, Trains};
 use burnish_rl::advantage::{Advantage, AdvantageConfig, Rollout, Rollouts, Scale, reward_metrics};
 use burnish_rl::{LossConfig, PolicyLoss};
@@ -69,8 +69,9 @@ impl Steps {
         let seeds = SeedPlace { run: 0, stage: 0, step: self.step, task_offset: 0 };
         let spawns = Spawn::of_tasks(&tasks.tasks, self.group, &self.sampling, seeds);
         let overlong = Overlong::Refuse;
-        let plan = Plan { generator: &generator, partners: None, spawns: &spawns, turns_max: 1, overlong };
-        let episodes = rollout::play(&mut local, &plan)?;
+        let spec =
+            RolloutSpec { generator: &generator, partners: None, spawns: &spawns, turns_max: 1, overlong };
+        let episodes = rollout::play(&mut local, &spec)?;
         drop(local);
         let rewards: Vec<Option<f64>> =
             episodes.iter().map(|episode| episode.verdict.total(&Default::default())).collect();

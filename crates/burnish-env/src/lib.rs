@@ -33,7 +33,7 @@ use std::time::Duration;
 
 pub use abilities::{Demonstrations, FileRows, Hints, Reversible, Skills};
 pub use catalogue::{CATALOGUE, Kind, build, kind};
-pub use digest::{digest, file_digest};
+pub use digest::digest;
 pub use error::EnvError;
 
 /// The bounds of one key of a generator's configuration, for people and for an engineer that redesigns it.

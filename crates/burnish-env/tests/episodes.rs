@@ -7,7 +7,7 @@ use burnish_core::{
     TurnOutput, Validity, Verdict,
 };
 use burnish_env::rollout::{
-    Overlong, POLICY, Plan, RolloutError, SeedPlace, Spawn, Start, play, play_with, replay,
+    Overlong, POLICY, RolloutError, RolloutSpec, SeedPlace, Spawn, Start, play, play_with, replay,
 };
 use burnish_env::{Bound, EnvError, Environment, Generator, Question, Step, TaskSet};
 use burnish_episode::{Cast, Outside, Simulated};
@@ -221,8 +221,8 @@ fn spawn(task: &Task, count: usize) -> Spawn<'_> {
     Spawn::of_tasks(std::slice::from_ref(task), count, &Sampling::at(1.0, 16), SEEDS).remove(0)
 }
 
-fn plan<'a>(till: &'a Till, spawns: &'a [Spawn<'a>]) -> Plan<'a> {
-    Plan { generator: till, partners: None, spawns, turns_max: 6, overlong: Overlong::Refuse }
+fn spec<'a>(till: &'a Till, spawns: &'a [Spawn<'a>]) -> RolloutSpec<'a> {
+    RolloutSpec { generator: till, partners: None, spawns, turns_max: 6, overlong: Overlong::Refuse }
 }
 
 /// Says what the script says at each turn, and `done` after its end.
@@ -235,7 +235,7 @@ fn scripted(script: &[Message]) -> impl Policy {
 
 fn played(till: &Till, script: &[Message]) -> Episode {
     let task = task();
-    play(&mut scripted(script), &plan(till, &[spawn(&task, 1)])).unwrap().remove(0)
+    play(&mut scripted(script), &spec(till, &[spawn(&task, 1)])).unwrap().remove(0)
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn calls_are_run_in_their_order_and_their_results_return_as_messages_of_tools() 
         let said = turn.messages.iter().filter(|message| message.role == Role::Assistant).count();
         script.get(said).cloned().unwrap_or_else(|| Message::assistant("done"))
     });
-    let episode = play(&mut listening, &plan(&till, &[spawn(&task, 1)])).unwrap().remove(0);
+    let episode = play(&mut listening, &spec(&till, &[spawn(&task, 1)])).unwrap().remove(0);
     drop(listening);
     let start = read[2].content.parse::<i64>().unwrap() - 5;
     let said = |name: &str, said: String| Message {
@@ -270,7 +270,7 @@ fn calls_are_run_in_their_order_and_their_results_return_as_messages_of_tools() 
     assert_eq!((episode.ending, episode.verdict.rewards["sum"]), (Ending::Completed, (start + 7) as f64));
     // An answer that only calls tools that are not run here is left to the environment.
     let foreign = [calls(&[("fly", json!({}))])];
-    let episode = play(&mut scripted(&foreign), &plan(&till, &[spawn(&task, 1)])).unwrap().remove(0);
+    let episode = play(&mut scripted(&foreign), &spec(&till, &[spawn(&task, 1)])).unwrap().remove(0);
     assert_eq!(episode.turns(), 2);
     drop(policy.poll());
 }
@@ -284,12 +284,12 @@ fn a_played_episode_is_played_again_on_its_record_and_asks_nobody() {
         assert_eq!(till.paid.load(Ordering::SeqCst), 1);
         let task = task();
         let spawns = [spawn(&task, 1)];
-        let again = replay(&plan(&till, &spawns), &spawns[0], &episode).unwrap();
+        let again = replay(&spec(&till, &spawns), &spawns[0], &episode).unwrap();
         assert_eq!(again, episode);
         assert_eq!(till.paid.load(Ordering::SeqCst), 1, "it is never done twice");
         // Through JSON, as in a journal.
         let kept: Episode = serde_json::from_str(&serde_json::to_string(&episode).unwrap()).unwrap();
-        assert_eq!(replay(&plan(&till, &spawns), &spawns[0], &kept).unwrap(), episode);
+        assert_eq!(replay(&spec(&till, &spawns), &spawns[0], &kept).unwrap(), episode);
     }
 }
 
@@ -301,7 +301,7 @@ fn what_is_rebuilt_must_answer_alike_and_what_may_not_be_repeated_must_have_ende
     let spawns = [spawn(&task, 1)];
 
     let other = Till { more: 1, ..Till::default() };
-    let lost = replay(&plan(&other, &spawns), &spawns[0], &episode).unwrap();
+    let lost = replay(&spec(&other, &spawns), &spawns[0], &episode).unwrap();
     assert_eq!(lost.ending, Ending::Lost);
     let Validity::Unscored { reason } = &lost.verdict.validity else { panic!("{lost:?}") };
     assert!(
@@ -314,14 +314,14 @@ fn what_is_rebuilt_must_answer_alike_and_what_may_not_be_repeated_must_have_ende
         begun.record.contacts.iter().position(|it| it.answer == Some(Told::Value(json!({"Ok": "paid 0"}))));
     begun.record.contacts.truncate(pay.unwrap() + 1);
     begun.record.contacts[pay.unwrap()].answer = None;
-    let lost = replay(&plan(&till, &spawns), &spawns[0], &begun).unwrap();
+    let lost = replay(&spec(&till, &spawns), &spawns[0], &begun).unwrap();
     assert_eq!((lost.ending, till.paid.load(Ordering::SeqCst)), (Ending::Lost, 1));
 
     // The record of another task does not fit.
     let mut foreign = task.clone();
     foreign.id = TaskId("till/2".into());
     let spawns = [spawn(&foreign, 1)];
-    let error = replay(&plan(&till, &spawns), &spawns[0], &episode).unwrap_err();
+    let error = replay(&spec(&till, &spawns), &spawns[0], &episode).unwrap_err();
     assert!(matches!(&error, RolloutError::Record { .. }), "{error}");
     assert_eq!(
         error.to_string(),
@@ -354,8 +354,8 @@ fn another_policy_is_asked_and_keeps_a_trace_of_its_own() {
     });
     let cast = Cast::default().with(POLICY, &mut policy).with("user", &mut user);
     let spawns = [spawn(&task, 1)];
-    let plan = plan(&till, &spawns);
-    let episode = play_with(cast, &mut Simulated::new(|_| Duration::ZERO), &plan).unwrap().remove(0);
+    let spec = spec(&till, &spawns);
+    let episode = play_with(cast, &mut Simulated::new(|_| Duration::ZERO), &spec).unwrap().remove(0);
     assert_eq!((episode.ending, episode.turns()), (Ending::Completed, 2));
     let nodes = |traces: &[Trace]| traces.iter().map(|trace| trace.nodes().len()).collect::<Vec<_>>();
     assert_eq!(
@@ -363,9 +363,9 @@ fn another_policy_is_asked_and_keeps_a_trace_of_its_own() {
         (vec![4], vec![6]),
         "the policy took two turns and the user three"
     );
-    assert_eq!(replay(&plan, &spawns[0], &episode).unwrap(), episode);
+    assert_eq!(replay(&spec, &spawns[0], &episode).unwrap(), episode);
     // Nobody is there to be asked.
-    let error = play(&mut scripted(&script), &plan).unwrap_err().to_string();
+    let error = play(&mut scripted(&script), &spec).unwrap_err().to_string();
     assert!(error.contains("nobody answers as `user`"), "{error}");
 }
 
@@ -377,7 +377,7 @@ fn slow_tools_of_many_episodes_take_the_time_of_one() {
     let mut policy = scripted(&script);
     let mut outside = Simulated::new(|_| Duration::ZERO);
     let cast = Cast::default().with(POLICY, &mut policy);
-    let episodes = play_with(cast, &mut outside, &plan(&till, &[spawn(&task, 512)])).unwrap();
+    let episodes = play_with(cast, &mut outside, &spec(&till, &[spawn(&task, 512)])).unwrap();
     assert!(episodes.len() == 512 && episodes.iter().all(|episode| episode.turns() == 5));
     assert_eq!(outside.now(), Duration::from_secs(2));
 }
@@ -421,7 +421,7 @@ proptest! {
         child.start = Start::Within { episode: &parent, turn };
         child.prefix = if tokens > 0 { vec![piece] } else { Vec::new() };
         child.place.stage = 9;
-        let children = play(&mut scripted(&script), &plan(&till, &[child])).unwrap();
+        let children = play(&mut scripted(&script), &spec(&till, &[child])).unwrap();
         for child in &children {
             let (_, own) = child.record.first_agents_turns().nth(turn).unwrap();
             let read = ids(trace, answer.parent.unwrap().0);

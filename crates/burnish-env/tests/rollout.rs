@@ -6,7 +6,7 @@ use burnish_core::{
     Abilities, Answered, Ending, Episode, Message, Piece, Policy, PolicyError, Role, Said, Sampling, Script,
     StopReason, Task, TaskId, Turn, TurnId, TurnOutput, Validity, Verdict,
 };
-use burnish_env::rollout::{Overlong, Plan, RolloutError, SeedPlace, Spawn, Start, play};
+use burnish_env::rollout::{Overlong, RolloutError, RolloutSpec, SeedPlace, Spawn, Start, play};
 use burnish_env::{Bound, EnvError, Environment, Generator, Step, TaskSet};
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -103,15 +103,15 @@ fn spawns(tasks: &[Task], count: usize) -> Vec<Spawn<'_>> {
     Spawn::of_tasks(tasks, count, &Sampling::at(1.0, 16), SEEDS)
 }
 
-fn plan<'a>(spawns: &'a [Spawn<'a>]) -> Plan<'a> {
-    Plan { generator: &Counting, partners: None, spawns, turns_max: 5, overlong: Overlong::Refuse }
+fn spec<'a>(spawns: &'a [Spawn<'a>]) -> RolloutSpec<'a> {
+    RolloutSpec { generator: &Counting, partners: None, spawns, turns_max: 5, overlong: Overlong::Refuse }
 }
 
 #[test]
 fn episodes_come_ordered_by_task_then_rollout_with_a_turn_for_each_answer() {
     let tasks = [task("a", json!(3)), task("b", json!(1)), task("c", json!(2))];
     let (mut policy, notes) = scripted(|_| says("ok"));
-    let episodes = play(&mut policy, &plan(&spawns(&tasks, 2))).unwrap();
+    let episodes = play(&mut policy, &spec(&spawns(&tasks, 2))).unwrap();
     let names: Vec<(&str, usize, usize)> =
         episodes.iter().map(|e| (e.task.0.as_str(), e.rollout, e.turns())).collect();
     let expected = [
@@ -136,7 +136,7 @@ fn episodes_come_ordered_by_task_then_rollout_with_a_turn_for_each_answer() {
 fn every_seed_is_that_of_its_address() {
     let tasks = [task("a", json!(2)), task("b", json!(2))];
     let (mut policy, notes) = scripted(|_| says("ok"));
-    let episodes = play(&mut policy, &plan(&spawns(&tasks, 2))).unwrap();
+    let episodes = play(&mut policy, &spec(&spawns(&tasks, 2))).unwrap();
     let address = |task, rollout, turn, purpose| {
         Address { stage: 1, step: 4, task, rollout, turn, ..Address::new(11, purpose) }.seed()
     };
@@ -155,15 +155,15 @@ fn every_seed_is_that_of_its_address() {
 #[test]
 fn tasks_played_in_parts_have_the_seeds_of_tasks_played_together() {
     let tasks = [task("a", json!(2)), task("b", json!(2))];
-    let seeds = |plan: &Plan<'_>| -> Vec<u64> {
+    let seeds = |spec: &RolloutSpec<'_>| -> Vec<u64> {
         let (mut policy, notes) = scripted(|_| says("ok"));
-        play(&mut policy, plan).unwrap();
+        play(&mut policy, spec).unwrap();
         let last = notes.borrow().len() / 2;
         notes.borrow()[last..].iter().map(|note| note.1).collect()
     };
     let second =
         Spawn::of_tasks(&tasks[1..], 2, &Sampling::at(1.0, 16), SeedPlace { task_offset: 101, ..SEEDS });
-    assert_eq!(seeds(&plan(&spawns(&tasks, 2)))[2..], seeds(&plan(&second)));
+    assert_eq!(seeds(&spec(&spawns(&tasks, 2)))[2..], seeds(&spec(&second)));
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_start_replaces_what_the_policy_reads_first_and_begins_only_its_first_answer
     spawns[1].start = Start::Messages(vec![Message::user("instead")]);
     spawns[1].prefix = vec![Piece { text: "so: ".into(), ..Piece::default() }];
     let (mut policy, notes) = scripted(|_| says("ok"));
-    let episodes = play(&mut policy, &plan(&spawns)).unwrap();
+    let episodes = play(&mut policy, &spec(&spawns)).unwrap();
     assert_eq!(notes.borrow()[0].0, ["rules", "a"]);
     assert_eq!(notes.borrow()[2].0, ["instead"]);
     assert_eq!(notes.borrow()[6].0, ["instead", "so: ok", "1 left"]);
@@ -190,7 +190,7 @@ fn an_environment_that_fails_ends_its_own_episode_unscored() {
         "b" => says("break"),
         _ => says("ok"),
     });
-    let episodes = play(&mut policy, &plan(&spawns(&tasks, 1))).unwrap();
+    let episodes = play(&mut policy, &spec(&spawns(&tasks, 1))).unwrap();
     let unscored = |reason: &str| Validity::Unscored { reason: reason.into() };
     assert_eq!(episodes[0].ending, Ending::Completed);
     assert_eq!((episodes[1].ending, episodes[1].turns()), (Ending::EnvironmentError, 0));
@@ -203,11 +203,11 @@ fn an_environment_that_fails_ends_its_own_episode_unscored() {
 fn an_episode_that_reaches_the_bound_on_turns_is_judged_there() {
     let tasks = [task("a", json!(9))];
     let (mut policy, _) = scripted(|_| says("ok"));
-    let episodes = play(&mut policy, &plan(&spawns(&tasks, 2))).unwrap();
+    let episodes = play(&mut policy, &spec(&spawns(&tasks, 2))).unwrap();
     assert_eq!((episodes[0].ending, episodes[0].turns()), (Ending::TurnsMax, 5));
     assert_eq!(episodes[0].verdict.rewards["answers"], 5.0);
     assert!(matches!(
-        play(&mut policy, &Plan { turns_max: 0, ..plan(&spawns(&tasks, 2)) }),
+        play(&mut policy, &RolloutSpec { turns_max: 0, ..spec(&spawns(&tasks, 2)) }),
         Err(RolloutError::NoTurns)
     ));
 }
@@ -216,7 +216,7 @@ fn an_episode_that_reaches_the_bound_on_turns_is_judged_there() {
 fn a_truncated_answer_is_judged_and_ends_the_episode() {
     let tasks = [task("a", json!(1)), task("b", json!(3))];
     let (mut policy, _) = scripted(|_| Ok(("cut".to_owned(), StopReason::TokensMax)));
-    for episode in play(&mut policy, &plan(&spawns(&tasks, 2))).unwrap() {
+    for episode in play(&mut policy, &spec(&spawns(&tasks, 2))).unwrap() {
         assert_eq!((episode.ending, episode.turns()), (Ending::Truncated, 1));
         assert_eq!(episode.verdict.rewards["answers"], 1.0);
         assert!(episode.traces[0].branches()[0].is_truncated);
@@ -241,8 +241,9 @@ fn one_long() -> [Task; 3] {
 #[test]
 fn an_overlong_prompt_is_refused_by_name_dropped_or_truncated_as_the_plan_says() {
     let tasks = one_long();
-    let with =
-        |overlong, most| play(&mut short_sighted(most).0, &Plan { overlong, ..plan(&spawns(&tasks, 2)) });
+    let with = |overlong, most| {
+        play(&mut short_sighted(most).0, &RolloutSpec { overlong, ..spec(&spawns(&tasks, 2)) })
+    };
 
     let error = with(Overlong::Refuse, 3).unwrap_err();
     assert!(
@@ -265,7 +266,7 @@ fn truncation_drops_the_oldest_exchange_and_keeps_system_and_newest_messages() {
     let tasks = one_long();
     let (mut policy, notes) = short_sighted(2);
 
-    play(&mut policy, &Plan { overlong: Overlong::Truncate, ..plan(&spawns(&tasks, 1)) }).unwrap();
+    play(&mut policy, &RolloutSpec { overlong: Overlong::Truncate, ..spec(&spawns(&tasks, 1)) }).unwrap();
     let notes = notes.borrow();
     let asked: Vec<Vec<&str>> = notes
         .iter()
@@ -283,13 +284,16 @@ fn truncation_drops_the_oldest_exchange_and_keeps_system_and_newest_messages() {
 fn an_episode_that_outgrows_the_context_later_is_judged_by_what_it_did() {
     let tasks = [task("a", json!(4))];
     for overlong in [Overlong::Refuse, Overlong::Drop] {
-        let episodes = play(&mut short_sighted(4).0, &Plan { overlong, ..plan(&spawns(&tasks, 2)) }).unwrap();
+        let episodes =
+            play(&mut short_sighted(4).0, &RolloutSpec { overlong, ..spec(&spawns(&tasks, 2)) }).unwrap();
         assert_eq!((episodes[0].ending, episodes[0].turns()), (Ending::ContextOverflow, 2));
         assert_eq!(episodes[0].verdict.rewards["answers"], 2.0);
     }
-    let episodes =
-        play(&mut short_sighted(4).0, &Plan { overlong: Overlong::Truncate, ..plan(&spawns(&tasks, 2)) })
-            .unwrap();
+    let episodes = play(
+        &mut short_sighted(4).0,
+        &RolloutSpec { overlong: Overlong::Truncate, ..spec(&spawns(&tasks, 2)) },
+    )
+    .unwrap();
     assert_eq!((episodes[0].ending, episodes[0].turns()), (Ending::Completed, 4));
 }
 
@@ -303,14 +307,14 @@ fn a_policy_that_fails_is_an_error_of_the_run_with_its_place() {
             false => says("ok"),
         }
     });
-    let error = play(&mut policy, &plan(&spawns(&tasks, 2))).unwrap_err();
+    let error = play(&mut policy, &spec(&spawns(&tasks, 2))).unwrap_err();
     assert_eq!(error.to_string(), "task counting/b, rollout 0, turn 1: the policy failed: gone");
 }
 
 #[test]
 fn a_policy_that_loses_turns_is_an_error() {
     let tasks = [task("a", json!(1))];
-    let error = play(&mut Slow::default(), &plan(&spawns(&tasks, 2))).unwrap_err();
+    let error = play(&mut Slow::default(), &spec(&spawns(&tasks, 2))).unwrap_err();
     assert_eq!(error.to_string(), "the policy has nothing under way, but 2 turns were not answered");
 }
 
@@ -374,7 +378,7 @@ impl Policy for Slow {
 fn an_episode_goes_on_when_its_own_turn_is_over_and_waits_for_no_other() {
     let tasks = [task("a", json!(3)), task("b", json!(2))];
     let mut policy = Slow { left: 5, ..Slow::default() };
-    let episodes = play(&mut policy, &plan(&spawns(&tasks, 1))).unwrap();
+    let episodes = play(&mut policy, &spec(&spawns(&tasks, 1))).unwrap();
     assert_eq!(policy.order, ["b", "1 left", "a", "2 left", "1 left"]);
     assert_eq!(episodes.iter().map(Episode::turns).collect::<Vec<_>>(), [3, 2]);
 }
@@ -383,7 +387,7 @@ fn an_episode_goes_on_when_its_own_turn_is_over_and_waits_for_no_other() {
 fn what_is_under_way_is_given_up_when_a_turn_fails() {
     let tasks = [task("a", json!(1)), task("b", json!(1)), task("fails", json!(1))];
     let mut policy = Slow { left: 9, ..Slow::default() };
-    let error = play(&mut policy, &plan(&spawns(&tasks, 1))).unwrap_err();
+    let error = play(&mut policy, &spec(&spawns(&tasks, 1))).unwrap_err();
     assert_eq!(error.to_string(), "task counting/fails, rollout 0, turn 0: the policy failed: gone");
     assert_eq!(policy.cancelled, BTreeSet::from([TurnId(0), TurnId(1)]));
     assert!(policy.waiting.is_empty());

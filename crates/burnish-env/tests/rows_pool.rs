@@ -4,7 +4,7 @@
 use burnish_core::{
     Abilities, Answered, Episode, Policy, Sampling, Script, StopReason, Task, Turn, TurnId, Validity, Verdict,
 };
-use burnish_env::rollout::{Overlong, Plan, SeedPlace, Spawn, play, replay};
+use burnish_env::rollout::{Overlong, RolloutSpec, SeedPlace, Spawn, play, replay};
 use burnish_env::{Generator, build};
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, VecDeque};
@@ -55,7 +55,7 @@ impl Fixture {
     /// The verdicts of one step, task by task in the order of the rows.
     fn step(&self, generator: &dyn Generator, rollouts: usize) -> Vec<Verdict> {
         let tasks = self.tasks(generator);
-        let episodes = play(&mut echo(), &plan(generator, &spawns(&tasks, rollouts))).unwrap();
+        let episodes = play(&mut echo(), &spec(generator, &spawns(&tasks, rollouts))).unwrap();
         episodes.into_iter().map(|episode| episode.verdict).collect()
     }
 
@@ -78,8 +78,8 @@ fn spawns(tasks: &[Task], rollouts: usize) -> Vec<Spawn<'_>> {
     Spawn::of_tasks(tasks, rollouts, &Sampling::greedy(1), seeds)
 }
 
-fn plan<'a>(generator: &'a dyn Generator, spawns: &'a [Spawn<'a>]) -> Plan<'a> {
-    Plan { generator, partners: None, spawns, turns_max: 1, overlong: Overlong::Refuse }
+fn spec<'a>(generator: &'a dyn Generator, spawns: &'a [Spawn<'a>]) -> RolloutSpec<'a> {
+    RolloutSpec { generator, partners: None, spawns, turns_max: 1, overlong: Overlong::Refuse }
 }
 
 fn reasons(verdicts: &[Verdict]) -> Vec<&str> {
@@ -135,14 +135,14 @@ fn an_episode_is_played_again_on_its_record_without_its_verifier() {
     let generator = fixture.generator(json!({}));
     let tasks = fixture.tasks(&*generator);
     let spawns = spawns(&tasks, 1);
-    let episodes = play(&mut echo(), &plan(&*generator, &spawns)).unwrap();
+    let episodes = play(&mut echo(), &spec(&*generator, &spawns)).unwrap();
     drop(generator);
     assert!(fixture.take_met() > 0);
     let again = fixture.generator(json!({}));
     for (episode, spawn) in episodes.iter().zip(&spawns) {
         // As it was when it was saved.
         let kept: Episode = serde_json::from_value(serde_json::to_value(episode).unwrap()).unwrap();
-        assert_eq!(replay(&plan(&*again, &spawns), spawn, &kept).unwrap(), *episode);
+        assert_eq!(replay(&spec(&*again, &spawns), spawn, &kept).unwrap(), *episode);
         assert!(episode.verdict.is_scored());
     }
     assert_eq!(fixture.take_met(), 0, "the command was started");
@@ -213,7 +213,7 @@ fn episodes_are_judged_while_others_are_still_played() {
     let spawns = spawns(&tasks, 1);
     let end = Instant::now() + Duration::from_secs(120);
     let mut held = Held { policy: echo(), over: VecDeque::new(), out: 0, fixture: &fixture, end };
-    let episodes = play(&mut held, &plan(&*generator, &spawns)).unwrap();
+    let episodes = play(&mut held, &spec(&*generator, &spawns)).unwrap();
     let rewards: Vec<f64> = episodes.iter().map(|episode| episode.verdict.rewards["reward"]).collect();
     assert_eq!(rewards, (0..12_u32).map(f64::from).collect::<Vec<f64>>());
     let pids: BTreeSet<_> = episodes.iter().map(|episode| &episode.verdict.feedback).collect();

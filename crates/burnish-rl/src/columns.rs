@@ -14,7 +14,7 @@ pub(crate) struct Columns {
     teacher: Vec<f64>,
     entropy: Vec<f64>,
     advantage: Vec<f64>,
-    marks: Vec<f64>,
+    batch_constants: Vec<f64>,
     sequences: Vec<Range<usize>>,
 }
 
@@ -49,8 +49,8 @@ impl Columns {
         if let Some(teacher) = streams.teacher {
             self.teacher.extend(positions.iter().map(|at| teacher[*at]));
         }
-        if !streams.marks.is_empty() {
-            self.marks.extend(positions.iter().map(|at| streams.marks[*at].value));
+        if !streams.batch_constants.is_empty() {
+            self.batch_constants.extend(positions.iter().map(|at| streams.batch_constants[*at].value));
         }
         self.sequences.push(start..self.positions.len());
     }
@@ -64,7 +64,7 @@ impl Columns {
             teacher: &self.teacher,
             entropy: &self.entropy,
             advantage: &self.advantage,
-            marks: &self.marks,
+            batch_constants: &self.batch_constants,
             sequences: &self.sequences,
         }
     }

@@ -57,7 +57,7 @@ pub use burnish_core::settings::SettingError;
 pub use card::{Card, Check, Family};
 pub use loss_config::LossConfig;
 pub use policy_loss::PolicyLoss;
-pub use seam::{Evaluation, Mark, Metric, Needs, Objective, Streams, Totals};
+pub use seam::{BatchConstant, Evaluation, Metric, Needs, Objective, Streams, Totals};
 pub use settings::Part;
 pub use token_loss::{Bound, Losses, Ratio, TokenLoss, Tokens};
 pub use value_loss::ValueLoss;

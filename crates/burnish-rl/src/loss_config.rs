@@ -10,7 +10,9 @@ use crate::distillation::HeadLoss;
 use crate::entropy::AdaptiveEntropy;
 use crate::kl::{AdaptiveKl, KlEstimator};
 use crate::settings::require;
-use crate::{Evaluation, Mark, Needs, Objective, PolicyLoss, SettingError, Streams, TokenLoss, Totals};
+use crate::{
+    BatchConstant, Evaluation, Needs, Objective, PolicyLoss, SettingError, Streams, TokenLoss, Totals,
+};
 
 /// Settings of [`crate::PolicyLoss`], and of what a run does around it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -163,8 +165,8 @@ impl Objective for Whole {
         Needs { behavior: self.behavior, ..self.objective.needs() }
     }
 
-    fn marks(&self, whole: &Streams<'_>, totals: &Totals) -> Vec<Mark> {
-        self.objective.marks(whole, totals)
+    fn batch_constants(&self, whole: &Streams<'_>, totals: &Totals) -> Vec<BatchConstant> {
+        self.objective.batch_constants(whole, totals)
     }
 
     fn head(&self) -> Option<&dyn HeadLoss> {

@@ -31,6 +31,9 @@ use crate::SettingError;
 use crate::settings::require;
 use serde::{Deserialize, Serialize};
 
+/// The reward component that punishes overlong answers.
+pub const OVERLONG: &str = "overlong";
+
 /// The stretch before the limit in which length is punished.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -48,7 +48,7 @@
 //! let (policy, entropy) = ([-0.5, -1.5], [0.0; 2]);
 //! let streams = Streams {
 //!     policy: &policy, proximal: &policy, behavior: &policy, reference: None, teacher: None, entropy: &entropy,
-//!     advantage: &[2.0, 2.0], loss_mask: &[true, true], sequences: &[0..2], groups: &[], directions: &[], marks: &[],
+//!     advantage: &[2.0, 2.0], loss_mask: &[true, true], sequences: &[0..2], groups: &[], directions: &[], batch_constants: &[],
 //! };
 //! let totals = Totals { sequences: 1, tokens: 2, tokens_generation: 2, minibatches: 1, ..Totals::default() };
 //! let evaluation = grpo.evaluate(&streams, &totals);
@@ -66,8 +66,8 @@ use crate::correction::{Corrected, Diagnostics};
 use crate::entropy::quantile;
 use crate::kl;
 use crate::{
-    Bound, Evaluation, LossConfig, Losses, Mark, Metric, Needs, Objective, Ratio, SettingError, Streams,
-    TokenLoss, Tokens, Totals, seam,
+    BatchConstant, Bound, Evaluation, LossConfig, Losses, Metric, Needs, Objective, Ratio, SettingError,
+    Streams, TokenLoss, Tokens, Totals, seam,
 };
 
 /// The objective. See the head of this file.
@@ -176,13 +176,15 @@ impl Objective for PolicyLoss {
         Needs {
             reference: own.reference || config.beta_in_loss() != 0.0,
             behavior: config.correction.behavior,
-            marks: own.marks || config.correction.needs_batch() || self.trains_on_forks_only(),
+            batch_constants: own.batch_constants
+                || config.correction.needs_batch()
+                || self.trains_on_forks_only(),
             groups: own.groups || config.aggregation.needs_groups(),
             ..own
         }
     }
 
-    fn marks(&self, whole: &Streams<'_>, totals: &Totals) -> Vec<Mark> {
+    fn batch_constants(&self, whole: &Streams<'_>, totals: &Totals) -> Vec<BatchConstant> {
         let config = &self.config;
         let sequences: Vec<Sequence> =
             whole.sequences.iter().map(|range| self.sequence(whole, range.clone())).collect();
@@ -202,21 +204,21 @@ impl Objective for PolicyLoss {
         let forks = tokens.entropy.iter().filter(|entropy| **entropy >= fork_entropy).count();
         let bonus = if config.use_entropy_aggregation { share } else { all / forks.max(1) as f64 };
 
-        let values = match self.token_loss.needs().marks {
-            true => self.token_loss.marks(&tokens, totals.seed),
+        let values = match self.token_loss.needs().batch_constants {
+            true => self.token_loss.batch_constants(&tokens, totals.seed),
             false => vec![0.0; tokens.len()],
         };
-        let mut marks = vec![Mark::default(); whole.policy.len()];
+        let mut batch_constants = vec![BatchConstant::default(); whole.policy.len()];
         for (own, at) in batch.positions.iter().copied().enumerate() {
             let is_fork = f64::from(tokens.entropy[own] >= fork_entropy);
-            marks[at] = Mark {
+            batch_constants[at] = BatchConstant {
                 weight: is_fork * share * normaliser,
                 kl: share,
                 entropy: is_fork * bonus,
                 value: values[own],
             };
         }
-        marks
+        batch_constants
     }
 
     /// # Panics
@@ -254,14 +256,14 @@ impl Objective for PolicyLoss {
             let kls = reference.map(|all| self.kls(&tokens, columns.positions.iter().map(|at| all[*at])));
             let kl_weight = self.token_loss.kl_weight(tokens.len());
             for (own, &at) in columns.positions.iter().enumerate() {
-                let mark = streams.marks.get(at).copied().unwrap_or_default();
-                let weight = mark.weight * sequence.weights[own];
+                let constant = streams.batch_constants.get(at).copied().unwrap_or_default();
+                let weight = constant.weight * sequence.weights[own];
                 let mut value = times(weight, losses.value[own]);
                 let mut derivative = times(weight, losses.d_policy[own]);
                 if let Some(kls) = &kls {
                     let (kl, d_kl) = kls[own];
-                    value += mark.kl * beta * kl_weight * kl;
-                    derivative += mark.kl * beta * kl_weight * d_kl;
+                    value += constant.kl * beta * kl_weight * kl;
+                    derivative += constant.kl * beta * kl_weight * d_kl;
                     means.kl += kl;
                 }
                 evaluation.loss += value / denominator;
@@ -269,7 +271,7 @@ impl Objective for PolicyLoss {
                 if config.entropy_coef != 0.0 {
                     let of_batch = totals.tokens.max(1) as f64;
                     let denominator = if config.use_entropy_aggregation { denominator } else { of_batch };
-                    let d_entropy = -config.entropy_coef * mark.entropy / denominator;
+                    let d_entropy = -config.entropy_coef * constant.entropy / denominator;
                     evaluation.loss += d_entropy * tokens.entropy[own];
                     evaluation.d_entropy[at] = d_entropy;
                 }
@@ -278,7 +280,7 @@ impl Objective for PolicyLoss {
                     evaluation.loss += d_nll * tokens.policy[own];
                     evaluation.d_policy[at] += d_nll;
                 }
-                means.add(tokens.entropy[own], mark.entropy != 0.0);
+                means.add(tokens.entropy[own], constant.entropy != 0.0);
             }
             means.clip(&losses.clipped, clips_sequences);
             losses.metrics.into_iter().for_each(|metric| seam::add(&mut evaluation.metrics, metric));

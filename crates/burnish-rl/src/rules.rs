@@ -309,7 +309,7 @@ fn reads_behavior(objective: &dyn Objective) -> bool {
             sequences: &[0..1, 1..2],
             groups: std::slice::from_ref(&pair),
             directions: &[],
-            marks: &[],
+            batch_constants: &[],
         };
         let totals = Totals {
             sequences: 2,
@@ -321,8 +321,13 @@ fn reads_behavior(objective: &dyn Objective) -> bool {
             completion_tokens_max: 1,
             seed: 0,
         };
-        let marks = if objective.needs().marks { objective.marks(&unmarked, &totals) } else { Vec::new() };
-        let evaluation = objective.evaluate(&Streams { marks: &marks, ..unmarked }, &totals);
+        let batch_constants = if objective.needs().batch_constants {
+            objective.batch_constants(&unmarked, &totals)
+        } else {
+            Vec::new()
+        };
+        let evaluation =
+            objective.evaluate(&Streams { batch_constants: &batch_constants, ..unmarked }, &totals);
         (evaluation.loss, evaluation.d_policy, evaluation.head_weights)
     };
     ELSEWHERE.iter().any(|behavior| said(-1.0) != said(*behavior))
@@ -339,12 +344,13 @@ fn said(loss: &dyn TokenLoss, proximal: f64, behavior: f64) -> (Vec<f64>, Vec<f6
         teacher: &[-1.0],
         entropy: &[1.0],
         advantage: &[1.0],
-        marks: &[0.0],
+        batch_constants: &[0.0],
         sequences: std::slice::from_ref(&whole),
     };
-    let marks = if loss.needs().marks { loss.marks(&unmarked, 0) } else { vec![0.0] };
+    let batch_constants =
+        if loss.needs().batch_constants { loss.batch_constants(&unmarked, 0) } else { vec![0.0] };
     let mut losses = Losses::zero(1);
-    loss.losses(&Tokens { marks: &marks, ..unmarked }, &mut losses);
+    loss.losses(&Tokens { batch_constants: &batch_constants, ..unmarked }, &mut losses);
     (losses.value, losses.d_policy)
 }
 

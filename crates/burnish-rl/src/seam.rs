@@ -34,13 +34,13 @@ pub struct Streams<'a> {
     /// The direction of each sequence: 0 for the task as it is drawn, 1 for the task turned round (each direction
     /// states what the other asks for). One entry per sequence; empty if all are 0.
     pub directions: &'a [u8],
-    /// What [`Objective::marks`] returned for each position; empty if the objective has no marks.
-    pub marks: &'a [Mark],
+    /// What [`Objective::batch_constants`] returned for each position; empty if the objective has no batch_constants.
+    pub batch_constants: &'a [BatchConstant],
 }
 
 /// What an objective fixes about a token after it has seen the whole optimiser batch. A constant of the derivative.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Mark {
+pub struct BatchConstant {
     /// What the token's loss is multiplied by.
     pub weight: f64,
     /// What its distance from the reference is multiplied by.
@@ -51,10 +51,10 @@ pub struct Mark {
     pub value: f64,
 }
 
-impl Default for Mark {
+impl Default for BatchConstant {
     /// Changes nothing.
     fn default() -> Self {
-        Mark { weight: 1.0, kl: 1.0, entropy: 1.0, value: 0.0 }
+        BatchConstant { weight: 1.0, kl: 1.0, entropy: 1.0, value: 0.0 }
     }
 }
 
@@ -106,8 +106,8 @@ pub struct Needs {
     /// whole of them.
     pub head: Option<HeadTarget>,
     /// One look at the policy's log-probs and entropies of the whole optimiser batch before the first
-    /// derivative: [`Objective::marks`]. If the batch does not fit into one forward pass, this costs a second one.
-    pub marks: bool,
+    /// derivative: [`Objective::batch_constants`]. If the batch does not fit into one forward pass, this costs a second one.
+    pub batch_constants: bool,
     /// Sequences that belong together ([`Streams::groups`]) must be evaluated together.
     pub groups: bool,
     /// Groups are pairs: a chosen answer, then a rejected one, each with tokens in the loss.
@@ -181,8 +181,8 @@ pub trait Objective: Send + Sync {
     }
 
     /// What it fixes after a look at the whole optimiser batch: one entry per position. Called once, before the first
-    /// [`Objective::evaluate`], if [`Needs::marks`] asks for it.
-    fn marks(&self, _whole: &Streams<'_>, _totals: &Totals) -> Vec<Mark> {
+    /// [`Objective::evaluate`], if [`Needs::batch_constants`] asks for it.
+    fn batch_constants(&self, _whole: &Streams<'_>, _totals: &Totals) -> Vec<BatchConstant> {
         Vec::new()
     }
 

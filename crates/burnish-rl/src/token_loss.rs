@@ -6,7 +6,7 @@ use crate::aggregation::Aggregation;
 use crate::{Metric, Needs};
 
 /// The tokens that count in the loss, and no others: parallel slices of one length. For [`TokenLoss::losses`] they are
-/// one sequence; for [`TokenLoss::marks`] a whole optimiser batch.
+/// one sequence; for [`TokenLoss::batch_constants`] a whole optimiser batch.
 #[derive(Debug, Clone, Copy)]
 pub struct Tokens<'a> {
     /// log π_θ, in nats: what derivatives are taken with respect to.
@@ -24,8 +24,8 @@ pub struct Tokens<'a> {
     pub entropy: &'a [f64],
     /// Advantage of the token.
     pub advantage: &'a [f64],
-    /// What [`TokenLoss::marks`] returned for each token; empty if the objective has no marks.
-    pub marks: &'a [f64],
+    /// What [`TokenLoss::batch_constants`] returned for each token; empty if the objective has no batch_constants.
+    pub batch_constants: &'a [f64],
     /// The range of tokens of each sequence.
     pub sequences: &'a [Range<usize>],
 }
@@ -140,9 +140,9 @@ pub trait TokenLoss: Send + Sync {
     }
 
     /// One detached number per token of a whole optimiser batch, for a formula that depends on all of them (a quantile,
-    /// a random choice). Called once, before anything else, if [`Needs::marks`] asks for it. `seed` is the batch's own,
+    /// a random choice). Called once, before anything else, if [`Needs::batch_constants`] asks for it. `seed` is the batch's own,
     /// for random choices.
-    fn marks(&self, _batch: &Tokens<'_>, _seed: u64) -> Vec<f64> {
+    fn batch_constants(&self, _batch: &Tokens<'_>, _seed: u64) -> Vec<f64> {
         Vec::new()
     }
 

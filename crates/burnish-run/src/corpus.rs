@@ -13,9 +13,10 @@ use burnish_model::ChatTemplate;
 use crate::RunError;
 use crate::policy::SPECIAL_TOKENS;
 use crate::preference::comparable;
-use crate::recipe::{Method, OverlapAction, Recipe};
-use crate::split::{Split, told};
+use crate::split::{self, told};
 use crate::tasks::tasks_of;
+use burnish_recipe::split::Split;
+use burnish_recipe::{Method, OverlapAction, Recipe};
 
 /// A conversation with answers to imitate.
 pub(crate) struct Conversation {
@@ -225,7 +226,7 @@ pub(crate) fn demonstrated(
     let mut tasks = tasks_of(&*generator, seed, set.tasks, &format!("{table}.config"))?;
     tasks.retain(|task| !held_out.contains(&task.id));
     if let Some(split) = &set.split {
-        tasks = split.part(&*generator, tasks, &recipe.run.cache, &table)?;
+        tasks = split::part(split, &*generator, tasks, &recipe.run.cache, &table)?;
     }
     Ok((generator, tasks))
 }
@@ -256,8 +257,8 @@ fn place(rows: &Dataset, index: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe::{DataSection, Source};
     use burnish_data::{Columns, Paths};
+    use burnish_recipe::{DataSection, Source};
 
     fn recipe(data: DataSection) -> Recipe {
         let text = "[run]\ndir = \"x\"\n[policy]\npath = \"m\"\n[train]\nmethod = \"grpo\"\nmax_steps = 1\n\

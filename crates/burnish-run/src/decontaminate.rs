@@ -5,9 +5,9 @@ use burnish_data::overlap::{Counter, Overlap, OverlapReport};
 use burnish_env::Generator;
 
 use crate::RunError;
-use crate::metrics::Values;
-use crate::recipe::{OverlapAction, Recipe};
 use crate::tasks::Tasks;
+use burnish_recipe::{OverlapAction, Recipe};
+use burnish_rundir::metrics::Values;
 
 /// The held-out tasks that are rows of files, hashed; `None` where none is.
 pub(crate) fn of_evaluation(recipe: &Recipe, tasks: &Tasks) -> Option<Overlap> {

@@ -3,8 +3,8 @@
 use burnish_env::{EnvError, rollout::RolloutError};
 use burnish_model::{ChatError, ModelError};
 
-use crate::journal::JournalError;
-use crate::recipe::RecipeError;
+use burnish_recipe::RecipeError;
+use burnish_rundir::journal::JournalError;
 
 /// A run could not start or could not go on. Whatever was saved before stays as it was.
 #[derive(Debug, thiserror::Error)]
@@ -14,10 +14,10 @@ pub enum RunError {
     Recipe(#[from] RecipeError),
     /// The run directory can't be used.
     #[error(transparent)]
-    Directory(#[from] crate::run_dir::RunDirError),
+    Directory(#[from] burnish_rundir::run_dir::RunDirError),
     /// A file of the run directory can't be written or read.
     #[error(transparent)]
-    File(#[from] crate::files::FileError),
+    File(#[from] burnish_rundir::files::FileError),
     /// The journal can't be used.
     #[error(transparent)]
     Journal(#[from] JournalError),

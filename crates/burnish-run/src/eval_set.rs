@@ -8,13 +8,13 @@ use burnish_env::Generator;
 use burnish_env::rollout::Partners;
 
 use crate::RunError;
-use crate::journal::EpisodeKind;
-use crate::recipe::EvalPlan;
 use crate::tasks::tasks_of;
+use burnish_recipe::EvalSpec;
+use burnish_rundir::journal::EpisodeKind;
 
 /// What one evaluation plays.
 pub(crate) struct EvalSet {
-    /// The name of an evaluation of `[[eval.also]]`; the main one has none.
+    /// The name of an evaluation of `[[eval.extra]]`; the main one has none.
     pub(crate) name: Option<String>,
     /// Plays and draws the tasks.
     pub(crate) generator: Box<dyn Generator>,
@@ -33,21 +33,21 @@ impl EvalSet {
     ///
     /// # Errors
     /// If the configuration can't yield them.
-    pub(crate) fn make(plan: &EvalPlan<'_>, seed: u64) -> Result<Self, RunError> {
-        let generator = burnish_env::build(plan.env, plan.config)?;
-        let mut tasks = match plan.tasks {
+    pub(crate) fn make(spec: &EvalSpec<'_>, seed: u64) -> Result<Self, RunError> {
+        let generator = burnish_env::build(spec.env, spec.config)?;
+        let mut tasks = match spec.tasks {
             0 => Vec::new(),
-            count => tasks_of(&*generator, seed, count, &plan.config_key)?,
+            count => tasks_of(&*generator, seed, count, &spec.config_key)?,
         };
         // A finite set repeats its tasks to reach the count; a task is evaluated once.
         let mut known = std::collections::BTreeSet::new();
         tasks.retain(|task| known.insert(task.id.clone()));
         Ok(EvalSet {
-            name: plan.name.map(str::to_owned),
+            name: spec.name.map(str::to_owned),
             generator,
             tasks,
-            rollouts: plan.rollouts,
-            sampling: plan.sampling.clone(),
+            rollouts: spec.rollouts,
+            sampling: spec.sampling.clone(),
             partners: None,
         })
     }
@@ -59,7 +59,7 @@ impl EvalSet {
 
     /// What its episodes are called in the journal.
     pub(crate) fn kind(&self) -> EpisodeKind {
-        self.name.clone().map_or(EpisodeKind::Eval, EpisodeKind::Also)
+        self.name.clone().map_or(EpisodeKind::Eval, EpisodeKind::Extra)
     }
 
     /// What its metrics begin with.

@@ -15,8 +15,8 @@ use crate::eval_set::EvalSet;
 use crate::online::plan_of;
 use crate::online::scene::{PlayedTask, Scene};
 use crate::policy::LoadedPolicy;
-use crate::recipe::Recipe;
 use crate::seeds::Draws;
+use burnish_recipe::Recipe;
 
 /// What an evaluation found.
 pub struct Evaluation {
@@ -27,7 +27,7 @@ pub struct Evaluation {
 }
 
 /// The seed with which a run's evaluations are resampled.
-pub(crate) fn bootstrap_seed(recipe: &Recipe) -> u64 {
+pub fn bootstrap_seed(recipe: &Recipe) -> u64 {
     Address::new(recipe.eval.seed, Purpose::Bootstrap).seed()
 }
 

@@ -5,22 +5,22 @@ use std::path::{Path, PathBuf};
 use burnish_core::{Episode, Task};
 use burnish_engine::endpoint::EndpointConfig;
 use burnish_env::Generator;
-use burnish_env::rollout::{self, Plan, SeedPlace, Spawn};
+use burnish_env::rollout::{self, RolloutSpec, SeedPlace, Spawn};
 use burnish_model::Loading;
 use burnish_tensor::Device;
 use burnish_train::checkpoint::{self, Checkpoint, Extent};
 use serde_json::Value;
 
 use crate::RunError;
-use crate::journal::{EpisodeKind, Journal};
 use crate::model_path;
 use crate::policy::{LoadedPolicy, named_template};
-use crate::recipe::paths::ENV_PATH;
-use crate::recipe::{PolicySection, Recipe};
 use crate::stages;
 use crate::stored::{self, Found};
 use crate::tasks::Tasks;
-use crate::text::{shell_path, shell_word};
+use burnish_recipe::paths::ENV_PATH;
+use burnish_recipe::{PolicySection, Recipe};
+use burnish_rundir::journal::{EpisodeKind, Journal};
+use burnish_rundir::text::{shell_path, shell_word};
 
 /// An episode, ready to be shown.
 #[derive(Debug, Clone)]
@@ -190,8 +190,8 @@ impl Target {
         let spawns = Spawn::of_tasks(&chosen, 1, &recipe.rollout.sampling(), seeds);
         let (turns_max, overlong) = (recipe.rollout.turns_max, recipe.rollout.overlong);
         let partners = tasks.partners.as_deref();
-        let plan = Plan { generator, partners, spawns: &spawns, turns_max, overlong };
-        let episodes = rollout::play(&mut local, &plan)?;
+        let spec = RolloutSpec { generator, partners, spawns: &spawns, turns_max, overlong };
+        let episodes = rollout::play(&mut local, &spec)?;
         Ok(chosen
             .into_iter()
             .zip(episodes)
@@ -224,12 +224,12 @@ fn recipe_of(path: &Path, overrides: &[String]) -> Result<Found, RunError> {
 }
 
 fn is_run(path: &Path) -> bool {
-    path.join(crate::run_dir::RECIPE).is_file()
+    path.join(burnish_rundir::run_dir::RECIPE).is_file()
 }
 
 /// What the run in `path` began with: an adapter's base may lie there.
 fn start_of(path: &Path, recipe: &Recipe) -> Option<PathBuf> {
-    let kept = Some(path.join(crate::run_dir::START)).filter(|_| recipe.policy.from.is_some());
+    let kept = Some(path.join(burnish_rundir::run_dir::START)).filter(|_| recipe.policy.from.is_some());
     kept.or_else(|| recipe.policy.path.clone())
 }
 
@@ -244,7 +244,7 @@ struct Saved {
 
 /// The checkpoint of a run after `step`, by default the newest that is intact.
 fn checkpoint_of(run: &Path, step: Option<u64>) -> Result<Saved, RunError> {
-    let checkpoints = run.join(crate::run_dir::CHECKPOINTS);
+    let checkpoints = run.join(burnish_rundir::run_dir::CHECKPOINTS);
     let (checkpoint, notes) = match step {
         Some(step) => {
             let checkpoint = Checkpoint::open(&checkpoints.join(format!("step_{step}")))?;
@@ -262,19 +262,19 @@ fn checkpoint_of(run: &Path, step: Option<u64>) -> Result<Saved, RunError> {
 }
 
 /// A policy on disk.
-pub(crate) struct FoundPolicy {
+pub struct FoundPolicy {
     /// The model directory.
-    pub(crate) dir: PathBuf,
+    pub dir: PathBuf,
     /// How it is loaded to be sampled from.
-    pub(crate) loading: Loading,
+    pub loading: Loading,
     /// The step of the run that it is from; 0 of a model directory.
-    pub(crate) version: u64,
+    pub version: u64,
     /// What its run computes on.
-    pub(crate) device: String,
+    pub device: String,
     /// What its run began with, where it is of one.
-    pub(crate) start: Option<PathBuf>,
+    pub start: Option<PathBuf>,
     /// What a person should be told.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// The policy in `path`, a model directory or a run directory: where it is, how it is loaded to be sampled from, and
@@ -282,7 +282,7 @@ pub(crate) struct FoundPolicy {
 ///
 /// # Errors
 /// If it is neither, or the run has no such checkpoint.
-pub(crate) fn policy_of(path: &Path, step: Option<u64>) -> Result<FoundPolicy, RunError> {
+pub fn policy_of(path: &Path, step: Option<u64>) -> Result<FoundPolicy, RunError> {
     if is_run(path) {
         let recipe = stored::read(path)?;
         let Saved { dir, version, notes } = checkpoint_of(path, step)?;
@@ -320,7 +320,7 @@ pub fn stored(
     count: usize,
 ) -> Result<Vec<Shown>, RunError> {
     let recipe = stored::read(dir)?;
-    let journal = Journal::open_to_read(&crate::run_dir::journal_in(dir))?;
+    let journal = Journal::open_to_read(&burnish_rundir::run_dir::journal_in(dir))?;
     let step = recorded_step(dir, &journal, step, kind)?;
     // What is read from files, or judged by another program, is drawn from the record: neither need be there any more.
     let (env, config) = environment_of(&recipe, kind);
@@ -369,7 +369,7 @@ pub(crate) fn environment_of<'a>(recipe: &'a Recipe, kind: &EpisodeKind) -> (&'a
     match kind {
         EpisodeKind::Train => (&*recipe.env.id, &recipe.env.config),
         EpisodeKind::Eval => (main.env, main.config),
-        EpisodeKind::Also(name) => {
+        EpisodeKind::Extra(name) => {
             let further = recipe.further_evaluations().into_iter().find(|plan| plan.name == Some(name));
             further.map_or((main.env, main.config), |plan| (plan.env, plan.config))
         }

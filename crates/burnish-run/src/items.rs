@@ -17,15 +17,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::RunError;
-use crate::benchmark::PolicySettings;
 use crate::eval_set::EvalSet;
 use crate::evaluate::{bootstrap_seed, play};
-use crate::files::file_digest;
 use crate::inspect::{Player, Target};
-use crate::recipe::Recipe;
-use crate::records::{Item, Records, unwritable};
+use crate::records::{Item, PolicySettings, Records, unwritable};
 use crate::tasks::Tasks;
 use crate::watch::{Event, Stop, Watch};
+use burnish_recipe::Recipe;
+use burnish_rundir::files::file_digest;
 
 pub use burnish_engine::endpoint::EndpointConfig;
 
@@ -188,7 +187,7 @@ pub enum Evaluated {
 }
 
 impl Target {
-    /// Evaluates on the recipe's held-out tasks: those of the main evaluation, or of the one of `[[eval.also]]` called
+    /// Evaluates on the recipe's held-out tasks: those of the main evaluation, or of the one of `[[eval.extra]]` called
     /// `name`. With `out`, a record of every task is kept there, and what an earlier process kept is not played again.
     ///
     /// # Errors

@@ -28,29 +28,6 @@ pub(crate) struct How {
     pub(crate) seed: u64,
 }
 
-/// Checks that exactly one of the two is given, and is well formed.
-///
-/// # Errors
-/// The key that is wrong, and what it must be.
-pub(crate) fn check(
-    path: Option<&Path>,
-    endpoint: Option<&EndpointConfig>,
-    tokens_max: usize,
-) -> Result<(), (String, String)> {
-    let wrong = |key: &str, rule: &str| Err((key.to_owned(), rule.to_owned()));
-    if tokens_max == 0 {
-        return wrong("tokens_max", "must be 1 or more");
-    }
-    match (path, endpoint) {
-        (Some(_), Some(_)) => wrong("endpoint", "excludes `path`: give one of them"),
-        (None, None) => wrong("endpoint", "must say which policy judges; or give `path`, a model directory"),
-        (Some(_), None) => Ok(()),
-        (None, Some(endpoint)) => {
-            endpoint.check().map_err(|(key, rule)| (format!("endpoint.{key}"), rule.to_owned()))
-        }
-    }
-}
-
 impl JudgeClient {
     /// The one of the two that is given: a model is computed with on `device`.
     ///

@@ -1,56 +1,43 @@
-//! The loop itself: recipes, the run directory, stages, evaluation, resume.
+//! The loop itself: training, evaluation, stages, resume.
 //!
-//! [`recipe`] says everything that decides a run; [`train::Run`] is the run; [`inspect`] looks at one without
-//! training; [`benchmark`] evaluates a policy on a benchmark that has a name; [`study`] compares runs. What a run leaves is in
-//! its directory ([`run_dir`]): the resolved recipe, [`metrics`], the [`journal`], checkpoints and the [`report`].
+//! A [`burnish_recipe::Recipe`] decides a run; [`train::Run`] is the run; [`inspect`] looks at one without training;
+//! [`items`] evaluates one task by task. What a run leaves is in its directory ([`burnish_rundir`]).
 
-pub mod benchmark;
 mod corpus;
 mod decontaminate;
 mod error;
 mod eval_set;
-mod evaluate;
-pub mod files;
+pub mod evaluate;
 pub mod inspect;
 pub mod items;
-pub mod journal;
 mod judge_client;
 pub mod merge;
-pub mod methods;
-pub mod metrics;
 mod model_files;
 mod model_path;
 mod online;
 mod partners;
-mod policy;
+pub mod policy;
 mod preference;
-pub mod recipe;
-mod records;
+pub mod records;
 mod reference;
 pub mod replay;
-pub mod report;
-mod report_of_run;
-pub mod run_dir;
-mod seeds;
+pub mod report_of_run;
+pub mod seeds;
 mod sft;
-pub mod split;
+mod split;
 pub mod stages;
 pub mod stored;
-pub mod study;
 mod summary;
 mod tasks;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #[path = "../../burnish-engine/src/endpoint/test_server.rs"]
 mod test_server;
-pub mod text;
 pub mod train;
 mod unread;
 mod unscored;
 pub mod watch;
-pub mod words;
 
 pub use error::RunError;
-pub use evaluate::Evaluation;
 pub use policy::LoadedPolicy;
 pub use unscored::UnscoredSteps;

@@ -7,9 +7,9 @@ use burnish_model::{Loading, Model};
 use burnish_train::checkpoint::{self, Extent};
 
 use crate::RunError;
-use crate::files::FileError;
 use crate::policy::LoadedPolicy;
-use crate::recipe::PolicySection;
+use burnish_recipe::PolicySection;
+use burnish_rundir::files::FileError;
 
 /// Merges the adapter in `source` (an adapter's directory, or a run whose newest checkpoint has one) into its base, and
 /// writes a model directory to `output`, which appears when it is complete. Gives the adapter's directory, and what a person
@@ -21,7 +21,7 @@ pub fn merge(source: &Path, output: &Path) -> Result<(PathBuf, Vec<String>), Run
     if output.exists() {
         return Err(RunError::Refused(format!("{} exists already; name a new directory", output.display())));
     }
-    let checkpoints = source.join(crate::run_dir::CHECKPOINTS);
+    let checkpoints = source.join(burnish_rundir::run_dir::CHECKPOINTS);
     let (adapter, notes) = match checkpoint::latest(&checkpoints, Extent::Model)? {
         Some(newest) => (newest.checkpoint.path().to_owned(), newest.notes()),
         None => (source.to_owned(), Vec::new()),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use burnish_model::Model;
 
 use crate::RunError;
-use crate::files::{FileError, file_digest};
+use burnish_rundir::files::{FileError, file_digest};
 
 /// Endings of the files of a model directory that decide what it says: weights, configuration, tokenizer, template.
 const DECISIVE: [&str; 3] = [".safetensors", ".json", ".jinja"];

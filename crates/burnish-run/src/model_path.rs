@@ -6,9 +6,9 @@ use std::path::{Component, Path, PathBuf};
 use burnish_train::checkpoint::{self, Extent};
 
 use crate::RunError;
-use crate::recipe::Recipe;
-use crate::run_dir::{CHECKPOINTS, RECIPE};
 use crate::watch::{Event, Watch};
+use burnish_recipe::Recipe;
+use burnish_rundir::run_dir::{CHECKPOINTS, RECIPE};
 
 /// A model directory, and what to say where another name led to it.
 #[derive(Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use burnish_tensor::{Device, Precision};
 
 use crate::RunError;
 use crate::policy::LoadedPolicy;
-use crate::recipe::Recipe;
+use burnish_recipe::Recipe;
 
 const LOADING: Loading = Loading { precision: Precision::F32, trains: Trains::Nothing };
 

@@ -126,7 +126,7 @@ impl LoadedPolicy {
     }
 
     /// What answers with these weights, which have had `version` updates.
-    pub(crate) fn sampler(&self, version: u64, limits: Limits) -> LocalPolicy {
+    pub fn sampler(&self, version: u64, limits: Limits) -> LocalPolicy {
         LocalPolicy::new(&self.model, &self.chat, version).with_limits(limits)
     }
 }

@@ -8,15 +8,15 @@ use burnish_train::{Sample, Trainer, totals};
 
 use crate::RunError;
 use crate::corpus::Corpus;
-use crate::metrics::Values;
 use crate::policy::LoadedPolicy;
-use crate::recipe::Recipe;
 use crate::reference::Reference;
 use crate::summary::{Metrics, Updates};
 use crate::tasks::of_step;
+use burnish_recipe::Recipe;
+use burnish_rundir::metrics::Values;
 
 /// Learning from given preferences on a recipe. Samples are made when their step comes: held is only which rows are used.
-pub(crate) struct PreferenceStage {
+pub(crate) struct PreferenceLoop {
     corpus: Corpus,
     /// Indices into the corpus.
     rows: Vec<usize>,
@@ -24,7 +24,7 @@ pub(crate) struct PreferenceStage {
     reference: Option<Reference>,
 }
 
-impl PreferenceStage {
+impl PreferenceLoop {
     /// Tokenises the rows once, to see which fit. A row with an answer that does not fit the context window is left
     /// out; returns how many were.
     ///
@@ -63,7 +63,7 @@ impl PreferenceStage {
             )));
         }
         let reference = Reference::new(recipe, chat)?;
-        Ok((PreferenceStage { corpus, rows, objective, reference }, overlong))
+        Ok((PreferenceLoop { corpus, rows, objective, reference }, overlong))
     }
 
     /// Step number `step`, counted from 0.

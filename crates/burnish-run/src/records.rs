@@ -5,12 +5,13 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::RunError;
-use crate::files::{FileError, remove_leftovers, write_atomic};
+use crate::model_files::policy_digests;
+use burnish_rundir::files::{FileError, remove_leftovers, write_atomic};
 
 const SETTINGS: &str = "eval.json";
 const ITEMS: &str = "items.jsonl";
@@ -19,15 +20,38 @@ const SUMMARY: &str = "summary.json";
 /// Keys that say where something lies. They are noted for people and are not compared: digests say what lies there.
 const PLACES: [&str; 2] = ["path", "base_dir"];
 
+/// The policy that is evaluated.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicySettings {
+    /// Its directory.
+    pub path: String,
+    /// Digest of the whole content of each of its files that decide what it says.
+    pub files: BTreeMap<String, String>,
+    /// In which type products with weights are computed.
+    pub precision: String,
+}
+
+impl PolicySettings {
+    /// Reads all files of the policy in `dir`, and of its base where it is an adapter.
+    ///
+    /// # Errors
+    /// Names the file that can't be read.
+    pub fn of(dir: &Path, precision: &str) -> Result<Self, RunError> {
+        let files = policy_digests(dir)?;
+        Ok(PolicySettings { path: dir.display().to_string(), files, precision: precision.to_owned() })
+    }
+}
+
 /// A line of `items.jsonl`.
-pub(crate) trait Item: Serialize + DeserializeOwned {
+pub trait Item: Serialize + DeserializeOwned {
     /// The item that it is the record of.
     fn id(&self) -> &str;
 }
 
 /// The directory of an evaluation, held by this process: the records file is locked while it is open.
 #[derive(Debug)]
-pub(crate) struct Records {
+pub struct Records {
     dir: PathBuf,
     path: PathBuf,
     file: File,
@@ -41,7 +65,7 @@ impl Records {
     /// # Errors
     /// If another evaluation or anything else is there, another process works there, or a record is not what it
     /// must be.
-    pub(crate) fn open<R: Item, S: Serialize + DeserializeOwned>(
+    pub fn open<R: Item, S: Serialize + DeserializeOwned>(
         dir: &Path,
         settings: &S,
         ids: &[&str],
@@ -122,7 +146,7 @@ impl Records {
     ///
     /// # Errors
     /// If they can't be written.
-    pub(crate) fn append(&mut self, records: &[impl Item]) -> Result<(), RunError> {
+    pub fn append(&mut self, records: &[impl Item]) -> Result<(), RunError> {
         let mut lines = Vec::new();
         for record in records {
             serde_json::to_writer(&mut lines, record).map_err(unwritable)?;
@@ -136,7 +160,7 @@ impl Records {
     ///
     /// # Errors
     /// If it can't be written.
-    pub(crate) fn finish(&self, summary: &impl Serialize) -> Result<(), RunError> {
+    pub fn finish(&self, summary: &impl Serialize) -> Result<(), RunError> {
         Ok(write_atomic(&self.dir.join(SUMMARY), &pretty(summary)?)?)
     }
 }

@@ -10,7 +10,7 @@ use burnish_train::{Sample, score, score_base};
 
 use crate::RunError;
 use crate::policy::LoadedPolicy;
-use crate::recipe::Recipe;
+use burnish_recipe::Recipe;
 
 /// The policy before training.
 pub(crate) enum Reference {

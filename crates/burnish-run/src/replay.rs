@@ -3,15 +3,16 @@
 use std::path::Path;
 
 use burnish_core::{Episode, Sampling, Task};
-use burnish_env::rollout::{self, Overlong, Plan, SeedPlace, Spawn};
+use burnish_env::rollout::{self, Overlong, RolloutSpec, SeedPlace, Spawn};
 use burnish_rl::plan::{Played, Request, Role, RolloutPlan};
 
 use crate::RunError;
 use crate::inspect::{environment_of, recorded_step};
-use crate::journal::{EpisodeKind, Journal, StoredEpisode};
-use crate::online::{OVERLONG, plan_of};
-use crate::recipe::Recipe;
+use crate::online::plan_of;
 use crate::stored;
+use burnish_recipe::Recipe;
+use burnish_rl::overlong::OVERLONG;
+use burnish_rundir::journal::{EpisodeKind, Journal, StoredEpisode};
 
 /// What was played again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,13 +33,13 @@ pub struct Replayed {
 /// otherwise: which, and where.
 pub fn replay(dir: &Path, step: Option<u64>, kind: &EpisodeKind) -> Result<Replayed, RunError> {
     let recipe = stored::read(dir)?;
-    let journal = Journal::open_to_read(&crate::run_dir::journal_in(dir))?;
+    let journal = Journal::open_to_read(&burnish_rundir::run_dir::journal_in(dir))?;
     let step = recorded_step(dir, &journal, step, kind)?;
     let (env, config) = environment_of(&recipe, kind);
     let generator = burnish_env::build(env, config)?;
     let turns_max = recipe.rollout.turns_max;
     let overlong = if *kind == EpisodeKind::Train { recipe.rollout.overlong } else { Overlong::Drop };
-    let plan = Plan { generator: &*generator, partners: None, spawns: &[], turns_max, overlong };
+    let spec = RolloutSpec { generator: &*generator, partners: None, spawns: &[], turns_max, overlong };
     let own = plan_of(&recipe)?;
     let judges = own.judges() || recipe.eval.cycle;
     let mut replayed = Replayed { step, episodes: 0, without_record: 0 };
@@ -54,8 +55,8 @@ pub fn replay(dir: &Path, step: Option<u64>, kind: &EpisodeKind) -> Result<Repla
         let tasks = [task];
         let spawn = Spawn::of_tasks(&tasks, 1, &sampling, seeds).remove(0);
         let is_draft = draft.is_some();
-        let plan = if is_draft { Plan { turns_max: 1, ..plan } } else { plan };
-        let again = rollout::replay(&plan, &spawn, &episode)?;
+        let spec = if is_draft { RolloutSpec { turns_max: 1, ..spec } } else { spec };
+        let again = rollout::replay(&spec, &spawn, &episode)?;
         if let Some(what) = difference(&again, &episode, is_draft || judges) {
             return Err(RunError::Refused(format!(
                 "{}: step {step}, {kind} episode {} of task {}: played again on its record, it has another {what}: its \
@@ -75,7 +76,7 @@ fn sampling_of(recipe: &Recipe, kind: &EpisodeKind, draft: Option<&Request>) -> 
     let sampling = match kind {
         EpisodeKind::Train => recipe.rollout.sampling(),
         EpisodeKind::Eval => recipe.evaluation().sampling,
-        EpisodeKind::Also(name) => {
+        EpisodeKind::Extra(name) => {
             let further = recipe.further_evaluations().into_iter().find(|plan| plan.name == Some(name));
             further.unwrap_or_else(|| recipe.evaluation()).sampling
         }

@@ -8,14 +8,14 @@ use crate::decontaminate;
 use crate::eval_set::EvalSet;
 use crate::evaluate::bootstrap_seed;
 use crate::inspect::shown;
-use crate::journal::{EpisodeKind, Journal};
-use crate::metrics;
-use crate::recipe::{Method, Recipe};
-use crate::report::{DrawnEpisode, Evaluated, EvaluatedStep, Report};
-use crate::run_dir::RunDir;
 use crate::tasks::Tasks;
-use crate::text::shell_path;
 use crate::train::Outcome;
+use burnish_recipe::{Method, Recipe};
+use burnish_rundir::journal::{EpisodeKind, Journal};
+use burnish_rundir::metrics;
+use burnish_rundir::report::{DrawnEpisode, Evaluated, EvaluatedStep, Report};
+use burnish_rundir::run_dir::RunDir;
+use burnish_rundir::text::shell_path;
 
 /// Episodes that the report draws.
 const EPISODES_DRAWN: usize = 4;
@@ -76,7 +76,7 @@ fn evaluated(recipe: &Recipe, journal: &Journal, set: &EvalSet) -> Result<Evalua
 }
 
 /// Episodes of a step.
-pub(crate) fn episodes_of(journal: &Journal, step: u64, kind: EpisodeKind) -> Result<Vec<Episode>, RunError> {
+pub fn episodes_of(journal: &Journal, step: u64, kind: EpisodeKind) -> Result<Vec<Episode>, RunError> {
     Ok(journal.episodes(step, kind)?.into_iter().map(|stored| stored.episode).collect())
 }
 

@@ -6,7 +6,7 @@ use burnish_rl::plan::Role;
 
 /// Who draws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Draws {
+pub enum Draws {
     /// Rollouts that are trained on.
     Training,
     /// Evaluations within runs and of recipes. They never share numbers with training.
@@ -29,7 +29,7 @@ pub(crate) enum Draws {
 
 impl Draws {
     /// The stage of its addresses. Runs are resumed, so a number never changes.
-    pub(crate) fn stage(self) -> u64 {
+    pub fn stage(self) -> u64 {
         match self {
             Draws::Training => 0,
             Draws::Evaluation => 1 << 32,
@@ -44,12 +44,12 @@ impl Draws {
     }
 
     /// Where in step number `step` of the run with seed `run` it draws, from task number `task_offset` on.
-    pub(crate) fn place(self, run: u64, step: u64, task_offset: u64) -> SeedPlace {
+    pub fn place(self, run: u64, step: u64, task_offset: u64) -> SeedPlace {
         SeedPlace { run, stage: self.stage(), step, task_offset }
     }
 
     /// `address`, for episodes of a role: what is played first keeps the stage that it has.
-    pub(crate) fn of_role(role: Role, address: Address) -> Address {
+    pub fn of_role(role: Role, address: Address) -> Address {
         let own = match role {
             Role::Rollout => return address,
             Role::Turned => Draws::Turned,

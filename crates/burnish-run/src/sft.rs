@@ -7,14 +7,14 @@ use burnish_train::{Sample, Trainer, totals};
 
 use crate::RunError;
 use crate::corpus::Corpus;
-use crate::metrics::Values;
 use crate::policy::LoadedPolicy;
-use crate::recipe::Recipe;
 use crate::summary::{Metrics, Updates};
 use crate::tasks::of_step;
+use burnish_recipe::Recipe;
+use burnish_rundir::metrics::Values;
 
 /// SFT on a recipe. Samples are made when their step comes: held is only where they come from.
-pub(crate) struct SftStage {
+pub(crate) struct SftLoop {
     corpus: Corpus,
     samples: Vec<Place>,
 }
@@ -27,7 +27,7 @@ struct Place {
     branch: usize,
 }
 
-impl SftStage {
+impl SftLoop {
     /// Tokenises the conversations once, to see which samples there are. One that does not fit the context window
     /// is left out; returns how many were.
     ///
@@ -55,7 +55,7 @@ impl SftStage {
                  {context_tokens_max} tokens"
             )));
         }
-        Ok((SftStage { corpus, samples }, overlong))
+        Ok((SftLoop { corpus, samples }, overlong))
     }
 
     fn sample(&self, chat: &Chat, place: Place) -> Result<Sample, RunError> {
@@ -107,12 +107,12 @@ mod tests {
 
     use burnish_core::{Role, Sampling};
     use burnish_engine::Limits;
-    use burnish_env::rollout::{self, Overlong, Plan, SeedPlace, Spawn};
+    use burnish_env::rollout::{self, Overlong, RolloutSpec, SeedPlace, Spawn};
     use burnish_model::ChatTemplate;
     use serde_json::json;
 
     use super::*;
-    use crate::recipe::Source;
+    use burnish_recipe::Source;
 
     const RECIPE: &str = r#"
         run.dir = "x"
@@ -218,9 +218,10 @@ mod tests {
         let seeds = SeedPlace { run: 1, stage: 0, step: 0, task_offset: 0 };
         let spawns = Spawn::of_tasks(&tasks, 1, &Sampling::greedy(2), seeds);
         let overlong = Overlong::Refuse;
-        let plan = Plan { generator: &*generator, partners: None, spawns: &spawns, turns_max: 1, overlong };
+        let spec =
+            RolloutSpec { generator: &*generator, partners: None, spawns: &spawns, turns_max: 1, overlong };
         let mut local = policy.sampler(0, Limits::default());
-        let episodes = rollout::play(&mut local, &plan).unwrap();
+        let episodes = rollout::play(&mut local, &spec).unwrap();
         assert_eq!((episodes.len(), corpus.len()), (3, 6), "three rows, and three again as demonstrations");
         let imitated: Vec<Vec<u32>> = (0..corpus.len())
             .map(|conversation| {

@@ -8,7 +8,7 @@ use burnish_rl::gate::Ruling;
 use burnish_train::{Drift, Update};
 
 use crate::eval_set::EvalSet;
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 
 /// What the episodes of a step say: rewards, success, flags, lengths. Unscored episodes are only counted.
 pub(crate) fn episode_metrics(
@@ -229,12 +229,12 @@ fn sample_std(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe::{Recipe, Source};
     use crate::tasks::Tasks;
     use burnish_eval::{Interval, Slice};
+    use burnish_recipe::{Recipe, Source};
 
     const TEXT: &str = "[run]\ndir = \"x\"\n[policy]\npath = \"p\"\n[train]\nmethod = \"grpo\"\nmax_steps = 9\n[env]\n\
-                        id = \"countdown\"\n[eval]\ntasks = 3\n[[eval.also]]\nname = \"warm\"\ntemperature = 1.0\n";
+                        id = \"countdown\"\n[eval]\ntasks = 3\n[[eval.extra]]\nname = \"warm\"\ntemperature = 1.0\n";
 
     fn summary(values: usize) -> Summary {
         let interval = Interval { mean: 0.5, low: 0.25, high: 0.75 };
@@ -285,7 +285,8 @@ mod tests {
         let labels = |values| (count(values, "eval/by_label/"), count(values, "eval/flags_by_label/"));
         assert_eq!([1, 2, 4, 5, 8, 9].map(labels), [(0, 0), (2, 2), (4, 4), (5, 0), (8, 0), (0, 0)]);
         for name in main.keys().chain(warm.keys()) {
-            let called = crate::metrics::aliases::METRICS.iter().filter(|metric| metric.is_called(name));
+            let called =
+                burnish_rundir::metrics::aliases::METRICS.iter().filter(|metric| metric.is_called(name));
             assert_eq!(called.count(), 1, "{name}");
         }
         let error = tasks.evaluation(Some("wram")).err().unwrap().to_string();

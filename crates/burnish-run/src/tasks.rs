@@ -13,8 +13,9 @@ use crate::RunError;
 use crate::eval_set::EvalSet;
 use crate::online::plan_of;
 use crate::partners;
-use crate::recipe::{EvalPlan, Recipe};
-use crate::split::Split;
+use crate::split;
+use burnish_recipe::split::Split;
+use burnish_recipe::{EvalSpec, Recipe};
 
 /// The tasks of a run. No training task is an evaluation task.
 pub(crate) struct Tasks {
@@ -22,7 +23,7 @@ pub(crate) struct Tasks {
     pub(crate) train_generator: Box<dyn Generator>,
     /// Training tasks, in a fixed order.
     pub(crate) train: Vec<Task>,
-    /// What evaluations play: the main one, then those of `[[eval.also]]`.
+    /// What evaluations play: the main one, then those of `[[eval.extra]]`.
     pub(crate) evaluations: Vec<EvalSet>,
     /// Training tasks left out because they are held out.
     pub(crate) held_out: usize,
@@ -42,8 +43,8 @@ impl Tasks {
         if let Some(reason) = train_generator.evaluation_only().filter(|_| needs_training) {
             return Err(RunError::Refused(format!("env.id: {reason}")));
         }
-        let make_set = |plan: &EvalPlan<'_>| -> Result<EvalSet, RunError> {
-            let mut set = EvalSet::make(plan, recipe.eval.seed)?;
+        let make_set = |spec: &EvalSpec<'_>| -> Result<EvalSet, RunError> {
+            let mut set = EvalSet::make(spec, recipe.eval.seed)?;
             as_known(recipe, &mut set.tasks);
             Ok(set)
         };
@@ -56,9 +57,9 @@ impl Tasks {
                 main.generator.id()
             )));
         }
-        for plan in recipe.further_evaluations() {
-            let set = make_set(&plan)?;
-            refuse_others_of_the_same_name(&evaluations, &set, &plan)?;
+        for spec in recipe.further_evaluations() {
+            let set = make_set(&spec)?;
+            refuse_others_of_the_same_name(&evaluations, &set, &spec)?;
             evaluations.push(set);
         }
         let mut train = Vec::new();
@@ -89,7 +90,7 @@ impl Tasks {
                 )));
             }
             if let Some(split) = split {
-                train = split.part(&*train_generator, train, &recipe.run.cache, "env")?;
+                train = split::part(split, &*train_generator, train, &recipe.run.cache, "env")?;
             }
         }
         Ok(Tasks { train_generator, train, evaluations, held_out, partners: None })
@@ -121,7 +122,7 @@ impl Tasks {
         found.ok_or_else(|| {
             let names: Vec<&str> = self.evaluations.iter().filter_map(|set| set.name.as_deref()).collect();
             RunError::Refused(format!(
-                "`{}` is no evaluation of `[[eval.also]]`; there are: {}",
+                "`{}` is no evaluation of `[[eval.extra]]`; there are: {}",
                 name.unwrap_or_default(),
                 if names.is_empty() { "none".to_owned() } else { names.join(", ") }
             ))
@@ -204,7 +205,7 @@ fn ids(evaluations: &[EvalSet]) -> BTreeSet<&TaskId> {
 fn refuse_others_of_the_same_name(
     before: &[EvalSet],
     set: &EvalSet,
-    plan: &EvalPlan<'_>,
+    plan: &EvalSpec<'_>,
 ) -> Result<(), RunError> {
     let known: BTreeMap<&TaskId, &Task> =
         before.iter().flat_map(|set| &set.tasks).map(|task| (&task.id, task)).collect();
@@ -277,7 +278,7 @@ pub(crate) fn of_step(len: usize, run_seed: u64, step: u64, count: usize) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe::Source;
+    use burnish_recipe::Source;
 
     fn recipe() -> Recipe {
         let text = "[run]\ndir = \"x\"\nseed = 4\n[policy]\npath = \"p\"\n[train]\nmethod = \"grpo\"\nmax_steps = 9\n\
@@ -289,7 +290,7 @@ mod tests {
     fn small(also: &str) -> Recipe {
         let text = "[run]\ndir = \"x\"\n[policy]\npath = \"p\"\n[train]\nmethod = \"grpo\"\nmax_steps = 9\n[eval]\ntasks = 2\n\
                     [env]\nid = \"chains\"\ntasks = 40\nconfig = { steps = { min = 1, max = 1 }, values = { min = 1, max = 3 } }\n";
-        Recipe::resolve(&Source::parse("r.toml", text, &[format!("eval.also=[{also}]")]).unwrap()).unwrap()
+        Recipe::resolve(&Source::parse("r.toml", text, &[format!("eval.extra=[{also}]")]).unwrap()).unwrap()
     }
 
     #[test]
@@ -317,7 +318,7 @@ mod tests {
         let other = "{name=\"low\", tasks=9, config={steps={min=1,max=1}, values={min=1,max=3}, \
                      languages=[{name=\"plain\", share=1.0, resource=\"low\"}]}}";
         let error = Tasks::make(&small(other), true).err().unwrap().to_string();
-        assert!(error.contains("eval.also[0].config: task chains/") && error.contains("labels"), "{error}");
+        assert!(error.contains("eval.extra[0].config: task chains/") && error.contains("labels"), "{error}");
     }
 
     #[test]
@@ -373,5 +374,25 @@ mod tests {
         // The draws of another step are others.
         assert_ne!(rounds(2, &[0, 12])[1], rounds(1, &[0, 12])[1]);
         assert_ne!(rounds(1, &[0, 0, 12])[2], rounds(1, &[0, 12])[1]);
+    }
+
+    #[test]
+    fn timeqas_questions_are_never_trained_on() {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../../shared/data/timeqa/human_annotated_test.json.gz");
+        if !file.is_file() {
+            println!("skipped: there is no {}", file.display());
+            return;
+        }
+        let text = format!(
+            "[run]\ndir = \"x\"\n[policy]\npath = \"p\"\n[train]\nmethod = \"grpo\"\nmax_steps = 1\n[env]\nid = \"timeqa\"\n\
+             config.path = \"{}\"\n",
+            file.display()
+        );
+        let source = Source::parse("r.toml", &text, &[]).unwrap();
+        let recipe = Recipe::resolve(&source).unwrap();
+        let error = Tasks::make(&recipe, true).err().unwrap().to_string();
+        assert!(error.starts_with("env.id: TimeQA's human-written questions are a test set"), "{error}");
+        assert!(Tasks::make(&recipe, false).is_ok());
     }
 }

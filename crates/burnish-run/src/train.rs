@@ -11,29 +11,29 @@ use burnish_data::overlap::OverlapReport;
 use burnish_eval::{Change, Summary};
 use burnish_rl::advantage::Phase;
 use burnish_tensor::Device;
+use burnish_train::Trainer;
 use burnish_train::checkpoint::{Checkpoint, Checkpoints};
 use burnish_train::schedule::{Schedule, Warmup};
-use burnish_train::{PassConfig, Trainer, TrainerConfig};
 
 use crate::RunError;
 use crate::corpus::Corpus;
 use crate::decontaminate;
 use crate::evaluate::{Evaluation, bootstrap_seed, evaluate};
-use crate::journal::{EpisodeKind, EpisodeRow, Journal};
-use crate::metrics::{self, MetricsLog, Row, Values};
-use crate::online::{OnlineStage, PlayedMember};
+use crate::online::{OnlineLoop, PlayedMember};
 use crate::policy::{LoadedPolicy, named_template};
-use crate::preference::PreferenceStage;
-use crate::recipe::{Method, Recipe};
+use crate::preference::PreferenceLoop;
 use crate::report_of_run;
-use crate::run_dir::RunDir;
-use crate::sft::SftStage;
+use crate::sft::SftLoop;
 use crate::split;
 use crate::summary::{Metrics, summary_metrics};
 use crate::tasks::Tasks;
 use crate::unread;
 use crate::unscored::{Unscored, UnscoredSteps};
 use crate::watch::{Event, Stop, Watch};
+use burnish_recipe::{Method, Recipe};
+use burnish_rundir::journal::{EpisodeKind, EpisodeRow, Journal};
+use burnish_rundir::metrics::{self, MetricsLog, Row, Values};
+use burnish_rundir::run_dir::RunDir;
 
 /// How a run ended.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ pub struct Run {
     policy: LoadedPolicy,
     trainer: Trainer,
     schedule: Schedule,
-    stage: Stage,
+    work: Loop,
     dir: RunDir,
     journal: Journal,
     metrics: MetricsLog,
@@ -101,25 +101,25 @@ pub struct Run {
 }
 
 /// What a step does.
-enum Stage {
-    Online(Box<OnlineStage>),
-    Sft(SftStage),
-    Preference(PreferenceStage),
+enum Loop {
+    Online(Box<OnlineLoop>),
+    Sft(SftLoop),
+    Preference(PreferenceLoop),
 }
 
 impl Run {
     fn assemble(recipe: Recipe, parts: Parts, dir: RunDir, journal: Journal) -> Result<Self, RunError> {
-        let Parts { tasks, policy, trainer, stage, step, tokens, started, overlap, unscored } = parts;
+        let Parts { tasks, policy, trainer, work, step, tokens, started, overlap, unscored } = parts;
         Ok(Run {
             schedule: schedule(&recipe),
-            metrics: MetricsLog::open(&dir, &recipe, step)?,
+            metrics: MetricsLog::open(&dir, recipe.tensorboard_names(), step)?,
             checkpoints: Checkpoints::open(dir.checkpoints(), recipe.checkpoint.keep)?,
             saved: (step > 0).then_some(step),
             recipe,
             tasks,
             policy,
             trainer,
-            stage,
+            work,
             dir,
             journal,
             step,
@@ -188,10 +188,10 @@ impl Run {
     fn one_step(&mut self, watch: &mut dyn Watch) -> Result<Values, RunError> {
         let step = self.step;
         let lr = |updates| self.schedule.lr(updates);
-        let Metrics { step: values, updates } = match &mut self.stage {
-            Stage::Online(stage) => {
+        let Metrics { step: values, updates } = match &mut self.work {
+            Loop::Online(work) => {
                 let done =
-                    stage.step(&self.recipe, &self.tasks, &mut self.policy, &mut self.trainer, &lr, step)?;
+                    work.step(&self.recipe, &self.tasks, &mut self.policy, &mut self.trainer, &lr, step)?;
                 let row = |own: &PlayedMember| (own.task, own.advantage);
                 let rows = self.rows(done.played.iter().map(|own| (&*own.episode, row(own))));
                 self.journal.record_step(step + 1, EpisodeKind::Train, &done.tasks, &rows)?;
@@ -205,9 +205,9 @@ impl Run {
                 }
                 done.metrics
             }
-            Stage::Sft(stage) => stage.step(&self.recipe, &mut self.policy, &mut self.trainer, &lr, step)?,
-            Stage::Preference(stage) => {
-                stage.step(&self.recipe, &mut self.policy, &mut self.trainer, &lr, step)?
+            Loop::Sft(work) => work.step(&self.recipe, &mut self.policy, &mut self.trainer, &lr, step)?,
+            Loop::Preference(work) => {
+                work.step(&self.recipe, &mut self.policy, &mut self.trainer, &lr, step)?
             }
         };
         self.step += 1;
@@ -263,19 +263,19 @@ impl Run {
         self.metrics.sync()?;
         let chat = &self.policy.chat;
         let step = self.step;
-        let learned = &self.stage;
+        let learned = &self.work;
         let mut write_more = |dir: &Path| {
             chat.save(dir)?;
             match learned {
-                Stage::Online(stage) => stage.save(dir, step),
-                Stage::Sft(_) | Stage::Preference(_) => Ok(()),
+                Loop::Online(work) => work.save(dir, step),
+                Loop::Sft(_) | Loop::Preference(_) => Ok(()),
             }
         };
-        let stage = match &self.stage {
-            Stage::Online(stage) => stage.state(),
-            Stage::Sft(_) | Stage::Preference(_) => serde_json::Value::Null,
+        let work = match &self.work {
+            Loop::Online(work) => work.state(),
+            Loop::Sft(_) | Loop::Preference(_) => serde_json::Value::Null,
         };
-        let mut state = serde_json::json!({ "tokens": self.tokens, "stage": stage, "started": self.started });
+        let mut state = serde_json::json!({ "tokens": self.tokens, "stage": work, "started": self.started });
         if self.unscored.streak() > 0 {
             state["unscored_steps"] = self.unscored.streak().into();
         }
@@ -343,7 +343,7 @@ struct Parts {
     tasks: Tasks,
     policy: LoadedPolicy,
     trainer: Trainer,
-    stage: Stage,
+    work: Loop,
     step: u64,
     tokens: u64,
     started: i64,
@@ -420,47 +420,32 @@ impl Parts {
         if let Some(note) = unread::tools(&tasks, &corpus, &policy.chat.template) {
             watch.event(Event::Note(note));
         }
-        let stage = if is_grpo {
+        let work = if is_grpo {
             let config = recipe.trainer_config();
             let (schedule, state) = (schedule(recipe), &state["stage"]);
-            let stage = OnlineStage::new(recipe, &policy, schedule, &config, checkpoint.as_ref(), state)?;
-            Stage::Online(Box::new(stage))
+            let work = OnlineLoop::new(recipe, &policy, schedule, &config, checkpoint.as_ref(), state)?;
+            Loop::Online(Box::new(work))
         } else if recipe.train.method == Method::Preference {
             let context = policy.model.context_tokens_max();
-            let (stage, overlong) = PreferenceStage::new(recipe, corpus, &policy.chat, context)?;
+            let (work, overlong) = PreferenceLoop::new(recipe, corpus, &policy.chat, context)?;
             if overlong > 0 {
                 watch.event(Event::Note(format!(
                     "{overlong} rows are left out: longer than the context window of {context} tokens"
                 )));
             }
-            Stage::Preference(stage)
+            Loop::Preference(work)
         } else {
             let context = policy.model.context_tokens_max();
-            let (stage, overlong) = SftStage::new(corpus, &policy.chat, context)?;
+            let (work, overlong) = SftLoop::new(corpus, &policy.chat, context)?;
             if overlong > 0 {
                 watch.event(Event::Note(format!(
                     "{overlong} conversations are left out: longer than the context window of {context} tokens"
                 )));
             }
-            Stage::Sft(stage)
+            Loop::Sft(work)
         };
         let tokens = state["tokens"].as_u64().unwrap_or(0);
         let unscored = Unscored::after(state["unscored_steps"].as_u64().unwrap_or(0));
-        Ok(Parts { tasks, policy, trainer, stage, step, tokens, started, overlap, unscored })
-    }
-}
-
-impl Recipe {
-    fn trainer_config(&self) -> TrainerConfig {
-        let optimizer = &self.optimizer;
-        TrainerConfig {
-            adamw: optimizer.adamw(),
-            grad_norm_max: (optimizer.max_grad_norm > 0.0).then_some(optimizer.max_grad_norm),
-            pass: PassConfig {
-                tokens_max: self.train.micro_batch_tokens,
-                checkpointing: self.train.activation_checkpointing,
-                dropout: self.policy.lora.as_ref().filter(|lora| lora.dropout > 0.0).map(|_| self.run.seed),
-            },
-        }
+        Ok(Parts { tasks, policy, trainer, work, step, tokens, started, overlap, unscored })
     }
 }

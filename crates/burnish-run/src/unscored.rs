@@ -7,8 +7,8 @@ use std::path::Path;
 use burnish_core::{Episode, Validity};
 
 use crate::RunError;
-use crate::metrics::Row;
-use crate::text::shell_path;
+use burnish_rundir::metrics::Row;
+use burnish_rundir::text::shell_path;
 
 /// Different reasons that one process tells a person.
 const REASONS_MAX: usize = 8;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use burnish_eval::Summary;
 
-use crate::metrics::Values;
+use burnish_rundir::metrics::Values;
 
 /// Something that happened in a run.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub enum Event<'a> {
     Evaluated {
         /// Steps done when it was made.
         step: u64,
-        /// The name of an evaluation of `[[eval.also]]`; the main one has none.
+        /// The name of an evaluation of `[[eval.extra]]`; the main one has none.
         name: Option<&'a str>,
         /// What was found.
         summary: &'a Summary,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use burnish_rl::correction::{BehaviorSource, loglinear_proximal};
-use burnish_rl::{Mark, Metric, Streams};
+use burnish_rl::{BatchConstant, Metric, Streams};
 
 use crate::gradient::Scores;
 use crate::{MicroBatch, Proximal, Sample};
@@ -82,7 +82,7 @@ impl Columns {
         &'a self,
         sequences: &'a [Range<usize>],
         groups: &'a [Range<usize>],
-        marks: &'a [Mark],
+        batch_constants: &'a [BatchConstant],
     ) -> Streams<'a> {
         Streams {
             policy: &self.policy,
@@ -96,7 +96,7 @@ impl Columns {
             sequences,
             groups,
             directions: &self.directions,
-            marks,
+            batch_constants,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use burnish_core::rng;
 use burnish_model::{Model, Packed};
 use burnish_rl::kl::KlEstimator;
-use burnish_rl::{Evaluation, Mark, Objective, Totals};
+use burnish_rl::{BatchConstant, Evaluation, Objective, Totals};
 use burnish_tensor::{GradientsMut, HostReadback, Tape, TokenScores, Var, in_pool};
 
 use crate::columns::{Columns, MetricSums, at_sampling, widen};
@@ -131,9 +131,9 @@ fn accumulate_checked(
     let needs = objective.needs();
     let batches =
         if needs.groups { pack_groups(samples, config.tokens_max) } else { pack(samples, config.tokens_max) };
-    let mut marks = Vec::new();
-    if needs.marks && batches.len() > 1 {
-        marks = marks_of(model, samples, &batches, objective, totals)?;
+    let mut batch_constants = Vec::new();
+    if needs.batch_constants && batches.len() > 1 {
+        batch_constants = batch_constants_of(model, samples, &batches, objective, totals)?;
     }
     let mut marked = 0;
     for batch in batches {
@@ -159,10 +159,11 @@ fn accumulate_checked(
         }
         pass.entropy += columns.entropy.iter().sum::<f64>();
         let groups = batch.groups(samples);
-        if needs.marks && marks.is_empty() {
-            marks = objective.marks(&columns.streams(&batch.sequences, &groups, &[]), totals);
+        if needs.batch_constants && batch_constants.is_empty() {
+            batch_constants =
+                objective.batch_constants(&columns.streams(&batch.sequences, &groups, &[]), totals);
         }
-        let own = marks.get(marked..marked + batch.rows.len()).unwrap_or_default();
+        let own = batch_constants.get(marked..marked + batch.rows.len()).unwrap_or_default();
         let evaluation = objective.evaluate(&columns.streams(&batch.sequences, &groups, own), totals);
         marked += batch.rows.len();
         let head_loss = HeadRows::of(objective, &evaluation, &batch, samples)?;
@@ -187,13 +188,13 @@ fn accumulate_checked(
 
 /// What `objective` fixes about every scored token after a look at all of them. This costs a forward pass if they do
 /// not fit into one micro-batch.
-fn marks_of(
+fn batch_constants_of(
     model: &Model,
     samples: &[&Sample],
     batches: &[MicroBatch],
     objective: &dyn Objective,
     totals: &Totals,
-) -> Result<Vec<Mark>, TrainError> {
+) -> Result<Vec<BatchConstant>, TrainError> {
     let mut whole = Columns::default();
     let (mut sequences, mut groups) = (Vec::new(), Vec::new());
     for batch in batches {
@@ -206,7 +207,7 @@ fn marks_of(
         groups.extend(batch.groups(samples).iter().map(|range| range.start + count..range.end + count));
         whole.append(Columns::of(batch, samples, &scores, objective.needs().behavior));
     }
-    Ok(objective.marks(&whole.streams(&sequences, &groups, &[]), totals))
+    Ok(objective.batch_constants(&whole.streams(&sequences, &groups, &[]), totals))
 }
 
 pub(crate) fn check(model: &Model, samples: &[&Sample]) -> Result<(), TrainError> {

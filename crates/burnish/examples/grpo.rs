@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use burnish_core::{Sampling, Task, Trace, rng::Address, rng::Purpose};
 use burnish_engine::LocalPolicy;
-use burnish_env::rollout::{self, Overlong, Plan, SeedPlace, Spawn};
+use burnish_env::rollout::{self, Overlong, RolloutSpec, SeedPlace, Spawn};
 use burnish_model::{Chat, Model, load_policy};
 use burnish_rl::advantage::{Estimator, Grpo, Rollout, Rollouts};
 use burnish_rl::{LossConfig, Objective, aggregation::Aggregation};
@@ -69,9 +69,9 @@ impl Learner {
         let seeds = SeedPlace { run: SEED, stage: 0, step, task_offset: 0 };
         let spawns = Spawn::of_tasks(tasks, GROUP, &Sampling::at(1.0, TOKENS_MAX), seeds);
         let (generator, overlong) = (&*self.env, Overlong::Refuse);
-        let plan = Plan { generator, partners: None, spawns: &spawns, turns_max: 8, overlong };
+        let spec = RolloutSpec { generator, partners: None, spawns: &spawns, turns_max: 8, overlong };
         let mut policy = LocalPolicy::new(&self.model, &self.chat, self.trainer.updates());
-        let episodes = rollout::play(&mut policy, &plan)?;
+        let episodes = rollout::play(&mut policy, &spec)?;
         drop(policy); // It shares the weights, which are about to change.
 
         // 2. One number per episode: R, the sum of its verdict's rewards. What could not be judged has none.

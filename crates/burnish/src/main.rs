@@ -14,7 +14,7 @@ mod signals;
 
 use std::process::ExitCode;
 
-use burnish_run::words::plain;
+use burnish_recipe::plain_words::plain;
 use clap::{Parser, Subcommand};
 
 // Large temporaries of a step are reused instead of being handed back to the system.
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> commands::Done {
     match command {
         Command::Train(arguments) => commands::train::run(arguments, None),
-        Command::Sft(arguments) => commands::train::run(arguments, Some(burnish_run::recipe::Method::Sft)),
+        Command::Sft(arguments) => commands::train::run(arguments, Some(burnish_recipe::Method::Sft)),
         Command::Study(arguments) => commands::study::run(arguments),
         Command::Eval(arguments) => commands::eval::run(*arguments),
         Command::Rollout(arguments) => commands::rollout::run(arguments),

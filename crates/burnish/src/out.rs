@@ -8,7 +8,7 @@ use std::fmt::Arguments;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 
-use burnish_run::text::{plain_json, visible};
+use burnish_rundir::text::{plain_json, visible};
 use indicatif::ProgressBar;
 
 use crate::commands::Done;

@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Component, Path};
 use std::sync::OnceLock;
 
-use burnish_run::text::{shell_path, shell_word};
+use burnish_rundir::text::{shell_path, shell_word};
 use clap::CommandFactory;
 
 /// The command that runs this program: as it was typed, or cargo's where cargo runs it.
@@ -51,7 +51,7 @@ pub(crate) fn again() -> String {
 }
 
 /// A message in which commands such as `burnish train` are written as this program is called. Whatever advises one below
-/// this crate calls the program `burnish`, and puts paths and overrides through `burnish_run::text`.
+/// this crate calls the program `burnish`, and puts paths and overrides through `burnish_rundir::text`.
 pub(crate) fn as_called(text: &str) -> String {
     let commands = super::Arguments::command();
     let names: Vec<&str> = commands.get_subcommands().map(clap::Command::get_name).collect();

@@ -4,10 +4,10 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use burnish_eval::Summary;
-use burnish_run::metrics::Values;
-use burnish_run::text::visible_line;
+use burnish_recipe::plain_words::plain;
 use burnish_run::watch::{Event, Watch};
-use burnish_run::words::plain;
+use burnish_rundir::metrics::Values;
+use burnish_rundir::text::visible_line;
 use console::Term;
 use indicatif::{ProgressBar, ProgressStyle};
 

@@ -233,7 +233,7 @@ fn no_message_speaks_the_language_of_the_program() {
         "env.config.reward",
         "policy.lora",
         "policy.new",
-        "eval.also",
+        "eval.extra",
         "data.demonstrations",
         "run.seed",
         "run.threads",

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 
 use burnish_core::Record;
-use burnish_run::journal::{EpisodeKind, Journal};
+use burnish_rundir::journal::{EpisodeKind, Journal};
 use common::{Scratch, timeless_metrics};
 
 fn unpacked() -> Scratch {
@@ -49,7 +49,7 @@ fn a_run_of_before_there_were_records_is_shown_and_goes_on_to_the_same_bits() {
 
     let journal = Journal::open_to_read(&scratch.path("grpo/run.db")).unwrap();
     let of_step = |step| journal.episodes(step, EpisodeKind::Train).unwrap();
-    let traces = |stored: &[burnish_run::journal::StoredEpisode]| {
+    let traces = |stored: &[burnish_rundir::journal::StoredEpisode]| {
         stored.iter().map(|stored| stored.episode.clone()).collect::<Vec<_>>()
     };
     assert_eq!(traces(&of_step(2)), traces(&before));

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use burnish_run::recipe::{Recipe, Source};
+use burnish_recipe::{Recipe, Source};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -94,7 +94,7 @@ fn every_key_in_the_tables_exists_and_has_the_default_that_is_said() {
             recipe,
             &[
                 "gate={gate=\"dgg\"}",
-                "eval.also=[{name=\"more\"}]",
+                "eval.extra=[{name=\"more\"}]",
                 "eval.cycle=true",
                 "policy.chat_template=chat.jinja",
             ],

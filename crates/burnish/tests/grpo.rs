@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeSet;
 
 use burnish_core::{Ending, Episode};
-use burnish_run::journal::{EpisodeKind, Journal, StoredEpisode};
+use burnish_rundir::journal::{EpisodeKind, Journal, StoredEpisode};
 use common::Scratch;
 use serde_json::Value;
 

@@ -4,7 +4,7 @@
 
 mod common;
 
-use burnish_run::journal::{EpisodeKind, Journal};
+use burnish_rundir::journal::{EpisodeKind, Journal};
 use common::{Scratch, timeless_metrics};
 use serde_json::Value;
 

@@ -5,7 +5,7 @@
 mod common;
 
 use burnish_core::{Episode, Source, StopReason};
-use burnish_run::journal::{EpisodeKind, Journal, StoredEpisode};
+use burnish_rundir::journal::{EpisodeKind, Journal, StoredEpisode};
 use common::{Scratch, timeless_metrics};
 
 const CHAINS: &str = "env={id=\"chains\", tasks=40, config={steps={min=2,max=2}}}";
@@ -285,7 +285,7 @@ fn both_directions_are_refused_where_there_is_no_other() {
 fn an_evaluation_says_which_right_answers_lead_back() {
     let scratch = scratch();
     let easy = "env={id=\"chains\", tasks=40, config={steps={min=1,max=1}, values={min=1,max=3}}}";
-    let more = "eval.also=[{name=\"boards\", env=\"mapf-frozenlake\", config={agents=2, sizes={2={share=1.0, hole_ratio=0.0, \
+    let more = "eval.extra=[{name=\"boards\", env=\"mapf-frozenlake\", config={agents=2, sizes={2={share=1.0, hole_ratio=0.0, \
                 wait_ratio=0.0}}}, tasks=2}]";
     let fixed = [easy, "eval.tasks=6", "reward.overlong_buffer.length=0", "train.max_steps=1", more];
     let plain = run(&scratch, "plain", &fixed);
@@ -298,7 +298,7 @@ fn an_evaluation_says_which_right_answers_lead_back() {
         assert_eq!((own.reward, &own.episode.traces), (plain.reward, &plain.episode.traces));
     }
     assert!(
-        stored(&scratch, "cycle", 1, EpisodeKind::Also("boards".into())).iter().all(|stored| !stored
+        stored(&scratch, "cycle", 1, EpisodeKind::Extra("boards".into())).iter().all(|stored| !stored
             .episode
             .verdict
             .flags

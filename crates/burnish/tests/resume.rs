@@ -6,7 +6,7 @@ mod common;
 
 use std::process::{Child, Stdio};
 
-use burnish_run::journal::{EpisodeKind, Journal};
+use burnish_rundir::journal::{EpisodeKind, Journal};
 use common::{Scratch, as_before, timeless_metrics, timeless_scalars, wait_until};
 use serde_json::Value;
 
@@ -117,7 +117,7 @@ fn what_dynamic_sampling_draws_and_what_the_kl_coefficient_has_become_survive_a_
 #[test]
 fn further_evaluations_change_nothing_else_and_survive_a_kill() {
     let scratch = Scratch::with_policy();
-    let also = "eval.also=[{name=\"sampled\", temperature=1.0, rollouts=4, tasks=5}, {name=\"numbers\", env=\"chains\", \
+    let also = "eval.extra=[{name=\"sampled\", temperature=1.0, rollouts=4, tasks=5}, {name=\"numbers\", env=\"chains\", \
                 tasks=3}]";
     scratch.burnish(&["train", "grpo.toml", "run.dir=plain"]).succeeds();
     let said = scratch.burnish(&["train", "grpo.toml", also, "run.dir=whole"]).succeeds().stdout();
@@ -147,7 +147,7 @@ fn further_evaluations_change_nothing_else_and_survive_a_kill() {
     assert!(last("eval/sampled/entropy").is_some() && last("eval/numbers/entropy").is_none());
 
     let journal = Journal::open(&scratch.path("whole/run.db")).unwrap();
-    let stored = |name: &str| journal.episodes(6, EpisodeKind::Also(name.to_owned())).unwrap();
+    let stored = |name: &str| journal.episodes(6, EpisodeKind::Extra(name.to_owned())).unwrap();
     let sampled = stored("sampled");
     assert_eq!((sampled.len(), stored("numbers").len()), (5 * 4, 3));
     let share = sampled.iter().filter(|stored| stored.episode.verdict.success).count() as f64 / 20.0;
@@ -156,13 +156,13 @@ fn further_evaluations_change_nothing_else_and_survive_a_kill() {
     let html = String::from_utf8(scratch.read("whole/report.html")).unwrap();
     assert!(html.contains("Further evaluation: <code>sampled</code>") && html.contains("Success: numbers"));
 
-    let json = scratch.burnish(&["eval", "whole", "--also", "sampled", "--json"]).succeeds().stdout();
+    let json = scratch.burnish(&["eval", "whole", "--extra", "sampled", "--json"]).succeeds().stdout();
     let summary: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(summary["success"]["mean"].as_f64(), last("eval/sampled/success"));
     assert_eq!(summary["pass_at"]["4"]["mean"].as_f64(), last("eval/sampled/pass@4"));
-    let shown = scratch.burnish(&["rollout", "--from", "whole", "--also", "numbers"]).succeeds().stdout();
+    let shown = scratch.burnish(&["rollout", "--from", "whole", "--extra", "numbers"]).succeeds().stdout();
     assert_eq!(shown.matches("=== chains/").count(), 3, "{shown}");
-    scratch.burnish(&["eval", "whole", "--also", "sample"]).fails_with(&["`sample`", "sampled, numbers"]);
+    scratch.burnish(&["eval", "whole", "--extra", "sample"]).fails_with(&["`sample`", "sampled, numbers"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Duration;
 
-use burnish_run::journal::{EpisodeKind, Journal};
+use burnish_rundir::journal::{EpisodeKind, Journal};
 use common::{Scratch, timeless_metrics};
 
 /// One whose run `one` of the tiny recipe has 4 of its 6 steps.

@@ -6,7 +6,7 @@ mod common;
 
 use std::process::{Command, Stdio};
 
-use burnish_run::metrics::{aliases::METRICS, read};
+use burnish_rundir::metrics::{aliases::METRICS, read};
 use common::{Scratch, scalars, wait_until};
 
 /// Runs `read_events.py` with the Python that `BURNISH_PYTHON` names; false if it names none.

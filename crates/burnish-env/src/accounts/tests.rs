@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::rollout::{Overlong, POLICY, Plan, SeedPlace, Spawn, play, play_with, replay};
+use crate::rollout::{Overlong, POLICY, RolloutSpec, SeedPlace, Spawn, play, play_with, replay};
 
 const SEED: u64 = 5;
 const SEEDS: SeedPlace = SeedPlace { run: 3, stage: 0, step: 1, task_offset: 0 };
@@ -74,8 +74,8 @@ fn spawns(tasks: &[Task]) -> Vec<Spawn<'_>> {
     Spawn::of_tasks(tasks, 1, &Sampling::at(1.0, 16), SEEDS)
 }
 
-fn plan<'a>(generator: &'a Accounts, spawns: &'a [Spawn<'a>]) -> Plan<'a> {
-    Plan { generator, partners: None, spawns, turns_max: 20, overlong: Overlong::Refuse }
+fn plan<'a>(generator: &'a Accounts, spawns: &'a [Spawn<'a>]) -> RolloutSpec<'a> {
+    RolloutSpec { generator, partners: None, spawns, turns_max: 20, overlong: Overlong::Refuse }
 }
 
 /// One episode in which the policy makes these calls, one per answer.

@@ -10,7 +10,9 @@ use serde_json::json;
 
 use super::*;
 use crate::Step;
-use crate::rollout::{Overlong, POLICY, Plan, RolloutError, SeedPlace, Spawn, play, play_with, replay};
+use crate::rollout::{
+    Overlong, POLICY, RolloutError, RolloutSpec, SeedPlace, Spawn, play, play_with, replay,
+};
 
 const SEED: u64 = 5;
 const SEEDS: SeedPlace = SeedPlace { run: 3, stage: 0, step: 1, task_offset: 0 };
@@ -49,8 +51,8 @@ fn user() -> impl Policy {
     })
 }
 
-fn plan<'a>(generator: &'a Orders, spawns: &'a [Spawn<'a>]) -> Plan<'a> {
-    Plan { generator, partners: None, spawns, turns_max: 20, overlong: Overlong::Refuse }
+fn plan<'a>(generator: &'a Orders, spawns: &'a [Spawn<'a>]) -> RolloutSpec<'a> {
+    RolloutSpec { generator, partners: None, spawns, turns_max: 20, overlong: Overlong::Refuse }
 }
 
 fn spawns(tasks: &[Task]) -> Vec<Spawn<'_>> {

@@ -18,7 +18,7 @@ pub const POLICY: &str = "policy";
 
 /// What to play, and how.
 #[derive(Clone, Copy)]
-pub struct Plan<'a> {
+pub struct RolloutSpec<'a> {
     /// Makes the environments.
     pub generator: &'a dyn Generator,
     /// The others who take part, when environments ask for them.
@@ -188,10 +188,10 @@ pub fn opened(generator: &dyn Generator, task: &Task, place: Address) -> Result<
     Ok(Opened { messages, tools: environment.tools() })
 }
 
-/// Why a plan could not be played.
+/// Why a spec could not be played.
 #[derive(Debug, thiserror::Error)]
 pub enum RolloutError {
-    /// A prompt does not fit, and the plan does not allow that.
+    /// A prompt does not fit, and the spec does not allow that.
     #[error(
         "task {task}: the prompt has {tokens} tokens, but at most {tokens_max} fit with room for an answer; \
          shorten it, raise the context, or set overlong to \"drop\" or \"truncate\""
@@ -236,12 +236,12 @@ pub enum RolloutError {
         /// Number of turns without an answer.
         turns: usize,
     },
-    /// The plan allows no turn.
+    /// The spec allows no turn.
     #[error("turns_max must be 1 or more")]
     NoTurns,
 }
 
-/// Plays everything that the plan spawns, side by side, with one policy: when a turn ends, its episode continues at
+/// Plays everything that the spec spawns, side by side, with one policy: when a turn ends, its episode continues at
 /// once.
 ///
 /// Returns the episodes in the order of the spawns. If an environment fails, its own episode ends as unscored with
@@ -250,13 +250,13 @@ pub enum RolloutError {
 ///
 /// # Errors
 /// If the policy fails, or a prompt does not fit under [`Overlong::Refuse`]. Everything under way is then cancelled.
-pub fn play(policy: &mut dyn Policy, plan: &Plan<'_>) -> Result<Vec<Episode>, RolloutError> {
-    let mut partners = plan.partners.map(|partners| partners.policies.borrow_mut());
+pub fn play(policy: &mut dyn Policy, spec: &RolloutSpec<'_>) -> Result<Vec<Episode>, RolloutError> {
+    let mut partners = spec.partners.map(|partners| partners.policies.borrow_mut());
     let mut cast = Cast::default().with(POLICY, policy);
     for (name, partner) in partners.iter_mut().flat_map(|partners| partners.iter_mut()) {
         cast = cast.with(name, &mut **partner);
     }
-    play_with(cast, &mut Threads::default(), plan)
+    play_with(cast, &mut Threads::default(), spec)
 }
 
 /// As [`play`], with the caller's own cast (the policy as [`POLICY`], others as environments ask for them) and outside.
@@ -266,21 +266,21 @@ pub fn play(policy: &mut dyn Policy, plan: &Plan<'_>) -> Result<Vec<Episode>, Ro
 pub fn play_with(
     cast: Cast<'_>,
     outside: &mut dyn Outside,
-    plan: &Plan<'_>,
+    spec: &RolloutSpec<'_>,
 ) -> Result<Vec<Episode>, RolloutError> {
-    if plan.turns_max == 0 {
+    if spec.turns_max == 0 {
         return Err(RolloutError::NoTurns);
     }
-    let played = plan.spawns.iter().flat_map(|spawn| (0..spawn.count).map(move |rollout| (spawn, rollout)));
+    let played = spec.spawns.iter().flat_map(|spawn| (0..spawn.count).map(move |rollout| (spawn, rollout)));
     let started = played.map(|(spawn, rollout)| {
         let known = match spawn.start {
             Start::Within { episode, turn } => before(episode, turn),
             Start::Opening | Start::Messages(_) => Known::default(),
         };
-        started(plan, spawn, rollout, known)
+        started(spec, spawn, rollout, known)
     });
     let finished = burnish_episode::run(started.collect(), cast, outside);
-    let finished = finished.map_err(|error| explained(plan, error))?;
+    let finished = finished.map_err(|error| explained(spec, error))?;
     Ok(finished.into_iter().map(episode_of).collect())
 }
 
@@ -288,23 +288,23 @@ pub fn play_with(
 /// environment still computes the same.
 ///
 /// # Errors
-/// If the record does not belong to the first spawn of this plan, or is incomplete; names the place.
-pub fn replay(plan: &Plan<'_>, spawn: &Spawn<'_>, episode: &Episode) -> Result<Episode, RolloutError> {
+/// If the record does not belong to the first spawn of this spec, or is incomplete; names the place.
+pub fn replay(spec: &RolloutSpec<'_>, spawn: &Spawn<'_>, episode: &Episode) -> Result<Episode, RolloutError> {
     let known = Known { record: episode.record.clone(), traces: episode.traces_of_agents() };
-    let started = started(plan, spawn, episode.rollout, known);
+    let started = started(spec, spawn, episode.rollout, known);
     let finished = burnish_episode::run(vec![started], Cast::default(), &mut Threads::default());
     let mut finished = finished.map_err(|error| {
         let alone = Spawn { count: 1, ..spawn.clone() };
-        explained(&Plan { spawns: &[alone], ..*plan }, error)
+        explained(&RolloutSpec { spawns: &[alone], ..*spec }, error)
     })?;
     finished.pop().map(episode_of).ok_or(RolloutError::Lost { turns: 0 })
 }
 
-/// Adds to an error which episode of the plan it concerns.
-fn explained(plan: &Plan<'_>, error: RunError<RolloutError>) -> RolloutError {
+/// Adds to an error which episode of the spec it concerns.
+fn explained(spec: &RolloutSpec<'_>, error: RunError<RolloutError>) -> RolloutError {
     let of = |at: usize, source: ContactError| {
         let mut before = 0;
-        for Spawn { task, role, count, .. } in plan.spawns {
+        for Spawn { task, role, count, .. } in spec.spawns {
             if at < before + count {
                 return RolloutError::Record { task: task.id.clone(), role, rollout: at - before, source };
             }
@@ -324,13 +324,13 @@ fn explained(plan: &Plan<'_>, error: RunError<RolloutError>) -> RolloutError {
 }
 
 fn started<'f>(
-    plan: &'f Plan<'_>,
+    spec: &'f RolloutSpec<'_>,
     spawn: &'f Spawn<'_>,
     rollout: usize,
     known: Known,
 ) -> Started<'f, Episode, RolloutError> {
     Started::new(spawn.address(rollout), known, async move |handle| {
-        player::Player::new(&handle, plan, spawn, rollout).play().await
+        player::Player::new(&handle, spec, spawn, rollout).play().await
     })
 }
 

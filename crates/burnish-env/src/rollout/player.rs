@@ -11,7 +11,7 @@ use burnish_episode::{Agent, Ask, ContactError, Handle, Work};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Overlong, Plan, RolloutError, Spawn, Start};
+use super::{Overlong, RolloutError, RolloutSpec, Spawn, Start};
 use crate::tools::check_call;
 use crate::{EnvError, Environment, Question, Step};
 
@@ -34,7 +34,7 @@ struct Beginning {
 /// An episode under way.
 pub(super) struct Player<'a> {
     handle: &'a Handle,
-    plan: &'a Plan<'a>,
+    spec: &'a RolloutSpec<'a>,
     spawn: &'a Spawn<'a>,
     rollout: usize,
     /// `None` while it works on a thread of its own.
@@ -64,13 +64,18 @@ impl From<EnvError> for Stop {
 }
 
 impl<'a> Player<'a> {
-    pub(super) fn new(handle: &'a Handle, plan: &'a Plan<'a>, spawn: &'a Spawn<'a>, rollout: usize) -> Self {
+    pub(super) fn new(
+        handle: &'a Handle,
+        spec: &'a RolloutSpec<'a>,
+        spawn: &'a Spawn<'a>,
+        rollout: usize,
+    ) -> Self {
         Player {
             handle,
-            plan,
+            spec,
             spawn,
             rollout,
-            environment: Some(plan.generator.environment()),
+            environment: Some(spec.generator.environment()),
             tools: Arc::default(),
             messages: Arc::default(),
             answers: Vec::new(),
@@ -119,7 +124,7 @@ impl<'a> Player<'a> {
             let TurnOutput { message, malformed, stop, .. } = output;
             self.answers.push(message.clone());
             Arc::make_mut(&mut self.messages).push(message.clone());
-            let is_last = self.answers.len() >= self.plan.turns_max;
+            let is_last = self.answers.len() >= self.spec.turns_max;
             let calls = self.runs_tools() && !(message.tool_calls.is_empty() && malformed.is_empty());
             let step = match calls && !stop.is_truncated() {
                 true => Step::Continue(self.call_all(&message.tool_calls, malformed).await?),
@@ -235,7 +240,7 @@ impl<'a> Player<'a> {
 
     /// Handles a conversation that does not fit: it is shortened, or the episode ends.
     fn make_room(&mut self, tokens: usize, tokens_max: usize) -> Result<(), Stop> {
-        let overlong = self.plan.overlong;
+        let overlong = self.spec.overlong;
         if overlong == Overlong::Truncate && drop_oldest(Arc::make_mut(&mut self.messages)) {
             return Ok(());
         }
@@ -306,7 +311,7 @@ impl<'a> Player<'a> {
 
     /// Asks another participant.
     async fn ask(&mut self, Question { who, messages }: Question) -> Result<Message, Stop> {
-        let known = self.plan.partners.and_then(|partners| partners.sampling(&who));
+        let known = self.spec.partners.and_then(|partners| partners.sampling(&who));
         let sampling = Arc::clone(known.unwrap_or(&self.spawn.sampling));
         let at = match self.others.iter().position(|(name, ..)| *name == who) {
             Some(at) => at,

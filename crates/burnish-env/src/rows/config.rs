@@ -8,8 +8,8 @@ use burnish_verify::Verifier;
 use burnish_verify::language::Language;
 use serde_json::Value;
 
+use super::built_in::LanguageOf;
 use super::choice::{CommandConfig, VerifierConfig};
-use super::compared::LanguageOf;
 use crate::settings::config_error;
 use crate::{Bound, EnvError};
 

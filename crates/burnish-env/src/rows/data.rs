@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 
 use super::ID;
+use super::built_in::gold;
 use super::choice::VerifierConfig;
-use super::compared::gold;
 use super::config::{Config, label};
 use crate::EnvError;
 use crate::digest::digest;

@@ -46,8 +46,8 @@
 //!     print(json.dumps({"id": request["id"], "reward": float(right)}), flush=True)
 //! ```
 
+mod built_in;
 mod choice;
-mod compared;
 mod config;
 mod data;
 mod guard;
@@ -70,8 +70,8 @@ use crate::{
 };
 use verifier::{Judge, Request, judge_of};
 
+pub use built_in::reference;
 pub use choice::{ByColumn, CommandConfig, VerifierConfig};
-pub use compared::reference;
 pub use config::{Component, Config};
 
 /// Id of the environment.

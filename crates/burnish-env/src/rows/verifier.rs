@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use super::built_in::BuiltIn;
 use super::choice::{ByColumn, VerifierConfig};
-use super::compared::Compared;
 use super::config::Config;
 use super::pool::Pool;
 use crate::EnvError;
@@ -51,7 +51,7 @@ pub(super) fn judge_of(config: &Config) -> Result<Arc<dyn Judge>, EnvError> {
 /// The judge under `key`.
 fn one(verifier: &VerifierConfig, config: &Config, key: &str) -> Result<Arc<dyn Judge>, EnvError> {
     match verifier {
-        VerifierConfig::BuiltIn(verifier) => Ok(Arc::new(Compared::new(*verifier, config))),
+        VerifierConfig::BuiltIn(verifier) => Ok(Arc::new(BuiltIn::new(*verifier, config))),
         VerifierConfig::Command(command) if !command.command.is_empty() => {
             Ok(Arc::new(External(Pool::new(config.folder(), command, key)?)))
         }
@@ -71,7 +71,7 @@ impl Chosen {
     fn new(by: &ByColumn, config: &Config) -> Result<Self, EnvError> {
         let mut judges: BTreeMap<String, Arc<dyn Judge>> = BTreeMap::new();
         for verifier in Verifier::ALL {
-            judges.insert(verifier.name().to_owned(), Arc::new(Compared::new(verifier, config)));
+            judges.insert(verifier.name().to_owned(), Arc::new(BuiltIn::new(verifier, config)));
         }
         for (value, verifier) in &by.map {
             judges.insert(value.clone(), one(verifier, config, &format!("verifier.map.{value}"))?);

@@ -104,11 +104,11 @@ impl ClipCov {
 
 impl TokenLoss for ClipCov {
     fn needs(&self) -> Needs {
-        Needs { marks: self.clip_cov_ratio > 0.0, ..Needs::default() }
+        Needs { batch_constants: self.clip_cov_ratio > 0.0, ..Needs::default() }
     }
 
     /// 1 for a token without gradient, 0 for another.
-    fn marks(&self, batch: &Tokens<'_>, seed: u64) -> Vec<f64> {
+    fn batch_constants(&self, batch: &Tokens<'_>, seed: u64) -> Vec<f64> {
         let covariances = covariances(batch);
         let is_candidate = |at: &usize| {
             let covariance = covariances[*at];
@@ -117,11 +117,11 @@ impl TokenLoss for ClipCov {
         };
         let mut candidates: Vec<usize> = (0..batch.len()).filter(is_candidate).collect();
         Stream::new(seed).shuffle(&mut candidates);
-        let mut marks = vec![0.0; batch.len()];
+        let mut batch_constants = vec![0.0; batch.len()];
         for at in candidates.into_iter().take(share_of(self.clip_cov_ratio, batch.len())) {
-            marks[at] = 1.0;
+            batch_constants[at] = 1.0;
         }
-        marks
+        batch_constants
     }
 
     fn losses(&self, tokens: &Tokens<'_>, losses: &mut Losses) {
@@ -157,7 +157,7 @@ pub(super) fn share_of(share: f64, tokens: usize) -> usize {
     if share == 0.0 { 0 } else { ((share * tokens as f64) as usize).max(1) }
 }
 
-/// Was the token chosen? No token is if there are no marks.
+/// Was the token chosen? No token is if there are no batch_constants.
 pub(super) fn is_marked(tokens: &Tokens<'_>, at: usize) -> bool {
-    tokens.marks.get(at).is_some_and(|mark| *mark != 0.0)
+    tokens.batch_constants.get(at).is_some_and(|constant| *constant != 0.0)
 }

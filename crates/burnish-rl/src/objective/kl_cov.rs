@@ -76,19 +76,19 @@ impl Part for KlCov {
 
 impl TokenLoss for KlCov {
     fn needs(&self) -> Needs {
-        Needs { marks: self.kl_cov_ratio > 0.0, ..Needs::default() }
+        Needs { batch_constants: self.kl_cov_ratio > 0.0, ..Needs::default() }
     }
 
     /// 1 for a token that is penalised, 0 for another.
-    fn marks(&self, batch: &Tokens<'_>, _seed: u64) -> Vec<f64> {
+    fn batch_constants(&self, batch: &Tokens<'_>, _seed: u64) -> Vec<f64> {
         let covariances = covariances(batch);
         let mut order: Vec<usize> = (0..batch.len()).collect();
         order.sort_by(|one, other| covariances[*other].total_cmp(&covariances[*one]));
-        let mut marks = vec![0.0; batch.len()];
+        let mut batch_constants = vec![0.0; batch.len()];
         for at in order.into_iter().take(share_of(self.kl_cov_ratio, batch.len())) {
-            marks[at] = 1.0;
+            batch_constants[at] = 1.0;
         }
-        marks
+        batch_constants
     }
 
     fn losses(&self, tokens: &Tokens<'_>, losses: &mut Losses) {

@@ -113,11 +113,11 @@ impl M2po {
 
 impl TokenLoss for M2po {
     fn needs(&self) -> Needs {
-        Needs { marks: true, ..Needs::default() }
+        Needs { batch_constants: true, ..Needs::default() }
     }
 
     /// 1 for a token that is left out, 0 for another.
-    fn marks(&self, batch: &Tokens<'_>, _seed: u64) -> Vec<f64> {
+    fn batch_constants(&self, batch: &Tokens<'_>, _seed: u64) -> Vec<f64> {
         let mut candidates: Vec<(usize, f64)> =
             (0..batch.len()).filter_map(|at| Some((at, self.moment(batch, at)?))).collect();
         candidates.sort_by(|one, other| one.1.total_cmp(&other.1));
@@ -134,11 +134,11 @@ impl TokenLoss for M2po {
             }
             kept += 1;
         }
-        let mut marks = vec![0.0; batch.len()];
+        let mut batch_constants = vec![0.0; batch.len()];
         for (at, _) in candidates.into_iter().skip(kept.max(least)) {
-            marks[at] = 1.0;
+            batch_constants[at] = 1.0;
         }
-        marks
+        batch_constants
     }
 
     fn losses(&self, tokens: &Tokens<'_>, losses: &mut Losses) {

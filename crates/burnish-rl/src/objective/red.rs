@@ -83,11 +83,11 @@ impl Part for Red {
 
 impl TokenLoss for Red {
     fn needs(&self) -> Needs {
-        Needs { marks: self.mode == RedMode::Drop, ..Needs::default() }
+        Needs { batch_constants: self.mode == RedMode::Drop, ..Needs::default() }
     }
 
     /// The advantage of each token after the drop: 0 for one that is dropped.
-    fn marks(&self, batch: &Tokens<'_>, seed: u64) -> Vec<f64> {
+    fn batch_constants(&self, batch: &Tokens<'_>, seed: u64) -> Vec<f64> {
         let mean = |tokens: &[f64]| tokens.iter().sum::<f64>() / tokens.len() as f64;
         let mut kept = Vec::new();
         let mut negatives = Vec::new();
@@ -102,11 +102,11 @@ impl TokenLoss for Red {
         negatives.truncate(kept.len());
         kept.append(&mut negatives);
         let shift = kept.iter().map(|(_, advantage)| advantage).sum::<f64>() / kept.len().max(1) as f64;
-        let mut marks = vec![0.0; batch.len()];
+        let mut batch_constants = vec![0.0; batch.len()];
         for at in kept.into_iter().flat_map(|(tokens, _)| tokens) {
-            marks[at] = batch.advantage[at] - shift;
+            batch_constants[at] = batch.advantage[at] - shift;
         }
-        marks
+        batch_constants
     }
 
     fn losses(&self, tokens: &Tokens<'_>, losses: &mut Losses) {
@@ -114,7 +114,7 @@ impl TokenLoss for Red {
         for at in 0..tokens.len() {
             let advantage = tokens.advantage[at];
             let shaped = match self.mode {
-                RedMode::Drop => tokens.marks.get(at).copied().unwrap_or(advantage),
+                RedMode::Drop => tokens.batch_constants.get(at).copied().unwrap_or(advantage),
                 RedMode::Weight => (advantage / self.temperature).exp() * advantage,
             };
             losses.value[at] = -shaped * tokens.policy[at];

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The loss is the sum over sequences divided by the sequences of the optimiser batch. `z0` is a constant of the
-//! derivative: one look at the whole batch fixes it ([`Objective::marks`]). The label is the sign of the advantage
+//! derivative: one look at the whole batch fixes it ([`Objective::batch_constants`]). The label is the sign of the advantage
 //! of the first token in the loss; a sequence with an advantage of 0, or without a token in the loss, adds nothing but
 //! still counts in the denominator (one with a label of 0 and with tokens also counts in `z0`).
 //!
@@ -41,7 +41,9 @@ use serde::{Deserialize, Serialize};
 
 use super::common::{Answer, add_metric, entropy, sigmoid};
 use crate::settings::require;
-use crate::{Card, Check, Evaluation, Family, Mark, Needs, Objective, Part, SettingError, Streams, Totals};
+use crate::{
+    BatchConstant, Card, Check, Evaluation, Family, Needs, Objective, Part, SettingError, Streams, Totals,
+};
 
 /// Where the baseline comes from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,13 +109,13 @@ impl Part for Kto {
 
 impl Kto {
     /// # Panics
-    /// If the baseline is that of the batch, and the streams have no marks.
+    /// If the baseline is that of the batch, and the streams have no batch_constants.
     fn z0(&self, streams: &Streams<'_>) -> f64 {
         match self.baseline {
             Baseline::Given => self.z0,
             Baseline::Batch => {
-                assert_eq!(streams.marks.len(), streams.policy.len(), "kto needs its marks");
-                streams.marks.first().map_or(0.0, |mark| mark.value)
+                assert_eq!(streams.batch_constants.len(), streams.policy.len(), "kto needs its marks");
+                streams.batch_constants.first().map_or(0.0, |mark| mark.value)
             }
         }
     }
@@ -121,16 +123,16 @@ impl Kto {
 
 impl Objective for Kto {
     fn needs(&self) -> Needs {
-        Needs { reference: true, marks: self.baseline == Baseline::Batch, ..Needs::default() }
+        Needs { reference: true, batch_constants: self.baseline == Baseline::Batch, ..Needs::default() }
     }
 
     /// The baseline as the value of every position.
-    fn marks(&self, whole: &Streams<'_>, _totals: &Totals) -> Vec<Mark> {
+    fn batch_constants(&self, whole: &Streams<'_>, _totals: &Totals) -> Vec<BatchConstant> {
         let answers = whole.sequences.iter().map(|sequence| Answer::of(whole, sequence, true));
         let ratios: Vec<f64> =
             answers.filter(|answer| !answer.is_empty()).map(|answer| answer.log_ratio()).collect();
         let mean = ratios.iter().sum::<f64>() / ratios.len().max(1) as f64;
-        vec![Mark { value: mean.max(0.0), ..Mark::default() }; whole.policy.len()]
+        vec![BatchConstant { value: mean.max(0.0), ..BatchConstant::default() }; whole.policy.len()]
     }
 
     /// # Panics

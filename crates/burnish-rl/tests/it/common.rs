@@ -7,7 +7,7 @@ use burnish_rl::fact::{
     TURN_STATES, VALUES, WINS,
 };
 use burnish_rl::{
-    Evaluation, LossConfig, Losses, Mark, Objective, PolicyLoss, Streams, TokenLoss, Tokens, Totals,
+    BatchConstant, Evaluation, LossConfig, Losses, Objective, PolicyLoss, Streams, TokenLoss, Tokens, Totals,
 };
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -80,7 +80,7 @@ pub(crate) struct Batch {
     /// One entry per sequence, or none.
     pub(crate) directions: Vec<u8>,
     /// The marks of the whole batch, if an objective asked for them.
-    pub(crate) marks: Vec<Mark>,
+    pub(crate) batch_constants: Vec<BatchConstant>,
 }
 
 impl Batch {
@@ -97,7 +97,7 @@ impl Batch {
             sequences: &self.sequences,
             groups: &[],
             directions: &self.directions,
-            marks: &self.marks,
+            batch_constants: &self.batch_constants,
         }
     }
 
@@ -124,8 +124,8 @@ impl Batch {
     /// The same batch with the marks of `objective`, which a trainer asks for before the first derivative.
     pub(crate) fn marked(&self, objective: &dyn Objective) -> Batch {
         let mut marked = self.clone();
-        if objective.needs().marks {
-            marked.marks = objective.marks(&self.streams(), &self.totals());
+        if objective.needs().batch_constants {
+            marked.batch_constants = objective.batch_constants(&self.streams(), &self.totals());
         }
         marked
     }
@@ -147,7 +147,7 @@ impl Batch {
             part.entropy.extend(&self.entropy[range.clone()]);
             part.advantage.extend(&self.advantage[range.clone()]);
             part.loss_mask.extend(&self.loss_mask[range.clone()]);
-            part.marks.extend(self.marks.get(range.clone()).unwrap_or_default());
+            part.batch_constants.extend(self.batch_constants.get(range.clone()).unwrap_or_default());
             part.sequences.push(start..part.policy.len());
         }
         part
@@ -176,7 +176,7 @@ pub(crate) struct Columns {
     pub(crate) teacher: Vec<f64>,
     pub(crate) entropy: Vec<f64>,
     pub(crate) advantage: Vec<f64>,
-    pub(crate) marks: Vec<f64>,
+    pub(crate) batch_constants: Vec<f64>,
     pub(crate) sequences: Vec<Range<usize>>,
 }
 
@@ -199,9 +199,9 @@ impl Columns {
         }
         columns.detached = columns.policy.clone();
         columns.behavior = columns.proximal.clone();
-        if part.needs().marks {
+        if part.needs().batch_constants {
             let whole = Tokens { sequences: &columns.sequences, ..columns.tokens(0..columns.policy.len()) };
-            columns.marks = part.marks(&whole, 7);
+            columns.batch_constants = part.batch_constants(&whole, 7);
         }
         columns
     }
@@ -215,7 +215,7 @@ impl Columns {
             teacher: &self.teacher[range.clone()],
             entropy: &self.entropy[range.clone()],
             advantage: &self.advantage[range.clone()],
-            marks: self.marks.get(range).unwrap_or_default(),
+            batch_constants: self.batch_constants.get(range).unwrap_or_default(),
             sequences: &[],
         }
     }
@@ -402,8 +402,8 @@ impl Grouped {
 
     /// With what `objective` says of each token of it.
     pub(crate) fn marked(mut self, objective: &dyn Objective) -> Self {
-        if objective.needs().marks {
-            self.batch.marks = objective.marks(&self.streams(), &self.batch.totals());
+        if objective.needs().batch_constants {
+            self.batch.batch_constants = objective.batch_constants(&self.streams(), &self.batch.totals());
         }
         self
     }

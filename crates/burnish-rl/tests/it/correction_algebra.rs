@@ -196,7 +196,7 @@ fn a_correction_reads_back_as_it_is_written() {
 
 #[test]
 fn only_what_depends_on_the_whole_batch_asks_for_a_look_at_it() {
-    let of = |config: LossConfig| loss(config).needs().marks;
+    let of = |config: LossConfig| loss(config).needs().batch_constants;
     let rejecting = CorrectionConfig { rejected: Rejected::Zero, ..everything() };
     let weight = WeightConfig { batch_normalize: false, ..rejecting.weight.clone() };
     let alone = CorrectionConfig { weight, ..rejecting.clone() };

@@ -127,7 +127,7 @@ pub(crate) fn all_tokens(student: &[f64], teacher: &[f64]) -> Batch {
         sequences: (0..policy.len()).map(|at| at..at + 1).collect(),
         policy,
         directions: Vec::new(),
-        marks: Vec::new(),
+        batch_constants: Vec::new(),
     }
 }
 

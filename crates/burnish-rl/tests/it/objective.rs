@@ -46,7 +46,7 @@ fn token(policy: f64, proximal: f64, reference: f64, advantage: f64) -> Batch {
         loss_mask: vec![true],
         sequences: std::iter::once(0..1).collect(),
         directions: Vec::new(),
-        marks: Vec::new(),
+        batch_constants: Vec::new(),
     }
 }
 
@@ -247,7 +247,7 @@ fn sequences_without_loss_tokens_count_in_means_over_sequences_only() {
         loss_mask: vec![true, false],
         sequences: vec![0..1, 1..2],
         directions: Vec::new(),
-        marks: Vec::new(),
+        batch_constants: Vec::new(),
     };
     let beside = AGGREGATIONS.map(|aggregation| batch.evaluate(&grpo(aggregation, 0.0)).loss);
     let halved = [true, false, true, false];

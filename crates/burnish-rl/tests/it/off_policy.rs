@@ -117,8 +117,8 @@ impl OffPolicy {
 
     pub(crate) fn marked(&self, objective: &PolicyLoss) -> OffPolicy {
         let mut marked = self.clone();
-        if objective.needs().marks {
-            marked.batch.marks = objective.marks(&self.streams(), &self.totals(9));
+        if objective.needs().batch_constants {
+            marked.batch.batch_constants = objective.batch_constants(&self.streams(), &self.totals(9));
         }
         marked
     }
@@ -145,7 +145,7 @@ impl OffPolicy {
                 teacher: &[],
                 entropy: &entropy,
                 advantage: &advantage,
-                marks: &[],
+                batch_constants: &[],
                 sequences: std::slice::from_ref(&whole),
             });
             (positions, corrected)

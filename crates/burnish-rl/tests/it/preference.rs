@@ -35,7 +35,7 @@ fn pair(chosen: f64, rejected: f64) -> Grouped {
         loss_mask: vec![true; 4],
         sequences: vec![0..2, 2..4],
         directions: Vec::new(),
-        marks: Vec::new(),
+        batch_constants: Vec::new(),
     };
     Grouped::new(batch, 2)
 }
@@ -303,7 +303,7 @@ fn the_baseline_of_kto_is_never_below_zero_and_is_no_part_of_the_derivative() {
     let batch = pair(1.0, 3.0);
     let given = Kto { baseline: Baseline::Given, z0: 2.0, ..Kto::default() };
     assert_eq!(batch.evaluate(&Kto::default()), batch.evaluate(&given));
-    assert!(Kto::default().needs().marks && !given.needs().marks);
+    assert!(Kto::default().needs().batch_constants && !given.needs().batch_constants);
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn token(id: &str, config: Value, policy: f64, proximal: f64, advantage: f64) ->
         teacher: one(proximal),
         entropy: one(0.0),
         advantage: one(advantage),
-        marks: Vec::new(),
+        batch_constants: Vec::new(),
         sequences: std::iter::once(0..1).collect(),
     };
     columns.losses(&*part(id, config))

@@ -4,7 +4,9 @@
 use crate::common::{Batch, Rows, is_near, loss};
 use burnish_rl::aggregation::Aggregation;
 use burnish_rl::catalogue::{self, OBJECTIVES};
-use burnish_rl::{Evaluation, LossConfig, Mark, Objective, PolicyLoss, Streams, TokenLoss, Tokens, Totals};
+use burnish_rl::{
+    BatchConstant, Evaluation, LossConfig, Objective, PolicyLoss, Streams, TokenLoss, Tokens, Totals,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -58,12 +60,12 @@ impl Stale {
         Streams { behavior: &self.behavior, reference: None, teacher: None, ..self.batch.streams() }
     }
 
-    pub(crate) fn marks(&self, objective: &PolicyLoss) -> Vec<Mark> {
-        objective.marks(&self.streams(), &self.batch.totals())
+    pub(crate) fn batch_constants(&self, objective: &PolicyLoss) -> Vec<BatchConstant> {
+        objective.batch_constants(&self.streams(), &self.batch.totals())
     }
 
-    fn evaluate(&self, objective: &PolicyLoss, marks: &[Mark]) -> Evaluation {
-        objective.evaluate(&Streams { marks, ..self.streams() }, &self.batch.totals())
+    fn evaluate(&self, objective: &PolicyLoss, batch_constants: &[BatchConstant]) -> Evaluation {
+        objective.evaluate(&Streams { batch_constants, ..self.streams() }, &self.batch.totals())
     }
 }
 
@@ -93,19 +95,23 @@ fn loss_and_gradient_are_those_of_the_frameworks() {
         };
         let own = loss(config.clone());
         let what = format!("{} {} {}", case.objective, case.config, case.batch);
-        let mut marks = stale.marks(&own);
+        let mut batch_constants = stale.batch_constants(&own);
         if let Some(chosen) = case.chosen {
-            let found = marks.iter().filter(|mark| mark.value == 1.0).count();
+            let found = batch_constants.iter().filter(|mark| mark.value == 1.0).count();
             assert_eq!(found, chosen, "{what}");
             // Which tokens were drawn depends on torch's generator; which ones could have been drawn does not.
             let mut all = config.clone();
             all.config["clip_cov_ratio"] = json!(1.0);
-            marks = stale.marks(&loss(all));
-            marks.iter_mut().filter(|mark| mark.value == 1.0).skip(chosen).for_each(|mark| mark.value = 0.0);
+            batch_constants = stale.batch_constants(&loss(all));
+            batch_constants
+                .iter_mut()
+                .filter(|mark| mark.value == 1.0)
+                .skip(chosen)
+                .for_each(|mark| mark.value = 0.0);
         }
         *marked.entry(case.objective.as_str()).or_insert(0) +=
-            marks.iter().filter(|mark| mark.value == 1.0).count();
-        let found = stale.evaluate(&own, &marks);
+            batch_constants.iter().filter(|mark| mark.value == 1.0).count();
+        let found = stale.evaluate(&own, &batch_constants);
         assert!(is_near(found.loss, case.loss, TOLERANCE), "{what}: {} for {}", found.loss, case.loss);
         for (found, expected) in found.d_policy.iter().zip(case.gradient.concat()) {
             assert!(is_near(*found, expected, TOLERANCE), "{what}: gradient {found} for {expected}");
@@ -131,10 +137,10 @@ fn red_drop_leaves_the_advantages_that_trinity_leaves_in_one_group() {
             teacher: &[],
             entropy: &zeros,
             advantage: &advantage,
-            marks: &[],
+            batch_constants: &[],
             sequences: &sequences,
         };
-        let mut found = token_loss("red", &Value::Null).marks(&batch, 3);
+        let mut found = token_loss("red", &Value::Null).batch_constants(&batch, 3);
         found.sort_by(f64::total_cmp);
         // Trinity computes in f32.
         let near = found.iter().zip(&advantages).all(|(found, expected)| is_near(*found, *expected, 1e-6));
@@ -150,7 +156,7 @@ fn clip_cov_draws_every_candidate_as_often_under_seeds_of_its_own() {
     let clip_cov = objective("clip_cov", config);
     let draw = |seed| {
         let totals = Totals { seed, ..stale.batch.totals() };
-        clip_cov.marks(&stale.streams(), &totals).iter().position(|mark| mark.value == 1.0).unwrap()
+        clip_cov.batch_constants(&stale.streams(), &totals).iter().position(|mark| mark.value == 1.0).unwrap()
     };
     let mut counts = BTreeMap::new();
     for seed in 0..9000 {

@@ -32,7 +32,7 @@ fn tokens_in_loss(batch: &Batch) -> (Vec<usize>, Vec<f64>) {
         teacher: &[],
         entropy: &column(&batch.entropy),
         advantage: &column(&batch.advantage),
-        marks: &[],
+        batch_constants: &[],
         sequences: &[],
     };
     let covariances = covariances(&tokens);
@@ -40,8 +40,8 @@ fn tokens_in_loss(batch: &Batch) -> (Vec<usize>, Vec<f64>) {
 }
 
 fn chosen(batch: &Batch, objective: &PolicyLoss) -> Vec<usize> {
-    let marks = batch.marked(objective).marks;
-    (0..marks.len()).filter(|at| marks[*at].value == 1.0).collect()
+    let batch_constants = batch.marked(objective).batch_constants;
+    (0..batch_constants.len()).filter(|at| batch_constants[*at].value == 1.0).collect()
 }
 
 /// As many as a share is: at least one.
@@ -96,7 +96,7 @@ proptest! {
         config["clip_cov_ratio"] = json!(0.0);
         let clip_cov = objective("clip_cov", config);
         let kl_cov = objective("kl_cov", json!({ "kl_cov_ratio": 0.0 }));
-        prop_assert!(!clip_cov.needs().marks && !kl_cov.needs().marks);
+        prop_assert!(!clip_cov.needs().batch_constants && !kl_cov.needs().batch_constants);
         for (found, base) in [(clip_cov, objective("ppo_clip", bounds)), (kl_cov, unbounded())] {
             let (found, base) = (batch.evaluate(&found), batch.evaluate(&base));
             prop_assert_eq!((found.loss, found.d_policy), (base.loss, base.d_policy));
@@ -186,11 +186,11 @@ proptest! {
         let before = of(&batch.advantage);
         let negatives = before.iter().filter(|advantage| **advantage < 0.0).count();
         let surplus = negatives.saturating_sub(before.len() - negatives);
-        let marks: Vec<f64> =
-            batch.marked(&objective("red", Value::Null)).marks.iter().map(|mark| mark.value).collect();
-        let after = of(&marks);
+        let batch_constants: Vec<f64> =
+            batch.marked(&objective("red", Value::Null)).batch_constants.iter().map(|mark| mark.value).collect();
+        let after = of(&batch_constants);
         if surplus == 0 {
-            prop_assert_eq!(marks, batch.advantage);
+            prop_assert_eq!(batch_constants, batch.advantage);
         } else {
             let dropped = |at: &usize| before[*at] < 0.0 && after[*at] == 0.0;
             prop_assert_eq!((0..before.len()).filter(dropped).count(), surplus);
@@ -207,15 +207,15 @@ proptest! {
         let stale = Stale { batch, behavior };
         let moment = if proximal { "proximal" } else { "policy" };
         let m2po = objective("m2po", json!({ "m2_threshold": threshold, "moment": moment }));
-        let marks = stale.marks(&m2po);
+        let batch_constants = stale.batch_constants(&m2po);
         let Batch { policy, proximal: old, advantage, loss_mask, .. } = &stale.batch;
         let (mut kept, mut out) = (Vec::new(), Vec::new());
         for at in (0..policy.len()).filter(|at| loss_mask[*at]) {
             let x = if proximal { stale.behavior[at] - old[at] } else { policy[at] - stale.behavior[at] };
             if proximal || (advantage[at] > 0.0 && x > 0.0) || (advantage[at] < 0.0 && x < 0.0) {
-                if marks[at].value == 0.0 { &mut kept } else { &mut out }.push(x * x);
+                if batch_constants[at].value == 0.0 { &mut kept } else { &mut out }.push(x * x);
             } else {
-                prop_assert_eq!(marks[at].value, 0.0);
+                prop_assert_eq!(batch_constants[at].value, 0.0);
             }
         }
         let least = if proximal { 1 } else { 0 };
@@ -303,7 +303,7 @@ fn on_a_bound_rec_does_not_clip_and_on_the_next_number_it_does() {
             teacher: &[],
             entropy: &proximal,
             advantage: &[advantage],
-            marks: &[],
+            batch_constants: &[],
             sequences: slice::from_ref(&(0..1)),
         };
         let mut losses = Losses::zero(1);

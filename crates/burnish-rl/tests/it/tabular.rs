@@ -37,7 +37,7 @@ fn gradient(objective: &dyn TokenLoss, logits: &[f64], proximal: &[f64], rewards
             teacher: &[],
             entropy: &[0.0],
             advantage: &[rewards[arm] - baseline],
-            marks: &[],
+            batch_constants: &[],
             sequences: slice::from_ref(&(0..1)),
         };
         let mut losses = Losses::zero(1);
@@ -170,12 +170,13 @@ fn kl_cov_keeps_entropy_that_the_loss_without_it_loses() {
                     teacher: &[],
                     entropy: &policy,
                     advantage: &advantage,
-                    marks: &[],
+                    batch_constants: &[],
                     sequences: slice::from_ref(&(0..4)),
                 };
-                let marks = if ratio > 0.0 { kl_cov.marks(&batch, 0) } else { Vec::new() };
+                let batch_constants =
+                    if ratio > 0.0 { kl_cov.batch_constants(&batch, 0) } else { Vec::new() };
                 let mut losses = Losses::zero(4);
-                kl_cov.losses(&Tokens { marks: &marks, ..batch }, &mut losses);
+                kl_cov.losses(&Tokens { batch_constants: &batch_constants, ..batch }, &mut losses);
                 let slopes: Vec<f64> =
                     losses.d_policy.iter().zip(&proximal).map(|(d, lp)| d * lp.exp()).collect();
                 let total: f64 = slopes.iter().sum();

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::groups::Groups;
 use crate::RunError;
-use crate::metrics::Values;
 use crate::reference::{EpisodeKl, mean_kl};
+use burnish_rundir::metrics::Values;
 
 /// The weights of the next step.
 pub(super) struct Coefficients {

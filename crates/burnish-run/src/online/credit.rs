@@ -7,17 +7,17 @@ use burnish_rl::advantage::{Advantage, Estimator, Phase, Rollout, Rollouts};
 
 use super::groups::{Group, Groups, Member};
 use crate::RunError;
-use crate::recipe::Recipe;
+use burnish_recipe::Recipe;
 
 /// The members of the groups that are trained on, as an estimator sees them.
-pub(super) struct Compared {
+pub(super) struct EstimatorInput {
     all: Vec<Rollout>,
     groups: Vec<Range<usize>>,
 }
 
-impl Compared {
+impl EstimatorInput {
     pub(super) fn of(groups: &Groups) -> Self {
-        let mut compared = Compared { all: Vec::new(), groups: Vec::new() };
+        let mut compared = EstimatorInput { all: Vec::new(), groups: Vec::new() };
         for group in groups.kept() {
             let start = compared.all.len();
             compared.all.extend(group.members.iter().map(|member| rollout(group, member)));
@@ -56,7 +56,7 @@ pub(super) fn credit(
     recipe: &Recipe,
     estimator: &dyn Estimator,
     groups: &mut Groups,
-    compared: &Compared,
+    compared: &EstimatorInput,
 ) -> Result<(), RunError> {
     let credit = estimator.advantages(&compared.rollouts());
     let members = groups.kept_mut().flat_map(|group| &mut group.members);

@@ -6,8 +6,8 @@ use std::ops::Range;
 use burnish_model::Model;
 
 use crate::RunError;
-use crate::metrics::Values;
-use crate::recipe::Recipe;
+use burnish_recipe::Recipe;
+use burnish_rundir::metrics::Values;
 
 /// The weights of the start. Per part `‖W - W₀‖ / ‖W₀‖`: of the head (the embedding where they are tied), and of each
 /// layer with all that is in it.

@@ -16,10 +16,10 @@ use super::samples::OwnSample;
 use super::scene::{PlayedTask, Scene};
 use super::selection::{Chosen, Selection};
 use crate::RunError;
-use crate::metrics::Values;
-use crate::recipe::{FilterMetric, Recipe};
 use crate::seeds::Draws;
 use crate::tasks::Tasks;
+use burnish_recipe::{FilterMetric, Recipe};
+use burnish_rundir::metrics::Values;
 
 /// All that was sampled in a step, round after round.
 #[derive(Default)]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::part;
 use crate::RunError;
 use crate::policy::LoadedPolicy;
-use crate::recipe::Recipe;
+use burnish_recipe::Recipe;
 
 /// Folder of a checkpoint that holds them.
 const DIR: &str = "earlier";

@@ -35,20 +35,19 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::RunError;
-use crate::metrics::Values;
 use crate::policy::LoadedPolicy;
-use crate::recipe::Recipe;
 use crate::summary::{Metrics, Updates, episode_metrics};
 use crate::tasks::Tasks;
+use burnish_recipe::Recipe;
+use burnish_rundir::metrics::Values;
 use coefficients::Coefficients;
-use credit::Compared;
+use credit::EstimatorInput;
 use divergence::Divergence;
 use groups::{Groups, Member};
 use lag::Lag;
-pub(crate) use overlong::OVERLONG;
 use replay::Store;
 use selection::Selection;
-use supply::{Making, Supply, add};
+use supply::{Making, Providers, add};
 
 /// What a step did.
 pub(crate) struct Stepped {
@@ -73,10 +72,10 @@ pub(crate) struct PlayedMember {
 }
 
 /// What a run that learns from its own samples keeps from step to step.
-pub(crate) struct OnlineStage {
+pub(crate) struct OnlineLoop {
     selection: Selection,
     plan: Box<dyn RolloutPlan>,
-    supply: Supply,
+    supply: Providers,
     estimator: Box<dyn Estimator>,
     coefficients: Coefficients,
     store: Store,
@@ -85,9 +84,9 @@ pub(crate) struct OnlineStage {
     divergence: Option<Divergence>,
 }
 
-impl OnlineStage {
+impl OnlineLoop {
     /// Loads what the recipe needs beside the policy, which learns as `schedule` and `trainer` say. `state` is what
-    /// [`OnlineStage::state`] said when the run was saved as `checkpoint`; null for a new run.
+    /// [`OnlineLoop::state`] said when the run was saved as `checkpoint`; null for a new run.
     ///
     /// # Errors
     /// If a model can't be loaded, or the state is not one of the recipe's parts.
@@ -111,10 +110,10 @@ impl OnlineStage {
         if let (Some(gate), Some(_)) = (&mut gate, checkpoint) {
             gate.restore(&state["gate"])?;
         }
-        Ok(OnlineStage {
+        Ok(OnlineLoop {
             selection: Selection::new(recipe, state.get("selection"))?,
             plan,
-            supply: Supply::new(&Making { recipe, policy, schedule, trainer, checkpoint, state })?,
+            supply: Providers::new(&Making { recipe, policy, schedule, trainer, checkpoint, state })?,
             estimator,
             coefficients: Coefficients::new(&recipe.loss, state),
             store: Store::new(recipe, &state["replay"])?,
@@ -188,7 +187,7 @@ impl OnlineStage {
         add(&mut metrics, self.supply.supply(&self.estimator.needs(), of_step, &mut groups)?);
         drop(sampler);
         // 4. Credit, from which whoever supplied or planned learns too.
-        let compared = Compared::of(&groups);
+        let compared = EstimatorInput::of(&groups);
         credit::credit(recipe, &*self.estimator, &mut groups, &compared)?;
         groups.give_advantages();
         self.estimator.learn(&compared.rollouts());

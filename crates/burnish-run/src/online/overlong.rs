@@ -1,12 +1,9 @@
 //! A reward that punishes answers as they come near the limit of tokens.
 
 use burnish_core::Episode;
-use burnish_rl::overlong::OverlongBuffer;
+use burnish_rl::overlong::{OVERLONG, OverlongBuffer};
 
 use crate::RunError;
-
-/// The reward component that punishes overlong answers.
-pub(crate) const OVERLONG: &str = "overlong";
 
 /// Gives a scored episode the component, for its longest answer.
 ///

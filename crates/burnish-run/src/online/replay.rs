@@ -13,8 +13,8 @@ use super::groups::Groups;
 use super::part;
 use super::samples::Batch;
 use crate::RunError;
-use crate::metrics::Values;
-use crate::recipe::Recipe;
+use burnish_recipe::Recipe;
+use burnish_rundir::metrics::Values;
 
 /// The members that are kept, the oldest first, and who decides which.
 pub(super) struct Store {

@@ -10,8 +10,8 @@ use burnish_train::{Proximal, Sample, score};
 
 use super::groups::{Group, Groups, Member};
 use crate::RunError;
-use crate::metrics::Values;
-use crate::recipe::Recipe;
+use burnish_recipe::Recipe;
+use burnish_rundir::metrics::Values;
 
 /// A branch of a member's traces that is learned from.
 pub(super) struct OwnSample {

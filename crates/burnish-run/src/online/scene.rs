@@ -5,7 +5,7 @@ use std::sync::Arc;
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Episode, Message, Piece, Policy, Role as Speaker, Sampling, Task, Verdict};
 use burnish_env::Generator;
-use burnish_env::rollout::{self, Overlong, POLICY, Partners, Plan, SeedPlace, Spawn};
+use burnish_env::rollout::{self, Overlong, POLICY, Partners, RolloutSpec, SeedPlace, Spawn};
 use burnish_model::{ChatError, Tokenizer};
 use burnish_rl::plan::{Beginning, Played, Request, Role, RolloutPlan, Spawned, Start};
 
@@ -134,8 +134,8 @@ impl Scene<'_> {
         let is_draft = asked.iter().all(|asked| asked.request.role == Role::Draft);
         let turns_max = if is_draft { 1 } else { self.turns_max };
         let Scene { generator, partners, overlong, .. } = *self;
-        let plan = Plan { generator, partners, spawns: &spawns, turns_max, overlong };
-        let mut episodes = rollout::play(policy, &plan)?.into_iter();
+        let spec = RolloutSpec { generator, partners, spawns: &spawns, turns_max, overlong };
+        let mut episodes = rollout::play(policy, &spec)?.into_iter();
         drop(spawns);
         for Asked { group, request, of, .. } in asked {
             let own = &mut played[group];
@@ -318,10 +318,10 @@ fn no_tokenizer(task: &Task) -> RunError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Values;
     use crate::seeds::Draws;
     use burnish_core::{Said, Script, StopReason, Turn};
     use burnish_rl::plan::{CycleCheck, Dgpo, Plain};
+    use burnish_rundir::metrics::Values;
     use serde_json::json;
     use std::collections::{BTreeMap, BTreeSet};
 

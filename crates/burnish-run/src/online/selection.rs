@@ -9,9 +9,9 @@ use burnish_rl::SettingError;
 use burnish_rl::selector::Selector;
 use serde_json::Value;
 
-use crate::metrics::Values;
-use crate::recipe::Recipe;
 use crate::tasks::Tasks;
+use burnish_recipe::Recipe;
+use burnish_rundir::metrics::Values;
 
 /// A selector at work.
 pub(super) struct Selection {
@@ -103,7 +103,7 @@ impl Chosen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe::Source;
+    use burnish_recipe::Source;
 
     fn recipe(selection: &str) -> Recipe {
         let text = "[run]\ndir = \"x\"\nseed = 4\n[policy]\npath = \"p\"\n[train]\nmethod = \"grpo\"\nmax_steps = 9\n\

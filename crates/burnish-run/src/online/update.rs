@@ -8,8 +8,8 @@ use burnish_train::{Sample, Trainer, minibatches, minibatches_of_groups, totals}
 use super::samples::Batch;
 use crate::RunError;
 use crate::policy::LoadedPolicy;
-use crate::recipe::Recipe;
 use crate::summary::Updates;
+use burnish_recipe::Recipe;
 
 /// Updates the policy on the samples of step number `step`: pass after pass, minibatch after minibatch, until a gate closes.
 ///

@@ -6,53 +6,21 @@
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burnish_core::{Message, Role, Task};
-use burnish_engine::endpoint::EndpointConfig;
+use burnish_recipe::split::{ScoringJudge, TASK};
 use burnish_tensor::Device;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::RunError;
-use crate::files::FileError;
-use crate::judge_client::{self, How, JudgeClient};
+use crate::judge_client::{How, JudgeClient};
 use crate::model_files::policy_digests;
+use burnish_rundir::files::FileError;
 
-/// Where the task goes in the prompt.
-const TASK: &str = "{task}";
 /// Questions about one task before its answers count as unreadable.
 const TRIES: u64 = 3;
-
-/// A policy that scores tasks: one of `path` and `endpoint`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct JudgeConfig {
-    /// A model directory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<PathBuf>,
-    /// A server with OpenAI's wire format.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub endpoint: Option<EndpointConfig>,
-    /// The question, with `{task}` where the task's prompt goes.
-    #[serde(default = "prompt")]
-    pub prompt: String,
-    /// Most tokens of an answer.
-    #[serde(default = "tokens_max")]
-    pub tokens_max: usize,
-}
-
-fn prompt() -> String {
-    format!(
-        "How much reasoning does the following task ask for? 1: recall of a single fact. 2: recall and one simple step. \
-         3: several simple steps. 4: a chain of steps that build on each other. 5: long or inventive reasoning. Do not \
-         solve it. Answer with one digit from 1 to 5 and nothing else.\n\nTask:\n{TASK}"
-    )
-}
-
-fn tokens_max() -> usize {
-    16
-}
 
 /// A line of the file of scores.
 #[derive(Debug, Serialize, Deserialize)]
@@ -62,60 +30,45 @@ struct Line {
     score: u8,
 }
 
-impl JudgeConfig {
-    /// Checks what the types do not.
-    ///
-    /// # Errors
-    /// The key that is wrong, and what it must be.
-    pub(super) fn check(&self) -> Result<(), (String, String)> {
-        let wrong = |key: &str, rule: &str| Err((key.to_owned(), rule.to_owned()));
-        if !self.prompt.contains(TASK) {
-            return wrong("prompt", "must have `{task}` where the task goes");
+/// The score of each task: from the file of scores in `cache`, or asked for and put there.
+///
+/// # Errors
+/// If the judge can't be asked, does not answer with a score, or the file can't be used.
+pub(super) fn scores(judge: &ScoringJudge, tasks: &[Task], cache: &Path) -> Result<Vec<f64>, RunError> {
+    let path = cache.join("scores").join(format!("{}.jsonl", hash(judge)?));
+    let mut known = read(&path)?;
+    let keys: Vec<String> = tasks.iter().map(key).collect::<Result<_, RunError>>()?;
+    let open: Vec<usize> = (0..tasks.len()).filter(|at| !known.contains_key(&keys[*at])).collect();
+    if !open.is_empty() {
+        let mut asked = Judge::new(judge)?;
+        let mut file = append(&path)?;
+        for at in open {
+            let score = asked.score(&tasks[at])?;
+            let line = Line { task: keys[at].clone(), score };
+            let text = serde_json::to_string(&line).unwrap_or_default() + "\n";
+            file.write_all(text.as_bytes()).map_err(FileError::on("write", &path))?;
+            known.insert(line.task, score);
         }
-        judge_client::check(self.path.as_deref(), self.endpoint.as_ref(), self.tokens_max)
     }
+    Ok(keys.iter().map(|key| known.get(key).copied().map_or(f64::NAN, f64::from)).collect())
+}
 
-    /// The score of each task: from the file of scores in `cache`, or asked for and put there.
-    ///
-    /// # Errors
-    /// If the judge can't be asked, does not answer with a score, or the file can't be used.
-    pub(super) fn scores(&self, tasks: &[Task], cache: &Path) -> Result<Vec<f64>, RunError> {
-        let path = cache.join("scores").join(format!("{}.jsonl", self.hash()?));
-        let mut known = read(&path)?;
-        let keys: Vec<String> = tasks.iter().map(key).collect::<Result<_, RunError>>()?;
-        let open: Vec<usize> = (0..tasks.len()).filter(|at| !known.contains_key(&keys[*at])).collect();
-        if !open.is_empty() {
-            let mut judge = Judge::new(self)?;
-            let mut file = append(&path)?;
-            for at in open {
-                let score = judge.score(&tasks[at])?;
-                let line = Line { task: keys[at].clone(), score };
-                let text = serde_json::to_string(&line).unwrap_or_default() + "\n";
-                file.write_all(text.as_bytes()).map_err(FileError::on("write", &path))?;
-                known.insert(line.task, score);
-            }
+/// A name for all that decides the answers. How patiently a server is asked decides none.
+fn hash(judge: &ScoringJudge) -> Result<String, RunError> {
+    let policy = match (&judge.path, &judge.endpoint) {
+        (Some(path), _) => json!(policy_digests(path)?),
+        (None, endpoint) => {
+            json!(endpoint.as_ref().map(|endpoint| (&endpoint.url, &endpoint.model)))
         }
-        Ok(keys.iter().map(|key| known.get(key).copied().map_or(f64::NAN, f64::from)).collect())
-    }
+    };
+    let whole = json!({ "format": 1, "policy": policy, "prompt": judge.prompt, "tokens": judge.tokens_max });
+    Ok(burnish_env::digest(whole.to_string().as_bytes()))
+}
 
-    /// A name for all that decides the answers. How patiently a server is asked decides none.
-    fn hash(&self) -> Result<String, RunError> {
-        let policy = match (&self.path, &self.endpoint) {
-            (Some(path), _) => json!(policy_digests(path)?),
-            (None, endpoint) => {
-                json!(endpoint.as_ref().map(|endpoint| (&endpoint.url, &endpoint.model)))
-            }
-        };
-        let whole =
-            json!({ "format": 1, "policy": policy, "prompt": self.prompt, "tokens": self.tokens_max });
-        Ok(burnish_env::digest(whole.to_string().as_bytes()))
-    }
-
-    /// The question about a task. Its truth and its labels stay out.
-    fn question(&self, task: &Task) -> Vec<Message> {
-        let said: Vec<&str> = task.prompt.iter().map(|message| message.content.as_str()).collect();
-        vec![Message::new(Role::User, self.prompt.replace(TASK, &said.join("\n")))]
-    }
+/// The question about a task. Its truth and its labels stay out.
+fn question(judge: &ScoringJudge, task: &Task) -> Vec<Message> {
+    let said: Vec<&str> = task.prompt.iter().map(|message| message.content.as_str()).collect();
+    vec![Message::new(Role::User, judge.prompt.replace(TASK, &said.join("\n")))]
 }
 
 /// The scores that were given so far. The end of a line that an interrupted process wrote is left out.
@@ -155,19 +108,19 @@ fn key(task: &Task) -> Result<String, RunError> {
 
 /// A judge that can be asked.
 struct Judge<'a> {
-    config: &'a JudgeConfig,
+    config: &'a ScoringJudge,
     policy: JudgeClient,
 }
 
 impl<'a> Judge<'a> {
-    fn new(config: &'a JudgeConfig) -> Result<Self, RunError> {
+    fn new(config: &'a ScoringJudge) -> Result<Self, RunError> {
         // Scores are kept for every run with this judge, whatever it computes on.
         let policy = JudgeClient::new(config.path.as_deref(), config.endpoint.as_ref(), &Device::cpu())?;
         Ok(Judge { config, policy })
     }
 
     fn score(&mut self, task: &Task) -> Result<u8, RunError> {
-        let question = vec![self.config.question(task)];
+        let question = vec![question(self.config, task)];
         let mut answer = String::new();
         for seed in 0..TRIES {
             // Greedily first; a judge that rambles may do better another time.

@@ -4,40 +4,38 @@ use std::collections::BTreeMap;
 
 use burnish_core::Task;
 
-use super::{Mode, Split};
+use burnish_recipe::split::{Mode, Split};
 
-impl Split {
-    /// Which of `tasks` stay.
-    ///
-    /// # Errors
-    /// If a task lacks the label of domains.
-    pub(super) fn stays(&self, tasks: &[Task], scores: &[f64]) -> Result<Vec<bool>, String> {
-        let scores = match self.mode {
-            Mode::Score | Mode::Reversed => scores.to_vec(),
-            Mode::Random => self.dealt(scores, &(0..tasks.len()).collect::<Vec<_>>(), scores.to_vec()),
-            Mode::Domain => {
-                let mut domains: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-                let name = self.label.as_deref().unwrap_or_default();
-                for (at, task) in tasks.iter().enumerate() {
-                    let domain = task.labels.get(name);
-                    let domain =
-                        domain.ok_or_else(|| format!("label: task {} has no label `{name}`", task.id))?;
-                    domains.entry(domain).or_default().push(at);
-                }
-                let deal = |dealt, domain: &Vec<usize>| self.dealt(scores, domain, dealt);
-                domains.values().fold(scores.to_vec(), deal)
+/// Which of `tasks` stay.
+///
+/// # Errors
+/// If a task lacks the label of domains.
+pub(super) fn stays(split: &Split, tasks: &[Task], scores: &[f64]) -> Result<Vec<bool>, String> {
+    let scores = match split.mode {
+        Mode::Score | Mode::Reversed => scores.to_vec(),
+        Mode::Random => dealt(split, scores, &(0..tasks.len()).collect::<Vec<_>>(), scores.to_vec()),
+        Mode::Domain => {
+            let mut domains: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+            let name = split.label.as_deref().unwrap_or_default();
+            for (at, task) in tasks.iter().enumerate() {
+                let domain = task.labels.get(name);
+                let domain =
+                    domain.ok_or_else(|| format!("label: task {} has no label `{name}`", task.id))?;
+                domains.entry(domain).or_default().push(at);
             }
-        };
-        let is_reversed = self.mode == Mode::Reversed;
-        Ok(scores.into_iter().map(|score| self.keep.holds(score) != is_reversed).collect())
-    }
-
-    /// `into`, with the scores of the tasks at `places` dealt out anew among those.
-    fn dealt(&self, scores: &[f64], places: &[usize], mut into: Vec<f64>) -> Vec<f64> {
-        let order = burnish_data::order(places.len(), self.seed_of_tasks(), 0);
-        for (place, from) in places.iter().zip(order) {
-            into[*place] = scores[places[from]];
+            let deal = |so_far, domain: &Vec<usize>| dealt(split, scores, domain, so_far);
+            domains.values().fold(scores.to_vec(), deal)
         }
-        into
+    };
+    let is_reversed = split.mode == Mode::Reversed;
+    Ok(scores.into_iter().map(|score| split.keep.holds(score) != is_reversed).collect())
+}
+
+/// `into`, with the scores of the tasks at `places` dealt out anew among those.
+fn dealt(split: &Split, scores: &[f64], places: &[usize], mut into: Vec<f64>) -> Vec<f64> {
+    let order = burnish_data::order(places.len(), split.seed_of_tasks(), 0);
+    for (place, from) in places.iter().zip(order) {
+        into[*place] = scores[places[from]];
     }
+    into
 }

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::corpus::demonstrated;
-use crate::recipe::{Recipe, Source};
 use crate::tasks::Tasks;
 use crate::test_server::{question, said, serve};
+use burnish_recipe::{Recipe, Source};
 
 /// Imitation of one part and reinforcement learning on the other, over 60 puzzles.
 fn recipe(method: &str, keep: &str, mode: &str, cache: &Path) -> Recipe {
@@ -143,7 +143,7 @@ fn a_column_of_a_row_is_a_score() {
     let generator = burnish_env::build("rows", &json!({ "path": path })).unwrap();
     let tasks = generator.tasks(1, 12).unwrap().tasks;
     let split: Split = serde_json::from_value(json!({"scorer": {"rule": "level"}, "keep": "> 4"})).unwrap();
-    let part = split.part(&*generator, tasks, dir.path(), "env").unwrap();
+    let part = part(&split, &*generator, tasks, dir.path(), "env").unwrap();
     let mut kept: Vec<&str> = part.iter().map(|task| task.prompt[0].content.as_str()).collect();
     kept.sort_unstable();
     assert_eq!(kept, ["question 5", "question 6"], "each once, although the rows came twice");

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::RunError;
-use crate::files::{FileError, file_digest};
 use crate::model_files::policy_digests;
 use crate::model_path;
-use crate::recipe::{Recipe, StageUse};
+use burnish_recipe::{Recipe, StageUse, renamed};
+use burnish_rundir::files::{FileError, file_digest};
 
 /// Raised when runs of the same recipe come to other weights than before.
 const FORMAT: u32 = 1;
@@ -33,6 +33,7 @@ const IDLE: [(&str, &[&str]); 6] = [
 pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
     let failed = |error: serde_json::Error| RunError::Refused(format!("the recipe can't be hashed: {error}"));
     let mut value = serde_json::to_value(recipe).map_err(failed)?;
+    renamed::to_first(&mut value);
     for (table, keys) in IDLE {
         let table = if table.is_empty() { Some(&mut value) } else { value.get_mut(table) };
         if let Some(Value::Object(table)) = table {
@@ -80,9 +81,9 @@ fn files(recipe: &Recipe) -> Result<Vec<PathBuf>, RunError> {
     for (id, config) in env.into_iter().chain(eval).chain(sets) {
         files.extend(files_of(id, config)?);
     }
-    for also in &recipe.eval.also {
-        let Some(config) = &also.config else { continue };
-        files.extend(files_of(also.env.as_ref().unwrap_or(&recipe.env.id), config)?);
+    for extra in &recipe.eval.extra {
+        let Some(config) = &extra.config else { continue };
+        files.extend(files_of(extra.env.as_ref().unwrap_or(&recipe.env.id), config)?);
     }
     Ok(files)
 }
@@ -96,10 +97,41 @@ fn files_of(id: &str, config: &Value) -> Result<Vec<PathBuf>, RunError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe::tests::{SFT, read};
+    use burnish_recipe::Source;
+
+    const SFT: &str = r#"
+[run]
+dir = "x"
+[policy.new]
+architecture = "qwen3"
+vocab_size = 320
+hidden_size = 64
+intermediate_size = 128
+num_hidden_layers = 2
+num_attention_heads = 4
+num_key_value_heads = 2
+head_dim = 16
+max_position_embeddings = 256
+rope_theta = 10000.0
+tie_word_embeddings = true
+dtype = "bf16"
+[env]
+id = "countdown"
+[[data.demonstrations]]
+env = "countdown"
+tasks = 8
+[train]
+method = "sft"
+max_steps = 3
+"#;
+
+    fn read(overrides: &[&str]) -> Recipe {
+        let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
+        Recipe::resolve(&Source::parse("sft.toml", SFT, &overrides).unwrap()).unwrap()
+    }
 
     fn hash(overrides: &[&str]) -> String {
-        of(&read(SFT, overrides).unwrap()).unwrap()
+        of(&read(overrides)).unwrap()
     }
 
     #[test]
@@ -126,10 +158,17 @@ mod tests {
             "env.config.numbers.max=3",
             "eval.tasks=3",
             "eval.seed=9",
-            "eval.also=[{name=\"chains\", env=\"chains\"}]",
+            "eval.extra=[{name=\"chains\", env=\"chains\"}]",
         ] {
             assert_ne!(hash(&[decisive]), plain, "{decisive}");
         }
+    }
+
+    /// Hashes of version 0.1: what is kept in a cache is found again.
+    #[test]
+    fn hashes_are_those_of_before() {
+        assert_eq!(hash(&[]), "2224241dc248091d");
+        assert_eq!(hash(&["eval.extra=[{name=\"chains\", env=\"chains\"}]"]), "49144cd33c04bc34");
     }
 
     #[test]

@@ -7,8 +7,8 @@ use burnish_core::TaskId;
 use super::Stage;
 use crate::RunError;
 use crate::corpus::demonstrated;
-use crate::recipe::{Method, Recipe, StageUse};
 use crate::tasks::Tasks;
+use burnish_recipe::{Method, Recipe, StageUse};
 
 /// Refuses to go on where `stage`, or one before it, is trained on tasks that `recipe` holds out, or where one imitates
 /// and the other plays parts of a split that share tasks.
@@ -24,7 +24,7 @@ pub(super) fn refuse(recipe: &Recipe, stage: &Stage) -> Result<(), RunError> {
         if shared > 0 {
             return Err(RunError::Refused(format!(
                 "{key}: {} trains on {shared} of the {} tasks that are held out for evaluation here; give both \
-                 recipes the same `eval.tasks`, `eval.seed`, `eval.config` (or `env.config`) and `eval.also`",
+                 recipes the same `eval.tasks`, `eval.seed`, `eval.config` (or `env.config`) and `eval.extra`",
                 stage.file.display(),
                 held_out.len()
             )));

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use burnish_model::Model;
 
 use crate::RunError;
-use crate::files::{FileError, write_atomic};
-use crate::recipe::{Recipe, StageUse};
-use crate::run_dir::RunDir;
+use burnish_recipe::{Recipe, StageUse};
+use burnish_rundir::files::{FileError, write_atomic};
+use burnish_rundir::run_dir::RunDir;
 
 /// The state of the trainer, which says nothing about the policy.
 const TRAINER: &str = "trainer.";

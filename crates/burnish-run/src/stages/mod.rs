@@ -18,10 +18,10 @@ use std::time::Duration;
 use burnish_train::checkpoint::{self, Extent, Newest};
 
 use crate::RunError;
-use crate::recipe::{Recipe, Source, StageRecipe, StageUse};
-use crate::run_dir::{self, RunDirError};
 use crate::train::{Finish, Run};
 use crate::watch::{Event, Stop, Watch};
+use burnish_recipe::{Recipe, Source, StageRecipe, StageUse};
+use burnish_rundir::run_dir::{self, RunDirError};
 
 pub(crate) use keep::{as_written, keep, place};
 
@@ -283,7 +283,7 @@ impl Stage {
 
     /// The recipe of the run that lies in its place, as it was written.
     fn written(&self) -> Result<Recipe, RunError> {
-        let source = Source::read(&self.dir().join(run_dir::RECIPE), &[]);
+        let source = Source::read_of_run(&self.dir().join(run_dir::RECIPE), &[]);
         source.and_then(|source| Recipe::resolve(&source)).map_err(|error| self.broken(error.to_string()))
     }
 

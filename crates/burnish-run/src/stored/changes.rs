@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
+use burnish_rundir::run_dir::RECORD;
 use burnish_train::schedule::Decay;
 use serde_json::Value;
 
 use super::inputs;
 use super::record::{Change, Record};
 use crate::RunError;
-use crate::recipe::{Difference, Method, Recipe, Source, all_differences, paths};
 use crate::stages;
+use burnish_recipe::{Difference, Method, Recipe, Source, all_differences, paths};
 
 /// Keys that decide nothing of what a step does: where things lie, how fast they are made, how long the run is, and what is
 /// written down or measured meanwhile.
@@ -66,7 +67,7 @@ pub(super) fn between(
     dir: &Path,
     step: Option<u64>,
 ) -> Result<Changed, RunError> {
-    let began: Recipe = Source::parse(super::FILE, &record.recipe, &[])?.decode()?;
+    let began: Recipe = Source::parse_of_run(RECORD, &record.recipe)?.decode()?;
     let places = path_keys(written)?;
     let all = all_differences(&value(&began), &value(written));
     let (free, fixed): (Vec<Difference>, Vec<Difference>) =
@@ -140,7 +141,7 @@ fn refused(fixed: &[Difference], source: &Source, dir: &Path, step: Option<u64>)
         .collect();
     let start = match step {
         Some(step) => {
-            let checkpoint = dir.join(crate::run_dir::CHECKPOINTS).join(format!("step_{step}"));
+            let checkpoint = dir.join(burnish_rundir::run_dir::CHECKPOINTS).join(format!("step_{step}"));
             format!("a new run whose `policy.path` is `{}`", checkpoint.display())
         }
         None => "a new run".to_owned(),

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::RunError;
-use crate::files::FileError;
 use crate::model_files::policy_files;
-use crate::recipe::paths::{self, PathKind, PathPlace};
-use crate::recipe::{Method, Recipe};
-use crate::run_dir::{START, TEACHER};
+use burnish_recipe::paths::{self, PathKind, PathPlace};
+use burnish_recipe::{Method, Recipe};
+use burnish_rundir::files::FileError;
+use burnish_rundir::run_dir::{START, TEACHER};
 
 /// A file from this size on that was not touched since it was read is not read again.
 const LARGE: u64 = 64 << 20;

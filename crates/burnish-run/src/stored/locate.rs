@@ -13,8 +13,8 @@ use super::inputs::{Input, Needs, at};
 use super::record::Record;
 use super::{absolute, base_key};
 use crate::RunError;
-use crate::recipe::Source;
-use crate::recipe::paths::{self, ENV_FOLDER, ENV_PATH, PathKind};
+use burnish_recipe::Source;
+use burnish_recipe::paths::{self, ENV_FOLDER, ENV_PATH, PathKind};
 
 /// What was found.
 pub(super) struct Located {

@@ -23,13 +23,15 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::RunError;
-use crate::files::{FileError, write_atomic};
-use crate::recipe::{Recipe, Source, Use, paths};
-use crate::run_dir::{self, RunDir, RunDirError};
 use crate::stages;
-use crate::text::shell_path;
+use burnish_recipe::{Recipe, Source, Use, paths};
+use burnish_rundir::files::{FileError, write_atomic};
+use burnish_rundir::metrics::aliases::Names;
+use burnish_rundir::metrics::{self, Row};
+use burnish_rundir::run_dir::{self, RECORD, RunDir, RunDirError};
+use burnish_rundir::text::shell_path;
 
-pub(crate) use record::{FILE, Record};
+pub(crate) use record::Record;
 
 use changes::Changed;
 use inputs::Needs;
@@ -51,7 +53,18 @@ fn source(dir: &Path, overrides: &[String]) -> Result<Source, RunError> {
     if !file.is_file() {
         return Err(RunDirError::Missing { path: dir.to_owned() }.into());
     }
-    Ok(Source::read(&file, overrides)?)
+    Ok(Source::read_of_run(&file, overrides)?)
+}
+
+/// The numbers of the run in `dir`, which may be under way, under `names`.
+///
+/// # Errors
+/// If there is no run, or its files can't be read.
+pub fn metrics(dir: &Path, names: Names) -> Result<Vec<Row>, RunError> {
+    // The recipe alone: nothing that it names need be there.
+    let aliases = read(dir)?.aliases(names);
+    let rows = metrics::read(&run_dir::metrics_in(dir))?;
+    Ok(rows.into_iter().map(|row| Row { values: aliases.rename(&row), ..row }).collect())
 }
 
 /// A recipe with its paths as they are now, and what a person should be told.
@@ -217,7 +230,7 @@ pub(crate) fn resume(dir: &RunDir, overrides: &[String], step: Option<u64>) -> R
     if record.is_none() {
         located.notes.push(format!(
             "an earlier burnish began this run: whether its recipe or its data have changed since is not known; \
-             from now on they are compared with what they are today ({FILE})"
+             from now on they are compared with what they are today ({RECORD})"
         ));
     }
     Ok(Resumed { found: Found { recipe, notes: located.notes }, change })

@@ -9,10 +9,9 @@ use serde_json::Value;
 use super::absolute;
 use super::inputs::{Input, Recorded};
 use crate::RunError;
-use crate::files::{FileError, write_atomic};
-
-/// Name of the record in a run directory.
-pub(crate) const FILE: &str = "run.json";
+use burnish_recipe::renamed;
+use burnish_rundir::files::{FileError, write_atomic};
+use burnish_rundir::run_dir::RECORD;
 
 const FORMAT: u32 = 1;
 
@@ -64,7 +63,7 @@ impl Record {
     /// # Errors
     /// If it can't be read, or is damaged.
     pub(crate) fn read(dir: &Path) -> Result<Option<Self>, RunError> {
-        let path = dir.join(FILE);
+        let path = dir.join(RECORD);
         let text = match std::fs::read(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             text => text.map_err(FileError::on("read", &path))?,
@@ -91,7 +90,7 @@ impl Record {
     /// # Errors
     /// If it can't be written.
     pub(super) fn write(&self, dir: &Path) -> Result<(), RunError> {
-        let path = dir.join(FILE);
+        let path = dir.join(RECORD);
         let failed = |error: serde_json::Error| RunError::Refused(format!("`{}`: {error}", path.display()));
         let mut text = serde_json::to_vec_pretty(self).map_err(failed)?;
         text.push(b'\n');
@@ -100,7 +99,7 @@ impl Record {
 
     /// What is recorded of a key.
     pub(super) fn input(&self, key: &str) -> Option<&Recorded> {
-        self.inputs.iter().find(|input| input.key == key)
+        self.inputs.iter().find(|input| renamed::path(&input.key) == key)
     }
 
     #[cfg(test)]

@@ -6,14 +6,14 @@ use burnish_train::checkpoint::{self, Checkpoint, Checkpoints, Extent, Newest};
 
 use super::{Parts, Run};
 use crate::RunError;
-use crate::journal::Journal;
-use crate::metrics;
 use crate::model_path;
-use crate::recipe::{Recipe, StageUse};
-use crate::run_dir::{RunDir, Taken};
 use crate::stages;
 use crate::stored;
 use crate::watch::{Event, Unwatched, Watch};
+use burnish_recipe::{Recipe, StageUse};
+use burnish_rundir::journal::Journal;
+use burnish_rundir::metrics;
+use burnish_rundir::run_dir::{RunDir, Taken};
 
 impl Run {
     /// Starts a new run. Its directory is made only when everything that it needs could be loaded. What other recipes make
@@ -50,7 +50,7 @@ impl Run {
         let text = stages::as_written(&recipe).to_toml()?;
         stored::begin(&recipe, &text, &dir)?;
         // With the recipe there is a run: from here on it can be resumed, wherever it is killed.
-        crate::files::write_atomic(&dir.recipe(), text.as_bytes())?;
+        burnish_rundir::files::write_atomic(&dir.recipe(), text.as_bytes())?;
         let journal = Journal::create(&dir.journal())?;
         recipe.warnings().into_iter().for_each(|warning| watch.event(Event::Note(warning)));
         Run::assemble(recipe, parts, dir, journal)

@@ -18,13 +18,13 @@ mod arguments;
 mod buffer;
 mod error;
 pub(crate) mod flow;
+mod launch_shape;
 mod libraries;
 mod memory;
 mod modules;
 pub(crate) mod ops;
 pub(crate) mod params;
 pub(crate) mod pinned;
-mod plan;
 mod product;
 pub(crate) mod tape;
 #[cfg(test)]
@@ -50,9 +50,9 @@ use cudarc::{
 pub(crate) use arguments::{Argument, int, long};
 pub(crate) use buffer::{Buffer, Element, Slice, SliceMut};
 pub use error::CudaError;
+use launch_shape::LaunchShape;
 use memory::Memory;
 use modules::{Modules, Program};
-use plan::Plan;
 
 /// Workspace of cuBLAS: 32 MiB, NVIDIA's advice for cards of compute capability 9.
 const WORKSPACE_BYTES: usize = 32 << 20;
@@ -329,7 +329,7 @@ impl Cuda {
     ///
     /// # Panics
     /// If the program has no such kernel, or the kernel takes other arguments.
-    pub(crate) fn launch(&self, program: Program, name: &str, plan: Plan, arguments: &mut [Argument]) {
+    pub(crate) fn launch(&self, program: Program, name: &str, plan: LaunchShape, arguments: &mut [Argument]) {
         if plan.is_empty() || !self.works() {
             return;
         }

@@ -60,7 +60,7 @@ fn the_first_error_is_kept_and_comes_out_of_every_download() {
 fn more_shared_memory_than_a_block_may_have_is_an_error() {
     let Some(cuda) = device() else { return };
     let mut x = Buffer::upload(&cuda, &[1.0_f32]);
-    let plan = Plan::elements(1).with_shared(cuda.shared_bytes_max() + 4096);
+    let plan = LaunchShape::elements(1).with_shared(cuda.shared_bytes_max() + 4096);
     let arguments = &mut [x.all_mut().into(), 2.0_f32.into(), long(1)];
     cuda.launch(Program::Elementwise, "scale", plan, arguments);
     let error = x.download().unwrap_err().to_string();

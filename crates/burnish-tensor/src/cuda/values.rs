@@ -10,7 +10,7 @@ use half::bf16;
 
 #[cfg(test)]
 use super::CudaError;
-use super::{Argument, Buffer, Cuda, Plan, Program, Slice, SliceMut, long};
+use super::{Argument, Buffer, Cuda, LaunchShape, Program, Slice, SliceMut, long};
 use crate::Precision;
 
 /// A buffer of either type.
@@ -255,7 +255,7 @@ impl<T: super::Element> Converted<'_, T> {
 pub(crate) fn to_bf16(cuda: &Arc<Cuda>, x: Slice<'_, f32>) -> Buffer<bf16> {
     let mut y = Buffer::uninit(cuda, x.len());
     let arguments = &mut [y.all_mut().into(), x.into(), long(x.len())];
-    cuda.launch(Program::Elementwise, "to_bf16", Plan::fours(x.len()), arguments);
+    cuda.launch(Program::Elementwise, "to_bf16", LaunchShape::fours(x.len()), arguments);
     y
 }
 
@@ -263,6 +263,6 @@ pub(crate) fn to_bf16(cuda: &Arc<Cuda>, x: Slice<'_, f32>) -> Buffer<bf16> {
 pub(crate) fn to_f32(cuda: &Arc<Cuda>, x: Slice<'_, bf16>) -> Buffer<f32> {
     let mut y = Buffer::uninit(cuda, x.len());
     let arguments = &mut [y.all_mut().into(), x.into(), long(x.len())];
-    cuda.launch(Program::Elementwise, "to_f32", Plan::fours(x.len()), arguments);
+    cuda.launch(Program::Elementwise, "to_f32", LaunchShape::fours(x.len()), arguments);
     y
 }

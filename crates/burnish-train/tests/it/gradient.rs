@@ -2,7 +2,7 @@ use burnish_core::rng::Stream;
 use burnish_model::{Architecture, Dtype, Model};
 use burnish_rl::aggregation::Aggregation;
 use burnish_rl::nll::Nll;
-use burnish_rl::{Evaluation, LossConfig, Mark, Needs, Objective, PolicyLoss, Streams, Totals};
+use burnish_rl::{BatchConstant, Evaluation, LossConfig, Needs, Objective, PolicyLoss, Streams, Totals};
 use burnish_tensor::Precision;
 use burnish_train::{Pass, PassConfig, Proximal, Sample, accumulate, pack, score, score_base};
 
@@ -306,25 +306,30 @@ struct Marked;
 
 impl Objective for Marked {
     fn needs(&self) -> Needs {
-        Needs { marks: true, groups: true, ..Needs::default() }
+        Needs { batch_constants: true, groups: true, ..Needs::default() }
     }
 
-    fn marks(&self, whole: &Streams<'_>, totals: &Totals) -> Vec<Mark> {
+    fn batch_constants(&self, whole: &Streams<'_>, totals: &Totals) -> Vec<BatchConstant> {
         assert_eq!(whole.policy.len(), totals.tokens, "the whole batch, once");
         let mean = whole.policy.iter().sum::<f64>() / whole.policy.len() as f64;
-        whole.policy.iter().map(|logprob| Mark { value: logprob - mean, ..Mark::default() }).collect()
+        whole
+            .policy
+            .iter()
+            .map(|logprob| BatchConstant { value: logprob - mean, ..BatchConstant::default() })
+            .collect()
     }
 
     fn evaluate(&self, streams: &Streams<'_>, _: &Totals) -> Evaluation {
-        assert_eq!(streams.marks.len(), streams.policy.len());
+        assert_eq!(streams.batch_constants.len(), streams.policy.len());
         let mut evaluation = Evaluation::zero(streams.policy.len());
         for group in streams.groups {
             assert_eq!(group.len(), 2, "groups are never torn apart");
             let tokens = streams.sequences[group.start].start..streams.sequences[group.end - 1].end;
-            let sum: f64 = tokens.clone().map(|at| streams.marks[at].value * streams.policy[at]).sum();
+            let sum: f64 =
+                tokens.clone().map(|at| streams.batch_constants[at].value * streams.policy[at]).sum();
             evaluation.loss += sum * sum;
             for at in tokens {
-                evaluation.d_policy[at] = 2.0 * sum * streams.marks[at].value;
+                evaluation.d_policy[at] = 2.0 * sum * streams.batch_constants[at].value;
             }
         }
         evaluation

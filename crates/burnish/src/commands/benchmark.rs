@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use burnish_data::Columns;
 use burnish_eval::{Interval, PassAtK};
-use burnish_run::benchmark::{self, BENCHMARKS, Benchmark, Consistency, Finish, Outcome, Report};
+use burnish_recipe::ComputeType;
 use burnish_run::items::EndpointConfig;
-use burnish_run::recipe::ComputeType;
 use burnish_run::watch::{Event, Stop, Watch};
+use burnish_study::benchmark::{self, BENCHMARKS, Benchmark, Consistency, Finish, Outcome, Report};
 use clap::Args;
 
 use super::Done;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use burnish_core::{Message, Role};
 use burnish_data::overlap::{Counter, NGRAM, Overlap};
 use burnish_data::{Columns, Row, Stream, for_each_row};
-use burnish_run::text::visible_line;
+use burnish_rundir::text::visible_line;
 use clap::{Args, Subcommand};
 
 use super::Done;

@@ -2,7 +2,7 @@
 
 use burnish_core::{Role, ToolCall};
 use burnish_env::{CATALOGUE, Generator};
-use burnish_run::recipe::TASKS_MAX;
+use burnish_recipe::TASKS_MAX;
 use clap::Subcommand;
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ pub(crate) fn run(command: Command) -> Done {
 
 fn show(id: &str, overrides: &[String], count: usize, seed: u64) -> Done {
     let kind = burnish_env::kind(id)?;
-    let source = burnish_run::recipe::Source::parse("configuration", "", overrides)?;
+    let source = burnish_recipe::Source::parse("configuration", "", overrides)?;
     let config: Value = source.decode()?;
     println!("{}: {}\n", kind.id, kind.summary);
     let generator = match (kind.build)(&config) {

@@ -24,9 +24,9 @@ pub(crate) struct Arguments {
     /// Of a run (that of --policy, where it is given): the checkpoint after this step instead of the newest.
     #[arg(long)]
     step: Option<u64>,
-    /// The evaluation of `[[eval.also]]` that is called so, instead of the main one.
+    /// The evaluation of `[[eval.extra]]` that is called so, instead of the main one.
     #[arg(long, value_name = "NAME")]
-    also: Option<String>,
+    extra: Option<String>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -45,15 +45,15 @@ pub(crate) fn run(arguments: Arguments) -> Done {
     if !path.exists()
         && let Some(name) = benchmark_name(path)
     {
-        let benchmark = burnish_run::benchmark::find(name)?;
+        let benchmark = burnish_study::benchmark::find(name)?;
         if let Some(change) = arguments.overrides.first() {
             return Err(format!(
                 "{change}: {name} is a benchmark, which has no keys; see burnish eval --help"
             )
             .into());
         }
-        if let Some(also) = &arguments.also {
-            return Err(format!("--also {also}: {name} is a benchmark, which has one evaluation").into());
+        if let Some(extra) = &arguments.extra {
+            return Err(format!("--extra {extra}: {name} is a benchmark, which has one evaluation").into());
         }
         return benchmark::run(benchmark, arguments.benchmark, arguments.step, arguments.json);
     }
@@ -94,8 +94,8 @@ fn of_recipe(path: &Path, arguments: &Arguments) -> Done {
     // With --json nothing but the object goes to stdout; what takes a moment needs no progress.
     let is_quiet = arguments.json || (settings.out.is_none() && settings.policy.is_none());
     let mut watch: Box<dyn Watch> = if is_quiet { Box::new(Unwatched) } else { Box::new(Progress::new()) };
-    let also = arguments.also.as_deref();
-    let summary = match target.evaluate_items(also, settings.out.as_deref(), &mut *watch, &stop)? {
+    let extra = arguments.extra.as_deref();
+    let summary = match target.evaluate_items(extra, settings.out.as_deref(), &mut *watch, &stop)? {
         Evaluated::Done(summary) => summary,
         Evaluated::Interrupted { done, items } => {
             say_interrupted(done, items, settings.out.is_some());

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use burnish_run::methods::{self, Method, PRESETS, SYSTEMS, Scaffold, Status, System};
+use burnish_methods::{self as methods, Component, PRESETS, SYSTEMS, Scaffold, Status, System};
 use clap::{Args, Subcommand};
 
 use super::Done;
@@ -68,7 +68,7 @@ fn list() {
     }
     println!();
     let mut before = None;
-    for Method { card, .. } in methods::all() {
+    for Component { card, .. } in methods::all() {
         if before != Some(card.family) {
             println!("{}{}", if before.is_some() { "\n" } else { "" }, methods::family(card.family));
             before = Some(card.family);
@@ -87,7 +87,7 @@ fn list() {
 
 fn show(id: &str) -> Done {
     let all = methods::all();
-    let found: Vec<&Method> = all.iter().filter(|method| method.card.id == id).collect();
+    let found: Vec<&Component> = all.iter().filter(|method| method.card.id == id).collect();
     let system = SYSTEMS.iter().find(|system| system.id == id);
     let preset = PRESETS.iter().find(|preset| preset.id == id);
     if found.is_empty() && system.is_none() && preset.is_none() {
@@ -103,7 +103,7 @@ fn show(id: &str) -> Done {
     if let Some(system) = system {
         show_system(system, &all);
     }
-    for Method { card, needs, status, recipe, defaults } in found {
+    for Component { card, needs, status, recipe, defaults } in found {
         let kind = methods::member(card.family);
         println!("{}, {kind}: {}\n\n  {}\n", card.id, card.title, card.equation.replace('\n', "\n  "));
         println!("scope       {}", card.scope);
@@ -122,7 +122,7 @@ fn show(id: &str) -> Done {
     Ok(())
 }
 
-fn show_system(system: &System, parts: &[Method]) {
+fn show_system(system: &System, parts: &[Component]) {
     let said = |items: &[&str]| if items.is_empty() { "nothing".to_owned() } else { items.join("; ") };
     println!("{}, system: {}\n", system.id, system.title);
     let composition = system.composition();

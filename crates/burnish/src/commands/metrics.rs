@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
-use burnish_run::metrics::{self, aliases::Names};
+use burnish_rundir::metrics::aliases::Names;
 use clap::Args;
+
+use burnish_run::stored;
 
 use super::Done;
 use crate::out;
@@ -24,7 +26,7 @@ fn names(text: &str) -> Result<Names, String> {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Done {
-    for row in metrics::of_run(&arguments.run, arguments.names)? {
+    for row in stored::metrics(&arguments.run, arguments.names)? {
         out::json(row.to_line().trim_end());
         if !out::is_read() {
             break;

@@ -26,7 +26,7 @@ pub(crate) type Done = Result<(), Box<dyn std::error::Error>>;
 
 /// Reads an argument that is a path as the paths of recipes are read: `--out=~/x` reaches the program as it stands.
 pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
-    PathBufValueParser::new().try_map(|path| burnish_run::recipe::expand(&path))
+    PathBufValueParser::new().try_map(|path| burnish_recipe::expand(&path))
 }
 
 /// Says what a person should know beside the result, where it spoils no output that is read by a program.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use burnish_core::{Episode, Source, Validity};
 use burnish_run::inspect::{self, Shown};
-use burnish_run::journal::EpisodeKind;
 use burnish_run::replay::{self, Replayed};
+use burnish_rundir::journal::EpisodeKind;
 use clap::Args;
 
 use super::Done;
@@ -27,9 +27,9 @@ pub(crate) struct Arguments {
     /// Of a run: held-out episodes instead of training episodes.
     #[arg(long, requires = "from", conflicts_with = "recipe")]
     eval: bool,
-    /// Of a run: episodes of the evaluation of `[[eval.also]]` that is called so.
+    /// Of a run: episodes of the evaluation of `[[eval.extra]]` that is called so.
     #[arg(long, value_name = "NAME", requires = "from", conflicts_with_all = ["eval", "recipe"])]
-    also: Option<String>,
+    extra: Option<String>,
     /// Of a run: plays all stored episodes of the step again on their records, without sampling, and compares.
     #[arg(long, requires = "from", conflicts_with_all = ["recipe", "count"])]
     replay: bool,
@@ -41,8 +41,8 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> Done {
     let shown = match (&arguments.from, &arguments.recipe) {
         (Some(dir), _) => {
-            let kind = match (arguments.also, arguments.eval) {
-                (Some(name), _) => EpisodeKind::Also(name),
+            let kind = match (arguments.extra, arguments.eval) {
+                (Some(name), _) => EpisodeKind::Extra(name),
                 (None, true) => EpisodeKind::Eval,
                 (None, false) => EpisodeKind::Train,
             };

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use burnish_run::study::{self, Findings, Made, PlannedRun, Ran, State, Study};
+use burnish_recipe::plain_words::plain;
 use burnish_run::watch::{Event, Stop, Watch};
-use burnish_run::words::plain;
+use burnish_study::study::{self, ArmRun, Findings, Made, Ran, State, Study};
 use clap::Args;
 
 use super::Done;
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: Arguments) -> Done {
     }
     let file = arguments.file.clone().unwrap_or_default();
     let study = Study::read(&file, &arguments.overrides)?;
-    let mut runs = study.plan()?;
+    let mut runs = study.runs()?;
     if let Some(name) = &arguments.only {
         study.arm(name)?;
         runs.retain(|run| run.name == *name);
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: Arguments) -> Done {
         println!("with --report-only it writes the page of what is finished");
         return Ok(());
     }
-    let findings = Findings::of(&study, &study.plan()?)?;
+    let findings = Findings::of(&study, &study.runs()?)?;
     let made = Made {
         command: study.command(),
         machine: machine(),
@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: Arguments) -> Done {
     }
 }
 
-fn say_plan(study: &Study, runs: &[PlannedRun]) {
+fn say_plan(study: &Study, runs: &[ArmRun]) {
     println!("{}: {} runs, {} side by side", study.title, runs.len(), study.jobs);
     for arm in &study.arms {
         let changes = if arm.set.is_empty() { "the recipe as it is".to_owned() } else { arm.set.join("  ") };
@@ -109,7 +109,7 @@ fn say_plan(study: &Study, runs: &[PlannedRun]) {
     }
 }
 
-fn make_runs(study: &Study, runs: &[PlannedRun], jobs: usize) -> Result<Ran, Box<dyn std::error::Error>> {
+fn make_runs(study: &Study, runs: &[ArmRun], jobs: usize) -> Result<Ran, Box<dyn std::error::Error>> {
     let open = runs.iter().filter(|run| run.state != State::Finished).count();
     println!("{}: {} runs, of which {open} are to be made", study.title, runs.len());
     if open == 0 {
@@ -121,7 +121,7 @@ fn make_runs(study: &Study, runs: &[PlannedRun], jobs: usize) -> Result<Ran, Box
         return Ok(Ran { is_stopped: true, ..Ran::default() });
     }
     let (begun, start) = (AtomicUsize::new(0), Instant::now());
-    let watch_of = |run: &PlannedRun| -> Box<dyn Watch + Send> {
+    let watch_of = |run: &ArmRun| -> Box<dyn Watch + Send> {
         let number = begun.fetch_add(1, Ordering::SeqCst) + 1;
         let done = number.saturating_sub(jobs);
         let left = match done {

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use burnish_run::recipe::{self, Method, Recipe};
-use burnish_run::run_dir::{RunDir, Taken};
+use burnish_recipe::{Method, Recipe};
 use burnish_run::stages::{self, Made};
-use burnish_run::text::shell_path;
 use burnish_run::train::{Finish, Outcome, Run};
 use burnish_run::watch::Stop;
+use burnish_rundir::run_dir::{RunDir, Taken};
+use burnish_rundir::text::shell_path;
 use clap::Args;
 
 use super::Done;
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
             run
         }
         (None, Some(path)) => {
-            let path = recipe::expand(path).map_err(|problem| format!("the recipe {problem}"))?;
+            let path = burnish_recipe::expand(path).map_err(|problem| format!("the recipe {problem}"))?;
             let mut recipe = Recipe::read(&path, &arguments.overrides)?;
             check_method(&recipe, method)?;
             if arguments.dry_run {

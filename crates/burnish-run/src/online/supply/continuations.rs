@@ -3,30 +3,20 @@
 use std::sync::Arc;
 
 use burnish_core::{Episode, Node, Sampling};
-use burnish_env::rollout::{self, POLICY, Plan, Spawn, Start};
+use burnish_env::rollout::{self, POLICY, RolloutSpec, Spawn, Start};
 use burnish_rl::advantage::Phase;
-use burnish_rl::fact::{CONTINUED, Continuations, Fact, Need};
-use burnish_rl::plan::RolloutPlan;
+use burnish_rl::fact::{CONTINUED, Continuations, Need};
 use serde::Deserialize;
 
-use super::{Clash, Groups, Kind, Provider, Step};
+use super::{Groups, Kind, Provider, Step};
 use crate::RunError;
-use crate::metrics::Values;
 use crate::online::pieces::beginning;
-use crate::recipe::Recipe;
 use crate::seeds::Draws;
+use burnish_recipe::Recipe;
+use burnish_recipe::supply::OF_CONTINUATIONS;
+use burnish_rundir::metrics::Values;
 
-pub(super) const KIND: Kind =
-    Kind { facts: FACTS, table: None, clash, make: |_| Ok(Some(Box::new(Continued))) };
-
-const FACTS: &[&Fact] = &[&CONTINUED];
-
-fn clash(recipe: &Recipe, _: Option<&dyn RolloutPlan>) -> Option<Clash> {
-    let why = "which goes on from within bare answers";
-    let is_buffered = recipe.reward.overlong_buffer.is_on();
-    let keys = [("plan", recipe.plan.is_some()), ("reward.overlong_buffer", is_buffered)];
-    keys.into_iter().find(|(_, is_there)| *is_there).map(|(key, _)| (key, why))
-}
+pub(super) const KIND: Kind = Kind { supply: &OF_CONTINUATIONS, make: |_| Ok(Some(Box::new(Continued))) };
 
 struct Continued;
 
@@ -37,10 +27,6 @@ struct Cut {
 }
 
 impl Provider for Continued {
-    fn facts(&self) -> &'static [&'static Fact] {
-        FACTS
-    }
-
     /// Cuts every member that earned a reward, and has the policy go on from there, with the ids that it sampled before the cut.
     /// All go on side by side.
     fn supply(&mut self, needs: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
@@ -84,14 +70,14 @@ impl Provider for Continued {
                 break;
             }
         }
-        let plan = Plan {
+        let spec = RolloutSpec {
             generator: &*tasks.train_generator,
             partners: tasks.partners.as_deref(),
             spawns: &spawns,
             turns_max: 1,
             overlong: rollout.overlong,
         };
-        let answers = rollout::play(&mut sampler.policy(), &plan)?;
+        let answers = rollout::play(&mut sampler.policy(), &spec)?;
         let tokens = sampled_there(&answers, &spawns);
         drop(spawns);
         for member in groups.kept_mut().flat_map(|group| &mut group.members) {

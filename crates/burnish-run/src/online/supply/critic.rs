@@ -6,28 +6,19 @@ use burnish_core::rng::{Address, Purpose};
 use burnish_model::{Loading, Model};
 use burnish_rl::ValueLoss;
 use burnish_rl::advantage::{Estimator, Rollout};
-use burnish_rl::fact::{BOOTSTRAP, Fact, Need, VALUES};
+use burnish_rl::fact::{BOOTSTRAP, Need, VALUES};
 use burnish_train::checkpoint::{self, BoxError, Checkpoint};
 use burnish_train::schedule::Schedule;
 use burnish_train::{Proximal, Sample, Trainer, minibatches, score, totals};
 
-use super::{Groups, Kind, Made, Making, Provider, Step, Table, with_all};
+use super::{Groups, Kind, Made, Making, Provider, Step};
 use crate::RunError;
-use crate::metrics::Values;
 use crate::online::credit::refuse_branches;
-use crate::recipe::{CriticSection, Recipe};
+use burnish_recipe::supply::OF_CRITIC;
+use burnish_recipe::{CriticSection, Recipe};
+use burnish_rundir::metrics::Values;
 
-pub(super) const KIND: Kind = Kind { facts: FACTS, table: Some(TABLE), clash: with_all, make: Critic::make };
-
-const FACTS: &[&Fact] = &[&VALUES, &BOOTSTRAP];
-
-const TABLE: Table = Table {
-    key: "critic",
-    makes: "a critic",
-    is_there: |recipe| recipe.critic.is_some(),
-    of: "advantage.estimator",
-    unused: "needs no values; take \"gae\"",
-};
+pub(super) const KIND: Kind = Kind { supply: &OF_CRITIC, make: Critic::make };
 
 /// Directory of the critic in a checkpoint: a model directory, with the trainer's files.
 const DIR: &str = "value_model";
@@ -107,10 +98,6 @@ struct Estimates {
 }
 
 impl Provider for Critic {
-    fn facts(&self) -> &'static [&'static Fact] {
-        FACTS
-    }
-
     fn supply(&mut self, _: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
         let Estimates { values, bootstraps } = self.estimate(step.recipe, groups)?;
         let mut estimates = values.iter().zip(bootstraps);

@@ -3,20 +3,19 @@
 use std::collections::BTreeMap;
 
 use burnish_model::Model;
-use burnish_rl::fact::{Fact, Need, TASK_DRIFT};
+use burnish_rl::fact::{Need, TASK_DRIFT};
 use burnish_train::{Sample, score};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Groups, Kind, Made, Making, Provider, Step, with_all};
+use super::{Groups, Kind, Made, Making, Provider, Step};
 use crate::RunError;
-use crate::metrics::Values;
 use crate::online::part;
-use crate::recipe::Recipe;
+use burnish_recipe::Recipe;
+use burnish_recipe::supply::OF_DRIFT;
+use burnish_rundir::metrics::Values;
 
-pub(super) const KIND: Kind = Kind { facts: FACTS, table: None, clash: with_all, make };
-
-const FACTS: &[&Fact] = &[&TASK_DRIFT];
+pub(super) const KIND: Kind = Kind { supply: &OF_DRIFT, make };
 
 /// Where it stands in the state of a checkpoint.
 const KEY: &str = "moved";
@@ -30,10 +29,6 @@ fn make(making: &Making<'_>) -> Result<Made, RunError> {
 struct TaskDrift(BTreeMap<String, Played>);
 
 impl Provider for TaskDrift {
-    fn facts(&self) -> &'static [&'static Fact] {
-        FACTS
-    }
-
     fn supply(&mut self, _: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
         let drifts = self.since(step.recipe, &step.policy.model, groups)?;
         for (group, drift) in groups.kept_mut().zip(drifts) {

@@ -2,25 +2,19 @@
 
 use burnish_core::rng::{Address, Purpose, Stream};
 use burnish_rl::advantage::{Detector, Phase};
-use burnish_rl::fact::{FLAW, Fact, Need};
+use burnish_rl::fact::{FLAW, Need};
 use serde::Deserialize;
 
-use super::{Groups, Kind, Provider, Step, with_all};
+use super::{Groups, Kind, Provider, Step};
 use crate::RunError;
-use crate::metrics::Values;
+use burnish_recipe::supply::OF_FLAWS;
+use burnish_rundir::metrics::Values;
 
-pub(super) const KIND: Kind =
-    Kind { facts: FACTS, table: None, clash: with_all, make: |_| Ok(Some(Box::new(Flaws))) };
-
-const FACTS: &[&Fact] = &[&FLAW];
+pub(super) const KIND: Kind = Kind { supply: &OF_FLAWS, make: |_| Ok(Some(Box::new(Flaws))) };
 
 struct Flaws;
 
 impl Provider for Flaws {
-    fn facts(&self) -> &'static [&'static Fact] {
-        FACTS
-    }
-
     fn supply(&mut self, needs: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
         let detector =
             needs.iter().find_map(|need| Detector::deserialize(&need.settings).ok()).unwrap_or_default();

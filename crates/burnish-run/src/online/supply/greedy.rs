@@ -1,34 +1,21 @@
 //! The reward of a greedy answer to each task.
 
 use burnish_core::{Sampling, Task};
-use burnish_env::rollout::{self, Plan, Spawn};
-use burnish_rl::fact::{Fact, GREEDY_REWARD, Need};
-use burnish_rl::plan::RolloutPlan;
+use burnish_env::rollout::{self, RolloutSpec, Spawn};
+use burnish_rl::fact::{GREEDY_REWARD, Need};
 
-use super::{Clash, Groups, Kind, Provider, Step};
+use super::{Groups, Kind, Provider, Step};
 use crate::RunError;
-use crate::metrics::Values;
 use crate::online::overlong;
-use crate::recipe::Recipe;
 use crate::seeds::Draws;
+use burnish_recipe::supply::OF_GREEDY;
+use burnish_rundir::metrics::Values;
 
-pub(super) const KIND: Kind = Kind { facts: FACTS, table: None, clash, make: |_| Ok(Some(Box::new(Greedy))) };
-
-const FACTS: &[&Fact] = &[&GREEDY_REWARD];
-
-fn clash(_: &Recipe, plan: Option<&dyn RolloutPlan>) -> Option<Clash> {
-    plan.filter(|plan| plan.judges()).map(|_| {
-        ("plan", "which compares with a greedy answer, and that does not earn the plan's rewards; take another estimator, as `grpo`")
-    })
-}
+pub(super) const KIND: Kind = Kind { supply: &OF_GREEDY, make: |_| Ok(Some(Box::new(Greedy))) };
 
 struct Greedy;
 
 impl Provider for Greedy {
-    fn facts(&self) -> &'static [&'static Fact] {
-        FACTS
-    }
-
     fn supply(&mut self, _: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
         let Step { recipe, tasks, .. } = step;
         let rollout = &recipe.rollout;
@@ -37,14 +24,14 @@ impl Provider for Greedy {
         let seeds = Draws::Greedy.place(recipe.run.seed, step.number, 0);
         let mut spawns = Spawn::of_tasks(&own, 1, &sampling, seeds);
         spawns.iter_mut().for_each(|spawn| spawn.role = "greedy rollout");
-        let plan = Plan {
+        let spec = RolloutSpec {
             generator: &*tasks.train_generator,
             partners: tasks.partners.as_deref(),
             spawns: &spawns,
             turns_max: rollout.turns_max,
             overlong: rollout.overlong,
         };
-        let mut episodes = rollout::play(&mut step.sampler.policy(), &plan)?;
+        let mut episodes = rollout::play(&mut step.sampler.policy(), &spec)?;
         let (mut sum, mut scored) = (0.0, 0_usize);
         for (group, episode) in groups.kept_mut().zip(&mut episodes) {
             if recipe.reward.overlong_buffer.is_on() {

@@ -2,31 +2,17 @@
 
 use burnish_core::rng::{self, Address, Purpose};
 use burnish_core::{Episode, Message, Role};
-use burnish_rl::fact::{Fact, Need, WINS};
-use burnish_rl::plan::RolloutPlan;
+use burnish_rl::fact::{Need, WINS};
 use burnish_tensor::Device;
 
-use super::{Clash, Groups, Kind, Made, Making, Provider, Step, Table};
+use super::{Groups, Kind, Made, Making, Provider, Step};
 use crate::RunError;
 use crate::judge_client::{How, JudgeClient};
-use crate::metrics::Values;
-use crate::recipe::{JudgeSection, PLACES, Recipe};
+use burnish_recipe::supply::OF_JUDGE;
+use burnish_recipe::{JudgeSection, PLACES, Recipe};
+use burnish_rundir::metrics::Values;
 
-pub(super) const KIND: Kind = Kind { facts: FACTS, table: Some(TABLE), clash, make: PairJudge::make };
-
-const FACTS: &[&Fact] = &[&WINS];
-
-const TABLE: Table = Table {
-    key: "judge",
-    makes: "a judge",
-    is_there: |recipe| recipe.judge.is_some(),
-    of: "advantage.estimator",
-    unused: "compares no pairs",
-};
-
-fn clash(recipe: &Recipe, _: Option<&dyn RolloutPlan>) -> Option<Clash> {
-    recipe.plan.as_ref().map(|_| ("plan", "which compares answers to one prompt"))
-}
+pub(super) const KIND: Kind = Kind { supply: &OF_JUDGE, make: PairJudge::make };
 
 /// A judge of pairs.
 struct PairJudge {
@@ -73,10 +59,6 @@ impl PairJudge {
 }
 
 impl Provider for PairJudge {
-    fn facts(&self) -> &'static [&'static Fact] {
-        FACTS
-    }
-
     /// Compares every two scored members of each group that is trained on, once, greedily; chance decides which of them is
     /// shown first.
     fn supply(&mut self, _: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {

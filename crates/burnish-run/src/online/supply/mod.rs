@@ -14,9 +14,9 @@ mod verdicts;
 
 use std::path::Path;
 
+use burnish_recipe::supply::{OF_ENVIRONMENT, Supply};
 use burnish_rl::advantage::{Estimator, Rollout};
-use burnish_rl::fact::{COUNTERPART, Fact, HINT, Need};
-use burnish_rl::plan::RolloutPlan;
+use burnish_rl::fact::Need;
 use burnish_train::TrainerConfig;
 use burnish_train::checkpoint::{BoxError, Checkpoint};
 use burnish_train::schedule::Schedule;
@@ -25,17 +25,14 @@ use serde_json::Value;
 use super::groups::Groups;
 use super::lag::Sampler;
 use crate::RunError;
-use crate::metrics::Values;
 use crate::policy::LoadedPolicy;
-use crate::recipe::Recipe;
 use crate::tasks::Tasks;
+use burnish_recipe::Recipe;
+use burnish_rundir::metrics::Values;
 
 /// Supplies facts of the members of a step.
 pub(super) trait Provider {
-    /// The facts that it supplies.
-    fn facts(&self) -> &'static [&'static Fact];
-
-    /// Finds out `needs`, which are all of its facts, of every member of the groups that are trained on. Gives metrics of what that
+    /// Finds out `needs`, which are all of its [`Kind`]'s facts, of every member of the groups that are trained on. Gives metrics of what that
     /// took; those of one name add up.
     ///
     /// # Errors
@@ -108,42 +105,19 @@ pub(super) struct Making<'a> {
     pub(super) state: &'a Value,
 }
 
-/// A kind of provider: what a recipe has to say to have one.
-pub(crate) struct Kind {
-    /// The facts that it supplies.
-    pub(crate) facts: &'static [&'static Fact],
-    /// The table of the recipe that makes one; none where there is always one.
-    pub(crate) table: Option<Table>,
-    /// What can't be with it, where the recipe has that.
-    pub(crate) clash: fn(&Recipe, Option<&dyn RolloutPlan>) -> Option<Clash>,
+/// A kind of provider.
+struct Kind {
+    /// What it supplies, and what a recipe has to say to have it.
+    supply: &'static Supply,
     /// Makes one; none where the environment supplies its facts, or the recipe has no use for it.
     make: fn(&Making<'_>) -> Result<Made, RunError>,
 }
 
-/// A key of the recipe that can't be with a provider, and why: "which ...".
-pub(crate) type Clash = (&'static str, &'static str);
-
 /// A provider; none where the recipe has no use for it.
 type Made = Option<Box<dyn Provider>>;
 
-/// A table of the recipe that makes a provider.
-pub(crate) struct Table {
-    pub(crate) key: &'static str,
-    /// What it makes: "a judge".
-    pub(crate) makes: &'static str,
-    pub(crate) is_there: fn(&Recipe) -> bool,
-    /// The key of the part that would have a use for it, and what is said of one that has none.
-    pub(crate) of: &'static str,
-    pub(crate) unused: &'static str,
-}
-
-/// Nothing clashes.
-fn with_all(_: &Recipe, _: Option<&dyn RolloutPlan>) -> Option<Clash> {
-    None
-}
-
 /// Every kind, in the order in which they are asked.
-pub(crate) const PROVIDERS: &[Kind] = &[
+const PROVIDERS: &[Kind] = &[
     reference::KIND,
     teacher::KIND,
     verdicts::KIND,
@@ -155,20 +129,21 @@ pub(crate) const PROVIDERS: &[Kind] = &[
     judge::KIND,
     continuations::KIND,
     // What environments know of their tasks they say themselves, where it is asked for.
-    Kind { facts: &[&HINT, &COUNTERPART], table: None, clash: with_all, make: |_| Ok(None) },
+    Kind { supply: &OF_ENVIRONMENT, make: |_| Ok(None) },
 ];
 
-/// The providers of a run.
-pub(super) struct Supply(Vec<Box<dyn Provider>>);
+/// The providers of a run, with what each supplies.
+pub(super) struct Providers(Vec<(&'static Supply, Box<dyn Provider>)>);
 
-impl Supply {
+impl Providers {
     /// Those that the recipe has.
     ///
     /// # Errors
     /// If a model can't be loaded, or the state is none of theirs.
     pub(super) fn new(making: &Making<'_>) -> Result<Self, RunError> {
-        let made = PROVIDERS.iter().map(|kind| (kind.make)(making)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Supply(made.into_iter().flatten().collect()))
+        let make = |kind: &Kind| Ok((kind.make)(making)?.map(|provider| (kind.supply, provider)));
+        let made = PROVIDERS.iter().map(make).collect::<Result<Vec<_>, RunError>>()?;
+        Ok(Providers(made.into_iter().flatten().collect()))
     }
 
     /// Supplies `needs`. Gives metrics of what that took.
@@ -182,8 +157,8 @@ impl Supply {
         groups: &mut Groups,
     ) -> Result<Values, RunError> {
         let mut metrics = Values::new();
-        for provider in &mut self.0 {
-            let own: Vec<&Need> = needs.iter().filter(|need| provider.facts().contains(&need.fact)).collect();
+        for (supply, provider) in &mut self.0 {
+            let own: Vec<&Need> = needs.iter().filter(|need| supply.facts.contains(&need.fact)).collect();
             if !own.is_empty() {
                 add(&mut metrics, provider.supply(&own, step, groups)?);
             }
@@ -196,7 +171,7 @@ impl Supply {
     /// # Errors
     /// As [`Provider::see`].
     pub(super) fn see(&mut self, recipe: &Recipe, groups: &Groups) -> Result<(), RunError> {
-        self.0.iter_mut().try_for_each(|provider| provider.see(recipe, groups))
+        self.0.iter_mut().try_for_each(|(_, provider)| provider.see(recipe, groups))
     }
 
     /// Lets every provider learn.
@@ -212,7 +187,7 @@ impl Supply {
         step: u64,
     ) -> Result<Values, RunError> {
         let mut metrics = Values::new();
-        for provider in &mut self.0 {
+        for (_, provider) in &mut self.0 {
             metrics.extend(provider.learn(recipe, groups, rollouts, estimator, step)?);
         }
         Ok(metrics)
@@ -220,12 +195,12 @@ impl Supply {
 
     /// Does the policy wait in step number `step` for any of them?
     pub(super) fn is_warming_up(&self, step: u64) -> bool {
-        self.0.iter().any(|provider| provider.is_warming_up(step))
+        self.0.iter().any(|(_, provider)| provider.is_warming_up(step))
     }
 
     /// What they have learned.
     pub(super) fn state(&self) -> impl Iterator<Item = (&'static str, Value)> {
-        self.0.iter().filter_map(|provider| provider.state())
+        self.0.iter().filter_map(|(_, provider)| provider.state())
     }
 
     /// Writes what they have learned beside their state.
@@ -233,7 +208,7 @@ impl Supply {
     /// # Errors
     /// If a file can't be written.
     pub(super) fn save(&self, checkpoint: &Path, step: u64) -> Result<(), BoxError> {
-        self.0.iter().try_for_each(|provider| provider.save(checkpoint, step))
+        self.0.iter().try_for_each(|(_, provider)| provider.save(checkpoint, step))
     }
 }
 
@@ -241,5 +216,21 @@ impl Supply {
 pub(super) fn add(metrics: &mut Values, more: Values) {
     for (name, value) in more {
         *metrics.entry(name).or_default() += value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burnish_recipe::supply::SUPPLIES;
+
+    use super::*;
+
+    #[test]
+    fn whatever_a_recipe_may_count_on_has_a_provider() {
+        let kinds: Vec<*const Supply> =
+            PROVIDERS.iter().map(|kind| std::ptr::from_ref(kind.supply)).collect();
+        let counted_on: Vec<*const Supply> =
+            SUPPLIES.iter().map(|supply| std::ptr::from_ref(*supply)).collect();
+        assert_eq!(kinds, counted_on);
     }
 }

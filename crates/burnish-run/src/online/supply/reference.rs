@@ -1,16 +1,15 @@
 //! Log-probs of what was sampled under the policy before training.
 
-use burnish_rl::fact::{Fact, Need, REFERENCE};
+use burnish_rl::fact::Need;
 use burnish_train::Sample;
 
-use super::{Groups, Kind, Made, Making, Provider, Step, with_all};
+use super::{Groups, Kind, Made, Making, Provider, Step};
 use crate::RunError;
-use crate::metrics::Values;
 use crate::reference::Reference;
+use burnish_recipe::supply::OF_REFERENCE;
+use burnish_rundir::metrics::Values;
 
-pub(super) const KIND: Kind = Kind { facts: FACTS, table: None, clash: with_all, make };
-
-const FACTS: &[&Fact] = &[&REFERENCE];
+pub(super) const KIND: Kind = Kind { supply: &OF_REFERENCE, make };
 
 fn make(making: &Making<'_>) -> Result<Made, RunError> {
     let made = Reference::new(making.recipe, &making.policy.chat)?;
@@ -18,10 +17,6 @@ fn make(making: &Making<'_>) -> Result<Made, RunError> {
 }
 
 impl Provider for Reference {
-    fn facts(&self) -> &'static [&'static Fact] {
-        FACTS
-    }
-
     fn supply(&mut self, _: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
         let samples: Vec<&Sample> = groups.bare_samples();
         let logprobs = self.logprobs(&step.policy.model, &samples, step.recipe.train.micro_batch_tokens)?;

@@ -10,27 +10,18 @@ use burnish_env::Generator;
 use burnish_env::rollout::Opened;
 use burnish_model::Model;
 use burnish_rl::distillation::HeadTarget;
-use burnish_rl::fact::{Fact, Need, TEACHER, TEACHER_HEAD};
+use burnish_rl::fact::{Need, TEACHER};
 use burnish_tensor::Device;
 use burnish_train::{Sample, score, score_hidden, score_top};
 
-use super::{Groups, Kind, Made, Making, Provider, Step, Table, with_all};
+use super::{Groups, Kind, Made, Making, Provider, Step};
 use crate::RunError;
-use crate::metrics::Values;
 use crate::policy::LoadedPolicy;
-use crate::recipe::TeacherContext;
+use burnish_recipe::TeacherContext;
+use burnish_recipe::supply::OF_TEACHER;
+use burnish_rundir::metrics::Values;
 
-pub(super) const KIND: Kind = Kind { facts: FACTS, table: Some(TABLE), clash: with_all, make: Teacher::make };
-
-const FACTS: &[&Fact] = &[&TEACHER, &TEACHER_HEAD];
-
-const TABLE: Table = Table {
-    key: "teacher",
-    makes: "a teacher",
-    is_there: |recipe| recipe.teacher.is_some(),
-    of: "loss.objective",
-    unused: "needs no teacher",
-};
+pub(super) const KIND: Kind = Kind { supply: &OF_TEACHER, make: Teacher::make };
 
 /// Who grades the tokens of the policy.
 struct Teacher {
@@ -148,10 +139,6 @@ impl Teacher {
 }
 
 impl Provider for Teacher {
-    fn facts(&self) -> &'static [&'static Fact] {
-        FACTS
-    }
-
     /// Gives every sample the teacher's log-probs of its sampled tokens, or its distributions.
     fn supply(&mut self, needs: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
         let model = self.model.as_deref().unwrap_or(&step.policy.model);

@@ -1,26 +1,20 @@
 //! How likely tokens were: their log-probs at the start of the update, and how concentrated their distributions were.
 
 use burnish_rl::correction::ProximalSource;
-use burnish_rl::fact::{Fact, LOGPROBS, Need, SQUARES};
+use burnish_rl::fact::{LOGPROBS, Need, SQUARES};
 use burnish_train::score_squares;
 
-use super::{Groups, Kind, Provider, Step, with_all};
+use super::{Groups, Kind, Provider, Step};
 use crate::RunError;
-use crate::metrics::Values;
 use crate::online::credit::refuse_branches;
+use burnish_recipe::supply::OF_TOKENS;
+use burnish_rundir::metrics::Values;
 
-pub(super) const KIND: Kind =
-    Kind { facts: FACTS, table: None, clash: with_all, make: |_| Ok(Some(Box::new(Tokens))) };
-
-const FACTS: &[&Fact] = &[&LOGPROBS, &SQUARES];
+pub(super) const KIND: Kind = Kind { supply: &OF_TOKENS, make: |_| Ok(Some(Box::new(Tokens))) };
 
 struct Tokens;
 
 impl Provider for Tokens {
-    fn facts(&self) -> &'static [&'static Fact] {
-        FACTS
-    }
-
     /// Under the model that the log-probs at the start of the update are of.
     fn supply(&mut self, _: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
         let is_of_update = step.recipe.loss.correction.proximal == ProximalSource::Recompute;

@@ -5,18 +5,17 @@ use std::collections::BTreeMap;
 use burnish_core::names::nearest;
 use burnish_core::rng::fold_bytes;
 use burnish_core::{Episode, Node, Trace};
-use burnish_rl::fact::{COMPONENTS, Fact, Need, TURN_REWARDS, TURN_STATES};
+use burnish_rl::fact::{COMPONENTS, Need, TURN_REWARDS};
 use serde_json::{Value, json};
 
-use super::{Groups, Kind, Made, Making, Provider, Step, with_all};
+use super::{Groups, Kind, Made, Making, Provider, Step};
 use crate::RunError;
-use crate::metrics::Values;
 use crate::online::part;
-use crate::recipe::Recipe;
+use burnish_recipe::Recipe;
+use burnish_recipe::supply::OF_VERDICTS;
+use burnish_rundir::metrics::Values;
 
-pub(super) const KIND: Kind = Kind { facts: FACTS, table: None, clash: with_all, make };
-
-const FACTS: &[&Fact] = &[&COMPONENTS, &TURN_REWARDS, &TURN_STATES];
+pub(super) const KIND: Kind = Kind { supply: &OF_VERDICTS, make };
 
 fn make(making: &Making<'_>) -> Result<Made, RunError> {
     Ok(Some(Box::new(Verdicts { names: part(&making.state["components"])? })))
@@ -30,10 +29,6 @@ struct Verdicts {
 }
 
 impl Provider for Verdicts {
-    fn facts(&self) -> &'static [&'static Fact] {
-        FACTS
-    }
-
     fn supply(&mut self, needs: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
         let mut states = BTreeMap::new();
         for member in groups.kept_mut().flat_map(|group| &mut group.members) {
@@ -103,7 +98,7 @@ fn number_of(states: &mut BTreeMap<u64, f64>, said: u64) -> f64 {
 /// Names the components that there are, and the nearest.
 fn check_weights(recipe: &Recipe, names: &[String]) -> Result<(), RunError> {
     // An evaluation elsewhere may have other components.
-    if names.is_empty() || recipe.eval.also.iter().any(|also| also.env.is_some()) {
+    if names.is_empty() || recipe.eval.extra.iter().any(|also| also.env.is_some()) {
         return Ok(());
     }
     let Some(unknown) = recipe.reward.weights.keys().find(|name| !names.contains(name)) else {

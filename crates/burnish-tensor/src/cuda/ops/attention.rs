@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use half::bf16;
 
-use super::forest::{Forest, Method, Uploaded};
+use super::forest::{AttentionKernel, Forest, Uploaded};
 use crate::{
     HeadShape, Layout, Precision,
     cuda::{
-        Argument, Buffer, Cuda, Slice, int, long,
+        Argument, Buffer, Cuda, Slice, int,
+        launch_shape::LaunchShape,
+        long,
         modules::Program,
-        plan::Plan,
         values::{Converted, Elements, Values, to_bf16, to_f32},
     },
 };
@@ -39,13 +40,13 @@ pub(crate) fn method_of(
     precision: Precision,
     capability: (i32, i32),
     shared_bytes_max: usize,
-) -> Method {
+) -> AttentionKernel {
     let has_mma = capability.0 >= 8 && head_dim.is_multiple_of(16) && head_dim <= 128;
     if precision == Precision::Bf16 && has_mma && mma_bytes(head_dim, 2) <= shared_bytes_max {
-        return Method::Mma;
+        return AttentionKernel::Mma;
     }
     let fits = |tile: &usize| fma_bytes(head_dim, *tile, 4) <= shared_bytes_max;
-    Method::Fma { tile: [64, 32].into_iter().find(fits).unwrap_or(16) }
+    AttentionKernel::Fma { tile: [64, 32].into_iter().find(fits).unwrap_or(16) }
 }
 
 /// A layout prepared for attention with heads of `head_dim` columns.
@@ -100,16 +101,16 @@ impl Inputs<'_> {
 
     fn operand<'a>(&self, cuda: &Arc<Cuda>, x: Elements<'a>) -> Operand<'a> {
         match self.forest.method {
-            Method::Fma { .. } => Operand::F32(x.in_f32(cuda)),
-            Method::Mma => Operand::Bf16(x.in_bf16(cuda)),
+            AttentionKernel::Fma { .. } => Operand::F32(x.in_f32(cuda)),
+            AttentionKernel::Mma => Operand::Bf16(x.in_bf16(cuda)),
         }
     }
 
     /// A buffer for a result of the kernels.
     fn result(&self, cuda: &Arc<Cuda>, len: usize) -> Values {
         let precision = match self.forest.method {
-            Method::Fma { .. } => Precision::F32,
-            Method::Mma => Precision::Bf16,
+            AttentionKernel::Fma { .. } => Precision::F32,
+            AttentionKernel::Mma => Precision::Bf16,
         };
         Values::uninit(cuda, precision, len)
     }
@@ -126,8 +127,8 @@ impl Inputs<'_> {
     /// Bytes of shared memory for a kernel that holds `fixed` tiles of its task and walks over `walked` others.
     fn shared_bytes(&self, fixed: usize, walked: usize) -> usize {
         match self.forest.method {
-            Method::Fma { tile } => fma_bytes(self.shape.head_dim, tile, fixed + walked),
-            Method::Mma => mma_bytes(self.shape.head_dim, fixed),
+            AttentionKernel::Fma { tile } => fma_bytes(self.shape.head_dim, tile, fixed + walked),
+            AttentionKernel::Mma => mma_bytes(self.shape.head_dim, fixed),
         }
     }
 
@@ -138,10 +139,10 @@ impl Inputs<'_> {
         arguments.extend([walk.tasks.all(), walk.ranges.all()].map(Argument::from));
         arguments.extend([int(heads), int(kv_heads), self.shape.scale().into()]);
         let (program, name) = match self.forest.method {
-            Method::Fma { tile } => (Program::Attention { head_dim, tile }, fma),
-            Method::Mma => (Program::AttentionMma { head_dim }, mma),
+            AttentionKernel::Fma { tile } => (Program::Attention { head_dim, tile }, fma),
+            AttentionKernel::Mma => (Program::AttentionMma { head_dim }, mma),
         };
-        let plan = Plan::blocks(walk.count, pass.heads, THREADS).with_shared(pass.shared_bytes);
+        let plan = LaunchShape::blocks(walk.count, pass.heads, THREADS).with_shared(pass.shared_bytes);
         cuda.launch(program, name, plan, &mut arguments);
     }
 }
@@ -227,7 +228,7 @@ fn row_sums(cuda: &Arc<Cuda>, shape: HeadShape, out: Elements<'_>, d_out: Elemen
     let n = out.len() / shape.head_dim;
     let mut sums = Buffer::uninit(cuda, n);
     let arguments = &mut [sums.all_mut().into(), out.into(), d_out.into(), long(n), int(shape.head_dim)];
-    let plan = Plan::blocks(n.div_ceil(THREADS / 32), 1, THREADS);
+    let plan = LaunchShape::blocks(n.div_ceil(THREADS / 32), 1, THREADS);
     cuda.launch(Program::Norm, out.kernel(["dot_rows_f32", "dot_rows_bf16"]), plan, arguments);
     sums
 }
@@ -248,17 +249,19 @@ mod tests {
         let [h100, a100, ada, turing] =
             [((9, 0), 227 << 10), ((8, 0), 163 << 10), ((8, 9), 99 << 10), ((7, 5), 64 << 10)];
         let method = |dim, precision, (capability, bytes)| method_of(dim, precision, capability, bytes);
-        let fma = |tile| Method::Fma { tile };
+        let fma = |tile| AttentionKernel::Fma { tile };
         assert_eq!([32, 128, 256].map(|dim| method(dim, F32, h100)), [fma(64), fma(64), fma(32)]);
         assert_eq!([64, 128, 256].map(|dim| method(dim, F32, ada)), [fma(64), fma(32), fma(16)]);
-        assert_eq!([64, 128].map(|dim| method(dim, Bf16, h100)), [Method::Mma; 2]);
-        assert_eq!([64, 128].map(|dim| method(dim, Bf16, a100)), [Method::Mma; 2]);
-        assert_eq!([64, 128].map(|dim| method(dim, Bf16, ada)), [Method::Mma, fma(32)]);
+        assert_eq!([64, 128].map(|dim| method(dim, Bf16, h100)), [AttentionKernel::Mma; 2]);
+        assert_eq!([64, 128].map(|dim| method(dim, Bf16, a100)), [AttentionKernel::Mma; 2]);
+        assert_eq!([64, 128].map(|dim| method(dim, Bf16, ada)), [AttentionKernel::Mma, fma(32)]);
         assert_eq!([40, 256].map(|dim| method(dim, Bf16, h100)), [fma(64), fma(32)]);
         assert_eq!(method(64, Bf16, turing), fma(32));
         for dim in [1, 17, 64, 96, 128, 256] {
             for (capability, bytes) in [h100, a100, ada] {
-                let Method::Fma { tile } = method_of(dim, F32, capability, bytes) else { unreachable!() };
+                let AttentionKernel::Fma { tile } = method_of(dim, F32, capability, bytes) else {
+                    unreachable!()
+                };
                 assert!(fma_bytes(dim, tile, 4) <= bytes);
             }
         }
@@ -271,14 +274,19 @@ mod tests {
         d_out: Vec<f32>,
         shape: HeadShape,
         layout: Layout,
-        method: Method,
+        method: AttentionKernel,
         /// Precision of the values; kernels may take other operands.
         precision: Precision,
         tolerance: f64,
     }
 
     impl Case {
-        fn new(head_dim: usize, method: Method, (kv_heads, group): (usize, usize), layout: Layout) -> Self {
+        fn new(
+            head_dim: usize,
+            method: AttentionKernel,
+            (kv_heads, group): (usize, usize),
+            layout: Layout,
+        ) -> Self {
             let shape = HeadShape { heads: kv_heads * group, kv_heads, head_dim };
             let rows = layout.rows();
             // Operands that are exact in bf16; intermediate results are off by up to 2⁻⁸.
@@ -287,8 +295,8 @@ mod tests {
             let [k, v] = [2, 3].map(|seed| rounded(random(seed, rows * shape.kv_width())));
             let d_out = rounded(random(4, rows * shape.width()));
             let (precision, tolerance) = match method {
-                Method::Mma => (Precision::Bf16, 1e-2),
-                Method::Fma { .. } => (Precision::F32, 2e-5),
+                AttentionKernel::Mma => (Precision::Bf16, 1e-2),
+                AttentionKernel::Fma { .. } => (Precision::F32, 2e-5),
             };
             Case { q, k, v, d_out, shape, layout, method, precision, tolerance }
         }
@@ -341,7 +349,7 @@ mod tests {
     }
 
     /// Lengths around multiples of the tile; a tree of depth 3 with an empty segment; one row.
-    fn check_layouts(cuda: &Arc<Cuda>, head_dim: usize, method: Method) {
+    fn check_layouts(cuda: &Arc<Cuda>, head_dim: usize, method: AttentionKernel) {
         let tile = method.tile();
         Case::new(head_dim, method, (1, 2), Layout::causal(&[1, tile, 2 * tile + 3])).check(cuda);
         let tree = [
@@ -362,7 +370,7 @@ mod tests {
     fn outputs_and_gradients_are_those_of_the_cpu_for_every_tile() {
         let Some(cuda) = device() else { return };
         for (head_dim, tile) in ATTENTION {
-            check_layouts(&cuda, head_dim, Method::Fma { tile });
+            check_layouts(&cuda, head_dim, AttentionKernel::Fma { tile });
         }
     }
 
@@ -385,12 +393,14 @@ mod tests {
     fn outputs_and_gradients_of_tensor_cores_are_those_of_the_cpu() {
         let Some(cuda) = device() else { return };
         for head_dim in ATTENTION_MMA {
-            check_layouts(&cuda, head_dim, Method::Mma);
+            check_layouts(&cuda, head_dim, AttentionKernel::Mma);
         }
     }
 
-    const METHODS: [(usize, Method); 2] =
-        [(ATTENTION[0].0, Method::Fma { tile: ATTENTION[0].1 }), (ATTENTION_MMA[0], Method::Mma)];
+    const METHODS: [(usize, AttentionKernel); 2] = [
+        (ATTENTION[0].0, AttentionKernel::Fma { tile: ATTENTION[0].1 }),
+        (ATTENTION_MMA[0], AttentionKernel::Mma),
+    ];
 
     #[test]
     fn scores_far_from_zero_neither_overflow_nor_vanish() {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use crate::{
     HeadShape, Precision,
     cuda::{
-        Buffer, Cuda, int, long,
+        Buffer, Cuda, int,
+        launch_shape::LaunchShape,
+        long,
         modules::Program::Decode,
-        plan::Plan,
         values::{Elements, ElementsMut, Values},
     },
 };
@@ -100,7 +101,7 @@ pub(crate) fn write(
     let name = k.kernel(["write_pages_f32", "write_pages_bf16"]);
     let data = cache.at_mut(layer).into();
     let arguments = &mut [data, k.into(), v.into(), slots.slots.all().into(), long(page_len), int(width)];
-    cuda.launch(Decode, name, Plan::rows(rows, width), arguments);
+    cuda.launch(Decode, name, LaunchShape::rows(rows, width), arguments);
 }
 
 /// The pages that each query row sees, and their split over blocks. Every layer of a step uses the same.
@@ -187,7 +188,7 @@ pub(crate) fn attend(
         // Scores in units of ln 2.
         (shape.scale() * std::f32::consts::LOG2_E).into(),
     ];
-    let plan = Plan::blocks(tasks, kv_heads, THREADS).with_shared(shared);
+    let plan = LaunchShape::blocks(tasks, kv_heads, THREADS).with_shared(shared);
     cuda.launch(Decode, name, plan, arguments);
     let mut out = Values::uninit(cuda, q.precision(), q.len());
     let arguments = &mut [
@@ -199,7 +200,7 @@ pub(crate) fn attend(
         int(head_dim),
     ];
     let name = q.kernel(["decode_combine_f32", "decode_combine_bf16"]);
-    cuda.launch(Decode, name, Plan::blocks(rows, heads, THREADS), arguments);
+    cuda.launch(Decode, name, LaunchShape::blocks(rows, heads, THREADS), arguments);
     out
 }
 

@@ -6,8 +6,8 @@ use crate::{
     Draw, Drawn, Vocab,
     cuda::{
         Buffer, CudaError, int,
+        launch_shape::LaunchShape,
         modules::Program::{self, Scores},
-        plan::Plan,
         values::Values,
     },
 };
@@ -28,7 +28,7 @@ pub(crate) fn draw(
     if !excluded.is_empty() {
         let ids = Buffer::upload(cuda, &excluded);
         let arguments = &mut [logits.wide_mut().into(), ids.all().into(), int(ids.len()), int(v)];
-        cuda.launch(Scores, "exclude", Plan::rows(rows, ids.len()), arguments);
+        cuda.launch(Scores, "exclude", LaunchShape::rows(rows, ids.len()), arguments);
     }
     let list = |of: fn(&Draw) -> f32| asked.iter().map(of).collect::<Vec<f32>>();
     let places: Vec<i32> = asked.iter().map(|draw| draw.row as i32).collect();
@@ -44,7 +44,7 @@ pub(crate) fn draw(
         uniforms.all().into(),
         int(v),
     ];
-    cuda.launch(Program::Draw, "draw", Plan::blocks(asked.len(), 1, THREADS), arguments);
+    cuda.launch(Program::Draw, "draw", LaunchShape::blocks(asked.len(), 1, THREADS), arguments);
     let drawn = |pair: &[i32]| {
         let id = u32::try_from(pair[0]).ok()?;
         Some(Drawn { id, logprob: f32::from_bits(pair[1] as u32) })

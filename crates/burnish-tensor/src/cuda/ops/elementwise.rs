@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::cuda::{
-    Cuda, SliceMut, long,
+    Cuda, SliceMut,
+    launch_shape::LaunchShape,
+    long,
     modules::Program::Elementwise,
-    plan::Plan,
     values::{Elements, ElementsMut, Values},
 };
 
@@ -14,7 +15,7 @@ pub(crate) fn add(cuda: &Arc<Cuda>, a: Elements<'_>, b: Elements<'_>) -> Values 
     assert_eq!(a.len(), b.len(), "elements of a sum");
     let (mut out, n) = (Values::uninit(cuda, a.precision(), a.len()), a.len());
     let arguments = &mut [out.all_mut().into(), a.into(), b.into(), long(n)];
-    cuda.launch(Elementwise, a.kernel(["add_f32", "add_bf16"]), Plan::fours(n), arguments);
+    cuda.launch(Elementwise, a.kernel(["add_f32", "add_bf16"]), LaunchShape::fours(n), arguments);
     out
 }
 
@@ -23,13 +24,13 @@ pub(crate) fn add_assign<'y>(cuda: &Arc<Cuda>, y: impl Into<ElementsMut<'y>>, x:
     let (y, n) = (y.into(), x.len());
     assert_eq!(y.len(), n, "elements of a sum");
     let name = x.kernel(["add_assign_f32", "add_assign_bf16"]);
-    cuda.launch(Elementwise, name, Plan::fours(n), &mut [y.into(), x.into(), long(n)]);
+    cuda.launch(Elementwise, name, LaunchShape::fours(n), &mut [y.into(), x.into(), long(n)]);
 }
 
 /// `x *= factor`.
 pub(crate) fn scale(cuda: &Arc<Cuda>, x: SliceMut<'_, f32>, factor: f32) {
     let n = x.len();
-    cuda.launch(Elementwise, "scale", Plan::fours(n), &mut [x.into(), factor.into(), long(n)]);
+    cuda.launch(Elementwise, "scale", LaunchShape::fours(n), &mut [x.into(), factor.into(), long(n)]);
 }
 
 /// `silu(gate) ⊙ up`.
@@ -38,7 +39,7 @@ pub(crate) fn swiglu(cuda: &Arc<Cuda>, gate: Elements<'_>, up: Elements<'_>) -> 
     let (mut out, n) = (Values::uninit(cuda, gate.precision(), gate.len()), gate.len());
     let arguments = &mut [out.all_mut().into(), gate.into(), up.into(), long(n)];
     let name = gate.kernel(["swiglu_forward_f32", "swiglu_forward_bf16"]);
-    cuda.launch(Elementwise, name, Plan::fours(n), arguments);
+    cuda.launch(Elementwise, name, LaunchShape::fours(n), arguments);
     out
 }
 
@@ -54,7 +55,7 @@ pub(crate) fn swiglu_backward(
     let mut d_gate = Values::uninit(cuda, gate.precision(), n);
     let arguments = &mut [d_gate.all_mut().into(), d.into(), gate.into(), up.into(), long(n)];
     let name = gate.kernel(["swiglu_backward_f32", "swiglu_backward_bf16"]);
-    cuda.launch(Elementwise, name, Plan::fours(n), arguments);
+    cuda.launch(Elementwise, name, LaunchShape::fours(n), arguments);
     d_gate
 }
 

@@ -6,8 +6,8 @@ use crate::{
     Precision,
     cuda::{
         Buffer, Cuda, int,
+        launch_shape::LaunchShape,
         modules::Program::Gather,
-        plan::Plan,
         values::{Elements, ElementsMut, Values},
     },
 };
@@ -82,7 +82,7 @@ pub(crate) fn forward(
         Precision::Bf16 => table.kernel(["gather_rounded", "gather_bf16"]),
     };
     let arguments = &mut [out.all_mut().into(), table.into(), ids.ids.all().into(), int(cols)];
-    cuda.launch(Gather, name, Plan::rows(rows, cols), arguments);
+    cuda.launch(Gather, name, LaunchShape::rows(rows, cols), arguments);
     out
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn backward<'t>(
         ElementsMut::Bf16(_) => "scatter_add_bf16",
     };
     let arguments = &mut [d_table.into(), d_out.into(), ids_list, first, places, int(cols)];
-    cuda.launch(Gather, name, Plan::blocks(ids.len(), cols.div_ceil(256), 256), arguments);
+    cuda.launch(Gather, name, LaunchShape::blocks(ids.len(), cols.div_ceil(256), 256), arguments);
 }
 
 #[cfg(test)]

@@ -81,19 +81,19 @@ impl Uploaded {
 
 /// The kernels for attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
+pub(crate) enum AttentionKernel {
     /// `kernels/attention.cu`: f32, with tiles of this many rows and columns.
     Fma { tile: usize },
     /// `kernels/attention_mma.cu`: operands in bf16, on tensor cores.
     Mma,
 }
 
-impl Method {
+impl AttentionKernel {
     /// Number of rows in a task.
     pub(crate) fn tile(self) -> usize {
         match self {
-            Method::Fma { tile } => tile,
-            Method::Mma => 128,
+            AttentionKernel::Fma { tile } => tile,
+            AttentionKernel::Mma => 128,
         }
     }
 }
@@ -101,14 +101,14 @@ impl Method {
 /// A layout on the GPU, cut into tasks for one method. Every layer of a batch uses the same.
 #[derive(Debug)]
 pub(crate) struct Forest {
-    pub(crate) method: Method,
+    pub(crate) method: AttentionKernel,
     pub(crate) rows: usize,
     pub(crate) queries: Uploaded,
     pub(crate) keys: Uploaded,
 }
 
 impl Forest {
-    pub(crate) fn upload(cuda: &Arc<Cuda>, layout: &Layout, method: Method) -> Self {
+    pub(crate) fn upload(cuda: &Arc<Cuda>, layout: &Layout, method: AttentionKernel) -> Self {
         let tile = method.tile();
         assert!(i32::try_from(layout.rows()).is_ok(), "{} rows in a batch", layout.rows());
         let [queries, keys] = [Walk::of_queries(layout, tile), Walk::of_keys(layout, tile)]

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     HeadTerm, RowFunction, RowLoss,
-    cuda::{Buffer, Cuda, CudaError, SliceMut, int, modules::Program::Scores, plan::Plan},
+    cuda::{Buffer, Cuda, CudaError, SliceMut, int, launch_shape::LaunchShape, modules::Program::Scores},
     ops::{head_loss::whole, scores::chunk_rows},
 };
 
@@ -122,7 +122,7 @@ impl SoftLabels {
             int(self.top),
             int(part.inputs.asked.vocab),
         ];
-        let plan = Plan::blocks(part.len, 1, THREADS);
+        let plan = LaunchShape::blocks(part.len, 1, THREADS);
         cuda.launch(Scores, "differentiate_labelled_rows", plan, arguments);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::scores::{Inputs, THREADS, chunk_rows};
 use crate::{
     Vocab,
-    cuda::{Buffer, Cuda, Slice, int, modules::Program::Scores, plan::Plan},
+    cuda::{Buffer, Cuda, Slice, int, launch_shape::LaunchShape, modules::Program::Scores},
 };
 
 /// `Σ p²` of each row.
@@ -23,7 +23,7 @@ fn squares_in(cuda: &Arc<Cuda>, inputs: Inputs<'_>, chunk: usize) -> Buffer<f32>
             inputs.asked.temperatures.slice(first..first + n).into(),
             int(inputs.asked.vocab),
         ];
-        cuda.launch(Scores, "square_rows", Plan::blocks(n, 1, THREADS), arguments);
+        cuda.launch(Scores, "square_rows", LaunchShape::blocks(n, 1, THREADS), arguments);
     });
     squares
 }
@@ -67,7 +67,7 @@ fn top_in(
             int(top),
             int(inputs.asked.vocab),
         ];
-        cuda.launch(Scores, "top_rows", Plan::blocks(n, 1, THREADS), arguments);
+        cuda.launch(Scores, "top_rows", LaunchShape::blocks(n, 1, THREADS), arguments);
     });
     (ids, logprobs)
 }

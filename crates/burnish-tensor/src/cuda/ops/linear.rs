@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::norm::add_row_sums;
 use crate::cuda::{
     Buffer, Cuda, Slice, SliceMut, int,
+    launch_shape::LaunchShape,
     modules::Program::Elementwise,
-    plan::Plan,
     product::{View, Write, multiply, product},
     values::{Elements, Values},
 };
@@ -27,7 +27,7 @@ pub(crate) fn forward(
         assert_eq!(bias.len(), outputs, "elements of a bias");
         let arguments = &mut [y.all_mut().into(), bias.into(), int(outputs)];
         let name = y.all().kernel(["add_bias_f32", "add_bias_bf16"]);
-        cuda.launch(Elementwise, name, Plan::rows(rows, outputs), arguments);
+        cuda.launch(Elementwise, name, LaunchShape::rows(rows, outputs), arguments);
     }
     y
 }

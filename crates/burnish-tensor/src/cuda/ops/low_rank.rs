@@ -7,8 +7,8 @@ use crate::{
     Precision,
     cuda::{
         Cuda, Slice, SliceMut, int,
+        launch_shape::LaunchShape,
         modules::Program::Elementwise,
-        plan::Plan,
         product::{View, Write, multiply, product},
         values::{Elements, ElementsMut, Values},
     },
@@ -128,7 +128,7 @@ impl Dropout<'_> {
         let site = mix(self.site.wrapping_add(0x9e37_79b9_7f4a_7c15));
         let name = x.read().kernel(["dropout_f32", "dropout_bf16"]);
         let arguments = &mut [x.into(), self.keys.into(), site.into(), bound.into(), keep.into(), int(cols)];
-        cuda.launch(Elementwise, name, Plan::rows(rows, cols), arguments);
+        cuda.launch(Elementwise, name, LaunchShape::rows(rows, cols), arguments);
     }
 }
 

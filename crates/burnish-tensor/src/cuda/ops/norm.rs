@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use crate::cuda::{
-    Buffer, Cuda, Slice, SliceMut, int, long,
+    Buffer, Cuda, Slice, SliceMut, int,
+    launch_shape::{LaunchShape, Parts, norm_lanes},
+    long,
     modules::Program::Norm,
-    plan::{Parts, Plan, norm_lanes},
     values::{Elements, ElementsMut, Values},
 };
 
-fn plan(groups: usize, width: usize) -> Plan {
-    Plan::blocks(groups.div_ceil(256 / norm_lanes(width)), 1, 256)
+fn plan(groups: usize, width: usize) -> LaunchShape {
+    LaunchShape::blocks(groups.div_ceil(256 / norm_lanes(width)), 1, 256)
 }
 
 /// The normalised `x`, and `1 / sqrt(mean(x²) + eps)` of each group of `weight.len()` columns.
@@ -63,7 +64,7 @@ pub(crate) fn backward(
             int(width),
         ];
         let name = x.kernel(["norm_weight_partial_f32", "norm_weight_partial_bf16"]);
-        cuda.launch(Norm, name, Plan::blocks(width.div_ceil(32), count, 256), arguments);
+        cuda.launch(Norm, name, LaunchShape::blocks(width.div_ceil(32), count, 256), arguments);
         add_partials(cuda, d_weight, &partial, count);
     }
     let arguments = &mut [
@@ -86,7 +87,7 @@ pub(crate) fn add_row_sums(cuda: &Arc<Cuda>, out: SliceMut<'_, f32>, d: Elements
     let Parts { each, count } = Parts::of(rows);
     let mut partial = Buffer::uninit(cuda, count * width);
     let arguments = &mut [partial.all_mut().into(), d.into(), long(rows), long(each), int(width)];
-    let plan = Plan::blocks(width.div_ceil(32), count, 256);
+    let plan = LaunchShape::blocks(width.div_ceil(32), count, 256);
     cuda.launch(Norm, d.kernel(["rows_partial_f32", "rows_partial_bf16"]), plan, arguments);
     add_partials(cuda, out, &partial, count);
 }
@@ -94,7 +95,7 @@ pub(crate) fn add_row_sums(cuda: &Arc<Cuda>, out: SliceMut<'_, f32>, d: Elements
 fn add_partials(cuda: &Arc<Cuda>, out: SliceMut<'_, f32>, partial: &Buffer<f32>, count: usize) {
     let width = out.len();
     let arguments = &mut [out.into(), partial.all().into(), int(count), int(width)];
-    cuda.launch(Norm, "add_partials", Plan::threads(width), arguments);
+    cuda.launch(Norm, "add_partials", LaunchShape::threads(width), arguments);
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use half::bf16;
 
 use crate::{
-    cuda::{Argument, Buffer, Cuda, Slice, SliceMut, long, modules::Program::Optim, plan::Plan},
+    cuda::{
+        Argument, Buffer, Cuda, Slice, SliceMut, launch_shape::LaunchShape, long, modules::Program::Optim,
+    },
     optim::{AdamW, Factors},
 };
 
@@ -38,7 +40,7 @@ pub(crate) fn adamw_step(
     let shadow = shadow.map_or_else(Argument::null::<bf16>, Argument::from);
     let mut arguments: Vec<Argument> = vec![params.into(), grads.into(), m.into(), v.into(), shadow, long(n)];
     arguments.extend(constants.map(Argument::from));
-    cuda.launch(Optim, "adamw", Plan::elements(n), &mut arguments);
+    cuda.launch(Optim, "adamw", LaunchShape::elements(n), &mut arguments);
 }
 
 /// `Σ xᵢ²` in f64, one element.
@@ -46,10 +48,10 @@ pub(crate) fn squared_norm(cuda: &Arc<Cuda>, x: Slice<'_, f32>) -> Buffer<f64> {
     let parts = x.len().div_ceil(PART_ELEMENTS);
     let mut partial = Buffer::<f64>::uninit(cuda, parts);
     let arguments = &mut [partial.all_mut().into(), x.into(), long(x.len()), long(PART_ELEMENTS)];
-    cuda.launch(Optim, "squared_partial", Plan::blocks(parts, 1, 256), arguments);
+    cuda.launch(Optim, "squared_partial", LaunchShape::blocks(parts, 1, 256), arguments);
     let mut sum = Buffer::uninit(cuda, 1);
     let arguments = &mut [sum.all_mut().into(), partial.all().into(), long(parts)];
-    cuda.launch(Optim, "sum_partials", Plan::blocks(1, 1, 256), arguments);
+    cuda.launch(Optim, "sum_partials", LaunchShape::blocks(1, 1, 256), arguments);
     sum
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     Rope,
-    cuda::{Buffer, Cuda, int, modules::Program, plan::Plan, values::ElementsMut},
+    cuda::{Buffer, Cuda, int, launch_shape::LaunchShape, modules::Program, values::ElementsMut},
     ops::rope::Turn,
 };
 
@@ -70,7 +70,7 @@ pub(crate) fn rotate(
         int(pairs),
         sign.into(),
     ];
-    cuda.launch(Program::Rope, name, Plan::rows(rows, cols / 2), arguments);
+    cuda.launch(Program::Rope, name, LaunchShape::rows(rows, cols / 2), arguments);
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use crate::{
     Precision, Vocab,
     cuda::{
         Argument, Buffer, Cuda, CudaError, Slice, SliceMut, int,
+        launch_shape::LaunchShape,
         modules::Program::Scores,
         ops::head_loss::HeadLoss,
-        plan::Plan,
         product::{View, Write, multiply},
         values::{Elements, Values},
     },
@@ -100,7 +100,7 @@ impl Inputs<'_> {
         let excluded = &self.asked.excluded;
         if excluded.len() > 0 {
             let arguments = &mut [logits.into(), excluded.all().into(), int(excluded.len()), int(v)];
-            cuda.launch(Scores, "exclude", Plan::rows(rows, excluded.len()), arguments);
+            cuda.launch(Scores, "exclude", LaunchShape::rows(rows, excluded.len()), arguments);
         }
     }
 
@@ -114,7 +114,7 @@ impl Inputs<'_> {
             self.asked.temperatures.slice(range).into(),
             int(self.asked.vocab),
         ];
-        cuda.launch(Scores, "score_rows", Plan::blocks(n, 1, THREADS), arguments);
+        cuda.launch(Scores, "score_rows", LaunchShape::blocks(n, 1, THREADS), arguments);
     }
 }
 
@@ -278,7 +278,7 @@ impl Part<'_> {
         let [rows, targets, temperatures, d_logprob, d_entropy] = self.arguments();
         let vocab = int(self.inputs.asked.vocab);
         let arguments = &mut [logits.into(), rows, targets, temperatures, d_logprob, d_entropy, vocab];
-        cuda.launch(Scores, "differentiate_rows", Plan::blocks(self.len, 1, THREADS), arguments);
+        cuda.launch(Scores, "differentiate_rows", LaunchShape::blocks(self.len, 1, THREADS), arguments);
     }
 }
 

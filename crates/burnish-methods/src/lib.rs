@@ -1,0 +1,204 @@
+//! The catalogue of everything that a recipe can name, and of the systems that are composed of it: `burnish methods`, and the
+//! pages made from both.
+
+mod compare;
+mod page;
+mod preset;
+mod scaffold;
+mod systems;
+mod systems_page;
+
+use burnish_core::names;
+use burnish_rl::catalogue::{
+    ADVANTAGES, DISTILLATIONS, Entry, GATES, OBJECTIVES, PLANS, PREFERENCES, REPLAYS, SELECTORS, cards,
+};
+use burnish_rl::fact::Need;
+use burnish_rl::{Card, Family, Needs};
+use serde::Serialize;
+use serde_json::Value;
+
+pub use burnish_rl::presets::PRESETS;
+pub use page::{compared, objectives};
+pub use preset::preset;
+pub use scaffold::{Scaffold, ScaffoldError};
+pub use systems::{Evidence, PartRef, SYSTEMS, Status, System};
+pub use systems_page::systems;
+
+/// Something that a recipe can name.
+#[derive(Debug, Serialize)]
+pub struct Component {
+    /// What is known about it.
+    #[serde(flatten)]
+    pub card: Card,
+    /// What it has to be given beside log-probs and rewards.
+    pub needs: Vec<&'static str>,
+    /// `runs`: a recipe that names it can be run.
+    pub status: &'static str,
+    /// What chooses it in a recipe.
+    pub recipe: String,
+    /// Its settings with their defaults.
+    pub defaults: Value,
+}
+
+/// Everything, family by family in the order of the catalogue.
+pub fn all() -> Vec<Component> {
+    let advantages = ADVANTAGES.iter().map(|entry| {
+        let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
+        component(entry, facts(&needs), "advantage.estimator")
+    });
+    let objectives = OBJECTIVES.iter().map(|entry| {
+        let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
+        component(entry, objective_needs(needs), "loss.objective")
+    });
+    let preferences = PREFERENCES.iter().map(|entry| {
+        let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
+        component(entry, objective_needs(needs), "loss.objective")
+    });
+    let distillations = DISTILLATIONS.iter().map(|entry| {
+        let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
+        component(entry, objective_needs(needs), "loss.objective")
+    });
+    let selectors = SELECTORS.iter().map(|entry| component(entry, Vec::new(), "selection.selector"));
+    let plans = PLANS.iter().map(|entry| {
+        let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
+        component(entry, facts(&needs), "plan.plan")
+    });
+    let gates = GATES.iter().map(|entry| component(entry, Vec::new(), "gate.gate"));
+    let replays = REPLAYS.iter().map(|entry| component(entry, Vec::new(), "replay.replay"));
+    let losses = objectives.chain(preferences).chain(distillations);
+    advantages.chain(losses).chain(selectors).chain(plans).chain(gates).chain(replays).collect()
+}
+
+fn component<T: ?Sized>(entry: &Entry<T>, needs: Vec<&'static str>, key: &str) -> Component {
+    Component {
+        card: entry.card,
+        needs,
+        status: "runs",
+        recipe: format!("{key} = \"{}\"", entry.card.id),
+        defaults: (entry.complete)(&Value::Null).unwrap_or_default(),
+    }
+}
+
+fn facts(needs: &[Need]) -> Vec<&'static str> {
+    needs.iter().map(|need| need.fact.about).collect()
+}
+
+fn objective_needs(needs: Needs) -> Vec<&'static str> {
+    named(&[
+        (needs.reference, "a reference"),
+        (needs.teacher || needs.head.is_some(), "a teacher"),
+        (needs.batch_constants, "a look at the whole batch first"),
+        (needs.groups && !needs.pairs, "whole groups"),
+        (needs.pairs, "pairs of a better and a worse answer"),
+    ])
+}
+
+fn named(needs: &[(bool, &'static str)]) -> Vec<&'static str> {
+    needs.iter().filter(|(is_needed, _)| *is_needed).map(|(_, name)| *name).collect()
+}
+
+/// Every id: of systems, of parts and of presets.
+pub fn ids() -> Vec<&'static str> {
+    let mut ids: Vec<&str> = SYSTEMS.iter().map(|system| system.id).collect();
+    for id in cards().iter().map(|card| card.id).chain(PRESETS.iter().map(|preset| preset.id)) {
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    ids
+}
+
+/// The id that was probably meant by one that there is not.
+pub fn nearest(id: &str) -> Option<&'static str> {
+    // People leave out the framework's version.
+    let of_preset =
+        |known: &&str| known.split_once('/').is_some_and(|(_, name)| id.ends_with(&format!("/{name}")));
+    let ids = ids();
+    let (first, _) = id.split_once(['/', '-']).unwrap_or((id, ""));
+    let preset = ids.iter().find(|known| id.contains('/') && of_preset(known) && known.starts_with(first));
+    preset.copied().or_else(|| names::nearest(id, ids.iter().copied()))
+}
+
+/// The catalogue as JSON: `parts`, `systems` with what their parts need, and `presets`.
+///
+/// # Errors
+/// If a card can't be written as JSON.
+pub fn json() -> Result<Value, serde_json::Error> {
+    let parts = all();
+    let systems = SYSTEMS.iter().map(|system| {
+        let mut card = serde_json::to_value(system)?;
+        card["needs"] = system.needs(&parts).into();
+        card["file"] = system.file().into();
+        Ok(card)
+    });
+    let systems = systems.collect::<Result<Vec<Value>, serde_json::Error>>()?;
+    let presets: Vec<Value> = PRESETS
+        .iter()
+        .map(|preset| {
+            serde_json::json!({
+                "id": preset.id,
+                "origin": preset.origin,
+                "settings": (preset.settings)(),
+                "allows": preset.allows,
+                "differs": preset.differs,
+                "with_beta": preset.with_beta,
+            })
+        })
+        .collect();
+    Ok(serde_json::json!({ "parts": parts, "systems": systems, "presets": presets }))
+}
+
+/// What a member of a family is called, for people.
+pub fn member(family: Family) -> &'static str {
+    match family {
+        Family::Advantage => "advantage",
+        Family::Objective => "objective",
+        Family::Preference => "preference objective",
+        Family::Distillation => "distillation",
+        Family::Selector => "selector",
+        Family::Gate => "gate",
+        Family::Plan => "plan",
+        Family::Replay => "replay",
+    }
+}
+
+/// The name of a family, for people.
+pub fn family(family: Family) -> &'static str {
+    match family {
+        Family::Advantage => "Advantages",
+        Family::Objective => "Objectives on rollouts",
+        Family::Preference => "Preference objectives",
+        Family::Distillation => "Distillation",
+        Family::Selector => "Selection of tasks",
+        Family::Gate => "Gates of updates",
+        Family::Plan => "Plans of rollouts",
+        Family::Replay => "Replays of members",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_that_is_nearly_right_leads_to_the_right_one_of_every_family() {
+        for (given, meant) in [
+            ("gpso", "gspo"),
+            ("GSPO", "gspo"),
+            ("rlo", "rloo"),
+            ("insihgt", "insight"),
+            ("mdp", "mdpo"),
+            ("trl-1.16/gpso", "trl-1.16/gspo"),
+            ("trl/gspo", "trl-1.16/gspo"),
+            ("trl-1.17/dr_grpo", "trl-1.16/dr_grpo"),
+            ("verl-0.9/geo-mean", "verl-0.9/geo_mean"),
+            ("verl/cispo", "verl-0.9/cispo"),
+        ] {
+            assert_eq!(nearest(given), Some(meant), "{given}");
+        }
+        assert_eq!(nearest("zzz"), None);
+        let ids = ids();
+        let cards = cards().len();
+        assert!(ids.len() > cards && ids.contains(&"trl-1.16/gspo") && ids.contains(&SYSTEMS[0].id));
+    }
+}

@@ -1,0 +1,237 @@
+//! Published systems: what each is composed of, which of its sources could be read, and how a recipe switches it on.
+//!
+//! A system is a card that composes parts. One that is only a setting is a card and a recipe, and no code.
+
+mod abstention;
+mod aopd;
+mod dereason;
+mod dgg;
+mod dgpo;
+mod fapo;
+mod insight;
+mod lang;
+mod rdpo;
+mod sdar;
+mod skpo;
+mod vl_rethinker;
+
+use burnish_rl::Family;
+use serde::Serialize;
+
+use super::{Component, member};
+
+/// Every system, sorted by id.
+pub const SYSTEMS: &[System] = &[
+    abstention::SYSTEM,
+    aopd::SYSTEM,
+    dereason::SYSTEM,
+    dgg::SYSTEM,
+    dgpo::SYSTEM,
+    fapo::SYSTEM,
+    insight::SYSTEM,
+    lang::SYSTEM,
+    rdpo::SYSTEM,
+    sdar::SYSTEM,
+    skpo::SYSTEM,
+    vl_rethinker::SYSTEM,
+];
+
+/// A published system. All paths are relative to the repository.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct System {
+    /// Its name: that of its file beside this one.
+    pub id: &'static str,
+    /// What people call it, and what it does.
+    pub title: &'static str,
+    /// Title or name, venue, arXiv id, the authors' code.
+    pub paper: &'static str,
+    /// Which sources could be read.
+    pub evidence: Evidence,
+    /// What is our guess where the evidence is silent.
+    pub reconstructed: &'static [&'static str],
+    /// What of the catalogue it is composed of.
+    pub parts: &'static [PartRef],
+    /// What else of a recipe it is composed of: keys.
+    pub uses: &'static [&'static str],
+    /// Environments that suit it.
+    pub environments: &'static [&'static str],
+    /// The recipe that it changes with `set`, or its own. `None` until there is one.
+    pub recipe: Option<&'static str>,
+    /// Changes of `recipe` that switch it on, `key.sub=value`.
+    pub set: &'static [&'static str],
+    /// The study of it.
+    pub study: Option<&'static str>,
+    /// Pages of what was measured.
+    pub results: &'static [&'static str],
+    /// Under which setting the whole equals what: each is a test.
+    pub reduces_to: &'static [&'static str],
+    /// Can a recipe have it?
+    pub status: Status,
+}
+
+/// A part of the catalogue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct PartRef {
+    /// Its family.
+    pub family: Family,
+    /// Its id there.
+    pub id: &'static str,
+}
+
+/// Which sources could be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Evidence {
+    /// Its text, or its authors' code.
+    Paper,
+    /// Notes of others, with equations or numbers.
+    Notes,
+    /// Its abstract, and no more than short notes.
+    Abstract,
+}
+
+/// Can a recipe have it?
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Yes.
+    Runs,
+    /// Not yet.
+    Planned,
+}
+
+impl Evidence {
+    /// For people.
+    pub fn said(self) -> &'static str {
+        match self {
+            Evidence::Paper => "the paper's text or its authors' code was read",
+            Evidence::Notes => "detailed notes on the paper were read, not the paper",
+            Evidence::Abstract => "the abstract and short notes only",
+        }
+    }
+}
+
+impl Status {
+    /// For people.
+    pub fn said(self) -> &'static str {
+        match self {
+            Status::Runs => "runs",
+            Status::Planned => "planned",
+        }
+    }
+}
+
+impl System {
+    /// Those of `parts` that it is composed of.
+    pub fn parts_of<'a>(&self, parts: &'a [Component]) -> Vec<&'a Component> {
+        let named = |part: &PartRef| {
+            parts.iter().find(|method| method.card.family == part.family && method.card.id == part.id)
+        };
+        self.parts.iter().filter_map(named).collect()
+    }
+
+    /// What its parts have to be given beside log-probs and rewards.
+    pub fn needs(&self, parts: &[Component]) -> Vec<&'static str> {
+        let mut needs: Vec<&str> = Vec::new();
+        for need in self.parts_of(parts).into_iter().flat_map(|part| &part.needs) {
+            if !needs.contains(need) {
+                needs.push(need);
+            }
+        }
+        needs
+    }
+
+    /// Its parts and the keys beside them, for people: ``advantage `skpo` ``.
+    pub fn composition(&self) -> Vec<String> {
+        let parts = self.parts.iter().map(|part| format!("{} `{}`", member(part.family), part.id));
+        parts.chain(self.uses.iter().map(|key| format!("`{key}`"))).collect()
+    }
+
+    /// A command that trains with it.
+    pub fn command(&self) -> Option<String> {
+        let changes = self.set.iter().map(|change| format!(" '{change}'")).collect::<String>();
+        self.recipe.map(|recipe| format!("burnish train {recipe}{changes}"))
+    }
+
+    /// The file of its card.
+    pub fn file(&self) -> String {
+        format!("crates/burnish-methods/src/systems/{}.rs", self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate as methods;
+    use burnish_recipe::Recipe;
+    use std::path::{Path, PathBuf};
+
+    fn root() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    }
+
+    #[test]
+    fn ids_are_sorted_and_every_file_that_a_card_names_is_there() {
+        assert!(SYSTEMS.is_sorted_by(|one, other| one.id < other.id));
+        for system in SYSTEMS {
+            let files =
+                [system.recipe, system.study].into_iter().flatten().chain(system.results.iter().copied());
+            for file in files.map(str::to_owned).chain([system.file()]) {
+                assert!(root().join(&file).is_file(), "{}: {file}", system.id);
+            }
+            let runs = system.status == Status::Runs;
+            assert_eq!(runs, system.recipe.is_some(), "{}", system.id);
+            assert!(!runs || !system.composition().is_empty(), "{} is composed of nothing", system.id);
+        }
+    }
+
+    #[test]
+    fn the_page_of_a_study_stands_on_its_card() {
+        for system in SYSTEMS {
+            let Some(study) = system.study else { continue };
+            // Where all studies lie: a test resolves each of them.
+            let id =
+                study.strip_prefix("recipes/studies/").and_then(|name| name.strip_suffix(".toml")).unwrap();
+            let page = format!("docs/results/{id}.md");
+            assert_eq!(
+                root().join(&page).is_file(),
+                system.results.contains(&&*page),
+                "{}: {page}",
+                system.id
+            );
+        }
+    }
+
+    #[test]
+    fn parts_and_environments_are_in_their_catalogues() {
+        let parts = methods::all();
+        for system in SYSTEMS {
+            assert_eq!(
+                system.parts_of(&parts).len(),
+                system.parts.len(),
+                "{}: {:?}",
+                system.id,
+                system.parts
+            );
+            for id in system.environments {
+                assert!(burnish_env::kind(id).is_ok(), "{}: {id}", system.id);
+            }
+        }
+    }
+
+    #[test]
+    fn the_recipe_of_a_system_chooses_its_parts() {
+        let parts = methods::all();
+        for system in SYSTEMS {
+            let Some(recipe) = system.recipe else { continue };
+            let changes: Vec<String> = system.set.iter().map(|change| (*change).to_owned()).collect();
+            let recipe = Recipe::read(&root().join(recipe), &changes).unwrap();
+            let table = serde_json::to_value(&recipe).unwrap();
+            for part in system.parts_of(&parts) {
+                let (key, id) = part.recipe.split_once(" = ").unwrap();
+                let chosen = &table[key.split('.').next().unwrap()][key.split('.').nth(1).unwrap()];
+                assert_eq!(chosen.to_string(), id, "{}: {key}", system.id);
+            }
+        }
+    }
+}

@@ -1,0 +1,488 @@
+//! What can be wrong with a recipe before anything starts.
+
+use burnish_core::SamplingError;
+use burnish_core::names::nearest;
+use burnish_engine::check_grammar;
+use burnish_env::{EnvError, Generator};
+use burnish_model::ModelConfig;
+use burnish_rl::advantage::AdvantageConfig;
+use burnish_rl::catalogue::PREFERENCES;
+use burnish_rl::fact::{COUNTERPART, HINT, Need};
+use burnish_rl::overlong::OVERLONG;
+use burnish_rl::plan::{PlanConfig, RolloutPlan};
+use burnish_rl::presets;
+use burnish_rl::rules::{self, RULES};
+use burnish_rl::{LossConfig, SettingError};
+use burnish_tensor::Device;
+use serde_json::Value;
+
+use crate::split::Split;
+use crate::supply::{SUPPLIES, Table};
+
+use super::{
+    Method, Recipe, RecipeError, Source, TeacherContext, TeacherSection, Use, bounds, empty, evaluations,
+};
+
+/// Checks ranges and combinations, and completes the environments' configurations with their defaults.
+pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(), RecipeError> {
+    let ranges = Ranges { source };
+    Device::check_name(&recipe.device)
+        .map_err(|error| source.error("device", format!("can't be used: {error}")))?;
+    let Recipe { train, rollout, optimizer, eval, checkpoint, .. } = &*recipe;
+    for id in &recipe.allow {
+        let known: Vec<&str> = RULES.iter().map(|rule| rule.id).collect();
+        if !known.contains(&id.as_str()) {
+            let problem = format!("names no rule: `{id}`; there are: {}", known.join(", "));
+            return Err(source.refused("allow", problem));
+        }
+    }
+    bounds::check(recipe, source)?;
+    ranges.at_least_one("train.unscored_steps_max", train.unscored_steps_max as usize)?;
+    ranges.at_least_one("train.max_steps", train.max_steps as usize)?;
+    ranges.at_least_one("train.epochs", train.epochs)?;
+    ranges.at_least_one("train.minibatches", train.minibatches)?;
+    ranges.at_least_one("train.sequences_per_step", train.sequences_per_step)?;
+    ranges.at_least_one("train.micro_batch_tokens", train.micro_batch_tokens)?;
+    ranges.at_least_one("env.tasks", recipe.env.tasks)?;
+    ranges.at_least_one("eval.rollouts", eval.rollouts)?;
+    ranges.at_least_one("checkpoint.keep", checkpoint.keep)?;
+    ranges.at_least_one("data.decontaminate.ngram", recipe.data.decontaminate.ngram)?;
+    ranges.holds("eval.temperature", eval.temperature >= 0.0, "must be 0 (greedy) or more")?;
+    ranges.positive("optimizer.learning_rate", optimizer.learning_rate)?;
+    ranges.positive("optimizer.epsilon", optimizer.epsilon)?;
+    ranges.share_below_one("optimizer.beta1", optimizer.beta1)?;
+    ranges.share_below_one("optimizer.beta2", optimizer.beta2)?;
+    ranges.not_negative("optimizer.weight_decay", optimizer.weight_decay)?;
+    ranges.holds("optimizer.final_share", (0.0..=1.0).contains(&optimizer.final_share), "must be 0 to 1")?;
+    ranges.not_negative("optimizer.max_grad_norm", optimizer.max_grad_norm)?;
+    // Evaluation plays episodes too, whatever the method.
+    ranges.at_least_one("rollout.tokens_max", rollout.tokens_max)?;
+    ranges.at_least_one("rollout.turns_max", rollout.turns_max)?;
+    ranges.at_least_one("rollout.batch_max", rollout.batch_max)?;
+    ranges.at_least_one("rollout.cache_mib", rollout.cache_mib)?;
+    let samples = rollout.temperature > 0.0 && rollout.temperature.is_finite();
+    ranges.holds("rollout.temperature", samples, "must be above 0: the trainer divides by it too")?;
+    ranges.sampling("rollout", rollout.sampling().check(), "")?;
+    ranges.sampling("eval", eval.sampling(rollout).check(), "")?;
+    for (table, grammar) in [("rollout", &rollout.grammar), ("eval", &eval.grammar)] {
+        let problem = grammar.as_ref().and_then(|grammar| check_grammar(grammar).err());
+        if let Some(problem) = problem {
+            return Err(source.refused(&format!("{table}.grammar"), problem.to_string()));
+        }
+    }
+    evaluations::check(&eval.extra, source)?;
+    for (name, weight) in &recipe.reward.weights {
+        ranges.holds(&format!("reward.weights.{name}"), weight.is_finite(), "must be a finite number")?;
+    }
+    match train.method {
+        Method::Grpo => {
+            ranges.at_least_one("rollout.tasks_per_step", rollout.tasks_per_step)?;
+            ranges.at_least_one("rollout.group_size", rollout.group_size)?;
+            if !rollout.allow_off_policy {
+                let help = ", or set `rollout.allow_off_policy = true`; `loss.correction.behavior = \"sampled\"` and weights \
+                            then make up for the difference";
+                ranges.sampling("rollout", rollout.sampling().check_on_policy(), help)?;
+            }
+            let fits = train.minibatches <= rollout.tasks_per_step * rollout.group_size;
+            ranges.holds("train.minibatches", fits, "must not exceed the number of episodes in a step")?;
+            let within =
+                |table, error: SettingError| source.refused(&format!("{table}.{}", error.key), error.problem);
+            let loss = recipe.loss.clone().complete().map_err(|error| within("loss", error))?;
+            let advantage =
+                recipe.advantage.clone().complete().map_err(|error| within("advantage", error))?;
+            let selection =
+                recipe.selection.clone().complete().map_err(|error| within("selection", error))?;
+            let plan = recipe.plan.clone().map(PlanConfig::complete).transpose();
+            recipe.plan = plan.map_err(|error| within("plan", error))?;
+            let built = recipe.plan.as_ref().map(PlanConfig::build).transpose();
+            let built = built.map_err(|error| within("plan", error))?;
+            let built = built.as_deref();
+            let has_drafts = built.is_some_and(|plan| plan.plays_evaluations());
+            let rule = "needs a plan with drafts: `plan.plan = \"skpo\"`";
+            ranges.holds("eval.draft", has_drafts || !recipe.eval.draft, rule)?;
+            check_partners(recipe, source)?;
+            check_supplied(recipe, &loss, &advantage, built, source)?;
+            check_critic(recipe, &ranges)?;
+            let rollout = &recipe.rollout;
+            let members = built.map_or(rollout.group_size, |plan| plan.group_size(rollout.group_size));
+            let episodes = rollout.tasks_per_step * members;
+            loss.adaptive_kl.check_batch(episodes).map_err(|error| within("loss", error))?;
+            let overlong = recipe.reward.overlong_buffer.check(rollout.tokens_max);
+            overlong.map_err(|error| within("reward", error))?;
+            let shipped = recipe.preset.as_deref().and_then(|id| presets::find(id).ok());
+            let is_allowed = |id: &str| {
+                recipe.allow.iter().any(|allowed| allowed == id)
+                    || shipped.is_some_and(|preset| preset.allows.contains(&id))
+            };
+            if let Some(rule) =
+                rules::broken(recipe.setup(&loss, &advantage)).find(|rule| !is_allowed(rule.id))
+            {
+                let mut error = source.error(rule.key, rule.reason.to_owned());
+                let allow = format!("or `allow = [\"{}\"]` to have it all the same", rule.id);
+                error.help = Some(format!("{}, {allow}", rule.nearest));
+                return Err(error);
+            }
+            check_teacher(recipe, source)?;
+            (recipe.loss, recipe.advantage, recipe.selection) = (loss, advantage, selection);
+        }
+        Method::Preference => {
+            let within =
+                |table, error: SettingError| source.refused(&format!("{table}.{}", error.key), error.problem);
+            let known: Vec<&str> = PREFERENCES.iter().map(|entry| entry.card.id).collect();
+            let rule = format!("must be a loss of preferences: {}", known.join(", "));
+            ranges.holds("loss.objective", known.contains(&recipe.loss.objective.as_str()), &rule)?;
+            recipe.loss = recipe.loss.clone().complete().map_err(|error| within("loss", error))?;
+            ranges.holds("data.path", !recipe.data.path.is_empty(), "must name the rows to learn from")?;
+            let is_bare = recipe.data.demonstrations.is_empty();
+            ranges.holds("data.demonstrations", is_bare, "have no use: a demonstration is no preference")?;
+        }
+        Method::Sft => {
+            let has_data = !recipe.data.path.is_empty() || !recipe.data.demonstrations.is_empty();
+            ranges.holds(
+                "data",
+                has_data,
+                "must give `data.path` or `data.demonstrations`: there is nothing to imitate",
+            )?;
+        }
+    }
+    complete_gate(recipe, &ranges)?;
+    complete_replay(recipe, &ranges)?;
+    let is_given = recipe.policy.path.is_some() || recipe.policy.from.is_some();
+    let has_start = is_given && recipe.policy.lora.is_none();
+    let can_diverge = train_is_grpo(recipe) && has_start;
+    ranges.holds(
+        "metrics.weight_divergence",
+        can_diverge || !recipe.metrics.weight_divergence,
+        "needs `train.method = \"grpo\"` and a policy that is given and trained whole, without `policy.lora`",
+    )?;
+    check_policy(recipe, source)?;
+    complete_environments(recipe, source, what)
+}
+
+/// Refuses parts that ask for facts which nothing in the recipe supplies, and tables that supply what nothing asks for.
+fn check_supplied(
+    recipe: &Recipe,
+    loss: &LossConfig,
+    advantage: &AdvantageConfig,
+    plan: Option<&dyn RolloutPlan>,
+    source: &Source,
+) -> Result<(), RecipeError> {
+    let estimator =
+        advantage.build().map_err(|error| source.error("advantage.estimator", error.to_string()))?;
+    let objective = loss.build().map_err(|error| source.error("loss", error.to_string()))?;
+    let plan_id = recipe.plan.as_ref().map_or("", |plan| plan.plan.as_str());
+    let asking = [
+        ("advantage.estimator", advantage.estimator.as_str(), estimator.needs()),
+        ("loss.objective", loss.objective.as_str(), objective.needs().facts()),
+        ("plan.plan", plan_id, plan.map(|plan| plan.needs()).unwrap_or_default()),
+    ];
+    for supply in SUPPLIES {
+        let wants = |needs: &[Need]| needs.iter().any(|need| supply.facts.contains(&need.fact));
+        let asks = asking.iter().find(|(_, _, needs)| wants(needs));
+        match (asks, &supply.table) {
+            (Some((key, id, _)), Some(table)) if !(table.is_there)(recipe) => {
+                let Table { key: table, makes, .. } = table;
+                return Err(
+                    source.error(key, format!("is `{id}`, which needs {makes}: add a table `[{table}]`"))
+                );
+            }
+            (Some((_, id, _)), _) => {
+                if let Some((key, why)) = (supply.clash)(recipe, plan) {
+                    return Err(source.error(key, format!("can't be with `{id}`, {why}")));
+                }
+            }
+            (None, Some(table)) if (table.is_there)(recipe) => {
+                let id = asking.iter().find(|(key, ..)| *key == table.of).map_or("", |(_, id, _)| id);
+                return Err(source.error(table.key, format!("has no use: `{id}` {}", table.unused)));
+            }
+            (None, _) => {}
+        }
+    }
+    for (key, id, needs) in &asking {
+        let supplied = |need: &Need| SUPPLIES.iter().any(|supply| supply.facts.contains(&need.fact));
+        if let Some(need) = needs.iter().find(|need| !supplied(need)) {
+            let (fact, about) = (need.fact.id, need.fact.about);
+            return Err(source.error(
+                key,
+                format!("is `{id}`, which needs `{fact}` ({about}), and nothing supplies that"),
+            ));
+        }
+    }
+    let rollouts = recipe.rollout.group_size;
+    let members = plan.map_or(rollouts, |plan| plan.group_size(rollouts));
+    if members < 2 && estimator.compares_within_groups() {
+        let problem =
+            format!("must be 2 or more: `{}` compares the episodes of a group", advantage.estimator);
+        return Err(source.error("rollout.group_size", problem));
+    }
+    Ok(())
+}
+
+/// What those who take part beside the policy are told.
+fn check_partners(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
+    if let Some(user) = &recipe.user {
+        user.check().map_err(|(key, rule)| source.error(&format!("user.{key}"), rule))?;
+    }
+    if let Some(judge) = &recipe.judge {
+        judge.check().map_err(|(key, rule)| source.error(&format!("judge.{key}"), rule))?;
+    }
+    Ok(())
+}
+
+/// A teacher must know something else than the policy.
+fn check_teacher(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
+    match &recipe.teacher {
+        Some(TeacherSection { path: Some(_), from: Some(_), .. }) => {
+            Err(source.error("teacher.from", "excludes `teacher.path`: give one of them".into()))
+        }
+        Some(TeacherSection { path: None, from: None, context: TeacherContext::None }) => Err(source.error(
+            "teacher",
+            "is the policy itself with the policy's own prompt, from which nothing can be learnt: give `teacher.path` or \
+             `teacher.from`, or a `teacher.context` that the policy does not read"
+                .into(),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn check_critic(recipe: &Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
+    let Some(critic) = &recipe.critic else { return Ok(()) };
+    ranges.positive("critic.learning_rate", critic.learning_rate)?;
+    ranges.not_negative("critic.clip_range", critic.clip_range)?;
+    let is_whole = recipe.policy.lora.is_none() || critic.path.is_some();
+    ranges.holds(
+        "critic",
+        is_whole,
+        "needs `critic.path` beside `policy.lora`: it can't begin as a frozen base",
+    )
+}
+
+fn train_is_grpo(recipe: &Recipe) -> bool {
+    recipe.train.method == Method::Grpo
+}
+
+/// Completes the settings of a gate, where there is one that can work.
+fn complete_gate(recipe: &mut Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
+    let Some(gate) = &recipe.gate else { return Ok(()) };
+    let rule = "needs `train.method = \"grpo\"`: imitation uses no batch twice";
+    ranges.holds("gate", train_is_grpo(recipe), rule)?;
+    let wrong = |error: SettingError| ranges.source.refused(&format!("gate.{}", error.key), error.problem);
+    recipe.gate = Some(gate.clone().complete().map_err(wrong)?);
+    Ok(())
+}
+
+/// Completes the settings of a replay, where there is one that can work.
+fn complete_replay(recipe: &mut Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
+    let Some(replay) = &recipe.replay else { return Ok(()) };
+    let rule = "needs `train.method = \"grpo\"`: imitation has no members to keep";
+    ranges.holds("replay", train_is_grpo(recipe), rule)?;
+    let objective = recipe.loss.build().map_err(|error| ranges.source.error("loss", error.to_string()))?;
+    let needs = objective.needs();
+    if needs.groups || needs.pairs || needs.head.is_some() {
+        let what = "which compares members of one step, or distributions that are not kept";
+        let problem = format!("can't be with `{}`, {what}", recipe.loss.objective);
+        return Err(ranges.source.error("replay", problem));
+    }
+    let wrong = |error: SettingError| ranges.source.refused(&format!("replay.{}", error.key), error.problem);
+    recipe.replay = Some(replay.clone().complete().map_err(wrong)?);
+    Ok(())
+}
+
+fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
+    let policy = &recipe.policy;
+    if let Some(lora) = &policy.lora {
+        lora.check().map_err(|error| source.error("policy.lora", format!("is wrong: {error}")))?;
+        if policy.new.is_some() {
+            return Err(source.error(
+                "policy.lora",
+                "needs `policy.path` or `policy.from`: a new policy has no base".into(),
+            ));
+        }
+        if recipe.train.method == Method::Grpo && lora.dropout > 0.0 {
+            let rule = "must be 0 with `train.method = \"grpo\"`: the trainer would compute other log-probs than the \
+                        sampler, and the ratio of the first update would not be 1";
+            return Err(source.error("policy.lora.dropout", rule.into()));
+        }
+    }
+    if policy.from.is_some() {
+        for (key, is_there) in [("policy.path", policy.path.is_some()), ("policy.new", policy.new.is_some())]
+        {
+            if is_there {
+                return Err(source.error("policy.from", format!("excludes `{key}`: give one of them")));
+            }
+        }
+        return Ok(());
+    }
+    match (&policy.path, &policy.new) {
+        (None, None) => Err(source.error(
+            "policy",
+            "needs `policy.path`, a model directory, or `policy.from`, a recipe that makes one".into(),
+        )),
+        (Some(_), Some(_)) => {
+            Err(source.error("policy.new", "excludes `policy.path`: give one of them".into()))
+        }
+        (None, Some(_)) if recipe.train.method != Method::Sft => Err(source.error(
+            "policy.new",
+            "works with `train.method = \"sft\"` only: a random policy never gets a reward".into(),
+        )),
+        (None, Some(_)) if recipe.data.demonstrations.is_empty() => Err(source
+            .error("policy.new", "needs `data.demonstrations`: the tokenizer is trained on them".into())),
+        (None, Some(new)) => ModelConfig::new(new)
+            .map(drop)
+            .map_err(|error| source.error("policy.new", format!("makes no model: {error}"))),
+        (Some(_), None) => Ok(()),
+    }
+}
+
+fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(), RecipeError> {
+    check_split(recipe.env.split.as_ref(), "env", source)?;
+    let id = recipe.env.id.clone();
+    let mut components = Vec::new();
+    if what == Use::Training || recipe.eval.config.is_none() {
+        let generator = complete(&id, "env.id", &mut recipe.env.config, "env.config", source)?;
+        if what == Use::Training && train_is_grpo(recipe) {
+            check_abilities(recipe, &*generator, source)?;
+        }
+        components.push(generator.components());
+    }
+    if let Some(config) = &mut recipe.eval.config {
+        components.push(complete(&id, "env.id", config, "eval.config", source)?.components());
+    }
+    for (index, also) in recipe.eval.extra.iter_mut().enumerate() {
+        let table = format!("eval.extra[{index}]");
+        if also.env.is_some() {
+            also.config.get_or_insert_with(empty);
+        }
+        let Some(config) = &mut also.config else { continue };
+        let id = also.env.as_ref().unwrap_or(&id);
+        let generator = complete(id, &format!("{table}.env"), config, &format!("{table}.config"), source)?;
+        components.push(generator.components());
+    }
+    if let Some(known) = components.into_iter().collect::<Option<Vec<_>>>() {
+        check_weights(recipe, known.concat(), source)?;
+    }
+    if what == Use::Evaluation {
+        return Ok(());
+    }
+    for (index, set) in recipe.data.demonstrations.iter_mut().enumerate() {
+        let table = format!("data.demonstrations[{index}]");
+        check_split(set.split.as_ref(), &table, source)?;
+        complete(
+            &set.env.clone(),
+            &format!("{table}.env"),
+            &mut set.config,
+            &format!("{table}.config"),
+            source,
+        )?;
+    }
+    Ok(())
+}
+
+/// Refuses what needs an ability that the environment lacks.
+fn check_abilities(recipe: &Recipe, generator: &dyn Generator, source: &Source) -> Result<(), RecipeError> {
+    let plan = recipe.plan.as_ref().and_then(|plan| plan.build().ok());
+    let needs = plan.map(|plan| plan.needs()).unwrap_or_default();
+    let abilities = [(&HINT, generator.hints().is_some()), (&COUNTERPART, generator.reversible().is_some())];
+    for need in needs {
+        if abilities.iter().any(|(fact, is_there)| **fact == *need.fact && !is_there) {
+            let (id, about) = (generator.id(), need.fact.about);
+            let problem = format!(
+                "needs {about}, which the environment {id} does not have; leave `[plan]` out, or take an environment that has, \
+                 as `chains`"
+            );
+            return Err(source.error("plan.plan", problem));
+        }
+    }
+    let Some(TeacherSection { context, .. }) = &recipe.teacher else { return Ok(()) };
+    let has_context = match context {
+        TeacherContext::None => true,
+        TeacherContext::Skill => generator.skills().is_some(),
+        TeacherContext::Demonstration => generator.demonstrations().is_some(),
+        TeacherContext::Reasoning => generator.hints().is_some(),
+    };
+    if has_context {
+        return Ok(());
+    }
+    let problem = format!("is what the environment {} has for no task; take another context", generator.id());
+    Err(source.error("teacher.context", problem))
+}
+
+/// Refuses the weight of a component that no reward has.
+fn check_weights(recipe: &Recipe, mut known: Vec<String>, source: &Source) -> Result<(), RecipeError> {
+    let plan = recipe.plan.as_ref().and_then(|plan| plan.build().ok());
+    let of_plan = plan.map(|plan| plan.components()).unwrap_or_default();
+    let of_buffer = recipe.reward.overlong_buffer.is_on().then_some(&OVERLONG);
+    known.extend(of_plan.iter().chain(of_buffer).map(|name| (*name).to_owned()));
+    known.sort();
+    known.dedup();
+    let Some(unknown) = recipe.reward.weights.keys().find(|name| !known.contains(name)) else {
+        return Ok(());
+    };
+    let meant = nearest(unknown, known.iter().map(String::as_str));
+    let problem = format!("weighs a component that no reward has; there are: {}", known.join(", "));
+    let help = meant.map(|name| format!("did you mean `reward.weights.{name}`?"));
+    Err(RecipeError { help, ..source.error(&format!("reward.weights.{unknown}"), problem) })
+}
+
+fn check_split(split: Option<&Split>, table: &str, source: &Source) -> Result<(), RecipeError> {
+    let checked = split.map_or(Ok(()), Split::check);
+    checked.map_err(|(key, rule)| source.error(&format!("{table}.split.{key}"), rule))
+}
+
+/// Completes the configuration of an environment, and gives what makes its tasks.
+fn complete(
+    id: &str,
+    id_key: &str,
+    config: &mut Value,
+    config_key: &str,
+    source: &Source,
+) -> Result<Box<dyn Generator>, RecipeError> {
+    let generator = burnish_env::build(id, config).map_err(|error| match error {
+        EnvError::UnknownId { .. } => source.refused(id_key, format!("is wrong: {error}")),
+        EnvError::Config { key, problem } => source.refused(&format!("{config_key}.{key}"), problem),
+        other => source.error(config_key, format!("is refused by the environment: {other}")),
+    })?;
+    *config = generator.config();
+    Ok(generator)
+}
+
+struct Ranges<'a> {
+    source: &'a Source,
+}
+
+impl Ranges<'_> {
+    fn holds(&self, key: &str, holds: bool, rule: &str) -> Result<(), RecipeError> {
+        if holds {
+            return Ok(());
+        }
+        let given = self.source.get(key).map(|value| format!(" (it is {value})")).unwrap_or_default();
+        Err(self.source.error(key, format!("{rule}{given}")))
+    }
+
+    fn sampling(
+        &self,
+        section: &str,
+        checked: Result<(), SamplingError>,
+        help: &str,
+    ) -> Result<(), RecipeError> {
+        checked.or_else(|SamplingError { field, range }| {
+            self.holds(&format!("{section}.{field}"), false, &format!("must be {range}{help}"))
+        })
+    }
+
+    fn at_least_one(&self, key: &str, value: usize) -> Result<(), RecipeError> {
+        self.holds(key, value >= 1, "must be 1 or more")
+    }
+
+    fn positive(&self, key: &str, value: f64) -> Result<(), RecipeError> {
+        self.holds(key, value > 0.0 && value.is_finite(), "must be above 0")
+    }
+
+    fn not_negative(&self, key: &str, value: f64) -> Result<(), RecipeError> {
+        self.holds(key, value >= 0.0 && value.is_finite(), "must be 0 or more")
+    }
+
+    fn share_below_one(&self, key: &str, value: f64) -> Result<(), RecipeError> {
+        self.holds(key, (0.0..1.0).contains(&value), "must be at least 0 and below 1")
+    }
+}

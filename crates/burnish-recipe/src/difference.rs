@@ -1,0 +1,101 @@
+//! Do two recipes make the same run?
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::{Recipe, StageRecipe, StageUse};
+
+/// The recipe without what changes no number: where the run and its stages lie, how many threads work, and how a policy
+/// that has a hash is made.
+pub fn timeless(recipe: &Recipe) -> Value {
+    let mut recipe = recipe.clone();
+    recipe.run.dir = PathBuf::new();
+    recipe.run.cache = PathBuf::new();
+    recipe.run.threads = 0;
+    for of in StageUse::of(&recipe) {
+        if let Some(from) = of.made_by_mut(&mut recipe).filter(|from| from.hash.is_some()) {
+            *from = StageRecipe { hash: from.hash.take(), ..StageRecipe::default() };
+            of.path_mut(&mut recipe).into_iter().for_each(|path| *path = None);
+        }
+    }
+    serde_json::to_value(&recipe).unwrap_or_default()
+}
+
+/// A key whose values differ.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference {
+    /// The key.
+    pub key: String,
+    /// Its value in the one recipe; absent where it has none.
+    pub there: Option<Value>,
+    /// Its value in the other.
+    pub here: Option<Value>,
+}
+
+impl Difference {
+    /// Both values in words.
+    pub fn values(&self) -> (String, String) {
+        let shown =
+            |value: &Option<Value>| value.as_ref().map_or_else(|| "absent".to_owned(), Value::to_string);
+        (shown(&self.there), shown(&self.here))
+    }
+}
+
+/// The keys whose values differ, with both values; three of them at most.
+pub fn differences(there: &Value, here: &Value) -> Vec<String> {
+    const SHOWN: usize = 3;
+    let all = all_differences(there, here);
+    let mut found: Vec<String> = all
+        .iter()
+        .take(SHOWN)
+        .map(|difference| {
+            let (there, here) = difference.values();
+            format!("`{}`: {there} there, {here} now", difference.key)
+        })
+        .collect();
+    if all.len() > SHOWN {
+        found.push(format!("and {} more", all.len() - SHOWN));
+    }
+    found
+}
+
+/// The keys whose values differ. Lists are compared whole.
+pub fn all_differences(there: &Value, here: &Value) -> Vec<Difference> {
+    let mut found = Vec::new();
+    collect("", Some(there), Some(here), &mut found);
+    found
+}
+
+fn collect(key: &str, there: Option<&Value>, here: Option<&Value>, found: &mut Vec<Difference>) {
+    if let (Some(Value::Object(one)), Some(Value::Object(other))) = (there, here) {
+        let mut names: Vec<&String> = one.keys().chain(other.keys()).collect();
+        names.sort();
+        names.dedup();
+        for name in names {
+            let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+            collect(&key, one.get(name), other.get(name), found);
+        }
+    } else if there != here {
+        found.push(Difference { key: key.to_owned(), there: there.cloned(), here: here.cloned() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn keys_that_differ_are_named_with_both_values_and_not_too_many_of_them() {
+        let there = json!({"loss": {"beta": 0.0, "config": {"a": 1}}, "same": [1]});
+        let here = json!({"loss": {"beta": 0.1, "config": {"a": 1, "b": 2}}, "same": [1]});
+        assert_eq!(
+            differences(&there, &here),
+            ["`loss.beta`: 0.0 there, 0.1 now", "`loss.config.b`: absent there, 2 now"]
+        );
+        assert!(differences(&there, &there).is_empty());
+        let many = |value: i32| json!({"a": value, "b": value, "c": value, "d": value, "e": value});
+        assert_eq!(differences(&many(1), &many(2)).last().unwrap(), "and 2 more");
+    }
+}

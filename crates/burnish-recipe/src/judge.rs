@@ -1,0 +1,53 @@
+//! `[judge]`: who compares the answers of a group, where advantages come from that.
+
+use std::path::PathBuf;
+
+use burnish_engine::endpoint::EndpointConfig;
+use serde::{Deserialize, Serialize};
+
+use crate::asked;
+
+/// What stands in a question for the task, and for the two answers.
+pub const PLACES: [&str; 3] = ["{task}", "{a}", "{b}"];
+
+/// `[judge]`: one of `path` and `endpoint`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JudgeSection {
+    /// A model directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// A server with OpenAI's wire format.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<EndpointConfig>,
+    /// The question, with `{task}`, `{a}` and `{b}` for the task's prompt and the two answers. It is to be answered with A, B
+    /// or tie.
+    #[serde(default = "prompt")]
+    pub prompt: String,
+    /// Most tokens of what it says.
+    #[serde(default = "tokens_max")]
+    pub tokens_max: usize,
+}
+
+fn prompt() -> String {
+    "Two answers to a task follow. Which is better? Say A, B or tie, and nothing else.\n\nTask:\n{task}\n\nAnswer A:\n{a}\n\n\
+     Answer B:\n{b}"
+        .to_owned()
+}
+
+fn tokens_max() -> usize {
+    16
+}
+
+impl JudgeSection {
+    /// Checks what the types do not.
+    ///
+    /// # Errors
+    /// The key that is wrong, and what it must be.
+    pub(super) fn check(&self) -> Result<(), (String, String)> {
+        if let Some(place) = PLACES.iter().find(|place| !self.prompt.contains(**place)) {
+            return Err(("prompt".to_owned(), format!("must have `{place}`")));
+        }
+        asked::check(self.path.as_deref(), self.endpoint.as_ref(), self.tokens_max)
+    }
+}

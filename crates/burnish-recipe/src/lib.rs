@@ -1,0 +1,337 @@
+//! Recipes: everything that decides a run, in one TOML file.
+//!
+//! [`Recipe`] is the whole schema. It is read strictly ([`Recipe::read`]): an unknown key, a wrong type, a value
+//! out of range or a combination that makes no sense is an error that names the key and its line, before
+//! anything starts. Paths are relative to the current directory, and `~` is the home directory ([`expand`]).
+
+mod asked;
+mod blame;
+pub mod bounds;
+mod check;
+mod critic;
+mod data;
+mod difference;
+mod dynamic_sampling;
+mod evaluations;
+mod foreign;
+mod judge;
+mod metrics;
+mod optimizer;
+pub mod paths;
+pub mod plain_words;
+mod policy;
+mod preset;
+pub mod renamed;
+mod sampling;
+mod source;
+pub mod split;
+mod stage_use;
+pub mod supply;
+mod teacher;
+mod too_short;
+mod train;
+mod user;
+mod words;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use burnish_rl::LossConfig;
+use burnish_rl::advantage::AdvantageConfig;
+use burnish_rl::gate::GateConfig;
+use burnish_rl::overlong::OverlongBuffer;
+use burnish_rl::plan::PlanConfig;
+use burnish_rl::replay::ReplayConfig;
+use burnish_rl::rules::{self, Setup};
+use burnish_rl::selector::SelectionConfig;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::split::Split;
+
+pub use bounds::TASKS_MAX;
+pub use critic::CriticSection;
+pub use data::{DataSection, Decontaminate, Demonstrations, OverlapAction};
+pub use difference::{Difference, all_differences, differences, timeless};
+pub use dynamic_sampling::{DynamicSampling, FilterMetric};
+pub use evaluations::EvalSpec;
+pub use evaluations::ExtraEvaluation;
+pub use judge::JudgeSection;
+pub use judge::PLACES;
+pub use metrics::MetricsSection;
+pub use optimizer::OptimizerSection;
+pub use paths::expand;
+pub use policy::{ComputeType, PolicySection, StageRecipe};
+pub use sampling::{EvalSection, RolloutSection};
+pub use source::Source;
+pub use stage_use::StageUse;
+pub use teacher::{TeacherContext, TeacherSection};
+pub use train::{Method, TrainSection};
+pub use user::UserSection;
+
+/// A recipe is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {problem}{}", help.as_ref().map(|help| format!("\n  help: {help}")).unwrap_or_default())]
+pub struct RecipeError {
+    /// The file with the line, or the override.
+    pub place: String,
+    /// What is wrong.
+    pub problem: String,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+impl RecipeError {
+    fn file(file: &str, line: Option<usize>, problem: String) -> Self {
+        let place = line.map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"));
+        RecipeError { place, problem, help: None }
+    }
+}
+
+/// Everything that decides a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    /// Another framework's settings of `[loss]` and `[advantage]`, under what this recipe says itself: an id of
+    /// [`burnish_rl::presets`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preset: Option<String>,
+    /// Combinations that are refused otherwise, by the id in the error.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+    /// What computes: `"cpu"`, or an NVIDIA GPU as `"cuda:0"`, which a binary built with `--features cuda` has.
+    #[serde(default = "cpu")]
+    pub device: String,
+    /// Where the run is kept and what makes it repeatable.
+    pub run: RunSection,
+    /// Which policy is trained.
+    pub policy: PolicySection,
+    /// What learning does, and for how long.
+    pub train: TrainSection,
+    /// Which environment is played and evaluated.
+    pub env: EnvSection,
+    /// How episodes are sampled (GRPO).
+    #[serde(default)]
+    pub rollout: RolloutSection,
+    /// Which tasks are played (GRPO).
+    #[serde(default)]
+    pub selection: SelectionConfig,
+    /// What is sampled beyond that, or begins otherwise (GRPO).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanConfig>,
+    /// Who grades what was sampled, token by token, where the loss needs a teacher (GRPO).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub teacher: Option<TeacherSection>,
+    /// How reward components become one number (GRPO).
+    #[serde(default)]
+    pub reward: RewardSection,
+    /// How rewards become advantages (GRPO).
+    #[serde(default)]
+    pub advantage: AdvantageConfig,
+    /// The critic, where advantages need values (PPO).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub critic: Option<CriticSection>,
+    /// Who compares answers, where advantages come from pairs (GRPO).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge: Option<JudgeSection>,
+    /// Who plays the simulated user, where the environment asks one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<UserSection>,
+    /// The loss (GRPO).
+    #[serde(default)]
+    pub loss: LossConfig,
+    /// What is trained on again (GRPO); without it, nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayConfig>,
+    /// Whether an update is made (GRPO); without it, all are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GateConfig>,
+    /// What is imitated (SFT), and how training data is compared with evaluation data.
+    #[serde(default)]
+    pub data: DataSection,
+    /// The optimiser.
+    #[serde(default)]
+    pub optimizer: OptimizerSection,
+    /// Evaluation on held-out tasks.
+    #[serde(default)]
+    pub eval: EvalSection,
+    /// When the run can be resumed from.
+    #[serde(default)]
+    pub checkpoint: CheckpointSection,
+    /// What is logged.
+    #[serde(default)]
+    pub metrics: MetricsSection,
+    /// Data files of a run that lie elsewhere than when it began: where they lie, and as what its tasks know them.
+    #[serde(skip)]
+    pub moved: BTreeMap<String, String>,
+}
+
+/// What a recipe is read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// To train, and evaluate meanwhile.
+    Training,
+    /// To evaluate a policy that is there.
+    Evaluation,
+}
+
+/// `[run]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunSection {
+    /// The run directory; made by the run, and refused if it already holds one.
+    pub dir: PathBuf,
+    /// Where the runs lie that make the policy of `policy.from`.
+    #[serde(default = "cache")]
+    pub cache: PathBuf,
+    /// Seed of everything random.
+    #[serde(default)]
+    pub seed: u64,
+    /// Threads; 0 takes every core.
+    #[serde(default)]
+    pub threads: usize,
+}
+
+fn cache() -> PathBuf {
+    "runs/cache".into()
+}
+
+fn cpu() -> String {
+    "cpu".to_owned()
+}
+
+/// `[env]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EnvSection {
+    /// Id of the environment; `burnish env list` shows them.
+    pub id: String,
+    /// How many different tasks there are to train on.
+    #[serde(default = "tasks")]
+    pub tasks: usize,
+    /// Which part of them is trained on (`docs/split.md`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
+    /// The environment's own configuration; `burnish env show ID` shows the keys.
+    #[serde(default = "empty")]
+    pub config: Value,
+}
+
+fn tasks() -> usize {
+    2048
+}
+
+fn empty() -> Value {
+    Value::Object(serde_json::Map::new())
+}
+
+/// `[reward]`
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RewardSection {
+    /// Weight of each component; one that is not named counts once.
+    pub weights: BTreeMap<String, f64>,
+    /// Control experiment: deal the rewards of each group out at random, so that nothing can be learnt.
+    pub shuffle_within_groups: bool,
+    /// What answers near the length limit lose: a component named `overlong`, in training only.
+    pub overlong_buffer: OverlongBuffer,
+}
+
+/// `[checkpoint]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CheckpointSection {
+    /// Steps between checkpoints; 0 saves only at the end and when interrupted.
+    pub every: u64,
+    /// Newest checkpoints that are kept.
+    pub keep: usize,
+}
+
+impl Default for CheckpointSection {
+    fn default() -> Self {
+        CheckpointSection { every: 20, keep: 2 }
+    }
+}
+
+impl Recipe {
+    /// Reads a recipe file, applies `key.sub=value` overrides, checks everything that can be checked without
+    /// starting, and fills in the environment's defaults.
+    ///
+    /// # Errors
+    /// Names the key, its line or override, and what to do.
+    pub fn read(path: &Path, overrides: &[String]) -> Result<Self, RecipeError> {
+        Recipe::resolve(&Source::read(path, overrides)?)
+    }
+
+    /// As [`Recipe::read`], from a source that is already there.
+    ///
+    /// # Errors
+    /// As [`Recipe::read`].
+    pub fn resolve(source: &Source) -> Result<Self, RecipeError> {
+        Recipe::resolve_for(source, Use::Training)
+    }
+
+    /// As [`Recipe::resolve`]; of data files only those that `what` takes are looked at.
+    pub fn resolve_for(source: &Source, what: Use) -> Result<Self, RecipeError> {
+        Recipe::as_written(source, what).map_err(|error| blame::settled(source, what, error))
+    }
+
+    /// As [`Recipe::resolve_for`], with errors where their keys stand.
+    fn as_written(source: &Source, what: Use) -> Result<Self, RecipeError> {
+        let mut source = preset::under(source)?;
+        paths::expand_all(&mut source)?;
+        let mut recipe: Recipe = source.decode()?;
+        check::check(&mut recipe, &source, what)?;
+        Ok(recipe)
+    }
+
+    /// What a person should be told: combinations that make no sense, and that this recipe or its preset allows, and what
+    /// the run is too short for.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = too_short::warnings(self);
+        if self.train.method == Method::Grpo {
+            let broken = rules::broken(self.setup(&self.loss, &self.advantage));
+            warnings
+                .extend(broken.map(|rule| format!("`{}` {} [{}, allowed]", rule.key, rule.reason, rule.id)));
+        }
+        warnings
+    }
+
+    /// What the rules look at, with these tables in the place of the recipe's.
+    fn setup<'a>(&self, loss: &'a LossConfig, advantage: &'a AdvantageConfig) -> Setup<'a> {
+        let rollout = &self.rollout;
+        let (policy_lag, drops_ties) = (rollout.policy_lag, rollout.dynamic_sampling.is_on());
+        let alters_sampling = rollout.sampling().check_on_policy().is_err();
+        Setup { policy_lag, drops_ties, alters_sampling, ..Setup::on_policy(loss, advantage) }
+    }
+
+    /// The recipe as TOML, complete with defaults: what a run directory keeps.
+    ///
+    /// # Errors
+    /// If a value has no TOML form.
+    pub fn to_toml(&self) -> Result<String, RecipeError> {
+        let failed = |error: String| RecipeError {
+            place: "recipe".into(),
+            problem: format!("can't be written as TOML: {error}"),
+            help: None,
+        };
+        let mut value = serde_json::to_value(self).map_err(|error| failed(error.to_string()))?;
+        drop_nulls(&mut value);
+        toml_edit::ser::to_string_pretty(&value).map_err(|error| failed(error.to_string()))
+    }
+}
+
+/// TOML has no null: a key that is not there says the same.
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(table) => {
+            table.retain(|_, inner| !inner.is_null());
+            table.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Which policy is trained, and how it is loaded.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use burnish_core::rng::{Address, Purpose};
+use burnish_model::{Loading, LoraConfig, ModelShape, Trains};
+use burnish_tensor::Precision;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// `[policy]`: a model directory in the Hugging Face layout, what another recipe makes, or a new model.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicySection {
+    /// Directory with `config.json`, `model.safetensors`, `tokenizer.json` and a chat template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// The last checkpoint of another recipe's run, which is made where it is not there yet (`docs/stages.md`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<StageRecipe>,
+    /// File of the chat template that is taken in place of the policy's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_template: Option<PathBuf>,
+    /// A model of this shape with random weights, and a byte-level BPE tokenizer trained on the texts that it
+    /// will imitate (SFT only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new: Option<ModelShape>,
+    /// In which type products with weights are computed, in sampling and in training.
+    #[serde(default)]
+    pub precision: ComputeType,
+    /// Trains a low-rank adapter over the frozen policy, instead of every parameter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lora: Option<LoraConfig>,
+}
+
+/// `policy.from`: `"recipes/sft.toml"`, or a table.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct StageRecipe {
+    /// The recipe whose run makes the policy.
+    pub recipe: PathBuf,
+    /// Changes of that recipe, `key.sub=value`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<String>,
+    /// Everything that decides the policy, as 16 hexadecimal digits. A run writes it down; where it is given, another
+    /// policy is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for StageRecipe {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            recipe: PathBuf,
+            #[serde(default)]
+            set: Vec<String>,
+            #[serde(default)]
+            hash: Option<String>,
+        }
+
+        struct PathOrTable;
+
+        impl<'de> Visitor<'de> for PathOrTable {
+            type Value = StageRecipe;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a recipe file, or a table such as { recipe = \"recipes/sft.toml\", set = [\"run.seed=2\"] }")
+            }
+
+            fn visit_str<E: Error>(self, recipe: &str) -> Result<StageRecipe, E> {
+                Ok(StageRecipe { recipe: recipe.into(), ..StageRecipe::default() })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<StageRecipe, A::Error> {
+                let Table { recipe, set, hash } = Table::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(StageRecipe { recipe, set, hash })
+            }
+        }
+
+        deserializer.deserialize_any(PathOrTable)
+    }
+}
+
+/// `policy.precision`
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ComputeType {
+    /// 32 bits.
+    #[default]
+    F32,
+    /// Operands rounded to bf16, sums in f32; masters of what is trained stay in f32. On a GPU values between operations are
+    /// bf16 too.
+    Bf16,
+}
+
+impl PolicySection {
+    /// How the policy is loaded to be trained.
+    pub fn training(&self, run_seed: u64) -> Loading {
+        let trains = match &self.lora {
+            Some(lora) => Trains::Adapter(lora.clone(), Address::new(run_seed, Purpose::Init).seed()),
+            None => Trains::All,
+        };
+        Loading { precision: self.precision.into(), trains }
+    }
+
+    /// How it is loaded to be sampled from.
+    pub fn sampling(&self) -> Loading {
+        Loading { precision: self.precision.into(), trains: Trains::Nothing }
+    }
+}
+
+impl From<ComputeType> for Precision {
+    fn from(compute: ComputeType) -> Self {
+        match compute {
+            ComputeType::F32 => Precision::F32,
+            ComputeType::Bf16 => Precision::Bf16,
+        }
+    }
+}

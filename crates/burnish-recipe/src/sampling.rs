@@ -1,0 +1,264 @@
+//! How episodes are sampled, in training and in evaluation.
+
+use burnish_core::{Grammar, Sampling};
+use burnish_engine::Limits;
+use burnish_env::rollout::Overlong;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{DynamicSampling, ExtraEvaluation};
+
+/// `[rollout]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RolloutSection {
+    /// Tasks in a step.
+    pub tasks_per_step: usize,
+    /// Episodes of every task: the group whose rewards are compared.
+    pub group_size: usize,
+    /// Divides the logits, in sampling and in training.
+    pub temperature: f32,
+    /// Most tokens that one answer may have.
+    pub tokens_max: usize,
+    /// Tokens before which an answer can't end.
+    pub min_tokens: usize,
+    /// Texts that end an answer, in training and in evaluation.
+    pub stop: Vec<String>,
+    /// Whether an answer keeps the stop string that ended it.
+    pub include_stop: bool,
+    /// Divides a positive logit, and multiplies another, of what stands in the prompt or the answer; 1 is off.
+    pub repetition_penalty: f32,
+    /// Is subtracted from the logits of what stands in the answer; 0 is off.
+    pub presence_penalty: f32,
+    /// Is subtracted from the logits of what stands in the answer, once for each time; 0 is off.
+    pub frequency_penalty: f32,
+    /// What answers are held to: `{ json_schema = { ... } }` or `{ regex = "..." }`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grammar: Option<Grammar>,
+    /// Lets GRPO train on answers that penalties, `min_tokens` or a grammar made others than the policy's own. Nothing
+    /// corrects for the difference unless `loss.correction` does, with `behavior = "sampled"`.
+    pub allow_off_policy: bool,
+    /// Most answers in one episode.
+    pub turns_max: usize,
+    /// What to do with a prompt that does not fit the context window.
+    pub overlong: Overlong,
+    /// Sequences that are sampled at once.
+    pub batch_max: usize,
+    /// Most MiB of keys and values that are held while sampling. What does not fit waits.
+    pub cache_mib: usize,
+    /// By how many steps the weights that sample are behind those that are trained; 0 is on policy. What an asynchronous
+    /// pipeline does, at a lag that is the same in every step and in every run.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub policy_lag: u64,
+    /// What happens to groups in which every episode earned the same.
+    pub dynamic_sampling: DynamicSampling,
+}
+
+/// A key that came later is left out where it says nothing, so that what was made before keeps its hash.
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+impl Default for RolloutSection {
+    fn default() -> Self {
+        RolloutSection {
+            tasks_per_step: 16,
+            group_size: 8,
+            temperature: 1.0,
+            tokens_max: 128,
+            min_tokens: 0,
+            stop: Vec::new(),
+            include_stop: false,
+            repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            grammar: None,
+            allow_off_policy: false,
+            turns_max: 8,
+            overlong: Overlong::Refuse,
+            batch_max: 256,
+            cache_mib: Limits::CACHE_BYTES >> 20,
+            policy_lag: 0,
+            dynamic_sampling: DynamicSampling::default(),
+        }
+    }
+}
+
+impl RolloutSection {
+    /// The sampling that training uses: never truncated.
+    pub fn sampling(&self) -> Sampling {
+        Sampling {
+            min_tokens: self.min_tokens,
+            stop: self.stop.clone(),
+            include_stop: self.include_stop,
+            repetition_penalty: self.repetition_penalty,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            grammar: self.grammar.clone(),
+            ..Sampling::at(self.temperature, self.tokens_max)
+        }
+    }
+
+    /// How much is sampled at once, in training and in evaluation.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            batch_max: self.batch_max,
+            cache_bytes: self.cache_mib.saturating_mul(1 << 20),
+            ..Limits::default()
+        }
+    }
+}
+
+/// `[eval]`: held-out tasks, before training, after it, and between.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EvalSection {
+    /// Steps between evaluations; 0 evaluates only before and after.
+    pub every: u64,
+    /// Held-out tasks; 0 evaluates nothing.
+    pub tasks: usize,
+    /// Seed of the held-out tasks.
+    pub seed: u64,
+    /// Episodes of every task.
+    pub rollouts: usize,
+    /// Temperature; 0 is greedy.
+    pub temperature: f32,
+    /// Keep only so many of the likeliest tokens; 0 is off.
+    pub top_k: usize,
+    /// Keep the likeliest tokens up to this probability; 1 is off.
+    pub top_p: f32,
+    /// Drop tokens less likely than this times the likeliest; 0 is off.
+    pub min_p: f32,
+    /// As `rollout.min_tokens`.
+    pub min_tokens: usize,
+    /// As `rollout.repetition_penalty`.
+    pub repetition_penalty: f32,
+    /// As `rollout.presence_penalty`.
+    pub presence_penalty: f32,
+    /// As `rollout.frequency_penalty`.
+    pub frequency_penalty: f32,
+    /// As `rollout.grammar`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grammar: Option<Grammar>,
+    /// Is a draft made first, where the plan has drafts? Its tokens are counted as the answer's.
+    pub draft: bool,
+    /// Is it asked of every right answer whether, stated in the task turned round, it leads back? That is the flag `cycle`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cycle: bool,
+    /// Configuration of the environment, where it differs from training's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<Value>,
+    /// Evaluations beside this one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub extra: Vec<ExtraEvaluation>,
+}
+
+impl Default for EvalSection {
+    fn default() -> Self {
+        EvalSection {
+            every: 0,
+            tasks: 200,
+            seed: 1_000_003,
+            rollouts: 1,
+            temperature: 0.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            min_tokens: 0,
+            repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            grammar: None,
+            draft: false,
+            cycle: false,
+            config: None,
+            extra: Vec::new(),
+        }
+    }
+}
+
+impl EvalSection {
+    /// The sampling of evaluations. Answers end as in training.
+    pub fn sampling(&self, rollout: &RolloutSection) -> Sampling {
+        Sampling {
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            min_tokens: self.min_tokens,
+            stop: rollout.stop.clone(),
+            include_stop: rollout.include_stop,
+            repetition_penalty: self.repetition_penalty,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            grammar: self.grammar.clone(),
+            ..Sampling::at(self.temperature, rollout.tokens_max)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{SMALL, read};
+
+    #[test]
+    fn the_sampling_keys_reach_the_sampler() {
+        let recipe = read(SMALL, &[]).unwrap();
+        assert_eq!(recipe.rollout.sampling(), Sampling::at(1.0, 128));
+        assert_eq!(recipe.eval.sampling(&recipe.rollout), Sampling::greedy(128));
+        assert_eq!(recipe.rollout.limits(), Limits::default());
+
+        let keys = [
+            "rollout.stop=[\"</answer>\", \"\\n\\n\"]",
+            "rollout.include_stop=true",
+            "rollout.min_tokens=3",
+            "rollout.repetition_penalty=1.25",
+            "rollout.presence_penalty=0.5",
+            "rollout.frequency_penalty=-0.5",
+            "rollout.cache_mib=7",
+            "eval.temperature=0.5",
+            "eval.top_k=20",
+            "eval.top_p=0.75",
+            "eval.min_p=0.25",
+            "eval.min_tokens=1",
+            "eval.repetition_penalty=2",
+            "eval.presence_penalty=-1",
+            "eval.frequency_penalty=1",
+            "rollout.grammar={regex=\"[a-z]+\"}",
+            "eval.grammar={json_schema={type=\"object\", maxProperties=2}}",
+        ];
+        let error = read(SMALL, &keys).unwrap_err();
+        assert!(error.contains("`rollout.repetition_penalty` must be 1"), "{error}");
+        assert!(error.contains("`rollout.allow_off_policy = true`"), "{error}");
+        let recipe = read(SMALL, &[&keys[..], &["rollout.allow_off_policy=true"]].concat()).unwrap();
+        let stop = vec!["</answer>".to_owned(), "\n\n".to_owned()];
+        let ends = Sampling { stop, include_stop: true, ..Sampling::at(1.0, 128) };
+        let trained = Sampling {
+            min_tokens: 3,
+            repetition_penalty: 1.25,
+            presence_penalty: 0.5,
+            frequency_penalty: -0.5,
+            grammar: Some(Grammar::Regex("[a-z]+".into())),
+            ..ends.clone()
+        };
+        assert_eq!(recipe.rollout.sampling(), trained);
+        let evaluated = Sampling {
+            temperature: 0.5,
+            top_k: 20,
+            top_p: 0.75,
+            min_p: 0.25,
+            min_tokens: 1,
+            repetition_penalty: 2.0,
+            presence_penalty: -1.0,
+            frequency_penalty: 1.0,
+            grammar: Some(Grammar::JsonSchema(serde_json::json!({"type": "object", "maxProperties": 2}))),
+            ..ends
+        };
+        assert_eq!(recipe.eval.sampling(&recipe.rollout), evaluated);
+        assert_eq!(recipe.rollout.limits().cache_bytes, 7 << 20);
+        // Stop strings leave the distribution as it is.
+        assert!(read(SMALL, &keys[..2]).is_ok());
+        let text = recipe.to_toml().unwrap();
+        assert_eq!(read(&text, &[]).unwrap(), recipe, "{text}");
+    }
+}

@@ -1,0 +1,134 @@
+//! What supplies the facts that estimators, plans and objectives ask for, as far as a recipe decides it: the loop has a
+//! provider for each of [`SUPPLIES`].
+
+use burnish_rl::fact::{
+    BOOTSTRAP, COMPONENTS, CONTINUED, COUNTERPART, FLAW, Fact, GREEDY_REWARD, HINT, LOGPROBS, REFERENCE,
+    SQUARES, TASK_DRIFT, TEACHER, TEACHER_HEAD, TURN_REWARDS, TURN_STATES, VALUES, WINS,
+};
+use burnish_rl::plan::RolloutPlan;
+
+use crate::Recipe;
+
+/// What supplies some facts: what a recipe has to say to have it.
+pub struct Supply {
+    /// The facts.
+    pub facts: &'static [&'static Fact],
+    /// The table of the recipe that makes it; none where there is always one.
+    pub(crate) table: Option<Table>,
+    /// What can't be with it, where the recipe has that.
+    pub(crate) clash: fn(&Recipe, Option<&dyn RolloutPlan>) -> Option<Clash>,
+}
+
+/// A table of the recipe that makes what supplies facts.
+pub(crate) struct Table {
+    pub(crate) key: &'static str,
+    /// What it makes: "a judge".
+    pub(crate) makes: &'static str,
+    pub(crate) is_there: fn(&Recipe) -> bool,
+    /// The key of the part that would have a use for it, and what is said of one that has none.
+    pub(crate) of: &'static str,
+    pub(crate) unused: &'static str,
+}
+
+/// A key of the recipe that can't be with a supply, and why: "which ...".
+pub(crate) type Clash = (&'static str, &'static str);
+
+/// Every supply, in the order in which they are asked.
+pub static SUPPLIES: [&Supply; 11] = [
+    &OF_REFERENCE,
+    &OF_TEACHER,
+    &OF_VERDICTS,
+    &OF_CRITIC,
+    &OF_DRIFT,
+    &OF_FLAWS,
+    &OF_TOKENS,
+    &OF_GREEDY,
+    &OF_JUDGE,
+    &OF_CONTINUATIONS,
+    &OF_ENVIRONMENT,
+];
+
+/// Log-probs of a frozen policy.
+pub static OF_REFERENCE: Supply = Supply::plain(&[&REFERENCE]);
+
+/// Log-probs or distributions of a teacher.
+pub static OF_TEACHER: Supply = Supply {
+    table: Some(Table {
+        key: "teacher",
+        makes: "a teacher",
+        is_there: |recipe| recipe.teacher.is_some(),
+        of: "loss.objective",
+        unused: "needs no teacher",
+    }),
+    ..Supply::plain(&[&TEACHER, &TEACHER_HEAD])
+};
+
+/// What verdicts and traces say.
+pub static OF_VERDICTS: Supply = Supply::plain(&[&COMPONENTS, &TURN_REWARDS, &TURN_STATES]);
+
+/// Values of a critic.
+pub static OF_CRITIC: Supply = Supply {
+    table: Some(Table {
+        key: "critic",
+        makes: "a critic",
+        is_there: |recipe| recipe.critic.is_some(),
+        of: "advantage.estimator",
+        unused: "needs no values; take \"gae\"",
+    }),
+    ..Supply::plain(&[&VALUES, &BOOTSTRAP])
+};
+
+/// How the policy has moved on a task since it was played last.
+pub static OF_DRIFT: Supply = Supply::plain(&[&TASK_DRIFT]);
+
+/// Flaws in what was right.
+pub static OF_FLAWS: Supply = Supply::plain(&[&FLAW]);
+
+/// Numbers of the sampled tokens.
+pub static OF_TOKENS: Supply = Supply::plain(&[&LOGPROBS, &SQUARES]);
+
+/// A greedy answer per task.
+pub static OF_GREEDY: Supply = Supply {
+    clash: |_, plan| {
+        plan.filter(|plan| plan.judges()).map(|_| {
+            let why = "which compares with a greedy answer, and that does not earn the plan's rewards; take another \
+                       estimator, as `grpo`";
+            ("plan", why)
+        })
+    },
+    ..Supply::plain(&[&GREEDY_REWARD])
+};
+
+/// Judgements of pairs.
+pub static OF_JUDGE: Supply = Supply {
+    table: Some(Table {
+        key: "judge",
+        makes: "a judge",
+        is_there: |recipe| recipe.judge.is_some(),
+        of: "advantage.estimator",
+        unused: "compares no pairs",
+    }),
+    clash: |recipe, _| recipe.plan.as_ref().map(|_| ("plan", "which compares answers to one prompt")),
+    ..Supply::plain(&[&WINS])
+};
+
+/// Answers that go on from within others.
+pub static OF_CONTINUATIONS: Supply = Supply {
+    clash: |recipe, _| {
+        let is_buffered = recipe.reward.overlong_buffer.is_on();
+        let keys = [("plan", recipe.plan.is_some()), ("reward.overlong_buffer", is_buffered)];
+        let there = keys.into_iter().find(|(_, is_there)| *is_there);
+        there.map(|(key, _)| (key, "which goes on from within bare answers"))
+    },
+    ..Supply::plain(&[&CONTINUED])
+};
+
+/// What environments know of their tasks; they say it themselves, where it is asked for.
+pub static OF_ENVIRONMENT: Supply = Supply::plain(&[&HINT, &COUNTERPART]);
+
+impl Supply {
+    /// Of these facts, always there, with everything.
+    const fn plain(facts: &'static [&'static Fact]) -> Self {
+        Supply { facts, table: None, clash: |_, _| None }
+    }
+}

@@ -1,0 +1,51 @@
+//! `[user]`: who plays the simulated user of environments that ask one.
+
+use std::path::PathBuf;
+
+use burnish_core::Sampling;
+use burnish_engine::endpoint::EndpointConfig;
+use serde::{Deserialize, Serialize};
+
+use crate::asked;
+
+/// `[user]`: one of `path` and `endpoint`. It is never trained.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UserSection {
+    /// A model directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// A server with OpenAI's wire format.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<EndpointConfig>,
+    /// Divides the logits; 0 is greedy.
+    #[serde(default = "temperature")]
+    pub temperature: f32,
+    /// Most tokens of what it says in a turn.
+    #[serde(default = "tokens_max")]
+    pub tokens_max: usize,
+}
+
+fn temperature() -> f32 {
+    1.0
+}
+
+fn tokens_max() -> usize {
+    64
+}
+
+impl UserSection {
+    /// How its tokens are chosen.
+    pub fn sampling(&self) -> Sampling {
+        Sampling::at(self.temperature, self.tokens_max)
+    }
+
+    /// Checks what the types do not.
+    ///
+    /// # Errors
+    /// The key that is wrong, and what it must be.
+    pub(super) fn check(&self) -> Result<(), (String, String)> {
+        asked::check(self.path.as_deref(), self.endpoint.as_ref(), self.tokens_max)?;
+        self.sampling().check().map_err(|error| (error.field.to_owned(), format!("must be {}", error.range)))
+    }
+}

@@ -1,0 +1,104 @@
+//! A run's numbers: `metrics.jsonl` for people, scripts and the report, and event files for TensorBoard.
+//!
+//! ```text
+//! {"step":3,"event":"train","entropy":0.62,"grad_norm":null,"reward":0.41}
+//! ```
+//!
+//! `metrics.jsonl` always has burnish's own names, which are TRL's where TRL has one. Numbers that are not finite
+//! become `null` there, which JSON readers take everywhere, and are NaN when read back. TensorBoard gets the names
+//! that `metrics.names` asks for ([`aliases`]).
+
+pub mod aliases;
+mod event;
+mod jsonl;
+mod tensorboard;
+
+use std::collections::BTreeMap;
+
+use crate::files::{FileError, write_atomic};
+use crate::run_dir::RunDir;
+
+use aliases::Aliases;
+use jsonl::LinesLog;
+use tensorboard::EventsLog;
+
+pub use jsonl::read;
+
+/// The event of a training step.
+pub const TRAIN: &str = "train";
+
+/// Numbers by name, in the order of the names.
+pub type Values = BTreeMap<String, f64>;
+
+/// The numbers of one event.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Number of updates that the policy had had when the event was over.
+    pub step: u64,
+    /// What happened: "train", "eval" ...
+    pub event: String,
+    /// The numbers.
+    pub values: Values,
+}
+
+/// Logs the rows of a run.
+#[derive(Debug)]
+pub struct MetricsLog {
+    lines: LinesLog,
+    events: Option<(EventsLog, Aliases)>,
+}
+
+impl MetricsLog {
+    /// Opens the metrics of the run in `dir`, which has done `step` steps, to append to them; `tensorboard` gives the names
+    /// that event files have, if there are to be any. After an interrupted run, call [`truncate_after`] or [`clear`] first.
+    ///
+    /// # Errors
+    /// If the files can't be opened.
+    pub fn open(dir: &RunDir, tensorboard: Option<Aliases>, step: u64) -> Result<Self, FileError> {
+        // A run that starts evaluates step 0 first.
+        let step_first = if step == 0 { 0 } else { step + 1 };
+        let events = tensorboard.map(|aliases| (EventsLog::new(dir.tensorboard(), step_first), aliases));
+        Ok(MetricsLog { lines: LinesLog::open(&dir.metrics())?, events })
+    }
+
+    /// Appends a row. It then survives the end of the process, however that ends.
+    ///
+    /// # Errors
+    /// If the row can't be written.
+    pub fn append(&mut self, row: &Row) -> Result<(), FileError> {
+        self.lines.append(row)?;
+        match &mut self.events {
+            Some((events, aliases)) => events.append(row.step, &aliases.tags(row)),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes all rows durable against a power cut. To be called before a checkpoint of their step appears, so
+    /// that no checkpoint is ahead of its metrics.
+    ///
+    /// # Errors
+    /// If a file can't be synced.
+    pub fn sync(&self) -> Result<(), FileError> {
+        self.lines.sync()?;
+        self.events.as_ref().map_or(Ok(()), |(events, _)| events.sync())
+    }
+}
+
+/// Drops what was logged after `step`, and a half-written end: what a run does when it resumes from the checkpoint
+/// of `step`.
+///
+/// # Errors
+/// If a file can't be read or written, or names the line that is no row.
+pub fn truncate_after(dir: &RunDir, step: u64) -> Result<(), FileError> {
+    jsonl::truncate_after(&dir.metrics(), step)?;
+    tensorboard::truncate_after(&dir.tensorboard(), step)
+}
+
+/// Drops everything that was logged: what a run does when it begins again.
+///
+/// # Errors
+/// If a file can't be written or removed.
+pub fn clear(dir: &RunDir) -> Result<(), FileError> {
+    write_atomic(&dir.metrics(), b"")?;
+    tensorboard::clear(&dir.tensorboard())
+}

@@ -1,0 +1,94 @@
+//! `report.html`: what a run came to, on one page that opens without network.
+//!
+//! ```text
+//! Report { main, further, rows, episodes ... } -> html (the page) <- tables, panels -> chart (SVG)
+//! ```
+
+mod chart;
+mod html;
+mod panels;
+mod tables;
+
+pub use chart::tick;
+
+use std::path::Path;
+
+use burnish_eval::{Change, Measure, Summary};
+
+use crate::files::{FileError, write_atomic};
+use crate::metrics::Row;
+
+/// What a report shows. Every text is shown as it is: nothing in it is read as HTML.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// The heading.
+    pub title: String,
+    /// The resolved recipe.
+    pub recipe: String,
+    /// All metrics, for the curves.
+    pub rows: Vec<Row>,
+    /// What the main evaluation found.
+    pub main: Evaluated,
+    /// What those of `[[eval.extra]]` found.
+    pub further: Vec<Evaluated>,
+    /// A few episodes to read.
+    pub episodes: Vec<DrawnEpisode>,
+    /// Where to look and what to try next, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// What one evaluation of a recipe found in the course of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Evaluated {
+    /// Its name; the main one has none.
+    pub name: Option<String>,
+    /// Held-out tasks by step: the first is shown as *before*, the last as *after*.
+    pub steps: Vec<EvaluatedStep>,
+    /// What changed between the first and the last step, paired by task.
+    pub change: Option<Change>,
+}
+
+impl Evaluated {
+    /// What its results are told by: success where any of its evaluations reports it.
+    pub fn headline(&self) -> Measure {
+        let mut judged = self.steps.iter().filter(|at| at.summary.leading().is_some()).peekable();
+        let is_success = judged.peek().is_none() || judged.any(|at| at.summary.headline == Measure::Success);
+        if is_success { Measure::Success } else { Measure::Reward }
+    }
+}
+
+/// An evaluation and when it was made.
+#[derive(Debug, Clone)]
+pub struct EvaluatedStep {
+    /// Number of steps done.
+    pub step: u64,
+    /// What was found.
+    pub summary: Summary,
+}
+
+/// An episode to read.
+#[derive(Debug, Clone)]
+pub struct DrawnEpisode {
+    /// Which episode it is, and how it ended.
+    pub title: String,
+    /// The task as drawn, and what was said.
+    pub text: String,
+}
+
+impl Report {
+    /// The page.
+    pub fn html(&self) -> String {
+        html::page(self)
+    }
+
+    /// Writes the page to `path`, which holds the old one until the new one is complete.
+    ///
+    /// # Errors
+    /// If the file can't be written.
+    pub fn write(&self, path: &Path) -> Result<(), FileError> {
+        write_atomic(path, self.html().as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests;

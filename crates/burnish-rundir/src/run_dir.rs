@@ -1,0 +1,349 @@
+//! The directory of a run: its files, and the lock that keeps a second process off it.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use crate::files::{self, FileError};
+use crate::metrics;
+use crate::text::shell_path;
+
+/// Name of the resolved recipe in a run directory.
+pub const RECIPE: &str = "recipe.toml";
+/// Name of the record of how the run began in a run directory.
+pub const RECORD: &str = "run.json";
+/// Name of the directory of all checkpoints in a run directory.
+pub const CHECKPOINTS: &str = "checkpoints";
+/// Name of the directory of the policy that a run started from, where another recipe made it.
+pub const START: &str = "start";
+/// Name of the directory of its teacher, where another recipe made it.
+pub const TEACHER: &str = "teacher";
+const LOCK: &str = "run.lock";
+const METRICS: &str = "metrics.jsonl";
+const TENSORBOARD: &str = "tensorboard";
+const JOURNAL: &str = "run.db";
+const REPORT: &str = "report.html";
+
+/// What becomes of a run that is where a new one is to be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Taken {
+    /// It stays, and the new one is refused.
+    #[default]
+    Refused,
+    /// It is removed.
+    Removed,
+}
+
+/// The directory of a run, held by this process until the value is dropped.
+///
+/// ```text
+/// recipe.toml           the resolved recipe; written last at creation: a directory with it is a run
+/// run.json              how the run began: from which folder paths are seen, and digests of all files that decide it
+/// metrics.jsonl         one line of numbers a step or evaluation
+/// tensorboard/          the same numbers as event files
+/// run.db                the journal (SQLite)
+/// checkpoints/step_N/   weights and optimiser state
+/// start/                the policy that the run started from, where `policy.from` names the recipe that made it
+/// teacher/              its teacher, where `teacher.from` names the recipe that made it
+/// report.html           curves and drawn episodes
+/// run.lock              locked while a process works here
+/// ```
+#[derive(Debug)]
+pub struct RunDir {
+    path: PathBuf,
+    /// Locked while it is open. The operating system frees it when the process ends, however it ends.
+    _lock: File,
+}
+
+/// A run directory could not be created or opened.
+#[derive(Debug, thiserror::Error)]
+pub enum RunDirError {
+    /// A run is there already.
+    #[error(
+        "`{}` already holds a run: go on with it with `burnish train --resume {}`, remove it and begin again with \
+         --overwrite, or choose another `run.dir`",
+        path.display(), shell_path(path)
+    )]
+    Exists {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Something else is there.
+    #[error(
+        "`{}` is not empty: it holds `{entry}`, which no run has written; choose another `run.dir`, or empty it \
+         (--overwrite removes runs only)",
+        path.display()
+    )]
+    NotEmpty {
+        /// The directory.
+        path: PathBuf,
+        /// Name of something in it.
+        entry: String,
+    },
+    /// There is no run to resume.
+    #[error("`{}` holds no run: it has no `recipe.toml`; is it the `run.dir` of a run? One that stopped before it had begun \
+             is begun with the same command again", path.display())]
+    Missing {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Another process works there.
+    #[error(
+        "`{}` is in use by another burnish process{}: wait for it or stop it, or choose another `run.dir`",
+        path.display(), pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
+    )]
+    Locked {
+        /// The directory.
+        path: PathBuf,
+        /// The other process, where it could be read.
+        pid: Option<u32>,
+    },
+    /// The file system refused.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl RunDir {
+    /// Checks, without making anything, that a new run may use `path`: that nothing is there yet, or nothing but what a run
+    /// wrote that had done no step. With `taken`, a run may be there.
+    ///
+    /// # Errors
+    /// If there is a run or anything else, or it can't be seen.
+    pub fn refuse_taken(path: &Path, taken: Taken) -> Result<(), RunDirError> {
+        let failed = || FileError::on("list", path);
+        let entries = match fs::read_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries.map_err(failed())?,
+        };
+        // A folder without a lock is nothing that a run made, whatever its files are called: only an empty one is free.
+        let (is_run, was_locked) = (path.join(RECIPE).exists(), path.join(LOCK).is_file());
+        let mut has_begun = is_run && (!was_locked || has_done_a_step(path));
+        for entry in entries {
+            let name = entry.map_err(failed())?.file_name();
+            let holds = |name: &OsStr| {
+                let entry = name.to_string_lossy().into_owned();
+                RunDirError::NotEmpty { path: path.to_owned(), entry }
+            };
+            let is_own = is_written_by_runs(&name) && (was_locked || (is_run && taken == Taken::Refused));
+            if !is_own {
+                return Err(holds(&name));
+            }
+            if name == CHECKPOINTS && !is_empty(&path.join(&name)) {
+                // Checkpoints whose recipe is gone: nobody removes them by accident.
+                if !is_run {
+                    return Err(holds(&name));
+                }
+                has_begun = true;
+            }
+        }
+        match taken {
+            Taken::Refused if has_begun => Err(RunDirError::Exists { path: path.to_owned() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the directory of a new run, with its parents, and takes its lock. What a run left that had done no step is
+    /// removed, and with `taken` any run.
+    ///
+    /// Write `recipe.toml` last of the files that a run starts with: [`RunDir::open`] takes it as the sign that
+    /// there is a run.
+    ///
+    /// # Errors
+    /// If the directory holds a run or anything else, another process holds it, or it can't be made.
+    pub fn create(path: &Path, taken: Taken) -> Result<Self, RunDirError> {
+        // Before anything is made, so that a directory that isn't ours stays as it is; and again under the lock,
+        // because another process may have been faster.
+        RunDir::refuse_taken(path, taken)?;
+        make_dir(path)?;
+        let run = RunDir::lock(path)?;
+        RunDir::refuse_taken(path, taken)?;
+        run.clear()?;
+        make_dir(&run.checkpoints())?;
+        Ok(run)
+    }
+
+    /// Removes all that runs write, but the lock. The recipe goes first: what is left of a process that is killed
+    /// meanwhile is no run any more, and a new one may begin there.
+    fn clear(&self) -> Result<(), FileError> {
+        let recipe = self.recipe();
+        if recipe.exists() {
+            // Checkpoints without a recipe would be taken for somebody's own: they go with it.
+            let doomed = self.path.join(format!(".{CHECKPOINTS}.0{}", files::TEMPORARY_SUFFIX));
+            if self.checkpoints().exists() {
+                remove(&doomed)?;
+                fs::rename(self.checkpoints(), &doomed)
+                    .map_err(FileError::on("remove", &self.checkpoints()))?;
+            }
+            remove(&recipe)?;
+        }
+        for entry in fs::read_dir(&self.path).map_err(FileError::on("list", &self.path))? {
+            let entry = entry.map_err(FileError::on("list", &self.path))?;
+            if entry.file_name() != LOCK {
+                remove(&entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the directory of an existing run to continue it, takes its lock, and removes what interrupted
+    /// writes left.
+    ///
+    /// # Errors
+    /// If there is no run, or another process holds it.
+    pub fn open(path: &Path) -> Result<Self, RunDirError> {
+        if !path.join(RECIPE).is_file() {
+            return Err(RunDirError::Missing { path: path.to_owned() });
+        }
+        let run = RunDir::lock(path)?;
+        files::remove_leftovers(path)?;
+        make_dir(&run.checkpoints())?;
+        Ok(run)
+    }
+
+    fn lock(path: &Path) -> Result<Self, RunDirError> {
+        let lock_path = path.join(LOCK);
+        let failed = || FileError::on("lock", &lock_path);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&lock_path)
+            .map_err(failed())?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(RunDirError::Locked { path: path.to_owned(), pid: read_pid(&mut file) });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed()(error).into()),
+        }
+        write_pid(&mut file).map_err(failed())?;
+        Ok(RunDir { path: path.to_owned(), _lock: file })
+    }
+
+    /// Removes what says that the run is finished, where it is not any more.
+    ///
+    /// # Errors
+    /// If the file can't be removed.
+    pub fn reopen(&self, goes_on: bool) -> Result<(), FileError> {
+        if goes_on { remove(&self.report()) } else { Ok(()) }
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The resolved recipe.
+    pub fn recipe(&self) -> PathBuf {
+        self.path.join(RECIPE)
+    }
+
+    /// The metrics ([`crate::metrics`]).
+    pub fn metrics(&self) -> PathBuf {
+        metrics_in(&self.path)
+    }
+
+    /// The directory of TensorBoard's event files; made with the first of them.
+    pub fn tensorboard(&self) -> PathBuf {
+        self.path.join(TENSORBOARD)
+    }
+
+    /// The journal ([`crate::journal`]).
+    pub fn journal(&self) -> PathBuf {
+        journal_in(&self.path)
+    }
+
+    /// The directory of all checkpoints; it exists.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.path.join(CHECKPOINTS)
+    }
+
+    /// The directory of the checkpoint after `step` updates.
+    pub fn checkpoint(&self, step: u64) -> PathBuf {
+        self.checkpoints().join(format!("step_{step}"))
+    }
+
+    /// The directory of the policy that the run started from, where another recipe made it.
+    pub fn start(&self) -> PathBuf {
+        self.path.join(START)
+    }
+
+    /// The directory of its teacher, where another recipe made it.
+    pub fn teacher(&self) -> PathBuf {
+        self.path.join(TEACHER)
+    }
+
+    /// The report ([`crate::report`]).
+    pub fn report(&self) -> PathBuf {
+        report_in(&self.path)
+    }
+}
+
+/// The metrics of the run in `dir`, for readers that need no lock.
+pub fn metrics_in(dir: &Path) -> PathBuf {
+    dir.join(METRICS)
+}
+
+/// The journal of the run in `dir`, for readers that need no lock.
+pub fn journal_in(dir: &Path) -> PathBuf {
+    dir.join(JOURNAL)
+}
+
+/// The report of the run in `dir`, for readers that need no lock: there is one when the run is finished.
+pub fn report_in(dir: &Path) -> PathBuf {
+    dir.join(REPORT)
+}
+
+fn make_dir(path: &Path) -> Result<(), FileError> {
+    fs::create_dir_all(path).map_err(FileError::on("create directory", path))
+}
+
+/// What runs write, beside the files of the journal and temporary ones.
+const WRITTEN: [&str; 9] = [LOCK, RECIPE, RECORD, METRICS, TENSORBOARD, CHECKPOINTS, START, TEACHER, REPORT];
+
+/// Does a run write something that is called so?
+fn is_written_by_runs(name: &OsStr) -> bool {
+    let of_journal = name.to_str().and_then(|name| name.strip_prefix(JOURNAL));
+    let is_journal = of_journal.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.']));
+    WRITTEN.iter().any(|own| name == *own) || is_journal || files::is_temporary(name)
+}
+
+fn is_empty(dir: &Path) -> bool {
+    fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+/// Has the run in `dir` done a step? Where that can't be read, it may have.
+fn has_done_a_step(dir: &Path) -> bool {
+    metrics::read(&metrics_in(dir)).map_or(true, |rows| rows.iter().any(|row| row.event == metrics::TRAIN))
+}
+
+/// Removes a file or a directory with all that is in it, where it is there.
+fn remove(path: &Path) -> Result<(), FileError> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FileError::on("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+fn write_pid(file: &mut File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())
+}
+
+/// Where locks are mandatory (Windows), the file of another process can't be read.
+fn read_pid(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.take(32).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

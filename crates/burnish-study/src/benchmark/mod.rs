@@ -1,0 +1,26 @@
+//! Benchmarks by name: a policy's pass@k on GSM8K, MATH-500 or MGSM, with a record of every item.
+//!
+//! ```text
+//! Benchmark (card)  +  data files  ->  Item*  ->  samples, judged  ->  OUT/items.jsonl  ->  Report (pass@k, intervals)
+//! ```
+//!
+//! Items are played in chunks whose borders depend on the settings alone, and a random number depends on the item
+//! and the sample alone; so an evaluation that was stopped and goes on ends with the same bits. `docs/eval.md`.
+
+mod cards;
+mod language;
+mod play;
+mod records;
+mod report;
+mod sampling;
+mod settings;
+mod source;
+
+pub use cards::{BENCHMARKS, Benchmark, Part, find};
+pub use language::{Consistency, Spoken};
+pub use play::{Finish, Options, evaluate};
+pub use records::{Outcome, Record, Sample};
+pub use report::Report;
+pub use sampling::SamplingFrom;
+pub use settings::Settings;
+pub use source::{Items, Located, locate};

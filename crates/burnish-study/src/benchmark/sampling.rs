@@ -1,0 +1,119 @@
+//! How the samples of an evaluation are chosen.
+
+use burnish_core::Sampling;
+use burnish_model::Chat;
+use serde::{Deserialize, Serialize};
+
+use super::play::Options;
+use burnish_run::RunError;
+
+/// Where the sampling of an evaluation comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SamplingFrom {
+    /// The likeliest token each time.
+    Greedy,
+    /// The whole distribution at a given temperature.
+    Temperature,
+    /// The model's `generation_config.json`.
+    Model,
+}
+
+/// What `transformers` takes where a `generation_config.json` that samples says nothing.
+const TEMPERATURE: f64 = 1.0;
+const TOP_K: usize = 50;
+
+/// The sampling that the options ask for.
+///
+/// # Errors
+/// If several samples would all be equal, a number is out of its range, or the model's file asks for what can't be
+/// done.
+pub(super) fn sampling(options: &Options, chat: &Chat) -> Result<(Sampling, SamplingFrom), RunError> {
+    let tokens_max = options.tokens_max.unwrap_or(options.benchmark.tokens_max);
+    let (sampling, from) = match options.temperature {
+        _ if options.is_model_sampling => {
+            (of_model(chat, options.tokens_max, options.benchmark.tokens_max)?, SamplingFrom::Model)
+        }
+        None | Some(0.0) => (Sampling::greedy(tokens_max), SamplingFrom::Greedy),
+        Some(temperature) => (Sampling::at(temperature, tokens_max), SamplingFrom::Temperature),
+    };
+    sampling.check().map_err(|error| RunError::Refused(error.to_string()))?;
+    if options.samples > 1 && sampling.temperature == 0.0 {
+        let why = match from {
+            SamplingFrom::Model => "the model's generation_config.json asks for greedy sampling, and",
+            _ => "greedy sampling would give one answer over and over:",
+        };
+        return Err(RunError::Refused(format!(
+            "--samples {}: {why} several samples need a temperature above 0, such as --temperature 0.8",
+            options.samples
+        )));
+    }
+    Ok((sampling, from))
+}
+
+/// The model's own defaults, read as `transformers` reads them.
+fn of_model(chat: &Chat, given: Option<usize>, default: usize) -> Result<Sampling, RunError> {
+    let defaults = chat.generation_defaults()?;
+    let refuse = |problem: String| {
+        Err(RunError::Refused(format!("--sampling model: generation_config.json {problem}")))
+    };
+    let tokens_max = given.or(defaults.max_new_tokens);
+    if let (None, Some(length)) = (tokens_max, defaults.max_length) {
+        return refuse(format!(
+            "has `max_length` = {length}, which counts prompt and answer together; say with --tokens-max how long an \
+             answer may be"
+        ));
+    }
+    let tokens_max = tokens_max.unwrap_or(default);
+    let penalty = defaults.repetition_penalty.unwrap_or(1.0) as f32;
+    if defaults.do_sample != Some(true) {
+        return Ok(Sampling { repetition_penalty: penalty, ..Sampling::greedy(tokens_max) });
+    }
+    let temperature = defaults.temperature.unwrap_or(TEMPERATURE);
+    if temperature == 0.0 {
+        return refuse("has `do_sample` = true with `temperature` = 0, which contradict each other".into());
+    }
+    Ok(Sampling {
+        top_k: defaults.top_k.unwrap_or(TOP_K),
+        top_p: defaults.top_p.unwrap_or(1.0) as f32,
+        min_p: defaults.min_p.unwrap_or(0.0) as f32,
+        repetition_penalty: penalty,
+        ..Sampling::at(temperature as f32, tokens_max)
+    })
+}
+
+/// The sampling in one line, for people.
+pub(super) fn in_words(sampling: &Sampling, from: SamplingFrom) -> String {
+    let mut words = match sampling.temperature {
+        0.0 => "greedy".to_owned(),
+        temperature => format!("temperature {temperature}"),
+    };
+    let parts = [
+        ("top_k", sampling.top_k as f32, 0.0),
+        ("top_p", sampling.top_p, 1.0),
+        ("min_p", sampling.min_p, 0.0),
+        ("repetition_penalty", sampling.repetition_penalty, 1.0),
+    ];
+    for (name, value, _) in parts.into_iter().filter(|(_, value, off)| value != off) {
+        words.push_str(&format!(", {name} {value}"));
+    }
+    words.push_str(&format!(", at most {} tokens", sampling.tokens_max));
+    if from == SamplingFrom::Model {
+        words.push_str(" (the model's generation_config.json)");
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sampling_is_said_in_words() {
+        assert_eq!(in_words(&Sampling::greedy(7), SamplingFrom::Greedy), "greedy, at most 7 tokens");
+        let qwen = Sampling { top_k: 20, top_p: 0.5, ..Sampling::at(0.75, 9) };
+        let expected =
+            "temperature 0.75, top_k 20, top_p 0.5, at most 9 tokens (the model's generation_config.json)";
+        assert_eq!(in_words(&qwen, SamplingFrom::Model), expected);
+    }
+}
