@@ -58,12 +58,18 @@ pub fn all() -> Vec<Component> {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
         component(entry, objective_needs(needs), "loss.objective")
     });
-    let selectors = SELECTORS.iter().map(|entry| component(entry, Vec::new(), "selection.selector"));
+    let selectors = SELECTORS.iter().map(|entry| {
+        let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
+        component(entry, facts(&needs), "selection.selector")
+    });
     let plans = PLANS.iter().map(|entry| {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
         component(entry, facts(&needs), "plan.plan")
     });
-    let gates = GATES.iter().map(|entry| component(entry, Vec::new(), "gate.gate"));
+    let gates = GATES.iter().map(|entry| {
+        let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
+        component(entry, facts(&needs), "gate.gate")
+    });
     let replays = REPLAYS.iter().map(|entry| component(entry, Vec::new(), "replay.replay"));
     let losses = objectives.chain(preferences).chain(distillations);
     advantages.chain(losses).chain(selectors).chain(plans).chain(gates).chain(replays).collect()

@@ -8,10 +8,12 @@ use burnish_model::ModelConfig;
 use burnish_rl::advantage::AdvantageConfig;
 use burnish_rl::catalogue::PREFERENCES;
 use burnish_rl::fact::{COUNTERPART, HINT, Need};
+use burnish_rl::gate::GateConfig;
 use burnish_rl::overlong::OVERLONG;
 use burnish_rl::plan::{PlanConfig, RolloutPlan};
 use burnish_rl::presets;
 use burnish_rl::rules::{self, RULES};
+use burnish_rl::selector::SelectionConfig;
 use burnish_rl::{LossConfig, SettingError};
 use burnish_tensor::Device;
 use serde_json::Value;
@@ -101,7 +103,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
             let rule = "needs a plan with drafts: `plan.plan = \"skpo\"`";
             ranges.holds("eval.draft", has_drafts || !recipe.eval.draft, rule)?;
             check_partners(recipe, source)?;
-            check_supplied(recipe, &loss, &advantage, built, source)?;
+            check_supplied(recipe, &loss, &advantage, &selection, built, source)?;
             check_critic(recipe, &ranges)?;
             let rollout = &recipe.rollout;
             let members = built.map_or(rollout.group_size, |plan| plan.group_size(rollout.group_size));
@@ -164,17 +166,25 @@ fn check_supplied(
     recipe: &Recipe,
     loss: &LossConfig,
     advantage: &AdvantageConfig,
+    selection: &SelectionConfig,
     plan: Option<&dyn RolloutPlan>,
     source: &Source,
 ) -> Result<(), RecipeError> {
     let estimator =
         advantage.build().map_err(|error| source.error("advantage.estimator", error.to_string()))?;
     let objective = loss.build().map_err(|error| source.error("loss", error.to_string()))?;
+    let selector =
+        selection.build().map_err(|error| source.error("selection.selector", error.to_string()))?;
+    let gate = recipe.gate.as_ref().map(GateConfig::build).transpose();
+    let gate = gate.map_err(|error| source.refused(&format!("gate.{}", error.key), error.problem))?;
+    let gate_id = recipe.gate.as_ref().map_or("", |gate| gate.gate.as_str());
     let plan_id = recipe.plan.as_ref().map_or("", |plan| plan.plan.as_str());
     let asking = [
         ("advantage.estimator", advantage.estimator.as_str(), estimator.needs()),
         ("loss.objective", loss.objective.as_str(), objective.needs().facts()),
         ("plan.plan", plan_id, plan.map(|plan| plan.needs()).unwrap_or_default()),
+        ("selection.selector", selection.selector.as_str(), selector.needs()),
+        ("gate.gate", gate_id, gate.map(|gate| gate.needs()).unwrap_or_default()),
     ];
     for supply in SUPPLIES {
         let wants = |needs: &[Need]| needs.iter().any(|need| supply.facts.contains(&need.fact));

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::SettingError;
+use crate::advantage::Rollouts;
 use crate::catalogue::{GATES, choice, no_settings};
+use crate::fact::Need;
 
 pub use dgg::{Dgg, Signal};
 
@@ -59,6 +61,14 @@ pub trait Gate: Send + Sync {
     /// Rules on the next proposal, and takes note of it. `reuse` counts the uses of the batch: 1 on the first pass over
     /// the rollouts of a step.
     fn rule(&mut self, reuse: usize, proposal: &Proposal) -> Ruling;
+
+    /// The facts that [`Gate::learn`] reads.
+    fn needs(&self) -> Vec<Need> {
+        Vec::new()
+    }
+
+    /// Learns from the members of a step that are trained on, with their facts, before the first proposal of the step.
+    fn learn(&mut self, _rollouts: &Rollouts<'_>) {}
 
     /// What it has learned, for a checkpoint.
     fn state(&self) -> Value;

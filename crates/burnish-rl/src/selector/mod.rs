@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::SettingError;
+use crate::advantage::Rollouts;
 use crate::catalogue::{SELECTORS, choice, no_settings};
+use crate::fact::Need;
 
 pub use common::Scored;
 pub use difficulty::Difficulty;
@@ -57,6 +59,14 @@ pub trait Selector: Send + Sync {
 
     /// Learns that `successes` of `rollouts` rollouts of a task succeeded.
     fn observe(&mut self, _task: &str, _rollouts: usize, _successes: usize) {}
+
+    /// The facts that [`Selector::learn`] reads.
+    fn needs(&self) -> Vec<Need> {
+        Vec::new()
+    }
+
+    /// Learns from the members of a step that are trained on, with their facts, after [`Selector::observe`] of each task.
+    fn learn(&mut self, _rollouts: &Rollouts<'_>) {}
 
     /// The success rate that it expects for a task; `None` if it has no expectation.
     fn expected_success(&self, _task: &str) -> Option<f64> {

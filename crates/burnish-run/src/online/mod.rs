@@ -184,13 +184,17 @@ impl OnlineLoop {
         if needs.iter().any(|need| *need.fact == REFERENCE) {
             metrics.extend(self.coefficients.weigh_kl(&recipe.loss, &mut groups));
         }
-        add(&mut metrics, self.supply.supply(&self.estimator.needs(), of_step, &mut groups)?);
+        add(&mut metrics, self.supply.supply(&self.needs_of_members(), of_step, &mut groups)?);
         drop(sampler);
         // 4. Credit, from which whoever supplied or planned learns too.
         let compared = EstimatorInput::of(&groups);
         credit::credit(recipe, &*self.estimator, &mut groups, &compared)?;
         groups.give_advantages();
         self.estimator.learn(&compared.rollouts());
+        self.selection.learn(&compared.rollouts());
+        if let Some(gate) = &mut self.gate {
+            gate.learn(&compared.rollouts());
+        }
         self.plan.observe(&groups.outcomes());
         metrics.extend(self.plan.metrics());
         let rollouts: Vec<_> = compared.each().collect();
@@ -223,6 +227,18 @@ impl OnlineLoop {
         let note = groups.shortfall(recipe);
         let (tasks, played) = of_journal(groups);
         Ok(Stepped { tasks, played, note, metrics: updates.finish(metrics) })
+    }
+
+    /// The facts of members that whoever learns from rollouts asks for, each once.
+    fn needs_of_members(&self) -> Vec<Need> {
+        let gate = self.gate.as_ref().map(|gate| gate.needs()).unwrap_or_default();
+        let mut needs = self.estimator.needs();
+        for need in self.selection.needs().into_iter().chain(gate) {
+            if !needs.contains(&need) {
+                needs.push(need);
+            }
+        }
+        needs
     }
 
     /// What the rewards of a step say, and what was played for them.

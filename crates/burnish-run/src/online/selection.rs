@@ -6,6 +6,8 @@ use std::time::Instant;
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Task, TaskId};
 use burnish_rl::SettingError;
+use burnish_rl::advantage::Rollouts;
+use burnish_rl::fact::Need;
 use burnish_rl::selector::Selector;
 use serde_json::Value;
 
@@ -69,6 +71,16 @@ impl Selection {
     /// Learns that of `scored` episodes of a task so many succeeded; one that could not be judged tells nothing.
     pub(super) fn observe(&mut self, task: &Task, scored: usize, successes: usize) {
         self.selector.observe(&task.id.0, scored, successes);
+    }
+
+    /// The facts of members that the selector learns from.
+    pub(super) fn needs(&self) -> Vec<Need> {
+        self.selector.needs()
+    }
+
+    /// Learns from the members that are trained on.
+    pub(super) fn learn(&mut self, rollouts: &Rollouts<'_>) {
+        self.selector.learn(rollouts);
     }
 }
 

@@ -14,9 +14,10 @@ mod verdicts;
 
 use std::path::Path;
 
+use burnish_core::Trace;
 use burnish_recipe::supply::{OF_ENVIRONMENT, Supply};
 use burnish_rl::advantage::{Estimator, Rollout};
-use burnish_rl::fact::Need;
+use burnish_rl::fact::{Need, Per};
 use burnish_train::TrainerConfig;
 use burnish_train::checkpoint::{BoxError, Checkpoint};
 use burnish_train::schedule::Schedule;
@@ -161,6 +162,7 @@ impl Providers {
             let own: Vec<&Need> = needs.iter().filter(|need| supply.facts.contains(&need.fact)).collect();
             if !own.is_empty() {
                 add(&mut metrics, provider.supply(&own, step, groups)?);
+                check_counts(&own, groups)?;
             }
         }
         Ok(metrics)
@@ -210,6 +212,35 @@ impl Providers {
     pub(super) fn save(&self, checkpoint: &Path, step: u64) -> Result<(), BoxError> {
         self.0.iter().try_for_each(|(_, provider)| provider.save(checkpoint, step))
     }
+}
+
+/// Checks that every member has as many numbers of each fact as that says, or none.
+///
+/// # Errors
+/// Names the fact and the task: the provider or the fact's [`Per`] is wrong.
+fn check_counts(needs: &[&Need], groups: &Groups) -> Result<(), RunError> {
+    for group in groups.kept() {
+        for member in &group.members {
+            let turns = || member.episode.traces.iter().flat_map(Trace::nodes).filter_map(|node| node.sampled.as_ref());
+            for Need { fact, .. } in needs {
+                let wanted = match fact.per {
+                    Per::Rollout => 1,
+                    Per::Sibling => group.members.len(),
+                    Per::Turn => turns().count(),
+                    Per::Token => turns().map(|turn| turn.model_logprobs.len()).sum(),
+                    Per::Entry | Per::Stream | Per::Task => continue,
+                };
+                let found = member.facts.of(fact).len();
+                if found != 0 && found != wanted {
+                    return Err(RunError::Refused(format!(
+                        "`{}` ({}) has {found} numbers for an episode of task {}, which has {wanted} to be told apart",
+                        fact.id, fact.about, group.task.id
+                    )));
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Adds up numbers of one name.
