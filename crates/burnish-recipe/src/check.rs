@@ -40,7 +40,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
     }
     bounds::check(recipe, source)?;
     ranges.at_least_one("train.unscored_steps_max", train.unscored_steps_max as usize)?;
-    ranges.at_least_one("train.max_steps", train.max_steps as usize)?;
+    check_length(recipe, &ranges)?;
     ranges.at_least_one("train.epochs", train.epochs)?;
     ranges.at_least_one("train.minibatches", train.minibatches)?;
     ranges.at_least_one("train.sequences_per_step", train.sequences_per_step)?;
@@ -147,6 +147,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
             )?;
         }
     }
+    check_rows(recipe, &ranges)?;
     complete_gate(recipe, &ranges)?;
     complete_replay(recipe, &ranges)?;
     let is_given = recipe.policy.path.is_some() || recipe.policy.from.is_some();
@@ -298,6 +299,80 @@ fn complete_replay(recipe: &mut Recipe, ranges: &Ranges<'_>) -> Result<(), Recip
     Ok(())
 }
 
+/// How long the run is, and what ends it before.
+fn check_length(recipe: &Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
+    let train = &recipe.train;
+    match train.num_train_epochs {
+        Some(epochs) => {
+            let key = "train.num_train_epochs";
+            let rule = "needs rows to pass over; with `train.method = \"grpo\"` give `train.max_steps`";
+            ranges.holds(key, !train_is_grpo(recipe), rule)?;
+            ranges.positive(key, epochs)?;
+            // A run writes down how many steps it found out.
+            let is_free = train.max_steps == 0 || ranges.source.is_of_run();
+            ranges.holds(key, is_free, "excludes `train.max_steps`: give one of them")?;
+        }
+        None => {
+            let rule = if train_is_grpo(recipe) {
+                "must be 1 or more"
+            } else {
+                "must be 1 or more; or give `train.num_train_epochs`"
+            };
+            ranges.holds("train.max_steps", train.max_steps >= 1, rule)?;
+        }
+    }
+    if let Some(patience) = train.patience {
+        ranges.at_least_one("train.patience", patience)?;
+        let rule = "needs `checkpoint.best`, which says what is better";
+        ranges.holds("train.patience", recipe.checkpoint.best.is_some(), rule)?;
+    }
+    if recipe.checkpoint.best.is_some() || train.patience.is_some() {
+        let has_rows = !recipe.data.held_out.is_empty() || recipe.data.held_out_share > 0.0;
+        let is_evaluated = has_rows || (recipe.eval.tasks > 0 && !recipe.env.is_absent());
+        let rule = "needs something to evaluate: `data.held_out`, `data.held_out_share`, or `[env]` with `eval.tasks`";
+        ranges.holds("checkpoint.best", is_evaluated, rule)?;
+    }
+    Ok(())
+}
+
+/// The keys of `[data]` about rows that are learned from.
+fn check_rows(recipe: &Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
+    let data = &recipe.data;
+    let is_given = [
+        ("data.held_out", !data.held_out.is_empty()),
+        ("data.held_out_share", data.held_out_share != 0.0),
+        ("data.max_length", data.max_length.is_some()),
+        ("data.packing", data.packing),
+    ];
+    if let Some((key, _)) = is_given.iter().find(|(_, is_given)| *is_given && train_is_grpo(recipe)) {
+        return ranges.holds(
+            key,
+            false,
+            "has no use with `train.method = \"grpo\"`, which learns from episodes",
+        );
+    }
+    let share = data.held_out_share;
+    ranges.holds("data.held_out_share", (0.0..1.0).contains(&share), "must be at least 0 and below 1")?;
+    let has_rows = !data.path.is_empty();
+    ranges.holds(
+        "data.held_out_share",
+        has_rows || share == 0.0,
+        "needs `data.path`, of whose rows it is a share",
+    )?;
+    let is_one = data.held_out.is_empty() || share == 0.0;
+    ranges.holds("data.held_out_share", is_one, "excludes `data.held_out`: give one of them")?;
+    ranges.holds(
+        "data.max_length",
+        data.max_length != Some(0) && data.max_length != Some(1),
+        "must be 2 or more",
+    )?;
+    if data.packing {
+        ranges.holds("data.packing", recipe.train.method == Method::Sft, "needs `train.method = \"sft\"`")?;
+        ranges.holds("data.packing", data.max_length.is_some(), "needs `data.max_length`, which it fills")?;
+    }
+    Ok(())
+}
+
 fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
     let policy = &recipe.policy;
     if let Some(lora) = &policy.lora {
@@ -345,6 +420,9 @@ fn check_policy(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
 }
 
 fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(), RecipeError> {
+    if recipe.env.is_absent() {
+        return complete_without_environment(recipe, source, what);
+    }
     check_split(recipe.env.split.as_ref(), "env", source)?;
     let id = recipe.env.id.clone();
     let mut components = Vec::new();
@@ -374,6 +452,29 @@ fn complete_environments(recipe: &mut Recipe, source: &Source, what: Use) -> Res
     if what == Use::Evaluation {
         return Ok(());
     }
+    complete_demonstrations(recipe, source)
+}
+
+/// A recipe that learns from rows, and plays nothing.
+fn complete_without_environment(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(), RecipeError> {
+    if train_is_grpo(recipe) {
+        let problem = "is needed: `env.id` says what is played (`burnish env list`)";
+        return Err(source.error("env", problem.to_owned()));
+    }
+    for key in ["env", "eval.config", "eval.extra"] {
+        if source.get(key).is_some() {
+            return Err(source.error(key, "needs `env.id`, which says what is played".to_owned()));
+        }
+    }
+    if source.get("eval.tasks").is_some_and(|tasks| tasks != 0) {
+        let problem = "needs `env.id`, which says what is played; held-out rows are `data.held_out`";
+        return Err(source.error("eval.tasks", problem.to_owned()));
+    }
+    recipe.eval.tasks = 0;
+    if what == Use::Evaluation { Ok(()) } else { complete_demonstrations(recipe, source) }
+}
+
+fn complete_demonstrations(recipe: &mut Recipe, source: &Source) -> Result<(), RecipeError> {
     for (index, set) in recipe.data.demonstrations.iter_mut().enumerate() {
         let table = format!("data.demonstrations[{index}]");
         check_split(set.split.as_ref(), &table, source)?;

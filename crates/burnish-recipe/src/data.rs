@@ -18,8 +18,44 @@ pub struct DataSection {
     pub columns: Columns,
     /// SFT: answers that an environment's own solver gives.
     pub demonstrations: Vec<Demonstrations>,
+    /// SFT, preferences: rows that are not trained on; the loss on them is `eval/loss`.
+    #[serde(skip_serializing_if = "Paths::is_empty")]
+    pub held_out: Paths,
+    /// The same, as a share of the rows of `path`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub held_out_share: f64,
+    /// SFT, preferences: most tokens of a sequence; the model's context window if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_length: Option<usize>,
+    /// SFT, preferences: what becomes of longer ones.
+    #[serde(skip_serializing_if = "TooLong::is_drop")]
+    pub overlong: TooLong,
+    /// SFT: fill sequences of `max_length` tokens with several rows each. Rows never see each other.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub packing: bool,
     /// Comparison of training rows with evaluation rows, where both come from files.
     pub decontaminate: Decontaminate,
+}
+
+/// What becomes of a row that is longer than the limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TooLong {
+    /// It is left out.
+    #[default]
+    Drop,
+    /// Its first tokens are kept; it is left out where none of them counts in the loss.
+    Truncate,
+}
+
+impl TooLong {
+    fn is_drop(&self) -> bool {
+        *self == TooLong::Drop
+    }
+}
+
+fn is_zero(share: &f64) -> bool {
+    *share == 0.0
 }
 
 /// `[data.decontaminate]`

@@ -13,6 +13,9 @@ pub fn timeless(recipe: &Recipe) -> Value {
     recipe.run.dir = PathBuf::new();
     recipe.run.cache = PathBuf::new();
     recipe.run.threads = 0;
+    if recipe.train.num_train_epochs.is_some() {
+        recipe.train.max_steps = 0;
+    }
     for of in StageUse::of(&recipe) {
         if let Some(from) = of.made_by_mut(&mut recipe).filter(|from| from.hash.is_some()) {
             *from = StageRecipe { hash: from.hash.take(), ..StageRecipe::default() };

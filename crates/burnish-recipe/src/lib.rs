@@ -51,7 +51,7 @@ use crate::split::Split;
 
 pub use bounds::TASKS_MAX;
 pub use critic::CriticSection;
-pub use data::{DataSection, Decontaminate, Demonstrations, OverlapAction};
+pub use data::{DataSection, Decontaminate, Demonstrations, OverlapAction, TooLong};
 pub use difference::{Difference, all_differences, differences, timeless};
 pub use dynamic_sampling::{DynamicSampling, FilterMetric};
 pub use evaluations::EvalSpec;
@@ -108,7 +108,8 @@ pub struct Recipe {
     pub policy: PolicySection,
     /// What learning does, and for how long.
     pub train: TrainSection,
-    /// Which environment is played and evaluated.
+    /// Which environment is played and evaluated; not needed to learn from rows.
+    #[serde(default, skip_serializing_if = "EnvSection::is_absent")]
     pub env: EnvSection,
     /// How episodes are sampled (GRPO).
     #[serde(default)]
@@ -221,6 +222,20 @@ fn tasks() -> usize {
     2048
 }
 
+impl EnvSection {
+    /// Is there no environment?
+    pub fn is_absent(&self) -> bool {
+        self.id.is_empty()
+    }
+}
+
+impl Default for EnvSection {
+    /// No environment.
+    fn default() -> Self {
+        EnvSection { id: String::new(), tasks: tasks(), split: None, config: empty() }
+    }
+}
+
 fn empty() -> Value {
     Value::Object(serde_json::Map::new())
 }
@@ -245,11 +260,15 @@ pub struct CheckpointSection {
     pub every: u64,
     /// Newest checkpoints that are kept.
     pub keep: usize,
+    /// The number of an evaluation by which a checkpoint is the best one, which is kept too, as `checkpoints/best`: such as
+    /// `"loss"` (the less, the better) or `"success"` (the more, the better).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best: Option<String>,
 }
 
 impl Default for CheckpointSection {
     fn default() -> Self {
-        CheckpointSection { every: 20, keep: 2 }
+        CheckpointSection { every: 20, keep: 2, best: None }
     }
 }
 

@@ -114,6 +114,11 @@ impl Source {
         Some(Source { knows_habits: self.knows_habits, ..source })
     }
 
+    /// Did a run write it?
+    pub(super) fn is_of_run(&self) -> bool {
+        self.written == Written::ByRun
+    }
+
     /// The overrides as they were given.
     pub(super) fn given(&self) -> &[String] {
         &self.given

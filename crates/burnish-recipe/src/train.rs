@@ -21,7 +21,14 @@ pub struct TrainSection {
     /// How the policy learns.
     pub method: Method,
     /// Number of steps: one batch of episodes (GRPO) or of sequences (SFT) each.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub max_steps: u64,
+    /// SFT, preferences: passes over the rows, instead of `max_steps`, which a run finds out from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub num_train_epochs: Option<f64>,
+    /// Ends the run after so many evaluations in a row that were no better than the best one by `checkpoint.best`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patience: Option<usize>,
     /// GRPO: passes over the episodes of a step.
     #[serde(default = "one")]
     pub epochs: usize,
@@ -49,6 +56,10 @@ fn unscored_steps() -> u64 {
 /// A key that came later is left out where it says nothing, so that what was made before keeps its hash.
 fn is_unscored_steps(steps: &u64) -> bool {
     *steps == unscored_steps()
+}
+
+fn is_zero(steps: &u64) -> bool {
+    *steps == 0
 }
 
 fn one() -> usize {

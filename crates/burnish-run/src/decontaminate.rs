@@ -5,12 +5,20 @@ use burnish_data::overlap::{Counter, Overlap, OverlapReport};
 use burnish_env::Generator;
 
 use crate::RunError;
+use crate::offline::Corpus;
 use crate::tasks::Tasks;
 use burnish_recipe::{OverlapAction, Recipe};
 use burnish_rundir::metrics::Values;
 
-/// The held-out tasks that are rows of files, hashed; `None` where none is.
-pub(crate) fn of_evaluation(recipe: &Recipe, tasks: &Tasks) -> Option<Overlap> {
+/// The held-out tasks and rows that are rows of files, hashed; `None` where none is.
+///
+/// # Errors
+/// If a file is no longer what it was.
+pub(crate) fn of_evaluation(
+    recipe: &Recipe,
+    tasks: &Tasks,
+    held_out: Option<&Corpus>,
+) -> Result<Option<Overlap>, RunError> {
     let mut overlap = Overlap::new(recipe.data.decontaminate.ngram);
     for set in &tasks.evaluations {
         let Some(rows) = set.generator.rows() else { continue };
@@ -18,7 +26,10 @@ pub(crate) fn of_evaluation(recipe: &Recipe, tasks: &Tasks) -> Option<Overlap> {
             overlap.add(&row);
         }
     }
-    (overlap.rows() > 0).then_some(overlap)
+    for row in held_out.into_iter().flat_map(Corpus::each_row) {
+        overlap.add(&row?);
+    }
+    Ok((overlap.rows() > 0).then_some(overlap))
 }
 
 /// Compares training tasks with evaluation rows, and drops those that overlap where the recipe says so. `None`

@@ -165,8 +165,12 @@ impl Target {
         if self.holds_out() {
             return Ok(());
         }
-        let problem =
-            "eval.tasks: is 0, so there is nothing to evaluate on; say how many, as in `eval.tasks=200`";
+        let problem = if self.recipe.env.is_absent() {
+            "env.id: the recipe has no environment to evaluate in; `burnish metrics RUN` has the loss on held-out rows, and \
+             `burnish eval gsm8k --policy RUN` evaluates on a benchmark"
+        } else {
+            "eval.tasks: is 0, so there is nothing to evaluate on; say how many, as in `eval.tasks=200`"
+        };
         Err(RunError::Refused(problem.into()))
     }
 
@@ -178,10 +182,9 @@ impl Target {
     pub fn sample(&self, count: usize) -> Result<Vec<Shown>, RunError> {
         let recipe = &self.recipe;
         let tasks = Tasks::make(recipe, !self.holds_out())?.with_partners(recipe)?;
-        let (generator, from) = if self.holds_out() {
-            (&*tasks.main().generator, &tasks.main().tasks)
-        } else {
-            (&*tasks.train_generator, &tasks.train)
+        let (generator, from) = match tasks.main().filter(|_| self.holds_out()) {
+            Some(main) => (&*main.generator, &main.tasks),
+            None => (tasks.generator()?, &tasks.train),
         };
         let chosen: Vec<Task> = from.iter().take(count).cloned().collect();
         let policy = self.load()?;

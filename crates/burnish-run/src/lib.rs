@@ -3,7 +3,6 @@
 //! A [`burnish_recipe::Recipe`] decides a run; [`train::Run`] is the run; [`inspect`] looks at one without training;
 //! [`items`] evaluates one task by task. What a run leaves is in its directory ([`burnish_rundir`]).
 
-mod corpus;
 mod decontaminate;
 mod error;
 mod eval_set;
@@ -14,16 +13,15 @@ mod judge_client;
 pub mod merge;
 mod model_files;
 mod model_path;
+mod offline;
 mod online;
 mod partners;
 pub mod policy;
-mod preference;
 pub mod records;
 mod reference;
 pub mod replay;
 pub mod report_of_run;
 pub mod seeds;
-mod sft;
 mod split;
 pub mod stages;
 pub mod stored;

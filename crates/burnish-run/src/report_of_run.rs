@@ -105,7 +105,8 @@ fn drawn(
     let chosen = successes.into_iter().take(half).chain(failures.into_iter().take(half));
     Ok(chosen
         .filter_map(|episode| {
-            let task = tasks.main().tasks.iter().find(|task| task.id == episode.task)?.clone();
+            let main = tasks.main()?;
+            let task = main.tasks.iter().find(|task| task.id == episode.task)?.clone();
             let outcome = match (measure, total(&episode)) {
                 (_, None) if episode.is_prompt_too_long() => "failure: the prompt does not fit".to_owned(),
                 (_, None) => "unscored".to_owned(),
@@ -116,7 +117,7 @@ fn drawn(
             let feedback =
                 episode.verdict.feedback.clone().map(|text| format!("\n{text}")).unwrap_or_default();
             let title = format!("{}: {outcome}", task.id);
-            let shown = shown(&*tasks.main().generator, task, episode, None);
+            let shown = shown(&*main.generator, task, episode, None);
             Some(DrawnEpisode { title, text: format!("{}{feedback}", shown.drawing.trim_end()) })
         })
         .collect())

@@ -263,7 +263,7 @@ mod tests {
     fn an_evaluation_is_logged_under_its_name_with_labels_of_few_values() {
         let recipe = Recipe::resolve(&Source::parse("r.toml", TEXT, &[]).unwrap()).unwrap();
         let tasks = Tasks::make(&recipe, false).unwrap();
-        let main = summary_metrics(&summary(4), tasks.main());
+        let main = summary_metrics(&summary(4), tasks.main().unwrap());
         let number = |name: &str| main.get(name).copied();
         assert_eq!((number("eval/success"), number("eval/success/low")), (Some(0.5), Some(0.25)));
         assert_eq!((number("eval/pass@8"), number("eval/rewards/format/mean")), (Some(0.5), Some(0.75)));
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!((warm.get("eval/warm/entropy"), warm.get("eval/warm/success")), (Some(&0.3), Some(&0.5)));
         assert_eq!(warm.len(), main.len() + 1);
         let count = |values, part: &str| {
-            let metrics = summary_metrics(&summary(values), tasks.main());
+            let metrics = summary_metrics(&summary(values), tasks.main().unwrap());
             metrics.keys().filter(|name| name.starts_with(part)).count()
         };
         let labels = |values| (count(values, "eval/by_label/"), count(values, "eval/flags_by_label/"));

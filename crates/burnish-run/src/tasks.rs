@@ -19,11 +19,11 @@ use burnish_recipe::{EvalSpec, Recipe};
 
 /// The tasks of a run. No training task is an evaluation task.
 pub(crate) struct Tasks {
-    /// Plays and draws the training tasks; without them, those of the main evaluation.
-    pub(crate) train_generator: Box<dyn Generator>,
+    /// Plays and draws the training tasks; without them, those of the main evaluation. None where nothing is played.
+    train_generator: Option<Box<dyn Generator>>,
     /// Training tasks, in a fixed order.
     pub(crate) train: Vec<Task>,
-    /// What evaluations play: the main one, then those of `[[eval.extra]]`.
+    /// What evaluations play: the main one, then those of `[[eval.extra]]`. Empty where nothing is played.
     pub(crate) evaluations: Vec<EvalSet>,
     /// Training tasks left out because they are held out.
     pub(crate) held_out: usize,
@@ -37,6 +37,10 @@ impl Tasks {
     /// # Errors
     /// If a configuration cannot yield its tasks, or every training task is held out.
     pub(crate) fn make(recipe: &Recipe, needs_training: bool) -> Result<Self, RunError> {
+        if recipe.env.is_absent() {
+            let (train, evaluations) = (Vec::new(), Vec::new());
+            return Ok(Tasks { train_generator: None, train, evaluations, held_out: 0, partners: None });
+        }
         // Where nothing is trained, training data need not be there.
         let config = if needs_training { &recipe.env.config } else { recipe.evaluation().config };
         let train_generator = burnish_env::build(&recipe.env.id, config)?;
@@ -93,6 +97,7 @@ impl Tasks {
                 train = split::part(split, &*train_generator, train, &recipe.run.cache, "env")?;
             }
         }
+        let train_generator = Some(train_generator);
         Ok(Tasks { train_generator, train, evaluations, held_out, partners: None })
     }
 
@@ -108,9 +113,24 @@ impl Tasks {
         Ok(self)
     }
 
-    /// What the main evaluation plays.
-    pub(crate) fn main(&self) -> &EvalSet {
-        &self.evaluations[0]
+    /// What plays and draws the training tasks.
+    ///
+    /// # Errors
+    /// If the recipe has no environment.
+    pub(crate) fn generator(&self) -> Result<&dyn Generator, RunError> {
+        let missing =
+            || RunError::Refused("env.id: the recipe has no environment, so nothing can be played".into());
+        self.train_generator.as_deref().ok_or_else(missing)
+    }
+
+    /// The training tasks, to be left out, with what plays and draws them; none where nothing is played.
+    pub(crate) fn train_mut(&mut self) -> Option<(&dyn Generator, &mut Vec<Task>)> {
+        Some((self.train_generator.as_deref()?, &mut self.train))
+    }
+
+    /// What the main evaluation plays; none where nothing is played.
+    pub(crate) fn main(&self) -> Option<&EvalSet> {
+        self.evaluations.first()
     }
 
     /// What the evaluation called `name` plays; without a name, the main one.
@@ -302,7 +322,11 @@ mod tests {
         let overlaps = |train: &[Task]| train.iter().filter(|task| set.tasks.contains(task)).count();
         assert!(overlaps(&plain.train) > 0 && overlaps(&also.train) == 0);
         assert_eq!(also.held_out, plain.held_out + overlaps(&plain.train));
-        assert_eq!(also.main().tasks, plain.main().tasks, "the main evaluation is as without others");
+        assert_eq!(
+            also.main().unwrap().tasks,
+            plain.main().unwrap().tasks,
+            "the main evaluation is as without others"
+        );
         let sizes = also.evaluations.iter().map(|set| set.tasks.len()).collect::<Vec<_>>();
         assert_eq!(
             (sizes, also.held_out_ids().len()),

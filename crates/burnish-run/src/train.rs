@@ -1,6 +1,7 @@
 //! The loop: step, record, evaluate, save, until done or asked to stop. How it begins and goes on: `begin.rs`.
 
 mod begin;
+mod best;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,20 +17,19 @@ use burnish_train::checkpoint::{Checkpoint, Checkpoints};
 use burnish_train::schedule::{Schedule, Warmup};
 
 use crate::RunError;
-use crate::corpus::Corpus;
 use crate::decontaminate;
 use crate::evaluate::{Evaluation, bootstrap_seed, evaluate};
+use crate::offline::{Corpus, OfflineLoop};
 use crate::online::{OnlineLoop, PlayedMember};
 use crate::policy::{LoadedPolicy, named_template};
-use crate::preference::PreferenceLoop;
 use crate::report_of_run;
-use crate::sft::SftLoop;
 use crate::split;
 use crate::summary::{Metrics, summary_metrics};
 use crate::tasks::Tasks;
 use crate::unread;
 use crate::unscored::{Unscored, UnscoredSteps};
 use crate::watch::{Event, Stop, Watch};
+use best::Best;
 use burnish_recipe::{Method, Recipe};
 use burnish_rundir::journal::{EpisodeKind, EpisodeRow, Journal};
 use burnish_rundir::metrics::{self, MetricsLog, Row, Values};
@@ -98,18 +98,19 @@ pub struct Run {
     unscored: Unscored,
     /// Was a checkpoint due in a step of which no episode could be judged?
     owes_save: bool,
+    /// The best evaluation so far.
+    best: Best,
 }
 
 /// What a step does.
 enum Loop {
     Online(Box<OnlineLoop>),
-    Sft(SftLoop),
-    Preference(PreferenceLoop),
+    Offline(Box<OfflineLoop>),
 }
 
 impl Run {
     fn assemble(recipe: Recipe, parts: Parts, dir: RunDir, journal: Journal) -> Result<Self, RunError> {
-        let Parts { tasks, policy, trainer, work, step, tokens, started, overlap, unscored } = parts;
+        let Parts { tasks, policy, trainer, work, step, tokens, started, overlap, unscored, best } = parts;
         Ok(Run {
             schedule: schedule(&recipe),
             metrics: MetricsLog::open(&dir, recipe.tensorboard_names(), step)?,
@@ -128,6 +129,7 @@ impl Run {
             overlap,
             unscored,
             owes_save: false,
+            best,
         })
     }
 
@@ -154,7 +156,7 @@ impl Run {
             }
             self.evaluate(watch)?;
         }
-        while self.step < steps_max {
+        while self.step < steps_max && !self.best.is_out_of_patience() {
             let started = Instant::now();
             let mut values = self.one_step(watch)?;
             self.tokens += values.get("tokens/total").copied().unwrap_or_default() as u64;
@@ -181,6 +183,10 @@ impl Run {
             if is_stopping && self.step < steps_max {
                 return Ok(Finish::Interrupted { step: self.step });
             }
+            if self.best.is_out_of_patience() {
+                self.save(watch)?;
+                watch.event(Event::Note(self.told_of_patience()));
+            }
         }
         self.finish().map(|outcome| Finish::Done(Box::new(outcome)))
     }
@@ -205,10 +211,7 @@ impl Run {
                 }
                 done.metrics
             }
-            Loop::Sft(work) => work.step(&self.recipe, &mut self.policy, &mut self.trainer, &lr, step)?,
-            Loop::Preference(work) => {
-                work.step(&self.recipe, &mut self.policy, &mut self.trainer, &lr, step)?
-            }
+            Loop::Offline(work) => work.step(&self.recipe, &mut self.policy, &mut self.trainer, &lr, step)?,
         };
         self.step += 1;
         for (at, update) in updates.iter().enumerate() {
@@ -233,6 +236,14 @@ impl Run {
     }
 
     fn evaluate(&mut self, watch: &mut dyn Watch) -> Result<(), RunError> {
+        let mut found = Values::new();
+        if let Loop::Offline(work) = &self.work
+            && let Some(values) = work.evaluate(&self.recipe, &self.policy)?
+        {
+            watch.event(Event::Measured { step: self.step, values: &values });
+            found.extend(values.clone());
+            self.log("eval", values)?;
+        }
         for at in 0..self.tasks.evaluations.len() {
             let set = &self.tasks.evaluations[at];
             if set.tasks.is_empty() {
@@ -245,9 +256,27 @@ impl Run {
             self.journal.record_step(self.step, set.kind(), &set.tasks, &rows)?;
             watch.event(Event::Evaluated { step: self.step, name: set.name.as_deref(), summary: &summary });
             let values = summary_metrics(&summary, set);
+            found.extend(values.clone());
             self.log("eval", values)?;
         }
+        if !found.is_empty() && self.best.see(&found, self.step)? {
+            self.keep_best()?;
+        }
         Ok(())
+    }
+
+    /// Keeps the policy as that of the best evaluation.
+    fn keep_best(&self) -> Result<(), RunError> {
+        self.write(&Checkpoints::open(self.dir.best(), 1)?).map(drop)
+    }
+
+    fn told_of_patience(&self) -> String {
+        let (metric, found) = self.best.found().map_or(("", None), |(metric, found)| (metric, Some(found)));
+        let (step, value) = found.map_or((0, f64::NAN), |found| (found.step, found.value));
+        format!(
+            "ended after step {} by `train.patience`: no evaluation since step {step} was better than {metric} {value:.4}",
+            self.step
+        )
     }
 
     fn log(&mut self, event: &str, values: Values) -> Result<(), RunError> {
@@ -261,6 +290,14 @@ impl Run {
         // No checkpoint may be ahead of what explains it.
         self.journal.sync()?;
         self.metrics.sync()?;
+        let path = self.write(&self.checkpoints)?;
+        self.saved = Some(self.step);
+        watch.event(Event::Saved(path));
+        Ok(())
+    }
+
+    /// Writes a checkpoint of the step.
+    fn write(&self, checkpoints: &Checkpoints) -> Result<PathBuf, RunError> {
         let chat = &self.policy.chat;
         let step = self.step;
         let learned = &self.work;
@@ -268,22 +305,22 @@ impl Run {
             chat.save(dir)?;
             match learned {
                 Loop::Online(work) => work.save(dir, step),
-                Loop::Sft(_) | Loop::Preference(_) => Ok(()),
+                Loop::Offline(_) => Ok(()),
             }
         };
         let work = match &self.work {
             Loop::Online(work) => work.state(),
-            Loop::Sft(_) | Loop::Preference(_) => serde_json::Value::Null,
+            Loop::Offline(_) => serde_json::Value::Null,
         };
         let mut state = serde_json::json!({ "tokens": self.tokens, "stage": work, "started": self.started });
+        let best = self.best.state();
+        if !best.is_null() {
+            state["best"] = best;
+        }
         if self.unscored.streak() > 0 {
             state["unscored_steps"] = self.unscored.streak().into();
         }
-        let path =
-            self.checkpoints.save(self.step, &self.policy.model, &self.trainer, &state, &mut write_more)?;
-        self.saved = Some(self.step);
-        watch.event(Event::Saved(path));
-        Ok(())
+        Ok(checkpoints.save(self.step, &self.policy.model, &self.trainer, &state, &mut write_more)?)
     }
 
     fn finish(&self) -> Result<Outcome, RunError> {
@@ -295,7 +332,8 @@ impl Run {
         let weights = &self.recipe.reward.weights;
         let seed = bootstrap_seed(&self.recipe);
         let summed = |episodes: &[Episode]| {
-            (!episodes.is_empty()).then(|| Summary::of(&self.tasks.main().tasks, episodes, weights, seed))
+            let main = self.tasks.main().filter(|_| !episodes.is_empty())?;
+            Some(Summary::of(&main.tasks, episodes, weights, seed))
         };
         let outcome = Outcome {
             dir: self.dir.path().to_owned(),
@@ -349,9 +387,19 @@ struct Parts {
     started: i64,
     overlap: Option<OverlapReport>,
     unscored: Unscored,
+    best: Best,
 }
 
 impl Parts {
+    /// Turns passes over the rows into steps.
+    fn settle_steps(&self, recipe: &mut Recipe) {
+        if let (Loop::Offline(work), Some(epochs), 0) =
+            (&self.work, recipe.train.num_train_epochs, recipe.train.max_steps)
+        {
+            recipe.train.max_steps = work.steps_of(epochs, recipe);
+        }
+    }
+
     fn make(
         recipe: &Recipe,
         checkpoint: Option<Checkpoint>,
@@ -371,14 +419,28 @@ impl Parts {
                 tasks.held_out, recipe.env.tasks
             )));
         }
-        let against = decontaminate::of_evaluation(recipe, &tasks);
+        let mut held_out = if is_grpo { None } else { Corpus::held_out(recipe)? };
+        let against = decontaminate::of_evaluation(recipe, &tasks, held_out.as_ref())?;
         let (corpus, overlap) = if is_grpo {
-            let Tasks { train, train_generator, .. } = &mut tasks;
-            let compare = |overlap| decontaminate::of_tasks(recipe, overlap, &**train_generator, train);
-            (Corpus::default(), against.as_ref().map(compare).transpose()?.flatten())
+            let overlap = match (&against, tasks.train_mut()) {
+                (Some(overlap), Some((generator, train))) => {
+                    decontaminate::of_tasks(recipe, overlap, generator, train)?
+                }
+                _ => None,
+            };
+            (Corpus::default(), overlap)
         } else {
             watch.event(Event::Doing("reading data"));
-            let (corpus, report) = Corpus::open(recipe, &tasks.held_out_ids(), against.as_ref())?;
+            let (mut corpus, report) = Corpus::open(recipe, &tasks.held_out_ids(), against.as_ref())?;
+            if recipe.data.held_out_share > 0.0 {
+                held_out = Some(corpus.split_off(recipe.data.held_out_share, recipe.eval.seed)?);
+            }
+            let left_out = held_out.as_ref().map_or(Ok(0), |held_out| corpus.leave_out(held_out))?;
+            if left_out > 0 {
+                let note =
+                    format!("{left_out} rows are not trained on, because they equal rows that are held out");
+                watch.event(Event::Note(note));
+            }
             (corpus, report.filter(|report| report.rows() > 0))
         };
         if let Some(report) = &overlap {
@@ -425,27 +487,14 @@ impl Parts {
             let (schedule, state) = (schedule(recipe), &state["stage"]);
             let work = OnlineLoop::new(recipe, &policy, schedule, &config, checkpoint.as_ref(), state)?;
             Loop::Online(Box::new(work))
-        } else if recipe.train.method == Method::Preference {
-            let context = policy.model.context_tokens_max();
-            let (work, overlong) = PreferenceLoop::new(recipe, corpus, &policy.chat, context)?;
-            if overlong > 0 {
-                watch.event(Event::Note(format!(
-                    "{overlong} rows are left out: longer than the context window of {context} tokens"
-                )));
-            }
-            Loop::Preference(work)
         } else {
-            let context = policy.model.context_tokens_max();
-            let (work, overlong) = SftLoop::new(corpus, &policy.chat, context)?;
-            if overlong > 0 {
-                watch.event(Event::Note(format!(
-                    "{overlong} conversations are left out: longer than the context window of {context} tokens"
-                )));
-            }
-            Loop::Sft(work)
+            let work = OfflineLoop::new(recipe, corpus, held_out, &policy)?;
+            work.notes(recipe, &policy).into_iter().for_each(|note| watch.event(Event::Note(note)));
+            Loop::Offline(Box::new(work))
         };
         let tokens = state["tokens"].as_u64().unwrap_or(0);
         let unscored = Unscored::after(state["unscored_steps"].as_u64().unwrap_or(0));
-        Ok(Parts { tasks, policy, trainer, work, step, tokens, started, overlap, unscored })
+        let best = Best::new(recipe, &state["best"]);
+        Ok(Parts { tasks, policy, trainer, work, step, tokens, started, overlap, unscored, best })
     }
 }

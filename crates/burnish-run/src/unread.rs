@@ -5,7 +5,7 @@ use burnish_data::Row;
 use burnish_env::Generator;
 use burnish_model::ChatTemplate;
 
-use crate::corpus::Corpus;
+use crate::offline::{Corpus, Given};
 use crate::tasks::Tasks;
 
 /// What to say where rows have tools, and the policy's chat template writes none of them.
@@ -15,13 +15,16 @@ pub(crate) fn tools(tasks: &Tasks, corpus: &Corpus, template: &ChatTemplate) -> 
         let row = |task| rows.row(task).map(|(_, row)| row).filter(|row: &Row| !row.tools.is_empty());
         tasks.iter().find_map(row).map(|row| (row.prompt, row.tools))
     };
+    let trained = || played(tasks.generator().ok()?, &tasks.train);
     let imitated = || {
         let first = (corpus.len() > 0).then(|| corpus.get(0).ok()).flatten();
-        first.filter(|row| !row.tools.is_empty()).map(|row| (row.messages, row.tools))
+        match first? {
+            Given::Conversation { messages, tools, .. } if !tools.is_empty() => Some((messages, tools)),
+            Given::Conversation { .. } | Given::Text(_) => None,
+        }
     };
     let evaluated = || tasks.evaluations.iter().find_map(|set| played(&*set.generator, &set.tasks));
-    let (messages, tools) =
-        played(&*tasks.train_generator, &tasks.train).or_else(imitated).or_else(evaluated)?;
+    let (messages, tools) = trained().or_else(imitated).or_else(evaluated)?;
     is_unread(template, &messages, &tools).then(|| {
         format!(
             "rows have tools ({} ...), but the policy's chat template writes none of them, so it will not read them; take a \

@@ -33,6 +33,13 @@ pub enum Event<'a> {
         /// What was found.
         summary: &'a Summary,
     },
+    /// Held-out rows were evaluated.
+    Measured {
+        /// Steps done when it was made.
+        step: u64,
+        /// What was found, as it is logged.
+        values: &'a Values,
+    },
     /// Items of a benchmark are complete.
     Items {
         /// Items done, with those of an earlier process.

@@ -19,6 +19,8 @@ pub const CHECKPOINTS: &str = "checkpoints";
 pub const START: &str = "start";
 /// Name of the directory of its teacher, where another recipe made it.
 pub const TEACHER: &str = "teacher";
+/// Name of the directory of the best checkpoint.
+pub const BEST: &str = "best";
 const LOCK: &str = "run.lock";
 const METRICS: &str = "metrics.jsonl";
 const TENSORBOARD: &str = "tensorboard";
@@ -265,6 +267,11 @@ impl RunDir {
         self.checkpoints().join(format!("step_{step}"))
     }
 
+    /// The directory of the checkpoint of the best evaluation, where the recipe says which that is.
+    pub fn best(&self) -> PathBuf {
+        self.path.join(BEST)
+    }
+
     /// The directory of the policy that the run started from, where another recipe made it.
     pub fn start(&self) -> PathBuf {
         self.path.join(START)
@@ -301,7 +308,8 @@ fn make_dir(path: &Path) -> Result<(), FileError> {
 }
 
 /// What runs write, beside the files of the journal and temporary ones.
-const WRITTEN: [&str; 9] = [LOCK, RECIPE, RECORD, METRICS, TENSORBOARD, CHECKPOINTS, START, TEACHER, REPORT];
+const WRITTEN: [&str; 10] =
+    [LOCK, RECIPE, RECORD, METRICS, TENSORBOARD, CHECKPOINTS, BEST, START, TEACHER, REPORT];
 
 /// Does a run write something that is called so?
 fn is_written_by_runs(name: &OsStr) -> bool {

@@ -100,7 +100,18 @@ pub(crate) fn accumulate_with_share<'g, S: Borrow<Sample>>(
     share: Option<GradientsMut<'_>>,
 ) -> Result<Pass, TrainError> {
     let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
-    check(model, &samples)?;
+    check_for(model, &samples, objective)?;
+    let grads = grads.into();
+    in_pool(|| accumulate_checked(model, &samples, objective, totals, config, grads, share))
+}
+
+/// Checks that samples fit the model, and have what the objective needs.
+pub(crate) fn check_for(
+    model: &Model,
+    samples: &[&Sample],
+    objective: &dyn Objective,
+) -> Result<(), TrainError> {
+    check(model, samples)?;
     let needs = objective.needs();
     let missing = |stream: fn(&Sample) -> bool| samples.iter().position(|sample| stream(sample));
     if let Some(sample) = needs.reference.then(|| missing(|sample| sample.reference.is_none())).flatten() {
@@ -110,10 +121,9 @@ pub(crate) fn accumulate_with_share<'g, S: Borrow<Sample>>(
         return Err(TrainError::Missing { sample, stream: "teacher" });
     }
     if let Some(target) = needs.head {
-        target::check(model, &samples, target)?;
+        target::check(model, samples, target)?;
     }
-    let grads = grads.into();
-    in_pool(|| accumulate_checked(model, &samples, objective, totals, config, grads, share))
+    Ok(())
 }
 
 fn accumulate_checked(
@@ -188,7 +198,7 @@ fn accumulate_checked(
 
 /// What `objective` fixes about every scored token after a look at all of them. This costs a forward pass if they do
 /// not fit into one micro-batch.
-fn batch_constants_of(
+pub(crate) fn batch_constants_of(
     model: &Model,
     samples: &[&Sample],
     batches: &[MicroBatch],

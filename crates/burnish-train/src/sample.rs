@@ -75,6 +75,35 @@ impl Sample {
         Sample { temperatures, ..Sample::from_branch(branch, loss_mask, 1.0) }
     }
 
+    /// Plain text, of which every token but the first counts in the loss.
+    pub fn of_text(ids: Vec<u32>) -> Self {
+        let tokens = ids.len();
+        Sample {
+            ids,
+            loss_mask: (0..tokens).map(|at| at > 0).collect(),
+            model_logprobs: vec![0.0; tokens],
+            sampled_logprobs: vec![0.0; tokens],
+            temperatures: vec![1.0; tokens],
+            advantages: vec![1.0; tokens],
+            ..Sample::default()
+        }
+    }
+
+    /// Keeps the first `tokens` tokens of a sample that was not sampled or scored.
+    pub fn truncate(&mut self, tokens: usize) {
+        self.ids.truncate(tokens);
+        self.loss_mask.truncate(tokens);
+        for stream in [
+            &mut self.model_logprobs,
+            &mut self.sampled_logprobs,
+            &mut self.temperatures,
+            &mut self.advantages,
+        ] {
+            stream.truncate(tokens);
+        }
+        (self.reference, self.teacher, self.target, self.proximal) = (None, None, None, Proximal::Sampling);
+    }
+
     fn from_branch(branch: &Branch, mut loss_mask: Vec<bool>, advantage: f32) -> Self {
         if let Some(first) = loss_mask.first_mut() {
             *first = false;

@@ -127,6 +127,9 @@ impl Watch for Progress {
                 let name = name.map(|name| format!(" `{}`", visible_line(name))).unwrap_or_default();
                 println!("evaluation{name} after {step} steps: {}", evaluation_line(summary));
             }
+            Event::Measured { step, values } => {
+                println!("evaluation after {step} steps: {}", measured_line(values))
+            }
             Event::Items { done, items, success, tokens_per_second } => {
                 self.items(done, items, success, tokens_per_second);
             }
@@ -245,6 +248,16 @@ pub(crate) fn evaluation_line(summary: &Summary) -> String {
         None => "nothing could be scored".to_owned(),
     };
     [vec![result], summary.left_out()].concat().join("; ")
+}
+
+/// The numbers of held-out rows: the loss first, and of preferences how often they are told apart.
+fn measured_line(values: &Values) -> String {
+    let shown =
+        [("eval/loss", "loss"), ("eval/rewards/accuracies", "accuracy"), ("eval/rewards/margins", "margin")];
+    let parts: Vec<String> =
+        shown.iter().filter_map(|(name, label)| Some(format!("{label} {:.4}", values.get(*name)?))).collect();
+    let rows = values.get("eval/rows").copied().unwrap_or_default();
+    format!("{} on {rows} held-out rows", parts.join(", "))
 }
 
 #[cfg(test)]

@@ -125,8 +125,9 @@ impl Groups {
         // What the plan counts, it counts over all rounds.
         let mut rounds: Vec<(Vec<Task>, Vec<PlayedTask>)> = Vec::new();
         let mut used = BTreeSet::new();
+        let generator = tasks.generator()?;
         let scene = |task_offset: usize| Scene {
-            generator: &*tasks.train_generator,
+            generator,
             partners: tasks.partners.as_deref(),
             turns_max: rollout.turns_max,
             overlong: rollout.overlong,

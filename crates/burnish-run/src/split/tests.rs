@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::corpus::demonstrated;
+use crate::offline::demonstrated;
 use crate::tasks::Tasks;
 use crate::test_server::{question, said, serve};
 use burnish_recipe::{Recipe, Source};

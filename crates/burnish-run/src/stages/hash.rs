@@ -34,6 +34,10 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
     let failed = |error: serde_json::Error| RunError::Refused(format!("the recipe can't be hashed: {error}"));
     let mut value = serde_json::to_value(recipe).map_err(failed)?;
     renamed::to_first(&mut value);
+    // A run writes down how many steps its passes are.
+    if let (Some(_), Some(Value::Object(train))) = (recipe.train.num_train_epochs, value.get_mut("train")) {
+        train.shift_remove("max_steps");
+    }
     for (table, keys) in IDLE {
         let table = if table.is_empty() { Some(&mut value) } else { value.get_mut(table) };
         if let Some(Value::Object(table)) = table {
@@ -74,9 +78,9 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
 
 /// The data files that a run reads.
 fn files(recipe: &Recipe) -> Result<Vec<PathBuf>, RunError> {
-    let mut files = recipe.data.path.0.clone();
+    let mut files = [&*recipe.data.path.0, &*recipe.data.held_out.0].concat();
     let sets = recipe.data.demonstrations.iter().map(|set| (&set.env, &set.config));
-    let env = [(&recipe.env.id, &recipe.env.config)];
+    let env = (!recipe.env.is_absent()).then_some((&recipe.env.id, &recipe.env.config));
     let eval = recipe.eval.config.as_ref().map(|config| (&recipe.env.id, config));
     for (id, config) in env.into_iter().chain(eval).chain(sets) {
         files.extend(files_of(id, config)?);

@@ -6,7 +6,7 @@ use burnish_core::TaskId;
 
 use super::Stage;
 use crate::RunError;
-use crate::corpus::demonstrated;
+use crate::offline::demonstrated;
 use crate::tasks::Tasks;
 use burnish_recipe::{Method, Recipe, StageUse};
 

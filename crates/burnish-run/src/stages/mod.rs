@@ -267,11 +267,20 @@ impl Stage {
         if !run_dir::report_in(dir).is_file() {
             return Ok(None);
         }
-        self.check(&self.written()?)?;
+        let there = self.written()?;
+        self.check(&there)?;
+        let best = dir.join(run_dir::BEST);
+        if there.checkpoint.best.is_some() && best.is_dir() {
+            let newest =
+                checkpoint::latest(&best, Extent::Model).map_err(|error| self.broken(error.to_string()))?;
+            let missing = || self.broken("its run is finished, but its best checkpoint is not there".into());
+            return Ok(Some(newest.ok_or_else(missing)?.checkpoint.path().to_owned()));
+        }
+        let is_last = |step| step == there.train.max_steps || there.train.patience.is_some();
         let checkpoints = dir.join(run_dir::CHECKPOINTS);
         let newest = checkpoint::latest(&checkpoints, Extent::Model);
         match newest.map_err(|error| self.broken(error.to_string()))? {
-            Some(newest) if newest.checkpoint.step() == self.recipe.train.max_steps => {
+            Some(newest) if is_last(newest.checkpoint.step()) => {
                 Ok(Some(newest.checkpoint.path().to_owned()))
             }
             Some(Newest { passed_over, .. }) if !passed_over.is_empty() => {

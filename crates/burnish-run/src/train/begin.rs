@@ -47,6 +47,7 @@ impl Run {
             let parts = Parts::make(&recipe, None, watch)?;
             (parts, RunDir::create(&recipe.run.dir, taken)?)
         };
+        parts.settle_steps(&mut recipe);
         let text = stages::as_written(&recipe).to_toml()?;
         stored::begin(&recipe, &text, &dir)?;
         // With the recipe there is a run: from here on it can be resumed, wherever it is killed.

@@ -71,7 +71,7 @@ impl Provider for Continued {
             }
         }
         let spec = RolloutSpec {
-            generator: &*tasks.train_generator,
+            generator: tasks.generator()?,
             partners: tasks.partners.as_deref(),
             spawns: &spawns,
             turns_max: 1,

@@ -25,7 +25,7 @@ impl Provider for Greedy {
         let mut spawns = Spawn::of_tasks(&own, 1, &sampling, seeds);
         spawns.iter_mut().for_each(|spawn| spawn.role = "greedy rollout");
         let spec = RolloutSpec {
-            generator: &*tasks.train_generator,
+            generator: tasks.generator()?,
             partners: tasks.partners.as_deref(),
             spawns: &spawns,
             turns_max: rollout.turns_max,

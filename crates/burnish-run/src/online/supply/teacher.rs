@@ -61,7 +61,7 @@ impl Teacher {
     /// Every sample as the teacher reads it, which is `model`.
     fn shown(&self, step: Step<'_>, model: &Model, groups: &Groups) -> Result<Vec<Shown>, RunError> {
         let Step { recipe, tasks, policy, .. } = step;
-        let generator = &*tasks.train_generator;
+        let generator = tasks.generator()?;
         let mut shown = Vec::new();
         for (at, group) in groups.all.iter().enumerate().filter(|(_, group)| group.is_kept) {
             let samples = group.members.iter().flat_map(|member| &member.samples).map(|own| &own.sample);

@@ -1,6 +1,7 @@
 //! What is imitated: rows of files, which stay there, and the episodes of environments' solvers.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{Message, Role, Task, TaskId, ToolSpec};
@@ -10,28 +11,34 @@ use burnish_env::Generator;
 use burnish_env::rollout::{self, SeedPlace};
 use burnish_model::ChatTemplate;
 
+use super::rows::comparable;
 use crate::RunError;
 use crate::policy::SPECIAL_TOKENS;
-use crate::preference::comparable;
 use crate::split::{self, told};
 use crate::tasks::tasks_of;
 use burnish_recipe::split::Split;
 use burnish_recipe::{Method, OverlapAction, Recipe};
 
-/// A conversation with answers to imitate.
-pub(crate) struct Conversation {
-    /// All messages.
-    pub(crate) messages: Vec<Message>,
-    /// The answers from this index on are imitated; those before it belong to the prompt.
-    pub(crate) first: usize,
-    /// Tools that may be called in it.
-    pub(crate) tools: Vec<ToolSpec>,
+/// What a row gives to imitate.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Given {
+    /// A conversation with answers.
+    Conversation {
+        /// All messages.
+        messages: Vec<Message>,
+        /// The answers from this index on are imitated; those before it belong to the prompt.
+        first: usize,
+        /// Tools that may be called in it.
+        tools: Vec<ToolSpec>,
+    },
+    /// Plain text, all of which is imitated.
+    Text(String),
 }
 
 /// What a recipe imitates.
 #[derive(Debug, Default)]
 pub(crate) struct Corpus {
-    rows: Option<Dataset>,
+    rows: Option<Rc<Dataset>>,
     /// Rows that are used, where not all are.
     kept: Option<Vec<usize>>,
     /// Episodes of solvers, with the tools that the environment offers in each.
@@ -60,11 +67,7 @@ impl Corpus {
             let mut kept = Vec::new();
             for index in 0..rows.len() {
                 let row = rows.row(index)?;
-                let usable = match recipe.train.method {
-                    Method::Preference => comparable(&row),
-                    _ => imitable(&row).map(drop),
-                };
-                usable.map_err(|problem| rows.error(index, problem))?;
+                usable(recipe, &row).map_err(|problem| rows.error(index, problem))?;
                 let overlaps = counter.as_mut().is_some_and(|counter| {
                     let file = rows.path(index).map(|path| path.display().to_string()).unwrap_or_default();
                     counter.count(&file, &row, || place(&rows, index))
@@ -74,7 +77,7 @@ impl Corpus {
                 }
             }
             corpus.kept = (kept.len() < rows.len()).then_some(kept);
-            corpus.rows = Some(rows);
+            corpus.rows = Some(Rc::new(rows));
         }
         for index in 0..recipe.data.demonstrations.len() {
             corpus.solve(recipe, index, held_out, counter.as_mut())?;
@@ -87,6 +90,79 @@ impl Corpus {
             ));
         }
         Ok((corpus, counter.map(Counter::report)))
+    }
+
+    /// The rows of `data.held_out`; `None` where the recipe names none.
+    ///
+    /// # Errors
+    /// If a file can't be used (names the line).
+    pub(crate) fn held_out(recipe: &Recipe) -> Result<Option<Self>, RunError> {
+        if recipe.data.held_out.is_empty() {
+            return Ok(None);
+        }
+        let rows = Dataset::open(&recipe.data.held_out.0, &recipe.data.columns)?;
+        for index in 0..rows.len() {
+            usable(recipe, &rows.row(index)?).map_err(|problem| rows.error(index, problem))?;
+        }
+        Ok(Some(Corpus { rows: Some(Rc::new(rows)), ..Corpus::default() }))
+    }
+
+    /// Takes `share` of the rows out, which the rest is evaluated on: at least one, and never all. Which ones `seed` decides.
+    ///
+    /// # Errors
+    /// If there are fewer than two rows.
+    pub(crate) fn split_off(&mut self, share: f64, seed: u64) -> Result<Self, RunError> {
+        let count = self.rows_len();
+        if count < 2 {
+            let problem =
+                format!("data.held_out_share: there are {count} rows, of which none can be held out");
+            return Err(RunError::Refused(problem));
+        }
+        let taken = ((count as f64 * share).round() as usize).clamp(1, count - 1);
+        let mut order = burnish_data::order(count, seed, 0);
+        let mut rest = order.split_off(taken);
+        order.sort_unstable();
+        rest.sort_unstable();
+        let kept = |chosen: Vec<usize>| Some(chosen.into_iter().map(|at| self.place(at)).collect());
+        let (own, rest) = (kept(order), kept(rest));
+        self.kept = rest;
+        Ok(Corpus { rows: self.rows.clone(), kept: own, ..Corpus::default() })
+    }
+
+    /// Leaves out the rows that are among those of `others`; returns how many were.
+    ///
+    /// # Errors
+    /// If a file is no longer what it was, or no row is left.
+    pub(crate) fn leave_out(&mut self, others: &Corpus) -> Result<usize, RunError> {
+        let name = |row: &Row| {
+            format!("{:?}{:?}{:?}{:?}{:?}", row.prompt, row.completion, row.chosen, row.rejected, row.text)
+        };
+        let known = (0..others.rows_len()).map(|at| Ok(name(&others.row(at)?)));
+        let known = known.collect::<Result<BTreeSet<String>, RunError>>()?;
+        let mut kept = Vec::new();
+        for at in 0..self.rows_len() {
+            if !known.contains(&name(&self.row(at)?)) {
+                kept.push(self.place(at));
+            }
+        }
+        let left_out = self.rows_len() - kept.len();
+        if left_out > 0 {
+            self.kept = Some(kept);
+        }
+        if self.len() == 0 {
+            return Err(RunError::Refused(
+                "data: every row is held out for evaluation, and none is left".into(),
+            ));
+        }
+        Ok(left_out)
+    }
+
+    /// The rows of the files that are used.
+    ///
+    /// # Errors
+    /// If a file is no longer what it was.
+    pub(crate) fn each_row(&self) -> impl Iterator<Item = Result<Row, RunError>> {
+        (0..self.rows_len()).map(|at| self.row(at))
     }
 
     /// Adds the episodes of the solver of `data.demonstrations[index]`.
@@ -129,11 +205,11 @@ impl Corpus {
 
     /// Rows of files that are used.
     fn rows_len(&self) -> usize {
-        let all = self.rows.as_ref().map_or(0, Dataset::len);
+        let all = self.rows.as_ref().map_or(0, |rows| rows.len());
         self.kept.as_ref().map_or(all, Vec::len)
     }
 
-    /// Number of conversations.
+    /// Number of rows and episodes.
     pub(crate) fn len(&self) -> usize {
         self.rows_len() + self.solved.len()
     }
@@ -162,21 +238,20 @@ impl Corpus {
         self.kept.as_ref().map_or(index, |kept| kept[index])
     }
 
-    /// Conversation number `index`: rows of files first, then the solvers' episodes.
+    /// What number `index` gives to imitate: rows of files first, then the solvers' episodes.
     ///
     /// # Errors
     /// If a file is no longer what it was.
-    pub(crate) fn get(&self, index: usize) -> Result<Conversation, RunError> {
+    pub(crate) fn get(&self, index: usize) -> Result<Given, RunError> {
         match &self.rows {
             Some(rows) if index < self.rows_len() => {
                 let index = self.place(index);
                 let row = rows.row(index)?;
-                let (messages, first) = imitable(&row).map_err(|problem| rows.error(index, problem))?;
-                Ok(Conversation { messages, first, tools: row.tools })
+                Ok(imitable(row).map_err(|problem| rows.error(index, problem))?)
             }
             _ => {
                 let (messages, tools) = self.solved[index - self.rows_len()].clone();
-                Ok(Conversation { messages, first: 0, tools })
+                Ok(Given::Conversation { messages, first: 0, tools })
             }
         }
     }
@@ -189,7 +264,13 @@ impl Corpus {
     pub(crate) fn texts(&self, template: Option<&ChatTemplate>) -> Result<Vec<String>, RunError> {
         let mut texts = Vec::new();
         for index in 0..self.len() {
-            let Conversation { messages, tools, .. } = self.get(index)?;
+            let (messages, tools) = match self.get(index)? {
+                Given::Conversation { messages, tools, .. } => (messages, tools),
+                Given::Text(text) => {
+                    texts.push(text);
+                    continue;
+                }
+            };
             match template.filter(|_| !tools.is_empty()) {
                 Some(template) => texts.extend(between_special(&template.render(&messages, &tools, false)?)),
                 None => texts.extend(messages.into_iter().map(|message| message.content)),
@@ -231,20 +312,26 @@ pub(crate) fn demonstrated(
     Ok((generator, tasks))
 }
 
-/// The conversation of a row, and the index from which on its answers are imitated.
-fn imitable(row: &Row) -> Result<(Vec<Message>, usize), String> {
-    if row.text.is_some() {
-        return Err("is plain text: only conversations can be imitated (`messages`, or `prompt` with \
-                    `completion`)"
-            .to_owned());
+/// Checks that the recipe can learn from a row.
+fn usable(recipe: &Recipe, row: &Row) -> Result<(), String> {
+    match recipe.train.method {
+        Method::Preference => comparable(row),
+        _ => imitable(row.clone()).map(drop),
+    }
+}
+
+/// What is imitated of a row.
+fn imitable(mut row: Row) -> Result<Given, String> {
+    if let Some(text) = row.text.take() {
+        let is_there = !text.trim().is_empty();
+        return if is_there { Ok(Given::Text(text)) } else { Err("is an empty text".to_owned()) };
     }
     let whole = || row.is_conversation.then(|| (row.prompt.clone(), 0));
-    let (messages, first) = row
-        .demonstration()
-        .or_else(whole)
-        .ok_or("has no answer to imitate: `columns` must name `messages`, or `completion` beside `prompt`")?;
+    let (messages, first) = row.demonstration().or_else(whole).ok_or(
+        "has no answer to imitate: `columns` must name `messages`, `text`, or `completion` beside `prompt`",
+    )?;
     if messages[first..].iter().any(|message| message.role == Role::Assistant) {
-        Ok((messages, first))
+        Ok(Given::Conversation { messages, first, tools: row.tools })
     } else {
         Err("has no assistant message, so there is nothing to imitate".to_owned())
     }
@@ -291,19 +378,48 @@ mod tests {
         let unanswered = br#"{"messages":[{"role":"user","content":"a"}]}"#;
         refused(unanswered, "auto", &["nothing to imitate"]);
         refused(br#"{"prompt": "a", "answer": "b"}"#, "auto", &["no answer to imitate", "`completion`"]);
-        refused(br#"{"text": "a"}"#, "auto", &["line 1", "plain text"]);
+        refused(br#"{"text": " "}"#, "auto", &["line 1", "empty text"]);
     }
 
     #[test]
     fn a_completion_is_imitated_and_of_messages_every_answer() {
         let rows = br#"{"q": "1+1?", "a": "2"}"#;
-        let conversation = open(rows, "prompt=q,completion=a").unwrap().get(0).unwrap();
-        assert_eq!(conversation.messages, [Message::user("1+1?"), Message::assistant("2")]);
-        assert_eq!(conversation.first, 1);
+        let given = open(rows, "prompt=q,completion=a").unwrap().get(0).unwrap();
+        let messages = vec![Message::user("1+1?"), Message::assistant("2")];
+        assert_eq!(given, Given::Conversation { messages, first: 1, tools: Vec::new() });
         let open_ended = br#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},
             {"role":"user","content":"c"}]}"#;
         let line = String::from_utf8_lossy(open_ended).replace('\n', "");
-        let conversation = open(line.as_bytes(), "auto").unwrap().get(0).unwrap();
-        assert_eq!((conversation.messages.len(), conversation.first), (3, 0));
+        let given = open(line.as_bytes(), "auto").unwrap().get(0).unwrap();
+        assert!(matches!(given, Given::Conversation { messages, first: 0, .. } if messages.len() == 3));
+        let text = open(br#"{"text": "a b"}"#, "auto").unwrap().get(0).unwrap();
+        assert_eq!(text, Given::Text("a b".to_owned()));
+    }
+
+    #[test]
+    fn rows_are_held_out_once_and_for_good() {
+        let rows: String = (0..10).map(|at| format!("{{\"text\": \"row {at}\"}}\n")).collect();
+        let split = |share: f64| {
+            let mut corpus = open(rows.as_bytes(), "auto").unwrap();
+            let held_out = corpus.split_off(share, 7).unwrap();
+            let texts = |corpus: &Corpus| corpus.texts(None).unwrap().into_iter().collect::<BTreeSet<_>>();
+            (texts(&corpus), texts(&held_out))
+        };
+        let (trained, held_out) = split(0.25);
+        assert_eq!((trained.len(), held_out.len()), (7, 3));
+        assert!(trained.is_disjoint(&held_out));
+        assert_eq!(split(0.25), (trained, held_out));
+        assert_eq!((split(0.001).1.len(), split(0.999).0.len()), (1, 1), "neither side is empty");
+        let mut one = open(b"{\"text\": \"a\"}", "auto").unwrap();
+        assert!(one.split_off(0.5, 7).unwrap_err().to_string().contains("data.held_out_share"));
+    }
+
+    #[test]
+    fn a_row_that_is_held_out_is_not_trained_on() {
+        let mut rows = open(b"{\"text\": \"a\"}\n{\"text\": \"b\"}\n{\"text\": \"a\"}\n", "auto").unwrap();
+        let held_out = open(b"{\"text\": \"a\"}", "auto").unwrap();
+        assert_eq!(rows.leave_out(&held_out).unwrap(), 2);
+        assert_eq!(rows.texts(None).unwrap(), ["b"]);
+        assert!(rows.leave_out(&open(b"{\"text\": \"b\"}", "auto").unwrap()).is_err());
     }
 }

@@ -1,0 +1,257 @@
+//! Learning from what is given: answers to imitate, and preferences between answers.
+
+mod corpus;
+mod packing;
+mod rows;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+mod tests;
+
+use burnish_recipe::{Method, Recipe};
+use burnish_rl::Objective;
+use burnish_rl::nll::Nll;
+use burnish_rundir::metrics::Values;
+use burnish_train::{Pass, Sample, Trainer, measure, totals};
+
+use crate::RunError;
+use crate::policy::LoadedPolicy;
+use crate::reference::Reference;
+use crate::summary::{Metrics, Updates};
+use crate::tasks::of_step;
+use rows::Making;
+
+pub(crate) use corpus::{Corpus, Given, demonstrated};
+
+/// Learning from a corpus. Samples are made when their step comes: held is only where they come from.
+pub(crate) struct OfflineLoop {
+    rows: Sequences,
+    /// What is evaluated; none where nothing is held out.
+    held_out: Option<Sequences>,
+    objective: Box<dyn Objective>,
+    reference: Option<Reference>,
+}
+
+/// What steps are made of: each sequence is one row, or several that are packed.
+struct Sequences {
+    corpus: Corpus,
+    sequences: Vec<Vec<Place>>,
+    /// Samples that are left out, because they are too long.
+    left_out: usize,
+}
+
+/// Where a sample comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    row: usize,
+    /// Of the samples of its row.
+    sample: usize,
+}
+
+/// What a corpus is learned by.
+struct Terms<'a> {
+    recipe: &'a Recipe,
+    objective: &'a dyn Objective,
+    making: Making<'a>,
+}
+
+impl OfflineLoop {
+    /// Tokenises the rows of `corpus`, and of `held_out`, once, to see which samples there are. One that does not fit is left
+    /// out.
+    ///
+    /// # Errors
+    /// If a row can't be read or rendered, has not what the objective learns from, or none fits.
+    pub(crate) fn new(
+        recipe: &Recipe,
+        corpus: Corpus,
+        held_out: Option<Corpus>,
+        policy: &LoadedPolicy,
+    ) -> Result<Self, RunError> {
+        let prefers = recipe.train.method == Method::Preference;
+        let objective = if prefers { recipe.loss.build()? } else { Box::new(Nll) as Box<dyn Objective> };
+        let making = making(recipe, policy);
+        let terms = Terms { recipe, objective: &*objective, making };
+        let rows = Sequences::new(&terms, corpus, recipe.data.packing)?;
+        let held_out = held_out.map(|corpus| Sequences::new(&terms, corpus, false)).transpose()?;
+        let reference = if prefers { Reference::new(recipe, &policy.chat)? } else { None };
+        Ok(OfflineLoop { rows, held_out, objective, reference })
+    }
+
+    /// What a person should know about the rows.
+    pub(crate) fn notes(&self, recipe: &Recipe, policy: &LoadedPolicy) -> Vec<String> {
+        let limit = making(recipe, policy).length_max;
+        let left_out = self.rows.left_out + self.held_out.as_ref().map_or(0, |rows| rows.left_out);
+        let mut notes = Vec::new();
+        if left_out > 0 {
+            let what =
+                if recipe.train.method == Method::Preference { "preferences" } else { "conversations" };
+            notes.push(format!("{left_out} {what} are left out: longer than {limit} tokens"));
+        }
+        if recipe.data.packing {
+            let (rows, sequences) = (self.rows.places(), self.rows.sequences.len());
+            notes.push(format!(
+                "{rows} samples are packed into {sequences} sequences of {limit} tokens at most"
+            ));
+        }
+        if let Some(held_out) = &self.held_out {
+            let (own, all) = (held_out.corpus.len(), self.rows.corpus.len());
+            notes.push(format!("{own} rows are held out for evaluation, {all} are trained on"));
+        }
+        notes
+    }
+
+    /// The steps of `epochs` passes over the rows.
+    pub(crate) fn steps_of(&self, epochs: f64, recipe: &Recipe) -> u64 {
+        let sequences = self.rows.sequences.len() as f64 * epochs;
+        (sequences / recipe.train.sequences_per_step as f64).ceil().max(1.0) as u64
+    }
+
+    /// Step number `step`, counted from 0.
+    pub(crate) fn step(
+        &self,
+        recipe: &Recipe,
+        policy: &mut LoadedPolicy,
+        trainer: &mut Trainer,
+        lr: &dyn Fn(u64) -> f64,
+        step: u64,
+    ) -> Result<Metrics, RunError> {
+        let sequences = &self.rows.sequences;
+        let chosen = of_step(sequences.len(), recipe.run.seed, step, recipe.train.sequences_per_step);
+        let chosen: Vec<&[Place]> = chosen.into_iter().map(|at| &*sequences[at]).collect();
+        let samples = self.samples(&self.rows.corpus, recipe, policy, &chosen)?;
+        let batch: Vec<&Sample> = samples.iter().collect();
+        let totals = totals(&batch, &batch, 1, policy.model.context_tokens_max(), 0);
+        let lr = lr(trainer.updates());
+        let update = trainer.update(policy.model_mut(), &batch, &*self.objective, &totals, lr)?;
+        let mut updates = Updates::default();
+        updates.add(&update, lr, None);
+        let tokens: usize = batch.iter().map(|sample| sample.ids.len()).sum();
+        Ok(updates.finish(Values::from([("tokens/total".into(), tokens as f64)])))
+    }
+
+    /// The loss, and the objective's other numbers, on the rows that are held out: a mean over tokens of what is imitated,
+    /// over rows of preferences. `None` where none is.
+    ///
+    /// # Errors
+    /// If a row can't be read any more, or a number is not finite.
+    pub(crate) fn evaluate(
+        &self,
+        recipe: &Recipe,
+        policy: &LoadedPolicy,
+    ) -> Result<Option<Values>, RunError> {
+        let Some(held_out) = &self.held_out else { return Ok(None) };
+        let (mut values, mut weights) = (Values::new(), 0.0);
+        for part in held_out.sequences.chunks(recipe.train.sequences_per_step) {
+            let chosen: Vec<&[Place]> = part.iter().map(|places| &**places).collect();
+            let samples = self.samples(&held_out.corpus, recipe, policy, &chosen)?;
+            let totals = totals(&samples, &samples, 1, policy.model.context_tokens_max(), 0);
+            let tokens_max = recipe.train.micro_batch_tokens;
+            let Pass { loss, metrics, .. } =
+                measure(&policy.model, &samples, &*self.objective, &totals, tokens_max)?;
+            let weight = if recipe.train.method == Method::Sft { totals.tokens } else { part.len() } as f64;
+            weights += weight;
+            for (name, value) in metrics.into_iter().chain([("loss".to_owned(), loss)]) {
+                *values.entry(format!("eval/{name}")).or_default() += weight * value;
+            }
+        }
+        values.values_mut().for_each(|value| *value /= weights);
+        values.insert("eval/rows".into(), held_out.corpus.len() as f64);
+        Ok(Some(values))
+    }
+
+    /// The samples of some sequences, with their log-probs under the reference where the objective needs one. Those of one row
+    /// are a group.
+    fn samples(
+        &self,
+        corpus: &Corpus,
+        recipe: &Recipe,
+        policy: &LoadedPolicy,
+        chosen: &[&[Place]],
+    ) -> Result<Vec<Sample>, RunError> {
+        let making = making(recipe, policy);
+        let mut samples = Vec::new();
+        for (group, places) in chosen.iter().enumerate() {
+            for place in *places {
+                let found = making.samples(corpus, place.row)?.into_iter().nth(place.sample).flatten();
+                let changed = || RunError::Refused("a data file has changed while it was trained on".into());
+                samples.push(Sample { group, ..found.ok_or_else(changed)? });
+            }
+        }
+        if let Some(reference) = &self.reference {
+            let logprobs = reference.logprobs(&policy.model, &samples, recipe.train.micro_batch_tokens)?;
+            for (sample, logprobs) in samples.iter_mut().zip(logprobs) {
+                sample.reference = Some(logprobs);
+            }
+        }
+        Ok(samples)
+    }
+}
+
+fn making<'a>(recipe: &Recipe, policy: &'a LoadedPolicy) -> Making<'a> {
+    let context = policy.model.context_tokens_max();
+    Making {
+        chat: &policy.chat,
+        prefers: recipe.train.method == Method::Preference,
+        length_max: recipe.data.max_length.map_or(context, |length| length.min(context)),
+        too_long: recipe.data.overlong,
+    }
+}
+
+impl Sequences {
+    fn new(terms: &Terms<'_>, corpus: Corpus, is_packed: bool) -> Result<Self, RunError> {
+        let Terms { recipe, objective, making } = terms;
+        let (mut places, mut left_out) = (Vec::new(), 0);
+        let mut lengths = Vec::new();
+        for row in 0..corpus.len() {
+            if making.prefers {
+                check_pair(recipe, *objective, &corpus, row)?;
+            }
+            let samples = making.samples(&corpus, row)?;
+            left_out += samples.iter().filter(|sample| sample.is_none()).count();
+            let kept = samples.iter().enumerate().filter_map(|(at, sample)| Some((at, sample.as_ref()?)));
+            let own = kept.map(|(sample, made)| (Place { row, sample }, made.ids.len()));
+            if making.prefers {
+                let pair: Vec<Place> = own.map(|(place, _)| place).collect();
+                places.extend((!pair.is_empty()).then_some(pair));
+            } else {
+                for (place, length) in own {
+                    places.push(vec![place]);
+                    lengths.push(length);
+                }
+            }
+        }
+        if places.is_empty() {
+            return Err(RunError::Refused(format!(
+                "nothing can be learned: all {left_out} samples are longer than {} tokens; raise `data.max_length`, or set \
+                 `data.overlong = \"truncate\"`",
+                making.length_max
+            )));
+        }
+        if is_packed {
+            let packed = packing::packed(&lengths, making.length_max).into_iter();
+            places = packed.map(|items| items.into_iter().map(|at| places[at][0]).collect()).collect();
+        }
+        Ok(Sequences { corpus, sequences: places, left_out })
+    }
+
+    fn places(&self) -> usize {
+        self.sequences.iter().map(Vec::len).sum()
+    }
+}
+
+/// Refuses a row with a label where the objective compares two answers.
+fn check_pair(
+    recipe: &Recipe,
+    objective: &dyn Objective,
+    corpus: &Corpus,
+    row: usize,
+) -> Result<(), RunError> {
+    if objective.needs().groups && corpus.row(row)?.chosen.is_none() {
+        let problem = format!(
+            "has a label instead of `chosen` and `rejected`, and `{}` learns from pairs; take \
+             `loss.objective = \"kto\"`",
+            recipe.loss.objective
+        );
+        return Err(corpus.error(row, problem));
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! The value of an objective on samples that nothing is learned from.
+
+use std::borrow::Borrow;
+use std::sync::Arc;
+
+use burnish_model::{Model, Packed};
+use burnish_rl::{Objective, Totals};
+use burnish_tensor::{Tape, in_pool};
+
+use crate::columns::{Columns, MetricSums};
+use crate::gradient::{batch_constants_of, check_for, score_rows};
+use crate::{Pass, Sample, TrainError, pack, pack_groups};
+
+/// The value and the named numbers of `objective` on `samples`: those of [`accumulate`](crate::accumulate), without
+/// a gradient and its memory.
+///
+/// # Errors
+/// If a sample does not fit the model or the objective, or the objective compares whole distributions, which are only
+/// there in a backward pass.
+pub fn measure<S: Borrow<Sample>>(
+    model: &Model,
+    samples: &[S],
+    objective: &dyn Objective,
+    totals: &Totals,
+    tokens_max: usize,
+) -> Result<Pass, TrainError> {
+    let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
+    check_for(model, &samples, objective)?;
+    if objective.needs().head.is_some() {
+        let problem = "it compares whole distributions, which are only there where something is learned";
+        return Err(TrainError::HeadLoss { problem });
+    }
+    in_pool(|| measure_checked(model, &samples, objective, totals, tokens_max))
+}
+
+fn measure_checked(
+    model: &Model,
+    samples: &[&Sample],
+    objective: &dyn Objective,
+    totals: &Totals,
+    tokens_max: usize,
+) -> Result<Pass, TrainError> {
+    let (mut pass, mut metrics) = (Pass::default(), MetricSums::default());
+    let needs = objective.needs();
+    let batches = if needs.groups { pack_groups(samples, tokens_max) } else { pack(samples, tokens_max) };
+    let constants = match needs.batch_constants {
+        true => batch_constants_of(model, samples, &batches, objective, totals)?,
+        false => Vec::new(),
+    };
+    for batch in batches {
+        let mut tape = Tape::inference(&model.params);
+        let mut mixer = Packed { layout: Arc::clone(&batch.layout), shape: model.head_shape() };
+        let hidden = model.forward(&mut tape, &batch.ids, &batch.positions, &mut mixer);
+        let scores = score_rows(&mut tape, model, &batch, &hidden)?;
+        let columns = Columns::of(&batch, samples, &scores, needs.behavior);
+        let own = pass.tokens_scored..pass.tokens_scored + batch.rows.len();
+        let own = constants.get(own).unwrap_or_default();
+        let groups = batch.groups(samples);
+        let streams = columns.streams(&batch.sequences, &groups, own);
+        let evaluation = objective.evaluate(&streams, totals);
+        pass.loss += evaluation.loss;
+        pass.entropy += columns.entropy.iter().sum::<f64>();
+        pass.tokens += batch.ids.len();
+        pass.tokens_scored += batch.rows.len();
+        pass.micro_batches += 1;
+        metrics.add(&evaluation.metrics);
+    }
+    pass.entropy /= pass.tokens_scored.max(1) as f64;
+    pass.metrics = metrics.means();
+    Ok(pass)
+}
