@@ -158,7 +158,9 @@ impl Source {
                 *place = Value::Object(serde_json::Map::new());
             }
             let Value::Object(table) = place else {
-                return Err(malformed("goes into something that is not a table; give the whole value instead"));
+                return Err(malformed(
+                    "goes into something that is not a table; give the whole value instead",
+                ));
             };
             place = table.entry(part).or_insert(Value::Null);
             key.push_str(if key.is_empty() { "" } else { "." });

@@ -150,7 +150,8 @@ fn every_number_that_is_not_finite_is_refused_by_its_key() {
     for key in numbers {
         for number in ["nan", "inf", "-inf"] {
             let error = read(SMALL, &[&format!("{key}={number}")]).unwrap_err();
-            let said = format!("override `{key}={number}`: `{key}` is `{number}`, which is not a finite number");
+            let said =
+                format!("override `{key}={number}`: `{key}` is `{number}`, which is not a finite number");
             assert!(error.starts_with(&said), "{error}");
         }
     }
