@@ -1,4 +1,4 @@
-//! Learning from preferences that are given: pairs of a better and a worse answer, or answers with a label.
+//! Learning from given preferences: pairs of a better and a worse answer, or answers with a label.
 
 use burnish_core::{Message, Trace};
 use burnish_data::Row;
@@ -15,7 +15,7 @@ use crate::tasks::of_step;
 use burnish_recipe::Recipe;
 use burnish_rundir::metrics::Values;
 
-/// Learning from given preferences on a recipe. Samples are made when their step comes: held is only which rows are used.
+/// Learns from given preferences. Samples are created when their step comes; only the list of rows is held in memory.
 pub(crate) struct PreferenceLoop {
     corpus: Corpus,
     /// Indices into the corpus.
@@ -25,11 +25,11 @@ pub(crate) struct PreferenceLoop {
 }
 
 impl PreferenceLoop {
-    /// Tokenises the rows once, to see which fit. A row with an answer that does not fit the context window is left
-    /// out; returns how many were.
+    /// Tokenises the rows once, to see which fit. Leaves out rows with an answer that does not fit the context
+    /// window, and returns their number.
     ///
     /// # Errors
-    /// If a row can't be read or rendered, has not what the objective learns from, or none fits.
+    /// If a row can't be read or rendered, lacks what the objective learns from, or none fits.
     pub(crate) fn new(
         recipe: &Recipe,
         corpus: Corpus,
@@ -66,7 +66,7 @@ impl PreferenceLoop {
         Ok((PreferenceLoop { corpus, rows, objective, reference }, overlong))
     }
 
-    /// Step number `step`, counted from 0.
+    /// Performs step number `step`, counted from 0.
     pub(crate) fn step(
         &self,
         recipe: &Recipe,
@@ -98,10 +98,11 @@ impl PreferenceLoop {
     }
 }
 
-/// The answers of a row with an advantage of 1 for a good one and -1 for a bad one; of a pair the better one first.
+/// The answers of a row, with an advantage of 1 for a good one and -1 for a bad one. For a pair, the better one comes
+/// first.
 ///
 /// # Errors
-/// If it has neither a pair nor a label.
+/// If the row has neither a pair nor a label.
 fn answers(row: &Row) -> Result<Vec<(&[Message], f32)>, String> {
     match (&row.chosen, &row.rejected, &row.completion, row.label) {
         (Some(chosen), Some(rejected), ..) => Ok(vec![(chosen, 1.0), (rejected, -1.0)]),
@@ -123,7 +124,7 @@ pub(crate) fn comparable(row: &Row) -> Result<(), String> {
     Ok(())
 }
 
-/// One sample for each answer of a row.
+/// One sample per answer of a row.
 fn samples_of(corpus: &Corpus, chat: &Chat, index: usize) -> Result<Vec<Sample>, RunError> {
     let row = corpus.row(index)?;
     let answers = answers(&row).map_err(|problem| corpus.error(index, problem))?;

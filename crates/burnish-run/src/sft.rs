@@ -13,7 +13,7 @@ use crate::tasks::of_step;
 use burnish_recipe::Recipe;
 use burnish_rundir::metrics::Values;
 
-/// SFT on a recipe. Samples are made when their step comes: held is only where they come from.
+/// SFT on a recipe. Samples are created when their step comes; only their places are held in memory.
 pub(crate) struct SftLoop {
     corpus: Corpus,
     samples: Vec<Place>,
@@ -23,13 +23,13 @@ pub(crate) struct SftLoop {
 #[derive(Debug, Clone, Copy)]
 struct Place {
     conversation: usize,
-    /// Of the branches of its trace (a template may rewrite history).
+    /// Index of the branch of its trace: a template may rewrite history.
     branch: usize,
 }
 
 impl SftLoop {
-    /// Tokenises the conversations once, to see which samples there are. One that does not fit the context window
-    /// is left out; returns how many were.
+    /// Tokenises the conversations once, to see which samples there are. Leaves out conversations that do not fit the
+    /// context window, and returns their number.
     ///
     /// # Errors
     /// If a conversation can't be read or rendered, or none fits.
@@ -66,7 +66,7 @@ impl SftLoop {
         Ok(samples.swap_remove(place.branch))
     }
 
-    /// Step number `step`, counted from 0.
+    /// Performs step number `step`, counted from 0.
     pub(crate) fn step(
         &self,
         recipe: &Recipe,
@@ -91,7 +91,7 @@ impl SftLoop {
     }
 }
 
-/// The samples of a conversation: one for each branch of its trace.
+/// The samples of a conversation: one per branch of its trace.
 fn samples_of(corpus: &Corpus, chat: &Chat, conversation: usize) -> Result<Vec<Sample>, RunError> {
     let conversation = corpus.get(conversation)?;
     let mut trace = Trace::new();
@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    /// A template that says which tools there are.
+    /// A template that lists the available tools.
     const WITH_TOOLS: &str = "{% for tool in tools or [] %}<tool>{{ tool | tojson }}\n{% endfor %}\
         {% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}\
         {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
