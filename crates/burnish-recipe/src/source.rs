@@ -429,7 +429,7 @@ mod tests {
         let error = decode("[train]\nmax_steps = 1\n", &["train={max_step=2}"]).unwrap_err();
         assert!(error.contains("override `train={max_step=2}`"), "{error}");
         let error = decode("[train]\nmax_steps = 1\n", &["train.max_steps.x=2"]).unwrap_err();
-        assert!(error.contains("no table"), "{error}");
+        assert!(error.contains("not a table"), "{error}");
     }
 
     #[test]
@@ -454,7 +454,7 @@ mod tests {
             let error = decode(&format!("[train]\nmax_steps = 1\nname = {number}\n"), &[]).unwrap_err();
             let said = "`train.name` is `";
             assert!(error.starts_with("toy.toml:3: ") && error.contains(said), "{error}");
-            assert!(error.contains("no finite number"), "{error}");
+            assert!(error.contains("not a finite number"), "{error}");
             for change in [
                 format!("train.max_steps={number}"),
                 format!("train={{max_steps=1, name={number}}}"),
@@ -462,7 +462,7 @@ mod tests {
             ] {
                 let error = decode("[train]\nmax_steps = 1\n", &[&change]).unwrap_err();
                 let place = format!("override `{change}`");
-                assert!(error.starts_with(&place) && error.contains("no finite number"), "{error}");
+                assert!(error.starts_with(&place) && error.contains("not a finite number"), "{error}");
             }
         }
         assert!(decode("[train]\nmax_steps = nan\n", &["train.max_steps=1"]).is_ok());

@@ -284,12 +284,12 @@ fn served(config: &EndpointConfig, recipe: &Recipe, set: &EvalSet) -> Result<End
     }
     if let Err(error) = EndpointPolicy::ABILITIES.check_sampling(&set.sampling) {
         return refuse(format!(
-            "--policy: an endpoint is asked with `temperature`, `tokens_max` and a seed and nothing else: {error}; leave the \
-             other keys of sampling out of [eval] and [rollout]"
+            "--policy: an endpoint gets only `temperature`, `tokens_max` and a seed: {error}; leave the other \
+             keys of sampling out of [eval] and [rollout]"
         ));
     }
     if recipe.eval.draft {
-        return refuse("eval.draft: an endpoint can't go on from a draft; set eval.draft=false".into());
+        return refuse("eval.draft: an endpoint can't continue a draft; set eval.draft=false".into());
     }
     Ok(EndpointPolicy::new(config.clone())?)
 }

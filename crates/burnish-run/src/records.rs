@@ -114,7 +114,7 @@ impl Records {
             let number = kept.len() + 1;
             let refuse = |problem: String| {
                 RunError::Refused(format!(
-                    "{}, line {number}: {problem}; mend it, or choose another --out",
+                    "{}, line {number}: {problem}; repair it, or choose another --out",
                     self.path.display()
                 ))
             };

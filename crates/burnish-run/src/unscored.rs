@@ -91,7 +91,7 @@ impl Unscored {
             None => "begins again".to_owned(),
         };
         Err(RunError::Refused(format!(
-            "{which}: no episode could be scored, so nothing was learnt; the last reason: {}\n  help: put right what judges; \
+            "{which}: no episode could be scored, so nothing was learnt; the last reason: {}\n  help: repair what judges; \
              then `burnish train --resume {}` {from}. A run stops after {most} such step{} in a row \
              (`train.unscored_steps_max`)",
             self.reason,

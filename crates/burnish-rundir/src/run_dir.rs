@@ -61,7 +61,7 @@ pub struct RunDir {
 pub enum RunDirError {
     /// The directory already holds a run.
     #[error(
-        "`{}` already holds a run: go on with it with `burnish train --resume {}`, remove it and begin again with \
+        "`{}` already holds a run: resume it with `burnish train --resume {}`, remove it and begin again with \
          --overwrite, or choose another `run.dir`",
         path.display(), shell_path(path)
     )]
@@ -82,8 +82,8 @@ pub enum RunDirError {
         entry: String,
     },
     /// There is no run to resume.
-    #[error("`{}` holds no run: it has no `recipe.toml`; is it the `run.dir` of a run? One that stopped before it had begun \
-             is begun with the same command again", path.display())]
+    #[error("`{}` holds no run: it has no `recipe.toml`; is it the `run.dir` of a run? If a run stopped before it had begun, \
+             give its command again", path.display())]
     Missing {
         /// The directory.
         path: PathBuf,

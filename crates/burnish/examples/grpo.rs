@@ -64,8 +64,7 @@ impl Learner {
 
     /// Performs one step, and returns the mean reward and the updates.
     pub fn step(&mut self, step: u64, tasks: &[Task]) -> Result<(f64, Vec<Update>), Box<dyn Error>> {
-        // 1. Play each task G times with π_old, which is π_θ as it is now. Each random number depends only on its
-        // place
+        // 1. Play each task G times with π_old, which is π_θ as it is now. Each random number depends only on
         //    (seed, step, task, episode, turn), so a run can be repeated to the bit.
         let seeds = SeedPlace { run: SEED, stage: 0, step, task_offset: 0 };
         let spawns = Spawn::of_tasks(tasks, GROUP, &Sampling::at(1.0, TOKENS_MAX), seeds);
@@ -75,8 +74,7 @@ impl Learner {
         let episodes = rollout::play(&mut policy, &spec)?;
         drop(policy); // It shares the weights, which are about to change.
 
-        // 2. One number per episode: R, the sum of its verdict's rewards. An episode that could not be judged has
-        // none.
+        // 2. One number per episode: R, the sum of its verdict's rewards. None if it could not be judged.
         let rewards = episodes.iter().map(|episode| episode.verdict.total(&Default::default()));
         let rollouts: Vec<Rollout> = rewards.map(Rollout::of_reward).collect();
 
@@ -85,8 +83,8 @@ impl Learner {
         let rollouts = Rollouts { all: &rollouts, groups: &groups };
         let advantages = Grpo::default().advantages(&rollouts);
 
-        // 4. Each branch of a trace is a sequence to learn from: the sampled ids, log π_old of each, and a mask that
-        //    keeps what the policy only read out of the loss. All tokens of an episode have its Â.
+        // 4. Each branch of a trace is a sequence to learn from: the sampled ids, log π_old of each, and a mask,
+        //    so that what the policy only read is not in the loss. All tokens of an episode have its Â.
         let mut samples = Vec::new();
         for (episode, advantage) in episodes.iter().zip(advantages) {
             let Some(advantage) = advantage else { continue };

@@ -104,7 +104,7 @@ pub(crate) fn evaluate(dir: &Path, overrides: &[String]) -> Result<Found, RunErr
 
 fn changed(problem: &str, command: &str, key: &str) -> RunError {
     RunError::Refused(format!(
-        "{problem}, which decides what the run does: put the file back as it was, or say where it lies now: \
+        "{problem}, which decides what the run does: put the file back as it was, or say where it is now: \
          {command} {}=PATH",
         base_key(key)
     ))
@@ -210,7 +210,7 @@ pub(crate) fn resume(dir: &RunDir, overrides: &[String], step: Option<u64>) -> R
             let input = inputs::kept(name, &kept);
             if let Some(problem) = pending.compare(&input)? {
                 return Err(RunError::Refused(format!(
-                    "{problem}: the run can't be gone on with; restore the folder, or begin another run"
+                    "{problem}: the run can't be resumed; restore the folder, or begin another run"
                 )));
             }
             pending.note(input)?;

@@ -43,12 +43,12 @@ pub enum JournalProblem {
     Corrupt(String),
     /// The newest records are in the log, which can't be read where nothing can be written.
     #[error(
-        "what was recorded last is in its log (`run.db-wal`), which can't be read where nothing can be written ({0}): copy \
+        "the newest records are in its log (`run.db-wal`), which can't be read where nothing can be written ({0}): copy \
          the whole run directory, and look at the copy"
     )]
     Log(rusqlite::Error),
     /// A damaged journal could not be set aside.
-    #[error("it is damaged, and can't be renamed to make place for a new one: {0}")]
+    #[error("it is damaged, and can't be renamed to make room for a new one: {0}")]
     Aside(std::io::Error),
     /// A value is nothing that burnish writes, or would not be read back the same.
     #[error("{what} {problem}")]

@@ -59,13 +59,13 @@ const KNOWN: [Known; 14] = [
     known(
         "entropy",
         "Entropy",
-        "Nats a token. Near 0 the policy no longer explores, and reward stops rising.",
+        "Nats per token. Near 0 the policy no longer explores, and reward stops rising.",
         true,
     ),
     known(
         "completions/mean_length",
         "Completion length",
-        "Tokens an episode. Growth without reward is padding.",
+        "Tokens per episode. Growth without reward is padding.",
         true,
     ),
     known(
@@ -80,11 +80,11 @@ const KNOWN: [Known; 14] = [
         "Before clipping. Spikes come before collapse: lower the rate.",
         true,
     ),
-    known("kl", "KL to the reference", "Nats a token. How far the policy has moved.", false),
+    known("kl", "KL to the reference", "Nats per token. How far the policy has moved.", false),
     known(
         "clip_ratio/region_mean",
         "Tokens clipped",
-        "Share of tokens whose ratio left the clip range. 0 with one update a step.",
+        "Share of tokens whose ratio left the clip range. 0 with one update per step.",
         true,
     ),
     known(

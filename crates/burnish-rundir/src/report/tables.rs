@@ -127,7 +127,7 @@ pub(super) fn results(evaluated: &Evaluated) -> String {
         let of = |summary: &Summary| Some(summary.flags.get(name).copied().unwrap_or(0.0));
         lines.push(columns.rate(&format!("Episodes with {}", code(name)), of));
     }
-    lines.push(columns.number("Tokens sampled an episode", |summary| summary.completion_tokens_mean, 1));
+    lines.push(columns.number("Tokens sampled per episode", |summary| summary.completion_tokens_mean, 1));
     lines.push(columns.rate("Episodes cut short", |summary| summary.truncated_rate));
     lines.push(columns.count("Tasks", |summary| summary.tasks));
     lines.push(columns.count("Episodes", |summary| summary.episodes));
