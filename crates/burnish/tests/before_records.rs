@@ -1,4 +1,4 @@
-//! A run directory of a burnish of before serves and goes on as it did then.
+//! A run directory of an earlier burnish works and continues as it did then.
 //!
 //! `fixtures/run_before_records.tar.gz` was written by the burnish of commit 1002375, whose episodes had no records: `grpo`, a run of 2
 //! steps by `grpo.toml` from a policy that `tiny.toml` made, and what that burnish then said: `rollout.txt` (`rollout --from grpo
