@@ -189,8 +189,8 @@ fn distributions_on_the_gpu_are_compared_and_squared_as_on_the_cpu() {
     let Some(libraries) = emulation() else { return };
     let scratch = Scratch::with_policy();
     let gkd = |config: &str| format!("loss={{objective=\"gkd\", config={{{config}}}}}");
-    // Soft labels; a function of whole rows beside some of the teacher's tokens, and beside all of them, of a head with an
-    // adapter.
+    // Soft labels; a function of whole rows together with some of the teacher's tokens, and together with all of
+    // them, of a head with an adapter.
     for (dir, loss, more) in [
         ("labels-", gkd("beta=0.0, rest=\"ignore\", top=6"), "train.micro_batch_tokens=128"),
         ("sparse-", gkd("beta=0.5, top=6"), "train.epochs=1"),

@@ -8,7 +8,8 @@
 //!
 //! read      only the recipe: neither data nor models are read
 //! evaluate  the files that evaluations need are looked up (locate.rs)
-//! resume    changes of the recipe are accepted or refused (changes.rs), all files are looked up and compared (inputs.rs)
+//! resume    changes of the recipe are accepted or refused (changes.rs), all files are looked up and compared
+//!           (inputs.rs)
 //! ```
 //!
 //! Runs of earlier versions have no run.json: their paths are relative to the current directory, and nothing is

@@ -185,7 +185,8 @@ mod tests {
 
     #[test]
     fn a_record_is_what_the_formats_say() {
-        // By hand, from event.proto: field 1 (double) 1.5; field 2 (varint) 300; field 5 { field 1 { field 1 "a", field 2 (float) 1 } }.
+        // By hand, from event.proto: field 1 (double) 1.5; field 2 (varint) 300; field 5 { field 1 { field 1 "a",
+        // field 2 (float) 1 } }.
         let event = scalars_event(1.5, 300, &[("a".into(), 1.0)]);
         assert_eq!(event[..9], [0x09, 0, 0, 0, 0, 0, 0, 0xf8, 0x3f]);
         assert_eq!(event[9..], [0x10, 0xac, 0x02, 0x2a, 10, 0x0a, 8, 0x0a, 1, b'a', 0x15, 0, 0, 0x80, 0x3f]);
