@@ -1,4 +1,4 @@
-//! Tells the program which commit it was built from.
+//! Tells the program the commit that it was built from.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=../../crates");
     println!("cargo::rerun-if-changed=../../Cargo.lock");
-    // Outside of a checkout there is none of this, and the version stands alone.
+    // Outside of a checkout there is no commit, and only the version is shown.
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
         println!("cargo::rerun-if-changed={log}");
     }
@@ -15,7 +15,7 @@ fn main() {
     println!("cargo::rustc-env=BURNISH_VERSION={}{commit}", env!("CARGO_PKG_VERSION"));
 }
 
-/// What git says; nothing where it fails.
+/// The output of git; `None` if it fails.
 fn git(arguments: &[&str]) -> Option<String> {
     let output =
         Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;

@@ -1,4 +1,4 @@
-//! How far the presets are from each other: their gradients on one batch.
+//! How far the presets are from each other, measured by their gradients on one batch.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ use serde_json::Value;
 const GROUPS: usize = 8;
 const GROUP_SIZE: usize = 4;
 
-/// `‖g_i - g_j‖ / max(‖g_i‖, ‖g_j‖)` of the gradients of all presets with respect to the log-probs of a batch of random
-/// rollouts that is always the same: ragged lengths, rewards of 0, ½ or 1, ratios mostly near 1.
+/// `‖g_i - g_j‖ / max(‖g_i‖, ‖g_j‖)` for every two presets, where `g` is the gradient with respect to the log-probs of
+/// one fixed batch of random rollouts: ragged lengths, rewards of 0, ½ or 1, ratios mostly near 1.
 ///
 /// # Errors
-/// If a preset does not make a loss.
+/// If the settings of a preset make no loss.
 pub(super) fn distances() -> Result<Vec<Vec<f64>>, SettingError> {
     let batch = Batch::random();
     let gradients: Vec<Vec<f64>> =

@@ -1,5 +1,5 @@
-//! The catalogue of everything that a recipe can name, and of the systems that are composed of it: `burnish methods`, and the
-//! pages made from both.
+//! The catalogue of all parts that a recipe can name, and of the published systems composed of them: what
+//! `burnish methods` prints, and the pages that are generated from it.
 
 mod compare;
 mod page;
@@ -24,23 +24,23 @@ pub use scaffold::{Scaffold, ScaffoldError};
 pub use systems::{Evidence, PartRef, SYSTEMS, Status, System};
 pub use systems_page::systems;
 
-/// Something that a recipe can name.
+/// A part that a recipe can name.
 #[derive(Debug, Serialize)]
 pub struct Component {
-    /// What is known about it.
+    /// Its card.
     #[serde(flatten)]
     pub card: Card,
-    /// What it has to be given beside log-probs and rewards.
+    /// What it needs besides log-probs and rewards.
     pub needs: Vec<&'static str>,
-    /// `runs`: a recipe that names it can be run.
+    /// Always `runs`: a recipe that names it can be run.
     pub status: &'static str,
-    /// What chooses it in a recipe.
+    /// The line of a recipe that chooses it.
     pub recipe: String,
     /// Its settings with their defaults.
     pub defaults: Value,
 }
 
-/// Everything, family by family in the order of the catalogue.
+/// All parts, family by family, in the order of the catalogue.
 pub fn all() -> Vec<Component> {
     let advantages = ADVANTAGES.iter().map(|entry| {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
@@ -103,7 +103,7 @@ fn named(needs: &[(bool, &'static str)]) -> Vec<&'static str> {
     needs.iter().filter(|(is_needed, _)| *is_needed).map(|(_, name)| *name).collect()
 }
 
-/// Every id: of systems, of parts and of presets.
+/// The ids of all systems, parts and presets.
 pub fn ids() -> Vec<&'static str> {
     let mut ids: Vec<&str> = SYSTEMS.iter().map(|system| system.id).collect();
     for id in cards().iter().map(|card| card.id).chain(PRESETS.iter().map(|preset| preset.id)) {
@@ -114,9 +114,9 @@ pub fn ids() -> Vec<&'static str> {
     ids
 }
 
-/// The id that was probably meant by one that there is not.
+/// The known id that was probably meant by the unknown `id`.
 pub fn nearest(id: &str) -> Option<&'static str> {
-    // People leave out the framework's version.
+    // People often leave out the framework's version, or give another.
     let of_preset =
         |known: &&str| known.split_once('/').is_some_and(|(_, name)| id.ends_with(&format!("/{name}")));
     let ids = ids();
@@ -154,7 +154,7 @@ pub fn json() -> Result<Value, serde_json::Error> {
     Ok(serde_json::json!({ "parts": parts, "systems": systems, "presets": presets }))
 }
 
-/// What a member of a family is called, for people.
+/// How pages call one part of a family.
 pub fn member(family: Family) -> &'static str {
     match family {
         Family::Advantage => "advantage",
@@ -168,7 +168,7 @@ pub fn member(family: Family) -> &'static str {
     }
 }
 
-/// The name of a family, for people.
+/// How pages call a family.
 pub fn family(family: Family) -> &'static str {
     match family {
         Family::Advantage => "Advantages",

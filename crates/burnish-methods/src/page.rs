@@ -1,4 +1,4 @@
-//! `docs/objectives.md`, from the cards.
+//! Writes `docs/objectives.md` from the cards.
 
 use std::fmt::Write;
 
@@ -13,14 +13,14 @@ const HEAD: &str = "\
 <!-- Made by `burnish methods --page objectives`; a test compares it with the code. -->
 # Objectives and advantages
 
-Everything that `loss.objective`, `advantage.estimator`, `selection.selector`, `plan.plan`, `gate.gate` and `replay.replay` can name, from the code: the
-equation of one token (or of what the scope says) before it is weighted and divided (`docs/grpo.md`), in nats, with `lp`, `old`, `ref` the
-log-probabilities under policy, proximal
-policy and reference, `A` the advantage, `R` a reward. Conventions, derivatives and what differs from papers and frameworks stand at
-the head of each file. `burnish methods show ID` prints one.
+All parts that `loss.objective`, `advantage.estimator`, `selection.selector`, `plan.plan`, `gate.gate` and
+`replay.replay` can name. Each equation is that of one token, or of the unit given as *scope*, before weighting and
+division (`docs/grpo.md`), in nats: `lp`, `old` and `ref` are the log-probabilities under the policy, the proximal
+policy and the reference, `A` is the advantage, `R` a reward. The head of each code file has the conventions, the
+derivatives, and the differences from papers and frameworks. `burnish methods show ID` prints one part.
 ";
 
-/// The page.
+/// The text of `docs/objectives.md`.
 pub fn objectives() -> String {
     let methods = all();
     let mut page = HEAD.to_owned();
@@ -89,8 +89,9 @@ fn settings(values: &Value) -> String {
 }
 
 fn presets(page: &mut String) {
-    page.push_str("## Presets\n\n`preset = \"ID\"` sets these; what the recipe says itself comes first. Those of TRL and verl are compared, as \
-                   they stand here, with the framework's own functions (`crates/burnish-rl/tests/it/presets.rs`).\n\n");
+    page.push_str("## Presets\n\n`preset = \"ID\"` sets the values below; what the recipe itself sets wins. The presets of TRL and \
+                   verl are compared with the framework's own functions exactly as they stand here \
+                   (`crates/burnish-rl/tests/it/presets.rs`).\n\n");
     page.push_str("| preset | is there | sets | differs in numbers | compared with `beta` above 0 |\n| --- | --- | --- | --- | --- |\n");
     for preset in PRESETS {
         let differs =
@@ -117,7 +118,7 @@ fn distances(page: &mut String) {
 
 fn rules(page: &mut String) {
     page.push_str(
-        "\n## Combinations that are refused\n\n`allow = [\"ID\"]` in a recipe has one all the same, with a warning.\n\n",
+        "\n## Combinations that are refused\n\n`allow = [\"ID\"]` in a recipe permits the combination with a warning.\n\n",
     );
     page.push_str("| id | key | why | nearest |\n| --- | --- | --- | --- |\n");
     for rule in RULES {
@@ -125,7 +126,7 @@ fn rules(page: &mut String) {
     }
 }
 
-/// What the numbers of a part were compared with, for people.
+/// What the numbers of a part were compared with, as pages say it.
 pub fn compared(check: Check) -> String {
     match check {
         Check::Golden(what) => format!("with {what}"),

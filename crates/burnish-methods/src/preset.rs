@@ -1,4 +1,4 @@
-//! A preset for people: what it sets, as a recipe would.
+//! Prints a preset for people: what it sets, in the form of a recipe.
 
 use std::fmt::Write;
 
@@ -21,13 +21,13 @@ pub fn preset(preset: &Preset) -> String {
     page
 }
 
-/// The settings as TOML, a table with its own keys before those in it.
+/// The settings as TOML: the keys of a table come before the tables inside it.
 fn tables(path: &str, value: &Value, page: &mut String) {
     let Some(table) = value.as_object() else { return };
     let (inner, own): (Vec<_>, Vec<_>) = table.iter().partition(|(_, value)| value.is_object());
     if !own.is_empty() {
         let _ = writeln!(page, "[{path}]");
-        // A number, a text and a boolean are written alike in JSON and in TOML.
+        // JSON and TOML write numbers, texts and booleans alike.
         own.iter().for_each(|(key, value)| page.push_str(&format!("{key} = {value}\n")));
         page.push('\n');
     }

@@ -1,19 +1,19 @@
-//! A new part or system, ready to be filled in: its file, its lines in `mod.rs` and in the catalogue.
+//! The skeleton of a new part or system: its file, and its lines in `mod.rs` and in the catalogue.
 
 use std::path::{Path, PathBuf};
 
 use burnish_rundir::files::{FileError, write_atomic};
 
-/// A part or a system can't be begun.
+/// A part or a system can't be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ScaffoldError {
-    /// The name can't be that of a file and a module.
+    /// The id can't name a file and a module.
     #[error("`{0}` can name no part or system: small letters, digits and `_`, a letter first")]
     Name(String),
-    /// There is one of that name.
+    /// There is one with that id already.
     #[error("{0} exists; choose another id")]
     Exists(PathBuf),
-    /// Not in the project's repository, or its files have changed.
+    /// This is not the project's repository, or its files have changed.
     #[error("{file}: {problem}; run this at the root of the repository")]
     Repository {
         /// Which file.
@@ -21,18 +21,18 @@ pub enum ScaffoldError {
         /// What is wrong with it.
         problem: String,
     },
-    /// A file can't be written.
+    /// A file could not be written.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
-/// The changes that a new part or system needs, nothing written yet.
+/// The file changes that a new part or system needs; [`Scaffold::write`] makes them.
 #[derive(Debug)]
 pub struct Scaffold {
     files: Vec<(PathBuf, String)>,
 }
 
-/// What differs between the families that can be begun.
+/// What differs between the families of which a part can be created.
 struct Kind {
     folder: &'static str,
     catalogue: &'static str,
@@ -54,14 +54,14 @@ const ADVANTAGE: Kind = Kind {
     template: include_str!("advantage.rs.txt"),
 };
 
-/// The head of the list of systems.
+/// The first line of the list of systems.
 const SYSTEMS: &str = "pub const SYSTEMS: &[System] = &[";
 
 impl Scaffold {
     /// An objective called `id`, in the repository at `root`.
     ///
     /// # Errors
-    /// If the name is none or taken, or `root` is not the repository.
+    /// If `id` is invalid or taken, or `root` is not the repository.
     pub fn objective(root: &Path, id: &str) -> Result<Self, ScaffoldError> {
         Scaffold::new(root, id, &OBJECTIVE)
     }
@@ -102,7 +102,7 @@ impl Scaffold {
         Ok(Scaffold { files: vec![(part, text), (module, modules), (catalogue, listed)] })
     }
 
-    /// The files that are made or changed, with their new text.
+    /// The files to create or change, with their new text.
     pub fn files(&self) -> impl Iterator<Item = (&Path, &str)> {
         self.files.iter().map(|(path, text)| (path.as_path(), text.as_str()))
     }
@@ -119,7 +119,7 @@ impl Scaffold {
     }
 }
 
-/// Where the file of what is to be called `id` goes.
+/// The path of the new file for `id`.
 fn new_file(folder: &Path, id: &str) -> Result<PathBuf, ScaffoldError> {
     let is_name = id.starts_with(|c: char| c.is_ascii_lowercase())
         && id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
@@ -152,7 +152,7 @@ fn read(file: &Path) -> Result<String, ScaffoldError> {
     })
 }
 
-/// The text of `file` with `line` before the first that starts with `prefix`.
+/// The text of `file` with `line` inserted before the first line that starts with `prefix`.
 fn insert_line(file: &Path, prefix: &str, line: &str) -> Result<String, ScaffoldError> {
     insert_in(file, &read(file)?, prefix, line)
 }
@@ -168,7 +168,7 @@ fn insert_in(file: &Path, text: &str, prefix: &str, line: &str) -> Result<String
     Ok(lines.join("\n") + "\n")
 }
 
-/// `text`, that of `file`, with `line` indented below the line `head`.
+/// `text`, the text of `file`, with `line` inserted and indented below the line `head`.
 fn insert_below(file: &Path, text: &str, head: &str, line: &str) -> Result<String, ScaffoldError> {
     if !text.contains(head) {
         let problem = format!("has no line `{head}`");

@@ -1,4 +1,4 @@
-//! `docs/methods.md`, from the cards of systems.
+//! Writes `docs/methods.md` from the cards of systems.
 
 use std::fmt::Write;
 
@@ -8,15 +8,16 @@ const HEAD: &str = "\
 <!-- Made by `burnish methods --page methods`; a test compares it with the code. -->
 # Methods
 
-Published systems: what each is composed of, and what switches it on. Parts, their formulas and every key are in `docs/objectives.md`;
-what was measured is in `docs/results/README.md`. *Evidence* says which sources could be read: what is **reconstructed** is our guess,
-and no result is a reproduction of it. Paths are relative to the repository. `burnish methods show ID` prints one.
+Published systems: what each is composed of, and how a recipe switches it on. The parts, their formulas and all keys are
+in `docs/objectives.md`, the measurements in `docs/results/README.md`. *Evidence* says which sources could be read. What
+is **reconstructed** is our guess, and no result of it is a reproduction of the paper. Paths are relative to the
+repository. `burnish methods show ID` prints one system.
 
 | method | | status | composed of | study |
 | --- | --- | --- | --- | --- |
 ";
 
-/// The page.
+/// The text of `docs/methods.md`.
 pub fn systems() -> String {
     let mut page = HEAD.to_owned();
     for system in SYSTEMS {

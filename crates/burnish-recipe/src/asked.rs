@@ -1,10 +1,10 @@
-//! A policy that is asked and not trained: a model directory, or a server.
+//! The checks of a policy that is only asked, never trained: a model directory or a server.
 
 use std::path::Path;
 
 use burnish_engine::endpoint::EndpointConfig;
 
-/// Checks that exactly one of the two is given, and is well formed.
+/// Checks that exactly one of `path` and `endpoint` is given, and is well formed.
 ///
 /// # Errors
 /// The key that is wrong, and what it must be.

@@ -1,12 +1,13 @@
-//! Which override an error comes from, where the key that it names is not that override's.
+//! Finds the override that causes an error, when the error names a key that this override did not set.
 
 use super::{Recipe, RecipeError, Source, Use};
 
-/// `error`, in the place of the overrides without which a recipe does not have it.
+/// `error` with the place of the override that causes it, where there is one.
 ///
-/// A rule about several keys names one, which may stand in the file, or nowhere, while what breaks the rule is an
-/// override of another. So each override is left out once. One without which there is another error is blamed only if
-/// it stands in the same table: leaving it out may have broken more than it mended.
+/// A rule about several keys names only one of them. That key may stand in the file, or nowhere, while an override of
+/// another key breaks the rule. So the recipe is checked again without each override in turn. If the error
+/// disappears, that override is to blame. If another error appears instead, it is to blame only if it sets a key of
+/// the same table: leaving it out may have broken more than it mended.
 pub(super) fn settled(source: &Source, what: Use, error: RecipeError) -> RecipeError {
     if error.place.starts_with("override `") {
         return error;
@@ -30,12 +31,12 @@ pub(super) fn settled(source: &Source, what: Use, error: RecipeError) -> RecipeE
     RecipeError { place: format!("{word} {}", blamed.join(" and ")), ..error }
 }
 
-/// The table at the top that an override goes into.
+/// The top-level table that an override changes.
 fn table(text: &str) -> &str {
     text.split(['.', '=']).next().unwrap_or_default().trim()
 }
 
-/// The table at the top of the key that an error begins with.
+/// The top-level table of the key that an error begins with.
 fn named_table(error: &RecipeError) -> &str {
     error.problem.split('`').nth(1).and_then(|key| key.split('.').next()).unwrap_or_default()
 }
@@ -48,7 +49,7 @@ mod tests {
     fn an_error_that_only_an_override_causes_names_the_override() {
         let file = format!("{SMALL}[loss]\naggregation = \"dapo\"\nkl_estimator = \"k1\"\n");
         for (changes, place, key) in [
-            // The rule names a key of the file, of none, and of a table of the file.
+            // The rule names a key of the file, a key that is nowhere, and a table of the file.
             (&["loss.objective=gspo"][..], "override `loss.objective=gspo`", "`loss.aggregation`"),
             (
                 &["run.seed=3", "loss.beta=0.1", "loss.use_bias_correction_kl=false"],
@@ -66,7 +67,7 @@ mod tests {
             (&["train.method=sft"], "override `train.method=sft`", "data.path"),
             (&["teacher.context=demonstration"], "override `teacher.context=demonstration`", "teacher"),
         ] {
-            // Steps of few episodes, so that many minibatches do not fit.
+            // A step has few episodes, so that this many minibatches do not fit.
             let file = format!("{file}[rollout]\ntasks_per_step = 4\n");
             let error = read(&file, changes).unwrap_err();
             assert!(error.starts_with(&format!("{place}: ")) && error.contains(key), "{changes:?}: {error}");

@@ -1,23 +1,23 @@
-//! The most that a count may be, so that nothing begins that would grow until it is killed.
+//! Upper bounds of counts, so that no run starts that would allocate until it is killed.
 
 use serde_json::Value;
 
 use super::{Recipe, RecipeError, Source};
 
-/// Tasks that are made for one set.
+/// Tasks of one set.
 pub const TASKS_MAX: u64 = 1_000_000;
 /// Threads of one process.
 pub const THREADS_MAX: u64 = 1024;
 /// Tokens of one answer.
 pub const TOKENS_MAX: u64 = 1 << 20;
-/// Sequences that are sampled at once.
+/// Sequences sampled at once.
 pub const BATCH_MAX: u64 = 65_536;
 /// Episodes of one step, and of one evaluation.
 const EPISODES_MAX: u64 = 1_000_000;
 /// Episodes of one task.
 pub const ROLLOUTS_MAX: u64 = 4096;
 
-/// Keys by path, `[]` for any item of a list, with the most that they may be.
+/// The upper bound of each key. `[]` in a key stands for any item of a list.
 pub(super) const BOUNDS: &[(&str, u64)] = &[
     ("run.threads", THREADS_MAX),
     ("train.max_steps", 1_000_000_000),
@@ -51,13 +51,13 @@ pub(super) const BOUNDS: &[(&str, u64)] = &[
     ("policy.new.num_key_value_heads", 4096),
     ("policy.new.head_dim", 4096),
     ("policy.new.max_position_embeddings", 1 << 24),
-    // What a method of one's own counts.
+    // Whatever a user's own method counts.
     ("advantage.config", 1_000_000),
     ("plan.config", 1_000_000),
     ("selection.config", 1_000_000),
 ];
 
-/// Products of counts that together are made at once.
+/// Pairs of counts whose product is made at once, and the bound of the product.
 const PRODUCTS: &[(&str, &str, u64)] = &[
     ("rollout.tasks_per_step", "rollout.group_size", EPISODES_MAX),
     ("eval.tasks", "eval.rollouts", EPISODES_MAX),
@@ -66,7 +66,7 @@ const PRODUCTS: &[(&str, &str, u64)] = &[
 /// Refuses counts above their bound.
 ///
 /// # Errors
-/// Names the key, what it is and the most that it may be.
+/// Names the key, its value and its bound.
 pub(super) fn check(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
     let failed = |error: serde_json::Error| source.error("", format!("can't be read: {error}"));
     let value = serde_json::to_value(recipe).map_err(failed)?;
@@ -128,7 +128,7 @@ fn visit(value: &Value, key: &str, pattern: &str, found: &mut dyn FnMut(&str, &s
 }
 
 fn bound_of(pattern: &str) -> Option<u64> {
-    // A seed allocates nothing.
+    // A seed allocates nothing, however large.
     if pattern.ends_with("seed") {
         return None;
     }
@@ -144,7 +144,8 @@ mod tests {
     use super::*;
     use crate::tests::{SFT, SMALL, read};
 
-    /// Every bound is met before anything is made: one above it is refused with key and bound, however far above.
+    /// Every bound is checked before anything is made: a count above it is refused, and the error names key and
+    /// bound.
     #[test]
     fn every_count_is_refused_above_its_bound_and_taken_at_it() {
         for (key, bound) in BOUNDS {

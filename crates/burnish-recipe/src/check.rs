@@ -120,7 +120,7 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
                 rules::broken(recipe.setup(&loss, &advantage)).find(|rule| !is_allowed(rule.id))
             {
                 let mut error = source.error(rule.key, rule.reason.to_owned());
-                let allow = format!("or `allow = [\"{}\"]` to have it all the same", rule.id);
+                let allow = format!("or `allow = [\"{}\"]` to permit it with a warning", rule.id);
                 error.help = Some(format!("{}, {allow}", rule.nearest));
                 return Err(error);
             }
@@ -162,7 +162,8 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
     complete_environments(recipe, source, what)
 }
 
-/// Refuses parts that ask for facts which nothing in the recipe supplies, and tables that supply what nothing asks for.
+/// Refuses parts that need facts which nothing in the recipe supplies, and tables that supply facts which no part
+/// needs.
 fn check_supplied(
     recipe: &Recipe,
     loss: &LossConfig,
@@ -199,7 +200,7 @@ fn check_supplied(
             }
             (Some((_, id, _)), _) => {
                 if let Some((key, why)) = (supply.clash)(recipe, plan) {
-                    return Err(source.error(key, format!("can't be with `{id}`, {why}")));
+                    return Err(source.error(key, format!("can't be combined with `{id}`, {why}")));
                 }
             }
             (None, Some(table)) if (table.is_there)(recipe) => {
@@ -229,7 +230,7 @@ fn check_supplied(
     Ok(())
 }
 
-/// What those who take part beside the policy are told.
+/// Checks the policies that take part beside the trained one.
 fn check_partners(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
     if let Some(user) = &recipe.user {
         user.check().map_err(|(key, rule)| source.error(&format!("user.{key}"), rule))?;
@@ -240,7 +241,7 @@ fn check_partners(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
     Ok(())
 }
 
-/// A teacher must know something else than the policy.
+/// A teacher must know something that the policy does not.
 fn check_teacher(recipe: &Recipe, source: &Source) -> Result<(), RecipeError> {
     match &recipe.teacher {
         Some(TeacherSection { path: Some(_), from: Some(_), .. }) => {
@@ -272,7 +273,7 @@ fn train_is_grpo(recipe: &Recipe) -> bool {
     recipe.train.method == Method::Grpo
 }
 
-/// Completes the settings of a gate, where there is one that can work.
+/// Completes the settings of the gate. Refuses a gate that can't work in this recipe.
 fn complete_gate(recipe: &mut Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
     let Some(gate) = &recipe.gate else { return Ok(()) };
     let rule = "needs `train.method = \"grpo\"`: imitation uses no batch twice";
@@ -282,7 +283,7 @@ fn complete_gate(recipe: &mut Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeE
     Ok(())
 }
 
-/// Completes the settings of a replay, where there is one that can work.
+/// Completes the settings of the replay. Refuses a replay that can't work in this recipe.
 fn complete_replay(recipe: &mut Recipe, ranges: &Ranges<'_>) -> Result<(), RecipeError> {
     let Some(replay) = &recipe.replay else { return Ok(()) };
     let rule = "needs `train.method = \"grpo\"`: imitation has no members to keep";
@@ -291,7 +292,7 @@ fn complete_replay(recipe: &mut Recipe, ranges: &Ranges<'_>) -> Result<(), Recip
     let needs = objective.needs();
     if needs.groups || needs.pairs || needs.head.is_some() {
         let what = "which compares members of one step, or distributions that are not kept";
-        let problem = format!("can't be with `{}`, {what}", recipe.loss.objective);
+        let problem = format!("can't be combined with `{}`, {what}", recipe.loss.objective);
         return Err(ranges.source.error("replay", problem));
     }
     let wrong = |error: SettingError| ranges.source.refused(&format!("replay.{}", error.key), error.problem);
@@ -498,8 +499,8 @@ fn check_abilities(recipe: &Recipe, generator: &dyn Generator, source: &Source) 
         if abilities.iter().any(|(fact, is_there)| **fact == *need.fact && !is_there) {
             let (id, about) = (generator.id(), need.fact.about);
             let problem = format!(
-                "needs {about}, which the environment {id} does not have; leave `[plan]` out, or take an environment that has, \
-                 as `chains`"
+                "needs {about}, which the environment {id} does not have; leave `[plan]` out, or take an environment that \
+                 has this, such as `chains`"
             );
             return Err(source.error("plan.plan", problem));
         }
@@ -514,11 +515,12 @@ fn check_abilities(recipe: &Recipe, generator: &dyn Generator, source: &Source) 
     if has_context {
         return Ok(());
     }
-    let problem = format!("is what the environment {} has for no task; take another context", generator.id());
+    let problem =
+        format!("is something that the environment {} has for no task; take another context", generator.id());
     Err(source.error("teacher.context", problem))
 }
 
-/// Refuses the weight of a component that no reward has.
+/// Refuses a weight for a component that no reward has.
 fn check_weights(recipe: &Recipe, mut known: Vec<String>, source: &Source) -> Result<(), RecipeError> {
     let plan = recipe.plan.as_ref().and_then(|plan| plan.build().ok());
     let of_plan = plan.map(|plan| plan.components()).unwrap_or_default();
@@ -540,7 +542,7 @@ fn check_split(split: Option<&Split>, table: &str, source: &Source) -> Result<()
     checked.map_err(|(key, rule)| source.error(&format!("{table}.split.{key}"), rule))
 }
 
-/// Completes the configuration of an environment, and gives what makes its tasks.
+/// Completes the configuration of an environment, and returns the generator of its tasks.
 fn complete(
     id: &str,
     id_key: &str,

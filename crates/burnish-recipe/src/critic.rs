@@ -4,17 +4,17 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// `[critic]`. Everything else about its optimiser and its minibatches is the policy's.
+/// `[critic]`. Its other optimiser settings and its minibatches are the policy's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CriticSection {
-    /// A model directory with a head that gives one number; without it the critic begins as the policy, with a head of
-    /// zeros.
+    /// A model directory with a head that outputs one number. Without it, the critic starts as a copy of the policy
+    /// with a head of zeros.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
     /// Peak learning rate. Default: 1e-5, as in verl.
     pub learning_rate: f64,
-    /// How far a value may move in one update; 0 is no limit. Default: 0.5, as in verl.
+    /// How far a value may move in one update; 0 means no limit. Default: 0.5, as in verl.
     pub clip_range: f64,
     /// Steps in which only the critic learns. Default: 0.
     pub warmup_steps: u64,

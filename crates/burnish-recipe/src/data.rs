@@ -1,4 +1,4 @@
-//! `[data]`: what is imitated, and how training data is compared with evaluation data.
+//! `[data]`: what is imitated, and how training rows are compared with evaluation rows.
 
 use burnish_data::{Columns, Paths, overlap};
 use serde::{Deserialize, Serialize};
@@ -11,12 +11,13 @@ use crate::split::Split;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DataSection {
-    /// SFT: a file of answers to imitate (preferences: of pairs, or of answers with a label), or a list of files: jsonl, packed with gzip or not, or parquet.
+    /// SFT: a file of answers to imitate. Preferences: a file of pairs, or of answers with a label. Or a list of
+    /// files. Each is jsonl, plain or gzipped, or parquet.
     #[serde(skip_serializing_if = "Paths::is_empty")]
     pub path: Paths,
-    /// SFT: which column is what: `"auto"`, or a table such as `{ prompt = "question", completion = "answer" }`.
+    /// SFT: which column holds what: `"auto"`, or a table such as `{ prompt = "question", completion = "answer" }`.
     pub columns: Columns,
-    /// SFT: answers that an environment's own solver gives.
+    /// SFT: answers by the environment's own solver.
     pub demonstrations: Vec<Demonstrations>,
     /// SFT, preferences: rows that are not trained on; the loss on them is `eval/loss`.
     #[serde(skip_serializing_if = "Paths::is_empty")]
@@ -62,9 +63,9 @@ fn is_zero(share: &f64) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Decontaminate {
-    /// Words of a run that a training row must not share with an evaluation row.
+    /// Length in words of a run that a training row must not share with an evaluation row.
     pub ngram: usize,
-    /// What is done about a training row that overlaps with an evaluation row.
+    /// What to do with a training row that overlaps with an evaluation row.
     pub action: OverlapAction,
 }
 
@@ -74,14 +75,14 @@ impl Default for Decontaminate {
     }
 }
 
-/// What is done about a training row that overlaps with an evaluation row.
+/// What to do with a training row that overlaps with an evaluation row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OverlapAction {
-    /// It is counted and reported.
+    /// Count and report it.
     #[default]
     Report,
-    /// It is not trained on, either.
+    /// Also leave it out of training.
     Drop,
 }
 
@@ -93,7 +94,7 @@ pub struct Demonstrations {
     pub env: String,
     /// How many tasks to solve.
     pub tasks: usize,
-    /// Which part of them is imitated (`docs/split.md`).
+    /// Which part of these tasks is imitated (`docs/split.md`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<Split>,
     /// The environment's own configuration.

@@ -1,4 +1,4 @@
-//! Do two recipes make the same run?
+//! Whether two recipes make the same run.
 
 use std::path::PathBuf;
 
@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{Recipe, StageRecipe, StageUse};
 
-/// The recipe without what changes no number: where the run and its stages lie, how many threads work, and how a policy
-/// that has a hash is made.
+/// The recipe without the settings that change no number: where the run and its stages are stored, how many threads
+/// work, and, for a policy that has a hash, how it is made.
 pub fn timeless(recipe: &Recipe) -> Value {
     let mut recipe = recipe.clone();
     recipe.run.dir = PathBuf::new();
@@ -30,9 +30,9 @@ pub fn timeless(recipe: &Recipe) -> Value {
 pub struct Difference {
     /// The key.
     pub key: String,
-    /// Its value in the one recipe; absent where it has none.
+    /// Its value in the one recipe; `None` where the key is absent.
     pub there: Option<Value>,
-    /// Its value in the other.
+    /// Its value in the other recipe.
     pub here: Option<Value>,
 }
 
@@ -45,7 +45,7 @@ impl Difference {
     }
 }
 
-/// The keys whose values differ, with both values; three of them at most.
+/// The keys whose values differ, with both values; at most three of them.
 pub fn differences(there: &Value, here: &Value) -> Vec<String> {
     const SHOWN: usize = 3;
     let all = all_differences(there, here);
@@ -63,7 +63,7 @@ pub fn differences(there: &Value, here: &Value) -> Vec<String> {
     found
 }
 
-/// The keys whose values differ. Lists are compared whole.
+/// All keys whose values differ. Lists are compared as a whole.
 pub fn all_differences(there: &Value, here: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
     collect("", Some(there), Some(here), &mut found);

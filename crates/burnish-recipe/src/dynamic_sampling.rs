@@ -2,20 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Groups from which nothing can be learnt are left out, and further tasks are sampled in their place. After DAPO
-/// (Yu et al. 2025, arXiv:2503.14476, eq. 11).
+/// Leaves out groups from which nothing can be learnt, and samples more tasks in their place. After DAPO (Yu et al.
+/// 2025, arXiv:2503.14476, eq. 11).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DynamicSampling {
-    /// Most rounds of sampling in a step, the first included: 1 leaves groups out and samples no others; 0 (default)
-    /// switches it off.
+    /// Most rounds of sampling per step, including the first. 1 leaves groups out without sampling others; 0
+    /// (default) switches it off.
     pub max_rounds: usize,
     /// What must differ inside a group.
     pub metric: FilterMetric,
 }
 
 impl DynamicSampling {
-    /// Is any group left out?
+    /// Whether any group can be left out.
     pub fn is_on(&self) -> bool {
         self.max_rounds > 0
     }
@@ -28,6 +28,6 @@ pub enum FilterMetric {
     /// The weighted sum of the reward components, before any KL penalty.
     #[default]
     Reward,
-    /// Whether the environment calls it a success, as in the paper.
+    /// Whether the environment calls the episode a success, as in the paper.
     Success,
 }

@@ -1,4 +1,4 @@
-//! The evaluations of a recipe: the main one, and those beside it.
+//! The evaluations of a recipe: the main one and the extra ones.
 
 use burnish_core::Sampling;
 use serde::{Deserialize, Serialize};
@@ -7,14 +7,14 @@ use serde_json::Value;
 use super::{Recipe, RecipeError, Source};
 use burnish_rundir::metrics::aliases;
 
-/// `[[eval.extra]]`: further held-out tasks, or the same played otherwise, whenever the main evaluation is made. What is not
-/// given is as in `[eval]`.
+/// `[[eval.extra]]`: an evaluation that is made whenever the main one is, on other held-out tasks or with other
+/// settings. Keys that are absent are as in `[eval]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExtraEvaluation {
-    /// Names its numbers, `eval/NAME/success`.
+    /// Name of its metrics: `eval/NAME/success`.
     pub name: String,
-    /// Id of another environment, whose configuration is then its defaults where `config` is not given.
+    /// Id of another environment. Its configuration is then its defaults, unless `config` is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<String>,
     /// Configuration of the environment.
@@ -23,31 +23,31 @@ pub struct ExtraEvaluation {
     /// Held-out tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<usize>,
-    /// Episodes of every task.
+    /// Episodes per task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollouts: Option<usize>,
     /// Temperature; 0 is greedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f32>,
-    /// Most tokens that one answer may have.
+    /// Most tokens of one answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_max: Option<usize>,
 }
 
-/// One evaluation, with all that it takes over from elsewhere in the recipe.
+/// One evaluation with all its settings, including those taken over from elsewhere in the recipe.
 #[derive(Debug, Clone)]
 pub struct EvalSpec<'a> {
-    /// Its name; the main one has none.
+    /// Its name; `None` for the main evaluation.
     pub name: Option<&'a str>,
     /// Id of the environment.
     pub env: &'a str,
     /// Its configuration.
     pub config: &'a Value,
-    /// The key of the configuration.
+    /// The recipe key of the configuration, for errors.
     pub config_key: String,
     /// Held-out tasks.
     pub tasks: usize,
-    /// Episodes of every task.
+    /// Episodes per task.
     pub rollouts: usize,
     /// How answers are sampled.
     pub sampling: Sampling,
@@ -72,7 +72,7 @@ impl Recipe {
         }
     }
 
-    /// Those beside it, in the order of the recipe; none where the main one has no tasks.
+    /// The extra evaluations, in the order of the recipe; none if the main evaluation has no tasks.
     pub fn further_evaluations(&self) -> Vec<EvalSpec<'_>> {
         let extra = self.eval.extra.iter().filter(|_| self.eval.tasks > 0);
         extra.enumerate().map(|(at, extra)| self.further_evaluation(at, extra)).collect()
@@ -108,14 +108,14 @@ pub(super) fn check(extra: &[ExtraEvaluation], source: &Source) -> Result<(), Re
         let name = &section.name;
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
         {
-            return refused("name", "must be letters, digits, `-` and `_`: metrics are called by it");
+            return refused("name", "must be letters, digits, `-` and `_`: it names metrics");
         }
         if aliases::is_of_evaluation(name) {
-            let rule = format!("is `{name}`, as numbers of the main evaluation are called: `eval/{name}`");
+            let rule = format!("is `{name}`, but `eval/{name}` already names metrics of the main evaluation");
             return refused("name", &rule);
         }
         if extra[..at].iter().any(|other| other.name == *name) {
-            return refused("name", &format!("is `{name}`, as that of another evaluation"));
+            return refused("name", &format!("is `{name}`, the name of another evaluation"));
         }
         for (key, value) in
             [("tasks", section.tasks), ("rollouts", section.rollouts), ("tokens_max", section.tokens_max)]

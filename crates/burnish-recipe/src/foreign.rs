@@ -1,12 +1,12 @@
-//! Keys of other frameworks, so that who types one out of habit is told ours.
+//! Keys of other frameworks: whoever types one out of habit is told ours.
 //!
-//! Names of TRL's `GRPOConfig` and `GRPOTrainer`, of PEFT's `LoraConfig`, and of verl's configuration. What they mean
-//! here, and where that differs, is in `docs/coming-from-trl.md` and `docs/coming-from-verl.md`, whose tables a test
-//! compares with these.
+//! Names of TRL's `GRPOConfig` and `GRPOTrainer`, of PEFT's `LoraConfig`, and of verl's configuration.
+//! `docs/coming-from-trl.md` and `docs/coming-from-verl.md` say what they mean here and where that differs; a test
+//! compares their tables with these.
 
 use serde_json::Value;
 
-/// TRL's name, and the keys here.
+/// TRL's name, and our keys for it.
 const TRL: &[(&str, &[&str])] = &[
     ("adam_beta1", &["optimizer.beta1"]),
     ("adam_beta2", &["optimizer.beta2"]),
@@ -84,7 +84,7 @@ const TRL: &[(&str, &[&str])] = &[
     ("weight_decay", &["optimizer.weight_decay"]),
 ];
 
-/// verl's path, and the keys here.
+/// verl's path, and our keys for it.
 const VERL: &[(&str, &[&str])] = &[
     ("actor_rollout_ref.actor.clip_ratio_c", &["loss.config.dual_clip"]),
     ("actor_rollout_ref.actor.clip_ratio_high", &["loss.config.epsilon_high"]),
@@ -167,17 +167,17 @@ const VERL: &[(&str, &[&str])] = &[
     ("trainer.val_before_train", &["eval.every"]),
 ];
 
-/// Tables at the top of verl's configuration that are none here.
+/// Top-level tables of verl's configuration that we don't have.
 const VERL_TABLES: [&str; 3] = ["actor_rollout_ref", "algorithm", "trainer"];
 
-/// Last parts of verl's paths that say too little alone.
+/// Last parts of verl's paths that say too little by themselves.
 const VAGUE: [&str; 11] =
     ["path", "name", "enable", "metric", "type", "n", "seed", "device", "dtype", "shuffle", "truncation"];
 
-/// At most so many keys of a table of verl's are translated in one error.
+/// An error about a table of verl's translates at most this many of its keys.
 const SHOWN: usize = 4;
 
-/// What to say about `key`, the path of a key that is none here, and that has `value`.
+/// What to say about the unknown key at path `key`, whose value is `value`.
 pub(super) fn help(key: &str, value: Option<&Value>) -> Option<String> {
     let mut leaves = Vec::new();
     match value {
@@ -203,7 +203,7 @@ pub(super) fn help(key: &str, value: Option<&Value>) -> Option<String> {
     }
 }
 
-/// The paths of what stands below `key` and is no table.
+/// Collects the paths of all values below `key` that are not tables.
 fn collect(key: &str, value: &Value, leaves: &mut Vec<String>) {
     match value {
         Value::Object(table) => {
@@ -213,8 +213,8 @@ fn collect(key: &str, value: &Value, leaves: &mut Vec<String>) {
     }
 }
 
-/// Our keys for a path, or for the end of one, as people type it in a table of ours. A name that stands whole at the end
-/// of the path comes before one of which only a part does.
+/// Our keys for a path, or for the end of one, as people type it inside a table of ours. A foreign name that is the
+/// whole end of the path is preferred to one of which only a part matches.
 fn keys_for(path: &str) -> Option<String> {
     let parts: Vec<&str> = path.split('.').rev().collect();
     let alike = |name: &str| name.split('.').rev().zip(&parts).take_while(|(a, b)| a == *b).count();
@@ -243,7 +243,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
     use std::path::Path;
 
-    /// Recipes that have every key between them.
+    /// Recipes that together have every key.
     fn resolved() -> Vec<Source> {
         let changes: [&[&str]; 2] = [
             &["policy.lora={rank=4, alpha=8}", "eval.config={}", "eval.extra=[{name=\"a\"}]"],
@@ -275,10 +275,10 @@ mod tests {
         }
     }
 
-    /// What a recipe leaves out where nothing is said.
+    /// Keys that a recipe leaves out by default.
     const OPTIONAL: [&str; 3] = ["loss.correction.behavior", "policy.chat_template", "reward.weights"];
 
-    /// What a page says of each name, from all its rows.
+    /// What a page says about each name, collected from all its rows.
     fn page(name: &str) -> BTreeMap<String, BTreeSet<String>> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
         let text = std::fs::read_to_string(path).unwrap();
@@ -304,7 +304,7 @@ mod tests {
         found
     }
 
-    /// The keys that an error names for a key, before it lists those of the table.
+    /// The keys that an error suggests for a key, before it lists those of the table.
     fn hinted(typed: &str) -> BTreeSet<String> {
         let error = read(SMALL, &[&format!("{typed}=1")]).unwrap_err();
         assert!(error.contains("is not a known key"), "{typed}: {error}");
@@ -320,7 +320,7 @@ mod tests {
             for (typed, ours) in page(name) {
                 let hint = hinted(&typed);
                 assert!(!hint.is_empty() && hint.is_subset(&ours), "{name}: {typed}: {hint:?} for {ours:?}");
-                // In the table that it would stand in here, unless that knows it.
+                // As a key of the table that it would stand in here, unless that table has such a key.
                 for table in ours.iter().filter_map(|key| key.rsplit_once('.')).map(|(table, _)| table) {
                     let last = typed.rsplit('.').next().unwrap_or_default();
                     let is_ours = ours.contains(&format!("{table}.{last}"));
@@ -335,7 +335,7 @@ mod tests {
         }
     }
 
-    /// Has a recipe this key, or the table that it names is another's to check?
+    /// Whether a recipe has this key, or the key stands in a table that something else checks.
     fn is_known(key: &str) -> bool {
         resolved().iter().any(|recipe| recipe.get(key).is_some())
             || !resolved()[0]
@@ -377,9 +377,9 @@ mod tests {
             let error = read(SMALL, &[habit]).unwrap_err();
             assert!(error.contains(key) && error.contains("not a known key"), "{habit}: {error}");
         }
-        // A last part that could be anything's says nothing alone.
+        // A last part that could mean anything gives no hint.
         assert!(!read(SMALL, &["env.path=x.jsonl"]).unwrap_err().contains("that is"));
-        // Where the name is one of this table's, there is nothing to say.
+        // A name that this table itself has needs no hint.
         assert!(read(SMALL, &["eval.temperature=0.5"]).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! `[judge]`: who compares the answers of a group, where advantages come from that.
+//! `[judge]`: who compares the answers of a group, for estimators that need comparisons.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::asked;
 
-/// What stands in a question for the task, and for the two answers.
+/// Placeholders of a question for the task and for the two answers.
 pub const PLACES: [&str; 3] = ["{task}", "{a}", "{b}"];
 
 /// `[judge]`: one of `path` and `endpoint`.
@@ -17,14 +17,14 @@ pub struct JudgeSection {
     /// A model directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
-    /// A server with OpenAI's wire format.
+    /// A server that speaks OpenAI's wire format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<EndpointConfig>,
-    /// The question, with `{task}`, `{a}` and `{b}` for the task's prompt and the two answers. It is to be answered with A, B
-    /// or tie.
+    /// The question, with `{task}`, `{a}` and `{b}` for the task's prompt and the two answers. The judge has to
+    /// answer A, B or tie.
     #[serde(default = "prompt")]
     pub prompt: String,
-    /// Most tokens of what it says.
+    /// Most tokens of the judge's answer.
     #[serde(default = "tokens_max")]
     pub tokens_max: usize,
 }
@@ -40,7 +40,7 @@ fn tokens_max() -> usize {
 }
 
 impl JudgeSection {
-    /// Checks what the types do not.
+    /// Checks what the types don't guarantee.
     ///
     /// # Errors
     /// The key that is wrong, and what it must be.

@@ -1,8 +1,8 @@
 //! Recipes: everything that decides a run, in one TOML file.
 //!
-//! [`Recipe`] is the whole schema. It is read strictly ([`Recipe::read`]): an unknown key, a wrong type, a value
-//! out of range or a combination that makes no sense is an error that names the key and its line, before
-//! anything starts. Paths are relative to the current directory, and `~` is the home directory ([`expand`]).
+//! [`Recipe`] is the whole schema. It is read strictly ([`Recipe::read`]): an unknown key, a wrong type, a value out
+//! of range or a combination that makes no sense is an error that names the key and its line before anything starts.
+//! Paths are relative to the current directory, and `~` is the home directory ([`expand`]).
 
 mod asked;
 mod blame;
@@ -69,11 +69,11 @@ pub use teacher::{TeacherContext, TeacherSection};
 pub use train::{Method, TrainSection};
 pub use user::UserSection;
 
-/// A recipe is wrong.
+/// What is wrong with a recipe, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}{}", help.as_ref().map(|help| format!("\n  help: {help}")).unwrap_or_default())]
 pub struct RecipeError {
-    /// The file with the line, or the override.
+    /// The file and line, or the override.
     pub place: String,
     /// What is wrong.
     pub problem: String,
@@ -92,21 +92,22 @@ impl RecipeError {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// Another framework's settings of `[loss]` and `[advantage]`, under what this recipe says itself: an id of
-    /// [`burnish_rl::presets`].
+    /// Id of one of [`burnish_rl::presets`]: another framework's settings of `[loss]` and `[advantage]`. What the
+    /// recipe itself sets wins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
-    /// Combinations that are refused otherwise, by the id in the error.
+    /// Combinations to allow that would otherwise be refused, by the ids that the errors name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
-    /// What computes: `"cpu"`, or an NVIDIA GPU as `"cuda:0"`, which a binary built with `--features cuda` has.
+    /// The device that computes: `"cpu"`, or an NVIDIA GPU such as `"cuda:0"`, for a binary built with `--features
+    /// cuda`.
     #[serde(default = "cpu")]
     pub device: String,
-    /// Where the run is kept and what makes it repeatable.
+    /// Where the run is stored, and what makes it repeatable.
     pub run: RunSection,
     /// Which policy is trained.
     pub policy: PolicySection,
-    /// What learning does, and for how long.
+    /// How the policy learns, and for how long.
     pub train: TrainSection,
     /// Which environment is played and evaluated; not needed to learn from rows.
     #[serde(default, skip_serializing_if = "EnvSection::is_absent")]
@@ -117,10 +118,10 @@ pub struct Recipe {
     /// Which tasks are played (GRPO).
     #[serde(default)]
     pub selection: SelectionConfig,
-    /// What is sampled beyond that, or begins otherwise (GRPO).
+    /// Episodes that are sampled in addition, or that start differently (GRPO).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanConfig>,
-    /// Who grades what was sampled, token by token, where the loss needs a teacher (GRPO).
+    /// Who grades each sampled token, if the loss needs a teacher (GRPO).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub teacher: Option<TeacherSection>,
     /// How reward components become one number (GRPO).
@@ -129,25 +130,25 @@ pub struct Recipe {
     /// How rewards become advantages (GRPO).
     #[serde(default)]
     pub advantage: AdvantageConfig,
-    /// The critic, where advantages need values (PPO).
+    /// The critic, if the advantages need values (PPO).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub critic: Option<CriticSection>,
-    /// Who compares answers, where advantages come from pairs (GRPO).
+    /// Who compares answers, if the advantages come from pairs (GRPO).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge: Option<JudgeSection>,
-    /// Who plays the simulated user, where the environment asks one.
+    /// Who plays the simulated user, if the environment has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<UserSection>,
     /// The loss (GRPO).
     #[serde(default)]
     pub loss: LossConfig,
-    /// What is trained on again (GRPO); without it, nothing is.
+    /// Which earlier members are trained on again (GRPO); without this table, none are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<ReplayConfig>,
-    /// Whether an update is made (GRPO); without it, all are.
+    /// Whether an update is made (GRPO); without this table, all are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateConfig>,
-    /// What is imitated (SFT), and how training data is compared with evaluation data.
+    /// What is imitated (SFT), and how training rows are compared with evaluation rows.
     #[serde(default)]
     pub data: DataSection,
     /// The optimiser.
@@ -156,13 +157,14 @@ pub struct Recipe {
     /// Evaluation on held-out tasks.
     #[serde(default)]
     pub eval: EvalSection,
-    /// When the run can be resumed from.
+    /// When checkpoints are saved to resume from.
     #[serde(default)]
     pub checkpoint: CheckpointSection,
     /// What is logged.
     #[serde(default)]
     pub metrics: MetricsSection,
-    /// Data files of a run that lie elsewhere than when it began: where they lie, and as what its tasks know them.
+    /// Data files that have moved since the run began: their present path, and the path by which the run's tasks know
+    /// them.
     #[serde(skip)]
     pub moved: BTreeMap<String, String>,
 }
@@ -170,9 +172,9 @@ pub struct Recipe {
 /// What a recipe is read for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// To train, and evaluate meanwhile.
+    /// To train, with evaluations in between.
     Training,
-    /// To evaluate a policy that is there.
+    /// To evaluate an existing policy.
     Evaluation,
 }
 
@@ -180,15 +182,15 @@ pub enum Use {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunSection {
-    /// The run directory; made by the run, and refused if it already holds one.
+    /// The run directory. The run creates it, and refuses one that already holds a run.
     pub dir: PathBuf,
-    /// Where the runs lie that make the policy of `policy.from`.
+    /// Where the runs that make the policy of `policy.from` are stored.
     #[serde(default = "cache")]
     pub cache: PathBuf,
     /// Seed of everything random.
     #[serde(default)]
     pub seed: u64,
-    /// Threads; 0 takes every core.
+    /// Number of threads; 0 takes every core.
     #[serde(default)]
     pub threads: usize,
 }
@@ -207,10 +209,10 @@ fn cpu() -> String {
 pub struct EnvSection {
     /// Id of the environment; `burnish env list` shows them.
     pub id: String,
-    /// How many different tasks there are to train on.
+    /// Number of different tasks to train on.
     #[serde(default = "tasks")]
     pub tasks: usize,
-    /// Which part of them is trained on (`docs/split.md`).
+    /// Which part of these tasks is trained on (`docs/split.md`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<Split>,
     /// The environment's own configuration; `burnish env show ID` shows the keys.
@@ -244,11 +246,11 @@ fn empty() -> Value {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RewardSection {
-    /// Weight of each component; one that is not named counts once.
+    /// Weight of each component; components that are not named have weight 1.
     pub weights: BTreeMap<String, f64>,
-    /// Control experiment: deal the rewards of each group out at random, so that nothing can be learnt.
+    /// Control experiment: shuffle the rewards within each group, so that nothing can be learnt.
     pub shuffle_within_groups: bool,
-    /// What answers near the length limit lose: a component named `overlong`, in training only.
+    /// Penalty for answers near the length limit: a component named `overlong`, in training only.
     pub overlong_buffer: OverlongBuffer,
 }
 
@@ -258,7 +260,7 @@ pub struct RewardSection {
 pub struct CheckpointSection {
     /// Steps between checkpoints; 0 saves only at the end and when interrupted.
     pub every: u64,
-    /// Newest checkpoints that are kept.
+    /// How many of the newest checkpoints to keep.
     pub keep: usize,
     /// The number of an evaluation by which a checkpoint is the best one, which is kept too, as `checkpoints/best`: such as
     /// `"loss"` (the less, the better) or `"success"` (the more, the better).
@@ -273,8 +275,8 @@ impl Default for CheckpointSection {
 }
 
 impl Recipe {
-    /// Reads a recipe file, applies `key.sub=value` overrides, checks everything that can be checked without
-    /// starting, and fills in the environment's defaults.
+    /// Reads a recipe file, applies `key.sub=value` overrides, checks everything that can be checked before the
+    /// start, and fills in the environments' defaults.
     ///
     /// # Errors
     /// Names the key, its line or override, and what to do.
@@ -282,7 +284,7 @@ impl Recipe {
         Recipe::resolve(&Source::read(path, overrides)?)
     }
 
-    /// As [`Recipe::read`], from a source that is already there.
+    /// As [`Recipe::read`], from a source that was already read.
     ///
     /// # Errors
     /// As [`Recipe::read`].
@@ -290,12 +292,12 @@ impl Recipe {
         Recipe::resolve_for(source, Use::Training)
     }
 
-    /// As [`Recipe::resolve`]; of data files only those that `what` takes are looked at.
+    /// As [`Recipe::resolve`], but checks only the data files that `what` needs.
     pub fn resolve_for(source: &Source, what: Use) -> Result<Self, RecipeError> {
         Recipe::as_written(source, what).map_err(|error| blame::settled(source, what, error))
     }
 
-    /// As [`Recipe::resolve_for`], with errors where their keys stand.
+    /// As [`Recipe::resolve_for`], with errors placed at the keys that they name.
     fn as_written(source: &Source, what: Use) -> Result<Self, RecipeError> {
         let mut source = preset::under(source)?;
         paths::expand_all(&mut source)?;
@@ -304,8 +306,8 @@ impl Recipe {
         Ok(recipe)
     }
 
-    /// What a person should be told: combinations that make no sense, and that this recipe or its preset allows, and what
-    /// the run is too short for.
+    /// Warnings for a person: senseless combinations that this recipe or its preset allows, and settings for which
+    /// the run is too short.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = too_short::warnings(self);
         if self.train.method == Method::Grpo {
@@ -316,7 +318,7 @@ impl Recipe {
         warnings
     }
 
-    /// What the rules look at, with these tables in the place of the recipe's.
+    /// The input of the rules, with these tables in place of the recipe's.
     fn setup<'a>(&self, loss: &'a LossConfig, advantage: &'a AdvantageConfig) -> Setup<'a> {
         let rollout = &self.rollout;
         let (policy_lag, drops_ties) = (rollout.policy_lag, rollout.dynamic_sampling.is_on());
@@ -324,7 +326,7 @@ impl Recipe {
         Setup { policy_lag, drops_ties, alters_sampling, ..Setup::on_policy(loss, advantage) }
     }
 
-    /// The recipe as TOML, complete with defaults: what a run directory keeps.
+    /// The recipe as TOML, complete with defaults, as a run directory stores it.
     ///
     /// # Errors
     /// If a value has no TOML form.
@@ -340,7 +342,7 @@ impl Recipe {
     }
 }
 
-/// TOML has no null: a key that is not there says the same.
+/// TOML has no null; an absent key means the same.
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(table) => {

@@ -6,15 +6,16 @@ use burnish_rundir::metrics::aliases::{Aliases, Names};
 
 use super::Recipe;
 
-/// `[metrics]`: what is logged beside `metrics.jsonl`.
+/// `[metrics]`: what is logged besides `metrics.jsonl`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MetricsSection {
     /// Write event files for TensorBoard.
     pub tensorboard: bool,
-    /// Whose names the metrics get there.
+    /// Which framework's names the metrics get there.
     pub names: Names,
-    /// Log how far the weights are from those that the run began with (GRPO): it keeps a copy of them.
+    /// Log how far the weights have moved since the start of the run (GRPO). This keeps a copy of the starting
+    /// weights.
     pub weight_divergence: bool,
 }
 
@@ -25,12 +26,12 @@ impl Default for MetricsSection {
 }
 
 impl Recipe {
-    /// The names of the run's numbers in the words of a framework.
+    /// The run's metric names translated to those of a framework.
     pub fn aliases(&self, names: Names) -> Aliases {
         Aliases::new(names, &self.env.id, self.eval.rollouts)
     }
 
-    /// Those that event files for TensorBoard have; none where there are to be none.
+    /// The names for TensorBoard's event files; `None` if none are written.
     pub fn tensorboard_names(&self) -> Option<Aliases> {
         self.metrics.tensorboard.then(|| self.aliases(self.metrics.names))
     }

@@ -19,15 +19,15 @@ pub struct OptimizerSection {
     pub beta2: f64,
     /// Added to the root of the second moment.
     pub epsilon: f64,
-    /// Decoupled weight decay; norms and biases are left out.
+    /// Decoupled weight decay; norms and biases have none.
     pub weight_decay: f64,
-    /// Gradients are scaled down to this norm; 0 leaves them.
+    /// Gradients with a larger norm are scaled down to this one; 0 switches it off.
     pub max_grad_norm: f64,
     /// Updates over which the learning rate rises from 0.
     pub warmup_updates: u64,
     /// How the learning rate falls after the warm-up.
     pub schedule: Decay,
-    /// Share of the peak at which it ends.
+    /// The learning rate at the end, as a share of the peak.
     pub final_share: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Which keys of a recipe are paths, and how what is written there is read.
+//! Which keys of a recipe are paths, and how their values are read.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::{RecipeError, Source};
 
-/// What a path names.
+/// What a path points to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathKind {
-    /// The run directory, or the cache of stages: made where it is not there.
+    /// The run directory, or the cache of stages: created if it does not exist.
     Own,
     /// A recipe that makes a policy.
     Recipe,
@@ -19,12 +19,12 @@ pub enum PathKind {
     Template,
     /// A data file.
     Data,
-    /// The folder from which an environment looks up its data files.
+    /// The folder that an environment's relative data paths start from.
     Folder,
 }
 
 impl PathKind {
-    /// Does an empty text say that nothing is given?
+    /// Whether an empty text is allowed and means that nothing is given.
     fn may_be_empty(self) -> bool {
         matches!(self, PathKind::Data | PathKind::Folder)
     }
@@ -32,11 +32,11 @@ impl PathKind {
 
 /// A path in a recipe.
 pub struct PathPlace<'a> {
-    /// Its key; an item of a list has its number in brackets.
+    /// Its key; the number of a list item is in brackets.
     pub key: String,
-    /// What it may name.
+    /// What it may point to.
     pub kind: PathKind,
-    /// From where the path of a data file is looked up, where its environment has a folder.
+    /// The folder that the path of a data file starts from, if its environment has one.
     pub folder: Option<String>,
     /// The path itself.
     pub value: &'a mut String,
@@ -55,14 +55,14 @@ const SINGLE: [(&[&str], PathKind); 9] = [
     (&["env", "split", "scorer", "judge", "path"], PathKind::Model),
 ];
 
-/// Keys of every environment's configuration that are paths: data files, and the folder from which they are looked up.
+/// The key of an environment's configuration with its data files.
 pub const ENV_PATH: &str = "path";
-/// The key of the folder that relative paths of an environment's configuration are seen from.
+/// The key of the folder that relative paths in an environment's configuration start from.
 pub const ENV_FOLDER: &str = "base_dir";
 
 type Visit<'a, E> = &'a mut dyn FnMut(PathPlace<'_>) -> Result<(), E>;
 
-/// Visits every path of a recipe. The folder of an environment comes before its files.
+/// Visits every path of a recipe. The folder of an environment is visited before its files.
 ///
 /// # Errors
 /// The first that `visit` returns.
@@ -154,7 +154,7 @@ fn many<E>(
     }
 }
 
-/// Reads every path of a recipe as [`expand`] does.
+/// Expands every path of a recipe with [`expand`].
 ///
 /// # Errors
 /// Names the key, and what to write instead.
@@ -172,8 +172,8 @@ pub fn expand_all(source: &mut Source) -> Result<(), RecipeError> {
     Ok(())
 }
 
-/// A path as a person writes it: `~` is the home directory. What a shell would have put in its place otherwise, had it seen
-/// it, is refused rather than taken for a name.
+/// Expands a path as a person writes it: `~` is the home directory. Anything else that a shell would have expanded is
+/// refused, not taken for a file name.
 ///
 /// # Errors
 /// What is wrong with it, and what to write instead.
@@ -184,14 +184,14 @@ pub fn expand(path: &Path) -> Result<PathBuf, String> {
     }
     let variable = text.split(['/', '\\']).find(|part| is_variable(part));
     if let Some(part) = variable.filter(|_| !path.exists()) {
-        return Err(format!("is `{text}`, where `{part}` is not looked up: write its value instead"));
+        return Err(format!("is `{text}`, where `{part}` is not expanded: write its value instead"));
     }
     let Some(rest) = text.strip_prefix('~') else { return Ok(path.to_owned()) };
     if !rest.is_empty() && !rest.starts_with(['/', '\\']) {
         let user = rest.split(['/', '\\']).next().unwrap_or_default();
         return Err(format!(
-            "is `{text}`: home directories of others are not looked up; write that of `{user}` out, or `./{text}` for a name \
-             that begins with `~`"
+            "is `{text}`: other users' home directories are not expanded; write the one of `{user}` in full, or \
+             `./{text}` for a name that begins with `~`"
         ));
     }
     let home = std::env::home_dir().filter(|home| !home.as_os_str().is_empty());
@@ -203,7 +203,7 @@ pub fn expand(path: &Path) -> Result<PathBuf, String> {
     })
 }
 
-/// Does a part of a path begin with a variable of a shell?
+/// Whether a part of a path begins with a shell variable.
 fn is_variable(part: &str) -> bool {
     let name = part.strip_prefix('$').map(|name| name.trim_start_matches('{'));
     name.is_some_and(|name| name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))

@@ -1,7 +1,7 @@
-//! Errors in the words of whoever wrote the file, and not in those of the language that this program is written in.
+//! Puts errors into the words of the person who wrote the file.
 //!
-//! What reads recipes, data and replies speaks of `f64`, `struct RunSection` and sequences. Its messages have fixed forms
-//! (`serde::de::Error`), which are put into plain words here, wherever in a message they stand.
+//! Serde's errors about recipes, data and replies speak of `f64`, `struct RunSection` and sequences. Its messages
+//! have fixed forms (`serde::de::Error`), which are replaced by plain words here, wherever they stand in a message.
 
 use std::borrow::Cow;
 
@@ -41,10 +41,10 @@ pub fn plain(message: &str) -> String {
     text
 }
 
-/// `integer `3`, expected struct Range ...`: the words, and how much of the text they stand for.
+/// `integer `3`, expected struct Range ...`: the plain words, and how much of the text they replace.
 fn expected(rest: &str) -> Option<(String, usize)> {
     const EXPECTED: &str = ", expected ";
-    // A text that was found may say anything.
+    // A text that was found may contain anything.
     let within =
         rest.strip_prefix("string \"").map_or(0, |text| rest.len() - text.len() + quoted_length(text));
     let found = &rest[..within + rest[within..].find(EXPECTED)?];
@@ -56,7 +56,7 @@ fn expected(rest: &str) -> Option<(String, usize)> {
     Some((words, found.len() + EXPECTED.len() + taken))
 }
 
-/// Where a text ends that is written with its quotes escaped.
+/// The length of a text in which quotes are escaped.
 fn quoted_length(text: &str) -> usize {
     let mut is_escaped = false;
     let end = text.find(|character| {
@@ -98,7 +98,7 @@ fn duplicate(rest: &str) -> Option<(String, usize)> {
     Some((format!("has the key `{found}` twice"), found.len() + 1))
 }
 
-/// What was found, as it was written.
+/// The value that was found, as the person wrote it.
 fn value(found: &str) -> Cow<'_, str> {
     for kind in ["boolean ", "integer ", "floating point ", "character "] {
         if let Some(value) = found.strip_prefix(kind) {
@@ -116,7 +116,7 @@ fn value(found: &str) -> Cow<'_, str> {
     }
 }
 
-/// What had to be there, and how much of the text says it.
+/// What was expected, and how much of the text says so.
 fn wanted(text: &str) -> (Cow<'_, str>, usize) {
     let end = |from: &str| from.find(|end: char| !end.is_ascii_alphanumeric() && end != '_' && end != ':');
     if let Some(kind) = text.strip_prefix("a nonzero ") {
@@ -184,7 +184,7 @@ mod tests {
     use serde_json::json;
     use std::collections::BTreeMap;
 
-    /// The plain words for what is wrong with a value that is read as this type.
+    /// The plain words for an invalid value of this type.
     macro_rules! said {
         ($kind:ty, $value:expr) => {
             plain(&serde_json::from_value::<$kind>($value).unwrap_err().to_string())

@@ -10,27 +10,27 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// `[policy]`: a model directory in the Hugging Face layout, what another recipe makes, or a new model.
+/// `[policy]`: a model directory in the Hugging Face layout, the result of another recipe, or a new model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicySection {
-    /// Directory with `config.json`, `model.safetensors`, `tokenizer.json` and a chat template.
+    /// A directory with `config.json`, `model.safetensors`, `tokenizer.json` and a chat template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
-    /// The last checkpoint of another recipe's run, which is made where it is not there yet (`docs/stages.md`).
+    /// The last checkpoint of another recipe's run, which is made first if it does not exist yet (`docs/stages.md`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<StageRecipe>,
-    /// File of the chat template that is taken in place of the policy's own.
+    /// A file with a chat template to use instead of the policy's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat_template: Option<PathBuf>,
-    /// A model of this shape with random weights, and a byte-level BPE tokenizer trained on the texts that it
-    /// will imitate (SFT only).
+    /// A model of this shape with random weights, and a byte-level BPE tokenizer trained on the texts to imitate (SFT
+    /// only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new: Option<ModelShape>,
-    /// In which type products with weights are computed, in sampling and in training.
+    /// The number type of products with weights, in sampling and in training.
     #[serde(default)]
     pub precision: ComputeType,
-    /// Trains a low-rank adapter over the frozen policy, instead of every parameter.
+    /// Trains a low-rank adapter on the frozen policy instead of all parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lora: Option<LoraConfig>,
 }
@@ -40,11 +40,11 @@ pub struct PolicySection {
 pub struct StageRecipe {
     /// The recipe whose run makes the policy.
     pub recipe: PathBuf,
-    /// Changes of that recipe, `key.sub=value`.
+    /// Overrides of that recipe, `key.sub=value`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub set: Vec<String>,
-    /// Everything that decides the policy, as 16 hexadecimal digits. A run writes it down; where it is given, another
-    /// policy is refused.
+    /// A hash of everything that decides the policy, as 16 hexadecimal digits. A run records it; if it is given, a
+    /// policy with another hash is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
 }
@@ -91,13 +91,13 @@ pub enum ComputeType {
     /// 32 bits.
     #[default]
     F32,
-    /// Operands rounded to bf16, sums in f32; masters of what is trained stay in f32. On a GPU values between operations are
-    /// bf16 too.
+    /// Operands rounded to bf16, sums in f32; the master weights of what is trained stay in f32. On a GPU, values
+    /// between operations are bf16 too.
     Bf16,
 }
 
 impl PolicySection {
-    /// How the policy is loaded to be trained.
+    /// How to load the policy for training.
     pub fn training(&self, run_seed: u64) -> Loading {
         let trains = match &self.lora {
             Some(lora) => Trains::Adapter(lora.clone(), Address::new(run_seed, Purpose::Init).seed()),
@@ -106,7 +106,7 @@ impl PolicySection {
         Loading { precision: self.precision.into(), trains }
     }
 
-    /// How it is loaded to be sampled from.
+    /// How to load it for sampling.
     pub fn sampling(&self) -> Loading {
         Loading { precision: self.precision.into(), trains: Trains::Nothing }
     }

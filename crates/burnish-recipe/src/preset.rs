@@ -1,12 +1,12 @@
-//! Settings of other frameworks, laid under a recipe.
+//! Applies the settings of other frameworks underneath a recipe.
 
 use burnish_rl::presets;
 use serde_json::Value;
 
 use super::{RecipeError, Source};
 
-/// The recipe with the settings of its `preset` where it says nothing itself. The settings of a preset's objective or
-/// estimator are left out where the recipe takes another.
+/// The recipe with the settings of its `preset` for all keys that it does not set itself. Settings of the preset's
+/// objective or estimator are left out if the recipe chooses another objective or estimator.
 ///
 /// # Errors
 /// If there is no such preset.
@@ -26,7 +26,7 @@ pub(super) fn under(source: &Source) -> Result<Source, RecipeError> {
             table.remove("config");
         }
     }
-    // The bound of a KL in the loss has no use where the recipe takes the KL off the reward.
+    // The bound of the loss's KL is not used when the recipe subtracts the KL from the reward.
     let in_reward = source.get("loss.use_kl_in_reward").and_then(Value::as_bool).unwrap_or_default();
     if let Some(loss) = settings["loss"].as_object_mut().filter(|_| in_reward) {
         loss.remove("kl_clamp");

@@ -1,14 +1,14 @@
-//! Keys that earlier versions called otherwise: a new recipe is told the present name, the recipe of a run of then is
-//! read by it.
+//! Keys that had other names in earlier versions. An error about an old name in a new recipe tells the present one;
+//! in the recipes of old runs, old names are accepted.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-/// A table, and the name of one of its keys then and now.
+/// A table, the old name of one of its keys, and the present name.
 const RENAMED: [(&str, &str, &str); 1] = [("eval", "also", "extra")];
 
-/// What to say about `key` in a new recipe, if it is a name of then.
+/// What to say about `key` in a new recipe, if it is an old name.
 pub(super) fn help(key: &str) -> Option<String> {
     RENAMED
         .iter()
@@ -16,7 +16,7 @@ pub(super) fn help(key: &str) -> Option<String> {
         .map(|(table, _, now)| format!("that is called `{table}.{now}` now"))
 }
 
-/// The path `key` by the names of now.
+/// The path `key` with present names.
 pub fn path(key: &str) -> Cow<'_, str> {
     for (table, then, now) in RENAMED {
         let rest = key.strip_prefix(&format!("{table}.{then}")).filter(|rest| is_end(rest));
@@ -31,21 +31,21 @@ fn is_end(rest: &str) -> bool {
     rest.is_empty() || rest.starts_with(['.', '['])
 }
 
-/// Gives the keys of a recipe the names of now.
+/// Renames the keys of a recipe to their present names.
 pub(super) fn to_present(recipe: &mut Value) {
     for (table, then, now) in RENAMED {
         rename(recipe, table, then, now);
     }
 }
 
-/// Gives the keys of a recipe the names that they had first, by which hashes know them.
+/// Renames the keys of a recipe to their first names, which hashes are computed from.
 pub fn to_first(recipe: &mut Value) {
     for (table, then, now) in RENAMED {
         rename(recipe, table, now, then);
     }
 }
 
-/// The order of the keys stays: it counts in a hash.
+/// The order of the keys stays, because hashes depend on it.
 fn rename(recipe: &mut Value, table: &str, from: &str, to: &str) {
     let Some(Value::Object(table)) = recipe.get_mut(table) else { return };
     if table.contains_key(from) && !table.contains_key(to) {

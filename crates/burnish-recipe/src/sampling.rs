@@ -12,49 +12,50 @@ use super::{DynamicSampling, ExtraEvaluation};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RolloutSection {
-    /// Tasks in a step.
+    /// Tasks per step.
     pub tasks_per_step: usize,
-    /// Episodes of every task: the group whose rewards are compared.
+    /// Episodes per task: the group whose rewards are compared.
     pub group_size: usize,
-    /// Divides the logits, in sampling and in training.
+    /// Temperature that divides the logits, in sampling and in training.
     pub temperature: f32,
-    /// Most tokens that one answer may have.
+    /// Most tokens of one answer.
     pub tokens_max: usize,
-    /// Tokens before which an answer can't end.
+    /// An answer can't end before it has this many tokens.
     pub min_tokens: usize,
     /// Texts that end an answer, in training and in evaluation.
     pub stop: Vec<String>,
     /// Whether an answer keeps the stop string that ended it.
     pub include_stop: bool,
-    /// Divides a positive logit, and multiplies another, of what stands in the prompt or the answer; 1 is off.
+    /// Divides positive logits, and multiplies negative ones, of tokens that occur in the prompt or the answer; 1 is
+    /// off.
     pub repetition_penalty: f32,
-    /// Is subtracted from the logits of what stands in the answer; 0 is off.
+    /// Subtracted from the logits of tokens that occur in the answer; 0 is off.
     pub presence_penalty: f32,
-    /// Is subtracted from the logits of what stands in the answer, once for each time; 0 is off.
+    /// Subtracted from the logits of tokens that occur in the answer, once per occurrence; 0 is off.
     pub frequency_penalty: f32,
-    /// What answers are held to: `{ json_schema = { ... } }` or `{ regex = "..." }`.
+    /// A grammar that answers must follow: `{ json_schema = { ... } }` or `{ regex = "..." }`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grammar: Option<Grammar>,
-    /// Lets GRPO train on answers that penalties, `min_tokens` or a grammar made others than the policy's own. Nothing
-    /// corrects for the difference unless `loss.correction` does, with `behavior = "sampled"`.
+    /// Lets GRPO train on answers whose distribution is not the policy's own, because of penalties, `min_tokens` or a
+    /// grammar. Nothing corrects for the difference, except `loss.correction` with `behavior = "sampled"`.
     pub allow_off_policy: bool,
     /// Most answers in one episode.
     pub turns_max: usize,
     /// What to do with a prompt that does not fit the context window.
     pub overlong: Overlong,
-    /// Sequences that are sampled at once.
+    /// Sequences sampled at once.
     pub batch_max: usize,
-    /// Most MiB of keys and values that are held while sampling. What does not fit waits.
+    /// Most MiB of KV cache while sampling. Sequences that do not fit wait.
     pub cache_mib: usize,
-    /// By how many steps the weights that sample are behind those that are trained; 0 is on policy. What an asynchronous
-    /// pipeline does, at a lag that is the same in every step and in every run.
+    /// How many steps the sampler's weights are behind the trained ones; 0 is on policy. It imitates an asynchronous
+    /// pipeline, with a lag that is the same in every step and every run.
     #[serde(skip_serializing_if = "is_zero")]
     pub policy_lag: u64,
-    /// What happens to groups in which every episode earned the same.
+    /// What to do with groups in which all episodes have the same reward.
     pub dynamic_sampling: DynamicSampling,
 }
 
-/// A key that came later is left out where it says nothing, so that what was made before keeps its hash.
+/// This key was added later. It is left out at its default, so that older recipes keep their hash.
 fn is_zero(value: &u64) -> bool {
     *value == 0
 }
@@ -85,7 +86,7 @@ impl Default for RolloutSection {
 }
 
 impl RolloutSection {
-    /// The sampling that training uses: never truncated.
+    /// The sampling of training, which never truncates the distribution.
     pub fn sampling(&self) -> Sampling {
         Sampling {
             min_tokens: self.min_tokens,
@@ -109,7 +110,7 @@ impl RolloutSection {
     }
 }
 
-/// `[eval]`: held-out tasks, before training, after it, and between.
+/// `[eval]`: evaluation on held-out tasks before, during and after training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvalSection {
@@ -119,11 +120,11 @@ pub struct EvalSection {
     pub tasks: usize,
     /// Seed of the held-out tasks.
     pub seed: u64,
-    /// Episodes of every task.
+    /// Episodes per task.
     pub rollouts: usize,
     /// Temperature; 0 is greedy.
     pub temperature: f32,
-    /// Keep only so many of the likeliest tokens; 0 is off.
+    /// Keep only this many of the likeliest tokens; 0 is off.
     pub top_k: usize,
     /// Keep the likeliest tokens up to this probability; 1 is off.
     pub top_p: f32,
@@ -140,15 +141,16 @@ pub struct EvalSection {
     /// As `rollout.grammar`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grammar: Option<Grammar>,
-    /// Is a draft made first, where the plan has drafts? Its tokens are counted as the answer's.
+    /// Make a draft first, if the plan has drafts. Its tokens count as the answer's.
     pub draft: bool,
-    /// Is it asked of every right answer whether, stated in the task turned round, it leads back? That is the flag `cycle`.
+    /// Check for every right answer whether it leads back when the task is reversed and states it. Sets the flag
+    /// `cycle`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cycle: bool,
-    /// Configuration of the environment, where it differs from training's.
+    /// Configuration of the environment, if it differs from training's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<Value>,
-    /// Evaluations beside this one.
+    /// Extra evaluations.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub extra: Vec<ExtraEvaluation>,
 }
@@ -178,7 +180,7 @@ impl Default for EvalSection {
 }
 
 impl EvalSection {
-    /// The sampling of evaluations. Answers end as in training.
+    /// The sampling of evaluations. Answers end by the same rules as in training.
     pub fn sampling(&self, rollout: &RolloutSection) -> Sampling {
         Sampling {
             top_k: self.top_k,
@@ -256,7 +258,7 @@ mod tests {
         };
         assert_eq!(recipe.eval.sampling(&recipe.rollout), evaluated);
         assert_eq!(recipe.rollout.limits().cache_bytes, 7 << 20);
-        // Stop strings leave the distribution as it is.
+        // Stop strings don't change the distribution.
         assert!(read(SMALL, &keys[..2]).is_ok());
         let text = recipe.to_toml().unwrap();
         assert_eq!(read(&text, &[]).unwrap(), recipe, "{text}");

@@ -1,4 +1,4 @@
-//! Reading a recipe file: TOML text, overrides from the command line, and where every key stands.
+//! Reads a recipe file: TOML text, overrides from the command line, and the line of every key.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,8 +11,8 @@ use toml_edit::{Document, Item, TableLike};
 use super::{RecipeError, foreign, renamed, words};
 use crate::plain_words::plain;
 
-/// A recipe as it was written: values by path, and the line of every key, so that an error found late still
-/// points at the person's text.
+/// A recipe as it was written: its values, and the line of every key, so that an error found late still points to the
+/// person's text.
 #[derive(Debug, Clone)]
 pub struct Source {
     written: Written,
@@ -20,15 +20,15 @@ pub struct Source {
     text: String,
     values: Value,
     lines: BTreeMap<String, usize>,
-    /// As they were given.
+    /// The overrides as they were given.
     given: Vec<String>,
     overrides: BTreeMap<String, String>,
-    /// Is an unknown key looked up among those that other frameworks have for a recipe's?
+    /// Whether the error for an unknown key looks it up among the recipe keys of other frameworks.
     knows_habits: bool,
 }
 
 impl Source {
-    /// Reads `path` and applies `overrides` of the form `key.sub=value`, later ones over earlier ones.
+    /// Reads `path` and applies `overrides` of the form `key.sub=value`; later ones win.
     ///
     /// # Errors
     /// If the file can't be read, is not TOML, or an override is not of that form.
@@ -36,7 +36,7 @@ impl Source {
         Source::parse(&path.display().to_string(), &text_of(path)?, overrides)
     }
 
-    /// As [`Source::read`], of the recipe in a run directory: keys may have the names of an earlier version.
+    /// As [`Source::read`], for the recipe in a run directory: keys may have the names of an earlier version.
     ///
     /// # Errors
     /// As [`Source::read`].
@@ -44,7 +44,7 @@ impl Source {
         Source::parse_as(Written::ByRun, &path.display().to_string(), &text_of(path)?, overrides)
     }
 
-    /// As [`Source::read_of_run`], from text that is already there.
+    /// As [`Source::read_of_run`], from text that was already read.
     ///
     /// # Errors
     /// As [`Source::parse`].
@@ -52,7 +52,7 @@ impl Source {
         Source::parse_as(Written::ByRun, file, text, &[])
     }
 
-    /// As [`Source::read`], from text that is already there; `file` is its name in errors.
+    /// As [`Source::read`], from text that was already read; `file` is its name in errors.
     ///
     /// # Errors
     /// If the text is not TOML, a number is not finite, or an override has no `=`.
@@ -100,13 +100,13 @@ impl Source {
         match infinite.first_key_value() {
             None => Ok(source),
             Some((key, number)) => Err(RecipeError {
-                help: Some("give a finite number; a text that reads so stands in quotes".into()),
-                ..source.error(key, format!("is `{number}`, which is no finite number"))
+                help: Some("give a finite number; if you mean a text, put it in quotes".into()),
+                ..source.error(key, format!("is `{number}`, which is not a finite number"))
             }),
         }
     }
 
-    /// The same without override number `at`.
+    /// The same source without override number `at`.
     pub(super) fn without(&self, at: usize) -> Option<Source> {
         let mut given = self.given.clone();
         (at < given.len()).then(|| given.remove(at))?;
@@ -124,14 +124,14 @@ impl Source {
         &self.given
     }
 
-    /// The same text, read as something else than a recipe.
+    /// Marks the text as something other than a recipe.
     #[must_use]
     pub fn of_no_recipe(mut self) -> Self {
         self.knows_habits = false;
         self
     }
 
-    /// Applies an override; gives the path of its key.
+    /// Applies an override and returns the path of its key.
     fn apply(&mut self, text: &str) -> Result<String, RecipeError> {
         let malformed = |problem: &str| RecipeError {
             place: format!("override `{text}`"),
@@ -143,13 +143,13 @@ impl Source {
         if path.is_empty() || path.split('.').any(str::is_empty) {
             return Err(malformed("names no key"));
         }
-        // What is not a TOML value is taken as a plain string, so that paths need no quotes.
+        // A value that is not valid TOML is taken as a plain string, so that paths need no quotes.
         let value: Value = toml_edit::de::from_str::<BTreeMap<String, Value>>(&format!("value = {value}"))
             .ok()
             .and_then(|mut table| table.remove("value"))
             .unwrap_or_else(|| Value::String(value.to_owned()));
         let mut place = &mut self.values;
-        // As paths are written in errors: a number that goes into a list stands in brackets.
+        // As errors write paths: the number of a list item is in brackets.
         let mut key = String::new();
         for part in path.split('.') {
             if let Value::Array(items) = place {
@@ -163,21 +163,23 @@ impl Source {
                 *place = Value::Object(serde_json::Map::new());
             }
             let Value::Object(table) = place else {
-                return Err(malformed("goes into something that is no table; give the whole value instead"));
+                return Err(malformed(
+                    "goes into something that is not a table; give the whole value instead",
+                ));
             };
             place = table.entry(part).or_insert(Value::Null);
             key.push_str(if key.is_empty() { "" } else { "." });
             key.push_str(part);
         }
         *place = value;
-        // What the file says there, and below, no longer holds.
+        // The lines that the file has for this key and below it are no longer valid.
         self.lines.retain(|path, _| *path != key && !is_below(path, &key));
         self.overrides.retain(|path, _| *path != key && !is_below(path, &key));
         self.overrides.insert(key.clone(), text.to_owned());
         Ok(key)
     }
 
-    /// Gives keys that are absent the values of `below`, table by table.
+    /// Fills in absent keys from `below`, table by table.
     pub(super) fn underlay(&mut self, below: Value) {
         fn fill(values: &mut Value, below: Value) {
             match (values, below) {
@@ -198,12 +200,12 @@ impl Source {
         &self.values
     }
 
-    /// Puts other values in the place of those that were written.
+    /// Replaces all values.
     pub fn replace(&mut self, values: Value) {
         self.values = values;
     }
 
-    /// Was the value of `key`, or of something in it or around it, given as an override?
+    /// Whether an override gave the value of `key`, or of something inside or around it.
     pub fn is_overridden(&self, key: &str) -> bool {
         let within = |inner: &str, outer: &str| {
             inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
@@ -211,15 +213,15 @@ impl Source {
         self.overrides.keys().any(|given| within(key, given) || within(given, key))
     }
 
-    /// The value at a path, where there is one.
+    /// The value at a path, if there is one.
     pub fn get(&self, key: &str) -> Option<&Value> {
         key.split('.').try_fold(&self.values, |place, part| place.get(part))
     }
 
-    /// Reads the recipe as a `T`.
+    /// Decodes the recipe as a `T`.
     ///
     /// # Errors
-    /// Names the key, its line, and for an unknown key the nearest known one.
+    /// Names the key and its line. For an unknown key, it also names the nearest known one.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, RecipeError> {
         serde_path_to_error::deserialize(&self.values).map_err(|error| {
             let path = match error.path().to_string() {
@@ -230,8 +232,8 @@ impl Source {
         })
     }
 
-    /// An error in the words of a deserialiser about the value of `key`; where it is about an unknown key, with
-    /// the nearest known one.
+    /// An error from a deserialiser's message about the value of `key`. If it is about an unknown key, it names the
+    /// nearest known one.
     pub(super) fn refused(&self, key: &str, message: String) -> RecipeError {
         match unknown_field(&message) {
             Some((field, known)) => self.unknown_key(key, &field, &known),
@@ -243,7 +245,7 @@ impl Source {
     }
 
     fn unknown_key(&self, table: &str, field: &str, known: &[String]) -> RecipeError {
-        // Whether the path of an unknown field ends in the field depends on the deserialiser.
+        // Some deserialisers end the path of an unknown field with the field, others with its table.
         let table = table.strip_suffix(field).map_or(table, |parent| parent.trim_end_matches('.'));
         let key = if table.is_empty() { field.to_owned() } else { format!("{table}.{field}") };
         let mut error = self.error(&key, "is not a known key".into());
@@ -265,8 +267,8 @@ impl Source {
         RecipeError { place, problem, help: None }
     }
 
-    /// Where `key` was written, or the nearest table around it: an override, or a line of the file. A table that only
-    /// overrides have made is where they are.
+    /// Where `key`, or else the nearest table around it, was written: an override, or a line of the file. A table
+    /// that only overrides created has their place.
     fn place(&self, key: &str) -> String {
         let mut key = key;
         loop {
@@ -292,9 +294,9 @@ impl Source {
 /// Who wrote a recipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Written {
-    /// A person, now.
+    /// A person, just now.
     ByHand,
-    /// A run, which may have been one of an earlier version.
+    /// A run, perhaps by an earlier version.
     ByRun,
 }
 
@@ -309,7 +311,7 @@ fn text_of(path: &Path) -> Result<String, RecipeError> {
     })
 }
 
-/// Does `path` lie in the table or the list at `key`?
+/// Whether `path` lies inside the table or the list at `key`.
 fn is_below(path: &str, key: &str) -> bool {
     path.strip_prefix(key).is_some_and(|rest| rest.starts_with(['.', '[']))
 }
@@ -340,7 +342,7 @@ fn note_lines(table: &dyn TableLike, prefix: &str, text: &str, lines: &mut BTree
     }
 }
 
-/// The field and the known names in serde's message about an unknown field, whose form is fixed by
+/// The field and the known names from serde's message about an unknown field. The form of this message is fixed by
 /// `serde::de::Error::unknown_field`.
 fn unknown_field(message: &str) -> Option<(String, Vec<String>)> {
     let rest = message.strip_prefix("unknown field `")?;
@@ -432,7 +434,7 @@ mod tests {
         let error = decode("[train]\nmax_steps = 1\n", &["train={max_step=2}"]).unwrap_err();
         assert!(error.contains("override `train={max_step=2}`"), "{error}");
         let error = decode("[train]\nmax_steps = 1\n", &["train.max_steps.x=2"]).unwrap_err();
-        assert!(error.contains("no table"), "{error}");
+        assert!(error.contains("not a table"), "{error}");
     }
 
     #[test]
@@ -447,7 +449,7 @@ mod tests {
         assert_eq!(place("eval.extra.0.env=x", "eval.extra[0].env"), "override `eval.extra.0.env=x`");
         assert_eq!(place("eval.extra.0.env=x", "eval.extra[0].name"), "r.toml:2");
         assert_eq!(place("critic.optim.lr=1", "critic.optim"), "override `critic.optim.lr=1`");
-        // What is missing in a table of the file is the file's.
+        // The error for a key that is missing from a table of the file points to the file.
         assert_eq!(place("env.tasks=1", "env"), "r.toml:3");
     }
 
@@ -457,7 +459,7 @@ mod tests {
             let error = decode(&format!("[train]\nmax_steps = 1\nname = {number}\n"), &[]).unwrap_err();
             let said = "`train.name` is `";
             assert!(error.starts_with("toy.toml:3: ") && error.contains(said), "{error}");
-            assert!(error.contains("no finite number"), "{error}");
+            assert!(error.contains("not a finite number"), "{error}");
             for change in [
                 format!("train.max_steps={number}"),
                 format!("train={{max_steps=1, name={number}}}"),
@@ -465,7 +467,7 @@ mod tests {
             ] {
                 let error = decode("[train]\nmax_steps = 1\n", &[&change]).unwrap_err();
                 let place = format!("override `{change}`");
-                assert!(error.starts_with(&place) && error.contains("no finite number"), "{error}");
+                assert!(error.starts_with(&place) && error.contains("not a finite number"), "{error}");
             }
         }
         assert!(decode("[train]\nmax_steps = nan\n", &["train.max_steps=1"]).is_ok());

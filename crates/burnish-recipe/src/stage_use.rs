@@ -1,20 +1,20 @@
-//! What of a recipe another recipe can make.
+//! What one recipe can make for another.
 
 use std::path::PathBuf;
 
 use super::{Recipe, StageRecipe};
 
-/// What the policy of a stage becomes in the recipe that comes after it.
+/// How a later recipe uses the policy of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StageUse {
-    /// What it starts from: `policy.from`.
+    /// As its starting policy: `policy.from`.
     Policy,
-    /// Its teacher: `teacher.from`.
+    /// As its teacher: `teacher.from`.
     Teacher,
 }
 
 impl StageUse {
-    /// Both.
+    /// All uses.
     pub const ALL: [StageUse; 2] = [StageUse::Policy, StageUse::Teacher];
 
     /// The key that names the recipe.
@@ -25,7 +25,7 @@ impl StageUse {
         }
     }
 
-    /// What is made, in a sentence.
+    /// The product, for use in a sentence.
     pub fn name(self) -> &'static str {
         match self {
             StageUse::Policy => "the policy to start from",
@@ -33,7 +33,7 @@ impl StageUse {
         }
     }
 
-    /// The recipe that makes it, where there is one.
+    /// The recipe that makes it, if there is one.
     pub fn made_by(self, recipe: &Recipe) -> Option<&StageRecipe> {
         match self {
             StageUse::Policy => recipe.policy.from.as_ref(),
@@ -41,7 +41,7 @@ impl StageUse {
         }
     }
 
-    /// The same, to be changed.
+    /// As [`StageUse::made_by`], mutable.
     pub fn made_by_mut(self, recipe: &mut Recipe) -> Option<&mut StageRecipe> {
         match self {
             StageUse::Policy => recipe.policy.from.as_mut(),
@@ -49,7 +49,7 @@ impl StageUse {
         }
     }
 
-    /// Where it lies, where that is known; the place of a recipe without a teacher is nowhere.
+    /// Its path, if that is known yet. Without a teacher, there is no place for it.
     pub fn path_mut(self, recipe: &mut Recipe) -> Option<&mut Option<PathBuf>> {
         match self {
             StageUse::Policy => Some(&mut recipe.policy.path),
@@ -57,7 +57,7 @@ impl StageUse {
         }
     }
 
-    /// Those of a recipe that other recipes make.
+    /// The uses for which a recipe names other recipes.
     pub fn of(recipe: &Recipe) -> Vec<StageUse> {
         StageUse::ALL.into_iter().filter(|of| of.made_by(recipe).is_some()).collect()
     }

@@ -1,4 +1,4 @@
-//! What supplies the facts that estimators, plans and objectives ask for, as far as a recipe decides it: the loop has a
+//! What supplies the facts that estimators, plans and objectives need, as far as a recipe decides it. The loop has a
 //! provider for each of [`SUPPLIES`].
 
 use burnish_rl::fact::{
@@ -9,28 +9,28 @@ use burnish_rl::plan::RolloutPlan;
 
 use crate::Recipe;
 
-/// What supplies some facts: what a recipe has to say to have it.
+/// A supply of facts, and what a recipe must say to have it.
 pub struct Supply {
     /// The facts.
     pub facts: &'static [&'static Fact],
-    /// The table of the recipe that makes it; none where there is always one.
+    /// The table of the recipe that creates it; `None` if it is always there.
     pub(crate) table: Option<Table>,
-    /// What can't be with it, where the recipe has that.
+    /// What conflicts with it in this recipe.
     pub(crate) clash: fn(&Recipe, Option<&dyn RolloutPlan>) -> Option<Clash>,
 }
 
-/// A table of the recipe that makes what supplies facts.
+/// A table of the recipe that creates a supply.
 pub(crate) struct Table {
     pub(crate) key: &'static str,
     /// What it makes: "a judge".
     pub(crate) makes: &'static str,
     pub(crate) is_there: fn(&Recipe) -> bool,
-    /// The key of the part that would have a use for it, and what is said of one that has none.
+    /// The key of the part that could use it, and what to say of a part that does not.
     pub(crate) of: &'static str,
     pub(crate) unused: &'static str,
 }
 
-/// A key of the recipe that can't be with a supply, and why: "which ...".
+/// A key of the recipe that conflicts with a supply, and why: "which ...".
 pub(crate) type Clash = (&'static str, &'static str);
 
 /// Every supply, in the order in which they are asked.
@@ -63,7 +63,7 @@ pub static OF_TEACHER: Supply = Supply {
     ..Supply::plain(&[&TEACHER, &TEACHER_HEAD])
 };
 
-/// What verdicts and traces say.
+/// What verdicts and traces contain.
 pub static OF_VERDICTS: Supply = Supply::plain(&[&COMPONENTS, &TURN_REWARDS, &TURN_STATES]);
 
 /// Values of a critic.
@@ -78,21 +78,21 @@ pub static OF_CRITIC: Supply = Supply {
     ..Supply::plain(&[&VALUES, &BOOTSTRAP])
 };
 
-/// How the policy has moved on a task since it was played last.
+/// How far the policy has moved on a task since the task was last played.
 pub static OF_DRIFT: Supply = Supply::plain(&[&TASK_DRIFT]);
 
-/// Flaws in what was right.
+/// Flaws in right answers.
 pub static OF_FLAWS: Supply = Supply::plain(&[&FLAW]);
 
-/// Numbers of the sampled tokens.
+/// Statistics of the sampled tokens.
 pub static OF_TOKENS: Supply = Supply::plain(&[&LOGPROBS, &SQUARES]);
 
-/// A greedy answer per task.
+/// One greedy answer per task.
 pub static OF_GREEDY: Supply = Supply {
     clash: |_, plan| {
         plan.filter(|plan| plan.judges()).map(|_| {
-            let why = "which compares with a greedy answer, and that does not earn the plan's rewards; take another \
-                       estimator, as `grpo`";
+            let why = "which compares with a greedy answer, and that one does not get the plan's rewards; take another \
+                       estimator, such as `grpo`";
             ("plan", why)
         })
     },
@@ -112,22 +112,22 @@ pub static OF_JUDGE: Supply = Supply {
     ..Supply::plain(&[&WINS])
 };
 
-/// Answers that go on from within others.
+/// Continuations that start inside other answers.
 pub static OF_CONTINUATIONS: Supply = Supply {
     clash: |recipe, _| {
         let is_buffered = recipe.reward.overlong_buffer.is_on();
         let keys = [("plan", recipe.plan.is_some()), ("reward.overlong_buffer", is_buffered)];
         let there = keys.into_iter().find(|(_, is_there)| *is_there);
-        there.map(|(key, _)| (key, "which goes on from within bare answers"))
+        there.map(|(key, _)| (key, "which starts continuations inside bare answers"))
     },
     ..Supply::plain(&[&CONTINUED])
 };
 
-/// What environments know of their tasks; they say it themselves, where it is asked for.
+/// What environments know about their tasks; they supply it themselves when asked.
 pub static OF_ENVIRONMENT: Supply = Supply::plain(&[&HINT, &COUNTERPART]);
 
 impl Supply {
-    /// Of these facts, always there, with everything.
+    /// A supply of these facts that is always there and conflicts with nothing.
     const fn plain(facts: &'static [&'static Fact]) -> Self {
         Supply { facts, table: None, clash: |_, _| None }
     }

@@ -115,7 +115,7 @@ fn the_weight_of_a_component_that_no_reward_has_is_refused_with_the_nearest() {
     }
     assert!(read(SMALL, &["reward.weights.answer=0.5"]).is_ok());
     assert!(read(SMALL, &["reward.overlong_buffer.length=9", "reward.weights.overlong=0.5"]).is_ok());
-    // That of an evaluation elsewhere counts there.
+    // A component of an extra evaluation's environment counts as known.
     let elsewhere = ["eval.extra=[{name=\"maps\", env=\"mapf-frozenlake\"}]", "reward.weights.plan=0.5"];
     assert!(read(SMALL, &elsewhere).is_ok(), "{:?}", read(SMALL, &elsewhere));
 }
@@ -150,7 +150,8 @@ fn every_number_that_is_not_finite_is_refused_by_its_key() {
     for key in numbers {
         for number in ["nan", "inf", "-inf"] {
             let error = read(SMALL, &[&format!("{key}={number}")]).unwrap_err();
-            let said = format!("override `{key}={number}`: `{key}` is `{number}`, which is no finite number");
+            let said =
+                format!("override `{key}={number}`: `{key}` is `{number}`, which is not a finite number");
             assert!(error.starts_with(&said), "{error}");
         }
     }
@@ -228,7 +229,7 @@ fn a_recipe_with_the_earlier_name_of_a_proximal_policy_is_the_same_recipe() {
     assert_eq!(earlier, now);
     let text = now.to_toml().unwrap();
     assert_eq!(earlier.to_toml().unwrap(), text);
-    // What came later is not written where it says nothing, so that hashes stay.
+    // Keys that were added later are not written at their defaults, so that hashes stay the same.
     assert!(!text.contains("behavior") && !text.contains("proximal"), "{text}");
     let table = "[loss.correction]\n";
     let stored = text.replacen(table, &format!("{table}proximal = \"behavior\"\n"), 1);

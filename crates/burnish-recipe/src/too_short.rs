@@ -1,8 +1,8 @@
-//! What a run is too short for: settings that count in steps or updates, beyond its end.
+//! Settings that count in steps or updates and reach beyond the end of the run.
 
 use super::{Method, Recipe};
 
-/// One sentence for each. None is an error: a long recipe is tried with few steps.
+/// One sentence per such setting. They are warnings, because people try long recipes with few steps.
 pub(super) fn warnings(recipe: &Recipe) -> Vec<String> {
     let (train, optimizer) = (&recipe.train, &recipe.optimizer);
     let steps = train.max_steps;
@@ -12,11 +12,11 @@ pub(super) fn warnings(recipe: &Recipe) -> Vec<String> {
     let mut found = Vec::new();
     let warmup = optimizer.warmup_updates;
     if warmup >= updates {
-        // Update number `n`, from 0, has `n / warmup` of the peak.
+        // Update number `n`, counted from 0, has `n / warmup` of the peak.
         let last = optimizer.learning_rate * updates.saturating_sub(1) as f64 / warmup as f64;
         found.push(format!(
-            "`optimizer.warmup_updates` is {warmup}, and the run makes {updates} updates: the learning rate only rises, \
-             to {last:.3e}, and never reaches `optimizer.learning_rate`"
+            "`optimizer.warmup_updates` is {warmup}, and the run makes {updates} updates: the learning rate only rises \
+             to {last:.3e} and never reaches `optimizer.learning_rate`"
         ));
     }
     let critic = recipe.critic.as_ref().map_or(0, |critic| critic.warmup_steps);
@@ -28,8 +28,8 @@ pub(super) fn warnings(recipe: &Recipe) -> Vec<String> {
     let lag = recipe.rollout.policy_lag;
     if is_grpo && lag >= steps && lag > 0 {
         found.push(format!(
-            "`rollout.policy_lag` is {lag}, and the run has {steps} steps: all of it is sampled from the weights at its \
-             start"
+            "`rollout.policy_lag` is {lag}, and the run has {steps} steps: all episodes are sampled from the weights of \
+             its start"
         ));
     }
     found

@@ -1,4 +1,4 @@
-//! `[train]`: how the policy learns, and from how much at once.
+//! `[train]`: how the policy learns, and from how much data at once.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ pub enum Method {
     Grpo,
     /// Imitation of given answers.
     Sft,
-    /// Given answers, of which some are better than others.
+    /// Learning from given answers, of which some are better than others.
     Preference,
 }
 
@@ -32,19 +32,20 @@ pub struct TrainSection {
     /// GRPO: passes over the episodes of a step.
     #[serde(default = "one")]
     pub epochs: usize,
-    /// GRPO: optimiser updates in one pass.
+    /// GRPO: optimiser updates per pass.
     #[serde(default = "one")]
     pub minibatches: usize,
-    /// SFT: sequences in a step. Preferences: rows, of one answer or a pair.
+    /// SFT: sequences per step. Preferences: rows per step; a row is one answer or a pair.
     #[serde(default = "sequences")]
     pub sequences_per_step: usize,
-    /// Tokens in one forward and backward pass. Bounds memory; changes a gradient by the rounding of sums only.
+    /// Tokens per forward and backward pass. Bounds memory; changes gradients only by the rounding of sums.
     #[serde(default = "micro_batch_tokens")]
     pub micro_batch_tokens: usize,
-    /// Keep only the hidden states between layers for the backward pass, which computes each layer again.
+    /// Keep only the hidden states between layers for the backward pass, which recomputes the inside of each layer.
     #[serde(default)]
     pub activation_checkpointing: bool,
-    /// GRPO: so many steps in a row of which no episode could be judged end the run: nothing is learnt from them.
+    /// GRPO: the run ends after this many steps in a row in which no episode could be judged. Such steps teach
+    /// nothing.
     #[serde(default = "unscored_steps", skip_serializing_if = "is_unscored_steps")]
     pub unscored_steps_max: u64,
 }
@@ -53,7 +54,7 @@ fn unscored_steps() -> u64 {
     3
 }
 
-/// A key that came later is left out where it says nothing, so that what was made before keeps its hash.
+/// This key was added later. It is left out at its default, so that older recipes keep their hash.
 fn is_unscored_steps(steps: &u64) -> bool {
     *steps == unscored_steps()
 }

@@ -1,4 +1,4 @@
-//! `[user]`: who plays the simulated user of environments that ask one.
+//! `[user]`: who plays the simulated user of environments that have one.
 
 use std::path::PathBuf;
 
@@ -15,13 +15,13 @@ pub struct UserSection {
     /// A model directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
-    /// A server with OpenAI's wire format.
+    /// A server that speaks OpenAI's wire format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<EndpointConfig>,
-    /// Divides the logits; 0 is greedy.
+    /// Temperature that divides the logits; 0 is greedy.
     #[serde(default = "temperature")]
     pub temperature: f32,
-    /// Most tokens of what it says in a turn.
+    /// Most tokens of what it says in one turn.
     #[serde(default = "tokens_max")]
     pub tokens_max: usize,
 }
@@ -40,7 +40,7 @@ impl UserSection {
         Sampling::at(self.temperature, self.tokens_max)
     }
 
-    /// Checks what the types do not.
+    /// Checks what the types don't guarantee.
     ///
     /// # Errors
     /// The key that is wrong, and what it must be.

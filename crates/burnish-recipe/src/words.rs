@@ -1,11 +1,12 @@
-//! What was probably meant by a choice that there is not, and numbers that are none.
+//! Guesses which choice an unknown one was meant to be, and finds numbers that are not finite.
 
 use std::collections::BTreeMap;
 
 use burnish_core::names::nearest;
 use toml_edit::{Item, TableLike, Value};
 
-/// Which of the choices that a message lists was probably meant: serde's about a variant, and ours about an id.
+/// The choice that was probably meant, out of those listed in a message: serde's about a variant, or ours about an
+/// id.
 pub(super) fn nearest_choice(message: &str) -> Option<String> {
     let (given, known) = match message.strip_prefix("unknown variant `") {
         Some(rest) => {
@@ -20,7 +21,7 @@ pub(super) fn nearest_choice(message: &str) -> Option<String> {
     nearest(given, known).map(str::to_owned)
 }
 
-/// The numbers of a table that are not finite, by their paths. JSON, which values become, has none.
+/// The numbers of a table that are not finite, by path. Values are converted to JSON, which has no such numbers.
 pub(super) fn not_finite(table: &dyn TableLike) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     in_table(table, "", &mut found);

@@ -1,4 +1,4 @@
-//! Comparison of training rows with the run's evaluation rows, where both come from files.
+//! Comparison of training rows with the run's evaluation rows, if both come from files.
 
 use burnish_core::Task;
 use burnish_data::overlap::{Counter, Overlap, OverlapReport};
@@ -32,11 +32,11 @@ pub(crate) fn of_evaluation(
     Ok((overlap.rows() > 0).then_some(overlap))
 }
 
-/// Compares training tasks with evaluation rows, and drops those that overlap where the recipe says so. `None`
-/// where the tasks are made, not read.
+/// Compares training tasks with evaluation rows, and drops those that overlap if the recipe says so. `None` if the
+/// tasks are generated, not read from files.
 ///
 /// # Errors
-/// If none is left.
+/// If no task is left.
 pub(crate) fn of_tasks(
     recipe: &Recipe,
     overlap: &Overlap,
@@ -67,7 +67,7 @@ pub(crate) fn of_tasks(
     Ok((report.rows() > 0).then_some(report))
 }
 
-/// One line for people.
+/// The result in one line, for people.
 pub(crate) fn told(recipe: &Recipe, report: &OverlapReport) -> String {
     match recipe.data.decontaminate.action {
         OverlapAction::Drop if report.overlapping() > 0 => format!("{}: dropped", report.summary()),
@@ -75,7 +75,7 @@ pub(crate) fn told(recipe: &Recipe, report: &OverlapReport) -> String {
     }
 }
 
-/// The numbers of a report, for `metrics.jsonl`.
+/// The result as numbers for `metrics.jsonl`.
 pub(crate) fn metrics(report: &OverlapReport) -> Values {
     Values::from([
         ("data/overlap/rows".into(), report.rows() as f64),
@@ -85,7 +85,7 @@ pub(crate) fn metrics(report: &OverlapReport) -> Values {
     ])
 }
 
-/// What was found, file by file, a sentence each.
+/// The result by file, one sentence each.
 pub(crate) fn notes(recipe: &Recipe, report: &OverlapReport) -> Vec<String> {
     let mut notes = vec![format!("Decontamination: {}.", told(recipe, report))];
     for file in report.files.iter().filter(|file| file.overlapping > 0) {

@@ -1,4 +1,4 @@
-//! What can end a run.
+//! Errors that end a run.
 
 use burnish_env::{EnvError, rollout::RolloutError};
 use burnish_model::{ChatError, ModelError};
@@ -6,7 +6,7 @@ use burnish_model::{ChatError, ModelError};
 use burnish_recipe::RecipeError;
 use burnish_rundir::journal::JournalError;
 
-/// A run could not start or could not go on. Whatever was saved before stays as it was.
+/// A run could not start or continue. Everything that was saved stays as it was.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The recipe is wrong.
@@ -24,7 +24,7 @@ pub enum RunError {
     /// The model directory can't be used.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A conversation can't be put into the policy's format.
+    /// A conversation can't be rendered in the policy's format.
     #[error(transparent)]
     Chat(#[from] ChatError),
     /// The environment can't make its tasks.
@@ -33,7 +33,7 @@ pub enum RunError {
     /// Episodes can't be played.
     #[error(transparent)]
     Rollout(#[from] RolloutError),
-    /// The device is not there, or it failed.
+    /// The device does not exist, or it failed.
     #[error(transparent)]
     Device(#[from] burnish_tensor::DeviceError),
     /// The update failed.
@@ -45,13 +45,13 @@ pub enum RunError {
     /// A data file can't be used.
     #[error(transparent)]
     Data(#[from] burnish_data::DataError),
-    /// A server that is asked gives no answer.
+    /// A server did not answer.
     #[error(transparent)]
     Endpoint(#[from] burnish_engine::endpoint::EndpointError),
     /// A setting of the loss or the advantage is wrong.
     #[error(transparent)]
     Setting(#[from] burnish_rl::SettingError),
-    /// The run that makes the policy of `policy.from` can't be made or used.
+    /// A run that makes a policy for this one (`policy.from`, `teacher.from`) failed or can't be used.
     #[error("stage {recipe}: {source}")]
     Stage {
         /// The stage's recipe.
@@ -59,7 +59,7 @@ pub enum RunError {
         /// What is wrong with it.
         source: Box<RunError>,
     },
-    /// Something that can't be done as asked.
+    /// What was asked for can't be done.
     #[error("{0}")]
     Refused(String),
 }

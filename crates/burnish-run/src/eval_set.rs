@@ -1,4 +1,4 @@
-//! Held-out tasks, with what plays and draws them.
+//! Held-out tasks, with their generator and their sampling.
 
 use std::rc::Rc;
 
@@ -12,19 +12,19 @@ use crate::tasks::tasks_of;
 use burnish_recipe::EvalSpec;
 use burnish_rundir::journal::EpisodeKind;
 
-/// What one evaluation plays.
+/// One evaluation's tasks and settings.
 pub(crate) struct EvalSet {
-    /// The name of an evaluation of `[[eval.extra]]`; the main one has none.
+    /// The name of an evaluation of `[[eval.extra]]`; `None` for the main one.
     pub(crate) name: Option<String>,
-    /// Plays and draws the tasks.
+    /// Plays and renders the tasks.
     pub(crate) generator: Box<dyn Generator>,
     /// The tasks, each once.
     pub(crate) tasks: Vec<Task>,
-    /// Episodes of every task.
+    /// Episodes per task.
     pub(crate) rollouts: usize,
     /// How answers are sampled.
     pub(crate) sampling: Sampling,
-    /// Who else takes part in its episodes.
+    /// The policies that take part in its episodes.
     pub(crate) partners: Option<Rc<Partners>>,
 }
 
@@ -32,14 +32,14 @@ impl EvalSet {
     /// Makes the tasks of an evaluation.
     ///
     /// # Errors
-    /// If the configuration can't yield them.
+    /// If its configuration can't provide them.
     pub(crate) fn make(spec: &EvalSpec<'_>, seed: u64) -> Result<Self, RunError> {
         let generator = burnish_env::build(spec.env, spec.config)?;
         let mut tasks = match spec.tasks {
             0 => Vec::new(),
             count => tasks_of(&*generator, seed, count, &spec.config_key)?,
         };
-        // A finite set repeats its tasks to reach the count; a task is evaluated once.
+        // A finite set repeats its tasks to reach the count, but each task is evaluated once.
         let mut known = std::collections::BTreeSet::new();
         tasks.retain(|task| known.insert(task.id.clone()));
         Ok(EvalSet {
@@ -52,23 +52,23 @@ impl EvalSet {
         })
     }
 
-    /// Can its tasks be turned round?
+    /// Whether its tasks can be reversed.
     pub(crate) fn can_be_turned(&self) -> bool {
         self.generator.reversible().is_some()
     }
 
-    /// What its episodes are called in the journal.
+    /// The kind of its episodes in the journal.
     pub(crate) fn kind(&self) -> EpisodeKind {
         self.name.clone().map_or(EpisodeKind::Eval, EpisodeKind::Extra)
     }
 
-    /// What its metrics begin with.
+    /// The prefix of its metrics.
     pub(crate) fn prefix(&self) -> String {
         self.name.as_ref().map_or_else(|| "eval/".to_owned(), |name| format!("eval/{name}/"))
     }
 
-    /// Its place in addresses of random numbers. It depends on the name alone, so that evaluations may come and go without
-    /// a change of the others.
+    /// Its place in addresses of random numbers. It depends only on the name, so that adding or removing evaluations
+    /// does not change the others.
     pub(crate) fn place(&self) -> u64 {
         self.name.as_ref().map_or(0, |name| fold_bytes(name.len() as u64, name.as_bytes()))
     }

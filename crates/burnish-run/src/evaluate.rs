@@ -1,4 +1,4 @@
-//! Evaluation: episodes on held-out tasks, summed up with an interval.
+//! Evaluation: episodes on held-out tasks, summarised with intervals.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::policy::LoadedPolicy;
 use crate::seeds::Draws;
 use burnish_recipe::Recipe;
 
-/// What an evaluation found.
+/// The results of an evaluation.
 pub struct Evaluation {
     /// The episodes, task by task.
     pub episodes: Vec<Episode>,
@@ -26,12 +26,13 @@ pub struct Evaluation {
     pub summary: Summary,
 }
 
-/// The seed with which a run's evaluations are resampled.
+/// The seed of the bootstrap in a run's evaluations.
 pub fn bootstrap_seed(recipe: &Recipe) -> u64 {
     Address::new(recipe.eval.seed, Purpose::Bootstrap).seed()
 }
 
-/// Plays every task of a set and sums up. The same policy gives the same evaluation, whatever the step.
+/// Plays every task of a set and summarises the episodes. The same policy always gets the same evaluation, whatever
+/// the step.
 ///
 /// # Errors
 /// If episodes can't be played.
@@ -47,7 +48,7 @@ pub(crate) fn evaluate(
     Ok(Evaluation { episodes, summary })
 }
 
-/// Plays some tasks of a set, task by task. What is played of a task does not depend on which others are.
+/// Plays some tasks of a set, task by task. The episodes of a task do not depend on which other tasks are played.
 ///
 /// # Errors
 /// If episodes can't be played.
@@ -61,11 +62,11 @@ pub(crate) fn play(
         generator: &*set.generator,
         partners: set.partners.as_deref(),
         turns_max: recipe.rollout.turns_max,
-        // A held-out task that does not fit counts as a failure; it does not end a long run.
+        // A held-out task that does not fit the context counts as a failure; it does not end a long run.
         overlong: Overlong::Drop,
         sampling: set.sampling.clone(),
         rollouts: set.rollouts,
-        // Evaluation never reads a hint.
+        // Evaluation never uses hints.
         tokenizer: None,
         seeds: Draws::Evaluation.place(recipe.eval.seed, set.place(), tasks.start as u64),
         progress: 0.0,
@@ -79,7 +80,7 @@ pub(crate) fn play(
     Ok(played.into_iter().flat_map(answers).collect())
 }
 
-/// The answers to a task. What a draft took belongs to the first of those that read it.
+/// The answers to a task. The tokens of a draft count for the first answer that read it.
 fn answers(played: PlayedTask) -> Vec<Episode> {
     let members = played.episodes.into_iter().filter(|spawned| spawned.role.is_member());
     let (mut answers, mut drafts): (Vec<Episode>, Vec<Episode>) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Looking at a policy or at a run without training: sampled episodes, stored ones, evaluations.
+//! Looks at a policy or a run without training: sampled episodes, stored episodes, evaluations.
 
 use std::path::{Path, PathBuf};
 
@@ -22,16 +22,16 @@ use burnish_recipe::{PolicySection, Recipe};
 use burnish_rundir::journal::{EpisodeKind, Journal};
 use burnish_rundir::text::{shell_path, shell_word};
 
-/// An episode, ready to be shown.
+/// An episode, ready to be displayed.
 #[derive(Debug, Clone)]
 pub struct Shown {
     /// The task.
     pub task: Task,
     /// What happened.
     pub episode: Episode,
-    /// The task drawn, with the effect of the last answer.
+    /// The task as the environment renders it, with the effect of the last answer.
     pub drawing: String,
-    /// Its advantage, where it was trained on.
+    /// Its advantage, if it was trained on.
     pub advantage: Option<f64>,
 }
 
@@ -39,28 +39,28 @@ pub struct Shown {
 pub struct Target {
     recipe: Recipe,
     player: Player,
-    /// What its run began with, where the policy is of a run.
+    /// The policy that the run started from, if this is the policy of a run.
     start: Option<PathBuf>,
-    /// The recipe's chat template, where the policy is of no run: the checkpoints of a run have theirs.
+    /// The recipe's chat template, if this is not the policy of a run: checkpoints have their own.
     template: Option<PathBuf>,
     notes: Vec<String>,
 }
 
-/// Who plays.
+/// The policy that plays.
 pub(crate) enum Player {
     /// A model directory.
     Model {
         dir: PathBuf,
-        /// Updates that the weights have had in their run; 0 for a policy from elsewhere.
+        /// Number of updates that the weights have had in their run; 0 for a policy that is of no run.
         version: u64,
     },
-    /// A server that is asked.
+    /// A server.
     Endpoint(EndpointConfig),
 }
 
 impl Target {
-    /// `path` is a recipe, whose `policy.path` is taken, or a run directory, whose checkpoint of `step` (by
-    /// default the newest) is taken.
+    /// Opens `path`: a recipe, with its `policy.path`, or a run directory, with its checkpoint after `step` (default:
+    /// the newest).
     ///
     /// # Errors
     /// If the recipe is wrong or there is no such checkpoint.
@@ -84,8 +84,8 @@ impl Target {
         Ok(Target { recipe, player: Player::Model { dir, version }, start, template: None, notes })
     }
 
-    /// As [`Target::open`], with another policy than the recipe's or the run's: a model directory, or a run directory, whose
-    /// checkpoint of `step` (by default the newest) is taken.
+    /// As [`Target::open`], with another policy than that of the recipe or run: a model directory, or a run directory
+    /// with its checkpoint after `step` (default: the newest).
     ///
     /// # Errors
     /// If the recipe is wrong, or there is no policy.
@@ -102,7 +102,7 @@ impl Target {
         Ok(Target { recipe, player: Player::Model { dir, version }, start, template, notes })
     }
 
-    /// As [`Target::open`], with a policy that is asked at an address.
+    /// As [`Target::open`], with a policy on a server.
     ///
     /// # Errors
     /// If the recipe is wrong.
@@ -111,27 +111,27 @@ impl Target {
         Ok(Target { recipe, player: Player::Endpoint(endpoint), start: None, template: None, notes })
     }
 
-    /// What a person should be told about the run: what is damaged, and what is not where it was.
+    /// What to tell a person about the run: what is damaged, and what is no longer at its old place.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// What decides how it plays.
+    /// The recipe that decides how the policy plays.
     pub(crate) fn recipe(&self) -> &Recipe {
         &self.recipe
     }
 
-    /// Who plays.
+    /// The policy that plays.
     pub(crate) fn player(&self) -> &Player {
         &self.player
     }
 
-    /// The file of the chat template that is taken in place of the policy's own.
+    /// The file of the chat template to use instead of the policy's own.
     pub(crate) fn template(&self) -> Option<&Path> {
         self.template.as_deref()
     }
 
-    /// Where the policy is.
+    /// A text that says where the policy is.
     pub fn policy_shown(&self) -> String {
         match &self.player {
             Player::Model { dir, .. } => dir.display().to_string(),
@@ -139,10 +139,10 @@ impl Target {
         }
     }
 
-    /// The policy, where it is a model that can be loaded.
+    /// Loads the policy.
     ///
     /// # Errors
-    /// If it can't be.
+    /// If it is on a server or can't be loaded.
     pub(crate) fn load(&self) -> Result<LoadedPolicy, RunError> {
         let Player::Model { dir, .. } = &self.player else {
             return Err(RunError::Refused("an endpoint is asked and can't be loaded".into()));
@@ -157,7 +157,7 @@ impl Target {
         Ok(policy.on(&device))
     }
 
-    /// Refuses to evaluate where no task is held out.
+    /// Refuses to evaluate if no tasks are held out.
     ///
     /// # Errors
     /// Names the key.
@@ -174,8 +174,8 @@ impl Target {
         Err(RunError::Refused(problem.into()))
     }
 
-    /// Samples one episode of each of `count` held-out tasks, at the temperature of training; of the first tasks of training
-    /// where the recipe holds none out.
+    /// Samples one episode for each of `count` held-out tasks, at the training temperature. If the recipe holds none
+    /// out, uses the first training tasks.
     ///
     /// # Errors
     /// If the policy or the tasks can't be used.
@@ -209,13 +209,13 @@ impl Target {
         }
     }
 
-    /// Does the recipe hold tasks out for evaluation?
+    /// Whether the recipe holds tasks out for evaluation.
     pub fn holds_out(&self) -> bool {
         self.recipe.eval.tasks > 0
     }
 }
 
-/// The recipe in a file, or of a run.
+/// The recipe in a file or of a run.
 ///
 /// # Errors
 /// If it is wrong.
@@ -230,22 +230,22 @@ fn is_run(path: &Path) -> bool {
     path.join(burnish_rundir::run_dir::RECIPE).is_file()
 }
 
-/// What the run in `path` began with: an adapter's base may lie there.
+/// The policy that the run in `path` started from, which may hold an adapter's base.
 fn start_of(path: &Path, recipe: &Recipe) -> Option<PathBuf> {
     let kept = Some(path.join(burnish_rundir::run_dir::START)).filter(|_| recipe.policy.from.is_some());
     kept.or_else(|| recipe.policy.path.clone())
 }
 
-/// A checkpoint whose model is what was saved.
+/// An intact checkpoint.
 struct Saved {
     dir: PathBuf,
     /// Updates that the weights have had.
     version: u64,
-    /// What a person should be told.
+    /// What to tell a person.
     notes: Vec<String>,
 }
 
-/// The checkpoint of a run after `step`, by default the newest that is intact.
+/// The checkpoint of a run after `step`; by default, the newest intact one.
 fn checkpoint_of(run: &Path, step: Option<u64>) -> Result<Saved, RunError> {
     let checkpoints = run.join(burnish_rundir::run_dir::CHECKPOINTS);
     let (checkpoint, notes) = match step {
@@ -268,19 +268,19 @@ fn checkpoint_of(run: &Path, step: Option<u64>) -> Result<Saved, RunError> {
 pub struct FoundPolicy {
     /// The model directory.
     pub dir: PathBuf,
-    /// How it is loaded to be sampled from.
+    /// How to load it for sampling.
     pub loading: Loading,
-    /// The step of the run that it is from; 0 of a model directory.
+    /// The step of its run after which it was saved; 0 for a model directory.
     pub version: u64,
-    /// What its run computes on.
+    /// The device of its run.
     pub device: String,
-    /// What its run began with, where it is of one.
+    /// The policy that its run started from, if it is of a run.
     pub start: Option<PathBuf>,
-    /// What a person should be told.
+    /// What to tell a person.
     pub notes: Vec<String>,
 }
 
-/// The policy in `path`, a model directory or a run directory: where it is, how it is loaded to be sampled from, and
+/// Finds the policy in `path`, a model directory or a run directory: where it is, how to load it for sampling, and
 /// how many updates it has had in its run.
 ///
 /// # Errors
@@ -311,8 +311,8 @@ pub fn policy_of(path: &Path, step: Option<u64>) -> Result<FoundPolicy, RunError
     Ok(FoundPolicy { dir: located.dir, loading, version: 0, device, start: None, notes })
 }
 
-/// Stored episodes of a run of one kind: of `step`, or of the newest step that has any. Nothing but the journal and the recipe
-/// is looked at, and nothing is written.
+/// The stored episodes of one kind in a run: those of `step`, or of the newest step that has any. Reads only the
+/// journal and the recipe, and writes nothing.
 ///
 /// # Errors
 /// If there is no run in `dir`, or nothing is stored for the step.
@@ -325,7 +325,8 @@ pub fn stored(
     let recipe = stored::read(dir)?;
     let journal = Journal::open_to_read(&burnish_rundir::run_dir::journal_in(dir))?;
     let step = recorded_step(dir, &journal, step, kind)?;
-    // What is read from files, or judged by another program, is drawn from the record: neither need be there any more.
+    // If tasks are read from files or judged by another program, show the record instead, because neither has to
+    // exist any more.
     let (env, config) = environment_of(&recipe, kind);
     let generator = if makes_its_tasks(config) { Some(burnish_env::build(env, config)?) } else { None };
     let episodes = journal.episodes(step, kind.clone())?;
@@ -339,7 +340,7 @@ pub fn stored(
         .collect())
 }
 
-/// The step whose episodes of a kind are asked for: `step`, or the newest that has any.
+/// The step whose episodes of a kind to use: `step`, or the newest that has any.
 ///
 /// # Errors
 /// If there are none.
@@ -379,12 +380,12 @@ pub(crate) fn environment_of<'a>(recipe: &'a Recipe, kind: &EpisodeKind) -> (&'a
     }
 }
 
-/// Does an environment of this configuration read no files?
+/// Whether an environment with this configuration reads no files.
 fn makes_its_tasks(config: &Value) -> bool {
     config.get(ENV_PATH).is_none()
 }
 
-/// An episode with its conversation in the place of a drawing.
+/// An episode with its conversation in place of a rendering.
 fn as_recorded(task: Task, episode: Episode, advantage: Option<f64>) -> Shown {
     let said = task.prompt.iter().chain(&episode.answers);
     let lines: Vec<String> = said
@@ -400,7 +401,7 @@ fn as_recorded(task: Task, episode: Episode, advantage: Option<f64>) -> Shown {
     Shown { task, episode, drawing: lines.join("\n"), advantage }
 }
 
-/// Draws an episode with the effect of its last answer.
+/// Renders an episode with the effect of its last answer.
 pub(crate) fn shown(
     generator: &dyn Generator,
     task: Task,

@@ -1,7 +1,7 @@
-//! A recipe's evaluation item by item: a record of each, kept as it is played.
+//! Evaluates a recipe item by item, and stores a record of each item as it is played.
 //!
-//! Tasks are played in chunks whose borders depend on the recipe alone, and a random number depends on the task and the rollout
-//! alone; so an evaluation that was stopped and goes on ends with the same bits.
+//! Tasks are played in chunks whose borders depend only on the recipe, and a random number depends only on the task
+//! and the rollout. So an evaluation that was stopped and continued ends with the same bits.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -28,7 +28,7 @@ use burnish_rundir::files::file_digest;
 
 pub use burnish_engine::endpoint::EndpointConfig;
 
-/// Chunks are so many times what is sampled at once: the last answers of a chunk are waited for.
+/// Size of a chunk in batches: the end of a chunk waits for its last answers.
 const BATCHES: usize = 4;
 
 /// A task with its episodes: a line of `items.jsonl`.
@@ -37,7 +37,7 @@ const BATCHES: usize = 4;
 pub struct ItemRecord {
     /// The task.
     pub id: String,
-    /// By which results are broken down.
+    /// Labels by which results are broken down.
     pub labels: BTreeMap<String, String>,
     /// The messages that the policy got, before its chat template.
     pub prompt: Vec<Message>,
@@ -51,38 +51,38 @@ pub struct ItemRecord {
 pub struct PlayedSample {
     /// What the policy said, turn by turn.
     pub answers: Vec<Message>,
-    /// Of several turns or agents, all that was said, as text in the policy's chat format.
+    /// With several turns or agents: everything that was said, as text in the policy's chat format.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub transcript: String,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: PlayedOutcome,
-    /// The weighted reward; null where it could not be judged.
+    /// The weighted reward; null if it could not be judged.
     pub reward: Option<f64>,
     /// What the verifier found.
     pub verdict: Verdict,
     /// Why it ended.
     pub ending: Ending,
-    /// Did a limit cut an answer short?
+    /// Whether a limit cut an answer short.
     pub is_cut_short: bool,
-    /// Tokens sampled; null where a server does not tell.
+    /// Tokens sampled; null if a server does not report it.
     pub tokens: Option<usize>,
-    /// -log p of the sampled tokens, mean; null where there are none.
+    /// Mean -log p of the sampled tokens; null if there are none.
     pub surprisal: Option<f64>,
 }
 
-/// What came of an episode.
+/// The outcome of an episode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlayedOutcome {
     /// It solved its task.
     Success,
-    /// It did not.
+    /// It did not solve its task.
     Failure,
     /// It has a reward, from an environment that reports no success.
     Judged,
-    /// It could not be judged, and is in no mean.
+    /// It could not be judged, and counts in no mean.
     Unscored,
-    /// The prompt does not fit the policy's context window: a failure.
+    /// The prompt did not fit the policy's context window: a failure.
     PromptTooLong,
 }
 
@@ -126,7 +126,7 @@ impl PlayedSample {
         }
     }
 
-    /// The episode as far as a summary looks at it: of its tokens there is the count and the mean.
+    /// The episode as a summary needs it: only the number of its tokens and their mean log-prob.
     fn episode(&self, task: &TaskId, rollout: usize) -> Episode {
         let mut trace = Trace::new();
         if let (Some(tokens), Some(surprisal)) = (self.tokens.filter(|tokens| *tokens > 0), self.surprisal) {
@@ -139,7 +139,7 @@ impl PlayedSample {
                 stop,
             };
             let (ids, sources) = (vec![0; tokens], vec![Source::Policy; tokens]);
-            // A root of equal lengths is always taken.
+            // A root of equal lengths is always accepted.
             let _ =
                 trace.push(Node { parent: None, text: String::new(), ids, sources, sampled: Some(sampled) });
         }
@@ -163,12 +163,12 @@ struct Settings {
     burnish: String,
     /// What is played and how, from the recipe.
     evaluation: Value,
-    /// Its files, or where it is asked.
+    /// Digests of its files, or its address.
     policy: Value,
     device: String,
     /// Digests of the data files by name.
     data: BTreeMap<String, String>,
-    /// Tasks that are played together.
+    /// Tasks per chunk.
     chunk: usize,
 }
 
@@ -177,21 +177,22 @@ struct Settings {
 pub enum Evaluated {
     /// Every task was played.
     Done(Box<Summary>),
-    /// It was asked to stop.
+    /// It was stopped on request.
     Interrupted {
-        /// Tasks that are done, and kept where there is a directory for them.
+        /// Tasks that are done, and stored if there is a directory for records.
         done: usize,
-        /// Tasks in all.
+        /// Number of all tasks.
         items: usize,
     },
 }
 
 impl Target {
-    /// Evaluates on the recipe's held-out tasks: those of the main evaluation, or of the one of `[[eval.extra]]` called
-    /// `name`. With `out`, a record of every task is kept there, and what an earlier process kept is not played again.
+    /// Evaluates on the recipe's held-out tasks: those of the main evaluation, or of the one in `[[eval.extra]]`
+    /// called `name`. With `out`, a record of every task is stored there, and what an earlier process stored is not
+    /// played again.
     ///
     /// # Errors
-    /// If the policy or the tasks can't be used, no evaluation is called so, or `out` holds something else.
+    /// If the policy or the tasks can't be used, no evaluation has this name, or `out` holds something else.
     pub fn evaluate_items(
         &self,
         name: Option<&str>,
@@ -209,7 +210,7 @@ impl Target {
         let chunks: Vec<Range<usize>> =
             (0..ids.len()).step_by(size).map(|from| from..ids.len().min(from + size)).collect();
         let ends: Vec<usize> = chunks.iter().map(|chunk| chunk.end).collect();
-        // The policy first: where it can't be used nothing is written.
+        // Load the policy first: if it can't be used, nothing is written.
         watch.event(Event::Doing("loading the policy"));
         let loaded;
         let mut remote;
@@ -249,7 +250,7 @@ impl Target {
             let episodes = play(recipe, policy, set, chunk.clone())?;
             played.tokens += episodes.iter().map(Episode::sampled_tokens).sum::<usize>();
             match &mut file {
-                // What is summed up is what was kept, so that nothing depends on which process played it.
+                // Summarise the stored records, so that the result does not depend on which process played them.
                 Some(file) => {
                     let records = records(&set.tasks[chunk], &episodes, played.weights, has_tokens);
                     file.append(&records)?;
@@ -271,11 +272,11 @@ impl Target {
     }
 }
 
-/// A policy behind an address, for evaluation.
+/// A policy on a server, for evaluation.
 ///
 /// # Errors
-/// If the endpoint is malformed or its key is not there, or the evaluation asks for what a server can't be told: nothing is
-/// played otherwise than the recipe says.
+/// If the endpoint is malformed, its key is missing, or a server can't be told something that the evaluation asks
+/// for: nothing is played differently from what the recipe says.
 fn served(config: &EndpointConfig, recipe: &Recipe, set: &EvalSet) -> Result<EndpointPolicy, RunError> {
     let refuse = |problem: String| Err(RunError::Refused(problem));
     if let Err((key, rule)) = config.check() {
@@ -283,17 +284,17 @@ fn served(config: &EndpointConfig, recipe: &Recipe, set: &EvalSet) -> Result<End
     }
     if let Err(error) = EndpointPolicy::ABILITIES.check_sampling(&set.sampling) {
         return refuse(format!(
-            "--policy: an endpoint is asked with `temperature`, `tokens_max` and a seed and nothing else: {error}; leave the \
-             other keys of sampling out of [eval] and [rollout]"
+            "--policy: an endpoint gets only `temperature`, `tokens_max` and a seed: {error}; leave the other \
+             keys of sampling out of [eval] and [rollout]"
         ));
     }
     if recipe.eval.draft {
-        return refuse("eval.draft: an endpoint can't go on from a draft; set eval.draft=false".into());
+        return refuse("eval.draft: an endpoint can't continue a draft; set eval.draft=false".into());
     }
     Ok(EndpointPolicy::new(config.clone())?)
 }
 
-/// What was played so far.
+/// What has been played so far.
 struct Played<'a> {
     set: &'a EvalSet,
     weights: &'a BTreeMap<String, f64>,

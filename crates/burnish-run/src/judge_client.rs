@@ -1,4 +1,5 @@
-//! A policy that is asked questions and not trained: a model directory, or a server with OpenAI's wire format.
+//! A policy that only answers questions and is not trained: a model directory, or a server that speaks OpenAI's wire
+//! format.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::policy::LoadedPolicy;
 
 const LOADING: Loading = Loading { precision: Precision::F32, trains: Trains::Nothing };
 
-/// A policy that judges: it is asked questions, and never trained.
+/// A policy that answers questions, such as a judge. It is never trained.
 pub(crate) enum JudgeClient {
     Local(Box<LoadedPolicy>),
     Endpoint(Box<EndpointPolicy>),
@@ -29,10 +30,10 @@ pub(crate) struct How {
 }
 
 impl JudgeClient {
-    /// The one of the two that is given: a model is computed with on `device`.
+    /// The policy from `path` or `endpoint`, whichever is given; a model runs on `device`.
     ///
     /// # Errors
-    /// If the model can't be loaded, or the server's key is not there.
+    /// If the model can't be loaded, or the server's key is missing.
     pub(crate) fn new(
         path: Option<&Path>,
         endpoint: Option<&EndpointConfig>,
@@ -49,10 +50,10 @@ impl JudgeClient {
         }
     }
 
-    /// What it says to each question.
+    /// Its answer to each question.
     ///
     /// # Errors
-    /// If it can't be asked.
+    /// If it can't answer.
     pub(crate) fn ask(&mut self, questions: Vec<Vec<Message>>, how: How) -> Result<Vec<String>, RunError> {
         let mut local;
         let policy: &mut dyn Policy = match self {
@@ -104,7 +105,7 @@ mod tests {
         assert_eq!(sent.lock().unwrap().len(), 20);
         assert!(asked.ask(Vec::new(), how).unwrap().is_empty());
 
-        // Nobody listens there any more.
+        // An address on which nobody listens any more.
         let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let endpoint = EndpointConfig { url: format!("http://{gone}/v1"), ..endpoint };
         assert!(

@@ -1,7 +1,7 @@
 //! The loop itself: training, evaluation, stages, resume.
 //!
 //! A [`burnish_recipe::Recipe`] decides a run; [`train::Run`] is the run; [`inspect`] looks at one without training;
-//! [`items`] evaluates one task by task. What a run leaves is in its directory ([`burnish_rundir`]).
+//! [`items`] evaluates one task by task. The output of a run is in its directory ([`burnish_rundir`]).
 
 mod decontaminate;
 mod error;

@@ -1,4 +1,4 @@
-//! Making one model directory of an adapter and its base.
+//! Merges an adapter and its base into one model directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ use crate::policy::LoadedPolicy;
 use burnish_recipe::PolicySection;
 use burnish_rundir::files::FileError;
 
-/// Merges the adapter in `source` (an adapter's directory, or a run whose newest checkpoint has one) into its base, and
-/// writes a model directory to `output`, which appears when it is complete. Gives the adapter's directory, and what a person
-/// should be told.
+/// Merges the adapter in `source` (an adapter's directory, or a run whose newest checkpoint has one) into its base,
+/// and writes a model directory to `output`, which appears only when it is complete. Returns the adapter's directory,
+/// and what to tell a person.
 ///
 /// # Errors
 /// If there is no adapter, its files can't be used, or `output` exists or can't be written.
@@ -32,7 +32,7 @@ pub fn merge(source: &Path, output: &Path) -> Result<(PathBuf, Vec<String>), Run
             adapter.display()
         )));
     }
-    // In f32 whatever the run computed in: the sum is rounded once, to the type of the base.
+    // In f32, whatever precision the run used, so that the sum is rounded only once, to the type of the base.
     let loading: Loading = PolicySection::default().sampling();
     let policy = LoadedPolicy::load(&adapter, &loading)?;
     let name = output.file_name().unwrap_or_default().to_string_lossy();

@@ -1,5 +1,5 @@
-//! The files of a model directory that decide what the model says, and their digests: what evaluations, stages, splits and
-//! the record of a run's inputs compare.
+//! The files of a model directory that decide what the model says, and their digests. Evaluations, stages, splits and
+//! the record of a run's inputs compare these digests.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use burnish_model::Model;
 use crate::RunError;
 use burnish_rundir::files::{FileError, file_digest};
 
-/// Endings of the files of a model directory that decide what it says: weights, configuration, tokenizer, template.
+/// Endings of the files in a model directory that decide what it says: weights, configuration, tokenizer, template.
 const DECISIVE: [&str; 3] = [".safetensors", ".json", ".jinja"];
 
-/// Files with these endings in a checkpoint say nothing about the policy.
+/// Prefix of files in a checkpoint that say nothing about the policy.
 const TRAINER: &str = "trainer";
 
-/// Digests of all files that decide what the policy in `dir` says, and of its base where it is an adapter.
+/// Digests of all files that decide what the policy in `dir` says, including those of its base if it is an adapter.
 ///
 /// # Errors
 /// Names the file that can't be read.
@@ -23,7 +23,7 @@ pub(crate) fn policy_digests(dir: &Path) -> Result<BTreeMap<String, String>, Run
     policy_files(dir)?.into_iter().map(|(name, path)| Ok((name, file_digest(&path)?))).collect()
 }
 
-/// All files that decide what the policy in `dir` says, by name, and those of its base where it is an adapter.
+/// All files that decide what the policy in `dir` says, by name, including those of its base if it is an adapter.
 ///
 /// # Errors
 /// Names the file that can't be read.

@@ -1,5 +1,5 @@
-//! Where the model lies that a recipe or a person names: a model directory, a run, or an id of the Hugging Face hub, which
-//! is looked for where `hf download` puts it. Nothing is downloaded here.
+//! Finds the model that a recipe or a person names: a model directory, a run, or an id of the Hugging Face hub, which
+//! is looked up where `hf download` stores it. Nothing is downloaded here.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::watch::{Event, Watch};
 use burnish_recipe::Recipe;
 use burnish_rundir::run_dir::{CHECKPOINTS, RECIPE};
 
-/// A model directory, and what to say where another name led to it.
+/// A model directory, and what to tell a person if another name led to it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Located {
     pub(crate) dir: PathBuf,
@@ -25,8 +25,8 @@ pub(crate) fn locate(given: &Path) -> Result<Located, RunError> {
     locate_in(given, hub_cache().as_deref())
 }
 
-/// Puts the directories in place of other names of the models that a run starts from, so that the run goes on with the
-/// same ones whatever comes after.
+/// Replaces other names of the models that a run starts from by their directories, so that the run always continues
+/// with the same models.
 ///
 /// # Errors
 /// As [`locate`].
@@ -45,7 +45,7 @@ pub(crate) fn pin(recipe: &mut Recipe, watch: &mut dyn Watch) -> Result<(), RunE
     Ok(())
 }
 
-/// The folder of the hub's cache, by the variables that `huggingface_hub` reads.
+/// The folder of the hub's cache, found through the variables that `huggingface_hub` reads.
 fn hub_cache() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     variable("HF_HUB_CACHE")
@@ -121,7 +121,7 @@ fn of_run(run: &Path) -> Result<Located, RunError> {
     }
 }
 
-/// The id of a model on the hub that a path could be: `NAME` or `ORGANISATION/NAME`.
+/// The id of a hub model that a path could mean: `NAME` or `ORGANISATION/NAME`.
 fn hub_id(given: &Path) -> Option<String> {
     let parts: Vec<&str> = given
         .components()
@@ -137,7 +137,7 @@ fn hub_id(given: &Path) -> Option<String> {
     (parts.len() <= 2 && !parts.is_empty() && parts.iter().all(is_name)).then(|| parts.join("/"))
 }
 
-/// The snapshot of a model in the hub's cache: that of its main branch, else the only one there is.
+/// The snapshot of a model in the hub's cache: that of its main branch, or else the only one.
 fn cached(id: &str, cache: &Path) -> Option<PathBuf> {
     let folder = cache.join(format!("models--{}", id.replace('/', "--")));
     let snapshots = folder.join("snapshots");
@@ -152,7 +152,7 @@ fn cached(id: &str, cache: &Path) -> Option<PathBuf> {
     all.next().is_none().then_some(only)
 }
 
-/// Names at once what a model directory lacks.
+/// Reports everything that a model directory lacks at once.
 fn check_whole(dir: &Path) -> Result<(), RunError> {
     let has = |file: &str| dir.join(file).is_file();
     if has("adapter_config.json") {
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A directory with files of these names.
+    /// Creates a directory with files of these names.
     fn directory(at: &Path, files: &[&str]) {
         fs::create_dir_all(at).unwrap();
         files.iter().for_each(|file| fs::write(at.join(file), "{}").unwrap());

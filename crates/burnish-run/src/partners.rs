@@ -1,4 +1,4 @@
-//! Who takes part in episodes beside the policy that is trained: the simulated user.
+//! The policies that take part in episodes besides the trained one: the simulated user.
 
 use std::rc::Rc;
 
@@ -15,13 +15,13 @@ use burnish_recipe::Recipe;
 
 const LOADING: Loading = Loading { precision: Precision::F32, trains: Trains::Nothing };
 
-/// The name by which environments ask it.
+/// The name under which environments ask for it.
 const USER: &str = "user";
 
-/// Those of a recipe; none where it names none.
+/// The partners of a recipe; `None` if it names none.
 ///
 /// # Errors
-/// If a model can't be loaded, or a server's key is not there.
+/// If a model can't be loaded, or a server's key is missing.
 pub(crate) fn of_recipe(recipe: &Recipe) -> Result<Option<Rc<Partners>>, RunError> {
     let Some(user) = &recipe.user else { return Ok(None) };
     let policy: Box<dyn Policy> = match (&user.path, &user.endpoint) {

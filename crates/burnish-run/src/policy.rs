@@ -1,4 +1,4 @@
-//! The policy of a run: loaded from a directory, or made from nothing.
+//! The policy of a run: loaded from a directory, or created from scratch.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ pub struct LoadedPolicy {
 }
 
 impl LoadedPolicy {
-    /// Loads a Hugging Face model directory, or PEFT's adapter directory with its base; of a run directory its newest
-    /// checkpoint, of an id of the hub what lies in the hub's cache. Ids that the tokenizer does not have can't be
-    /// sampled.
+    /// Loads a Hugging Face model directory, or PEFT's adapter directory with its base. For a run directory, loads
+    /// its newest checkpoint; for an id of the hub, what is in the hub's cache. Ids that the tokenizer does not have
+    /// can't be sampled.
     ///
     /// # Errors
     /// Names the file, and the key or tensor in it.
@@ -30,8 +30,8 @@ impl LoadedPolicy {
         LoadedPolicy::load_over(dir, None, loading)
     }
 
-    /// As [`LoadedPolicy::load`] of a checkpoint of a run that began with the policy in `start`: the base of an adapter is
-    /// taken from there, wherever it lay when the checkpoint was saved.
+    /// As [`LoadedPolicy::load`], for a checkpoint of a run that started from the policy in `start`. The base of an
+    /// adapter is taken from there, wherever it was when the checkpoint was saved.
     ///
     /// # Errors
     /// As [`LoadedPolicy::load`].
@@ -39,7 +39,7 @@ impl LoadedPolicy {
         LoadedPolicy::read(dir, start, None, loading)
     }
 
-    /// As [`LoadedPolicy::load`], with `template` in place of those of the directory.
+    /// As [`LoadedPolicy::load`], with `template` in place of the directory's own.
     ///
     /// # Errors
     /// As [`LoadedPolicy::load`].
@@ -51,7 +51,7 @@ impl LoadedPolicy {
         LoadedPolicy::read(dir, None, Some(template.clone()), loading)
     }
 
-    /// The policy that a recipe begins with, from `dir`: `template` is what its `policy.chat_template` names.
+    /// The policy that a recipe starts from, in `dir`; `template` is the content of its `policy.chat_template`.
     ///
     /// # Errors
     /// As [`LoadedPolicy::load`].
@@ -79,11 +79,11 @@ impl LoadedPolicy {
         Ok(LoadedPolicy { model: Arc::new(model), chat: Arc::new(chat) })
     }
 
-    /// Makes a new policy with the ChatML template, whose tokenizer is trained on `texts`. `run_seed` decides
-    /// its weights.
+    /// Creates a new policy with the ChatML template and a tokenizer trained on `texts`. `run_seed` decides its
+    /// weights.
     ///
     /// # Errors
-    /// If there are no texts, or the sizes do not fit each other.
+    /// If there are no texts, or the sizes do not fit together.
     pub fn create(shape: &ModelShape, texts: &[String], run_seed: u64) -> Result<Self, RunError> {
         let tokenizer = Tokenizer::train_bpe(texts, shape.vocab_size, SPECIAL_TOKENS)?;
         let tokenizer = tokenizer.with_text_tokens(THINKING)?;
@@ -95,13 +95,13 @@ impl LoadedPolicy {
         Ok(LoadedPolicy { model: Arc::new(model), chat: Arc::new(chat) })
     }
 
-    /// The same policy, computed with on `device`.
+    /// The same policy on `device`.
     #[must_use]
     pub fn on(self, device: &Device) -> Self {
         LoadedPolicy { model: Arc::new(Arc::unwrap_or_clone(self.model).on(device)), ..self }
     }
 
-    /// The same policy with another template, where one is given.
+    /// The same policy with another template, if one is given.
     pub(crate) fn with_template(self, template: Option<ChatTemplate>) -> Self {
         match template {
             Some(template) => {
@@ -119,13 +119,13 @@ impl LoadedPolicy {
         self
     }
 
-    /// The weights, to be changed. Nobody samples from them meanwhile, so that there is one copy.
+    /// Mutable access to the weights. Nobody samples from them meanwhile, so that there is only one copy.
     pub(crate) fn model_mut(&mut self) -> &mut Model {
         debug_assert_eq!(Arc::strong_count(&self.model), 1, "weights that somebody samples from are updated");
         Arc::make_mut(&mut self.model)
     }
 
-    /// What answers with these weights, which have had `version` updates.
+    /// A sampler with these weights, which have had `version` updates.
     pub fn sampler(&self, version: u64, limits: Limits) -> LocalPolicy {
         LocalPolicy::new(&self.model, &self.chat, version).with_limits(limits)
     }
@@ -134,7 +134,7 @@ impl LoadedPolicy {
 /// The chat template in the file that `policy.chat_template` names.
 ///
 /// # Errors
-/// Names the key and the file: it can't be read, or is no template.
+/// If it can't be read or is not a template: names the key and the file.
 pub(crate) fn named_template(file: Option<&Path>) -> Result<Option<ChatTemplate>, RunError> {
     let read = file.map(ChatTemplate::read).transpose();
     read.map_err(|error| RunError::Refused(format!("policy.chat_template: {error}")))
@@ -143,5 +143,5 @@ pub(crate) fn named_template(file: Option<&Path>) -> Result<Option<ChatTemplate>
 const PAD: &str = "<|endoftext|>";
 const END: &str = "<|im_end|>";
 pub(crate) const SPECIAL_TOKENS: &[&str] = &[PAD, "<|im_start|>", END, THINKING[0], THINKING[1]];
-/// One token each, but part of what is said.
+/// Each is one token, but part of what is said.
 const THINKING: &[&str] = &["<think>", "</think>"];

@@ -17,7 +17,7 @@ const SETTINGS: &str = "eval.json";
 const ITEMS: &str = "items.jsonl";
 const SUMMARY: &str = "summary.json";
 
-/// Keys that say where something lies. They are noted for people and are not compared: digests say what lies there.
+/// Keys with paths. They are recorded for people and not compared: digests identify the content.
 const PLACES: [&str; 2] = ["path", "base_dir"];
 
 /// The policy that is evaluated.
@@ -26,14 +26,14 @@ const PLACES: [&str; 2] = ["path", "base_dir"];
 pub struct PolicySettings {
     /// Its directory.
     pub path: String,
-    /// Digest of the whole content of each of its files that decide what it says.
+    /// Digests of the files that decide what it says, each over the file's whole content.
     pub files: BTreeMap<String, String>,
-    /// In which type products with weights are computed.
+    /// The number type of products with weights.
     pub precision: String,
 }
 
 impl PolicySettings {
-    /// Reads all files of the policy in `dir`, and of its base where it is an adapter.
+    /// Reads all files of the policy in `dir`, and of its base if it is an adapter.
     ///
     /// # Errors
     /// Names the file that can't be read.
@@ -45,11 +45,11 @@ impl PolicySettings {
 
 /// A line of `items.jsonl`.
 pub trait Item: Serialize + DeserializeOwned {
-    /// The item that it is the record of.
+    /// The id of the item that it records.
     fn id(&self) -> &str;
 }
 
-/// The directory of an evaluation, held by this process: the records file is locked while it is open.
+/// The directory of an evaluation. This process holds it: the records file is locked while it is open.
 #[derive(Debug)]
 pub struct Records {
     dir: PathBuf,
@@ -58,13 +58,12 @@ pub struct Records {
 }
 
 impl Records {
-    /// Opens `dir`, new or with the records of an evaluation of equal settings. `ids` are the items in their order, and
-    /// `ends` the ends of their chunks. Returns the records of the chunks that are complete; what follows them (the
-    /// part of a chunk, half a line) is cut off.
+    /// Opens `dir`, new or with the records of an evaluation with equal settings. `ids` are the items in order, and
+    /// `ends` the ends of their chunks. Returns the records of complete chunks; anything after them (part of a chunk,
+    /// half a line) is cut off.
     ///
     /// # Errors
-    /// If another evaluation or anything else is there, another process works there, or a record is not what it
-    /// must be.
+    /// If another evaluation or anything else is there, another process works there, or a record is not valid.
     pub fn open<R: Item, S: Serialize + DeserializeOwned>(
         dir: &Path,
         settings: &S,
@@ -102,20 +101,20 @@ impl Records {
         Ok((records, kept))
     }
 
-    /// Reads the records and cuts off what does not make a whole chunk.
+    /// Reads the records and cuts off what does not form a whole chunk.
     fn resume<R: Item>(&mut self, ids: &[&str], ends: &[usize]) -> Result<Vec<R>, RunError> {
         let failed = || FileError::on("read", &self.path);
         let mut bytes = Vec::new();
         self.file.read_to_end(&mut bytes).map_err(failed())?;
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
         let mut kept = Vec::new();
-        // Where each record ends.
+        // The end of each record.
         let mut offsets = vec![0];
         for line in bytes[..whole].split_inclusive(|byte| *byte == b'\n') {
             let number = kept.len() + 1;
             let refuse = |problem: String| {
                 RunError::Refused(format!(
-                    "{}, line {number}: {problem}; mend it, or choose another --out",
+                    "{}, line {number}: {problem}; repair it, or choose another --out",
                     self.path.display()
                 ))
             };
@@ -142,7 +141,7 @@ impl Records {
         Ok(kept)
     }
 
-    /// Adds the records of a chunk; on return they are on the disk.
+    /// Appends the records of a chunk. When it returns, they are on the disk.
     ///
     /// # Errors
     /// If they can't be written.
@@ -175,7 +174,7 @@ pub(crate) fn unwritable(error: serde_json::Error) -> RunError {
     RunError::Refused(format!("can't be written as JSON: {error}"))
 }
 
-/// A directory without settings must be empty but for what a false start leaves.
+/// A directory without settings must be empty, except for what a failed start leaves.
 fn refuse_other(dir: &Path) -> Result<(), RunError> {
     for entry in fs::read_dir(dir).map_err(FileError::on("list", dir))? {
         let entry = entry.map_err(FileError::on("list", dir))?;
@@ -212,7 +211,8 @@ fn check_settings<S: Serialize + DeserializeOwned>(
     )))
 }
 
-/// Where `stored` differs from these settings, one line each; empty where records may be shared. Paths are not compared.
+/// How `stored` differs from these settings, one line per difference; empty if the records can be used. Paths are not
+/// compared.
 fn differences<S: Serialize>(settings: &S, stored: &S) -> Result<Vec<String>, serde_json::Error> {
     let (mut before, mut now) = (BTreeMap::new(), BTreeMap::new());
     flatten("", &serde_json::to_value(stored)?, &mut before);
@@ -229,7 +229,7 @@ fn differences<S: Serialize>(settings: &S, stored: &S) -> Result<Vec<String>, se
         .collect())
 }
 
-/// Every leaf of a value by its path; the names of files, which have dots, are leaves of their own.
+/// Collects every leaf of a value by path. File names contain dots, so each is one leaf.
 fn flatten(path: &str, value: &Value, leaves: &mut BTreeMap<String, String>) {
     let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
     match value {

@@ -1,4 +1,4 @@
-//! The policy before training, and how far training has led away from it.
+//! The policy before training, and how far training has moved away from it.
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use burnish_recipe::Recipe;
 pub(crate) enum Reference {
     /// A frozen copy.
     Copy(Arc<Model>),
-    /// What is trained is an adapter: the policy without it.
+    /// The trained policy without its adapter, if an adapter is what is trained.
     WithoutAdapter,
 }
 
 impl Reference {
-    /// The policy of a recipe before training; none where the recipe weighs no distance from it. `chat` is the policy's: what
-    /// is scored was written by its template.
+    /// The policy of a recipe before training; `None` if the recipe gives the distance from it no weight. `chat` is
+    /// the policy's: its template wrote what is scored.
     ///
     /// # Errors
     /// If it can't be loaded.
@@ -34,7 +34,7 @@ impl Reference {
         let Some(path) = &recipe.policy.path else {
             return Err(RunError::Refused("policy: a reference needs `policy.path`".into()));
         };
-        // An adapter that training goes on with belongs to the reference.
+        // If training continues an adapter, that adapter belongs to the reference.
         if recipe.policy.lora.is_some() && Model::base_of(path)?.is_none() {
             return Ok(Some(Reference::WithoutAdapter));
         }
@@ -60,17 +60,17 @@ impl Reference {
     }
 }
 
-/// The KL divergence of one episode from the reference, estimated from the tokens that were sampled.
+/// The KL divergence of one episode from the reference, estimated from its sampled tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct EpisodeKl {
     /// Sum over its tokens.
     pub(crate) sum: f64,
-    /// How many there are.
+    /// Number of these tokens.
     pub(crate) tokens: usize,
 }
 
 impl EpisodeKl {
-    /// Adds the tokens of a sample that has its reference.
+    /// Adds the tokens of a sample that has its reference log-probs.
     pub(crate) fn add(&mut self, sample: &Sample, estimator: KlEstimator) {
         let Some(reference) = &sample.reference else { return };
         for at in sample.scored() {

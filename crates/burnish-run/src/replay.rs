@@ -1,4 +1,4 @@
-//! Plays stored episodes again on their records: nothing is sampled, and all must come out as it did.
+//! Replays stored episodes from their records: nothing is sampled, and everything must come out as before.
 
 use std::path::Path;
 
@@ -14,23 +14,23 @@ use burnish_recipe::Recipe;
 use burnish_rl::overlong::OVERLONG;
 use burnish_rundir::journal::{EpisodeKind, Journal, StoredEpisode};
 
-/// What was played again.
+/// The result of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replayed {
     /// The step.
     pub step: u64,
-    /// Episodes that came out as they did.
+    /// Number of episodes that came out as before.
     pub episodes: usize,
-    /// Episodes that have no record: what was played before there were records, or never began.
+    /// Number of episodes without a record: they are older than records, or never started.
     pub without_record: usize,
 }
 
-/// Plays the stored episodes of a run of one kind again, of `step` or of the newest step that has any, and compares traces, answers,
-/// ending, record and what the environment finds. Nothing is written, and no policy is asked.
+/// Replays the stored episodes of one kind in a run, those of `step` or of the newest step that has any, and compares
+/// traces, answers, ending, record and the environment's verdict. Writes nothing and asks no policy.
 ///
 /// # Errors
-/// If there is no run in `dir`, nothing is stored for the step, its environment can't be made any more, or an episode comes out
-/// otherwise: which, and where.
+/// If there is no run in `dir`, nothing is stored for the step, its environment can't be made any more, or an episode
+/// comes out differently: says which, and where.
 pub fn replay(dir: &Path, step: Option<u64>, kind: &EpisodeKind) -> Result<Replayed, RunError> {
     let recipe = stored::read(dir)?;
     let journal = Journal::open_to_read(&burnish_rundir::run_dir::journal_in(dir))?;
@@ -71,7 +71,7 @@ pub fn replay(dir: &Path, step: Option<u64>, kind: &EpisodeKind) -> Result<Repla
     Ok(replayed)
 }
 
-/// How the tokens of an episode were chosen; `draft` is how it was requested, where it is one.
+/// How the tokens of an episode were sampled; `draft` is the request for the draft, if the episode is one.
 fn sampling_of(recipe: &Recipe, kind: &EpisodeKind, draft: Option<&Request>) -> Sampling {
     let sampling = match kind {
         EpisodeKind::Train => recipe.rollout.sampling(),
@@ -85,9 +85,9 @@ fn sampling_of(recipe: &Recipe, kind: &EpisodeKind, draft: Option<&Request>) -> 
     Sampling { tokens_max: tokens_max.min(sampling.tokens_max), ..sampling }
 }
 
-/// What of an episode is otherwise than it was. `is_judged_elsewhere` where its verdict is not its environment's.
+/// What differs between an episode and its replay. `is_judged_elsewhere` if its verdict is not the environment's.
 fn difference(again: &Episode, was: &Episode, is_judged_elsewhere: bool) -> Option<&'static str> {
-    // A held-out episode has its draft's trace beside its own.
+    // A held-out episode also has its draft's trace.
     let is_same_trace = was.traces.starts_with(&again.traces);
     if !is_same_trace || again.partners != was.partners {
         return Some("trace");
@@ -101,13 +101,13 @@ fn difference(again: &Episode, was: &Episode, is_judged_elsewhere: bool) -> Opti
     if again.record != was.record {
         return Some("record");
     }
-    // What the run itself adds to verdicts, or puts in their place, is not the environment's.
+    // Parts of the verdict that the run itself adds or replaces do not come from the environment.
     let mut verdict = was.verdict.clone();
     verdict.rewards.remove(OVERLONG);
     (!is_judged_elsewhere && verdict != again.verdict).then_some("verdict")
 }
 
-/// How a plan requests the draft of a task, where it has drafts.
+/// The request of a plan for the draft of a task, if the plan has drafts.
 fn draft_of(plan: &dyn RolloutPlan, task: &Task, recipe: &Recipe) -> Option<Request> {
     let rollouts = recipe.rollout.group_size;
     let first = plan.wave(&Played { task, rollouts, progress: 0.0, seed: 0, episodes: &[] }, 0);

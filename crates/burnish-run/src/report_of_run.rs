@@ -1,4 +1,4 @@
-//! What the report of a complete run shows.
+//! The content of a complete run's report.
 
 use burnish_core::Episode;
 use burnish_eval::{Change, Measure, Summary, is_success};
@@ -17,7 +17,7 @@ use burnish_rundir::report::{DrawnEpisode, Evaluated, EvaluatedStep, Report};
 use burnish_rundir::run_dir::RunDir;
 use burnish_rundir::text::shell_path;
 
-/// Episodes that the report draws.
+/// Number of episodes that the report shows.
 const EPISODES_DRAWN: usize = 4;
 
 /// Writes `report.html`.
@@ -60,7 +60,7 @@ pub(crate) fn write(
     Ok(report.write(&dir.report())?)
 }
 
-/// All that one evaluation found, step by step.
+/// The results of one evaluation, step by step.
 fn evaluated(recipe: &Recipe, journal: &Journal, set: &EvalSet) -> Result<Evaluated, RunError> {
     let (weights, seed) = (&recipe.reward.weights, bootstrap_seed(recipe));
     let kind = set.kind();
@@ -80,8 +80,8 @@ pub fn episodes_of(journal: &Journal, step: u64, kind: EpisodeKind) -> Result<Ve
     Ok(journal.episodes(step, kind)?.into_iter().map(|stored| stored.episode).collect())
 }
 
-/// Held-out episodes of the last evaluation: half of them successes and half failures, where there are both. Where there is no
-/// success, those with the greatest and the least reward.
+/// Held-out episodes of the last evaluation: half successes and half failures, if there are both. Without successes,
+/// those with the greatest and the least reward.
 fn drawn(
     recipe: &Recipe,
     journal: &Journal,

@@ -1,10 +1,10 @@
-//! Where in a run random numbers are used: which stage of an address belongs to whom, in one place, so that no two share any.
+//! Who uses which random numbers in a run. All stages of addresses are assigned here, so that no two users share any.
 
 use burnish_core::rng::Address;
 use burnish_env::rollout::SeedPlace;
 use burnish_rl::plan::Role;
 
-/// Who draws.
+/// Who draws random numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Draws {
     /// Rollouts that are trained on.
@@ -15,20 +15,20 @@ pub enum Draws {
     Benchmark,
     /// Drafts before the answers that read them.
     Draft,
-    /// What happens in the environments of greedy episodes.
+    /// The environments of greedy episodes.
     Greedy,
-    /// Rollouts of tasks turned round.
+    /// Rollouts of reversed tasks.
     Turned,
-    /// What goes on from within answers, after cut number `.0`, counted from 1.
+    /// Continuations from inside answers, after cut number `.0`, counted from 1.
     Continuation(u64),
-    /// What happens in the environments of cycle checks.
+    /// The environments of cycle checks.
     Check,
-    /// Answers that go on where an episode ended.
+    /// Answers that continue where an episode ended.
     Extension,
 }
 
 impl Draws {
-    /// The stage of its addresses. Runs are resumed, so a number never changes.
+    /// The stage in its addresses. Runs are resumed, so these numbers never change.
     pub fn stage(self) -> u64 {
         match self {
             Draws::Training => 0,
@@ -43,12 +43,12 @@ impl Draws {
         }
     }
 
-    /// Where in step number `step` of the run with seed `run` it draws, from task number `task_offset` on.
+    /// The place of its draws in step number `step` of the run with seed `run`, from task number `task_offset` on.
     pub fn place(self, run: u64, step: u64, task_offset: u64) -> SeedPlace {
         SeedPlace { run, stage: self.stage(), step, task_offset }
     }
 
-    /// `address`, for episodes of a role: what is played first keeps the stage that it has.
+    /// `address` for episodes of a role. Plain rollouts keep their stage.
     pub fn of_role(role: Role, address: Address) -> Address {
         let own = match role {
             Role::Rollout => return address,

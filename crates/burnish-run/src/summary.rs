@@ -10,7 +10,7 @@ use burnish_train::{Drift, Update};
 use crate::eval_set::EvalSet;
 use burnish_rundir::metrics::Values;
 
-/// What the episodes of a step say: rewards, success, flags, lengths. Unscored episodes are only counted.
+/// The numbers of a step's episodes: rewards, success, flags, lengths. Unscored episodes are only counted.
 pub(crate) fn episode_metrics(
     tasks: usize,
     episodes: &[&Episode],
@@ -34,7 +34,7 @@ pub(crate) fn episode_metrics(
         put(&format!("rewards/{name}/std"), sample_std(&values));
     }
     let totals: Vec<f64> = scored.iter().filter_map(|episode| episode.verdict.total(weights)).collect();
-    // Where nothing was scored there is no rate: a verifier that is down must not look like a policy that fails.
+    // If nothing was scored, there is no rate: a verifier that is down must not look like a policy that fails.
     if !scored.is_empty() {
         put("reward", mean(&totals));
     }
@@ -87,20 +87,20 @@ pub(crate) struct Metrics {
     pub(crate) updates: Vec<Values>,
 }
 
-/// The updates of a step, one after the other.
+/// The updates of a step, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Updates {
     each: Vec<Values>,
-    /// What a gate said last.
+    /// The last ruling of the gate.
     ruling: Option<Ruling>,
-    /// Rows that went through the model for an update that was dropped.
+    /// Rows that went through the model for a dropped update.
     dropped: usize,
-    /// Of the first update.
+    /// The drift of the first update.
     pub(crate) first_drift: Option<Drift>,
 }
 
 impl Updates {
-    /// Adds an update, with what a gate said of it. Of one that was dropped only its cost counts.
+    /// Adds an update, with the gate's ruling. A dropped update counts only by its cost.
     pub(crate) fn add(&mut self, update: &Update, lr: f64, ruling: Option<&Ruling>) {
         self.ruling = ruling.cloned();
         if !update.is_made {
@@ -126,7 +126,7 @@ impl Updates {
         (!values.is_empty()).then(|| mean(&values))
     }
 
-    /// Adds them to the step's metrics: sums of tokens, what a gate said last, means of everything else.
+    /// Adds the updates to the step's metrics: sums of tokens, the gate's last ruling, and means of everything else.
     pub(crate) fn finish(self, mut step: Values) -> Metrics {
         let count = self.each.len() as f64;
         let is_said = |name: &str| name.starts_with("gate/");
@@ -149,13 +149,13 @@ const TRAINED: &str = "tokens/trained";
 /// Rows that went forward and backward, after sharing prefixes.
 const FORWARD: &str = "tokens/forward";
 
-/// Values that a label may have for its success to be logged value by value.
+/// A label with more values than this gets no success rate per value.
 const LABEL_VALUES_MAX: usize = 8;
-/// Values that a label may have for the flags to be logged value by value.
+/// A label with more values than this gets no flags per value.
 const FLAG_VALUES_MAX: usize = 4;
 
-/// An evaluation, as a row of metrics. Labels with one value split nothing, and those with many would fill the row: they are
-/// left out.
+/// An evaluation as a row of metrics. Labels with one value split nothing, and labels with many values would fill the
+/// row: both are left out.
 pub(crate) fn summary_metrics(summary: &Summary, set: &EvalSet) -> Values {
     let mut metrics = Values::new();
     let prefix = set.prefix();
@@ -191,7 +191,7 @@ pub(crate) fn summary_metrics(summary: &Summary, set: &EvalSet) -> Values {
             }
         }
     }
-    // Filtered and greedy tokens are not drawn from the distribution whose log-probs are recorded.
+    // Filtered or greedy tokens are not drawn from the distribution whose log-probs are recorded.
     let entropy = summary.surprisal_mean.filter(|_| set.sampling.check_on_policy().is_ok());
     let numbers = [
         ("distinct", summary.distinct_rate),

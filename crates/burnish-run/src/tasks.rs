@@ -1,4 +1,4 @@
-//! Which tasks a run trains on and which it is evaluated on.
+//! The training tasks and the held-out tasks of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -25,17 +25,17 @@ pub(crate) struct Tasks {
     pub(crate) train: Vec<Task>,
     /// What evaluations play: the main one, then those of `[[eval.extra]]`. Empty where nothing is played.
     pub(crate) evaluations: Vec<EvalSet>,
-    /// Training tasks left out because they are held out.
+    /// Number of training tasks left out because they are held out.
     pub(crate) held_out: usize,
-    /// Who else takes part in episodes.
+    /// The policies that take part in episodes.
     pub(crate) partners: Option<Rc<Partners>>,
 }
 
 impl Tasks {
-    /// Makes the tasks of a recipe. With `needs_training` off only the held-out ones are made.
+    /// Makes the tasks of a recipe. Without `needs_training`, only the held-out ones.
     ///
     /// # Errors
-    /// If a configuration cannot yield its tasks, or every training task is held out.
+    /// If a configuration can't provide its tasks, or every training task is held out.
     pub(crate) fn make(recipe: &Recipe, needs_training: bool) -> Result<Self, RunError> {
         if recipe.env.is_absent() {
             let (train, evaluations) = (Vec::new(), Vec::new());
@@ -101,10 +101,10 @@ impl Tasks {
         Ok(Tasks { train_generator, train, evaluations, held_out, partners: None })
     }
 
-    /// The same, ready to be played: with who else takes part.
+    /// The same tasks, ready to be played: with the partners loaded.
     ///
     /// # Errors
-    /// If they can't be loaded.
+    /// If a partner can't be loaded.
     pub(crate) fn with_partners(mut self, recipe: &Recipe) -> Result<Self, RunError> {
         self.partners = partners::of_recipe(recipe)?;
         for set in &mut self.evaluations {
@@ -133,10 +133,10 @@ impl Tasks {
         self.evaluations.first()
     }
 
-    /// What the evaluation called `name` plays; without a name, the main one.
+    /// The evaluation called `name`; without a name, the main one.
     ///
     /// # Errors
-    /// Names those that there are.
+    /// If there is none: lists the names.
     pub(crate) fn evaluation(&self, name: Option<&str>) -> Result<&EvalSet, RunError> {
         let found = self.evaluations.iter().find(|set| set.name.as_deref() == name);
         found.ok_or_else(|| {
@@ -149,21 +149,21 @@ impl Tasks {
         })
     }
 
-    /// The tasks of all evaluations, which are not trained on.
+    /// The tasks of all evaluations. They are not trained on.
     pub(crate) fn held_out_ids(&self) -> BTreeSet<&TaskId> {
         ids(&self.evaluations)
     }
 
-    /// The training tasks of a step: each pass over the set is a new order, which depends on the run's seed only.
+    /// The training tasks of a step. Each pass over the set has a new order, which depends only on the run's seed.
     pub(crate) fn of_step(&self, run_seed: u64, step: u64, count: usize) -> Vec<Task> {
         let indices = of_step(self.train.len(), run_seed, step, count);
         indices.into_iter().map(|at| self.train[at].clone()).collect()
     }
 
-    /// The training tasks of one round of a step. Round 0 has the tasks of the step; every further round draws `count`
-    /// others by (seed, step, round), out of the passes over the set, so that other steps keep their tasks. `used`
-    /// holds the tasks of earlier rounds, none of which comes again, and takes up those of this one. Fewer than
-    /// `count` where none are left.
+    /// The training tasks of one round of a step. Round 0 has the tasks of the step. Every further round draws
+    /// `count` others by (seed, step, round), independently of the passes over the set, so that other steps keep
+    /// their tasks. `used` holds the tasks of earlier rounds: none of them comes again, and the tasks of this round
+    /// are added. May return fewer than `count` if no more are left.
     pub(crate) fn of_round(
         &self,
         run_seed: u64,
@@ -182,8 +182,8 @@ impl Tasks {
         unused.take(count).cloned().collect()
     }
 
-    /// Training tasks from which a selector chooses in one round of a step: `count` of them, drawn by (seed, step, round)
-    /// without repetition, none of `used`. Fewer where there are no more.
+    /// Training tasks for a selector to choose from in one round of a step: `count` of them, drawn by (seed, step,
+    /// round) without repetition, none of `used`. Fewer if there are no more.
     pub(crate) fn candidates(
         &self,
         run_seed: u64,
@@ -192,7 +192,8 @@ impl Tasks {
         count: usize,
         used: &BTreeSet<TaskId>,
     ) -> Vec<&Task> {
-        // A run either chooses or does not: what others draw in the round after is free here, and round 0 is not theirs.
+        // A run either uses a selector or does not. So this can use the numbers that others draw in the next round,
+        // and round 0 draws none of theirs.
         let address = Address { step, turn: round + 1, ..Address::new(run_seed, Purpose::Task) };
         let mut drawn = BTreeSet::new();
         // A finite set repeats its tasks.
@@ -207,8 +208,8 @@ impl Tasks {
     }
 }
 
-/// Gives tasks the labels that they had when the run began, where their files lie elsewhere now: by these the journal tells
-/// tasks apart.
+/// Gives tasks whose files have moved since the run began the labels that they had then, because the journal
+/// identifies tasks by these.
 fn as_known(recipe: &Recipe, tasks: &mut [Task]) {
     for label in tasks.iter_mut().flat_map(|task| task.labels.values_mut()) {
         if let Some(known_as) = recipe.moved.get(label) {
@@ -221,7 +222,7 @@ fn ids(evaluations: &[EvalSet]) -> BTreeSet<&TaskId> {
     evaluations.iter().flat_map(|set| &set.tasks).map(|task| &task.id).collect()
 }
 
-/// Refuses tasks that have the name of a task before them and are not the same: the journal knows tasks by their names.
+/// Refuses tasks that have the name of an earlier task but differ from it: the journal identifies tasks by name.
 fn refuse_others_of_the_same_name(
     before: &[EvalSet],
     set: &EvalSet,
@@ -240,15 +241,15 @@ fn refuse_others_of_the_same_name(
     )))
 }
 
-/// Does the recipe's plan train on tasks turned round?
+/// Whether the recipe's plan trains on reversed tasks.
 fn plays_both_directions(recipe: &Recipe) -> Result<bool, RunError> {
     Ok(plan_of(recipe)?.needs().iter().any(|need| *need.fact == COUNTERPART))
 }
 
-/// The task turned round, with its right answer stated.
+/// The reversed task, with its right answer stated.
 ///
 /// # Errors
-/// If the environment has no such direction.
+/// If the environment can't reverse tasks.
 pub(crate) fn counterpart(generator: &dyn Generator, task: &Task) -> Result<Task, RunError> {
     let turned = generator.reversible().and_then(|its| its.counterpart(task));
     turned.ok_or_else(|| {
@@ -264,7 +265,7 @@ pub(crate) fn counterpart(generator: &dyn Generator, task: &Task) -> Result<Task
 /// `count` tasks of a generator whose configuration is the key `table` of the recipe.
 ///
 /// # Errors
-/// If the configuration can't yield them: names the key with its table.
+/// If the configuration can't provide them: names the key with its table.
 pub(crate) fn tasks_of(
     generator: &dyn Generator,
     seed: u64,
@@ -280,7 +281,7 @@ pub(crate) fn tasks_of(
     }
 }
 
-/// Which `count` of `len` items step number `step` uses, when every pass over them has its own order.
+/// Which `count` of `len` items are used in step number `step`, if every pass over them has its own order.
 pub(crate) fn of_step(len: usize, run_seed: u64, step: u64, count: usize) -> Vec<usize> {
     let first = step * count as u64;
     let mut pass = None;
@@ -306,7 +307,7 @@ mod tests {
         Recipe::resolve(&Source::parse("r.toml", text, &[]).unwrap()).unwrap()
     }
 
-    /// A recipe in an environment with few tasks, with further evaluations.
+    /// A recipe in an environment with few tasks, with extra evaluations.
     fn small(also: &str) -> Recipe {
         let text = "[run]\ndir = \"x\"\n[policy]\npath = \"p\"\n[train]\nmethod = \"grpo\"\nmax_steps = 9\n[eval]\ntasks = 2\n\
                     [env]\nid = \"chains\"\ntasks = 40\nconfig = { steps = { min = 1, max = 1 }, values = { min = 1, max = 3 } }\n";
@@ -395,7 +396,7 @@ mod tests {
         assert_eq!(found, rounds(1, &[4, 3, 2, 9]), "nothing is stored");
         let first: Vec<TaskId> = tasks.of_step(4, 1, 4).into_iter().map(|task| task.id).collect();
         assert_eq!(found[0], first);
-        // The draws of another step are others.
+        // Another step draws other tasks.
         assert_ne!(rounds(2, &[0, 12])[1], rounds(1, &[0, 12])[1]);
         assert_ne!(rounds(1, &[0, 0, 12])[2], rounds(1, &[0, 12])[1]);
     }

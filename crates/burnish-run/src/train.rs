@@ -1,4 +1,4 @@
-//! The loop: step, record, evaluate, save, until done or asked to stop. How it begins and goes on: `begin.rs`.
+//! The loop: step, record, evaluate, save, until done or stopped. How a run begins and resumes: `begin.rs`.
 
 mod begin;
 mod best;
@@ -40,14 +40,14 @@ use burnish_rundir::run_dir::RunDir;
 pub enum Finish {
     /// All steps are done.
     Done(Box<Outcome>),
-    /// It was asked to stop, and saved.
+    /// It was stopped on request, and saved.
     Interrupted {
         /// Steps done.
         step: u64,
     },
 }
 
-/// What a complete run came to.
+/// The results of a complete run.
 #[derive(Debug)]
 pub struct Outcome {
     /// The run directory.
@@ -58,21 +58,21 @@ pub struct Outcome {
     pub method: Method,
     /// Steps done.
     pub steps: u64,
-    /// Updates that the policy has had: 0 where nothing was learnt.
+    /// Updates that the policy has had; 0 if nothing was learnt.
     pub updates: u64,
     /// Training episodes that could not be judged.
     pub unscored: UnscoredSteps,
-    /// Held-out tasks before training.
+    /// Results on held-out tasks before training.
     pub before: Option<Summary>,
-    /// Held-out tasks after training.
+    /// Results on held-out tasks after training.
     pub after: Option<Summary>,
     /// The difference, paired by task.
     pub change: Option<Change>,
-    /// Training rows that overlap with evaluation rows, where both come from files.
+    /// Training rows that overlap with evaluation rows, if both come from files.
     pub overlap: Option<OverlapReport>,
 }
 
-/// A run that is under way.
+/// A run in progress.
 pub struct Run {
     recipe: Recipe,
     tasks: Tasks,
@@ -88,21 +88,22 @@ pub struct Run {
     step: u64,
     /// Step of the newest checkpoint.
     saved: Option<u64>,
-    /// Tokens of prompts and answers that were trained on so far; a shared prompt counts in every sequence.
+    /// Tokens of prompts and answers trained on so far; a shared prompt counts in every sequence.
     tokens: u64,
-    /// When it was started, in seconds since 1970 (UTC): what templates take for now, however often it is resumed.
+    /// When the run first started, in seconds since 1970 (UTC). Chat templates take this as the current time, however
+    /// often the run is resumed.
     started: i64,
     /// Training rows that overlap with evaluation rows.
     overlap: Option<OverlapReport>,
-    /// Steps of which no episode could be judged.
+    /// Steps in which no episode could be judged.
     unscored: Unscored,
-    /// Was a checkpoint due in a step of which no episode could be judged?
+    /// Whether a checkpoint was due in a step in which no episode could be judged.
     owes_save: bool,
     /// The best evaluation so far.
     best: Best,
 }
 
-/// What a step does.
+/// The kind of a run's steps.
 enum Loop {
     Online(Box<OnlineLoop>),
     Offline(Box<OfflineLoop>),
@@ -133,7 +134,7 @@ impl Run {
         })
     }
 
-    /// What decides the run.
+    /// The recipe that decides the run.
     pub fn recipe(&self) -> &Recipe {
         &self.recipe
     }
@@ -143,7 +144,7 @@ impl Run {
         self.dir.path()
     }
 
-    /// Runs until all steps are done, or until the step that is under way when `stop` is asked for.
+    /// Runs until all steps are done. If `stop` is asked for, finishes the step in progress, saves and returns.
     ///
     /// # Errors
     /// If a step fails. What was saved stays, and the run can be resumed from it.
@@ -171,9 +172,9 @@ impl Run {
             if self.step == steps_max || is_due(self.step, self.recipe.eval.every) {
                 self.evaluate(watch)?;
             }
-            // Asked once: what is saved and what is said must agree.
+            // Checked once, so that what is saved and what is reported agree.
             let is_stopping = stop.is_asked();
-            // While nothing can be judged nothing is saved: once the reward is put right, these steps are made again.
+            // Nothing is saved while nothing can be judged: once the reward works again, these steps are repeated.
             let is_due = self.owes_save || is_due(self.step, self.recipe.checkpoint.every);
             self.owes_save = is_due && self.unscored.streak() > 0;
             if self.step == steps_max || is_stopping || (is_due && !self.owes_save) {
@@ -220,7 +221,7 @@ impl Run {
         Ok(values)
     }
 
-    /// Rows of the journal for episodes, each with the index of its task and its advantage.
+    /// Journal rows for episodes, each with the index of its task and its advantage.
     fn rows<'a>(
         &self,
         episodes: impl Iterator<Item = (&'a Episode, (usize, Option<f64>))>,
@@ -287,7 +288,7 @@ impl Run {
         if self.saved == Some(self.step) {
             return Ok(());
         }
-        // No checkpoint may be ahead of what explains it.
+        // No checkpoint may be ahead of the records that explain it.
         self.journal.sync()?;
         self.metrics.sync()?;
         let path = self.write(&self.checkpoints)?;
@@ -376,7 +377,7 @@ fn schedule(recipe: &Recipe) -> Schedule {
     }
 }
 
-/// What a run is made of, before it has a directory.
+/// The parts of a run, before it has a directory.
 struct Parts {
     tasks: Tasks,
     policy: LoadedPolicy,

@@ -1,4 +1,4 @@
-//! Tools that a policy would not see.
+//! Warns of tools that a policy would not see.
 
 use burnish_core::{Message, ToolSpec};
 use burnish_data::Row;
@@ -8,7 +8,7 @@ use burnish_model::ChatTemplate;
 use crate::offline::{Corpus, Given};
 use crate::tasks::Tasks;
 
-/// What to say where rows have tools, and the policy's chat template writes none of them.
+/// What to tell a person if rows have tools but the policy's chat template writes none of them.
 pub(crate) fn tools(tasks: &Tasks, corpus: &Corpus, template: &ChatTemplate) -> Option<String> {
     let played = |generator: &dyn Generator, tasks: &[burnish_core::Task]| {
         let rows = generator.rows()?;
@@ -35,7 +35,7 @@ pub(crate) fn tools(tasks: &Tasks, corpus: &Corpus, template: &ChatTemplate) -> 
 }
 
 fn is_unread(template: &ChatTemplate, messages: &[Message], tools: &[ToolSpec]) -> bool {
-    // What a template refuses is said where it is rendered.
+    // If the template refuses this, the error is reported where the conversation is rendered.
     let text = |tools: &[ToolSpec]| template.render(messages, tools, true).ok();
     text(tools).is_some_and(|with| Some(with) == text(&[]))
 }

@@ -1,4 +1,4 @@
-//! Steps of which episodes could not be judged: what is said of them, and when a run stops.
+//! Steps in which episodes could not be judged: what to tell a person, and when a run stops.
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
@@ -10,32 +10,32 @@ use crate::RunError;
 use burnish_rundir::metrics::Row;
 use burnish_rundir::text::shell_path;
 
-/// Different reasons that one process tells a person.
+/// At most this many different reasons are reported per process.
 const REASONS_MAX: usize = 8;
 
-/// What a run's steps so far say of its reward.
+/// What the steps of a run so far show about its reward.
 #[derive(Debug, Default)]
 pub(crate) struct Unscored {
-    /// Steps in a row, up to the newest, of which no episode could be judged.
+    /// Number of the latest steps in a row in which no episode could be judged.
     streak: u64,
-    /// Why, in the newest of them.
+    /// The reason, in the newest of them.
     reason: String,
-    /// Reasons that a person was told, without their numbers.
+    /// Reasons that were already reported, without their numbers.
     told: BTreeSet<String>,
 }
 
 impl Unscored {
-    /// As saved with a checkpoint after a streak of so many steps.
+    /// As saved with a checkpoint after this many such steps in a row.
     pub(crate) fn after(streak: u64) -> Self {
         Unscored { streak, ..Unscored::default() }
     }
 
-    /// Steps in a row, up to the newest, that taught nothing.
+    /// Number of the latest steps in a row that taught nothing.
     pub(crate) fn streak(&self) -> u64 {
         self.streak
     }
 
-    /// Takes note of the episodes of step number `step`, counted from 1. Returns what a person should be told.
+    /// Takes note of the episodes of step number `step`, counted from 1. Returns what to tell a person.
     pub(crate) fn see(&mut self, step: u64, episodes: &[impl Borrow<Episode>]) -> Option<String> {
         let reasons: Vec<&String> = episodes
             .iter()
@@ -55,7 +55,7 @@ impl Unscored {
         }
         self.streak = 0;
         let kind: String = last.chars().filter(|character| !character.is_ascii_digit()).collect();
-        // A verifier that fails now and then fails alike in step after step.
+        // A verifier that fails now and then fails in the same way in step after step.
         let is_new = self.told.len() < REASONS_MAX && self.told.insert(kind);
         is_new.then(|| {
             format!(
@@ -66,11 +66,11 @@ impl Unscored {
         })
     }
 
-    /// Refuses to go on after step number `step` of `steps_max`, where as many steps in a row as `most` or all steps of the
-    /// run taught nothing. `saved`: the step of the newest checkpoint.
+    /// Refuses to continue after step number `step` of `steps_max`, if `most` steps in a row, or all steps of the
+    /// run, taught nothing. `saved` is the step of the newest checkpoint.
     ///
     /// # Errors
-    /// Says which steps, why, and how to go on.
+    /// Says which steps, why, and how to continue.
     pub(crate) fn check(
         &self,
         step: u64,
@@ -91,7 +91,7 @@ impl Unscored {
             None => "begins again".to_owned(),
         };
         Err(RunError::Refused(format!(
-            "{which}: no episode could be scored, so nothing was learnt; the last reason: {}\n  help: put right what judges; \
+            "{which}: no episode could be scored, so nothing was learnt; the last reason: {}\n  help: repair what judges; \
              then `burnish train --resume {}` {from}. A run stops after {most} such step{} in a row \
              (`train.unscored_steps_max`)",
             self.reason,
@@ -101,23 +101,23 @@ impl Unscored {
     }
 }
 
-/// What the steps of a whole run say of its reward.
+/// What the steps of a whole run show about its reward.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UnscoredSteps {
     /// Steps that played episodes.
     pub steps: u64,
-    /// Of these, steps of which no episode could be judged.
+    /// Steps in which no episode could be judged.
     pub wholly: u64,
-    /// Steps of which some could not.
+    /// Steps in which some episodes could not be judged.
     pub partly: u64,
-    /// Episodes of training.
+    /// Training episodes.
     pub episodes: u64,
-    /// Of these, those that could not be judged.
+    /// Training episodes that could not be judged.
     pub unscored: u64,
 }
 
 impl UnscoredSteps {
-    /// Of a run's metrics.
+    /// Reads them from a run's metrics.
     pub(crate) fn of(rows: &[Row]) -> Self {
         let mut found = UnscoredSteps::default();
         for row in rows {
@@ -134,7 +134,7 @@ impl UnscoredSteps {
         found
     }
 
-    /// In words; none where everything was judged.
+    /// In words; `None` if everything was judged.
     pub fn told(&self) -> Option<String> {
         let UnscoredSteps { steps, wholly, partly, episodes, unscored } = self;
         (*unscored > 0).then(|| {
@@ -190,7 +190,7 @@ mod tests {
             assert!(error.contains(part), "{part}: {error}");
         }
         assert!(check(&unscored, 9, None).unwrap_err().contains("begins again"));
-        // One episode that can be judged ends it.
+        // One judged episode ends the streak.
         unscored.see(10, &episodes(&[Some("x"), None]));
         assert_eq!((unscored.streak(), check(&unscored, 10, None)), (0, Ok(())));
     }

@@ -11,7 +11,7 @@ use burnish_rundir::metrics::Values;
 /// Something that happened in a run.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// Something long begins.
+    /// Something that takes long begins.
     Doing(&'a str),
     /// A line worth reading.
     Note(String),
@@ -19,7 +19,7 @@ pub enum Event<'a> {
     Step {
         /// Steps done.
         step: u64,
-        /// Steps in all.
+        /// Number of all steps.
         steps_max: u64,
         /// The step's metrics.
         metrics: &'a Values,
@@ -28,9 +28,9 @@ pub enum Event<'a> {
     Evaluated {
         /// Steps done when it was made.
         step: u64,
-        /// The name of an evaluation of `[[eval.extra]]`; the main one has none.
+        /// The name of an evaluation of `[[eval.extra]]`; `None` for the main one.
         name: Option<&'a str>,
-        /// What was found.
+        /// Its results.
         summary: &'a Summary,
     },
     /// Held-out rows were evaluated.
@@ -42,13 +42,13 @@ pub enum Event<'a> {
     },
     /// Items of a benchmark are complete.
     Items {
-        /// Items done, with those of an earlier process.
+        /// Items done, including those of an earlier process.
         done: usize,
-        /// Items in all.
+        /// Number of all items.
         items: usize,
-        /// Share of the samples so far that are right.
+        /// Share of right samples so far.
         success: Option<f64>,
-        /// Tokens that this process has sampled in a second.
+        /// Tokens that this process samples per second.
         tokens_per_second: f64,
     },
     /// A checkpoint is complete.
@@ -61,7 +61,7 @@ pub trait Watch {
     fn event(&mut self, event: Event<'_>);
 }
 
-/// Watches nothing.
+/// Ignores all events.
 #[derive(Debug, Default)]
 pub struct Unwatched;
 
@@ -69,7 +69,7 @@ impl Watch for Unwatched {
     fn event(&mut self, _: Event<'_>) {}
 }
 
-/// A wish to stop after the step that is under way. Clones share it.
+/// A request to stop after the step in progress. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -79,7 +79,7 @@ impl Stop {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    /// Was it asked for?
+    /// Whether it was asked to stop.
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }

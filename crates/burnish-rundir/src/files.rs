@@ -1,4 +1,4 @@
-//! Files that appear under their final name only when they are complete, and digests of what files hold.
+//! Files that get their final name only once they are complete, and digests of file contents.
 
 use burnish_core::digest::Rule;
 use std::ffi::OsString;
@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Ending of the temporary files that [`write_atomic`] makes; their names start with a dot.
+/// Ending of the temporary files of [`write_atomic`]. Their names start with a dot.
 pub const TEMPORARY_SUFFIX: &str = ".burnish-tmp";
 
 /// A file could not be read or written.
@@ -30,18 +30,18 @@ impl FileError {
     }
 }
 
-/// Writes `bytes` to `path` so that whatever happens, `path` holds either what it held before or all of
-/// `bytes`: even after a power cut, a full disk or `kill -9`.
+/// Writes `bytes` to `path` so that `path` always holds either its old content or all of `bytes`, even after a power
+/// cut, a full disk or `kill -9`.
 ///
 /// The bytes go to a temporary file beside `path`, which is synced and renamed; then the directory is synced.
 ///
 /// # Errors
-/// Names `path`, which is then as it was; the temporary file is removed.
+/// Names `path`, whose old content is unchanged; the temporary file is removed.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     write_atomic_with(path, |file| file.write_all(bytes))
 }
 
-/// [`write_atomic`] for content that `write` produces piece by piece.
+/// As [`write_atomic`], for content that `write` produces piece by piece.
 ///
 /// # Errors
 /// As [`write_atomic`]; also what `write` returns.
@@ -52,7 +52,7 @@ pub fn write_atomic_with(
     let temporary = temporary_beside(path).map_err(FileError::on("write", path))?;
     let written = write_and_rename(&temporary, path, write);
     if written.is_err() {
-        // The first error is the one to report; a file that was never made can't be removed.
+        // Report the first error. If the file was never created, it can't be removed either.
         let _ = fs::remove_file(&temporary);
     }
     written.map_err(FileError::on("write", path))
@@ -65,14 +65,14 @@ fn write_and_rename(
 ) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(temporary)?;
     write(&mut file)?;
-    // Before the rename: else a power cut could leave the final name on a file without its content.
+    // Sync before the rename: otherwise a power cut could leave the final name on a file without its content.
     file.sync_all()?;
     drop(file);
     fs::rename(temporary, path)?;
     sync_dir(directory_of(path))
 }
 
-/// Makes the names in a directory durable: renames and new files in it survive a power cut.
+/// Makes the names in a directory durable, so that renames and new files survive a power cut.
 ///
 /// # Errors
 /// What the operating system says. Does nothing on Windows, which syncs names with the files.
@@ -80,8 +80,8 @@ pub fn sync_dir(dir: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
 }
 
-/// The name of what a file holds: 16 hexadecimal digits, by the rule by which rows are named. The file is read piece by
-/// piece, some gigabytes a second.
+/// Digest of a file's content: 16 hexadecimal digits, computed as for rows. Reads the file piece by piece, at some
+/// gigabytes per second.
 ///
 /// # Errors
 /// If it can't be read, or shrinks while it is read.
@@ -94,7 +94,7 @@ pub fn file_digest(path: &Path) -> Result<String, FileError> {
     read().map_err(FileError::on("read", path))
 }
 
-/// Removes what interrupted writes of an earlier process left in `dir`. Only for a directory that no other
+/// Removes temporary files of interrupted writes by an earlier process in `dir`. Only for a directory that no other
 /// process writes to.
 ///
 /// # Errors
@@ -111,13 +111,13 @@ pub fn remove_leftovers(dir: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Is a file of this name one that an interrupted write left?
+/// Whether a file of this name is left from an interrupted write.
 pub fn is_temporary(name: &std::ffi::OsStr) -> bool {
     let name = name.as_encoded_bytes();
     name.starts_with(b".") && name.ends_with(TEMPORARY_SUFFIX.as_bytes())
 }
 
-/// A name in the same directory (a rename doesn't cross file systems) that no other write uses.
+/// An unused name in the same directory, because a rename can't cross file systems.
 fn temporary_beside(path: &Path) -> io::Result<PathBuf> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name =
@@ -206,8 +206,8 @@ mod tests {
         assert_eq!(names(dir.path()), [".hidden", "x.burnish-tmp"]);
     }
 
-    /// The body of `a_file_system_that_takes_no_more_bytes_keeps_the_old_file`, in a child process whose files
-    /// may not grow; does nothing when it is run by itself.
+    /// The body of `a_file_system_that_takes_no_more_bytes_keeps_the_old_file`, run in a child process whose files
+    /// may not grow. Does nothing by itself.
     #[test]
     fn in_a_child_with_a_file_size_limit() {
         let Some(path) = std::env::var_os("BURNISH_TEST_LIMITED_PATH") else { return };
@@ -221,7 +221,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("weights");
         fs::write(&path, b"old").unwrap();
-        // The limit alone would kill the process; with the signal ignored, writing fails as on a full disk.
+        // The limit alone would kill the process. With the signal ignored, writing fails as on a full disk.
         let output = std::process::Command::new("sh")
             .args(["-c", r#"trap "" XFSZ; ulimit -f 64; exec "$0" --exact "$1""#])
             .arg(std::env::current_exe().unwrap())

@@ -1,4 +1,4 @@
-//! The directory of a run: its files, and the lock that keeps a second process off it.
+//! The directory of a run: its files, and the lock that keeps other processes out.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -15,9 +15,9 @@ pub const RECIPE: &str = "recipe.toml";
 pub const RECORD: &str = "run.json";
 /// Name of the directory of all checkpoints in a run directory.
 pub const CHECKPOINTS: &str = "checkpoints";
-/// Name of the directory of the policy that a run started from, where another recipe made it.
+/// Name of the directory with the policy that a run started from, if another recipe made it.
 pub const START: &str = "start";
-/// Name of the directory of its teacher, where another recipe made it.
+/// Name of the directory with the run's teacher, if another recipe made it.
 pub const TEACHER: &str = "teacher";
 /// Name of the directory of the best checkpoint.
 pub const BEST: &str = "best";
@@ -27,22 +27,22 @@ const TENSORBOARD: &str = "tensorboard";
 const JOURNAL: &str = "run.db";
 const REPORT: &str = "report.html";
 
-/// What becomes of a run that is where a new one is to be.
+/// What happens to an existing run in the place of a new one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Taken {
-    /// It stays, and the new one is refused.
+    /// It stays, and the new run is refused.
     #[default]
     Refused,
     /// It is removed.
     Removed,
 }
 
-/// The directory of a run, held by this process until the value is dropped.
+/// The directory of a run. This process holds its lock until the value is dropped.
 ///
 /// ```text
 /// recipe.toml           the resolved recipe; written last at creation: a directory with it is a run
 /// run.json              how the run began: from which folder paths are seen, and digests of all files that decide it
-/// metrics.jsonl         one line of numbers a step or evaluation
+/// metrics.jsonl         one line of numbers per step or evaluation
 /// tensorboard/          the same numbers as event files
 /// run.db                the journal (SQLite)
 /// checkpoints/step_N/   weights and optimiser state
@@ -54,16 +54,16 @@ pub enum Taken {
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
-    /// Locked while it is open. The operating system frees it when the process ends, however it ends.
+    /// Locked while the file is open. The operating system releases the lock when the process ends, however it ends.
     _lock: File,
 }
 
 /// A run directory could not be created or opened.
 #[derive(Debug, thiserror::Error)]
 pub enum RunDirError {
-    /// A run is there already.
+    /// The directory already holds a run.
     #[error(
-        "`{}` already holds a run: go on with it with `burnish train --resume {}`, remove it and begin again with \
+        "`{}` already holds a run: resume it with `burnish train --resume {}`, remove it and begin again with \
          --overwrite, or choose another `run.dir`",
         path.display(), shell_path(path)
     )]
@@ -71,7 +71,7 @@ pub enum RunDirError {
         /// The directory.
         path: PathBuf,
     },
-    /// Something else is there.
+    /// The directory holds something else.
     #[error(
         "`{}` is not empty: it holds `{entry}`, which no run has written; choose another `run.dir`, or empty it \
          (--overwrite removes runs only)",
@@ -84,13 +84,13 @@ pub enum RunDirError {
         entry: String,
     },
     /// There is no run to resume.
-    #[error("`{}` holds no run: it has no `recipe.toml`; is it the `run.dir` of a run? One that stopped before it had begun \
-             is begun with the same command again", path.display())]
+    #[error("`{}` holds no run: it has no `recipe.toml`; is it the `run.dir` of a run? If a run stopped before it had begun, \
+             give its command again", path.display())]
     Missing {
         /// The directory.
         path: PathBuf,
     },
-    /// Another process works there.
+    /// Another process works in the directory.
     #[error(
         "`{}` is in use by another burnish process{}: wait for it or stop it, or choose another `run.dir`",
         path.display(), pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
@@ -98,27 +98,28 @@ pub enum RunDirError {
     Locked {
         /// The directory.
         path: PathBuf,
-        /// The other process, where it could be read.
+        /// The other process, if its id could be read.
         pid: Option<u32>,
     },
-    /// The file system refused.
+    /// The file system reported an error.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
 impl RunDir {
-    /// Checks, without making anything, that a new run may use `path`: that nothing is there yet, or nothing but what a run
-    /// wrote that had done no step. With `taken`, a run may be there.
+    /// Checks, without creating anything, that a new run may use `path`: it does not exist, is empty, or holds only
+    /// what a run wrote that had done no step. If `taken` allows it, it may hold any run.
     ///
     /// # Errors
-    /// If there is a run or anything else, or it can't be seen.
+    /// If it holds a run or anything else, or can't be read.
     pub fn refuse_taken(path: &Path, taken: Taken) -> Result<(), RunDirError> {
         let failed = || FileError::on("list", path);
         let entries = match fs::read_dir(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             entries => entries.map_err(failed())?,
         };
-        // A folder without a lock is nothing that a run made, whatever its files are called: only an empty one is free.
+        // Every run's folder has a lock file. A folder without one is not a run's, whatever its files are called, so
+        // it must be empty.
         let (is_run, was_locked) = (path.join(RECIPE).exists(), path.join(LOCK).is_file());
         let mut has_begun = is_run && (!was_locked || has_done_a_step(path));
         for entry in entries {
@@ -132,7 +133,7 @@ impl RunDir {
                 return Err(holds(&name));
             }
             if name == CHECKPOINTS && !is_empty(&path.join(&name)) {
-                // Checkpoints whose recipe is gone: nobody removes them by accident.
+                // Checkpoints without their recipe: keep them, so that nobody loses them by accident.
                 if !is_run {
                     return Err(holds(&name));
                 }
@@ -145,17 +146,17 @@ impl RunDir {
         }
     }
 
-    /// Makes the directory of a new run, with its parents, and takes its lock. What a run left that had done no step is
-    /// removed, and with `taken` any run.
+    /// Creates the directory of a new run, with its parents, and takes its lock. Removes the files of a run that had
+    /// done no step, or, if `taken` allows it, of any run.
     ///
-    /// Write `recipe.toml` last of the files that a run starts with: [`RunDir::open`] takes it as the sign that
+    /// Of the files that a run starts with, write `recipe.toml` last: [`RunDir::open`] takes it as the sign that
     /// there is a run.
     ///
     /// # Errors
-    /// If the directory holds a run or anything else, another process holds it, or it can't be made.
+    /// If the directory holds a run or anything else, another process holds it, or it can't be created.
     pub fn create(path: &Path, taken: Taken) -> Result<Self, RunDirError> {
-        // Before anything is made, so that a directory that isn't ours stays as it is; and again under the lock,
-        // because another process may have been faster.
+        // Checked before anything is created, so that a directory that isn't ours stays as it is. Checked again under
+        // the lock, because another process may have been faster.
         RunDir::refuse_taken(path, taken)?;
         make_dir(path)?;
         let run = RunDir::lock(path)?;
@@ -165,12 +166,12 @@ impl RunDir {
         Ok(run)
     }
 
-    /// Removes all that runs write, but the lock. The recipe goes first: what is left of a process that is killed
-    /// meanwhile is no run any more, and a new one may begin there.
+    /// Removes all files that runs write, except the lock. The recipe goes first: if the process is killed meanwhile,
+    /// the rest is no run any more, and a new run may start there.
     fn clear(&self) -> Result<(), FileError> {
         let recipe = self.recipe();
         if recipe.exists() {
-            // Checkpoints without a recipe would be taken for somebody's own: they go with it.
+            // Checkpoints without a recipe would be taken for somebody's own, so they go together with it.
             let doomed = self.path.join(format!(".{CHECKPOINTS}.0{}", files::TEMPORARY_SUFFIX));
             if self.checkpoints().exists() {
                 remove(&doomed)?;
@@ -188,8 +189,8 @@ impl RunDir {
         Ok(())
     }
 
-    /// Opens the directory of an existing run to continue it, takes its lock, and removes what interrupted
-    /// writes left.
+    /// Opens the directory of an existing run to continue it, takes its lock, and removes the temporary files of
+    /// interrupted writes.
     ///
     /// # Errors
     /// If there is no run, or another process holds it.
@@ -224,7 +225,7 @@ impl RunDir {
         Ok(RunDir { path: path.to_owned(), _lock: file })
     }
 
-    /// Removes what says that the run is finished, where it is not any more.
+    /// Removes the report, which marks a run as finished, if the run goes on.
     ///
     /// # Errors
     /// If the file can't be removed.
@@ -247,7 +248,7 @@ impl RunDir {
         metrics_in(&self.path)
     }
 
-    /// The directory of TensorBoard's event files; made with the first of them.
+    /// The directory of TensorBoard's event files; created with the first of them.
     pub fn tensorboard(&self) -> PathBuf {
         self.path.join(TENSORBOARD)
     }
@@ -277,7 +278,7 @@ impl RunDir {
         self.path.join(START)
     }
 
-    /// The directory of its teacher, where another recipe made it.
+    /// The directory of its teacher, if another recipe made it.
     pub fn teacher(&self) -> PathBuf {
         self.path.join(TEACHER)
     }
@@ -298,7 +299,7 @@ pub fn journal_in(dir: &Path) -> PathBuf {
     dir.join(JOURNAL)
 }
 
-/// The report of the run in `dir`, for readers that need no lock: there is one when the run is finished.
+/// The report of the run in `dir`, for readers that need no lock. It exists once the run is finished.
 pub fn report_in(dir: &Path) -> PathBuf {
     dir.join(REPORT)
 }
@@ -311,7 +312,7 @@ fn make_dir(path: &Path) -> Result<(), FileError> {
 const WRITTEN: [&str; 10] =
     [LOCK, RECIPE, RECORD, METRICS, TENSORBOARD, CHECKPOINTS, BEST, START, TEACHER, REPORT];
 
-/// Does a run write something that is called so?
+/// Whether runs write something with this name.
 fn is_written_by_runs(name: &OsStr) -> bool {
     let of_journal = name.to_str().and_then(|name| name.strip_prefix(JOURNAL));
     let is_journal = of_journal.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.']));
@@ -322,12 +323,12 @@ fn is_empty(dir: &Path) -> bool {
     fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-/// Has the run in `dir` done a step? Where that can't be read, it may have.
+/// Whether the run in `dir` has done a step. If that can't be read, assume that it has.
 fn has_done_a_step(dir: &Path) -> bool {
     metrics::read(&metrics_in(dir)).map_or(true, |rows| rows.iter().any(|row| row.event == metrics::TRAIN))
 }
 
-/// Removes a file or a directory with all that is in it, where it is there.
+/// Removes a file, or a directory with its content, if it exists.
 fn remove(path: &Path) -> Result<(), FileError> {
     let removed = match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path),
@@ -346,7 +347,7 @@ fn write_pid(file: &mut File) -> io::Result<()> {
     writeln!(file, "{}", std::process::id())
 }
 
-/// Where locks are mandatory (Windows), the file of another process can't be read.
+/// Where locks are mandatory (Windows), a file that another process has locked can't be read.
 fn read_pid(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     file.take(32).read_to_string(&mut text).ok()?;

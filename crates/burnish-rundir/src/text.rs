@@ -1,14 +1,15 @@
-//! Text for people: what a terminal or a page must not obey, and words that a shell must take as they are.
+//! Makes text safe for people: control characters that a terminal or a page must not obey, and words that a shell
+//! must not interpret.
 
 use std::borrow::Cow;
 use std::path::Path;
 
-/// Text in which every character that could steer a terminal, or reorder a line, is shown instead of obeyed. Line ends
-/// and tabs stay. It is for everything that came from data, models, files and servers, and for messages that quote them.
+/// Replaces every character that could control a terminal or reorder a line by a visible sign. Line ends and tabs
+/// stay. Use it for everything that comes from data, models, files and servers, and for messages that quote them.
 pub fn visible(text: &str) -> Cow<'_, str> {
     replaced(text, |character| match character {
         '\n' | '\t' => None,
-        // The signs that Unicode has for control characters: ␛ for the one that begins escape sequences.
+        // Unicode has signs for control characters, such as ␛ for the one that starts escape sequences.
         '\0'..='\u{1f}' => char::from_u32(0x2400 + u32::from(character)).map(String::from),
         '\u{7f}' => Some("␡".to_owned()),
         _ if steers(character) => Some(format!("<U+{:04X}>", u32::from(character))),
@@ -16,20 +17,22 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// As [`visible`], and on one line: for names and labels that stand inside a line.
+/// As [`visible`], but on one line: for names and labels inside a line.
 pub fn visible_line(text: &str) -> String {
     visible(text).replace('\n', "␊").replace('\t', "␉")
 }
 
-/// JSON with the same value, in which every character that [`visible`] would show is an escape.
+/// The same JSON value, with every character that [`visible`] replaces written as an escape.
 pub fn plain_json(json: &str) -> Cow<'_, str> {
-    // Outside of strings JSON has none of these but line ends and tabs; inside there are no raw ones below a blank.
+    // Outside strings, JSON has none of these characters except line ends and tabs; inside strings, control
+    // characters are never raw.
     replaced(json, |character| steers(character).then(|| format!("\\u{:04x}", u32::from(character))))
 }
 
-/// Does a terminal take it for a command, or does it change the order in which a line is shown? Beside the control
-/// characters below the blank: DEL, those of ISO 6429's second set (0x9b begins a sequence as `ESC [` does), line and
-/// paragraph separators, and what embeds, overrides or isolates a direction of writing.
+/// Whether a terminal takes the character for a command, or it changes the order in which a line is shown. Besides
+/// the control characters below the blank, these are DEL, the characters of ISO 6429's second set (0x9b starts a
+/// sequence as `ESC [` does), line and paragraph separators, and characters that embed, override or isolate a writing
+/// direction.
 fn steers(character: char) -> bool {
     let is_direction = matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     is_direction || matches!(character, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}')
@@ -43,7 +46,7 @@ fn replaced(text: &str, by: impl Fn(char) -> Option<String>) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(shown).collect())
 }
 
-/// The word as a shell takes it for one, so that a command that is shown can be pasted.
+/// Quotes a word for a shell, so that a command that is shown can be pasted.
 pub fn shell_word(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=,:+@%".contains(&byte);
     if !word.is_empty() && !word.starts_with('=') && word.bytes().all(is_plain) {
@@ -55,19 +58,19 @@ pub fn shell_word(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// As [`shell_word`]; a path that a program could take for an option begins with `./`.
+/// As [`shell_word`]; a path that a program could mistake for an option gets `./` in front.
 pub fn shell_path(path: &Path) -> String {
     let Some(text) = path.to_str() else { return escaped_word(path.as_os_str().as_encoded_bytes()) };
     if text.starts_with('-') { shell_word(&format!("./{text}")) } else { shell_word(text) }
 }
 
-/// For what can't be written out, such as names that are not UTF-8: `$'...'`, which POSIX has since 2024 and every common
-/// shell before.
+/// For words that can't be written out, such as names that are not UTF-8: `$'...'`, which POSIX has had since 2024,
+/// and every common shell for longer.
 fn escaped_word(word: &[u8]) -> String {
     let escaped = |byte: &u8| match byte {
         b'\'' | b'\\' => format!("\\{}", char::from(*byte)),
         b' '..=b'~' => char::from(*byte).to_string(),
-        // Three digits, always: what follows may be a digit.
+        // Always three digits, because the next character may be a digit.
         byte => format!("\\{byte:03o}"),
     };
     format!("$'{}'", word.iter().map(escaped).collect::<String>())
@@ -108,7 +111,7 @@ mod tests {
         }
     }
 
-    /// What the shells of this machine make of a word.
+    /// How the shells of this machine read a word.
     #[cfg(unix)]
     #[test]
     fn a_shell_takes_a_word_as_it_is() {

@@ -1,5 +1,5 @@
-//! Comparisons: [`study`] makes arms × seeds of one recipe at one budget and says what their differences are, with
-//! intervals; [`benchmark`] evaluates a policy on a benchmark that has a name.
+//! Comparisons. [`study`] runs arms × seeds of one recipe at one budget, and reports their differences with
+//! intervals. [`benchmark`] evaluates a policy on a named benchmark.
 
 pub mod benchmark;
 pub mod study;

@@ -3,8 +3,8 @@
 //! `cargo run --release -p burnish --example grpo -- models/starter 20`
 //!
 //! A policy plans paths for two agents on FrozenLake. It plays every task several times, and each episode is compared
-//! with the others of its task, so no critic is needed. `burnish train` does the same with all that a recipe can ask
-//! for (`crates/burnish-run/src/online/`); `crates/burnish/tests/example.rs` compares both, number by number.
+//! with the others of its task, so no critic is needed. `burnish train` does the same, with everything that a recipe
+//! can ask for (`crates/burnish-run/src/online/`); `crates/burnish/tests/example.rs` compares both, number by number.
 
 #![allow(missing_docs, reason = "a program, whose test reads its constants")]
 use std::error::Error;
@@ -21,16 +21,16 @@ use burnish_train::{PassConfig, Sample, Trainer, TrainerConfig, Update, score, t
 use serde_json::json;
 
 pub const SEED: u64 = 1;
-pub const TASKS: usize = 16; // of a step
-const GROUP: usize = 8; // G: episodes of a task
-const UPDATES: usize = 2; // μ: updates of a step. In the first one r = 1; the clip matters from the second on.
-const TOKENS_MAX: usize = 160; // of an answer
+pub const TASKS: usize = 16; // per step
+const GROUP: usize = 8; // G: episodes per task
+const UPDATES: usize = 2; // μ: updates per step. In the first one r = 1; the clip matters from the second on.
+const TOKENS_MAX: usize = 160; // per answer
 const EPSILON: f64 = 0.2; // ε: how far r counts
 const BETA: f64 = 0.04; // β: weight of the distance from the reference
 const LEARNING_RATE: f64 = 1e-4;
-const ROWS_MAX: usize = 8192; // of one forward pass: bounds memory, and changes nothing else
+const ROWS_MAX: usize = 8192; // per forward pass: bounds memory, and changes nothing else
 
-/// A policy that learns, and what it learns by.
+/// A policy that learns, and everything it needs for that.
 pub struct Learner {
     model: Arc<Model>, // π_θ
     reference: Model,  // π_ref: π_θ before training
@@ -41,7 +41,7 @@ pub struct Learner {
 }
 
 impl Learner {
-    /// Begins with the policy in a model directory.
+    /// Starts from the policy in a model directory.
     pub fn load(dir: &str) -> Result<Self, Box<dyn Error>> {
         let (model, chat) = load_policy(dir.as_ref())?;
         // Equations 3 and 4: the mean over sequences of the mean over their tokens of
@@ -62,10 +62,10 @@ impl Learner {
         Ok(Learner { model, reference, chat, objective, trainer, env })
     }
 
-    /// Makes one step, and gives the mean reward and the updates.
+    /// Performs one step, and returns the mean reward and the updates.
     pub fn step(&mut self, step: u64, tasks: &[Task]) -> Result<(f64, Vec<Update>), Box<dyn Error>> {
-        // 1. Play each task G times with π_old, which is π_θ as it is now. What is drawn depends on where it is drawn
-        //    (seed, step, task, episode, turn) and on nothing else, so a run can be repeated to the bit.
+        // 1. Play each task G times with π_old, which is π_θ as it is now. Each random number depends only on
+        //    (seed, step, task, episode, turn), so a run can be repeated to the bit.
         let seeds = SeedPlace { run: SEED, stage: 0, step, task_offset: 0 };
         let spawns = Spawn::of_tasks(tasks, GROUP, &Sampling::at(1.0, TOKENS_MAX), seeds);
         let (generator, overlong) = (&*self.env, Overlong::Refuse);
@@ -74,17 +74,17 @@ impl Learner {
         let episodes = rollout::play(&mut policy, &spec)?;
         drop(policy); // It shares the weights, which are about to change.
 
-        // 2. One number per episode: R, the sum of its verdict's rewards. What could not be judged has none.
+        // 2. One number per episode: R, the sum of its verdict's rewards. None if it could not be judged.
         let rewards = episodes.iter().map(|episode| episode.verdict.total(&Default::default()));
         let rollouts: Vec<Rollout> = rewards.map(Rollout::of_reward).collect();
 
-        // 3. Compare it with its group: Â = (R - mean) / (std + 1e-4), and 0 where all of the group are equal.
+        // 3. Compare it with its group: Â = (R - mean) / (std + 1e-4), and 0 if all of the group are equal.
         let groups: Vec<_> = (0..tasks.len()).map(|at| at * GROUP..(at + 1) * GROUP).collect();
         let rollouts = Rollouts { all: &rollouts, groups: &groups };
         let advantages = Grpo::default().advantages(&rollouts);
 
-        // 4. Each branch of a trace is a sequence to learn from: the ids as they were sampled, log π_old of each, and
-        //    a mask, so that what the policy only read is not in the loss. All tokens of an episode have its Â.
+        // 4. Each branch of a trace is a sequence to learn from: the sampled ids, log π_old of each, and a mask,
+        //    so that what the policy only read is not in the loss. All tokens of an episode have its Â.
         let mut samples = Vec::new();
         for (episode, advantage) in episodes.iter().zip(advantages) {
             let Some(advantage) = advantage else { continue };
@@ -94,7 +94,7 @@ impl Learner {
         let reference = score(&self.reference, &samples, ROWS_MAX)?; // log π_ref
         samples.iter_mut().zip(reference).for_each(|(sample, logprobs)| sample.reference = Some(logprobs));
 
-        // 5. Update π_θ μ times on these samples; π_old stays what it was.
+        // 5. Update π_θ μ times on these samples; π_old stays as it was.
         let totals = totals(&samples, &samples, 1, TOKENS_MAX, SEED);
         let model = Arc::make_mut(&mut self.model);
         let update = |_| self.trainer.update(model, &samples, &*self.objective, &totals, LEARNING_RATE);

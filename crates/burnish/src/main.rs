@@ -1,6 +1,6 @@
 //! The command line: `burnish train|sft|study|eval|rollout|metrics|merge|methods|env|data`.
 //!
-//! Only this crate knows arguments, colours and signals; everything else is in `burnish-run`.
+//! Only this crate deals with arguments, colours and signals; the other crates do the work.
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -17,11 +17,11 @@ use std::process::ExitCode;
 use burnish_recipe::plain_words::plain;
 use clap::{Parser, Subcommand};
 
-// Large temporaries of a step are reused instead of being handed back to the system.
+// Reuses the large temporaries of a step instead of handing them back to the system.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Exit status where the arguments are wrong, before anything is done.
+/// Exit status for wrong arguments, before anything is done.
 const WRONG_ARGUMENTS: u8 = 2;
 
 /// Post-training of reasoning models and agents with reinforcement learning, in one binary.
@@ -34,29 +34,29 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Train a policy as a recipe says, or go on with a run that was stopped.
+    /// Train a policy as a recipe says, or resume a run that was stopped.
     Train(commands::train::Arguments),
-    /// Train a policy by imitation: as `train`, for recipes whose method is "sft".
+    /// Train a policy by imitation: like `train`, but only for recipes whose method is "sft".
     Sft(commands::train::Arguments),
-    /// Test a claim: arms × seeds from one recipe at equal budget, with a table and a plot.
+    /// Test a claim: arms × seeds of one recipe at equal budget, with a table and a plot.
     Study(commands::study::Arguments),
-    /// Evaluate a recipe's policy, or a run's, on held-out tasks, or a policy on a benchmark.
+    /// Evaluate the policy of a recipe or a run on held-out tasks, or a policy on a benchmark.
     Eval(Box<commands::eval::Arguments>),
-    /// Sample a few episodes and show them, or show stored ones.
+    /// Sample and show a few episodes, or show stored ones.
     Rollout(commands::rollout::Arguments),
-    /// Print the metrics of a run, under the names of whichever framework your scripts know.
+    /// Print the metrics of a run, under the names of the framework that your scripts know.
     Metrics(commands::metrics::Arguments),
-    /// Merge a trained adapter into its base: one model directory.
+    /// Merge a trained adapter and its base into one model directory.
     Merge(commands::merge::Arguments),
     /// List the objectives, advantages and other parts that a recipe can name.
     Methods(commands::methods::Arguments),
-    /// Show the environments.
+    /// List and show the environments.
     #[command(subcommand)]
     Env(commands::env::Command),
-    /// Look into data files, and compare training data with evaluation data.
+    /// Inspect data files, and compare training data with evaluation data.
     #[command(subcommand)]
     Data(commands::data::Command),
-    /// Judge responses by a verifier, and show how both sides were read.
+    /// Judge responses with a verifier, and show how response and reference were read.
     Verify(commands::verify::Arguments),
 }
 
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
             eprint!("{}", plain(&asked.to_string()));
             return ExitCode::from(WRONG_ARGUMENTS);
         }
-        // Help, or the version.
+        // Help or the version was asked for.
         Err(asked) => {
             print!("{asked}");
             Ok(())

@@ -1,8 +1,9 @@
-//! The one door to the terminal: what is printed shows control characters instead of sending them, a reader that goes
-//! away (`| head`, a closed terminal) ends nothing but the printing, and a bar stands below all lines, whoever prints them.
+//! The only way to the terminal. Control characters are shown instead of sent; a reader that goes away (`| head`, a
+//! closed terminal) ends only the printing; and the progress bar stays below all lines, whoever prints them.
 //!
-//! In this crate `print!`, `println!`, `eprint!` and `eprintln!` are the ones below. The standard library's panic when nobody
-//! reads; `clippy::print_stdout` and `print_stderr`, which know only those, are on in `main.rs`.
+//! In this crate, `print!`, `println!`, `eprint!` and `eprintln!` are the macros below, because those of the standard
+//! library panic when nobody reads. `clippy::print_stdout` and `print_stderr` catch only the latter, and are on in
+//! `main.rs`.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -13,30 +14,30 @@ use indicatif::ProgressBar;
 
 use crate::commands::Done;
 
-/// Writes to stdout, through the door.
+/// Writes to stdout, through this module.
 macro_rules! print {
     ($($text:tt)*) => { $crate::out::text(format_args!($($text)*)) };
 }
-/// Writes a line to stdout, through the door.
+/// Writes a line to stdout, through this module.
 macro_rules! println {
     () => { $crate::out::text(format_args!("\n")) };
     ($($text:tt)*) => { $crate::out::line(format_args!($($text)*)) };
 }
-/// Writes to stderr, through the door.
+/// Writes to stderr, through this module.
 macro_rules! eprint {
     ($($text:tt)*) => { $crate::out::error(&format!($($text)*)) };
 }
-/// Writes a line to stderr, through the door.
+/// Writes a line to stderr, through this module.
 macro_rules! eprintln {
     ($($text:tt)*) => { $crate::out::error(&format!("{}\n", format_args!($($text)*))) };
 }
 
-/// Why stdout takes nothing any more.
+/// Why stdout can't be written to any more.
 static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
-/// The bar that is on the screen.
+/// The bar on the screen.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// From now on lines are printed above `bar`; with `None` there is none, and the last one is taken away.
+/// Prints lines above `bar` from now on. `None` removes the last bar.
 pub(crate) fn keep_below(bar: Option<ProgressBar>) {
     let last = std::mem::replace(&mut *BAR.lock().unwrap_or_else(PoisonError::into_inner), bar.clone());
     if let (Some(last), None) = (last, bar) {
@@ -62,24 +63,24 @@ pub(crate) fn line(text: Arguments<'_>) {
     write(&visible(&format!("{text}\n")));
 }
 
-/// JSON for programs, as a line.
+/// JSON for programs, as one line.
 pub(crate) fn json(json: &str) {
     write(&plain_json(&format!("{json}\n")));
 }
 
-/// A file for programs: exact where a program reads it, shown where a person does.
+/// A file for programs: printed exactly if a program reads it, with control characters shown if a person does.
 pub(crate) fn file(text: &str) {
     if io::stdout().is_terminal() { write(&visible(text)) } else { write(text) }
 }
 
-/// Text to stderr. There is nowhere to say that it could not be written.
+/// Text to stderr. If it can't be written, there is nowhere to report that.
 pub(crate) fn error(text: &str) {
     above_bar(|| {
         let _ = io::stderr().write_all(visible(text).as_bytes());
     });
 }
 
-/// Does stdout still have a reader? Whoever only prints may stop where it has none.
+/// Whether stdout still has a reader. A command that only prints may stop without one.
 pub(crate) fn is_read() -> bool {
     LOST.lock().unwrap_or_else(PoisonError::into_inner).is_none()
 }
@@ -94,10 +95,10 @@ fn write(text: &str) {
     });
 }
 
-/// To be called last: if all that was printed got out, or whoever read it had enough.
+/// Call this last. Succeeds if everything was printed, or the reader stopped reading.
 ///
 /// # Errors
-/// Why some of it did not, such as a full disk.
+/// Why some output was lost, such as a full disk.
 pub(crate) fn finish() -> Done {
     match LOST.lock().unwrap_or_else(PoisonError::into_inner).take() {
         Some(error) if error.kind() != ErrorKind::BrokenPipe => {

@@ -1,4 +1,4 @@
-//! The program by the name that it was called by, so that the commands it advises can be pasted.
+//! The name by which the program was called, so that the commands it suggests can be pasted.
 
 use std::env;
 use std::path::{Component, Path};
@@ -7,13 +7,13 @@ use std::sync::OnceLock;
 use burnish_rundir::text::{shell_path, shell_word};
 use clap::CommandFactory;
 
-/// The command that runs this program: as it was typed, or cargo's where cargo runs it.
+/// The command that runs this program: as it was typed, or `cargo run` if cargo runs it.
 pub(crate) fn called() -> &'static str {
     static CALLED: OnceLock<String> = OnceLock::new();
     CALLED.get_or_init(|| {
         let typed = env::args_os().next().unwrap_or_else(|| "burnish".into());
         let typed = Path::new(&typed);
-        // Cargo tells the programs that it runs where their package is.
+        // Cargo tells the programs that it runs the path of their package.
         let package = env::var_os("CARGO").and(env::var_os("CARGO_MANIFEST_DIR"));
         let is_ours = env::var("CARGO_PKG_NAME").is_ok_and(|name| name == env!("CARGO_PKG_NAME"));
         let root = package.as_deref().filter(|_| is_ours).and_then(|dir| Path::new(dir).parent()?.parent());
@@ -28,7 +28,7 @@ pub(crate) fn called() -> &'static str {
     })
 }
 
-/// `cargo run` for the program at this path in a target folder: `target/release/burnish`.
+/// `cargo run` for a program at this path in a target folder: `target/release/burnish`.
 fn by_cargo(path: &Path) -> Option<String> {
     let mut above = path.parent()?.components().rev();
     let Component::Normal(profile) = above.next()? else { return None };
@@ -50,8 +50,9 @@ pub(crate) fn again() -> String {
     std::iter::once(called().to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// A message in which commands such as `burnish train` are written as this program is called. Whatever advises one below
-/// this crate calls the program `burnish`, and puts paths and overrides through `burnish_rundir::text`.
+/// Rewrites commands such as `burnish train` in a message to the name by which this program was called. The crates
+/// below this one call the program `burnish` in the commands they suggest, and quote paths and overrides with
+/// `burnish_rundir::text`.
 pub(crate) fn as_called(text: &str) -> String {
     let commands = super::Arguments::command();
     let names: Vec<&str> = commands.get_subcommands().map(clap::Command::get_name).collect();

@@ -1,4 +1,4 @@
-//! Shows a run: a bar on the terminal, and lines that stay behind, so that it can be read afterwards.
+//! Shows a run: a bar on the terminal, and lines that stay, so that the run can be read afterwards.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -14,22 +14,22 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::out;
 use crate::program::as_called;
 
-/// Above a bar, a line that stays at most this often.
+/// With a bar, lines are printed at most this often.
 const LINE_EVERY_WITH_BAR: Duration = Duration::from_secs(10);
-/// Without one, where lines are all that there is.
+/// Without a bar, when lines are all there is.
 const LINE_EVERY: Duration = Duration::from_secs(1);
-/// On a screen that is narrower than this, lines that stay are broken: less of a step would say nothing.
+/// On a narrower screen, lines wrap, because a shorter line would not say enough.
 const LINE_ROOM_MIN: usize = 40;
 /// Columns between parts of a line.
 const GAP: &str = "  ";
 
 /// The terminal's view of a run.
 pub(crate) struct Progress {
-    /// Where stderr is a terminal.
+    /// The terminal, if stderr is one.
     terminal: Option<Term>,
     bar: Option<ProgressBar>,
     last_line: Option<Instant>,
-    /// Items that were done when this process began, and when that was.
+    /// How many items were done when this process began, and when it began.
     start: Option<(u64, Instant)>,
 }
 
@@ -39,14 +39,14 @@ impl Progress {
         Progress { terminal, bar: None, last_line: None, start: None }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     fn clear(&mut self) {
         if self.bar.take().is_some() {
             out::keep_below(None);
         }
     }
 
-    /// Columns of the terminal.
+    /// Width of the terminal in columns.
     fn width(&self) -> usize {
         self.terminal.as_ref().map_or(usize::MAX, |terminal| usize::from(terminal.size().1))
     }
@@ -58,7 +58,7 @@ impl Progress {
         self.advance("step", step, steps_max, &step_parts(metrics));
     }
 
-    /// Items of a benchmark. The first event of a process says where it starts.
+    /// Progress over the items of a benchmark. The first event of a process tells where it starts.
     fn items(&mut self, done: usize, items: usize, success: Option<f64>, tokens_per_second: f64) {
         let (begin, _) = *self.start.get_or_insert((done as u64, Instant::now()));
         let mut parts = Vec::new();
@@ -69,15 +69,15 @@ impl Progress {
         self.advance("item", done as u64, items as u64, &parts);
     }
 
-    /// Moves the bar, where there is one, and leaves a line where it is time for one: at the first and the last, and as
-    /// often as can be read between them.
+    /// Moves the bar, if there is one, and prints a line if it is time for one: at the first and the last item, and
+    /// in between as often as a person can read.
     fn advance(&mut self, unit: &str, done: u64, all: u64, parts: &[String]) {
         let pace = self.start.and_then(|(begin, start)| Pace::of(begin, done, all, start.elapsed()));
         let (rate, left) = match pace {
             Some(pace) => (Some(pace.rate(unit)), Some(pace.left())),
             None => (None, None),
         };
-        // Lines that go into a file are all that there is to read later, whatever stands on the screen.
+        // A file with these lines may be all there is to read later, so they are complete whatever is on the screen.
         let is_screen = self.terminal.is_some() && std::io::stdout().is_terminal();
         let every = if is_screen { LINE_EVERY_WITH_BAR } else { LINE_EVERY };
         let is_due = self.last_line.is_none_or(|last| last.elapsed() >= every);
@@ -85,7 +85,7 @@ impl Progress {
             self.last_line = Some(Instant::now());
             let all_parts: Vec<String> =
                 parts.iter().cloned().chain(rate.clone()).chain(left.clone()).collect();
-            // On a screen a line is one line; what has no room there stands in `metrics.jsonl`.
+            // On a screen, each line must fit; everything else is in `metrics.jsonl`.
             let room = if is_screen { self.width().max(LINE_ROOM_MIN) } else { usize::MAX };
             println!("{}", fitted(format!("{unit} {done}/{all}"), &all_parts, room));
         }
@@ -94,7 +94,7 @@ impl Progress {
             let width = self.width();
             let bar = self.bar.get_or_insert_with(|| ProgressBar::new(all).with_position(begin));
             out::keep_below(Some(bar.clone()));
-            // Time left is what a person looks for first.
+            // The time left comes first, because that is what a person looks for.
             let shown: Vec<String> = left.into_iter().chain(parts.iter().cloned()).chain(rate).collect();
             let (template, message) = bar_line(unit, done, all, &shown, width);
             bar.set_style(
@@ -105,7 +105,7 @@ impl Progress {
         }
         if done == all {
             self.clear();
-            // What comes next, such as the run after a stage, has another length.
+            // What comes next, such as the run after a stage, has its own length.
             (self.start, self.last_line) = (None, None);
         }
     }
@@ -142,19 +142,19 @@ impl Watch for Progress {
     }
 }
 
-/// The template of the bar and its message, of as many parts as `width` columns have room for: a number that is cut off
-/// would read as another number.
+/// The template of the bar and its message, with as many parts as fit into `width` columns, because a number that is
+/// cut off looks like another number.
 fn bar_line(unit: &str, done: u64, all: u64, parts: &[String], width: usize) -> (&'static str, String) {
     let (template, bar) = match width {
         100.. => ("{bar:24} {msg}", 25),
         60.. => ("{bar:12} {msg}", 13),
         _ => ("{msg}", 0),
     };
-    // The last column stays free: some terminals go to the next line when it is written.
+    // The last column stays free, because some terminals wrap when it is written.
     (template, fitted(format!("{unit} {done}/{all}"), parts, width.saturating_sub(bar + 1)))
 }
 
-/// `first`, and as many of the parts as there is room for.
+/// `first`, followed by as many parts as fit.
 fn fitted(first: String, parts: &[String], room: usize) -> String {
     let mut line = first;
     for part in parts {
@@ -166,7 +166,7 @@ fn fitted(first: String, parts: &[String], room: usize) -> String {
     line
 }
 
-/// How fast it goes, over all that this process has done.
+/// The speed of this process, over everything that it has done.
 #[derive(Debug, Clone, Copy)]
 struct Pace {
     per_item: Duration,
@@ -194,7 +194,7 @@ impl Pace {
     }
 }
 
-/// A time in its two largest units.
+/// A duration in its two largest units.
 pub(crate) fn in_time(time: Duration) -> String {
     let seconds = time.as_secs_f64().round() as u64;
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
@@ -207,7 +207,7 @@ pub(crate) fn in_time(time: Duration) -> String {
     }
 }
 
-/// A number with the three digits that a person reads.
+/// A number with three significant digits.
 fn digits(value: f64) -> String {
     let size = value.abs();
     if value == 0.0 || !value.is_finite() {
@@ -220,7 +220,7 @@ fn digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// What a person looks at in a step, the most telling first.
+/// The numbers of a step for a person, most important first.
 fn step_parts(metrics: &Values) -> Vec<String> {
     let mut parts = Vec::new();
     let mut part = |name: &str, text: &dyn Fn(f64) -> String| {
@@ -239,7 +239,7 @@ fn step_parts(metrics: &Values) -> Vec<String> {
     parts
 }
 
-/// The result with its interval, then what counts as a failure unread and what does not count.
+/// The result with its interval, then how many episodes failed without being played and how many were not counted.
 pub(crate) fn evaluation_line(summary: &Summary) -> String {
     let result = match summary.leading() {
         Some(level) => {

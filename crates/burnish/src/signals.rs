@@ -1,4 +1,4 @@
-//! Ctrl-C: the first finishes what is under way and saves, the second stops at once.
+//! Ctrl-C: the first one finishes the work in progress and saves, the second one stops at once.
 
 use burnish_run::watch::Stop;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -6,15 +6,15 @@ use signal_hook::iterator::Signals;
 
 use crate::out;
 
-/// Exit status of a run that a second signal ended.
+/// Exit status of a run that was ended by a second signal.
 const STOPPED_AT_ONCE: i32 = 130;
 
-/// What a signal interrupts.
+/// The work that a signal interrupts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Work {
     /// Steps, saved in checkpoints.
     Training,
-    /// Items of a benchmark, kept in records.
+    /// Items of a benchmark, stored in records.
     Evaluation,
 }
 
@@ -34,7 +34,7 @@ impl Work {
     }
 }
 
-/// Starts listening. What was journaled before a second signal stays; the run can be resumed.
+/// Starts listening. Journal entries from before a second signal stay, and the run can be resumed.
 pub(crate) fn listen(stop: Stop, work: Work) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     std::thread::spawn(move || {

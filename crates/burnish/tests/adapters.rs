@@ -40,7 +40,7 @@ fn a_run_on_an_adapter_resumes_evaluates_and_merges() {
             .burnish(&["eval", "grpo.toml", &format!("policy.path={merged}"), "--json"])
             .succeeds()
             .stdout();
-        // The merged weights are rounded to the type of the base, so the two may differ a little.
+        // Merged weights are rounded to the type of the base, so the two may differ a little.
         let success =
             |json: &str| serde_json::from_str::<serde_json::Value>(json).unwrap()["success"]["mean"].as_f64();
         let (before, after) = (success(&evaluated).unwrap(), success(&of_merged).unwrap());

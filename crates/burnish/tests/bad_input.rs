@@ -1,5 +1,5 @@
-//! Bad input ends in an error that names the file, the key or the field; nothing is lost and nothing half-written
-//! stays behind.
+//! Bad input ends in an error that names the file, the key or the field. Nothing is lost, and nothing half-written is
+//! left.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -169,8 +169,8 @@ fn wrong_data_files_are_refused_by_the_commands_that_look_into_them() {
     scratch.burnish(&check).fails_with(&["absent.jsonl", "can't be read"]);
 }
 
-/// The disk is full while a checkpoint is written: a limit on the size of files stands in for it, which fails
-/// the same system call.
+/// The disk is full while a checkpoint is written. A limit on file sizes stands in for it: the same system call
+/// fails.
 #[cfg(unix)]
 #[test]
 fn a_full_disk_while_saving_leaves_the_previous_checkpoint_intact() {
@@ -197,12 +197,12 @@ fn a_full_disk_while_saving_leaves_the_previous_checkpoint_intact() {
         .map(|e| e.unwrap().file_name())
         .collect();
     assert_eq!(left, ["step_2"]);
-    // With room again the run goes on.
+    // Once there is room again, the run continues.
     scratch.burnish(&["train", "--resume", "full"]).succeeds();
     assert!(scratch.path("full/checkpoints/step_4/model.safetensors").exists());
 }
 
-/// What people read is written for people: no names of types, no dumps of values.
+/// Messages are written for people: they contain no names of types and no dumps of values.
 #[test]
 fn no_message_speaks_the_language_of_the_program() {
     let scratch = Scratch::new();

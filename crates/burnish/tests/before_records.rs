@@ -1,9 +1,10 @@
-//! A run directory of a burnish of before serves and goes on as it did then.
+//! A run directory of an earlier burnish works and continues as it did then.
 //!
-//! `fixtures/run_before_records.tar.gz` was written by the burnish of commit 1002375, whose episodes had no records: `grpo`, a run of 2
-//! steps by `grpo.toml` from a policy that `tiny.toml` made, and what that burnish then said: `rollout.txt` (`rollout --from grpo
-//! --step 2 --count 2`), and after `train --resume grpo train.max_steps=4` the lines of the last two steps (`resumed.jsonl`) and the
-//! weights (`resumed.safetensors`).
+//! `fixtures/run_before_records.tar.gz` was written by the burnish of commit 1002375, whose episodes had no records.
+//! It holds `grpo`, a run of 2 steps by `grpo.toml` from a policy that `tiny.toml` made, and the output of that
+//! burnish: `rollout.txt` (`rollout --from grpo --step 2 --count 2`), and, after `train --resume grpo
+//! train.max_steps=4`, the metrics lines of the last two steps (`resumed.jsonl`) and the weights
+//! (`resumed.safetensors`).
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -1,4 +1,4 @@
-//! `burnish eval NAME`: what is recorded, what it amounts to, and that an evaluation survives being killed.
+//! `burnish eval NAME`: its records, their summary, and that an evaluation survives being killed.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -28,7 +28,7 @@ fn sums(count: usize) -> String {
 
 const ITEMS: usize = 24;
 
-/// 24 items with 4 samples each, two items a chunk.
+/// 24 items with 4 samples each, two items per chunk.
 fn arguments(out: &str) -> Vec<&str> {
     let fixed = "eval gsm8k --data sums.jsonl --samples 4 --k 1,2,4 --temperature 0.9 --tokens-max 48 --batch 8 --seed 5";
     fixed.split(' ').chain(["--policy", STARTER, "--out", out]).collect()
@@ -70,7 +70,7 @@ fn an_evaluation_killed_at_any_point_and_started_again_equals_an_uninterrupted_o
         child.kill().unwrap();
         child.wait().unwrap();
         midway += usize::from((1..ITEMS).contains(&line_count(&scratch, &out)));
-        // What a kill in the middle of a write would leave: an item of a chunk that is not complete, and half a line.
+        // What a kill in the middle of a write would leave: an item of an incomplete chunk, and half a line.
         let path = scratch.path(&format!("{out}/items.jsonl"));
         let mut bytes = std::fs::read(&path).unwrap();
         let whole = scratch.read("whole/items.jsonl");
@@ -86,7 +86,7 @@ fn an_evaluation_killed_at_any_point_and_started_again_equals_an_uninterrupted_o
         assert_same(&scratch, &out, "whole");
     }
     assert!(midway > 0, "no evaluation was killed midway");
-    // Once it is complete nothing is played again; another k is another view of the same records.
+    // Once it is complete, nothing is played again; another k is only another view of the same records.
     let before = scratch.read("whole/items.jsonl");
     let mut again = arguments("whole");
     let k = again.iter().position(|argument| *argument == "1,2,4").unwrap();
@@ -159,7 +159,7 @@ fn other_settings_in_the_same_directory_are_refused_by_name() {
     assert_eq!(std::fs::read_dir(scratch.path("thesis")).unwrap().count(), 1);
 }
 
-/// Greedy answers do not depend on the references; so items whose references are taken from them are solved.
+/// Greedy answers do not depend on the references, so items that get these answers as references are solved.
 #[test]
 fn records_say_what_was_answered_and_right_answers_count() {
     let scratch = Scratch::new();
@@ -175,7 +175,7 @@ fn records_say_what_was_answered_and_right_answers_count() {
         .enumerate()
         .map(|(index, (item, mut row))| {
             let sample = &item["samples"][0];
-            // Every other reference becomes what was answered.
+            // Every other reference becomes the answer that was given.
             if index % 2 == 0
                 && sample["outcome"] == "different"
                 && let Some(number) =
@@ -247,7 +247,7 @@ fn languages_are_played_from_a_folder_and_a_prompt_that_does_not_fit_counts_as_n
             summary["by_label"]["language"].get(slice).unwrap_or(&summary)["pass_at"]["1"]
         );
     }
-    // Records from before the check say nothing of languages, so nothing is added to them.
+    // Records from before the check say nothing about languages, so nothing is added to them.
     let settings: Value = serde_json::from_slice(&scratch.read("out/eval.json")).unwrap();
     assert_eq!(settings["language_share"], 0.8);
     let mut old = settings;
@@ -323,7 +323,7 @@ fn the_models_own_sampling_is_taken_as_its_file_says_or_refused() {
     let expected =
         format!("temperature 0.5, top_k 20, top_p 0.75, repetition_penalty 1.25, at most 9 tokens {from}");
     assert_eq!(said(full, &["--samples", "2"]), expected);
-    // What transformers takes where the file says nothing.
+    // The value that transformers uses if the file gives none.
     assert_eq!(
         said(json!({"do_sample": true}), &["--tokens-max", "8"]),
         format!("temperature 1, top_k 50, at most 8 tokens {from}")

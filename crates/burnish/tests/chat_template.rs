@@ -1,4 +1,4 @@
-//! `policy.chat_template`: a base model without a template is trained and sampled from with that of a file.
+//! `policy.chat_template`: a base model without a template is trained and sampled with the template in a file.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,7 +6,7 @@ mod common;
 
 use common::Scratch;
 
-/// ChatML with words of its own, so that it is told apart from what the tiny policy had.
+/// ChatML with words of its own, to distinguish it from the tiny policy's template.
 const TEMPLATE: &str = "{% for message in messages %}<|im_start|>{{ message.role }}:\n{{ message.content }}<|im_end|>\n\
     {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant:\n{% endif %}";
 
@@ -53,7 +53,7 @@ fn a_base_model_is_trained_and_sampled_from_with_the_template_of_the_recipe() {
     let named = ["eval", "sft.toml", SET, "--policy", "base", "--json"];
     assert_eq!(scratch.burnish(&named).succeeds().stdout(), own);
 
-    // From the first checkpoint on the run needs the file no more.
+    // From the first checkpoint on, the run does not need the file any more.
     std::fs::remove_file(scratch.path("chat.jinja")).unwrap();
     scratch.burnish(&["train", "--resume", "grpo", "train.max_steps=3"]).succeeds();
     says_template("grpo/checkpoints/step_3");
@@ -112,7 +112,7 @@ fn a_template_that_changed_is_refused_where_it_is_still_needed() {
     scratch.write("moved/chat.jinja", TEMPLATE);
     scratch.burnish(&[&resume[..], &["policy.chat_template=moved/chat.jinja"]].concat()).succeeds();
 
-    // What an evaluation keeps was played with one template.
+    // All records of an evaluation were played with one template.
     scratch.write("chat.jinja", TEMPLATE);
     let kept = ["eval", "grpo.toml", SET, "--out", "kept"];
     scratch.burnish(&kept).succeeds();

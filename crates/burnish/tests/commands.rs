@@ -35,7 +35,7 @@ fn a_run_directory_holds_everything_that_was_promised() {
     ] {
         assert!(step.get(name).is_some_and(serde_json::Value::is_number), "{name} is not in {step}");
     }
-    // The sampler's numbers are the trainer's.
+    // The sampler and the trainer compute the same log-probs.
     assert!(step["sampling/sampling_logp_difference/max"].as_f64().unwrap() < 1e-5, "{step}");
     let report = String::from_utf8(scratch.read("grpo/report.html")).unwrap();
     assert!(report.contains("<svg"));
@@ -147,11 +147,11 @@ for line in sys.stdin:
     let unscored: f64 = rows.iter().map(|row| row["episodes/unscored"].as_f64().unwrap()).sum();
     assert!(unscored >= 4.0 && unscored % 4.0 == 0.0, "{unscored}");
 
-    // Only the first step shows which components such a verifier names.
+    // Only the first step shows which components such a verifier has.
     let typo = ["train", "rows.toml", "eval.tasks=0", "run.dir=typo", "reward.weights={lenght=2.0}"];
     scratch.burnish(&typo).fails_with(&["`reward.weights.lenght`", "did you mean `reward.weights.length`?"]);
 
-    // A verifier that never works is said at every step, and ends the run.
+    // A verifier that never works is reported at every step, and ends the run.
     scratch.write("reward.py", "raise SystemExit('no licence')");
     let failed = scratch.burnish(&["train", "rows.toml", "eval.tasks=0", "run.dir=broken"]).fails_with(&[
         "steps 1 to 3",
@@ -188,12 +188,12 @@ fn conversations_from_a_file_are_imitated() {
     assert!(first["tokens/trained"].as_f64() < first["tokens/forward"].as_f64(), "{first}");
 }
 
-/// Twenty words that belong to `mark` and `n` alone.
+/// Twenty words that occur only with this `mark` and `n`.
 fn question(mark: &str, n: usize) -> String {
     (0..20).map(|at| format!("{mark}{n}x{at}")).collect::<Vec<_>>().join(" ")
 }
 
-/// Rows to imitate: `own` of their own, and `copied` whose prompt is one of evaluation's.
+/// Rows to imitate: `own` rows that are unique, and `copied` rows whose prompt is also in the evaluation data.
 fn answered(own: usize, copied: usize) -> String {
     let prompts = (0..own).map(|n| question("t", n)).chain((0..copied).map(|n| question("e", n)));
     prompts.map(|prompt| format!("{}\n", serde_json::json!({"question": prompt, "reply": "A"}))).collect()
@@ -265,7 +265,7 @@ fn training_rows_that_hold_evaluation_rows_are_reported_and_dropped() {
         "eval.tasks=6",
         "data.decontaminate.action=drop",
     ];
-    // Nothing judges them, which ends the run after its only step.
+    // Nothing judges them, so the run ends after its only step.
     let said = scratch.burnish(&grpo).fails_with(&["step 1", "no verifier is set"]).stdout();
     assert!(said.contains("3 of 15 training rows") && said.contains("dropped"), "{said}");
 }

@@ -1,4 +1,4 @@
-//! What the pages for people who come from another framework say about keys is true.
+//! The pages for users of other frameworks are right about keys.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -12,9 +12,9 @@ const PAGES: [(&str, &str); 2] = [
     ("docs/coming-from-trl.md", "docs/examples/coming_from_trl.toml"),
     ("docs/coming-from-verl.md", "docs/examples/coming_from_verl.toml"),
 ];
-/// Makes the keys that are absent by default.
+/// Creates the keys that are absent by default.
 const OPTIONAL: &str = "policy.lora={rank=4, alpha=8}";
-/// The least that a recipe says; the rest are defaults.
+/// The minimal recipe; everything else has its default.
 const LEAST: &str = r#"
 run.dir = "runs/x"
 policy.path = "models/starter"
@@ -34,7 +34,7 @@ fn burnish(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_burnish")).args(arguments).current_dir(root()).output().unwrap()
 }
 
-/// The recipe with everything that it does not say.
+/// The recipe, completed with defaults.
 fn resolved(recipe: &str, overrides: &[&str]) -> Source {
     let output = burnish(&[&["train", recipe, "--dry-run"], overrides].concat());
     let error = String::from_utf8_lossy(&output.stderr);
@@ -48,7 +48,7 @@ fn defaults() -> Source {
     Source::parse("defaults", &text, &[]).unwrap()
 }
 
-/// Cells of the rows of tables that have our keys in the third column and our defaults in the fourth.
+/// Cells of the rows of tables with our keys in the third column and our defaults in the fourth.
 fn rows(page: &str) -> Vec<Vec<String>> {
     let between = |text: &str| text.split("<!-- end -->").next().unwrap_or_default().to_owned();
     let tables: Vec<String> = page.split("<!-- keys -->").skip(1).map(between).collect();
@@ -59,7 +59,7 @@ fn rows(page: &str) -> Vec<Vec<String>> {
     lines.map(cells).collect()
 }
 
-/// What stands in backticks.
+/// The texts in backticks.
 fn quoted(cell: &str) -> Vec<String> {
     cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
@@ -136,7 +136,7 @@ fn every_key_in_the_tables_exists_and_has_the_default_that_is_said() {
     }
 }
 
-/// A block of TOML on these pages is lines of `key = value`, which go with the page's recipe as overrides.
+/// A block of TOML on these pages consists of lines `key = value`, which are given as overrides of the page's recipe.
 #[test]
 fn every_block_of_toml_on_the_pages_is_accepted() {
     for (page_path, recipe) in PAGES {
@@ -157,7 +157,7 @@ fn every_block_of_toml_on_the_pages_is_accepted() {
     }
 }
 
-/// Files with this ending below a folder of the repository.
+/// Files with one of these endings below a folder of the repository.
 fn files(folder: &str, ends: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(root().join(folder)).unwrap() {
@@ -172,7 +172,7 @@ fn files(folder: &str, ends: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// Users have the repository and nothing beside it.
+/// Users have only the repository, and nothing beside it.
 #[test]
 fn no_page_and_no_recipe_needs_a_folder_beside_the_repository() {
     let mut pages = vec![root().join("README.md"), root().join("models/starter/README.md")];
@@ -188,7 +188,7 @@ fn no_page_and_no_recipe_needs_a_folder_beside_the_repository() {
     }
 }
 
-/// What a recipe trains on without a word about where it comes from is there.
+/// All data that a recipe trains on exists, unless the recipe says where to get it.
 #[test]
 fn every_recipe_is_complete() {
     for path in files("recipes", &["toml"]) {

@@ -1,4 +1,4 @@
-//! The algorithm on one page is the algorithm: its steps are those of `burnish train`, number by number.
+//! The algorithm on one page is the real one: its steps equal those of `burnish train`, number by number.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,10 +14,10 @@ use common::{Scratch, timeless_metrics};
 use grpo::Learner;
 use serde_json::Value;
 
-/// Both pack the samples of a step in another order, so sums round differently.
+/// They pack the samples of a step in different orders, so sums round differently.
 const ROUNDING: f64 = 1e-2;
 
-/// Steps that are compared.
+/// Number of steps to compare.
 const STEPS: usize = 3;
 
 /// The example as a recipe, on a fixed set of tasks.

@@ -1,4 +1,4 @@
-//! Gated reuse of a step's episodes in whole runs: its two limits, and what a run logs of it.
+//! Gated reuse of a step's episodes in whole runs: the two limiting cases, and what a run logs about it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,7 +7,7 @@ mod common;
 use common::Scratch;
 use serde_json::Value;
 
-/// A rate that does not fall: the schedule is as long as if every update were made.
+/// A learning rate that does not fall: the schedule is as long as if every update were made.
 const CONSTANT: &str = "optimizer.schedule=constant";
 
 fn run(scratch: &Scratch, dir: &str, overrides: &[&str]) {
@@ -17,7 +17,7 @@ fn run(scratch: &Scratch, dir: &str, overrides: &[&str]) {
     scratch.burnish(&arguments).succeeds();
 }
 
-/// The metrics of the steps, without those that only one of two runs has.
+/// The metrics of the steps, except those that only one of two runs has.
 fn metrics(scratch: &Scratch, dir: &str, without: &[&str]) -> Vec<Value> {
     let text = String::from_utf8(scratch.read(&format!("{dir}/metrics.jsonl"))).unwrap();
     let mut rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -53,7 +53,7 @@ fn a_gate_that_never_opens_again_is_single_use_and_one_that_never_closes_is_plai
     run(&scratch, "single", &["train.epochs=1"]);
     run(&scratch, "reused", &["train.epochs=3"]);
     let gate = |config: &str| format!("gate={{gate=\"dgg\", config={{{config}}}}}");
-    // What a gate measures and drops is said, and paid for: a backward pass that comes to nothing.
+    // What a gate measures and drops is logged, and so is its cost: a backward pass without effect.
     let own = ["gate/", "head_grad_norm"];
     run(&scratch, "closed", &["train.epochs=3", &gate("tau=\"-inf\", warmup=0")]);
     assert_same_learning(&scratch, "closed", "single", &[&own[..], &["tokens/forward"]].concat());
@@ -65,7 +65,7 @@ fn a_gate_that_never_opens_again_is_single_use_and_one_that_never_closes_is_plai
     let closed = metrics(&scratch, "closed", &[]);
     assert_eq!(of(&closed, "gate/closed"), [1.0; 6]);
     assert_eq!(of(&closed, "gate/updates"), [1.0; 6], "the first use alone");
-    // The second pass has an order of its own, in which prompts share a little more or less.
+    // The second pass has its own order, in which prompts are shared a little more or less.
     let paid = of(&metrics(&scratch, "single", &[]), "tokens/forward");
     let twice = |(own, single): (&f64, &f64)| (own / single - 2.0).abs() < 0.2;
     assert!(of(&closed, "tokens/forward").iter().zip(&paid).all(twice), "{paid:?}");

@@ -1,5 +1,5 @@
-//! Whole runs on a GPU beside those of the CPU. The GPU is emulated: a C++ compiler compiles the kernels, and the driver's
-//! functions, for the CPU.
+//! Whole runs on a GPU, compared with the CPU. The GPU is emulated: a C++ compiler compiles the kernels, and the
+//! driver's functions, for the CPU.
 
 #![cfg(feature = "cuda")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
@@ -12,7 +12,7 @@ use std::process::Command;
 use common::Scratch;
 use serde_json::{Value, json};
 
-/// The emulated libraries, for the heads of the tiny policy; `None` with a line that says why if there are none.
+/// The emulated libraries, for the heads of the tiny policy. `None`, with a printed reason, if there are none.
 fn emulation() -> Option<tempfile::TempDir> {
     if !cfg!(target_os = "linux") || Command::new("g++").arg("--version").output().is_err() {
         println!("skipped: no emulated GPU: no C++ compiler (g++) on this machine");
@@ -32,10 +32,10 @@ fn metrics(scratch: &Scratch, dir: &str) -> Vec<Value> {
     rows.filter(|row| row["event"] == "train").collect()
 }
 
-/// What is compared of every step.
+/// The metrics that are compared in every step.
 const NAMES: [&str; 5] = ["num_tokens", "loss", "grad_norm", "entropy", "reward"];
 
-/// Two steps of the tiny recipe on both, in `cpu` and `cud`: [`compare_in`].
+/// Two steps of the tiny recipe on both devices, in `cpu` and `cud`: [`compare_in`].
 fn compare(libraries: &Path, overrides: &[&str], tolerance: f64) -> Scratch {
     let scratch = Scratch::with_policy();
     let overrides = [&["train.max_steps=2"], overrides].concat();
@@ -43,7 +43,7 @@ fn compare(libraries: &Path, overrides: &[&str], tolerance: f64) -> Scratch {
     scratch
 }
 
-/// Runs the tiny recipe on both, with small steps, in `{dir}cpu` and `{dir}cud`, and compares these numbers of them.
+/// Runs the tiny recipe on both devices, with small steps, in `{dir}cpu` and `{dir}cud`, and compares these metrics.
 fn compare_in(
     scratch: &Scratch,
     libraries: &Path,
@@ -80,7 +80,7 @@ fn compare_in(
     }
 }
 
-/// Goes on with the run on the GPU in `cud`, without its second checkpoint: it is made again to the same bits.
+/// Resumes the GPU run in `cud` without its second checkpoint, which is then made again with the same bits.
 fn resume_and_compare(scratch: &Scratch, libraries: &Path, parts: &[&str]) {
     let of = |part: &&str| masters(scratch, &format!("cud/checkpoints/step_2{part}"));
     let before: Vec<Vec<f32>> = parts.iter().map(of).collect();
@@ -91,7 +91,7 @@ fn resume_and_compare(scratch: &Scratch, libraries: &Path, parts: &[&str]) {
     assert!(parts.iter().map(of).eq(before), "the resumed run differs");
 }
 
-/// The masters in `trainer/trainer.safetensors` of a checkpoint.
+/// The master weights in `trainer/trainer.safetensors` of a checkpoint.
 fn masters(scratch: &Scratch, checkpoint: &str) -> Vec<f32> {
     let file = scratch.read(&format!("{checkpoint}/trainer/trainer.safetensors"));
     let tensors = safetensors::SafeTensors::deserialize(&file).unwrap();
@@ -106,7 +106,7 @@ fn masters(scratch: &Scratch, checkpoint: &str) -> Vec<f32> {
 fn a_run_on_the_gpu_is_that_of_the_cpu() {
     let Some(libraries) = emulation() else { return };
     let scratch = compare(libraries.path(), &[], 1e-3);
-    // The checkpoint has what the GPU learnt: its weights are the CPU's, and not those before training.
+    // The checkpoint has what the GPU learnt: its weights equal the CPU's, not those before training.
     let [gpu, cpu, before] =
         ["cud/checkpoints/step_2", "cpu/checkpoints/step_2", "tiny/checkpoints/step_120"]
             .map(|checkpoint| masters(&scratch, checkpoint));
@@ -142,7 +142,7 @@ fn a_benchmark_is_played_as_on_the_cpu() {
         let mut command = scratch.command(&arguments);
         command.env("LD_LIBRARY_PATH", libraries.path()).env("HOME", libraries.path()).output().unwrap()
     };
-    // Chosen on the GPU, and on the host, which filters.
+    // Sampled on the GPU, and on the host, which filters.
     for (name, sampling) in [("plain", "--temperature 0.9"), ("top_k", "--sampling model")] {
         let [cpu, gpu] = ["cpu", "cuda:0"].map(|device| {
             let out = format!("{name}_{}", &device[..3]);
@@ -152,7 +152,7 @@ fn a_benchmark_is_played_as_on_the_cpu() {
         });
         assert_eq!(cpu, gpu);
     }
-    // Records of one device are not gone on with on another.
+    // Records of one device can't be continued on another.
     let output = eval("plain_cud", "--temperature 0.9");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("device"), "{said}");
@@ -189,8 +189,8 @@ fn distributions_on_the_gpu_are_compared_and_squared_as_on_the_cpu() {
     let Some(libraries) = emulation() else { return };
     let scratch = Scratch::with_policy();
     let gkd = |config: &str| format!("loss={{objective=\"gkd\", config={{{config}}}}}");
-    // Soft labels; a function of whole rows beside some of the teacher's tokens, and beside all of them, of a head with an
-    // adapter.
+    // Soft labels; a function of whole rows together with some of the teacher's tokens, and together with all of
+    // them, of a head with an adapter.
     for (dir, loss, more) in [
         ("labels-", gkd("beta=0.0, rest=\"ignore\", top=6"), "train.micro_batch_tokens=128"),
         ("sparse-", gkd("beta=0.5, top=6"), "train.epochs=1"),

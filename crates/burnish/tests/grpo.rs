@@ -1,4 +1,4 @@
-//! Dynamic sampling, overlong answers and the KL penalty in whole runs, read back from what the runs left.
+//! Dynamic sampling, overlong answers and the KL penalty in whole runs, read back from the run directories.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,10 +14,10 @@ use serde_json::Value;
 const GROUP_SIZE: usize = 4;
 const TASKS_PER_STEP: usize = 4;
 const TOKENS_MAX: usize = 48;
-/// Punishes answers of more than 22 tokens: some groups of the tiny policy differ by it, and some do not.
+/// Punishes answers of more than 22 tokens: in some groups of the tiny policy this makes a difference, in some not.
 const OVERLONG: &str = "reward.overlong_buffer.length=26";
 
-/// Runs the tiny recipe with `overrides` in `dir`, and gives what it said.
+/// Runs the tiny recipe with `overrides` in `dir`, and returns its output.
 fn run(scratch: &Scratch, dir: &str, overrides: &[&str]) -> String {
     let dir = format!("run.dir={dir}");
     let arguments = [&["train", "grpo.toml", &dir, "env.tasks=400", "eval.tasks=4"], overrides].concat();
@@ -46,7 +46,7 @@ fn sampled(episodes: &[StoredEpisode]) -> usize {
 #[test]
 fn dynamic_sampling_fills_every_step_with_groups_that_vary_and_records_what_it_leaves_out() {
     let scratch = Scratch::with_policy();
-    // Slow enough that lengths go on to differ.
+    // Slow enough that lengths stay different.
     let dynamic = ["rollout.dynamic_sampling.max_rounds=90", "optimizer.learning_rate=1e-4", OVERLONG];
     let said = run(&scratch, "dynamic", &dynamic);
     assert!(!said.contains("groups differ"), "{said}");
@@ -76,7 +76,7 @@ fn dynamic_sampling_fills_every_step_with_groups_that_vary_and_records_what_it_l
         assert_eq!(number(row, "frac_reward_zero_std"), share, "of all that was sampled");
     }
     assert!(rows.iter().any(|row| number(row, "dynamic_sampling/rounds") > 1.0), "nothing was tested");
-    // What is sampled without the feature is the first round with it.
+    // The episodes without the feature are those of the first round with it.
     let first = |dir| -> Vec<Episode> {
         let stored = episodes(&scratch, dir, 1, EpisodeKind::Train);
         stored.into_iter().take(TASKS_PER_STEP * GROUP_SIZE).map(|stored| stored.episode).collect()
@@ -87,7 +87,7 @@ fn dynamic_sampling_fills_every_step_with_groups_that_vary_and_records_what_it_l
 #[test]
 fn a_step_that_finds_too_few_groups_that_vary_says_so_and_trains_on_those() {
     let scratch = Scratch::with_policy();
-    // No board is solved by chance in one step, so that no group has both.
+    // No board is solved by chance in one step, so no group has successes and failures.
     let said = run(
         &scratch,
         "few",
@@ -97,7 +97,7 @@ fn a_step_that_finds_too_few_groups_that_vary_says_so_and_trains_on_those() {
     let row = &metrics(&scratch, "few")[0];
     assert_eq!(number(row, "dynamic_sampling/dropped_groups"), 8.0);
     assert!(row.get("loss").is_none(), "there was no update: {row}");
-    // The lengths differ, but that is not what was asked for.
+    // The lengths differ, but the metric looks at something else.
     assert!(number(row, "frac_reward_zero_std") < 1.0);
 }
 
@@ -165,7 +165,7 @@ fn the_kl_in_the_reward_moves_advantages_and_its_coefficient_follows_the_target(
     }
     assert!(rows[0]["reward_kl_penalty"].as_f64().unwrap().abs() < 1e-6, "the policy is still the reference");
     assert!(rows.iter().any(|row| number(row, "kl_coef") > 0.05), "{rows:?}");
-    // From the second step on, an advantage is not what the reward in the journal alone would give.
+    // From the second step on, the advantages do not follow from the journal's rewards alone.
     let stored = episodes(&scratch, "adaptive", 4, EpisodeKind::Train);
     let mut moved = 0;
     for group in stored.chunks(GROUP_SIZE) {

@@ -1,5 +1,5 @@
-//! Commands that the program advises work when they are pasted: they name the program as it was called, and a shell takes
-//! their paths and overrides for what they are.
+//! Commands that the program suggests work when pasted: they name the program as it was called, and a shell reads
+//! their paths and overrides as intended.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(unix)]
@@ -10,10 +10,10 @@ use std::process::{Command, Output, Stdio};
 
 use common::{Scratch, TINY_GRPO, wait_until};
 
-/// A name that is several words, or another one, to a shell that it is not quoted for.
+/// Without quotes, a shell would read this name as several words, or as another one.
 const NAME: &str = "my run's $HOME {a,b}";
 
-/// A scratch directory with the tiny policy in which the program is `bin/burnish`.
+/// A scratch directory with the tiny policy, in which the program is `bin/burnish`.
 fn scratch() -> Scratch {
     let scratch = Scratch::with_policy();
     std::fs::create_dir(scratch.path("bin")).unwrap();
@@ -37,7 +37,7 @@ fn said(output: &Output) -> String {
     [&output.stdout[..], &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
 }
 
-/// The commands in what was said: up to a backtick, a gap of several blanks, or the end of the line.
+/// The commands in an output: up to a backtick, several blanks, or the end of the line.
 fn hints(output: &Output) -> Vec<String> {
     let said = said(output);
     let begins = said.match_indices("bin/burnish ").map(|(at, _)| &said[at..]);
@@ -46,7 +46,7 @@ fn hints(output: &Output) -> Vec<String> {
         .collect()
 }
 
-/// Pastes the one hint, with `more` behind it.
+/// Pastes the only hint, followed by `more`.
 #[track_caller]
 fn paste(scratch: &Scratch, output: &Output, more: &str) -> String {
     let hints = hints(output);
@@ -70,7 +70,7 @@ fn hints_of_a_run_can_be_pasted() {
     assert_eq!(again.status.code(), Some(1));
     assert!(paste(&scratch, &again, "").contains("the trained policy"));
 
-    // The page that a run leaves is read where the program may have another name.
+    // The report of a run is read where the program may have another name.
     let report = String::from_utf8(scratch.read(&format!("{NAME}/report.html"))).unwrap();
     assert!(report.contains(
         "<code>burnish rollout --from &#39;my run&#39;\\&#39;&#39;s $HOME {a,b}&#39; --step N</code>"
@@ -135,7 +135,7 @@ fn commands_of_published_systems_can_be_pasted() {
             let command = line.trim_start_matches(label).trim();
             assert!(command.starts_with(program), "{command}");
             let output = at_root(&format!("{command} --dry-run"));
-            // What another file makes, or a data file that comes from elsewhere, need not be here.
+            // What another file makes, and data files from elsewhere, need not exist here.
             let is_absent = said(&output).contains("can't be read: No such file");
             assert!(output.status.success() || is_absent, "{command}: {}", said(&output));
             tried += 1;
@@ -144,7 +144,7 @@ fn commands_of_published_systems_can_be_pasted() {
     assert!(tried > 8, "{tried}");
 }
 
-/// A new user has no `burnish` yet, but cargo, or a path.
+/// A new user has no installed `burnish` yet, only cargo or a path.
 #[test]
 fn the_program_is_named_as_it_was_called() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
@@ -161,7 +161,7 @@ fn the_program_is_named_as_it_was_called() {
     on_path.args(["-c", "burnish methods", "sh"]).env_remove("CARGO").env("PATH", program.parent().unwrap());
     assert!(hint(on_path).starts_with("burnish methods show ID "));
 
-    // What cargo tells a program that it runs at the root of the workspace.
+    // What cargo passes to a program that it runs at the root of the workspace.
     let mut by_cargo = Command::new(program);
     by_cargo.current_dir(&root).env("CARGO", "cargo").env("CARGO_PKG_NAME", "burnish");
     by_cargo.env("CARGO_MANIFEST_DIR", root.join("crates/burnish"));

@@ -7,7 +7,7 @@ mod common;
 use common::{Scratch, TINY_GRPO, timeless_metrics};
 use serde_json::Value;
 
-/// A recipe for rows of a file with a verifier of its own, from that of the tiny policy.
+/// A recipe for rows of a file with its own verifier, derived from that of the tiny policy.
 fn rows_recipe(config: &str) -> String {
     let recipe = TINY_GRPO
         .replace("id = \"mapf-frozenlake\"", "id = \"rows\"")
@@ -55,7 +55,7 @@ fn prompts_that_do_not_fit_are_failures_in_every_place_and_named() {
     let reason = "10 of 30 episodes counted as a failure: the prompt does not fit the context window";
     assert!(said.contains(reason), "{said}");
 
-    // A run: where a task is both held out and too long, its metrics and its report say so.
+    // A run whose task is both held out and too long: its metrics and its report say so.
     let train = ["train", "rows.toml", "rollout.overlong=drop", "eval.tasks=12", "train.max_steps=2"];
     let said = scratch.burnish(&train).succeeds().stdout();
     assert!(
@@ -72,7 +72,8 @@ fn prompts_that_do_not_fit_are_failures_in_every_place_and_named() {
     assert!(report.contains("Episodes whose prompt does not fit, counted as failures"));
 }
 
-/// Works, gives a reward without success, and notes each request; from request 20 on it fails until there is a file `mended`.
+/// Works, gives a reward without success, and logs each request. From request 20 on it fails until a file `mended`
+/// exists.
 const FAILING: &str = r#"
 import json, os, sys
 for line in sys.stdin:
@@ -100,7 +101,7 @@ fn a_reward_that_fails_stops_the_run_which_goes_on_as_if_it_had_not() {
         let sizes = ["eval.tasks=4", "eval.every=0", "rollout.tasks_per_step=2", "checkpoint.every=1"];
         scratch.burnish(&[&["train", "rows.toml", "train.max_steps=7", &dir], &sizes[..]].concat())
     };
-    // 4 episodes before training, then 8 a step: it fails from the third step on.
+    // 4 episodes before training, then 8 per step: it fails from the third step on.
     let failed = train("failed").fails_with(&[
         "steps 3 to 5: no episode could be scored",
         "the licence has run out",
@@ -118,7 +119,7 @@ fn a_reward_that_fails_stops_the_run_which_goes_on_as_if_it_had_not() {
         assert!(of("failed") == of("whole"), "{file}");
     }
 
-    // The script reports no success: everything is told by the reward.
+    // The script reports no success, so everything is expressed in rewards.
     for line in
         ["held-out tasks before: reward ", "held-out tasks after:  reward ", "change:                "]
     {
@@ -139,7 +140,7 @@ fn a_reward_that_fails_stops_the_run_which_goes_on_as_if_it_had_not() {
         scratch.burnish(&["rollout", "--from", "whole"]).succeeds().stdout().contains("--- judged; rewards")
     );
 
-    // An evaluation of which nothing can be judged is an error.
+    // An evaluation in which nothing can be judged is an error.
     std::fs::remove_file(scratch.path("mended")).unwrap();
     scratch.burnish(&["eval", "whole"]).fails_with(&["nothing could be scored: 4 of 4 episodes unscored"]);
 }
@@ -160,7 +161,7 @@ fn steps_that_are_judged_in_part_are_said_and_counted() {
     scratch.write("rows.toml", rows_recipe(COMMAND));
     let said =
         scratch.burnish(&["train", "rows.toml", "eval.tasks=6", "train.max_steps=3"]).succeeds().stdout();
-    // Once for each kind of reason, whatever row it names.
+    // Once per kind of reason, whatever row it names.
     assert_eq!(said.matches("episodes could not be scored, and are not learnt from").count(), 1, "{said}");
     assert!(said.contains("episodes of training could not be scored and taught nothing"), "{said}");
     assert!(said.contains("episodes unscored, in no mean: the verifier could not judge"), "{said}");
@@ -177,7 +178,7 @@ fn a_recipe_that_holds_nothing_out_shows_episodes_of_training() {
     let held_out = scratch.burnish(&["rollout", "grpo.toml", "--count", "2"]).succeeds();
     assert!(held_out.stderr().is_empty(), "{}", held_out.stderr());
     scratch.burnish(&["eval", "grpo.toml", "eval.tasks=0"]).fails_with(&["eval.tasks: is 0"]);
-    // Counts that would grow until they are killed are refused before anything is made.
+    // Counts so large that a process would be killed are refused before anything is made.
     for (change, bound) in
         [("env.tasks=1000000000", "1000000 or less"), ("run.threads=100000", "1024 or less")]
     {

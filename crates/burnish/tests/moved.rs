@@ -1,4 +1,5 @@
-//! A run directory can be moved, renamed, shared and read only; files that decide the run are what they were, or it is said.
+//! A run directory can be moved, renamed, shared and read-only. If files that decide the run have changed, this is
+//! reported.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use common::{Finished, Scratch, TINY_GRPO, as_before, timeless_metrics};
 
-/// A reward that depends on every byte of an answer, by a program whose path is relative.
+/// A reward that depends on every byte of an answer, computed by a program with a relative path.
 const JUDGE: &str = r#"while read -r line; do
   id=$(printf '%s' "$line" | sed 's/^{"id": *\([0-9]*\),.*/\1/')
   rest=${line#*,}
@@ -16,8 +17,8 @@ const JUDGE: &str = r#"while read -r line; do
 done
 "#;
 
-/// A project that trains on two files of rows, judged by a program of its own: `runs/whole` has 4 steps, and `runs/part` is
-/// as if it had been killed after the checkpoint of step 2.
+/// A project that trains on two files of rows, judged by its own program. `runs/whole` has 4 steps, and `runs/part`
+/// looks as if it had been killed after the checkpoint of step 2.
 fn project() -> Scratch {
     let scratch = Scratch::with_policy();
     scratch.write("judge.sh", JUDGE);
@@ -61,7 +62,7 @@ fn a_run_goes_on_from_anywhere_and_with_its_project_moved_to_the_same_bits() {
     let elsewhere = tempfile::tempdir().unwrap();
     let whole = scratch.path("runs/whole");
     let part = scratch.path("runs/part");
-    // From another folder, and by another name.
+    // From another folder, and under another name.
     let renamed = elsewhere.path().join("renamed");
     copy(&part, &renamed);
     for dir in [&part, &renamed] {
@@ -69,7 +70,7 @@ fn a_run_goes_on_from_anywhere_and_with_its_project_moved_to_the_same_bits() {
         assert_same(dir, &whole, 4);
         from(elsewhere.path(), &scratch, &["eval", dir.to_str().unwrap()]).succeeds();
     }
-    // A project that is somewhere else, and no longer where it was.
+    // The project is somewhere else, and no longer at its old place.
     let moved = elsewhere.path().join("project");
     std::fs::create_dir(&moved).unwrap();
     for entry in std::fs::read_dir(scratch.path(".")).unwrap() {
@@ -126,7 +127,7 @@ fn a_file_that_is_not_what_it_was_is_named_and_one_that_was_moved_can_be() {
         }
         assert!(!scratch.path("runs/part/checkpoints/step_4").exists());
     };
-    // Rows in another order, of the same size and time.
+    // The same rows in another order, with the same file size and time.
     let time = std::fs::metadata(&a).unwrap().modified().unwrap();
     let mut lines: Vec<&str> = rows.lines().collect();
     lines.reverse();
@@ -135,7 +136,7 @@ fn a_file_that_is_not_what_it_was_is_named_and_one_that_was_moved_can_be() {
     refused(&["`env.config.path[0]`", "data/a.jsonl", "is not what it was", "env.config.path="]);
     std::fs::write(&a, &rows).unwrap();
 
-    // One that is gone is named as it was recorded, with the command that says where it is.
+    // A missing file is named by its recorded path, with the command that gives its new place.
     std::fs::create_dir(scratch.path("new place")).unwrap();
     std::fs::rename(&a, scratch.path("new place/a.jsonl")).unwrap();
     let command = "burnish train --resume runs/part env.config.path=";
@@ -154,7 +155,7 @@ fn a_file_that_is_not_what_it_was_is_named_and_one_that_was_moved_can_be() {
     let said = resume(&moved("new place/a.jsonl")).succeeds().stdout();
     assert!(said.contains("changed: `env.config.path`"), "{said}");
     assert_same(&scratch.path("runs/part"), &scratch.path("runs/whole"), 4);
-    // It is known from then on, from anywhere.
+    // From then on its place is known, from anywhere.
     std::fs::remove_dir_all(scratch.path("runs/part/checkpoints/step_4")).unwrap();
     let run = scratch.path("runs/part");
     from(Path::new("/"), &scratch, &["train", "--resume", run.to_str().unwrap()]).succeeds();
@@ -170,10 +171,10 @@ fn a_model_that_is_not_what_it_was_is_named_where_it_is_needed() {
     let mut other = whole.clone();
     *other.last_mut().unwrap() ^= 1;
     std::fs::write(&weights, other).unwrap();
-    // It is the reference (`loss.beta`).
+    // It is needed as the reference (`loss.beta`).
     let parts = ["`policy.path`", "step_120/model.safetensors", "is not what it was"];
     scratch.burnish(&["train", "--resume", "runs/part"]).fails_with(&parts);
-    // To evaluate what was trained, it is not.
+    // It is not needed to evaluate what was trained.
     scratch.burnish(&["eval", "runs/part"]).succeeds();
     std::fs::write(&weights, whole).unwrap();
     std::fs::rename(scratch.path("tiny"), scratch.path("small")).unwrap();
@@ -209,7 +210,7 @@ fn reading_writes_nothing_into_a_run_directory() {
     use std::os::unix::fs::PermissionsExt;
     let scratch = project();
     let run = scratch.path("runs/whole");
-    // As a copy from a machine on which the run was killed would be, and as one that is finished.
+    // Like a copy from a machine on which the run was killed, and like a finished run.
     for dir in [&run, &scratch.path("runs/part")] {
         let protect = |mode: u32| {
             for path in paths(dir) {
@@ -258,7 +259,7 @@ fn runs_of_the_version_before_are_read_evaluated_and_gone_on_with() {
         let new = scratch.read(&format!("runs/part/checkpoints/step_4/{new}.safetensors"));
         assert!(new == scratch.read(&format!("runs/whole/checkpoints/step_4/{old}.safetensors")), "{old}");
     }
-    // From now on it is known what it reads.
+    // From now on, the content of its inputs is recorded.
     let said = scratch.burnish(&["train", "--resume", "runs/part"]).succeeds().stdout();
     assert!(!said.contains("an earlier burnish"), "{said}");
     scratch.write("data/a.jsonl", "{\"prompt\": \"Else?\", \"answer\": \"1\"}\n");

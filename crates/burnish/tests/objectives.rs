@@ -1,4 +1,4 @@
-//! Everything that `burnish methods` says a run can use is used by one.
+//! Every part that `burnish methods` calls usable is used in a run.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,20 +8,20 @@ use burnish_rundir::journal::{EpisodeKind, Journal};
 use common::{Scratch, timeless_metrics};
 use serde_json::Value;
 
-/// What chooses a part in a recipe, and what it needs beside.
+/// The overrides that choose a part in a recipe, with everything that it needs.
 fn overrides(method: &Value) -> Vec<String> {
     let (id, family) = (method["id"].as_str().unwrap(), method["family"].as_str().unwrap());
     let key = method["recipe"].as_str().unwrap().split(" = ").next().unwrap();
     let mut overrides = vec![format!("{key}={id}")];
     match family {
         "advantage" if id == "gae" => overrides.push("critic={learning_rate=1e-3}".into()),
-        // It goes on from bare answers, and their rewards alone differ enough.
+        // It continues plain answers, and their rewards alone differ enough.
         "advantage" if id == "vineppo" => overrides.extend([
             "advantage.config={every=8, rollouts=2}".into(),
             "reward.overlong_buffer.length=0".into(),
         ]),
         "advantage" => overrides.push("train.epochs=1".into()),
-        // The mean that losses of whole sequences need suits the others too.
+        // Losses of whole sequences need this mean, and it suits the others too.
         "objective" => overrides.push("loss.aggregation=grpo".into()),
         _ => {}
     }
@@ -51,7 +51,7 @@ fn every_objective_and_advantage_that_runs_trains_a_step_and_reports_finite_numb
         // These hold all their settings themselves.
         let is_alone = method["family"] == "preference" || method["family"] == "distillation";
         let beta = if is_alone { "loss.beta=0" } else { "loss.beta=0.01" };
-        // Lengths differ, so there is something to learn even where no plan is right.
+        // Lengths differ, so there is something to learn even if no answer is right.
         let lengths = "reward.overlong_buffer.length=44";
         let mut arguments =
             vec!["train", "grpo.toml", "train.max_steps=1", "eval.tasks=0", lengths, beta, &dir];
@@ -111,7 +111,7 @@ fn a_judge_of_pairs_decides_which_answers_are_raised() {
     scratch.burnish(&[&train[..], &[judge, "run.dir=runs/pairs"]].concat()).succeeds();
     let rows = timeless_metrics(&scratch.path("runs/pairs/metrics.jsonl"));
     let step: Value = serde_json::from_str(rows.last().unwrap()).unwrap();
-    // Four groups of four answers, each with each.
+    // Four groups of four answers: each pair in a group.
     assert_eq!(step["judge/comparisons"], 24.0, "{step}");
     assert_eq!((&step["judge/first"], &step["judge/unreadable"]), (&1.0.into(), &0.0.into()), "{step}");
     let stored = Journal::open(&scratch.path("runs/pairs/run.db")).unwrap();

@@ -1,4 +1,4 @@
-//! Sampling that lags behind training, and what corrects for it.
+//! Sampling that lags behind training, and the corrections for it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ fn train(scratch: &Scratch, dir: &str, overrides: &[&str]) {
     scratch.burnish(&[&["train", "grpo.toml", "eval.tasks=0", &dir], overrides].concat()).succeeds();
 }
 
-/// What the run in `dir` says of `name`, a number a step.
+/// The values of metric `name` in the run in `dir`, one per step.
 fn of_steps(scratch: &Scratch, dir: &str, name: &str) -> Vec<f64> {
     let rows = timeless_metrics(&scratch.path(&format!("{dir}/metrics.jsonl")));
     let rows = rows.iter().map(|row| serde_json::from_str::<Value>(row).unwrap());
@@ -27,7 +27,7 @@ fn weights_of_earlier_steps_sample_and_the_first_steps_have_those_of_the_start()
     let scratch = Scratch::with_policy();
     train(&scratch, "lagged", &["rollout.policy_lag=2", "loss.correction.proximal=recompute", WEIGHT]);
     let journal = Journal::open(&scratch.path("lagged/run.db")).unwrap();
-    // A step makes two passes of two updates.
+    // A step makes two passes with two updates each.
     let (mut sampled, started) = (Vec::new(), [0, 4, 8, 12, 16, 20]);
     for step in 1..=6 {
         let stored = journal.episodes(step, EpisodeKind::Train).unwrap();
@@ -42,7 +42,7 @@ fn weights_of_earlier_steps_sample_and_the_first_steps_have_those_of_the_start()
     let behind = started.iter().zip(&sampled).map(|(started, sampled)| (started - sampled) as f64);
     assert_eq!(of_steps(&scratch, "lagged", "sampling/updates_behind"), behind.collect::<Vec<f64>>());
     let weights = of_steps(&scratch, "lagged", "rollout_corr/rollout_is_mean");
-    // Sampler and trainer round differently; a step moves the weights by far more.
+    // Sampler and trainer round differently; one step moves the weights by far more.
     let is_off = |weight: &f64| (weight - 1.0).abs() > 1e-4;
     assert!(!is_off(&weights[0]) && weights[1..].iter().all(is_off), "{weights:?}");
 }
@@ -50,7 +50,7 @@ fn weights_of_earlier_steps_sample_and_the_first_steps_have_those_of_the_start()
 #[test]
 fn a_proximal_policy_is_found_by_a_pass_or_by_age() {
     let scratch = Scratch::with_policy();
-    // One update a step, so that what it sees is still what it starts from.
+    // One update per step, so that its weights are still those at the start of the step.
     let base = [
         "rollout.policy_lag=1",
         "train.max_steps=2",
@@ -64,12 +64,12 @@ fn a_proximal_policy_is_found_by_a_pass_or_by_age() {
         assert!(moved[0].abs() < 1e-6, "{dir}: nothing was learned yet: {moved:?}");
         moved[1]
     };
-    // The distance of the policy itself from the one that sampled: what a pass through it must find too.
+    // The distance of the policy from the one that sampled, which a pass through the policy must find too.
     let whole = moved("bypass", &["loss.correction.bypass=true"]);
     assert!(whole.abs() > 1e-4, "{whole}");
     let recomputed = moved("recompute", &["loss.correction.proximal=recompute", WEIGHT]);
     assert!((recomputed - whole).abs() < 1e-6, "{recomputed} {whole}");
-    // One update old when one more is made: halfway.
+    // One update old at the second update: halfway.
     let half = moved("loglinear", &["loss.correction.proximal=loglinear", WEIGHT]);
     assert!((2.0 * half - whole).abs() < 1e-6, "{half} {whole}");
 }

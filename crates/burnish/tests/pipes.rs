@@ -1,5 +1,5 @@
-//! Whoever reads what the program prints may go away at any time (`| head`, a closed terminal): nothing panics, and what
-//! was asked for is done.
+//! A reader of the program's output may go away at any time (`| head`, a closed terminal): nothing panics, and the
+//! work is done.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(unix)]
@@ -27,8 +27,8 @@ seeds = 1
 name = "only"
 "#;
 
-/// Commands with what they print most with. `NEW` is a path that is not there yet. Every command that the help lists has to
-/// begin at least one line.
+/// Commands with options that make them print the most. `NEW` is a path that does not exist yet. Every command that
+/// the help lists must begin at least one line.
 const LINES: [&str; 26] = [
     "train grpo.toml run.dir=NEW train.max_steps=2",
     "train grpo.toml --dry-run",
@@ -65,7 +65,7 @@ fn unread() -> Stdio {
     writer.into()
 }
 
-/// The commands below `above` that its help lists, with those below them; without `help` itself.
+/// The commands below `above` that its help lists, recursively, without `help` itself.
 fn listed(scratch: &Scratch, above: &[String]) -> Vec<Vec<String>> {
     let words: Vec<&str> = above.iter().map(String::as_str).chain(["--help"]).collect();
     let help = scratch.burnish(&words).succeeds().stdout();
@@ -143,7 +143,7 @@ fn a_run_goes_on_when_its_reader_has_seen_enough() {
     assert!(scratch.path("grpo/checkpoints/step_6/model.safetensors").exists());
 }
 
-/// What is printed is lost for another reason than a reader who had enough: that is said, after the work is done.
+/// Output is lost although the reader did not stop reading: this is reported after the work is done.
 #[test]
 fn a_full_disk_under_stdout_is_an_error_but_not_the_end_of_a_run() {
     if !std::path::Path::new("/dev/full").exists() {
@@ -165,8 +165,8 @@ fn a_full_disk_under_stdout_is_an_error_but_not_the_end_of_a_run() {
     assert!(scratch.path("tiny/checkpoints/step_1/model.safetensors").exists());
 }
 
-/// The standard library's macros panic where nobody reads; `out.rs` has the crate's own. Below the command line nothing
-/// prints at all.
+/// The standard library's macros panic when nobody reads; `out.rs` has this crate's own. Crates below the command
+/// line print nothing.
 #[test]
 fn no_source_prints_past_the_door() {
     let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();

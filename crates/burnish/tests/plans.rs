@@ -1,4 +1,4 @@
-//! Rollout plans in whole runs: what is sampled, what is trained on, and what a plan that does nothing changes.
+//! Rollout plans in whole runs: what is sampled, what is trained on, and that a plan without effect changes nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -22,7 +22,7 @@ fn scratch() -> Scratch {
     scratch
 }
 
-/// Runs it with `overrides`, and gives the metrics but for times.
+/// Runs it with `overrides`, and returns the metrics without times.
 fn run(scratch: &Scratch, name: &str, overrides: &[&str]) -> Vec<String> {
     let dir = format!("run.dir=runs/{name}");
     let fixed = [
@@ -41,7 +41,7 @@ fn stored(scratch: &Scratch, name: &str, step: u64, kind: EpisodeKind) -> Vec<St
     Journal::open(&scratch.path(&format!("runs/{name}/run.db"))).unwrap().episodes(step, kind).unwrap()
 }
 
-/// Number of tokens of an episode from a source.
+/// Number of an episode's tokens from a source.
 fn tokens_of(episode: &Episode, source: Source) -> usize {
     let nodes = episode.traces.iter().flat_map(|trace| trace.nodes());
     nodes.flat_map(|node| &node.sources).filter(|&&of| of == source).count()
@@ -89,7 +89,7 @@ fn hints_are_read_at_first_withdrawn_over_the_run_and_never_evaluated_or_trained
                 let is_hint = branch.sources.iter().map(|source| *source == Source::Hint);
                 assert!(is_hint.zip(&branch.sampled_mask).all(|(is_hint, sampled)| !(is_hint && *sampled)));
             }
-            // The answer that is judged begins with the hint, which is work without the final answer.
+            // The judged answer begins with the hint, which is the reasoning without the final answer.
             let hint: String = episode.traces[0]
                 .nodes()
                 .iter()
@@ -106,7 +106,7 @@ fn hints_are_read_at_first_withdrawn_over_the_run_and_never_evaluated_or_trained
     assert!(hinted[3] < hinted[0] / 2, "{hinted:?}");
 }
 
-/// Rows in four languages, with worked reasoning; every language three times.
+/// Rows in four languages, with worked reasoning; three rows per language.
 fn spoken_rows() -> String {
     let texts = [
         ("bn", "বই কয়টি?", "রিনার বই ছিল। তাই"),
@@ -124,7 +124,7 @@ fn spoken_rows() -> String {
     texts.into_iter().cycle().take(12).enumerate().map(row).collect()
 }
 
-/// Nothing is learnt in two steps; what is tested is that the plan finds all that it needs in rows.
+/// Two steps teach nothing; the test is whether the plan finds in rows all that it needs.
 #[test]
 fn rows_are_hinted_in_their_own_language_and_their_levels_are_told_apart() {
     let scratch = scratch();
@@ -191,7 +191,7 @@ fn a_draft_is_sampled_once_a_group_credited_by_itself_and_read_by_every_answer()
             assert_eq!((draft.reward, draft.episode.rollout), (None, GROUP));
             let answers = &answers[group * GROUP..(group + 1) * GROUP];
             let rewards: Vec<f64> = answers.iter().map(|answer| answer.reward.unwrap()).collect();
-            // Judged against the prior's half: nothing was played before.
+            // Compared with the prior of one half: nothing was played before.
             let clamped = rewards.iter().map(|reward| reward.clamp(0.0, 1.0)).sum::<f64>() / GROUP as f64;
             assert!((draft.advantage.unwrap() - (clamped - 0.5)).abs() < 1e-12);
             for answer in answers {
@@ -202,7 +202,7 @@ fn a_draft_is_sampled_once_a_group_credited_by_itself_and_read_by_every_answer()
                     answer.episode.answers[0].content.starts_with(said.as_str()),
                     !is_shown || said.is_empty()
                 );
-                // What goes on from the draft has its ids, and not those of its text.
+                // The continuation of a draft has the draft's ids, not ids re-tokenised from its text.
                 let hint: Vec<u32> = trace
                     .nodes()
                     .iter()
@@ -222,7 +222,7 @@ fn a_draft_is_sampled_once_a_group_credited_by_itself_and_read_by_every_answer()
 #[test]
 fn a_task_is_played_in_both_directions_and_both_are_one_group() {
     let scratch = scratch();
-    // Of one step and small numbers, so that some answers are right; the reference is asked for.
+    // One step and small numbers, so that some answers are right. The reference is needed.
     let easy = "env={id=\"chains\", tasks=40, config={steps={min=1,max=1}, values={min=1,max=3}}}";
     let fixed = [easy, "eval.tasks=0", "reward.overlong_buffer.length=0", "train.max_steps=2"];
     let loss = "loss={objective=\"dgpo\", config={score=\"log_ratio\"}}";
@@ -333,10 +333,10 @@ fn dense_credit_goes_on_from_every_cut_of_every_answer() {
     let lengths: Vec<usize> = played.iter().map(|stored| stored.episode.sampled_tokens()).collect();
     let cuts: usize = lengths.iter().map(|tokens| (tokens - 1) / 4).sum();
     assert!(cuts > 0 && first["continuations/answers"].as_f64() == Some((3 * cuts) as f64), "{first}");
-    // Each has one token at least.
+    // Each has at least one token.
     let sampled = lengths.iter().sum::<usize>() as f64;
     assert!(first["tokens/sampled"].as_f64().unwrap() >= sampled + (3 * cuts) as f64);
-    // No answer is so long that it is cut.
+    // No answer is long enough to be cut.
     with("whole", "advantage={estimator=\"vineppo\", config={every=1000, whiten=\"none\"}}");
     with("grpo", "advantage={estimator=\"grpo\", config={scale=\"none\"}}");
     let weights = |name: &str| scratch.read(&format!("runs/{name}/checkpoints/step_2/model.safetensors"));
@@ -382,7 +382,7 @@ fn what_is_rethought_goes_on_with_the_ids_that_were_sampled_and_both_stretches_a
         assert_eq!(whole.sources[..kept], own.sources[..kept]);
         assert_eq!(whole.sampled_mask[..kept], own.sampled_mask[..kept]);
         assert_eq!(whole.model_logprobs[..kept], own.model_logprobs[..kept]);
-        // Then the trigger, which nobody sampled, and what the policy says behind it.
+        // Then the trigger, which nobody sampled, and the policy's continuation.
         assert_eq!(whole.sources[kept], Source::Hint);
         let behind = whole.sources[kept..].iter().position(|source| *source == Source::Policy);
         assert!(behind.is_some_and(|at| whole.sampled_mask[kept + at]));
@@ -394,7 +394,7 @@ fn what_is_rethought_goes_on_with_the_ids_that_were_sampled_and_both_stretches_a
 fn members_that_taught_something_are_trained_on_again_and_a_resumed_run_has_them() {
     let scratch = scratch();
     let replay = "replay={replay=\"ssr\", config={buffer=1.0}}";
-    // The rate of learning must not depend on how long the run is to be.
+    // The learning rate must not depend on the length of the run.
     let every = ["checkpoint.every=2", "checkpoint.keep=3", "optimizer.schedule=constant"];
     let whole = run(&scratch, "whole", &[&[replay, "train.max_steps=4"][..], &every].concat());
     let number = |row: &str, name: &str| {
@@ -404,7 +404,7 @@ fn members_that_taught_something_are_trained_on_again_and_a_resumed_run_has_them
     let rows: Vec<&String> = whole.iter().filter(|row| row.contains("replay/kept")).collect();
     assert_eq!(rows.len(), 4);
     let shares: Vec<f64> = rows.iter().map(|row| number(row, "replay/share").unwrap()).collect();
-    // Nothing is kept before the first step; later ones have members that tie.
+    // Nothing is kept before the first step; later steps have members that tie.
     assert_eq!(shares[0], 0.0);
     for (at, row) in rows.iter().enumerate().skip(1) {
         let (before, vanished) =

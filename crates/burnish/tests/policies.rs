@@ -1,4 +1,4 @@
-//! `burnish eval` of a recipe with another policy, and with a record of every task.
+//! `burnish eval` on a recipe with another policy, and with a record of every task.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -30,7 +30,7 @@ fn another_policy_plays_a_recipes_held_out_tasks_and_records_are_kept() {
     let earlier = ["eval", "grpo.toml", "--json", "--policy", "tiny", "--step", "40"];
     assert_ne!(summary(&scratch.burnish(&earlier).succeeds().stdout()), own);
 
-    // 1 at once, so that 8 tasks are two chunks; another process goes on where one was stopped.
+    // Batches of 1, so that 8 tasks are two chunks. Another process continues after one was stopped.
     let keep = ["eval", "grpo.toml", "rollout.batch_max=1", "--policy", "tiny", "--out", "kept"];
     let said = scratch.burnish(&keep).succeeds().stdout();
     assert!(said.contains("records  kept/items.jsonl"), "{said}");
@@ -86,13 +86,13 @@ fn an_adapter_is_a_policy_and_a_recipe_needs_none_of_its_own() {
     let own = summary(&scratch.burnish(&["eval", "adapted", "--json"]).succeeds().stdout());
     let found = ["eval", "grpo.toml", "--json", "--policy", "adapted"];
     assert_eq!(summary(&scratch.burnish(&found).succeeds().stdout()), own);
-    // `policy.new` makes no policy before it was trained: another one can be evaluated all the same.
+    // `policy.new` gives no policy before it is trained, but another policy can be evaluated.
     let of_new = ["eval", "sft.toml", "--json", "--policy", "adapted"];
     assert_eq!(summary(&scratch.burnish(&of_new).succeeds().stdout())["tasks"].as_u64(), Some(8));
     scratch.burnish(&["eval", "sft.toml"]).fails_with(&["policy.path"]);
 }
 
-/// Answers every question with its first number; refuses what is longer than its context.
+/// Answers every question with its first number; refuses prompts longer than its context.
 fn answered(_: usize, asked: &Value) -> Reply {
     let text = question(asked);
     if text.len() > 500 {

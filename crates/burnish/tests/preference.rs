@@ -1,4 +1,4 @@
-//! Learning from preferences that stand in a file.
+//! Learning from preferences in a file.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,7 +7,7 @@ mod common;
 use common::Scratch;
 use serde_json::{Value, json};
 
-/// Pairs of a right and a wrong way over an empty board, in the words of the tiny policy.
+/// Pairs of a right and a wrong path over an empty board, in the tiny policy's words.
 fn pairs() -> Vec<(String, String, String)> {
     let words = ["left", "right", "up", "down"];
     let all = words.iter().flat_map(|good| words.iter().map(move |bad| (*good, *bad)));

@@ -1,4 +1,4 @@
-//! A run survives anything: stopped in whatever way and resumed, it ends with the same bits.
+//! A run survives anything: however it is stopped, once resumed it ends with the same bits.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -23,7 +23,7 @@ fn assert_same_run(scratch: &Scratch, dir: &str, whole: &str, step: u64) {
     assert!(!events(whole).is_empty() && events(dir) == events(whole), "events of {dir}");
 }
 
-/// The run has learnt something: otherwise equal weights would say nothing.
+/// Checks that the run has learnt something: otherwise equal weights would prove nothing.
 #[track_caller]
 fn assert_has_learnt(scratch: &Scratch, dir: &str, policy: &str, step: u64) {
     let weights = |dir: &str| scratch.read(&format!("{dir}/model.safetensors"));
@@ -47,7 +47,7 @@ fn metric_lines(scratch: &Scratch, dir: &str) -> usize {
         .map_or(0, |text| text.matches('\n').count())
 }
 
-/// Kills the run in `dir` that `arguments` start once it has logged `lines` rows, and goes on with it to its end.
+/// Starts the run in `dir` with `arguments`, kills it once it has logged `lines` rows, and resumes it to its end.
 fn kill_and_resume(scratch: &Scratch, dir: &str, arguments: &[&str], lines: usize) {
     let mut child = scratch.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_until("the run has come that far", || {
@@ -73,7 +73,7 @@ fn a_run_killed_at_any_point_and_resumed_equals_an_uninterrupted_one_bit_for_bit
         });
         child.kill().unwrap();
         child.wait().unwrap();
-        // A second interruption on the way is survived too.
+        // A second interruption in between is survived too.
         if lines == 3 {
             let mut child = scratch
                 .command(&["train", "--resume", &dir])
@@ -187,7 +187,7 @@ fn what_a_gate_has_seen_and_where_the_weights_began_survive_a_kill() {
     let of = |name: &str| rows.iter().filter_map(|row| row[name].as_f64()).collect::<Vec<_>>();
     assert!(of("gate/closed").contains(&1.0), "the gate has closed: {:?}", of("gate/z"));
     assert!(of("divergence/lm_head").windows(2).all(|pair| pair[0] != pair[1]), "{rows:?}");
-    // A state that is not there is not taken for an empty one.
+    // A missing state is not taken for an empty one.
     as_before(&scratch.path("whole/checkpoints/step_6"));
     let record = "whole/checkpoints/step_6/trainer.json";
     let mut saved: serde_json::Value = serde_json::from_slice(&scratch.read(record)).unwrap();
@@ -284,7 +284,7 @@ fn a_run_that_chooses_its_tasks_chooses_the_same_ones_after_a_kill() {
 #[test]
 fn sft_resumes_to_the_same_bits_and_repeats_itself() {
     let scratch = Scratch::with_policy();
-    // Past the first checkpoint, which is made after 40 of the 120 steps: it is that from which the run goes on.
+    // Past the first checkpoint, which is made after 40 of the 120 steps: the run resumes from it.
     kill_and_resume(&scratch, "killed", &["train", "sft.toml", "run.dir=killed"], 50);
     assert!(scratch.path("killed/checkpoints/step_40").exists());
     assert_same_run(&scratch, "killed", "tiny", 120);
@@ -333,7 +333,7 @@ fn two_processes_never_share_a_run_directory() {
     scratch.burnish(&["train", "--resume", "shared"]).fails_with(&["shared", "in use"]);
     for more in [&[][..], &["--overwrite"]] {
         let again = [&["train", "grpo.toml", "run.dir=shared"], more].concat();
-        // Whether the first has done a step meanwhile or not.
+        // Whether or not the first process has done a step meanwhile.
         let error = scratch.burnish(&again).fails_with(&["shared"]).stderr();
         assert!(error.contains("in use") || (more.is_empty() && error.contains("--resume")), "{error}");
     }

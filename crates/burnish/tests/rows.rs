@@ -1,4 +1,4 @@
-//! Rewards of one's own, in real runs.
+//! Users' own rewards in real runs.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use common::{Scratch, wait_until};
 
-/// A run on rows whose verifier is `reward.py`; `None`, with a line that says so, where there is no Python.
+/// A run on rows whose verifier is `reward.py`. `None`, with a printed line, if there is no Python.
 fn scratch(reward: &str, rows: &str) -> Option<Scratch> {
     if !Command::new("python3").arg("-c").arg("").status().is_ok_and(|status| status.success()) {
         println!("skipped: python3 can't be run");
@@ -28,14 +28,14 @@ fn scratch(reward: &str, rows: &str) -> Option<Scratch> {
     Some(scratch)
 }
 
-/// Is the process there and not just waiting to be buried?
+/// Whether the process exists and is not a zombie.
 fn is_running(pid: &str) -> bool {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());
     state.is_some_and(|state| state != "Z" && state != "X")
 }
 
-/// A verifier that reads nothing and never answers, with a child that does neither.
+/// A verifier that reads nothing and never answers, with a child that behaves the same.
 const HANGING: &str = "import os, subprocess, time\n\
     child = subprocess.Popen(['sleep', '1000'])\n\
     with open('pids', 'a') as log:\n    \
@@ -53,7 +53,7 @@ fn a_hanging_reward_and_its_children_end_when_the_run_is_killed() {
     let Some(scratch) = scratch(HANGING, &rows) else { return };
     let mut run = scratch.command(&["train", "recipe.toml"]).spawn().unwrap();
     let pids = || std::fs::read_to_string(scratch.path("pids")).unwrap_or_default();
-    // Four answers are judged side by side.
+    // Four answers are judged in parallel.
     wait_until("the rewards hang", || pids().lines().count() == 4 || run.try_wait().unwrap().is_some());
     let pids: Vec<String> = pids().split_whitespace().map(str::to_owned).collect();
     assert!(pids.len() == 8 && pids.iter().all(|pid| is_running(pid)), "{pids:?}");

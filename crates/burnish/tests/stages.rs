@@ -1,4 +1,5 @@
-//! Stages: what a run starts from is made once, by another recipe, survives interruptions, and is kept by the run.
+//! Stages: another recipe makes the starting policy of a run once. This survives interruptions, and the run keeps a
+//! copy.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -64,7 +65,7 @@ fn a_stage_is_made_once_and_another_setting_makes_another_and_a_run_needs_it_no_
     assert_eq!(stages(&scratch, "runs/cache", "sft-").len(), 2);
     assert!(weights(&scratch, "one") != weights(&scratch, "three"));
 
-    // The cache is gone: the runs go on, from their last checkpoint and from the start, the reference with them.
+    // Without the cache, the runs continue from their last checkpoint and from the start, and so does the reference.
     std::fs::remove_dir_all(scratch.path("runs/cache")).unwrap();
     std::fs::remove_dir_all(scratch.path("two/checkpoints/step_2")).unwrap();
     scratch.burnish(&["train", "--resume", "two"]).succeeds();
@@ -84,7 +85,7 @@ fn a_stage_is_made_once_and_another_setting_makes_another_and_a_run_needs_it_no_
 #[test]
 fn a_stage_that_was_interrupted_is_gone_on_with_and_one_that_another_process_makes_is_waited_for() {
     let scratch = scratch(120);
-    // Stopped by a signal: saved, and said.
+    // Stopped by a signal: the stage is saved, and this is reported.
     let child = spawn(&scratch, &["train", "grpo.toml", "run.dir=one"]);
     wait_until("the stage has begun", || stage_rows(&scratch, "runs/cache") >= 3);
     common::interrupt(&child);
@@ -95,7 +96,7 @@ fn a_stage_that_was_interrupted_is_gone_on_with_and_one_that_another_process_mak
     let done = stage_rows(&scratch, "runs/cache");
     assert!(done < 100, "{done} rows");
 
-    // Killed outright, while a second process waits, which then goes on with it itself.
+    // Killed while a second process waits, which then continues the stage itself.
     let mut first = spawn(&scratch, &["train", "grpo.toml", "run.dir=one"]);
     wait_until("it has gone on", || stage_rows(&scratch, "runs/cache") > done + 2);
     let mut second = spawn(&scratch, &["train", "grpo.toml", "run.dir=two"]);
@@ -107,7 +108,7 @@ fn a_stage_that_was_interrupted_is_gone_on_with_and_one_that_another_process_mak
     assert!(second.wait().unwrap().success(), "{said:?}");
     assert!(said.iter().any(|line| line.contains("resuming")), "{said:?}");
 
-    // To the same weights and numbers as a stage that was never interrupted.
+    // With the same weights and numbers as a stage that was never interrupted.
     scratch.burnish(&["train", "grpo.toml", "run.dir=whole", "run.cache=other"]).succeeds();
     assert!(weights(&scratch, "two") == weights(&scratch, "whole"));
     let metrics = |cache: &str| timeless_metrics(&stages(&scratch, cache, "sft-")[0].join("metrics.jsonl"));
@@ -203,7 +204,7 @@ fn what_is_wrong_with_a_stage_is_named_before_anything_is_made() {
         "held out for evaluation here",
         "`eval.seed`",
     ]);
-    // Both stages keep everything of what is split.
+    // Both stages keep the whole set that is split.
     let split = "split={scorer={rule=\"size\"}, keep=\">= 2\"}";
     let below = format!("policy.from.set=['data.demonstrations.0.{split}']");
     scratch
@@ -271,7 +272,7 @@ set = ["policy.from.set=[\"eval.tasks=6\", \"train.max_steps=8\"]"]
         |arm: &str, seed: u64| scratch.read(&format!("study/{arm}/seed-{seed}/start/model.safetensors"));
     assert!(start("short", 1) == start("fast", 2) && start("short", 1) != start("long", 1));
 
-    // The same study takes its runs for its own; where a stage is another one, they are another study's.
+    // The same study accepts its runs. If a stage differs, they belong to another study.
     assert!(scratch.burnish(&["study", "study.toml", "--dry-run"]).succeeds().stdout().contains("finished"));
     let sft = String::from_utf8(scratch.read("sft.toml")).unwrap();
     scratch.write("sft.toml", sft.replace("seed = 3", "seed = 4"));

@@ -1,4 +1,4 @@
-//! Studies, run whole: arms × seeds of the tiny policy, interrupted, gone on with, and reported.
+//! Whole studies: arms × seeds of the tiny policy, interrupted, continued and reported.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -35,7 +35,7 @@ set = ["rollout.group_size=8"]
 seeds = 1
 "#;
 
-/// Every directory of a run, in the order in which they are made.
+/// All run directories, in the order in which they are made.
 const RUNS: [&str; 5] =
     ["runs/slow/seed-7", "runs/fast/seed-7", "runs/once/seed-7", "runs/slow/seed-3", "runs/fast/seed-3"];
 
@@ -47,7 +47,7 @@ fn metrics(scratch: &Scratch) -> Vec<Vec<String>> {
     RUNS.map(|dir| timeless_metrics(&scratch.path(&format!("{dir}/metrics.jsonl")))).to_vec()
 }
 
-/// The findings without what depends on the clock.
+/// The findings, except for what depends on the clock.
 fn findings(scratch: &Scratch) -> Value {
     fn drop_seconds(value: &mut Value) {
         match value {
@@ -91,7 +91,7 @@ fn a_study_runs_every_arm_with_every_seed_reports_them_and_goes_on_where_it_was_
     for arm in ["slow", "fast", "once"] {
         assert!(page.contains(&format!("| {arm} | ")) && svg.contains(&format!("{arm}: ")), "{page}{svg}");
     }
-    // What the table says of a run's budget is what the run logged.
+    // The budget in the table is what the run logged.
     let logged: f64 = whole[0]
         .iter()
         .map(|line| serde_json::from_str::<Value>(line).unwrap())
@@ -99,14 +99,14 @@ fn a_study_runs_every_arm_with_every_seed_reports_them_and_goes_on_where_it_was_
         .sum();
     let run = &found["arms"][0]["runs"][0];
     assert_eq!((run["seed"].as_u64(), run["budget"]["generated"].as_f64()), (Some(7), Some(logged)));
-    // 2 steps of 4 tasks, 4 episodes each; an agent answers for both.
+    // 2 steps of 4 tasks with 4 episodes each; an agent answers for both.
     assert_eq!(run["budget"]["episodes"].as_f64(), Some(32.0));
     assert_eq!(run["budget"]["updates"].as_f64(), Some(2.0));
     assert!(found["arms"][1]["success"]["difference"]["smallest_detectable"].is_number(), "{found}");
     assert_ne!(whole[0], whole[1], "the arms differ");
     assert_ne!(whole[0], whole[3], "the seeds differ");
 
-    // What a reader asks of the finished runs later needs no run either.
+    // Adding metrics to a study with finished runs needs no new run.
     let more = [
         "study",
         "study.toml",
@@ -119,7 +119,7 @@ fn a_study_runs_every_arm_with_every_seed_reports_them_and_goes_on_where_it_was_
     scratch.burnish(&more).succeeds();
     let page = text(&scratch, "more/tiny-study.md");
     assert!(page.contains("## Rollouts to reach 100.0 % held-out success"), "{page}");
-    // 2 steps of 4 tasks, 4 episodes each (8 in the last arm), and no policy of this size is always right.
+    // 2 steps of 4 tasks with 4 episodes each (8 in the last arm). No policy of this size is always right.
     let section = page.split("## Rollouts to reach").nth(1).unwrap().split("\n## ").next().unwrap();
     assert!(section.contains("| slow | 0 of 2 | > 32 | > ") && section.contains("| > 32, > 32 |"), "{page}");
     assert!(section.contains("| once | 0 of 1 | > 64 | > "), "{page}");
@@ -131,7 +131,7 @@ fn a_study_runs_every_arm_with_every_seed_reports_them_and_goes_on_where_it_was_
         let of = |run: usize| fast["runs"][run]["metrics"][name].as_f64().unwrap();
         (of(0) + of(1)) / 2.0
     };
-    // All boards have two agents, so that this is success as the table has it.
+    // All boards have two agents, so this equals the success in the table.
     let success = fast["success"]["level"]["interval"]["mean"].as_f64().unwrap();
     assert!((mean("by_label.agents.2.success") - success).abs() < 1e-12, "{more}");
     let names =
@@ -163,7 +163,7 @@ fn a_study_runs_every_arm_with_every_seed_reports_them_and_goes_on_where_it_was_
     assert!(index.contains("| [A tiny study](tiny-study.md) | fast | slow | 2 | "), "{index}");
     scratch.burnish(&["study", "--index", "nowhere"]).fails_with(&["nowhere"]);
 
-    // Nothing is run again; what is gone or was interrupted is, side by side, to the same numbers.
+    // Finished runs are not repeated. Missing or interrupted ones are made, in parallel, with the same numbers.
     let untouched = std::fs::metadata(scratch.path("runs/once/seed-7/run.db")).unwrap().modified().unwrap();
     std::fs::remove_dir_all(scratch.path("runs/fast/seed-7")).unwrap();
     std::fs::remove_file(scratch.path("runs/slow/seed-3/report.html")).unwrap();
@@ -180,7 +180,7 @@ fn a_study_runs_every_arm_with_every_seed_reports_them_and_goes_on_where_it_was_
     let modified = std::fs::metadata(scratch.path("runs/once/seed-7/run.db")).unwrap().modified().unwrap();
     assert_eq!(modified, untouched);
 
-    // A run of another recipe is not taken for this study's.
+    // A run of another recipe is not accepted as this study's.
     let other = STUDY.replace("1e-2", "2e-2");
     scratch.write("other.toml", other);
     scratch.burnish(&["study", "other.toml"]).fails_with(&[
@@ -215,7 +215,7 @@ fn an_interrupt_saves_and_begins_no_further_run_and_a_run_that_fails_does_not_en
     assert!(!first.join("report.html").exists() && !scratch.path("long/fast").exists());
     assert!(!scratch.path("results").exists(), "nothing is reported of half a run");
 
-    // A misspelt number ends a study with its first run.
+    // A misspelt metric ends a study with its first run.
     let wrong = ["study", "study.toml", "study.dir=wrong", "study.metrics=[\"std(grad_nrm)\"]"];
     scratch.write("study.toml", STUDY);
     scratch.burnish(&wrong).fails_with(&[

@@ -1,4 +1,4 @@
-//! What becomes of a run whose recipe was edited, whose files were damaged, or that failed before it had begun.
+//! What happens to a run whose recipe was edited, whose files were damaged, or that failed before it had begun.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use burnish_rundir::journal::{EpisodeKind, Journal};
 use common::{Scratch, timeless_metrics};
 
-/// One whose run `one` of the tiny recipe has 4 of its 6 steps.
+/// A scratch directory with a run `one` of the tiny recipe that has done 4 of its 6 steps.
 fn begun(more: &[&str]) -> Scratch {
     let scratch = Scratch::with_policy();
     for dir in ["one", "whole"] {
@@ -62,7 +62,7 @@ fn an_edited_recipe_is_compared_with_what_the_run_began_with() {
     resume(&["checkpoint.keep=0"]).fails_with(&["checkpoint.keep", "1 or more"]);
     resume(&["run.dir=two"]).fails_with(&["run.dir", "move or rename"]);
     resume(&["grpo.toml"]).fails_with(&["grpo.toml", "changes only"]);
-    // What decides nothing is accepted, and said once.
+    // A change that affects nothing is accepted, and reported once.
     let said = resume(&["run.threads=1"]).succeeds().stdout();
     assert!(
         said.contains("changed: `eval.every` was 3, and is 1") && said.contains("`run.threads`"),
@@ -97,7 +97,7 @@ fn a_finished_run_can_be_made_longer() {
     assert_eq!(steps("one"), steps("whole"));
     assert!(scratch.path("one/report.html").exists());
     extend("one", "4").fails_with(&["`train.max_steps` = 4", "5 steps already"]);
-    // A schedule that depends on the end is said to.
+    // For a schedule that depends on the end of the run, this is reported.
     train("falling", "3", "cosine");
     let said = extend("falling", "5").succeeds().stdout();
     assert!(said.contains("`optimizer.schedule` = \"cosine\"") && said.contains("from step 4 on"), "{said}");
@@ -106,13 +106,13 @@ fn a_finished_run_can_be_made_longer() {
 #[test]
 fn a_damaged_checkpoint_is_said_and_the_one_before_it_used() {
     let scratch = begun(&[]);
-    // The second moment of the last parameter: it can be read, and would lead to other weights.
+    // The second moment of the last parameter: it is readable, but would lead to other weights.
     flip(&scratch, "one/checkpoints/step_4/trainer/trainer.safetensors", |len| len - 1);
     let parts = ["step_4", "trainer/trainer.safetensors is damaged", "the one of step 2 is used"];
     let said = scratch.burnish(&["train", "--resume", "one"]).succeeds().stdout();
     assert!(parts.iter().all(|part| said.contains(part)), "{said}");
     assert_same_weights(&scratch, "one", "whole", 6);
-    // Its weights, for those who only use them.
+    // The weights that are read by whoever only uses the model.
     flip(&scratch, "one/checkpoints/step_6/model.safetensors", |len| len / 2);
     let eval = scratch.burnish(&["eval", "one"]).succeeds();
     let said = format!("{}{}", eval.stderr(), eval.stdout());
@@ -140,7 +140,7 @@ fn what_a_server_takes_for_weights_is_the_model_alone() {
 fn a_damaged_journal_is_said_and_set_aside() {
     let scratch = begun(&[]);
     let mut bytes = scratch.read("one/run.db");
-    // Heads of pages: what is there, and where.
+    // Overwrites the heads of database pages.
     bytes.chunks_mut(4096).skip(2).for_each(|page| page[..8].fill(0x55));
     scratch.write("one/run.db", bytes);
     scratch.burnish(&["rollout", "--from", "one"]).fails_with(&["one/run.db", "damaged"]);
@@ -153,12 +153,12 @@ fn a_damaged_journal_is_said_and_set_aside() {
         journal.episodes(step, EpisodeKind::Train).unwrap()
     };
     assert!(of("one", 2).is_empty() && of("one", 6) == of("whole", 6));
-    // One that is gone altogether is said to be.
+    // A missing journal is reported.
     std::fs::remove_file(scratch.path("one/run.db")).unwrap();
     std::fs::remove_dir_all(scratch.path("one/checkpoints/step_6")).unwrap();
     let said = scratch.burnish(&["train", "--resume", "one"]).succeeds().stdout();
     assert!(said.contains("`one/run.db` is gone or empty") && !said.contains("metrics.jsonl"), "{said}");
-    // Lines of metrics that are none are named.
+    // Invalid lines in the metrics are named.
     let metrics = String::from_utf8(scratch.read("one/metrics.jsonl")).unwrap();
     scratch.write("one/metrics.jsonl", metrics.replacen("\"event\"", "\"evnt\"", 1));
     for command in [&["metrics", "one"][..], &["train", "--resume", "one"]] {
@@ -173,7 +173,7 @@ fn a_damaged_journal_is_said_and_set_aside() {
 #[test]
 fn a_run_that_failed_before_its_first_step_blocks_nothing() {
     let scratch = Scratch::with_policy();
-    // No prompt fits into what the model reads, which shows when the first is played.
+    // No prompt fits the model's context, which shows when the first one is played.
     let config = "tiny/checkpoints/step_120/config.json";
     let text = String::from_utf8(scratch.read(config)).unwrap();
     let short_sighted = text.replace("\"max_position_embeddings\": 256", "\"max_position_embeddings\": 12");
@@ -184,7 +184,7 @@ fn a_run_that_failed_before_its_first_step_blocks_nothing() {
     let short = ["train", "grpo.toml", "run.dir=one", "train.max_steps=1"];
     scratch.burnish(&short).succeeds();
     scratch.burnish(&short).fails_with(&["one", "--resume", "--overwrite"]);
-    // A recipe that can't begin removes nothing.
+    // A recipe that can't start removes nothing.
     let weights = scratch.read("one/checkpoints/step_1/model.safetensors");
     let over = |more: &str| scratch.burnish(&[&short[..], &["--overwrite", more]].concat());
     over("policy.path=nowhere").fails_with(&["nowhere"]);
@@ -213,13 +213,13 @@ fn a_run_killed_in_its_first_milliseconds_begins_again_or_goes_on() {
         command.args(short).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
         command
     };
-    // The stage is made before.
+    // The stage is made beforehand.
     assert!(train("first").status().unwrap().success());
     let mut left = std::collections::BTreeSet::new();
     for at in 0..24 {
         let dir = format!("killed_{at}");
         let mut child = train(&dir).spawn().unwrap();
-        // Wherever in its beginning: how far it has come shows in what is there.
+        // At any point of its start, which is recognised by the files that exist.
         let until = scratch.path(&dir);
         common::wait_until("it has begun", || until.exists() || child.try_wait().unwrap().is_some());
         std::thread::sleep(Duration::from_micros(at * 900));

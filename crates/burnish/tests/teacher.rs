@@ -1,4 +1,4 @@
-//! A teacher in a whole run: what it says, and that nothing it reads reaches the policy.
+//! A teacher in a whole run: its effect, and that nothing it reads reaches the policy.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,7 +19,7 @@ fn run(scratch: &Scratch, name: &str, overrides: &[&str]) -> Vec<Value> {
     rows.filter(|row| row["event"] == "train").collect()
 }
 
-/// Prompts of the first step, as the policy read them.
+/// Prompts of the first step, in the policy's form.
 fn prompts(scratch: &Scratch, name: &str) -> Vec<Vec<u32>> {
     let journal = Journal::open(&scratch.path(&format!("runs/{name}/run.db"))).unwrap();
     let stored = journal.episodes(1, EpisodeKind::Train).unwrap();
@@ -33,12 +33,12 @@ fn a_teacher_that_is_the_policy_says_what_the_policy_says_and_one_that_knows_mor
     let copy = [&OPD[..], &["teacher.path=tiny/checkpoints/step_120"]].concat();
     let copied = run(&scratch, "copy", &copy);
     let kl = |row: &Value| row["teacher_kl"].as_f64().unwrap();
-    // The very weights that sampled: what differs is the rounding of another batch.
+    // The same weights that sampled: the only difference is the rounding in another batch.
     assert!(kl(&copied[0]).abs() < 1e-4 && copied[0]["grad_norm"].as_f64().unwrap() < 1e-2, "{}", copied[0]);
     let told = run(&scratch, "told", &[&OPD[..], &["teacher.context=demonstration"]].concat());
     assert!(kl(&told[0]).abs() > 1e-3, "{}", told[0]);
     assert!(told[0]["grad_norm"].as_f64().unwrap() > 0.0);
-    // It is told the answer, and the policy reads and samples what it does without a teacher.
+    // The teacher is told the answer, but the policy reads and samples the same as without a teacher.
     assert_eq!(prompts(&scratch, "told"), prompts(&scratch, "plain"));
     assert_eq!(told[0]["reward"], plain[0]["reward"]);
     assert_eq!(told[0]["tokens/total"], plain[0]["tokens/total"]);
@@ -60,7 +60,7 @@ fn remax_measures_each_task_against_a_greedy_answer() {
     let stored = journal.episodes(1, EpisodeKind::Train).unwrap();
     let mut greedy = Vec::new();
     for group in stored.chunks(4) {
-        // The advantage is the reward less one number per task: the greedy answer's reward.
+        // The advantage is the reward minus one number per task: the greedy answer's reward.
         let baselines: Vec<f64> =
             group.iter().map(|stored| stored.reward.unwrap() - stored.advantage.unwrap()).collect();
         assert!(baselines.iter().all(|baseline| (baseline - baselines[0]).abs() < 1e-9), "{baselines:?}");

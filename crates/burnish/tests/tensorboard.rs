@@ -1,4 +1,4 @@
-//! Event files hold what `metrics.jsonl` holds, by TensorBoard's own reading.
+//! Event files contain the numbers of `metrics.jsonl`, according to TensorBoard's own reader.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use burnish_rundir::metrics::{aliases::METRICS, read};
 use common::{Scratch, scalars, wait_until};
 
-/// Runs `read_events.py` with the Python that `BURNISH_PYTHON` names; false if it names none.
+/// Runs `read_events.py` with the Python in `BURNISH_PYTHON`; returns false if that is not set.
 fn tensorboard_agrees(scratch: &Scratch, run: &str, pairs: &[&str]) -> bool {
     let Ok(python) = std::env::var("BURNISH_PYTHON") else {
         println!("skipped: BURNISH_PYTHON names no python with tensorboard");
@@ -81,7 +81,7 @@ fn tags_are_those_of_the_framework_that_the_recipe_names() {
             .into_iter()
             .map(|scalar| scalar.tag)
             .collect();
-        // The file that the run itself reads keeps its names.
+        // The file that the run itself reads keeps burnish's names.
         let rows = read(&scratch.path(&format!("{names}/metrics.jsonl"))).unwrap();
         for pair in pairs {
             let (tag, name) = pair.split_once('=').unwrap();

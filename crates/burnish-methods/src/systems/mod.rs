@@ -1,6 +1,6 @@
 //! Published systems: what each is composed of, which of its sources could be read, and how a recipe switches it on.
 //!
-//! A system is a card that composes parts. One that is only a setting is a card and a recipe, and no code.
+//! A system is a card that composes parts. A system that is only a setting has a card and a recipe, but no code.
 
 mod abstention;
 mod aopd;
@@ -39,37 +39,37 @@ pub const SYSTEMS: &[System] = &[
 /// A published system. All paths are relative to the repository.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct System {
-    /// Its name: that of its file beside this one.
+    /// Its id, which is also the name of its file in this folder.
     pub id: &'static str,
-    /// What people call it, and what it does.
+    /// Its usual name, and what it does.
     pub title: &'static str,
-    /// Title or name, venue, arXiv id, the authors' code.
+    /// Title or name of the paper, venue, arXiv id, the authors' code.
     pub paper: &'static str,
     /// Which sources could be read.
     pub evidence: Evidence,
-    /// What is our guess where the evidence is silent.
+    /// What we had to guess because the evidence does not say it.
     pub reconstructed: &'static [&'static str],
-    /// What of the catalogue it is composed of.
+    /// The parts of the catalogue that it is composed of.
     pub parts: &'static [PartRef],
-    /// What else of a recipe it is composed of: keys.
+    /// Other keys of a recipe that belong to it.
     pub uses: &'static [&'static str],
-    /// Environments that suit it.
+    /// Ids of environments that suit it.
     pub environments: &'static [&'static str],
-    /// The recipe that it changes with `set`, or its own. `None` until there is one.
+    /// Its own recipe, or another that `set` changes. `None` until there is one.
     pub recipe: Option<&'static str>,
-    /// Changes of `recipe` that switch it on, `key.sub=value`.
+    /// Overrides of `recipe` that switch it on, as `key.sub=value`.
     pub set: &'static [&'static str],
-    /// The study of it.
+    /// Its study.
     pub study: Option<&'static str>,
-    /// Pages of what was measured.
+    /// Pages with measurements.
     pub results: &'static [&'static str],
-    /// Under which setting the whole equals what: each is a test.
+    /// What the whole system equals, and under which setting. Each is a test.
     pub reduces_to: &'static [&'static str],
-    /// Can a recipe have it?
+    /// Whether a recipe can use it.
     pub status: Status,
 }
 
-/// A part of the catalogue.
+/// Names a part of the catalogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct PartRef {
     /// Its family.
@@ -82,26 +82,26 @@ pub struct PartRef {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
-    /// Its text, or its authors' code.
+    /// The paper's text, or its authors' code.
     Paper,
-    /// Notes of others, with equations or numbers.
+    /// Other people's notes, with equations or numbers.
     Notes,
-    /// Its abstract, and no more than short notes.
+    /// Only the abstract and short notes.
     Abstract,
 }
 
-/// Can a recipe have it?
+/// Whether a recipe can use a system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Yes.
+    /// It can.
     Runs,
-    /// Not yet.
+    /// It can't yet.
     Planned,
 }
 
 impl Evidence {
-    /// For people.
+    /// The wording on pages.
     pub fn said(self) -> &'static str {
         match self {
             Evidence::Paper => "the paper's text or its authors' code was read",
@@ -112,7 +112,7 @@ impl Evidence {
 }
 
 impl Status {
-    /// For people.
+    /// The wording on pages.
     pub fn said(self) -> &'static str {
         match self {
             Status::Runs => "runs",
@@ -122,7 +122,7 @@ impl Status {
 }
 
 impl System {
-    /// Those of `parts` that it is composed of.
+    /// The members of `parts` that it is composed of.
     pub fn parts_of<'a>(&self, parts: &'a [Component]) -> Vec<&'a Component> {
         let named = |part: &PartRef| {
             parts.iter().find(|method| method.card.family == part.family && method.card.id == part.id)
@@ -130,7 +130,7 @@ impl System {
         self.parts.iter().filter_map(named).collect()
     }
 
-    /// What its parts have to be given beside log-probs and rewards.
+    /// What its parts need besides log-probs and rewards.
     pub fn needs(&self, parts: &[Component]) -> Vec<&'static str> {
         let mut needs: Vec<&str> = Vec::new();
         for need in self.parts_of(parts).into_iter().flat_map(|part| &part.needs) {
@@ -141,7 +141,7 @@ impl System {
         needs
     }
 
-    /// Its parts and the keys beside them, for people: ``advantage `skpo` ``.
+    /// Its parts and its other keys, as pages show them: ``advantage `skpo` ``.
     pub fn composition(&self) -> Vec<String> {
         let parts = self.parts.iter().map(|part| format!("{} `{}`", member(part.family), part.id));
         parts.chain(self.uses.iter().map(|key| format!("`{key}`"))).collect()
@@ -153,7 +153,7 @@ impl System {
         self.recipe.map(|recipe| format!("burnish train {recipe}{changes}"))
     }
 
-    /// The file of its card.
+    /// The path of the file with its card.
     pub fn file(&self) -> String {
         format!("crates/burnish-methods/src/systems/{}.rs", self.id)
     }
@@ -189,7 +189,7 @@ mod tests {
     fn the_page_of_a_study_stands_on_its_card() {
         for system in SYSTEMS {
             let Some(study) = system.study else { continue };
-            // Where all studies lie: a test resolves each of them.
+            // All studies are in this folder: a test resolves each of them.
             let id =
                 study.strip_prefix("recipes/studies/").and_then(|name| name.strip_suffix(".toml")).unwrap();
             let page = format!("docs/results/{id}.md");

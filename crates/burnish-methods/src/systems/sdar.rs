@@ -17,6 +17,6 @@ pub(super) const SYSTEM: System = System {
     set: &[],
     study: Some("recipes/studies/sdar.toml"),
     results: &["docs/results/sdar.md", "docs/results/sdar-household.md"],
-    reduces_to: &["GRPO, for sdar_coef = 0", "half the weight without a gate, for gate_beta = 0"],
+    reduces_to: &["GRPO, for sdar_coef = 0", "the ungated loss at half its weight, for gate_beta = 0"],
     status: Status::Runs,
 };

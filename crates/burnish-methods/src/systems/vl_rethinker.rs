@@ -1,4 +1,4 @@
-//! VL-Rethinker, in text: forced rethinking, and a replay of what taught something.
+//! VL-Rethinker, for text: forced rethinking, and a replay of the members that had an advantage.
 
 use burnish_rl::Family;
 
@@ -9,7 +9,7 @@ pub(super) const SYSTEM: System = System {
     title: "VL-Rethinker: forced rethinking, and selective sample replay",
     paper: "VL-Rethinker, NeurIPS 2025, arXiv:2504.08837; code: TIGER-AI-Lab/VL-Rethinker",
     evidence: Evidence::Notes,
-    reconstructed: &["how many members are replayed: as many as the step has without an advantage"],
+    reconstructed: &["how many members are replayed: as many as have no advantage in the step"],
     parts: &[
         PartRef { family: Family::Plan, id: "vl_rethinker" },
         PartRef { family: Family::Replay, id: "ssr" },

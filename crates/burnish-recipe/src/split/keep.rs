@@ -21,7 +21,7 @@ enum Relation {
     Is,
 }
 
-/// Longer signs first, so that `>=` is not read as `>`.
+/// Longer signs come first, so that `>=` is not read as `>`.
 const SIGNS: [(&str, Relation); 5] = [
     (">=", Relation::AtLeast),
     ("<=", Relation::AtMost),
@@ -31,7 +31,7 @@ const SIGNS: [(&str, Relation); 5] = [
 ];
 
 impl Keep {
-    /// Does the score stay?
+    /// Whether a task with this score stays.
     pub fn holds(&self, score: f64) -> bool {
         match self.relation {
             Relation::AtLeast => score >= self.bound,

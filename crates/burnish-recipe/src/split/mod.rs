@@ -13,58 +13,58 @@ use crate::asked;
 
 pub use keep::Keep;
 
-/// Where the task goes in the prompt of a judge.
+/// The placeholder for the task in a judge's prompt.
 pub const TASK: &str = "{task}";
 
 /// `split` of `[env]` and `[[data.demonstrations]]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Split {
-    /// What gives the scores.
+    /// Where the scores come from.
     pub scorer: Scorer,
-    /// Which scores stay: `">= 4"`, `"< 4"`, `"> 3"`, `"<= 3"`, `"== 2"`.
+    /// Which scores are kept: `">= 4"`, `"< 4"`, `"> 3"`, `"<= 3"`, `"== 2"`.
     pub keep: Keep,
-    /// Who has which score.
+    /// Which task gets which score.
     #[serde(default)]
     pub mode: Mode,
-    /// `mode = "domain"`: the label within which scores are dealt out.
+    /// `mode = "domain"`: the label within whose values scores are shuffled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Decides which tasks there are to be split, instead of `run.seed`, and how scores are dealt out.
+    /// Decides, instead of `run.seed`, which tasks are split and how scores are shuffled.
     #[serde(default)]
     pub seed: u64,
 }
 
-/// What gives a task its score.
+/// Where a task's score comes from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scorer {
-    /// A label of the task, or a column of the row that it was taken from: a number.
+    /// A number in a label of the task, or in a column of the row that the task was taken from.
     Rule(String),
     /// A policy that reads the task and answers with a number from 1 to 5.
     Judge(Box<ScoringJudge>),
 }
 
-/// Who has which score: the scores themselves, or a control that splits into parts of the same sizes.
+/// Which task gets which score: its own, or a control that splits into parts of the same sizes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Every task has its own.
+    /// Every task has its own score.
     #[default]
     Score,
-    /// Scores are dealt out at random: parts of identical sizes that say nothing.
+    /// Scores are shuffled at random: the parts have identical sizes but carry no information.
     Random,
-    /// What `keep` asks for goes, and the rest stays.
+    /// Tasks that `keep` would keep are dropped, and the others stay.
     Reversed,
-    /// Scores are dealt out at random among tasks with the same `label`: parts that have the same sizes in every domain.
+    /// Scores are shuffled among tasks with the same `label`: the parts have the same sizes in every domain.
     Domain,
 }
 
 impl Split {
-    /// Checks what the types do not.
+    /// Checks what the types don't guarantee.
     ///
     /// # Errors
-    /// The key that is wrong, below that of the split, and what it must be.
+    /// The wrong key, relative to the split, and what it must be.
     pub fn check(&self) -> Result<(), (String, String)> {
         let wrong = |key: &str, rule: &str| Err((key.to_owned(), rule.to_owned()));
         match (self.mode, &self.label) {
@@ -84,7 +84,7 @@ impl Split {
         }
     }
 
-    /// The seed of the tasks that are split: the same in every recipe and run.
+    /// The seed of the tasks to split: the same in every recipe and run.
     pub fn seed_of_tasks(&self) -> u64 {
         Address::new(self.seed, Purpose::Task).seed()
     }
@@ -97,10 +97,10 @@ pub struct ScoringJudge {
     /// A model directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
-    /// A server with OpenAI's wire format.
+    /// A server that speaks OpenAI's wire format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<EndpointConfig>,
-    /// The question, with `{task}` where the task's prompt goes.
+    /// The question, with `{task}` in place of the task's prompt.
     #[serde(default = "prompt")]
     pub prompt: String,
     /// Most tokens of an answer.
@@ -121,7 +121,7 @@ fn tokens_max() -> usize {
 }
 
 impl ScoringJudge {
-    /// Checks what the types do not.
+    /// Checks what the types don't guarantee.
     ///
     /// # Errors
     /// The key that is wrong, and what it must be.

@@ -1,4 +1,4 @@
-//! What is imitated: rows of files, which stay there, and the episodes of environments' solvers.
+//! The data to imitate: rows of files, which are read when needed, and episodes of the environments' own solvers.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -41,18 +41,18 @@ pub(crate) struct Corpus {
     rows: Option<Rc<Dataset>>,
     /// Rows that are used, where not all are.
     kept: Option<Vec<usize>>,
-    /// Episodes of solvers, with the tools that the environment offers in each.
+    /// Episodes of solvers, each with the tools that the environment offers in it.
     solved: Vec<(Vec<Message>, Vec<ToolSpec>)>,
-    /// What is to be said of the splits.
+    /// What to tell a person about the splits.
     pub(crate) parts: Vec<String>,
 }
 
 impl Corpus {
-    /// Opens the files of a recipe, then asks its environments' solvers, leaving out the tasks that are
-    /// `held_out`. Every row is read once, and compared with evaluation rows where there are some.
+    /// Opens the data files of a recipe, then runs its environments' solvers on tasks that are not `held_out`. Every
+    /// row is read once, and compared with the evaluation rows, if there are any.
     ///
     /// # Errors
-    /// If a file can't be used (names the line), an environment makes no tasks or has no solver, or nothing is
+    /// If a file can't be used (names the line), an environment can't make tasks or has no solver, or nothing is
     /// left.
     pub(crate) fn open(
         recipe: &Recipe,
@@ -203,7 +203,7 @@ impl Corpus {
         )))
     }
 
-    /// Rows of files that are used.
+    /// Number of rows that are used.
     fn rows_len(&self) -> usize {
         let all = self.rows.as_ref().map_or(0, |rows| rows.len());
         self.kept.as_ref().map_or(all, Vec::len)
@@ -214,10 +214,10 @@ impl Corpus {
         self.rows_len() + self.solved.len()
     }
 
-    /// Row number `index` of the files that are used.
+    /// Row number `index` of those that are used.
     ///
     /// # Errors
-    /// If a file is no longer what it was.
+    /// If a file has changed since it was opened.
     pub(crate) fn row(&self, index: usize) -> Result<Row, RunError> {
         match &self.rows {
             Some(rows) => Ok(rows.row(self.place(index))?),
@@ -233,7 +233,7 @@ impl Corpus {
         }
     }
 
-    /// Where row number `index` of those that are used stands among all.
+    /// The place among all rows of row number `index` of those that are used.
     fn place(&self, index: usize) -> usize {
         self.kept.as_ref().map_or(index, |kept| kept[index])
     }
@@ -256,7 +256,8 @@ impl Corpus {
         }
     }
 
-    /// The texts of all conversations, on which a tokenizer is trained. All of them are held. What is said in calls stands in no
+    /// The texts of all conversations, to train a tokenizer on. All are held in memory. Tool calls are in no
+    /// message's content, so a conversation with tools is rendered with `template`, if the recipe names one.
     /// message's content, so a conversation with tools is taken as `template` writes it, where the recipe names one.
     ///
     /// # Errors
@@ -280,14 +281,14 @@ impl Corpus {
     }
 }
 
-/// What stands between the special tokens of a text.
+/// The parts of a text between special tokens.
 fn between_special(text: &str) -> Vec<String> {
     SPECIAL_TOKENS.iter().fold(vec![text.to_owned()], |pieces, token| {
         pieces.iter().flat_map(|piece| piece.split(token)).map(str::to_owned).collect()
     })
 }
 
-/// The tasks of `data.demonstrations[index]` that are not `held_out`, with what made them.
+/// The tasks of `data.demonstrations[index]` that are not `held_out`, with their generator.
 ///
 /// # Errors
 /// If the environment can't make them.

@@ -1,4 +1,4 @@
-//! Weights of terms that follow what happens: of the distance from the reference, and of the entropy bonus.
+//! Weights that adapt during the run: of the distance from the reference, and of the entropy bonus.
 
 use burnish_rl::advantage::Phase;
 use burnish_rl::{LossConfig, Objective};
@@ -12,14 +12,14 @@ use burnish_rundir::metrics::Values;
 /// The weights of the next step.
 pub(super) struct Coefficients {
     kl: f64,
-    /// Where it follows a target.
+    /// The weight of the entropy bonus, if it follows a target.
     entropy: f64,
-    /// Entropy of the step before; none before the first.
+    /// Entropy of the previous step; `None` before the first.
     entropy_before: Option<f64>,
 }
 
 impl Coefficients {
-    /// Those of `loss`, or those that a saved `state` has.
+    /// The weights of `loss`, or those of a saved `state`.
     pub(super) fn new(loss: &LossConfig, state: &Value) -> Self {
         Coefficients {
             kl: state["kl_coef"].as_f64().unwrap_or(loss.beta),
@@ -28,7 +28,7 @@ impl Coefficients {
         }
     }
 
-    /// What they are, with their keys in the state of a checkpoint.
+    /// The weights, with their keys in the state of a checkpoint.
     pub(super) fn state(&self) -> [(&'static str, Value); 3] {
         [
             ("kl_coef", json!(self.kl)),
@@ -37,7 +37,7 @@ impl Coefficients {
         ]
     }
 
-    /// The objective of a step, with its weights.
+    /// The objective of a step, with the present weights.
     ///
     /// # Errors
     /// If a setting is wrong.
@@ -50,8 +50,8 @@ impl Coefficients {
         loss.adaptive_entropy.applied(self.entropy, self.entropy_before.unwrap_or(f64::INFINITY))
     }
 
-    /// Subtracts the distance from the reference from the rewards where the recipe has it there. The weight of the next step
-    /// follows. It is called after [`Coefficients::objective`].
+    /// Subtracts the distance from the reference from the rewards, if the recipe has it there, and updates its weight
+    /// for the next step. Call it after [`Coefficients::objective`].
     pub(super) fn weigh_kl(&mut self, loss: &LossConfig, groups: &mut Groups) -> Values {
         let mut metrics = Values::from([("kl_coef".to_owned(), self.kl)]);
         let (mut kls, mut upstream) = (Vec::new(), Vec::new());
@@ -72,7 +72,7 @@ impl Coefficients {
         metrics
     }
 
-    /// Takes note of the entropy of a step. Gives what the bonus weighed in it, where that follows a target.
+    /// Takes note of the entropy of a step. Returns the weight of the bonus in it, if that follows a target.
     pub(super) fn see_entropy(&mut self, loss: &LossConfig, entropy: Option<f64>) -> Values {
         let applied = ("entropy_coef".to_owned(), self.applied(loss));
         let metrics = loss.adaptive_entropy.is_on().then_some(applied).into_iter().collect();

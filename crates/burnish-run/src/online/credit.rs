@@ -1,4 +1,4 @@
-//! From the rewards of a step to the advantage of every member.
+//! Turns the rewards of a step into the advantages of its members.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::groups::{Group, Groups, Member};
 use crate::RunError;
 use burnish_recipe::Recipe;
 
-/// The members of the groups that are trained on, as an estimator sees them.
+/// The members of the trained groups, as an estimator sees them.
 pub(super) struct EstimatorInput {
     all: Vec<Rollout>,
     groups: Vec<Range<usize>>,
@@ -30,7 +30,7 @@ impl EstimatorInput {
         Rollouts { all: &self.all, groups: &self.groups }
     }
 
-    /// Each of them, in the order of the members.
+    /// Its rollouts, in the order of the members.
     pub(super) fn each(&self) -> impl Iterator<Item = &Rollout> {
         self.all.iter()
     }
@@ -48,10 +48,10 @@ fn rollout(group: &Group, member: &Member) -> Rollout {
     }
 }
 
-/// Gives every member its advantage; none where it has no reward, or its group is not trained on.
+/// Gives every member its advantage; none if it has no reward, or its group is not trained on.
 ///
 /// # Errors
-/// If the estimator tells turns or tokens apart, and an episode has several branches.
+/// If the estimator distinguishes turns or tokens, and an episode has several branches.
 pub(super) fn credit(
     recipe: &Recipe,
     estimator: &dyn Estimator,
@@ -69,10 +69,10 @@ pub(super) fn credit(
     Ok(())
 }
 
-/// Turns and tokens of an episode are told apart along its only branch.
+/// Turns and tokens of an episode are distinguished along its only branch.
 ///
 /// # Errors
-/// If it has several.
+/// If it has several branches.
 pub(super) fn refuse_branches(recipe: &Recipe, episode: &Episode) -> Result<(), RunError> {
     let branches: usize = episode.traces.iter().map(|trace| trace.branches().len()).sum();
     if branches <= 1 {

@@ -1,4 +1,4 @@
-//! How far training has led the weights away from those of the start, part by part.
+//! How far training has moved the weights away from their start, part by part.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,17 +9,17 @@ use crate::RunError;
 use burnish_recipe::Recipe;
 use burnish_rundir::metrics::Values;
 
-/// The weights of the start. Per part `‖W - W₀‖ / ‖W₀‖`: of the head (the embedding where they are tied), and of each
-/// layer with all that is in it.
+/// The weights at the start. Per part, `‖W - W₀‖ / ‖W₀‖`: for the head (the embedding if they are tied), and for each
+/// whole layer.
 pub(super) struct Divergence {
     start: Vec<f32>,
     head: Range<usize>,
-    /// By number, the parameters of each layer.
+    /// The parameters of each layer, by layer number.
     layers: BTreeMap<usize, Vec<Range<usize>>>,
 }
 
 impl Divergence {
-    /// Keeps the policy that the recipe begins with, where it asks for this.
+    /// Keeps the policy that the recipe starts from, if the recipe asks for this metric.
     ///
     /// # Errors
     /// If that policy can't be loaded.
@@ -27,7 +27,7 @@ impl Divergence {
         let (true, Some(path)) = (recipe.metrics.weight_divergence, &recipe.policy.path) else {
             return Ok(None);
         };
-        // Read again, for a run that is resumed: its policy is that of the checkpoint.
+        // Read again, because the policy of a resumed run is that of the checkpoint.
         let start = Model::load_as(path, &recipe.policy.training(recipe.run.seed))?;
         let start = start.params.data().to_vec();
         if start.len() != policy.params.trained_len() {
@@ -43,10 +43,10 @@ impl Divergence {
         Ok(Some(Divergence { start, head: policy.head().base.range(), layers }))
     }
 
-    /// How far `policy` is from them.
+    /// How far `policy` is from the start.
     ///
     /// # Errors
-    /// What failed on a GPU so far.
+    /// Whatever has failed on a GPU so far.
     pub(super) fn metrics(&self, policy: &Model) -> Result<Values, RunError> {
         policy.params.fetch()?;
         let now = policy.params.data();
@@ -69,7 +69,7 @@ fn layer_of(name: &str) -> Option<usize> {
     name.strip_prefix("model.layers.")?.split('.').next()?.parse().ok()
 }
 
-/// `‖now - start‖ / ‖start‖` over these elements; none where the start is 0.
+/// `‖now - start‖ / ‖start‖` over these elements; `None` if the start is 0.
 fn relative_distance(start: &[f32], now: &[f32], ranges: &[Range<usize>]) -> Option<f64> {
     let (mut moved, mut whole) = (0.0, 0.0);
     for range in ranges {

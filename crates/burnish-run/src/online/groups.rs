@@ -1,4 +1,4 @@
-//! The groups of a step: a task, and all that was played of it to be learned from.
+//! The groups of a step. A group is a task with all its episodes that are learnt from.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,26 +21,26 @@ use crate::tasks::Tasks;
 use burnish_recipe::{FilterMetric, Recipe};
 use burnish_rundir::metrics::Values;
 
-/// All that was sampled in a step, round after round.
+/// Everything that was sampled in a step, over all rounds.
 #[derive(Default)]
 pub(super) struct Groups {
     pub(super) all: Vec<Group>,
-    /// What the plan counted.
+    /// The plan's counts.
     tally: Vec<(String, f64)>,
-    /// Tokens that were sampled in episodes that are no members.
+    /// Tokens sampled in episodes that are no members.
     tokens_aside: usize,
     rounds: usize,
     chosen: Chosen,
 }
 
-/// A task, and what was played of it.
+/// A task, and its episodes.
 pub(super) struct Group {
     pub(super) task: Task,
-    /// The task turned round, where some members play that.
+    /// The reversed task, if some members play it.
     pub(super) turned: Option<Task>,
-    /// Is it trained on?
+    /// Whether it is trained on.
     pub(super) is_kept: bool,
-    /// Those that earn a reward, then those that are credited with what follows from them.
+    /// First the members that earn a reward, then those that get their credit from later ones.
     pub(super) members: Vec<Member>,
 }
 
@@ -48,23 +48,23 @@ pub(super) struct Group {
 pub(super) struct Member {
     pub(super) role: Role,
     pub(super) episode: Arc<Episode>,
-    /// What it earned; none where it was not scored, or earns nothing itself.
+    /// Its reward; `None` if it was not scored, or earns nothing itself.
     pub(super) reward: Option<f64>,
-    /// What else parts asked to know of it.
+    /// Other facts about it that parts need.
     pub(super) facts: Facts,
-    /// None where it has no reward, or its group is not trained on.
+    /// `None` if it has no reward, or its group is not trained on.
     pub(super) advantage: Option<Advantage>,
-    /// Its branches, where it is learned from.
+    /// Its branches, if it is learnt from.
     pub(super) samples: Vec<OwnSample>,
 }
 
 impl Member {
-    /// Which part of an answer it is.
+    /// The part of an answer that it is.
     pub(super) fn phase(&self) -> Phase {
         self.role.phase()
     }
 
-    /// Which direction of the group's task it plays: 1 where that is turned round.
+    /// The direction of the group's task that it plays: 1 if reversed.
     pub(super) fn direction(&self) -> u8 {
         u8::from(self.role == Role::Turned)
     }
@@ -99,17 +99,17 @@ impl Group {
 }
 
 impl Groups {
-    /// These, sampled elsewhere.
+    /// Groups that were sampled elsewhere.
     #[cfg(test)]
     pub(super) fn of(all: Vec<Group>) -> Self {
         Groups { all, ..Groups::default() }
     }
 
-    /// Samples the groups of step number `step` as `plan` requests: once, or with dynamic sampling until enough of them vary.
-    /// Their tasks are those of `selection`, which learns from every round.
+    /// Samples the groups of step number `step` as `plan` requests: once, or with dynamic sampling until enough of
+    /// them vary. `selection` chooses their tasks, and learns from every round.
     ///
     /// # Errors
-    /// If the policy fails, a prompt does not fit, or the environment has not what the plan needs.
+    /// If the policy fails, a prompt does not fit, or the environment lacks something that the plan needs.
     pub(super) fn sample(
         recipe: &Recipe,
         tasks: &Tasks,
@@ -122,7 +122,7 @@ impl Groups {
         policy.abilities().check_trainable().map_err(|error| RunError::Refused(error.to_string()))?;
         let (rollout, dynamic) = (&recipe.rollout, &recipe.rollout.dynamic_sampling);
         let mut groups = Groups::default();
-        // What the plan counts, it counts over all rounds.
+        // The plan counts over all rounds.
         let mut rounds: Vec<(Vec<Task>, Vec<PlayedTask>)> = Vec::new();
         let mut used = BTreeSet::new();
         let generator = tasks.generator()?;
@@ -134,7 +134,7 @@ impl Groups {
             sampling: rollout.sampling(),
             rollouts: rollout.group_size,
             tokenizer: Some(tokenizer),
-            // A later round stands behind the earlier ones, so it shares no random number with them.
+            // Later rounds get places after the earlier ones, so they share no random numbers.
             seeds: Draws::Training.place(recipe.run.seed, step, task_offset as u64),
             progress: step as f64 / recipe.train.max_steps as f64,
         };
@@ -184,7 +184,7 @@ impl Groups {
         self.all.iter().filter(|group| group.is_kept)
     }
 
-    /// The groups that are trained on.
+    /// As [`Groups::kept`], mutable.
     pub(super) fn kept_mut(&mut self) -> impl Iterator<Item = &mut Group> {
         self.all.iter_mut().filter(|group| group.is_kept)
     }
@@ -194,12 +194,12 @@ impl Groups {
         self.all.iter().flat_map(Group::downstream)
     }
 
-    /// How many members that earn a reward each group has.
+    /// Number of members per group that earn a reward.
     pub(super) fn size(&self) -> usize {
         self.all.first().map_or(0, |group| group.downstream().count())
     }
 
-    /// Gives every member that earns one its reward.
+    /// Gives every member that earns a reward its reward.
     pub(super) fn reward(&mut self, recipe: &Recipe) {
         for member in self.all.iter_mut().flat_map(|group| &mut group.members) {
             let earns = member.phase() == Phase::Downstream;
@@ -212,14 +212,14 @@ impl Groups {
         self.downstream().map(|member| member.reward).collect()
     }
 
-    /// Takes others in their place.
+    /// Replaces these rewards.
     pub(super) fn set_rewards(&mut self, rewards: &[Option<f64>]) {
         let members = self.all.iter_mut().flat_map(|group| &mut group.members);
         let members = members.filter(|member| member.phase() == Phase::Downstream);
         members.zip(rewards).for_each(|(member, reward)| member.reward = *reward);
     }
 
-    /// How the environment opened the episodes of group number `group` of step number `step`.
+    /// The environment's opening of the episodes of group number `group` in step number `step`.
     ///
     /// # Errors
     /// If it can't play the task.
@@ -234,7 +234,7 @@ impl Groups {
         Ok(rollout::opened(generator, &self.all[group].task, seeds.address(group))?)
     }
 
-    /// What came of the groups that are trained on, for the plan.
+    /// The results of the trained groups, for the plan.
     pub(super) fn outcomes(&self) -> Vec<Outcome<'_>> {
         let is_positive = |group: &Group| {
             let mut advantages = group.downstream().filter_map(|member| member.advantage.as_ref());
@@ -245,14 +245,14 @@ impl Groups {
             .collect()
     }
 
-    /// Tokens beside those of the members that earn a reward.
+    /// Tokens sampled outside the members that earn a reward.
     pub(super) fn tokens_beside(&self) -> usize {
         let members = self.all.iter().flat_map(|group| &group.members);
         let upstream = members.filter(|member| member.phase() == Phase::Upstream);
         self.tokens_aside + upstream.map(|member| member.episode.sampled_tokens()).sum::<usize>()
     }
 
-    /// What selection, the plan and dynamic sampling did, where they are on.
+    /// Metrics of selection, the plan and dynamic sampling, if they are on.
     pub(super) fn metrics(&self, recipe: &Recipe) -> Values {
         let mut values = self.chosen.metrics();
         values.extend(self.tally.iter().cloned());
@@ -264,7 +264,7 @@ impl Groups {
         values
     }
 
-    /// What to say where fewer groups are left than the step asks for.
+    /// What to tell a person if fewer groups are left than the step asks for.
     pub(super) fn shortfall(&self, recipe: &Recipe) -> Option<String> {
         let rollout = &recipe.rollout;
         let (kept, wanted) = (self.kept().count(), rollout.tasks_per_step);
@@ -286,7 +286,8 @@ fn downstream(own: &PlayedTask) -> impl Iterator<Item = &Episode> {
     members.filter(|own| own.role.phase() == Phase::Downstream).map(|own| &*own.episode)
 }
 
-/// Do the episodes of a group differ in what dynamic sampling looks at? Never where fewer than two were scored.
+/// Whether the episodes of a group differ in what dynamic sampling looks at. They don't if fewer than two were
+/// scored.
 fn varies<'a>(recipe: &Recipe, group: impl Iterator<Item = &'a Episode>) -> bool {
     let value = |episode: &Episode| match recipe.rollout.dynamic_sampling.metric {
         FilterMetric::Reward => episode.verdict.total(&recipe.reward.weights),

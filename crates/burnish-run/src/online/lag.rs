@@ -1,4 +1,4 @@
-//! Weights of earlier steps, which sample where `rollout.policy_lag` has sampling behind training.
+//! Weights of earlier steps, which sample if `rollout.policy_lag` is above 0.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -14,23 +14,23 @@ use crate::RunError;
 use crate::policy::LoadedPolicy;
 use burnish_recipe::Recipe;
 
-/// Folder of a checkpoint that holds them.
+/// The folder of a checkpoint that holds them.
 const DIR: &str = "earlier";
 
-/// The policy as it was at the beginning of the last steps, the oldest first: as many as the next step needs.
+/// The policy as it was at the start of the last steps, oldest first: as many as the next step needs.
 pub(super) struct Lag {
     lag: usize,
     kept: VecDeque<Arc<Snapshot>>,
 }
 
-/// A policy as it was.
+/// An earlier policy.
 struct Snapshot {
     model: Arc<Model>,
     /// Updates that its weights have had.
     version: u64,
 }
 
-/// Whose weights sample in a step: those that are trained, or as they were some steps ago.
+/// The weights that sample in a step: the trained ones, or those of some steps ago.
 pub(super) struct Sampler {
     pub(super) model: Arc<Model>,
     pub(super) chat: Arc<Chat>,
@@ -40,16 +40,16 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// What answers. It is dropped when what it was made for is done, and its packed weights and its cache with it: the
-    /// passes that train need the room.
+    /// The sampler. Drop it when sampling is done, together with its packed weights and its cache, because the
+    /// training passes need the room.
     pub(super) fn policy(&self) -> LocalPolicy {
         LocalPolicy::new(&self.model, &self.chat, self.version).with_limits(self.limits.clone())
     }
 }
 
 impl Lag {
-    /// None yet, for a run whose sampling is `lag` steps behind; those of `checkpoint`, whose `state` they said, where it
-    /// goes on.
+    /// Starts empty for a run with a lag of `lag` steps. A resumed run loads the weights from `checkpoint`, whose
+    /// `state` lists them.
     ///
     /// # Errors
     /// If they can't be read.
@@ -69,8 +69,9 @@ impl Lag {
         Ok(earlier)
     }
 
-    /// Who samples in a step that begins with the weights of `policy`, which have had `version` updates: the weights of some
-    /// steps ago, in the first steps those that the run began with; without a lag, those of now. They are kept for later steps.
+    /// The sampler of a step that starts with the weights of `policy`, which have had `version` updates. It has the
+    /// weights of some steps ago; in the first steps, those at the start of the run; without a lag, the present ones.
+    /// The present weights are kept for later steps.
     pub(super) fn sampler(&mut self, recipe: &Recipe, policy: &LoadedPolicy, version: u64) -> Sampler {
         let (chat, limits) = (Arc::clone(&policy.chat), recipe.rollout.limits());
         let (model, version) = match self.earlier(&policy.model, version) {
@@ -91,7 +92,7 @@ impl Lag {
         self.kept.pop_front()
     }
 
-    /// Writes them into the directory of a checkpoint.
+    /// Writes the kept weights into the directory of a checkpoint.
     ///
     /// # Errors
     /// If a file can't be written.
@@ -104,7 +105,7 @@ impl Lag {
         })
     }
 
-    /// Their versions.
+    /// The versions of the kept weights.
     pub(super) fn state(&self) -> Value {
         json!(self.kept.iter().map(|earlier| earlier.version).collect::<Vec<u64>>())
     }

@@ -1,8 +1,8 @@
-//! Learning from what the policy samples itself: one step of it, and what it keeps from step to step.
+//! Learning from the policy's own samples: one step of it, and the state between steps.
 //!
-//! A step selects tasks, spawns what the plan requests of each, turns verdicts into rewards, has the facts supplied that parts ask
-//! for, credits every member of every group, and updates the policy. It knows no method: what differs between them are parts
-//! (`burnish-rl`), and who supplies their facts (`supply`).
+//! A step selects tasks, samples what the plan requests for each, turns verdicts into rewards, collects the facts
+//! that parts need, gives every member of every group its credit, and updates the policy. It knows no method: methods
+//! differ in their parts (`burnish-rl`) and in the providers of their facts (`supply`).
 
 mod coefficients;
 mod credit;
@@ -49,29 +49,29 @@ use replay::Store;
 use selection::Selection;
 use supply::{Making, Providers, add};
 
-/// What a step did.
+/// The results of a step.
 pub(crate) struct Stepped {
-    /// The tasks, one per group, then each of them turned round, where that was played too.
+    /// The tasks, one per group, followed by the reversed tasks that were played.
     pub(crate) tasks: Vec<Task>,
-    /// The members that earn a reward, group by group, then those that are credited with what follows from them.
+    /// Group by group, first the members that earn a reward, then those that get their credit from later ones.
     pub(crate) played: Vec<PlayedMember>,
-    /// What a person should be told.
+    /// What to tell a person.
     pub(crate) note: Option<String>,
     /// Metrics under TRL's names.
     pub(crate) metrics: Metrics,
 }
 
-/// A member of a group, as a journal keeps it.
+/// A member of a group, in the form for the journal.
 pub(crate) struct PlayedMember {
     pub(crate) episode: Arc<Episode>,
-    /// Which of the step's tasks it plays.
+    /// Index of its task among the step's tasks.
     pub(crate) task: usize,
     pub(crate) phase: Phase,
-    /// Its advantage, a mean where it has several; none where it was unscored, or its group was left out.
+    /// Its advantage, or their mean if it has several; `None` if it was unscored, or its group was left out.
     pub(crate) advantage: Option<f64>,
 }
 
-/// What a run that learns from its own samples keeps from step to step.
+/// The state between steps of a run that learns from its own samples.
 pub(crate) struct OnlineLoop {
     selection: Selection,
     plan: Box<dyn RolloutPlan>,
@@ -85,11 +85,11 @@ pub(crate) struct OnlineLoop {
 }
 
 impl OnlineLoop {
-    /// Loads what the recipe needs beside the policy, which learns as `schedule` and `trainer` say. `state` is what
-    /// [`OnlineLoop::state`] said when the run was saved as `checkpoint`; null for a new run.
+    /// Loads what the recipe needs besides the policy. The policy learns as `schedule` and `trainer` say. `state` is
+    /// the value of [`OnlineLoop::state`] when the run was saved as `checkpoint`; null for a new run.
     ///
     /// # Errors
-    /// If a model can't be loaded, or the state is not one of the recipe's parts.
+    /// If a model can't be loaded, or the state does not fit the recipe's parts.
     pub(crate) fn new(
         recipe: &Recipe,
         policy: &LoadedPolicy,
@@ -123,7 +123,7 @@ impl OnlineLoop {
         })
     }
 
-    /// Writes what the stage has learned itself into the directory of a checkpoint.
+    /// Writes what the loop itself has learnt into the directory of a checkpoint.
     ///
     /// # Errors
     /// If a file can't be written.
@@ -132,7 +132,7 @@ impl OnlineLoop {
         self.supply.save(checkpoint, step)
     }
 
-    /// What a step depends on beside the recipe, the weights and the number of the step.
+    /// Everything that a step depends on, except the recipe, the weights and the number of the step.
     pub(crate) fn state(&self) -> Value {
         let mut state = json!({
             "plan": self.plan.state(),
@@ -151,7 +151,7 @@ impl OnlineLoop {
         state
     }
 
-    /// Step number `step`, counted from 0.
+    /// Performs step number `step`, counted from 0.
     pub(crate) fn step(
         &mut self,
         recipe: &Recipe,
@@ -161,7 +161,7 @@ impl OnlineLoop {
         lr: &dyn Fn(u64) -> f64,
         step: u64,
     ) -> Result<Stepped, RunError> {
-        // 1. Select tasks, and spawn what the plan requests of each.
+        // 1. Select tasks, and sample what the plan requests for each.
         let sampler = self.lag.sampler(recipe, policy, trainer.updates());
         let mut local = sampler.policy();
         let (plan, tokenizer) = (&*self.plan, &sampler.chat.tokenizer);
@@ -169,12 +169,12 @@ impl OnlineLoop {
             Groups::sample(recipe, tasks, &mut self.selection, plan, &mut local, tokenizer, step)?;
         let mut metrics = sampling_metrics(&local.stats());
         drop(local);
-        // 2. Verdicts become rewards.
+        // 2. Turn verdicts into rewards.
         groups.reward(recipe);
         shuffle(recipe, &mut groups, step);
         add(&mut metrics, self.reward_metrics(recipe, &groups));
         self.supply.see(recipe, &groups)?;
-        // 3. Facts: of every token, then of every member.
+        // 3. Collect facts: of every token, then of every member.
         groups.make_samples();
         metrics.extend(groups.find_proximal(recipe, &policy.model, trainer.updates())?);
         let objective = self.coefficients.objective(&recipe.loss)?;
@@ -186,7 +186,7 @@ impl OnlineLoop {
         }
         add(&mut metrics, self.supply.supply(&self.needs_of_members(), of_step, &mut groups)?);
         drop(sampler);
-        // 4. Credit, from which whoever supplied or planned learns too.
+        // 4. Give credit; providers and the plan learn from it too.
         let compared = EstimatorInput::of(&groups);
         credit::credit(recipe, &*self.estimator, &mut groups, &compared)?;
         groups.give_advantages();
@@ -219,7 +219,8 @@ impl OnlineLoop {
         }
         let entropy = updates.mean("entropy_top").or_else(|| updates.mean("entropy"));
         metrics.extend(self.coefficients.see_entropy(&recipe.loss, entropy));
-        // Before the first update the weights are those that sampled, where nothing lags: what differs is the arithmetic.
+        // Without a lag, the weights before the first update are those that sampled, so any difference comes from the
+        // arithmetic.
         if let Some(drift) = updates.first_drift {
             metrics.insert("sampling/sampling_logp_difference/mean".into(), drift.mean);
             metrics.insert("sampling/sampling_logp_difference/max".into(), drift.max);
@@ -253,7 +254,7 @@ impl OnlineLoop {
     }
 }
 
-/// The plan of a recipe, before it has learned anything.
+/// The plan of a recipe, before it has learnt anything.
 ///
 /// # Errors
 /// If a setting is wrong.
@@ -265,14 +266,14 @@ pub(crate) fn plan_of(recipe: &Recipe) -> Result<Box<dyn RolloutPlan>, RunError>
 /// The facts that the loss of a recipe needs.
 fn needs_of_loss(recipe: &Recipe, objective: &dyn burnish_rl::Objective) -> Vec<Need> {
     let mut needs = objective.needs().facts();
-    // The distance from the reference may count in the reward alone.
+    // The distance from the reference may count in the reward only.
     if recipe.loss.beta != 0.0 && !needs.iter().any(|need| *need.fact == REFERENCE) {
         needs.push(Need::of(&REFERENCE));
     }
     needs
 }
 
-/// The control of experiments: rewards of a group in another order, where the recipe asks for it.
+/// The control experiment: shuffles the rewards within each group, if the recipe asks for it.
 fn shuffle(recipe: &Recipe, groups: &mut Groups, step: u64) {
     if recipe.reward.shuffle_within_groups {
         let address = Address { step, ..Address::new(recipe.run.seed, Purpose::Perturb) };
@@ -293,7 +294,7 @@ fn sampling_metrics(stats: &Stats) -> Values {
     metrics
 }
 
-/// The tasks and the members of a step as a journal keeps them.
+/// The tasks and members of a step in the form for the journal.
 fn of_journal(groups: Groups) -> (Vec<Task>, Vec<PlayedMember>) {
     let (mut tasks, mut turned, mut played) = (Vec::new(), Vec::new(), Vec::new());
     let count = groups.all.len();
@@ -313,10 +314,10 @@ fn of_journal(groups: Groups) -> (Vec<Task>, Vec<PlayedMember>) {
     (tasks, played)
 }
 
-/// A part of a saved state; what it is for a new run where there is none.
+/// A part of a saved state, or its default if it is absent.
 ///
 /// # Errors
-/// If it is something else.
+/// If it has another form.
 fn part<T: DeserializeOwned + Default>(state: &Value) -> Result<T, RunError> {
     if state.is_null() {
         return Ok(T::default());

@@ -1,11 +1,11 @@
-//! A reward that punishes answers as they come near the limit of tokens.
+//! A reward component that punishes answers as they come near the token limit.
 
 use burnish_core::Episode;
 use burnish_rl::overlong::{OVERLONG, OverlongBuffer};
 
 use crate::RunError;
 
-/// Gives a scored episode the component, for its longest answer.
+/// Gives a scored episode this component, for its longest answer.
 ///
 /// # Errors
 /// If the environment has a component of that name.
@@ -26,7 +26,7 @@ pub(super) fn punish(
     Ok(())
 }
 
-/// Tokens of the longest answer, its end token included.
+/// Tokens of the longest answer, including its end token.
 fn longest_answer(episode: &Episode) -> usize {
     let nodes = episode.traces.iter().flat_map(|trace| trace.nodes());
     nodes.filter(|node| node.sampled.is_some()).map(|node| node.ids.len()).max().unwrap_or(0)

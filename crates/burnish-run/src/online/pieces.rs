@@ -1,4 +1,4 @@
-//! What answers begin with: ids that were sampled before, hints, texts.
+//! Beginnings of answers: ids that were sampled before, hints, texts.
 
 use burnish_core::{Episode, Node, NodeId, Piece, Sampled, Source, StopReason, Task};
 use burnish_env::Generator;
@@ -27,7 +27,7 @@ pub(super) fn hint(
     let failed = |error: ChatError| RunError::Refused(format!("plan: task {}: {error}", task.id));
     let ids = tokenizer.encode(&reasoning).map_err(failed)?;
     let kept = (share * ids.len() as f64).floor() as usize;
-    // A token may end inside a character, which belongs to the part that is left out.
+    // A token may end inside a character. That character is left out of the hint.
     let text = if kept >= ids.len() {
         reasoning
     } else {
@@ -36,7 +36,8 @@ pub(super) fn hint(
     Ok(if text.is_empty() { Vec::new() } else { vec![tokenizer.piece_of_text(&text).map_err(failed)?] })
 }
 
-/// What the policy sampled in an episode of one answer, without its end token: the ids, which are not made of the text again.
+/// The ids that the policy sampled in an episode with one answer, without its end token. They are not re-tokenised
+/// from the text.
 pub(super) fn said(episode: &Episode) -> Option<Piece> {
     let answer = episode.traces.iter().flat_map(|trace| trace.nodes()).find(|node| node.sampled.is_some())?;
     let ids = &answer.ids[..without_end(answer)];
@@ -44,8 +45,8 @@ pub(super) fn said(episode: &Episode) -> Option<Piece> {
     (!ids.is_empty()).then(|| Piece { ids: ids.to_vec(), text, sampled: None })
 }
 
-/// The last answer of an episode as it was sampled, after what it was begun with, without its end token. None where nothing was
-/// sampled.
+/// The last answer of an episode as it was sampled, after its given beginning, without its end token. Empty if
+/// nothing was sampled.
 pub(super) fn last_answer(episode: &Episode, tokenizer: &Tokenizer) -> Result<Vec<Piece>, ChatError> {
     let nodes = episode.traces.first().map(|trace| trace.nodes()).unwrap_or_default();
     match nodes.iter().rposition(|node| node.sampled.is_some()) {
@@ -60,7 +61,7 @@ fn without_end(answer: &Node) -> usize {
     answer.ids.len() - usize::from(is_ended)
 }
 
-/// The first `tokens` tokens of an answer, as they were sampled, after what it was begun with.
+/// The first `tokens` sampled tokens of an answer, after its given beginning.
 pub(super) fn beginning(
     nodes: &[Node],
     answer: usize,

@@ -1,4 +1,4 @@
-//! Members of earlier steps that are trained on again: the store, and its place in a checkpoint.
+//! Members of earlier steps that are trained on again: their store, and its part of a checkpoint.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ use crate::RunError;
 use burnish_recipe::Recipe;
 use burnish_rundir::metrics::Values;
 
-/// The members that are kept, the oldest first, and who decides which.
+/// The kept members, oldest first, and the part that decides which to keep.
 pub(super) struct Store {
     replay: Option<Box<dyn Replay>>,
     kept: VecDeque<Kept>,
@@ -29,7 +29,7 @@ struct Kept {
     samples: Vec<KeptSample>,
 }
 
-/// A sample as it was trained on: its tokens, their log-probs and their advantages are those of its step.
+/// A sample as it was trained on: tokens, log-probs and advantages are those of its own step.
 #[derive(Serialize, Deserialize)]
 struct KeptSample {
     ids: Vec<u32>,
@@ -42,7 +42,7 @@ struct KeptSample {
     reference: Option<Vec<f32>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     teacher: Option<Vec<f32>>,
-    /// Of the step in which it was sampled, where they were known.
+    /// Proximal log-probs of the step in which it was sampled, if they were known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     proximal: Option<Vec<f32>>,
     direction: u8,
@@ -86,22 +86,22 @@ impl KeptSample {
 }
 
 impl Store {
-    /// That of a recipe, with what a saved `state` kept.
+    /// The store of a recipe, with the members of a saved `state`.
     ///
     /// # Errors
-    /// If a setting is wrong, or the state is none of a store.
+    /// If a setting is wrong, or the state is not that of a store.
     pub(super) fn new(recipe: &Recipe, state: &Value) -> Result<Self, RunError> {
         let replay = recipe.replay.as_ref().map(ReplayConfig::build).transpose()?;
         Ok(Store { replay, kept: part(state)? })
     }
 
-    /// What it keeps; null where nothing is replayed.
+    /// The kept members; null if nothing is replayed.
     pub(super) fn state(&self) -> Value {
         if self.replay.is_some() { json!(self.kept) } else { Value::Null }
     }
 
-    /// Leaves of the members of step number `step` those that the update trains on, and gives the members of earlier steps that it
-    /// trains on besides. What the step has to teach is kept for later ones.
+    /// Drops the members of step number `step` that the update does not train on, and returns the members of earlier
+    /// steps that it trains on in addition. Keeps the members of this step that are worth replaying later.
     pub(super) fn mix(&mut self, recipe: &Recipe, groups: &mut Groups, step: u64) -> (Replayed, Values) {
         let mut replayed = Replayed::default();
         let Some(replay) = &self.replay else { return (replayed, Values::new()) };
@@ -140,14 +140,14 @@ impl Store {
     }
 }
 
-/// Members of earlier steps, each by itself.
+/// Members of earlier steps, each on its own.
 #[derive(Default)]
 pub(super) struct Replayed {
     members: Vec<Vec<Sample>>,
 }
 
 impl Replayed {
-    /// Adds them to what an update trains on, each as a group of its own.
+    /// Adds them to the batch of an update, each as its own group.
     pub(super) fn join(self, batch: &mut Batch) {
         for samples in self.members {
             let group = batch.group_sizes.len();

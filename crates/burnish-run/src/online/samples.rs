@@ -1,4 +1,4 @@
-//! From members to samples, and from samples to the batch of an update.
+//! Turns members into samples, and samples into the batch of an update.
 
 use std::ops::Range;
 
@@ -13,14 +13,14 @@ use crate::RunError;
 use burnish_recipe::Recipe;
 use burnish_rundir::metrics::Values;
 
-/// A branch of a member's traces that is learned from.
+/// A branch of a member's traces that is learnt from.
 pub(super) struct OwnSample {
     pub(super) sample: Sample,
-    /// Was an answer on it cut off?
+    /// Whether an answer on it was cut off.
     pub(super) is_truncated: bool,
-    /// Which tokens each turn sampled.
+    /// The tokens that each turn sampled.
     turns: Vec<Range<usize>>,
-    /// Updates that the weights had had which sampled each token, 0 where none was sampled.
+    /// For each token, the number of updates of the weights that sampled it; 0 if it was not sampled.
     versions: Vec<u64>,
 }
 
@@ -39,8 +39,8 @@ impl Member {
 }
 
 impl OwnSample {
-    /// Gives every sampled token the advantage of its episode, its turn or itself. Where turns or tokens differ, an episode has
-    /// one sample.
+    /// Gives every sampled token the advantage of its episode, of its turn, or its own. If turns or tokens differ,
+    /// the episode has only one sample.
     fn give(&mut self, advantage: Option<&Advantage>) {
         let sample = &mut self.sample;
         match advantage {
@@ -62,8 +62,8 @@ impl OwnSample {
 }
 
 impl Groups {
-    /// Makes samples of every branch of every member that has a number to compare, in the groups that are trained on. A member
-    /// that earns nothing itself is worth what follows it: without anything that earned something, it is worth nothing.
+    /// Makes a sample of every branch of every member that has a number to compare, in the trained groups. A member
+    /// that earns nothing itself is worth what follows it; if nothing that follows earned a reward, it has no worth.
     pub(super) fn make_samples(&mut self) {
         for (at, group) in self.all.iter_mut().enumerate().filter(|(_, group)| group.is_kept) {
             let mut is_learned_from = false;
@@ -77,7 +77,7 @@ impl Groups {
         }
     }
 
-    /// The samples of all groups that are trained on, each with its group and its member.
+    /// The samples of all trained groups, each with its group and its member.
     pub(super) fn samples(&self) -> impl Iterator<Item = (&Group, &Member, &OwnSample)> {
         self.kept().flat_map(|group| {
             group
@@ -87,7 +87,7 @@ impl Groups {
         })
     }
 
-    /// The same samples, to be changed.
+    /// As [`Groups::samples`], mutable.
     pub(super) fn samples_mut(&mut self) -> impl Iterator<Item = &mut OwnSample> {
         self.kept_mut().flat_map(|group| &mut group.members).flat_map(|member| &mut member.samples)
     }
@@ -97,8 +97,8 @@ impl Groups {
         self.samples().map(|(_, _, own)| &own.sample).collect()
     }
 
-    /// Gives the samples what the recipe wants to know of the proximal policy, `policy`, which has had `version` updates.
-    /// Says how far behind it the weights were that sampled.
+    /// Gives the samples what the recipe needs to know about the proximal policy, `policy`, which has had `version`
+    /// updates. Reports how far behind it the sampling weights were.
     ///
     /// # Errors
     /// If a sample does not fit the model.
@@ -144,14 +144,14 @@ impl Groups {
         }
     }
 
-    /// Leaves samples with an answer that was cut off out of the loss. They stay sequences, as in TRL.
+    /// Excludes samples with an answer that was cut off from the loss. They still count as sequences, as in TRL.
     pub(super) fn mask_truncated(&mut self) {
         for own in self.samples_mut().filter(|own| own.is_truncated) {
             own.sample.loss_mask.fill(false);
         }
     }
 
-    /// What an update trains on: all samples, group by group. They are taken out of their members.
+    /// The batch of an update: all samples, group by group, moved out of their members.
     pub(super) fn take_batch(&mut self) -> Batch {
         let mut batch = Batch { samples: Vec::new(), group_sizes: Vec::new() };
         for group in self.kept_mut() {
@@ -163,9 +163,9 @@ impl Groups {
         batch
     }
 
-    /// The same, in pairs of samples of one group and one direction, which answer one prompt: the best with the worst, the second
-    /// best with the second worst, and so on as long as their advantages differ. The better one stands first. Samples without a
-    /// token in the loss are in no pair.
+    /// The batch in pairs of samples of one group and one direction, which answer the same prompt: the best with the
+    /// worst, the second best with the second worst, and so on while their advantages differ. The better one comes
+    /// first. Samples without a token in the loss are in no pair.
     pub(super) fn take_pairs(&mut self) -> Batch {
         let mut batch = Batch { samples: Vec::new(), group_sizes: Vec::new() };
         for group in self.kept() {
@@ -195,11 +195,11 @@ impl Groups {
     }
 }
 
-/// What an update trains on.
+/// The samples of an update.
 pub(super) struct Batch {
     /// The samples, group by group.
     pub(super) samples: Vec<Sample>,
-    /// How many each group has.
+    /// Number of samples in each group.
     pub(super) group_sizes: Vec<usize>,
 }
 
@@ -211,7 +211,7 @@ mod tests {
     use burnish_rl::plan::Role;
     use std::sync::Arc;
 
-    /// A member with one sample of so many scored tokens, whose first id is `id`.
+    /// A member with one sample, with this many scored tokens and `id` as its first id.
     fn member(id: u32, scored: usize, advantage: f64) -> Member {
         let sample = Sample {
             ids: vec![id; scored + 1],
@@ -266,7 +266,7 @@ mod tests {
         let third = members.split_off(6);
         let second = members.split_off(4);
         let batch = groups(vec![members, second, third]).take_pairs();
-        // The second group ties; in the third one answer has no token in the loss.
+        // The second group ties; in the third group, one answer has no token in the loss.
         assert_eq!(ids(&batch), [0, 1, 2, 3, 6, 8]);
         assert_eq!(batch.group_sizes, [2, 2, 2]);
         let groups: Vec<usize> = batch.samples.iter().map(|sample| sample.group).collect();
@@ -301,7 +301,7 @@ mod tests {
         };
         assert_eq!(given([1..3, 5..7], Advantage::Whole(2.0)), [2.0; 4]);
         assert_eq!(given([1..3, 5..7], Advantage::Steps(vec![1.0, -1.0])), [1.0, 1.0, -1.0, -1.0]);
-        // Turns are told by the trace, and not by where masks end.
+        // The trace tells where turns end, not the mask.
         assert_eq!(given([1..2, 2..7], Advantage::Steps(vec![1.0, -1.0])), [1.0, -1.0, -1.0, -1.0]);
         assert_eq!(given([1..3, 5..7], Advantage::Tokens(vec![1.0, 2.0, 3.0, 4.0])), [1.0, 2.0, 3.0, 4.0]);
     }

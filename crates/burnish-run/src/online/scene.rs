@@ -1,4 +1,4 @@
-//! Plays what a plan requests of some tasks, wave after wave: the one interpreter of plans.
+//! Plays what a plan requests for some tasks, wave by wave. This is the only interpreter of plans.
 
 use std::sync::Arc;
 
@@ -21,33 +21,33 @@ pub(crate) struct Scene<'a> {
     pub(crate) turns_max: usize,
     pub(crate) overlong: Overlong,
     pub(crate) sampling: Sampling,
-    /// Rollouts of each task, where the plan does not say otherwise.
+    /// Rollouts per task, unless the plan says otherwise.
     pub(crate) rollouts: usize,
-    /// Makes tokens of hints. None where nothing may read one.
+    /// Tokenises hints. `None` if nothing may read one.
     pub(crate) tokenizer: Option<&'a Tokenizer>,
-    /// Where the rollouts of the first task draw their random numbers.
+    /// The place of the first task's rollouts in the random numbers.
     pub(crate) seeds: SeedPlace,
     /// The share of the run that is done.
     pub(crate) progress: f64,
 }
 
-/// What was played of a task.
+/// Everything that was played for a task.
 #[derive(Default)]
 pub(crate) struct PlayedTask {
-    /// The task turned round, where that was played.
+    /// The reversed task, if it was played.
     pub(crate) turned: Option<Task>,
-    /// The episodes, in the order in which they were requested.
+    /// The episodes, in the order of their requests.
     pub(crate) episodes: Vec<Spawned>,
-    /// Tokens that were sampled in episodes that are no members.
+    /// Tokens sampled in episodes that are no members.
     pub(crate) tokens_aside: usize,
 }
 
-/// Episodes that are played as one: a request, ready to be spawned.
+/// A request, ready to be spawned. Equal requests are played as one episode.
 struct Asked {
     group: usize,
     request: Request,
     task: Asking,
-    /// Whose checks it is, where equal ones are asked once.
+    /// The episodes that it checks; equal checks are made once.
     of: Vec<Option<usize>>,
 }
 
@@ -56,7 +56,7 @@ struct Asked {
 enum Asking {
     Own,
     Turned,
-    /// One of those that answers led to.
+    /// Index of one of the tasks that answers led to.
     Reversed(usize),
 }
 
@@ -64,7 +64,7 @@ impl Scene<'_> {
     /// Plays `tasks` as `plan` requests.
     ///
     /// # Errors
-    /// If the policy fails, a prompt does not fit, or the environment has not what the plan needs.
+    /// If the policy fails, a prompt does not fit, or the environment lacks something that the plan needs.
     pub(crate) fn play(
         &self,
         policy: &mut dyn Policy,
@@ -76,7 +76,7 @@ impl Scene<'_> {
         Ok(played)
     }
 
-    /// Goes on with what was `played` of `tasks`, as `plan` requests from wave number `wave` on.
+    /// Continues after `played` of `tasks`, as `plan` requests from wave number `wave` on.
     ///
     /// # Errors
     /// As [`Scene::play`].
@@ -130,7 +130,7 @@ impl Scene<'_> {
         let members = played.first().map_or(0, |own| members(own).count());
         let spawn = |asked: &Asked| self.spawn(asked, tasks, played, &reversed, members);
         let spawns: Vec<Spawn<'_>> = asked.iter().map(spawn).collect::<Result<_, _>>()?;
-        // A draft is one answer, and drafts have a wave of their own.
+        // A draft is a single answer, and drafts have their own wave.
         let is_draft = asked.iter().all(|asked| asked.request.role == Role::Draft);
         let turns_max = if is_draft { 1 } else { self.turns_max };
         let Scene { generator, partners, overlong, .. } = *self;
@@ -153,7 +153,7 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Requests as they are spawned: the tasks that answers lead to are made, and equal ones of a group asked once.
+    /// Prepares requests for spawning: makes the tasks that answers lead to, and merges equal requests of a group.
     fn asked(
         &self,
         tasks: &[Task],
@@ -190,7 +190,7 @@ impl Scene<'_> {
         (asked, reversed)
     }
 
-    /// The other direction of the task of episode number `of`, as its last answer states it.
+    /// The reverse of the task of episode number `of`, built from what its last answer states.
     fn reversed(&self, task: &Task, played: &PlayedTask, of: usize) -> Option<Task> {
         let spawned = played.episodes.get(of)?;
         let own = played.turned.as_ref().filter(|_| spawned.role == Role::Turned).unwrap_or(task);
@@ -231,11 +231,12 @@ impl Scene<'_> {
                 let episode = episode(*of)?;
                 prefix = self.pieces(task, |tokenizer| pieces::last_answer(episode, tokenizer))?;
                 let turn = episode.turns().saturating_sub(1);
-                // Each goes on by itself, so it draws at the place of the one that it goes on from.
+                // Each continues one episode, so it draws at the place of that episode.
                 (rollout::Start::Within { episode, turn }, Address { rollout: *of as u64, ..first })
             }
             (Start::Reversed { .. }, Asking::Reversed(at)) => {
-                // A task leads to as many others as it has members, so rounds share no address.
+                // A task leads to as many others as it has members. With the offset scaled by that, rounds share no
+                // address.
                 let task_offset = self.seeds.task_offset * members as u64;
                 let place = SeedPlace { task_offset, ..self.seeds }.address(at);
                 (rollout::Start::Opening, Draws::of_role(request.role, place))
@@ -279,7 +280,7 @@ impl Scene<'_> {
 }
 
 impl PlayedTask {
-    /// Takes an episode in, once for each that it is a check of.
+    /// Stores an episode, once for each episode that it checks.
     fn take(&mut self, role: Role, of: &[Option<usize>], mut episode: Episode) {
         if let (Role::Extension, [Some(of)]) = (role, of)
             && let Some(before) = self.episodes.get_mut(*of)
@@ -299,7 +300,7 @@ fn members(own: &PlayedTask) -> impl Iterator<Item = &Spawned> {
     own.episodes.iter().filter(|own| own.role.is_member() && own.role.phase() == Phase::Downstream)
 }
 
-/// `messages`, the last one of the user replaced by `template`, which shows the first answer of `draft`.
+/// `messages` with the last user message replaced by `template`, which shows the first answer of `draft`.
 fn shown(mut messages: Vec<Message>, template: &str, draft: &Episode) -> Vec<Message> {
     let said = draft.answers.first().map_or("", |answer| answer.content.as_str());
     if let Some(last) = messages.iter_mut().rev().find(|message| message.role == Speaker::User) {
@@ -325,11 +326,11 @@ mod tests {
     use serde_json::json;
     use std::collections::{BTreeMap, BTreeSet};
 
-    /// Knows the answers to some prompts, and says nothing of use to others.
+    /// Knows the answers to some prompts, and gives useless answers to others.
     #[derive(Default)]
     struct Known {
         answers: BTreeMap<String, String>,
-        /// What it was asked, with the seed.
+        /// The prompts that it got, each with the seed.
         asked: Vec<(String, u64)>,
     }
 
@@ -342,7 +343,7 @@ mod tests {
         }
     }
 
-    /// One that knows something else where it answers greedily.
+    /// A policy that knows other answers when it samples greedily.
     fn policy(sampling: &mut Known, greedy: &mut Known) -> impl Policy {
         Script::recorded_as(vec![7; 2], |turn: &Turn| {
             if turn.sampling.temperature == 0.0 { greedy.answer(turn) } else { sampling.answer(turn) }
@@ -352,7 +353,7 @@ mod tests {
     const ROLLOUTS: usize = 3;
     const ALL: Dgpo = Dgpo { reverse: true, cycle: true, keep_rewards: false };
 
-    /// What was played of some tasks.
+    /// Everything that was played for some tasks.
     struct Found {
         /// The members, group by group.
         episodes: Vec<Episode>,
@@ -369,7 +370,7 @@ mod tests {
 
     impl Problem {
         fn new() -> Self {
-            // Wrong demonstrations, so that nothing may take them for the right answer.
+            // Wrong demonstrations, so that nothing can use them as the right answer.
             let config = json!({ "steps": { "min": 2, "max": 2 }, "demonstration_errors": 0.5 });
             let generator = burnish_env::build("chains", &config).unwrap();
             let tasks = generator.tasks(3, 8).unwrap().tasks;
@@ -377,7 +378,7 @@ mod tests {
             Problem { generator, tasks, turned }
         }
 
-        /// Who has the right answers to the tasks, to the tasks turned round, or both.
+        /// A policy that has the right answers to the tasks, to the reversed tasks, or to both.
         fn knows(&self, forward: bool, reverse: bool) -> Known {
             let right = burnish_env::build("chains", &json!({ "steps": { "min": 2, "max": 2 } })).unwrap();
             let known = [(forward, &self.tasks), (reverse, &self.turned)];
@@ -407,7 +408,7 @@ mod tests {
             }
         }
 
-        /// What is played without a plan, and then marked.
+        /// What is played without a plan, then marked.
         fn mark(&self, sampling: &mut Known, greedy: &mut Known) -> [Vec<Episode>; 2] {
             let scene = self.scene();
             let plain =
@@ -459,14 +460,14 @@ mod tests {
         let (metrics, rewards) = found(&both);
         assert_eq!(metrics, values(1.0, Some(1.0), 1.0, 1.0));
         assert_eq!(rewards, [Some(1.0); 16]);
-        // Group by group: the task, then the task turned round.
+        // Group by group: the task, then the reversed task.
         for (group, episodes) in both.episodes.chunks(2 * ROLLOUTS).enumerate() {
             let (forward, reverse) = episodes.split_at(ROLLOUTS);
             assert!(forward.iter().all(|episode| episode.task == problem.tasks[group].id));
             assert!(reverse.iter().all(|episode| episode.task == problem.turned[group].id));
             assert!(episodes.iter().all(|episode| episode.verdict.rewards.keys().eq(["coherent"])));
         }
-        // Right answers lead to the two tasks themselves: two follow-ups a group, of two tokens each.
+        // Right answers lead back to the two tasks themselves: two follow-ups per group, of two tokens each.
         assert_eq!(greedy.asked.len(), 16);
         assert_eq!(both.tokens, 32);
         let seeds: BTreeSet<u64> =
@@ -477,7 +478,7 @@ mod tests {
     #[test]
     fn a_success_whose_cycle_does_not_close_is_not_coherent() {
         let problem = Problem::new();
-        // Greedily it knows the tasks alone: answers to them do not lead back, those to the others do.
+        // Greedily, it knows only the tasks: answers to them do not lead back, but those to the reversed ones do.
         let (mut sampling, mut greedy) = (problem.knows(true, true), problem.knows(true, false));
         let both = problem.play(&ALL, &mut sampling, &mut greedy);
         let (metrics, rewards) = found(&both);
@@ -523,7 +524,7 @@ mod tests {
         let both = problem.play(&unchecked, &mut sampling, &mut greedy);
         assert_eq!(found(&both).0, values(1.0, None, 1.0, 1.0));
         assert!(greedy.asked.is_empty() && !both.episodes[0].verdict.flags.contains_key("cycle"));
-        // Forward alone, with the environment's own reward.
+        // Only forward, with the environment's own reward.
         let forward = Dgpo { reverse: false, cycle: true, keep_rewards: true };
         let (mut sampling, mut greedy) = (problem.knows(true, false), problem.knows(false, true));
         let both = problem.play(&forward, &mut sampling, &mut greedy);

@@ -15,13 +15,14 @@ use crate::tasks::Tasks;
 use burnish_recipe::Recipe;
 use burnish_rundir::metrics::Values;
 
-/// A selector at work.
+/// A selector in use.
 pub(super) struct Selection {
     selector: Box<dyn Selector>,
 }
 
 impl Selection {
-    /// The recipe's selector. `state` is what [`Selection::state`] said when the run was saved; none for a new run.
+    /// The recipe's selector. `state` is the value of [`Selection::state`] when the run was saved; `None` for a new
+    /// run.
     ///
     /// # Errors
     /// If a setting is wrong, or the state is that of another selector.
@@ -33,13 +34,13 @@ impl Selection {
         Ok(Selection { selector })
     }
 
-    /// What was learned so far.
+    /// What it has learnt so far.
     pub(super) fn state(&self) -> Value {
         self.selector.state()
     }
 
-    /// The tasks of a round of step number `step`: at most `count`, none of `used`, which takes them up. `chosen` counts
-    /// what was chosen from.
+    /// The tasks of a round of step number `step`: at most `count`, none of `used`, to which they are added. `chosen`
+    /// counts the candidates.
     pub(super) fn choose(
         &self,
         recipe: &Recipe,
@@ -57,7 +58,7 @@ impl Selection {
         let start = Instant::now();
         let pool = tasks.candidates(seed, step, round, wanted, used);
         let ids: Vec<&str> = pool.iter().map(|task| task.id.0.as_str()).collect();
-        // Beside the draw of the candidates, which has the rollout 0.
+        // The candidates are drawn with rollout 0, so this uses another.
         let place = Address { step, turn: round + 1, rollout: 1, ..Address::new(seed, Purpose::Task) };
         let indices = self.selector.choose(&ids, count, recipe.rollout.group_size, place.seed());
         chosen.pool += pool.len();
@@ -68,7 +69,8 @@ impl Selection {
         found
     }
 
-    /// Learns that of `scored` episodes of a task so many succeeded; one that could not be judged tells nothing.
+    /// Learns that `successes` of `scored` episodes of a task succeeded. Episodes that could not be judged teach
+    /// nothing.
     pub(super) fn observe(&mut self, task: &Task, scored: usize, successes: usize) {
         self.selector.observe(&task.id.0, scored, successes);
     }
@@ -84,19 +86,19 @@ impl Selection {
     }
 }
 
-/// What the tasks of a step were chosen from.
+/// The candidates that the tasks of a step were chosen from.
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
-    /// Candidates, over all rounds; 0 where there was no choice.
+    /// Number of candidates, over all rounds; 0 if there was no choice.
     pool: usize,
-    /// What the selector expected of each task that it chose, before it was played.
+    /// The success that the selector expected of each chosen task before it was played.
     expected: Vec<f64>,
-    /// Time it took.
+    /// Time that the choice took.
     seconds: f64,
 }
 
 impl Chosen {
-    /// Nothing where there was no choice.
+    /// Empty if there was no choice.
     pub(super) fn metrics(&self) -> Values {
         let mut values = Values::new();
         if self.pool == 0 {
@@ -158,7 +160,7 @@ mod tests {
         assert_eq!(metrics["selection/pool"], 40.0 + 34.0);
         let expected = (10.0 * 0.5 + 2.0 * 51.0 / 52.0) / 12.0;
         assert!((metrics["selection/mean_success"] - expected).abs() < 1e-12);
-        // A run that goes on chooses what this one does, and a state of another kind is refused.
+        // A resumed run chooses as this one does; a state of another kind is refused.
         let again = Selection::new(&recipe, Some(&selection.state())).unwrap();
         let choose = |selection: &Selection| {
             selection.choose(&recipe, &tasks, (1, 0), 20, &mut BTreeSet::new(), &mut Chosen::default())

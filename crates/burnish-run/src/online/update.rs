@@ -1,4 +1,4 @@
-//! The updates of a step.
+//! The optimiser updates of a step.
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_rl::Objective;
@@ -11,7 +11,8 @@ use crate::policy::LoadedPolicy;
 use crate::summary::Updates;
 use burnish_recipe::Recipe;
 
-/// Updates the policy on the samples of step number `step`: pass after pass, minibatch after minibatch, until a gate closes.
+/// Updates the policy on the samples of step number `step`: pass by pass, minibatch by minibatch, until a gate
+/// closes.
 ///
 /// # Errors
 /// If a sample does not fit the model, or a number is not finite.

@@ -1,7 +1,7 @@
-//! A policy as judge: it reads what the trained policy will read, and answers with a number from 1 to 5.
+//! A policy as judge: it reads the same prompt as the trained policy, and answers with a number from 1 to 5.
 //!
-//! Every score is kept in `CACHE/scores/HASH.jsonl`, a line a task, where the hash covers all that decides the answers: so a
-//! task is judged once, and the same judge splits the same tasks the same way for good.
+//! Scores are stored in `CACHE/scores/HASH.jsonl`, one line per task, where the hash covers everything that decides
+//! the answers. So each task is judged only once, and the same judge always splits the same tasks in the same way.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -19,21 +19,21 @@ use crate::judge_client::{How, JudgeClient};
 use crate::model_files::policy_digests;
 use burnish_rundir::files::FileError;
 
-/// Questions about one task before its answers count as unreadable.
+/// A judge gets this many tries per task before its answers count as unreadable.
 const TRIES: u64 = 3;
 
 /// A line of the file of scores.
 #[derive(Debug, Serialize, Deserialize)]
 struct Line {
-    /// Digest of the task's identity and prompt.
+    /// Digest of the task's id and prompt.
     task: String,
     score: u8,
 }
 
-/// The score of each task: from the file of scores in `cache`, or asked for and put there.
+/// The score of each task, from the file of scores in `cache`. Missing scores are asked for and added to the file.
 ///
 /// # Errors
-/// If the judge can't be asked, does not answer with a score, or the file can't be used.
+/// If the judge can't be asked or gives no score, or the file can't be used.
 pub(super) fn scores(judge: &ScoringJudge, tasks: &[Task], cache: &Path) -> Result<Vec<f64>, RunError> {
     let path = cache.join("scores").join(format!("{}.jsonl", hash(judge)?));
     let mut known = read(&path)?;
@@ -53,7 +53,7 @@ pub(super) fn scores(judge: &ScoringJudge, tasks: &[Task], cache: &Path) -> Resu
     Ok(keys.iter().map(|key| known.get(key).copied().map_or(f64::NAN, f64::from)).collect())
 }
 
-/// A name for all that decides the answers. How patiently a server is asked decides none.
+/// A hash of everything that decides the answers. Timeouts and retries for a server do not.
 fn hash(judge: &ScoringJudge) -> Result<String, RunError> {
     let policy = match (&judge.path, &judge.endpoint) {
         (Some(path), _) => json!(policy_digests(path)?),
@@ -65,20 +65,20 @@ fn hash(judge: &ScoringJudge) -> Result<String, RunError> {
     Ok(burnish_env::digest(whole.to_string().as_bytes()))
 }
 
-/// The question about a task. Its truth and its labels stay out.
+/// The question about a task, without its truth and labels.
 fn question(judge: &ScoringJudge, task: &Task) -> Vec<Message> {
     let said: Vec<&str> = task.prompt.iter().map(|message| message.content.as_str()).collect();
     vec![Message::new(Role::User, judge.prompt.replace(TASK, &said.join("\n")))]
 }
 
-/// The scores that were given so far. The end of a line that an interrupted process wrote is left out.
+/// The scores in the file. A line that an interrupted process left incomplete is ignored.
 fn read(path: &Path) -> Result<BTreeMap<String, u8>, RunError> {
     if !path.exists() {
         return Ok(BTreeMap::new());
     }
     let text = fs::read_to_string(path).map_err(FileError::on("read", path))?;
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
-    // The first score of a task counts, whatever came later.
+    // The first score of a task counts.
     let mut scores = BTreeMap::new();
     lines.for_each(|line| {
         scores.entry(line.task).or_insert(line.score);
@@ -86,7 +86,7 @@ fn read(path: &Path) -> Result<BTreeMap<String, u8>, RunError> {
     Ok(scores)
 }
 
-/// The file of scores, at the beginning of a line.
+/// The file of scores, positioned at the start of a line.
 fn append(path: &Path) -> Result<fs::File, RunError> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(FileError::on("create directory", folder))?;
@@ -114,7 +114,7 @@ struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     fn new(config: &'a ScoringJudge) -> Result<Self, RunError> {
-        // Scores are kept for every run with this judge, whatever it computes on.
+        // Always on the CPU: the stored scores are for every run with this judge, on whatever device.
         let policy = JudgeClient::new(config.path.as_deref(), config.endpoint.as_ref(), &Device::cpu())?;
         Ok(Judge { config, policy })
     }
@@ -123,7 +123,7 @@ impl<'a> Judge<'a> {
         let question = vec![question(self.config, task)];
         let mut answer = String::new();
         for seed in 0..TRIES {
-            // Greedily first; a judge that rambles may do better another time.
+            // Greedily first. A judge that rambles may do better at another try.
             let temperature = if seed == 0 { 0.0 } else { 1.0 };
             let how = How { temperature, tokens_max: self.config.tokens_max, seed };
             answer = self.policy.ask(question.clone(), how)?.pop().unwrap_or_default();

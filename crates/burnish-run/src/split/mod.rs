@@ -1,9 +1,9 @@
 //! Splits of a set of tasks by a score, such as how much reasoning each asks for (DeReason, arXiv 2603.11193).
 //!
-//! Two recipes with the same tasks and the same split, of which one keeps what the other does not (`>= 4` and `< 4`), share
-//! the tasks out between reinforcement learning and imitation: every task goes to one of them. Scores are frozen: a rule
-//! gives the same score each time, and what a judge said is kept in a file (`judge`). No scorer sees a task's truth,
-//! except through a rule that is told to read it.
+//! Take two recipes with the same tasks and the same split, one of which keeps what the other does not (`>= 4` and `<
+//! 4`). They divide the tasks between reinforcement learning and imitation: every task goes to exactly one of them.
+//! Scores are frozen: a rule always gives the same score, and a judge's scores are stored in a file (`judge`). No
+//! scorer sees a task's truth, except through a rule that is told to read it.
 
 mod judge;
 mod modes;
@@ -17,8 +17,8 @@ use burnish_recipe::split::{Scorer, Split};
 
 use crate::RunError;
 
-/// The part of `tasks` that `split` keeps, each task once. `cache`: folder of the scores of judges; `table`: where the
-/// split stands in the recipe.
+/// The part of `tasks` that `split` keeps, each task once. `cache` is the folder of the judges' scores; `table` is
+/// the split's place in the recipe.
 ///
 /// # Errors
 /// If a task has no score, or none is kept.
@@ -29,7 +29,7 @@ pub(crate) fn part(
     cache: &Path,
     table: &str,
 ) -> Result<Vec<Task>, RunError> {
-    // The order in which tasks are made may depend on what else is made.
+    // The order in which tasks are generated may depend on what else is generated.
     let mut known = BTreeSet::new();
     tasks.retain(|task| known.insert(task.id.clone()));
     let within = |problem: String| RunError::Refused(format!("{table}.split.{problem}"));
@@ -55,7 +55,7 @@ pub(crate) fn part(
     Ok(tasks)
 }
 
-/// What a person should know about a part, with a name that changes with any of its tasks.
+/// What to tell a person about a part, with a digest that changes with any of its tasks.
 pub(crate) fn told(part: &[Task]) -> String {
     let mut ids: Vec<&TaskId> = part.iter().map(|task| &task.id).collect();
     ids.sort();

@@ -1,4 +1,4 @@
-//! The split that is tested, and its controls.
+//! The split under test, and its controls.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use burnish_core::Task;
 
 use burnish_recipe::split::{Mode, Split};
 
-/// Which of `tasks` stay.
+/// For each of `tasks`, whether it is kept.
 ///
 /// # Errors
 /// If a task lacks the label of domains.
@@ -31,7 +31,7 @@ pub(super) fn stays(split: &Split, tasks: &[Task], scores: &[f64]) -> Result<Vec
     Ok(scores.into_iter().map(|score| split.keep.holds(score) != is_reversed).collect())
 }
 
-/// `into`, with the scores of the tasks at `places` dealt out anew among those.
+/// `into`, with the scores of the tasks at `places` shuffled among those places.
 fn dealt(split: &Split, scores: &[f64], places: &[usize], mut into: Vec<f64>) -> Vec<f64> {
     let order = burnish_data::order(places.len(), split.seed_of_tasks(), 0);
     for (place, from) in places.iter().zip(order) {

@@ -20,7 +20,7 @@ fn recipe_with(scorer: &str, method: &str, keep: &str, mode: &str, cache: &Path)
     let split = format!("{{ scorer = {scorer}, keep = \"{keep}\", {mode} }}");
     let split = split.replace(", , ", ", ").replace(",  }", " }");
     let config = "config = { numbers = { min = 3, max = 4 }, operations = { min = 1, max = 3 } }";
-    // The two recipes have seeds of their own.
+    // The two recipes have different seeds.
     let seed = if method == "sft" { 3 } else { 8 };
     let text = format!(
         "[run]\ndir = \"x\"\nseed = {seed}\ncache = \"{}\"\n[policy]\npath = \"m\"\n[train]\nmethod = \"{method}\"\n\
@@ -86,7 +86,7 @@ fn every_task_goes_to_one_of_the_two_stages_in_every_mode_and_none_that_is_held_
             }
         }
     }
-    // Hard puzzles all have four numbers, so that a random split has other domains than the one that is tested.
+    // Hard puzzles all have four numbers, so a random split has other domains than the split under test.
     assert_ne!(sizes(&rl(">= 3", MODES[1]).unwrap(), "numbers"), sizes(&hard, "numbers"));
     assert_ne!(
         told(&rl(">= 3", "mode = \"random\"").unwrap()),
@@ -156,7 +156,7 @@ fn judged(url: &str, more: &str, cache: &Path) -> Recipe {
 
 #[test]
 fn a_judge_is_asked_once_about_each_task_and_never_sees_its_truth() {
-    // It looks at the length of what it was asked.
+    // It judges by the length of the question.
     let (url, sent) =
         serve(|_, asked| said(if question(asked).len().is_multiple_of(2) { "Score: 5" } else { "Score: 2" }));
     let dir = tempfile::tempdir().unwrap();
@@ -172,7 +172,7 @@ fn a_judge_is_asked_once_about_each_task_and_never_sees_its_truth() {
         assert!(asked.iter().any(|question| question.contains(prompt.trim_matches('"'))));
     }
 
-    // Frozen: the same scores without a question, for the other part too, also where the end of the file is lost.
+    // Frozen: the same scores without a question, also for the other part, and even if the end of the file is lost.
     assert_eq!(told(&Tasks::make(&recipe, true).unwrap().train), told(&first));
     assert_eq!(sent.lock().unwrap().len(), whole.len());
     let files: Vec<PathBuf> =
@@ -183,7 +183,7 @@ fn a_judge_is_asked_once_about_each_task_and_never_sees_its_truth() {
     std::fs::write(file, &text[..text.len() - 4]).unwrap();
     assert_eq!(told(&Tasks::make(&recipe, true).unwrap().train), told(&first));
     assert_eq!(sent.lock().unwrap().len(), whole.len() + 1);
-    // A judge that is asked otherwise is another judge.
+    // A judge with another prompt is another judge.
     Tasks::make(&judged(&url, ", prompt = \"Rate: {task}\"", dir.path()), true).unwrap();
     assert_eq!(std::fs::read_dir(dir.path().join("scores")).unwrap().count(), 2);
 }

@@ -1,4 +1,4 @@
-//! The hash of all that decides what a stage makes.
+//! The hash of everything that decides the result of a stage.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ use crate::model_path;
 use burnish_recipe::{Recipe, StageUse, renamed};
 use burnish_rundir::files::{FileError, file_digest};
 
-/// Raised when runs of the same recipe come to other weights than before.
+/// Increased when the same recipe leads to other weights than before.
 const FORMAT: u32 = 1;
 
-/// Keys that decide no weight: where things lie, how fast they are made, what is written down meanwhile. Evaluation counts
-/// where it decides which tasks are held out.
+/// Keys that affect no weight: places, speed, logging. Evaluation matters only as far as it decides which tasks are
+/// held out.
 const IDLE: [(&str, &[&str]); 6] = [
     ("run", &["dir", "cache", "threads"]),
     ("eval", &["every"]),
@@ -25,8 +25,8 @@ const IDLE: [(&str, &[&str]); 6] = [
     ("", &["metrics", "checkpoint"]),
 ];
 
-/// 16 hexadecimal digits for a resolved recipe, the content of the files that it reads, the policy that it starts from and its
-/// teacher; the hash of a `from` must be known.
+/// 16 hexadecimal digits for a resolved recipe, the content of the files that it reads, its starting policy and its
+/// teacher. The hash of each `from` must be known.
 ///
 /// # Errors
 /// If a file can't be read.
@@ -45,7 +45,7 @@ pub(super) fn of(recipe: &Recipe) -> Result<String, RunError> {
         }
     }
     let mut models = BTreeMap::new();
-    // A run directory has its policy inside itself: there the hash says what it is.
+    // With a `from`, `path` may be the copy inside a run directory, and the hash of the `from` identifies the policy.
     let path = recipe.policy.path.as_deref().filter(|_| recipe.policy.from.is_none());
     let critic = recipe.critic.as_ref().and_then(|critic| critic.path.as_deref());
     let teacher = recipe.teacher.as_ref().filter(|teacher| teacher.from.is_none());
@@ -92,7 +92,7 @@ fn files(recipe: &Recipe) -> Result<Vec<PathBuf>, RunError> {
     Ok(files)
 }
 
-/// The files that the tasks of an environment are rows of.
+/// The files whose rows are the tasks of an environment.
 fn files_of(id: &str, config: &Value) -> Result<Vec<PathBuf>, RunError> {
     let generator = burnish_env::build(id, config)?;
     Ok(generator.rows().map(|rows| rows.files()).unwrap_or_default())
@@ -168,7 +168,7 @@ max_steps = 3
         }
     }
 
-    /// Hashes of version 0.1: what is kept in a cache is found again.
+    /// The hashes are those of version 0.1, so that existing caches stay valid.
     #[test]
     fn hashes_are_those_of_before() {
         assert_eq!(hash(&[]), "2224241dc248091d");

@@ -1,4 +1,4 @@
-//! No stage may be trained on what a later one is evaluated on, nor on the other part of a split.
+//! No stage may be trained on tasks that a later stage is evaluated on, nor on the other part of a split.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use crate::offline::demonstrated;
 use crate::tasks::Tasks;
 use burnish_recipe::{Method, Recipe, StageUse};
 
-/// Refuses to go on where `stage`, or one before it, is trained on tasks that `recipe` holds out, or where one imitates
-/// and the other plays parts of a split that share tasks.
+/// Refuses if `stage`, or one before it, is trained on tasks that `recipe` holds out, or if one imitates and the
+/// other plays parts of a split that share tasks.
 pub(super) fn refuse(recipe: &Recipe, stage: &Stage) -> Result<(), RunError> {
     let tasks = Tasks::make(recipe, false)?;
     let held_out = tasks.held_out_ids();
@@ -29,7 +29,7 @@ pub(super) fn refuse(recipe: &Recipe, stage: &Stage) -> Result<(), RunError> {
                 held_out.len()
             )));
         }
-        // A teacher may know what is played: it is not trained any more.
+        // A teacher may know the tasks that are played, because it is not trained any more.
         let is_continued = stage.of == StageUse::Policy && recipe.train.method == Method::Grpo;
         if recipe.env.split.is_some() && is_split(&stage.recipe) && is_continued {
             let own = own.get_or_insert(trained_on(recipe)?);
@@ -49,7 +49,7 @@ pub(super) fn refuse(recipe: &Recipe, stage: &Stage) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Is what a recipe imitates part of a split?
+/// Whether a recipe imitates a part of a split.
 fn is_split(recipe: &Recipe) -> bool {
     recipe.train.method == Method::Sft && recipe.data.demonstrations.iter().any(|set| set.split.is_some())
 }

@@ -1,4 +1,5 @@
-//! The copy of its policy, and of its teacher, that a run keeps: it needs no space where the file system can give a file two names.
+//! The copies that a run keeps of its starting policy and its teacher. They need no extra space if the file system
+//! supports hard links.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,16 +11,16 @@ use burnish_recipe::{Recipe, StageUse};
 use burnish_rundir::files::{FileError, write_atomic};
 use burnish_rundir::run_dir::RunDir;
 
-/// The state of the trainer, which says nothing about the policy.
+/// Prefix of the trainer's state files, which say nothing about the policy.
 const TRAINER: &str = "trainer.";
 const ADAPTER: &str = "adapter_config.json";
-/// Folder of an adapter's base, and how the adapter names it.
+/// Folder of an adapter's base; the adapter refers to it by this name.
 const BASE: &str = "start-base";
 
-/// Takes the files of what other recipes made into the run directory, and sets the paths to them.
+/// Copies what other recipes made into the run directory, and sets the paths accordingly.
 ///
 /// # Errors
-/// If something is not made, or a file can't be written.
+/// If something is not made yet, or a file can't be written.
 pub(crate) fn keep(recipe: &mut Recipe, dir: &RunDir) -> Result<(), RunError> {
     for of in StageUse::of(recipe) {
         let Some(made) = of.path_mut(recipe).and_then(|path| path.clone()) else {
@@ -35,14 +36,14 @@ pub(crate) fn keep(recipe: &mut Recipe, dir: &RunDir) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Takes the files of the policy in `made` into the new folder `to`.
+/// Copies the policy in `made` into the new folder `to`.
 fn keep_one(made: &Path, to: &Path, cache: &Path) -> Result<(), RunError> {
-    // What a false start left.
+    // Left from a failed start.
     if to.exists() {
         fs::remove_dir_all(to).map_err(FileError::on("remove", to))?;
     }
     share(made, to)?;
-    // An adapter's base may lie in the cache too.
+    // An adapter's base may be in the cache too.
     if let Some(base) = Model::base_of(made)? {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         if absolute(&base).starts_with(absolute(cache)) {
@@ -53,7 +54,7 @@ fn keep_one(made: &Path, to: &Path, cache: &Path) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Sets the paths of what other recipes made to where the run directory keeps it.
+/// Sets the paths of what other recipes made to the copies in the run directory.
 pub(crate) fn place(recipe: &mut Recipe, dir: &RunDir) {
     for of in StageUse::of(recipe) {
         if let Some(path) = of.path_mut(recipe) {
@@ -62,7 +63,8 @@ pub(crate) fn place(recipe: &mut Recipe, dir: &RunDir) {
     }
 }
 
-/// The recipe as a run directory keeps it: where policy and teacher lie follows from where the directory is.
+/// The recipe as a run directory stores it, without the paths of policy and teacher: they follow from the directory's
+/// own path.
 pub(crate) fn as_written(recipe: &Recipe) -> Recipe {
     let mut recipe = recipe.clone();
     for of in StageUse::of(&recipe) {
@@ -78,8 +80,8 @@ fn folder(of: StageUse, dir: &RunDir) -> PathBuf {
     }
 }
 
-/// Gives the files of the policy in `from` a second name in the new folder `to`, or copies them. Files of a checkpoint are
-/// never written to again.
+/// Hard-links the files of the policy in `from` into the new folder `to`, or copies them. Checkpoint files are never
+/// modified later.
 fn share(from: &Path, to: &Path) -> Result<(), RunError> {
     fs::create_dir_all(to).map_err(FileError::on("create directory", to))?;
     for entry in fs::read_dir(from).map_err(FileError::on("list", from))? {

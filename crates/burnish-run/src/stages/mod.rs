@@ -1,11 +1,11 @@
-//! Stages: the policy that a run starts from, or its teacher, made by another recipe, once, and kept by the hash of all that
-//! decides it.
+//! Stages: another recipe makes the policy that a run starts from, or its teacher, once. The result is stored under
+//! the hash of everything that decides it.
 //!
 //! ```text
 //! policy.from, teacher.from
 //!     -> resolve: the stage's recipe, those of the stages before it ..., and their hashes (hash.rs)
-//!     -> make:    each of them is an ordinary run in `run.cache`, used, gone on with, waited for or begun
-//!     -> keep:    the run that comes after keeps a copy of the weights (keep.rs), so that the cache may go
+//!     -> make:    each of them is an ordinary run in `run.cache`: finished, resumed, waited for or started
+//!     -> keep:    the later run keeps a copy of the weights (keep.rs), so that the cache may be deleted
 //! ```
 
 mod hash;
@@ -25,52 +25,52 @@ use burnish_rundir::run_dir::{self, RunDirError};
 
 pub(crate) use keep::{as_written, keep, place};
 
-/// Between looks at a stage that another process makes.
+/// Time between checks of a stage that another process makes.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The run that makes a policy, with those before it.
+/// The run that makes a policy, with the runs before it.
 #[derive(Debug, Clone)]
 pub(crate) struct Stage {
-    /// What its policy becomes.
+    /// What its policy is used for.
     of: StageUse,
     /// The recipe file.
     file: PathBuf,
-    /// Its recipe; `run.dir` is its place in the cache, the hashes of the stages before it are known.
+    /// Its recipe. `run.dir` is its place in the cache, and the hashes of the stages before it are known.
     recipe: Recipe,
     hash: String,
     /// The stages that it needs.
     before: Vec<Stage>,
 }
 
-/// What came of making what a run starts from, and its teacher.
+/// The result of making a run's starting policy and its teacher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Made {
-    /// `policy.path` and `teacher.path` are where they lie, unless no recipe makes them.
+    /// `policy.path` and `teacher.path` are set, unless no recipe makes them.
     Ready,
-    /// It was asked to stop; what was done is saved in `dir`.
+    /// It was stopped on request; what was done is saved in `dir`.
     Stopped {
         /// The run directory of the stage.
         dir: PathBuf,
     },
 }
 
-/// Finds the stages of `policy.from` and `teacher.from`, where there are any, and writes their hashes into `recipe`. Nothing
-/// is made.
+/// Finds the stages of `policy.from` and `teacher.from`, if there are any, and writes their hashes into `recipe`.
+/// Makes nothing.
 ///
 /// # Errors
-/// If a recipe is wrong, a file that it reads is not there, recipes start from each other in a circle, or a `from.hash` names
-/// another policy.
+/// If a recipe is wrong, a file that it reads does not exist, recipes start from each other in a circle, or a
+/// `from.hash` names another policy.
 pub fn resolve(recipe: &mut Recipe) -> Result<(), RunError> {
     before(recipe, &mut Vec::new()).map(drop)
 }
 
-/// Makes what other recipes make for `recipe`, where they do, with all the stages before that, and sets `policy.path` and
-/// `teacher.path` to it. What is there is used, what was interrupted is gone on with, and what another process makes is
-/// waited for.
+/// Makes everything that other recipes make for `recipe`, including all stages before that, and sets `policy.path`
+/// and `teacher.path`. Finished stages are used, interrupted ones are resumed, and stages that another process makes
+/// are waited for.
 ///
 /// # Errors
-/// As [`resolve`]; if a stage fails, or what lies in its place can't be used; if a stage is trained on tasks that `recipe`
-/// holds out.
+/// As [`resolve`]; if a stage fails, or the content of its place can't be used; if a stage is trained on tasks that
+/// `recipe` holds out.
 pub fn make(recipe: &mut Recipe, watch: &mut dyn Watch, stop: &Stop) -> Result<Made, RunError> {
     let stages = before(recipe, &mut Vec::new())?;
     make_all(&stages, recipe, watch, stop)
@@ -91,7 +91,8 @@ fn make_all(
     Ok(Made::Ready)
 }
 
-/// Where the policy of `policy.from` lies; `None` where no recipe makes it. `command` makes it, where it is not there.
+/// The path of the policy of `policy.from`; `None` if no recipe makes it. `command` is the command that would make
+/// it.
 ///
 /// # Errors
 /// As [`resolve`], and if it is not made yet.
@@ -107,8 +108,8 @@ pub fn made(recipe: &mut Recipe, command: &str) -> Result<Option<PathBuf>, RunEr
     stage.checkpoint()?.ok_or_else(missing).map(Some)
 }
 
-/// The stages that `recipe` needs; their hashes are written into it. `above`: those that are being looked at, as they are
-/// written.
+/// The stages that `recipe` needs; writes their hashes into it. `above` lists the stages that are being resolved, as
+/// they are written.
 fn before(recipe: &mut Recipe, above: &mut Vec<StageRecipe>) -> Result<Vec<Stage>, RunError> {
     let mut stages = Vec::new();
     for of in StageUse::of(recipe) {
@@ -169,7 +170,7 @@ fn read(
 
 fn within<T>(file: &Path, result: Result<T, RunError>) -> Result<T, RunError> {
     result.map_err(|source| match source {
-        // The innermost stage is the one to look at.
+        // The innermost stage is the one that matters.
         RunError::Stage { .. } => source,
         source => RunError::Stage { recipe: file.display().to_string(), source: Box::new(source) },
     })
@@ -181,10 +182,10 @@ impl Stage {
         &self.recipe.run.dir
     }
 
-    /// Its last checkpoint, where its run is finished.
+    /// Its last checkpoint, if its run is finished.
     ///
     /// # Errors
-    /// If what lies in its place is not what it should be.
+    /// If its place holds something unexpected.
     fn checkpoint(&self) -> Result<Option<PathBuf>, RunError> {
         within(&self.file, self.finished())
     }
@@ -208,7 +209,7 @@ impl Stage {
         Ok(Made::Ready)
     }
 
-    /// Runs it to its end, in this process or another; `None` when it is finished.
+    /// Runs it to its end, in this process or another; returns `None` when it is finished.
     fn run(&self, watch: &mut dyn Watch, stop: &Stop) -> Result<Option<Made>, RunError> {
         let mut is_waiting = false;
         while self.finished()?.is_none() {
@@ -263,7 +264,8 @@ impl Stage {
 
     fn finished(&self) -> Result<Option<PathBuf>, RunError> {
         let dir = self.dir();
-        // What a run writes last. Looked at often where another process is waited for, so it comes first.
+        // A run writes the report last. This check comes first because it is repeated often while waiting for another
+        // process.
         if !run_dir::report_in(dir).is_file() {
             return Ok(None);
         }
@@ -290,13 +292,13 @@ impl Stage {
         }
     }
 
-    /// The recipe of the run that lies in its place, as it was written.
+    /// The recipe of the run in its place, as written there.
     fn written(&self) -> Result<Recipe, RunError> {
         let source = Source::read_of_run(&self.dir().join(run_dir::RECIPE), &[]);
         source.and_then(|source| Recipe::resolve(&source)).map_err(|error| self.broken(error.to_string()))
     }
 
-    /// Is what lies in its place the run of its recipe?
+    /// Checks that the run in its place is a run of its recipe.
     fn check(&self, there: &Recipe) -> Result<(), RunError> {
         let found = hash::of(there)?;
         if found == self.hash {
@@ -314,8 +316,8 @@ impl Stage {
 enum Begun {
     /// It runs in this process.
     Here(Box<Run>),
-    /// It was asked to stop before it began.
+    /// It was stopped before it began.
     Stopped(Made),
-    /// Another process has it.
+    /// Another process runs it.
     Elsewhere(Option<u32>),
 }

@@ -1,4 +1,4 @@
-//! What may change in the recipe of a run that has begun.
+//! What may be changed in the recipe of a run that has begun.
 
 use std::path::Path;
 
@@ -12,8 +12,7 @@ use crate::RunError;
 use crate::stages;
 use burnish_recipe::{Difference, Method, Recipe, Source, all_differences, paths};
 
-/// Keys that decide nothing of what a step does: where things lie, how fast they are made, how long the run is, and what is
-/// written down or measured meanwhile.
+/// Keys that do not affect a step's result: places, speed, the length of the run, and what is logged or measured.
 const FREE: &[&str] = &[
     "run.dir",
     "run.cache",
@@ -32,7 +31,7 @@ const FREE: &[&str] = &[
     "user.endpoint.url",
 ];
 
-/// Ends of keys that say how patiently another process or a server is asked, and in which way.
+/// Suffixes of keys about how a program or server is contacted, such as timeouts and retries.
 const FREE_ENDS: &[&str] = &[
     ".timeout_seconds",
     ".startup_seconds",
@@ -43,22 +42,22 @@ const FREE_ENDS: &[&str] = &[
     ".verifier.command",
 ];
 
-/// Keys that a person is told of: those that are changed for a reason.
+/// The keys that an error suggests: those that people change for a reason.
 const TOLD: &str = "`train.max_steps`, `eval.every`, `checkpoint.*`, `run.threads`, `metrics.tensorboard`, `metrics.names`, \
                     and where files lie";
 
-/// What was changed.
+/// The changes that were found.
 #[derive(Debug, Default)]
 pub(super) struct Changed {
-    /// What a person should be told.
+    /// What to tell a person.
     pub(super) notes: Vec<String>,
     pub(super) list: Vec<Change>,
 }
 
-/// What differs between the recipe of `record` and `written`, as it stands in `recipe.toml` with overrides, of the run in
-/// `dir` that saved `step` steps.
+/// What differs between the recipe of `record` and `written`, the text of `recipe.toml` with overrides, for the run
+/// in `dir` that has saved `step` steps.
 ///
-/// # Errors
+/// If something differs that may not.
 /// If something differs that may not.
 pub(super) fn between(
     record: &Record,
@@ -78,7 +77,7 @@ pub(super) fn between(
     accepted(&free, &began, written, dir, step)
 }
 
-/// What overrides change in a run whose beginning is not recorded.
+/// What overrides change in a run whose start is not recorded.
 ///
 /// # Errors
 /// If something differs that may not.
@@ -104,7 +103,7 @@ fn value(recipe: &Recipe) -> Value {
     serde_json::to_value(stages::as_written(recipe)).unwrap_or_default()
 }
 
-/// The keys of data files and models, whose content is compared instead; lists of files as a whole.
+/// The keys of data files and models, whose content is compared instead; a list of files counts as one.
 fn path_keys(recipe: &Recipe) -> Result<Vec<String>, RunError> {
     let mut keys = Vec::new();
     paths::each(&mut value(recipe), &mut |place| {
@@ -121,7 +120,7 @@ fn path_keys(recipe: &Recipe) -> Result<Vec<String>, RunError> {
 }
 
 fn may_change(Difference { key, there, here }: &Difference, places: &[String]) -> bool {
-    // As many files as before, whose content is compared.
+    // There are as many files as before; their content is compared.
     let is_moved = || match (there, here) {
         (Some(Value::Array(there)), Some(Value::Array(here))) => there.len() == here.len(),
         (there, here) => [there, here].into_iter().all(|value| value.as_ref().is_some_and(Value::is_string)),
@@ -197,7 +196,7 @@ fn accepted(
     Ok(changed)
 }
 
-/// What of a recipe depends on the number of its steps.
+/// Settings of a recipe that depend on the number of its steps.
 fn depends_on_length(recipe: &Recipe) -> Vec<String> {
     let mut found = Vec::new();
     if recipe.optimizer.schedule != Decay::Constant {

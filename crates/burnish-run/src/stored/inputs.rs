@@ -1,4 +1,4 @@
-//! The files that decide a run, and whether they are what they were.
+//! The files that decide a run, and whether they have changed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use burnish_recipe::{Method, Recipe};
 use burnish_rundir::files::FileError;
 use burnish_rundir::run_dir::{START, TEACHER};
 
-/// A file from this size on that was not touched since it was read is not read again.
+/// A file of at least this size is not read again if it has not been touched since.
 const LARGE: u64 = 64 << 20;
 
 /// A data file, a chat template or a model directory that decides a run.
@@ -24,32 +24,32 @@ const LARGE: u64 = 64 << 20;
 pub(super) struct Input {
     /// The key that names it.
     pub(super) key: String,
-    /// Where it lies now.
+    /// Its present path.
     pub(super) path: PathBuf,
     pub(super) kind: PathKind,
 }
 
-/// What an input held.
+/// The recorded content of an input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Recorded {
     pub(super) key: String,
-    /// Where it lay when the run began, as it was written: the tasks of a data file may be labelled so.
+    /// Its path when the run began, as written: the tasks of a data file may have this as a label.
     pub(super) path: PathBuf,
-    /// Its files by name; what is one file has none.
+    /// Its files by name; a single file has the empty name.
     files: BTreeMap<String, Stamp>,
 }
 
-/// What a file held.
+/// The recorded content of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Stamp {
     bytes: u64,
     digest: String,
-    /// When it was written, in nanoseconds since 1970. Decides nothing but whether a large file is read again.
+    /// When it was last written, in nanoseconds since 1970. Only decides whether a large file is read again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     modified: Option<u64>,
 }
 
-/// Size and time of a file.
+/// Size and modification time of a file.
 fn touched(path: &Path) -> Result<(u64, Option<u64>), FileError> {
     let found = fs::metadata(path).map_err(FileError::on("read", path))?;
     let since = found.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -71,7 +71,7 @@ impl Stamp {
         Ok(Stamp { bytes, digest: digest(path, Rule::Xxh3)?, modified })
     }
 
-    /// Does the file hold what it held?
+    /// Whether the file has the recorded content.
     fn fits(&self, path: &Path) -> Result<bool, FileError> {
         let (bytes, modified) = touched(path)?;
         if bytes != self.bytes {
@@ -91,7 +91,7 @@ impl Input {
         }
     }
 
-    /// Reads it.
+    /// Reads and records it.
     ///
     /// # Errors
     /// Names the file that can't be read.
@@ -103,7 +103,7 @@ impl Input {
 }
 
 impl Recorded {
-    /// How what `input` holds differs from this; `None` if it does not.
+    /// How the content of `input` differs from this; `None` if it does not.
     ///
     /// # Errors
     /// Names the file that can't be read.
@@ -134,7 +134,7 @@ pub(super) fn kept(name: &str, path: &Path) -> Input {
     Input { key: name.to_owned(), path: path.to_owned(), kind: PathKind::Model }
 }
 
-/// The input that a path of a recipe names, as it is written there.
+/// The input that a path in a recipe names, as written there.
 pub(super) fn at(place: &PathPlace<'_>) -> Option<Input> {
     let is_input = matches!(place.kind, PathKind::Model | PathKind::Template | PathKind::Data)
         && !place.value.is_empty();
@@ -142,7 +142,7 @@ pub(super) fn at(place: &PathPlace<'_>) -> Option<Input> {
     is_input.then(|| Input { key: place.key.clone(), path, kind: place.kind })
 }
 
-/// All inputs of a recipe that are needed, and the policies that the run directory `dir` keeps.
+/// All needed inputs of a recipe, and the policies in the run directory `dir`.
 ///
 /// # Errors
 /// Names the file that can't be read.
@@ -158,22 +158,22 @@ pub(super) fn of(recipe: &mut Value, dir: &Path, needs: &Needs) -> Result<Vec<Re
     inputs.into_iter().map(Input::record).collect()
 }
 
-/// Which inputs are needed for what is to be done.
+/// Which inputs are needed for a purpose.
 #[derive(Debug)]
 pub(super) struct Needs {
-    /// Keys that are, with all below them.
+    /// Keys that are needed, with everything below them.
     only: Option<Vec<String>>,
-    /// Keys that are not.
+    /// Keys that are not needed.
     without: Vec<&'static str>,
 }
 
 impl Needs {
-    /// All.
+    /// All inputs.
     pub(super) fn everything() -> Self {
         Needs { only: None, without: Vec::new() }
     }
 
-    /// To go on with training, from a checkpoint or from the start.
+    /// To continue training, from a checkpoint or from the start.
     ///
     /// # Errors
     /// If the loss is wrong.
@@ -183,7 +183,7 @@ impl Needs {
         let needs_start = needs_reference || recipe.policy.lora.is_some() || recipe.metrics.weight_divergence;
         let mut without = Vec::new();
         if has_checkpoint {
-            // What they had become is in the checkpoint.
+            // The checkpoint holds what became of them.
             without.extend((!needs_start).then_some("policy.path"));
             without.extend(["critic.path", "policy.chat_template"]);
         }

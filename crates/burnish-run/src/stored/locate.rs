@@ -1,8 +1,8 @@
-//! Where the files of a run lie now.
+//! Finds the present places of a run's files.
 //!
-//! A path is looked for where it lay when the run began; then where it lies if whatever holds both the file and the run
-//! directory was moved; then from the current directory. What is found is compared with what the run began with, so that
-//! no other file of the name is taken for it.
+//! A path is looked up first where it was when the run began; then where it would be if a folder that contains both
+//! the file and the run directory was moved; then relative to the current directory. The content of what is found is
+//! compared with what the run began with, so that no other file of the same name is used.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,21 +16,21 @@ use crate::RunError;
 use burnish_recipe::Source;
 use burnish_recipe::paths::{self, ENV_FOLDER, ENV_PATH, PathKind};
 
-/// What was found.
+/// The files that were found.
 pub(super) struct Located {
-    /// What is needed, where it lies now, and whether it holds what the run began with.
+    /// Each needed input at its present path, and whether its content is unchanged.
     pub(super) found: Vec<(Input, bool)>,
-    /// What a person should be told.
+    /// What to tell a person.
     pub(super) notes: Vec<String>,
-    /// Data files that lie elsewhere: where they lie, and as what the tasks of the run know them.
+    /// Data files that have moved: their present path, and the path by which the run's tasks know them.
     pub(super) moved: BTreeMap<String, String>,
 }
 
-/// Looks up every path of the recipe of the run in `dir` and writes it down as it can be used from the current directory.
-/// `command` is what a person would add an override to.
+/// Looks up every path in the recipe of the run in `dir`, and rewrites it so that it works from the current
+/// directory. `command` is the command that a person would add an override to.
 ///
 /// # Errors
-/// If something that is needed is not there: names it, and how to say where it lies.
+/// If a needed file does not exist: names it, and says how to give its new place.
 pub(super) fn all(
     source: &mut Source,
     record: Option<&Record>,
@@ -58,7 +58,7 @@ pub(super) fn all(
         let is_needed = needs.has(&input.key);
         let right = places.find(&input.path, &|path| exists(path) && fits(path));
         let is_right = right.is_some();
-        // One that is there and is another file is reported as that.
+        // If a file exists but is another one, this is reported.
         let Some(path) = right.or_else(|| places.find(&input.path, &exists)) else {
             if is_needed {
                 return Err(missing(&input, &places, command));
@@ -101,8 +101,8 @@ fn missing(input: &Input, places: &Places, command: &str) -> RunError {
     ))
 }
 
-/// Gives environments that look from the current directory the folder that this was when the run began: a verifier's
-/// command runs there.
+/// Environments that start from the current directory get the folder that this was when the run began, because a
+/// verifier's command runs there.
 fn enter_folders(values: &mut Value, places: &Places) -> Result<(), RunError> {
     paths::each_config(values, &mut |_, id, config| {
         let kind = burnish_env::kind(id)?;
@@ -126,11 +126,11 @@ fn text_of(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Where paths of a run may be seen from.
+/// The folders that a run's paths may be relative to.
 struct Places {
     /// The folder in which the run began.
     folder: Option<PathBuf>,
-    /// What was moved together with the run directory: its place then and now.
+    /// What was moved together with the run directory: its old and its new path.
     moved: Option<(PathBuf, PathBuf)>,
 }
 
@@ -138,7 +138,7 @@ impl Places {
     fn new(record: Option<&Record>, dir: &Path) -> Self {
         let Some(record) = record else { return Places { folder: None, moved: None } };
         let (then, now) = (&record.dir, absolute(dir));
-        // All that both end in stayed as it was.
+        // The common end of both paths did not move.
         let (mut old, mut new) = (then.as_path(), now.as_path());
         while old.file_name().is_some() && old.file_name() == new.file_name() {
             let (Some(above_old), Some(above_new)) = (old.parent(), new.parent()) else { break };
@@ -148,13 +148,13 @@ impl Places {
         Places { folder: Some(record.folder.clone()), moved }
     }
 
-    /// Where a path lay when the run began.
+    /// The path of a file when the run began.
     fn original(&self, path: &Path) -> PathBuf {
         self.folder.as_ref().map_or_else(|| path.to_owned(), |folder| folder.join(path))
     }
 
-    /// The folder in which the run began, wherever it is now, where that is another than the current directory: the one
-    /// that has `files`, as far as their paths are relative, or else one that is there.
+    /// The present path of the folder in which the run began, if that is not the current directory: the one that has
+    /// `files`, as far as their paths are relative, or else one that exists.
     fn folder_of(&self, files: &[&Path]) -> Option<PathBuf> {
         let folder = self.folder.as_ref()?;
         let here = std::env::current_dir().ok()?;
@@ -166,14 +166,14 @@ impl Places {
         (*found != here).then(|| found.clone())
     }
 
-    /// Where what lay at an absolute path lies now, if it was moved together with the run directory.
+    /// The present path of a file that was at an absolute path, if it moved together with the run directory.
     fn follow(&self, path: &Path) -> Option<PathBuf> {
         let (old, new) = self.moved.as_ref()?;
         Some(new.join(path.strip_prefix(old).ok()?))
     }
 
-    /// The first place of `path` that is right: as it is written, where that is where it lay, so that nothing changes in
-    /// the folder in which a run began.
+    /// The first place of `path` that is right. The path as written comes first if it is still valid, so that nothing
+    /// changes in the folder in which a run began.
     fn find(&self, path: &Path, is_right: &dyn Fn(&Path) -> bool) -> Option<PathBuf> {
         let original = self.original(path);
         let first = if original == absolute(path) { path.to_owned() } else { original.clone() };
@@ -196,7 +196,7 @@ mod tests {
         let whole = places("/old/project", "/old/project/runs/x", "/new/place/runs/x");
         assert_eq!(whole.follow(Path::new("/old/project/data/a")), Some("/new/place/data/a".into()));
         assert_eq!(whole.follow(Path::new("/elsewhere/a")), None);
-        // Only the run was renamed: what is inside it went with it.
+        // Only the run was renamed, together with everything inside it.
         let renamed = places("/old", "/old/runs/x", "/old/runs/y");
         assert_eq!(renamed.follow(Path::new("/old/runs/x/start")), Some("/old/runs/y/start".into()));
         assert_eq!(renamed.follow(Path::new("/old/data/a")), None);

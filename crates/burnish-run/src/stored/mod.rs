@@ -1,17 +1,19 @@
-//! What a run directory says about how its run began, so that the run can be moved, shared and gone on with anywhere.
+//! What a run directory records about the start of its run, so that the run can be moved, shared and resumed
+//! anywhere.
 //!
 //! ```text
 //! recipe.toml   the recipe: paths as they were written, relative to the folder that run.json names
-//! run.json      that folder, the recipe as the run uses it, the digests of all files that decide the run, and what was
-//!               changed since (record.rs)
+//! run.json      that folder, the recipe as the run uses it, the digests of all files that decide the run, and the
+//!               changes since then (record.rs)
 //!
-//! read      the recipe alone: neither data nor models are looked at
-//! evaluate  what evaluations need is looked up (locate.rs)
-//! resume    changes of the recipe are accepted or refused (changes.rs), everything is looked up and compared (inputs.rs)
+//! read      only the recipe: neither data nor models are read
+//! evaluate  the files that evaluations need are looked up (locate.rs)
+//! resume    changes of the recipe are accepted or refused (changes.rs), all files are looked up and compared
+//!           (inputs.rs)
 //! ```
 //!
-//! Runs of versions before this have no run.json: their paths are relative to the current directory, and nothing is compared
-//! until they have been resumed once.
+//! Runs of earlier versions have no run.json: their paths are relative to the current directory, and nothing is
+//! compared until they have been resumed once.
 
 mod changes;
 mod inputs;
@@ -37,13 +39,13 @@ use changes::Changed;
 use inputs::Needs;
 use locate::Located;
 
-/// The key of the run directory, which says itself where it lies.
+/// The key of the run directory, whose value follows from the directory itself.
 const RUN_DIR: &str = "run.dir";
 
-/// The recipe of the run in `dir`, to look at what is recorded: nothing that it names need be there.
+/// The recipe of the run in `dir`, for reading its records: the files that it names need not exist.
 ///
 /// # Errors
-/// If there is no run, or its recipe is no recipe.
+/// If there is no run, or its recipe is invalid.
 pub fn read(dir: &Path) -> Result<Recipe, RunError> {
     Ok(source(dir, &[])?.decode()?)
 }
@@ -56,27 +58,28 @@ fn source(dir: &Path, overrides: &[String]) -> Result<Source, RunError> {
     Ok(Source::read_of_run(&file, overrides)?)
 }
 
-/// The numbers of the run in `dir`, which may be under way, under `names`.
+/// The metrics of the run in `dir`, which may be in progress, under `names`.
 ///
 /// # Errors
 /// If there is no run, or its files can't be read.
 pub fn metrics(dir: &Path, names: Names) -> Result<Vec<Row>, RunError> {
-    // The recipe alone: nothing that it names need be there.
+    // Only the recipe is needed: the files that it names need not exist.
     let aliases = read(dir)?.aliases(names);
     let rows = metrics::read(&run_dir::metrics_in(dir))?;
     Ok(rows.into_iter().map(|row| Row { values: aliases.rename(&row), ..row }).collect())
 }
 
-/// A recipe with its paths as they are now, and what a person should be told.
+/// A recipe with its paths as they are now, and what to tell a person.
 pub(crate) struct Found {
     pub(crate) recipe: Recipe,
     pub(crate) notes: Vec<String>,
 }
 
-/// The recipe of the run in `dir`, with `overrides`, to evaluate its policy: the files of its evaluations are looked up.
+/// The recipe of the run in `dir`, with `overrides`, for evaluating its policy. Looks up the files of its
+/// evaluations.
 ///
 /// # Errors
-/// If there is no run, its recipe is wrong, or a file is not there or has changed.
+/// If there is no run, its recipe is wrong, or a file is missing or has changed.
 pub(crate) fn evaluate(dir: &Path, overrides: &[String]) -> Result<Found, RunError> {
     let mut source = from_here(source(dir, overrides)?)?;
     let record = Record::read(dir)?;
@@ -102,19 +105,19 @@ pub(crate) fn evaluate(dir: &Path, overrides: &[String]) -> Result<Found, RunErr
 
 fn changed(problem: &str, command: &str, key: &str) -> RunError {
     RunError::Refused(format!(
-        "{problem}, which decides what the run does: put the file back as it was, or say where it lies now: \
+        "{problem}, which decides what the run does: put the file back as it was, or say where it is now: \
          {command} {}=PATH",
         base_key(key)
     ))
 }
 
-/// The key that an override names: that of the list, for an item of one.
+/// The key that an override changes; for a list item, the key of the list.
 fn base_key(key: &str) -> String {
     let list = key.strip_suffix(']').and_then(|key| key.rsplit_once('[')).map_or(key, |(list, _)| list);
     list.replace('[', ".").replace(']', "")
 }
 
-/// Makes paths of overrides absolute: they are relative to where they were typed, and not to where the run began.
+/// Makes paths in overrides absolute: they are relative to where they were typed, not to where the run began.
 fn from_here(mut source: Source) -> Result<Source, RunError> {
     paths::expand_all(&mut source)?;
     let mut values = source.values().clone();
@@ -128,12 +131,12 @@ fn from_here(mut source: Source) -> Result<Source, RunError> {
     Ok(source)
 }
 
-/// An absolute path to the same, without a look at the disk.
+/// An equivalent absolute path, without looking at the disk.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Writes down how the run of `recipe`, as it stands in the text of its recipe, begins in the directory `dir`.
+/// Records in the directory `dir` how the run of `recipe` begins; `text` is the content of its recipe file.
 ///
 /// # Errors
 /// If a file that decides the run can't be read, or the record can't be written.
@@ -143,7 +146,7 @@ pub(crate) fn begin(recipe: &Recipe, text: &str, dir: &RunDir) -> Result<(), Run
     Record::new(text, dir.path(), inputs).write(dir.path())
 }
 
-/// Refuses a recipe that reads what lies in its own run directory: it would be removed before it is read.
+/// Refuses a recipe that reads files in its own run directory, which would be removed before they are read.
 ///
 /// # Errors
 /// Names the key.
@@ -161,24 +164,24 @@ pub(crate) fn refuse_inside(recipe: &Recipe) -> Result<(), RunError> {
     })
 }
 
-/// A run that goes on.
+/// A resumed run.
 pub(crate) struct Resumed {
     pub(crate) found: Found,
-    /// What is to be written when everything that the run needs could be loaded.
+    /// Changes to write once everything that the run needs has been loaded.
     change: Option<Pending>,
 }
 
-/// A record, and the text of the recipe where overrides changed it.
+/// A record, and the text of the recipe if overrides changed it.
 struct Pending {
     record: Record,
     text: Option<String>,
 }
 
-/// The recipe of the run in `dir`, with `overrides`, to go on with its training after `step` steps; none were saved where
-/// there is no step. Whatever decides the run is looked up and compared with what it began with.
+/// The recipe of the run in `dir`, with `overrides`, for continuing its training after `step` steps; `None` if none
+/// were saved. Everything that decides the run is looked up and compared with what it began with.
 ///
 /// # Errors
-/// If the recipe was changed in what may not change, or a file is not there or has changed.
+/// If the recipe was changed where it must not be, or a file is missing or has changed.
 pub(crate) fn resume(dir: &RunDir, overrides: &[String], step: Option<u64>) -> Result<Resumed, RunError> {
     let path = dir.path();
     let mut source = from_here(source(path, overrides)?)?;
@@ -208,7 +211,7 @@ pub(crate) fn resume(dir: &RunDir, overrides: &[String], step: Option<u64>) -> R
             let input = inputs::kept(name, &kept);
             if let Some(problem) = pending.compare(&input)? {
                 return Err(RunError::Refused(format!(
-                    "{problem}: the run can't be gone on with; restore the folder, or begin another run"
+                    "{problem}: the run can't be resumed; restore the folder, or begin another run"
                 )));
             }
             pending.note(input)?;
@@ -237,13 +240,14 @@ pub(crate) fn resume(dir: &RunDir, overrides: &[String], step: Option<u64>) -> R
 }
 
 impl Resumed {
-    /// Writes down what was changed.
+    /// Writes the changes.
     ///
     /// # Errors
     /// If a file can't be written.
     pub(crate) fn keep(&self, dir: &RunDir) -> Result<(), RunError> {
         let Some(Pending { record, text }) = &self.change else { return Ok(()) };
-        // The recipe first: a process that is killed in between leaves a recipe that was edited, which is listed again.
+        // The recipe first: if the process is killed in between, the recipe looks edited, and the change is listed
+        // again.
         if let Some(text) = text {
             write_atomic(&dir.recipe(), text.as_bytes())?;
         }

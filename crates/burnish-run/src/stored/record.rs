@@ -1,4 +1,4 @@
-//! `run.json`.
+//! `run.json`: how a run began.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -15,21 +15,21 @@ use burnish_rundir::run_dir::RECORD;
 
 const FORMAT: u32 = 1;
 
-/// How a run began, and what was changed since.
+/// How a run began, and what has changed since.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
     format: u32,
-    /// The burnish that began the run.
+    /// The version of burnish that began the run.
     burnish: String,
-    /// The folder that relative paths of the recipe are seen from.
+    /// The folder that relative paths of the recipe start from.
     pub(super) folder: PathBuf,
-    /// Where the run directory lay.
+    /// The path of the run directory.
     pub(super) dir: PathBuf,
     /// The text of `recipe.toml` as the run uses it.
     pub(super) recipe: String,
-    /// What files that decide the run hold.
+    /// The content of the files that decide the run.
     inputs: Vec<Recorded>,
-    /// What was changed in the recipe since the run began.
+    /// Changes of the recipe since the run began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     changes: Vec<Change>,
 }
@@ -37,7 +37,7 @@ pub(crate) struct Record {
 /// A key that was changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Change {
-    /// Steps that were saved then.
+    /// Number of steps saved at that time.
     pub(super) step: u64,
     pub(super) key: String,
     pub(super) was: Option<Value>,
@@ -45,7 +45,7 @@ pub(super) struct Change {
 }
 
 impl Record {
-    /// That of a run that begins here and now.
+    /// The record of a run that begins here and now.
     pub(super) fn new(recipe: &str, dir: &Path, inputs: Vec<Recorded>) -> Self {
         Record {
             format: FORMAT,
@@ -58,7 +58,7 @@ impl Record {
         }
     }
 
-    /// The record in the run directory `dir`; none in that of an earlier version.
+    /// The record in the run directory `dir`; `None` if an earlier version made the run.
     ///
     /// # Errors
     /// If it can't be read, or is damaged.
@@ -97,7 +97,7 @@ impl Record {
         Ok(write_atomic(&path, &text)?)
     }
 
-    /// What is recorded of a key.
+    /// The record of the input at a key.
     pub(super) fn input(&self, key: &str) -> Option<&Recorded> {
         self.inputs.iter().find(|input| renamed::path(&input.key) == key)
     }
@@ -107,7 +107,7 @@ impl Record {
         Record { folder: folder.into(), ..Record::new("", Path::new(dir), Vec::new()) }
     }
 
-    /// How what `input` holds differs from what is recorded; `None` if it does not, or nothing is recorded.
+    /// How the content of `input` differs from the record; `None` if it does not, or nothing is recorded.
     ///
     /// # Errors
     /// If a file can't be read.
@@ -115,7 +115,7 @@ impl Record {
         self.input(&input.key).map_or(Ok(None), |recorded| recorded.difference(input))
     }
 
-    /// Records what `input` holds, where nothing is recorded yet.
+    /// Records the content of `input`, if nothing is recorded for it yet.
     ///
     /// # Errors
     /// If a file can't be read.
@@ -126,7 +126,7 @@ impl Record {
         Ok(())
     }
 
-    /// Takes `text` for the recipe of the run from now on, with what was changed in it.
+    /// Makes `text` the recipe of the run from now on, and records the changes.
     pub(super) fn accept(&mut self, text: &str, step: u64, changed: Vec<Change>) {
         text.clone_into(&mut self.recipe);
         self.changes.extend(changed.into_iter().map(|change| Change { step, ..change }));

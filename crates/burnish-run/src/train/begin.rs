@@ -1,4 +1,4 @@
-//! How a run begins, and how it goes on.
+//! How a run begins, and how it is resumed.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ use burnish_rundir::metrics;
 use burnish_rundir::run_dir::{RunDir, Taken};
 
 impl Run {
-    /// Starts a new run. Its directory is made only when everything that it needs could be loaded. What other recipes make
-    /// must be there: [`stages::make`] comes first.
+    /// Starts a new run. Creates its directory only after everything that it needs was loaded. What other recipes
+    /// make must exist: call [`stages::make`] first.
     ///
     /// # Errors
     /// If the policy, the data or the environment can't be used, or the directory is taken.
@@ -25,7 +25,7 @@ impl Run {
         Run::start_in(recipe, Taken::Refused, watch)
     }
 
-    /// As [`Run::start`]; `taken` says what becomes of a run that is in the directory.
+    /// As [`Run::start`]; `taken` says what happens to a run that is already in the directory.
     ///
     /// # Errors
     /// As [`Run::start`], and if the recipe uses what is to be removed.
@@ -39,7 +39,7 @@ impl Run {
                 // Nothing is removed for a run that can't begin.
                 Parts::make(&recipe, None, &mut Unwatched)?;
             }
-            // The run keeps what it starts from, and loads it from there: an adapter remembers where its base lies.
+            // The run loads its starting policy from its own copy, because an adapter remembers the path of its base.
             let dir = RunDir::create(&recipe.run.dir, taken)?;
             stages::keep(&mut recipe, &dir)?;
             (Parts::make(&recipe, None, watch)?, dir)
@@ -50,22 +50,22 @@ impl Run {
         parts.settle_steps(&mut recipe);
         let text = stages::as_written(&recipe).to_toml()?;
         stored::begin(&recipe, &text, &dir)?;
-        // With the recipe there is a run: from here on it can be resumed, wherever it is killed.
+        // Once the recipe is written, this is a run: from here on it can be resumed, wherever it is killed.
         burnish_rundir::files::write_atomic(&dir.recipe(), text.as_bytes())?;
         let journal = Journal::create(&dir.journal())?;
         recipe.warnings().into_iter().for_each(|warning| watch.event(Event::Note(warning)));
         Run::assemble(recipe, parts, dir, journal)
     }
 
-    /// Goes on with the run in `path` from its last checkpoint, to the same weights and metrics as if it had
-    /// never stopped. Without a checkpoint it begins again. `changes` (`key.sub=value`) change what may change in a run that
-    /// has begun: more steps, how often it saves, where files lie.
+    /// Continues the run in `path` from its last checkpoint, to the same weights and metrics as if it had never
+    /// stopped. Without a checkpoint it begins again. `changes` (`key.sub=value`) are overrides of keys that may
+    /// change in a run that has begun: more steps, how often it saves, where files are.
     ///
     /// # Errors
     /// If there is no run, another process works on it, its files can't be used, or what decides it was changed.
     pub fn resume(path: &Path, changes: &[String], watch: &mut dyn Watch) -> Result<Self, RunError> {
         let dir = RunDir::open(path)?;
-        // Opening first puts right what a save left that was killed half-way.
+        // Opening repairs a save that was killed half-way.
         Checkpoints::open(dir.checkpoints(), 0)?;
         let newest = checkpoint::latest(&dir.checkpoints(), Extent::Whole)?;
         let mut note = |note: String| watch.event(Event::Note(note));
@@ -79,7 +79,7 @@ impl Run {
         let step = checkpoint.as_ref().map_or(0, Checkpoint::step);
         watch.event(Event::Note(format!("resuming {} after step {step}", path.display())));
         let parts = Parts::make(&recipe, checkpoint, watch)?;
-        // Only now that all could be loaded is anything in the directory changed.
+        // The directory is changed only now that everything could be loaded.
         let has_lost_metrics = parts.step > 0 && metrics::read(&dir.metrics())?.is_empty();
         let (mut journal, set_aside) = Journal::recover(&dir.journal())?;
         let is_empty = set_aside.is_none() && parts.step > 0 && journal.is_empty()?;
@@ -94,7 +94,7 @@ impl Run {
             journal.truncate_after(step)?;
             metrics::truncate_after(&dir, step)?;
         } else {
-            // Without a checkpoint the evaluation before training is made again too.
+            // Without a checkpoint, the evaluation before training is repeated too.
             journal.clear()?;
             metrics::clear(&dir)?;
         }
@@ -102,7 +102,7 @@ impl Run {
     }
 }
 
-/// What a person should be told of a record that has nothing of the steps before.
+/// What to tell a person if a file has lost the records of earlier steps.
 fn lost(file: &Path) -> String {
     format!(
         "`{}` is gone or empty: what it held of the steps before is lost, and a new one begins here",

@@ -1,11 +1,11 @@
-//! How values stand in the columns.
+//! How values are stored in the columns.
 
 use burnish_core::Source;
 use serde::de::value::{Error as NameError, StrDeserializer};
 use serde::de::{Deserialize, IntoDeserializer};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Every source, at the index of its number.
+/// Every source; its index is its number in the journal.
 const SOURCES: [Source; 10] = [
     Source::Scaffold,
     Source::System,
@@ -27,7 +27,7 @@ pub(super) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
-/// The name that `serde` gives to a variant without fields.
+/// The name that serde gives to a variant without fields.
 pub(super) fn name(variant: &impl Serialize) -> Result<String, String> {
     match serde_json::to_value(variant) {
         Ok(serde_json::Value::String(name)) => Ok(name),
@@ -57,12 +57,12 @@ pub(super) fn f32_from_blob(blob: &[u8]) -> Result<Vec<f32>, String> {
     Ok(words(blob)?.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
 }
 
-/// Log-probs with which tokens were drawn. Those of a greedy answer, all 0, take no room.
+/// Encodes the log-probs with which tokens were drawn. For a greedy answer they are all 0 and take no space.
 pub(super) fn sampled_blob(logprobs: &[f32]) -> Vec<u8> {
     if logprobs.iter().all(|logprob| logprob.to_bits() == 0) { Vec::new() } else { f32_blob(logprobs) }
 }
 
-/// The same of an answer of so many tokens.
+/// Decodes them, for an answer of `tokens` tokens.
 pub(super) fn sampled_from_blob(blob: &[u8], tokens: usize) -> Result<Vec<f32>, String> {
     if blob.is_empty() { Ok(vec![0.0; tokens]) } else { f32_from_blob(blob) }
 }
@@ -96,7 +96,7 @@ mod tests {
         for (number, source) in SOURCES.iter().enumerate() {
             assert_eq!(*source as usize, number);
         }
-        // A new source makes this fail to compile: add it to SOURCES.
+        // A new source fails to compile here: add it to SOURCES.
         match Source::Policy {
             Source::Scaffold | Source::System | Source::User | Source::Tool | Source::History => {}
             Source::Demonstration | Source::Hint | Source::Teacher | Source::Patch | Source::Policy => {}

@@ -22,35 +22,35 @@ pub enum JournalProblem {
     /// There is no file.
     #[error("there is no such file; is this the directory of a run?")]
     Missing,
-    /// A new journal was asked for where a database is.
+    /// A new journal was asked for where there is a database already.
     #[error("there is a database already: open it, or choose another `run.dir`")]
     Exists,
     /// The database of another program.
     #[error("this is a database, but not a journal of burnish")]
     Foreign,
-    /// The journal of another version.
+    /// The journal has another version.
     #[error(
         "it has version {found}, but this burnish reads versions up to {newest}: use the burnish that wrote it"
     )]
     Version {
         /// Version of the file.
         found: i64,
-        /// Latest version that this program reads.
+        /// Latest version that this program can read.
         newest: i64,
     },
-    /// The bytes are no database, or no longer one.
+    /// The file is not a database, or a damaged one.
     #[error("it is damaged or not a journal ({0})")]
     Corrupt(String),
-    /// What was recorded last can't be read where nothing can be written.
+    /// The newest records are in the log, which can't be read where nothing can be written.
     #[error(
-        "what was recorded last is in its log (`run.db-wal`), which can't be read where nothing can be written ({0}): copy \
+        "the newest records are in its log (`run.db-wal`), which can't be read where nothing can be written ({0}): copy \
          the whole run directory, and look at the copy"
     )]
     Log(rusqlite::Error),
     /// A damaged journal could not be set aside.
-    #[error("it is damaged, and can't be renamed to make place for a new one: {0}")]
+    #[error("it is damaged, and can't be renamed to make room for a new one: {0}")]
     Aside(std::io::Error),
-    /// A value can't be what burnish wrote, or can't be written so that it would be read back the same.
+    /// A value is nothing that burnish writes, or would not be read back the same.
     #[error("{what} {problem}")]
     Value {
         /// Which value.
@@ -58,20 +58,20 @@ pub enum JournalProblem {
         /// What is wrong with it.
         problem: String,
     },
-    /// The step is there already.
+    /// The step has been recorded already.
     #[error(
         "the {kind} episodes of step {step} are there already: truncate it before the step is done again"
     )]
     Recorded {
         /// The step.
         step: u64,
-        /// Of which kind.
+        /// The kind of its episodes.
         kind: EpisodeKind,
     },
     /// Another process keeps it busy.
     #[error("another process has been using it for too long: stop that process and try again")]
     Busy,
-    /// The database or the file system refused.
+    /// The database or the file system reported an error.
     #[error("{0}")]
     Sqlite(rusqlite::Error),
 }
@@ -88,12 +88,12 @@ impl From<rusqlite::Error> for JournalProblem {
     }
 }
 
-/// Says which value has a problem.
+/// Adds the name of the value that has the problem.
 pub(super) fn value<T>(what: &str, result: Result<T, String>) -> Result<T, JournalProblem> {
     result.map_err(|problem| JournalProblem::Value { what: what.to_owned(), problem })
 }
 
-/// Names the file.
+/// Adds the file's name to an error.
 pub(super) trait OnPath<T> {
     fn on(self, path: &Path) -> Result<T, JournalError>;
 }

@@ -10,18 +10,19 @@
 //! ```
 //!
 //! A token stream is a blob with one entry per token, little-endian: `ids` as u32, `sources` as the u8 of
-//! [`burnish_core::Source`], `logprobs` (the model's) and `sampled_logprobs` as f32. The latter are null where they are the
-//! model's, and empty where all are 0, as in a greedy answer. What is read back equals what was recorded, bit for bit.
+//! [`burnish_core::Source`], `logprobs` (the model's) and `sampled_logprobs` as f32. `sampled_logprobs` is null if it
+//! equals `logprobs`, and empty if it is all 0, as in a greedy answer. What is read back equals what was recorded,
+//! bit for bit.
 //!
 //! # Versions
-//! Version 1 had no `sampled_logprobs`, version 2 no `record`. Such a journal is read as if all were null, and gets the columns,
-//! and with them this version, where it is opened to be written; a burnish of before then refuses it.
+//! Version 1 had no `sampled_logprobs`, version 2 no `record`. Such a journal is read as if these were all null. When
+//! it is opened for writing, it gets the columns and becomes a journal of this version, which an older burnish
+//! refuses.
 //!
 //! # What survives what
-//! The file is in WAL mode with `synchronous = NORMAL`. What a call recorded survives the end of the process,
-//! however it ends (`kill -9` too), because it is in the operating system's hands when the call returns. A power
-//! cut or a crash of the operating system never damages the file, but may take back the newest calls, in
-//! order, up to the last [`Journal::sync`].
+//! The file is in WAL mode with `synchronous = NORMAL`. When a call returns, the operating system has what it
+//! recorded, so that this survives any end of the process (`kill -9` too). A power cut or a crash of the operating
+//! system never damages the file, but may take back the newest calls, in order, up to the last [`Journal::sync`].
 
 mod codec;
 mod error;
@@ -44,19 +45,19 @@ use error::OnPath;
 /// How long a statement waits for another process that reads or writes the same journal.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What episodes were played for.
+/// Why episodes were played.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EpisodeKind {
     /// To learn from.
     Train,
-    /// To measure: the main evaluation.
+    /// To measure, in the main evaluation.
     Eval,
-    /// To measure: the evaluation of `[[eval.extra]]` with this name.
+    /// To measure, in the evaluation of `[[eval.extra]]` with this name.
     Extra(String),
 }
 
 impl EpisodeKind {
-    /// The name in the journal.
+    /// Its name in the journal.
     pub fn name(&self) -> Cow<'static, str> {
         match self {
             EpisodeKind::Train => "train".into(),
@@ -88,11 +89,11 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Makes a new journal at `path`. The empty file that a process leaves when it is killed right here is taken
-    /// over.
+    /// Creates a new journal at `path`. If a process was killed in the middle of this, it left an empty file, which
+    /// is used.
     ///
     /// # Errors
-    /// If there is a journal or another database already, or the file can't be made.
+    /// If there is a journal or another database already, or the file can't be created.
     pub fn create(path: &Path) -> Result<Self, JournalError> {
         let connect = || {
             let db = connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
@@ -102,7 +103,7 @@ impl Journal {
         Ok(Journal { path: path.to_owned(), db: connect().on(path)? })
     }
 
-    /// Opens the journal at `path`, and brings one of an earlier version to this one. Another process may have it open too.
+    /// Opens the journal at `path`, and upgrades one of an earlier version. Another process may have it open too.
     ///
     /// # Errors
     /// If there is none, it is damaged, it is another program's database, or a later version wrote it.
@@ -118,8 +119,8 @@ impl Journal {
         Ok(Journal { path: path.to_owned(), db: connect().on(path)? })
     }
 
-    /// Opens the journal at `path` to read it, without a need to write anything beside it. Another process may record in it
-    /// meanwhile.
+    /// Opens the journal at `path` for reading only, without the need to write files beside it. Another process may
+    /// record in it meanwhile.
     ///
     /// # Errors
     /// As [`Journal::open`].
@@ -130,7 +131,7 @@ impl Journal {
             }
             let db = read_only(path)?;
             schema::adapt(&db).map_err(|problem| match problem {
-                // Without the file of shared memory, which can't be made here.
+                // The log can't be read without a file of shared memory, which can't be created here.
                 JournalProblem::Sqlite(error) if has_log(path) => JournalProblem::Log(error),
                 other => other,
             })?;
@@ -140,11 +141,11 @@ impl Journal {
         Ok(Journal { path: path.to_owned(), db: connect().on(path)? })
     }
 
-    /// Opens the journal of a run that goes on, whatever became of it: it is made where there is none, and one that is
-    /// damaged is set aside for a new one. Gives what a person should be told then.
+    /// Opens the journal of a run that continues, in any case: creates it if it is missing, and replaces it by a new
+    /// one if it is damaged, setting the old one aside. Also returns what a person should be told about that.
     ///
     /// # Errors
-    /// If it is another program's database or a later version wrote it, or a file can't be made.
+    /// If it is another program's database, a later version wrote it, or a file can't be created.
     pub fn recover(path: &Path) -> Result<(Self, Option<String>), JournalError> {
         let opened = Journal::open_or_create(path).and_then(|journal| {
             check_pages(&journal.db).on(path)?;
@@ -165,10 +166,10 @@ impl Journal {
         Ok((Journal::create(path)?, Some(told)))
     }
 
-    /// Opens the journal at `path`; makes it where there is none, or where a process was killed while it made it.
+    /// Opens the journal at `path`. Creates it if it is missing, or if a process was killed while creating it.
     ///
     /// # Errors
-    /// As [`Journal::open`], and if the file can't be made.
+    /// As [`Journal::open`], and if the file can't be created.
     pub fn open_or_create(path: &Path) -> Result<Self, JournalError> {
         match Journal::create(path) {
             Err(JournalError { problem: JournalProblem::Exists, .. }) => Journal::open(path),
@@ -181,14 +182,14 @@ impl Journal {
         &self.path
     }
 
-    /// Makes everything recorded so far durable against a power cut. To be called before a checkpoint appears,
-    /// so that no checkpoint is ahead of its journal.
+    /// Makes everything recorded so far durable against a power cut. Call it before a checkpoint appears, so that no
+    /// checkpoint is ahead of its journal.
     ///
     /// # Errors
     /// If the file can't be written.
     pub fn sync(&mut self) -> Result<(), JournalError> {
-        // The log is synced before anything is moved from it. How much can be moved is up to other readers, who
-        // must never hold up a run: what they hold back stays, synced, in the log.
+        // The log is synced before anything is moved out of it. Other readers decide how much can be moved, because
+        // they must never hold up a run: what they hold back stays in the log, synced.
         self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).on(&self.path)
     }
 }
@@ -203,8 +204,8 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// Opens a database as it stands in the file system. SQLite reads a log only with a file of shared memory beside it, which
-/// it makes; where there is no log nobody writes, and the file alone is all there is.
+/// Opens a database that may not be written. SQLite reads a log only with a file of shared memory beside it, which it
+/// creates. Without a log, nobody is writing, and the file alone is complete.
 fn read_only(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = if has_log(path) {
@@ -217,7 +218,7 @@ fn read_only(path: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// Are there records that are not in the file itself yet?
+/// Whether some records are only in the log so far.
 fn has_log(path: &Path) -> bool {
     std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0)
 }
@@ -236,13 +237,13 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// Looks through the whole file: damage that no statement happens to meet is found too.
+/// Checks the whole file, to find damage that no statement happens to touch.
 fn check_pages(db: &Connection) -> Result<(), JournalProblem> {
     let found: String = db.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
     if found == "ok" { Ok(()) } else { Err(JournalProblem::Corrupt(found.replace('\n', " "))) }
 }
 
-/// Gives the database and its log names under which nobody looks for them; where the database is now.
+/// Renames the database and its log out of the way, and returns the new path of the database.
 fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
     let free = (1..).map(|at| beside(path, &format!(".damaged-{at}"))).find(|aside| !aside.exists());
     let aside = free.unwrap_or_else(|| beside(path, ".damaged"));

@@ -1,4 +1,4 @@
-//! Reading back.
+//! Reads a journal.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -19,9 +19,9 @@ pub struct StoredEpisode {
     pub task_index: usize,
     /// The episode.
     pub episode: Episode,
-    /// Its weighted reward, where it could be judged.
+    /// Its weighted reward, if it could be judged.
     pub reward: Option<f64>,
-    /// Its advantage, where it has one.
+    /// Its advantage, if it has one.
     pub advantage: Option<f64>,
 }
 
@@ -34,18 +34,18 @@ pub struct StoredUpdate {
     pub metrics: Values,
 }
 
-/// How much of everything a run has done to learn, over all its steps.
+/// How much training a run has done, over all its steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tally {
     /// Episodes that were played to learn from.
     pub episodes: u64,
-    /// Answers that the policy gave in them: steps of the environment.
+    /// Answers of the policy in them, which are steps of the environment.
     pub turns: u64,
     /// Updates of the optimiser.
     pub updates: u64,
 }
 
-/// That a step has episodes of a kind.
+/// Says that a step has episodes of a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepEntry {
     /// The step.
@@ -57,8 +57,7 @@ pub struct StepEntry {
 }
 
 impl Journal {
-    /// What is recorded: an entry for each step and kind that has episodes, in the order in which they were
-    /// recorded.
+    /// One entry per step and kind that has episodes, in the order in which they were recorded.
     ///
     /// # Errors
     /// If the file can't be read or is damaged.
@@ -66,7 +65,7 @@ impl Journal {
         read_steps(&self.db).on(&self.path)
     }
 
-    /// The episodes of one kind of a step, in the order in which they were recorded; none where there are none.
+    /// The episodes of one kind in a step, in the order in which they were recorded; may be none.
     ///
     /// # Errors
     /// If the file can't be read or is damaged.
@@ -74,7 +73,7 @@ impl Journal {
         read_episodes(&self.db, step, &kind).on(&self.path)
     }
 
-    /// The task with an id, where it was recorded.
+    /// The task with this id, if it was recorded.
     ///
     /// # Errors
     /// If the file can't be read or is damaged.
@@ -82,7 +81,7 @@ impl Journal {
         read_task(&self.db, id).on(&self.path)
     }
 
-    /// What was done to learn so far.
+    /// How much training was done so far.
     ///
     /// # Errors
     /// If the file can't be read or is damaged.
@@ -90,7 +89,7 @@ impl Journal {
         read_tally(&self.db).on(&self.path)
     }
 
-    /// Is nothing recorded?
+    /// Whether nothing is recorded.
     ///
     /// # Errors
     /// If the file can't be read or is damaged.
@@ -140,7 +139,7 @@ fn read_episodes(
     Ok(episodes)
 }
 
-/// `tasks`: those read before, because the episodes of a group share one.
+/// `tasks` are those read so far, because the episodes of a group share one.
 fn read_episode(
     db: &Connection,
     row: &Row<'_>,

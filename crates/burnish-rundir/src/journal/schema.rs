@@ -4,8 +4,8 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use super::JournalProblem;
 
-/// Version of the tables. Change it with every change to [`TABLES`] or to what is stored in them, and say in [`upgrade`] and
-/// [`adapt`] what becomes of a journal of the version before.
+/// Version of the tables. Increase it with every change to [`TABLES`] or to what is stored in them, and let
+/// [`upgrade`] and [`adapt`] handle journals of the version before.
 const VERSION: i64 = 3;
 
 /// The table that marks a file as a journal is `burnish_journal`.
@@ -65,7 +65,7 @@ CREATE TABLE updates (
 );
 ";
 
-/// Makes the tables in an empty database.
+/// Creates the tables in an empty database.
 pub(super) fn create(db: &Connection) -> Result<(), JournalProblem> {
     let entries: i64 = db.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if entries > 0 {
@@ -73,14 +73,14 @@ pub(super) fn create(db: &Connection) -> Result<(), JournalProblem> {
     }
     // Stays set in the file.
     db.pragma_update(None, "journal_mode", "WAL")?;
-    // One transaction: a process that is killed here leaves no table or all.
+    // One transaction, so that a process that is killed here leaves all tables or none.
     db.execute_batch(&format!(
         "BEGIN IMMEDIATE; {TABLES} INSERT INTO burnish_journal VALUES ({VERSION}); COMMIT;"
     ))?;
     Ok(())
 }
 
-/// Checks that this is a journal, and gives it what it lacks where an earlier version made it.
+/// Checks that this is a journal, and adds what a journal of an earlier version lacks.
 pub(super) fn upgrade(db: &Connection) -> Result<(), JournalProblem> {
     if version(db)? == VERSION {
         return Ok(());
@@ -99,10 +99,11 @@ pub(super) fn upgrade(db: &Connection) -> Result<(), JournalProblem> {
     Ok(())
 }
 
-/// Checks that this is a journal, and lets one of an earlier version be read as one of this. The file stays as it is.
+/// Checks that this is a journal, and makes one of an earlier version readable as one of this. The file does not
+/// change.
 pub(super) fn adapt(db: &Connection) -> Result<(), JournalProblem> {
     let found = version(db)?;
-    // Views of this connection alone, which it finds before the tables.
+    // Views that only this connection sees; it finds them before the tables.
     let lacking = [(2, "nodes", "sampled_logprobs"), (3, "episodes", "record")];
     for (_, table, column) in lacking.into_iter().filter(|(since, ..)| found < *since) {
         db.execute(&format!("CREATE TEMP VIEW {table} AS SELECT *, NULL AS {column} FROM main.{table}"), [])?;
@@ -110,7 +111,7 @@ pub(super) fn adapt(db: &Connection) -> Result<(), JournalProblem> {
     Ok(())
 }
 
-/// The version of a journal, one of those that this program reads. Changes nothing, whatever the file is.
+/// The version of a journal, if this program can read it. Changes nothing in any file.
 fn version(db: &Connection) -> Result<i64, JournalProblem> {
     let is_ours: bool = db.query_row(
         "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'burnish_journal')",

@@ -1,4 +1,4 @@
-//! What is recorded is read back the same; what can't be is refused with the file's name.
+//! What is recorded is read back unchanged; what can't be is refused with an error that names the file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -349,7 +349,7 @@ fn of_the_first_version(episode: &Episode) -> Episode {
     }
 }
 
-/// A journal of version 1 with one step, open to its burnish.
+/// A journal of version 1 with one step, open in an old burnish.
 fn first_version() -> (tempfile::TempDir, PathBuf, Journal) {
     let (dir, path, mut journal) = new_journal();
     record(&mut journal, 1, EpisodeKind::Train, "a").unwrap();
@@ -378,7 +378,7 @@ fn a_journal_of_the_first_version_goes_on_with_what_it_lacked() {
     let ways: [Open; 2] = [Journal::open, |path| Ok(Journal::recover(path)?.0)];
     for open in ways {
         let (_dir, path, _written) = first_version();
-        // Who read it before reads on.
+        // A reader from before the upgrade goes on reading.
         let reader = Journal::open_to_read(&path).unwrap();
         assert_eq!(reader.episodes(1, EpisodeKind::Train).unwrap().len(), 1);
         let mut journal = open(&path).unwrap();
@@ -426,13 +426,13 @@ fn a_process_that_is_killed_before_it_had_made_the_tables_is_no_obstacle() {
     Journal::open(&path).unwrap();
 }
 
-/// The child of `what_a_killed_process_recorded_is_there`; does nothing when it is run by itself.
+/// The child process of `what_a_killed_process_recorded_is_there`. Does nothing by itself.
 #[test]
 fn in_a_child_that_records_and_aborts() {
     let Some(path) = std::env::var_os("BURNISH_TEST_JOURNAL") else { return };
     let mut journal = Journal::open(Path::new(&path)).unwrap();
     record(&mut journal, 1, EpisodeKind::Train, "a").unwrap();
-    // A transaction that is under way when the process ends.
+    // A transaction that is unfinished when the process ends.
     journal.db.execute_batch("BEGIN; DELETE FROM episodes;").unwrap();
     std::process::abort();
 }
@@ -481,7 +481,7 @@ fn any_node(index: usize) -> impl Strategy<Value = Node> {
         [StopReason::EndToken, StopReason::TokensMax, StopReason::ContextFull, StopReason::StopString];
     let answer = (
         prop::collection::vec((any::<u32>(), -20.0f32..0.0), 0..6),
-        // As the model's, with certainty, or something of its own.
+        // As the model's, all 0, or other values.
         prop::option::of(prop::sample::select(vec![0.0f32, 0.5])),
         prop::sample::select(stops.to_vec()),
         0..=i64::MAX as u64,

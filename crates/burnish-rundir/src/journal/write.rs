@@ -1,4 +1,4 @@
-//! Recording.
+//! Writes a journal.
 
 use burnish_core::{Episode, Node, Record, Task};
 use rusqlite::{Connection, Transaction, TransactionBehavior, named_params};
@@ -7,27 +7,27 @@ use super::error::{OnPath, value};
 use super::{EpisodeKind, Journal, JournalError, JournalProblem, codec};
 use crate::metrics::Values;
 
-/// An episode to be recorded, with what the run made of it.
+/// An episode to record, with its reward and advantage.
 #[derive(Debug, Clone, Copy)]
 pub struct EpisodeRow<'a> {
     /// Index of the episode's task among the tasks of the step.
     pub task_index: usize,
     /// The episode.
     pub episode: &'a Episode,
-    /// Its weighted reward; `None` where it could not be judged.
+    /// Its weighted reward; `None` if it could not be judged.
     pub reward: Option<f64>,
-    /// Its advantage; `None` where it has none (unscored, or played to measure).
+    /// Its advantage; `None` if it has none (unscored, or played to measure).
     pub advantage: Option<f64>,
 }
 
 impl Journal {
-    /// Records what was played at `step`: everything or, on an error, nothing.
+    /// Records the episodes of `step`: all of them or, on an error, nothing.
     ///
-    /// A task that was recorded before (the same id and content) is stored once.
+    /// A task that was recorded before (same id and content) is stored once.
     ///
     /// # Errors
-    /// If the step has episodes of this kind already, an episode does not fit its task, a value can't be stored
-    /// so that it would be read back the same, or the file can't be written.
+    /// If the step has episodes of this kind already, an episode does not fit its task, a value would not be read
+    /// back the same, or the file can't be written.
     pub fn record_step(
         &mut self,
         step: u64,
@@ -68,27 +68,27 @@ impl Journal {
         })
     }
 
-    /// Removes everything of steps after `step`: what a run does when it resumes from the checkpoint of `step`.
+    /// Removes everything of steps after `step`. A run calls this when it resumes from the checkpoint of `step`.
     ///
     /// # Errors
-    /// If the file can't be written; it is then as it was.
+    /// If the file can't be written; its content is then unchanged.
     pub fn truncate_after(&mut self, step: u64) -> Result<(), JournalError> {
-        // A step that can't be stored is after all that are.
+        // A step number too large to store is after all stored ones.
         let step = i64::try_from(step).unwrap_or(i64::MAX);
         self.delete(&format!("WHERE step > {step}"))
     }
 
-    /// Removes everything: what a run does when it begins again.
+    /// Removes everything. A run calls this when it begins again.
     ///
     /// # Errors
-    /// If the file can't be written; it is then as it was.
+    /// If the file can't be written; its content is then unchanged.
     pub fn clear(&mut self) -> Result<(), JournalError> {
         self.delete("")
     }
 
     fn delete(&mut self, condition: &str) -> Result<(), JournalError> {
         self.transaction(|db| {
-            // Nodes go with their episodes.
+            // Deleting an episode also deletes its nodes.
             for table in ["episodes", "tasks", "updates"] {
                 db.execute(&format!("DELETE FROM {table} {condition}"), [])?;
             }
@@ -119,7 +119,7 @@ fn refuse_recorded(db: &Connection, step: u64, kind: &EpisodeKind) -> Result<(),
 
 fn insert_task(db: &Connection, step: u64, task: &Task) -> Result<(), JournalProblem> {
     let what = format!("task `{}`", task.id);
-    // Nothing changes exactly where the id is taken by other content.
+    // No row changes exactly when the id belongs to other content.
     let changes = db
         .prepare_cached(
             "INSERT INTO tasks (id, step, environment, prompt, truth, labels)
@@ -191,7 +191,7 @@ fn insert_episode(
     Ok(())
 }
 
-/// `place`: the episode's id, the index of the trace in it, and of the node in that.
+/// `place` is the id of the episode, the index of the trace in it, and the index of the node in the trace.
 fn insert_node(db: &Connection, place: (i64, usize, usize), node: &Node) -> Result<(), JournalProblem> {
     let what = format!("node {} of trace {}", place.2, place.1);
     let sampled = node.sampled.as_ref();

@@ -1,14 +1,14 @@
 //! Every metric: what it means, and what other frameworks call the same number.
 //!
-//! A metric has an alias only where the other framework's number has the same definition, for runs that both can do.
-//! Where runs can make a difference, and names that look alike and mean something else, are listed in
-//! `docs/metrics.md`, which repeats this table.
+//! A metric has an alias only if the other framework's number has the same definition, for runs that both can do.
+//! `docs/metrics.md` repeats this table, and lists where runs can make a difference and which names look alike but
+//! mean something else.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Row, Values};
 
-/// `metrics.names`: whose names the metrics get.
+/// `metrics.names`: the framework whose names the metrics get.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Names {
@@ -21,14 +21,14 @@ pub enum Names {
     PrimeRl,
 }
 
-/// A number that a run can log. Names have placeholders in braces.
+/// A number that a run can log. Placeholders in names are in braces.
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
     /// Its name in `metrics.jsonl`.
     pub name: &'static str,
-    /// In what it is counted.
+    /// Its unit.
     pub unit: &'static str,
-    /// What it is.
+    /// Its meaning.
     pub meaning: &'static str,
     /// Its name in verl.
     pub verl: Option<&'static str>,
@@ -36,7 +36,7 @@ pub struct Metric {
     pub prime_rl: Option<&'static str>,
 }
 
-/// The numbers of further evaluations.
+/// The numbers of extra evaluations.
 const FURTHER: &str = "eval/{name}/{metric}";
 
 /// All metrics.
@@ -349,21 +349,21 @@ pub const METRICS: &[Metric] = &[
     metric("data/overlap/evaluation_rows_found", "rows", "of these, rows found in training rows"),
 ];
 
-/// A number of another framework that follows from ours.
+/// A number of another framework that can be computed from ours.
 #[derive(Debug, Clone, Copy)]
 pub struct Derived {
-    /// Whose it is.
+    /// The framework.
     pub names: Names,
     /// Its name there.
     pub name: &'static str,
-    /// In what it is counted.
+    /// Its unit.
     pub unit: &'static str,
-    /// What it is.
+    /// Its meaning.
     pub meaning: &'static str,
     value: fn(&Row) -> Option<f64>,
 }
 
-/// All derived numbers, of rows of training.
+/// All derived numbers; they come from training rows.
 pub const DERIVED: &[Derived] = &[
     Derived {
         names: Names::Verl,
@@ -394,7 +394,7 @@ impl Metric {
         Metric { prime_rl: Some(name), ..self }
     }
 
-    /// Its name in another framework, with placeholders; `None` where that has no such number.
+    /// Its name in another framework, with placeholders; `None` if the framework has no such number.
     pub fn alias(&self, names: Names) -> Option<&'static str> {
         match names {
             Names::Trl => None,
@@ -403,7 +403,7 @@ impl Metric {
         }
     }
 
-    /// Is `name` a name of this metric in a run?
+    /// Whether `name` is a name of this metric in some run.
     pub fn is_called(&self, name: &str) -> bool {
         if self.name != FURTHER {
             return fits(self.name, name);
@@ -416,13 +416,13 @@ impl Metric {
     }
 }
 
-/// Is `name` what a metric of the main evaluation begins with after `eval/`?
+/// Whether `name` is the first part of a main evaluation's metric after `eval/`.
 pub fn is_of_evaluation(name: &str) -> bool {
     let names = METRICS.iter().filter_map(|metric| metric.name.strip_prefix("eval/"));
     names.map(|own| own.split(['/', '@']).next().unwrap_or(own)).any(|own| own == name)
 }
 
-/// Does `name` fit a pattern, each of whose placeholders stands for one character or more?
+/// Whether `name` fits a pattern whose placeholders each stand for one or more characters.
 fn fits(pattern: &str, name: &str) -> bool {
     let Some((before, rest)) = pattern.split_once('{') else { return pattern == name };
     let after = rest.split_once('}').map_or("", |(_, after)| after);
@@ -434,7 +434,7 @@ fn fits(pattern: &str, name: &str) -> bool {
         .any(|at| at > 0 && fits(after, &name[at..]))
 }
 
-/// Gives the metrics of one run other names.
+/// Renames the metrics of one run.
 #[derive(Debug, Clone)]
 pub struct Aliases {
     names: Names,
@@ -443,12 +443,12 @@ pub struct Aliases {
 }
 
 impl Aliases {
-    /// `names` for a run in environment `env` whose evaluations play `rollouts` episodes a task.
+    /// `names` for a run in environment `env` whose evaluations play `rollouts` episodes per task.
     pub fn new(names: Names, env: &str, rollouts: usize) -> Self {
         Aliases { names, env: env.to_owned(), rollouts }
     }
 
-    /// The numbers of a row under these names; those that the framework lacks keep theirs.
+    /// The numbers of a row under these names. Numbers that the framework lacks keep burnish's names.
     pub fn rename(&self, row: &Row) -> Values {
         let named = row.values.iter().map(|(name, value)| (self.name(name), *value));
         let derived = DERIVED.iter().filter(|derived| derived.names == self.names && row.event == "train");
@@ -456,8 +456,8 @@ impl Aliases {
         named.chain(derived).collect()
     }
 
-    /// The numbers of a row under their TensorBoard tags: these names, as the framework's own logger writes them.
-    /// TRL's (the `Trainer` of transformers) puts the event before each.
+    /// The numbers of a row under their TensorBoard tags: these names, in the form that the framework's own logger
+    /// writes. TRL (the `Trainer` of transformers) puts the event first.
     pub(super) fn tags(&self, row: &Row) -> Vec<(String, f64)> {
         let prefix = format!("{}/", row.event);
         let tag = |name: String| match self.names {
@@ -496,7 +496,7 @@ mod tests {
                 assert!(seen.insert(derived.name), "{names:?} has two {}", derived.name);
             }
         }
-        // And no metric's name falls under the pattern of another.
+        // No metric's name may fit the pattern of another.
         for metric in METRICS.iter().filter(|metric| metric.name != FURTHER) {
             let called = METRICS.iter().filter(|other| other.is_called(metric.name)).count();
             assert_eq!(called, 1, "{}", metric.name);

@@ -1,4 +1,4 @@
-//! What is in an event file: TFRecords, each an `Event` message of protocol buffers.
+//! The content of event files: TFRecords, each with a protocol buffer message `Event`.
 //!
 //! ```text
 //! record     length: u64   masked CRC32C of length: u32   Event   masked CRC32C of Event: u32   (little endian)
@@ -6,8 +6,8 @@
 //! summary    1 value, repeated { 1 tag: string   2 simple_value: float }
 //! ```
 //!
-//! Source: TensorFlow's `event.proto`, `summary.proto` and `lib/io/record_writer.cc`. Readers take half a record at
-//! the end as the end.
+//! Source: TensorFlow's `event.proto`, `summary.proto` and `lib/io/record_writer.cc`. Readers treat an incomplete
+//! record at the end as the end of the file.
 
 use crc::{CRC_32_ISCSI, Crc};
 
@@ -22,7 +22,7 @@ pub(super) fn version_event(wall_time: f64) -> Vec<u8> {
     event.0
 }
 
-/// Says that all steps from `step_first` on are to come: readers forget those that they have.
+/// Says that all steps from `step_first` on are still to come, so that readers forget those that they have.
 pub(super) fn start_event(wall_time: f64, step_first: u64) -> Vec<u8> {
     let mut session = Message::default();
     // SessionLog.START
@@ -50,7 +50,7 @@ pub(super) fn scalars_event(wall_time: f64, step: u64, scalars: &[(String, f64)]
     event.0
 }
 
-/// `event` as a record.
+/// Wraps `event` in a record.
 pub(super) fn record(event: &[u8]) -> Vec<u8> {
     let length = (event.len() as u64).to_le_bytes();
     let mut record = Vec::with_capacity(event.len() + 16);
@@ -61,7 +61,7 @@ pub(super) fn record(event: &[u8]) -> Vec<u8> {
     record
 }
 
-/// The checksum rotated and moved by a constant, so that the checksum of data with checksums in it stays a good one.
+/// The checksum, rotated and shifted by a constant, so that it stays good for data that contains checksums.
 fn masked_crc32c(bytes: &[u8]) -> u32 {
     CRC32C.checksum(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
@@ -105,18 +105,18 @@ impl Message {
     }
 }
 
-/// What cutting needs to know of a record.
+/// What truncation needs to know about a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record {
     /// Step of its event.
     pub(super) step: u64,
-    /// Does it hold scalars?
+    /// Whether it holds scalars.
     pub(super) has_summary: bool,
-    /// Byte after it.
+    /// Offset of the byte after it.
     pub(super) end: usize,
 }
 
-/// The records of a file up to the first that is incomplete or damaged, as TensorBoard reads them.
+/// The records of a file up to the first incomplete or damaged one, as TensorBoard reads them.
 pub(super) fn records(bytes: &[u8]) -> impl Iterator<Item = Record> {
     let mut end = 0;
     std::iter::from_fn(move || {
@@ -185,14 +185,15 @@ mod tests {
 
     #[test]
     fn a_record_is_what_the_formats_say() {
-        // By hand, from event.proto: field 1 (double) 1.5; field 2 (varint) 300; field 5 { field 1 { field 1 "a", field 2 (float) 1 } }.
+        // By hand, from event.proto: field 1 (double) 1.5; field 2 (varint) 300; field 5 { field 1 { field 1 "a",
+        // field 2 (float) 1 } }.
         let event = scalars_event(1.5, 300, &[("a".into(), 1.0)]);
         assert_eq!(event[..9], [0x09, 0, 0, 0, 0, 0, 0, 0xf8, 0x3f]);
         assert_eq!(event[9..], [0x10, 0xac, 0x02, 0x2a, 10, 0x0a, 8, 0x0a, 1, b'a', 0x15, 0, 0, 0x80, 0x3f]);
         let record = record(&event);
-        // As TensorFlow writes it: every event file begins with a record of this length.
+        // As TensorFlow does: every event file begins with a record of this length.
         assert_eq!(record[..12], [24, 0, 0, 0, 0, 0, 0, 0, 0xa3, 0x7f, 0x4b, 0x22]);
-        // Worked out bit by bit from the polynomial of RFC 3720.
+        // Computed bit by bit from the polynomial of RFC 3720.
         assert_eq!(record[12 + 24..], [0xe3, 0xd5, 0x97, 0x0b]);
         assert_eq!(event_at(&record), Some((&event[..], 24 + 16)));
     }

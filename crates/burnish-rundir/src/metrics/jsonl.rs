@@ -1,4 +1,4 @@
-//! `metrics.jsonl`: one JSON object a line.
+//! `metrics.jsonl`: one JSON object per line.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -17,7 +17,7 @@ pub(super) struct LinesLog {
 }
 
 impl LinesLog {
-    /// Opens `path` to append to it, or makes it. After an interrupted run, call [`truncate_after`] first.
+    /// Opens `path` to append to it, or creates it. After an interrupted run, call [`truncate_after`] first.
     ///
     /// # Errors
     /// If the file can't be opened.
@@ -27,23 +27,23 @@ impl LinesLog {
         Ok(LinesLog { path: path.to_owned(), file })
     }
 
-    /// Appends a row. It then survives the end of the process, however that ends.
+    /// Appends a row. Once written, it survives the end of the process, however that ends.
     ///
     /// # Errors
-    /// If the row can't be written; the file is then as it was.
+    /// If the row can't be written; the file is then unchanged.
     pub(super) fn append(&mut self, row: &Row) -> Result<(), FileError> {
         let failed = || FileError::on("append to", &self.path);
         let len = self.file.metadata().map_err(failed())?.len();
         let written = self.file.write_all(row.to_line().as_bytes());
         if written.is_err() {
-            // Half a line would spoil the next one. Should this fail too, the first error is the one to report.
+            // Half a line would spoil the next one. If removing it fails too, the first error is the one to report.
             let _ = self.file.set_len(len);
         }
         written.map_err(failed())
     }
 
-    /// Makes all rows durable against a power cut. To be called before a checkpoint of their step appears, so
-    /// that no checkpoint is ahead of its metrics.
+    /// Makes all rows durable against a power cut. Call it before a checkpoint of their step appears, so that no
+    /// checkpoint is ahead of its metrics.
     ///
     /// # Errors
     /// If the file can't be synced.
@@ -52,11 +52,10 @@ impl LinesLog {
     }
 }
 
-/// Reads all rows of `path`; none where the file does not exist. A last line that was only half written is left
-/// out.
+/// Reads all rows of `path`; none if the file does not exist. A half-written last line is left out.
 ///
 /// # Errors
-/// If the file can't be read, or names the line that is no row.
+/// If the file can't be read, or a line is not a row: the error names the line.
 pub fn read(path: &Path) -> Result<Vec<Row>, FileError> {
     let text = match fs::read(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
@@ -69,7 +68,7 @@ pub fn read(path: &Path) -> Result<Vec<Row>, FileError> {
         }
         match Row::from_line(line) {
             Ok(row) => rows.push(row),
-            // An object is complete only with its last byte, so that half a line never passes for a row.
+            // An object is complete only with its last byte, so half a line can't be mistaken for a row.
             Err(_) if !line.ends_with(b"\n") => {}
             Err(problem) => {
                 let problem = format!("line {}: {problem}; repair or remove that line", at + 1);
@@ -80,7 +79,7 @@ pub fn read(path: &Path) -> Result<Vec<Row>, FileError> {
     Ok(rows)
 }
 
-/// Drops the rows of steps after `step` and a half-written last line: what a run does when it resumes from the
+/// Drops the rows of steps after `step` and a half-written last line. A run calls this when it resumes from the
 /// checkpoint of `step`. The file is replaced as a whole or stays as it was.
 ///
 /// # Errors

@@ -4,9 +4,9 @@
 //! {"step":3,"event":"train","entropy":0.62,"grad_norm":null,"reward":0.41}
 //! ```
 //!
-//! `metrics.jsonl` always has burnish's own names, which are TRL's where TRL has one. Numbers that are not finite
-//! become `null` there, which JSON readers take everywhere, and are NaN when read back. TensorBoard gets the names
-//! that `metrics.names` asks for ([`aliases`]).
+//! `metrics.jsonl` always has burnish's own names, which are TRL's if TRL has one. Numbers that are not finite become
+//! `null` there, which every JSON reader accepts, and are read back as NaN. TensorBoard gets the names of
+//! `metrics.names` ([`aliases`]).
 
 pub mod aliases;
 mod event;
@@ -33,7 +33,7 @@ pub type Values = BTreeMap<String, f64>;
 /// The numbers of one event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Number of updates that the policy had had when the event was over.
+    /// Number of updates that the policy had had at the end of the event.
     pub step: u64,
     /// What happened: "train", "eval" ...
     pub event: String,
@@ -49,19 +49,20 @@ pub struct MetricsLog {
 }
 
 impl MetricsLog {
-    /// Opens the metrics of the run in `dir`, which has done `step` steps, to append to them; `tensorboard` gives the names
-    /// that event files have, if there are to be any. After an interrupted run, call [`truncate_after`] or [`clear`] first.
+    /// Opens the metrics of the run in `dir`, which has done `step` steps, to append to them. `tensorboard` gives the
+    /// names in event files; without it none are written. After an interrupted run, call [`truncate_after`] or
+    /// [`clear`] first.
     ///
     /// # Errors
     /// If the files can't be opened.
     pub fn open(dir: &RunDir, tensorboard: Option<Aliases>, step: u64) -> Result<Self, FileError> {
-        // A run that starts evaluates step 0 first.
+        // A new run starts with an evaluation at step 0.
         let step_first = if step == 0 { 0 } else { step + 1 };
         let events = tensorboard.map(|aliases| (EventsLog::new(dir.tensorboard(), step_first), aliases));
         Ok(MetricsLog { lines: LinesLog::open(&dir.metrics())?, events })
     }
 
-    /// Appends a row. It then survives the end of the process, however that ends.
+    /// Appends a row. Once written, it survives the end of the process, however that ends.
     ///
     /// # Errors
     /// If the row can't be written.
@@ -73,8 +74,8 @@ impl MetricsLog {
         }
     }
 
-    /// Makes all rows durable against a power cut. To be called before a checkpoint of their step appears, so
-    /// that no checkpoint is ahead of its metrics.
+    /// Makes all rows durable against a power cut. Call it before a checkpoint of their step appears, so that no
+    /// checkpoint is ahead of its metrics.
     ///
     /// # Errors
     /// If a file can't be synced.
@@ -84,17 +85,17 @@ impl MetricsLog {
     }
 }
 
-/// Drops what was logged after `step`, and a half-written end: what a run does when it resumes from the checkpoint
+/// Drops what was logged after `step`, and a half-written end. A run calls this when it resumes from the checkpoint
 /// of `step`.
 ///
 /// # Errors
-/// If a file can't be read or written, or names the line that is no row.
+/// If a file can't be read or written, or a line is not a row: the error names the line.
 pub fn truncate_after(dir: &RunDir, step: u64) -> Result<(), FileError> {
     jsonl::truncate_after(&dir.metrics(), step)?;
     tensorboard::truncate_after(&dir.tensorboard(), step)
 }
 
-/// Drops everything that was logged: what a run does when it begins again.
+/// Drops everything that was logged. A run calls this when it begins again.
 ///
 /// # Errors
 /// If a file can't be written or removed.

@@ -1,7 +1,7 @@
 //! TensorBoard event files: the same numbers, for TensorBoard's curves.
 //!
-//! A file starts with its version and with the first step that is to come, which makes a TensorBoard that is open
-//! while a run resumes forget what the interrupted run had drawn from that step on.
+//! A file starts with its version and with the first step to come. If TensorBoard is open while a run resumes, this
+//! makes it forget what the interrupted run had drawn from that step on.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -20,7 +20,7 @@ pub(super) struct EventsLog {
     dir: PathBuf,
     /// The first step that can come.
     step_first: u64,
-    /// Made with the first scalars, so that a run that writes none leaves no file.
+    /// Created with the first scalars, so that a run that writes none leaves no file.
     open: Option<(PathBuf, File)>,
 }
 
@@ -30,10 +30,10 @@ impl EventsLog {
         EventsLog { dir, step_first, open: None }
     }
 
-    /// Appends one event. It then survives the end of the process, however that ends.
+    /// Appends one event. Once written, it survives the end of the process, however that ends.
     ///
     /// # Errors
-    /// If it can't be written; the file is then as it was.
+    /// If it can't be written; the file is then unchanged.
     pub(super) fn append(&mut self, step: u64, scalars: &[(String, f64)]) -> Result<(), FileError> {
         let (path, file) = match &mut self.open {
             Some(open) => open,
@@ -43,7 +43,8 @@ impl EventsLog {
         let len = file.metadata().map_err(failed())?.len();
         let written = file.write_all(&record(&scalars_event(wall_time(), step, scalars)));
         if written.is_err() {
-            // Half a record hides all that follow. Should this fail too, the first error is the one to report.
+            // An incomplete record hides all that follow. If removing it fails too, the first error is the one to
+            // report.
             let _ = file.set_len(len);
         }
         written.map_err(failed())
@@ -59,10 +60,10 @@ impl EventsLog {
     }
 }
 
-/// Drops the events of steps after `step`, and half a record at the end, from the files of earlier processes in
-/// `dir`. A file that holds nothing else is removed.
+/// Drops the events of steps after `step`, and an incomplete record at the end, from the files of earlier processes
+/// in `dir`. A file that holds nothing else is removed.
 ///
-/// Within a file steps never fall, so that what is dropped is always its end: cutting it is atomic.
+/// Steps never decrease within a file, so what is dropped is always its end, and cutting it is atomic.
 ///
 /// # Errors
 /// If a file can't be read or written.
@@ -92,7 +93,7 @@ pub(super) fn clear(dir: &Path) -> Result<(), FileError> {
         .try_for_each(|path| fs::remove_file(&path).map_err(FileError::on("remove", &path)))
 }
 
-/// The event files of burnish in `dir`, oldest first; none where the directory does not exist.
+/// The event files of burnish in `dir`, oldest first; none if the directory does not exist.
 fn event_files(dir: &Path) -> Result<Vec<PathBuf>, FileError> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -111,7 +112,7 @@ fn event_files(dir: &Path) -> Result<Vec<PathBuf>, FileError> {
     Ok(paths)
 }
 
-/// Makes an event file whose name sorts after those that are there: TensorBoard reads them in that order.
+/// Creates an event file whose name sorts after the existing ones, because TensorBoard reads them in that order.
 fn create(dir: &Path, step_first: u64) -> Result<(PathBuf, File), FileError> {
     fs::create_dir_all(dir).map_err(FileError::on("create directory", dir))?;
     let seconds_of = |path: &PathBuf| -> Option<u64> {
@@ -133,7 +134,7 @@ fn wall_time() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |elapsed| elapsed.as_secs_f64())
 }
 
-/// Name of this machine, in characters that a file name takes everywhere.
+/// Name of this machine, restricted to characters that are valid in file names everywhere.
 fn host() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname")
         .ok()
@@ -177,7 +178,7 @@ mod tests {
         truncate_after(&dir, 4).unwrap();
         write(&dir, 5, 5..=6);
         assert_eq!(steps(&dir), [vec![0, 1, 2, 3, 4], vec![5, 6]]);
-        // Back to before the second process: nothing of it is left.
+        // Cut back to before the second process: nothing of that process is left.
         truncate_after(&dir, 2).unwrap();
         assert_eq!(steps(&dir), [vec![0, 1, 2]]);
         write(&dir, 3, 3..=3);

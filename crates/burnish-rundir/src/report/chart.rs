@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 use plotters::style::FontFamily;
 
-/// Size of the drawing. The page shows it at about 0.4 of this: positions are whole numbers, and so they are fine
+/// Size of the drawing. The page shows it at about 0.4 of this, so that positions, which are whole numbers, are fine
 /// enough.
 const SIZE: (u32, u32) = (960, 460);
 const FONT_SIZE: u32 = 42;
@@ -13,21 +13,21 @@ const LINE: RGBColor = RGBColor(0x00, 0x00, 0xFF);
 const GRID: RGBColor = RGBColor(0xC0, 0xC0, 0xC0);
 const TEXT: RGBColor = RGBColor(0x80, 0x80, 0x80);
 
-/// More points than this are averaged in neighbouring runs: they could not be told apart.
+/// Beyond this number of points, neighbours are averaged, because they could not be told apart.
 const POINTS_MAX: usize = 480;
-/// With more points than this, a smooth line is drawn over them.
+/// Beyond this number of points, a smooth line is drawn over them.
 const POINTS_BARE_MAX: usize = 24;
 
 /// What to draw.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Curve {
-    /// Value at each step, by step; all finite.
+    /// Steps with their values, by step; all finite.
     pub(super) points: Vec<(u64, f64)>,
-    /// Interval at some steps: low and high; all finite.
+    /// Steps with an interval, low and high; all finite.
     pub(super) bars: Vec<(u64, f64, f64)>,
-    /// Does the vertical axis begin at 0?
+    /// Whether the vertical axis starts at 0.
     pub(super) from_zero: bool,
-    /// Was it set or counted, and not measured? Then nothing in it is noise, and no point is averaged with others.
+    /// Whether the values were set or counted, not measured. Then they contain no noise, and points are not averaged.
     pub(super) is_exact: bool,
 }
 
@@ -47,7 +47,7 @@ fn draw<'a>(curve: &Curve, svg: &'a mut String) -> Result<(), Failure<'a>> {
     let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
     let mut chart = ChartBuilder::on(&root)
         .margin(16)
-        // Half of the last step's number stands right of the curve.
+        // Half of the last step's label is to the right of the curve.
         .margin_right(64)
         .x_label_area_size(56)
         .y_label_area_size(124)
@@ -89,7 +89,7 @@ fn steps(points: &[(u64, f64)], bars: &[(u64, f64, f64)]) -> (u64, u64) {
     if low < high { (low, high) } else { (low.saturating_sub(1), low.saturating_add(1)) }
 }
 
-/// Beyond this an axis would have to add numbers that overflow.
+/// Beyond this, computing the axis would overflow.
 const VALUE_MAX: f64 = 1e300;
 
 /// The range of values with a little room, never empty; 0 to 1 where an end is not a number or beyond [`VALUE_MAX`].
@@ -99,7 +99,7 @@ fn bounds(curve: &Curve, points: &[(u64, f64)]) -> (f64, f64) {
     let low = values().fold(if curve.from_zero { 0.0 } else { f64::INFINITY }, f64::min);
     let high = values().fold(f64::NEG_INFINITY, f64::max);
     let room = match high - low {
-        // Where all values differ in their last digits only, an axis has no numbers to stand between them.
+        // If values differ in their last digits only, the axis has no numbers between them.
         range if range > 0.0 => (0.06 * range).max(1e-6 * high.abs().max(low.abs())),
         // All values are equal, or there are none.
         _ if high.is_finite() && high != 0.0 => 0.5 * high.abs(),
@@ -111,8 +111,8 @@ fn bounds(curve: &Curve, points: &[(u64, f64)]) -> (f64, f64) {
     if is_usable { (low_end, high_end) } else { (0.0, 1.0) }
 }
 
-/// At most [`POINTS_MAX`] points: means over runs of neighbours of equal length. Of a curve that is exact, for every two runs
-/// the least and the greatest point, so that no value is drawn that was not there and no peak is lost.
+/// At most [`POINTS_MAX`] points: means over equally long runs of neighbours. For an exact curve, the least and the
+/// greatest point of every two runs, so that no value is invented and no peak is lost.
 fn thinned(curve: &Curve) -> Vec<(u64, f64)> {
     let points = &curve.points;
     let run = points.len().div_ceil(POINTS_MAX).max(1);
@@ -136,8 +136,8 @@ fn thinned(curve: &Curve) -> Vec<(u64, f64)> {
         .collect()
 }
 
-/// At each point the value of the straight line that fits best (least squares) in a window of about a tenth of
-/// the points around it. Unlike a moving mean it neither leans at the ends nor lags.
+/// At each point, the value of the straight line that fits best (least squares) in a window of about a tenth of the
+/// points around it. Unlike a moving mean, it neither lags nor leans at the ends.
 fn smoothed(points: &[(u64, f64)]) -> Vec<(u64, f64)> {
     let half = points.len() / 20 + 1;
     let fit = |at: usize| {
@@ -158,7 +158,7 @@ fn smoothed(points: &[(u64, f64)]) -> Vec<(u64, f64)> {
 /// A number short enough for an axis.
 pub fn tick(value: f64) -> String {
     let size = value.abs();
-    // The steps of an axis are not exact: what should be 0 is tiny.
+    // The ticks of an axis are not exact, so that 0 may come out as a tiny number.
     if size < 1e-12 {
         return "0".to_owned();
     }
@@ -179,7 +179,7 @@ pub(super) fn short(value: f64) -> String {
     trimmed(&format!("{value:.decimals$}"))
 }
 
-/// Without zeros at the end of the fraction.
+/// Removes zeros at the end of the fraction.
 fn trimmed(number: &str) -> String {
     let (mantissa, exponent) = match number.split_once('e') {
         Some((mantissa, exponent)) => (mantissa, format!("e{exponent}")),
@@ -259,13 +259,13 @@ mod tests {
 
     #[test]
     fn a_schedule_is_drawn_as_it_is_with_its_corner() {
-        // Warm-up, then a decay: the corner is the point of it, and a fit in a window would round it off.
+        // Warm-up, then decay: the corner matters, and a fit in a window would round it off.
         let rate = |step: u64| if step < 10 { step as f64 / 10.0 } else { 1.0 - (step - 10) as f64 / 90.0 };
         let points: Vec<(u64, f64)> = (0..100).map(|step| (step, rate(step))).collect();
         let exact = Curve { points, from_zero: true, is_exact: true, ..Curve::default() };
         assert_eq!(lines(&svg(&exact).unwrap()), [100], "one line, through every point");
         assert_eq!(lines(&svg(&Curve { is_exact: false, ..exact }).unwrap()), [100, 100]);
-        // A long one is thinned to values that were there; one step that stands out stays.
+        // A long curve is thinned to values that it has; a single step that stands out stays.
         let mut points: Vec<(u64, f64)> = (0..5000).map(|step| (step, (step / 1000) as f64)).collect();
         points[1234].1 = 9.0;
         let exact = Curve { points: points.clone(), is_exact: true, ..Curve::default() };

@@ -8,7 +8,7 @@ use crate::text::visible;
 
 const STYLE: &str = include_str!("style.css");
 
-/// The files beside the report that hold what it leaves out.
+/// The files beside the report, with what the report leaves out.
 const FILES: &str = "\
 <ul>
 <li><code>metrics.jsonl</code>: every number of every step, one JSON object a line</li>
@@ -39,7 +39,8 @@ pub(super) fn page(report: &Report) -> String {
     )
 }
 
-/// Text as HTML text or attribute. Characters that no HTML may hold, or that reorder what is read, are shown.
+/// Escapes text for HTML text or attributes. Characters that HTML must not contain, or that reorder what is read,
+/// become visible signs.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in visible(text).chars() {
@@ -55,7 +56,7 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// Preformatted text. HTML drops one newline after the tag; this one is there to be dropped.
+/// Preformatted text. HTML drops the first newline after the tag, so one is added to be dropped.
 fn pre(text: &str) -> String {
     format!("<pre>\n{}</pre>\n", escape(text))
 }
@@ -117,11 +118,11 @@ fn where_to_look(notes: &[String]) -> String {
     format!("<h2>Where to look</h2>\n{notes}{FILES}")
 }
 
-/// Text in which what stands between backticks is code.
+/// Text in which parts between backticks are shown as code.
 fn with_code(text: &str) -> String {
     let parts: Vec<&str> = text.split('`').collect();
     if parts.len().is_multiple_of(2) {
-        // A backtick without its other half.
+        // A backtick without a partner.
         return escape(text);
     }
     let mark = |(at, part): (usize, &&str)| match at % 2 {

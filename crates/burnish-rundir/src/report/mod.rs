@@ -1,4 +1,4 @@
-//! `report.html`: what a run came to, on one page that opens without network.
+//! `report.html`: the results of a run, on one page that opens without a network.
 //!
 //! ```text
 //! Report { main, further, rows, episodes ... } -> html (the page) <- tables, panels -> chart (SVG)
@@ -18,7 +18,7 @@ use burnish_eval::{Change, Measure, Summary};
 use crate::files::{FileError, write_atomic};
 use crate::metrics::Row;
 
-/// What a report shows. Every text is shown as it is: nothing in it is read as HTML.
+/// The content of a report. Texts are shown literally, never interpreted as HTML.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// The heading.
@@ -29,27 +29,27 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// What the main evaluation found.
     pub main: Evaluated,
-    /// What those of `[[eval.extra]]` found.
+    /// The results of the evaluations of `[[eval.extra]]`.
     pub further: Vec<Evaluated>,
     /// A few episodes to read.
     pub episodes: Vec<DrawnEpisode>,
-    /// Where to look and what to try next, a sentence each.
+    /// Where to look and what to try next, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// What one evaluation of a recipe found in the course of a run.
+/// The results of one evaluation of a recipe, over a run.
 #[derive(Debug, Clone, Default)]
 pub struct Evaluated {
-    /// Its name; the main one has none.
+    /// Its name; `None` for the main one.
     pub name: Option<String>,
-    /// Held-out tasks by step: the first is shown as *before*, the last as *after*.
+    /// Results on held-out tasks by step: the first are shown as *before*, the last as *after*.
     pub steps: Vec<EvaluatedStep>,
-    /// What changed between the first and the last step, paired by task.
+    /// The change between the first and the last step, paired by task.
     pub change: Option<Change>,
 }
 
 impl Evaluated {
-    /// What its results are told by: success where any of its evaluations reports it.
+    /// The measure of its results: success, if any of its evaluations reports it.
     pub fn headline(&self) -> Measure {
         let mut judged = self.steps.iter().filter(|at| at.summary.leading().is_some()).peekable();
         let is_success = judged.peek().is_none() || judged.any(|at| at.summary.headline == Measure::Success);
@@ -57,10 +57,10 @@ impl Evaluated {
     }
 }
 
-/// An evaluation and when it was made.
+/// The results of an evaluation and when it was made.
 #[derive(Debug, Clone)]
 pub struct EvaluatedStep {
-    /// Number of steps done.
+    /// Number of steps done before it.
     pub step: u64,
     /// What was found.
     pub summary: Summary,
@@ -71,7 +71,7 @@ pub struct EvaluatedStep {
 pub struct DrawnEpisode {
     /// Which episode it is, and how it ended.
     pub title: String,
-    /// The task as drawn, and what was said.
+    /// The rendered task, and what was said.
     pub text: String,
 }
 
@@ -81,7 +81,7 @@ impl Report {
         html::page(self)
     }
 
-    /// Writes the page to `path`, which holds the old one until the new one is complete.
+    /// Writes the page to `path`, which keeps its old content until the new page is complete.
     ///
     /// # Errors
     /// If the file can't be written.

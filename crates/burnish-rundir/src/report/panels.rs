@@ -9,10 +9,10 @@ use crate::metrics::Row;
 use super::chart::Curve;
 use super::{Evaluated, Report};
 
-/// The event of rows that evaluations log; their numbers are drawn from the evaluations themselves.
+/// The event of evaluation rows. Curves of evaluations are drawn from the evaluations themselves instead.
 const EVAL: &str = "eval";
 
-/// A curve with its words.
+/// A curve with its title and hint.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Panel {
     /// What is drawn.
@@ -34,7 +34,7 @@ const fn known(metric: &'static str, title: &'static str, hint: &'static str, fr
     Known { metric, title, hint, from_zero }
 }
 
-/// Numbers that a run sets or counts and does not measure: there is no noise in them that a smooth line could take out.
+/// Numbers that a run sets or counts, and does not measure: they have no noise to smooth.
 const EXACT: [&str; 9] = [
     "learning_rate",
     "critic/lr",
@@ -48,24 +48,24 @@ const EXACT: [&str; 9] = [
 ];
 
 fn is_exact(metric: &str) -> bool {
-    // Which groups a plan still helps follows from thresholds, as a schedule does.
+    // Thresholds decide which groups a plan still helps, as in a schedule.
     EXACT.contains(&metric) || metric.starts_with("plan/off/")
 }
 
-/// The curves worth a look in every run that has them, most telling first.
+/// The curves worth showing in every run that has them, most important first.
 const KNOWN: [Known; 14] = [
     known("reward", "Reward", "Mean over the episodes of a step. Should rise, with noise.", false),
     known("success", "Success in training", "On the tasks and at the temperature of training.", true),
     known(
         "entropy",
         "Entropy",
-        "Nats a token. Near 0 the policy no longer explores, and reward stops rising.",
+        "Nats per token. Near 0 the policy no longer explores, and reward stops rising.",
         true,
     ),
     known(
         "completions/mean_length",
         "Completion length",
-        "Tokens an episode. Growth without reward is padding.",
+        "Tokens per episode. Growth without reward is padding.",
         true,
     ),
     known(
@@ -80,11 +80,11 @@ const KNOWN: [Known; 14] = [
         "Before clipping. Spikes come before collapse: lower the rate.",
         true,
     ),
-    known("kl", "KL to the reference", "Nats a token. How far the policy has moved.", false),
+    known("kl", "KL to the reference", "Nats per token. How far the policy has moved.", false),
     known(
         "clip_ratio/region_mean",
         "Tokens clipped",
-        "Share of tokens whose ratio left the clip range. 0 with one update a step.",
+        "Share of tokens whose ratio left the clip range. 0 with one update per step.",
         true,
     ),
     known(
@@ -110,12 +110,12 @@ const KNOWN: [Known; 14] = [
     known("step_time", "Seconds a step", "Longer steps come from longer completions.", true),
 ];
 
-/// Held-out success of every evaluation, then the known curves of which there are numbers.
+/// Held-out success of every evaluation, then the known curves that have data.
 pub(super) fn main_panels(report: &Report) -> Vec<Panel> {
     let series = series(&report.rows);
     let known = KNOWN.iter().filter_map(|known| {
         let points = series.get(known.metric)?.clone();
-        // A run in which everything was judged has nothing to show there.
+        // If every episode was judged, this curve says nothing.
         if known.metric == "episodes/unscored" && points.iter().all(|(_, count)| *count == 0.0) {
             return None;
         }
@@ -127,7 +127,7 @@ pub(super) fn main_panels(report: &Report) -> Vec<Panel> {
     evaluated.filter_map(held_out).chain(known).collect()
 }
 
-/// All other numbers that change in the course of the run, by name.
+/// All other numbers that change during the run, by name.
 pub(super) fn other_panels(rows: &[Row]) -> Vec<Panel> {
     let known: BTreeSet<&str> = KNOWN.iter().map(|known| known.metric).collect();
     series(rows)
@@ -173,7 +173,7 @@ fn held_out(evaluated: &Evaluated) -> Option<Panel> {
     })
 }
 
-/// The finite numbers of each metric by step. Where a step has a metric twice, the later row counts.
+/// The finite numbers of each metric by step. If a step has a metric twice, the later row counts.
 fn series(rows: &[Row]) -> BTreeMap<&str, Vec<(u64, f64)>> {
     let mut by_name: BTreeMap<&str, BTreeMap<u64, f64>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.event != EVAL) {

@@ -7,7 +7,7 @@ use burnish_eval::{Change, Interval, Measure, Slice, Summary};
 use super::html::escape;
 use super::{Evaluated, EvaluatedStep};
 
-/// The line under the heading: what the run came to.
+/// The line under the heading with the main result of the run.
 pub(super) fn headline(main: &Evaluated) -> String {
     let (first, last) = (main.steps.first(), main.steps.last());
     let measure = main.headline();
@@ -65,7 +65,7 @@ fn level_of(summary: &Summary, measure: Measure) -> Option<Interval> {
     }
 }
 
-/// Good or bad only where the interval leaves out 0.
+/// Good or bad only if the interval excludes 0.
 fn verdict_class(change: Interval) -> &'static str {
     if change.low > 0.0 {
         "good"
@@ -76,12 +76,12 @@ fn verdict_class(change: Interval) -> &'static str {
     }
 }
 
-/// What was measured before and after: one line per number.
+/// The numbers before and after, one line each.
 pub(super) fn results(evaluated: &Evaluated) -> String {
     let Some(columns) = Columns::of(evaluated) else { return String::new() };
     let change = evaluated.change;
     let mut lines = Vec::new();
-    // An environment that reports no success has no row for it.
+    // An environment that does not report success has no such row.
     if evaluated.headline() == Measure::Success {
         lines.push(columns.interval(
             "Success",
@@ -116,7 +116,7 @@ pub(super) fn results(evaluated: &Evaluated) -> String {
     }
     let names = |of: fn(&Summary) -> Vec<&String>| columns.all().flat_map(of).collect::<BTreeSet<_>>();
     let rewards = names(|summary| summary.rewards.keys().collect());
-    // With one component and no weight the total says it all.
+    // With one component and no weight, the total says everything.
     if rewards.len() > 1 {
         for name in rewards {
             let of = |summary: &Summary| summary.rewards.get(name).copied();
@@ -127,7 +127,7 @@ pub(super) fn results(evaluated: &Evaluated) -> String {
         let of = |summary: &Summary| Some(summary.flags.get(name).copied().unwrap_or(0.0));
         lines.push(columns.rate(&format!("Episodes with {}", code(name)), of));
     }
-    lines.push(columns.number("Tokens sampled an episode", |summary| summary.completion_tokens_mean, 1));
+    lines.push(columns.number("Tokens sampled per episode", |summary| summary.completion_tokens_mean, 1));
     lines.push(columns.rate("Episodes cut short", |summary| summary.truncated_rate));
     lines.push(columns.count("Tasks", |summary| summary.tasks));
     lines.push(columns.count("Episodes", |summary| summary.episodes));
@@ -152,7 +152,7 @@ pub(super) fn results(evaluated: &Evaluated) -> String {
     format!("<h2>{heading}</h2>\n{}{note}\n", columns.table("", &lines))
 }
 
-/// The headline's measure and flags by label, before and after.
+/// The headline's measure, and flags by label, before and after.
 pub(super) fn breakdown(main: &Evaluated) -> String {
     let Some(columns) = Columns::of(main) else { return String::new() };
     let labels: BTreeSet<&String> = columns.all().flat_map(|summary| summary.by_label.keys()).collect();
@@ -165,7 +165,7 @@ pub(super) fn breakdown(main: &Evaluated) -> String {
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect();
-        // A label with one value splits nothing.
+        // A label with a single value splits nothing.
         if values.len() < 2 {
             continue;
         }
@@ -199,17 +199,17 @@ pub(super) fn breakdown(main: &Evaluated) -> String {
     format!("<h2>{name} by kind of task</h2>\n{}{flags}", columns.table("tasks", &lines))
 }
 
-/// The rates of flags where a label has a value.
+/// The rates of flags where a label has this value.
 fn flags_of<'a>(summary: &'a Summary, label: &str, value: &str) -> Option<&'a BTreeMap<String, f64>> {
     summary.flags_by_label.get(label)?.get(value)
 }
 
-/// Numbers first, in their order; then everything else.
+/// Sorts numbers first, in their order, and everything else after them.
 fn by_number(value: &str) -> f64 {
     value.parse().unwrap_or(f64::INFINITY)
 }
 
-/// The evaluations that a table compares: the first and, where there is another, the last.
+/// The evaluations that a table compares: the first and, if there are several, the last.
 struct Columns<'a> {
     before: &'a EvaluatedStep,
     after: Option<&'a EvaluatedStep>,
@@ -226,7 +226,7 @@ impl<'a> Columns<'a> {
         [Some(self.before), self.after].into_iter().flatten().map(|at| &at.summary)
     }
 
-    /// `lines` are the cells of each line; `extra` heads an additional column before the others.
+    /// `lines` holds the cells of each line; `extra` is the head of an additional first column.
     fn table(&self, extra: &str, lines: &[Vec<String>]) -> String {
         let step = |at: &EvaluatedStep| format!("step {}", at.step);
         let mut head = vec![String::new()];
@@ -255,7 +255,7 @@ impl<'a> Columns<'a> {
         )
     }
 
-    /// A line whose change is computed with pairs.
+    /// A line whose change is computed from pairs.
     fn interval(
         &self,
         name: &str,
@@ -350,9 +350,9 @@ fn change_range(interval: Interval, measure: Measure) -> String {
     format!("{} – {}", measure.signed(interval.low), measure.signed(interval.high))
 }
 
-/// With its sign, also when it is positive; `+0.0` where it rounds to 0.
+/// A number with its sign, also if positive; `+0.0` if it rounds to 0.
 fn signed(number: f64, decimals: usize) -> String {
     let text = format!("{number:+.decimals$}");
-    // What rounds to 0 from below would read as a loss.
+    // A small negative number that rounds to 0 would look like a loss.
     if text.trim_start_matches('-').parse() == Ok(0.0) { text.replacen('-', "+", 1) } else { text }
 }

@@ -37,7 +37,7 @@ fn evaluated(step: u64, success: f64) -> EvaluatedStep {
     EvaluatedStep { step, summary }
 }
 
-/// A run as it might be.
+/// A plausible run.
 pub(super) fn example() -> Report {
     let steps: u64 = 120;
     let rows = (1..=steps).map(|step| {
@@ -111,7 +111,7 @@ fn the_page_needs_no_network_and_runs_nothing() {
     for needle in ["src=", "href=", "@import", "url(", "<script", "<link"] {
         assert!(!html.contains(needle), "{needle}");
     }
-    // The name space of SVG is a name, not an address that is opened.
+    // The XML namespace of SVG is only a name, never fetched.
     assert_eq!(html.matches("http").count(), html.matches("xmlns=\"http://www.w3.org/2000/svg\"").count());
 }
 
@@ -236,7 +236,7 @@ fn the_report_is_written_whole() {
     let path = dir.path().join("report.html");
     example().write(&path).unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), example().html());
-    // A place to look at the page while working on it.
+    // Keeps a copy of the page, to look at while working on it.
     if let Some(copy) = std::env::var_os("BURNISH_TEST_REPORT") {
         std::fs::copy(&path, copy).unwrap();
     }

@@ -56,7 +56,7 @@ fn a_run_is_removed_on_demand_and_what_is_no_run_never_is() {
     let error = RunDir::create(dir.path(), Taken::Removed).unwrap_err();
     assert!(matches!(error, RunDirError::Locked { .. }), "{error}");
     drop(run);
-    // Somebody's notes stay, and all else with them.
+    // Somebody's notes stay, and so does everything else there.
     let notes = dir.path().join("notes.md");
     fs::write(&notes, "x").unwrap();
     let before = names(dir.path());
@@ -166,14 +166,14 @@ fn opening_removes_what_an_interrupted_write_left() {
     assert!(!leftover.exists());
 }
 
-/// The child of `a_lock_of_another_process_is_seen_and_ends_when_that_process_is_killed`; does nothing when
-/// it is run by itself.
+/// The child process of `a_lock_of_another_process_is_seen_and_ends_when_that_process_is_killed`. Does nothing by
+/// itself.
 #[test]
 fn in_a_child_that_holds_the_lock() {
     let Some(path) = std::env::var_os("BURNISH_TEST_RUN_DIR") else { return };
     let _run = RunDir::open(Path::new(&path)).unwrap();
     println!("holding");
-    // Until the parent kills this process, or goes away itself.
+    // Waits until the parent kills this process, or ends itself.
     let _ = io::stdin().read(&mut [0]);
 }
 

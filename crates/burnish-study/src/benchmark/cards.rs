@@ -1,4 +1,4 @@
-//! The benchmarks that have a name.
+//! The named benchmarks.
 
 use burnish_core::names::nearest;
 use burnish_env::timeqa::{INSTRUCTION, Input};
@@ -6,52 +6,52 @@ use burnish_verify::Verifier;
 
 use burnish_run::RunError;
 
-/// A benchmark: where its data comes from, how an item is put to the policy, and what judges the answer.
+/// A benchmark: where its data comes from, how an item is put to the policy, and what judges the answers.
 #[derive(Debug)]
 pub struct Benchmark {
     /// Its name on the command line.
     pub name: &'static str,
-    /// Name of its folder of data.
+    /// Name of its data folder.
     pub folder: &'static str,
-    /// Its name for people, with the paper.
+    /// Its title, with the paper.
     pub title: &'static str,
     /// Where the data comes from.
     pub source: &'static str,
     /// Licence of the data.
     pub licence: &'static str,
-    /// One part for each language; a benchmark in one language has one part.
+    /// One part per language; a benchmark in one language has one part.
     pub parts: &'static [Part],
-    /// The columns of the question and of the reference, in the forms in which the data is found; the first pair
-    /// that a file's first row has is read.
+    /// The columns of the question and of the reference, in the variants in which the data is published. The first
+    /// pair that the first row of a file has is read.
     pub columns: &'static [(&'static str, &'static str)],
-    /// Where the file is TimeQA's, what the policy reads beside the question; `None` where it has rows with the columns
+    /// For files in TimeQA's format: what the policy reads besides the question. `None` for rows with the columns
     /// above.
     pub timeqa: Option<Input>,
-    /// Columns by which results are broken down, where they are there, with the label's name.
+    /// Columns by which results are broken down, if the file has them, each with the name of its label.
     pub labels: &'static [(&'static str, &'static str)],
     /// What judges.
     pub verifier: Verifier,
-    /// Most tokens of an answer, unless another number is given.
+    /// Most tokens of an answer, unless the user gives another number.
     pub tokens_max: usize,
 }
 
-/// The part of a benchmark that stands in one file.
+/// The part of a benchmark that is in one file.
 #[derive(Debug)]
 pub struct Part {
-    /// The language, where the benchmark has several.
+    /// The language, if the benchmark has several.
     pub language: Option<&'static str>,
-    /// The names that the file may have in the benchmark's folder.
+    /// The names that the file may have in the data folder.
     pub files: &'static [&'static str],
-    /// What stands before the question in the one user message of the prompt.
+    /// The text before the question, in the only user message of the prompt.
     pub before: &'static str,
-    /// What stands after it.
+    /// The text after the question.
     pub after: &'static str,
 }
 
-/// The wording that the makers of mathematical models recommend for them.
+/// The wording that makers of mathematical models recommend.
 const BOXED: &str = "\n\nPlease reason step by step, and put your final answer within \\boxed{}.";
 
-/// A language of MGSM. Question and answer are announced as in its few-shot examples, without the examples.
+/// A language of MGSM. Question and answer are introduced as in its few-shot examples, but without the examples.
 const fn language(
     language: &'static str,
     files: &'static [&'static str],
@@ -61,7 +61,7 @@ const fn language(
     Part { language: Some(language), files, before, after }
 }
 
-/// TimeQA's test questions with one of its inputs.
+/// TimeQA's test questions with one kind of input.
 const fn timeqa(name: &'static str, title: &'static str, input: Input) -> Benchmark {
     Benchmark {
         name,
@@ -158,14 +158,14 @@ pub const BENCHMARKS: &[Benchmark] = &[
 ];
 
 impl Benchmark {
-    /// The languages; empty where there is one only.
+    /// The languages; empty if there is only one.
     pub fn languages(&self) -> Vec<&'static str> {
         self.parts.iter().filter_map(|part| part.language).collect()
     }
 }
 
 impl Part {
-    /// The user message that asks `question`.
+    /// The user message for `question`.
     pub fn prompt(&self, question: &str) -> String {
         format!("{}{question}{}", self.before, self.after)
     }
@@ -174,7 +174,7 @@ impl Part {
 /// The benchmark called `name`.
 ///
 /// # Errors
-/// If there is none: lists the names, with the nearest.
+/// If there is none: lists the names, and suggests the nearest.
 pub fn find(name: &str) -> Result<&'static Benchmark, RunError> {
     BENCHMARKS.iter().find(|benchmark| benchmark.name == name).ok_or_else(|| {
         let names: Vec<&str> = BENCHMARKS.iter().map(|benchmark| benchmark.name).collect();
@@ -186,7 +186,7 @@ pub fn find(name: &str) -> Result<&'static Benchmark, RunError> {
     })
 }
 
-/// ` (did you mean ...?)`, where a name is near.
+/// ` (did you mean ...?)`, if a name is near.
 pub(super) fn did_you_mean(given: &str, names: &[&str]) -> String {
     let nearest = nearest(given, names.iter().copied());
     nearest.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()

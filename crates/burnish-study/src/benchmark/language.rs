@@ -1,4 +1,4 @@
-//! The language of answers: what a record says of it, and what an evaluation amounts to.
+//! The language of answers: what a record says about it, and the totals of an evaluation.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,21 @@ use serde::{Deserialize, Serialize};
 
 use super::records::{Outcome, Record, Sample};
 
-/// The language of an answer beside that of its item.
+/// The language of an answer, compared with that of its item.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spoken {
-    /// The language that most of it is in; `other` than those of the benchmark, `undecided` without words.
+    /// The language that most of the text is in; `other` if it is none of the benchmark's, `undecided` if there are
+    /// no words.
     pub found: String,
-    /// Share of it that is in the item's language, 0 to 1.
+    /// Share of the text that is in the item's language, 0 to 1.
     pub share: f64,
-    /// Is that enough for it to be in the item's language?
+    /// Whether that is enough for the answer to count as in the item's language.
     pub is_kept: bool,
 }
 
 impl Spoken {
-    /// What a text is in, for an item in `language`.
+    /// The language of a text, for an item in `language`.
     pub(super) fn of(text: &str, language: Language) -> Self {
         let found = identify(text);
         Spoken {
@@ -32,27 +33,28 @@ impl Spoken {
     }
 }
 
-/// How often answers are right, and in the language of their item: means over items, with intervals over them.
+/// How often answers are right, and how often they are in the language of their item: means over items, with
+/// intervals.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Consistency {
     /// Number of items.
     pub items: usize,
-    /// Share of answers that are right.
+    /// Share of right answers.
     pub correct: Interval,
-    /// Share of answers that are in the language (LANG's LC).
+    /// Share of answers in the item's language (LANG's LC).
     pub in_language: Interval,
     /// Share of answers that are both (LANG's LC&Acc).
     pub both: Interval,
-    /// Number of answers by the language that they were found in.
+    /// Number of answers by the language found in them.
     pub found: BTreeMap<String, usize>,
 }
 
-/// The key of all languages together.
+/// The key for all languages together.
 const ALL: &str = "all";
 
 impl Consistency {
-    /// For each value of the label `language`, and for `all` of them; empty where no language was checked. `seed` is an
-    /// address of `Purpose::Bootstrap`.
+    /// One entry per value of the label `language`, and one for all of them (`all`); empty if no language was
+    /// checked. `seed` is an address of `Purpose::Bootstrap`.
     pub(super) fn by_language(records: &[Record], seed: u64) -> BTreeMap<String, Consistency> {
         let mut slices: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
         for record in records {

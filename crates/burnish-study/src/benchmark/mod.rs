@@ -4,8 +4,8 @@
 //! Benchmark (card)  +  data files  ->  Item*  ->  samples, judged  ->  OUT/items.jsonl  ->  Report (pass@k, intervals)
 //! ```
 //!
-//! Items are played in chunks whose borders depend on the settings alone, and a random number depends on the item
-//! and the sample alone; so an evaluation that was stopped and goes on ends with the same bits. `docs/eval.md`.
+//! Items are played in chunks whose borders depend only on the settings, and a random number depends only on the item
+//! and the sample. So an evaluation that was stopped and continued ends with the same bits. `docs/eval.md`.
 
 mod cards;
 mod language;

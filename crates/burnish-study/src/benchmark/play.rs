@@ -34,40 +34,41 @@ use burnish_rundir::files::file_digest;
 pub struct Options {
     /// The benchmark.
     pub benchmark: &'static Benchmark,
-    /// Its data: a file, or a folder. Without it, the folder of the benchmark in `$BURNISH_DATA`.
+    /// Its data: a file or a folder. Without it, the benchmark's folder in `$BURNISH_DATA`.
     pub data: Option<PathBuf>,
-    /// Which column holds the question (as `prompt`) and which the reference (as `answer`); the benchmark's own names where
-    /// none is given.
+    /// Which columns hold the question (as `prompt`) and the reference (as `answer`). If none are given, the
+    /// benchmark's own.
     pub columns: Columns,
-    /// Languages; all of them where none is given.
+    /// Languages to play; if none are given, all.
     pub languages: Vec<String>,
     /// A model directory, or a run directory.
     pub policy: PathBuf,
-    /// Of a run: the checkpoint after this step instead of the newest.
+    /// For a run: the checkpoint after this step instead of the newest.
     pub step: Option<u64>,
-    /// Samples of each item.
+    /// Samples per item.
     pub samples: usize,
-    /// The k of pass@k; 1 and `samples` where none is given.
+    /// The k of pass@k; if none are given, 1 and `samples`.
     pub ks: Vec<usize>,
-    /// Temperature; greedy without one.
+    /// Temperature; without it, sampling is greedy.
     pub temperature: Option<f32>,
-    /// Sample as the model's `generation_config.json` says?
+    /// Whether to sample as the model's `generation_config.json` says.
     pub is_model_sampling: bool,
-    /// Most tokens of an answer; the benchmark's own number without one.
+    /// Most tokens of an answer; without it, the benchmark's own number.
     pub tokens_max: Option<usize>,
-    /// Only so many items of each file, the first ones.
+    /// Play only this many items of each file, the first ones.
     pub limit: Option<usize>,
-    /// Where records are kept. Without it nothing is written.
+    /// Where records are stored. Without it, nothing is written.
     pub out: Option<PathBuf>,
     /// Seed of everything random.
     pub seed: u64,
-    /// Sequences that are played together.
+    /// Sequences sampled at once.
     pub batch: usize,
-    /// What computes, as `"cpu"` or `"cuda:0"`: by default what the policy's run computes on, the CPU for a model directory.
+    /// The device that computes, such as `"cpu"` or `"cuda:0"`. Default: that of the policy's run, or the CPU for a
+    /// model directory.
     pub device: Option<String>,
-    /// In which precision: by default that of the policy's run, f32 for a model directory.
+    /// The precision. Default: that of the policy's run, or f32 for a model directory.
     pub precision: Option<ComputeType>,
-    /// Threads; 0 takes every core. Changes no result.
+    /// Number of threads; 0 takes every core. Changes no result.
     pub threads: usize,
 }
 
@@ -76,20 +77,19 @@ pub struct Options {
 pub enum Finish {
     /// Every item was played.
     Done(Box<Report>),
-    /// It was asked to stop.
+    /// It was stopped on request.
     Interrupted {
-        /// Items that are done, and kept where there is a directory for them.
+        /// Items that are done, and stored if there is a directory for records.
         done: usize,
-        /// Items in all.
+        /// Number of all items.
         items: usize,
     },
 }
 
-/// Plays the benchmark and sums up.
+/// Plays the benchmark and summarises the records.
 ///
 /// # Errors
-/// If the options do not fit each other, data or policy can't be used, or the directory of the records holds
-/// something else.
+/// If the options conflict, the data or the policy can't be used, or the directory for records holds something else.
 pub fn evaluate(options: &Options, watch: &mut dyn Watch, stop: &Stop) -> Result<Finish, RunError> {
     let ks = ks(options)?;
     let folder = std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from);
@@ -209,15 +209,15 @@ fn data_settings((located, items): (&Located, &Items), columns: &Columns) -> Res
 
 /// Items that are played together.
 struct Chunk {
-    /// Index of their part.
+    /// Index of the part that they are in.
     part: usize,
-    /// Their rows in it.
+    /// Their rows in that part.
     rows: Range<usize>,
-    /// Items of all parts up to their end.
+    /// Number of items of all parts up to the end of this chunk.
     end: usize,
 }
 
-/// The items in chunks of at most `size`. No chunk goes beyond its part.
+/// Splits the items into chunks of at most `size`. No chunk spans two parts.
 fn chunks(parts: &[Items], size: usize) -> Vec<Chunk> {
     let mut chunks = Vec::new();
     let mut end = 0;
@@ -233,7 +233,7 @@ fn chunks(parts: &[Items], size: usize) -> Vec<Chunk> {
     chunks
 }
 
-/// Plays a chunk. The seed of a sample follows from the part, the row and the number of the sample.
+/// Plays a chunk. The seed of a sample depends on the part, the row and the number of the sample.
 fn play(
     policy: &mut dyn Policy,
     items: &Items,
@@ -243,7 +243,7 @@ fn play(
     let tasks = &items.tasks[rows.clone()];
     let seeds = Draws::Benchmark.place(settings.seed, items.part as u64, rows.start as u64);
     let spawns = Spawn::of_tasks(tasks, settings.samples, &settings.sampling, seeds);
-    // A policy that can't read a prompt has not answered it: that counts, and does not end the evaluation.
+    // If a prompt does not fit the policy's context, the item counts as unanswered, and the evaluation continues.
     let overlong = Overlong::Drop;
     let generator = &*items.generator;
     let spec = RolloutSpec { generator, partners: None, spawns: &spawns, turns_max: 1, overlong };
@@ -265,7 +265,7 @@ fn play(
         .collect()
 }
 
-/// What an episode says, with the answer that its verifier found.
+/// The text of an episode, with the answer that its verifier found.
 fn sample(
     episode: &Episode,
     settings: &Settings,
@@ -282,7 +282,7 @@ fn sample(
         return Err(refuse(reason));
     }
     let message = episode.answers.last().ok_or_else(|| refuse("was not answered"))?;
-    // The environment's verdict is a yes or no; the record also says what was read, by the same verifier.
+    // The environment's verdict is only yes or no; the record also has the answer that the same verifier read.
     let gold = settings.verifier.gold(reference).map_err(|error| refuse(&error.to_string()))?;
     let judgement = gold.judge(&message.content);
     let language = language.map(|language| Spoken::of(&spoken(message), language));
@@ -305,7 +305,7 @@ fn sample(
     })
 }
 
-/// How fast this process goes.
+/// The speed of this process.
 struct Pace {
     start: Instant,
     tokens: usize,

@@ -1,4 +1,4 @@
-//! An item of a benchmark: what was asked, what was answered, and how it was judged.
+//! An item of a benchmark: what was asked, what was answered, and how that was judged.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use burnish_run::records::Item;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// The item: benchmark, language where there are several, row of the file from 0.
+    /// The item: benchmark, language if there are several, row of the file from 0.
     pub id: String,
-    /// By which results are broken down.
+    /// Labels by which results are broken down.
     pub labels: BTreeMap<String, String>,
     /// The messages that the policy got, before its chat template.
     pub prompt: Vec<Message>,
@@ -31,29 +31,29 @@ pub struct Record {
 pub struct Sample {
     /// What the policy said.
     pub text: String,
-    /// Its thoughts, where its chat format keeps them apart; they are not judged.
+    /// Its thoughts, if its chat format separates them; they are not judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
     /// The final answer that the verifier found in the text.
     pub answer: Option<String>,
-    /// What came of it.
+    /// How it was judged.
     pub outcome: Outcome,
     /// Tokens sampled.
     pub tokens: usize,
-    /// Why sampling stopped; `None` where it did not begin.
+    /// Why sampling stopped; `None` if it did not start.
     pub stop: Option<StopReason>,
-    /// Which language text and thoughts are in, where the item is in one of several.
+    /// The language of text and thoughts, if the item is in one of several languages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub language: Option<Spoken>,
 }
 
-/// What came of a sample. Only [`Outcome::Correct`] counts as right.
+/// How a sample was judged. Only [`Outcome::Correct`] counts as right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The answer is the reference.
+    /// The answer equals the reference.
     Correct,
-    /// The answer was read, and is another.
+    /// The answer was read, and differs.
     Different,
     /// There is no answer.
     NoAnswer,

@@ -1,4 +1,4 @@
-//! What the records of an evaluation amount to: `summary.json`.
+//! The results of an evaluation, computed from its records: `summary.json`.
 
 use std::collections::BTreeMap;
 
@@ -11,34 +11,34 @@ use super::language::Consistency;
 use super::records::{Outcome, Record};
 use super::settings::Settings;
 
-/// What an evaluation found.
+/// The results of an evaluation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Name of the benchmark.
     pub benchmark: String,
-    /// Samples of each item.
+    /// Samples per item.
     pub samples: usize,
-    /// How they were chosen, in words.
+    /// How answers were sampled, in words.
     pub sampling: String,
     /// pass@k with intervals.
     #[serde(flatten)]
     pub whole: PassAtK,
-    /// The same by label and value.
+    /// pass@k by label and value.
     pub by_label: BTreeMap<String, BTreeMap<String, PassAtK>>,
-    /// By language, and `all` of them: how often answers are right, in the language of their item, and both. Empty where
-    /// the benchmark has one language only.
+    /// By language, and for all of them (`all`): how often answers are right, in the language of their item, and
+    /// both. Empty if the benchmark has only one language.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub languages: BTreeMap<String, Consistency>,
-    /// Number of samples by what came of them.
+    /// Number of samples by outcome.
     pub outcomes: BTreeMap<Outcome, usize>,
     /// Share of samples that a limit on tokens or the context window cut short.
     pub truncated_rate: f64,
-    /// Tokens of a sample.
+    /// Mean number of tokens per sample.
     pub tokens_mean: f64,
 }
 
 impl Report {
-    /// Sums up.
+    /// Summarises records.
     pub(super) fn of(settings: &Settings, records: &[Record], ks: &[usize]) -> Self {
         let seed = Address::new(settings.seed, Purpose::Bootstrap).seed();
         let items: Vec<Counted<'_>> = records

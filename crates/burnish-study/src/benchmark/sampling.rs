@@ -1,4 +1,4 @@
-//! How the samples of an evaluation are chosen.
+//! How answers are sampled in an evaluation.
 
 use burnish_core::Sampling;
 use burnish_model::Chat;
@@ -7,27 +7,27 @@ use serde::{Deserialize, Serialize};
 use super::play::Options;
 use burnish_run::RunError;
 
-/// Where the sampling of an evaluation comes from.
+/// What decides the sampling of an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SamplingFrom {
-    /// The likeliest token each time.
+    /// The likeliest token at each position.
     Greedy,
-    /// The whole distribution at a given temperature.
+    /// The whole distribution, at a given temperature.
     Temperature,
     /// The model's `generation_config.json`.
     Model,
 }
 
-/// What `transformers` takes where a `generation_config.json` that samples says nothing.
+/// The value that `transformers` uses where a sampling `generation_config.json` gives none.
 const TEMPERATURE: f64 = 1.0;
 const TOP_K: usize = 50;
 
 /// The sampling that the options ask for.
 ///
 /// # Errors
-/// If several samples would all be equal, a number is out of its range, or the model's file asks for what can't be
-/// done.
+/// If several samples would all be equal, a number is out of range, or the model's file asks for something
+/// unsupported.
 pub(super) fn sampling(options: &Options, chat: &Chat) -> Result<(Sampling, SamplingFrom), RunError> {
     let tokens_max = options.tokens_max.unwrap_or(options.benchmark.tokens_max);
     let (sampling, from) = match options.temperature {
@@ -82,7 +82,7 @@ fn of_model(chat: &Chat, given: Option<usize>, default: usize) -> Result<Samplin
     })
 }
 
-/// The sampling in one line, for people.
+/// The sampling in one line, as people read it.
 pub(super) fn in_words(sampling: &Sampling, from: SamplingFrom) -> String {
     let mut words = match sampling.temperature {
         0.0 => "greedy".to_owned(),

@@ -10,8 +10,8 @@ use burnish_run::records::PolicySettings;
 
 /// Everything that decides the records of an evaluation.
 ///
-/// Two evaluations with equal settings have equal records. Paths are noted for people and are not compared: what
-/// counts is the content of what lies there.
+/// Two evaluations with equal settings have equal records. Paths are recorded for people but not compared: what
+/// counts is the content of the files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
@@ -21,28 +21,28 @@ pub struct Settings {
     pub benchmark: String,
     /// The policy.
     pub policy: PolicySettings,
-    /// What computed; the CPU if absent.
+    /// The device that computed; the CPU if absent.
     #[serde(default = "cpu", skip_serializing_if = "is_cpu")]
     pub device: String,
     /// The data files, in the order in which they are played.
     pub data: Vec<DataSettings>,
     /// What judges.
     pub verifier: Verifier,
-    /// Where answers are checked for the language of their item: the share of an answer that must be in it. Records from
-    /// before there was this check have no such key, and are not gone on with.
+    /// If answers are checked for the language of their item: the share of an answer that must be in it. Records from
+    /// before this check have no such key, and can't be continued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub language_share: Option<f64>,
     /// Items of each file; all if absent.
     pub limit: Option<usize>,
-    /// Samples of each item.
+    /// Samples per item.
     pub samples: usize,
-    /// How they are chosen.
+    /// How they are sampled.
     pub sampling: Sampling,
-    /// Where that comes from.
+    /// What decided that.
     pub sampling_from: SamplingFrom,
     /// Seed of everything random.
     pub seed: u64,
-    /// Sequences that are played together; another number changes the rounding of sums.
+    /// Sequences sampled at once; another number changes the rounding of sums.
     pub batch: usize,
 }
 
@@ -62,13 +62,13 @@ pub struct DataSettings {
     pub path: String,
     /// Digest of its whole content.
     pub digest: String,
-    /// The columns that were named; those of the benchmark if absent.
+    /// The columns, if the user named some; otherwise those of the benchmark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<ColumnNames>,
-    /// Items that are played.
+    /// Number of items that are played.
     pub items: usize,
-    /// The language, where the benchmark has several.
+    /// The language, if the benchmark has several.
     pub language: Option<String>,
-    /// The prompt, with `{question}` where the question stands.
+    /// The prompt, with `{question}` in place of the question.
     pub prompt: String,
 }

@@ -1,4 +1,4 @@
-//! Where the data of a benchmark lies, and its items.
+//! Finds the data of a benchmark, and reads its items.
 
 use std::path::{Path, PathBuf};
 
@@ -12,16 +12,16 @@ use burnish_verify::language::Language;
 use super::cards::{Benchmark, Part, did_you_mean};
 use burnish_run::RunError;
 
-/// The environment variable with the folder in which benchmarks lie, each in a folder of its name.
+/// The environment variable with the folder that holds all benchmarks, each in a folder of its name.
 pub(super) const FOLDER_VARIABLE: &str = "BURNISH_DATA";
 
-/// The label with the language of an item.
+/// The name of the label with an item's language.
 pub(super) const LANGUAGE: &str = "language";
 
 /// A part of a benchmark and its file.
 #[derive(Debug)]
 pub struct Located {
-    /// Number of the part in the benchmark.
+    /// Index of the part in the benchmark.
     pub index: usize,
     /// The part.
     pub part: &'static Part,
@@ -29,11 +29,11 @@ pub struct Located {
     pub path: PathBuf,
 }
 
-/// The files of the parts in `languages`, or of all parts where none is given. `data` is a file, or a folder with
-/// files of the usual names; without it the benchmark's folder in `folder` is taken.
+/// The files of the parts in `languages`, or of all parts if `languages` is empty. `data` is a file, or a folder with
+/// files of the usual names. Without it, the benchmark's folder in `folder` is used.
 ///
 /// # Errors
-/// If a language is not known or a file is not there: says which file is wanted and where it comes from.
+/// If a language is unknown or a file does not exist: says which file is needed and where to get it.
 pub fn locate(
     benchmark: &'static Benchmark,
     data: Option<&Path>,
@@ -107,32 +107,32 @@ fn missing(benchmark: &Benchmark, file: &str) -> RunError {
 
 /// The items of one part, as tasks in the order of the file.
 pub struct Items {
-    /// Number of the part in the benchmark.
+    /// Index of the part in the benchmark.
     pub part: usize,
-    /// The language that answers must be in, where the benchmark has several.
+    /// The language that answers must be in, if the benchmark has several.
     pub language: Option<Language>,
     /// Plays and judges them.
     pub generator: Box<dyn Generator>,
-    /// One for each item; named after its place (`mgsm/de/17`, from 0).
+    /// One task per item, named after its place (`mgsm/de/17`, from 0).
     pub tasks: Vec<Task>,
-    /// What the answer of each is compared with.
+    /// The reference of each item.
     pub references: Vec<String>,
 }
 
 impl Items {
-    /// Reads a part whole, and keeps the first `limit` items.
+    /// Reads a whole part, and keeps the first `limit` items.
     ///
     /// # Errors
-    /// If the file can't be read, lacks the benchmark's columns, or has a reference that can't be compared with:
-    /// names file and line.
+    /// If the file can't be read, lacks the benchmark's columns, or has a reference that nothing can be compared
+    /// with: names file and line.
     pub fn read(benchmark: &Benchmark, located: &Located, limit: Option<usize>) -> Result<Self, RunError> {
         Items::read_as(benchmark, located, &Columns::Auto, limit)
     }
 
-    /// As [`Items::read`], where the columns may have other names than the benchmark's.
+    /// As [`Items::read`], but the columns may have other names than the benchmark's.
     ///
     /// # Errors
-    /// As [`Items::read`]; also if other columns are named than those of the question and the reference.
+    /// As [`Items::read`]; also if columns other than the question and the reference are named.
     pub fn read_as(
         benchmark: &Benchmark,
         located: &Located,
@@ -199,7 +199,7 @@ impl Items {
     }
 }
 
-/// A row as an item: named after its place, asked in the benchmark's words.
+/// A row as an item, named after its place and asked in the benchmark's words.
 fn task(
     benchmark: &Benchmark,
     located: &Located,
@@ -215,7 +215,7 @@ fn task(
     let within = language.map(|language| format!("{language}/")).unwrap_or_default();
     let named = |(column, label): &(&str, &str)| {
         let value = row.labels.get(*column)?;
-        // A level that came through a table of floats is the same level.
+        // Tables of floats turn level 5 into 5.0.
         let value = if *label == "level" { value.trim_end_matches(".0") } else { value };
         Some(((*label).to_owned(), value.to_owned()))
     };
@@ -233,7 +233,7 @@ fn task(
 
 type Labels = Vec<(&'static str, &'static str)>;
 
-/// The columns of the question and of the reference, where these two are named and no others.
+/// The columns of the question and of the reference, if these two are named and no others.
 fn pair_of(names: &ColumnNames) -> Result<(&str, &str), RunError> {
     let only =
         ColumnNames { prompt: names.prompt.clone(), answer: names.answer.clone(), ..ColumnNames::default() };
@@ -247,7 +247,7 @@ fn pair_of(names: &ColumnNames) -> Result<(&str, &str), RunError> {
     }
 }
 
-/// Which of the benchmark's columns the file has, or of those that are `named`.
+/// The pair of the benchmark's columns that the file has, or the `named` columns.
 fn columns_of(
     benchmark: &Benchmark,
     path: &Path,
@@ -278,7 +278,7 @@ fn columns_of(
         );
         return Err(DataError::file(path, problem).into());
     };
-    // A field of a column (`a.b`) is looked up in each row.
+    // A column with a dot may be a field inside a column (`a.b`), which is looked up in each row.
     let is_missing = |column: &&str| !has(column) && !column.split('.').next().is_some_and(has);
     if let Some(column) = [question, answer].iter().find(|column| is_missing(column)) {
         let problem = format!("has no column `{column}` (--columns); it has {}", found());
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
     use crate::benchmark::{BENCHMARKS, find};
 
-    /// The only part of a benchmark, in a file of this content.
+    /// The items of the only part of a benchmark, from a file with this content.
     fn read(name: &str, file: &str, content: &str, languages: &[&str]) -> Result<Items, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(file);

@@ -1,4 +1,4 @@
-//! The further numbers that a study names: of the last evaluation's summary, or of the run's metrics.
+//! The additional numbers that a study names: from the last evaluation's summary, or from the run's metrics.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use serde_json::Value;
 use burnish_rundir::metrics::Row;
 use burnish_rundir::metrics::aliases::METRICS;
 
-/// Names that are offered for one that there is not.
+/// How many similar names are suggested for an unknown one.
 const NEAR: usize = 3;
 
-/// What becomes of a metric's numbers over the steps of a run.
+/// How the numbers of a metric over the steps of a run become one number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fold {
     Last,
@@ -26,15 +26,16 @@ enum Fold {
 const FOLDS: [(&str, Fold); 5] =
     [("last", Fold::Last), ("mean", Fold::Mean), ("std", Fold::Std), ("min", Fold::Min), ("max", Fold::Max)];
 
-/// Where the numbers of a run are looked up.
+/// The numbers of one run, to look names up in.
 pub(super) struct Numbers {
     summary: Value,
-    /// The finite numbers of each metric, in the order of the steps; of a step that has one twice the later.
+    /// The finite numbers of each metric, in the order of the steps. If a step has a metric twice, the later number
+    /// counts.
     metrics: BTreeMap<String, Vec<f64>>,
 }
 
 impl Numbers {
-    /// `summary` is that of the last evaluation, where there was one.
+    /// `summary` is that of the last evaluation, if there was one.
     pub(super) fn of(summary: Option<&Summary>, rows: &[Row]) -> Self {
         let mut by_step: BTreeMap<&String, BTreeMap<u64, f64>> = BTreeMap::new();
         for row in rows {
@@ -46,7 +47,7 @@ impl Numbers {
         Numbers { summary: serde_json::to_value(summary).unwrap_or_default(), metrics: metrics.collect() }
     }
 
-    /// The number called `name`: a path in the summary, a metric (its last number), or a metric within brackets,
+    /// The number called `name`: a path in the summary, a metric (its last number), or a metric in brackets,
     /// `std(grad_norm)`.
     pub(super) fn get(&self, name: &str) -> Option<f64> {
         match call(name) {
@@ -55,11 +56,10 @@ impl Numbers {
         }
     }
 
-    /// Why there can be no number called `name`, with those that are called nearly so. `None` where there is one, or where
-    /// other runs may have one.
+    /// Why no number can be called `name`, with similar names. `None` if there is one, or if other runs may have one.
     pub(super) fn why_unknown(&self, name: &str) -> Option<String> {
         let metric = call(name).map_or(name, |(_, metric)| metric);
-        // What all arms are evaluated on is the same; what training logs depends on the method.
+        // All arms are evaluated on the same tasks, but which numbers training logs depends on the method.
         let may_be_of_others =
             !metric.starts_with("eval/") && METRICS.iter().any(|known| known.is_called(metric));
         if may_be_of_others || self.get(name).is_some() {
@@ -97,13 +97,13 @@ impl Fold {
     }
 }
 
-/// What is wrong with the form of `name`, as far as can be said before there is a run.
+/// What is wrong with the form of `name`, as far as that can be said before there is a run.
 pub(super) fn check(name: &str) -> Result<(), String> {
     call(name).map_or(Ok(()), |(fold, _)| fold_of(fold).map(drop))
 }
 
-/// The word before the brackets and what is in them, where `name` has that form. Keys of a path may hold brackets, but such
-/// a path has dots or slashes before them.
+/// The word before the brackets and the text inside, if `name` has that form. Keys of a path may contain brackets
+/// too, but then dots or slashes come before them.
 fn call(name: &str) -> Option<(&str, &str)> {
     let (fold, metric) = name.strip_suffix(')')?.split_once('(')?;
     (!fold.is_empty() && fold.bytes().all(|byte| byte.is_ascii_alphabetic())).then_some((fold, metric))
@@ -117,7 +117,7 @@ fn fold_of(word: &str) -> Result<Fold, String> {
     })
 }
 
-/// The number that a path of keys leads to; of an interval its mean. Keys may hold dots.
+/// The number at a path of keys; for an interval, its mean. Keys may contain dots.
 fn at(value: &Value, path: &str) -> Option<f64> {
     let table = value.as_object()?;
     if let Some(value) = table.get(path) {
@@ -126,7 +126,7 @@ fn at(value: &Value, path: &str) -> Option<f64> {
     table.iter().find_map(|(key, value)| at(value, path.strip_prefix(&**key)?.strip_prefix('.')?))
 }
 
-/// The paths that lead to numbers, intervals as one.
+/// Collects the paths of all numbers; an interval counts as one number.
 fn paths(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(table) if !table.contains_key("low") => {
@@ -172,7 +172,7 @@ mod tests {
             row(1, "train", "grad_norm", 1.0),
             row(2, "train", "grad_norm", f64::NAN),
             row(3, "train", "grad_norm", 4.0),
-            // A step that is there twice counts once.
+            // A step that occurs twice counts once.
             row(4, "train", "grad_norm", 9.0),
             row(4, "train", "grad_norm", 1.0),
             row(0, "eval", "eval/retention/success", 0.75),
@@ -202,7 +202,7 @@ mod tests {
             ("eval/retention/success", 0.5),
             ("max(eval/retention/success)", 0.75),
             ("pass_at.8", 0.5),
-            // The summary goes first; brackets are for metrics alone.
+            // The summary is looked up first; brackets are for metrics only.
             ("success", 0.5),
             ("last(success)", 0.25),
         ] {

@@ -1,4 +1,4 @@
-//! Making the runs of a study.
+//! Makes the runs of a study.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -12,32 +12,32 @@ use burnish_run::stages::{self, Made};
 use burnish_run::train::{Finish, Run};
 use burnish_run::watch::{Stop, Watch};
 
-/// What came of making runs.
+/// What happened to the runs that were to be made.
 #[derive(Debug, Default)]
 pub struct Ran {
-    /// Runs that are finished now, of those that were to be made.
+    /// Number of the requested runs that are finished now.
     pub finished: usize,
-    /// Was it asked to stop before all were?
+    /// Whether it was stopped on request before all of them were.
     pub is_stopped: bool,
-    /// Runs that could not go on, in the order in which that happened. The others went on.
+    /// Runs that failed, in the order in which that happened. The others continued.
     pub failed: Vec<Failed>,
-    /// Why no further run was begun: the first that was finished lacks numbers that the study names.
+    /// Why no more runs were started: the first finished run lacks numbers that the study names.
     pub refused: Option<RunError>,
 }
 
-/// A run that could not go on.
+/// A run that failed.
 #[derive(Debug)]
 pub struct Failed {
     /// Name of its arm.
     pub arm: String,
     /// Its seed.
     pub seed: u64,
-    /// Why.
+    /// Why it failed.
     pub error: RunError,
 }
 
-/// Makes the policies that `runs` start from and that are not there yet, each once, with all cores. Is all made? If not, it
-/// was asked to stop.
+/// First makes the policies that `runs` start from, unless they exist already: each once, with all cores. Returns
+/// false if it was stopped on request before all were made.
 ///
 /// # Errors
 /// If one can't be made.
@@ -54,11 +54,11 @@ pub fn make_stages(runs: &[ArmRun], watch: &mut dyn Watch, stop: &Stop) -> Resul
     Ok(true)
 }
 
-/// Makes those of `runs` that are not finished, in their order, `jobs` at once, each with an equal share of the
-/// cores. `watch_of` is asked for a watcher when a run begins; one run's failure does not end the others. The first run that
-/// is finished must have the further numbers that `metrics` names, or none goes on.
+/// Makes those of `runs` that are not finished, in order, `jobs` at once, each with an equal share of the cores.
+/// `watch_of` gives a watcher when a run begins. A failed run does not end the others. The first finished run must
+/// have the additional numbers that `metrics` names; otherwise no more runs are made.
 ///
-/// When `stop` is asked for, every run that is under way finishes its step and saves, and no other begins.
+/// On a stop request, every run in progress finishes its step and saves, and no other begins.
 pub fn run(
     runs: &[ArmRun],
     jobs: usize,
@@ -102,7 +102,7 @@ pub fn run(
     ran
 }
 
-/// Is it finished now?
+/// Makes one run. Returns whether it is finished now.
 fn make(
     planned: &ArmRun,
     jobs: usize,

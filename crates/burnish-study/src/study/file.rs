@@ -1,4 +1,4 @@
-//! The study file: read strictly, and every arm's recipe checked before anything starts.
+//! The study file. It is read strictly, and every arm's recipe is checked before anything starts.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use burnish_run::RunError;
 use burnish_run::stages;
 use burnish_rundir::text::{shell_path, shell_word};
 
-/// Keys of a recipe that a study sets itself.
+/// Recipe keys that a study sets itself.
 const SET_BY_STUDY: [&str; 2] = ["run.dir", "run.seed"];
 
-/// Most seeds of a study.
+/// Upper bound on the seeds of a study.
 const SEEDS_MAX: u64 = 10_000;
-/// Most runs side by side.
+/// Upper bound on the runs side by side.
 pub const JOBS_MAX: usize = 256;
 
 /// A study, with every arm's recipe resolved.
@@ -25,9 +25,9 @@ pub const JOBS_MAX: usize = 256;
 pub struct Study {
     /// The file that it was read from.
     pub file: PathBuf,
-    /// What was changed of it.
+    /// Overrides of that file.
     pub overrides: Vec<String>,
-    /// Names its files.
+    /// The stem of its files' names.
     pub id: String,
     /// The heading of its page.
     pub title: String,
@@ -35,37 +35,37 @@ pub struct Study {
     pub claim: String,
     /// The recipe that all arms change.
     pub recipe: PathBuf,
-    /// Changes of the recipe that all arms share.
+    /// Overrides of the recipe that all arms share.
     pub set: Vec<String>,
     /// Index of the arm that the others are compared with.
     pub baseline: usize,
-    /// Where the runs lie: `DIR/ARM/seed-K`.
+    /// Where the runs are stored: `DIR/ARM/seed-K`.
     pub dir: PathBuf,
-    /// Where the page and the plot go.
+    /// The folder for the page and the plot.
     pub results: PathBuf,
     /// Runs side by side.
     pub jobs: usize,
-    /// A held-out success rate: the page says what each run generated until it reached it.
+    /// A held-out success rate. The page says how much each run generated until it reached this rate.
     pub reach: Option<f64>,
-    /// Further numbers that the page shows: of the last evaluation, `flags_by_label.answerable.no.abstained`, or of the run's
-    /// metrics, `std(grad_norm)`.
+    /// Additional numbers for the page: from the last evaluation, such as `flags_by_label.answerable.no.abstained`,
+    /// or from the run's metrics, such as `std(grad_norm)`.
     pub metrics: Vec<String>,
-    /// What is compared.
+    /// The arms that are compared.
     pub arms: Vec<Arm>,
 }
 
 /// One way to train.
 #[derive(Debug, Clone)]
 pub struct Arm {
-    /// Names its directory.
+    /// The name of its directory.
     pub name: String,
-    /// Its changes of the recipe, `key.sub=value`.
+    /// Its overrides of the recipe, `key.sub=value`.
     pub set: Vec<String>,
     /// What a reader should know about it.
     pub note: String,
-    /// The seeds that it is run with.
+    /// The seeds of its runs.
     pub seeds: Vec<u64>,
-    /// Its recipe; `run.dir` and `run.seed` differ from run to run.
+    /// Its recipe; `run.dir` and `run.seed` differ between runs.
     pub recipe: Recipe,
 }
 
@@ -118,7 +118,7 @@ fn one() -> usize {
     1
 }
 
-/// A list of seeds, or how many: then 1, 2 ...
+/// A list of seeds, or their number: then the seeds are 1, 2 ...
 #[derive(Deserialize)]
 #[serde(try_from = "Value")]
 struct Seeds(Vec<u64>);
@@ -153,7 +153,7 @@ impl Study {
     /// Reads a study file, applies `key.sub=value` overrides to it, and resolves the recipe of every arm.
     ///
     /// # Errors
-    /// Names the key and its line. What is wrong with recipes of arms is said of all arms at once.
+    /// Names the key and its line. Errors in recipes are collected from all arms and reported together.
     pub fn read(path: &Path, overrides: &[String]) -> Result<Self, RunError> {
         let source = Source::read(path, overrides)?.of_no_recipe();
         let File { study: mut section, arms } = source.decode()?;
@@ -214,16 +214,16 @@ impl Study {
         })
     }
 
-    /// The command that makes it, as a shell takes it.
+    /// The command that makes the study, quoted for a shell.
     pub fn command(&self) -> String {
         let changes = self.overrides.iter().map(|change| format!(" {}", shell_word(change)));
         format!("burnish study {}{}", shell_path(&self.file), changes.collect::<String>())
     }
 
-    /// The arm with a name.
+    /// The arm called `name`.
     ///
     /// # Errors
-    /// Names the arms that there are.
+    /// If there is none: lists the names of the arms.
     pub fn arm(&self, name: &str) -> Result<&Arm, RunError> {
         self.arms.iter().find(|arm| arm.name == name).ok_or_else(|| {
             let names: Vec<&str> = self.arms.iter().map(|arm| &*arm.name).collect();
@@ -276,7 +276,7 @@ fn is_file_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 
-/// `place`: where the arm stands in the file.
+/// `place` is where the arm stands in the file.
 fn resolve(section: &Section, arm: ArmSection, place: &str) -> Result<Arm, String> {
     let overrides: Vec<String> = section.set.iter().chain(&arm.set).cloned().collect();
     for change in &overrides {
@@ -296,7 +296,7 @@ fn resolve(section: &Section, arm: ArmSection, place: &str) -> Result<Arm, Strin
     Ok(Arm { name: arm.name, set: arm.set, note: arm.note, seeds, recipe })
 }
 
-/// The first key by which two recipes are evaluated on different tasks. The held-out tasks do not depend on `run.seed`.
+/// The first key that makes two recipes evaluate on different tasks. Held-out tasks do not depend on `run.seed`.
 fn other_tasks(one: &Recipe, other: &Recipe) -> Option<&'static str> {
     let config = |recipe: &Recipe| recipe.eval.config.clone().unwrap_or_else(|| recipe.env.config.clone());
     [

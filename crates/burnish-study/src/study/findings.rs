@@ -1,4 +1,4 @@
-//! What a study found: the level of every arm, its difference from the baseline, and what both used.
+//! The results of a study: the level of every arm, its difference from the baseline, and the budgets of both.
 
 use std::path::PathBuf;
 
@@ -11,61 +11,61 @@ use burnish_run::RunError;
 use burnish_run::evaluate::bootstrap_seed;
 use burnish_rundir::files::{FileError, write_atomic};
 
-/// Budgets of arms that differ by more than this share of the baseline's are warned of.
+/// There is a warning if an arm's budget differs from the baseline's by more than this share.
 const BUDGET_SLACK: f64 = 0.05;
 
-/// What a study found.
+/// The results of a study.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Findings {
-    /// Names the study's files.
+    /// The stem of the study's file names.
     pub id: String,
     /// The heading.
     pub title: String,
     /// What was tested.
     pub claim: String,
-    /// What the results are told by: the reward where the environment reports no success.
+    /// The measure of the results: success, or reward if the environment reports no success.
     #[serde(default, skip_serializing_if = "is_success")]
     pub headline: Measure,
     /// Name of the arm that the others are compared with.
     pub baseline: String,
-    /// Runs that are finished.
+    /// Number of finished runs.
     pub runs_finished: usize,
-    /// Runs that the study has.
+    /// Number of runs in the study.
     pub runs_planned: usize,
-    /// Do all arms weigh reward components alike? Else their rewards are not compared.
+    /// Whether all arms weigh the reward components alike. If not, their rewards are not compared.
     pub rewards_comparable: bool,
     /// The success rate to reach, if the study names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reach: Option<f64>,
-    /// The further numbers that the study names.
+    /// The additional numbers that the study names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<String>,
-    /// In the order of the study file.
+    /// The arms, in the order of the study file.
     pub arms: Vec<ArmFindings>,
-    /// What a reader must know before believing the table, a sentence each.
+    /// What a reader must know before believing the table, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// Pages that were written before rewards could lead have success.
+/// Pages from before rewards could be the headline have success.
 fn is_success(headline: &Measure) -> bool {
     *headline == Measure::Success
 }
 
-/// What came of one arm.
+/// The results of one arm.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ArmFindings {
     /// Its name.
     pub name: String,
-    /// Its changes of the recipe.
+    /// Its overrides of the recipe.
     pub set: Vec<String>,
     /// What the study file says about it.
     pub note: String,
     /// Its finished runs.
     pub runs: Vec<Measured>,
-    /// Mean of its runs.
+    /// Mean budget of its runs.
     pub budget: Budget,
-    /// Mean budget over the baseline's, of the seeds that both have. `None` for the baseline itself, or without such a
-    /// seed.
+    /// Its mean budget relative to the baseline's, over the seeds that both have. `None` for the baseline itself, or
+    /// if they share no seed.
     pub budget_relative: Option<BudgetRelative>,
     /// Held-out success.
     pub success: Effect,
@@ -73,14 +73,14 @@ pub struct ArmFindings {
     pub reward: Effect,
 }
 
-/// A budget as shares of another.
+/// A budget relative to another.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct BudgetRelative {
-    /// Of tokens sampled. `None` where the baseline has none, as here and below.
+    /// Tokens sampled. `None`, here and below, if the baseline has none.
     pub generated: Option<f64>,
-    /// Of rows that went forward and backward.
+    /// Rows that went forward and backward.
     pub forward_backward: Option<f64>,
-    /// Of answers given to the environment.
+    /// Answers given to the environment.
     pub environment_steps: Option<f64>,
 }
 
@@ -100,15 +100,15 @@ pub struct Difference {
     pub estimate: Estimate,
     /// See [`Estimate::smallest_detectable`].
     pub smallest_detectable: f64,
-    /// What the interval says.
+    /// What the interval tells.
     pub verdict: Verdict,
 }
 
 impl Findings {
-    /// Reads the finished ones of `runs`, and compares.
+    /// Reads the finished runs of `runs`, and compares them.
     ///
     /// # Errors
-    /// If a run's files can't be read, no run is finished, or `study.metrics` names what no run can have.
+    /// If a run's files can't be read, no run is finished, or `study.metrics` names a number that no run can have.
     pub fn of(study: &Study, runs: &[ArmRun]) -> Result<Self, RunError> {
         let mut measured: Vec<Vec<Measured>> = study.arms.iter().map(|_| Vec::new()).collect();
         for run in runs.iter().filter(|run| run.state == State::Finished) {
@@ -128,7 +128,7 @@ impl Findings {
                 return Err(unknown_in(run.dir(), &found.unknown));
             }
         }
-        // One run that has success makes it the measure.
+        // If any run has success, success is the measure.
         let mut judged = measured.iter().flatten().filter(|run| run.is_judged()).peekable();
         let is_success = judged.peek().is_none() || judged.any(|run| run.headline == Measure::Success);
         let headline = if is_success { Measure::Success } else { Measure::Reward };
@@ -237,7 +237,7 @@ impl Findings {
         warnings
     }
 
-    /// Held-out success of every arm, or its reward where that leads, as a table in Markdown.
+    /// Held-out success of every arm, or its reward if that is the headline, as a Markdown table.
     pub fn headline_table(&self) -> String {
         if self.is_compared() {
             return super::page::table(self, self.headline);
@@ -245,12 +245,13 @@ impl Findings {
         super::page::NOT_COMPARED.to_owned()
     }
 
-    /// Are the arms' results numbers of the same thing?
+    /// Whether the arms' results measure the same thing.
     pub(super) fn is_compared(&self) -> bool {
         self.headline == Measure::Success || self.rewards_comparable
     }
 
-    /// Writes the page, its plot, and the findings as data (`ID.json`) into the folder for results; the paths of all three.
+    /// Writes the page, its plot, and the findings as data (`ID.json`) into the folder for results. Returns the three
+    /// paths.
     ///
     /// # Errors
     /// If a file can't be written, or the plot can't be drawn.
@@ -272,7 +273,7 @@ impl Findings {
 }
 
 impl ArmFindings {
-    /// `baseline`: its runs, where this is another arm.
+    /// `baseline` has the runs of the baseline, if this is another arm.
     fn of(arm: &Arm, runs: Vec<Measured>, baseline: Option<&[Measured]>, seed: u64) -> Self {
         let compared = |measure| Effect::of(&runs, baseline, measure, seed);
         ArmFindings {
@@ -287,7 +288,7 @@ impl ArmFindings {
         }
     }
 
-    /// One measure.
+    /// The effect in one measure.
     pub fn compared(&self, measure: Measure) -> &Effect {
         match measure {
             Measure::Success => &self.success,
@@ -297,7 +298,7 @@ impl ArmFindings {
 }
 
 impl BudgetRelative {
-    /// What differs by more than a few percent, for people: `+20.0 % tokens generated`.
+    /// The budgets that differ by more than a few percent, for people: `+20.0 % tokens generated`.
     pub fn unequal(&self) -> Vec<String> {
         let shares = [
             ("tokens generated", self.generated),
@@ -362,7 +363,7 @@ pub(super) mod tests {
     use burnish_core::TaskId;
     use burnish_eval::TaskScores;
 
-    /// A run with success on tasks 0 up to `solved` of 40, that generated so many tokens.
+    /// A run that solved tasks 0 up to `solved` of 40, and generated this many tokens.
     pub(crate) fn measured(seed: u64, solved: usize, generated: f64) -> Measured {
         let value = |task: usize| f64::from(u8::from(task < solved));
         let by_task = |scale: f64| (0..40).map(|t| (TaskId(format!("t{t}")), scale * value(t))).collect();
@@ -431,7 +432,7 @@ pub(super) mod tests {
         assert!(once.contains("One seed only (`longer`)"), "{once}");
     }
 
-    /// As [`measured`], where the environment gives rewards alone.
+    /// As [`measured`], for an environment that gives only rewards.
     pub(crate) fn rewarded(seed: u64, solved: usize) -> Measured {
         let mut run = measured(seed, solved, 1.0);
         run.headline = Measure::Reward;

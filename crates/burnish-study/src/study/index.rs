@@ -1,4 +1,4 @@
-//! One table over all studies whose data lie in a folder of results: its `README.md`.
+//! One table of all studies whose data is in a folder of results: its `README.md`.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ const TABLE: &str = "
 | --- | --- | --- | --- | --- | --- | --- | --- |
 ";
 
-/// The table, made from the `*.json` that studies wrote into `dir`, and a list of the other pages there.
+/// The table, built from the `*.json` files that studies wrote into `dir`, and a list of the other pages there.
 ///
 /// # Errors
 /// If a file can't be read, or holds no findings of a study.
@@ -69,7 +69,7 @@ pub fn index(dir: &Path) -> Result<String, RunError> {
     Ok(text)
 }
 
-/// Writes [`index`] into `dir`; the path of the file.
+/// Writes [`index`] into `dir`, and returns the path of the file.
 ///
 /// # Errors
 /// As [`index`], and if the file can't be written.
@@ -79,7 +79,7 @@ pub fn write_index(dir: &Path) -> Result<PathBuf, RunError> {
     Ok(file)
 }
 
-/// The files of a folder, by name.
+/// The files of a folder, sorted by name.
 fn files(dir: &Path) -> Result<Vec<PathBuf>, RunError> {
     let of = || std::fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>();
     let mut files = of().map_err(FileError::on("read directory", dir))?;

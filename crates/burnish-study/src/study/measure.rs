@@ -1,4 +1,4 @@
-//! What a finished run came to, and what it used.
+//! The results of a finished run, and its budget.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,7 +17,7 @@ use burnish_rundir::journal::{EpisodeKind, Journal};
 use burnish_rundir::metrics::Row;
 use burnish_rundir::run_dir;
 
-/// What training used; evaluations are left out, which are the same for all runs.
+/// What training used. Evaluations are left out, because they are the same for all runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
     /// Tokens that the policy sampled.
@@ -35,7 +35,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// The mean of several; 0 of none.
+    /// The mean of several budgets; 0 of none.
     pub fn mean<'a>(budgets: impl IntoIterator<Item = &'a Budget>) -> Self {
         let budgets: Vec<&Budget> = budgets.into_iter().collect();
         let mean = |of: fn(&Budget) -> f64| {
@@ -52,42 +52,42 @@ impl Budget {
     }
 }
 
-/// What a finished run came to.
+/// The results of a finished run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Measured {
     /// Its seed.
     pub seed: u64,
-    /// What its environment tells the result by.
+    /// The measure that its environment reports.
     #[serde(skip)]
     pub headline: Measure,
-    /// Episodes of the last evaluation whose prompt does not fit the context window.
+    /// Episodes of the last evaluation whose prompt did not fit the context window.
     #[serde(skip)]
     pub prompt_too_long: usize,
-    /// Episodes of the last evaluation that began and could not be judged.
+    /// Episodes of the last evaluation that were started but could not be judged.
     #[serde(skip)]
     pub unscored: usize,
     /// The last evaluation, task by task.
     #[serde(skip)]
     pub scores: TaskScores,
-    /// Held-out success after so many steps; the reward where that leads.
+    /// Held-out success by steps done; reward if that is the headline.
     pub curve: Vec<(u64, f64)>,
     /// What training used.
     pub budget: Budget,
-    /// What it generated until the score that the study names, if it names one.
+    /// What it generated until it reached the score that the study names, if it names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached: Option<Reached>,
-    /// Those of the further numbers that the study names, of the last evaluation or of the metrics.
+    /// The additional numbers that the study names, as far as the run has them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, f64>,
-    /// Why there are no numbers for some of the names, where no run can have any.
+    /// For names that no run can have: why there is no such number.
     #[serde(skip)]
     pub unknown: Vec<String>,
 }
 
-/// Refuses names of further numbers that a finished run lacks and no other can have.
+/// Refuses names of additional numbers that a finished run lacks and that no other run can have.
 ///
 /// # Errors
-/// Names the key, and what is near. Or if the run's files can't be read.
+/// Names the key, and suggests similar names. Or if the run's files can't be read.
 pub(super) fn refuse_unknown(run: &ArmRun, metrics: &[String]) -> Result<(), RunError> {
     if metrics.is_empty() {
         return Ok(());
@@ -96,19 +96,19 @@ pub(super) fn refuse_unknown(run: &ArmRun, metrics: &[String]) -> Result<(), Run
     if unknown.is_empty() { Ok(()) } else { Err(unknown_in(run.dir(), &unknown)) }
 }
 
-/// The error about names of further numbers that the run in `dir` lacks.
+/// The error about names of additional numbers that the run in `dir` lacks.
 pub(super) fn unknown_in(dir: &Path, unknown: &[String]) -> RunError {
     let said: Vec<String> = unknown.iter().map(|why| format!("`study.metrics` {why}")).collect();
     RunError::Refused(format!("{} (looked up in the finished run {})", said.join("\n"), dir.display()))
 }
 
 impl Measured {
-    /// Could any task of the last evaluation be judged?
+    /// Whether any task of the last evaluation could be judged.
     pub(super) fn is_judged(&self) -> bool {
         !(self.scores.success.is_empty() && self.scores.reward.is_empty())
     }
 
-    /// Reads a finished run, with the names of further `metrics` and a success rate to `reach`.
+    /// Reads a finished run, with the additional numbers `metrics` and the success rate `reach`.
     ///
     /// # Errors
     /// If its files can't be read.
@@ -129,7 +129,7 @@ impl Measured {
             Some(Numbers::of(Some(&summary), &rows))
         };
         let sum = |name: &str| -> f64 { of_event(&rows, "train", name).map(|(_, value)| value).sum() };
-        // Where a step has a number twice, the later one counts.
+        // If a step has a number twice, the later one counts.
         let headline = Measure::of(&episodes);
         let level = format!("eval/{}", headline.name());
         let curve: Vec<(u64, f64)> =
@@ -154,7 +154,7 @@ impl Measured {
             budget: Budget {
                 generated: sum("tokens/sampled"),
                 forward_backward: sum("tokens/forward"),
-                // What goes on from within an answer is played, and not kept.
+                // Continuations from inside an answer are played but not stored.
                 environment_steps: tally.turns as f64 + sum("continuations/answers"),
                 episodes: tally.episodes as f64,
                 updates: tally.updates as f64,

@@ -9,8 +9,8 @@
 //!   -> index.rs (one table over the ID.json of all studies)
 //! ```
 //!
-//! Every run is an ordinary run directory; a study adds nothing to it. What is finished is never run again, so that a
-//! study can be interrupted, extended by arms or seeds, and reported at any time.
+//! Every run is an ordinary run directory; a study adds nothing to it. Finished runs are never repeated, so a study
+//! can be interrupted, extended by arms or seeds, and reported at any time.
 
 mod columns;
 mod drive;

@@ -142,7 +142,7 @@ pub(super) fn none() -> String {
     "–".to_owned()
 }
 
-/// A size, in points for success.
+/// A value, in percentage points for success.
 fn shown(value: f64, measure: Measure) -> String {
     match measure {
         Measure::Success => format!("{:.1}", 100.0 * value),
@@ -166,7 +166,7 @@ pub(super) fn shown_difference(found: Estimate, measure: Measure) -> String {
 }
 
 pub(super) fn shown_detectable(found: &Difference, measure: Measure) -> String {
-    // Where all differences are equal, resampling them says nothing about what could have been seen.
+    // If all differences are equal, resampling them does not show what difference could have been detected.
     if found.smallest_detectable == 0.0 { none() } else { shown(found.smallest_detectable, measure) }
 }
 
@@ -237,7 +237,7 @@ fn over_seeds(values: Vec<f64>) -> String {
     format!("{mean:.3} [{least:.3}, {greatest:.3}]")
 }
 
-/// A count, to three digits or so.
+/// A count, to about three digits.
 pub(super) fn count(value: f64) -> String {
     match value {
         value if value >= 1e6 => format!("{:.2} M", value / 1e6),
@@ -264,7 +264,7 @@ fn quoted(changes: &[String]) -> String {
     changes.iter().map(|change| format!("`{}`", in_cell(change))).collect::<Vec<_>>().join(", ")
 }
 
-/// Text that ends no cell and no line of a table.
+/// Escapes text so that it ends no cell and no line of a table.
 pub(super) fn in_cell(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
 }

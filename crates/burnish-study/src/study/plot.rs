@@ -1,4 +1,4 @@
-//! Held-out success (or reward, where that leads) over training steps, one line per arm, as SVG.
+//! Held-out success over training steps (or reward, if that is the headline), one line per arm, as SVG.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use super::{ArmFindings, Findings, Measure};
 
 const WIDTH: u32 = 960;
 const PLOT_HEIGHT: u32 = 440;
-/// Of a line of the legend.
+/// Height of one line of the legend.
 const LEGEND_HEIGHT: u32 = 30;
 const FONT_SIZE: u32 = 22;
 const MARGIN: i32 = 16;
 
-// The page around the plot may be light or dark, and the plot has no background: every colour is of a middle lightness, at a
-// contrast of about 3 or more to white and to black.
+// The page around the plot may be light or dark, and the plot has no background. So every colour has a middle
+// lightness, with a contrast of about 3 or more to white and to black.
 const GRID: RGBColor = RGBColor(0x80, 0x80, 0x80);
 const TEXT: RGBColor = RGBColor(0x80, 0x80, 0x80);
 const COLOURS: [RGBColor; 8] = [
@@ -29,7 +29,7 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(0x9a, 0x74, 0x2b),
 ];
 
-/// A step with the mean, the least and the greatest of the seeds; success in percent.
+/// A step with the mean, the minimum and the maximum over seeds; success in percent.
 type Point = (u64, f64, f64, f64);
 
 /// Draws the plot, or says why it can't be drawn.
@@ -49,7 +49,7 @@ fn draw<'a>(findings: &Findings, svg: &'a mut String) -> Result<(), Failure<'a>>
     let values = || curves.iter().flat_map(|(_, curve)| curve);
     let highest = values().map(|point| point.3).fold(0.0, f64::max);
     let lowest = values().map(|point| point.2).fold(0.0, f64::min);
-    // Room above, but no rate is above 100 %.
+    // Leave room at the top, but no rate is above 100 %.
     let ceiling = if measure == Measure::Success { 100.0 } else { f64::INFINITY };
     let top = if highest > 0.0 {
         (1.1 * highest).min(ceiling)
@@ -114,7 +114,7 @@ fn draw<'a>(findings: &Findings, svg: &'a mut String) -> Result<(), Failure<'a>>
     root.present()
 }
 
-/// The arms in the order in which their lines end, highest first.
+/// The arms in the order of their last values, highest first.
 fn ranked(curves: &[(usize, Vec<Point>)]) -> Vec<(usize, &[Point])> {
     let mut ranked: Vec<(usize, &[Point])> = curves.iter().map(|(arm, curve)| (*arm, &curve[..])).collect();
     let last = |curve: &[Point]| curve.last().map_or(f64::NEG_INFINITY, |point| point.1);
@@ -136,7 +136,7 @@ fn label(arm: &ArmFindings, curve: &[Point], measure: Measure) -> String {
     }
 }
 
-/// At each step that all runs of the arm evaluated.
+/// One point per step that all runs of the arm evaluated.
 fn curve(arm: &ArmFindings, measure: Measure) -> Vec<Point> {
     let scale = if measure == Measure::Success { 100.0 } else { 1.0 };
     let mut by_step: BTreeMap<u64, Vec<f64>> = BTreeMap::new();

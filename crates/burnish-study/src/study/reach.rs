@@ -1,4 +1,4 @@
-//! What a run generated until its evaluations reached a score: sample efficiency.
+//! How much a run generated until its evaluations reached a score: sample efficiency.
 
 use std::fmt::Write;
 
@@ -9,10 +9,10 @@ use super::measure::of_event;
 use super::page::{count, none};
 use burnish_rundir::metrics::Row;
 
-/// What a run generated up to the first evaluation that reached a score; of one that never did, all that it generated.
+/// What a run generated up to the first evaluation that reached a score. If none did, all that it generated.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Reached {
-    /// Did it? If not, the numbers are lower bounds.
+    /// Whether it did. If not, the numbers are lower bounds.
     pub is_reached: bool,
     /// Steps of training.
     pub step: u64,
@@ -23,7 +23,7 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// `curve`: held-out success after so many steps, in their order.
+    /// `curve` is held-out success by steps done, in order.
     pub(super) fn of(score: f64, curve: &[(u64, f64)], rows: &[Row]) -> Self {
         let first = curve.iter().find(|(_, success)| *success >= score).map(|(step, _)| *step);
         let last = rows.iter().filter(|row| row.event == "train").map(|row| row.step).max().unwrap_or(0);

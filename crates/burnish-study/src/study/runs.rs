@@ -1,4 +1,4 @@
-//! Which runs a study has, where they lie, and how far each is.
+//! The runs of a study, where they are stored, and the state of each.
 
 use std::path::Path;
 
@@ -16,18 +16,18 @@ pub struct ArmRun {
     pub name: String,
     /// Its seed.
     pub seed: u64,
-    /// Its recipe; `run.dir` says where it lies.
+    /// Its recipe; `run.dir` is where it is stored.
     pub recipe: Recipe,
-    /// How far it is.
+    /// Its state.
     pub state: State,
 }
 
-/// How far a run is.
+/// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// It has not begun.
     New,
-    /// It began and did not finish, or another process works on it.
+    /// It was started but not finished, or another process is working on it.
     Begun,
     /// All its steps are done, and its report is written.
     Finished,
@@ -47,7 +47,7 @@ impl ArmRun {
         &self.recipe.run.dir
     }
 
-    /// Is what lies there this run? `None` if so.
+    /// Why the run stored there is not this one; `None` if it is.
     fn mismatch(&self) -> Result<Option<String>, RunError> {
         if self.state == State::New {
             return Ok(None);
@@ -70,16 +70,16 @@ fn state_of(dir: &Path) -> State {
     if !dir.join(run_dir::RECIPE).is_file() {
         return State::New;
     }
-    // What a run writes last.
+    // A run writes the report last.
     if run_dir::report_in(dir).is_file() { State::Finished } else { State::Begun }
 }
 
 impl Study {
-    /// All runs in the order in which they are made: seed by seed over the arms, so that a study that is interrupted
-    /// has whole seeds to compare.
+    /// All runs in the order in which they are made: for each seed, every arm, so that an interrupted study has whole
+    /// seeds to compare.
     ///
     /// # Errors
-    /// If a run directory holds a run of another recipe; all of them are named.
+    /// If run directories hold runs of other recipes: names all of them.
     pub fn runs(&self) -> Result<Vec<ArmRun>, RunError> {
         let seeds_max = self.arms.iter().map(|arm| arm.seeds.len()).max().unwrap_or(0);
         let runs: Vec<ArmRun> = (0..seeds_max)

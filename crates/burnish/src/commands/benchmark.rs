@@ -1,4 +1,4 @@
-//! `burnish eval NAME`: a benchmark that has a name, and `burnish eval --list`.
+//! `burnish eval NAME` for named benchmarks, and `burnish eval --list`.
 
 use std::path::PathBuf;
 
@@ -14,30 +14,30 @@ use super::Done;
 use crate::progress::Progress;
 use crate::{out, program, signals};
 
-/// How a benchmark is played, and who plays it or a recipe's held-out tasks.
+/// How a benchmark is played, and which policy plays it or a recipe's held-out tasks.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Benchmarks and policies")]
 pub(crate) struct Settings {
-    /// The policy: a model directory (also an adapter's), a run directory, or, of a recipe, http(s)://HOST/v1: a server with
-    /// OpenAI's chat completions.
+    /// The policy: a model directory (also an adapter's), a run directory, or, with a recipe, http(s)://HOST/v1 for a
+    /// server with OpenAI's chat completions.
     #[arg(long, value_name = "POLICY", value_parser = super::path())]
     pub(crate) policy: Option<PathBuf>,
-    /// Of a server: the model's name there.
+    /// With a server: the model's name there.
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// Of a server: the environment variable that holds its key.
+    /// With a server: the environment variable that holds its key.
     #[arg(long, value_name = "VARIABLE")]
     api_key_env: Option<String>,
     /// The data: a file, or a folder with files of the usual names. By default $BURNISH_DATA/NAME.
     #[arg(long, value_name = "PATH", value_parser = super::path())]
     data: Option<PathBuf>,
-    /// Which column is what, where they have other names than the benchmark's: `prompt=question,answer=answer`.
+    /// Which column is which, if they have other names than the benchmark's: `prompt=question,answer=answer`.
     #[arg(long, value_name = "NAMES", value_parser = Columns::parse)]
     columns: Option<Columns>,
-    /// Samples of each item. [default: 1]
+    /// Samples per item. [default: 1]
     #[arg(long, value_name = "N")]
     samples: Option<usize>,
-    /// The k of pass@k, with commas. [default: 1 and the number of samples]
+    /// The k of pass@k, separated by commas. [default: 1 and the number of samples]
     #[arg(long, value_name = "K", value_delimiter = ',')]
     k: Vec<usize>,
     /// Temperature; must be above 0 for more than one sample. [default: 0, greedy]
@@ -49,34 +49,34 @@ pub(crate) struct Settings {
     /// Most tokens of an answer. [default: 1024; math500: 2048]
     #[arg(long, value_name = "N")]
     tokens_max: Option<usize>,
-    /// Only the first N items of each file.
+    /// Play only the first N items of each file.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// Of a benchmark in several languages: these only, with commas.
+    /// With a benchmark in several languages: play only these, separated by commas.
     #[arg(long, value_name = "LANG", value_delimiter = ',')]
     lang: Vec<String>,
-    /// Keep a record of every item in this directory; the same command again goes on where it was stopped.
+    /// Store a record of every item in this directory. The same command continues an evaluation that was stopped.
     #[arg(long, value_name = "DIR", value_parser = super::path())]
     pub(crate) out: Option<PathBuf>,
     /// Seed of everything random. [default: 0]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Sequences that are played together. [default: 64]
+    /// Sequences sampled at once. [default: 64]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
-    /// What computes: cpu, cuda:0 and so on. [default: as the policy's run; cpu for a model directory]
+    /// The device that computes: cpu, cuda:0 and so on. [default: as the policy's run; cpu for a model directory]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// In which precision products are computed: f32 or bf16. [default: as the policy's run; f32 for a model directory]
+    /// The precision of products: f32 or bf16. [default: as the policy's run; f32 for a model directory]
     #[arg(long, value_name = "TYPE", value_parser = precision)]
     precision: Option<ComputeType>,
-    /// Threads; 0 takes every core. Changes no result. [default: 0]
+    /// Number of threads; 0 takes every core. Changes no result. [default: 0]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 }
 
 impl Settings {
-    /// The first option that was given of those that a recipe has keys for, or nothing like it, and what to write instead.
+    /// The first given option that is only for benchmarks, and what to write instead with a recipe.
     pub(crate) fn first_of_benchmarks(&self) -> Option<(&'static str, &'static str)> {
         [
             ("--data", self.data.is_some(), "the recipe names its data, as `eval.config.path`"),
@@ -95,7 +95,7 @@ impl Settings {
         .find_map(|(name, is_given, instead)| is_given.then_some((name, instead)))
     }
 
-    /// The options that are keys of a recipe under other names.
+    /// The options that correspond to recipe keys, as overrides.
     pub(crate) fn as_overrides(&self) -> Vec<String> {
         let precision = self.precision.map(|precision| match precision {
             ComputeType::F32 => "f32",
@@ -111,7 +111,7 @@ impl Settings {
         .collect()
     }
 
-    /// The server, where the policy is one.
+    /// The server, if the policy is one.
     pub(crate) fn endpoint(&self) -> Result<Option<EndpointConfig>, Box<dyn std::error::Error>> {
         let url = self.policy.as_ref().and_then(|policy| policy.to_str());
         let url = url.filter(|url| url.starts_with("http://") || url.starts_with("https://"));
@@ -132,7 +132,7 @@ impl Settings {
     }
 }
 
-/// By the names of `policy.precision`.
+/// Parses the names of `policy.precision`.
 fn precision(name: &str) -> serde_json::Result<ComputeType> {
     serde_json::from_value(name.into())
 }
@@ -195,7 +195,7 @@ pub(crate) fn run(benchmark: &'static Benchmark, settings: Settings, step: Optio
     };
     let stop = Stop::default();
     signals::listen(stop.clone(), signals::Work::Evaluation)?;
-    // With --json nothing but the object goes to stdout.
+    // With --json, only the JSON object goes to stdout.
     let mut watch: Box<dyn Watch> = if json { Box::new(NotesAside) } else { Box::new(Progress::new()) };
     match benchmark::evaluate(&options, &mut *watch, &stop)? {
         Finish::Done(report) if json => out::json(&serde_json::to_string(&*report)?),
@@ -205,7 +205,7 @@ pub(crate) fn run(benchmark: &'static Benchmark, settings: Settings, step: Optio
     Ok(())
 }
 
-/// Says how far an evaluation came that was asked to stop.
+/// Reports how far an evaluation came that was stopped on request.
 pub(crate) fn say_interrupted(done: usize, items: usize, is_kept: bool) {
     let hint = if is_kept {
         format!("go on with the same command: {}", program::again())
@@ -274,7 +274,7 @@ fn in_words(outcome: Outcome) -> &'static str {
     }
 }
 
-/// Says what is worth reading, and nothing else, where it spoils no JSON.
+/// Prints only the notes, and where they do not disturb the JSON.
 struct NotesAside;
 
 impl Watch for NotesAside {

@@ -15,23 +15,23 @@ use crate::out;
 /// What to do with data files.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Decontamination: which training rows share text with evaluation rows.
+    /// Check contamination: which training rows share text with evaluation rows.
     Check(Check),
-    /// Read a file to its end and show its first rows, as they are understood.
+    /// Read a whole file, and show its first rows as they are understood.
     Show {
-        /// A jsonl or csv file (packed with gzip or not), a tsv or a parquet file.
+        /// A jsonl or csv file (plain or gzipped), a tsv or a parquet file.
         #[arg(value_parser = super::path())]
         file: PathBuf,
         /// How many rows to show.
         #[arg(long, default_value_t = 3)]
         count: usize,
-        /// Which column is what: `auto`, or such as `prompt=question,answer=answer`.
+        /// Which column is which: `auto`, or for example `prompt=question,answer=answer`.
         #[arg(long, default_value = "auto", value_parser = Columns::parse)]
         columns: Columns,
     },
 }
 
-/// Training rows against evaluation rows.
+/// Compares training rows with evaluation rows.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// Files of training rows.
@@ -40,13 +40,13 @@ pub(crate) struct Check {
     /// Files of evaluation rows.
     #[arg(long, required = true, num_args = 1.., value_name = "FILE", value_parser = super::path())]
     against: Vec<PathBuf>,
-    /// Words of a run that a training row must not share with an evaluation row.
+    /// Length in words of a run that a training row must not share with an evaluation row.
     #[arg(long, default_value_t = NGRAM as u16, value_parser = clap::value_parser!(u16).range(1..))]
     ngram: u16,
-    /// Columns of the training rows: `auto`, or such as `prompt=question,completion=answer`.
+    /// Columns of the training rows: `auto`, or for example `prompt=question,completion=answer`.
     #[arg(long, default_value = "auto", value_parser = Columns::parse)]
     columns: Columns,
-    /// Columns of the evaluation rows, where they differ from those of the training rows.
+    /// Columns of the evaluation rows, if they differ from those of the training rows.
     #[arg(long, value_parser = Columns::parse)]
     against_columns: Option<Columns>,
     /// Print one JSON object.
@@ -97,7 +97,7 @@ fn run_check(check: &Check) -> Done {
 fn show(file: &Path, count: usize, columns: &Columns) -> Done {
     let mut text = String::new();
     if let Some(first) = Stream::of(file, columns)?.next() {
-        // Where they can't be found out, reading the rows says so with its place.
+        // If the columns can't be determined, reading the rows reports that with its place.
         if let Ok(names) = columns.of(&first?.columns) {
             text = format!("columns: {names}\n");
         }

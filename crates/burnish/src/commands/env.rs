@@ -13,13 +13,13 @@ use super::Done;
 pub(crate) enum Command {
     /// List the environments.
     List,
-    /// Show an environment: its configuration, bounds, a task, a correct answer, and how tasks come about.
+    /// Show an environment: its configuration, bounds, a task, a correct answer, and how its tasks are made.
     Show {
         /// Id of the environment.
         id: String,
-        /// Changes of its configuration, `key.sub=value`.
+        /// Overrides of its configuration, `key.sub=value`.
         overrides: Vec<String>,
-        /// Tasks to make for the acceptance rates.
+        /// Number of tasks to make for the acceptance rates.
         #[arg(long, default_value_t = 200)]
         tasks: usize,
         /// Seed of the tasks.
@@ -47,7 +47,7 @@ fn show(id: &str, overrides: &[String], count: usize, seed: u64) -> Done {
     println!("{}: {}\n", kind.id, kind.summary);
     let generator = match (kind.build)(&config) {
         Ok(generator) => generator,
-        // Some environments can't do without a file of the user's; their keys are worth showing all the same.
+        // Some environments need a file of the user's; their keys are worth showing even without one.
         Err(error) if overrides.is_empty() => {
             println!("configuration (its defaults are not complete: {error}):");
             println!("{}", indented(&serde_json::to_string_pretty(&(kind.defaults)())?));

@@ -19,18 +19,18 @@ pub(crate) struct Arguments {
     /// A recipe, a run directory, or the name of a benchmark (--list). A path that exists is taken as a path.
     #[arg(required_unless_present = "list", value_parser = super::path())]
     target: Option<PathBuf>,
-    /// Of a recipe: changes, `key.sub=value`.
+    /// With a recipe: overrides, `key.sub=value`.
     overrides: Vec<String>,
-    /// Of a run (that of --policy, where it is given): the checkpoint after this step instead of the newest.
+    /// With a run (that of --policy, if given): the checkpoint after this step instead of the newest.
     #[arg(long)]
     step: Option<u64>,
-    /// The evaluation of `[[eval.extra]]` that is called so, instead of the main one.
+    /// Evaluate as the entry of `[[eval.extra]]` with this name says, instead of the main evaluation.
     #[arg(long, value_name = "NAME")]
     extra: Option<String>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Print the benchmarks that have a name.
+    /// List the named benchmarks.
     #[arg(long, exclusive = true)]
     list: bool,
     #[command(flatten)]
@@ -91,7 +91,7 @@ fn of_recipe(path: &Path, arguments: &Arguments) -> Done {
     if settings.out.is_some() {
         signals::listen(stop.clone(), signals::Work::Evaluation)?;
     }
-    // With --json nothing but the object goes to stdout; what takes a moment needs no progress.
+    // With --json, only the JSON object goes to stdout; a short evaluation needs no progress.
     let is_quiet = arguments.json || (settings.out.is_none() && settings.policy.is_none());
     let mut watch: Box<dyn Watch> = if is_quiet { Box::new(Unwatched) } else { Box::new(Progress::new()) };
     let extra = arguments.extra.as_deref();
@@ -119,7 +119,7 @@ fn of_recipe(path: &Path, arguments: &Arguments) -> Done {
     }
 }
 
-/// What looks like a name and not like a path: one part without an ending.
+/// A target that looks like a name rather than a path: one part without an extension.
 fn benchmark_name(target: &Path) -> Option<&str> {
     let name = target.to_str()?;
     (!name.contains(['/', '\\', '.'])).then_some(name)

@@ -7,13 +7,13 @@ use clap::Args;
 
 use super::Done;
 
-/// What to merge, and where to.
+/// What to merge, and into what.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// A run directory whose policy was trained with `policy.lora`, or an adapter's directory (PEFT).
     #[arg(value_parser = super::path())]
     source: PathBuf,
-    /// The model directory to make; it must not exist yet.
+    /// The model directory to create; it must not exist yet.
     #[arg(value_parser = super::path())]
     output: PathBuf,
 }

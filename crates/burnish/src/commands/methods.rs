@@ -13,10 +13,10 @@ use crate::program::as_called;
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
-    /// Everything about each, as JSON.
+    /// Print everything about each of them as JSON.
     #[arg(long)]
     json: bool,
-    /// The page `docs/NAME.md`; `objectives` has the parts, `methods` the systems.
+    /// Print the page `docs/NAME.md`: `objectives` has the parts, `methods` the systems.
     #[arg(long, value_name = "NAME", value_parser = ["objectives", "methods"], num_args = 0..=1)]
     #[arg(default_missing_value = "objectives", conflicts_with = "json")]
     page: Option<String>,
@@ -26,17 +26,17 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show one: the equation, settings and source of a part, what a system is composed of, what a preset sets.
+    /// Show one: equation, settings and source of a part, the parts of a system, or the settings of a preset.
     Show {
         /// Its id.
         id: String,
     },
-    /// Begin a new one, at the root of burnish's repository: its file, and its lines in the lists.
+    /// Create a new one, at the root of burnish's repository: its file, and its lines in the lists.
     New {
-        /// What it is.
+        /// Its family.
         #[arg(value_parser = ["objective", "advantage", "system"])]
         family: String,
-        /// Its id: small letters, digits and `_`.
+        /// Its id: lower-case letters, digits and `_`.
         id: String,
     },
 }

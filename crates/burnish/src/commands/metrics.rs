@@ -10,13 +10,13 @@ use burnish_run::stored;
 use super::Done;
 use crate::out;
 
-/// Which run, and whose names.
+/// Which run, and under which names.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// A run directory.
     #[arg(value_parser = super::path())]
     run: PathBuf,
-    /// Whose names the metrics get: trl, verl or prime-rl.
+    /// The framework whose names the metrics get: trl, verl or prime-rl.
     #[arg(long, default_value = "trl", value_parser = names)]
     names: Names,
 }

@@ -16,7 +16,7 @@ pub(crate) mod study;
 pub(crate) mod train;
 pub(crate) mod verify;
 
-/// Reads how many of something are wanted, where none makes no sense.
+/// Parses a number of things, of which at least one is needed.
 pub(crate) fn at_least_one(text: &str) -> Result<usize, &'static str> {
     text.parse().ok().filter(|count| *count > 0).ok_or("must be a whole number, 1 or more")
 }
@@ -24,12 +24,12 @@ pub(crate) fn at_least_one(text: &str) -> Result<usize, &'static str> {
 /// What a command returns: an error is printed and ends the program with status 1.
 pub(crate) type Done = Result<(), Box<dyn std::error::Error>>;
 
-/// Reads an argument that is a path as the paths of recipes are read: `--out=~/x` reaches the program as it stands.
+/// Parses a path in the same way as the paths in recipes, because a shell does not expand the `~` in `--out=~/x`.
 pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| burnish_recipe::expand(&path))
 }
 
-/// Says what a person should know beside the result, where it spoils no output that is read by a program.
+/// Prints what a person should know besides the result, where it does not disturb output that a program reads.
 pub(crate) fn say_notes(notes: &[String]) {
     notes.iter().for_each(|note| eprintln!("note: {note}"));
 }

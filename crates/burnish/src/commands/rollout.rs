@@ -13,27 +13,27 @@ use super::Done;
 /// What to show.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A recipe whose policy plays its environment.
+    /// A recipe, whose policy plays its environment.
     #[arg(required_unless_present = "from", value_parser = super::path())]
     recipe: Option<PathBuf>,
-    /// Changes of the recipe, `key.sub=value`.
+    /// Overrides of the recipe, `key.sub=value`.
     overrides: Vec<String>,
     /// Show stored episodes of this run instead.
     #[arg(long, value_name = "RUN_DIR", conflicts_with = "recipe", value_parser = super::path())]
     from: Option<PathBuf>,
-    /// Of a run: the step (the newest by default).
+    /// With a run: the step (default: the newest).
     #[arg(long, requires = "from", conflicts_with = "recipe")]
     step: Option<u64>,
-    /// Of a run: held-out episodes instead of training episodes.
+    /// With a run: show held-out episodes instead of training episodes.
     #[arg(long, requires = "from", conflicts_with = "recipe")]
     eval: bool,
-    /// Of a run: episodes of the evaluation of `[[eval.extra]]` that is called so.
+    /// With a run: show episodes of the evaluation in `[[eval.extra]]` with this name.
     #[arg(long, value_name = "NAME", requires = "from", conflicts_with_all = ["eval", "recipe"])]
     extra: Option<String>,
-    /// Of a run: plays all stored episodes of the step again on their records, without sampling, and compares.
+    /// With a run: replay all stored episodes of the step from their records, without sampling, and compare.
     #[arg(long, requires = "from", conflicts_with_all = ["recipe", "count"])]
     replay: bool,
-    /// How many episodes.
+    /// Number of episodes.
     #[arg(long, default_value_t = 4, value_parser = super::at_least_one)]
     count: usize,
 }
@@ -102,7 +102,7 @@ fn show(shown: &Shown) {
     println!();
 }
 
-/// The text of every trace; what was sampled stands between « and ».
+/// The text of every trace; sampled text is between « and ».
 fn conversation(episode: &Episode) -> String {
     let own = episode.traces.iter().enumerate().map(|(index, trace)| (format!("agent {index}"), trace));
     let partners = episode.record.agents.iter().zip(episode.record.are_own()).filter(|(_, is_own)| !is_own);

@@ -17,24 +17,24 @@ use crate::{program, signals};
 /// What to study.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The study: a TOML file.
+    /// The study, a TOML file.
     #[arg(required_unless_present = "index", value_parser = super::path())]
     file: Option<PathBuf>,
-    /// Changes of the study file, `study.seeds=1`.
+    /// Overrides of the study file, for example `study.seeds=1`.
     overrides: Vec<String>,
-    /// Print the runs and stop.
+    /// List the runs and stop.
     #[arg(long)]
     dry_run: bool,
-    /// Make the runs of this arm only.
+    /// Make only the runs of this arm.
     #[arg(long, value_name = "ARM")]
     only: Option<String>,
-    /// Runs side by side, each with its share of the cores, instead of `study.jobs`.
+    /// Number of runs side by side, each with its share of the cores, instead of `study.jobs`.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=study::JOBS_MAX as i64))]
     jobs: Option<u16>,
-    /// Make no run; write the page of what is finished.
+    /// Make no run; write the page from the finished runs.
     #[arg(long, conflicts_with_all = ["dry_run", "only", "jobs"])]
     report_only: bool,
-    /// Make no run; write `DIR/README.md`, one table over all studies whose results lie in DIR.
+    /// Make no run; write `DIR/README.md`, one table of all studies whose results are in DIR.
     #[arg(long, value_name = "DIR", exclusive = true, value_parser = super::path())]
     index: Option<PathBuf>,
 }
@@ -141,7 +141,7 @@ fn make_runs(study: &Study, runs: &[ArmRun], jobs: usize) -> Result<Ran, Box<dyn
     Ok(study::run(runs, jobs, &study.metrics, &stop, &watch_of))
 }
 
-/// Says what is worth a line, with the name of the run before it.
+/// Prints the important events, with the name of the run in front.
 struct Prefixed {
     prefix: String,
 }
@@ -158,7 +158,7 @@ impl Watch for Prefixed {
     }
 }
 
-/// Cores, and their model where the system tells it.
+/// Number of cores, and their model if the system reports it.
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -18,19 +18,19 @@ use crate::{out, signals};
 /// What to train.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The recipe: a TOML file. With --resume, a change of the run's recipe.
+    /// The recipe, a TOML file. With --resume, an override of the run's recipe.
     #[arg(required_unless_present = "resume")]
     recipe: Option<PathBuf>,
-    /// Changes of the recipe, `key.sub=value`.
+    /// Overrides of the recipe, `key.sub=value`.
     overrides: Vec<String>,
     /// Print the resolved recipe and stop.
     #[arg(long)]
     dry_run: bool,
-    /// Go on with the run in this directory, from its last checkpoint. Changes may follow: `train.max_steps=80` makes it
+    /// Resume the run in this directory from its last checkpoint. Overrides may follow: `train.max_steps=80` makes it
     /// longer.
     #[arg(long, value_name = "RUN_DIR", conflicts_with = "dry_run", value_parser = super::path())]
     resume: Option<PathBuf>,
-    /// Remove the run that is in `run.dir`, and begin again. What is no run is never removed.
+    /// Remove the run in `run.dir`, and begin again. Anything that is not a run is never removed.
     #[arg(long, conflicts_with = "resume")]
     overwrite: bool,
 }
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: Arguments, method: Option<Method>) -> Done {
     Ok(())
 }
 
-/// What stands where a recipe would, and what follows, are changes of the recipe of a run that goes on.
+/// With --resume, the argument in place of the recipe and the arguments after it are overrides.
 fn changes(first: Option<&Path>, rest: &[String]) -> Result<Vec<String>, String> {
     let first = first.map(|first| first.to_string_lossy().into_owned());
     match first {
@@ -89,7 +89,7 @@ fn changes(first: Option<&Path>, rest: &[String]) -> Result<Vec<String>, String>
     }
 }
 
-/// `burnish sft` runs imitation only.
+/// `burnish sft` accepts only imitation.
 fn check_method(recipe: &Recipe, method: Option<Method>) -> Done {
     match method {
         Some(method) if recipe.train.method != method => {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::Done;
 use crate::out;
 
-/// Names of the column with the response; the first that is there counts.
+/// Names of the column with the response; the first one that exists is used.
 const RESPONSES: [&str; 8] =
     ["response", "completion", "prediction", "pred", "output", "model_output", "generation", "solution_str"];
 
@@ -19,7 +19,7 @@ const RESPONSES: [&str; 8] =
 const GOLDS: [&str; 7] =
     ["gold", "answer", "ground_truth", "reference", "solution", "label", "reward_model.ground_truth"];
 
-/// Judge responses: the verdict, why, and how both sides were read.
+/// Judge responses: prints the verdict, the reason, and how both sides were read.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The verifier: number, math, choice, exact, text, json or abstention.
@@ -31,16 +31,17 @@ pub(crate) struct Arguments {
     /// The reference answer.
     #[arg(long, conflicts_with = "data", allow_hyphen_values = true)]
     gold: Option<String>,
-    /// A file of rows with a response and a reference each.
+    /// A file of rows, each with a response and a reference.
     #[arg(long, value_name = "FILE", required_unless_present = "gold", value_parser = super::path())]
     data: Option<PathBuf>,
-    /// The column with the response; `a.b` is field `b` of the column `a`.
+    /// The column with the response; `a.b` is field `b` of column `a`.
     #[arg(long, value_name = "COLUMN", requires = "data")]
     response_column: Option<String>,
-    /// The column with the reference answer. A worked solution that ends in `#### ANSWER` gives its answer.
+    /// The column with the reference answer. If it is a worked solution that ends in `#### ANSWER`, that answer is
+    /// used.
     #[arg(long, value_name = "COLUMN", requires = "data")]
     gold_column: Option<String>,
-    /// Print one JSON object a row, and one with the counts.
+    /// Print one JSON object per row, and one with the counts.
     #[arg(long)]
     json: bool,
 }
@@ -50,7 +51,7 @@ fn verifier(name: &str) -> Result<Verifier, String> {
     known.ok_or_else(|| format!("there are {}", Verifier::ALL.map(Verifier::name).join(", ")))
 }
 
-/// How many rows came out how.
+/// Number of rows per outcome.
 #[derive(Debug, Default)]
 struct Counts {
     correct: usize,
@@ -111,7 +112,7 @@ pub(crate) fn run(arguments: Arguments) -> Done {
 }
 
 fn judge_file(arguments: &Arguments, file: &Path, shown: &mut impl FnMut(&str, &Explanation)) -> Done {
-    // Many rows have the same reference; it is read once.
+    // Many rows have the same reference, so it is parsed once.
     let mut last: Option<(String, Gold)> = None;
     for record in Stream::open(file)? {
         let record = record?;
@@ -135,7 +136,7 @@ fn judge_file(arguments: &Arguments, file: &Path, shown: &mut impl FnMut(&str, &
     Ok(())
 }
 
-/// The column that is named, or the first of `known` that is there.
+/// The named column, or the first of `known` that exists.
 fn column<'a>(
     row: &'a Map<String, Value>,
     named: Option<&str>,
@@ -153,7 +154,7 @@ fn column<'a>(
     }
 }
 
-/// The value of `a`, or of field `b` of the column `a` for `a.b`.
+/// The value of column `a`, or for `a.b` that of its field `b`.
 fn field<'a>(row: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     if let Some(value) = row.get(name) {
         return Some(value).filter(|value| !value.is_null());
@@ -172,7 +173,7 @@ fn said(value: &Value) -> Option<String> {
     }
 }
 
-/// A reference: as it stands, behind the last `####` of a worked solution, or a list of items for `text`.
+/// A reference: as it is, the part after the last `####` of a worked solution, or a list of items for `text`.
 fn reference(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => {
@@ -220,7 +221,7 @@ fn block(place: &str, explained: &Explanation) -> String {
     text
 }
 
-/// Without signs that a terminal would obey.
+/// Text without characters that a terminal would obey.
 fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A recipe that makes a tiny policy (2 layers, 64 wide) by some seconds of imitation.
+/// A recipe that makes a tiny policy (2 layers, 64 wide) in a few seconds of imitation.
 pub const TINY_SFT: &str = r#"
 [run]
 dir = "tiny"
@@ -123,12 +123,12 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// An empty one.
+    /// An empty scratch directory.
     pub fn new() -> Self {
         Scratch { dir: tempfile::tempdir().unwrap() }
     }
 
-    /// One that holds the tiny policy in `tiny/`, and the recipes `sft.toml` and `grpo.toml`.
+    /// A scratch directory with the tiny policy in `tiny/`, and the recipes `sft.toml` and `grpo.toml`.
     pub fn with_policy() -> Self {
         let scratch = Scratch::new();
         scratch.write("sft.toml", TINY_SFT);
@@ -163,11 +163,11 @@ impl Scratch {
         std::fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// The program, to be run in this directory.
+    /// The program, to run in this directory.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_burnish"));
         command.args(arguments).current_dir(self.dir.path()).stdin(Stdio::null());
-        // As a person calls it, and not as a program of this test's cargo.
+        // As if called by a person, not by this test's cargo.
         command.env_remove("CARGO");
         command
     }
@@ -178,7 +178,7 @@ impl Scratch {
     }
 }
 
-/// A program that ended.
+/// A program that has ended.
 pub struct Finished {
     what: String,
     output: Output,
@@ -204,7 +204,7 @@ impl Finished {
         self
     }
 
-    /// Ended with status 1 and an error that contains every one of `parts`; it did not panic.
+    /// Expects status 1 and an error that contains all of `parts`, without a panic.
     #[track_caller]
     pub fn fails_with(self, parts: &[&str]) -> Self {
         let error = self.stderr();
@@ -217,7 +217,7 @@ impl Finished {
     }
 }
 
-/// Waits until `holds`, at most two minutes.
+/// Waits until `holds` returns true, for at most two minutes.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
@@ -233,7 +233,7 @@ pub fn interrupt(program: &std::process::Child) {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
 }
 
-/// The lines of a metrics file without what depends on the clock.
+/// The lines of a metrics file, except for what depends on the clock.
 pub fn timeless_metrics(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap();
     text.lines()
@@ -253,7 +253,7 @@ pub struct Scalar {
     pub value: f32,
 }
 
-/// The scalars of the event files in `dir`, file after file; checksums are not looked at.
+/// The scalars of the event files in `dir`, file by file; checksums are not checked.
 pub fn scalars(dir: &Path) -> Vec<Scalar> {
     let mut paths: Vec<PathBuf> =
         std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -279,7 +279,7 @@ pub fn scalars(dir: &Path) -> Vec<Scalar> {
     scalars
 }
 
-/// The fields of a message of protocol buffers: number, value (where it is a number), bytes (where it has some).
+/// The fields of a protocol buffer message: number, value (if it is a number), bytes (if it has any).
 fn fields(mut message: &[u8]) -> Vec<(u64, u64, &[u8])> {
     fn take<'a>(message: &mut &'a [u8], count: usize) -> &'a [u8] {
         let (taken, rest) = message.split_at(count);
@@ -308,14 +308,14 @@ fn fields(mut message: &[u8]) -> Vec<(u64, u64, &[u8])> {
     fields
 }
 
-/// [`scalars`] without what depends on the clock, in a form that equals itself where a number is NaN.
+/// [`scalars`] without what depends on the clock, in a form in which NaN equals itself.
 pub fn timeless_scalars(dir: &Path) -> Vec<(u64, String, u32)> {
     let all = scalars(dir).into_iter().filter(|scalar| !scalar.tag.contains("time"));
     all.map(|scalar| (scalar.step, scalar.tag, scalar.value.to_bits())).collect()
 }
 
-/// Makes a checkpoint what burnish wrote before checkpoints had digests: the trainer's files beside the weights, and sizes
-/// alone.
+/// Turns a checkpoint into one from before checkpoints had digests: the trainer's files are beside the weights, and
+/// only sizes are recorded.
 pub fn as_before(checkpoint: &Path) {
     let record = std::fs::read(checkpoint.join("trainer/trainer.json")).unwrap();
     let mut record: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&record).unwrap();

@@ -1,4 +1,4 @@
-//! What each answer was worth on its way: the policy goes on from within it, again and again.
+//! The worth of each answer at several places: the policy continues from there several times.
 
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ struct Cut {
 }
 
 impl Provider for Continued {
-    /// Cuts every member that earned a reward, and has the policy go on from there, with the ids that it sampled before the cut.
-    /// All go on side by side.
+    /// Cuts every member that earned a reward, and lets the policy continue from each cut, with the ids that it
+    /// sampled before. All continuations are sampled together.
     fn supply(&mut self, needs: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
         let Step { recipe, tasks, sampler, .. } = step;
         let Some(ask) = needs.iter().find_map(|need| Continuations::deserialize(&need.settings).ok()) else {
@@ -88,7 +88,7 @@ impl Provider for Continued {
             let earned: Vec<f64> = earned.filter(|reward| reward.is_finite()).collect();
             let facts = &mut groups.all[*group].members[*member].facts;
             let mut worth = facts.of(&CONTINUED).to_vec();
-            // NaN where there are none.
+            // NaN if there are none.
             worth.push(earned.iter().sum::<f64>() / earned.len() as f64);
             facts.set(&CONTINUED, worth);
         }
@@ -99,7 +99,7 @@ impl Provider for Continued {
     }
 }
 
-/// Tokens that were sampled in answers, without those that they began with.
+/// Tokens sampled in answers, without those that they started with.
 fn sampled_there(answers: &[Episode], spawns: &[Spawn<'_>]) -> usize {
     let all: usize = answers.iter().map(Episode::sampled_tokens).sum();
     let begun = |spawn: &Spawn<'_>| -> usize {
@@ -109,7 +109,8 @@ fn sampled_there(answers: &[Episode], spawns: &[Spawn<'_>]) -> usize {
     all - spawns.iter().map(begun).sum::<usize>()
 }
 
-/// The nodes of an episode of one answer, and which of them the policy sampled; none where it sampled nothing.
+/// The nodes of an episode with one answer, and the index of the node that the policy sampled; `None` if it sampled
+/// nothing.
 fn only_answer<'a>(recipe: &Recipe, episode: &'a Episode) -> Result<Option<(&'a [Node], usize)>, RunError> {
     let Some(trace) = episode.traces.first() else { return Ok(None) };
     let mut answers = trace.nodes().iter().enumerate().filter(|(_, node)| node.sampled.is_some());

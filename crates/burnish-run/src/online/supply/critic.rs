@@ -1,4 +1,4 @@
-//! PPO's critic: a model of its own that learns what is earned from each token on.
+//! PPO's critic: a separate model that learns the return from each token on.
 
 use std::path::Path;
 
@@ -29,14 +29,14 @@ struct Critic {
     trainer: Trainer,
     schedule: Schedule,
     config: CriticSection,
-    /// What it said of the samples of the step: one entry per sample and token, the value of the state before it, 0 where nothing
-    /// was sampled.
+    /// Its values for the samples of the step: one entry per sample and token, the value of the state before the
+    /// token; 0 if the token was not sampled.
     values: Vec<Vec<f32>>,
 }
 
 impl Critic {
-    /// The critic of a recipe that has one, where the policy lies: from `checkpoint`, the directory of the recipe, or the
-    /// policy with a head of zeros.
+    /// The critic of a recipe that has one, on the policy's device: from `checkpoint`, from the directory in the
+    /// recipe, or the policy with a head of zeros.
     ///
     /// # Errors
     /// If it can't be loaded.
@@ -66,12 +66,13 @@ impl Critic {
         Ok(Some(Box::new(critic)))
     }
 
-    /// The value of every sampled token, and of the state after the last token of each sample that was cut off.
+    /// The value at every sampled token, and the value of the state after the last token of each sample that was cut
+    /// off.
     fn estimate(&self, recipe: &Recipe, groups: &Groups) -> Result<Estimates, RunError> {
         let tokens_max = recipe.train.micro_batch_tokens;
         let samples = groups.bare_samples();
         let values = score(&self.model, &samples, tokens_max)?;
-        // The state after the last token is what a further token would be read in.
+        // The state after the last token needs one more token of context.
         let context = self.model.context_tokens_max();
         let cut: Vec<usize> = groups
             .samples()
@@ -89,9 +90,9 @@ impl Critic {
     }
 }
 
-/// What the critic says of the samples of a step.
+/// The critic's values for the samples of a step.
 struct Estimates {
-    /// One entry per sample and token, as [`Critic::values`].
+    /// One entry per sample and token, as in [`Critic::values`].
     values: Vec<Vec<f32>>,
     /// Value of the state after the last token of a sample that was cut off.
     bootstraps: Vec<Option<f64>>,
@@ -113,7 +114,7 @@ impl Provider for Critic {
         Ok(Values::new())
     }
 
-    /// Draws the values of the step's samples to the returns of their tokens.
+    /// Trains the values of the step's samples towards the returns of their tokens.
     fn learn(
         &mut self,
         recipe: &Recipe,
@@ -195,7 +196,7 @@ fn load(dir: &Path, loading: &Loading) -> Result<Model, RunError> {
 fn with_one_token_more(sample: &Sample) -> Sample {
     let mut more = sample.clone();
     more.loss_mask.fill(false);
-    // Which token it is plays no part: its value is that of the state before it.
+    // Any token will do, because the value is that of the state before it.
     more.ids.push(more.ids.first().copied().unwrap_or_default());
     more.loss_mask.push(true);
     more.model_logprobs.push(0.0);
@@ -220,7 +221,7 @@ impl Spread {
         self.errors.push(earned - value);
     }
 
-    /// `1 - Var(R - V) / Var(R)`, as in verl; none where all returns are equal.
+    /// `1 - Var(R - V) / Var(R)`, as in verl; `None` if all returns are equal.
     fn explained(&self) -> Option<f64> {
         let spread = variance(&self.returns);
         (spread > 0.0).then(|| 1.0 - variance(&self.errors) / spread)

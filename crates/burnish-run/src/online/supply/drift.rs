@@ -17,14 +17,15 @@ use burnish_rundir::metrics::Values;
 
 pub(super) const KIND: Kind = Kind { supply: &OF_DRIFT, make };
 
-/// Where it stands in the state of a checkpoint.
+/// Its key in the state of a checkpoint.
 const KEY: &str = "moved";
 
 fn make(making: &Making<'_>) -> Result<Made, RunError> {
     Ok(Some(Box::new(part::<TaskDrift>(&making.state[KEY])?)))
 }
 
-/// The last answer to each task, with its log-probs under the model that sampled it: what the policy of now is compared with.
+/// The last answer to each task, with its log-probs under the model that sampled it. The present policy is compared
+/// with these.
 #[derive(Default, Serialize, Deserialize)]
 struct TaskDrift(BTreeMap<String, Played>);
 
@@ -47,7 +48,7 @@ impl Provider for TaskDrift {
 #[derive(Clone, Serialize, Deserialize)]
 struct Played {
     ids: Vec<u32>,
-    /// Where the answer begins.
+    /// Where the answer starts.
     first: usize,
     logprobs: Vec<f32>,
     temperature: f32,
@@ -56,7 +57,7 @@ struct Played {
 impl Played {
     fn of(sample: &Sample) -> Option<Self> {
         let first = sample.scored().next()?;
-        // What a later turn reads is not the policy's; the first stretch of its own tokens is enough to compare.
+        // Tokens of later prompts are not the policy's; its first stretch of own tokens is enough to compare.
         let end = (first..sample.ids.len()).find(|at| !sample.loss_mask[*at]).unwrap_or(sample.ids.len());
         Some(Played {
             ids: sample.ids[..end].to_vec(),
@@ -81,8 +82,8 @@ impl Played {
 }
 
 impl TaskDrift {
-    /// For the task of each group that is trained on: an estimate of the KL divergence, in nats a token, of the policy that last played it
-    /// from `policy`, from the tokens that it sampled then; 0 where it was never played.
+    /// For the task of each trained group, an estimate of the KL divergence, in nats per token, of the policy that
+    /// last played it from `policy`, computed from the tokens sampled then; 0 if the task was never played.
     ///
     /// # Errors
     /// If an answer does not fit the model.
@@ -94,13 +95,13 @@ impl TaskDrift {
             let (Some(played), Some(now)) = (played, played.and_then(|_| scored.next())) else { return 0.0 };
             let moved = played.logprobs.iter().zip(&now[played.first..]);
             let sum: f64 = moved.map(|(then, now)| f64::from(then - now)).sum();
-            // A few tokens may say that it came nearer, which no divergence can.
+            // With few tokens the estimate may be negative, which no divergence is.
             (sum / played.logprobs.len().max(1) as f64).max(0.0)
         };
         Ok(known.iter().map(kl).collect())
     }
 
-    /// Keeps an answer to each task of a step.
+    /// Stores one answer to each task of a step.
     fn keep(&mut self, groups: &Groups) {
         let samples: Vec<_> = groups.samples().collect();
         for (group, _, own) in samples.into_iter().rev() {

@@ -1,4 +1,5 @@
-//! Whether a step of an answer is wrong, found by a script that reads equations. It errs as often as the part that asks says.
+//! Whether an answer has a wrong step, found by a script that reads equations. The documentation of the part that
+//! needs this says how often it errs.
 
 use burnish_core::rng::{Address, Purpose, Stream};
 use burnish_rl::advantage::{Detector, Phase};
@@ -48,8 +49,8 @@ impl Provider for Flaws {
     }
 }
 
-/// Is an equation wrong that stands on a line of its own (`12 + 5 = 17`), or does one not go on from what the one before it came
-/// to? None where there is no such line.
+/// Whether some equation that stands on its own line (`12 + 5 = 17`) is wrong, or does not continue from the result
+/// of the one before. `None` if there is no such line.
 fn has_wrong_step(answer: &str) -> Option<bool> {
     let steps: Vec<Equation> = answer.lines().filter_map(Equation::read).collect();
     let goes_on = |pair: &[Equation]| pair[1].operands.contains(&pair[0].result);
@@ -57,7 +58,7 @@ fn has_wrong_step(answer: &str) -> Option<bool> {
     (!steps.is_empty()).then_some(is_wrong)
 }
 
-/// `a + b = c`, in whole numbers.
+/// `a + b = c` in whole numbers.
 struct Equation {
     operands: [i64; 2],
     operation: char,
@@ -68,7 +69,7 @@ impl Equation {
     fn read(line: &str) -> Option<Self> {
         let (left, right) = line.split_once('=')?;
         let left = left.trim();
-        // A sign in front of the first number is no operation.
+        // A sign before the first number is not an operation.
         let (at, operation) = left.char_indices().skip(1).find(|(_, sign)| "+-*/".contains(*sign))?;
         let number = |text: &str| text.trim().parse().ok();
         let operands = [number(&left[..at])?, number(&left[at + 1..])?];
@@ -111,7 +112,7 @@ mod tests {
         }
     }
 
-    /// What `chains` says of its own demonstrations, of which half are wrong.
+    /// Compares with what `chains` says about its own demonstrations, half of which are wrong.
     #[test]
     fn demonstrations_of_chains_are_flawed_where_their_environment_says_that_a_step_is_wrong() {
         let config = json!({ "steps": { "min": 2, "max": 4 }, "demonstration_errors": 0.5 });

@@ -1,4 +1,4 @@
-//! Pairs of answers, compared by a judge.
+//! Compares pairs of answers by asking a judge.
 
 use burnish_core::rng::{self, Address, Purpose};
 use burnish_core::{Episode, Message, Role};
@@ -20,13 +20,13 @@ struct PairJudge {
     policy: JudgeClient,
 }
 
-/// What a judge said of a pair.
+/// The judge's answer about a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Said {
     First,
     Second,
     Tie,
-    /// Nothing that can be read: counts as a tie.
+    /// Unreadable; counts as a tie.
     Unreadable,
 }
 
@@ -59,15 +59,15 @@ impl PairJudge {
 }
 
 impl Provider for PairJudge {
-    /// Compares every two scored members of each group that is trained on, once, greedily; chance decides which of them is
-    /// shown first.
+    /// Compares every two scored members of each trained group once, greedily. Chance decides which of them is shown
+    /// first.
     fn supply(&mut self, _: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
         let pairs = pairs(step.recipe, groups, step.number);
         let questions: Vec<Vec<Message>> = pairs.iter().map(|pair| self.question(groups, pair)).collect();
         let how = How { temperature: 0.0, tokens_max: self.config.tokens_max, seed: step.recipe.run.seed };
         let said: Vec<Said> = self.policy.ask(questions, how)?.iter().map(|answer| read(answer)).collect();
         for group in groups.kept_mut() {
-            // NaN for itself, and for those that it was not compared with.
+            // NaN for the member itself, and for members that it was not compared with.
             let nobody = vec![f64::NAN; group.members.len()];
             group.members.iter_mut().for_each(|member| member.facts.set(&WINS, nobody.clone()));
         }
@@ -88,7 +88,7 @@ impl Provider for PairJudge {
     }
 }
 
-/// Named numbers for the run's metrics.
+/// Metrics about the judge's answers.
 fn metrics(said: &[Said]) -> Values {
     let count = |wanted: Said| said.iter().filter(|said| **said == wanted).count() as f64;
     let all = said.len() as f64;
@@ -128,7 +128,7 @@ fn said(episode: &Episode) -> String {
     answers.join("\n")
 }
 
-/// `template` with `texts` in the places of [`PLACES`]. What an answer says is never taken for a place.
+/// `template` with `texts` in the places of [`PLACES`]. Placeholders inside the texts are left alone.
 fn filled(template: &str, texts: &[String; 3]) -> String {
     let mut rest = template;
     let mut filled = String::new();
@@ -143,7 +143,7 @@ fn filled(template: &str, texts: &[String; 3]) -> String {
     filled + rest
 }
 
-/// The one of A, B and tie that an answer names.
+/// The verdict that an answer names: A, B or tie.
 fn read(answer: &str) -> Said {
     let words = answer.split(|c: char| !c.is_alphanumeric());
     let mut named: Vec<Said> = words

@@ -1,5 +1,5 @@
-//! Facts that parts ask for, and who supplies them. A provider is one file and one line of [`PROVIDERS`]; the step knows none by
-//! name, and no provider knows who asks.
+//! The facts that parts need, and their providers. A provider is one file and one line of [`PROVIDERS`]. The step
+//! knows no provider by name, and no provider knows who needs its facts.
 
 mod continuations;
 mod critic;
@@ -31,24 +31,24 @@ use crate::tasks::Tasks;
 use burnish_recipe::Recipe;
 use burnish_rundir::metrics::Values;
 
-/// Supplies facts of the members of a step.
+/// Supplies facts about the members of a step.
 pub(super) trait Provider {
-    /// Finds out `needs`, which are all of its [`Kind`]'s facts, of every member of the groups that are trained on. Gives metrics of what that
-    /// took; those of one name add up.
+    /// Determines `needs`, which are all among its [`Kind`]'s facts, for every member of the trained groups. Returns
+    /// metrics of the work; metrics with the same name are summed.
     ///
     /// # Errors
-    /// If a policy or a judge fails, or an episode has a form that it can't work with.
+    /// If a policy or a judge fails, or an episode has a form that the provider can't handle.
     fn supply(&mut self, needs: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError>;
 
-    /// Takes note of what was played in a step, whether or not anything is asked of it.
+    /// Takes note of the episodes of a step, whether or not any fact is needed.
     ///
     /// # Errors
-    /// If it does not fit the recipe.
+    /// If they do not fit the recipe.
     fn see(&mut self, _recipe: &Recipe, _groups: &Groups) -> Result<(), RunError> {
         Ok(())
     }
 
-    /// Learns from the credit that came of its facts: `rollouts` are those that `estimator` saw, one per member.
+    /// Learns from the credit that its facts led to: `rollouts` are those that `estimator` saw, one per member.
     ///
     /// # Errors
     /// If a number is not finite.
@@ -63,17 +63,17 @@ pub(super) trait Provider {
         Ok(Values::new())
     }
 
-    /// Does the policy wait in step number `step`, until the provider knows more?
+    /// Whether the policy waits in step number `step`, until the provider has learnt more.
     fn is_warming_up(&self, _step: u64) -> bool {
         false
     }
 
-    /// What it has learned, with its key in the state of a checkpoint; none where it learns nothing.
+    /// What it has learnt, with its key in the state of a checkpoint; `None` if it learns nothing.
     fn state(&self) -> Option<(&'static str, Value)> {
         None
     }
 
-    /// Writes what it has learned beside the state into the directory of a checkpoint.
+    /// Writes whatever else it has learnt into the directory of a checkpoint.
     ///
     /// # Errors
     /// If a file can't be written.
@@ -90,31 +90,31 @@ pub(super) struct Step<'a> {
     /// Its number, counted from 0.
     pub(super) number: u64,
     pub(super) policy: &'a LoadedPolicy,
-    /// Whose weights sampled.
+    /// The weights that sampled.
     pub(super) sampler: &'a Sampler,
 }
 
-/// What providers are made of.
+/// Everything that providers are built from.
 pub(super) struct Making<'a> {
     pub(super) recipe: &'a Recipe,
     pub(super) policy: &'a LoadedPolicy,
-    /// How what is trained beside the policy is trained.
+    /// How models other than the policy are trained.
     pub(super) schedule: Schedule,
     pub(super) trainer: &'a TrainerConfig,
-    /// What a resumed run goes on from.
+    /// The checkpoint from which a run is resumed.
     pub(super) checkpoint: Option<&'a Checkpoint>,
     pub(super) state: &'a Value,
 }
 
 /// A kind of provider.
 struct Kind {
-    /// What it supplies, and what a recipe has to say to have it.
+    /// Its facts, and what a recipe must say to have them.
     supply: &'static Supply,
-    /// Makes one; none where the environment supplies its facts, or the recipe has no use for it.
+    /// Builds the provider; `None` if the environment supplies its facts, or the recipe does not use it.
     make: fn(&Making<'_>) -> Result<Made, RunError>,
 }
 
-/// A provider; none where the recipe has no use for it.
+/// A provider; `None` if the recipe does not use it.
 type Made = Option<Box<dyn Provider>>;
 
 /// Every kind, in the order in which they are asked.
@@ -129,25 +129,25 @@ const PROVIDERS: &[Kind] = &[
     greedy::KIND,
     judge::KIND,
     continuations::KIND,
-    // What environments know of their tasks they say themselves, where it is asked for.
+    // Environments themselves supply what they know about their tasks, when asked.
     Kind { supply: &OF_ENVIRONMENT, make: |_| Ok(None) },
 ];
 
-/// The providers of a run, with what each supplies.
+/// The providers of a run, each with its supply.
 pub(super) struct Providers(Vec<(&'static Supply, Box<dyn Provider>)>);
 
 impl Providers {
-    /// Those that the recipe has.
+    /// The providers that the recipe uses.
     ///
     /// # Errors
-    /// If a model can't be loaded, or the state is none of theirs.
+    /// If a model can't be loaded, or the state fits none of them.
     pub(super) fn new(making: &Making<'_>) -> Result<Self, RunError> {
         let make = |kind: &Kind| Ok((kind.make)(making)?.map(|provider| (kind.supply, provider)));
         let made = PROVIDERS.iter().map(make).collect::<Result<Vec<_>, RunError>>()?;
         Ok(Providers(made.into_iter().flatten().collect()))
     }
 
-    /// Supplies `needs`. Gives metrics of what that took.
+    /// Supplies `needs`. Returns metrics of the work.
     ///
     /// # Errors
     /// If one of them can't be met.
@@ -168,7 +168,7 @@ impl Providers {
         Ok(metrics)
     }
 
-    /// Lets every provider take note of what was played.
+    /// Lets every provider take note of the episodes.
     ///
     /// # Errors
     /// As [`Provider::see`].
@@ -195,17 +195,17 @@ impl Providers {
         Ok(metrics)
     }
 
-    /// Does the policy wait in step number `step` for any of them?
+    /// Whether any of them makes the policy wait in step number `step`.
     pub(super) fn is_warming_up(&self, step: u64) -> bool {
         self.0.iter().any(|(_, provider)| provider.is_warming_up(step))
     }
 
-    /// What they have learned.
+    /// What they have learnt.
     pub(super) fn state(&self) -> impl Iterator<Item = (&'static str, Value)> {
         self.0.iter().filter_map(|(_, provider)| provider.state())
     }
 
-    /// Writes what they have learned beside their state.
+    /// Writes whatever else they have learnt into the directory of a checkpoint.
     ///
     /// # Errors
     /// If a file can't be written.

@@ -1,4 +1,4 @@
-//! Log-probs of what was sampled under the policy before training.
+//! Log-probs of the samples under the policy before training.
 
 use burnish_rl::fact::Need;
 use burnish_train::Sample;

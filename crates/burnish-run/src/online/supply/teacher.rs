@@ -1,6 +1,6 @@
-//! The teacher of a step: log-probs of what the policy sampled, under a model that may read more than the policy did.
+//! The teacher of a step: log-probs of the policy's samples under a model that may read more than the policy did.
 //!
-//! What a teacher reads is made here, from the task, and is dropped here: samples keep the ids that the policy read, so
+//! The teacher's prompt is built from the task here, and dropped here. Samples keep the ids that the policy read, so
 //! nothing that only the teacher knows can reach a prompt or a loss.
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) const KIND: Kind = Kind { supply: &OF_TEACHER, make: Teacher::make };
 
 /// Who grades the tokens of the policy.
 struct Teacher {
-    /// None: the policy itself.
+    /// `None`: the policy itself.
     model: Option<Arc<Model>>,
     context: TeacherContext,
 }
@@ -41,7 +41,7 @@ impl Teacher {
         let model = match &section.path {
             None => None,
             Some(path) => {
-                // It reads what the policy's template writes, and need have none of its own.
+                // It reads prompts written by the policy's template, so it needs no template of its own.
                 let template = &policy.chat.template;
                 let loaded = LoadedPolicy::load_with(path, template, &recipe.policy.sampling())?;
                 let (own, theirs) = (&policy.chat.tokenizer, &loaded.chat.tokenizer);
@@ -58,7 +58,7 @@ impl Teacher {
         Ok(Some(Box::new(Teacher { model, context: section.context })))
     }
 
-    /// Every sample as the teacher reads it, which is `model`.
+    /// Every sample in the form that the teacher, `model`, reads.
     fn shown(&self, step: Step<'_>, model: &Model, groups: &Groups) -> Result<Vec<Shown>, RunError> {
         let Step { recipe, tasks, policy, .. } = step;
         let generator = tasks.generator()?;
@@ -101,7 +101,7 @@ impl Teacher {
         Ok(shown)
     }
 
-    /// The prompt of a task as the policy and as the teacher reads it.
+    /// The prompt of a task as the policy reads it and as the teacher reads it.
     fn opening(
         &self,
         generator: &dyn Generator,
@@ -139,7 +139,7 @@ impl Teacher {
 }
 
 impl Provider for Teacher {
-    /// Gives every sample the teacher's log-probs of its sampled tokens, or its distributions.
+    /// Gives every sample the teacher's log-probs of its sampled tokens, or the teacher's distributions.
     fn supply(&mut self, needs: &[&Need], step: Step<'_>, groups: &mut Groups) -> Result<Values, RunError> {
         let model = self.model.as_deref().unwrap_or(&step.policy.model);
         let shown = self.shown(step, model, groups)?;
@@ -153,7 +153,7 @@ impl Provider for Teacher {
                 }
                 continue;
             }
-            // One row per scored token, in their order: the same whatever stands before them.
+            // One row per scored token, in order; the prompt before them makes no difference.
             let targets = match HeadTarget::of(need) {
                 HeadTarget::Top(top) => score_top(model, &samples, top, tokens_max)?,
                 HeadTarget::Whole => score_hidden(model, &samples, tokens_max)?,
@@ -166,12 +166,12 @@ impl Provider for Teacher {
     }
 }
 
-/// A sample as the teacher reads it.
+/// A sample in the form that the teacher reads.
 struct Shown {
     sample: Sample,
-    /// Tokens of the prompt that the policy read.
+    /// Number of tokens in the policy's prompt.
     own: usize,
-    /// Tokens of the prompt that stands in its place.
+    /// Number of tokens in the teacher's prompt, which replaces it.
     theirs: usize,
 }
 
@@ -197,7 +197,7 @@ impl Shown {
         Shown { sample: shown, own, theirs: theirs.len() }
     }
 
-    /// A stream of the teacher's tokens at the policy's places: `tokens` entries, 0 in the prompt.
+    /// Moves a stream over the teacher's tokens to the policy's positions: `tokens` entries, 0 in the prompt.
     fn back(&self, stream: &[f32], tokens: usize) -> Vec<f32> {
         let mut back = vec![0.0; self.own];
         back.extend_from_slice(&stream[self.theirs..]);

@@ -1,4 +1,5 @@
-//! How likely tokens were: their log-probs at the start of the update, and how concentrated their distributions were.
+//! Statistics of the sampled tokens: their log-probs at the start of the update, and how concentrated their
+//! distributions were.
 
 use burnish_rl::correction::ProximalSource;
 use burnish_rl::fact::{LOGPROBS, Need, SQUARES};

@@ -1,4 +1,5 @@
-//! What verdicts and traces say of themselves: components of rewards, what turns earned, and where they were taken.
+//! Facts that verdicts and traces contain: reward components, rewards of turns, and the states in which turns were
+//! taken.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +24,8 @@ fn make(making: &Making<'_>) -> Result<Made, RunError> {
 
 /// Reads verdicts and traces.
 struct Verdicts {
-    /// The reward components that were seen. Their order stays what it is for the whole run: what an estimator has learned is about
-    /// places in it.
+    /// The reward components seen so far. Their order never changes during a run, because what an estimator has
+    /// learnt refers to positions in it.
     names: Vec<String>,
 }
 
@@ -36,7 +37,7 @@ impl Provider for Verdicts {
                 let numbers = match need.fact {
                     fact if *fact == COMPONENTS => components(step.recipe, &self.names, &member.episode),
                     fact if *fact == TURN_REWARDS => {
-                        // An environment judges the whole episode: its last turn earns the reward.
+                        // An environment judges whole episodes: the last turn gets the reward.
                         let mut earned = vec![0.0; turns(&member.episode).count()];
                         if let (Some(last), Some(reward)) = (earned.last_mut(), member.reward) {
                             *last = reward;
@@ -65,7 +66,7 @@ impl Provider for Verdicts {
     }
 }
 
-/// The components of a reward, weighted. One that is not a number is left out of what it is compared with.
+/// The weighted components of a reward. A component that is not a number is left out of comparisons.
 fn components(recipe: &Recipe, names: &[String], episode: &Episode) -> Vec<f64> {
     let weighted = |name: &String| {
         let weight = recipe.reward.weights.get(name).copied().unwrap_or(1.0);
@@ -74,7 +75,8 @@ fn components(recipe: &Recipe, names: &[String], episode: &Episode) -> Vec<f64> 
     names.iter().map(weighted).collect()
 }
 
-/// The turns of an episode, each by what was said to the policy just before: where that is the same, two stand in the same state.
+/// The turns of an episode, each identified by what was said to the policy just before. Two turns with the same
+/// identity are in the same state.
 fn turns(episode: &Episode) -> impl Iterator<Item = u64> {
     let said = |node: &Node| fold_bytes(0, node.text.as_bytes());
     let before =
@@ -85,19 +87,19 @@ fn turns(episode: &Episode) -> impl Iterator<Item = u64> {
     })
 }
 
-/// A small number for each state: a fact has no room for all bits of a digest.
+/// A small number for each state, because a fact can't hold all bits of a digest.
 fn number_of(states: &mut BTreeMap<u64, f64>, said: u64) -> f64 {
     let next = states.len() as f64;
     *states.entry(said).or_insert(next)
 }
 
-/// Refuses a weight that is of none of the components that rewards had so far, once any had one. Where an environment
-/// knows its components, the recipe was refused before; what judges may name its own.
+/// Refuses a weight for a component that no reward has had so far, once any reward had components. If the environment
+/// knows its components, the recipe was checked before; an external judge may name its own.
 ///
 /// # Errors
-/// Names the components that there are, and the nearest.
+/// Names the existing components, and suggests the nearest.
 fn check_weights(recipe: &Recipe, names: &[String]) -> Result<(), RunError> {
-    // An evaluation elsewhere may have other components.
+    // The environment of an extra evaluation may have other components.
     if names.is_empty() || recipe.eval.extra.iter().any(|also| also.env.is_some()) {
         return Ok(());
     }

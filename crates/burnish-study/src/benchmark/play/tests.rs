@@ -1,4 +1,4 @@
-//! MGSM with a policy that says what the test wants: answers and their language are judged apart.
+//! MGSM with a scripted policy: answers and their language are judged separately.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use super::*;
 use crate::benchmark::find;
 use crate::benchmark::language::Consistency;
 
-/// Answers by the prompt.
+/// A policy that answers each prompt from a table.
 fn known(answers: BTreeMap<String, String>) -> impl Policy {
     Script::recorded_as(vec![7], move |turn| {
         Ok((answers[&turn.messages[0].content].clone(), StopReason::EndToken))
@@ -36,7 +36,7 @@ fn settings(benchmark: &Benchmark) -> Settings {
     }
 }
 
-/// The questions of MGSM stand for worked answers: of each item its own, and the same in English, always with the right
+/// The worked answer to each MGSM question is the question itself, or its English version, always with the right
 /// number.
 #[test]
 fn right_answers_in_english_are_right_and_have_drifted() {
