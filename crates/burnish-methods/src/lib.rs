@@ -10,7 +10,8 @@ mod systems_page;
 
 use burnish_core::names;
 use burnish_rl::catalogue::{
-    ADVANTAGES, DISTILLATIONS, Entry, GATES, OBJECTIVES, PLANS, PREFERENCES, REPLAYS, SELECTORS, cards,
+    ADVANTAGES, DISTILLATIONS, Entry, GATES, OBJECTIVES, PLANS, PREFERENCES, REPLAYS, REWARD_MODELS,
+    SELECTORS, cards,
 };
 use burnish_rl::fact::Need;
 use burnish_rl::{Card, Family, Needs};
@@ -54,6 +55,10 @@ pub fn all() -> Vec<Component> {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
         component(entry, objective_needs(needs), "loss.objective")
     });
+    let reward_models = REWARD_MODELS.iter().map(|entry| {
+        let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
+        component(entry, objective_needs(needs), "loss.objective")
+    });
     let distillations = DISTILLATIONS.iter().map(|entry| {
         let needs = (entry.build)(&Value::Null).map(|built| built.needs()).unwrap_or_default();
         component(entry, objective_needs(needs), "loss.objective")
@@ -71,7 +76,7 @@ pub fn all() -> Vec<Component> {
         component(entry, facts(&needs), "gate.gate")
     });
     let replays = REPLAYS.iter().map(|entry| component(entry, Vec::new(), "replay.replay"));
-    let losses = objectives.chain(preferences).chain(distillations);
+    let losses = objectives.chain(preferences).chain(reward_models).chain(distillations);
     advantages.chain(losses).chain(selectors).chain(plans).chain(gates).chain(replays).collect()
 }
 
@@ -160,6 +165,7 @@ pub fn member(family: Family) -> &'static str {
         Family::Advantage => "advantage",
         Family::Objective => "objective",
         Family::Preference => "preference objective",
+        Family::RewardModel => "loss of reward models",
         Family::Distillation => "distillation",
         Family::Selector => "selector",
         Family::Gate => "gate",
@@ -174,6 +180,7 @@ pub fn family(family: Family) -> &'static str {
         Family::Advantage => "Advantages",
         Family::Objective => "Objectives on rollouts",
         Family::Preference => "Preference objectives",
+        Family::RewardModel => "Reward models",
         Family::Distillation => "Distillation",
         Family::Selector => "Selection of tasks",
         Family::Gate => "Gates of updates",

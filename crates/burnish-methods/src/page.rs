@@ -28,6 +28,7 @@ pub fn objectives() -> String {
         Family::Advantage,
         Family::Objective,
         Family::Preference,
+        Family::RewardModel,
         Family::Distillation,
         Family::Selector,
         Family::Plan,

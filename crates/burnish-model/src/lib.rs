@@ -69,6 +69,24 @@ pub fn load_policy_over(
     template: Option<ChatTemplate>,
     loading: &Loading,
 ) -> Result<(Model, Chat), ModelError> {
+    let (model, chat) = load_model_over(dir, start, template, loading)?;
+    if model.is_value_model() {
+        let problem = "it is a model of values: nothing can be sampled from it";
+        return Err(ModelError::malformed(&dir.join("config.json"), problem));
+    }
+    Ok((model, chat))
+}
+
+/// As [`load_policy_over`], for a model of values too, such as a reward model.
+///
+/// # Errors
+/// As [`load_policy_as`].
+pub fn load_model_over(
+    dir: &Path,
+    start: Option<&Path>,
+    template: Option<ChatTemplate>,
+    loading: &Loading,
+) -> Result<(Model, Chat), ModelError> {
     let base = Model::base_or(dir, start)?;
     let chat_dir = match base.clone() {
         Some(base) if !dir.join("tokenizer.json").exists() => base,
@@ -76,10 +94,6 @@ pub fn load_policy_over(
     };
     let chat = Chat::load_with(&chat_dir, template)?;
     let mut model = Model::load_with(dir, base, loading)?;
-    if model.is_value_model() {
-        let problem = "it is a model of values: nothing can be sampled from it";
-        return Err(ModelError::malformed(&dir.join("config.json"), problem));
-    }
     let vocab_size = model.config.vocab_size;
     if let Some(id) = chat.tokenizer.id_max().filter(|id| *id as usize >= vocab_size) {
         let problem = format!(

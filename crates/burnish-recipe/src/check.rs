@@ -6,7 +6,7 @@ use burnish_engine::check_grammar;
 use burnish_env::{EnvError, Generator};
 use burnish_model::ModelConfig;
 use burnish_rl::advantage::AdvantageConfig;
-use burnish_rl::catalogue::PREFERENCES;
+use burnish_rl::catalogue::{PREFERENCES, REWARD_MODELS};
 use burnish_rl::fact::{COUNTERPART, HINT, Need};
 use burnish_rl::gate::GateConfig;
 use burnish_rl::overlong::OVERLONG;
@@ -96,6 +96,8 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
                 recipe.selection.clone().complete().map_err(|error| within("selection", error))?;
             let plan = recipe.plan.clone().map(PlanConfig::complete).transpose();
             recipe.plan = plan.map_err(|error| within("plan", error))?;
+            let rule = "is a loss of reward models: it needs `train.method = \"reward\"`";
+            ranges.holds("loss.objective", loss.reward_model().is_none(), rule)?;
             let built = recipe.plan.as_ref().map(PlanConfig::build).transpose();
             let built = built.map_err(|error| within("plan", error))?;
             let built = built.as_deref();
@@ -137,6 +139,24 @@ pub(super) fn check(recipe: &mut Recipe, source: &Source, what: Use) -> Result<(
             ranges.holds("data.path", !recipe.data.path.is_empty(), "must name the rows to learn from")?;
             let is_bare = recipe.data.demonstrations.is_empty();
             ranges.holds("data.demonstrations", is_bare, "have no use: a demonstration is no preference")?;
+        }
+        Method::Reward => {
+            let within =
+                |table, error: SettingError| source.refused(&format!("{table}.{}", error.key), error.problem);
+            if source.get("loss.objective").is_none() {
+                recipe.loss.objective = REWARD_MODELS[0].card.id.to_owned();
+            }
+            let known: Vec<&str> = REWARD_MODELS.iter().map(|entry| entry.card.id).collect();
+            let rule = format!("must be a loss of reward models: {}", known.join(", "));
+            ranges.holds("loss.objective", known.contains(&recipe.loss.objective.as_str()), &rule)?;
+            recipe.loss = recipe.loss.clone().complete().map_err(|error| within("loss", error))?;
+            ranges.holds("data.path", !recipe.data.path.is_empty(), "must name the rows to learn from")?;
+            let is_bare = recipe.data.demonstrations.is_empty();
+            ranges.holds("data.demonstrations", is_bare, "have no use: a demonstration is no preference")?;
+            let rule = "has no use: a reward model says nothing that an environment could play";
+            ranges.holds("env", recipe.env.is_absent(), rule)?;
+            let rule = "can't be trained as a reward model: leave `policy.lora` out";
+            ranges.holds("policy.lora", recipe.policy.lora.is_none(), rule)?;
         }
         Method::Sft => {
             let has_data = !recipe.data.path.is_empty() || !recipe.data.demonstrations.is_empty();

@@ -8,7 +8,7 @@ use super::empty;
 use crate::split::Split;
 
 /// `[data]`
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DataSection {
     /// SFT: a file of answers to imitate. Preferences: a file of pairs, or of answers with a label. Or a list of
@@ -34,6 +34,9 @@ pub struct DataSection {
     /// SFT: fill sequences of `max_length` tokens with several rows each. Rows never see each other.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub packing: bool,
+    /// SFT, preferences: take the rows in a new random order in every pass; if not, always in the order of the files.
+    #[serde(skip_serializing_if = "is_true")]
+    pub shuffle: bool,
     /// Comparison of training rows with evaluation rows, where both come from files.
     pub decontaminate: Decontaminate,
 }
@@ -53,6 +56,27 @@ impl TooLong {
     fn is_drop(&self) -> bool {
         *self == TooLong::Drop
     }
+}
+
+impl Default for DataSection {
+    fn default() -> Self {
+        DataSection {
+            path: Paths::default(),
+            columns: Columns::default(),
+            demonstrations: Vec::new(),
+            held_out: Paths::default(),
+            held_out_share: 0.0,
+            max_length: None,
+            overlong: TooLong::Drop,
+            packing: false,
+            shuffle: true,
+            decontaminate: Decontaminate::default(),
+        }
+    }
+}
+
+fn is_true(shuffle: &bool) -> bool {
+    *shuffle
 }
 
 fn is_zero(share: &f64) -> bool {

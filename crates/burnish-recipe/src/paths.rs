@@ -81,8 +81,10 @@ pub fn each<E>(recipe: &mut Value, visit: Visit<'_, E>) -> Result<(), E> {
             from => one(Some(from), key, PathKind::Recipe, None, visit)?,
         }
     }
-    let data = recipe.get_mut("data").and_then(|data| data.get_mut("path"));
-    many(data, "data.path", None, visit)?;
+    for key in ["path", "held_out"] {
+        let paths = recipe.get_mut("data").and_then(|data| data.get_mut(key));
+        many(paths, &format!("data.{key}"), None, visit)?;
+    }
     if let Some(Value::Array(sets)) = recipe.get_mut("data").and_then(|data| data.get_mut("demonstrations")) {
         for (at, set) in sets.iter_mut().enumerate() {
             let judge = ["split", "scorer", "judge", "path"];
@@ -227,6 +229,7 @@ mod tests {
             "eval": {"config": {"path": ["b", "c"]}, "extra": [{"name": "x", "config": rows("d")}]},
             "data": {
                 "path": ["e", "f"],
+                "held_out": "z",
                 "demonstrations": [{"env": "rows", "config": rows("g"), "split": {"scorer": {"judge": {"path": "h"}}}}]
             },
         });
@@ -243,6 +246,7 @@ mod tests {
             "data.demonstrations[0].config.base_dir=rows",
             "data.demonstrations[0].config.path=g rows",
             "data.demonstrations[0].split.scorer.judge.path=h",
+            "data.held_out=z",
             "data.path[0]=e",
             "data.path[1]=f",
             "env.config.base_dir=rows",

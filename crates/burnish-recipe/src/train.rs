@@ -12,6 +12,8 @@ pub enum Method {
     Sft,
     /// Learning from given answers, of which some are better than others.
     Preference,
+    /// A model that gives whole conversations a number, from the same rows as preferences.
+    Reward,
 }
 
 /// `[train]`

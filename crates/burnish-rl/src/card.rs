@@ -12,6 +12,8 @@ pub enum Family {
     Objective,
     /// The loss of pairs or of labelled answers.
     Preference,
+    /// The loss of a model that gives rewards.
+    RewardModel,
     /// The distance from a teacher's distribution.
     Distillation,
     /// Which tasks are played: `selection.selector`.

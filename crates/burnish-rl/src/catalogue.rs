@@ -9,6 +9,7 @@ use crate::objective;
 use crate::plan::{self, RolloutPlan};
 use crate::preference;
 use crate::replay::{self, Replay};
+use crate::reward_model;
 use crate::selector::{self, Selector};
 use crate::{Card, Objective, Part, SettingError, TokenLoss};
 use burnish_core::settings::{read, to_value};
@@ -129,6 +130,10 @@ pub const PREFERENCES: &[Entry<dyn Objective>] = &[
     whole_loss::<preference::Simpo>(),
 ];
 
+/// The losses of models that give rewards: `loss.objective` with `train.method = "reward"`.
+pub const REWARD_MODELS: &[Entry<dyn Objective>] =
+    &[whole_loss::<reward_model::BradleyTerry>(), whole_loss::<reward_model::Outcome>()];
+
 /// The losses that need a teacher: `loss.objective`.
 pub const DISTILLATIONS: &[Entry<dyn Objective>] = &[
     whole_loss::<distillation::Opd>(),
@@ -163,7 +168,7 @@ pub const REPLAYS: &[Entry<dyn Replay>] = &[replay::<replay::Ssr>()];
 pub fn cards() -> Vec<&'static Card> {
     let advantages = ADVANTAGES.iter().map(|entry| &entry.card);
     let objectives = OBJECTIVES.iter().map(|entry| &entry.card);
-    let whole = PREFERENCES.iter().chain(DISTILLATIONS).map(|entry| &entry.card);
+    let whole = PREFERENCES.iter().chain(REWARD_MODELS).chain(DISTILLATIONS).map(|entry| &entry.card);
     let selectors = SELECTORS.iter().map(|entry| &entry.card);
     let gates = GATES.iter().map(|entry| &entry.card);
     let plans = PLANS.iter().map(|entry| &entry.card);

@@ -42,6 +42,7 @@ mod policy_loss;
 pub mod preference;
 pub mod presets;
 pub mod replay;
+pub mod reward_model;
 mod reward_statistics;
 pub mod rules;
 mod seam;

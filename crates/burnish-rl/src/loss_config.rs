@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::aggregation::Aggregation;
-use crate::catalogue::{DISTILLATIONS, Entry, OBJECTIVES, PREFERENCES, find, no_settings};
+use crate::catalogue::{DISTILLATIONS, Entry, OBJECTIVES, PREFERENCES, REWARD_MODELS, find, no_settings};
 use crate::correction::{BehaviorSource, CorrectionConfig};
 use crate::distillation::HeadLoss;
 use crate::entropy::AdaptiveEntropy;
@@ -143,9 +143,14 @@ impl LossConfig {
         DISTILLATIONS.iter().find(|entry| entry.card.id == self.objective)
     }
 
+    /// The entry of a reward model's loss, if the objective is one.
+    pub fn reward_model(&self) -> Option<&'static Entry<dyn Objective>> {
+        REWARD_MODELS.iter().find(|entry| entry.card.id == self.objective)
+    }
+
     /// The entry of an objective that stands alone, without what [`crate::PolicyLoss`] adds to a token loss.
     pub(crate) fn whole(&self) -> Option<&'static Entry<dyn Objective>> {
-        self.preference().or_else(|| self.distillation())
+        self.preference().or_else(|| self.reward_model()).or_else(|| self.distillation())
     }
 
     /// The weight of the KL in the loss; 0 if it is part of the reward.

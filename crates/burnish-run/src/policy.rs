@@ -79,6 +79,22 @@ impl LoadedPolicy {
         Ok(LoadedPolicy { model: Arc::new(model), chat: Arc::new(chat) })
     }
 
+    /// The reward model in `dir`, or one that begins with the weights of the policy there.
+    ///
+    /// # Errors
+    /// As [`LoadedPolicy::load`], and if the policy is an adapter.
+    pub(crate) fn reward_model(
+        dir: &Path,
+        start: Option<&Path>,
+        template: Option<ChatTemplate>,
+        loading: &Loading,
+    ) -> Result<Self, RunError> {
+        let dir = model_path::locate(dir)?.dir;
+        let (model, chat) = burnish_model::load_model_over(&dir, start, template, loading)?;
+        let model = if model.is_value_model() { model } else { model.to_value_model()? };
+        Ok(LoadedPolicy { model: Arc::new(model), chat: Arc::new(chat) })
+    }
+
     /// Creates a new policy with the ChatML template and a tokenizer trained on `texts`. `run_seed` decides its
     /// weights.
     ///

@@ -366,7 +366,7 @@ fn schedule(recipe: &Recipe) -> Schedule {
     let optimizer = &recipe.optimizer;
     let updates_per_step = match recipe.train.method {
         Method::Grpo => recipe.train.epochs * recipe.train.minibatches,
-        Method::Sft | Method::Preference => 1,
+        Method::Sft | Method::Preference | Method::Reward => 1,
     };
     Schedule {
         peak: optimizer.learning_rate,
@@ -455,7 +455,14 @@ impl Parts {
             watch.event(Event::Note(format!("computing on {}", device.description())));
         }
         let loading = recipe.policy.training(recipe.run.seed);
+        let is_reward_model = recipe.train.method == Method::Reward;
         let policy = match (&checkpoint, &recipe.policy.path, &recipe.policy.new) {
+            (Some(checkpoint), base, _) if is_reward_model => {
+                LoadedPolicy::reward_model(checkpoint.path(), base.as_deref(), None, &loading)?
+            }
+            (None, Some(path), _) if is_reward_model => {
+                LoadedPolicy::reward_model(path, None, template, &loading)?
+            }
             (Some(checkpoint), base, _) => {
                 LoadedPolicy::load_over(checkpoint.path(), base.as_deref(), &loading)?
             }

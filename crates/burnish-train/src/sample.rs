@@ -89,6 +89,24 @@ impl Sample {
         }
     }
 
+    /// The same tokens with only the state after the last of them scored, which is what a value model gives the whole
+    /// sequence. It has one more token, which is never read, with the advantage of the last one in the loss.
+    pub fn ending(&self) -> Self {
+        let mut whole = self.clone();
+        let label = self.scored().last().map_or(0.0, |at| self.advantages[at]);
+        whole.loss_mask.fill(false);
+        // Any token will do, because the value is that of the state before it.
+        whole.ids.push(whole.ids.first().copied().unwrap_or_default());
+        whole.loss_mask.push(true);
+        whole.model_logprobs.push(0.0);
+        whole.sampled_logprobs.push(0.0);
+        whole.temperatures.push(1.0);
+        whole.advantages.push(label);
+        (whole.reference, whole.teacher, whole.target) = (None, None, None);
+        whole.proximal = Proximal::Sampling;
+        whole
+    }
+
     /// Keeps the first `tokens` tokens of a sample that was not sampled or scored.
     pub fn truncate(&mut self, tokens: usize) {
         self.ids.truncate(tokens);

@@ -253,10 +253,10 @@ pub(crate) fn evaluation_line(summary: &Summary) -> String {
 /// The numbers of held-out rows: the loss first, and of preferences how often they are told apart.
 fn measured_line(values: &Values) -> String {
     let shown =
-        [("eval/loss", "loss"), ("eval/rewards/accuracies", "accuracy"), ("eval/rewards/margins", "margin")];
+        [("eval/loss", "loss"), ("eval/accuracy", "accuracy"), ("eval/rewards/accuracies", "accuracy")];
     let parts: Vec<String> =
         shown.iter().filter_map(|(name, label)| Some(format!("{label} {:.4}", values.get(*name)?))).collect();
-    let rows = values.get("eval/rows").copied().unwrap_or_default();
+    let rows = values.get("eval/held_out_rows").copied().unwrap_or_default();
     format!("{} on {rows} held-out rows", parts.join(", "))
 }
 

@@ -5,7 +5,7 @@ use crate::distillation::{VOCABULARY, log_softmax, logits};
 use burnish_rl::advantage::{Advantage, Rollout, Rollouts};
 use burnish_rl::aggregation::Aggregation;
 use burnish_rl::catalogue::{
-    self, ADVANTAGES, DISTILLATIONS, GATES, OBJECTIVES, PLANS, PREFERENCES, REPLAYS, SELECTORS,
+    self, ADVANTAGES, DISTILLATIONS, GATES, OBJECTIVES, PLANS, PREFERENCES, REPLAYS, REWARD_MODELS, SELECTORS,
 };
 use burnish_rl::distillation::Teacher;
 use burnish_rl::fact::WINS;
@@ -33,7 +33,7 @@ fn objectives() -> impl Iterator<Item = (&'static str, PolicyLoss)> {
 /// Objectives on whole sequences, which see pairs.
 #[expect(clippy::unwrap_used, reason = "a test says what is right")]
 fn whole_losses() -> impl Iterator<Item = (&'static str, Box<dyn Objective>)> {
-    let entries = PREFERENCES.iter().chain(DISTILLATIONS);
+    let entries = PREFERENCES.iter().chain(REWARD_MODELS).chain(DISTILLATIONS);
     entries.map(|entry| (entry.card.id, (entry.build)(&Value::Null).unwrap()))
 }
 
@@ -293,7 +293,13 @@ fn settings_read_back_as_they_are_written() {
         .iter()
         .map(|entry| (entry.card.id, entry.complete))
         .chain(OBJECTIVES.iter().map(|entry| (entry.card.id, entry.complete)))
-        .chain(PREFERENCES.iter().chain(DISTILLATIONS).map(|entry| (entry.card.id, entry.complete)))
+        .chain(
+            PREFERENCES
+                .iter()
+                .chain(REWARD_MODELS)
+                .chain(DISTILLATIONS)
+                .map(|entry| (entry.card.id, entry.complete)),
+        )
         .chain(SELECTORS.iter().map(|entry| (entry.card.id, entry.complete)))
         .chain(GATES.iter().map(|entry| (entry.card.id, entry.complete)))
         .chain(REPLAYS.iter().map(|entry| (entry.card.id, entry.complete)))

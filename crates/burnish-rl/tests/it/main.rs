@@ -30,6 +30,7 @@ mod presets;
 mod rdpo;
 mod reductions;
 mod research;
+mod reward_model;
 mod rules;
 mod sdar;
 mod selector;

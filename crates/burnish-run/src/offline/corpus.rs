@@ -316,7 +316,7 @@ pub(crate) fn demonstrated(
 /// Checks that the recipe can learn from a row.
 fn usable(recipe: &Recipe, row: &Row) -> Result<(), String> {
     match recipe.train.method {
-        Method::Preference => comparable(row),
+        Method::Preference | Method::Reward => comparable(row),
         _ => imitable(row.clone()).map(drop),
     }
 }

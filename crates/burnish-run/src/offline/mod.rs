@@ -18,7 +18,7 @@ use crate::policy::LoadedPolicy;
 use crate::reference::Reference;
 use crate::summary::{Metrics, Updates};
 use crate::tasks::of_step;
-use rows::Making;
+use rows::{Learned, Making};
 
 pub(crate) use corpus::{Corpus, Given, demonstrated};
 
@@ -66,13 +66,15 @@ impl OfflineLoop {
         held_out: Option<Corpus>,
         policy: &LoadedPolicy,
     ) -> Result<Self, RunError> {
-        let prefers = recipe.train.method == Method::Preference;
-        let objective = if prefers { recipe.loss.build()? } else { Box::new(Nll) as Box<dyn Objective> };
+        let is_imitated = recipe.train.method == Method::Sft;
+        let objective =
+            if is_imitated { Box::new(Nll) as Box<dyn Objective> } else { recipe.loss.build()? };
         let making = making(recipe, policy);
         let terms = Terms { recipe, objective: &*objective, making };
         let rows = Sequences::new(&terms, corpus, recipe.data.packing)?;
         let held_out = held_out.map(|corpus| Sequences::new(&terms, corpus, false)).transpose()?;
-        let reference = if prefers { Reference::new(recipe, &policy.chat)? } else { None };
+        let compares = recipe.train.method == Method::Preference;
+        let reference = if compares { Reference::new(recipe, &policy.chat)? } else { None };
         Ok(OfflineLoop { rows, held_out, objective, reference })
     }
 
@@ -115,7 +117,11 @@ impl OfflineLoop {
         step: u64,
     ) -> Result<Metrics, RunError> {
         let sequences = &self.rows.sequences;
-        let chosen = of_step(sequences.len(), recipe.run.seed, step, recipe.train.sequences_per_step);
+        let count = recipe.train.sequences_per_step;
+        let chosen = match recipe.data.shuffle {
+            true => of_step(sequences.len(), recipe.run.seed, step, count),
+            false => (0..count).map(|at| (step as usize * count + at) % sequences.len()).collect(),
+        };
         let chosen: Vec<&[Place]> = chosen.into_iter().map(|at| &*sequences[at]).collect();
         let samples = self.samples(&self.rows.corpus, recipe, policy, &chosen)?;
         let batch: Vec<&Sample> = samples.iter().collect();
@@ -154,7 +160,7 @@ impl OfflineLoop {
             }
         }
         values.values_mut().for_each(|value| *value /= weights);
-        values.insert("eval/rows".into(), held_out.corpus.len() as f64);
+        values.insert("eval/held_out_rows".into(), held_out.corpus.len() as f64);
         Ok(Some(values))
     }
 
@@ -190,7 +196,11 @@ fn making<'a>(recipe: &Recipe, policy: &'a LoadedPolicy) -> Making<'a> {
     let context = policy.model.context_tokens_max();
     Making {
         chat: &policy.chat,
-        prefers: recipe.train.method == Method::Preference,
+        learned: match recipe.train.method {
+            Method::Reward => Learned::Rewards,
+            Method::Preference => Learned::Preferences,
+            Method::Grpo | Method::Sft => Learned::Answers,
+        },
         length_max: recipe.data.max_length.map_or(context, |length| length.min(context)),
         too_long: recipe.data.overlong,
     }
@@ -202,14 +212,14 @@ impl Sequences {
         let (mut places, mut left_out) = (Vec::new(), 0);
         let mut lengths = Vec::new();
         for row in 0..corpus.len() {
-            if making.prefers {
+            if making.learned != Learned::Answers {
                 check_pair(recipe, *objective, &corpus, row)?;
             }
             let samples = making.samples(&corpus, row)?;
             left_out += samples.iter().filter(|sample| sample.is_none()).count();
             let kept = samples.iter().enumerate().filter_map(|(at, sample)| Some((at, sample.as_ref()?)));
             let own = kept.map(|(sample, made)| (Place { row, sample }, made.ids.len()));
-            if making.prefers {
+            if making.learned != Learned::Answers {
                 let pair: Vec<Place> = own.map(|(place, _)| place).collect();
                 places.extend((!pair.is_empty()).then_some(pair));
             } else {
@@ -248,8 +258,9 @@ fn check_pair(
     if objective.needs().groups && corpus.row(row)?.chosen.is_none() {
         let problem = format!(
             "has a label instead of `chosen` and `rejected`, and `{}` learns from pairs; take \
-             `loss.objective = \"kto\"`",
-            recipe.loss.objective
+             `loss.objective = \"{}\"`",
+            recipe.loss.objective,
+            if recipe.train.method == Method::Reward { "outcome" } else { "kto" }
         );
         return Err(corpus.error(row, problem));
     }

@@ -9,12 +9,22 @@ use burnish_train::Sample;
 use super::corpus::{Corpus, Given};
 use crate::RunError;
 
+/// What is learned from rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Learned {
+    /// Answers, word for word.
+    Answers,
+    /// Which answers are better.
+    Preferences,
+    /// The same, by a model that gives each whole conversation a number.
+    Rewards,
+}
+
 /// What is made of rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Making<'a> {
     pub(super) chat: &'a Chat,
-    /// Are preferences learned, and not answers imitated?
-    pub(super) prefers: bool,
+    pub(super) learned: Learned,
     /// Most tokens of a sequence.
     pub(super) length_max: usize,
     pub(super) too_long: TooLong,
@@ -28,14 +38,17 @@ impl Making<'_> {
     /// # Errors
     /// If the row can't be read or rendered, or has not what is learned from.
     pub(super) fn samples(self, corpus: &Corpus, index: usize) -> Result<Vec<Option<Sample>>, RunError> {
-        if !self.prefers {
+        if self.learned == Learned::Answers {
             let samples = imitated(corpus, self.chat, index)?.into_iter();
             return Ok(samples
                 .filter(|sample| sample.scored_tokens() > 0)
                 .map(|sample| self.cut(sample))
                 .collect());
         }
-        let samples = preferred(corpus, self.chat, index)?.into_iter().map(|sample| self.cut(sample));
+        let of_rewards = self.learned == Learned::Rewards;
+        let whole = |sample: Sample| if of_rewards { sample.ending() } else { sample };
+        let samples = preferred(corpus, self.chat, index)?.into_iter();
+        let samples = samples.map(|sample| self.cut(sample).map(whole));
         let samples: Option<Vec<Sample>> = samples.collect();
         Ok(samples.map_or_else(|| vec![None], |samples| samples.into_iter().map(Some).collect()))
     }

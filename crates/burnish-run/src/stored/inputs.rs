@@ -178,7 +178,7 @@ impl Needs {
     /// # Errors
     /// If the loss is wrong.
     pub(super) fn training(recipe: &Recipe, has_checkpoint: bool) -> Result<Self, RunError> {
-        let needs_reference = recipe.train.method != Method::Sft
+        let needs_reference = !matches!(recipe.train.method, Method::Sft | Method::Reward)
             && (recipe.loss.beta != 0.0 || recipe.loss.build()?.needs().reference);
         let needs_start = needs_reference || recipe.policy.lora.is_some() || recipe.metrics.weight_divergence;
         let mut without = Vec::new();

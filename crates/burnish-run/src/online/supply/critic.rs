@@ -80,7 +80,7 @@ impl Critic {
             .filter(|(_, (_, _, own))| own.is_truncated && own.sample.ids.len() <= context)
             .map(|(at, _)| at)
             .collect();
-        let extended: Vec<Sample> = cut.iter().map(|at| with_one_token_more(samples[*at])).collect();
+        let extended: Vec<Sample> = cut.iter().map(|at| samples[*at].ending()).collect();
         let after = score(&self.model, &extended, tokens_max)?;
         let mut bootstraps = vec![None; samples.len()];
         for (at, values) in cut.into_iter().zip(after) {
@@ -190,22 +190,6 @@ fn load(dir: &Path, loading: &Loading) -> Result<Model, RunError> {
          leave the key out to begin with the policy's weights",
         dir.display()
     )))
-}
-
-/// The same sample with only the state after its last token scored.
-fn with_one_token_more(sample: &Sample) -> Sample {
-    let mut more = sample.clone();
-    more.loss_mask.fill(false);
-    // Any token will do, because the value is that of the state before it.
-    more.ids.push(more.ids.first().copied().unwrap_or_default());
-    more.loss_mask.push(true);
-    more.model_logprobs.push(0.0);
-    more.sampled_logprobs.push(0.0);
-    more.temperatures.push(1.0);
-    more.advantages.push(0.0);
-    more.reference = None;
-    more.proximal = Proximal::Sampling;
-    more
 }
 
 /// How much of the returns the values explain.
