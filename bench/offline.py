@@ -70,12 +70,14 @@ RECIPES = {
 
 
 def recipe(args, method, model, rows, run):
+    """TRL leaves pairs out that are too long for a reward model, and truncates everything else."""
     lines = RECIPES[method].replace(
         "[train]\n", f"[train]\nmax_steps = {args.steps}\nsequences_per_step = {args.batch}\n"
     )
     return (
         f'[run]\ndir = "{run}"\nthreads = {args.threads}\n[policy]\npath = "{model}"\n{lines}'
-        f'[data]\npath = "{rows}"\nmax_length = {args.max_length}\noverlong = "truncate"\nshuffle = false\n'
+        f'[data]\npath = "{rows}"\nmax_length = {args.max_length}\n'
+        f'overlong = "{"drop" if method == "reward" else "truncate"}"\nshuffle = false\n'
         f"[optimizer]\nlearning_rate = {args.learning_rate}\nschedule = \"constant\"\n[checkpoint]\nevery = 0\n"
     )
 
@@ -104,7 +106,9 @@ def of_trl(args, method, model, rows, folder):
     command = [args.python, ROOT / "bench/peers/offline.py", method, model, rows, "--out", folder / "trl"]
     for key in ["steps", "batch", "learning_rate", "max_length", "threads"]:
         command += ["--" + key.replace("_", "-"), str(getattr(args, key))]
-    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, check=True)
+    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(f"the peer failed:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -112,11 +116,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--burnish", default=str(ROOT / "target/release/burnish"))
     parser.add_argument("--python", required=True, help="a Python with torch, transformers and TRL 1.16")
-    parser.add_argument("--methods", nargs="+", default=["sft", "dpo", "kto"], choices=list(RECIPES))
+    parser.add_argument("--methods", nargs="+", default=list(RECIPES), choices=list(RECIPES))
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--learning-rate", type=float, default=1e-3)
-    parser.add_argument("--max-length", type=int, default=128)
+    parser.add_argument("--learning-rate", type=float, default=1e-4)
+    parser.add_argument("--max-length", type=int, default=256)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--pairs", type=int, default=3, help="runs of each, alternately; times are medians")
     parser.add_argument("--tolerance", type=float, default=1e-4)
@@ -128,7 +132,7 @@ def main():
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch)
             model, rows = make_model(folder), folder / "rows.jsonl"
-            lines = [json.dumps(row) for row in make_rows(method, args.steps * args.batch)]
+            lines = [json.dumps(row) for row in make_rows(method, 2 * args.steps * args.batch)]
             rows.write_text("\n".join(lines) + "\n")
             ours, theirs = [], []
             for _ in range(args.pairs):

@@ -31,6 +31,7 @@ struct Labelled {
     gradient: Vec<f64>,
 }
 
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 fn golden() -> Golden {
     serde_json::from_str(include_str!("../golden/reward_model.json")).unwrap()
 }
