@@ -305,7 +305,7 @@ fn what_is_rebuilt_must_answer_alike_and_what_may_not_be_repeated_must_have_ende
     assert_eq!(lost.ending, Ending::Lost);
     let Validity::Unscored { reason } = &lost.verdict.validity else { panic!("{lost:?}") };
     assert!(
-        reason.contains("the call of `add` was done again") && reason.contains("something else"),
+        reason.contains("the call of `add` was repeated") && reason.contains("a different result"),
         "{reason}"
     );
 

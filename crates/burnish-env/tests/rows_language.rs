@@ -226,7 +226,7 @@ fn rows_and_settings_that_do_not_fit_are_refused_by_line_or_key() {
     refuse(
         &rows(),
         json!({"language": "en", "language_key": "language"}),
-        "language_key: says what `language`",
+        "language_key: can't be combined with `language`",
     );
     refuse(&rows(), json!({"rewards": ["all"]}), "rewards: `all` needs the language of the rows");
     refuse(&rows(), json!({"rewards": []}), "rewards: name at least one of \"correct\", \"format\"");

@@ -64,7 +64,7 @@ fn what_is_not_supported_is_named_with_what_is() {
     check_config("llama", "architectures", json!(["MistralForCausalLM"]), &["Mistral", "Qwen3ForCausalLM"]);
     check_config("llama", "model_type", json!("qwen3"), &["model_type", "qwen3", "LlamaForCausalLM"]);
     check_config("llama", "dtype", json!("float8_e4m3fn"), &["dtype", "float8", "bfloat16"]);
-    check_config("llama", "logit_scale", json!(2), &["logit_scale", "nothing is known"]);
+    check_config("llama", "logit_scale", json!(2), &["logit_scale", "this key is unknown"]);
 }
 
 #[test]

@@ -124,13 +124,13 @@ fn an_id_can_be_forced_and_an_answer_ended() {
     assert!(answer.ids.is_empty() && answer.stop == StopReason::Control);
 
     for (control, part) in [
-        (by(|_, _| Ok(Decision::Force(VOCAB as u32))), "none of the ids"),
+        (by(|_, _| Ok(Decision::Force(VOCAB as u32))), "none of the allowed ids"),
         (
             by(|_, steer| {
                 steer.allow_only(&[]);
                 Ok(Decision::Choose)
             }),
-            "none of the ids",
+            "none of the allowed ids",
         ),
         (by(|_, _| Err("no more".into())), "no more"),
         (
