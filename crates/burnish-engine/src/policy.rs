@@ -11,8 +11,8 @@ use burnish_model::{AnswerTo, Chat, ChatError, Model, Recorded};
 
 use crate::control::Control;
 use crate::grammar::{GrammarError, Grammars, Held};
-use streaming::Reader;
 use crate::{EngineError, Generated, Limits, Request, RequestId, Sampler, Stats};
+use streaming::Reader;
 
 /// A model in this process, used through its chat format: an open batch over one snapshot of its weights.
 ///

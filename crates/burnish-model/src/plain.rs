@@ -28,7 +28,8 @@ impl Chat {
     /// If the tokenizer can't say what that is.
     pub fn without_template(self) -> Result<Self, ModelError> {
         let begin = self.tokenizer.before_text();
-        let begin = begin.map_err(|error| ModelError::malformed(Path::new("tokenizer.json"), error.to_string()))?;
+        let begin =
+            begin.map_err(|error| ModelError::malformed(Path::new("tokenizer.json"), error.to_string()))?;
         let template = ChatTemplate::plain()?.with_variable("begin", json!(begin));
         Ok(self.with_template(template))
     }

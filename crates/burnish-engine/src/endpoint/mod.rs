@@ -16,6 +16,8 @@ use ureq::{Body, RequestBuilder};
 mod policy;
 mod stream;
 #[cfg(test)]
+mod streaming_tests;
+#[cfg(test)]
 mod test_server;
 #[cfg(test)]
 mod tests;
@@ -286,7 +288,12 @@ impl Endpoint {
     }
 
     /// Sends a request. Returns the response once its status says that there is an answer.
-    fn send(&self, request: RequestBuilder<WithBody>, body: &str, tries: u32) -> Result<Response<Body>, Miss> {
+    fn send(
+        &self,
+        request: RequestBuilder<WithBody>,
+        body: &str,
+        tries: u32,
+    ) -> Result<Response<Body>, Miss> {
         let mut response = request.send(body).map_err(|error| self.lost(error, tries))?;
         let status = response.status().as_u16();
         if (200..300).contains(&status) {

@@ -47,7 +47,8 @@ impl Endpoint {
                 return Ok(None);
             }
             let mut reader = BufReader::new(response.body_mut().as_reader());
-            let broken = |problem: String| Miss::Fatal(EndpointError::Broken { url: self.url.clone(), problem });
+            let broken =
+                |problem: String| Miss::Fatal(EndpointError::Broken { url: self.url.clone(), problem });
             match first_byte(&mut reader) {
                 Ok(Some(b'{')) => self.whole(&mut reader, each),
                 Ok(_) => self.pieces(&mut reader, each),
@@ -84,8 +85,9 @@ impl Endpoint {
                 gathered.is_done = true;
                 break;
             }
-            let value: Value = serde_json::from_str(&data)
-                .map_err(|error| self.malformed(format!("an event is not JSON ({error}): {}", complaint(&data))))?;
+            let value: Value = serde_json::from_str(&data).map_err(|error| {
+                self.malformed(format!("an event is not JSON ({error}): {}", complaint(&data)))
+            })?;
             if !value["error"].is_null() {
                 return Err(broken(complaint(&data)));
             }
@@ -124,9 +126,11 @@ impl Gathered {
         self.thoughts += wire::thoughts(delta);
         for (at, call) in (0..).zip(delta["tool_calls"].as_array().into_iter().flatten()) {
             let [id, name, arguments] = self.calls.entry(call["index"].as_u64().unwrap_or(at)).or_default();
-            for (whole, piece) in
-                [(id, &call["id"]), (name, &call["function"]["name"]), (arguments, &call["function"]["arguments"])]
-            {
+            for (whole, piece) in [
+                (id, &call["id"]),
+                (name, &call["function"]["name"]),
+                (arguments, &call["function"]["arguments"]),
+            ] {
                 *whole += piece.as_str().unwrap_or_default();
             }
         }
@@ -180,7 +184,8 @@ fn event(reader: &mut impl BufRead) -> io::Result<Option<String>> {
         if left == 0 {
             return Err(io::Error::new(ErrorKind::InvalidData, "an event is too long"));
         }
-        let line = String::from_utf8(line).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))?;
+        let line =
+            String::from_utf8(line).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))?;
         let text = line.trim_end_matches(['\n', '\r']);
         // What no empty line has ended was cut off.
         if length == 0 {

@@ -9,7 +9,8 @@ use crate::{Generated, RequestId};
 impl Sampler {
     /// The tokens that a request has sampled so far. `None` if it has ended or never existed.
     pub fn sampled(&self, id: RequestId) -> Option<&[u32]> {
-        let active = || self.active.iter().map(|Sequence { answer, .. }| answer).find(|answer| answer.id == id);
+        let active =
+            || self.active.iter().map(|Sequence { answer, .. }| answer).find(|answer| answer.id == id);
         self.waiting.get(&id).or_else(active).map(|answer| answer.ids.as_slice())
     }
 

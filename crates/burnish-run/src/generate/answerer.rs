@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use burnish_core::{Abilities, Piece, Sampling, Streaming};
+use burnish_core::{Abilities, Grammar, Piece, Sampling, Streaming};
 use burnish_engine::endpoint::{EndpointConfig, EndpointPolicy};
-use burnish_engine::{Limits, LocalPolicy};
+use burnish_engine::{GrammarError, Limits, LocalPolicy, check_grammar};
 use burnish_tensor::{Device, Precision};
 
 use super::sampling::{SamplingOptions, of_model};
@@ -12,7 +12,7 @@ use crate::RunError;
 use crate::inspect::{self, FoundPolicy};
 use crate::policy::LoadedPolicy;
 use burnish_recipe::ComputeType;
-use burnish_recipe::bounds::{BATCH_MAX, THREADS_MAX};
+use burnish_recipe::bounds::{self, BATCH_MAX, THREADS_MAX};
 
 /// Most tokens of an answer where neither the person nor the model says how many.
 const TOKENS_MAX: usize = 2048;
@@ -163,6 +163,17 @@ impl Answerer {
             Who::Server(_) => (None, None, EndpointPolicy::ABILITIES),
         };
         let sampling = options.over(recommended, tokens_max.unwrap_or(TOKENS_MAX))?;
+        if sampling.tokens_max as u64 > bounds::TOKENS_MAX {
+            return Err(RunError::Refused(format!("--max-tokens must be {} or less", bounds::TOKENS_MAX)));
+        }
+        if let Some(grammar) = &sampling.grammar {
+            let option = match grammar {
+                Grammar::JsonSchema(_) => "--json-schema",
+                Grammar::Regex(_) => "--regex",
+            };
+            let refuse = |error: GrammarError| RunError::Refused(format!("{option}: {error}"));
+            check_grammar(grammar).map_err(refuse)?;
+        }
         abilities.check_sampling(&sampling).map_err(|error| {
             RunError::Refused(format!(
                 "{}: is asked with --temperature, --max-tokens and --seed and nothing else: {error}",
@@ -179,9 +190,10 @@ impl Answerer {
     pub fn prefix(&self, text: &str) -> Result<Vec<Piece>, RunError> {
         match &self.who {
             Who::Local { loaded, .. } => Ok(vec![loaded.chat.tokenizer.piece_of_text(text)?]),
-            Who::Server(_) => {
-                Err(RunError::Refused(format!("--prefix: {} can't go on from the beginning of an answer", self.shown)))
-            }
+            Who::Server(_) => Err(RunError::Refused(format!(
+                "--prefix: {} can't go on from the beginning of an answer",
+                self.shown
+            ))),
         }
     }
 }

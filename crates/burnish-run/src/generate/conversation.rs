@@ -4,7 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use burnish_core::{Message, Partial, Role, Sampling, Streaming, ToolCall, ToolSpec, Trace, Turn, TurnOutput};
+use burnish_core::{
+    Message, Partial, Role, Sampling, Streaming, ToolCall, ToolSpec, Trace, Turn, TurnOutput,
+};
 use burnish_data::{Columns, DataError, Row, for_each_row};
 use serde_json::{Value, json};
 
@@ -78,6 +80,12 @@ impl Conversation {
     /// Adds what the user says.
     pub fn say(&mut self, text: &str) {
         self.messages.push(Message::user(text));
+    }
+
+    /// Takes back all that was said since `before`; random numbers that were used are not used again.
+    pub fn go_back_to(&mut self, before: Conversation) {
+        let asked = self.asked;
+        *self = Conversation { asked, ..before };
     }
 
     /// The calls of the last answer that have no result yet.
@@ -166,7 +174,8 @@ impl Conversation {
             }
         }
         if !self.tools.is_empty() {
-            row["tools"] = self.tools.iter().map(|tool| json!({ "type": "function", "function": tool })).collect();
+            row["tools"] =
+                self.tools.iter().map(|tool| json!({ "type": "function", "function": tool })).collect();
         }
         Ok(row)
     }

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use burnish_core::rng::{Address, Purpose};
 use burnish_core::{
-    Answered, Partial, Piece, Policy, PolicyError, Sampling, Streaming, ToolSpec, Trace, Turn, TurnId, TurnOutput,
+    Answered, Partial, Piece, Policy, PolicyError, Sampling, Streaming, ToolSpec, Trace, Turn, TurnId,
+    TurnOutput,
 };
 
 use super::Prompt;

@@ -59,7 +59,9 @@ impl Prompt {
             (Some(_), false) => return Err("is plain text, which has no roles; --raw continues it"),
             (Some(text), true) => vec![Message::user(text)],
             (None, true) if prompt.len() != 1 || prompt[0].role != Role::User => {
-                return Err("is a conversation; --raw continues one text (a column `text`, or `prompt` as a text)");
+                return Err(
+                    "is a conversation; --raw continues one text (a column `text`, or `prompt` as a text)",
+                );
             }
             (None, _) => prompt,
         };
@@ -143,7 +145,10 @@ mod tests {
     #[test]
     fn lines_of_text_are_prompts() {
         let prompts = read("x.txt", "one\r\n\n two \n", false).unwrap();
-        assert_eq!(prompts.iter().map(|prompt| &*prompt.messages[0].content).collect::<Vec<_>>(), ["one", "two"]);
+        assert_eq!(
+            prompts.iter().map(|prompt| &*prompt.messages[0].content).collect::<Vec<_>>(),
+            ["one", "two"]
+        );
         assert!(prompts[1].place.ends_with("line 3"));
         assert!(read("x.txt", "\n", false).unwrap_err().contains("has no lines"));
     }

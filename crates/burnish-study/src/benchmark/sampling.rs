@@ -61,7 +61,8 @@ fn of_model(chat: &Chat, given: Option<usize>, default: usize) -> Result<Samplin
         ));
     }
     let tokens_max = tokens_max.unwrap_or(default);
-    let said = generate::of_model(&defaults).map_err(|error| RunError::Refused(format!("--sampling model: {error}")))?;
+    let said = generate::of_model(&defaults)
+        .map_err(|error| RunError::Refused(format!("--sampling model: {error}")))?;
     // `transformers` is greedy where the file says nothing.
     Ok(Sampling { tokens_max, ..said.unwrap_or_else(|| Sampling::greedy(1)) })
 }

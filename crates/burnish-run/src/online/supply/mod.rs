@@ -221,7 +221,9 @@ impl Providers {
 fn check_counts(needs: &[&Need], groups: &Groups) -> Result<(), RunError> {
     for group in groups.kept() {
         for member in &group.members {
-            let turns = || member.episode.traces.iter().flat_map(Trace::nodes).filter_map(|node| node.sampled.as_ref());
+            let turns = || {
+                member.episode.traces.iter().flat_map(Trace::nodes).filter_map(|node| node.sampled.as_ref())
+            };
             for Need { fact, .. } in needs {
                 let wanted = match fact.per {
                     Per::Rollout => 1,
