@@ -26,7 +26,7 @@ const AT_ONCE: usize = 8;
 pub struct EndpointPolicy {
     endpoint: Arc<Endpoint>,
     line: Arc<Line>,
-    /// Number of sending threads. They end with the policy, each after its current request.
+    /// Number of sending threads whose answers are wanted. They end with the policy, each after its current request.
     senders: usize,
     news: Receiver<News>,
     tell: Sender<News>,
@@ -53,7 +53,9 @@ struct Line {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<(TurnId, Turn)>,
-    /// Turns that were sent, and whose answers nobody wants any more.
+    /// Turns that were sent and whose answers have not come.
+    sent: BTreeSet<TurnId>,
+    /// Those of them whose answers nobody wants any more. Their threads end with them, as such an answer may never come.
     given_up: BTreeSet<TurnId>,
     is_closed: bool,
 }
@@ -86,6 +88,24 @@ impl EndpointPolicy {
 
     /// What a server can do for a turn.
     pub const ABILITIES: Abilities = Abilities { seed: true, tools: true, ..Abilities::TEXT };
+
+    /// Sees to it that every turn under way has a thread that sends it.
+    fn employ(&mut self) {
+        while self.senders < AT_ONCE.min(self.under_way.len()) {
+            let (line, endpoint) = (Arc::clone(&self.line), Arc::clone(&self.endpoint));
+            let (tell, is_streaming) = (self.tell.clone(), self.is_streaming);
+            std::thread::spawn(move || line.send_all(&endpoint, is_streaming, &tell));
+            self.senders += 1;
+        }
+    }
+
+    /// Neither sends a turn that waits, nor waits for its answer.
+    fn give_up(&mut self, id: TurnId) {
+        if self.line.give_up(id) {
+            self.senders -= 1;
+            self.employ();
+        }
+    }
 
     /// Takes in the news that are there. Returns the answers whose turns were not cancelled in the meantime.
     fn hear(&mut self, first: Option<News>) -> Vec<Answered> {
@@ -131,12 +151,7 @@ impl Policy for EndpointPolicy {
         }
         self.line.lock().waiting.push_back((id, turn));
         self.line.changed.notify_one();
-        if self.senders < AT_ONCE.min(self.under_way.len()) {
-            let (line, endpoint) = (Arc::clone(&self.line), Arc::clone(&self.endpoint));
-            let (tell, is_streaming) = (self.tell.clone(), self.is_streaming);
-            std::thread::spawn(move || line.send_all(&endpoint, is_streaming, &tell));
-            self.senders += 1;
-        }
+        self.employ();
         id
     }
 
@@ -158,7 +173,7 @@ impl Policy for EndpointPolicy {
     fn cancel(&mut self, id: TurnId) -> bool {
         let is_under_way = self.under_way.remove(&id).is_some();
         if is_under_way {
-            self.line.give_up(id);
+            self.give_up(id);
         }
         is_under_way
     }
@@ -179,14 +194,15 @@ impl Line {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Neither sends a turn that waits, nor reads more of an answer under way.
-    fn give_up(&self, id: TurnId) {
+    /// Takes a turn out of the line. Returns whether it was sent already, so that its thread is lost.
+    fn give_up(&self, id: TurnId) -> bool {
         let mut state = self.lock();
-        let waiting = state.waiting.len();
         state.waiting.retain(|(waiting, _)| *waiting != id);
-        if state.waiting.len() == waiting {
+        let is_sent = state.sent.contains(&id);
+        if is_sent {
             state.given_up.insert(id);
         }
+        is_sent
     }
 
     /// The work of a thread: sends one turn after the other until the policy is dropped.
@@ -202,11 +218,14 @@ impl Line {
             } else {
                 endpoint.chat(&asked).map(Some)
             };
-            self.lock().given_up.remove(&id);
+            if self.is_unwanted(id) {
+                return;
+            }
             let mut over = Vec::new();
             let result = match answer {
                 Ok(Some(answer)) => Ok(output(answer)),
-                Ok(None) => continue,
+                // The policy is gone.
+                Ok(None) => return,
                 Err(error) => Err(too_long(&error).unwrap_or_else(|| {
                     over.extend(self.lock().waiting.drain(..));
                     PolicyError::Failed(error.to_string())
@@ -229,6 +248,13 @@ impl Line {
         }
     }
 
+    /// The answer to a turn has come: was it given up?
+    fn is_unwanted(&self, id: TurnId) -> bool {
+        let mut state = self.lock();
+        state.sent.remove(&id);
+        state.given_up.remove(&id)
+    }
+
     /// The next turn to send; `None` when the policy is gone.
     fn next(&self) -> Option<(TurnId, Turn)> {
         let mut state = self.lock();
@@ -237,6 +263,7 @@ impl Line {
                 return None;
             }
             if let Some(next) = state.waiting.pop_front() {
+                state.sent.insert(next.0);
                 return Some(next);
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -139,19 +141,20 @@ fn what_has_not_begun_is_tried_again() {
     assert_eq!(sent.lock().unwrap().len(), 2);
 }
 
-/// A server that says some and then nothing, until it is told to go on.
+/// A server whose every answer says some, and then nothing until the other side hangs up.
 fn stalled(first: &str) -> String {
-    use std::io::{Read, Write};
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let response = events(&[first]);
     std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut bytes = [0; 4096];
-        let _ = stream.read(&mut bytes).unwrap();
-        stream.write_all(response.as_bytes()).unwrap();
-        // Ends when the other side hangs up.
-        while stream.read(&mut bytes).is_ok_and(|length| length > 0) {}
+        for stream in listener.incoming() {
+            let (mut stream, response, mut bytes) = (stream.unwrap(), response.clone(), [0; 4096]);
+            std::thread::spawn(move || {
+                let _ = stream.read(&mut bytes).unwrap();
+                stream.write_all(response.as_bytes()).unwrap();
+                while stream.read(&mut bytes).is_ok_and(|length| length > 0) {}
+            });
+        }
     });
     url
 }
@@ -172,6 +175,10 @@ fn an_answer_is_ended_with_what_it_has_said() {
     let output = answered.result.unwrap();
     assert_eq!((output.message.content.as_str(), output.stop), ("so far", StopReason::Control));
     assert!(!policy.stop(id) && policy.partial(id).is_none());
+    // The next one is sent, although the server still holds the first.
+    let next = policy.submit(turn("q"));
+    wait_for_text(&mut policy, next);
+    assert!(policy.stop(next) && policy.wait().len() == 1);
     // One that has said nothing does not come back.
     let id = policy.submit(turn("q"));
     assert!(!policy.stop(id) && policy.wait().is_empty());

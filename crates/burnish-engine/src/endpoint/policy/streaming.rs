@@ -39,7 +39,7 @@ impl EndpointPolicy {
         let mut answers = Vec::new();
         for id in stalled {
             let Some(turn) = self.under_way.remove(&id) else { continue };
-            self.line.give_up(id);
+            self.give_up(id);
             let problem = format!(
                 "POST {}: the answer broke off: nothing more came for {} s",
                 self.endpoint.url(),
@@ -79,7 +79,7 @@ impl Streaming for EndpointPolicy {
             TurnOutput { message, malformed: Vec::new(), stop: StopReason::Control, logprobs: Vec::new() };
         // It is heard like any other answer; the receiver belongs to this policy.
         let _ = self.tell.send(News::Over(Answered { id, trace: turn.trace.clone(), result: Ok(output) }));
-        self.line.give_up(id);
+        self.give_up(id);
         true
     }
 }
