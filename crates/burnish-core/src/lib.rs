@@ -20,6 +20,7 @@ pub mod rng;
 mod sampling;
 mod script;
 pub mod settings;
+mod streaming;
 mod task;
 mod trace;
 mod verdict;
@@ -32,6 +33,7 @@ pub use policy::{
 pub use record::{Contact, Fork, Place, Record, RecordedTurn, Repeating, Speaker, Told, ToolCalls};
 pub use sampling::{Grammar, LOGPROBS_MAX, Sampling, SamplingError};
 pub use script::{Said, Script};
+pub use streaming::{Partial, Streaming};
 pub use task::{Task, TaskId};
 pub use trace::{Branch, Node, NodeId, Sampled, Source, StopReason, Trace, TraceError};
 pub use verdict::{RECOVERED, Validity, Verdict};

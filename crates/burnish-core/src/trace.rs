@@ -52,7 +52,7 @@ pub enum StopReason {
     ContextFull,
     /// The text reached a stop string. The tokens that completed it were sampled and are trained on.
     StopString,
-    /// A control of the answer ended it.
+    /// A control of the answer, or whoever asked for it, ended it.
     Control,
 }
 

@@ -24,6 +24,7 @@ mod words;
 pub use columns::{ColumnNames, Columns};
 pub use dataset::{Dataset, for_each_row};
 pub use error::{DataError, Place};
+pub use messages::tools;
 pub use paths::Paths;
 pub use row::Row;
 pub use shuffle::order;

@@ -70,7 +70,7 @@ fn without_nulls(fields: &Map<String, Value>) -> Map<String, Value> {
 ///
 /// # Errors
 /// Says what is wrong, without the column's name.
-pub(crate) fn tools(value: &Value) -> Result<Vec<ToolSpec>, String> {
+pub fn tools(value: &Value) -> Result<Vec<ToolSpec>, String> {
     let parsed;
     let value = match value {
         Value::String(text) => {

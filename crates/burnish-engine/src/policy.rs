@@ -1,3 +1,5 @@
+mod streaming;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,6 +12,7 @@ use burnish_model::{AnswerTo, Chat, ChatError, Model, Recorded};
 use crate::control::Control;
 use crate::grammar::{GrammarError, Grammars, Held};
 use crate::{EngineError, Generated, Limits, Request, RequestId, Sampler, Stats};
+use streaming::Reader;
 
 /// A model in this process, used through its chat format: an open batch over one snapshot of its weights.
 ///
@@ -43,6 +46,8 @@ struct Asked {
     tools: Arc<Vec<ToolSpec>>,
     prefix: Vec<Piece>,
     sampling: Arc<Sampling>,
+    /// Made when somebody first reads the answer under way.
+    reader: Option<Reader>,
 }
 
 impl LocalPolicy {
@@ -128,7 +133,7 @@ impl LocalPolicy {
     }
 
     fn finish(&self, asked: Asked, answer: Result<Generated, EngineError>) -> Answered {
-        let Asked { id, before, mut trace, messages, tools, prefix, sampling } = asked;
+        let Asked { id, before, mut trace, messages, tools, prefix, sampling, reader: _ } = asked;
         let answer = answer.map_err(|error| PolicyError::Failed(error.to_string()));
         let to = AnswerTo { messages: &messages, tools: &tools, begun: &prefix };
         match answer.and_then(|answer| self.record(&mut trace, answer, &to, &sampling)) {
@@ -201,7 +206,7 @@ impl Policy for LocalPolicy {
         match self.begin(&turn) {
             Ok((request, trace)) => {
                 let Turn { trace: before, messages, tools, prefix, sampling, .. } = turn;
-                let asked = Asked { id, before, trace, messages, tools, prefix, sampling };
+                let asked = Asked { id, before, trace, messages, tools, prefix, sampling, reader: None };
                 self.asked.insert(request, asked);
             }
             Err(error) => self.over.push(Answered { id, trace: turn.trace, result: Err(error) }),

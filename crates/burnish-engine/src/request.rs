@@ -30,6 +30,10 @@ impl RequestId {
     }
 }
 
+/// Default of [`Limits::round_steps_max`]: enough that waking threads costs nothing, but few, since threads whose
+/// sequences end have less to do than others.
+const ROUND_STEPS: usize = 16;
+
 /// Most tokens of an answer that are ever in the cache: the last token is never read.
 pub(crate) fn answer_rows_max(sampling: &Sampling, prompt_tokens: usize, context_tokens_max: usize) -> usize {
     sampling.tokens_max.min(context_tokens_max - prompt_tokens) - 1
@@ -66,6 +70,9 @@ pub struct Limits {
     pub context_tokens_max: Option<usize>,
     /// Most bytes of keys and values that are held at once. Requests that do not fit wait.
     pub cache_bytes: usize,
+    /// Most tokens that an answer grows by in one [`Sampler::advance`](crate::Sampler::advance); with 1, an answer can
+    /// be read token by token.
+    pub round_steps_max: usize,
 }
 
 impl Limits {
@@ -76,8 +83,12 @@ impl Limits {
     /// # Errors
     /// If a limit is so small that no work can be done.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
-        for (field, limit) in [("batch_max", self.batch_max), ("prefill_tokens_max", self.prefill_tokens_max)]
-        {
+        let limits = [
+            ("batch_max", self.batch_max),
+            ("prefill_tokens_max", self.prefill_tokens_max),
+            ("round_steps_max", self.round_steps_max),
+        ];
+        for (field, limit) in limits {
             if limit == 0 {
                 return Err(EngineError::Limit { field });
             }
@@ -98,6 +109,7 @@ impl Default for Limits {
             prefill_tokens_max: 4096,
             context_tokens_max: None,
             cache_bytes: Limits::CACHE_BYTES,
+            round_steps_max: ROUND_STEPS,
         }
     }
 }

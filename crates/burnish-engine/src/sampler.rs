@@ -4,6 +4,7 @@ mod probe;
 mod prompts;
 mod round;
 mod schedule;
+mod under_way;
 
 use burnish_core::{SamplingError, StopReason, rng};
 use burnish_model::{Model, Tokenizer};
@@ -154,14 +155,7 @@ impl Sampler {
 
     /// Cancels a request. `false` if it has ended or never existed.
     pub fn cancel(&mut self, id: RequestId) -> bool {
-        if let Some(answer) = self.waiting.remove(&id) {
-            self.prompts.leave(&answer.prompt);
-            self.prompts.forget();
-            self.stalled = self.stalled.filter(|stalled| *stalled != id);
-            return true;
-        }
-        let at = self.active.iter().position(|sequence| sequence.answer.id == id);
-        at.map(|at| self.active.remove(at)).is_some()
+        self.take(id).is_some()
     }
 
     /// Is nothing left to do?

@@ -11,25 +11,26 @@ const CHARACTER_TOKENS_MAX: usize = 4;
 
 /// Text of ids that arrive one by one. Per id, only a few ids are decoded, however long the text is.
 #[derive(Debug)]
-struct Detokenizer {
+pub(crate) struct Detokenizer {
     tokenizer: Arc<Tokenizer>,
     /// Ids whose text is settled. They are kept because a tokenizer may write a token differently at the beginning of a
     /// text.
     context: Vec<u32>,
     /// Ids after them, whose text can still change with the next ids.
     pending: Vec<u32>,
-    text: String,
+    pub(crate) text: String,
     /// Bytes of `text` before the part that `pending` contributes.
     settled: usize,
 }
 
 impl Detokenizer {
-    fn new(tokenizer: Arc<Tokenizer>) -> Self {
-        Detokenizer { tokenizer, context: Vec::new(), pending: Vec::new(), text: String::new(), settled: 0 }
+    /// The text of ids that follow `context`.
+    pub(crate) fn after(tokenizer: Arc<Tokenizer>, context: Vec<u32>) -> Self {
+        Detokenizer { tokenizer, context, pending: Vec::new(), text: String::new(), settled: 0 }
     }
 
     /// Appends the text of an id. An unfinished character at the end is left out until it is finished.
-    fn push(&mut self, id: u32) -> Result<(), ChatError> {
+    pub(crate) fn push(&mut self, id: u32) -> Result<(), ChatError> {
         self.pending.push(id);
         let new = self.new_text(&self.pending)?;
         self.text.truncate(self.settled);
@@ -84,6 +85,15 @@ impl Detokenizer {
     }
 }
 
+/// The text up to where a stop string may have begun that later text would complete.
+pub(crate) fn before_stop<'a>(text: &'a str, stop: &[String]) -> &'a str {
+    let held = |stop: &String| {
+        let ends = stop.char_indices().map(|(at, _)| at).rev().filter(|at| *at > 0);
+        ends.into_iter().find(|end| text.ends_with(&stop[..*end])).unwrap_or(0)
+    };
+    &text[..text.len() - stop.iter().map(held).max().unwrap_or(0)]
+}
+
 /// Watches an answer for stop strings, even across token boundaries.
 #[derive(Debug)]
 pub(crate) struct StopStrings {
@@ -102,7 +112,7 @@ impl StopStrings {
         StopStrings {
             stop: stop.to_vec(),
             include,
-            detokenizer: Detokenizer::new(tokenizer),
+            detokenizer: Detokenizer::after(tokenizer, Vec::new()),
             searched: 0,
             tokens: 0,
             min_tokens,
@@ -228,10 +238,25 @@ mod tests {
         assert_eq!(run(&ids, &["ab"], false, 8), None);
     }
 
+    #[test]
+    fn text_is_held_back_while_it_may_become_a_stop_string() {
+        let before = |text, stop: &[&str]| {
+            let stop: Vec<String> = stop.iter().map(|&stop| stop.to_owned()).collect();
+            before_stop(text, &stop).to_owned()
+        };
+        assert_eq!(before("so </ans", &["</answer>"]), "so ");
+        assert_eq!(before("so </anx", &["</answer>"]), "so </anx");
+        // The longest beginning counts, of whichever stop string.
+        assert_eq!(before("aab", &["aabc", "bc"]), "");
+        assert_eq!(before("xab", &["aabc", "bc"]), "xa");
+        assert_eq!(before("5 €", &["€€", "x"]), "5 ");
+        assert_eq!(before("abc", &[]), "abc");
+    }
+
     proptest! {
         #[test]
         fn the_text_is_that_of_all_ids(ids in prop::collection::vec(0u32..265, 0..80)) {
-            let mut detokenizer = Detokenizer::new(Arc::clone(&TOKENIZER));
+            let mut detokenizer = Detokenizer::after(Arc::clone(&TOKENIZER), Vec::new());
             for at in 0..ids.len() {
                 detokenizer.push(ids[at]).unwrap();
                 prop_assert!(detokenizer.pending.len() <= 2 * CHARACTER_TOKENS_MAX + 1);

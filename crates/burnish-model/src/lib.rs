@@ -20,6 +20,7 @@ mod files;
 mod generation;
 mod lora;
 mod model;
+mod plain;
 mod provenance;
 mod rope;
 mod shards;

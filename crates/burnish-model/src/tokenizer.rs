@@ -47,7 +47,7 @@ impl Tokenizer {
             .map_err(|problem| ModelError::malformed(path, format!("not a tokenizer: {problem}")))
     }
 
-    fn from_json(json: String) -> Result<Self, String> {
+    pub(crate) fn from_json(json: String) -> Result<Self, String> {
         let mut inner = tokenizers::Tokenizer::from_bytes(&json).map_err(|error| error.to_string())?;
         inner.with_truncation(None).map_err(|error| error.to_string())?;
         inner.with_padding(None);
@@ -110,6 +110,12 @@ impl Tokenizer {
     /// If the tokenizer can't write the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, ChatError> {
         let encoding = self.inner.encode_fast(text, false).map_err(failed)?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The ids of a text, with the special tokens that the tokenizer puts around every text.
+    pub(crate) fn encode_with_special(&self, text: &str) -> Result<Vec<u32>, ChatError> {
+        let encoding = self.inner.encode_fast(text, true).map_err(failed)?;
         Ok(encoding.get_ids().to_vec())
     }
 

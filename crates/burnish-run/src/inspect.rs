@@ -286,6 +286,11 @@ pub struct FoundPolicy {
 /// # Errors
 /// If it is neither, or the run has no such checkpoint.
 pub fn policy_of(path: &Path, step: Option<u64>) -> Result<FoundPolicy, RunError> {
+    find_policy(path, step, "--policy ")
+}
+
+/// As [`policy_of`]; errors about the path begin with `option`, the option that it was given with.
+pub(crate) fn find_policy(path: &Path, step: Option<u64>, option: &str) -> Result<FoundPolicy, RunError> {
     if is_run(path) {
         let recipe = stored::read(path)?;
         let Saved { dir, version, notes } = checkpoint_of(path, step)?;
@@ -299,7 +304,7 @@ pub fn policy_of(path: &Path, step: Option<u64>) -> Result<FoundPolicy, RunError
         });
     }
     let path_shown = path.display();
-    let located = model_path::locate(path).map_err(|error| RunError::Refused(format!("--policy {error}")))?;
+    let located = model_path::locate(path).map_err(|error| RunError::Refused(format!("{option}{error}")))?;
     if let Some(step) = step {
         return Err(RunError::Refused(format!(
             "--step {step}: {path_shown} is a model directory, which has no steps; give a run directory"

@@ -7,6 +7,7 @@ mod decontaminate;
 mod error;
 mod eval_set;
 pub mod evaluate;
+pub mod generate;
 pub mod inspect;
 pub mod items;
 mod judge_client;

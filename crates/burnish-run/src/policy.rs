@@ -68,6 +68,17 @@ impl LoadedPolicy {
         })
     }
 
+    /// As [`LoadedPolicy::load_over`], without a chat template: the policy reads text and continues it. The directory need
+    /// not have a template.
+    ///
+    /// # Errors
+    /// As [`LoadedPolicy::load`].
+    pub fn load_plain(dir: &Path, start: Option<&Path>, loading: &Loading) -> Result<Self, RunError> {
+        let policy = LoadedPolicy::read(dir, start, Some(ChatTemplate::plain()?), loading)?;
+        let chat = Arc::unwrap_or_clone(policy.chat).without_template()?;
+        Ok(LoadedPolicy { chat: Arc::new(chat), ..policy })
+    }
+
     fn read(
         dir: &Path,
         start: Option<&Path>,

@@ -25,6 +25,8 @@ pub enum Draws {
     Check,
     /// Answers that continue where an episode ended.
     Extension,
+    /// Answers to a person's prompts.
+    Generation,
 }
 
 impl Draws {
@@ -40,6 +42,7 @@ impl Draws {
             Draws::Continuation(cut) => (1 << 35) + cut,
             Draws::Check => 1 << 36,
             Draws::Extension => 1 << 37,
+            Draws::Generation => 1 << 38,
         }
     }
 
@@ -76,6 +79,7 @@ mod tests {
             Draws::Turned,
             Draws::Check,
             Draws::Extension,
+            Draws::Generation,
         ];
         let cuts = (1..100_000).map(Draws::Continuation);
         let stages: std::collections::BTreeSet<u64> =

@@ -1,4 +1,4 @@
-//! The command line: `burnish train|sft|study|eval|rollout|metrics|merge|methods|env|data`.
+//! The command line: `burnish train|sft|study|eval|rollout|generate|chat|metrics|merge|methods|env|data`.
 //!
 //! Only this crate deals with arguments, colours and signals; the other crates do the work.
 
@@ -7,6 +7,7 @@
 #[macro_use]
 mod out;
 
+mod answer;
 mod commands;
 mod program;
 mod progress;
@@ -44,6 +45,10 @@ enum Command {
     Eval(Box<commands::eval::Arguments>),
     /// Sample and show a few episodes, or show stored ones.
     Rollout(commands::rollout::Arguments),
+    /// Answer prompts: one, or those of a file.
+    Generate(Box<commands::generate::Arguments>),
+    /// Talk with a policy in the terminal.
+    Chat(Box<commands::chat::Arguments>),
     /// Print the metrics of a run, under the names of the framework that your scripts know.
     Metrics(commands::metrics::Arguments),
     /// Merge a trained adapter and its base into one model directory.
@@ -89,6 +94,8 @@ fn run(command: Command) -> commands::Done {
         Command::Study(arguments) => commands::study::run(arguments),
         Command::Eval(arguments) => commands::eval::run(*arguments),
         Command::Rollout(arguments) => commands::rollout::run(arguments),
+        Command::Generate(arguments) => commands::generate::run(*arguments),
+        Command::Chat(arguments) => commands::chat::run(*arguments),
         Command::Metrics(arguments) => commands::metrics::run(arguments),
         Command::Merge(arguments) => commands::merge::run(arguments),
         Command::Methods(arguments) => commands::methods::run(arguments),

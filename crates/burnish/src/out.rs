@@ -73,6 +73,25 @@ pub(crate) fn file(text: &str) {
     if io::stdout().is_terminal() { write(&visible(text)) } else { write(text) }
 }
 
+/// Text of a model: exact where a program reads it, shown where a person does.
+pub(crate) fn answer(text: &str) {
+    file(text);
+}
+
+/// As [`answer`], dimmed where the terminal has colours and they are wanted.
+pub(crate) fn dim(text: &str) {
+    if !text.is_empty() && is_coloured() {
+        write(&format!("\u{1b}[2m{}\u{1b}[22m", visible(text)));
+    } else {
+        answer(text);
+    }
+}
+
+/// Does the terminal have colours, and are they wanted (`NO_COLOR`, `CLICOLOR`)?
+pub(crate) fn is_coloured() -> bool {
+    io::stdout().is_terminal() && console::colors_enabled()
+}
+
 /// Text to stderr. If it can't be written, there is nowhere to report that.
 pub(crate) fn error(text: &str) {
     above_bar(|| {

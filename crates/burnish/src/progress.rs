@@ -31,12 +31,23 @@ pub(crate) struct Progress {
     last_line: Option<Instant>,
     /// How many items were done when this process began, and when it began.
     start: Option<(u64, Instant)>,
+    /// What items are called.
+    unit: &'static str,
+    /// Whether stdout belongs to the answers, so that lines go to stderr.
+    is_aside: bool,
 }
 
 impl Progress {
     pub(crate) fn new() -> Self {
         let terminal = std::io::stderr().is_terminal().then(Term::stderr);
-        Progress { terminal, bar: None, last_line: None, start: None }
+        Progress { terminal, bar: None, last_line: None, start: None, unit: "item", is_aside: false }
+    }
+
+    /// Of items that are called `unit`, where stdout is for something else.
+    pub(crate) fn aside(unit: &'static str) -> Self {
+        let mut progress = Progress::new();
+        (progress.unit, progress.is_aside) = (unit, true);
+        progress
     }
 
     /// Removes the bar.
@@ -66,7 +77,7 @@ impl Progress {
         if done as u64 > begin {
             parts.push(format!("{tokens_per_second:.0} tokens/s"));
         }
-        self.advance("item", done as u64, items as u64, &parts);
+        self.advance(self.unit, done as u64, items as u64, &parts);
     }
 
     /// Moves the bar, if there is one, and prints a line if it is time for one: at the first and the last item, and
@@ -78,7 +89,7 @@ impl Progress {
             None => (None, None),
         };
         // A file with these lines may be all there is to read later, so they are complete whatever is on the screen.
-        let is_screen = self.terminal.is_some() && std::io::stdout().is_terminal();
+        let is_screen = self.terminal.is_some() && (self.is_aside || std::io::stdout().is_terminal());
         let every = if is_screen { LINE_EVERY_WITH_BAR } else { LINE_EVERY };
         let is_due = self.last_line.is_none_or(|last| last.elapsed() >= every);
         if is_due || done == all {
@@ -87,7 +98,12 @@ impl Progress {
                 parts.iter().cloned().chain(rate.clone()).chain(left.clone()).collect();
             // On a screen, each line must fit; everything else is in `metrics.jsonl`.
             let room = if is_screen { self.width().max(LINE_ROOM_MIN) } else { usize::MAX };
-            println!("{}", fitted(format!("{unit} {done}/{all}"), &all_parts, room));
+            let line = fitted(format!("{unit} {done}/{all}"), &all_parts, room);
+            if self.is_aside {
+                eprintln!("{line}");
+            } else {
+                println!("{line}");
+            }
         }
         if self.terminal.is_some() {
             let (begin, _) = self.start.unwrap_or((0, Instant::now()));

@@ -1,5 +1,8 @@
 //! Ctrl-C: the first one finishes the work in progress and saves, the second one stops at once.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use burnish_run::watch::Stop;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -16,6 +19,8 @@ pub(crate) enum Work {
     Training,
     /// Items of a benchmark, stored in records.
     Evaluation,
+    /// Answers to prompts.
+    Generation,
 }
 
 impl Work {
@@ -23,12 +28,14 @@ impl Work {
         match self {
             Work::Training => "finishing this step, then saving",
             Work::Evaluation => "finishing the items that are under way",
+            Work::Generation => "stopping; answers that are finished are kept",
         }
     }
 
     fn left(self) -> &'static str {
         match self {
             Work::Training => "the run can be resumed from its last checkpoint",
+            Work::Generation => "nothing was written to --out",
             Work::Evaluation => "what was recorded with --out stays, and the same command goes on from there",
         }
     }
@@ -46,6 +53,20 @@ pub(crate) fn listen(stop: Stop, work: Work) -> std::io::Result<()> {
             }
             eprintln!("{}; once more to stop at once", work.finishing());
             stop.ask();
+        }
+    });
+    Ok(())
+}
+
+/// From now on Ctrl-C sets `is_stopped` and ends nothing, unless it was set already: then nobody has heeded the last one.
+pub(crate) fn heed(is_stopped: Arc<AtomicBool>) -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGINT])?;
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            if is_stopped.swap(true, Ordering::SeqCst) {
+                eprint!("\n");
+                std::process::exit(STOPPED_AT_ONCE);
+            }
         }
     });
     Ok(())

@@ -9,8 +9,14 @@ use std::time::Duration;
 use burnish_core::{Message, ToolCall, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use ureq::http::Response;
+use ureq::typestate::WithBody;
+use ureq::{Body, RequestBuilder};
 
 mod policy;
+mod stream;
+#[cfg(test)]
+mod streaming_tests;
 #[cfg(test)]
 mod test_server;
 #[cfg(test)]
@@ -18,6 +24,7 @@ mod tests;
 mod wire;
 
 pub use policy::EndpointPolicy;
+pub use stream::Delta;
 
 /// Longest wait before another try, whatever the server asks for.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -119,6 +126,8 @@ pub struct ChatRequest<'a> {
 pub struct ChatAnswer {
     /// The text. A malformed call stays in it as it came.
     pub content: String,
+    /// Thoughts, if the server keeps them apart.
+    pub reasoning_content: Option<String>,
     /// The tools that it calls.
     pub calls: Vec<ToolCall>,
     /// For each malformed call, why it could not be read.
@@ -157,6 +166,14 @@ pub enum EndpointError {
         url: String,
         /// Number of requests sent.
         tries: u32,
+        /// What went wrong.
+        problem: String,
+    },
+    /// The answer began and did not end.
+    #[error("POST {url}: the answer broke off: {problem}")]
+    Broken {
+        /// The endpoint.
+        url: String,
         /// What went wrong.
         problem: String,
     },
@@ -221,12 +238,20 @@ impl Endpoint {
     /// # Errors
     /// Names the endpoint, and its status or what else went wrong.
     pub fn chat(&self, request: &ChatRequest<'_>) -> Result<ChatAnswer, EndpointError> {
-        let body = self.body(request);
-        let body = burnish_core::json::text(&body).unwrap_or_else(|_| body.to_string());
+        let body = text_of(&self.body(request));
+        self.until_answered(|tries| {
+            let mut response = self.send(self.post(), &body, tries)?;
+            let text = response.body_mut().read_to_string().map_err(|error| self.lost(error, tries))?;
+            wire::answer(&text).map_err(|problem| self.malformed(problem))
+        })
+    }
+
+    /// Tries until there is an answer or a failure that lasts. `once` is told how often that makes.
+    fn until_answered<T>(&self, mut once: impl FnMut(u32) -> Result<T, Miss>) -> Result<T, EndpointError> {
         let mut wait = Duration::from_secs_f64(self.config.retry_wait_seconds);
         let mut tries = 1;
         loop {
-            let (error, asked) = match self.once(&body, tries) {
+            let (error, asked) = match once(tries) {
                 Ok(answer) => return Ok(answer),
                 Err(Miss::Fatal(error)) => return Err(error),
                 Err(Miss::Retryable(error, asked)) => (error, asked),
@@ -254,31 +279,49 @@ impl Endpoint {
         body
     }
 
-    fn once(&self, body: &str, tries: u32) -> Result<ChatAnswer, Miss> {
-        let lost = |error: ureq::Error| {
-            let (url, problem) = (self.url.clone(), error.to_string());
-            let lasting = matches!(error, ureq::Error::BadUri(_) | ureq::Error::Tls(_));
-            let error = EndpointError::Connection { url, tries, problem };
-            if lasting { Miss::Fatal(error) } else { Miss::Retryable(error, None) }
-        };
-        let mut request = self.agent.post(&self.url).header("content-type", "application/json");
-        if let Some(key) = &self.key {
-            request = request.header("authorization", format!("Bearer {key}"));
+    fn post(&self) -> RequestBuilder<WithBody> {
+        let request = self.agent.post(&self.url).header("content-type", "application/json");
+        match &self.key {
+            Some(key) => request.header("authorization", format!("Bearer {key}")),
+            None => request,
         }
-        let mut response = request.send(body).map_err(lost)?;
+    }
+
+    /// Sends a request. Returns the response once its status says that there is an answer.
+    fn send(
+        &self,
+        request: RequestBuilder<WithBody>,
+        body: &str,
+        tries: u32,
+    ) -> Result<Response<Body>, Miss> {
+        let mut response = request.send(body).map_err(|error| self.lost(error, tries))?;
         let status = response.status().as_u16();
-        let asked = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
-        let text = response.body_mut().read_to_string().map_err(lost)?;
         if (200..300).contains(&status) {
-            return wire::answer(&text)
-                .map_err(|problem| Miss::Fatal(EndpointError::Malformed { url: self.url.clone(), problem }));
+            return Ok(response);
         }
+        let asked = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
+        let text = response.body_mut().read_to_string().map_err(|error| self.lost(error, tries))?;
         let error = EndpointError::Status { url: self.url.clone(), status, tries, said: complaint(&text) };
         match status {
             408 | 409 | 429 | 500.. => Err(Miss::Retryable(error, asked.map(Duration::from_secs))),
             _ => Err(Miss::Fatal(error)),
         }
     }
+
+    fn lost(&self, error: ureq::Error, tries: u32) -> Miss {
+        let (url, problem) = (self.url.clone(), error.to_string());
+        let lasting = matches!(error, ureq::Error::BadUri(_) | ureq::Error::Tls(_));
+        let error = EndpointError::Connection { url, tries, problem };
+        if lasting { Miss::Fatal(error) } else { Miss::Retryable(error, None) }
+    }
+
+    fn malformed(&self, problem: String) -> Miss {
+        Miss::Fatal(EndpointError::Malformed { url: self.url.clone(), problem })
+    }
+}
+
+fn text_of(body: &Value) -> String {
+    burnish_core::json::text(body).unwrap_or_else(|_| body.to_string())
 }
 
 /// The message of an error in the wire format, or else the text as it is.

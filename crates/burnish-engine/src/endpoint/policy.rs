@@ -1,6 +1,9 @@
 //! A model at an address as a policy: text in, text out.
 
-use std::collections::{BTreeSet, VecDeque};
+mod streaming;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::ControlFlow;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +11,8 @@ use burnish_core::{
     Abilities, Answered, Message, Policy, PolicyError, Sampling, StopReason, Turn, TurnId, TurnOutput,
 };
 
-use super::{ChatAnswer, ChatRequest, Endpoint, EndpointConfig, EndpointError};
+use super::{ChatAnswer, ChatRequest, Delta, Endpoint, EndpointConfig, EndpointError};
+use streaming::UnderWay;
 
 /// Most requests to a server at the same time.
 const AT_ONCE: usize = 8;
@@ -22,12 +26,21 @@ const AT_ONCE: usize = 8;
 pub struct EndpointPolicy {
     endpoint: Arc<Endpoint>,
     line: Arc<Line>,
-    /// Number of sending threads. They end with the policy, each after its current request.
+    /// Number of sending threads whose answers are wanted. They end with the policy, each after its current request.
     senders: usize,
-    answers: Receiver<Answered>,
-    answered: Sender<Answered>,
-    under_way: BTreeSet<TurnId>,
+    news: Receiver<News>,
+    tell: Sender<News>,
+    under_way: BTreeMap<TurnId, UnderWay>,
     submitted: u64,
+    /// Are answers asked for piece by piece?
+    is_streaming: bool,
+}
+
+/// What a sending thread has to tell.
+enum News {
+    /// More of an answer: thoughts and text.
+    Piece(TurnId, String, String),
+    Over(Answered),
 }
 
 /// Turns that wait to be sent.
@@ -40,6 +53,10 @@ struct Line {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<(TurnId, Turn)>,
+    /// Turns that were sent and whose answers have not come.
+    sent: BTreeSet<TurnId>,
+    /// Those of them whose answers nobody wants any more. Their threads end with them, as such an answer may never come.
+    given_up: BTreeSet<TurnId>,
     is_closed: bool,
 }
 
@@ -49,24 +66,66 @@ impl EndpointPolicy {
     /// # Errors
     /// If the key is missing.
     pub fn new(config: EndpointConfig) -> Result<Self, EndpointError> {
-        let (answered, answers) = mpsc::channel();
+        let (tell, news) = mpsc::channel();
         Ok(EndpointPolicy {
             endpoint: Arc::new(Endpoint::new(config)?),
             line: Arc::default(),
             senders: 0,
-            answers,
-            answered,
-            under_way: BTreeSet::new(),
+            news,
+            tell,
+            under_way: BTreeMap::new(),
             submitted: 0,
+            is_streaming: false,
         })
+    }
+
+    /// The same policy, which asks for its answers piece by piece ([`Streaming`](burnish_core::Streaming)).
+    #[must_use]
+    pub fn streaming(mut self) -> Self {
+        self.is_streaming = true;
+        self
     }
 
     /// What a server can do for a turn.
     pub const ABILITIES: Abilities = Abilities { seed: true, tools: true, ..Abilities::TEXT };
 
-    /// The answers whose turns were not cancelled in the meantime.
-    fn arrived(&mut self, answers: Vec<Answered>) -> Vec<Answered> {
-        answers.into_iter().filter(|answered| self.under_way.remove(&answered.id)).collect()
+    /// Sees to it that every turn under way has a thread that sends it.
+    fn employ(&mut self) {
+        while self.senders < AT_ONCE.min(self.under_way.len()) {
+            let (line, endpoint) = (Arc::clone(&self.line), Arc::clone(&self.endpoint));
+            let (tell, is_streaming) = (self.tell.clone(), self.is_streaming);
+            std::thread::spawn(move || line.send_all(&endpoint, is_streaming, &tell));
+            self.senders += 1;
+        }
+    }
+
+    /// Neither sends a turn that waits, nor waits for its answer.
+    fn give_up(&mut self, id: TurnId) {
+        if self.line.give_up(id) {
+            self.senders -= 1;
+            self.employ();
+        }
+    }
+
+    /// Takes in the news that are there. Returns the answers whose turns were not cancelled in the meantime.
+    fn hear(&mut self, first: Option<News>) -> Vec<Answered> {
+        let news: Vec<News> = first.into_iter().chain(self.news.try_iter()).collect();
+        let mut answers = Vec::new();
+        for news in news {
+            match news {
+                News::Piece(id, thoughts, text) => {
+                    if let Some(turn) = self.under_way.get_mut(&id) {
+                        turn.add(&thoughts, &text);
+                    }
+                }
+                News::Over(answered) => {
+                    if self.under_way.remove(&answered.id).is_some() {
+                        answers.push(answered);
+                    }
+                }
+            }
+        }
+        answers
     }
 }
 
@@ -82,45 +141,41 @@ impl Policy for EndpointPolicy {
     fn submit(&mut self, turn: Turn) -> TurnId {
         let id = TurnId(self.submitted);
         self.submitted += 1;
-        self.under_way.insert(id);
+        self.under_way.insert(id, UnderWay::of(&turn));
         let refused =
             turn.sampling.check().map_err(PolicyError::from).and_then(|()| self.abilities().check(&turn));
         if let Err(error) = refused {
             // The receiver belongs to this policy.
-            let _ = self.answered.send(Answered { id, trace: turn.trace, result: Err(error) });
+            let _ = self.tell.send(News::Over(Answered { id, trace: turn.trace, result: Err(error) }));
             return id;
         }
         self.line.lock().waiting.push_back((id, turn));
         self.line.changed.notify_one();
-        if self.senders < AT_ONCE.min(self.under_way.len()) {
-            let (line, endpoint) = (Arc::clone(&self.line), Arc::clone(&self.endpoint));
-            let answered = self.answered.clone();
-            std::thread::spawn(move || line.send_all(&endpoint, &answered));
-            self.senders += 1;
-        }
+        self.employ();
         id
     }
 
     fn poll(&mut self) -> Vec<Answered> {
-        let answers = self.answers.try_iter().collect();
-        self.arrived(answers)
+        self.hear(None)
     }
 
     fn wait(&mut self) -> Vec<Answered> {
         while !self.under_way.is_empty() {
-            let Ok(first) = self.answers.recv() else { break };
-            let answers = std::iter::once(first).chain(self.answers.try_iter()).collect();
-            let arrived = self.arrived(answers);
-            if !arrived.is_empty() {
-                return arrived;
+            let Ok(first) = self.news.recv() else { break };
+            let answers = self.hear(Some(first));
+            if !answers.is_empty() {
+                return answers;
             }
         }
         Vec::new()
     }
 
     fn cancel(&mut self, id: TurnId) -> bool {
-        self.line.lock().waiting.retain(|(waiting, _)| *waiting != id);
-        self.under_way.remove(&id)
+        let is_under_way = self.under_way.remove(&id).is_some();
+        if is_under_way {
+            self.give_up(id);
+        }
+        is_under_way
     }
 }
 
@@ -139,13 +194,38 @@ impl Line {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes a turn out of the line. Returns whether it was sent already, so that its thread is lost.
+    fn give_up(&self, id: TurnId) -> bool {
+        let mut state = self.lock();
+        state.waiting.retain(|(waiting, _)| *waiting != id);
+        let is_sent = state.sent.contains(&id);
+        if is_sent {
+            state.given_up.insert(id);
+        }
+        is_sent
+    }
+
     /// The work of a thread: sends one turn after the other until the policy is dropped.
-    fn send_all(&self, endpoint: &Endpoint, answered: &Sender<Answered>) {
+    fn send_all(&self, endpoint: &Endpoint, is_streaming: bool, tell: &Sender<News>) {
         while let Some((id, turn)) = self.next() {
-            let result = endpoint.chat(&request(&turn));
+            let asked = request(&turn);
+            let answer = if is_streaming {
+                endpoint.chat_streaming(&asked, &mut |Delta { thoughts, text }| {
+                    let is_heard = tell.send(News::Piece(id, thoughts.into(), text.into())).is_ok();
+                    let goes_on = is_heard && !self.lock().given_up.contains(&id);
+                    if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                })
+            } else {
+                endpoint.chat(&asked).map(Some)
+            };
+            if self.is_unwanted(id) {
+                return;
+            }
             let mut over = Vec::new();
-            let result = match result {
-                Ok(answer) => Ok(output(answer)),
+            let result = match answer {
+                Ok(Some(answer)) => Ok(output(answer)),
+                // The policy is gone.
+                Ok(None) => return,
                 Err(error) => Err(too_long(&error).unwrap_or_else(|| {
                     over.extend(self.lock().waiting.drain(..));
                     PolicyError::Failed(error.to_string())
@@ -161,11 +241,18 @@ impl Line {
             let answers =
                 std::iter::once(first).chain(over.into_iter().map(|unsent| failed(unsent, &problem)));
             for answer in answers {
-                if answered.send(answer).is_err() {
+                if tell.send(News::Over(answer)).is_err() {
                     return;
                 }
             }
         }
+    }
+
+    /// The answer to a turn has come: was it given up?
+    fn is_unwanted(&self, id: TurnId) -> bool {
+        let mut state = self.lock();
+        state.sent.remove(&id);
+        state.given_up.remove(&id)
     }
 
     /// The next turn to send; `None` when the policy is gone.
@@ -176,6 +263,7 @@ impl Line {
                 return None;
             }
             if let Some(next) = state.waiting.pop_front() {
+                state.sent.insert(next.0);
                 return Some(next);
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -195,7 +283,9 @@ fn output(answer: ChatAnswer) -> TurnOutput {
         Some("length") => StopReason::TokensMax,
         _ => StopReason::EndToken,
     };
-    let message = Message { tool_calls: answer.calls, ..Message::assistant(answer.content) };
+    let reasoning_content = answer.reasoning_content;
+    let message =
+        Message { reasoning_content, tool_calls: answer.calls, ..Message::assistant(answer.content) };
     TurnOutput { message, malformed: answer.malformed, stop, logprobs: Vec::new() }
 }
 

@@ -14,6 +14,17 @@ pub(crate) type Reply = (&'static str, Value);
 pub(crate) fn serve(
     reply: impl Fn(usize, &Value) -> Reply + Send + 'static,
 ) -> (String, Arc<Mutex<Vec<Value>>>) {
+    serve_text(move |at, asked| {
+        let (status, answer) = reply(at, asked);
+        let answer = answer.to_string();
+        format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len())
+    })
+}
+
+/// As [`serve`], with whole responses.
+pub(crate) fn serve_text(
+    reply: impl Fn(usize, &Value) -> String + Send + 'static,
+) -> (String, Arc<Mutex<Vec<Value>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let sent = Arc::new(Mutex::new(Vec::new()));
@@ -23,19 +34,27 @@ pub(crate) fn serve(
             let mut stream = stream.unwrap();
             let asked = request(&stream);
             let mut log = log.lock().unwrap();
-            let (status, answer) = reply(log.len(), &asked);
+            let response = reply(log.len(), &asked);
             log.push(asked);
             drop(log);
-            let answer = answer.to_string();
-            let length = answer.len();
-            write!(
-                stream,
-                "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{answer}"
-            )
-            .unwrap();
+            // Whoever asked may have gone.
+            let _ = stream.write_all(response.replacen("\r\n", "\r\nconnection: close\r\n", 1).as_bytes());
         }
     });
     (url, sent)
+}
+
+/// A response of server-sent events, which ends when the connection is closed.
+#[allow(dead_code, reason = "not every program that includes this file streams")]
+pub(crate) fn events(events: &[&str]) -> String {
+    let events: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{events}")
+}
+
+/// An event with a piece of an answer.
+#[allow(dead_code, reason = "not every program that includes this file streams")]
+pub(crate) fn piece(delta: Value, finish_reason: Option<&str>) -> String {
+    json!({"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}).to_string()
 }
 
 /// The body of a request.
@@ -55,6 +74,7 @@ fn request(stream: &TcpStream) -> Value {
 }
 
 /// The text of the first message of a request.
+#[allow(dead_code, reason = "not every program that includes this file asks")]
 pub(crate) fn question(asked: &Value) -> &str {
     asked["messages"][0]["content"].as_str().unwrap()
 }

@@ -65,19 +65,28 @@ pub(super) fn answer(text: &str) -> Result<ChatAnswer, String> {
     let value: Value = serde_json::from_str(text)
         .map_err(|error| format!("it is not JSON ({error}): {}", shortened(text)))?;
     let choice = &value["choices"][0];
-    let message = &choice["message"];
-    let mut answer = ChatAnswer {
-        finish_reason: choice["finish_reason"].as_str().map(str::to_owned),
-        ..ChatAnswer::default()
-    };
+    let finish_reason = choice["finish_reason"].as_str().map(str::to_owned);
+    let read = read_message(&choice["message"], finish_reason);
+    read.map_err(|problem| format!("`choices[0].message{problem}: {}", shortened(text)))
+}
+
+/// Thoughts that a message, or a piece of one, keeps apart from its text; servers name them in two ways.
+pub(super) fn thoughts(message: &Value) -> &str {
+    let named = |name: &str| message[name].as_str();
+    named("reasoning_content").or_else(|| named("reasoning")).unwrap_or_default()
+}
+
+/// Reads an answer's message.
+pub(super) fn read_message(message: &Value, finish_reason: Option<String>) -> Result<ChatAnswer, String> {
+    let mut answer = ChatAnswer { finish_reason, ..ChatAnswer::default() };
+    let said = thoughts(message);
+    answer.reasoning_content = (!said.is_empty()).then(|| said.to_owned());
     let calls = message["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
     answer.content = match message["content"].as_str() {
         Some(content) => content.to_owned(),
-        // An answer that calls tools may have no text.
-        None if !calls.is_empty() => String::new(),
-        None => {
-            return Err(format!("`choices[0].message.content` is no text: {}", shortened(text)));
-        }
+        // An answer that calls tools, or that was cut off while it was thinking, may have no text.
+        None if !calls.is_empty() || !said.is_empty() => String::new(),
+        None => return Err(".content` is no text".to_owned()),
     };
     for (number, call) in (1..).zip(calls) {
         match read_call(call) {

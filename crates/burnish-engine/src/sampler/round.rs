@@ -7,9 +7,6 @@ use std::ops::ControlFlow;
 use super::{Ended, Sampler, Sequence};
 use crate::Chooser;
 
-/// Number of steps that a thread does with its sequences before all sequences are redistributed: enough that waking
-/// threads costs nothing, but few, since threads whose sequences end have less to do than others.
-pub(super) const ROUND_STEPS: usize = 16;
 /// Bytes of keys and values of sequences that stay in a core's share of a common cache while the thread works on them.
 const PART_BYTES: usize = 5 << 20;
 /// Fewest sequences in a part: products with fewer rows wait for weights.

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::prompts::Prefilled;
-use super::round::ROUND_STEPS;
 use super::{Sampler, Sequence};
 use crate::answer::Answer;
 use crate::cache::{Cache, Prefill};
@@ -349,8 +348,9 @@ impl Sampler {
         if !self.waiting.is_empty() || self.probe_pages() > 0 {
             return 1;
         }
+        let steps = self.limits.round_steps_max;
         let rows = |Sequence { answer, .. }: &Sequence| {
-            answer.rows_max(self.context_tokens_max).min(answer.ids.len() - 1 + ROUND_STEPS)
+            answer.rows_max(self.context_tokens_max).min(answer.ids.len() - 1 + steps)
         };
         let missing =
             |sequence: &Sequence| pages_of(rows(sequence)).saturating_sub(sequence.cache.answer_pages());
@@ -364,7 +364,7 @@ impl Sampler {
         for (sequence, rows) in self.active.iter_mut().zip(rows) {
             sequence.cache.reserve(rows, &self.pool);
         }
-        ROUND_STEPS
+        steps
     }
 
     /// Takes the pages of an active answer, which then waits.

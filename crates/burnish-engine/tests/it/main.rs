@@ -15,4 +15,5 @@ mod memory;
 mod open;
 mod policy;
 mod stops;
+mod streaming;
 mod tools;

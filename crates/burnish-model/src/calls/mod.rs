@@ -120,6 +120,20 @@ impl CallFormat {
         ALL.into_iter().map(format).find(|format| format.name() == name)
     }
 
+    /// With what a call begins in an answer; empty if a call has no mark of its own.
+    pub fn openings(&self) -> &'static [&'static str] {
+        match self.syntax {
+            Syntax::Harmony => &["<|channel|>commentary to="],
+            Syntax::DeepSeek => &deepseek::OPEN,
+            Syntax::Keys | Syntax::Function => &[xml::OPEN],
+            Syntax::Mistral => &[list::MISTRAL],
+            Syntax::Granite => &[list::GRANITE],
+            Syntax::Tagged("<tool_call>", _) => &["<tool_call>"],
+            Syntax::Tagged(..) => &["<function_call>"],
+            Syntax::Bare => &[],
+        }
+    }
+
     /// Does the template refuse a call without an id of nine letters and digits?
     pub fn needs_ids(&self) -> bool {
         self.needs_ids

@@ -63,6 +63,14 @@ impl Chat {
         Ok(recorded)
     }
 
+    /// Does an answer at the trace's head, whose beginning `begun` was given, begin inside thoughts that the prompt has
+    /// begun?
+    pub fn begins_in_thoughts(&self, trace: &Trace, begun: &[Piece]) -> bool {
+        let path = trace.head().map(|head| trace.path(head)).unwrap_or_default();
+        let read: String = path.into_iter().map(|id| trace.nodes()[id.0].text.as_str()).collect();
+        ends_in_thoughts(read.strip_suffix(text_of(begun).as_str()).unwrap_or(&read))
+    }
+
     /// The answer `whole` as a message, and what the template writes for its sampled part `said`, without an end token.
     fn read_answer(
         &self,
@@ -72,9 +80,7 @@ impl Chat {
         said: &str,
         asked: &AnswerTo<'_>,
     ) -> (Recorded, String) {
-        let path = trace.head().map(|head| trace.path(head)).unwrap_or_default();
-        let read: String = path.into_iter().map(|id| trace.nodes()[id.0].text.as_str()).collect();
-        let in_thoughts = ends_in_thoughts(read.strip_suffix(text_of(asked.begun).as_str()).unwrap_or(&read));
+        let in_thoughts = self.begins_in_thoughts(trace, asked.begun);
         let mut answer = format.read(&whole, in_thoughts, asked.tools);
         if answer.calls.is_empty() {
             let malformed = std::mem::take(&mut answer.malformed);

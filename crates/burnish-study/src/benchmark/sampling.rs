@@ -5,7 +5,7 @@ use burnish_model::Chat;
 use serde::{Deserialize, Serialize};
 
 use super::play::Options;
-use burnish_run::RunError;
+use burnish_run::{RunError, generate};
 
 /// What decides the sampling of an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,10 +18,6 @@ pub enum SamplingFrom {
     /// The model's `generation_config.json`.
     Model,
 }
-
-/// The value that `transformers` uses where a sampling `generation_config.json` gives none.
-const TEMPERATURE: f64 = 1.0;
-const TOP_K: usize = 50;
 
 /// The sampling that the options ask for.
 ///
@@ -65,39 +61,15 @@ fn of_model(chat: &Chat, given: Option<usize>, default: usize) -> Result<Samplin
         ));
     }
     let tokens_max = tokens_max.unwrap_or(default);
-    let penalty = defaults.repetition_penalty.unwrap_or(1.0) as f32;
-    if defaults.do_sample != Some(true) {
-        return Ok(Sampling { repetition_penalty: penalty, ..Sampling::greedy(tokens_max) });
-    }
-    let temperature = defaults.temperature.unwrap_or(TEMPERATURE);
-    if temperature == 0.0 {
-        return refuse("has `do_sample` = true with `temperature` = 0, which contradict each other".into());
-    }
-    Ok(Sampling {
-        top_k: defaults.top_k.unwrap_or(TOP_K),
-        top_p: defaults.top_p.unwrap_or(1.0) as f32,
-        min_p: defaults.min_p.unwrap_or(0.0) as f32,
-        repetition_penalty: penalty,
-        ..Sampling::at(temperature as f32, tokens_max)
-    })
+    let said = generate::of_model(&defaults)
+        .map_err(|error| RunError::Refused(format!("--sampling model: {error}")))?;
+    // `transformers` is greedy where the file says nothing.
+    Ok(Sampling { tokens_max, ..said.unwrap_or_else(|| Sampling::greedy(1)) })
 }
 
 /// The sampling in one line, as people read it.
 pub(super) fn in_words(sampling: &Sampling, from: SamplingFrom) -> String {
-    let mut words = match sampling.temperature {
-        0.0 => "greedy".to_owned(),
-        temperature => format!("temperature {temperature}"),
-    };
-    let parts = [
-        ("top_k", sampling.top_k as f32, 0.0),
-        ("top_p", sampling.top_p, 1.0),
-        ("min_p", sampling.min_p, 0.0),
-        ("repetition_penalty", sampling.repetition_penalty, 1.0),
-    ];
-    for (name, value, _) in parts.into_iter().filter(|(_, value, off)| value != off) {
-        words.push_str(&format!(", {name} {value}"));
-    }
-    words.push_str(&format!(", at most {} tokens", sampling.tokens_max));
+    let mut words = generate::in_words(sampling);
     if from == SamplingFrom::Model {
         words.push_str(" (the model's generation_config.json)");
     }

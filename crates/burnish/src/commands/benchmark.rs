@@ -11,6 +11,7 @@ use burnish_study::benchmark::{self, BENCHMARKS, Benchmark, Consistency, Finish,
 use clap::Args;
 
 use super::Done;
+use super::policy::Place;
 use crate::progress::Progress;
 use crate::{out, program, signals};
 
@@ -22,12 +23,6 @@ pub(crate) struct Settings {
     /// server with OpenAI's chat completions.
     #[arg(long, value_name = "POLICY", value_parser = super::path())]
     pub(crate) policy: Option<PathBuf>,
-    /// With a server: the model's name there.
-    #[arg(long, value_name = "NAME")]
-    model: Option<String>,
-    /// With a server: the environment variable that holds its key.
-    #[arg(long, value_name = "VARIABLE")]
-    api_key_env: Option<String>,
     /// The data: a file, or a folder with files of the usual names. By default $BURNISH_DATA/NAME.
     #[arg(long, value_name = "PATH", value_parser = super::path())]
     data: Option<PathBuf>,
@@ -64,15 +59,8 @@ pub(crate) struct Settings {
     /// Sequences sampled at once. [default: 64]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
-    /// The device that computes: cpu, cuda:0 and so on. [default: as the policy's run; cpu for a model directory]
-    #[arg(long, value_name = "NAME")]
-    device: Option<String>,
-    /// The precision of products: f32 or bf16. [default: as the policy's run; f32 for a model directory]
-    #[arg(long, value_name = "TYPE", value_parser = precision)]
-    precision: Option<ComputeType>,
-    /// Number of threads; 0 takes every core. Changes no result. [default: 0]
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    #[command(flatten)]
+    place: Place,
 }
 
 impl Settings {
@@ -97,14 +85,14 @@ impl Settings {
 
     /// The options that correspond to recipe keys, as overrides.
     pub(crate) fn as_overrides(&self) -> Vec<String> {
-        let precision = self.precision.map(|precision| match precision {
+        let precision = self.place.precision.map(|precision| match precision {
             ComputeType::F32 => "f32",
             ComputeType::Bf16 => "bf16",
         });
         [
-            self.device.as_ref().map(|device| format!("device=\"{device}\"")),
+            self.place.device.as_ref().map(|device| format!("device=\"{device}\"")),
             precision.map(|precision| format!("policy.precision={precision}")),
-            self.threads.map(|threads| format!("run.threads={threads}")),
+            self.place.threads.map(|threads| format!("run.threads={threads}")),
         ]
         .into_iter()
         .flatten()
@@ -113,28 +101,8 @@ impl Settings {
 
     /// The server, if the policy is one.
     pub(crate) fn endpoint(&self) -> Result<Option<EndpointConfig>, Box<dyn std::error::Error>> {
-        let url = self.policy.as_ref().and_then(|policy| policy.to_str());
-        let url = url.filter(|url| url.starts_with("http://") || url.starts_with("https://"));
-        let Some(url) = url else {
-            let given = [("--model", self.model.is_some()), ("--api-key-env", self.api_key_env.is_some())];
-            return match given.into_iter().find(|(_, is_given)| *is_given) {
-                Some((option, _)) => {
-                    Err(format!("{option} is for a server: give its address with --policy http://HOST/v1")
-                        .into())
-                }
-                None => Ok(None),
-            };
-        };
-        let Some(model) = self.model.clone() else {
-            return Err(format!("--policy {url}: which model? Give its name there with --model NAME").into());
-        };
-        Ok(Some(EndpointConfig::new(url, model, self.api_key_env.clone())))
+        self.place.endpoint(self.policy.as_deref(), "--policy ")
     }
-}
-
-/// Parses the names of `policy.precision`.
-fn precision(name: &str) -> serde_json::Result<ComputeType> {
-    serde_json::from_value(name.into())
 }
 
 /// Prints the benchmarks.
@@ -189,9 +157,9 @@ pub(crate) fn run(benchmark: &'static Benchmark, settings: Settings, step: Optio
         out: settings.out,
         seed: settings.seed.unwrap_or(0),
         batch: settings.batch.unwrap_or(64),
-        device: settings.device,
-        precision: settings.precision,
-        threads: settings.threads.unwrap_or(0),
+        device: settings.place.device,
+        precision: settings.place.precision,
+        threads: settings.place.threads.unwrap_or(0),
     };
     let stop = Stop::default();
     signals::listen(stop.clone(), signals::Work::Evaluation)?;

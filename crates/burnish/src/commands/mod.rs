@@ -5,12 +5,15 @@ use std::path::PathBuf;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 
 pub(crate) mod benchmark;
+pub(crate) mod chat;
 pub(crate) mod data;
 pub(crate) mod env;
 pub(crate) mod eval;
+pub(crate) mod generate;
 pub(crate) mod merge;
 pub(crate) mod methods;
 pub(crate) mod metrics;
+pub(crate) mod policy;
 pub(crate) mod rollout;
 pub(crate) mod study;
 pub(crate) mod train;

@@ -1,0 +1,69 @@
+//! Answers of a model in this process that are read while they are sampled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use burnish_core::{Answered, Partial, Policy, Streaming, TurnId};
+use burnish_model::Chat;
+
+use super::{Asked, LocalPolicy};
+use crate::RequestId;
+use crate::text::{Detokenizer, before_stop};
+
+/// The text of an answer under way.
+pub(super) struct Reader {
+    detokenizer: Detokenizer,
+    /// Ids that it has read.
+    read: usize,
+    in_thoughts: bool,
+}
+
+impl Reader {
+    fn new(chat: &Chat, asked: &Asked) -> Self {
+        let begun: Vec<u32> = asked.prefix.iter().flat_map(|piece| &piece.ids).copied().collect();
+        let detokenizer = Detokenizer::after(Arc::clone(&chat.tokenizer), begun);
+        Reader { detokenizer, read: 0, in_thoughts: chat.begins_in_thoughts(&asked.trace, &asked.prefix) }
+    }
+}
+
+impl LocalPolicy {
+    fn request_of(&self, id: TurnId) -> Option<RequestId> {
+        self.asked.iter().find(|(_, asked)| asked.id == id).map(|(request, _)| *request)
+    }
+}
+
+impl Streaming for LocalPolicy {
+    fn partial(&mut self, id: TurnId) -> Option<Partial<'_>> {
+        let request = self.request_of(id)?;
+        let ids = self.sampler.as_ref()?.sampled(request)?;
+        let asked = self.asked.get_mut(&request)?;
+        if asked.reader.is_none() {
+            asked.reader = Some(Reader::new(&self.chat, asked));
+        }
+        let reader = asked.reader.as_mut()?;
+        while let Some(id) = ids.get(reader.read) {
+            // Ids that can't be decoded are an error of the finished answer.
+            reader.detokenizer.push(*id).ok()?;
+            reader.read += 1;
+        }
+        let text = before_stop(&reader.detokenizer.text, &asked.sampling.stop);
+        Some(Partial { thoughts: "", text, in_thoughts: reader.in_thoughts })
+    }
+
+    fn progress(&mut self, _longest: Duration) -> Vec<Answered> {
+        self.poll()
+    }
+
+    fn stop(&mut self, id: TurnId) -> bool {
+        let Some(request) = self.request_of(id) else { return false };
+        let generated = self.sampler.as_mut().and_then(|sampler| sampler.stop(request));
+        match (self.asked.remove(&request), generated) {
+            (Some(asked), Some(generated)) => {
+                let answered = self.finish(asked, Ok(generated));
+                self.over.push(answered);
+                true
+            }
+            _ => false,
+        }
+    }
+}
