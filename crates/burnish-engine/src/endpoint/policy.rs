@@ -107,9 +107,8 @@ impl EndpointPolicy {
         }
     }
 
-    /// Takes in the news that are there. Returns the answers whose turns were not cancelled in the meantime.
-    fn hear(&mut self, first: Option<News>) -> Vec<Answered> {
-        let news: Vec<News> = first.into_iter().chain(self.news.try_iter()).collect();
+    /// Takes in news. Returns the answers whose turns were not cancelled in the meantime.
+    fn hear(&mut self, news: Vec<News>) -> Vec<Answered> {
         let mut answers = Vec::new();
         for news in news {
             match news {
@@ -156,13 +155,15 @@ impl Policy for EndpointPolicy {
     }
 
     fn poll(&mut self) -> Vec<Answered> {
-        self.hear(None)
+        let news = self.news.try_iter().collect();
+        self.hear(news)
     }
 
     fn wait(&mut self) -> Vec<Answered> {
         while !self.under_way.is_empty() {
             let Ok(first) = self.news.recv() else { break };
-            let answers = self.hear(Some(first));
+            let news = std::iter::once(first).chain(self.news.try_iter()).collect();
+            let answers = self.hear(news);
             if !answers.is_empty() {
                 return answers;
             }
