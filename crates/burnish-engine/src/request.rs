@@ -44,7 +44,8 @@ pub(crate) fn answer_rows_max(sampling: &Sampling, prompt_tokens: usize, context
 pub struct Generated {
     /// What was sampled, including the end token or the tokens that completed a stop string.
     pub ids: Vec<u32>,
-    /// Log-probability of each id under the model, in nats; see [`Choice::model_logprob`](crate::Choice::model_logprob).
+    /// Log-probability of each id under the model, in nats; see
+    /// [`Choice::model_logprob`](crate::Choice::model_logprob).
     pub model_logprobs: Vec<f32>,
     /// Log-probability with which each id was drawn; see [`Choice::sampled_logprob`](crate::Choice::sampled_logprob).
     /// `None`: the same as the model's, since nothing altered its distribution.

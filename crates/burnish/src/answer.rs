@@ -54,7 +54,8 @@ impl AnswerView {
         self.show_text(partial.text, false);
     }
 
-    /// Shows the rest of a finished answer, its calls, and ends the line. `prefix` is what the answer was given to begin with.
+    /// Shows the rest of a finished answer, its calls, and ends the line. `prefix` is what the answer was given to
+    /// begin with.
     pub(crate) fn finish(&mut self, message: &Message, malformed: &[String], prefix: &str) {
         self.begin(false);
         let text = message.content.strip_prefix(prefix).unwrap_or(&message.content);

@@ -10,6 +10,8 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
+use burnish_core::Sampling;
+use burnish_run::generate::{Answerer, Asked, Conversation};
 use common::{Finished, Scratch};
 use serde_json::{Value, json};
 use test_server::{Reply, events, piece, said, serve, serve_text};
@@ -132,6 +134,34 @@ fn a_model_on_disk_is_talked_with() {
     chat(&scratch, STARTER, &options, "/temperature -1\n").fails_with(&["--temperature must be 0 or more"]);
     chat(&scratch, STARTER, &["--top-p", "3"], "").fails_with(&["--top-p must be"]);
     chat(&scratch, "absent", &[], "").fails_with(&["absent: there is no such directory"]);
+}
+
+#[test]
+fn the_next_turn_finds_the_one_before_in_the_cache_and_in_the_trace() {
+    let asked = Asked {
+        policy: STARTER.into(),
+        endpoint: None,
+        step: None,
+        device: None,
+        precision: None,
+        threads: 1,
+        batch: 1,
+        is_raw: false,
+        is_streaming: true,
+    };
+    let mut answerer = Answerer::open(&asked).unwrap();
+    let mut chat =
+        Conversation::new(None, Vec::new(), Sampling { ignore_eos: true, ..Sampling::at(1.0, 8) }, 1);
+    chat.say(&"Plan a route over the ice. ".repeat(4));
+    chat.answer(answerer.policy(), &|| false, &mut |_| ()).unwrap().unwrap();
+    let before = chat.trace().head_ids();
+    let (_, read_before) = answerer.prompt_tokens().unwrap();
+    chat.say("Again.");
+    chat.answer(answerer.policy(), &|| false, &mut |_| ()).unwrap().unwrap();
+    assert_eq!(chat.trace().head_ids()[..before.len()], before);
+    let (all, read) = answerer.prompt_tokens().unwrap();
+    let second = all - read_before;
+    assert!(read - read_before < second / 2, "{} of {second} tokens were read again", read - read_before);
 }
 
 /// Types into a program in a terminal: the first argument is a list of what to wait for and what to type then.

@@ -22,13 +22,13 @@ pub struct Delta<'a> {
 }
 
 impl Endpoint {
-    /// As [`Endpoint::chat`], but `each` is called with every piece of the answer as it arrives, first with an empty one
-    /// when the answer begins. Once it breaks off, nothing more is read, and there is no answer. A server that does not
-    /// stream gives its answer in one piece.
+    /// As [`Endpoint::chat`], but `each` is called with every piece of the answer as it arrives, first with an empty
+    /// one when the answer begins. Once it breaks off, nothing more is read, and there is no answer. A server that does
+    /// not stream gives its answer in one piece.
     ///
     /// # Errors
-    /// As [`Endpoint::chat`]; also if an answer that has begun does not end. It is not asked for again then, since parts
-    /// of it were shown.
+    /// As [`Endpoint::chat`]; also if an answer that has begun does not end. It is not asked for again then, since
+    /// parts of it were shown.
     pub fn chat_streaming(
         &self,
         request: &ChatRequest<'_>,

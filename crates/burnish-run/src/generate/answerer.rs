@@ -26,7 +26,8 @@ pub struct Asked {
     pub endpoint: Option<EndpointConfig>,
     /// Of a run: the checkpoint after this step instead of the newest.
     pub step: Option<u64>,
-    /// What computes, as `"cpu"` or `"cuda:0"`: by default what the policy's run computes on, the CPU for a model directory.
+    /// What computes, as `"cpu"` or `"cuda:0"`: by default what the policy's run computes on, the CPU for a model
+    /// directory.
     pub device: Option<String>,
     /// In which precision: by default that of the policy's run, f32 for a model directory.
     pub precision: Option<ComputeType>,
@@ -152,8 +153,8 @@ impl Answerer {
     /// Without a recommendation, at temperature 1.
     ///
     /// # Errors
-    /// Names the option that is out of its range or that the policy can't be given, or the key of the file that can't be
-    /// followed.
+    /// Names the option that is out of its range or that the policy can't be given, or the key of the file that can't
+    /// be followed.
     pub fn sampling(&self, options: &SamplingOptions) -> Result<Sampling, RunError> {
         let (recommended, tokens_max, abilities) = match &self.who {
             Who::Local { loaded, .. } => {

@@ -1,5 +1,5 @@
-//! A conversation with a policy, turn by turn. What the policy has read and sampled is never tokenised again, and its
-//! cache is kept between turns.
+//! A conversation with a policy, turn by turn. What was sampled is never tokenised again, and prompts stay in the
+//! policy's cache between turns.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -132,8 +132,8 @@ impl Conversation {
         Ok(said.map(|message| message.content).unwrap_or_default())
     }
 
-    /// Asks for the next answer, adds it, and returns what came of it. What the policy has said so far is shown to `each`.
-    /// Once `is_stopped`, the answer ends where it is; `None` if nothing was said by then.
+    /// Asks for the next answer, adds it, and returns what came of it. What the policy has said so far is shown to
+    /// `each`. Once `is_stopped`, the answer ends where it is; `None` if nothing was said by then.
     ///
     /// # Errors
     /// If the policy can't answer. The conversation then stays as it was.

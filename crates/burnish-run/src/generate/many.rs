@@ -92,8 +92,8 @@ pub(super) fn seed(run: u64, task: u64, rollout: u64) -> u64 {
     Address { stage, task, rollout, ..Address::new(run, Purpose::Sample) }.seed()
 }
 
-/// Answers prompts side by side, and gives each answer to `each`, in the order of the prompts; what waits for an earlier
-/// answer when it is asked to stop comes then, in order too. Returns how many answers there are.
+/// Answers prompts side by side, and gives each answer to `each`, in the order of the prompts; what waits for an
+/// earlier answer when it is asked to stop comes then, in order too. Returns how many answers there are.
 pub fn answer_all(
     policy: &mut dyn Policy,
     many: &Many,
@@ -141,8 +141,8 @@ pub fn answer_all(
     done
 }
 
-/// Answers one turn, and shows what it has said so far to `each` whenever that may be more. Once `is_stopped`, the answer
-/// ends where it is; `None` if it has said nothing by then.
+/// Answers one turn, and shows what it has said so far to `each` whenever that may be more. Once `is_stopped`, the
+/// answer ends where it is; `None` if it has said nothing by then.
 pub fn follow(
     policy: &mut dyn Streaming,
     turn: Turn,

@@ -70,8 +70,8 @@ impl Prompt {
     }
 }
 
-/// The prompts of a file: the rows of a jsonl, csv, tsv or parquet file, or the lines of a `.txt` file, without empty ones.
-/// `is_raw`: they are texts to be continued.
+/// The prompts of a file: the rows of a jsonl, csv, tsv or parquet file, or the lines of a `.txt` file, without empty
+/// ones. `is_raw`: they are texts to be continued.
 ///
 /// # Errors
 /// Names the file, and the line that can't be a prompt.

@@ -295,7 +295,8 @@ fn write_all(answerer: &mut Answerer, many: &Many, path: &Path, is_raw: bool) ->
     });
     drop(watch);
     let answers = tally.answers;
-    if answers > 0 {
+    // Why there is no answer is said below.
+    if answers > 0 || (tally.failures == 0 && !stop.is_asked()) {
         written?;
         println!("{answers} answers in {}", path.display());
     }

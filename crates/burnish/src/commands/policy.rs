@@ -32,7 +32,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The server, where the policy is one. `option` is how the policy was given: "--policy ", or nothing where it stands alone.
+    /// The server, where the policy is one. `option` is how the policy was given: "--policy ", or nothing where it
+    /// stands alone.
     pub(crate) fn endpoint(
         &self,
         policy: Option<&Path>,

@@ -61,8 +61,9 @@ impl Streaming for EndpointPolicy {
         if self.under_way.is_empty() {
             return self.poll();
         }
-        let first = self.news.recv_timeout(longest).ok();
-        let mut answers = self.hear(first);
+        // One at a time, so that what came before the end is seen before it, even if the answer breaks off there.
+        let news = self.news.recv_timeout(longest).ok().into_iter().collect();
+        let mut answers = self.hear(news);
         answers.extend(self.give_up_stalled());
         answers
     }

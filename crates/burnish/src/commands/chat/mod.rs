@@ -129,7 +129,7 @@ impl Session {
             Line::Tool(result) => self.give_result(&result),
             Line::Help => self.tell(&commands::help()),
             Line::System(None) => match self.conversation.system() {
-                Some(text) => self.tell(&text.to_owned()),
+                Some(text) => self.tell(text),
                 None => self.note("there is no system message"),
             },
             Line::System(Some(text)) => {
