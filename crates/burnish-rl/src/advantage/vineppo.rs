@@ -22,8 +22,7 @@
 //! with `scale = none`, to the bit. Without whitening the parts of an answer always add up to that.
 //!
 //! **Differs from the paper.** The paper cuts at the ends of reasoning steps, burnish after a number of tokens. The
-//! paper estimates `V̂_0` with answers sampled for it, burnish with the group's. A cut is a text: what goes on from it
-//! is tokenised anew.
+//! paper estimates `V̂_0` with answers sampled for it, burnish with the group's.
 //!
 //! **Tokens.** What goes on from within an answer begins with the ids that were sampled there. (Runs up to version 2 of
 //! the journal began with their text, tokenised again, which may give other ids.)
