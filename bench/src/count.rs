@@ -16,7 +16,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Kind {
-    /// Training steps of 2 x 32 tokens: valgrind emulates a vector multiply-add lane by lane, so more would take minutes.
+    /// Training steps of 2 x 32 tokens: valgrind emulates a vector multiply-add lane by lane, so more would take
+    /// minutes.
     Train,
     /// Decoding steps of a batch of 8.
     Decode,

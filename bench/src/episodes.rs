@@ -1,4 +1,5 @@
-//! Episodes of several turns with slow tools: side by side, in lock-step, and sampling alone; and what an episode holds that waits.
+//! Episodes of several turns with slow tools: side by side, in lock-step, and sampling alone; and what an episode holds
+//! that waits.
 
 use std::path::PathBuf;
 use std::sync::Arc;

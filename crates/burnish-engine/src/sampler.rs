@@ -130,7 +130,8 @@ impl Sampler {
     /// Submits a request, which joins with the next [`Sampler::advance`] if there is room.
     ///
     /// # Errors
-    /// If it is out of range (empty or overlong prompt, unknown id, sampling parameters) or could never fit into the cache.
+    /// If it is out of range (empty or overlong prompt, unknown id, sampling parameters) or could never fit into the
+    /// cache.
     pub fn submit(&mut self, request: Request) -> Result<RequestId, EngineError> {
         self.submit_under(request, Vec::new())
     }

@@ -262,8 +262,8 @@ pub struct CheckpointSection {
     pub every: u64,
     /// How many of the newest checkpoints to keep.
     pub keep: usize,
-    /// The number of an evaluation by which a checkpoint is the best one, which is kept too, as `checkpoints/best`: such as
-    /// `"loss"` (the less, the better) or `"success"` (the more, the better).
+    /// The number of an evaluation by which a checkpoint is the best one, which is kept too, as `checkpoints/best`:
+    /// such as `"loss"` (the less, the better) or `"success"` (the more, the better).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best: Option<String>,
 }

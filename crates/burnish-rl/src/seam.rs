@@ -105,8 +105,8 @@ pub struct Needs {
     /// What [`Objective::head`] compares the student with: the likeliest tokens of a teacher's distributions, or the
     /// whole of them.
     pub head: Option<HeadTarget>,
-    /// One look at the policy's log-probs and entropies of the whole optimiser batch before the first
-    /// derivative: [`Objective::batch_constants`]. If the batch does not fit into one forward pass, this costs a second one.
+    /// One look at the policy's log-probs and entropies of the whole optimiser batch before the first derivative:
+    /// [`Objective::batch_constants`]. If the batch does not fit into one forward pass, this costs a second one.
     pub batch_constants: bool,
     /// Sequences that belong together ([`Streams::groups`]) must be evaluated together.
     pub groups: bool,

@@ -140,8 +140,8 @@ pub trait TokenLoss: Send + Sync {
     }
 
     /// One detached number per token of a whole optimiser batch, for a formula that depends on all of them (a quantile,
-    /// a random choice). Called once, before anything else, if [`Needs::batch_constants`] asks for it. `seed` is the batch's own,
-    /// for random choices.
+    /// a random choice). Called once, before anything else, if [`Needs::batch_constants`] asks for it. `seed` is the
+    /// batch's own, for random choices.
     fn batch_constants(&self, _batch: &Tokens<'_>, _seed: u64) -> Vec<f64> {
         Vec::new()
     }

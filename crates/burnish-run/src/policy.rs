@@ -68,8 +68,8 @@ impl LoadedPolicy {
         })
     }
 
-    /// As [`LoadedPolicy::load_over`], without a chat template: the policy reads text and continues it. The directory need
-    /// not have a template.
+    /// As [`LoadedPolicy::load_over`], without a chat template: the policy reads text and continues it. The directory
+    /// need not have a template.
     ///
     /// # Errors
     /// As [`LoadedPolicy::load`].

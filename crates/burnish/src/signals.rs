@@ -58,7 +58,8 @@ pub(crate) fn listen(stop: Stop, work: Work) -> std::io::Result<()> {
     Ok(())
 }
 
-/// From now on Ctrl-C sets `is_stopped` and ends nothing, unless it was set already: then nobody has heeded the last one.
+/// From now on Ctrl-C sets `is_stopped` and ends nothing, unless it was set already: then nobody has heeded the last
+/// one.
 pub(crate) fn heed(is_stopped: Arc<AtomicBool>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT])?;
     std::thread::spawn(move || {

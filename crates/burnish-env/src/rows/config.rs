@@ -32,8 +32,8 @@ pub struct Config {
     pub verifier: VerifierConfig,
     /// The language in which all rows must be answered, checked in addition to the answer.
     pub language: Option<Language>,
-    /// Instead of `language`: the column that names the language of each row (`bn`, `de`, `en`, `es`, `fr`, `ja`, `ru`, `sw`,
-    /// `te`, `th`, `zh`).
+    /// Instead of `language`: the column that names the language of each row (`bn`, `de`, `en`, `es`, `fr`, `ja`, `ru`,
+    /// `sw`, `te`, `th`, `zh`).
     pub language_key: Option<String>,
     /// The reward components of a built-in verifier's verdict. Default: `correct`, and `language` if it is checked.
     pub rewards: Option<Vec<Component>>,

@@ -13,9 +13,9 @@
 //! ```
 //!
 //! The loss is the sum over sequences divided by the sequences of the optimiser batch. `z0` is a constant of the
-//! derivative: one look at the whole batch fixes it ([`Objective::batch_constants`]). The label is the sign of the advantage
-//! of the first token in the loss; a sequence with an advantage of 0, or without a token in the loss, adds nothing but
-//! still counts in the denominator (one with a label of 0 and with tokens also counts in `z0`).
+//! derivative: one look at the whole batch fixes it ([`Objective::batch_constants`]). The label is the sign of the
+//! advantage of the first token in the loss; a sequence with an advantage of 0, or without a token in the loss, adds
+//! nothing but still counts in the denominator (one with a label of 0 and with tokens also counts in `z0`).
 //!
 //! **Derivative.** With `s = σ(β·(h - z0))`: `-λ_D·β·s·(1 - s)` of each token of a desirable answer,
 //! `λ_U·β·s·(1 - s)` of an undesirable one.

@@ -1,7 +1,7 @@
 //! Losses of reward models, one file each; [`crate::catalogue::REWARD_MODELS`] lists them.
 //!
-//! A reward model gives a whole conversation one number: the value of the state after its last token. So each sequence has
-//! one position in the loss, and [`crate::Streams::policy`] holds that number there instead of a log-prob.
+//! A reward model gives a whole conversation one number: the value of the state after its last token. So each sequence
+//! has one position in the loss, and [`crate::Streams::policy`] holds that number there instead of a log-prob.
 
 mod bradley_terry;
 mod outcome;

@@ -9,7 +9,8 @@
 //! ℓ = -log σ(-r)    wrong: below 0
 //! ```
 //!
-//! The loss is the sum over sequences divided by the sequences of the optimiser batch. One with an advantage of 0 adds nothing.
+//! The loss is the sum over sequences divided by the sequences of the optimiser batch. One with an advantage of 0 adds
+//! nothing.
 //!
 //! **Derivative.** `∂ℓ/∂r = σ(r) - 1` of a right one, `σ(r)` of a wrong one.
 //!

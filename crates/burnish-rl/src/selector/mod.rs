@@ -65,7 +65,8 @@ pub trait Selector: Send + Sync {
         Vec::new()
     }
 
-    /// Learns from the members of a step that are trained on, with their facts, after [`Selector::observe`] of each task.
+    /// Learns from the members of a step that are trained on, with their facts, after [`Selector::observe`] of each
+    /// task.
     fn learn(&mut self, _rollouts: &Rollouts<'_>) {}
 
     /// The success rate that it expects for a task; `None` if it has no expectation.

@@ -107,7 +107,8 @@ impl Corpus {
         Ok(Some(Corpus { rows: Some(Rc::new(rows)), ..Corpus::default() }))
     }
 
-    /// Takes `share` of the rows out, which the rest is evaluated on: at least one, and never all. Which ones `seed` decides.
+    /// Takes `share` of the rows out, which the rest is evaluated on: at least one, and never all. Which ones `seed`
+    /// decides.
     ///
     /// # Errors
     /// If there are fewer than two rows.

@@ -55,8 +55,8 @@ struct Terms<'a> {
 }
 
 impl OfflineLoop {
-    /// Tokenises the rows of `corpus`, and of `held_out`, once, to see which samples there are. One that does not fit is left
-    /// out.
+    /// Tokenises the rows of `corpus`, and of `held_out`, once, to see which samples there are. One that does not fit
+    /// is left out.
     ///
     /// # Errors
     /// If a row can't be read or rendered, has not what the objective learns from, or none fits.
@@ -134,8 +134,8 @@ impl OfflineLoop {
         Ok(updates.finish(Values::from([("tokens/total".into(), tokens as f64)])))
     }
 
-    /// The loss, and the objective's other numbers, on the rows that are held out: a mean over tokens of what is imitated,
-    /// over rows of preferences. `None` where none is.
+    /// The loss, and the objective's other numbers, on the rows that are held out: a mean over tokens of what is
+    /// imitated, over rows of preferences. `None` where none is.
     ///
     /// # Errors
     /// If a row can't be read any more, or a number is not finite.
@@ -164,8 +164,8 @@ impl OfflineLoop {
         Ok(Some(values))
     }
 
-    /// The samples of some sequences, with their log-probs under the reference where the objective needs one. Those of one row
-    /// are a group.
+    /// The samples of some sequences, with their log-probs under the reference where the objective needs one. Those of
+    /// one row are a group.
     fn samples(
         &self,
         corpus: &Corpus,

@@ -1,7 +1,7 @@
 //! Rows packed into sequences of one length, so that a step has as many tokens as it has room for.
 
-/// Which of the items, by their lengths, share a sequence of at most `length_max` tokens: best fit, the longest first, as
-/// TRL's `bfd`. Items of a sequence are in their own order, sequences in that of their first item.
+/// Which of the items, by their lengths, share a sequence of at most `length_max` tokens: best fit, the longest first,
+/// as TRL's `bfd`. Items of a sequence are in their own order, sequences in that of their first item.
 pub(super) fn packed(lengths: &[usize], length_max: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     order.sort_by_key(|at| std::cmp::Reverse(lengths[*at]));

@@ -31,9 +31,9 @@ pub(super) struct Making<'a> {
 }
 
 impl Making<'_> {
-    /// The samples of row number `index`, each with a token that counts in the loss: of a conversation one for each branch
-    /// of its trace, of a preference one for each answer, the better one first. `None` in the place of one that is too
-    /// long, and for a whole preference of which an answer is.
+    /// The samples of row number `index`, each with a token that counts in the loss: of a conversation one for each
+    /// branch of its trace, of a preference one for each answer, the better one first. `None` in the place of one that
+    /// is too long, and for a whole preference of which an answer is.
     ///
     /// # Errors
     /// If the row can't be read or rendered, or has not what is learned from.

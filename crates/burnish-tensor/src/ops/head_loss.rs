@@ -1,8 +1,8 @@
 //! The derivative of a loss on rows of logits. It is added to that of log-probs and entropies where logits are turned
 //! into their gradient.
 //!
-//! With `q = softmax(z / temperature)`, `L = Σ_k p_k (log p_k - log q_k)` has `∂L/∂z_j = (q_j Σ_k p_k - p_j) / temperature`:
-//! the first part is that of a log-prob whose derivative is `-Σ_k p_k`, so it needs no pass of its own.
+//! With `q = softmax(z / temperature)`, `L = Σ_k p_k (log p_k - log q_k)` has `∂L/∂z_j = (q_j Σ_k p_k - p_j) /
+//! temperature`: the first part is that of a log-prob whose derivative is `-Σ_k p_k`, so it needs no pass of its own.
 
 use rayon::prelude::*;
 

@@ -66,8 +66,8 @@ const INLINE_TAGS: &[&str] = &[
     "a",
 ];
 
-/// Length of the tag at the start of `text`, and whether a sentence goes on through it: `<b>`, `</think>`, `<|im_end|>`.
-/// `a<b` and `x < y and z > 3` are not tags.
+/// Length of the tag at the start of `text`, and whether a sentence goes on through it: `<b>`, `</think>`,
+/// `<|im_end|>`. `a<b` and `x < y and z > 3` are not tags.
 fn tag(text: &str) -> Option<(usize, bool)> {
     let inner = &text[1..text.find('>')?];
     let bare = inner.trim_start_matches(['/', '|']);
