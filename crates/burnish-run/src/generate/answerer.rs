@@ -100,7 +100,6 @@ impl Answerer {
         }
         let policy = EndpointPolicy::new(endpoint.clone())?;
         let policy = if asked.is_streaming { policy.streaming() } else { policy };
-        let policy = if asked.is_streaming { policy.streaming() } else { policy };
         let shown = format!("{} at {url}", endpoint.model);
         Ok(Answerer { who: Who::Server(policy), shown, notes: Vec::new() })
     }
