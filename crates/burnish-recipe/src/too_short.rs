@@ -64,7 +64,7 @@ mod tests {
         assert!(warnings(&critic)[0].contains("never trained"));
         assert!(warnings(&["advantage.estimator=gae", "critic.warmup_steps=2"]).is_empty());
         assert!(
-            warnings(&["rollout.policy_lag=3"]).iter().any(|said| said.contains("the weights at its start"))
+            warnings(&["rollout.policy_lag=3"]).iter().any(|said| said.contains("from the weights of"))
         );
         assert!(warnings(&[]).is_empty());
     }
