@@ -63,9 +63,7 @@ mod tests {
         let critic = ["advantage.estimator=gae", "critic.warmup_steps=3"];
         assert!(warnings(&critic)[0].contains("never trained"));
         assert!(warnings(&["advantage.estimator=gae", "critic.warmup_steps=2"]).is_empty());
-        assert!(
-            warnings(&["rollout.policy_lag=3"]).iter().any(|said| said.contains("from the weights of"))
-        );
+        assert!(warnings(&["rollout.policy_lag=3"]).iter().any(|said| said.contains("from the weights of")));
         assert!(warnings(&[]).is_empty());
     }
 }
